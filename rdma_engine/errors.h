@@ -1,0 +1,59 @@
+// The one list of errors that cross a module boundary. Python has one exception class per code
+// (jaxina/errors.py); an XLA error message starts with `jaxina[CODE]`, from which that class is found.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace jaxina {
+
+enum class ErrorCode {
+  kOk,
+  kNotInitialized,     // a psum ran before jaxina.init()
+  kUnsupportedType,    // a dtype that is not carried
+  kInvalidArgument,    // a configuration value that cannot work
+  kTooManyWorkers,     // more workers than the aggregator or the format allows
+  kRankTaken,          // two workers claim one rank
+  kNeverJoined,        // a worker did not join within the join deadline
+  kMismatch,           // workers disagree about what they are summing
+  kWorkerLost,         // a worker died
+  kTimeout,            // a collective did not finish within its deadline
+  kSwitchUnreachable,  // the aggregator does not answer
+  kJobRejected,        // the aggregator refuses this job, secret or incarnation
+  kSharedMemory,       // the shared-memory segment cannot be created, sized or mapped
+  kSystem,             // an operating-system call failed
+  kShutDown,           // jaxina.shutdown() ran while work was pending
+};
+
+// The code's name as it stands in messages, e.g. "WORKER_LOST".
+std::string_view to_string(ErrorCode code);
+
+// A code and a sentence that names the cause and the remedy.
+struct Status {
+  ErrorCode code = ErrorCode::kOk;
+  std::string message;
+
+  Status() = default;
+  Status(ErrorCode c, std::string m) : code(c), message(std::move(m)) {}
+  bool ok() const { return code == ErrorCode::kOk; }
+  // "jaxina[CODE]: message"
+  std::string text() const;
+};
+
+// Thrown while setting things up; the data path returns Status instead.
+class Error : public std::exception {
+ public:
+  Error(ErrorCode code, std::string message)
+      : status_(code, std::move(message)), text_(status_.text()) {}
+  explicit Error(Status status) : status_(std::move(status)), text_(status_.text()) {}
+  const Status& status() const { return status_; }
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  Status status_;
+  std::string text_;
+};
+
+}  // namespace jaxina

@@ -1,0 +1,59 @@
+// Block fixed point, one value at a time: the single truth that the SIMD codec, the CUDA kernels and the NumPy
+// reference (jaxina/numerics) reproduce bit for bit.
+//
+// n workers hold a block of at most k float32 values each; L = ceil(log2 n).
+//   exponent byte  b = the largest IEEE-754 biased exponent field in the block, 255 if any value is NaN or Inf.
+//                  With m the smallest integer such that max|x| < 2^m this is clamp(m + 126, 0, 254), so m = b - 126.
+//   scale          S = 31 - L - m = 157 - L - b, over the largest b of all workers
+//   quantize       q = clamp(rint(x * 2^S), -Q, Q), Q = floor((2^31 - 1) / n), ties to even; NaN and Inf give 0
+//   dequantize     y = float32(sum q) * 2^-S
+// A sum of n values within [-Q, Q] cannot overflow int32.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define JAXINA_HOST_DEVICE __host__ __device__
+#else
+#define JAXINA_HOST_DEVICE
+#endif
+
+namespace jaxina::numerics {
+
+inline constexpr int kMaxWorkers = 1024;
+inline constexpr int kDefaultBlockSize = 256;        // k: the payload SwitchML's fastest configuration uses
+inline constexpr std::uint8_t kNonFiniteExponent = 255;
+
+// What all workers of a job share about the scale.
+struct Scale {
+  std::int32_t log2_workers;  // L
+  std::int32_t limit;         // Q
+};
+
+JAXINA_HOST_DEVICE constexpr Scale scale_for(std::uint32_t workers) {
+  std::int32_t log2_workers = 0;
+  while ((1u << log2_workers) < workers) ++log2_workers;
+  return {log2_workers, static_cast<std::int32_t>(0x7fffffffu / workers)};
+}
+
+// 2^(power) as float32, for a power in [-126, 127].
+JAXINA_HOST_DEVICE constexpr float power_of_two(int power) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(power + 127) << 23);
+}
+
+// 2^S leaves float32's range (S is in [-107, 157]), so it is applied as two exact factors.
+struct Factors {
+  float first, second;
+};
+
+JAXINA_HOST_DEVICE constexpr Factors split_power(int power) {
+  const int half = power / 2;
+  return {power_of_two(half), power_of_two(power - half)};
+}
+
+JAXINA_HOST_DEVICE constexpr int scale_exponent(std::uint8_t exponent, Scale scale) {
+  return 157 - scale.log2_workers - exponent;
+}
+
+}  // namespace jaxina::numerics

@@ -1,0 +1,57 @@
+// Bulk conversion between tensors and the 32-bit words an aggregator adds. Runs the widest instruction set the
+// processor has; every variant gives the same bits as block_fixed_point.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "rdma_engine/numerics/block_fixed_point.h"
+
+namespace jaxina::numerics {
+
+// Where encoded words go.
+enum class Store : std::uint8_t {
+  kWrite,      // dst = word, host byte order
+  kAdd,        // dst += word, host byte order (an aggregator's slot)
+  kBigEndian,  // dst = word, network byte order (a packet)
+};
+
+// How words that come back are ordered.
+enum class Order : std::uint8_t { kHost, kBigEndian };
+
+// All pointers may be unaligned to anything but their element; counts are in elements; x and y of one call may be the
+// same memory. `exponent` is the block's global exponent byte (never 255: non-finite blocks are quantized with the
+// exponent of their finite values).
+struct Codec {
+  std::string_view name;  // "scalar", "avx2", "avx512"
+
+  // The exponent byte of x[0..count): the largest biased exponent field, 255 if any value is NaN or Inf.
+  std::uint8_t (*exponent)(const float* x, std::size_t count);
+  // The same over the finite values only (0 if there are none).
+  std::uint8_t (*finite_exponent)(const float* x, std::size_t count);
+  // float32 -> fixed point; NaN and Inf become 0.
+  void (*quantize)(const float* x, std::size_t count, std::uint8_t exponent, Scale scale, Store store, std::uint32_t* dst);
+  // sum of fixed point -> float32. With keep_non_finite, elements of y that hold NaN or Inf stay as they are.
+  void (*dequantize)(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale, Order order,
+                     bool keep_non_finite, float* y);
+  // Non-finite values as words that add up: +Inf is 1 in the low half, -Inf is 1 in the high half, NaN is both.
+  void (*non_finite_flags)(const float* x, std::size_t count, Store store, std::uint32_t* dst);
+  // Writes NaN, +Inf or -Inf into y where flags say so, by IEEE addition's rules (Inf - Inf = NaN). Other elements get
+  // 0 if `clear`, else stay as they are.
+  void (*apply_non_finite_flags)(const std::uint32_t* sum, std::size_t count, Order order, bool clear, float* y);
+  // 32-bit integers, exact modulo 2^32.
+  void (*encode_int32)(const std::uint32_t* x, std::size_t count, Store store, std::uint32_t* dst);
+  void (*decode_int32)(const std::uint32_t* sum, std::size_t count, Order order, std::uint32_t* y);
+  // slot[i] += word i of a packet, modulo 2^32 (the aggregator's adder), and slot[i] = word i.
+  void (*add_big_endian)(const std::uint32_t* packet, std::size_t count, std::uint32_t* slot);
+  void (*load_big_endian)(const std::uint32_t* packet, std::size_t count, std::uint32_t* slot);
+};
+
+// The fastest variant this processor runs; JAXINA_CODEC=scalar|avx2|avx512 overrides it.
+const Codec& codec();
+
+// A named variant, or nullptr if this processor cannot run it (for tests and benchmarks).
+const Codec* codec_named(std::string_view name);
+
+}  // namespace jaxina::numerics
