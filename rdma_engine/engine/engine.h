@@ -1,0 +1,85 @@
+// The process's entry to aggregation: hands collectives to the group member of a local device and completes them
+// asynchronously. Knows nothing of JAX; xla_ffi/ is a thin shell around it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rdma_engine/errors.h"
+#include "rdma_engine/worker/tensor.h"
+
+namespace jaxina {
+
+// The devices that sum together, as global device ids in worker order: member i is worker i of the group's job.
+using Group = std::vector<std::int64_t>;
+
+// How one member reaches its aggregator. Filled by the control plane (Python), once per group and member.
+struct EndpointConfig {
+  std::string transport;           // "embedded" or "udp"
+  std::uint32_t workers = 0;       // n
+  std::uint32_t worker = 0;        // this member's index in [0, n)
+  std::uint32_t job = 0;           // job id at the aggregator
+  std::uint64_t secret = 0;        // shared by the job's workers and its aggregator
+  std::uint32_t slots = 0;         // s: pool size
+  std::uint32_t block_size = 256;  // k: elements that share one exponent
+  std::uint32_t blocks_per_chunk = 1;
+  std::string segment;                // embedded: name of the shared-memory segment ("" = private to this process)
+  std::string address;                // udp: the switch's host
+  std::vector<std::uint16_t> ports;   // udp: one data port per switch thread; slot i belongs to ports[i % size]
+  double loss = 0;                    // udp: share of arriving packets to drop, for experiments
+  std::uint64_t loss_seed = 0;
+  double join_timeout_s = 60;        // how long to wait for the other workers of the group
+  double collective_timeout_s = 300; // how long one collective may take
+};
+
+struct Statistics {
+  std::uint64_t collectives = 0;
+  std::uint64_t elements = 0;
+  std::uint64_t packets_sent = 0;
+  std::uint64_t packets_received = 0;
+  std::uint64_t bytes_sent = 0;      // on the wire below UDP's payload, headers of this protocol included; 0 for embedded
+  std::uint64_t bytes_received = 0;
+  std::uint64_t retransmissions = 0;
+  std::uint64_t packets_dropped = 0;  // by `loss`
+  std::uint64_t packets_rejected = 0; // malformed, stale or foreign
+};
+
+class Engine {
+ public:
+  // Called on a member's own thread when its group is first used; may block up to the join deadline, throws Error.
+  using Connector = std::function<EndpointConfig(const Group& group, std::uint32_t member)>;
+  // Called on the member's completion thread.
+  using Completion = std::function<void(Status)>;
+
+  // The process-wide engine. It lives until the process ends; start/shutdown open and close it.
+  static Engine& instance();
+
+  // Opens the engine. Throws Error(kInvalidArgument) if it is open already.
+  void start(Connector connector);
+  // Fails pending collectives with kShutDown, leaves all groups, joins all threads.
+  void shutdown();
+  bool running() const;
+
+  // Queues a collective for the member of `group` that is device `device`; members complete in the order of submit.
+  // Never blocks on the network. `done` is called exactly once, with kNotInitialized if the engine is not running and
+  // kInvalidArgument if the device is not in the group.
+  void submit(const Group& group, std::int64_t device, Collective collective, Completion done);
+
+  // Ends every collective of the group's members in this process, now and later, with this error (a peer died, the
+  // control connection broke). An empty group means all groups.
+  void abort(const Group& group, Status reason);
+
+  Statistics statistics() const;  // summed over members
+
+ private:
+  Engine();
+  ~Engine();
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace jaxina
