@@ -1,0 +1,119 @@
+#include "rdma_engine/numerics/codec.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "rdma_engine/errors.h"
+#include "rdma_engine/numerics/float_mode.h"
+#include "rdma_engine/numerics/kernels.h"
+
+namespace jaxina::numerics {
+namespace {
+
+constexpr int kMantissaBits = 23;
+
+// One instruction set's kernels behind the Codec interface. What they share is done here, in a file compiled for every
+// processor: scale factors, and the floating-point mode.
+template <const Kernels& kernels>
+struct Variant {
+  static std::uint8_t exponent(const float* x, std::size_t count) {
+    return static_cast<std::uint8_t>(kernels.max_magnitude(x, count) >> kMantissaBits);
+  }
+  static std::uint8_t finite_exponent(const float* x, std::size_t count) {
+    return static_cast<std::uint8_t>(kernels.max_finite_magnitude(x, count) >> kMantissaBits);
+  }
+  static void quantize(const float* x, std::size_t count, std::uint8_t exponent, Scale scale, Store store,
+                       std::uint32_t* dst) {
+    const IeeeFloatMode mode;
+    kernels.quantize(x, count, split_power(scale_exponent(exponent, scale)), scale.limit, store, dst);
+  }
+  static void dequantize(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale, Order order,
+                         bool keep_non_finite, float* y) {
+    const IeeeFloatMode mode;
+    kernels.dequantize(sum, count, split_power(-scale_exponent(exponent, scale)), order, keep_non_finite, y);
+  }
+  static void encode_int32(const std::uint32_t* x, std::size_t count, Store store, std::uint32_t* dst) {
+    kernels.move_words(x, count, store == Store::kBigEndian ? Order::kBigEndian : Order::kHost, store == Store::kAdd,
+                       dst);
+  }
+  static void decode_int32(const std::uint32_t* sum, std::size_t count, Order order, std::uint32_t* y) {
+    kernels.move_words(sum, count, order, false, y);
+  }
+  static void add_big_endian(const std::uint32_t* packet, std::size_t count, std::uint32_t* slot) {
+    kernels.move_words(packet, count, Order::kBigEndian, true, slot);
+  }
+  static void load_big_endian(const std::uint32_t* packet, std::size_t count, std::uint32_t* slot) {
+    kernels.move_words(packet, count, Order::kBigEndian, false, slot);
+  }
+  static Codec named(std::string_view name) {
+    return {name,
+            exponent,
+            finite_exponent,
+            quantize,
+            dequantize,
+            kernels.non_finite_flags,
+            kernels.apply_non_finite_flags,
+            encode_int32,
+            decode_int32,
+            add_big_endian,
+            load_big_endian};
+  }
+};
+
+const Codec* scalar_codec() {
+  static const Codec codec = Variant<kScalarKernels>::named("scalar");
+  return &codec;
+}
+
+#if defined(__x86_64__)
+
+const Codec* avx2_codec() {
+  static const Codec codec = Variant<kAvx2Kernels>::named("avx2");
+  return __builtin_cpu_supports("avx2") ? &codec : nullptr;
+}
+
+const Codec* avx512_codec() {
+  static const Codec codec = Variant<kAvx512Kernels>::named("avx512");
+  const bool runs = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return runs ? &codec : nullptr;
+}
+
+#else
+
+const Codec* avx2_codec() { return nullptr; }
+const Codec* avx512_codec() { return nullptr; }
+
+#endif
+
+const Codec& choose() {
+  const char* wanted = std::getenv("JAXINA_CODEC");
+  if (wanted == nullptr || *wanted == '\0') {
+    if (const Codec* widest = avx512_codec()) return *widest;
+    if (const Codec* wide = avx2_codec()) return *wide;
+    return *scalar_codec();
+  }
+  const std::string_view name = wanted;
+  if (const Codec* named = codec_named(name)) return *named;
+  const bool known = name == "avx2" || name == "avx512";
+  throw Error(ErrorCode::kInvalidArgument,
+              "JAXINA_CODEC=" + std::string(name) +
+                  (known ? " needs instructions this processor does not have" : " is not a codec") +
+                  "; use scalar, avx2 or avx512, or unset it to take the fastest");
+}
+
+}  // namespace
+
+const Codec& codec() {
+  static const Codec& chosen = choose();
+  return chosen;
+}
+
+const Codec* codec_named(std::string_view name) {
+  if (name == "scalar") return scalar_codec();
+  if (name == "avx2") return avx2_codec();
+  if (name == "avx512") return avx512_codec();
+  return nullptr;
+}
+
+}  // namespace jaxina::numerics

@@ -1,0 +1,44 @@
+// Compiled with -mavx512f -mavx512bw -mavx512vl -mavx512dq; run only where the processor has them (codec.cc).
+#include <immintrin.h>
+
+#include "rdma_engine/numerics/kernel_templates.h"
+
+namespace jaxina::numerics {
+namespace {
+
+struct Avx512Vector {
+  static constexpr std::size_t kWidth = 16;
+  using Words = __m512i;
+  using Floats = __m512;
+  using Mask = __mmask16;
+
+  static Words load(const void* from) { return _mm512_loadu_si512(from); }
+  static void store(void* to, Words words) { _mm512_storeu_si512(to, words); }
+
+  static Words fill(std::uint32_t value) { return _mm512_set1_epi32(static_cast<int>(value)); }
+  static Floats fill_float(float value) { return _mm512_set1_ps(value); }
+  static Floats as_floats(Words a) { return _mm512_castsi512_ps(a); }
+  static Words as_words(Floats a) { return _mm512_castps_si512(a); }
+
+  static Words bit_and(Words a, Words b) { return _mm512_and_si512(a, b); }
+  static Words add(Words a, Words b) { return _mm512_add_epi32(a, b); }
+  static Words swap_bytes(Words a) {
+    return _mm512_shuffle_epi8(a, _mm512_set4_epi32(0x0c0d0e0f, 0x08090a0b, 0x04050607, 0x00010203));
+  }
+  static Words max_signed(Words a, Words b) { return _mm512_max_epi32(a, b); }
+  static Words min_signed(Words a, Words b) { return _mm512_min_epi32(a, b); }
+  static Mask equal(Words a, Words b) { return _mm512_cmpeq_epi32_mask(a, b); }
+  static Mask greater_signed(Words a, Words b) { return _mm512_cmpgt_epi32_mask(a, b); }
+  static Words select(Mask mask, Words a, Words b) { return _mm512_mask_blend_epi32(mask, b, a); }
+
+  static Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+  static Mask at_least(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+  static Floats to_floats(Words a) { return _mm512_cvtepi32_ps(a); }
+  static Words to_integers(Floats a) { return _mm512_cvtps_epi32(a); }
+};
+
+}  // namespace
+
+constinit const Kernels kAvx512Kernels = kernels_over<Avx512Vector>();
+
+}  // namespace jaxina::numerics

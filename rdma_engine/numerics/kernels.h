@@ -1,0 +1,33 @@
+// What one instruction set provides. A file compiled for an instruction set may hold nothing but these loops: an inline
+// function shared with other files could be emitted there, kept by the linker, and then run on a processor without it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rdma_engine/numerics/block_fixed_point.h"
+#include "rdma_engine/numerics/codec.h"
+
+namespace jaxina::numerics {
+
+struct Kernels {
+  // The largest |x|, as its IEEE-754 bits; 0 for no elements.
+  std::uint32_t (*max_magnitude)(const float* x, std::size_t count);
+  std::uint32_t (*max_finite_magnitude)(const float* x, std::size_t count);
+  void (*quantize)(const float* x, std::size_t count, Factors factors, std::int32_t limit, Store store,
+                   std::uint32_t* dst);
+  void (*dequantize)(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, bool keep_non_finite,
+                     float* y);
+  void (*non_finite_flags)(const float* x, std::size_t count, Store store, std::uint32_t* dst);
+  void (*apply_non_finite_flags)(const std::uint32_t* sum, std::size_t count, Order order, bool clear, float* y);
+  // dst = word or dst += word, with the bytes of each word reversed on the way if order is big-endian.
+  void (*move_words)(const std::uint32_t* src, std::size_t count, Order order, bool add, std::uint32_t* dst);
+};
+
+extern const Kernels kScalarKernels;
+#if defined(__x86_64__)
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
+#endif
+
+}  // namespace jaxina::numerics
