@@ -1,0 +1,37 @@
+// A member's way to its aggregator. One thread owns an endpoint and its worker; only wake() may be called from others.
+#pragma once
+
+#include <memory>
+
+#include "rdma_engine/engine/engine.h"
+#include "rdma_engine/errors.h"
+#include "rdma_engine/worker/worker.h"
+
+namespace jaxina {
+
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  // The state machine this endpoint drives; the owner submits collectives to it and pops completed ones.
+  virtual Worker& worker() = 0;
+
+  // Moves packets until something has completed, nothing is left to do, wake() was called, or `wait` has passed,
+  // whichever comes first. A failure is final: the endpoint cannot be used any more.
+  virtual Status progress(Nanoseconds wait) = 0;
+
+  // Makes a progress() that waits return early. Thread-safe.
+  virtual void wake() = 0;
+
+  // The workers that the oldest unfinished pass still waits for, as far as this endpoint knows.
+  virtual std::vector<std::uint32_t> missing() = 0;
+
+  virtual Statistics statistics() const = 0;
+};
+
+// Joins the job; blocks until every worker has joined (embedded) or the aggregator has answered (udp), at most the join
+// deadline. Throws Error.
+std::unique_ptr<Endpoint> make_embedded_endpoint(const EndpointConfig& config);
+std::unique_ptr<Endpoint> make_udp_endpoint(const EndpointConfig& config);
+
+}  // namespace jaxina

@@ -1,0 +1,104 @@
+#include "rdma_engine/wire/packet.h"
+
+#include <libdeflate.h>
+
+#include <cstring>
+
+namespace jaxina::wire {
+namespace {
+
+template <typename T, std::size_t N>
+void put(std::uint8_t (&field)[N], T value) {
+  static_assert(sizeof(T) == N);
+  for (std::size_t i = 0; i < N; ++i) field[i] = static_cast<std::uint8_t>(value >> (8 * (N - 1 - i)));
+}
+
+template <typename T, std::size_t N>
+T get(const std::uint8_t (&field)[N]) {
+  static_assert(sizeof(T) == N);
+  T value = 0;
+  for (std::size_t i = 0; i < N; ++i) value = static_cast<T>(value << 8 | field[i]);
+  return value;
+}
+
+constexpr std::size_t kCrcOffset = offsetof(HeaderBytes, crc);
+
+// The CRC covers everything but itself.
+std::uint32_t checksum(const std::uint8_t* packet, std::size_t size) {
+  const std::uint32_t head = libdeflate_crc32(0, packet, kCrcOffset);
+  return libdeflate_crc32(head, packet + kHeaderSize, size - kHeaderSize);
+}
+
+bool has_sized_payload(Kind kind) { return kind == Kind::kUpdate || kind == Kind::kResult || kind == Kind::kRefused; }
+
+}  // namespace
+
+std::string_view to_string(Kind kind) {
+  switch (kind) {
+    case Kind::kUpdate: return "update";
+    case Kind::kResult: return "result";
+    case Kind::kPending: return "pending";
+    case Kind::kRefused: return "refused";
+    case Kind::kAbort: return "abort";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(ParseResult result) {
+  switch (result) {
+    case ParseResult::kOk: return "ok";
+    case ParseResult::kTruncated: return "truncated";
+    case ParseResult::kForeign: return "foreign";
+    case ParseResult::kBadLength: return "bad_length";
+    case ParseResult::kCorrupt: return "corrupt";
+  }
+  return "unknown";
+}
+
+void seal(const Header& header, std::uint8_t* packet, std::size_t size) {
+  HeaderBytes bytes;
+  put(bytes.magic, kMagic);
+  bytes.version = kVersion;
+  bytes.kind = static_cast<std::uint8_t>(header.kind);
+  put(bytes.job, header.job);
+  put(bytes.secret, header.secret);
+  put(bytes.worker, header.worker);
+  put(bytes.slot, header.slot);
+  put(bytes.epoch, header.epoch);
+  put(bytes.fingerprint, header.fingerprint);
+  put(bytes.words, header.words);
+  bytes.exponents = header.exponents;
+  bytes.code = header.code;
+  std::memcpy(packet, &bytes, kCrcOffset);
+  const std::size_t padding = padded(header.exponents) - header.exponents;
+  if (padding > 0) std::memset(packet + kHeaderSize + header.exponents, 0, padding);
+  put(bytes.crc, checksum(packet, size));
+  std::memcpy(packet + kCrcOffset, bytes.crc, sizeof(bytes.crc));
+}
+
+ParseResult parse(std::span<const std::uint8_t> packet, Header& header) {
+  if (packet.size() < kHeaderSize) return ParseResult::kTruncated;
+  HeaderBytes bytes;
+  std::memcpy(&bytes, packet.data(), kHeaderSize);
+  if (get<std::uint16_t>(bytes.magic) != kMagic || bytes.version != kVersion) return ParseResult::kForeign;
+  if (bytes.kind < static_cast<std::uint8_t>(Kind::kUpdate) || bytes.kind > static_cast<std::uint8_t>(Kind::kAbort)) {
+    return ParseResult::kForeign;
+  }
+  header.kind = static_cast<Kind>(bytes.kind);
+  header.job = get<std::uint32_t>(bytes.job);
+  header.secret = get<std::uint64_t>(bytes.secret);
+  header.worker = get<std::uint16_t>(bytes.worker);
+  header.slot = get<std::uint16_t>(bytes.slot);
+  header.epoch = get<std::uint32_t>(bytes.epoch);
+  header.fingerprint = get<std::uint32_t>(bytes.fingerprint);
+  header.words = get<std::uint16_t>(bytes.words);
+  header.exponents = bytes.exponents;
+  header.code = bytes.code;
+  if (has_sized_payload(header.kind) && packet.size() != packet_size(header.words, header.exponents)) {
+    return ParseResult::kBadLength;
+  }
+  if (get<std::uint32_t>(bytes.crc) != checksum(packet.data(), packet.size())) return ParseResult::kCorrupt;
+  return ParseResult::kOk;
+}
+
+}  // namespace jaxina::wire

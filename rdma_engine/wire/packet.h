@@ -1,0 +1,86 @@
+// The one description of jaxina's datagram. Every field is big-endian; p4/ parses the same layout.
+//
+//   0      2       3      4        8         16       18     20      24            28      30          31      32
+//   | magic | version | kind | job  | secret  | worker | slot | epoch | fingerprint | words | exponents | code | crc32 |
+//   | exponent bytes, padded to 4 | words x 32 bit |
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace jaxina::wire {
+
+inline constexpr std::uint16_t kMagic = 0x4a58;  // "JX"
+inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::uint16_t kAllWorkers = 0xffff;  // `worker` of a multicast result
+
+enum class Kind : std::uint8_t {
+  kUpdate = 1,   // worker -> aggregator: one pass of one slot
+  kResult = 2,   // aggregator -> workers: the completed slot
+  kPending = 3,  // aggregator -> worker: "your update is counted"; payload: bitmap of the workers seen so far
+  kRefused = 4,  // aggregator -> worker: the update contradicts the slot; `code` is a Refusal, `worker` the other side
+  kAbort = 5,    // aggregator -> workers: the job has ended; `code` is an ErrorCode, payload: a UTF-8 sentence
+};
+
+enum class Refusal : std::uint8_t {
+  kMismatch = 1,    // another worker sums something else in this pass
+  kUnknownJob = 2,  // no such job, or a secret that is not this job's
+  kAhead = 3,       // an epoch the slot has not reached: the aggregator lost its state
+};
+
+std::string_view to_string(Kind kind);
+
+// A parsed header in host byte order; the wire form below is 36 bytes.
+struct Header {
+  Kind kind = Kind::kUpdate;
+  std::uint32_t job = 0;
+  std::uint64_t secret = 0;
+  std::uint16_t worker = 0;
+  std::uint16_t slot = 0;
+  std::uint32_t epoch = 0;
+  std::uint32_t fingerprint = 0;
+  std::uint16_t words = 0;     // 32-bit words of data
+  std::uint8_t exponents = 0;  // exponent bytes of the slot's next chunk
+  std::uint8_t code = 0;
+};
+
+struct HeaderBytes {
+  std::uint8_t magic[2], version, kind, job[4], secret[8], worker[2], slot[2], epoch[4], fingerprint[4], words[2],
+      exponents, code, crc[4];
+};
+static_assert(sizeof(HeaderBytes) == 36 && alignof(HeaderBytes) == 1);
+
+inline constexpr std::size_t kHeaderSize = sizeof(HeaderBytes);
+
+constexpr std::size_t padded(std::size_t bytes) { return (bytes + 3) & ~std::size_t{3}; }
+constexpr std::size_t packet_size(std::size_t words, std::size_t exponents) {
+  return kHeaderSize + padded(exponents) + 4 * words;
+}
+
+// The largest chunk, so that a packet always fits a UDP datagram and the fields above.
+inline constexpr std::size_t kMaxBlocksPerChunk = 64;
+inline constexpr std::size_t kMaxPacketSize = 65507;
+
+// Views into a packet's payload.
+inline std::uint8_t* exponents_of(std::uint8_t* packet) { return packet + kHeaderSize; }
+inline const std::uint8_t* exponents_of(const std::uint8_t* packet) { return packet + kHeaderSize; }
+inline std::uint32_t* words_of(std::uint8_t* packet, std::size_t exponents) {
+  return reinterpret_cast<std::uint32_t*>(packet + kHeaderSize + padded(exponents));
+}
+inline const std::uint32_t* words_of(const std::uint8_t* packet, std::size_t exponents) {
+  return reinterpret_cast<const std::uint32_t*>(packet + kHeaderSize + padded(exponents));
+}
+
+// Writes the header over packet[0..36), zeroes the exponents' padding and sets the CRC over the whole packet, whose
+// payload must be in place. `size` is packet_size(words, exponents), or for kPending and kAbort the payload's own.
+void seal(const Header& header, std::uint8_t* packet, std::size_t size);
+
+enum class ParseResult : std::uint8_t { kOk, kTruncated, kForeign, kBadLength, kCorrupt };
+std::string_view to_string(ParseResult result);
+
+// Checks magic, version, kind, length and CRC and fills `header`. Reads nothing outside `packet`.
+ParseResult parse(std::span<const std::uint8_t> packet, Header& header);
+
+}  // namespace jaxina::wire

@@ -1,0 +1,84 @@
+// How a collective's tensors lie in the stream: blocks of k elements that never span two tensors, chunks of
+// `blocks_per_chunk` consecutive blocks. A chunk may hold blocks of several tensors, so that many small tensors share
+// slot passes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "rdma_engine/worker/tensor.h"
+
+namespace jaxina {
+
+struct Geometry {
+  std::uint32_t slots = 0;             // s
+  std::uint32_t block_size = 0;        // k, elements
+  std::uint32_t blocks_per_chunk = 0;
+  std::size_t words_per_chunk() const { return std::size_t{block_size} * blocks_per_chunk; }
+};
+
+// A run of consecutive blocks of one tensor inside one chunk.
+struct Span {
+  const Tensor* tensor;
+  std::size_t first_element;  // in the tensor
+  std::size_t elements;
+  std::size_t first_block;    // in the chunk
+};
+
+class Layout {
+ public:
+  Layout(Collective collective, Geometry geometry);
+
+  std::size_t chunks() const { return (blocks_ + geometry_.blocks_per_chunk - 1) / geometry_.blocks_per_chunk; }
+  std::size_t blocks_in(std::size_t chunk) const;
+  // Data words a chunk occupies: whole blocks, but only the elements there are of its last one.
+  std::size_t words_in(std::size_t chunk) const;
+  bool has_exponents() const { return has_exponents_; }
+  std::size_t elements() const;
+  // Types, sizes and order of the tensors, as one number that workers can compare.
+  std::uint32_t fingerprint() const { return fingerprint_; }
+
+  // Calls visit(span) for each run of the chunk, in order.
+  template <typename Visit>
+  void for_each_span(std::size_t chunk, Visit visit) const {
+    std::size_t block = chunk * geometry_.blocks_per_chunk;
+    const std::size_t begin = block, end = block + blocks_in(chunk);
+    for (std::size_t t = tensor_at(block); block < end; ++t) {
+      const Tensor& tensor = collective_.tensors[t];
+      const std::size_t tensor_begin = first_block_[t], tensor_end = first_block_[t + 1];
+      const std::size_t run_end = tensor_end < end ? tensor_end : end;
+      if (run_end == block) continue;  // an empty tensor
+      const std::size_t first = (block - tensor_begin) * geometry_.block_size;
+      const std::size_t whole = (run_end - block) * geometry_.block_size;
+      const std::size_t left = tensor.count - first;
+      visit(Span{&tensor, first, whole < left ? whole : left, block - begin});
+      block = run_end;
+    }
+  }
+
+ private:
+  std::size_t tensor_at(std::size_t block) const;
+
+  Collective collective_;
+  Geometry geometry_;
+  std::vector<std::size_t> first_block_;  // per tensor, and the total at the end
+  std::size_t blocks_ = 0;
+  bool has_exponents_ = false;
+  std::uint32_t fingerprint_ = 0;
+};
+
+// One step of the mixing used for fingerprints (a 32-bit finalizer, as in MurmurHash3).
+constexpr std::uint32_t mix(std::uint32_t hash, std::uint64_t value) {
+  for (int half = 0; half < 2; ++half) {
+    hash ^= static_cast<std::uint32_t>(value >> (32 * half));
+    hash ^= hash >> 16;
+    hash *= 0x85ebca6bu;
+    hash ^= hash >> 13;
+    hash *= 0xc2b2ae35u;
+    hash ^= hash >> 16;
+  }
+  return hash;
+}
+
+}  // namespace jaxina

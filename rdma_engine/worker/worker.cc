@@ -1,0 +1,205 @@
+// The stream: which pass each slot is in, and what happens when a result, a timeout or a new collective comes.
+// What the passes carry is in worker_payload.cc.
+#include "rdma_engine/worker/worker.h"
+
+#include <algorithm>
+
+namespace jaxina {
+
+Worker::Worker(const WorkerConfig& config, const numerics::Codec& codec)
+    : config_(config),
+      codec_(codec),
+      scale_(numerics::scale_for(config.workers)),
+      slots_(config.geometry.slots),
+      exponents_(std::size_t{config.geometry.slots} * config.geometry.blocks_per_chunk),
+      ready_(config.geometry.slots),
+      timer_(config.timer) {}
+
+void Worker::submit(Collective collective) {
+  const std::size_t s = config_.geometry.slots;
+  collectives_.emplace_back(Layout(std::move(collective), config_.geometry), next_start_);
+  const std::size_t used = std::min(s, collectives_.back().layout.chunks());
+  for (std::size_t offset = 0; offset < used; ++offset) {
+    const std::size_t slot = (next_start_ + offset) % s;
+    if (slots_[slot].state == SlotPhase::kIdle) start_next_collective(slot);
+  }
+  next_start_ = (next_start_ + used) % s;
+}
+
+bool Worker::start_next_collective(std::size_t index) {
+  const std::size_t s = config_.geometry.slots;
+  Slot& slot = slots_[index];
+  slot.state = SlotPhase::kIdle;
+  slot.collective = std::max(slot.collective, first_sequence_);
+  for (; slot.collective < first_sequence_ + collectives_.size(); ++slot.collective) {
+    const Entry& candidate = entry(slot.collective);
+    const std::size_t offset = (index + s - candidate.start) % s;
+    if (offset >= candidate.layout.chunks()) continue;
+    slot.chunk = offset;
+    slot.phase = candidate.layout.has_exponents() ? Phase::kLookAhead : Phase::kData;
+    make_ready(index);
+    return true;
+  }
+  return false;
+}
+
+void Worker::make_ready(std::size_t index) {
+  Slot& slot = slots_[index];
+  slot.state = SlotPhase::kReady;
+  if (slot.queued) return;
+  slot.queued = true;
+  ready_[(ready_head_ + ready_size_++) % ready_.size()] = static_cast<std::uint16_t>(index);
+}
+
+std::optional<Pass> Worker::next_pass(Nanoseconds now) {
+  while (ready_size_ > 0) {
+    const std::size_t index = ready_[ready_head_];
+    ready_head_ = (ready_head_ + 1) % ready_.size();
+    --ready_size_;
+    Slot& slot = slots_[index];
+    slot.queued = false;
+    if (slot.state != SlotPhase::kReady) continue;  // its result came while it waited to be sent again
+    const Pass pass = describe(index);
+    slot.state = SlotPhase::kInFlight;
+    slot.sent = now;
+    slot.deadline = now + timer_.timeout(slot.attempts);
+    if (pass.retransmission) ++retransmissions_;
+    ++slot.attempts;
+    ++in_flight_;
+    next_deadline_ = in_flight_ == 1 ? slot.deadline : std::min(next_deadline_, slot.deadline);
+    return pass;
+  }
+  return std::nullopt;
+}
+
+Pass Worker::describe(std::size_t index) const {
+  const Slot& slot = slots_[index];
+  const Layout& layout = entry(slot.collective).layout;
+  Pass pass;
+  pass.slot = static_cast<std::uint16_t>(index);
+  pass.epoch = slot.epoch;
+  pass.fingerprint = mix(mix(mix(layout.fingerprint(), slot.collective), slot.chunk), static_cast<std::uint64_t>(slot.phase));
+  pass.words = slot.phase == Phase::kLookAhead ? 0 : static_cast<std::uint16_t>(layout.words_in(slot.chunk));
+  const std::optional<std::size_t> announced = announced_chunk(slot);
+  pass.exponents = announced ? static_cast<std::uint8_t>(layout.blocks_in(*announced)) : 0;
+  pass.phase = slot.phase;
+  pass.retransmission = slot.attempts > 0;
+  return pass;
+}
+
+std::optional<std::size_t> Worker::announced_chunk(const Slot& slot) const {
+  const Layout& layout = entry(slot.collective).layout;
+  if (!layout.has_exponents()) return std::nullopt;
+  if (slot.phase != Phase::kData) return slot.chunk;
+  const std::size_t next = slot.chunk + config_.geometry.slots;
+  return next < layout.chunks() ? std::optional(next) : std::nullopt;
+}
+
+ResultVerdict Worker::on_result(const Result& result, Nanoseconds now) {
+  if (result.slot >= slots_.size()) return ResultVerdict::kContradicts;
+  Slot& slot = slots_[result.slot];
+  const bool awaited = slot.state == SlotPhase::kInFlight || (slot.state == SlotPhase::kReady && slot.attempts > 0);
+  if (!awaited || result.epoch != slot.epoch) return ResultVerdict::kStale;
+  const Pass pass = describe(result.slot);
+  if (result.fingerprint != pass.fingerprint || result.words != pass.words || result.exponents != pass.exponents) {
+    return ResultVerdict::kContradicts;
+  }
+  if (slot.state == SlotPhase::kInFlight) --in_flight_;
+  if (slot.attempts == 1) timer_.sample(now - slot.sent);
+  slot.attempts = 0;
+  ++slot.epoch;
+  switch (slot.phase) {
+    case Phase::kLookAhead:
+      std::copy_n(result.exponent_data, result.exponents, exponents(result.slot));
+      slot.phase = phase_for(result.slot, result.exponents);
+      make_ready(result.slot);
+      break;
+    case Phase::kFlags:
+      decode_flags(result.slot, result);
+      std::copy_n(result.exponent_data, result.exponents, exponents(result.slot));
+      slot.phase = Phase::kData;
+      make_ready(result.slot);
+      break;
+    case Phase::kData:
+      decode_data(result.slot, result);
+      finish_data(result.slot, result);
+      break;
+  }
+  return ResultVerdict::kAccepted;
+}
+
+Phase Worker::phase_for(std::size_t index, std::size_t blocks) const {
+  const std::uint8_t* bytes = exponents(index);
+  const bool finite = std::find(bytes, bytes + blocks, numerics::kNonFiniteExponent) == bytes + blocks;
+  return finite ? Phase::kData : Phase::kFlags;
+}
+
+void Worker::finish_data(std::size_t index, const Result& result) {
+  Slot& slot = slots_[index];
+  Entry& current = entry(slot.collective);
+  ++current.chunks_done;
+  slot.chunk += config_.geometry.slots;
+  if (slot.chunk >= current.layout.chunks()) {
+    ++slot.collective;
+    start_next_collective(index);
+    return;
+  }
+  std::copy_n(result.exponent_data, result.exponents, exponents(index));
+  slot.phase = phase_for(index, result.exponents);
+  make_ready(index);
+}
+
+void Worker::on_pending(std::uint16_t index, std::uint32_t epoch, Nanoseconds now) {
+  if (index >= slots_.size()) return;
+  Slot& slot = slots_[index];
+  if (slot.state != SlotPhase::kInFlight || slot.epoch != epoch) return;
+  slot.deadline = now + timer_.timeout(slot.attempts);
+}
+
+void Worker::on_tick(Nanoseconds now) {
+  if (in_flight_ == 0 || now < next_deadline_) return;
+  bool any = false;
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    Slot& slot = slots_[index];
+    if (slot.state != SlotPhase::kInFlight) continue;
+    if (slot.deadline <= now) {
+      --in_flight_;
+      make_ready(index);
+    } else {
+      next_deadline_ = any ? std::min(next_deadline_, slot.deadline) : slot.deadline;
+      any = true;
+    }
+  }
+}
+
+std::optional<Nanoseconds> Worker::next_deadline() const {
+  return in_flight_ > 0 ? std::optional(next_deadline_) : std::nullopt;
+}
+
+std::size_t Worker::pop_completed() {
+  std::size_t popped = 0;
+  while (!collectives_.empty() && collectives_.front().chunks_done == collectives_.front().layout.chunks()) {
+    collectives_.pop_front();
+    ++first_sequence_;
+    ++popped;
+  }
+  return popped;
+}
+
+std::optional<Pass> Worker::oldest_in_flight() const {
+  const Slot* oldest = nullptr;
+  std::size_t oldest_index = 0;
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    const Slot& slot = slots_[index];
+    if (slot.attempts == 0 || slot.state == SlotPhase::kIdle) continue;
+    if (oldest == nullptr || slot.sent < oldest->sent) oldest = &slot, oldest_index = index;
+  }
+  return oldest ? std::optional(describe(oldest_index)) : std::nullopt;
+}
+
+Worker::Progress Worker::progress() const {
+  if (collectives_.empty()) return {0, 0};
+  return {collectives_.front().chunks_done, collectives_.front().layout.chunks()};
+}
+
+}  // namespace jaxina

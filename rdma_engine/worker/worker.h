@@ -1,0 +1,142 @@
+// A worker's state machine: SwitchML's Algorithm 4 with look-ahead exponents, extended to a virtual stream of many
+// collectives and to non-finite values. Sans-IO: no sockets, threads, clocks, and no allocation once a collective is
+// submitted. A transport asks for passes to send, lets the worker fill their payload straight into a packet or a
+// slot, and hands results back.
+//
+// Chunk c of a collective belongs to slot (start + c) mod s; the start moves on with every collective, so small ones
+// overlap. Every worker derives the same passes for every slot from the order of its collectives alone:
+//   look-ahead   no data; the exponents of the slot's first chunk       (only if some tensor is float32)
+//   flags        which elements are NaN or Inf, with the finite values' exponents   (only if a block holds any)
+//   data         the chunk, with the exponents of the slot's next chunk
+// and each pass takes the slot's next epoch.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "rdma_engine/numerics/codec.h"
+#include "rdma_engine/worker/layout.h"
+#include "rdma_engine/worker/retransmission_timer.h"
+
+namespace jaxina {
+
+enum class Phase : std::uint8_t { kLookAhead, kFlags, kData };
+
+// One transmission of one pass.
+struct Pass {
+  std::uint16_t slot;
+  std::uint32_t epoch;
+  std::uint32_t fingerprint;
+  std::uint16_t words;
+  std::uint8_t exponents;
+  Phase phase;
+  bool retransmission;
+};
+
+// A completed pass as it came from the aggregator. The pointers need only live during on_result().
+struct Result {
+  std::uint16_t slot;
+  std::uint32_t epoch;
+  std::uint32_t fingerprint;
+  std::size_t words;
+  std::size_t exponents;
+  const std::uint32_t* word_data;
+  const std::uint8_t* exponent_data;
+  numerics::Order order;
+};
+
+enum class ResultVerdict : std::uint8_t { kAccepted, kStale, kContradicts };
+
+struct WorkerConfig {
+  std::uint32_t workers = 0;  // n
+  Geometry geometry;
+  TimerLimits timer;
+};
+
+class Worker {
+ public:
+  explicit Worker(const WorkerConfig& config, const numerics::Codec& codec = numerics::codec());
+
+  // Appends a collective to the stream. Its buffers stay in use until it is popped as completed.
+  void submit(Collective collective);
+
+  // The next pass to send now, if any; starts its timer. The caller sends it, filled by the two calls below.
+  std::optional<Pass> next_pass(Nanoseconds now);
+  // Writes pass.exponents bytes; with `merge` takes the maximum with what is there (an aggregator's slot).
+  void fill_exponents(const Pass& pass, std::uint8_t* exponents, bool merge) const;
+  // Writes (or adds) pass.words words.
+  void fill_words(const Pass& pass, std::uint32_t* words, numerics::Store store) const;
+
+  ResultVerdict on_result(const Result& result, Nanoseconds now);
+  // The aggregator has this pass and waits for other workers: the next retransmission may come late.
+  void on_pending(std::uint16_t slot, std::uint32_t epoch, Nanoseconds now);
+  // Makes every pass whose timer has expired ready to be sent again.
+  void on_tick(Nanoseconds now);
+  // When on_tick() is due; nullopt if nothing is in flight. May be early, never late.
+  std::optional<Nanoseconds> next_deadline() const;
+
+  // Collectives finish in the order of submit(); returns how many have since the last call.
+  std::size_t pop_completed();
+
+  bool idle() const { return collectives_.empty(); }
+  std::size_t in_flight() const { return in_flight_; }
+  // The oldest pass in flight, for the message of a collective that cannot finish.
+  std::optional<Pass> oldest_in_flight() const;
+  // Chunks done and in all of the oldest collective.
+  struct Progress { std::size_t done, total; };
+  Progress progress() const;
+  std::uint64_t retransmissions() const { return retransmissions_; }
+
+ private:
+  struct Entry {
+    Entry(Layout l, std::size_t s) : layout(std::move(l)), start(s) {}
+    Layout layout;
+    std::size_t start;  // the slot of chunk 0
+    std::size_t chunks_done = 0;
+  };
+  enum class SlotPhase : std::uint8_t { kIdle, kReady, kInFlight };
+  struct Slot {
+    std::uint64_t collective = 0;  // sequence number of the collective served, or of the next one to look at
+    std::size_t chunk = 0;
+    std::uint32_t epoch = 0;       // of the current, or else the next pass
+    std::uint32_t attempts = 0;    // transmissions of the current pass
+    Nanoseconds sent = 0, deadline = 0;
+    SlotPhase state = SlotPhase::kIdle;
+    Phase phase = Phase::kLookAhead;
+    bool queued = false;   // stands in the ring of ready slots
+    bool flagged = false;  // the output holds the non-finite values of this chunk already
+  };
+
+  const Entry& entry(std::uint64_t sequence) const { return collectives_[sequence - first_sequence_]; }
+  Entry& entry(std::uint64_t sequence) { return collectives_[sequence - first_sequence_]; }
+  std::uint8_t* exponents(std::size_t slot) { return &exponents_[slot * config_.geometry.blocks_per_chunk]; }
+  const std::uint8_t* exponents(std::size_t slot) const { return &exponents_[slot * config_.geometry.blocks_per_chunk]; }
+  Pass describe(std::size_t slot) const;
+  // The chunk whose exponents the pass carries, if any.
+  std::optional<std::size_t> announced_chunk(const Slot& slot) const;
+  bool start_next_collective(std::size_t slot);
+  void make_ready(std::size_t slot);
+  void finish_data(std::size_t slot, const Result& result);
+  void decode_data(std::size_t slot, const Result& result);
+  void decode_flags(std::size_t slot, const Result& result);
+  Phase phase_for(std::size_t slot, std::size_t blocks) const;
+
+  WorkerConfig config_;
+  const numerics::Codec& codec_;
+  numerics::Scale scale_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint8_t> exponents_;  // per slot: the global exponents of the current chunk
+  std::vector<std::uint16_t> ready_;     // ring of slots with a pass to send
+  std::size_t ready_head_ = 0, ready_size_ = 0;
+  std::deque<Entry> collectives_;        // submitted and not yet popped
+  std::uint64_t first_sequence_ = 0;     // of collectives_.front()
+  std::size_t next_start_ = 0;
+  std::size_t in_flight_ = 0;
+  std::uint64_t retransmissions_ = 0;
+  Nanoseconds next_deadline_ = 0;
+  RetransmissionTimer timer_;
+};
+
+}  // namespace jaxina
