@@ -1,4 +1,4 @@
-// Plain C++; on any processor the compiler vectorizes it for the base instruction set.
+// Plain C++, for processors without a variant of their own.
 #include "rdma_engine/numerics/kernel_templates.h"
 
 namespace jaxina::numerics {

@@ -22,11 +22,9 @@ constexpr bool kHostIsLittleEndian = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 // Runs body(vector type, first element) over [0, count): whole vectors, then single elements.
 template <class Wide, class Body>
 inline void for_each_vector(std::size_t count, Body body) {
-  std::size_t i = 0;
-  for (; i + Wide::kWidth <= count; i += Wide::kWidth) body(Wide{}, i);
-  if constexpr (Wide::kWidth > 1) {
-    for (; i < count; ++i) body(ScalarVector{}, i);
-  }
+  const std::size_t whole = count - count % Wide::kWidth;
+  for (std::size_t i = 0; i < whole; i += Wide::kWidth) body(Wide{}, i);
+  for (std::size_t i = whole; i < count; ++i) body(ScalarVector{}, i);
 }
 
 template <class V>
@@ -68,16 +66,16 @@ inline typename V::Words magnitude_or_zero(typename V::Words bits) {
 
 template <class Wide, bool finite_only>
 std::uint32_t max_magnitude(const float* x, std::size_t count) {
+  const std::size_t whole = count - count % Wide::kWidth;
   auto widest = Wide::fill(0);
-  std::size_t i = 0;
-  for (; i + Wide::kWidth <= count; i += Wide::kWidth) {
+  for (std::size_t i = 0; i < whole; i += Wide::kWidth) {
     widest = Wide::max_signed(widest, magnitude_or_zero<Wide, finite_only>(Wide::load(x + i)));
   }
   std::uint32_t lanes[Wide::kWidth];
   Wide::store(lanes, widest);
   std::uint32_t largest = 0;
   for (std::uint32_t lane : lanes) largest = ScalarVector::max_signed(largest, lane);
-  for (; i < count; ++i) {
+  for (std::size_t i = whole; i < count; ++i) {
     largest = ScalarVector::max_signed(largest, magnitude_or_zero<ScalarVector, finite_only>(ScalarVector::load(x + i)));
   }
   return largest;

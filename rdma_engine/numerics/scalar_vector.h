@@ -42,17 +42,12 @@ struct ScalarVector {
   static Mask at_least(Floats a, Floats b) { return a >= b; }
   static Floats to_floats(Words a) { return static_cast<float>(static_cast<std::int32_t>(a)); }
 
-  // The nearest integer, ties to even; -2^31 for anything below; any word for 2^31 and above. Below 2^23 a float may
-  // have a fraction, and adding 2^23 rounds it away; unlike lrint this lets the compiler vectorize for any processor.
+  // The nearest integer, ties to even; -2^31 for anything below; any word for 2^31 and above.
   static Words to_integers(Floats a) {
     constexpr float kLowest = -0x1p31f;
     constexpr float kHighest = 0x1.fffffep30f;
-    const float magnitude = __builtin_fabsf(a);
-    const float rounded = __builtin_copysignf((magnitude + 0x1p23f) - 0x1p23f, a);
-    const float integer = magnitude < 0x1p23f ? rounded : a;
-    const float above = integer > kLowest ? integer : kLowest;
-    const float in_range = above < kHighest ? above : kHighest;
-    return static_cast<std::uint32_t>(static_cast<std::int32_t>(in_range));
+    const float above = a > kLowest ? a : kLowest;
+    return static_cast<std::uint32_t>(__builtin_lrintf(above < kHighest ? above : kHighest));
   }
 };
 
