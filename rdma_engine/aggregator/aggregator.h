@@ -62,7 +62,8 @@ class Aggregator {
     virtual void send(const Address& to, std::span<const std::uint8_t> packet) = 0;
   };
 
-  explicit Aggregator(const numerics::Codec& codec = numerics::codec()) : codec_(codec) {}
+  explicit Aggregator(const numerics::Codec& codec = numerics::codec());
+  ~Aggregator();
 
   // kInvalidArgument, kTooManyWorkers, or kJobRejected if the id is in use.
   Status add_job(const JobSpec& spec);
@@ -84,11 +85,13 @@ class Aggregator {
 
  private:
   struct Job;
-  Reject check(const wire::Header& header, const Job& job) const;
+  void apply(Job& job, const wire::Header& header, const std::uint8_t* packet, const Address& from, Output& output);
   void accept(Job& job, const wire::Header& header, const std::uint8_t* packet, bool first);
   void finish(Job& job, const wire::Header& header, Output& output);
   void reply_refused(Job& job, const wire::Header& header, wire::Refusal refusal, std::uint32_t other, const Address& to,
                      Output& output);
+  void reply_unknown_job(const wire::Header& header, const Address& to, Output& output);
+  void reply_aborted(Job& job, const Address& to, Output& output);
   void reply_pending(Job& job, const wire::Header& header, const Address& to, Output& output);
   void send(Job& job, const Address& to, std::span<const std::uint8_t> packet, Output& output);
   void reject(Reject reason, Job* job);
