@@ -1,0 +1,224 @@
+"""Configuration: every `JAXINA_*` variable, declared once, here.
+
+A value comes from an argument of :func:`jaxina.init` (or an option of the command line), else from the environment,
+else from the default. `jaxina info` prints the table with each value's origin.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jaxina.errors import InvalidArgumentError
+
+PREFIX = "JAXINA_"
+
+# Limits of the packet format (rdma_engine/wire/packet.h) and of the worker sets (rdma_engine/aggregator/slot.h).
+MAX_WORKERS = 1024
+MAX_SLOTS = 65535
+MAX_BLOCKS_PER_CHUNK = 64
+MAX_PACKET_BYTES = 65507
+HEADER_BYTES = 36
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A type of value: how a text is read, and what is allowed, in words. `parse` raises ValueError otherwise."""
+
+    parse: Callable[[str], Any]
+    allowed: str
+
+
+def integer(low: int, high: int) -> Kind:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError
+        return value
+
+    return Kind(parse, f"an integer from {low} to {high}")
+
+
+def seconds() -> Kind:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not 0 < value <= 86400:
+            raise ValueError
+        return value
+
+    return Kind(parse, "seconds, above 0 and at most 86400")
+
+
+def share() -> Kind:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not 0 <= value < 1:
+            raise ValueError
+        return value
+
+    return Kind(parse, "a share from 0 to below 1, as 0.01")
+
+
+def choice(*names: str) -> Kind:
+    def parse(text: str) -> str:
+        if text not in names:
+            raise ValueError
+        return text
+
+    return Kind(parse, "one of " + ", ".join(names))
+
+
+def host_and_port() -> Kind:
+    def parse(text: str) -> str:
+        split_address(text)
+        return text
+
+    return Kind(parse, "HOST:PORT, as 10.0.0.1:51000 or [::1]:51000")
+
+
+def path() -> Kind:
+    return Kind(str, "a file name")
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """`HOST:PORT` or `[IPv6]:PORT` in two parts, the host without brackets. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{text!r}: an IPv6 address needs brackets, as [::1]:51000")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return host, int(port)
+
+
+def _setting(kind: Kind, default: Any, doc: str) -> Any:
+    return dataclasses.field(default=None, metadata={"kind": kind, "default": default, "doc": doc})
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """One resolved configuration. A default that is a dict depends on the aggregator."""
+
+    aggregator: str = _setting(
+        choice("embedded", "udp"), "embedded",
+        "What sums: shared memory of this host (embedded), or a switch reached by datagrams (udp).")
+    switch: str = _setting(
+        host_and_port(), "127.0.0.1:51000", "Control address of the switch (udp); `jaxina switch` starts one.")
+    slots: int = _setting(
+        integer(1, MAX_SLOTS), {"embedded": 16, "udp": 64},
+        "Pool size s: how many chunks of a group are in flight at once.")
+    block_size: int = _setting(
+        integer(1, 16384), 256, "Block size k: elements that share one exponent.")
+    blocks_per_chunk: int = _setting(
+        integer(1, MAX_BLOCKS_PER_CHUNK), {"embedded": 16, "udp": 1}, "Blocks that one slot pass carries.")
+    join_timeout: float = _setting(
+        seconds(), 60.0, "How long to wait for the other workers and for the switch when joining.")
+    timeout: float = _setting(seconds(), 300.0, "How long one collective may take.")
+    heartbeat_timeout: float = _setting(
+        seconds(), 20.0,
+        "Silence after which the switch takes a worker for dead. A worker whose process ends is noticed at once.")
+    loss: float = _setting(share(), 0.0, "Share of arriving packets to drop, for experiments (udp).")
+    loss_seed: int = _setting(integer(0, 2**64 - 1), 0, "Seed of the dropped packets.")
+    codec: str | None = _setting(
+        choice("scalar", "avx2", "avx512"), None,
+        "Instruction set of the CPU codec, instead of the widest the processor has; read from the environment only.")
+    log: str = _setting(
+        choice("debug", "info", "warning", "error"), "warning", "What the `jaxina` logger prints to stderr.")
+    coordinator: str | None = _setting(
+        host_and_port(), None, "Address where worker process 0 gathers the others; set by `jaxina run`.")
+    rank: int | None = _setting(
+        integer(0, MAX_WORKERS - 1), None, "This process's number; set by `jaxina run`.")
+    processes: int | None = _setting(
+        integer(1, MAX_WORKERS), None, "Number of processes; set by `jaxina run`.")
+    stats_file: str | None = _setting(
+        path(), None, "Where this process writes its engine's statistics (JSON) at shutdown; set by `jaxina run`.")
+
+    # For each field: "argument", "environment" or "default".
+    origins: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The settings on which all processes of a job must agree."""
+        names = ("aggregator", "slots", "block_size", "blocks_per_chunk")
+        values = {name: getattr(self, name) for name in names}
+        if self.aggregator != "embedded":
+            values["switch"] = self.switch
+        return values
+
+
+def fields() -> list[dataclasses.Field]:
+    """The settings, in the order of their documentation."""
+    return [field for field in dataclasses.fields(Configuration) if "kind" in field.metadata]
+
+
+def variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def default_text(field: dataclasses.Field) -> str:
+    default = field.metadata["default"]
+    if isinstance(default, dict):
+        return ", ".join(f"{value} ({aggregator})" for aggregator, value in default.items())
+    return "" if default is None else f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def resolve(environ: Mapping[str, str] | None = None, **arguments: Any) -> Configuration:
+    """Reads the configuration: arguments that are not None, then `environ` (os.environ), then defaults.
+
+    Raises:
+      InvalidArgumentError: a value is not allowed; the message names it, and says what is.
+    """
+    environ = os.environ if environ is None else environ
+    for name in arguments:
+        if name not in {field.name for field in fields()}:
+            raise InvalidArgumentError(f"{name!r} is not a setting; `jaxina info` lists them")
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for field in fields():
+        name, kind, default = field.name, field.metadata["kind"], field.metadata["default"]
+        if arguments.get(name) is not None:
+            values[name], origins[name] = _read(kind, name, arguments[name]), "argument"
+        elif environ.get(variable(name), "") != "":
+            values[name], origins[name] = _read(kind, variable(name), environ[variable(name)]), "environment"
+        else:
+            values[name] = default[values["aggregator"]] if isinstance(default, dict) else default
+            origins[name] = "default"
+    configuration = Configuration(**values, origins=origins)
+    _check_together(configuration)
+    return configuration
+
+
+def _read(kind: Kind, name: str, value: Any) -> Any:
+    try:
+        return kind.parse(str(value).strip())
+    except ValueError:
+        raise InvalidArgumentError(f"{name}={value!r} is not allowed: give {kind.allowed}") from None
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Variables that look like ours but are not: most likely typing errors."""
+    known = {variable(field.name) for field in fields()}
+    return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+
+
+def _check_together(configuration: Configuration) -> None:
+    if configuration.aggregator == "udp":
+        words = configuration.block_size * configuration.blocks_per_chunk
+        packet = HEADER_BYTES + 4 * ((configuration.blocks_per_chunk + 3) // 4) + 4 * words
+        if packet > MAX_PACKET_BYTES:
+            raise InvalidArgumentError(
+                f"block_size={configuration.block_size} with blocks_per_chunk={configuration.blocks_per_chunk} makes "
+                f"packets of {packet} bytes; a datagram holds {MAX_PACKET_BYTES}: make either smaller")
+    launched = (configuration.coordinator, configuration.rank, configuration.processes)
+    if any(value is not None for value in launched):
+        if any(value is None for value in launched):
+            raise InvalidArgumentError(
+                f"{variable('coordinator')}, {variable('rank')} and {variable('processes')} belong together: set all "
+                "three, or none")
+        if configuration.rank >= configuration.processes:
+            raise InvalidArgumentError(
+                f"{variable('rank')}={configuration.rank} is not below {variable('processes')}="
+                f"{configuration.processes}: ranks count from 0")

@@ -1,0 +1,38 @@
+"""The key-value store through which the processes of a group meet: jax.distributed's."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from jaxina.errors import SystemCallError
+
+
+class Store(Protocol):
+    def set(self, key: str, value: str) -> None: ...
+
+    def get(self, key: str, timeout: float) -> str | None:
+        """The value, waiting up to `timeout` seconds for somebody to set it; None if nobody did."""
+        ...
+
+
+class JaxStore:
+    """The store of an initialised jax.distributed; `client` is its run-time client."""
+
+    def __init__(self, client: Any):
+        self._client = client
+
+    def set(self, key: str, value: str) -> None:
+        try:
+            self._client.key_value_set(key, value)
+        except RuntimeError as error:
+            raise SystemCallError(f"jax.distributed's key-value store refused {key}: {error}") from error
+
+    def get(self, key: str, timeout: float) -> str | None:
+        try:
+            return self._client.blocking_key_value_get(key, max(1, int(1000 * timeout)))
+        except RuntimeError as error:
+            if "DEADLINE_EXCEEDED" in str(error):
+                return None
+            raise SystemCallError(
+                f"jax.distributed's key-value store did not answer for {key}: {error}. Its coordinator is process 0; "
+                "see that process's output") from error

@@ -1,0 +1,55 @@
+"""Which process owns which device."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Topology(Protocol):
+    process: int  # this process's number
+    processes: int
+
+    def owners(self, devices: Sequence[int]) -> list[int]:
+        """The process of each device, given as global device ids."""
+        ...
+
+
+class JaxTopology:
+    """What JAX knows. Asks for devices only when a group is first used: earlier would start the backend."""
+
+    def __init__(self, process: int, processes: int):
+        self.process = process
+        self.processes = processes
+
+    def owners(self, devices: Sequence[int]) -> list[int]:
+        if self.processes == 1:
+            return [self.process] * len(devices)
+        import jax
+
+        process_of = {device.id: device.process_index for device in jax.devices()}
+        return [process_of[device] for device in devices]
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a process runs, for messages and to tell whether two processes can share memory."""
+
+    host: str
+    pid: int
+    machine: str  # equal for processes under one running kernel
+
+    def __str__(self) -> str:
+        return f"host {self.host}, pid {self.pid}"
+
+
+def this_place() -> Place:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            machine = file.read().strip()
+    except OSError:
+        machine = socket.gethostname()
+    return Place(socket.gethostname(), os.getpid(), machine)

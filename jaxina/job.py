@@ -1,0 +1,238 @@
+"""Taking part in aggregation: `jaxina.init`, `jaxina.shutdown` and the `Job` between them."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import sys
+import threading
+from types import TracebackType
+from typing import Any
+
+from jaxina import config
+from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
+from jaxina.control.roll_call import Answer, call_roll
+from jaxina.control.store import JaxStore
+from jaxina.control.topology import JaxTopology, this_place
+from jaxina.errors import InvalidArgumentError, NotInitializedError
+
+_log = logging.getLogger(__name__)
+
+_lock = threading.Lock()
+_current: Job | None = None
+_incarnation = 0  # how often this process called init(); part of every published key
+
+
+class Job:
+    """This process's part in aggregation, from `jaxina.init` to `jaxina.shutdown`; a context manager that shuts down.
+
+    Attributes:
+      process: this process's number, from 0.
+      processes: how many processes take part.
+      aggregator: "embedded" or "udp".
+      configuration: all settings, with their origins.
+    """
+
+    def __init__(self, configuration: config.Configuration, topology: JaxTopology, connector: Connector):
+        self.process = topology.process
+        self.processes = topology.processes
+        self.aggregator = configuration.aggregator
+        self.configuration = configuration
+        self._connector = connector
+
+    def statistics(self) -> dict[str, int]:
+        """Counters of this process's engine since `init`, by name: collectives, elements, packets_sent,
+        packets_received, bytes_sent, bytes_received, retransmissions, packets_dropped, packets_rejected."""
+        from jaxina import _native
+
+        return dict(_native.statistics())
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        _shut_down(self, _described(error))
+
+    def __repr__(self) -> str:
+        return f"<jaxina.Job {self.aggregator}, process {self.process} of {self.processes}>"
+
+
+def init(
+    aggregator: str | None = None,
+    *,
+    switch: str | None = None,
+    slots: int | None = None,
+    block_size: int | None = None,
+    blocks_per_chunk: int | None = None,
+    join_timeout: float | None = None,
+    timeout: float | None = None,
+    heartbeat_timeout: float | None = None,
+    loss: float | None = None,
+    loss_seed: int | None = None,
+) -> Job:
+    """Starts aggregation in this process. Every process of the job calls it, with the same arguments.
+
+    Under `jaxina run` it also initialises jax.distributed, unless that was done before; so it must then come before
+    anything that starts JAX's backend. An argument left out comes from its JAXINA_* variable, else from the default
+    (`jaxina info` lists them).
+
+    Args:
+      aggregator: "embedded" (shared memory of this host) or "udp" (a switch).
+      switch: HOST:PORT of the switch's control service, for "udp".
+      slots: pool size s.
+      block_size: block size k, in elements.
+      blocks_per_chunk: blocks that one slot pass carries.
+      join_timeout: seconds to wait for other workers and for the switch.
+      timeout: seconds that one collective may take.
+      heartbeat_timeout: seconds of silence after which the switch takes a worker for dead.
+      loss: share of arriving packets to drop, for experiments.
+      loss_seed: seed of that.
+
+    Returns:
+      The job; `jaxina.shutdown`, the end of `with`, or the end of the process ends it.
+
+    Raises:
+      InvalidArgumentError: a value is not allowed, or `init` ran already.
+      NeverJoinedError, RankTakenError, MismatchError: the launched processes are not complete, or do not agree.
+      SwitchUnreachableError: no switch answers at `switch`.
+    """
+    global _current, _incarnation
+    configuration = config.resolve(
+        aggregator=aggregator, switch=switch, slots=slots, block_size=block_size, blocks_per_chunk=blocks_per_chunk,
+        join_timeout=join_timeout, timeout=timeout, heartbeat_timeout=heartbeat_timeout, loss=loss,
+        loss_seed=loss_seed)
+    with _lock:
+        if _current is not None:
+            raise InvalidArgumentError("jaxina.init() ran already: call jaxina.shutdown() before another init()")
+        _set_up_logging(configuration)
+        _incarnation += 1
+        topology = _join_processes(configuration)
+        _current = _start(configuration, topology, _incarnation)
+        if _incarnation == 1:
+            atexit.register(_at_exit)
+        _log.info("%r", _current)
+        return _current
+
+
+def shutdown() -> None:
+    """Ends aggregation in this process: waits for dispatched computations, leaves all jobs, stops the engine.
+
+    Raises:
+      NotInitializedError: `init` did not run.
+    """
+    job = _current
+    if job is None:
+        raise NotInitializedError("jaxina.shutdown() without jaxina.init()")
+    _shut_down(job, failure=None)
+
+
+def current() -> Job | None:
+    """The job of this process, None outside init() ... shutdown()."""
+    return _current
+
+
+def _start(configuration: config.Configuration, topology: JaxTopology, incarnation: int) -> Job:
+    from jaxina import _native
+
+    aggregators = _aggregators(configuration)
+    connector = Connector(configuration, topology, aggregators, _jax_store, incarnation, _native.EndpointConfig)
+    _native.start(connector)
+    return Job(configuration, topology, connector)
+
+
+def _aggregators(configuration: config.Configuration) -> Aggregators:
+    if configuration.aggregator == "embedded":
+        return EmbeddedAggregators()
+    from jaxina import _native
+    from jaxina.control.switch_jobs import SwitchAggregators  # needs gRPC, which embedded does not
+
+    return SwitchAggregators(configuration, _native.abort, _native.statistics)
+
+
+def _jax_store() -> JaxStore:
+    from jaxina import _jax_compat
+
+    return JaxStore(_jax_compat.distributed_client())
+
+
+def _join_processes(configuration: config.Configuration) -> JaxTopology:
+    """Initialises jax.distributed if we were launched and nobody did."""
+    import jax
+
+    from jaxina import _jax_compat
+
+    if not jax.distributed.is_initialized() and (configuration.processes or 1) > 1:
+        me = Answer(configuration.rank, configuration.processes, this_place(), configuration.shared)
+        call_roll(configuration.coordinator, me, configuration.join_timeout)
+        jax.distributed.initialize(
+            coordinator_address=configuration.coordinator, num_processes=configuration.processes,
+            process_id=configuration.rank, cluster_detection_method="deactivate",
+            initialization_timeout=max(1, int(configuration.join_timeout)))
+    if not jax.distributed.is_initialized():
+        return JaxTopology(0, 1)
+    return JaxTopology(*_jax_compat.distributed_process())
+
+
+def _shut_down(job: Job, failure: str | None) -> None:
+    global _current
+    with _lock:
+        if _current is not job:
+            return
+        _current = None
+        if failure is None:
+            _finish_computations()
+        job._connector.interrupt()
+        from jaxina import _native
+
+        statistics = job.statistics()
+        _native.shutdown()
+        job._connector.close(failure)
+        _write_statistics(job, statistics)
+
+
+def _finish_computations() -> None:
+    """Waits for what JAX has dispatched: stopping the engine under it would fail it. Bounded by `timeout`."""
+    import jax
+
+    try:
+        jax.effects_barrier()
+        jax.block_until_ready(jax.live_arrays())
+    except Exception as error:
+        _log.warning("a dispatched computation failed before shutdown: %s", error)
+
+
+def _write_statistics(job: Job, statistics: dict[str, int]) -> None:
+    path = job.configuration.stats_file
+    if path is None:
+        return
+    partial = f"{path}.{os.getpid()}"
+    with open(partial, "w", encoding="utf-8") as file:
+        json.dump({"process": job.process, "aggregator": job.aggregator, **statistics}, file)
+    os.replace(partial, path)
+
+
+def _at_exit() -> None:
+    # Runs before JAX's own exit handlers, which were registered earlier: XLA must still be there.
+    job = _current
+    if job is not None:
+        _shut_down(job, _described(getattr(sys, "last_value", None)))
+
+
+def _described(error: BaseException | None) -> str | None:
+    if error is None or (isinstance(error, SystemExit) and not error.code):
+        return None
+    return f"{type(error).__name__}: {error}".splitlines()[0][:500]
+
+
+def _set_up_logging(configuration: config.Configuration) -> None:
+    logger = logging.getLogger("jaxina")
+    logger.setLevel(configuration.log.upper())
+    if not logger.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("jaxina: %(levelname)s: %(message)s"))
+        logger.addHandler(handler)
+    for name in config.unknown_variables(os.environ):
+        _log.warning("%s is not a jaxina variable (see `jaxina info`)", name)
