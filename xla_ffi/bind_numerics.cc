@@ -1,0 +1,166 @@
+// jaxina._native.numerics: the codec on NumPy arrays, block by block, for tests and studies.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rdma_engine/errors.h"
+#include "rdma_engine/numerics/codec.h"
+#include "xla_ffi/bindings.h"
+
+namespace jaxina {
+
+namespace nb = nanobind;
+
+namespace {
+
+using numerics::Codec;
+using numerics::Order;
+using numerics::Scale;
+using numerics::Store;
+
+template <class T>
+using Input = nb::ndarray<const T, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Output = nb::ndarray<T, nb::numpy, nb::ndim<1>>;
+
+template <class T>
+Output<T> new_array(std::size_t size) {
+  auto data = std::make_unique<T[]>(std::max<std::size_t>(size, 1));
+  T* raw = data.get();
+  const nb::capsule owner(raw, [](void* memory) noexcept { delete[] static_cast<T*>(memory); });
+  data.release();
+  return Output<T>(raw, {size}, owner);
+}
+
+const Codec& runnable(const std::string& name) {
+  if (const Codec* codec = numerics::codec_named(name)) return *codec;
+  throw Error(ErrorCode::kInvalidArgument, "this processor runs no codec named " + name + "; see codec_names()");
+}
+
+std::vector<std::string> codec_names() {
+  std::vector<std::string> names;
+  for (const char* name : {"scalar", "avx2", "avx512"}) {
+    if (numerics::codec_named(name) != nullptr) names.emplace_back(name);
+  }
+  return names;
+}
+
+Scale checked_scale(std::uint32_t workers) {
+  if (workers == 0 || workers > numerics::kMaxWorkers) {
+    throw Error(ErrorCode::kTooManyWorkers, "the format allows 1 to " + std::to_string(numerics::kMaxWorkers) +
+                                                " workers, not " + std::to_string(workers));
+  }
+  return numerics::scale_for(workers);
+}
+
+void check_block_size(std::size_t block_size) {
+  if (block_size == 0) throw Error(ErrorCode::kInvalidArgument, "block_size must be at least 1");
+}
+
+// Calls body(block, first element, elements) for each block of `count` elements.
+template <class Body>
+void for_each_block(std::size_t count, std::size_t block_size, Body body) {
+  for (std::size_t first = 0, block = 0; first < count; first += block_size, ++block) {
+    body(block, first, std::min(block_size, count - first));
+  }
+}
+
+void check_exponents(const Input<std::uint8_t>& exponents, std::size_t count, std::size_t block_size) {
+  check_block_size(block_size);
+  const std::size_t blocks = count / block_size + (count % block_size != 0 ? 1 : 0);
+  if (exponents.size() != blocks) {
+    throw Error(ErrorCode::kInvalidArgument, std::to_string(count) + " elements are " + std::to_string(blocks) +
+                                                 " blocks, but " + std::to_string(exponents.size()) +
+                                                 " exponents were given");
+  }
+  const auto* end = exponents.data() + exponents.size();
+  if (std::find(exponents.data(), end, numerics::kNonFiniteExponent) != end) {
+    throw Error(ErrorCode::kInvalidArgument, "exponent 255 (NaN or Inf) has no scale; use the finite values' exponent");
+  }
+}
+
+Output<std::uint8_t> block_exponents(const std::string& codec_name, const Input<float>& x, std::size_t block_size,
+                                     bool finite_only) {
+  const Codec& codec = runnable(codec_name);
+  check_block_size(block_size);
+  const auto exponent = finite_only ? codec.finite_exponent : codec.exponent;
+  std::vector<std::uint8_t> exponents;
+  for_each_block(x.size(), block_size, [&](std::size_t, std::size_t first, std::size_t size) {
+    exponents.push_back(exponent(x.data() + first, size));
+  });
+  auto result = new_array<std::uint8_t>(exponents.size());
+  std::copy(exponents.begin(), exponents.end(), result.data());
+  return result;
+}
+
+Output<std::int32_t> quantize(const std::string& codec_name, const Input<float>& x,
+                              const Input<std::uint8_t>& exponents, std::uint32_t workers, std::size_t block_size) {
+  const Codec& codec = runnable(codec_name);
+  const Scale scale = checked_scale(workers);
+  check_exponents(exponents, x.size(), block_size);
+  auto words = new_array<std::int32_t>(x.size());
+  auto* dst = reinterpret_cast<std::uint32_t*>(words.data());
+  for_each_block(x.size(), block_size, [&](std::size_t block, std::size_t first, std::size_t size) {
+    codec.quantize(x.data() + first, size, exponents.data()[block], scale, Store::kWrite, dst + first);
+  });
+  return words;
+}
+
+Output<float> dequantize(const std::string& codec_name, const Input<std::int32_t>& words,
+                         const Input<std::uint8_t>& exponents, std::uint32_t workers, std::size_t block_size) {
+  const Codec& codec = runnable(codec_name);
+  const Scale scale = checked_scale(workers);
+  check_exponents(exponents, words.size(), block_size);
+  auto y = new_array<float>(words.size());
+  const auto* sum = reinterpret_cast<const std::uint32_t*>(words.data());
+  for_each_block(words.size(), block_size, [&](std::size_t block, std::size_t first, std::size_t size) {
+    codec.dequantize(sum + first, size, exponents.data()[block], scale, Order::kHost, false, y.data() + first);
+  });
+  return y;
+}
+
+Output<std::uint32_t> non_finite_flags(const std::string& codec_name, const Input<float>& x) {
+  auto flags = new_array<std::uint32_t>(x.size());
+  runnable(codec_name).non_finite_flags(x.data(), x.size(), Store::kWrite, flags.data());
+  return flags;
+}
+
+Output<float> apply_non_finite_flags(const std::string& codec_name, const Input<std::uint32_t>& flags,
+                                     const Input<float>& y) {
+  if (flags.size() != y.size()) {
+    throw Error(ErrorCode::kInvalidArgument, "flags and values differ in size: " + std::to_string(flags.size()) +
+                                                 " and " + std::to_string(y.size()));
+  }
+  auto result = new_array<float>(y.size());
+  std::copy(y.data(), y.data() + y.size(), result.data());
+  runnable(codec_name).apply_non_finite_flags(flags.data(), flags.size(), Order::kHost, false, result.data());
+  return result;
+}
+
+}  // namespace
+
+void bind_numerics(nb::module_& m) {
+  using namespace nb::literals;
+  nb::module_ numerics = m.def_submodule(
+      "numerics", "The CPU codec on one-dimensional NumPy arrays, by variant; jaxina.numerics is its specification.");
+  numerics.def("codec_names", codec_names, "The variants this processor runs, slowest first.");
+  numerics.def(
+      "codec_name", [] { return std::string(numerics::codec().name); }, "The variant in use (see JAXINA_CODEC).");
+  numerics.def("block_exponents", block_exponents, "codec"_a, "x"_a, "block_size"_a, "finite_only"_a = false,
+               "float32[N] -> uint8[blocks]");
+  numerics.def("quantize", quantize, "codec"_a, "x"_a, "exponents"_a, "workers"_a, "block_size"_a,
+               "float32[N], uint8[blocks] -> int32[N]");
+  numerics.def("dequantize", dequantize, "codec"_a, "words"_a, "exponents"_a, "workers"_a, "block_size"_a,
+               "int32[N], uint8[blocks] -> float32[N]");
+  numerics.def("non_finite_flags", non_finite_flags, "codec"_a, "x"_a, "float32[N] -> uint32[N]");
+  numerics.def("apply_non_finite_flags", apply_non_finite_flags, "codec"_a, "flags"_a, "y"_a,
+               "uint32[N], float32[N] -> float32[N]: y with NaN, Inf and -Inf where the summed flags say so");
+}
+
+}  // namespace jaxina
