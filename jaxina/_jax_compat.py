@@ -1,0 +1,240 @@
+"""Every private name of JAX that jaxina uses, and nothing else uses one.
+
+Tested with the JAX versions in `TESTED`; a newer one warns once, since the names below may have moved.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src import dispatch, distributed, effects
+from jax._src.interpreters import mlir, pxla
+from jax._src.lax import lax as lax_internal
+from jax._src.lax import parallel
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import func as func_dialect
+from jax._src.lib.mlir.dialects import hlo
+
+OLDEST = (0, 10, 2)
+TESTED = ("0.10", "0.12")
+
+psum_p = parallel.psum_p
+psum_invariant_p = parallel.psum_invariant_p
+JaxRuntimeError = jax.errors.JaxRuntimeError
+
+
+class CollectiveOrder(effects.Effect):
+    """Threads one token through a program's collectives, so that XLA keeps them in program order."""
+
+    def __repr__(self) -> str:
+        return "jaxina.CollectiveOrder"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is CollectiveOrder
+
+    def __hash__(self) -> int:
+        return hash(CollectiveOrder)
+
+
+ORDER = CollectiveOrder()
+
+_EFFECT_SETS = (
+    effects.ordered_effects,
+    effects.shardable_ordered_effects,
+    effects.lowerable_effects,
+    effects.control_flow_allowed_effects,
+    effects.custom_derivatives_allowed_effects,
+    effects.remat_allowed_effects,
+)
+
+# What the lowering under way in this thread knows: the module's devices, and that its caller keeps no token for ORDER.
+_lowering = threading.local()
+
+
+def check_version() -> None:
+    """Warns if this JAX is not one of the tested versions; raises ImportError if it is too old."""
+    if jax.__version_info__[:3] < OLDEST:
+        raise ImportError(f"jaxina needs JAX {'.'.join(map(str, OLDEST))} or newer, found {jax.__version__}")
+    if not any(jax.__version__.startswith(f"{v}.") for v in TESTED):
+        warnings.warn(
+            f"jaxina has been tested with JAX {' and '.join(TESTED)}, not with {jax.__version__}",
+            stacklevel=3,
+        )
+
+
+def extend_effects(primitive: Any, carried: Callable[..., bool]) -> None:
+    """Makes `primitive` have the effect ORDER whenever `carried(aval, **params)` holds."""
+    native = primitive.abstract_eval
+
+    def abstract_eval(aval: Any, **params: Any):
+        out, effs = native(aval, **params)
+        return out, {*effs, ORDER} if carried(aval, **params) else effs
+
+    primitive.def_effectful_abstract_eval(abstract_eval)
+
+
+def override_lowering(primitive: Any, platform: str, rule: Callable[..., Any]) -> None:
+    """On `platform`, equations that have the effect ORDER are lowered by rule(ctx, operand, **params).
+
+    All other equations keep the native rule; so do those with the effect on other platforms.
+    """
+    native = mlir._lowerings[primitive].rule
+
+    def elsewhere(ctx: Any, operand: Any, **params: Any):
+        if ORDER in ctx.tokens_in.effects():
+            ctx.set_tokens_out(ctx.tokens_in)
+        return native(ctx, operand, **params)
+
+    def here(ctx: Any, operand: Any, **params: Any):
+        if ORDER not in ctx.tokens_in.effects():
+            return native(ctx, operand, **params)
+        return rule(ctx, operand, **params)
+
+    mlir.register_lowering(primitive, elsewhere)
+    mlir.register_lowering(primitive, here, platform=platform)
+
+
+def replica_groups(
+    ctx: Any, axes: Sequence[Any], axis_index_groups: Sequence[Sequence[int]] | None
+) -> list[list[int]]:
+    """The groups of a collective over named axes, as positions in the program's device list."""
+    groups = parallel._replica_groups(ctx.module_context.axis_context, axes, axis_index_groups)
+    return [list(map(int, group)) for group in groups]
+
+
+def device_ids() -> list[int] | None:
+    """Global ids of the devices that the module under lowering is for, in order; None if they are not known."""
+    devices = getattr(_lowering, "devices", None)
+    return None if devices is None else [device.id for device in devices]
+
+
+def sum_positional(ctx: Any, operand: ir.Value, axes: Sequence[int]) -> ir.Value:
+    """`operand` summed over its own dimensions `axes`, within one device."""
+    (aval,) = ctx.avals_in
+    shape = tuple(size for axis, size in enumerate(aval.shape) if axis not in axes)
+    sub_ctx = ctx.replace(primitive=None, avals_in=[aval], avals_out=[aval.update(shape=shape)])
+    reduce_sum = mlir.lower_fun(lax_internal.reduce_sum, multiple_results=False)
+    (result,) = reduce_sum(sub_ctx, operand, axes=tuple(axes))
+    return result
+
+
+def ordered_custom_call(
+    ctx: Any, target: str, operand: ir.Value, attributes: dict[str, np.ndarray | np.integer]
+) -> list[ir.Value]:
+    """A typed-FFI custom call with one operand and a result of the same type, ordered by the token of ORDER.
+
+    It has no side effect in XLA's sense: the token alone keeps it, in order, and lets shard_map's partial-auto mode
+    replicate it.
+    """
+    layout = tuple(range(ir.RankedTensorType(operand.type).rank - 1, -1, -1))
+    call = mlir.custom_call(
+        target,
+        result_types=[mlir.token_type(), operand.type],
+        operands=[ctx.tokens_in.get(ORDER), operand],
+        has_side_effect=False,
+        api_version=4,
+        backend_config={name: mlir.ir_attribute(value) for name, value in attributes.items()},
+        operand_layouts=[(), layout],
+        result_layouts=[(), layout],
+    )
+    ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({ORDER: call.results[0]})))
+    return [mlir.lower_with_sharding_in_types(ctx, call.results[1], ctx.avals_out[0])]
+
+
+def install_order() -> None:
+    """Registers ORDER, and makes compiled programs create its token themselves.
+
+    JAX would pass the token in and out of every call of a program, in Python, which costs several times the call
+    itself. Inside a program the token is needed; between programs it is not, since one thread's programs run on a
+    device in the order of their dispatch.
+    """
+    for effect_set in _EFFECT_SETS:
+        effect_set.add_type(CollectiveOrder)
+
+    cached_lowering = pxla._cached_lowering_to_hlo
+    lower_module = mlir.lower_jaxpr_to_module
+    requires_devices = dispatch.jaxpr_has_prim_requiring_devices
+
+    def cached_lowering_without_token(*args: Any, **kwargs: Any):
+        outer = getattr(_lowering, "token_inside", False)
+        _lowering.token_inside = True
+        try:
+            module, keepalive, callbacks, unordered, ordered, *rest = cached_lowering(*args, **kwargs)
+        finally:
+            _lowering.token_inside = outer
+        return (module, keepalive, callbacks, unordered, [e for e in ordered if e != ORDER], *rest)
+
+    def lower_module_with_token(*args: Any, **kwargs: Any):
+        outer = getattr(_lowering, "devices", None), getattr(_lowering, "token_inside", False)
+        _lowering.devices = getattr(kwargs["axis_context"], "device_assignment", None)
+        _lowering.token_inside = False
+        try:
+            result = lower_module(*args, **kwargs)
+        finally:
+            _lowering.devices, _lowering.token_inside = outer
+        ordered = list(kwargs["ordered_effects"])
+        if _lowering.token_inside and ORDER in ordered:
+            _create_token_inside(result.module, ordered.index(ORDER))
+        return result
+
+    pxla._cached_lowering_to_hlo = cached_lowering_without_token
+    mlir.lower_jaxpr_to_module = lower_module_with_token
+    dispatch.jaxpr_has_prim_requiring_devices = lambda jaxpr: ORDER in jaxpr.effects or requires_devices(jaxpr)
+
+
+def _create_token_inside(module: ir.Module, position: int) -> None:
+    """Replaces the `position`th token parameter of @main by a fresh token, and drops the result that returns it."""
+    main = ir.SymbolTable(module.operation)["main"]
+    body = main.entry_block
+    parameter_attributes = [_as_dict(attributes) for attributes in main.arg_attrs]
+    result_attributes = [_as_dict(attributes) for attributes in main.result_attrs]
+    parameter = [i for i, a in enumerate(parameter_attributes) if "jax.token" in a][position]
+    result = [i for i, a in enumerate(result_attributes) if "jax.token" in a][position]
+
+    with module.context, main.location:
+        with ir.InsertionPoint.at_block_begin(body):
+            body.arguments[parameter].replace_all_uses_with(hlo.create_token())
+        body.erase_argument(parameter)
+        return_op = body.operations[len(body.operations) - 1]
+        returned = list(return_op.operands)
+        del returned[result]
+        with ir.InsertionPoint(return_op):
+            func_dialect.return_(returned)
+        return_op.operation.erase()
+
+        del parameter_attributes[parameter]
+        del result_attributes[result]
+        for attributes in parameter_attributes:
+            aliased = attributes.get("tf.aliasing_output")  # the number of a result
+            if aliased is not None and ir.IntegerAttr(aliased).value > result:
+                attributes["tf.aliasing_output"] = ir.IntegerAttr.get(
+                    aliased.type, ir.IntegerAttr(aliased).value - 1
+                )
+        main.attributes["function_type"] = ir.TypeAttr.get(
+            ir.FunctionType.get([a.type for a in body.arguments], [v.type for v in returned])
+        )
+        main.attributes["arg_attrs"] = ir.ArrayAttr.get(
+            [ir.DictAttr.get(attributes) for attributes in parameter_attributes]
+        )
+        main.attributes["res_attrs"] = ir.ArrayAttr.get(
+            [ir.DictAttr.get(attributes) for attributes in result_attributes]
+        )
+
+
+def _as_dict(attributes: ir.Attribute) -> dict[str, ir.Attribute]:
+    return {named.name: named.attr for named in ir.DictAttr(attributes)}
+
+
+def distributed_client() -> Any:
+    """jax.distributed's client, whose key-value store all processes share; None before jax.distributed.initialize."""
+    return distributed.global_state.client
+
+
+def distributed_process() -> tuple[int, int]:
+    """This process's number and the number of processes, without starting the backend as jax.process_index would."""
+    return distributed.global_state.process_id, distributed.global_state.num_processes

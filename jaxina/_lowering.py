@@ -1,0 +1,78 @@
+"""How a psum becomes a `jaxina_all_reduce` custom call, and which ones do.
+
+A psum is carried if the switch was on while it was traced, it sums over a named axis, and its dtype is in
+`CARRIED_DTYPES`. Everything else keeps XLA's own collective, is logged at debug level under the logger ``jaxina``, and
+is counted in `fallbacks`.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import logging
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxina import _jax_compat as compat
+from jaxina import _native
+from jaxina.errors import InvalidArgumentError, NotInitializedError
+
+TARGET = "jaxina_all_reduce"
+
+# xla_ffi/all_reduce_cpu.cc has the same table; keep them together.
+CARRIED_DTYPES = frozenset(np.dtype(name) for name in ("float32", "int32", "uint32"))
+
+# Part of JAX's trace and compilation cache keys, so programs with and without jaxina never get mixed up.
+switch = jax.make_user_context(False)
+
+# Reason -> how many psums kept XLA's own collective for it, counted when they are traced.
+fallbacks: collections.Counter[str] = collections.Counter()
+
+_log = logging.getLogger("jaxina")
+
+
+def _carried(aval: Any, *, axes: tuple[Any, ...], **_: Any) -> bool:
+    if not switch.value or all(isinstance(axis, int) for axis in axes):
+        return False
+    if aval.dtype in CARRIED_DTYPES:
+        return True
+    reason = f"dtype {aval.dtype}"
+    fallbacks[reason] += 1
+    _log.debug("psum of %s over %s stays with XLA: %s is not carried", aval, axes, reason)
+    return False
+
+
+def _all_reduce(ctx: Any, operand: Any, *, axes: tuple[Any, ...], axis_index_groups: Any = None) -> Any:
+    named = tuple(axis for axis in axes if not isinstance(axis, int))
+    positional = tuple(axis for axis in axes if isinstance(axis, int))
+    groups = _global_groups(compat.replica_groups(ctx, named, axis_index_groups))
+    if groups.shape[1] > 1 and not _native.running():
+        raise NotInitializedError("a psum is to be compiled for jaxina, but jaxina.init() has not been called")
+    if positional:
+        operand = compat.sum_positional(ctx, operand, positional)
+    attributes = {"groups": groups.reshape(-1), "group_size": np.int64(groups.shape[1])}
+    return compat.ordered_custom_call(ctx, TARGET, operand, attributes)
+
+
+def _global_groups(positions: list[list[int]]) -> np.ndarray:
+    """[number of groups, size of the largest] int64 global device ids, shorter groups padded with -1."""
+    ids = compat.device_ids()
+    if ids is None:
+        raise InvalidArgumentError(
+            "jaxina must know the devices when a psum is compiled; an abstract mesh does not name them. "
+            "Compile with a concrete jax.sharding.Mesh, or leave jaxina switched off for this program"
+        )
+    rows = [[ids[position] for position in group] for group in positions]
+    return np.array(list(itertools.zip_longest(*rows, fillvalue=-1)), dtype=np.int64).T.copy()
+
+
+def install() -> None:
+    """Registers the handler and overrides the psum primitives. Does not initialise a backend."""
+    compat.check_version()
+    jax.ffi.register_ffi_target(TARGET, _native.all_reduce_cpu(), platform="cpu")
+    compat.install_order()
+    for primitive in (compat.psum_p, compat.psum_invariant_p):
+        compat.extend_effects(primitive, _carried)
+        compat.override_lowering(primitive, "cpu", _all_reduce)

@@ -1,0 +1,109 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <utility>
+
+#include "rdma_engine/engine/engine.h"
+#include "xla_ffi/bindings.h"
+
+namespace jaxina {
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+// The engine copies and drops its connector on its own threads, so the reference is counted here and given up with
+// the GIL held; after the interpreter's end it is leaked.
+std::shared_ptr<nb::callable> shared_callable(nb::callable callable) {
+  return std::shared_ptr<nb::callable>(new nb::callable(std::move(callable)), [](nb::callable* held) {
+    if (!nb::is_alive()) return;
+    nb::gil_scoped_acquire gil;
+    delete held;
+  });
+}
+
+Engine::Connector connector_from(nb::callable callable) {
+  return [held = shared_callable(std::move(callable))](const Group& group, std::uint32_t member) {
+    nb::gil_scoped_acquire gil;
+    try {
+      return nb::cast<EndpointConfig>((*held)(group, member));
+    } catch (const nb::python_error& error) {
+      throw to_native(error);
+    } catch (const nb::cast_error&) {
+      throw Error(ErrorCode::kInvalidArgument, "the connector did not return an EndpointConfig");
+    }
+  };
+}
+
+nb::dict as_dict(const Statistics& s) {
+  nb::dict d;
+  d["collectives"] = s.collectives;
+  d["elements"] = s.elements;
+  d["packets_sent"] = s.packets_sent;
+  d["packets_received"] = s.packets_received;
+  d["bytes_sent"] = s.bytes_sent;
+  d["bytes_received"] = s.bytes_received;
+  d["retransmissions"] = s.retransmissions;
+  d["packets_dropped"] = s.packets_dropped;
+  d["packets_rejected"] = s.packets_rejected;
+  return d;
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& m) {
+  nb::class_<EndpointConfig>(m, "EndpointConfig", "How one member of a group reaches its aggregator.")
+      .def(nb::init<>())
+      .def_rw("transport", &EndpointConfig::transport)
+      .def_rw("workers", &EndpointConfig::workers)
+      .def_rw("worker", &EndpointConfig::worker)
+      .def_rw("job", &EndpointConfig::job)
+      .def_rw("secret", &EndpointConfig::secret)
+      .def_rw("slots", &EndpointConfig::slots)
+      .def_rw("block_size", &EndpointConfig::block_size)
+      .def_rw("blocks_per_chunk", &EndpointConfig::blocks_per_chunk)
+      .def_rw("segment", &EndpointConfig::segment)
+      .def_rw("address", &EndpointConfig::address)
+      .def_rw("ports", &EndpointConfig::ports)
+      .def_rw("loss", &EndpointConfig::loss)
+      .def_rw("loss_seed", &EndpointConfig::loss_seed)
+      .def_rw("join_timeout_s", &EndpointConfig::join_timeout_s)
+      .def_rw("collective_timeout_s", &EndpointConfig::collective_timeout_s);
+
+  m.def(
+      "start", [](nb::callable connector) {
+        Engine::Connector native = connector_from(std::move(connector));
+        nb::gil_scoped_release release;
+        Engine::instance().start(std::move(native));
+      },
+      "connector"_a,
+      "Opens the engine. connector(group: list[int], member: int) -> EndpointConfig is called on the engine's own "
+      "threads when a group is first used.");
+  m.def("shutdown", [] { Engine::instance().shutdown(); }, nb::call_guard<nb::gil_scoped_release>(),
+        "Fails pending collectives, leaves all groups and joins the engine's threads.");
+  m.def("running", [] { return Engine::instance().running(); });
+  m.def(
+      "abort",
+      [](const Group& group, const std::string& code, const std::string& message) {
+        const Status reason(error_code_named(code), message);
+        nb::gil_scoped_release release;
+        Engine::instance().abort(group, reason);
+      },
+      "group"_a, "code"_a, "message"_a,
+      "Ends every collective of the group's local members, now and later, with this error; [] means all groups.");
+  m.def(
+      "statistics",
+      [] {
+        Statistics statistics;
+        {
+          nb::gil_scoped_release release;
+          statistics = Engine::instance().statistics();
+        }
+        return as_dict(statistics);
+      },
+      "Counters summed over the local members, by name.");
+}
+
+}  // namespace jaxina

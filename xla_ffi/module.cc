@@ -1,0 +1,18 @@
+// The one Python extension, jaxina._native.
+#include <nanobind/nanobind.h>
+
+#include "xla_ffi/all_reduce_cpu.h"
+#include "xla_ffi/bindings.h"
+
+namespace nb = nanobind;
+
+NB_MODULE(_native, m) {
+  m.doc() = "Native part of jaxina: XLA FFI handlers, the aggregation engine and the codec.";
+  jaxina::bind_errors(m);
+  jaxina::bind_engine(m);
+  jaxina::bind_numerics(m);
+  m.def(
+      "all_reduce_cpu",
+      [] { return nb::capsule(reinterpret_cast<void*>(&jaxina::all_reduce_cpu), "xla._CUSTOM_CALL_TARGET"); },
+      "The handler of the custom call `jaxina_all_reduce` on CPU, for jax.ffi.register_ffi_target.");
+}
