@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "rdma_engine/engine/engine.h"
 #include "rdma_engine/errors.h"
@@ -26,7 +27,12 @@ class Endpoint {
   // The workers that the oldest unfinished pass still waits for, as far as this endpoint knows.
   virtual std::vector<std::uint32_t> missing() = 0;
 
+  // Of the transport alone; collectives and elements are counted by the owner.
   virtual Statistics statistics() const = 0;
+
+  // This worker gives up: ends the job for the others where the transport can tell them. Over a network the control
+  // plane does that.
+  virtual void end(const Status& reason) { (void)reason; }
 };
 
 // Joins the job; blocks until every worker has joined (embedded) or the aggregator has answered (udp), at most the join

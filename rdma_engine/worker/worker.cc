@@ -178,7 +178,7 @@ std::optional<Nanoseconds> Worker::next_deadline() const {
 
 std::size_t Worker::pop_completed() {
   std::size_t popped = 0;
-  while (!collectives_.empty() && collectives_.front().chunks_done == collectives_.front().layout.chunks()) {
+  while (has_completed()) {
     collectives_.pop_front();
     ++first_sequence_;
     ++popped;

@@ -80,6 +80,9 @@ class Worker {
   // Collectives finish in the order of submit(); returns how many have since the last call.
   std::size_t pop_completed();
 
+  bool has_completed() const {
+    return !collectives_.empty() && collectives_.front().chunks_done == collectives_.front().layout.chunks();
+  }
   bool idle() const { return collectives_.empty(); }
   std::size_t in_flight() const { return in_flight_; }
   // The oldest pass in flight, for the message of a collective that cannot finish.

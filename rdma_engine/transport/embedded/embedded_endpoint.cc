@@ -1,0 +1,167 @@
+// Drives a worker against slots in shared memory: the worker runs the aggregator's step itself, under the slot's lock,
+// and quantizes straight into the slot. Nothing is copied and nothing goes through the kernel but the waits.
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rdma_engine/transport/embedded/segment.h"
+#include "rdma_engine/transport/endpoint.h"
+
+namespace jaxina {
+namespace {
+
+using embedded::Presence;
+using embedded::Segment;
+using embedded::SharedSlot;
+
+// How often a waiting member looks whether the others still live, and for a wake().
+constexpr Nanoseconds kLivenessPeriod = 50'000'000;
+
+// With a core for every worker the other side is a few microseconds away and sleeping costs more than that; without,
+// every turn of a spinning worker is taken from the one it waits for.
+int spins_for(std::uint32_t workers) { return workers <= std::thread::hardware_concurrency() ? 2000 : 50; }
+
+class EmbeddedEndpoint final : public Endpoint {
+ public:
+  explicit EmbeddedEndpoint(const EndpointConfig& config)
+      : config_(config),
+        segment_(Segment::open(config)),
+        worker_({config.workers, {config.slots, config.block_size, config.blocks_per_chunk}, {}}),
+        spins_(spins_for(config.workers)),
+        in_flight_(config.slots) {
+    segment_->join(config.worker, config.join_timeout_s);
+  }
+  ~EmbeddedEndpoint() override { segment_->leave(config_.worker); }
+
+  Worker& worker() override { return worker_; }
+  Status progress(Nanoseconds wait) override;
+  void wake() override { woken_.store(true, std::memory_order_release); }
+  std::vector<std::uint32_t> missing() override;
+  Statistics statistics() const override { return statistics_; }
+  void end(const Status& reason) override { segment_->end(reason); }
+
+ private:
+  struct Awaited {
+    std::uint16_t slot;
+    std::uint32_t epoch;
+    Pass pass;
+  };
+
+  Status contribute(const Pass& pass);
+  bool take_result();
+  Status check_peers();
+  Status contradiction(const SlotVersion& version);
+  Awaited& front() { return in_flight_[head_]; }
+  embedded::Event& done(const Awaited& a) { return segment_->slot(a.slot).done[a.epoch & 1]; }
+
+  EndpointConfig config_;
+  std::shared_ptr<Segment> segment_;
+  Worker worker_;
+  int spins_;
+  std::vector<Awaited> in_flight_;  // ring, oldest first
+  std::size_t head_ = 0, size_ = 0;
+  std::atomic<bool> woken_{false};
+  Statistics statistics_;
+};
+
+Status EmbeddedEndpoint::progress(Nanoseconds wait) {
+  const Nanoseconds deadline = embedded::now() + wait;
+  while (true) {
+    // One new pass for every result, so that the oldest slot has the longest time to complete.
+    while (std::optional<Pass> pass = worker_.next_pass(0)) {
+      if (Status status = contribute(*pass); !status.ok()) return status;
+      take_result();
+    }
+    if (worker_.has_completed() || size_ == 0) return {};
+    if (take_result()) continue;
+    const Nanoseconds left = deadline - embedded::now();
+    if (left <= 0 || woken_.exchange(false, std::memory_order_acquire)) return {};
+    if (done(front()).wait(front().epoch, spins_, std::min(left, kLivenessPeriod))) continue;
+    if (Status status = check_peers(); !status.ok()) return status;
+  }
+}
+
+Status EmbeddedEndpoint::contribute(const Pass& pass) {
+  SharedSlot& slot = segment_->slot(pass.slot);
+  while (!slot.lock.acquire(spins_, kLivenessPeriod)) {
+    if (Status status = check_peers(); !status.ok()) return status;
+  }
+  const Outcome outcome =
+      apply_update(slot.state, config_.workers, {config_.worker, pass.epoch, pass.fingerprint});
+  const bool first = outcome.verdict == Verdict::kFirst;
+  if (!first && outcome.verdict != Verdict::kAdd) {
+    const Status status = contradiction(slot.state.version(pass.epoch));
+    slot.lock.release();
+    segment_->end(status);
+    return segment_->ended();
+  }
+  std::uint32_t* words = segment_->words(pass.slot, pass.epoch);
+  worker_.fill_exponents(pass, slot.exponents[pass.epoch & 1], !first);
+  worker_.fill_words(pass, words, first ? numerics::Store::kWrite : numerics::Store::kAdd);
+  if (outcome.completes) slot.done[pass.epoch & 1].set(pass.epoch);
+  slot.lock.release();
+  in_flight_[(head_ + size_++) % in_flight_.size()] = {pass.slot, pass.epoch, pass};
+  ++statistics_.packets_sent;
+  return {};
+}
+
+bool EmbeddedEndpoint::take_result() {
+  if (size_ == 0) return false;
+  const Awaited awaited = front();
+  if (done(awaited).value.load(std::memory_order_acquire) != awaited.epoch) return false;
+  head_ = (head_ + 1) % in_flight_.size();
+  --size_;
+  const Pass& pass = awaited.pass;
+  worker_.on_result({pass.slot, pass.epoch, pass.fingerprint, pass.words, pass.exponents,
+                     segment_->words(pass.slot, pass.epoch), segment_->slot(pass.slot).exponents[pass.epoch & 1],
+                     numerics::Order::kHost},
+                    0);
+  ++statistics_.packets_received;
+  return true;
+}
+
+Status EmbeddedEndpoint::contradiction(const SlotVersion& version) {
+  const std::string other = std::to_string(version.first), mine = std::to_string(config_.worker);
+  return {ErrorCode::kMismatch, "workers " + other + " and " + mine +
+                                    " sum different things in the same call: check that every process runs the same "
+                                    "program with equal shapes and dtypes"};
+}
+
+std::vector<std::uint32_t> EmbeddedEndpoint::missing() {
+  std::vector<std::uint32_t> result;
+  if (size_ == 0) return result;
+  SharedSlot& slot = segment_->slot(front().slot);
+  if (!slot.lock.acquire(spins_, kLivenessPeriod)) return result;
+  const WorkerSet seen = slot.state.version(front().epoch).seen;
+  slot.lock.release();
+  for (std::uint32_t i = 0; i < config_.workers; ++i) {
+    if (!contains(seen, i)) result.push_back(i);
+  }
+  return result;
+}
+
+Status EmbeddedEndpoint::check_peers() {
+  if (Status status = segment_->ended(); !status.ok()) return status;
+  const std::vector<std::uint32_t> awaited = missing();
+  for (std::uint32_t i = 0; i < config_.workers; ++i) {
+    embedded::Member& peer = segment_->member(i);
+    const bool left = peer.presence.load(std::memory_order_acquire) == static_cast<std::uint32_t>(Presence::kLeft);
+    const bool needed = std::find(awaited.begin(), awaited.end(), i) != awaited.end();
+    const std::string name = "worker " + std::to_string(i) + " (process " + std::to_string(peer.process.pid) + ")";
+    if (left && needed) {
+      segment_->end({ErrorCode::kWorkerLost, name + " left the job while others still wait for it"});
+    } else if (!left && !embedded::is_alive(peer.process)) {
+      segment_->end({ErrorCode::kWorkerLost, name + " died. Restart the job from its last checkpoint"});
+    }
+  }
+  return segment_->ended();
+}
+
+}  // namespace
+
+std::unique_ptr<Endpoint> make_embedded_endpoint(const EndpointConfig& config) {
+  return std::make_unique<EmbeddedEndpoint>(config);
+}
+
+}  // namespace jaxina

@@ -1,0 +1,89 @@
+#include "rdma_engine/transport/embedded/segment.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace jaxina::embedded {
+namespace {
+
+constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+
+// How often a waiting member looks whether the others still live.
+constexpr Nanoseconds kLivenessPeriod = 100'000'000;
+
+}  // namespace
+
+Segment::Segment(const EndpointConfig& config) {
+  members_offset_ = round_up(sizeof(SegmentHeader), 64);
+  slots_offset_ = round_up(members_offset_ + config.workers * sizeof(Member), 64);
+  words_offset_ = round_up(slots_offset_ + config.slots * sizeof(SharedSlot), 4096);
+  // Chunks start at different cache sets, or a pool of power-of-two chunks would evict itself.
+  words_stride_ = round_up(std::size_t{config.block_size} * config.blocks_per_chunk, 16) + 16;
+  size_ = round_up(words_offset_ + 2 * std::size_t{config.slots} * words_stride_ * sizeof(std::uint32_t), 4096);
+}
+
+void Segment::initialize(const EndpointConfig& config) {
+  SegmentHeader& h = header();
+  h.secret = config.secret;
+  h.workers = config.workers;
+  h.slots = config.slots;
+  h.block_size = config.block_size;
+  h.blocks_per_chunk = config.blocks_per_chunk;
+  for (std::uint32_t i = 0; i < config.slots; ++i) {
+    SharedSlot& s = slot(i);
+    s.state.reset(config.workers);
+    s.done[0].value.store(s.state.versions[0].epoch);
+    s.done[1].value.store(s.state.versions[1].epoch);
+  }
+  h.ready.store(1, std::memory_order_release);
+}
+
+void Segment::join(std::uint32_t worker, double timeout_s) {
+  Member& mine = member(worker);
+  std::uint32_t absent = static_cast<std::uint32_t>(Presence::kAbsent);
+  if (!mine.presence.compare_exchange_strong(absent, static_cast<std::uint32_t>(Presence::kJoined))) {
+    throw Error(ErrorCode::kRankTaken,
+                "worker " + std::to_string(worker) + " has joined this job already (process " +
+                    std::to_string(mine.process.pid) + "): give every worker a rank of its own");
+  }
+  mine.process = this_process();
+  SegmentHeader& h = header();
+  const Nanoseconds deadline = now() + static_cast<Nanoseconds>(timeout_s * 1e9);
+  h.joined.value.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake_all(h.joined.value);
+  while (!h.joined.wait(h.workers, 0, std::min(kLivenessPeriod, std::max<Nanoseconds>(deadline - now(), 0)))) {
+    const Status early = ended();
+    if (!early.ok()) throw Error(early);
+    if (now() < deadline) continue;
+    std::string names;
+    for (std::uint32_t i = 0; i < h.workers; ++i) {
+      if (member(i).presence.load() == static_cast<std::uint32_t>(Presence::kAbsent)) names += " " + std::to_string(i);
+    }
+    end({ErrorCode::kNeverJoined, "of " + std::to_string(h.workers) + " workers these did not join within " +
+                                      std::to_string(timeout_s) + " s:" + names +
+                                      ". Start them, or raise JAXINA_JOIN_TIMEOUT"});
+    throw Error(ended());
+  }
+  if (worker == 0) remove_name();
+}
+
+void Segment::leave(std::uint32_t worker) {
+  member(worker).presence.store(static_cast<std::uint32_t>(Presence::kLeft), std::memory_order_release);
+}
+
+void Segment::end(const Status& reason) {
+  SegmentHeader& h = header();
+  if (!h.reason_lock.acquire(1000, kLivenessPeriod)) return;  // its holder died: the next to look will find that out
+  if (h.ended.load() == static_cast<std::uint32_t>(ErrorCode::kOk)) {
+    std::strncpy(h.reason, reason.message.c_str(), sizeof(h.reason) - 1);
+    h.ended.store(static_cast<std::uint32_t>(reason.code), std::memory_order_release);
+  }
+  h.reason_lock.release();
+}
+
+Status Segment::ended() {
+  const auto code = static_cast<ErrorCode>(header().ended.load(std::memory_order_acquire));
+  return code == ErrorCode::kOk ? Status() : Status(code, header().reason);
+}
+
+}  // namespace jaxina::embedded

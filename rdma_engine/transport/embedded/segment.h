@@ -1,0 +1,85 @@
+// The slot pool in shared memory, with what its workers must know of each other. A named segment joins processes, an
+// unnamed one the devices of one process.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "rdma_engine/aggregator/slot.h"
+#include "rdma_engine/engine/engine.h"
+#include "rdma_engine/transport/embedded/futex.h"
+#include "rdma_engine/transport/embedded/process.h"
+#include "rdma_engine/wire/packet.h"
+
+namespace jaxina::embedded {
+
+// Everything below lies in memory that several processes map; it must stay trivially shareable.
+enum class Presence : std::uint32_t { kAbsent, kJoined, kLeft };
+
+struct Member {
+  std::atomic<std::uint32_t> presence;
+  ProcessIdentity process;
+};
+
+struct alignas(64) SharedSlot {
+  Lock lock;
+  SlotState state;
+  alignas(64) std::array<Event, 2> done;  // per version: the epoch that is complete
+  std::uint8_t exponents[2][wire::kMaxBlocksPerChunk];
+};
+
+struct SegmentHeader {
+  std::uint64_t secret;
+  std::uint32_t workers, slots, block_size, blocks_per_chunk;
+  std::atomic<std::uint32_t> ready;  // set last by the creator
+  Event joined;                      // how many members have joined
+  std::atomic<std::uint32_t> ended;  // an ErrorCode, once the job has ended early
+  Lock reason_lock;
+  char reason[512];
+};
+
+class Segment {
+ public:
+  // Creates (worker 0), attaches to (others) or shares (unnamed) the job's segment. Throws Error.
+  static std::shared_ptr<Segment> open(const EndpointConfig& config);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  SegmentHeader& header() { return *reinterpret_cast<SegmentHeader*>(base_); }
+  Member& member(std::uint32_t worker) { return reinterpret_cast<Member*>(base_ + members_offset_)[worker]; }
+  SharedSlot& slot(std::uint32_t index) { return reinterpret_cast<SharedSlot*>(base_ + slots_offset_)[index]; }
+  std::uint32_t* words(std::uint32_t slot, std::uint32_t epoch) {
+    return reinterpret_cast<std::uint32_t*>(base_ + words_offset_) + (2 * std::size_t{slot} + (epoch & 1)) * words_stride_;
+  }
+
+  // Claims worker's place and waits until all workers have one. Throws Error(kRankTaken, kNeverJoined, kWorkerLost).
+  void join(std::uint32_t worker, double timeout_s);
+  void leave(std::uint32_t worker);
+
+  // Ends the job for all workers; the first reason stands.
+  void end(const Status& reason);
+  Status ended();
+
+ private:
+  explicit Segment(const EndpointConfig& config);
+  void map_private();
+  void create_named(const EndpointConfig& config);
+  void attach_named(const EndpointConfig& config);
+  void map_file(int file, const char* name);
+  void initialize(const EndpointConfig& config);
+  void remove_name();
+
+  std::byte* base_ = nullptr;
+  std::size_t members_offset_, slots_offset_, words_offset_, words_stride_, size_;
+  std::string name_;     // to be unlinked, or empty
+  int file_ = -1;        // kept open: its lock says that the segment is in use
+};
+
+// Removes segments that no process holds any more (their creator was killed before everybody had joined).
+void remove_orphaned_segments();
+
+}  // namespace jaxina::embedded

@@ -1,0 +1,260 @@
+// The embedded endpoint between threads and between processes.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <limits>
+#include <thread>
+
+#include "rdma_engine/transport/endpoint.h"
+#include "tests/native/reference.h"
+
+namespace jaxina {
+namespace {
+
+using testing::all_reduce_reference;
+using testing::random_gradient;
+
+EndpointConfig config_for(std::uint32_t workers, std::uint32_t worker, const std::string& segment = "") {
+  EndpointConfig config;
+  config.transport = "embedded";
+  config.workers = workers;
+  config.worker = worker;
+  config.job = 1;
+  static const std::uint64_t secret = static_cast<std::uint64_t>(getpid()) << 20;
+  static std::atomic<std::uint64_t> next{0};
+  config.secret = segment.empty() ? secret + next : secret;
+  config.slots = 8;
+  config.block_size = 256;
+  config.blocks_per_chunk = 4;
+  config.segment = segment;
+  config.join_timeout_s = 10;
+  if (worker + 1 == workers && segment.empty()) ++next;
+  return config;
+}
+
+Status run_to_end(Endpoint& endpoint) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!endpoint.worker().idle()) {
+    if (Status status = endpoint.progress(50'000'000); !status.ok()) return status;
+    endpoint.worker().pop_completed();
+    if (std::chrono::steady_clock::now() > deadline) return {ErrorCode::kTimeout, "test deadline"};
+  }
+  return {};
+}
+
+// Runs body(worker, endpoint) on a thread per worker.
+template <typename Body>
+void with_workers(std::uint32_t n, Body body) {
+  std::vector<EndpointConfig> configs;
+  for (std::uint32_t w = 0; w < n; ++w) configs.push_back(config_for(n, w));
+  std::vector<std::thread> threads;
+  for (std::uint32_t w = 0; w < n; ++w) {
+    threads.emplace_back([&, w] {
+      const std::unique_ptr<Endpoint> endpoint = make_embedded_endpoint(configs[w]);
+      body(w, *endpoint);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+}
+
+TEST(Embedded, SumsAreBitExactForEverySize) {
+  for (const std::uint32_t n : {1u, 2u, 3u, 5u}) {
+    for (const std::size_t count : {1u, 2u, 255u, 256u, 257u, 1024u, 5000u, 8u * 1024u, 100'000u}) {
+      std::vector<std::vector<float>> inputs, outputs(n, std::vector<float>(count, -7));
+      for (std::uint32_t w = 0; w < n; ++w) inputs.push_back(random_gradient(count, 31 * n + 7 * count + w));
+      with_workers(n, [&](std::uint32_t w, Endpoint& endpoint) {
+        endpoint.worker().submit({{{ElementType::kFloat32, count, inputs[w].data(), outputs[w].data()}}});
+        const Status status = run_to_end(endpoint);
+        EXPECT_TRUE(status.ok()) << status.text();
+      });
+      const std::vector<float> expected = all_reduce_reference(inputs, 256);
+      for (std::uint32_t w = 0; w < n; ++w) {
+        for (std::size_t i = 0; i < count; ++i) {
+          ASSERT_TRUE(testing::same(outputs[w][i], expected[i]))
+              << "n " << n << " count " << count << " worker " << w << " element " << i << ": " << outputs[w][i]
+              << " instead of " << expected[i];
+        }
+      }
+    }
+  }
+}
+
+TEST(Embedded, NonFiniteValuesAndInPlace) {
+  constexpr std::uint32_t n = 3;
+  constexpr std::size_t count = 20'000;
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const bool in_place : {false, true}) {
+    std::vector<std::vector<float>> inputs;
+    for (std::uint32_t w = 0; w < n; ++w) inputs.push_back(random_gradient(count, 5 + w));
+    inputs[0][3] = inf;
+    inputs[1][3] = -inf;
+    inputs[2][4] = -inf;
+    inputs[0][9000] = nan;
+    inputs[1][19'999] = inf;
+    inputs[2][19'999] = inf;
+    const std::vector<float> expected = all_reduce_reference(inputs, 256);
+    std::vector<std::vector<float>> outputs = in_place ? inputs : std::vector(n, std::vector<float>(count, 1));
+    with_workers(n, [&](std::uint32_t w, Endpoint& endpoint) {
+      const float* in = in_place ? outputs[w].data() : inputs[w].data();
+      endpoint.worker().submit({{{ElementType::kFloat32, count, in, outputs[w].data()}}});
+      EXPECT_TRUE(run_to_end(endpoint).ok());
+    });
+    for (std::uint32_t w = 0; w < n; ++w) {
+      for (std::size_t i = 0; i < count; ++i) ASSERT_TRUE(testing::same(outputs[w][i], expected[i])) << w << " " << i;
+    }
+  }
+}
+
+TEST(Embedded, ManyCollectivesOfMixedTensorsKeepTheirOrder) {
+  constexpr std::uint32_t n = 4;
+  constexpr int rounds = 200;
+  std::vector<std::vector<std::vector<float>>> floats(rounds);
+  std::vector<std::vector<std::vector<std::uint32_t>>> integers(rounds);
+  for (int r = 0; r < rounds; ++r) {
+    const std::size_t count = 1 + (r * 977) % 6000;
+    for (std::uint32_t w = 0; w < n; ++w) {
+      floats[r].push_back(random_gradient(count, 1000 * r + w));
+      integers[r].emplace_back(17 + r, 0xc0000000u + 12345u * w + r);
+    }
+  }
+  const auto original = floats;
+  with_workers(n, [&](std::uint32_t w, Endpoint& endpoint) {
+    for (int r = 0; r < rounds; ++r) {
+      float* f = floats[r][w].data();
+      std::uint32_t* i = integers[r][w].data();
+      endpoint.worker().submit({{{ElementType::kFloat32, floats[r][w].size(), f, f},
+                                 {ElementType::kFloat32, 0, nullptr, nullptr},
+                                 {ElementType::kInt32, integers[r][w].size(), i, i}}});
+    }
+    EXPECT_TRUE(run_to_end(endpoint).ok());
+  });
+  for (int r = 0; r < rounds; ++r) {
+    const std::vector<float> expected = all_reduce_reference(original[r], 256);
+    const std::uint32_t integer = n * (0xc0000000u + r) + 12345u * (0 + 1 + 2 + 3);
+    for (std::uint32_t w = 0; w < n; ++w) {
+      for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_TRUE(testing::same(floats[r][w][i], expected[i])) << r << " " << w << " " << i;
+      for (const std::uint32_t value : integers[r][w]) ASSERT_EQ(value, integer) << r;
+    }
+  }
+}
+
+TEST(Embedded, DifferentShapesEndInAnErrorOnAllWorkers) {
+  std::atomic<int> mismatches{0};
+  with_workers(3, [&](std::uint32_t w, Endpoint& endpoint) {
+    std::vector<float> x(w == 2 ? 5000 : 4000, 1.0f);
+    endpoint.worker().submit({{{ElementType::kFloat32, x.size(), x.data(), x.data()}}});
+    const Status status = run_to_end(endpoint);
+    if (status.code == ErrorCode::kMismatch) ++mismatches;
+  });
+  EXPECT_EQ(mismatches, 3);
+}
+
+TEST(Embedded, TwoWorkersWithOneRank) {
+  EndpointConfig config = config_for(2, 0);
+  config.join_timeout_s = 2;
+  EndpointConfig twin = config;
+  std::atomic<int> taken{0}, never{0};
+  std::vector<std::thread> threads;
+  for (const EndpointConfig& c : {config, twin}) {
+    threads.emplace_back([&, c] {
+      try {
+        make_embedded_endpoint(c);
+      } catch (const Error& error) {
+        taken += error.status().code == ErrorCode::kRankTaken;
+        never += error.status().code == ErrorCode::kNeverJoined;
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(taken, 1);
+  EXPECT_EQ(never, 1);
+  config_for(2, 1);  // leaves the secret of this test behind
+}
+
+// A child process that joins the named segment, sums once, then does what `after` says.
+pid_t child_worker(const EndpointConfig& config, std::size_t count, bool dies) {
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  try {
+    const std::unique_ptr<Endpoint> endpoint = make_embedded_endpoint(config);
+    std::vector<float> x = random_gradient(count, config.worker);
+    endpoint->worker().submit({{{ElementType::kFloat32, count, x.data(), x.data()}}});
+    if (!run_to_end(*endpoint).ok()) _exit(2);
+    if (dies) raise(SIGKILL);
+    std::vector<std::vector<float>> inputs;
+    for (std::uint32_t w = 0; w < config.workers; ++w) inputs.push_back(random_gradient(count, w));
+    const std::vector<float> expected = all_reduce_reference(inputs, config.block_size);
+    for (std::size_t i = 0; i < count; ++i) if (!testing::same(x[i], expected[i])) _exit(3);
+    endpoint->worker().submit({{{ElementType::kFloat32, count, x.data(), x.data()}}});
+    const Status second = run_to_end(*endpoint);
+    _exit(second.ok() ? 0 : second.code == ErrorCode::kWorkerLost ? 10 : 4);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    _exit(5);
+  }
+}
+
+std::vector<int> exit_codes(const std::vector<pid_t>& children) {
+  std::vector<int> codes;
+  for (const pid_t pid : children) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+  }
+  return codes;
+}
+
+bool segment_exists(const std::string& name) { return access(("/dev/shm/" + name).c_str(), F_OK) == 0; }
+
+TEST(EmbeddedProcesses, SumThroughANamedSegmentThatLeavesNoName) {
+  const std::string name = "jaxina-test-" + std::to_string(getpid());
+  std::vector<pid_t> children;
+  for (std::uint32_t w = 0; w < 3; ++w) children.push_back(child_worker(config_for(3, w, name), 70'000, false));
+  EXPECT_EQ(exit_codes(children), std::vector<int>({0, 0, 0}));
+  EXPECT_FALSE(segment_exists(name));
+}
+
+TEST(EmbeddedProcesses, SurvivorsLearnOfADeathWithinTwoSeconds) {
+  const std::string name = "jaxina-test-death-" + std::to_string(getpid());
+  std::vector<pid_t> children;
+  const auto start = std::chrono::steady_clock::now();
+  for (std::uint32_t w = 0; w < 3; ++w) children.push_back(child_worker(config_for(3, w, name), 1000, w == 1));
+  EXPECT_EQ(exit_codes(children), std::vector<int>({10, -SIGKILL, 10}));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  EXPECT_FALSE(segment_exists(name));
+}
+
+TEST(EmbeddedProcesses, AWorkerThatNeverComesIsNamed) {
+  EndpointConfig config = config_for(2, 0, "jaxina-test-never-" + std::to_string(getpid()));
+  config.join_timeout_s = 0.3;
+  try {
+    make_embedded_endpoint(config);
+    FAIL() << "joined alone";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status().code, ErrorCode::kNeverJoined);
+    EXPECT_NE(error.status().message.find(": 1."), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(segment_exists(config.segment));
+}
+
+TEST(EmbeddedProcesses, AFullFileSystemIsATypedError) {
+  EndpointConfig config = config_for(2, 0, "jaxina-test-full-" + std::to_string(getpid()));
+  config.slots = 60'000;
+  config.block_size = 1 << 20;
+  config.blocks_per_chunk = 16;
+  try {
+    make_embedded_endpoint(config);
+    FAIL() << "reserved terabytes";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status().code, ErrorCode::kSharedMemory) << error.what();
+  }
+  EXPECT_FALSE(segment_exists(config.segment));
+}
+
+}  // namespace
+}  // namespace jaxina
