@@ -1,0 +1,69 @@
+// Reads datagrams in batches: recvmmsg takes several messages, and with UDP_GRO each holds several packets.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "rdma_engine/transport/udp/socket_address.h"
+#include "rdma_engine/transport/udp/udp_socket.h"
+
+namespace jaxina::udp {
+
+class DatagramReceiver {
+ public:
+  explicit DatagramReceiver(UdpSocket& socket);
+
+  // Takes what has arrived, up to a batch, without waiting, and calls visit(packet, from) for each packet, whose bytes
+  // live until the next call. Returns the number of packets.
+  template <typename Visit>
+  std::size_t receive(Visit visit) {
+    const std::size_t messages = fill();
+    std::size_t packets = 0;
+    for (std::size_t i = 0; i < messages; ++i) {
+      const Message message = message_at(i);
+      std::size_t begin = 0;
+      do {  // an empty datagram is a packet too
+        const std::size_t size = std::min(message.segment, message.bytes.size() - begin);
+        visit(aligned(message.bytes.subspan(begin, size)), message.from);
+        ++packets;
+        begin += message.segment;
+      } while (begin < message.bytes.size());
+    }
+    return packets;
+  }
+
+  // Whether the last receive() met an ICMP error instead of packets; reading it clears it.
+  bool take_unreachable();
+
+ private:
+  struct Message {
+    std::span<const std::uint8_t> bytes;
+    std::size_t segment;  // each packet's size but the last one's
+    const Address& from;
+  };
+  struct alignas(cmsghdr) Control {
+    char bytes[CMSG_SPACE(sizeof(int))];
+  };
+
+  std::size_t fill();
+  Message message_at(std::size_t index);
+  // Packets of odd sizes push the next one off its word boundary; such a packet is copied.
+  std::span<const std::uint8_t> aligned(std::span<const std::uint8_t> packet);
+
+  UdpSocket& socket_;
+  std::vector<std::uint8_t> buffer_;
+  std::vector<std::uint32_t> moved_;
+  std::vector<iovec> parts_;
+  std::vector<Control> controls_;
+  std::vector<sockaddr_storage> sources_;
+  std::vector<mmsghdr> headers_;
+  Address from_;
+  std::size_t batch_;  // messages to ask for
+  bool unreachable_ = false;
+};
+
+}  // namespace jaxina::udp

@@ -1,0 +1,27 @@
+// Between an Address (opaque bytes to the aggregator) and the operating system's socket addresses.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+
+#include "rdma_engine/aggregator/aggregator.h"
+#include "rdma_engine/errors.h"
+
+namespace jaxina::udp {
+
+// The first IPv4 or IPv6 address of `host`, a name or a number. Throws Error(on_failure).
+Address resolve(const std::string& host, std::uint16_t port, ErrorCode on_failure);
+
+Address from_sockaddr(const sockaddr* address, socklen_t size);
+inline const sockaddr* as_sockaddr(const Address& address) {
+  return reinterpret_cast<const sockaddr*>(address.bytes.data());
+}
+
+int family(const Address& address);
+std::uint16_t port_of(const Address& address);
+// "127.0.0.1:4791", "[::1]:4791"
+std::string to_string(const Address& address);
+
+}  // namespace jaxina::udp

@@ -1,0 +1,42 @@
+// Whether the switch can be reached, and what its final replies mean, as errors a user can act on.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "rdma_engine/errors.h"
+#include "rdma_engine/wire/packet.h"
+#include "rdma_engine/worker/retransmission_timer.h"
+
+namespace jaxina::udp {
+
+class SwitchContact {
+ public:
+  SwitchContact(std::string where, std::uint32_t worker) : where_(std::move(where)), worker_(worker) {}
+
+  void sent(bool retransmission);
+  // A packet of the job came from the switch.
+  void answered();
+  // An ICMP error came: no such port, host or network.
+  void refused();
+
+  // kSwitchUnreachable once errors, or silence, have gone on for long enough. To be called often while packets are
+  // in flight: time that passed unwatched, because this process was stopped, hardly counts.
+  Status check(Nanoseconds now);
+
+  Status refusal(wire::Refusal refusal, std::uint16_t other) const;
+  Status abort(std::uint8_t code, std::span<const std::uint8_t> sentence) const;
+
+ private:
+  std::string where_;
+  std::uint32_t worker_;
+  std::uint32_t unanswered_ = 0;  // retransmissions since the last answer
+  std::uint32_t refusals_ = 0;    // since the last answer
+  Nanoseconds last_check_ = 0;
+  Nanoseconds watched_ = 0;  // a clock that stands still between checks that are far apart
+  Nanoseconds first_unanswered_ = 0, first_refusal_ = 0;  // by that clock
+};
+
+}  // namespace jaxina::udp

@@ -1,0 +1,73 @@
+// A non-blocking UDP socket with the options that jaxina's datagrams want, and a way to wait for it that another
+// thread can interrupt.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "rdma_engine/aggregator/aggregator.h"
+#include "rdma_engine/worker/retransmission_timer.h"
+
+namespace jaxina::udp {
+
+// Linux lets one message carry this many segments.
+inline constexpr std::size_t kMaxSegments = 64;
+
+// Closes what it holds.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor();
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+struct SocketOptions {
+  std::size_t receive_buffer = std::size_t{32} << 20;  // bytes asked for; without privileges net.core.rmem_max limits them
+  bool report_unreachable = false;  // ICMP errors come back as failed calls
+  bool offload = true;              // UDP_SEGMENT and UDP_GRO, where the kernel has them
+};
+
+class UdpSocket {
+ public:
+  // Bound to `local`. Throws Error(kInvalidArgument) if that is in use or not this host's, else Error(kSystem).
+  UdpSocket(const Address& local, const SocketOptions& options);
+
+  int fd() const { return socket_.get(); }
+  Address local() const;
+  // Whether one send call may carry several equal packets.
+  bool segments() const { return segments_; }
+  // How many bytes of packets may wait unread, by a careful estimate: the kernel counts its own bookkeeping too, which
+  // for small packets is as much again as they hold.
+  std::size_t receive_capacity() const { return receive_capacity_; }
+
+  // Sleeps until a packet or an error has come in, interrupt() was called, or the timeout has passed.
+  void wait_readable(Nanoseconds timeout);
+  // Sleeps until the socket takes packets again; false after the timeout.
+  bool wait_writable(Nanoseconds timeout);
+  // Ends the current or the next wait_readable(). Thread-safe.
+  void interrupt();
+
+  // Takes errors off the error queue; whether one said that the other side cannot be reached.
+  bool take_unreachable();
+
+ private:
+  FileDescriptor socket_;
+  FileDescriptor event_;
+  bool segments_ = false;
+  std::size_t receive_capacity_ = 0;
+};
+
+// Whether errno says that the other side cannot be reached at the moment.
+bool means_unreachable(int error);
+
+// The largest packet the route to `address` carries in one piece, headers included. Throws Error(kSwitchUnreachable) if
+// there is no route.
+std::size_t route_mtu(const Address& address);
+
+}  // namespace jaxina::udp
