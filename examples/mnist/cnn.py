@@ -7,10 +7,10 @@ from flax import nnx
 
 
 class CNN(nnx.Module):
-    """Two convolutions and two dense layers, 106,122 parameters; the stride keeps it quick on a CPU."""
+    """Two convolutions and two dense layers, 106,122 parameters."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
-        self.conv1 = nnx.Conv(1, 16, kernel_size=(5, 5), strides=(2, 2), rngs=rngs)
+        self.conv1 = nnx.Conv(1, 16, kernel_size=(5, 5), strides=(2, 2), rngs=rngs)  # quick
         self.conv2 = nnx.Conv(16, 32, kernel_size=(3, 3), rngs=rngs)
         self.dense1 = nnx.Linear(7 * 7 * 32, 64, rngs=rngs)
         self.dense2 = nnx.Linear(64, 10, rngs=rngs)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+
 from report import RunRecord
 
-# Okabe and Ito's palette, told apart by colour-blind readers; the dashes tell apart curves that coincide.
+# Okabe and Ito's palette, which colour-blind readers can tell apart; dashes show curves that
+# coincide.
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7"]
 DASHES = ["solid", (0, (6, 3)), (0, (2, 2)), (0, (6, 2, 1, 2))]
 SMOOTHING = 10  # steps
@@ -27,10 +29,8 @@ def plot_curves(runs: list[tuple[str, RunRecord]], file: Path) -> None:
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    figure, (loss_axes, accuracy_axes) = plt.subplots(
-        1, 2, figsize=(10, 4), layout="constrained"
-    )
-    for (name, run), colour, dashes in zip(runs, COLOURS, DASHES):
+    figure, (loss_axes, accuracy_axes) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    for (name, run), colour, dashes in zip(runs, COLOURS, DASHES, strict=False):
         style = {"color": colour, "linestyle": dashes, "linewidth": 1.8}
         steps = np.arange(1, len(run.loss) + 1)
         label = f"{name} (test accuracy {100 * run.test_accuracy:.1f} %)"
@@ -42,7 +42,9 @@ def plot_curves(runs: list[tuple[str, RunRecord]], file: Path) -> None:
     for axes in (loss_axes, accuracy_axes):
         axes.grid(alpha=0.3)
     accuracy_axes.legend(loc="lower right")
-    figure.suptitle(f"CNN on 5,000 MNIST digits, {runs[0][1].devices} devices (mean of {SMOOTHING} steps)")
+    figure.suptitle(
+        f"CNN on 5,000 MNIST digits, {runs[0][1].devices} devices (mean of {SMOOTHING} steps)"
+    )
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=120)
     plt.close(figure)

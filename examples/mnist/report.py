@@ -16,7 +16,7 @@ from rich.progress import Progress as Bar
 
 @dataclass
 class RunRecord:
-    """One run: its settings, one entry per step (loss, training accuracy, seconds) and its outcome."""
+    """A run: its settings, per step the loss, training accuracy and seconds, and its outcome."""
 
     collective: str
     seed: int

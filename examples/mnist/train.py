@@ -1,10 +1,10 @@
 """Trains a small CNN on 5,000 MNIST digits, data-parallel over all devices of all processes.
 
-    python examples/mnist/train.py --devices 4               # one process, four CPU devices
+    python examples/mnist/train.py --devices 4                    # one process, four CPU devices
     jaxina run -n 4 examples/mnist/train.py --collective jaxina   # four processes
 
-The training code is plain Flax, optax and `jax.lax.pmean` in a `jax.shard_map`. With `--collective jaxina` the training
-loop runs inside `jaxina.collectives()`; nothing else differs.
+The training code is plain Flax, optax and `jax.lax.pmean` in a `jax.shard_map`. With `--collective
+jaxina` the training loop runs inside `jaxina.collectives()`; nothing else differs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax import nnx
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
 from cnn import CNN
 from curves import plot_curves
 from digits import Digits, load_digits, shuffled_batches
-from flax import nnx
-from jax.experimental import multihost_utils
-from jax.sharding import NamedSharding, PartitionSpec as P
 from report import Progress, RunRecord
 
 Params = Any
@@ -36,7 +38,7 @@ Params = Any
 def make_replicated_state(
     seed: int, optimizer: optax.GradientTransformation, mesh: jax.sharding.Mesh
 ) -> tuple[nnx.GraphDef, Params, optax.OptState]:
-    """The network's structure, and its parameters and the optimizer's state, alike on every device."""
+    """The network's structure, its parameters and the optimizer's state, alike on every device."""
 
     def network() -> CNN:
         return CNN(nnx.Rngs(jax.random.key(seed, impl="rbg")))  # compiles faster than the default
@@ -60,10 +62,12 @@ def loss_and_accuracy(
 def make_train_step(
     graph: nnx.GraphDef, optimizer: optax.GradientTransformation, mesh: jax.sharding.Mesh
 ) -> Callable:
-    """A step over the global batch: each device differentiates its share, the gradients are averaged, all step alike."""
+    """A step over the global batch: every device differentiates its share of it, then the gradients
+    are averaged, so that all devices take the same step."""
 
     def train_step(params, optimizer_state, images, labels):
-        local_params = jax.lax.pcast(params, "data", to="varying")  # gradients of this device's share alone
+        # Varying parameters get per-device gradients; JAX would sum those of replicated ones.
+        local_params = jax.lax.pcast(params, "data", to="varying")
         (loss, accuracy), gradients = jax.value_and_grad(
             lambda p: loss_and_accuracy(graph, p, images, labels), has_aux=True
         )(local_params)
@@ -83,16 +87,14 @@ def make_train_step(
 
 
 def make_count_correct(graph: nnx.GraphDef, mesh: jax.sharding.Mesh) -> Callable:
-    """How many images of a global batch are classified right. Labels of -1 pad the batch and count for nothing."""
+    """Counts the images of a global batch that are classified right; label -1 marks padding."""
 
     def count_correct(params, images, labels):
         predicted = nnx.merge(graph, params)(images).argmax(-1)
         return jax.lax.psum((predicted == labels).sum(), "data")
 
     return jax.jit(
-        jax.shard_map(
-            count_correct, mesh=mesh, in_specs=(P(), P("data"), P("data")), out_specs=P()
-        )
+        jax.shard_map(count_correct, mesh=mesh, in_specs=(P(), P("data"), P("data")), out_specs=P())
     )
 
 
@@ -115,7 +117,10 @@ def padded(digits: Digits, multiple: int) -> Digits:
 
 
 def parameter_hash(params: Params) -> str:
-    """SHA-256 over all leaves: path, dtype, shape and bytes. Raises if any device of any process disagrees."""
+    """SHA-256 over all leaves: path, dtype, shape and bytes.
+
+    Raises RuntimeError on every process if any device of any process has other parameters.
+    """
     digests = []
     for device in jax.local_devices():
         digest = hashlib.sha256()
@@ -135,8 +140,11 @@ def parameter_hash(params: Params) -> str:
 def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
     training, test = load_digits()
     devices = jax.device_count()
-    if options.batch_size % devices:
-        raise SystemExit(f"--batch-size {options.batch_size} must be a multiple of the {devices} devices")
+    if options.batch_size % devices or options.batch_size > len(training):
+        raise SystemExit(
+            f"--batch-size {options.batch_size} must be a multiple of the {devices} devices and at "
+            f"most {len(training)}"
+        )
     steps = options.steps or options.epochs * (len(training) // options.batch_size)
     mesh = jax.make_mesh((devices,), ("data",))
 
@@ -171,25 +179,31 @@ def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
     return record
 
 
+def positive(text: str) -> int:
+    if (value := int(text)) < 1:
+        raise ValueError
+    return value
+
+
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__.partition("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--collective", choices=["xla", "jaxina"], default="xla")
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--steps", type=int, help="train for so many steps instead of epochs")
-    parser.add_argument("--batch-size", type=int, default=128, help="over all devices together")
+    parser.add_argument("--epochs", type=positive, default=8)
+    parser.add_argument("--steps", type=positive, help="train for so many steps instead of epochs")
+    parser.add_argument("--batch-size", type=positive, default=128, help="of all devices")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--devices", type=int, help="CPU devices of this process")
+    parser.add_argument("--devices", type=positive, help="CPU devices of this process")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="curves of loss and accuracy")
     parser.add_argument("--json", type=Path, metavar="FILE", help="results and curves")
     return parser.parse_args()
 
 
 def join_processes() -> None:
-    """Makes the processes that `jaxina run` started one JAX program, in JAX's own way; jaxina.init() does the same."""
+    """Makes one JAX program of the processes that `jaxina run` started, as jaxina.init() does."""
     if "JAXINA_COORDINATOR" in os.environ:
         jax.distributed.initialize(
             coordinator_address=os.environ["JAXINA_COORDINATOR"],
