@@ -1,0 +1,47 @@
+# Everything a developer or a visitor runs. `make` alone lists it.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+STAMP  := $(VENV)/.installed
+# Python modules are installed in place: editing one needs no new installation, adding one does.
+NATIVE := pyproject.toml $(shell find . -path ./build -prune -o -path './.*' -prune -o \
+            \( -name CMakeLists.txt -o -name '*.cmake' -o -name '*.cc' -o -name '*.h' -o -name '*.proto' \) -print)
+MODULES := build/modules.list
+
+.PHONY: help setup demo test test-nightly bench docs clean FORCE
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' Makefile | expand -t 16
+
+setup: $(STAMP) ## check the system's packages, then install into .venv (PYTHON=python3.12 picks the Python, V=1 shows more)
+
+demo: $(STAMP) ## train the example over every transport, and compare
+	$(BIN)/python scripts/demo.py
+
+test: $(STAMP) ## all tests
+	scripts/test.sh $(VENV)
+
+test-nightly: $(STAMP) ## the long tests, and the native tests under the sanitizers
+	scripts/test_nightly.sh $(VENV)
+
+bench: $(STAMP) ## all-reduce times beside XLA's own (gloo), 2 and 4 processes, into out/
+	mkdir -p out
+	$(BIN)/jaxina bench -n 2 -b 4K -e 100M -f 5 --vs gloo --json out/bench-2.json
+	$(BIN)/jaxina bench -n 4 -b 4K -e 100M -f 5 --vs gloo --json out/bench-4.json
+
+docs: $(STAMP) ## write docs/configuration.md from jaxina/config.py
+	$(BIN)/python scripts/configuration_page.py docs/configuration.md
+
+clean: ## remove the installation, builds and outputs
+	rm -rf $(VENV) build out
+
+$(STAMP): $(NATIVE) $(MODULES) scripts/setup.sh scripts/system_packages.sh
+	PYTHON="$(PYTHON)" scripts/setup.sh $(VENV)
+	@touch $@
+
+$(MODULES): FORCE
+	@mkdir -p build
+	@find jaxina -name '*.py' | sort > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@

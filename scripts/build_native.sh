@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Usage: scripts/build_native.sh FOLDER [CMAKE_OPTION...]. Builds the native libraries and tests, without Python.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=$1
+shift
+launcher=()
+command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+cmake -S . -B "$folder" -G Ninja -DJAXINA_BUILD_TESTS=ON "${launcher[@]}" "$@"
+cmake --build "$folder" -j "$(nproc)"

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Checks what the build takes from the system. As root on Debian it installs what is missing, else it says what to install.
+set -euo pipefail
+python=${PYTHON:-python3}
+
+compiles() { # SOURCE [LIBRARY...]: whether it compiles and links
+  local program
+  program=$(mktemp)
+  printf '%s\n' "$1" | c++ -std=c++20 -x c++ - -o "$program" "${@:2}" 2>/dev/null
+  local code=$?
+  rm -f "$program"
+  return $code
+}
+
+missing_packages() {
+  command -v c++ >/dev/null && compiles 'int main() {}' || { echo g++; return; }
+  compiles $'#include <libdeflate.h>\nint main() { return libdeflate_crc32(0, "", 0); }' -ldeflate || echo libdeflate-dev
+  compiles $'#include <gtest/gtest.h>\nint main() {}' -lgtest -pthread || echo libgtest-dev
+}
+
+missing_python_packages() {
+  "$python" -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
+  "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
+    echo python3-dev
+}
+
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+  echo "Python 3.11 or newer is needed; '$python' is not. Install python3, or name one: make setup PYTHON=python3.12" >&2
+  exit 1
+fi
+
+mapfile -t missing < <(missing_packages; missing_python_packages)
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  echo "installing Debian packages: ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -q
+  apt-get install -q -y --no-install-recommends "${missing[@]}"
+  mapfile -t missing < <(missing_packages; missing_python_packages)
+  [ ${#missing[@]} -eq 0 ] && exit 0
+fi
+echo "missing system packages; as root: apt-get install ${missing[*]}" >&2
+exit 1

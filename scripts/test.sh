@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Usage: scripts/test.sh VENV. Builds and runs the native tests, then runs the Python tests; all of both, whatever fails.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=$PWD/$1/bin
+start=$SECONDS
+export PATH="$bin:$PATH"
+mkdir -p out
+rm -f out/native.xml out/python.xml
+
+native=0
+scripts/build_native.sh build/native
+ctest --test-dir build/native --output-on-failure --output-junit "$PWD/out/native.xml" --no-tests=error || native=$?
+
+python=0
+"$bin/pytest" -q -m "not nightly" --junitxml out/python.xml || python=$?
+
+python3 - out/native.xml out/python.xml <<'PY'
+import sys
+import xml.etree.ElementTree as tree
+
+for kind, file in zip(("native", "Python"), sys.argv[1:]):
+    suites = [s for s in tree.parse(file).getroot().iter("testsuite")]
+    total = {k: sum(int(s.get(k, 0)) for s in suites) for k in ("tests", "failures", "errors", "skipped")}
+    failed = total["failures"] + total["errors"]
+    print(f"{kind} tests: {total['tests']} run, {failed} failed, {total['skipped']} skipped")
+PY
+echo "tests took $((SECONDS - start)) s"
+[ $native -eq 0 ] && [ $python -eq 0 ]
