@@ -1,0 +1,85 @@
+"""A process's side of the control plane: calls to the switch, with deadlines and typed errors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+
+from jaxina.control import control_pb2 as pb
+from jaxina.control import control_pb2_grpc
+from jaxina.control.session import Session
+from jaxina.control.typed_status import error_from
+
+_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # a channel of our own: it fails and recovers for itself
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.keepalive_time_ms", 2000),
+    ("grpc.keepalive_timeout_ms", 5000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class JobGrant:
+    """A job that the switch has reserved."""
+
+    job: int
+    secret: int = dataclasses.field(repr=False)
+    data_ports: list[int]
+
+
+class SwitchClient:
+    """Calls the switch at `address` (HOST:PORT). A call waits up to `timeout` seconds for the switch to be there.
+
+    Every method raises SwitchUnreachableError, or the error the switch answered with.
+    """
+
+    def __init__(self, address: str, timeout: float):
+        self.address = address
+        self._timeout = timeout
+        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self._stub = control_pb2_grpc.AggregatorStub(self._channel)
+
+    def create_job(self, *, workers: int, slots: int, block_size: int, blocks_per_chunk: int, join_timeout: float,
+                   heartbeat_timeout: float) -> JobGrant:
+        reply = self._call(self._stub.CreateJob, pb.CreateJobRequest(
+            workers=workers, slots=slots, block_size=block_size, blocks_per_chunk=blocks_per_chunk,
+            join_timeout_s=join_timeout, heartbeat_timeout_s=heartbeat_timeout))
+        return JobGrant(reply.job, reply.secret, list(reply.data_ports))
+
+    def join(self, job: int, secret: int, ranks: Sequence[int], *, heartbeat_timeout: float,
+             statistics: Callable[[], dict[str, int]], aborted: Callable[[str, str], Any]) -> Session:
+        """Joins with the workers of this process; see Session for the callbacks.
+
+        Raises:
+          RankTakenError, TooManyWorkersError, JobRejectedError.
+        """
+        return Session(self._stub.Session, self.address, job, secret, ranks, timeout=self._timeout,
+                       heartbeat_timeout=heartbeat_timeout, statistics=statistics, aborted=aborted)
+
+    def status(self) -> pb.StatusReply:
+        return self._call(self._stub.Status, pb.StatusRequest())
+
+    def who_is_missing(self, job: int) -> pb.WhoIsMissingReply:
+        return self._call(self._stub.WhoIsMissing, pb.WhoIsMissingRequest(job=job))
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def __enter__(self) -> SwitchClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _call(self, method: Any, request: Any) -> Any:
+        try:
+            return method(request, timeout=self._timeout, wait_for_ready=True)
+        except grpc.RpcError as error:
+            raise error_from(error, self.address) from None

@@ -1,0 +1,93 @@
+"""Serves the control plane of one data plane, on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+
+import grpc
+
+from jaxina.config import split_address
+from jaxina.control import control_pb2_grpc
+from jaxina.control.data_plane import DataPlane
+from jaxina.control.service import AggregatorService
+from jaxina.errors import InvalidArgumentError, SystemCallError
+
+_log = logging.getLogger(__name__)
+
+_START_TIMEOUT = 10.0  # seconds
+_STOP_GRACE = 0.5
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),  # else a second switch on the same port would get half of the calls
+    # A host that vanishes closes no connection; only missing answers to pings show it.
+    ("grpc.keepalive_time_ms", 2000),
+    ("grpc.keepalive_timeout_ms", 5000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 500),
+    ("grpc.http2.max_ping_strikes", 0),
+)
+
+
+class ControlServer:
+    """The control service at `bind` (HOST:PORT; port 0 picks one). Serves from construction to `stop`.
+
+    Raises:
+      InvalidArgumentError: the address cannot be bound.
+    """
+
+    def __init__(self, data_plane: DataPlane, bind: str):
+        self.address = ""  # HOST:PORT that it listens at
+        self._data_plane = data_plane
+        self._bind = bind
+        self._loop = asyncio.new_event_loop()
+        self._stopping = asyncio.Event()
+        self._started: concurrent.futures.Future[str] = concurrent.futures.Future()
+        self._thread = threading.Thread(target=self._run, name="jaxina-control", daemon=True)
+        self._thread.start()
+        try:
+            self.address = self._started.result(_START_TIMEOUT)
+        except concurrent.futures.TimeoutError:
+            raise SystemCallError(f"the control service did not start within {_START_TIMEOUT:g} s") from None
+
+    def stop(self) -> None:
+        """Ends the service; sessions see the switch go away."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join()
+
+    def __enter__(self) -> ControlServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        except BaseException as error:
+            if not self._started.done():
+                self._started.set_exception(error)
+            else:
+                _log.exception("the control service ended")
+        finally:
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        service = AggregatorService(self._data_plane)
+        server = grpc.aio.server(options=_OPTIONS)
+        control_pb2_grpc.add_AggregatorServicer_to_server(service, server)
+        host, _ = split_address(self._bind)
+        try:
+            port = server.add_insecure_port(self._bind)
+        except RuntimeError as error:
+            raise InvalidArgumentError(
+                f"cannot listen at {self._bind}: the port is in use by another program (perhaps a switch that already "
+                f"runs), or the address is not this host's. Choose another by --bind HOST:PORT ({error})") from error
+        await server.start()
+        expiry = asyncio.create_task(service.expire_forever())
+        self._started.set_result(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        await self._stopping.wait()
+        expiry.cancel()
+        await server.stop(_STOP_GRACE)

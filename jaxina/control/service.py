@@ -1,0 +1,178 @@
+"""The gRPC service of a switch: a thin shell around Membership and a DataPlane."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from jaxina.control import control_pb2 as pb
+from jaxina.control import control_pb2_grpc
+from jaxina.control.data_plane import DataPlane
+from jaxina.control.membership import Aborted, Effect, Job, JobSpec, Left, Membership, Ready, Removed, Session
+from jaxina.control.typed_status import METADATA_KEY, status_of
+from jaxina.errors import InvalidArgumentError, JaxinaError
+
+_log = logging.getLogger(__name__)
+
+_EXPIRE_EVERY = 0.1  # seconds
+_DIED = "died: its session with the switch broke off"
+_JOIN_WITHIN = 10.0  # seconds a new session has for its Join
+
+
+class AggregatorService(control_pb2_grpc.AggregatorServicer):
+    """Runs in one asyncio loop; every method runs to its next await undisturbed, so the state needs no lock."""
+
+    def __init__(self, data_plane: DataPlane):
+        self._data_plane = data_plane
+        self._membership = Membership()
+        self._outboxes: dict[Session, asyncio.Queue[pb.SwitchMessage | None]] = {}
+        self._started = time.monotonic()
+
+    # ---- the methods of control.proto
+
+    async def CreateJob(self, request: pb.CreateJobRequest, context: grpc.aio.ServicerContext) -> pb.CreateJobReply:
+        spec = JobSpec(request.workers, request.slots, request.block_size, request.blocks_per_chunk,
+                       request.join_timeout_s, request.heartbeat_timeout_s)
+        try:
+            job = self._create(spec)
+        except JaxinaError as error:
+            await _refuse(context, error)
+        _log.info("job %d: created for %d workers, %d slots", job.id, spec.workers, spec.slots)
+        return pb.CreateJobReply(job=job.id, secret=job.secret, data_ports=self._data_plane.ports)
+
+    async def Session(self, requests: AsyncIterator[pb.WorkerMessage],
+                      context: grpc.aio.ServicerContext) -> AsyncIterator[pb.SwitchMessage]:
+        try:
+            first = await asyncio.wait_for(anext(aiter(requests)), _JOIN_WITHIN)
+            session = self._join(first.join)
+        except (StopAsyncIteration, TimeoutError):
+            await _refuse(context, InvalidArgumentError("a session begins with a Join"))
+        except JaxinaError as error:
+            _log.info("join refused: %s", error)
+            await _refuse(context, error)
+        outbox = self._outboxes[session]
+        reader = asyncio.create_task(self._read(session, requests))
+        try:
+            yield pb.SwitchMessage(joined=pb.Joined())
+            while (message := await outbox.get()) is not None:
+                yield message
+        finally:
+            # Here also when the call is cancelled, which is how a broken connection shows.
+            reader.cancel()
+            self._outboxes.pop(session, None)
+            self._perform(self._membership.lost(session, _DIED))
+
+    async def Status(self, request: pb.StatusRequest, context: grpc.aio.ServicerContext) -> pb.StatusReply:
+        statistics = self._data_plane.statistics()
+        now = time.monotonic()
+        return pb.StatusReply(
+            uptime_s=now - self._started,
+            data_ports=self._data_plane.ports,
+            rejected=statistics["rejected"],
+            jobs=[self._job_status(job, statistics["jobs"].get(job.id, {}), now)
+                  for job in self._membership.jobs.values()])
+
+    async def WhoIsMissing(self, request: pb.WhoIsMissingRequest,
+                           context: grpc.aio.ServicerContext) -> pb.WhoIsMissingReply:
+        try:
+            job = self._membership.find(request.job)
+        except JaxinaError as error:
+            await _refuse(context, error)
+        return pb.WhoIsMissingReply(not_joined=job.not_joined, awaited=self._data_plane.missing(job.id))
+
+    # ---- what happens without being asked
+
+    async def expire_forever(self) -> None:
+        """Ends silent sessions and unused jobs, until cancelled."""
+        while True:
+            await asyncio.sleep(_EXPIRE_EVERY)
+            now = time.monotonic()
+            for session, effects in self._membership.expire(now):
+                self._perform(effects)
+                self._close(session)
+            self._perform(self._membership.expire_unused(now))
+
+    # ---- inside
+
+    def _create(self, spec: JobSpec) -> Job:
+        job = self._membership.create(spec, time.monotonic())
+        try:
+            self._data_plane.add_job(job.id, job.secret, spec.workers, spec.slots, spec.block_size,
+                                     spec.blocks_per_chunk)
+        except BaseException:
+            del self._membership.jobs[job.id]
+            raise
+        return job
+
+    def _join(self, join: pb.Join) -> Session:
+        session, effects = self._membership.join(join.job, join.secret, join.ranks, join.host, join.pid,
+                                                 time.monotonic())
+        _log.info("job %d: %s joined", session.job, session)
+        self._outboxes[session] = asyncio.Queue()
+        self._perform(effects)
+        return session
+
+    async def _read(self, session: Session, requests: AsyncIterator[pb.WorkerMessage]) -> None:
+        """Takes a session's messages until it leaves; a stream that just ends is a loss."""
+        async for request in requests:
+            if request.WhichOneof("kind") == "heartbeat":
+                self._membership.heartbeat(session, dict(request.heartbeat.statistics), time.monotonic())
+            elif request.WhichOneof("kind") == "leave":
+                self._perform(self._membership.leave(session, request.leave.code, request.leave.message))
+                break
+        else:
+            self._perform(self._membership.lost(session, _DIED))
+        self._close(session)
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Ready):
+                _log.info("job %d: complete", effect.job)
+                self._tell(effect.job, pb.SwitchMessage(ready=pb.Ready()))
+            elif isinstance(effect, Left):
+                _log.info("job %d: %s left", effect.job, effect.session)
+                self._tell(effect.job, pb.SwitchMessage(left=pb.Left(ranks=effect.session.ranks)))
+            elif isinstance(effect, Aborted):
+                _log.warning("job %d: aborted: %s", effect.job, effect.error)
+                self._data_plane.abort_job(effect.job, effect.error.code, effect.error.message)
+                self._tell(effect.job, pb.SwitchMessage(
+                    aborted=pb.Aborted(code=effect.error.code, message=effect.error.message)))
+            elif isinstance(effect, Removed):
+                _log.info("job %d: ended", effect.job)
+                self._data_plane.remove_job(effect.job)
+
+    def _tell(self, job: int, message: pb.SwitchMessage) -> None:
+        for session, outbox in self._outboxes.items():
+            if session.job == job:
+                outbox.put_nowait(message)
+
+    def _close(self, session: Session) -> None:
+        outbox = self._outboxes.get(session)
+        if outbox is not None:
+            outbox.put_nowait(None)
+
+    def _job_status(self, job: Job, counters: dict[str, Any], now: float) -> pb.JobStatus:
+        awaited = self._data_plane.missing(job.id)
+        return pb.JobStatus(
+            job=job.id, workers=job.spec.workers, slots=job.spec.slots, block_size=job.spec.block_size,
+            blocks_per_chunk=job.spec.blocks_per_chunk,
+            members=[
+                pb.MemberStatus(
+                    rank=rank, host=session.host, pid=session.pid,
+                    state="joined" if session in job.sessions else "left",
+                    silent_s=now - session.last_heard, statistics=session.statistics)
+                for rank, session in sorted(job.members.items())],
+            missing=sorted({*job.not_joined, *awaited}),
+            aborted=str(job.aborted or ""),
+            counters={name: value for name, value in counters.items() if name != "rejected"},
+            rejected=counters.get("rejected", {}))
+
+
+async def _refuse(context: grpc.aio.ServicerContext, error: JaxinaError) -> None:
+    """Ends the call with the error; does not return."""
+    await context.abort(status_of(error), error.message, ((METADATA_KEY, error.code),))

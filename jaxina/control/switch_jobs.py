@@ -1,0 +1,94 @@
+"""Jobs at a switch, as the connector uses them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxina.config import Configuration, split_address
+from jaxina.control.client import SwitchClient
+from jaxina.control.connector import Group
+from jaxina.control.rendezvous import Agreement, Presence
+from jaxina.control.session import Session
+from jaxina.control.typed_status import unreachable
+from jaxina.errors import JaxinaError, NeverJoinedError
+
+# How long a switch may take to answer. A switch that is starting gets a few seconds; one that is not there should not
+# cost the whole join deadline.
+ANSWER_TIMEOUT = 5.0
+
+
+class SwitchAggregators:
+    """`abort(group, code, message)` ends the engine's collectives of a group; `statistics()` gives its counters.
+
+    Raises:
+      SwitchUnreachableError: nothing answers at configuration.switch.
+    """
+
+    def __init__(self, configuration: Configuration, abort: Callable[[list[int], str, str], Any],
+                 statistics: Callable[[], dict[str, int]]):
+        self._configuration = configuration
+        self._abort = abort
+        self._statistics = statistics
+        self._sessions: list[Session] = []
+        self._lock = threading.Lock()
+        self._data_host = _resolved(configuration.switch)
+        self._client = SwitchClient(configuration.switch, min(ANSWER_TIMEOUT, configuration.join_timeout))
+        try:
+            self._client.status()  # better now than in the first psum
+        except JaxinaError:
+            self._client.close()
+            raise
+
+    def arrange(self, workers: int, processes: Sequence[Presence]) -> Agreement:
+        configuration = self._configuration
+        grant = self._client.create_job(
+            workers=workers, slots=configuration.slots, block_size=configuration.block_size,
+            blocks_per_chunk=configuration.blocks_per_chunk, join_timeout=configuration.join_timeout,
+            heartbeat_timeout=configuration.heartbeat_timeout)
+        return {"job": grant.job, "secret": grant.secret, "ports": grant.data_ports, "address": self._data_host,
+                "segment": ""}
+
+    def join(self, group: Group, ranks: Sequence[int], agreement: Agreement) -> None:
+        """Joins, and waits until all workers of the job have."""
+        deadline = time.monotonic() + self._configuration.join_timeout
+        session = self._client.join(
+            agreement["job"], agreement["secret"], ranks,
+            heartbeat_timeout=self._configuration.heartbeat_timeout, statistics=self._statistics,
+            aborted=lambda code, message: self._abort(list(group), code, message))
+        try:
+            if not session.wait_until_complete(deadline):
+                raise self._never_joined(session.job, len(group))
+        except JaxinaError as error:
+            session.leave(error.code, error.message)
+            raise
+        with self._lock:
+            self._sessions.append(session)
+
+    def _never_joined(self, job: int, workers: int) -> NeverJoinedError:
+        missing = ", ".join(map(str, self._client.who_is_missing(job).not_joined))
+        return NeverJoinedError(
+            f"worker {missing} of {workers} did not join job {job} at {self._client.address} within "
+            f"{self._configuration.join_timeout:g} s; see its output. A slow start needs a longer JAXINA_JOIN_TIMEOUT")
+
+    def leave(self, failure: str | None) -> None:
+        with self._lock:
+            sessions, self._sessions = self._sessions, []
+        for session in sessions:
+            if failure is None:
+                session.leave()
+            else:
+                session.leave("WORKER_LOST", f"ended with {failure}")
+        self._client.close()
+
+
+def _resolved(address: str) -> str:
+    """The numeric address of HOST:PORT's host, as the packet path wants it."""
+    host, port = split_address(address)
+    try:
+        return str(socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0][4][0])
+    except OSError as error:
+        raise unreachable(address, f"unknown host: {error.strerror}") from error

@@ -1,0 +1,36 @@
+"""jaxina's errors on gRPC's wire: the code travels in the trailing metadata, the sentence as the status message."""
+
+from __future__ import annotations
+
+import grpc
+
+from jaxina.errors import JaxinaError, SwitchUnreachableError, from_code
+
+METADATA_KEY = "jaxina-error"
+
+_STATUS = {
+    "INVALID_ARGUMENT": grpc.StatusCode.INVALID_ARGUMENT,
+    "TOO_MANY_WORKERS": grpc.StatusCode.OUT_OF_RANGE,
+    "RANK_TAKEN": grpc.StatusCode.ALREADY_EXISTS,
+    "JOB_REJECTED": grpc.StatusCode.PERMISSION_DENIED,
+    "MISMATCH": grpc.StatusCode.FAILED_PRECONDITION,
+    "WORKER_LOST": grpc.StatusCode.ABORTED,
+}
+
+
+def status_of(error: JaxinaError) -> grpc.StatusCode:
+    return _STATUS.get(error.code, grpc.StatusCode.UNKNOWN)
+
+
+def error_from(call: grpc.RpcError, address: str) -> JaxinaError:
+    """The jaxina error behind a failed call to the switch at `address`."""
+    for key, value in call.trailing_metadata() or ():
+        if key == METADATA_KEY:
+            return from_code(str(value), call.details() or "")
+    return unreachable(address, f"{call.code().name.lower().replace('_', ' ')}: {call.details()}")
+
+
+def unreachable(address: str, why: str) -> SwitchUnreachableError:
+    return SwitchUnreachableError(
+        f"no switch answers at {address} ({why}). Start one with `jaxina switch --bind {address}`, or name the one that "
+        "runs by jaxina.init(switch='HOST:PORT') or JAXINA_SWITCH")

@@ -1,0 +1,126 @@
+"""Stand-ins for what the control plane stands between: a data plane, a key-value store, an engine."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+
+class FakeDataPlane:
+    """Remembers what the control service did to it."""
+
+    def __init__(self, ports: list[int] | None = None):
+        self.ports = ports or [51001, 51002]
+        self.jobs: dict[int, dict[str, int]] = {}
+        self.aborted: dict[int, tuple[str, str]] = {}
+        self.removed: list[int] = []
+        self.refuse_with: Exception | None = None
+        self.awaited: list[int] = []
+
+    def add_job(self, job: int, secret: int, workers: int, slots: int, block_size: int,
+                blocks_per_chunk: int) -> None:
+        if self.refuse_with is not None:
+            raise self.refuse_with
+        self.jobs[job] = {"secret": secret, "workers": workers, "slots": slots, "block_size": block_size,
+                          "blocks_per_chunk": blocks_per_chunk}
+
+    def remove_job(self, job: int) -> None:
+        del self.jobs[job]
+        self.removed.append(job)
+
+    def abort_job(self, job: int, code: str, message: str) -> None:
+        self.aborted[job] = (code, message)
+
+    def statistics(self) -> dict[str, Any]:
+        return {"rejected": {"malformed": 2}, "jobs": {
+            job: {"packets_received": 10, "packets_sent": 20, "rejected": {"stale": 3}} for job in self.jobs}}
+
+    def missing(self, job: int) -> list[int]:
+        return self.awaited
+
+
+class FakeStore:
+    """A key-value store shared by threads that play processes."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+        self._changed = threading.Condition()
+
+    def set(self, key: str, value: str) -> None:
+        with self._changed:
+            assert key not in self._values, f"{key} was published twice"
+            self._values[key] = value
+            self._changed.notify_all()
+
+    def get(self, key: str, timeout: float) -> str | None:
+        with self._changed:
+            self._changed.wait_for(lambda: key in self._values, timeout)
+            return self._values.get(key)
+
+    def keys(self) -> list[str]:
+        return list(self._values)
+
+
+class FakeTopology:
+    """Device d belongs to process d // devices."""
+
+    def __init__(self, process: int, processes: int, devices: int = 1):
+        self.process = process
+        self.processes = processes
+        self._devices = devices
+
+    def owners(self, devices: Any) -> list[int]:
+        return [device // self._devices for device in devices]
+
+
+class FakeEngine:
+    """Records aborts."""
+
+    def __init__(self) -> None:
+        self.aborts: list[tuple[list[int], str, str]] = []
+        self.aborted = threading.Event()
+        self.when = 0.0
+
+    def abort(self, group: list[int], code: str, message: str) -> None:
+        self.aborts.append((group, code, message))
+        self.when = time.monotonic()
+        self.aborted.set()
+
+    @staticmethod
+    def statistics() -> dict[str, int]:
+        return {"collectives": 7}
+
+
+Endpoint = SimpleNamespace
+
+
+def in_threads(*calls: Callable[[], Any], timeout: float = 20) -> list[Any]:
+    """Runs the calls at once; their results, or the exceptions they raised, in order."""
+    results: list[Any] = [None] * len(calls)
+
+    def run(index: int) -> None:
+        try:
+            results[index] = calls[index]()
+        except Exception as error:
+            results[index] = error
+
+    threads = [threading.Thread(target=run, args=(index,), daemon=True) for index in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout)
+        assert not thread.is_alive(), "a call did not return in time"
+    return results
+
+
+def eventually(condition: Callable[[], bool], timeout: float = 5) -> bool:
+    """Whether the condition comes true within the timeout."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True

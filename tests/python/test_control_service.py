@@ -1,0 +1,265 @@
+"""The control service and its client over real gRPC on loopback; the data plane is a fake."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from control_fakes import FakeDataPlane, FakeEngine, eventually, in_threads
+
+from jaxina.control import control_pb2
+from jaxina.control.client import SwitchClient
+from jaxina.control.server import ControlServer
+from jaxina.errors import (
+    InvalidArgumentError,
+    JobRejectedError,
+    RankTakenError,
+    SwitchUnreachableError,
+    TooManyWorkersError,
+    WorkerLostError,
+)
+
+
+@pytest.fixture
+def data_plane():
+    return FakeDataPlane()
+
+
+@pytest.fixture
+def server(data_plane):
+    with ControlServer(data_plane, "127.0.0.1:0") as running:
+        yield running
+
+
+@pytest.fixture
+def client(server):
+    with SwitchClient(server.address, timeout=5) as connected:
+        yield connected
+
+
+def create(client, workers=2, heartbeat_timeout=5.0, join_timeout=5.0):
+    return client.create_job(workers=workers, slots=64, block_size=256, blocks_per_chunk=1,
+                             join_timeout=join_timeout, heartbeat_timeout=heartbeat_timeout)
+
+
+class Worker:
+    """A session whose aborts are recorded."""
+
+    def __init__(self, client, grant, *ranks, heartbeat_timeout=5.0, secret=None):
+        self.engine = FakeEngine()
+        self.session = client.join(
+            grant.job, grant.secret if secret is None else secret, ranks, heartbeat_timeout=heartbeat_timeout,
+            statistics=self.engine.statistics, aborted=lambda *why: self.engine.abort(list(ranks), *why))
+
+
+def test_create_join_and_leave_reach_the_data_plane(client, data_plane):
+    grant = create(client)
+    assert grant.data_ports == data_plane.ports
+    assert data_plane.jobs[grant.job] == {
+        "secret": grant.secret, "workers": 2, "slots": 64, "block_size": 256, "blocks_per_chunk": 1}
+    first, second = Worker(client, grant, 0), Worker(client, grant, 1)
+    assert first.session.wait_until_complete(time.monotonic() + 5)
+    assert second.session.wait_until_complete(time.monotonic() + 5)
+    first.session.leave()
+    second.session.leave()
+    assert eventually(lambda: data_plane.removed == [grant.job])
+    assert data_plane.aborted == {}
+    assert first.engine.aborts == second.engine.aborts == [], "leaving in order is not a death"
+
+
+def test_rank_taken_reaches_only_the_second(client, data_plane):
+    grant = create(client)
+    first = Worker(client, grant, 0)
+    with pytest.raises(RankTakenError, match=f"pid {os.getpid()}"):
+        Worker(client, grant, 0)
+    Worker(client, grant, 1)
+    assert first.session.wait_until_complete(time.monotonic() + 5)
+    assert data_plane.aborted == {}
+
+
+def test_too_many_workers(client):
+    with pytest.raises(TooManyWorkersError):
+        Worker(client, create(client), 2)
+    with pytest.raises(TooManyWorkersError):
+        create(client, workers=5000)
+
+
+def test_what_the_data_plane_refuses_is_raised_and_forgotten(client, data_plane):
+    data_plane.refuse_with = InvalidArgumentError("the pool is full")
+    with pytest.raises(InvalidArgumentError, match="the pool is full"):
+        create(client)
+    assert list(client.status().jobs) == []
+
+
+def test_wrong_secret_and_unknown_job(client):
+    grant = create(client)
+    with pytest.raises(JobRejectedError, match="secret"):
+        Worker(client, grant, 0, secret=grant.secret ^ 1)
+    with pytest.raises(JobRejectedError, match="no job"):
+        client.who_is_missing(grant.job + 1)
+
+
+def test_who_is_missing(client, data_plane):
+    grant = create(client, workers=4)
+    worker = Worker(client, grant, 0, 2)
+    assert not worker.session.wait_until_complete(time.monotonic() + 0.1)
+    data_plane.awaited = [2]
+    missing = client.who_is_missing(grant.job)
+    assert list(missing.not_joined) == [1, 3] and list(missing.awaited) == [2]
+
+
+def test_status_shows_everything_but_the_secret(client, data_plane):
+    grant = create(client, heartbeat_timeout=0.4)
+    workers = [Worker(client, grant, rank, heartbeat_timeout=0.4) for rank in range(2)]
+    assert eventually(lambda: all(m.statistics for m in client.status().jobs[0].members))
+    status = client.status()
+    (job,) = status.jobs
+    assert [member.rank for member in job.members] == [0, 1]
+    assert job.members[0].pid == os.getpid() and job.members[0].statistics == {"collectives": 7}
+    assert job.counters == {"packets_received": 10, "packets_sent": 20} and job.rejected == {"stale": 3}
+    assert status.rejected == {"malformed": 2}
+    assert str(grant.secret) not in str(status)
+    assert "secret" not in {f.name for f in control_pb2.JobStatus.DESCRIPTOR.fields}
+    assert str(grant.secret) not in repr(grant)
+    del workers
+
+
+_VICTIM = """
+import sys, time
+from jaxina.control.client import SwitchClient
+address, job, secret = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+client = SwitchClient(address, 5)
+client.join(job, secret, [1], heartbeat_timeout=float(sys.argv[4]), statistics=dict, aborted=print)
+print("joined", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def victim():
+    started = []
+
+    def start(address, grant, heartbeat_timeout=5.0):
+        process = subprocess.Popen(
+            [sys.executable, "-c", _VICTIM, address, str(grant.job), str(grant.secret), str(heartbeat_timeout)],
+            stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout.readline() == "joined\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_killed_worker_is_named_to_the_others_within_two_seconds(client, server, data_plane, victim):
+    grant = create(client)
+    survivor = Worker(client, grant, 0)
+    process = victim(server.address, grant)
+    assert survivor.session.wait_until_complete(time.monotonic() + 5)
+    killed = time.monotonic()
+    os.kill(process.pid, signal.SIGKILL)
+    assert survivor.engine.aborted.wait(2)
+    assert survivor.engine.when - killed < 2
+    ((group, code, message),) = survivor.engine.aborts
+    assert group == [0] and code == "WORKER_LOST"
+    assert message.startswith("worker 1 (host ") and f"pid {process.pid}) died" in message
+    assert data_plane.aborted[grant.job] == (code, message)
+    with pytest.raises(WorkerLostError):
+        survivor.session.wait_until_complete(time.monotonic())
+
+
+def test_a_silent_worker_is_lost_after_the_heartbeat_timeout(client, server, victim):
+    grant = create(client, heartbeat_timeout=1.0)
+    survivor = Worker(client, grant, 0, heartbeat_timeout=1.0)
+    process = victim(server.address, grant, heartbeat_timeout=1.0)
+    stopped = time.monotonic()
+    os.kill(process.pid, signal.SIGSTOP)
+    assert survivor.engine.aborted.wait(4)
+    assert 0.5 < survivor.engine.when - stopped < 3
+    assert "silent" in survivor.engine.aborts[0][2]
+
+
+def test_heartbeats_keep_an_idle_worker_alive(client):
+    grant = create(client, workers=1, heartbeat_timeout=0.4)
+    worker = Worker(client, grant, 0, heartbeat_timeout=0.4)
+    assert not worker.engine.aborted.wait(1.5)
+    worker.session.leave()
+
+
+def test_leaving_with_a_failure_aborts_the_others(client, data_plane):
+    grant = create(client)
+    first, second = Worker(client, grant, 0), Worker(client, grant, 1)
+    second.session.leave("WORKER_LOST", "ended with ValueError: bad")
+    assert first.engine.aborted.wait(2)
+    assert "ValueError: bad" in first.engine.aborts[0][2]
+    assert grant.job in data_plane.aborted
+    assert second.engine.aborts == []
+
+
+def test_after_one_left_nothing_can_be_summed(client, monkeypatch):
+    monkeypatch.setattr("jaxina.control.session.LEFT_GRACE", 0.2)
+    grant = create(client)
+    first, second = Worker(client, grant, 0), Worker(client, grant, 1)
+    second.session.leave()
+    assert first.engine.aborted.wait(2)
+    assert first.engine.aborts[0][1] == "WORKER_LOST" and "worker 1" in first.engine.aborts[0][2]
+
+
+def test_a_switch_that_stops_is_told_to_its_workers(data_plane):
+    server = ControlServer(data_plane, "127.0.0.1:0")
+    with SwitchClient(server.address, timeout=5) as client:
+        worker = Worker(client, create(client, workers=1), 0)
+        server.stop()
+        assert worker.engine.aborted.wait(3)
+        assert worker.engine.aborts[0][1] in ("SWITCH_UNREACHABLE", "WORKER_LOST")
+        assert server.address in worker.engine.aborts[0][2]
+
+
+def test_an_unreachable_switch_says_where_and_what_to_do():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    began = time.monotonic()
+    with SwitchClient(address, timeout=1) as client:
+        with pytest.raises(SwitchUnreachableError, match=f"{address}.*jaxina switch"):
+            client.status()
+        with pytest.raises(SwitchUnreachableError, match=address):
+            client.join(1, 1, [0], heartbeat_timeout=5, statistics=dict, aborted=print)
+    assert time.monotonic() - began < 5
+
+
+def test_a_program_that_speaks_no_grpc_is_no_switch():
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        with SwitchClient(address, timeout=1) as client, pytest.raises(SwitchUnreachableError):
+            client.status()
+
+
+def test_a_port_in_use_is_a_clear_error(server, data_plane):
+    with pytest.raises(InvalidArgumentError, match=f"cannot listen at {server.address}.*in use"):
+        ControlServer(data_plane, server.address)
+
+
+def test_a_job_that_nobody_joins_is_dropped(client, data_plane):
+    grant = create(client, join_timeout=0.2)
+    assert eventually(lambda: data_plane.removed == [grant.job], timeout=3)
+
+
+def test_many_jobs_at_once_do_not_mix(client, data_plane):
+    grants = [create(client) for _ in range(4)]
+    workers = in_threads(*[lambda g=g, r=r: Worker(client, g, r) for g in grants for r in range(2)])
+    assert all(w.session.wait_until_complete(time.monotonic() + 5) for w in workers)
+    workers[0].session.leave("WORKER_LOST", "ended")
+    assert workers[1].engine.aborted.wait(2)
+    assert [bool(w.engine.aborts) for w in workers] == [False, True] + [False] * 6
+    assert set(data_plane.aborted) == {grants[0].job}
+    for worker in workers[1:]:
+        worker.session.leave()
+    assert eventually(lambda: sorted(data_plane.removed) == sorted(g.job for g in grants))
+    assert threading.active_count() < 60
