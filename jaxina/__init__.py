@@ -1,8 +1,20 @@
 """jaxina: `jax.lax.psum` summed by the network."""
 
 from jaxina import _lowering, errors
-from jaxina.collectives import collectives, disable, enable, pmean, psum
+from jaxina.collectives import collectives, disable, enable, fallbacks, pmean, psum
+from jaxina.job import Job, init, shutdown
 
 _lowering.install()
 
-__all__ = ["collectives", "disable", "enable", "errors", "pmean", "psum"]
+__all__ = [
+    "Job",
+    "collectives",
+    "disable",
+    "enable",
+    "errors",
+    "fallbacks",
+    "init",
+    "pmean",
+    "psum",
+    "shutdown",
+]

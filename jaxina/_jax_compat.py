@@ -86,9 +86,10 @@ def override_lowering(primitive: Any, platform: str, rule: Callable[..., Any]) -
     native = mlir._lowerings[primitive].rule
 
     def elsewhere(ctx: Any, operand: Any, **params: Any):
+        results = native(ctx, operand, **params)
         if ORDER in ctx.tokens_in.effects():
             ctx.set_tokens_out(ctx.tokens_in)
-        return native(ctx, operand, **params)
+        return results
 
     def here(ctx: Any, operand: Any, **params: Any):
         if ORDER not in ctx.tokens_in.effects():
@@ -97,6 +98,18 @@ def override_lowering(primitive: Any, platform: str, rule: Callable[..., Any]) -
 
     mlir.register_lowering(primitive, elsewhere)
     mlir.register_lowering(primitive, here, platform=platform)
+
+
+def token_breaks_partitioner(aval: Any) -> bool:
+    """Whether XLA would abort on a token where this operand of a collective is.
+
+    Up to JAX 0.11 it does in a shard_map that leaves some mesh axes to the partitioner.
+    """
+    if jax.__version_info__ >= (0, 12):
+        return False
+    mesh = aval.sharding.mesh
+    manual = set(mesh.manual_axes)
+    return any(size > 1 for axis, size in mesh.shape.items() if axis not in manual)
 
 
 def replica_groups(
@@ -237,4 +250,14 @@ def distributed_client() -> Any:
 
 def distributed_process() -> tuple[int, int]:
     """This process's number and the number of processes, without starting the backend as jax.process_index would."""
+    return distributed.global_state.process_id, distributed.global_state.num_processes
+
+
+def distributed_client() -> Any:
+    """The client of jax.distributed's key-value store, None if jax.distributed has not been initialised."""
+    return distributed.global_state.client
+
+
+def distributed_process() -> tuple[int, int]:
+    """This process's number in jax.distributed and the number of processes."""
     return distributed.global_state.process_id, distributed.global_state.num_processes

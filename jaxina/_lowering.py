@@ -36,11 +36,14 @@ _log = logging.getLogger("jaxina")
 def _carried(aval: Any, *, axes: tuple[Any, ...], **_: Any) -> bool:
     if not switch.value or all(isinstance(axis, int) for axis in axes):
         return False
-    if aval.dtype in CARRIED_DTYPES:
+    if aval.dtype not in CARRIED_DTYPES:
+        reason = f"dtype {aval.dtype}"
+    elif compat.token_breaks_partitioner(aval):
+        reason = "partial-auto shard_map before JAX 0.12"
+    else:
         return True
-    reason = f"dtype {aval.dtype}"
     fallbacks[reason] += 1
-    _log.debug("psum of %s over %s stays with XLA: %s is not carried", aval, axes, reason)
+    _log.debug("psum of %s over %s stays with XLA: %s", aval, axes, reason)
     return False
 
 
