@@ -1,0 +1,54 @@
+"""Constants of the format, and the checks that all reference implementations share."""
+
+from __future__ import annotations
+
+DEFAULT_BLOCK_SIZE = 256
+"""k, the elements that share one exponent."""
+
+MAX_WORKERS = 1024
+"""The most workers one job may have."""
+
+NON_FINITE_EXPONENT = 255
+"""The exponent byte of a block that holds a NaN or an infinity."""
+
+
+def log2_workers(workers: int) -> int:
+    """L = ceil(log2 n).
+
+    Raises:
+      ValueError: if n is not in [1, MAX_WORKERS].
+    """
+    if not 1 <= workers <= MAX_WORKERS:
+        raise ValueError(f"workers must be in [1, {MAX_WORKERS}], not {workers}")
+    return (workers - 1).bit_length()
+
+
+def quantized_limit(workers: int) -> int:
+    """Q = floor((2^31 - 1) / n): n words within [-Q, Q] cannot overflow int32.
+
+    Raises:
+      ValueError: if n is not in [1, MAX_WORKERS].
+    """
+    log2_workers(workers)
+    return (2**31 - 1) // workers
+
+
+def block_count(elements: int, block_size: int) -> int:
+    """How many blocks cover `elements`; the last may be shorter.
+
+    Raises:
+      ValueError: if block_size is less than 1.
+    """
+    if block_size < 1:
+        raise ValueError(f"block_size must be at least 1, not {block_size}")
+    return -(-elements // block_size)
+
+
+def check_exponent_count(exponents: int, elements: int, block_size: int) -> None:
+    """Raises ValueError unless there is one exponent for every block."""
+    blocks = block_count(elements, block_size)
+    if exponents != blocks:
+        raise ValueError(
+            f"{elements} elements are {blocks} blocks of {block_size}, "
+            f"but there are {exponents} exponents"
+        )

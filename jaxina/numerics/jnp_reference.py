@@ -1,0 +1,155 @@
+"""Block fixed point in jax.numpy: jit-able, and the same bits as `jaxina.numerics.reference`.
+
+XLA's CPU code flushes subnormal floats to zero. Scaling by a power of two only moves the exponent,
+so it is done here on the bits, in 32-bit integers; the one float operation is the conversion of an
+int32, which meets no subnormal. Values cannot be checked under jit: the exponent byte 255 has no
+scale, and must not be given where one is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from jaxina.numerics.blocks import (
+    DEFAULT_BLOCK_SIZE,
+    NON_FINITE_EXPONENT,
+    block_count,
+    check_exponent_count,
+    log2_workers,
+    quantized_limit,
+)
+
+_MAGNITUDE = 0x7FFFFFFF
+_FRACTION = 0x007FFFFF
+_HIDDEN_ONE = 0x00800000
+_INFINITY = 0x7F800000
+_MINUS_INFINITY = 0xFF800000
+_QUIET_NAN = 0x7FC00000
+_FRACTION_BITS = 23
+
+
+def block_exponents(
+    x: jax.Array, block_size: int = DEFAULT_BLOCK_SIZE, *, finite_only: bool = False
+) -> jax.Array:
+    """`jaxina.numerics.block_exponents`: float32[N] -> uint8[ceil(N / k)].
+
+    b is the largest biased exponent field of the block.
+    """
+    fields = _exponent_field(_bits(x))
+    if finite_only:
+        fields = jnp.where(fields == NON_FINITE_EXPONENT, 0, fields)
+    blocks = block_count(fields.size, block_size)
+    padded = jnp.pad(fields, (0, blocks * block_size - fields.size))
+    return padded.reshape(blocks, block_size).max(axis=1).astype(jnp.uint8)
+
+
+def quantize(
+    x: jax.Array, exponents: jax.Array, workers: int, block_size: int = DEFAULT_BLOCK_SIZE
+) -> jax.Array:
+    """`jaxina.numerics.quantize`: float32[N], uint8[ceil(N / k)] -> int32[N].
+
+    `workers` and `block_size` are static. With x = significand 2^(e - 150), the word is
+    ``significand 2^(e - 150 + S)``, rounded.
+    """
+    bits = _bits(x)
+    power = _scale_exponent(exponents, workers, bits.size, block_size)
+    shift = jnp.maximum(_exponent_field(bits), 1) - 150 + power
+    limit = jnp.uint32(quantized_limit(workers))
+    magnitude = jnp.minimum(_shifted(_significand(bits), shift), limit).astype(jnp.int32)
+    word = jnp.where(bits > _MAGNITUDE, -magnitude, magnitude)
+    return jnp.where(_finite(bits), word, 0)
+
+
+def dequantize(
+    words: jax.Array, exponents: jax.Array, workers: int, block_size: int = DEFAULT_BLOCK_SIZE
+) -> jax.Array:
+    """`jaxina.numerics.dequantize`: int32[N], uint8[ceil(N / k)] -> float32[N].
+
+    `workers` and `block_size` are static.
+    """
+    flat = words.astype(jnp.int32).reshape(-1)
+    power = _scale_exponent(exponents, workers, flat.size, block_size)
+    bits = _bits(flat.astype(jnp.float32))
+    field = _exponent_field(bits) - power
+    significand = _significand(bits)
+    normal = (field.astype(jnp.uint32) << _FRACTION_BITS) | (bits & _FRACTION)
+    # A carry out of the rounded fraction is the smallest normal number, as it should be.
+    subnormal = _shifted(significand, field - 1)
+    magnitude = jnp.where(
+        field >= 255, jnp.uint32(_INFINITY), jnp.where(field > 0, normal, subnormal)
+    )
+    magnitude = jnp.where(flat == 0, jnp.uint32(0), magnitude)
+    return _as_float(magnitude | (bits & ~jnp.uint32(_MAGNITUDE)))
+
+
+def non_finite_sum(arrays: Sequence[jax.Array]) -> jax.Array:
+    """`jaxina.numerics.non_finite_sum`: NaN, +Inf or -Inf by IEEE addition, else 0; flat."""
+    bits = jnp.stack([_bits(array) for array in arrays])
+    plus = (bits == _INFINITY).any(axis=0)
+    minus = (bits == jnp.uint32(_MINUS_INFINITY)).any(axis=0)
+    nan = ((bits & _MAGNITUDE) > _INFINITY).any(axis=0) | (plus & minus)
+    kinds = [jnp.uint32(_QUIET_NAN), jnp.uint32(_INFINITY), jnp.uint32(_MINUS_INFINITY)]
+    return _as_float(jnp.select([nan, plus, minus], kinds, jnp.uint32(0)))
+
+
+def all_reduce_reference(
+    arrays: Sequence[jax.Array], block_size: int = DEFAULT_BLOCK_SIZE
+) -> jax.Array:
+    """`jaxina.numerics.all_reduce_reference` for float32: one array per worker -> their sum."""
+    exponents = jnp.stack(
+        [block_exponents(array, block_size, finite_only=True) for array in arrays]
+    ).max(axis=0)
+    words = sum(quantize(array, exponents, len(arrays), block_size) for array in arrays)
+    y = _bits(dequantize(words, exponents, len(arrays), block_size))
+    special = _bits(non_finite_sum(arrays))
+    return _as_float(jnp.where(special == 0, y, special)).reshape(arrays[0].shape)
+
+
+def _bits(x: jax.Array) -> jax.Array:
+    if x.dtype != jnp.float32:
+        raise TypeError(f"block fixed point carries float32, not {x.dtype}")
+    return jax.lax.bitcast_convert_type(x, jnp.uint32).reshape(-1)
+
+
+def _as_float(bits: jax.Array) -> jax.Array:
+    return jax.lax.bitcast_convert_type(bits, jnp.float32)
+
+
+def _exponent_field(bits: jax.Array) -> jax.Array:
+    return ((bits & _MAGNITUDE) >> _FRACTION_BITS).astype(jnp.int32)
+
+
+def _significand(bits: jax.Array) -> jax.Array:
+    """The fraction with the leading one that normal numbers leave out."""
+    return (bits & _FRACTION) | jnp.where(_exponent_field(bits) > 0, jnp.uint32(_HIDDEN_ONE), 0)
+
+
+def _finite(bits: jax.Array) -> jax.Array:
+    return (bits & _MAGNITUDE) < _INFINITY
+
+
+def _scale_exponent(
+    exponents: jax.Array, workers: int, elements: int, block_size: int
+) -> jax.Array:
+    check_exponent_count(exponents.size, elements, block_size)
+    per_block = 157 - log2_workers(workers) - exponents.astype(jnp.int32).reshape(-1)
+    return jnp.repeat(per_block, block_size, total_repeat_length=exponents.size * block_size)[
+        :elements
+    ]
+
+
+def _shifted(significand: jax.Array, power: jax.Array) -> jax.Array:
+    """rint(significand 2^power), ties to even, of a significand below 2^24; 2^31 if more."""
+    left = jnp.clip(power, 0, 31).astype(jnp.uint32)
+    too_large = (significand >> (31 - left)) > 0
+    larger = jnp.where(too_large, jnp.uint32(1 << 31), significand << left)
+
+    right = jnp.clip(-power, 1, 31).astype(jnp.uint32)
+    quotient = significand >> right
+    rest = significand & ((jnp.uint32(1) << right) - 1)
+    half = jnp.uint32(1) << (right - 1)
+    round_up = (rest > half) | ((rest == half) & (quotient & 1 == 1))
+    return jnp.where(power >= 0, larger, quotient + round_up.astype(jnp.uint32))
