@@ -1,10 +1,15 @@
 """The SwitchML paper's own scale, kept beside jaxina's for comparison in studies.
 
-Section 4.6 of Sapio et al., NSDI 2021: ``f = (2^31 - 1) / (n 2^m)``, ``q = rint(f x)``, ``y = (sum
-q) / f``. It uses all of int32's range for every n, where jaxina's ``2^S`` gives up to one bit away;
-but f is no power of two, so even integers do not sum exactly. Nothing is clamped, and for n above
-254 the sum of n words can exceed int32 and wrap (the paper's theorem 2 asks for ``f <= (2^31 - n) /
-(n B)`` instead).
+Section 4.6 of Sapio et al., NSDI 2021, with m and n as in `jaxina.numerics.reference`:
+
+* ``f = (2^31 - 1) / (n 2^m)``
+* ``q = rint(f x)``
+* ``y = (sum q) / f``
+
+It uses all of int32's range for every n, where jaxina's ``2^S`` gives up to one bit away; but f is
+no power of two, so even integers do not sum exactly. Nothing is clamped, and for many n from 298 on
+the sum of n words can exceed int32 and wrap; the paper's theorem 2 asks for
+``f <= (2^31 - n) / (n B)`` instead.
 """
 
 from __future__ import annotations
