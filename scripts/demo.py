@@ -1,0 +1,210 @@
+"""Trains the MNIST example with four workers: over every aggregator, and with XLA's own collective.
+
+Prints one table and writes out/demo.json and out/demo.png. Fails if the aggregators did not end
+with the same parameters, bit for bit, or if their accuracy is off XLA's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+OUT = ROOT / "out"
+EXAMPLE = ROOT / "examples" / "mnist" / "train.py"
+sys.path.insert(0, str(EXAMPLE.parent))
+
+from curves import plot_curves  # noqa: E402
+from report import RunRecord  # noqa: E402
+
+WORKERS = 4
+TRAINING_TIMEOUT = 180  # seconds for one row
+ACCURACY_MARGIN = 0.01  # how far a row's test accuracy may be off XLA's
+
+
+@dataclass(frozen=True)
+class Row:
+    """One training of the demo: its name, the collective, and the launcher's options."""
+
+    name: str
+    collective: str
+    launcher_options: tuple[str, ...]
+
+    @property
+    def file_stem(self) -> str:
+        return "demo-" + self.name.lower().replace(" ", "-").replace("%", "percent")
+
+
+ROWS = (
+    Row("embedded", "jaxina", ("--aggregator", "embedded")),
+    Row("udp", "jaxina", ("--aggregator", "udp")),
+    Row("udp 1 % loss", "jaxina", ("--aggregator", "udp", "--loss", "0.01")),
+    Row("XLA gloo", "xla", ()),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one row's training gave; `statistics` are summed over workers, empty for XLA's own."""
+
+    row: Row
+    record: RunRecord
+    statistics: dict[str, int]
+
+
+class DemoError(Exception):
+    """A training that failed."""
+
+
+def train(row: Row) -> Outcome:
+    """Runs one row under `jaxina run`; its output goes to a log beside the results."""
+    result, stats, log = (OUT / f"{row.file_stem}{end}" for end in (".json", "-stats.json", ".log"))
+    for stale in (result, stats):
+        stale.unlink(missing_ok=True)
+    launcher = [Path(sys.executable).with_name("jaxina"), "run", "-n", str(WORKERS)]
+    if row.collective == "jaxina":
+        launcher += [*row.launcher_options, "--stats-json", stats]
+    script = [EXAMPLE, "--collective", row.collective, "--json", result]
+    with log.open("w") as output:
+        code = run_bounded([*map(str, launcher + script)], output, TRAINING_TIMEOUT)
+    if code != 0 or not result.exists():
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        reason = f"exit code {code}" if code is not None else f"took over {TRAINING_TIMEOUT} s"
+        raise DemoError(f"{row.name}: the training failed ({reason}); the end of {log}:\n{tail}")
+    statistics = summed_statistics(stats) if row.collective == "jaxina" else {}
+    return Outcome(row, RunRecord.read(result), statistics)
+
+
+def run_bounded(command: list[str], output, timeout: float) -> int | None:
+    """The command's exit code, or None after ending it and its children when the time is over."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        return process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)  # the launcher ends its workers and its switch
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def summed_statistics(file: Path) -> dict[str, int]:
+    """The launcher's statistics file: one entry per worker, added up."""
+    workers = json.loads(file.read_text())["workers"]
+    names = ("packets_sent", "packets_received", "packets_dropped", "retransmissions", "bytes_sent")
+    return {name: sum(worker[name] for worker in workers) for name in names}
+
+
+def problems(outcomes: list[Outcome]) -> list[str]:
+    """What speaks against the demo, in sentences; empty if all is well."""
+    found = []
+    aggregated = [outcome for outcome in outcomes if outcome.row.collective == "jaxina"]
+    hashes = {outcome.row.name: outcome.record.parameter_sha256 for outcome in aggregated}
+    if len(set(hashes.values())) != 1:
+        listed = ", ".join(f"{name} {value[:12]}" for name, value in hashes.items())
+        found.append(f"the aggregators' final parameters differ: {listed}")
+    (native,) = (outcome for outcome in outcomes if outcome.row.collective == "xla")
+    for outcome in aggregated:
+        difference = outcome.record.test_accuracy - native.record.test_accuracy
+        if abs(difference) > ACCURACY_MARGIN:
+            found.append(
+                f"{outcome.row.name}: test accuracy is {100 * difference:+.1f} points off XLA's, "
+                f"more than {100 * ACCURACY_MARGIN:.0f}"
+            )
+    for outcome in aggregated:
+        lossy = "--loss" in outcome.row.launcher_options
+        if lossy and not (
+            outcome.statistics["packets_dropped"] and outcome.statistics["retransmissions"]
+        ):
+            found.append(
+                f"{outcome.row.name}: no packet was dropped and sent again; the row shows nothing"
+            )
+    return found
+
+
+def table(outcomes: list[Outcome]) -> Table:
+    shown = Table(title=f"MNIST-5k CNN, {WORKERS} workers, {outcomes[0].record.steps} steps")
+    shown.add_column("gradients summed by")
+    for column in ("test accuracy", "median step", "packets", "dropped", "retransmitted"):
+        shown.add_column(column, justify="right")
+    shown.add_column("parameters (SHA-256)")
+    for outcome in outcomes:
+        record, statistics = outcome.record, outcome.statistics
+        packets = (
+            statistics["packets_sent"] + statistics["packets_received"] if statistics else None
+        )
+        counts = (packets, statistics.get("packets_dropped"), statistics.get("retransmissions"))
+        shown.add_row(
+            outcome.row.name,
+            f"{100 * record.test_accuracy:.1f} %",
+            f"{1e3 * record.median_step_seconds:.1f} ms",
+            *("-" if count is None else f"{count:,}" for count in counts),
+            record.parameter_sha256[:16],
+        )
+    return shown
+
+
+def write_results(outcomes: list[Outcome], seconds: float) -> None:
+    rows = [
+        {
+            "name": outcome.row.name,
+            "median_step_seconds": outcome.record.median_step_seconds,
+            **dataclasses.asdict(outcome.record),
+            "statistics": outcome.statistics,
+        }
+        for outcome in outcomes
+    ]
+    document = {"seconds": seconds, "workers": WORKERS, "rows": rows}
+    (OUT / "demo.json").write_text(json.dumps(document, indent=1) + "\n")
+    plot_curves([(outcome.row.name, outcome.record) for outcome in outcomes], OUT / "demo.png")
+
+
+def main() -> int:
+    console = Console()
+    OUT.mkdir(exist_ok=True)
+    start = time.monotonic()
+    outcomes = []
+    for row in ROWS:
+        begun = time.monotonic()
+        try:
+            with console.status(f"{row.name}: {WORKERS} workers are training"):
+                outcomes.append(train(row))
+        except DemoError as error:
+            console.print(f"[red]{error}", highlight=False)
+            return 1
+        seconds = time.monotonic() - begun
+        console.print(f"{row.name}: trained in {seconds:.0f} s, start and compilation included")
+    seconds = time.monotonic() - start
+    console.print(table(outcomes))
+    write_results(outcomes, seconds)
+    console.print(f"{seconds:.0f} s in all; curves in out/demo.png, every figure in out/demo.json")
+    if found := problems(outcomes):
+        for problem in found:
+            console.print(f"[red]FAILED[/]: {problem}", highlight=False)
+        return 1
+    console.print("The aggregators ended with bit-identical parameters, at XLA's accuracy.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

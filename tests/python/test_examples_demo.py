@@ -1,0 +1,78 @@
+"""The demo's verdict: what it takes for a failure."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).resolve().parents[2] / "scripts" / "demo.py"
+
+
+@pytest.fixture(scope="module")
+def demo():
+    spec = importlib.util.spec_from_file_location("demo", FILE)
+    module = importlib.util.module_from_spec(spec)
+    before = sys.path[:]
+    sys.modules["demo"] = module  # dataclasses looks its module up
+    try:
+        spec.loader.exec_module(module)
+        yield module
+    finally:
+        sys.path[:] = before
+        for name in ("demo", "report", "curves"):
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def outcomes(demo):
+    """A run of the demo in which all is well."""
+
+    def outcome(row):
+        aggregated = row.collective == "jaxina"
+        record = demo.RunRecord(
+            collective=row.collective, seed=0, batch_size=128, steps=2, processes=4, devices=4, jax_version="0",
+            loss=[2.0, 1.0], accuracy=[0.1, 0.5], step_seconds=[1.0, 0.02], test_accuracy=0.97,
+            parameter_sha256="a" * 64 if aggregated else "b" * 64)
+        statistics = dict(packets_sent=100, packets_received=100, packets_dropped=2, retransmissions=2)
+        return demo.Outcome(row, record, statistics if aggregated else {})
+
+    return [outcome(row) for row in demo.ROWS]
+
+
+def changed(outcomes, index, **values):
+    outcome = outcomes[index]
+    outcomes[index] = dataclasses.replace(outcome, record=dataclasses.replace(outcome.record, **values))
+
+
+def test_equal_hashes_and_accuracies_pass(demo, outcomes) -> None:
+    assert demo.problems(outcomes) == []
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_one_differing_hash_fails_and_is_named(demo, outcomes, index) -> None:
+    changed(outcomes, index, parameter_sha256="c" * 64)
+    (problem,) = demo.problems(outcomes)
+    assert "parameters differ" in problem and f"{demo.ROWS[index].name} cccc" in problem
+
+
+@pytest.mark.parametrize("accuracy", [0.955, 0.985])
+def test_accuracy_more_than_a_point_off_fails(demo, outcomes, accuracy) -> None:
+    changed(outcomes, 1, test_accuracy=accuracy)
+    (problem,) = demo.problems(outcomes)
+    assert problem.startswith("udp: test accuracy is")
+
+
+def test_a_lossy_row_without_loss_fails(demo, outcomes) -> None:
+    outcomes[2] = dataclasses.replace(outcomes[2], statistics=outcomes[2].statistics | {"packets_dropped": 0})
+    (problem,) = demo.problems(outcomes)
+    assert problem.startswith("udp 1 % loss: no packet")
+
+
+def test_a_run_over_its_time_is_ended(demo, tmp_path) -> None:
+    with (tmp_path / "log").open("w") as output:
+        assert demo.run_bounded([sys.executable, "-c", "import time; time.sleep(60)"], output, timeout=0.5) is None
+        assert demo.run_bounded([sys.executable, "-c", "raise SystemExit(3)"], output, timeout=60) == 3

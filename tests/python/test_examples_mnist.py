@@ -1,0 +1,102 @@
+"""The MNIST example with XLA's own collective: what it prints and writes, and that it is reproducible."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "mnist"
+
+
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python in the example's folder, free of what other tests or a launcher put into the environment."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAXINA_", "XLA_"))}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=FOLDER, env=environment, capture_output=True, text=True, timeout=100
+    )
+
+
+def train(result: Path, *options: str) -> dict:
+    done = run_python("train.py", "--steps", "12", "--json", str(result), *options)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(result.read_text())
+    assert document["parameter_sha256"][:16] in done.stdout
+    return document
+
+
+def test_same_seed_same_parameters_other_seed_other_parameters(tmp_path: Path) -> None:
+    picture = tmp_path / "curves.png"
+    first = train(tmp_path / "a.json", "--devices", "4", "--plot", str(picture))
+    again = train(tmp_path / "b.json", "--devices", "4")
+    other = train(tmp_path / "c.json", "--devices", "4", "--seed", "1")
+    assert first["parameter_sha256"] == again["parameter_sha256"]
+    assert first["parameter_sha256"] != other["parameter_sha256"]
+    assert first["loss"] == again["loss"]
+    assert first["devices"] == 4 and first["processes"] == 1
+    assert len(first["loss"]) == len(first["accuracy"]) == len(first["step_seconds"]) == 12
+    assert first["loss"][-1] < first["loss"][0] < 3
+    assert first["test_accuracy"] > 0.5
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_gradients_are_averaged_over_devices(tmp_path: Path) -> None:
+    """The global batch decides, not the number of devices that share it: the losses agree to rounding."""
+    one = train(tmp_path / "one.json", "--devices", "1")
+    four = train(tmp_path / "four.json", "--devices", "4")
+    assert four["loss"] == pytest.approx(one["loss"], rel=1e-3)
+
+
+def test_a_batch_that_cannot_be_shared_equally_is_refused() -> None:
+    done = run_python("train.py", "--devices", "4", "--batch-size", "10")
+    assert done.returncode != 0
+    assert "--batch-size 10 must be a multiple of the 4 devices" in done.stderr
+
+
+def test_digits_are_split_without_overlap_and_the_same_each_time() -> None:
+    script = """
+import numpy as np
+from digits import load_digits, shuffled_batches
+training, test = load_digits()
+assert training.images.shape == (4000, 28, 28, 1) and test.images.shape == (1000, 28, 28, 1)
+assert training.images.dtype == np.float32
+assert training.images.min() == 0 and training.images.max() == 1
+both = np.concatenate([training.labels, test.labels])
+assert np.array_equal(np.bincount(both), [500] * 10)
+rows = lambda digits: {image.tobytes() for image in digits.images}
+assert len(rows(training)) == 4000 and len(rows(test)) == 1000
+assert not rows(training) & rows(test)
+assert np.array_equal(load_digits()[1].labels, test.labels)
+batches = shuffled_batches(training, 1500, seed=3)
+first, second, next_epoch = next(batches), next(batches), next(batches)
+assert not rows(first) & rows(second), "an epoch repeats a digit"
+assert not np.array_equal(first.labels, next_epoch.labels), "every epoch has the same order"
+"""
+    done = run_python("-c", script)
+    assert done.returncode == 0, done.stderr
+
+
+def test_parameters_that_differ_between_devices_are_noticed() -> None:
+    script = """
+import jax, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+from train import parameter_hash
+jax.config.update("jax_num_cpu_devices", 2)
+sharding = NamedSharding(jax.make_mesh((2,), ("data",)), P())
+def copies(*values):
+    return {"w": jax.make_array_from_single_device_arrays(
+        (3,), sharding, [jax.device_put(np.full(3, v, np.float32), d) for v, d in zip(values, jax.devices())])}
+assert parameter_hash(copies(1, 1)) == parameter_hash(copies(1, 1)) != parameter_hash(copies(2, 2))
+try:
+    parameter_hash(copies(1, 2))
+except RuntimeError as error:
+    assert "different parameters" in str(error)
+else:
+    raise SystemExit("different parameters were not noticed")
+"""
+    done = run_python("-c", script)
+    assert done.returncode == 0, done.stderr
