@@ -14,6 +14,15 @@ Nanoseconds now() {
 }
 
 std::unique_ptr<Endpoint> make_endpoint(const EndpointConfig& config) {
+  if (config.workers > numerics::kMaxWorkers) {
+    throw Error(ErrorCode::kTooManyWorkers, "a group has at most " + std::to_string(numerics::kMaxWorkers) +
+                                                " workers, not " + std::to_string(config.workers));
+  }
+  if (config.block_size < numerics::kMinBlockSize || config.block_size > numerics::kMaxBlockSize) {
+    throw Error(ErrorCode::kInvalidArgument, "the block size is between " + std::to_string(numerics::kMinBlockSize) +
+                                                 " and " + std::to_string(numerics::kMaxBlockSize) + ", not " +
+                                                 std::to_string(config.block_size));
+  }
   if (config.transport == "embedded") return make_embedded_endpoint(config);
   if (config.transport == "udp") return make_udp_endpoint(config);
   throw Error(ErrorCode::kInvalidArgument, "unknown aggregator '" + config.transport + "': choose embedded or udp");

@@ -1,7 +1,5 @@
 #include "rdma_engine/worker/layout.h"
 
-#include <algorithm>
-
 namespace jaxina {
 
 Layout::Layout(Collective collective, Geometry geometry)
@@ -9,9 +7,11 @@ Layout::Layout(Collective collective, Geometry geometry)
   first_block_.reserve(collective_.tensors.size() + 1);
   fingerprint_ = mix(0, collective_.tensors.size());
   for (const Tensor& tensor : collective_.tensors) {
+    const numerics::ElementCodec& codec = numerics::element_codec(tensor.type);
+    const std::size_t per_block = geometry_.block_size / codec.words;
     first_block_.push_back(blocks_);
-    blocks_ += (tensor.count + geometry_.block_size - 1) / geometry_.block_size;
-    has_exponents_ = has_exponents_ || tensor.type == ElementType::kFloat32;
+    blocks_ += (tensor.count + per_block - 1) / per_block;
+    has_exponents_ = has_exponents_ || codec.is_float;
     fingerprint_ = mix(mix(fingerprint_, static_cast<std::uint64_t>(tensor.type)), tensor.count);
   }
   first_block_.push_back(blocks_);
@@ -23,17 +23,26 @@ std::size_t Layout::blocks_in(std::size_t chunk) const {
 }
 
 std::size_t Layout::words_in(std::size_t chunk) const {
-  const std::size_t last = chunk * geometry_.blocks_per_chunk + blocks_in(chunk) - 1;
-  const std::size_t t = tensor_at(last);
-  const std::size_t before = (last - first_block_[t]) * geometry_.block_size;
-  const std::size_t in_last = std::min<std::size_t>(geometry_.block_size, collective_.tensors[t].count - before);
-  return (blocks_in(chunk) - 1) * geometry_.block_size + in_last;
+  const std::size_t index = blocks_in(chunk) - 1;
+  const std::size_t last = chunk * geometry_.blocks_per_chunk + index;
+  const Block block = describe(tensor_at(last), last, index);
+  return block.first_word + block.words;
 }
 
-std::size_t Layout::elements() const {
-  std::size_t total = 0;
-  for (const Tensor& tensor : collective_.tensors) total += tensor.count;
-  return total;
+Block Layout::describe(std::size_t t, std::size_t block, std::size_t index_in_chunk) const {
+  const Tensor& tensor = collective_.tensors[t];
+  const numerics::ElementCodec& codec = numerics::element_codec(tensor.type);
+  const std::size_t per_block = geometry_.block_size / codec.words;
+  const std::size_t first = (block - first_block_[t]) * per_block;
+  const std::size_t elements = std::min(per_block, tensor.count - first);
+  return {&tensor,
+          &codec,
+          static_cast<const std::byte*>(tensor.in) + first * codec.size,
+          static_cast<std::byte*>(tensor.out) + first * codec.size,
+          elements,
+          elements * codec.words,
+          index_in_chunk,
+          index_in_chunk * geometry_.block_size};
 }
 
 std::size_t Layout::tensor_at(std::size_t block) const {

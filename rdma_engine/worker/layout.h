@@ -1,29 +1,35 @@
-// How a collective's tensors lie in the stream: blocks of k elements that never span two tensors, chunks of
+// How a collective's tensors lie in the stream: blocks of k words that never span two tensors, chunks of
 // `blocks_per_chunk` consecutive blocks. A chunk may hold blocks of several tensors, so that many small tensors share
 // slot passes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "rdma_engine/numerics/element_codec.h"
 #include "rdma_engine/worker/tensor.h"
 
 namespace jaxina {
 
 struct Geometry {
-  std::uint32_t slots = 0;             // s
-  std::uint32_t block_size = 0;        // k, elements
+  std::uint32_t slots = 0;       // s
+  std::uint32_t block_size = 0;  // k: words, and for the one-word types elements, that share an exponent
   std::uint32_t blocks_per_chunk = 0;
   std::size_t words_per_chunk() const { return std::size_t{block_size} * blocks_per_chunk; }
 };
 
-// A run of consecutive blocks of one tensor inside one chunk.
-struct Span {
+// One block of one tensor, as it lies in a chunk.
+struct Block {
   const Tensor* tensor;
-  std::size_t first_element;  // in the tensor
+  const numerics::ElementCodec* codec;
+  const std::byte* in;
+  std::byte* out;
   std::size_t elements;
-  std::size_t first_block;    // in the chunk
+  std::size_t words;       // elements * codec->words
+  std::size_t index;       // in the chunk
+  std::size_t first_word;  // in the chunk
 };
 
 class Layout {
@@ -32,33 +38,27 @@ class Layout {
 
   std::size_t chunks() const { return (blocks_ + geometry_.blocks_per_chunk - 1) / geometry_.blocks_per_chunk; }
   std::size_t blocks_in(std::size_t chunk) const;
-  // Data words a chunk occupies: whole blocks, but only the elements there are of its last one.
+  // Data words a chunk occupies: whole blocks, but only the words there are of its last one.
   std::size_t words_in(std::size_t chunk) const;
   bool has_exponents() const { return has_exponents_; }
-  std::size_t elements() const;
   // Types, sizes and order of the tensors, as one number that workers can compare.
   std::uint32_t fingerprint() const { return fingerprint_; }
 
-  // Calls visit(span) for each run of the chunk, in order.
+  // Calls visit(block) for each block of the chunk, in order.
   template <typename Visit>
-  void for_each_span(std::size_t chunk, Visit visit) const {
+  void for_each_block(std::size_t chunk, Visit visit) const {
     std::size_t block = chunk * geometry_.blocks_per_chunk;
     const std::size_t begin = block, end = block + blocks_in(chunk);
     for (std::size_t t = tensor_at(block); block < end; ++t) {
-      const Tensor& tensor = collective_.tensors[t];
-      const std::size_t tensor_begin = first_block_[t], tensor_end = first_block_[t + 1];
-      const std::size_t run_end = tensor_end < end ? tensor_end : end;
-      if (run_end == block) continue;  // an empty tensor
-      const std::size_t first = (block - tensor_begin) * geometry_.block_size;
-      const std::size_t whole = (run_end - block) * geometry_.block_size;
-      const std::size_t left = tensor.count - first;
-      visit(Span{&tensor, first, whole < left ? whole : left, block - begin});
-      block = run_end;
+      for (const std::size_t last = std::min(end, first_block_[t + 1]); block < last; ++block) {
+        visit(describe(t, block, block - begin));
+      }
     }
   }
 
  private:
   std::size_t tensor_at(std::size_t block) const;
+  Block describe(std::size_t tensor, std::size_t block, std::size_t index_in_chunk) const;
 
   Collective collective_;
   Geometry geometry_;

@@ -1,0 +1,57 @@
+// How each element type travels in 32-bit words. float32 and int32 go straight through Codec; the other types are
+// brought into that form block by block.
+//
+//   type               words   form
+//   float32              1     block fixed point
+//   float16, bfloat16    1     widened to float32 (exact), summed as that, rounded once at the end
+//   int8, int16, int32   1     zero-extended; exact modulo 2^bits, so signed and unsigned are alike
+//   int64                4     16-bit limbs, exact modulo 2^64
+//   float64              5     80-bit block fixed point in 16-bit limbs, see float64_limbs.h
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "rdma_engine/numerics/codec.h"
+
+namespace jaxina::numerics {
+
+enum class ElementType : std::uint8_t {
+  kFloat32 = 1,
+  kInt32 = 2,
+  kFloat16 = 3,
+  kBfloat16 = 4,
+  kFloat64 = 5,
+  kInt8 = 6,
+  kInt16 = 7,
+  kInt64 = 8,
+};
+
+std::string_view to_string(ElementType type);
+
+// One block at a time: `count` is at most the job's block size divided by `words`. The arguments are those of Codec.
+struct ElementCodec {
+  ElementType type;
+  std::size_t size;    // bytes of an element
+  std::size_t words;   // 32-bit words of an element on the wire
+  bool is_float;       // has exponents and non-finite values
+
+  std::uint8_t (*exponent)(const Codec&, const void* x, std::size_t count);
+  std::uint8_t (*finite_exponent)(const Codec&, const void* x, std::size_t count);
+  void (*encode)(const Codec&, const void* x, std::size_t count, std::uint8_t exponent, Scale, Store, std::uint32_t* dst);
+  void (*decode)(const Codec&, const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale, Order,
+                 bool keep_non_finite, void* y);
+  // Flags occupy as many words as data does.
+  void (*flags)(const Codec&, const void* x, std::size_t count, Store, std::uint32_t* dst);
+  void (*apply_flags)(const Codec&, const std::uint32_t* sum, std::size_t count, Order, bool clear, void* y);
+};
+
+const ElementCodec& element_codec(ElementType type);
+
+// The largest block size: conversions of narrow types need a buffer of one block.
+inline constexpr std::size_t kMaxBlockSize = 16384;
+// The smallest: one float64 has five words.
+inline constexpr std::size_t kMinBlockSize = 8;
+
+}  // namespace jaxina::numerics
