@@ -32,7 +32,7 @@ void SwitchContact::refused() {
 }
 
 Status SwitchContact::check(Nanoseconds now) {
-  watched_ += std::min(now - last_check_, kLongestWatch);
+  watched_ += std::min(now - last_check_.value_or(now), kLongestWatch);
   last_check_ = now;
   if (refusals_ >= kMinRefusals && watched_ - first_refusal_ >= kRefusedFor) {
     return {ErrorCode::kSwitchUnreachable,

@@ -1,0 +1,217 @@
+// The software switch: what packets of strangers do to it (nothing), and its control interface.
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "rdma_engine/transport/udp/socket_address.h"
+#include "rdma_engine/transport/udp/udp_socket.h"
+#include "rdma_engine/wire/packet.h"
+#include "tests/native/udp_fixture.h"
+
+namespace jaxina {
+namespace {
+
+using namespace testing;
+
+// Somebody who can send datagrams to the switch.
+class Stranger {
+ public:
+  explicit Stranger(std::uint16_t port)
+      : socket_(udp::resolve("127.0.0.1", 0, ErrorCode::kSystem), {.offload = false}),
+        switch_(udp::resolve("127.0.0.1", port, ErrorCode::kSystem)) {}
+
+  void send(std::span<const std::uint8_t> packet) {
+    ASSERT_EQ(sendto(socket_.fd(), packet.data(), packet.size(), 0, udp::as_sockaddr(switch_), switch_.size),
+              static_cast<ssize_t>(packet.size()));
+  }
+
+ private:
+  udp::UdpSocket socket_;
+  Address switch_;
+};
+
+// A well-formed update, to be spoilt.
+std::vector<std::uint8_t> update(const JobSpec& job, wire::Header header, std::size_t words = 8) {
+  header.kind = header.kind == wire::Kind{} ? wire::Kind::kUpdate : header.kind;
+  header.words = static_cast<std::uint16_t>(words);
+  header.job = header.job == 0 ? job.job : header.job;
+  std::vector<std::uint8_t> packet(wire::packet_size(words, header.exponents), 0x5a);
+  wire::seal(header, packet.data(), packet.size());
+  return packet;
+}
+
+struct Forgery {
+  Reject counted_as;
+  std::vector<std::uint8_t> packet;
+};
+
+std::vector<Forgery> forgeries(const JobSpec& job) {
+  const std::uint64_t secret = job.secret;
+  std::vector<Forgery> all{
+      {Reject::kUnknownJob, update(job, {.job = 999, .secret = secret})},
+      {Reject::kWrongSecret, update(job, {.secret = secret ^ 1})},
+      {Reject::kBadWorker, update(job, {.secret = secret, .worker = static_cast<std::uint16_t>(job.workers)})},
+      {Reject::kBadSlot, update(job, {.secret = secret, .slot = static_cast<std::uint16_t>(job.slots)})},
+      {Reject::kTooLarge, update(job, {.secret = secret, .slot = 1}, job.block_size * job.blocks_per_chunk + 1)},
+      {Reject::kNotAnUpdate, update(job, {.kind = wire::Kind::kResult, .secret = secret})},
+      {Reject::kTruncated, {}},
+      {Reject::kTruncated, std::vector<std::uint8_t>(wire::kHeaderSize - 1, 0x4a)},
+      {Reject::kForeign, std::vector<std::uint8_t>(100, 0xff)},
+  };
+  std::vector<std::uint8_t> cut = update(job, {.secret = secret});
+  cut.pop_back();
+  all.push_back({Reject::kBadLength, cut});
+  std::vector<std::uint8_t> flipped = update(job, {.secret = secret});
+  flipped.back() ^= 1;
+  all.push_back({Reject::kCorrupt, flipped});
+  return all;
+}
+
+TEST(Switch, ForgedPacketsChangeNothingAndAreCounted) {
+  constexpr std::uint32_t n = 2;
+  SoftwareSwitch software_switch({});
+  const JobSpec job = job_of(n);
+  software_switch.add_job(job);
+  FloatSum sum(n, 1'000'000, 3);
+  const std::vector<Forgery> packets = forgeries(job);
+  std::atomic<bool> done = false;
+  std::atomic<std::uint64_t> rounds = 0;
+  std::thread forger([&] {
+    Stranger stranger(software_switch.ports()[0]);
+    do {
+      for (const Forgery& forgery : packets) stranger.send(forgery.packet);
+      ++rounds;
+      std::this_thread::yield();
+    } while (!done && rounds < 2000);
+  });
+  with_workers(configs_for(job, software_switch.ports()), [&](std::uint32_t w, Endpoint& endpoint) {
+    sum.submit(w, endpoint);
+    EXPECT_TRUE(run_to_end(endpoint).ok());
+  });
+  done = true;
+  forger.join();
+  sum.expect_exact();
+
+  std::map<Reject, std::uint64_t> expected;
+  for (const Forgery& forgery : packets) expected[forgery.counted_as] += rounds;
+  // The switch reads in order of arrival, but may still be reading: until it has seen all, bounded.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  SwitchStatistics statistics = software_switch.statistics();
+  const auto all_seen = [&] {
+    for (const auto& [reject, count] : expected) {
+      if (count_of(statistics.rejects, reject) != count) return false;
+    }
+    return true;
+  };
+  while (!all_seen() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    statistics = software_switch.statistics();
+  }
+  for (const auto& [reject, count] : expected) {
+    EXPECT_EQ(count_of(statistics.rejects, reject), count) << to_string(reject);
+  }
+  EXPECT_EQ(statistics.jobs.at(job.job).counters.results, (1'000'000 + 1023) / 1024 + job.slots);
+}
+
+TEST(Switch, ReplayedPacketsChangeNothing) {
+  // A worker's packets, seen on their way and sent again later from elsewhere, while the job goes on.
+  constexpr std::uint32_t n = 2;
+  SoftwareSwitch software_switch({});
+  const JobSpec job = job_of(n);
+  software_switch.add_job(job);
+  std::vector<FloatSum> sums;
+  for (int i = 0; i < 20; ++i) sums.emplace_back(n, 60'000, i);
+  // The look-ahead pass of slot 0, epoch 0: past after the first round trip. Its fingerprint does not matter then.
+  const std::vector<std::uint8_t> old =
+      update(job, {.secret = job.secret, .worker = 0, .slot = 0, .epoch = 0, .exponents = 4}, 0);
+  std::atomic<bool> started = false, done = false;
+  std::atomic<std::uint64_t> replays = 0;
+  std::thread replayer([&] {
+    Stranger stranger(software_switch.ports()[0]);
+    while (!started) std::this_thread::yield();
+    while (!done && replays < 20'000) {
+      stranger.send(old);
+      ++replays;
+      std::this_thread::yield();
+    }
+  });
+  with_workers(configs_for(job, software_switch.ports()), [&](std::uint32_t w, Endpoint& endpoint) {
+    for (FloatSum& sum : sums) {
+      sum.submit(w, endpoint);
+      const Status status = run_to_end(endpoint);
+      EXPECT_TRUE(status.ok()) << status.text();
+      started = true;
+    }
+  });
+  done = true;
+  replayer.join();
+  for (const FloatSum& sum : sums) sum.expect_exact();
+  EXPECT_GT(replays, 0u);
+  EXPECT_GT(count_of(software_switch.statistics().jobs.at(job.job).rejects, Reject::kStale), 0u);
+}
+
+TEST(Switch, ControlInterface) {
+  SoftwareSwitch software_switch({.ports = {}, .threads = 3});
+  EXPECT_EQ(software_switch.ports().size(), 3u);
+  const JobSpec job = job_of(2);
+  software_switch.add_job(job);
+  const auto code_of = [](auto call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.status().code;
+    }
+    return ErrorCode::kOk;
+  };
+  EXPECT_EQ(code_of([&] { software_switch.add_job(job); }), ErrorCode::kJobRejected);
+  JobSpec crowd = job_of(5000, 8);
+  EXPECT_EQ(code_of([&] { software_switch.add_job(crowd); }), ErrorCode::kTooManyWorkers);
+  EXPECT_TRUE(software_switch.missing(job.job).empty());
+  EXPECT_EQ(software_switch.statistics().jobs.size(), 1u);
+  software_switch.remove_job(job.job);
+  EXPECT_TRUE(software_switch.statistics().jobs.empty());
+  software_switch.remove_job(job.job);  // idempotent
+  EXPECT_GT(software_switch.slots_that_fit(2, 256, 4), 0u);
+  EXPECT_GT(software_switch.slots_that_fit(2, 256, 4), software_switch.slots_that_fit(4, 256, 4));
+
+  EXPECT_EQ(code_of([&] { SoftwareSwitch({.ports = {software_switch.ports()[0]}}); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { SoftwareSwitch({.address = "192.0.2.1", .ports = {}}); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { SoftwareSwitch({.ports = {}, .threads = 0}); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { SoftwareSwitch({.ports = {1, 2}, .threads = 3}); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { SoftwareSwitch({.ports = {}, .loss = 1.5}); }), ErrorCode::kInvalidArgument);
+
+  software_switch.stop();
+  software_switch.stop();
+  EXPECT_EQ(code_of([&] { software_switch.statistics(); }), ErrorCode::kShutDown);
+}
+
+TEST(Switch, CommandsFromManyThreadsWhileDataFlows) {
+  constexpr std::uint32_t n = 2;
+  SoftwareSwitch software_switch({.ports = {}, .threads = 2});
+  const JobSpec job = job_of(n);
+  software_switch.add_job(job);
+  FloatSum sum(n, 1'000'000, 3);
+  std::atomic<bool> done = false;
+  std::vector<std::thread> commanders;
+  for (std::uint32_t c = 0; c < 2; ++c) {
+    commanders.emplace_back([&, c] {
+      for (int i = 0; !done && i < 1000; ++i) {
+        software_switch.add_job(job_of(4, 100 + c));
+        software_switch.statistics();
+        software_switch.missing(job.job);
+        software_switch.remove_job(100 + c);
+      }
+    });
+  }
+  with_workers(configs_for(job, software_switch.ports()), [&](std::uint32_t w, Endpoint& endpoint) {
+    sum.submit(w, endpoint);
+    EXPECT_TRUE(run_to_end(endpoint).ok());
+  });
+  done = true;
+  for (std::thread& t : commanders) t.join();
+  sum.expect_exact();
+}
+
+}  // namespace
+}  // namespace jaxina

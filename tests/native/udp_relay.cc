@@ -1,0 +1,96 @@
+#include "tests/native/udp_relay.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "rdma_engine/transport/udp/socket_address.h"
+
+namespace jaxina::testing {
+namespace {
+
+Address loopback(std::uint16_t port) { return udp::resolve("127.0.0.1", port, ErrorCode::kSystem); }
+
+constexpr udp::SocketOptions kPlain{.offload = false};
+
+}  // namespace
+
+UdpRelay::UdpRelay(std::uint16_t switch_port, Faults faults, std::uint64_t seed)
+    : switch_(loopback(switch_port)), faults_(faults), random_(seed), front_(loopback(0), kPlain) {
+  thread_ = std::thread([this] { run(); });
+}
+
+UdpRelay::~UdpRelay() { stop(); }
+
+void UdpRelay::stop() {
+  stopping_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+std::uint16_t UdpRelay::port() const { return udp::port_of(front_.local()); }
+
+void UdpRelay::run() {
+  while (!stopping_) {
+    std::vector<pollfd> waits{{front_.fd(), POLLIN, 0}};
+    for (const Client& client : clients_) waits.push_back({client.back->fd(), POLLIN, 0});
+    poll(waits.data(), waits.size(), held_.empty() ? 20 : 1);
+    for (int i = 0; i < 64 && read_from(front_, nullptr, nullptr); ++i) {}
+    for (std::size_t c = 0; c < clients_.size(); ++c) {
+      for (int i = 0; i < 64 && read_from(*clients_[c].back, &front_, &clients_[c].address); ++i) {}
+    }
+    release(Clock::now());
+  }
+}
+
+bool UdpRelay::read_from(udp::UdpSocket& socket, udp::UdpSocket* fixed_out, const Address* fixed_to) {
+  std::vector<std::uint8_t> bytes(65536);
+  sockaddr_storage source{};
+  socklen_t size = sizeof(source);
+  const ssize_t received = recvfrom(socket.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT,
+                                    reinterpret_cast<sockaddr*>(&source), &size);
+  if (received < 0) return false;
+  bytes.resize(static_cast<std::size_t>(received));
+  if (fixed_out != nullptr) {
+    pass_on({std::move(bytes), fixed_out, *fixed_to});
+    return true;
+  }
+  const Address from = udp::from_sockaddr(reinterpret_cast<const sockaddr*>(&source), size);
+  auto client = std::find_if(clients_.begin(), clients_.end(), [&](const Client& c) { return c.address == from; });
+  if (client == clients_.end()) {
+    clients_.push_back({from, std::make_unique<udp::UdpSocket>(loopback(0), kPlain)});
+    client = clients_.end() - 1;
+  }
+  pass_on({std::move(bytes), client->back.get(), switch_});
+  return true;
+}
+
+void UdpRelay::pass_on(Packet packet) {
+  ++counts_.packets;
+  if (chance() < faults_.lose) {
+    ++counts_.lost;
+    return;
+  }
+  const int copies = chance() < faults_.duplicate ? 2 : 1;
+  counts_.duplicated += copies - 1;
+  const auto shared = std::make_shared<Packet>(std::move(packet));
+  for (int copy = 0; copy < copies; ++copy) {
+    Clock::time_point due{};
+    if (chance() < faults_.delay) {
+      ++counts_.delayed;
+      due = Clock::now() + std::chrono::duration_cast<Clock::duration>(chance() * faults_.max_delay);
+    }
+    held_.push({due, arrivals_++, shared});
+  }
+}
+
+void UdpRelay::release(Clock::time_point now) {
+  for (; !held_.empty() && held_.top().due <= now; held_.pop()) {
+    const Packet& packet = *held_.top().packet;
+    // A full socket loses the packet, as a full queue in a network would.
+    sendto(packet.out->fd(), packet.bytes.data(), packet.bytes.size(), MSG_DONTWAIT, udp::as_sockaddr(packet.to),
+           packet.to.size);
+  }
+}
+
+}  // namespace jaxina::testing

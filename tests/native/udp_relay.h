@@ -1,0 +1,77 @@
+// A relay for datagrams between workers and one port of a switch, which loses, duplicates, delays and so reorders them
+// by a seed. The faults are real ones: each packet passes through the kernel by itself.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <queue>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "rdma_engine/transport/udp/udp_socket.h"
+
+namespace jaxina::testing {
+
+struct Faults {
+  double lose = 0;
+  double duplicate = 0;
+  double delay = 0;  // by up to max_delay
+  std::chrono::microseconds max_delay{3000};
+};
+
+class UdpRelay {
+ public:
+  UdpRelay(std::uint16_t switch_port, Faults faults, std::uint64_t seed);
+  ~UdpRelay();
+
+  // Where workers send to instead of the switch.
+  std::uint16_t port() const;
+
+  struct Counts {
+    std::uint64_t packets = 0, lost = 0, duplicated = 0, delayed = 0;
+  };
+  // After the relay has been stopped.
+  const Counts& counts() const { return counts_; }
+  void stop();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Packet {
+    std::vector<std::uint8_t> bytes;
+    udp::UdpSocket* out;
+    Address to;
+  };
+  struct Held {
+    Clock::time_point due;
+    std::uint64_t order;  // of arrival, so that equal times keep it
+    std::shared_ptr<Packet> packet;
+    bool operator>(const Held& other) const { return std::tie(due, order) > std::tie(other.due, other.order); }
+  };
+
+  void run();
+  bool read_from(udp::UdpSocket& socket, udp::UdpSocket* fixed_out, const Address* fixed_to);
+  void pass_on(Packet packet);
+  void release(Clock::time_point now);
+  double chance() { return std::uniform_real_distribution<double>()(random_); }
+
+  Address switch_;
+  Faults faults_;
+  std::mt19937_64 random_;
+  udp::UdpSocket front_;  // the workers' side
+  struct Client {
+    Address address;
+    std::unique_ptr<udp::UdpSocket> back;  // the switch sees each worker by its own port
+  };
+  std::vector<Client> clients_;
+  std::priority_queue<Held, std::vector<Held>, std::greater<>> held_;
+  std::uint64_t arrivals_ = 0;
+  Counts counts_;
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace jaxina::testing
