@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -62,17 +63,22 @@ class RunRecord:
 
 
 class Progress:
-    """A progress bar with the latest loss, accuracy and step time; silent where not visible."""
+    """A progress bar with the latest loss, accuracy and step time; silent where not visible.
+
+    Where stderr is no terminal, as under `jaxina run`, a line for every tenth of the way instead.
+    """
 
     def __init__(self, visible: bool) -> None:
+        console = Console(stderr=True)
+        self._lines = visible and not console.is_terminal
         self._bar = Bar(
             TextColumn("training"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[latest]}"),
             TimeElapsedColumn(),
-            console=Console(stderr=True),
-            disable=not visible,
+            console=console,
+            disable=not visible or self._lines,
         )
 
     @contextmanager
@@ -87,3 +93,6 @@ class Progress:
             f"{1e3 * record.step_seconds[-1]:.1f} ms/step"
         )
         self._bar.update(self._task, advance=1, latest=latest)
+        done = len(record.loss)
+        if self._lines and 10 * done // record.steps > 10 * (done - 1) // record.steps:
+            print(f"step {done}/{record.steps}  {latest}", file=sys.stderr, flush=True)

@@ -17,7 +17,12 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs Python in the example's folder, free of what other tests or a launcher put into the environment."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAXINA_", "XLA_"))}
     return subprocess.run(
-        [sys.executable, *arguments], cwd=FOLDER, env=environment, capture_output=True, text=True, timeout=100
+        [sys.executable, *arguments],
+        cwd=FOLDER,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
 
 

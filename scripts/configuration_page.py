@@ -1,0 +1,39 @@
+"""Writes docs/configuration.md from the table in jaxina/config.py: configuration_page.py FILE."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from jaxina import config
+
+HEAD = """\
+# Configuration
+
+Generated from `jaxina/config.py` by `make docs`; a test fails if it is not current.
+
+A value comes from the argument of `jaxina.init` or the option of the command, else from the variable, else from the
+default. All processes of a job must agree on the aggregator, the switch, the slots and the block sizes; they are
+compared when the job starts. `jaxina info` shows every setting's value and where it came from.
+
+| variable | default | allowed | meaning |
+|---|---|---|---|
+"""
+
+
+def page() -> str:
+    rows = []
+    for setting in config.fields():
+        kind, doc = setting.metadata["kind"], setting.metadata["doc"]
+        cells = (
+            f"`{config.variable(setting.name)}`",
+            config.default_text(setting),
+            kind.allowed,
+            doc,
+        )
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n")
+    return HEAD + "".join(rows)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
