@@ -1,7 +1,7 @@
 """Configuration: every `JAXINA_*` variable, declared once, here.
 
-A value comes from an argument of :func:`jaxina.init` (or an option of the command line), else from the environment,
-else from the default. `jaxina info` prints the table with each value's origin.
+A value comes from an argument of :func:`jaxina.init` (or an option of the command line), else from
+the environment, else from the default. `jaxina info` prints the table with each value's origin.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from jaxina.errors import InvalidArgumentError
 
 PREFIX = "JAXINA_"
 
-# Limits of the packet format (rdma_engine/wire/packet.h) and of the worker sets (rdma_engine/aggregator/slot.h).
+# Limits of the packet format (rdma_engine/wire/packet.h) and of the worker sets
+# (rdma_engine/aggregator/slot.h).
 MAX_WORKERS = 1024
 MAX_SLOTS = 65535
 MAX_BLOCKS_PER_CHUNK = 64
@@ -25,7 +26,9 @@ HEADER_BYTES = 36
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A type of value: how a text is read, and what is allowed, in words. `parse` raises ValueError otherwise."""
+    """A type of value: how a text is read, and what is allowed, in words. `parse` raises
+    ValueError otherwise.
+    """
 
     parse: Callable[[str], Any]
     allowed: str
@@ -103,38 +106,70 @@ class Configuration:
     """One resolved configuration. A default that is a dict depends on the aggregator."""
 
     aggregator: str = _setting(
-        choice("embedded", "udp"), "embedded",
-        "What sums: shared memory of this host (embedded), or a switch reached by datagrams (udp).")
+        choice("embedded", "udp"),
+        "embedded",
+        "What sums: shared memory of this host (embedded), or a switch reached by datagrams (udp).",
+    )
     switch: str = _setting(
-        host_and_port(), "127.0.0.1:51000", "Control address of the switch (udp); `jaxina switch` starts one.")
+        host_and_port(),
+        "127.0.0.1:51000",
+        "Control address of the switch (udp); `jaxina switch` starts one.",
+    )
     slots: int = _setting(
-        integer(1, MAX_SLOTS), {"embedded": 16, "udp": 64},
-        "Pool size s: how many chunks of a group are in flight at once.")
+        integer(1, MAX_SLOTS),
+        {"embedded": 16, "udp": 64},
+        "Pool size s: how many chunks of a group are in flight at once.",
+    )
     block_size: int = _setting(
-        integer(1, 16384), 256, "Block size k: elements that share one exponent.")
+        integer(1, 16384), 256, "Block size k: elements that share one exponent."
+    )
     blocks_per_chunk: int = _setting(
-        integer(1, MAX_BLOCKS_PER_CHUNK), {"embedded": 16, "udp": 1}, "Blocks that one slot pass carries.")
+        integer(1, MAX_BLOCKS_PER_CHUNK),
+        {"embedded": 16, "udp": 1},
+        "Blocks that one slot pass carries.",
+    )
     join_timeout: float = _setting(
-        seconds(), 60.0, "How long to wait for the other workers and for the switch when joining.")
+        seconds(), 60.0, "How long to wait for the other workers and for the switch when joining."
+    )
     timeout: float = _setting(seconds(), 300.0, "How long one collective may take.")
     heartbeat_timeout: float = _setting(
-        seconds(), 20.0,
-        "Silence after which the switch takes a worker for dead. A worker whose process ends is noticed at once.")
-    loss: float = _setting(share(), 0.0, "Share of arriving packets to drop, for experiments (udp).")
+        seconds(),
+        20.0,
+        "Silence after which the switch takes a worker for dead. A worker whose process ends is "
+        "noticed at once.",
+    )
+    loss: float = _setting(
+        share(), 0.0, "Share of arriving packets to drop, for experiments (udp)."
+    )
     loss_seed: int = _setting(integer(0, 2**64 - 1), 0, "Seed of the dropped packets.")
     codec: str | None = _setting(
-        choice("scalar", "avx2", "avx512"), None,
-        "Instruction set of the CPU codec, instead of the widest the processor has; read from the environment only.")
+        choice("scalar", "avx2", "avx512"),
+        None,
+        "Instruction set of the CPU codec, instead of the widest the processor has; read from the "
+        "environment only.",
+    )
     log: str = _setting(
-        choice("debug", "info", "warning", "error"), "warning", "What the `jaxina` logger prints to stderr.")
+        choice("debug", "info", "warning", "error"),
+        "warning",
+        "What the `jaxina` logger prints to stderr.",
+    )
     coordinator: str | None = _setting(
-        host_and_port(), None, "Address where worker process 0 gathers the others; set by `jaxina run`.")
+        host_and_port(),
+        None,
+        "Address where worker process 0 gathers the others; set by `jaxina run`.",
+    )
     rank: int | None = _setting(
-        integer(0, MAX_WORKERS - 1), None, "This process's number; set by `jaxina run`.")
+        integer(0, MAX_WORKERS - 1), None, "This process's number; set by `jaxina run`."
+    )
     processes: int | None = _setting(
-        integer(1, MAX_WORKERS), None, "Number of processes; set by `jaxina run`.")
+        integer(1, MAX_WORKERS), None, "Number of processes; set by `jaxina run`."
+    )
     stats_file: str | None = _setting(
-        path(), None, "Where this process writes its engine's statistics (JSON) at shutdown; set by `jaxina run`.")
+        path(),
+        None,
+        "Where this process writes its engine's statistics (JSON) at shutdown; set by `jaxina "
+        "run`.",
+    )
 
     # For each field: "argument", "environment" or "default".
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
@@ -166,7 +201,8 @@ def default_text(field: dataclasses.Field) -> str:
 
 
 def resolve(environ: Mapping[str, str] | None = None, **arguments: Any) -> Configuration:
-    """Reads the configuration: arguments that are not None, then `environ` (os.environ), then defaults.
+    """Reads the configuration: arguments that are not None, then `environ` (os.environ), then
+    defaults.
 
     Raises:
       InvalidArgumentError: a value is not allowed; the message names it, and says what is.
@@ -182,7 +218,10 @@ def resolve(environ: Mapping[str, str] | None = None, **arguments: Any) -> Confi
         if arguments.get(name) is not None:
             values[name], origins[name] = _read(kind, name, arguments[name]), "argument"
         elif environ.get(variable(name), "") != "":
-            values[name], origins[name] = _read(kind, variable(name), environ[variable(name)]), "environment"
+            values[name], origins[name] = (
+                _read(kind, variable(name), environ[variable(name)]),
+                "environment",
+            )
         else:
             values[name] = default[values["aggregator"]] if isinstance(default, dict) else default
             origins[name] = "default"
@@ -195,7 +234,9 @@ def _read(kind: Kind, name: str, value: Any) -> Any:
     try:
         return kind.parse(str(value).strip())
     except ValueError:
-        raise InvalidArgumentError(f"{name}={value!r} is not allowed: give {kind.allowed}") from None
+        raise InvalidArgumentError(
+            f"{name}={value!r} is not allowed: give {kind.allowed}"
+        ) from None
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
@@ -210,15 +251,21 @@ def _check_together(configuration: Configuration) -> None:
         packet = HEADER_BYTES + 4 * ((configuration.blocks_per_chunk + 3) // 4) + 4 * words
         if packet > MAX_PACKET_BYTES:
             raise InvalidArgumentError(
-                f"block_size={configuration.block_size} with blocks_per_chunk={configuration.blocks_per_chunk} makes "
-                f"packets of {packet} bytes; a datagram holds {MAX_PACKET_BYTES}: make either smaller")
+                f"block_size={configuration.block_size} with "
+                f"blocks_per_chunk={configuration.blocks_per_chunk} makes "
+                f"packets of {packet} bytes; a datagram holds {MAX_PACKET_BYTES}: make either "
+                "smaller"
+            )
     launched = (configuration.coordinator, configuration.rank, configuration.processes)
     if any(value is not None for value in launched):
         if any(value is None for value in launched):
             raise InvalidArgumentError(
-                f"{variable('coordinator')}, {variable('rank')} and {variable('processes')} belong together: set all "
-                "three, or none")
+                f"{variable('coordinator')}, {variable('rank')} and {variable('processes')} belong "
+                "together: set all "
+                "three, or none"
+            )
         if configuration.rank >= configuration.processes:
             raise InvalidArgumentError(
                 f"{variable('rank')}={configuration.rank} is not below {variable('processes')}="
-                f"{configuration.processes}: ranks count from 0")
+                f"{configuration.processes}: ranks count from 0"
+            )

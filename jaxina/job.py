@@ -9,9 +9,9 @@ import os
 import sys
 import threading
 from types import TracebackType
-from typing import Any
 
 from jaxina import config
+from jaxina.control import last_run
 from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
 from jaxina.control.roll_call import Answer, call_roll
 from jaxina.control.store import JaxStore
@@ -26,7 +26,8 @@ _incarnation = 0  # how often this process called init(); part of every publishe
 
 
 class Job:
-    """This process's part in aggregation, from `jaxina.init` to `jaxina.shutdown`; a context manager that shuts down.
+    """This process's part in aggregation, from `jaxina.init` to `jaxina.shutdown`; a context
+    manager that shuts down.
 
     Attributes:
       process: this process's number, from 0.
@@ -35,7 +36,9 @@ class Job:
       configuration: all settings, with their origins.
     """
 
-    def __init__(self, configuration: config.Configuration, topology: JaxTopology, connector: Connector):
+    def __init__(
+        self, configuration: config.Configuration, topology: JaxTopology, connector: Connector
+    ):
         self.process = topology.process
         self.processes = topology.processes
         self.aggregator = configuration.aggregator
@@ -43,8 +46,10 @@ class Job:
         self._connector = connector
 
     def statistics(self) -> dict[str, int]:
-        """Counters of this process's engine since `init`, by name: collectives, elements, packets_sent,
-        packets_received, bytes_sent, bytes_received, retransmissions, packets_dropped, packets_rejected."""
+        """Counters of this process's engine since `init`, by name: collectives, elements,
+        packets_sent,
+        packets_received, bytes_sent, bytes_received, retransmissions, packets_dropped,
+        packets_rejected."""
         from jaxina import _native
 
         return dict(_native.statistics())
@@ -52,8 +57,12 @@ class Job:
     def __enter__(self) -> Job:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         _shut_down(self, _described(error))
 
     def __repr__(self) -> str:
@@ -73,11 +82,12 @@ def init(
     loss: float | None = None,
     loss_seed: int | None = None,
 ) -> Job:
-    """Starts aggregation in this process. Every process of the job calls it, with the same arguments.
+    """Starts aggregation in this process. Every process of the job calls it, with the same
+    arguments.
 
-    Under `jaxina run` it also initialises jax.distributed, unless that was done before; so it must then come before
-    anything that starts JAX's backend. An argument left out comes from its JAXINA_* variable, else from the default
-    (`jaxina info` lists them).
+    Under `jaxina run` it also initialises jax.distributed, unless that was done before; so it must
+    then come before anything that starts JAX's backend. An argument left out comes from its
+    JAXINA_* variable, else from the default (`jaxina info` lists them).
 
     Args:
       aggregator: "embedded" (shared memory of this host) or "udp" (a switch).
@@ -96,17 +106,28 @@ def init(
 
     Raises:
       InvalidArgumentError: a value is not allowed, or `init` ran already.
-      NeverJoinedError, RankTakenError, MismatchError: the launched processes are not complete, or do not agree.
+      NeverJoinedError, RankTakenError, MismatchError: the launched processes are not complete, or
+      do not agree.
       SwitchUnreachableError: no switch answers at `switch`.
     """
     global _current, _incarnation
     configuration = config.resolve(
-        aggregator=aggregator, switch=switch, slots=slots, block_size=block_size, blocks_per_chunk=blocks_per_chunk,
-        join_timeout=join_timeout, timeout=timeout, heartbeat_timeout=heartbeat_timeout, loss=loss,
-        loss_seed=loss_seed)
+        aggregator=aggregator,
+        switch=switch,
+        slots=slots,
+        block_size=block_size,
+        blocks_per_chunk=blocks_per_chunk,
+        join_timeout=join_timeout,
+        timeout=timeout,
+        heartbeat_timeout=heartbeat_timeout,
+        loss=loss,
+        loss_seed=loss_seed,
+    )
     with _lock:
         if _current is not None:
-            raise InvalidArgumentError("jaxina.init() ran already: call jaxina.shutdown() before another init()")
+            raise InvalidArgumentError(
+                "jaxina.init() ran already: call jaxina.shutdown() before another init()"
+            )
         _set_up_logging(configuration)
         _incarnation += 1
         topology = _join_processes(configuration)
@@ -118,7 +139,8 @@ def init(
 
 
 def shutdown() -> None:
-    """Ends aggregation in this process: waits for dispatched computations, leaves all jobs, stops the engine.
+    """Ends aggregation in this process: waits for dispatched computations, leaves all jobs, stops
+    the engine.
 
     Raises:
       NotInitializedError: `init` did not run.
@@ -138,7 +160,9 @@ def _start(configuration: config.Configuration, topology: JaxTopology, incarnati
     from jaxina import _native
 
     aggregators = _aggregators(configuration)
-    connector = Connector(configuration, topology, aggregators, _jax_store, incarnation, _native.EndpointConfig)
+    connector = Connector(
+        configuration, topology, aggregators, _jax_store, incarnation, _native.EndpointConfig
+    )
     _native.start(connector)
     return Job(configuration, topology, connector)
 
@@ -168,9 +192,12 @@ def _join_processes(configuration: config.Configuration) -> JaxTopology:
         me = Answer(configuration.rank, configuration.processes, this_place(), configuration.shared)
         call_roll(configuration.coordinator, me, configuration.join_timeout)
         jax.distributed.initialize(
-            coordinator_address=configuration.coordinator, num_processes=configuration.processes,
-            process_id=configuration.rank, cluster_detection_method="deactivate",
-            initialization_timeout=max(1, int(configuration.join_timeout)))
+            coordinator_address=configuration.coordinator,
+            num_processes=configuration.processes,
+            process_id=configuration.rank,
+            cluster_detection_method="deactivate",
+            initialization_timeout=max(1, int(configuration.join_timeout)),
+        )
     if not jax.distributed.is_initialized():
         return JaxTopology(0, 1)
     return JaxTopology(*_jax_compat.distributed_process())
@@ -185,16 +212,20 @@ def _shut_down(job: Job, failure: str | None) -> None:
         if failure is None:
             _finish_computations()
         job._connector.interrupt()
-        from jaxina import _native
+        from jaxina import _lowering, _native
 
         statistics = job.statistics()
         _native.shutdown()
         job._connector.close(failure)
         _write_statistics(job, statistics)
+        if job.process == 0:
+            last_run.write(job.aggregator, job.processes, statistics, dict(_lowering.fallbacks))
 
 
 def _finish_computations() -> None:
-    """Waits for what JAX has dispatched: stopping the engine under it would fail it. Bounded by `timeout`."""
+    """Waits for what JAX has dispatched: stopping the engine under it would fail it. Bounded by
+    `timeout`.
+    """
     import jax
 
     try:

@@ -1,1 +1,3 @@
-"""Control plane: who takes part, how they find their aggregator, and who has died. No tensor passes through here."""
+"""Control plane: who takes part, how they find their aggregator, and who has died. No tensor
+passes through here.
+"""

@@ -35,7 +35,8 @@ class JobGrant:
 
 
 class SwitchClient:
-    """Calls the switch at `address` (HOST:PORT). A call waits up to `timeout` seconds for the switch to be there.
+    """Calls the switch at `address` (HOST:PORT). A call waits up to `timeout` seconds for the
+    switch to be there.
 
     Every method raises SwitchUnreachableError, or the error the switch answered with.
     """
@@ -46,22 +47,55 @@ class SwitchClient:
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
         self._stub = control_pb2_grpc.AggregatorStub(self._channel)
 
-    def create_job(self, *, workers: int, slots: int, block_size: int, blocks_per_chunk: int, join_timeout: float,
-                   heartbeat_timeout: float) -> JobGrant:
-        reply = self._call(self._stub.CreateJob, pb.CreateJobRequest(
-            workers=workers, slots=slots, block_size=block_size, blocks_per_chunk=blocks_per_chunk,
-            join_timeout_s=join_timeout, heartbeat_timeout_s=heartbeat_timeout))
+    def create_job(
+        self,
+        *,
+        workers: int,
+        slots: int,
+        block_size: int,
+        blocks_per_chunk: int,
+        join_timeout: float,
+        heartbeat_timeout: float,
+    ) -> JobGrant:
+        reply = self._call(
+            self._stub.CreateJob,
+            pb.CreateJobRequest(
+                workers=workers,
+                slots=slots,
+                block_size=block_size,
+                blocks_per_chunk=blocks_per_chunk,
+                join_timeout_s=join_timeout,
+                heartbeat_timeout_s=heartbeat_timeout,
+            ),
+        )
         return JobGrant(reply.job, reply.secret, list(reply.data_ports))
 
-    def join(self, job: int, secret: int, ranks: Sequence[int], *, heartbeat_timeout: float,
-             statistics: Callable[[], dict[str, int]], aborted: Callable[[str, str], Any]) -> Session:
+    def join(
+        self,
+        job: int,
+        secret: int,
+        ranks: Sequence[int],
+        *,
+        heartbeat_timeout: float,
+        statistics: Callable[[], dict[str, int]],
+        aborted: Callable[[str, str], Any],
+    ) -> Session:
         """Joins with the workers of this process; see Session for the callbacks.
 
         Raises:
           RankTakenError, TooManyWorkersError, JobRejectedError.
         """
-        return Session(self._stub.Session, self.address, job, secret, ranks, timeout=self._timeout,
-                       heartbeat_timeout=heartbeat_timeout, statistics=statistics, aborted=aborted)
+        return Session(
+            self._stub.Session,
+            self.address,
+            job,
+            secret,
+            ranks,
+            timeout=self._timeout,
+            heartbeat_timeout=heartbeat_timeout,
+            statistics=statistics,
+            aborted=aborted,
+        )
 
     def status(self) -> pb.StatusReply:
         return self._call(self._stub.Status, pb.StatusRequest())

@@ -25,7 +25,9 @@ class Aggregators(Protocol):
     """A kind of aggregator, as the connector uses it."""
 
     def arrange(self, workers: int, processes: Sequence[Presence]) -> Agreement:
-        """Called in the leader: sets a job up; returns what every member must know, fit for JSON."""
+        """Called in the leader: sets a job up; returns what every member must know, fit for
+        JSON.
+        """
         ...
 
     def join(self, group: Group, ranks: Sequence[int], agreement: Agreement) -> None:
@@ -38,14 +40,18 @@ class Aggregators(Protocol):
 
 
 class EmbeddedAggregators:
-    """Shared memory of this host; the native transport creates, attaches and removes the segment."""
+    """Shared memory of this host; the native transport creates, attaches and removes the
+    segment.
+    """
 
     def arrange(self, workers: int, processes: Sequence[Presence]) -> Agreement:
         machines = {presence.place.machine: presence.place.host for presence in processes}
         if len(machines) > 1:
             raise InvalidArgumentError(
-                f"the embedded aggregator is memory of one host, but the workers run on {', '.join(machines.values())}: "
-                "use aggregator='udp' with a switch")
+                "the embedded aggregator is memory of one host, but the workers run on "
+                f"{', '.join(machines.values())}: "
+                "use aggregator='udp' with a switch"
+            )
         return {
             # Nothing to find for a process that is alone: private memory.
             "segment": f"jaxina-{secrets.token_hex(8)}" if len(processes) > 1 else "",
@@ -63,10 +69,19 @@ class EmbeddedAggregators:
 
 
 class Connector:
-    """Callable as the engine's connector. Safe to call from several threads at once, one per member."""
+    """Callable as the engine's connector. Safe to call from several threads at once, one per
+    member.
+    """
 
-    def __init__(self, configuration: Configuration, topology: Topology, aggregators: Aggregators,
-                 store: Callable[[], Store], incarnation: int, endpoint: Callable[[], Any]):
+    def __init__(
+        self,
+        configuration: Configuration,
+        topology: Topology,
+        aggregators: Aggregators,
+        store: Callable[[], Store],
+        incarnation: int,
+        endpoint: Callable[[], Any],
+    ):
         self._configuration = configuration
         self._topology = topology
         self._aggregators = aggregators
@@ -102,16 +117,25 @@ class Connector:
     def _enter(self, group: Group) -> Agreement:
         if len(group) > MAX_WORKERS:
             raise TooManyWorkersError(
-                f"a group of {len(group)} devices; one aggregator serves {MAX_WORKERS}: sum over a smaller mesh axis, "
-                "or over two axes one after the other")
+                f"a group of {len(group)} devices; one aggregator serves {MAX_WORKERS}: sum over a "
+                "smaller mesh axis, "
+                "or over two axes one after the other"
+            )
         owners = self._topology.owners(group)
         me = Presence(self._topology.process, self._place, self._configuration.shared)
         if set(owners) == {me.process}:
             agreement = self._aggregators.arrange(len(group), [me])
         else:
-            rendezvous = Rendezvous(self._store(), self._prefix(group), owners, self._configuration.join_timeout,
-                                    self._closing.is_set)
-            agreement = rendezvous.meet(me, lambda everybody: self._aggregators.arrange(len(group), everybody))
+            rendezvous = Rendezvous(
+                self._store(),
+                self._prefix(group),
+                owners,
+                self._configuration.join_timeout,
+                self._closing.is_set,
+            )
+            agreement = rendezvous.meet(
+                me, lambda everybody: self._aggregators.arrange(len(group), everybody)
+            )
         ranks = [rank for rank, owner in enumerate(owners) if owner == me.process]
         self._aggregators.join(group, ranks, agreement)
         _log.debug("group %s: job %s, ranks %s", group, agreement["job"], ranks)

@@ -1,4 +1,6 @@
-"""What the control service needs of the thing that moves packets: the software switch, or a hardware one's driver."""
+"""What the control service needs of the thing that moves packets: the software switch, or a
+hardware one's driver.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,15 @@ class DataPlane(Protocol):
         """UDP ports of the data path; slot i of a job belongs to ports[i % len(ports)]."""
         ...
 
-    def add_job(self, job: int, secret: int, workers: int, slots: int, block_size: int,
-                blocks_per_chunk: int) -> None: ...
+    def add_job(
+        self,
+        job: int,
+        secret: int,
+        workers: int,
+        slots: int,
+        block_size: int,
+        blocks_per_chunk: int,
+    ) -> None: ...
 
     def remove_job(self, job: int) -> None: ...
 
@@ -23,7 +32,8 @@ class DataPlane(Protocol):
         ...
 
     def statistics(self) -> dict[str, Any]:
-        """{"rejected": {kind: packets}, "jobs": {job: {counter: value, "rejected": {kind: packets}}}}; the outer
+        """{"rejected": {kind: packets}, "jobs": {job: {counter: value, "rejected": {kind:
+        packets}}}}; the outer
         `rejected` counts packets that belong to no job."""
         ...
 

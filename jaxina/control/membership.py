@@ -1,4 +1,6 @@
-"""Who belongs to which job, as a state machine: requests and the time go in, effects come out. No network, no clock."""
+"""Who belongs to which job, as a state machine: requests and the time go in, effects come out. No
+network, no clock.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class Session:
 
     def __str__(self) -> str:
         workers = ", ".join(map(str, self.ranks))
-        return f"worker{'s' if len(self.ranks) > 1 else ''} {workers} (host {self.host}, pid {self.pid})"
+        plural = "s" if len(self.ranks) > 1 else ""
+        return f"worker{plural} {workers} (host {self.host}, pid {self.pid})"
 
 
 @dataclasses.dataclass
@@ -50,7 +53,9 @@ class Job:
     secret: int = dataclasses.field(repr=False)
     spec: JobSpec
     created: float
-    members: dict[int, Session] = dataclasses.field(default_factory=dict)  # by rank, those that left included
+    members: dict[int, Session] = dataclasses.field(
+        default_factory=dict
+    )  # by rank, those that left included
     sessions: set[Session] = dataclasses.field(default_factory=set)  # present ones
     aborted: JaxinaError | None = None
 
@@ -97,7 +102,9 @@ class Membership:
 
     def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}
-        self._last_id = secrets.randbits(16)  # so that ids of a restarted switch are not those of its predecessor
+        self._last_id = secrets.randbits(
+            16
+        )  # so that ids of a restarted switch are not those of its predecessor
 
     def create(self, spec: JobSpec, now: float) -> Job:
         """A new job, with an id and a secret that no earlier incarnation had.
@@ -107,7 +114,9 @@ class Membership:
         """
         if spec.workers > MAX_WORKERS:
             raise TooManyWorkersError(
-                f"a job of {spec.workers} workers; one aggregator serves {MAX_WORKERS}: sum over a smaller mesh axis")
+                f"a job of {spec.workers} workers; one aggregator serves {MAX_WORKERS}: sum over a "
+                "smaller mesh axis"
+            )
         sizes = (spec.workers, spec.slots, spec.block_size, spec.blocks_per_chunk)
         if min(sizes) < 1 or spec.join_timeout <= 0 or spec.heartbeat_timeout <= 0:
             raise InvalidArgumentError(f"a job needs positive sizes and times, not {spec}")
@@ -123,13 +132,18 @@ class Membership:
         job = self.jobs.get(job_id)
         if job is None:
             raise JobRejectedError(
-                f"the switch has no job {job_id}: it has ended, or the switch was restarted. Call jaxina.shutdown() and "
-                "jaxina.init() again in every process")
+                f"the switch has no job {job_id}: it has ended, or the switch was restarted. Call "
+                "jaxina.shutdown() and "
+                "jaxina.init() again in every process"
+            )
         return job
 
-    def join(self, job_id: int, secret: int, ranks: Sequence[int], host: str, pid: int,
-             now: float) -> tuple[Session, list[Effect]]:
-        """Raises JobRejectedError, TooManyWorkersError, RankTakenError, or what the job was aborted with."""
+    def join(
+        self, job_id: int, secret: int, ranks: Sequence[int], host: str, pid: int, now: float
+    ) -> tuple[Session, list[Effect]]:
+        """Raises JobRejectedError, TooManyWorkersError, RankTakenError, or what the job was
+        aborted with.
+        """
         job = self.find(job_id)
         if not hmac.compare_digest(job.secret.to_bytes(8, "big"), secret.to_bytes(8, "big")):
             raise JobRejectedError(f"wrong secret for job {job_id}: it belongs to another run")
@@ -139,13 +153,18 @@ class Membership:
             raise InvalidArgumentError(f"a process joins with distinct ranks, not {list(ranks)}")
         if max(ranks) >= job.spec.workers:
             raise TooManyWorkersError(
-                f"worker {max(ranks)} (host {host}, pid {pid}) wants to join job {job_id}, which is for "
-                f"{job.spec.workers} workers, numbered from 0: start as many processes as the job was made for")
+                f"worker {max(ranks)} (host {host}, pid {pid}) wants to join job {job_id}, which "
+                "is for "
+                f"{job.spec.workers} workers, numbered from 0: start as many processes as the job "
+                "was made for"
+            )
         taken = [rank for rank in ranks if rank in job.members]
         if taken:
             raise RankTakenError(
-                f"rank {taken[0]} of job {job_id} is taken by {job.members[taken[0]]}; host {host}, pid {pid} claims it "
-                "too: give each process its own rank")
+                f"rank {taken[0]} of job {job_id} is taken by {job.members[taken[0]]}; host "
+                f"{host}, pid {pid} claims it "
+                "too: give each process its own rank"
+            )
         session = Session(job_id, tuple(ranks), host, pid, now)
         job.sessions.add(session)
         for rank in ranks:
@@ -168,7 +187,9 @@ class Membership:
         job = self.jobs.get(session.job)
         if job is None or session not in job.sessions:
             return []
-        return self._abort(session.job, from_code("WORKER_LOST", f"{session} {how}")) + self._drop(session)
+        return self._abort(session.job, from_code("WORKER_LOST", f"{session} {how}")) + self._drop(
+            session
+        )
 
     def expire(self, now: float) -> list[tuple[Session, list[Effect]]]:
         """Ends silent sessions, and returns each with what follows from its end."""
@@ -177,14 +198,18 @@ class Membership:
             for session in list(job.sessions):
                 silent = now - session.last_heard
                 if silent > job.spec.heartbeat_timeout:
-                    how = f"has been silent for {silent:.1f} s (heartbeat timeout {job.spec.heartbeat_timeout:g} s)"
+                    allowed = job.spec.heartbeat_timeout
+                    how = f"has been silent for {silent:.1f} s (heartbeat timeout {allowed:g} s)"
                     ended.append((session, self.lost(session, how)))
         return ended
 
     def expire_unused(self, now: float) -> list[Effect]:
         """Drops jobs that nobody joined in time."""
-        unused = [job.id for job in self.jobs.values()
-                  if not job.members and now - job.created > job.spec.join_timeout]
+        unused = [
+            job.id
+            for job in self.jobs.values()
+            if not job.members and now - job.created > job.spec.join_timeout
+        ]
         for job_id in unused:
             del self.jobs[job_id]
         return [Removed(job_id) for job_id in unused]

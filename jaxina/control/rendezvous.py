@@ -1,7 +1,8 @@
 """How the processes of one group agree on their aggregator, through a key-value store.
 
-Every process announces itself and its settings; the leader (the process of member 0) waits for all, compares, asks
-for an aggregator and publishes either what was agreed or an error, which is then raised in every process.
+Every process announces itself and its settings; the leader (the process of member 0) waits for
+all, compares, asks for an aggregator and publishes either what was agreed or an error, which is
+then raised in every process.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from jaxina.control.store import Store
 from jaxina.control.topology import Place
 from jaxina.errors import JaxinaError, MismatchError, NeverJoinedError, ShutDownError, from_code
 
-# The store's waits cannot be interrupted, so they are taken in slices between which `closing` is looked at.
+# The store's waits cannot be interrupted, so they are taken in slices between which `closing` is
+# looked at.
 _SLICE = 0.25
 # A follower whose deadline passes with everybody present grants the leader this long to publish.
 _LEADER_GRACE = 10.0
@@ -43,10 +45,18 @@ Agreement = dict[str, Any]
 
 
 class Rendezvous:
-    """One meeting of `owners` (the process of each member) under `prefix`, a key nobody used before."""
+    """One meeting of `owners` (the process of each member) under `prefix`, a key nobody used
+    before.
+    """
 
-    def __init__(self, store: Store, prefix: str, owners: Sequence[int], timeout: float,
-                 closing: Callable[[], bool] = lambda: False):
+    def __init__(
+        self,
+        store: Store,
+        prefix: str,
+        owners: Sequence[int],
+        timeout: float,
+        closing: Callable[[], bool] = lambda: False,
+    ):
         self._store = store
         self._prefix = prefix
         self._owners = list(owners)
@@ -86,8 +96,10 @@ class Rendezvous:
         self._store.set(f"{self._prefix}/agreement", json.dumps(answer))
 
     def _gather(self) -> list[Presence]:
-        texts = {process: self._wait(f"{self._prefix}/process/{process}", self._deadline)
-                 for process in self._processes}
+        texts = {
+            process: self._wait(f"{self._prefix}/process/{process}", self._deadline)
+            for process in self._processes
+        }
         missing = [process for process, text in texts.items() if text is None]
         if missing:
             raise self._never_joined(missing)
@@ -96,15 +108,19 @@ class Rendezvous:
     def _follow(self) -> Agreement:
         text = self._wait(f"{self._prefix}/agreement", self._deadline)
         if text is None:
-            missing = [process for process in self._processes
-                       if self._store.get(f"{self._prefix}/process/{process}", 0.01) is None]
+            missing = [
+                process
+                for process in self._processes
+                if self._store.get(f"{self._prefix}/process/{process}", 0.01) is None
+            ]
             if missing:
                 raise self._never_joined(missing)
             text = self._wait(f"{self._prefix}/agreement", time.monotonic() + _LEADER_GRACE)
         if text is None:
             raise NeverJoinedError(
                 f"process {self._processes[0]}, which leads the group, came but did not say within "
-                f"{self._timeout:g} s where to join; see its output")
+                f"{self._timeout:g} s where to join; see its output"
+            )
         answer = json.loads(text)
         if "error" in answer:
             raise from_code(answer["error"], answer["message"])
@@ -122,9 +138,13 @@ class Rendezvous:
     def _never_joined(self, missing: Sequence[int]) -> NeverJoinedError:
         workers = [index for index, owner in enumerate(self._owners) if owner in missing]
         return NeverJoinedError(
-            f"worker{'s' if len(workers) > 1 else ''} {_listed(workers)} of {len(self._owners)} did not join within "
-            f"{self._timeout:g} s: process{'es' if len(missing) > 1 else ''} {_listed(missing)} never reached this "
-            "collective. Every process must run the same program; a slow start needs a longer JAXINA_JOIN_TIMEOUT")
+            f"worker{'s' if len(workers) > 1 else ''} {_listed(workers)} of {len(self._owners)} "
+            "did not join within "
+            f"{self._timeout:g} s: process{'es' if len(missing) > 1 else ''} {_listed(missing)} "
+            "never reached this "
+            "collective. Every process must run the same program; a slow start needs a longer "
+            "JAXINA_JOIN_TIMEOUT"
+        )
 
 
 def _listed(numbers: Sequence[int], most: int = 16) -> str:
@@ -137,10 +157,14 @@ def _check_settings(me: Presence, everybody: Sequence[Presence]) -> None:
         check_equal_settings(me.process, me.settings, other.process, other.settings)
 
 
-def check_equal_settings(process: int, mine: dict[str, Any], other: int, theirs: dict[str, Any]) -> None:
+def check_equal_settings(
+    process: int, mine: dict[str, Any], other: int, theirs: dict[str, Any]
+) -> None:
     """Raises MismatchError naming the first setting on which two processes differ."""
     for name in sorted({*mine, *theirs}):
         if mine.get(name) != theirs.get(name):
             raise MismatchError(
-                f"process {process} has {name}={mine.get(name)!r} but process {other} has {theirs.get(name)!r}: give "
-                "all processes the same arguments of jaxina.init() and the same JAXINA_* variables")
+                f"process {process} has {name}={mine.get(name)!r} but process {other} has "
+                f"{theirs.get(name)!r}: give "
+                "all processes the same arguments of jaxina.init() and the same JAXINA_* variables"
+            )

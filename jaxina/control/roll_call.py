@@ -1,9 +1,9 @@
 """The launched processes find each other before jax.distributed starts.
 
-jax.distributed ends a process (abort, core dump) when another is missing, or comes twice. So process 0 first calls the
-roll on the coordinator's address: each other process connects and says its rank, the number of processes and its
-settings; when all are there, or the deadline passes, process 0 tells everybody the outcome. Only then jax.distributed
-takes the same address over.
+jax.distributed ends a process (abort, core dump) when another is missing, or comes twice. So
+process 0 first calls the roll on the coordinator's address: each other process connects and says
+its rank, the number of processes and its settings; when all are there, or the deadline passes,
+process 0 tells everybody the outcome. Only then jax.distributed takes the same address over.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from jaxina.errors import (
 )
 
 _MAX_LINE = 65536
-# How long a process that has connected may take to say its line, and process 0 to answer beyond its own deadline.
+# How long a process that has connected may take to say its line, and process 0 to answer beyond
+# its own deadline.
 _GRACE = 5.0
 _RETRY = 0.05
 
@@ -48,7 +49,12 @@ class Answer:
     @staticmethod
     def from_line(line: bytes) -> Answer:
         data = json.loads(line)
-        return Answer(int(data["rank"]), int(data["processes"]), Place(**data["place"]), dict(data["settings"]))
+        return Answer(
+            int(data["rank"]),
+            int(data["processes"]),
+            Place(**data["place"]),
+            dict(data["settings"]),
+        )
 
 
 def call_roll(address: str, me: Answer, timeout: float) -> None:
@@ -56,7 +62,8 @@ def call_roll(address: str, me: Answer, timeout: float) -> None:
 
     Raises, in every process that takes part:
       NeverJoinedError: some did not come within `timeout` seconds; names them.
-      RankTakenError: a second process came with a rank (raised in that one only; the first goes on).
+      RankTakenError: a second process came with a rank (raised in that one only; the first goes
+      on).
       MismatchError: another number of processes, or other settings.
     """
     if me.rank == 0:
@@ -72,8 +79,10 @@ def _listen(address: str) -> socket.socket:
         return socket.create_server((host, port), family=_family(host), backlog=128)
     except OSError as error:
         raise InvalidArgumentError(
-            f"process 0 cannot listen on JAXINA_COORDINATOR={address}: {error.strerror}. It must be a free port of "
-            "this host; if another process 0 runs, two processes have rank 0") from error
+            f"process 0 cannot listen on JAXINA_COORDINATOR={address}: {error.strerror}. It must "
+            "be a free port of "
+            "this host; if another process 0 runs, two processes have rank 0"
+        ) from error
 
 
 def _family(host: str) -> socket.AddressFamily:
@@ -137,14 +146,24 @@ class _Roll:
             connection.close()  # not one of us
             return
         if answer.processes != self._me.processes:
-            self._refuse(connection, MismatchError(
-                f"process {answer.rank} ({answer.place}) was started as one of {answer.processes} processes, process 0 "
-                f"as one of {self._me.processes}"))
+            self._refuse(
+                connection,
+                MismatchError(
+                    f"process {answer.rank} ({answer.place}) was started as one of "
+                    f"{answer.processes} processes, process 0 "
+                    f"as one of {self._me.processes}"
+                ),
+            )
         elif answer.rank in self._here or answer.rank == 0:
             holder = self._me if answer.rank == 0 else self._here[answer.rank][0]
-            self._refuse(connection, RankTakenError(
-                f"rank {answer.rank} is taken by {holder.place}; {answer.place} claims it too: give each process its "
-                "own JAXINA_RANK"))
+            self._refuse(
+                connection,
+                RankTakenError(
+                    f"rank {answer.rank} is taken by {holder.place}; {answer.place} claims it too: "
+                    "give each process its "
+                    "own JAXINA_RANK"
+                ),
+            )
         else:
             self._here[answer.rank] = (answer, connection)
             check_equal_settings(0, self._me.settings, answer.rank, answer.settings)
@@ -161,9 +180,12 @@ class _Roll:
     def _never_joined(self) -> NeverJoinedError:
         missing = [rank for rank in range(1, self._me.processes) if rank not in self._here]
         return NeverJoinedError(
-            f"process{'es' if len(missing) > 1 else ''} {', '.join(map(str, missing))} of {self._me.processes} did not "
-            f"call jaxina.init() within {self._timeout:g} s; see their output. A slow start needs a longer "
-            "JAXINA_JOIN_TIMEOUT")
+            f"process{'es' if len(missing) > 1 else ''} {', '.join(map(str, missing))} of "
+            f"{self._me.processes} did not "
+            f"call jaxina.init() within {self._timeout:g} s; see their output. A slow start needs "
+            "a longer "
+            "JAXINA_JOIN_TIMEOUT"
+        )
 
 
 def _answer(address: str, me: Answer, timeout: float) -> None:
@@ -174,8 +196,10 @@ def _answer(address: str, me: Answer, timeout: float) -> None:
         except OSError as error:
             if time.monotonic() >= deadline:
                 raise NeverJoinedError(
-                    f"process 0 did not call jaxina.init() within {timeout:g} s: nothing answers at "
-                    f"JAXINA_COORDINATOR={address} ({error})") from error
+                    f"process 0 did not call jaxina.init() within {timeout:g} s: nothing answers "
+                    "at "
+                    f"JAXINA_COORDINATOR={address} ({error})"
+                ) from error
             time.sleep(_RETRY)
             continue
         if "error" in outcome:
@@ -188,7 +212,8 @@ def _say(address: str, me: Answer, deadline: float, timeout: float) -> dict[str,
     left = max(deadline - time.monotonic(), _RETRY)
     with socket.create_connection(split_address(address), timeout=left) as connection:
         connection.sendall(me.to_line())
-        # Process 0 is there and decides; it may have come later than we did, and waits as long for the others.
+        # Process 0 is there and decides; it may have come later than we did, and waits as long for
+        # the others.
         answer_by = time.monotonic() + timeout + _GRACE
         line = b""
         while b"\n" not in line:

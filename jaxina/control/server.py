@@ -31,7 +31,8 @@ _OPTIONS = (
 
 
 class ControlServer:
-    """The control service at `bind` (HOST:PORT; port 0 picks one). Serves from construction to `stop`.
+    """The control service at `bind` (HOST:PORT; port 0 picks one). Serves from construction to
+    `stop`.
 
     Raises:
       InvalidArgumentError: the address cannot be bound.
@@ -49,7 +50,9 @@ class ControlServer:
         try:
             self.address = self._started.result(_START_TIMEOUT)
         except concurrent.futures.TimeoutError:
-            raise SystemCallError(f"the control service did not start within {_START_TIMEOUT:g} s") from None
+            raise SystemCallError(
+                f"the control service did not start within {_START_TIMEOUT:g} s"
+            ) from None
 
     def stop(self) -> None:
         """Ends the service; sessions see the switch go away."""
@@ -83,8 +86,11 @@ class ControlServer:
             port = server.add_insecure_port(self._bind)
         except RuntimeError as error:
             raise InvalidArgumentError(
-                f"cannot listen at {self._bind}: the port is in use by another program (perhaps a switch that already "
-                f"runs), or the address is not this host's. Choose another by --bind HOST:PORT ({error})") from error
+                f"cannot listen at {self._bind}: the port is in use by another program (perhaps a "
+                "switch that already "
+                "runs), or the address is not this host's. Choose another by --bind HOST:PORT "
+                f"({error})"
+            ) from error
         await server.start()
         expiry = asyncio.create_task(service.expire_forever())
         self._started.set_result(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")

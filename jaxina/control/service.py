@@ -13,7 +13,17 @@ import grpc
 from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc
 from jaxina.control.data_plane import DataPlane
-from jaxina.control.membership import Aborted, Effect, Job, JobSpec, Left, Membership, Ready, Removed, Session
+from jaxina.control.membership import (
+    Aborted,
+    Effect,
+    Job,
+    JobSpec,
+    Left,
+    Membership,
+    Ready,
+    Removed,
+    Session,
+)
 from jaxina.control.typed_status import METADATA_KEY, status_of
 from jaxina.errors import InvalidArgumentError, JaxinaError
 
@@ -25,7 +35,9 @@ _JOIN_WITHIN = 10.0  # seconds a new session has for its Join
 
 
 class AggregatorService(control_pb2_grpc.AggregatorServicer):
-    """Runs in one asyncio loop; every method runs to its next await undisturbed, so the state needs no lock."""
+    """Runs in one asyncio loop; every method runs to its next await undisturbed, so the state
+    needs no lock.
+    """
 
     def __init__(self, data_plane: DataPlane):
         self._data_plane = data_plane
@@ -35,9 +47,17 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
 
     # ---- the methods of control.proto
 
-    async def CreateJob(self, request: pb.CreateJobRequest, context: grpc.aio.ServicerContext) -> pb.CreateJobReply:
-        spec = JobSpec(request.workers, request.slots, request.block_size, request.blocks_per_chunk,
-                       request.join_timeout_s, request.heartbeat_timeout_s)
+    async def CreateJob(
+        self, request: pb.CreateJobRequest, context: grpc.aio.ServicerContext
+    ) -> pb.CreateJobReply:
+        spec = JobSpec(
+            request.workers,
+            request.slots,
+            request.block_size,
+            request.blocks_per_chunk,
+            request.join_timeout_s,
+            request.heartbeat_timeout_s,
+        )
         try:
             job = self._create(spec)
         except JaxinaError as error:
@@ -45,8 +65,9 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         _log.info("job %d: created for %d workers, %d slots", job.id, spec.workers, spec.slots)
         return pb.CreateJobReply(job=job.id, secret=job.secret, data_ports=self._data_plane.ports)
 
-    async def Session(self, requests: AsyncIterator[pb.WorkerMessage],
-                      context: grpc.aio.ServicerContext) -> AsyncIterator[pb.SwitchMessage]:
+    async def Session(
+        self, requests: AsyncIterator[pb.WorkerMessage], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.SwitchMessage]:
         try:
             first = await asyncio.wait_for(anext(aiter(requests)), _JOIN_WITHIN)
             session = self._join(first.join)
@@ -67,23 +88,31 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             self._outboxes.pop(session, None)
             self._perform(self._membership.lost(session, _DIED))
 
-    async def Status(self, request: pb.StatusRequest, context: grpc.aio.ServicerContext) -> pb.StatusReply:
+    async def Status(
+        self, request: pb.StatusRequest, context: grpc.aio.ServicerContext
+    ) -> pb.StatusReply:
         statistics = self._data_plane.statistics()
         now = time.monotonic()
         return pb.StatusReply(
             uptime_s=now - self._started,
             data_ports=self._data_plane.ports,
             rejected=statistics["rejected"],
-            jobs=[self._job_status(job, statistics["jobs"].get(job.id, {}), now)
-                  for job in self._membership.jobs.values()])
+            jobs=[
+                self._job_status(job, statistics["jobs"].get(job.id, {}), now)
+                for job in self._membership.jobs.values()
+            ],
+        )
 
-    async def WhoIsMissing(self, request: pb.WhoIsMissingRequest,
-                           context: grpc.aio.ServicerContext) -> pb.WhoIsMissingReply:
+    async def WhoIsMissing(
+        self, request: pb.WhoIsMissingRequest, context: grpc.aio.ServicerContext
+    ) -> pb.WhoIsMissingReply:
         try:
             job = self._membership.find(request.job)
         except JaxinaError as error:
             await _refuse(context, error)
-        return pb.WhoIsMissingReply(not_joined=job.not_joined, awaited=self._data_plane.missing(job.id))
+        return pb.WhoIsMissingReply(
+            not_joined=job.not_joined, awaited=self._data_plane.missing(job.id)
+        )
 
     # ---- what happens without being asked
 
@@ -102,16 +131,18 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
     def _create(self, spec: JobSpec) -> Job:
         job = self._membership.create(spec, time.monotonic())
         try:
-            self._data_plane.add_job(job.id, job.secret, spec.workers, spec.slots, spec.block_size,
-                                     spec.blocks_per_chunk)
+            self._data_plane.add_job(
+                job.id, job.secret, spec.workers, spec.slots, spec.block_size, spec.blocks_per_chunk
+            )
         except BaseException:
             del self._membership.jobs[job.id]
             raise
         return job
 
     def _join(self, join: pb.Join) -> Session:
-        session, effects = self._membership.join(join.job, join.secret, join.ranks, join.host, join.pid,
-                                                 time.monotonic())
+        session, effects = self._membership.join(
+            join.job, join.secret, join.ranks, join.host, join.pid, time.monotonic()
+        )
         _log.info("job %d: %s joined", session.job, session)
         self._outboxes[session] = asyncio.Queue()
         self._perform(effects)
@@ -121,9 +152,13 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         """Takes a session's messages until it leaves; a stream that just ends is a loss."""
         async for request in requests:
             if request.WhichOneof("kind") == "heartbeat":
-                self._membership.heartbeat(session, dict(request.heartbeat.statistics), time.monotonic())
+                self._membership.heartbeat(
+                    session, dict(request.heartbeat.statistics), time.monotonic()
+                )
             elif request.WhichOneof("kind") == "leave":
-                self._perform(self._membership.leave(session, request.leave.code, request.leave.message))
+                self._perform(
+                    self._membership.leave(session, request.leave.code, request.leave.message)
+                )
                 break
         else:
             self._perform(self._membership.lost(session, _DIED))
@@ -140,8 +175,12 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             elif isinstance(effect, Aborted):
                 _log.warning("job %d: aborted: %s", effect.job, effect.error)
                 self._data_plane.abort_job(effect.job, effect.error.code, effect.error.message)
-                self._tell(effect.job, pb.SwitchMessage(
-                    aborted=pb.Aborted(code=effect.error.code, message=effect.error.message)))
+                self._tell(
+                    effect.job,
+                    pb.SwitchMessage(
+                        aborted=pb.Aborted(code=effect.error.code, message=effect.error.message)
+                    ),
+                )
             elif isinstance(effect, Removed):
                 _log.info("job %d: ended", effect.job)
                 self._data_plane.remove_job(effect.job)
@@ -159,18 +198,27 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
     def _job_status(self, job: Job, counters: dict[str, Any], now: float) -> pb.JobStatus:
         awaited = self._data_plane.missing(job.id)
         return pb.JobStatus(
-            job=job.id, workers=job.spec.workers, slots=job.spec.slots, block_size=job.spec.block_size,
+            job=job.id,
+            workers=job.spec.workers,
+            slots=job.spec.slots,
+            block_size=job.spec.block_size,
             blocks_per_chunk=job.spec.blocks_per_chunk,
             members=[
                 pb.MemberStatus(
-                    rank=rank, host=session.host, pid=session.pid,
+                    rank=rank,
+                    host=session.host,
+                    pid=session.pid,
                     state="joined" if session in job.sessions else "left",
-                    silent_s=now - session.last_heard, statistics=session.statistics)
-                for rank, session in sorted(job.members.items())],
+                    silent_s=now - session.last_heard,
+                    statistics=session.statistics,
+                )
+                for rank, session in sorted(job.members.items())
+            ],
             missing=sorted({*job.not_joined, *awaited}),
             aborted=str(job.aborted or ""),
             counters={name: value for name, value in counters.items() if name != "rejected"},
-            rejected=counters.get("rejected", {}))
+            rejected=counters.get("rejected", {}),
+        )
 
 
 async def _refuse(context: grpc.aio.ServicerContext, error: JaxinaError) -> None:

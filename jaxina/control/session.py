@@ -19,8 +19,8 @@ from jaxina.errors import JaxinaError, SwitchUnreachableError, from_code
 
 _log = logging.getLogger(__name__)
 
-# A worker leaves when it has all its results; the others then have theirs within a retransmission or two. What is still
-# pending after this long needs the one that left, and never ends.
+# A worker leaves when it has all its results; the others then have theirs within a retransmission
+# or two. What is still pending after this long needs the one that left, and never ends.
 LEFT_GRACE = 10.0  # seconds
 _LEAVE_TIMEOUT = 2.0
 
@@ -35,27 +35,45 @@ class Session:
       timeout: seconds to wait for the switch's answer to the join.
       heartbeat_timeout: the job's; heartbeats go out four times as often.
       statistics: called for each heartbeat.
-      aborted: called once, on the session's thread, with the code and message of the error that ended the job.
+      aborted: called once, on the session's thread, with the code and message of the error that
+      ended the job.
     """
 
-    def __init__(self, stream: Any, address: str, job: int, secret: int, ranks: Sequence[int], *, timeout: float,
-                 heartbeat_timeout: float, statistics: Callable[[], dict[str, int]],
-                 aborted: Callable[[str, str], Any]):
+    def __init__(
+        self,
+        stream: Any,
+        address: str,
+        job: int,
+        secret: int,
+        ranks: Sequence[int],
+        *,
+        timeout: float,
+        heartbeat_timeout: float,
+        statistics: Callable[[], dict[str, int]],
+        aborted: Callable[[str, str], Any],
+    ):
         self.job = job
         self._address = address
         self._every = heartbeat_timeout / 4
         self._statistics = statistics
         self._aborted = aborted
         self._outgoing: queue.SimpleQueue[pb.WorkerMessage] = queue.SimpleQueue()
-        self._outgoing.put(pb.WorkerMessage(join=pb.Join(
-            job=job, secret=secret, ranks=ranks, host=socket.gethostname(), pid=os.getpid())))
+        self._outgoing.put(
+            pb.WorkerMessage(
+                join=pb.Join(
+                    job=job, secret=secret, ranks=ranks, host=socket.gethostname(), pid=os.getpid()
+                )
+            )
+        )
         self._joined = threading.Event()
         self._ready = threading.Event()  # complete, or failed
         self._error: JaxinaError | None = None
         self._leaving = False
         self._left_timer: threading.Timer | None = None
         self._call = stream(self._requests(), wait_for_ready=True)
-        self._thread = threading.Thread(target=self._receive, name=f"jaxina-session-{job}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._receive, name=f"jaxina-session-{job}", daemon=True
+        )
         self._thread.start()
         if not self._joined.wait(timeout):
             self._fail(unreachable(address, f"no answer to the join within {timeout:g} s"))
@@ -64,14 +82,18 @@ class Session:
             raise self._error
 
     def wait_until_complete(self, deadline: float) -> bool:
-        """Whether all workers have joined by `deadline` (time.monotonic()). Raises what ended the job, if it has."""
+        """Whether all workers have joined by `deadline` (time.monotonic()). Raises what ended the
+        job, if it has.
+        """
         complete = self._ready.wait(max(0.0, deadline - time.monotonic()))
         if self._error is not None:
             raise self._error
         return complete
 
     def leave(self, code: str = "", message: str = "") -> None:
-        """Leaves; with a code the job ends with that error for all others. Takes at most a few seconds."""
+        """Leaves; with a code the job ends with that error for all others. Takes at most a few
+        seconds.
+        """
         self._leaving = True
         if self._left_timer is not None:
             self._left_timer.cancel()
@@ -108,8 +130,15 @@ class Session:
             self._fail_code(message.aborted.code, message.aborted.message)
         elif kind == "left" and not self._leaving and self._left_timer is None:
             ranks = ", ".join(map(str, message.left.ranks))
-            self._left_timer = threading.Timer(LEFT_GRACE, self._fail_code, (
-                "WORKER_LOST", f"worker {ranks} called jaxina.shutdown() or ended: nothing more can be summed with it"))
+            self._left_timer = threading.Timer(
+                LEFT_GRACE,
+                self._fail_code,
+                (
+                    "WORKER_LOST",
+                    f"worker {ranks} called jaxina.shutdown() or ended: nothing more can be summed "
+                    "with it",
+                ),
+            )
             self._left_timer.daemon = True
             self._left_timer.start()
 
@@ -117,7 +146,9 @@ class Session:
         """The stream is over."""
         if not self._leaving:
             if isinstance(error, SwitchUnreachableError) and self._joined.is_set():
-                error = SwitchUnreachableError(f"lost the connection to the switch in job {self.job}: {error.message}")
+                error = SwitchUnreachableError(
+                    f"lost the connection to the switch in job {self.job}: {error.message}"
+                )
             self._fail(error)
 
     def _fail_code(self, code: str, message: str) -> None:

@@ -25,7 +25,9 @@ class JaxStore:
         try:
             self._client.key_value_set(key, value)
         except RuntimeError as error:
-            raise SystemCallError(f"jax.distributed's key-value store refused {key}: {error}") from error
+            raise SystemCallError(
+                f"jax.distributed's key-value store refused {key}: {error}"
+            ) from error
 
     def get(self, key: str, timeout: float) -> str | None:
         try:
@@ -34,5 +36,7 @@ class JaxStore:
             if "DEADLINE_EXCEEDED" in str(error):
                 return None
             raise SystemCallError(
-                f"jax.distributed's key-value store did not answer for {key}: {error}. Its coordinator is process 0; "
-                "see that process's output") from error
+                f"jax.distributed's key-value store did not answer for {key}: {error}. Its "
+                "coordinator is process 0; "
+                "see that process's output"
+            ) from error

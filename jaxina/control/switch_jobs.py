@@ -16,27 +16,34 @@ from jaxina.control.session import Session
 from jaxina.control.typed_status import unreachable
 from jaxina.errors import JaxinaError, NeverJoinedError
 
-# How long a switch may take to answer. A switch that is starting gets a few seconds; one that is not there should not
-# cost the whole join deadline.
+# How long a switch may take to answer. A switch that is starting gets a few seconds; one that is
+# not there should not cost the whole join deadline.
 ANSWER_TIMEOUT = 5.0
 
 
 class SwitchAggregators:
-    """`abort(group, code, message)` ends the engine's collectives of a group; `statistics()` gives its counters.
+    """`abort(group, code, message)` ends the engine's collectives of a group; `statistics()` gives
+    its counters.
 
     Raises:
       SwitchUnreachableError: nothing answers at configuration.switch.
     """
 
-    def __init__(self, configuration: Configuration, abort: Callable[[list[int], str, str], Any],
-                 statistics: Callable[[], dict[str, int]]):
+    def __init__(
+        self,
+        configuration: Configuration,
+        abort: Callable[[list[int], str, str], Any],
+        statistics: Callable[[], dict[str, int]],
+    ):
         self._configuration = configuration
         self._abort = abort
         self._statistics = statistics
         self._sessions: list[Session] = []
         self._lock = threading.Lock()
         self._data_host = _resolved(configuration.switch)
-        self._client = SwitchClient(configuration.switch, min(ANSWER_TIMEOUT, configuration.join_timeout))
+        self._client = SwitchClient(
+            configuration.switch, min(ANSWER_TIMEOUT, configuration.join_timeout)
+        )
         try:
             self._client.status()  # better now than in the first psum
         except JaxinaError:
@@ -46,19 +53,32 @@ class SwitchAggregators:
     def arrange(self, workers: int, processes: Sequence[Presence]) -> Agreement:
         configuration = self._configuration
         grant = self._client.create_job(
-            workers=workers, slots=configuration.slots, block_size=configuration.block_size,
-            blocks_per_chunk=configuration.blocks_per_chunk, join_timeout=configuration.join_timeout,
-            heartbeat_timeout=configuration.heartbeat_timeout)
-        return {"job": grant.job, "secret": grant.secret, "ports": grant.data_ports, "address": self._data_host,
-                "segment": ""}
+            workers=workers,
+            slots=configuration.slots,
+            block_size=configuration.block_size,
+            blocks_per_chunk=configuration.blocks_per_chunk,
+            join_timeout=configuration.join_timeout,
+            heartbeat_timeout=configuration.heartbeat_timeout,
+        )
+        return {
+            "job": grant.job,
+            "secret": grant.secret,
+            "ports": grant.data_ports,
+            "address": self._data_host,
+            "segment": "",
+        }
 
     def join(self, group: Group, ranks: Sequence[int], agreement: Agreement) -> None:
         """Joins, and waits until all workers of the job have."""
         deadline = time.monotonic() + self._configuration.join_timeout
         session = self._client.join(
-            agreement["job"], agreement["secret"], ranks,
-            heartbeat_timeout=self._configuration.heartbeat_timeout, statistics=self._statistics,
-            aborted=lambda code, message: self._abort(list(group), code, message))
+            agreement["job"],
+            agreement["secret"],
+            ranks,
+            heartbeat_timeout=self._configuration.heartbeat_timeout,
+            statistics=self._statistics,
+            aborted=lambda code, message: self._abort(list(group), code, message),
+        )
         try:
             if not session.wait_until_complete(deadline):
                 raise self._never_joined(session.job, len(group))
@@ -71,8 +91,11 @@ class SwitchAggregators:
     def _never_joined(self, job: int, workers: int) -> NeverJoinedError:
         missing = ", ".join(map(str, self._client.who_is_missing(job).not_joined))
         return NeverJoinedError(
-            f"worker {missing} of {workers} did not join job {job} at {self._client.address} within "
-            f"{self._configuration.join_timeout:g} s; see its output. A slow start needs a longer JAXINA_JOIN_TIMEOUT")
+            f"worker {missing} of {workers} did not join job {job} at {self._client.address} "
+            "within "
+            f"{self._configuration.join_timeout:g} s; see its output. A slow start needs a longer "
+            "JAXINA_JOIN_TIMEOUT"
+        )
 
     def leave(self, failure: str | None) -> None:
         with self._lock:

@@ -19,7 +19,9 @@ class Topology(Protocol):
 
 
 class JaxTopology:
-    """What JAX knows. Asks for devices only when a group is first used: earlier would start the backend."""
+    """What JAX knows. Asks for devices only when a group is first used: earlier would start the
+    backend.
+    """
 
     def __init__(self, process: int, processes: int):
         self.process = process

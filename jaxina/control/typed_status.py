@@ -1,4 +1,6 @@
-"""jaxina's errors on gRPC's wire: the code travels in the trailing metadata, the sentence as the status message."""
+"""jaxina's errors on gRPC's wire: the code travels in the trailing metadata, the sentence as the
+status message.
+"""
 
 from __future__ import annotations
 
@@ -32,5 +34,7 @@ def error_from(call: grpc.RpcError, address: str) -> JaxinaError:
 
 def unreachable(address: str, why: str) -> SwitchUnreachableError:
     return SwitchUnreachableError(
-        f"no switch answers at {address} ({why}). Start one with `jaxina switch --bind {address}`, or name the one that "
-        "runs by jaxina.init(switch='HOST:PORT') or JAXINA_SWITCH")
+        f"no switch answers at {address} ({why}). Start one with `jaxina switch --bind {address}`, "
+        "or name the one that "
+        "runs by jaxina.init(switch='HOST:PORT') or JAXINA_SWITCH"
+    )

@@ -1,4 +1,6 @@
-"""Stand-ins for what the control plane stands between: a data plane, a key-value store, an engine."""
+"""Stand-ins for what the control plane stands between: a data plane, a key-value store, an
+engine.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,24 @@ class FakeDataPlane:
         self.refuse_with: Exception | None = None
         self.awaited: list[int] = []
 
-    def add_job(self, job: int, secret: int, workers: int, slots: int, block_size: int,
-                blocks_per_chunk: int) -> None:
+    def add_job(
+        self,
+        job: int,
+        secret: int,
+        workers: int,
+        slots: int,
+        block_size: int,
+        blocks_per_chunk: int,
+    ) -> None:
         if self.refuse_with is not None:
             raise self.refuse_with
-        self.jobs[job] = {"secret": secret, "workers": workers, "slots": slots, "block_size": block_size,
-                          "blocks_per_chunk": blocks_per_chunk}
+        self.jobs[job] = {
+            "secret": secret,
+            "workers": workers,
+            "slots": slots,
+            "block_size": block_size,
+            "blocks_per_chunk": blocks_per_chunk,
+        }
 
     def remove_job(self, job: int) -> None:
         del self.jobs[job]
@@ -35,8 +49,13 @@ class FakeDataPlane:
         self.aborted[job] = (code, message)
 
     def statistics(self) -> dict[str, Any]:
-        return {"rejected": {"malformed": 2}, "jobs": {
-            job: {"packets_received": 10, "packets_sent": 20, "rejected": {"stale": 3}} for job in self.jobs}}
+        return {
+            "rejected": {"malformed": 2},
+            "jobs": {
+                job: {"packets_received": 10, "packets_sent": 20, "rejected": {"stale": 3}}
+                for job in self.jobs
+            },
+        }
 
     def missing(self, job: int) -> list[int]:
         return self.awaited
@@ -107,7 +126,9 @@ def in_threads(*calls: Callable[[], Any], timeout: float = 20) -> list[Any]:
         except Exception as error:
             results[index] = error
 
-    threads = [threading.Thread(target=run, args=(index,), daemon=True) for index in range(len(calls))]
+    threads = [
+        threading.Thread(target=run, args=(index,), daemon=True) for index in range(len(calls))
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -14,29 +14,64 @@ def test_defaults_depend_on_the_aggregator():
 
 
 def test_arguments_beat_the_environment_which_beats_defaults():
-    environ = {"JAXINA_AGGREGATOR": "udp", "JAXINA_SLOTS": "8", "JAXINA_LOSS": "0.25", "JAXINA_LOG": ""}
+    environ = {
+        "JAXINA_AGGREGATOR": "udp",
+        "JAXINA_SLOTS": "8",
+        "JAXINA_LOSS": "0.25",
+        "JAXINA_LOG": "",
+    }
     resolved = config.resolve(environ, slots=4)
-    assert (resolved.aggregator, resolved.slots, resolved.loss, resolved.log) == ("udp", 4, 0.25, "warning")
+    assert (resolved.aggregator, resolved.slots, resolved.loss, resolved.log) == (
+        "udp",
+        4,
+        0.25,
+        "warning",
+    )
     assert resolved.origins["slots"] == "argument"
     assert resolved.origins["aggregator"] == "environment"
     assert resolved.origins["log"] == resolved.origins["timeout"] == "default"
 
 
-@pytest.mark.parametrize("name,value", [
-    ("AGGREGATOR", "switchml"), ("SWITCH", "nohost"), ("SWITCH", "host:99999"), ("SWITCH", "::1:5"), ("SLOTS", "0"),
-    ("SLOTS", "65536"), ("SLOTS", "many"), ("BLOCK_SIZE", "-1"), ("BLOCKS_PER_CHUNK", "65"), ("JOIN_TIMEOUT", "0"),
-    ("TIMEOUT", "inf"), ("TIMEOUT", "nan"), ("HEARTBEAT_TIMEOUT", "soon"), ("LOSS", "1"), ("LOSS", "-0.1"),
-    ("LOSS", "nan"), ("LOSS_SEED", "1.5"), ("CODEC", "sse"), ("LOG", "loud"), ("RANK", "-1"), ("PROCESSES", "0"),
-])
+@pytest.mark.parametrize(
+    "name,value",
+    [
+        ("AGGREGATOR", "switchml"),
+        ("SWITCH", "nohost"),
+        ("SWITCH", "host:99999"),
+        ("SWITCH", "::1:5"),
+        ("SLOTS", "0"),
+        ("SLOTS", "65536"),
+        ("SLOTS", "many"),
+        ("BLOCK_SIZE", "-1"),
+        ("BLOCKS_PER_CHUNK", "65"),
+        ("JOIN_TIMEOUT", "0"),
+        ("TIMEOUT", "inf"),
+        ("TIMEOUT", "nan"),
+        ("HEARTBEAT_TIMEOUT", "soon"),
+        ("LOSS", "1"),
+        ("LOSS", "-0.1"),
+        ("LOSS", "nan"),
+        ("LOSS_SEED", "1.5"),
+        ("CODEC", "sse"),
+        ("LOG", "loud"),
+        ("RANK", "-1"),
+        ("PROCESSES", "0"),
+    ],
+)
 def test_a_bad_value_names_variable_value_and_what_is_allowed(name, value):
     field = {config.variable(field.name): field for field in config.fields()}[f"JAXINA_{name}"]
     with pytest.raises(InvalidArgumentError) as caught:
         config.resolve({f"JAXINA_{name}": value})
-    assert caught.value.message == f"JAXINA_{name}={value!r} is not allowed: give {field.metadata['kind'].allowed}"
+    assert (
+        caught.value.message
+        == f"JAXINA_{name}={value!r} is not allowed: give {field.metadata['kind'].allowed}"
+    )
 
 
 def test_a_bad_argument_is_named_as_the_argument():
-    with pytest.raises(InvalidArgumentError, match="^jaxina.INVALID_ARGUMENT.: slots=0 is not allowed"):
+    with pytest.raises(
+        InvalidArgumentError, match="^jaxina.INVALID_ARGUMENT.: slots=0 is not allowed"
+    ):
         config.resolve({}, slots=0)
     with pytest.raises(InvalidArgumentError, match="'slot' is not a setting"):
         config.resolve({}, slot=1)
@@ -58,7 +93,9 @@ def test_launcher_variables_belong_together():
 
 
 def test_unknown_variables_are_found():
-    assert config.unknown_variables({"JAXINA_SLOT": "1", "JAXINA_SLOTS": "1", "HOME": "/"}) == ["JAXINA_SLOT"]
+    assert config.unknown_variables({"JAXINA_SLOT": "1", "JAXINA_SLOTS": "1", "HOME": "/"}) == [
+        "JAXINA_SLOT"
+    ]
 
 
 def test_only_what_must_agree_is_shared():
@@ -68,8 +105,10 @@ def test_only_what_must_agree_is_shared():
     assert embedded.shared == config.resolve({}, timeout=5, loss_seed=9).shared
 
 
-@pytest.mark.parametrize("text,parts", [
-    ("10.0.0.1:51000", ("10.0.0.1", 51000)), ("[::1]:5", ("::1", 5)), ("host:0", ("host", 0))])
+@pytest.mark.parametrize(
+    "text,parts",
+    [("10.0.0.1:51000", ("10.0.0.1", 51000)), ("[::1]:5", ("::1", 5)), ("host:0", ("host", 0))],
+)
 def test_addresses(text, parts):
     assert config.split_address(text) == parts
 

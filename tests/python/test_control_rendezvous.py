@@ -19,7 +19,15 @@ from jaxina.errors import (
 )
 
 
-def meet(store, process, owners, timeout=5.0, settings=None, agree=lambda everybody: {"job": 7}, closing=lambda: False):
+def meet(
+    store,
+    process,
+    owners,
+    timeout=5.0,
+    settings=None,
+    agree=lambda everybody: {"job": 7},
+    closing=lambda: False,
+):
     me = Presence(process, Place(f"host{process}", process, "machine"), settings or {"slots": 4})
     return Rendezvous(store, "prefix", owners, timeout, closing).meet(me, agree)
 
@@ -47,7 +55,7 @@ def test_a_process_that_never_comes_is_named_with_its_workers_in_every_other():
 
 
 def test_a_missing_leader_is_named():
-    error, = in_threads(lambda: meet(FakeStore(), 1, [0, 1], timeout=0.3))
+    (error,) = in_threads(lambda: meet(FakeStore(), 1, [0, 1], timeout=0.3))
     assert isinstance(error, NeverJoinedError) and "worker 0 of 2" in error.message
 
 
@@ -63,35 +71,47 @@ def test_a_late_process_is_waited_for():
 
 def test_different_settings_are_a_mismatch_in_all():
     store = FakeStore()
-    results = in_threads(*[lambda p=p: meet(store, p, [0, 1, 2], settings={"slots": 4 + (p == 2)}) for p in range(3)])
+    results = in_threads(
+        *[lambda p=p: meet(store, p, [0, 1, 2], settings={"slots": 4 + (p == 2)}) for p in range(3)]
+    )
     for error in results:
         assert isinstance(error, MismatchError)
         assert "process 0 has slots=4 but process 2 has 5" in error.message
 
 
-@pytest.mark.parametrize("raised,code", [(TooManyWorkersError("too many"), "TOO_MANY_WORKERS"),
-                                         (RuntimeError("odd"), "SYSTEM")])
+@pytest.mark.parametrize(
+    "raised,code",
+    [(TooManyWorkersError("too many"), "TOO_MANY_WORKERS"), (RuntimeError("odd"), "SYSTEM")],
+)
 def test_what_fails_in_the_leader_fails_in_all(raised, code):
     store = FakeStore()
 
     def agree(_):
         raise raised
 
-    leader, follower = in_threads(*[lambda p=p: meet(store, p, [0, 1], agree=agree) for p in range(2)])
+    leader, follower = in_threads(
+        *[lambda p=p: meet(store, p, [0, 1], agree=agree) for p in range(2)]
+    )
     assert leader is raised
     assert follower.code == code and str(raised.args[-1]).rpartition(": ")[2] in follower.message
 
 
 def test_shutdown_ends_the_wait():
     began = time.monotonic()
-    error, = in_threads(lambda: meet(FakeStore(), 0, [0, 1], timeout=30, closing=lambda: True))
+    (error,) = in_threads(lambda: meet(FakeStore(), 0, [0, 1], timeout=30, closing=lambda: True))
     assert isinstance(error, ShutDownError) and time.monotonic() - began < 2
 
 
 def connector(store, process, processes, devices=1, incarnation=1, aggregators=None, **settings):
     configuration = config.resolve({}, join_timeout=2, **settings)
-    return Connector(configuration, FakeTopology(process, processes, devices), aggregators or EmbeddedAggregators(),
-                     lambda: store, incarnation, Endpoint)
+    return Connector(
+        configuration,
+        FakeTopology(process, processes, devices),
+        aggregators or EmbeddedAggregators(),
+        lambda: store,
+        incarnation,
+        Endpoint,
+    )
 
 
 def test_devices_of_one_process_share_private_memory():
@@ -99,7 +119,8 @@ def test_devices_of_one_process_share_private_memory():
     endpoints = in_threads(*[lambda m=m: one([0, 1, 2, 3], m) for m in range(4)])
     assert [e.worker for e in endpoints] == [0, 1, 2, 3]
     assert {(e.transport, e.segment, e.workers, e.slots, e.block_size) for e in endpoints} == {
-        ("embedded", "", 4, 3, 256)}
+        ("embedded", "", 4, 3, 256)
+    }
     assert len({(e.job, e.secret) for e in endpoints}) == 1, "the group is arranged once"
 
 
@@ -117,7 +138,9 @@ def test_groups_and_incarnations_do_not_meet_each_other():
     for incarnation in (1, 2):
         pair = [connector(store, p, 4, incarnation=incarnation) for p in range(4)]
         for group in ([0, 1], [1, 0], [2, 3], [0, 1, 2, 3]):
-            endpoints = in_threads(*[lambda m=m, d=d: pair[d](group, m) for m, d in enumerate(group)])
+            endpoints = in_threads(
+                *[lambda m=m, d=d: pair[d](group, m) for m, d in enumerate(group)]
+            )
             (segment,) = {e.segment for e in endpoints}
             segments.append(segment)
     assert len(set(segments)) == 8
@@ -133,7 +156,9 @@ def test_different_configurations_are_a_mismatch():
     store = FakeStore()
     pair = [connector(store, p, 2, block_size=256 << p) for p in range(2)]
     errors = in_threads(*[lambda m=m: pair[m]([0, 1], m) for m in range(2)])
-    assert all(isinstance(error, MismatchError) and "block_size" in error.message for error in errors)
+    assert all(
+        isinstance(error, MismatchError) and "block_size" in error.message for error in errors
+    )
 
 
 def test_embedded_needs_one_host():
@@ -156,5 +181,5 @@ def test_an_interrupted_connector_stops_waiting():
     one = connector(FakeStore(), 0, 2)
     one._configuration = dataclasses.replace(one._configuration, join_timeout=60)
     one.interrupt()
-    error, = in_threads(lambda: one([0, 1], 0))
+    (error,) = in_threads(lambda: one([0, 1], 0))
     assert isinstance(error, ShutDownError)

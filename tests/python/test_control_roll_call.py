@@ -32,7 +32,9 @@ def test_all_return_when_all_are_there(address):
 
 def test_the_order_of_arrival_is_free_and_the_address_can_be_used_again(address):
     for order in ([0.3, 0, 0.1], [0, 0.2, 0]):
-        assert in_threads(*[call(address, r, 3, delay=d) for r, d in enumerate(order)]) == [None] * 3
+        assert (
+            in_threads(*[call(address, r, 3, delay=d) for r, d in enumerate(order)]) == [None] * 3
+        )
 
 
 def test_the_missing_are_named_in_all(address):
@@ -44,27 +46,41 @@ def test_the_missing_are_named_in_all(address):
 
 def test_a_missing_process_0_is_named(address):
     began = time.monotonic()
-    error, = in_threads(call(address, 1, 2, timeout=0.5))
-    assert isinstance(error, NeverJoinedError) and "process 0" in error.message and address in error.message
+    (error,) = in_threads(call(address, 1, 2, timeout=0.5))
+    assert (
+        isinstance(error, NeverJoinedError)
+        and "process 0" in error.message
+        and address in error.message
+    )
     assert time.monotonic() - began < 3
 
 
 def test_a_taken_rank_is_refused_and_the_others_go_on(address):
-    results = in_threads(call(address, 0, 3), call(address, 1, 3, pid=111, delay=0.2),
-                         call(address, 1, 3, pid=222, delay=0.4), call(address, 2, 3, delay=0.6))
+    results = in_threads(
+        call(address, 0, 3),
+        call(address, 1, 3, pid=111, delay=0.2),
+        call(address, 1, 3, pid=222, delay=0.4),
+        call(address, 2, 3, delay=0.6),
+    )
     assert [results[i] for i in (0, 1, 3)] == [None] * 3
     assert isinstance(results[2], RankTakenError)
     assert "rank 1 is taken by host host, pid 111; host host, pid 222" in results[2].message
 
 
 def test_a_second_process_0_cannot_listen(address):
-    first, second, other = in_threads(call(address, 0, 2), call(address, 0, 2, delay=0.3), call(address, 1, 2, delay=1))
+    first, second, other = in_threads(
+        call(address, 0, 2), call(address, 0, 2, delay=0.3), call(address, 1, 2, delay=1)
+    )
     assert first is None and other is None
     assert isinstance(second, InvalidArgumentError) and "rank 0" in second.message
 
 
 def test_other_settings_are_a_mismatch_in_all(address):
-    errors = in_threads(call(address, 0, 3), call(address, 1, 3), call(address, 2, 3, delay=0.3, settings={"slots": 5}))
+    errors = in_threads(
+        call(address, 0, 3),
+        call(address, 1, 3),
+        call(address, 2, 3, delay=0.3, settings={"slots": 5}),
+    )
     for error in errors:
         assert isinstance(error, MismatchError) and "process 2 has 5" in error.message
 
@@ -86,6 +102,12 @@ def test_strangers_do_not_disturb(address):
 
         return run
 
-    results = in_threads(call(address, 0, 2), stranger(b"GET / HTTP/1.1\r\n\r\n"), stranger(b'{"rank": 1}\n'),
-                         stranger(b""), stranger(b"x" * 100000), call(address, 1, 2, delay=0.6))
+    results = in_threads(
+        call(address, 0, 2),
+        stranger(b"GET / HTTP/1.1\r\n\r\n"),
+        stranger(b'{"rank": 1}\n'),
+        stranger(b""),
+        stranger(b"x" * 100000),
+        call(address, 1, 2, delay=0.6),
+    )
     assert results[0] is None and results[5] is None

@@ -42,8 +42,14 @@ def client(server):
 
 
 def create(client, workers=2, heartbeat_timeout=5.0, join_timeout=5.0):
-    return client.create_job(workers=workers, slots=64, block_size=256, blocks_per_chunk=1,
-                             join_timeout=join_timeout, heartbeat_timeout=heartbeat_timeout)
+    return client.create_job(
+        workers=workers,
+        slots=64,
+        block_size=256,
+        blocks_per_chunk=1,
+        join_timeout=join_timeout,
+        heartbeat_timeout=heartbeat_timeout,
+    )
 
 
 class Worker:
@@ -52,15 +58,25 @@ class Worker:
     def __init__(self, client, grant, *ranks, heartbeat_timeout=5.0, secret=None):
         self.engine = FakeEngine()
         self.session = client.join(
-            grant.job, grant.secret if secret is None else secret, ranks, heartbeat_timeout=heartbeat_timeout,
-            statistics=self.engine.statistics, aborted=lambda *why: self.engine.abort(list(ranks), *why))
+            grant.job,
+            grant.secret if secret is None else secret,
+            ranks,
+            heartbeat_timeout=heartbeat_timeout,
+            statistics=self.engine.statistics,
+            aborted=lambda *why: self.engine.abort(list(ranks), *why),
+        )
 
 
 def test_create_join_and_leave_reach_the_data_plane(client, data_plane):
     grant = create(client)
     assert grant.data_ports == data_plane.ports
     assert data_plane.jobs[grant.job] == {
-        "secret": grant.secret, "workers": 2, "slots": 64, "block_size": 256, "blocks_per_chunk": 1}
+        "secret": grant.secret,
+        "workers": 2,
+        "slots": 64,
+        "block_size": 256,
+        "blocks_per_chunk": 1,
+    }
     first, second = Worker(client, grant, 0), Worker(client, grant, 1)
     assert first.session.wait_until_complete(time.monotonic() + 5)
     assert second.session.wait_until_complete(time.monotonic() + 5)
@@ -120,7 +136,9 @@ def test_status_shows_everything_but_the_secret(client, data_plane):
     (job,) = status.jobs
     assert [member.rank for member in job.members] == [0, 1]
     assert job.members[0].pid == os.getpid() and job.members[0].statistics == {"collectives": 7}
-    assert job.counters == {"packets_received": 10, "packets_sent": 20} and job.rejected == {"stale": 3}
+    assert job.counters == {"packets_received": 10, "packets_sent": 20} and job.rejected == {
+        "stale": 3
+    }
     assert status.rejected == {"malformed": 2}
     assert str(grant.secret) not in str(status)
     assert "secret" not in {f.name for f in control_pb2.JobStatus.DESCRIPTOR.fields}
@@ -145,8 +163,18 @@ def victim():
 
     def start(address, grant, heartbeat_timeout=5.0):
         process = subprocess.Popen(
-            [sys.executable, "-c", _VICTIM, address, str(grant.job), str(grant.secret), str(heartbeat_timeout)],
-            stdout=subprocess.PIPE, text=True)
+            [
+                sys.executable,
+                "-c",
+                _VICTIM,
+                address,
+                str(grant.job),
+                str(grant.secret),
+                str(heartbeat_timeout),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         started.append(process)
         assert process.stdout.readline() == "joined\n"
         return process
@@ -158,7 +186,9 @@ def victim():
         process.stdout.close()
 
 
-def test_a_killed_worker_is_named_to_the_others_within_two_seconds(client, server, data_plane, victim):
+def test_a_killed_worker_is_named_to_the_others_within_two_seconds(
+    client, server, data_plane, victim
+):
     grant = create(client)
     survivor = Worker(client, grant, 0)
     process = victim(server.address, grant)

@@ -1,11 +1,21 @@
-"""Connectors of several processes (threads) that meet at a real control service with a fake data plane."""
+"""Connectors of several processes (threads) that meet at a real control service with a fake data
+plane.
+"""
 
 import os
 import socket
 import time
 
 import pytest
-from control_fakes import Endpoint, FakeDataPlane, FakeEngine, FakeStore, FakeTopology, eventually, in_threads
+from control_fakes import (
+    Endpoint,
+    FakeDataPlane,
+    FakeEngine,
+    FakeStore,
+    FakeTopology,
+    eventually,
+    in_threads,
+)
 
 from jaxina import config
 from jaxina.control.connector import Connector
@@ -30,20 +40,45 @@ class Process:
         settings.setdefault("join_timeout", 5)
         configuration = config.resolve({}, aggregator="udp", switch=address, **settings)
         self.engine = FakeEngine()
-        self.aggregators = SwitchAggregators(configuration, self.engine.abort, self.engine.statistics)
-        self.connector = Connector(configuration, FakeTopology(number, processes, devices), self.aggregators,
-                                   lambda: store, 1, Endpoint)
+        self.aggregators = SwitchAggregators(
+            configuration, self.engine.abort, self.engine.statistics
+        )
+        self.connector = Connector(
+            configuration,
+            FakeTopology(number, processes, devices),
+            self.aggregators,
+            lambda: store,
+            1,
+            Endpoint,
+        )
 
 
 def test_two_processes_with_two_devices_each(server, data_plane):
     store = FakeStore()
     processes = [Process(server.address, store, p, 2, devices=2) for p in range(2)]
-    endpoints = in_threads(*[lambda m=m: processes[m // 2].connector([0, 1, 2, 3], m) for m in range(4)])
+    endpoints = in_threads(
+        *[lambda m=m: processes[m // 2].connector([0, 1, 2, 3], m) for m in range(4)]
+    )
     ((job, made),) = data_plane.jobs.items()
-    assert made == {"secret": endpoints[0].secret, "workers": 4, "slots": 64, "block_size": 256, "blocks_per_chunk": 1}
+    assert made == {
+        "secret": endpoints[0].secret,
+        "workers": 4,
+        "slots": 64,
+        "block_size": 256,
+        "blocks_per_chunk": 1,
+    }
     for rank, endpoint in enumerate(endpoints):
-        assert (endpoint.transport, endpoint.worker, endpoint.workers, endpoint.job) == ("udp", rank, 4, job)
-        assert (endpoint.address, endpoint.ports, endpoint.secret) == ("127.0.0.1", [51001, 51002], made["secret"])
+        assert (endpoint.transport, endpoint.worker, endpoint.workers, endpoint.job) == (
+            "udp",
+            rank,
+            4,
+            job,
+        )
+        assert (endpoint.address, endpoint.ports, endpoint.secret) == (
+            "127.0.0.1",
+            [51001, 51002],
+            made["secret"],
+        )
     for process in processes:
         process.connector.close(None)
     assert eventually(lambda: data_plane.removed == [job])
@@ -52,7 +87,10 @@ def test_two_processes_with_two_devices_each(server, data_plane):
 
 def test_one_process_alone_needs_no_store(server):
     process = Process(server.address, None, 0, 1, devices=2)
-    assert in_threads(*[lambda m=m: process.connector([0, 1], m).worker for m in range(2)]) == [0, 1]
+    assert in_threads(*[lambda m=m: process.connector([0, 1], m).worker for m in range(2)]) == [
+        0,
+        1,
+    ]
     process.connector.close(None)
 
 
@@ -82,8 +120,12 @@ def test_one_that_gives_up_waiting_tells_the_others(server):
     patient = Process(server.address, None, 0, 1, join_timeout=20)
     hasty = Process(server.address, None, 0, 1, join_timeout=0.5)
     agreement = patient.aggregators.arrange(3, [])
-    errors = in_threads(*[lambda r=r, p=p: p.aggregators.join((0, 1, 2), [r], agreement)
-                          for r, p in enumerate((patient, hasty))])
+    errors = in_threads(
+        *[
+            lambda r=r, p=p: p.aggregators.join((0, 1, 2), [r], agreement)
+            for r, p in enumerate((patient, hasty))
+        ]
+    )
     assert [type(error) for error in errors] == [NeverJoinedError, NeverJoinedError]
     assert "worker 2 of 3" in errors[0].message
 

@@ -1,0 +1,115 @@
+"""What a benchmark run found: as a table, as JSON, as a picture."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import statistics
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from jaxina.bench.sizes import size_text
+
+
+def summarize(line: dict[str, Any]) -> dict[str, Any]:
+    """One size's record: per implementation median, 10th and 90th percentile (ms) and algbw =
+    bytes / median time (GB/s, powers of 1000)."""
+    record: dict[str, Any] = {"bytes": line["bytes"], "engine": line["engine"], "results": {}}
+    for name, times in line["times_ms"].items():
+        median = statistics.median(times)
+        record["results"][name] = {
+            "calls": len(times),
+            "median_ms": median,
+            "p10_ms": _percentile(times, 0.1),
+            "p90_ms": _percentile(times, 0.9),
+            "algbw_GBps": line["bytes"] / median / 1e6,
+        }
+    return record
+
+
+def _percentile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]
+
+
+def table(records: list[dict[str, Any]], title: str) -> Table:
+    """Times in ms; the last column is how many times faster jaxina is."""
+    made = Table(
+        title=title, caption="algbw = bytes / time; of each call the slowest worker's time"
+    )
+    names = list(records[0]["results"]) if records else []
+    made.add_column("size", justify="right")
+    for name in names:
+        for column in ("ms", "p10", "p90", "GB/s"):
+            made.add_column(f"{name}\n{column}", justify="right")
+    if "gloo" in names:
+        made.add_column("gloo time /\njaxina time", justify="right")
+    for record in records:
+        results = record["results"]
+        row = [size_text(record["bytes"])]
+        for name in names:
+            result = results[name]
+            row += [_ms(result[key]) for key in ("median_ms", "p10_ms", "p90_ms")]
+            row.append(f"{result['algbw_GBps']:.3g}")
+        if "gloo" in names:
+            row.append(f"{results['gloo']['median_ms'] / results['jaxina']['median_ms']:.2f}")
+        made.add_row(*row)
+    return made
+
+
+def _ms(value: float) -> str:
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def environment() -> dict[str, Any]:
+    """The machine and the versions that the figures hold for."""
+    return {
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "machine": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "memory_GB": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+            "load_average_before": os.getloadavg()[0],
+            "system": f"{platform.system()} {platform.release()}",
+        },
+        "versions": {
+            "python": platform.python_version(),
+            **{
+                name: importlib.metadata.version(name)
+                for name in ("jaxina", "jax", "jaxlib", "numpy")
+            },
+        },
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def plot(records: list[dict[str, Any]], title: str, path: Path) -> None:
+    """Median time over size, both axes logarithmic, with the band from p10 to p90, as a PNG."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.5))
+    sizes = [record["bytes"] for record in records]
+    for name in records[0]["results"]:
+        results = [record["results"][name] for record in records]
+        (line,) = axes.plot(sizes, [r["median_ms"] for r in results], marker="o", label=name)
+        low, high = [r["p10_ms"] for r in results], [r["p90_ms"] for r in results]
+        axes.fill_between(sizes, low, high, color=line.get_color(), alpha=0.2)
+    axes.set(xscale="log", yscale="log", xlabel="bytes", ylabel="ms (median; band p10 to p90)")
+    axes.set_title(title)
+    axes.grid(True, which="major", alpha=0.4)
+    axes.legend()
+    figure.savefig(path, dpi=150, bbox_inches="tight")
+    plt.close(figure)

@@ -1,0 +1,155 @@
+"""One worker of `jaxina bench`: times psum through jaxina and through XLA's gloo by turns, in the
+same process and run, and checks every result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxina
+from jaxina.bench.exact_input import TURNS, exact_sum, first_difference, rank_input
+from jaxina.bench.sizes import size_text
+
+# Small calls are timed in a row, as a program makes them; large ones one by one, to save memory.
+_ROW_BYTES = 4 << 20
+_MAX_ROW = 10
+# If -i is not given: as many iterations as fit this time, within these bounds.
+_TARGET_SECONDS = 4.0
+_MIN_ITERATIONS, _MAX_ITERATIONS = 20, 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    sizes: list[int]  # bytes
+    iterations: int | None
+    warmup: int
+    versus_gloo: bool
+    output: str  # file that rank 0 appends one JSON line per size to
+
+
+class WrongResultError(Exception):
+    """A sum is not what it must be."""
+
+
+class Bench:
+    """Arrays, programs and checks of one size."""
+
+    def __init__(self, mesh: Mesh, elements: int, rank: int, ranks: int):
+        self._elements, self._rank, self._ranks = elements, rank, ranks
+        sharding = NamedSharding(mesh, P("workers"))
+        self._inputs = [self._global(sharding, turn) for turn in range(TURNS)]
+        self._expected = [exact_sum(elements, ranks, turn) for turn in range(TURNS)]
+        self._reduce = jax.jit(
+            jax.shard_map(
+                lambda x: jax.lax.psum(x, "workers"),
+                mesh=mesh,
+                in_specs=P("workers"),
+                out_specs=P(),
+            )
+        )
+
+    def _global(self, sharding: NamedSharding, turn: int) -> jax.Array:
+        local = rank_input(self._elements, self._rank, turn)[None]
+        return jax.make_array_from_process_local_data(
+            sharding, local, (self._ranks, self._elements)
+        )
+
+    def row(self, name: str, first_turn: int, length: int) -> list[float]:
+        """Seconds of each of `length` all-reduces, one after the other; all results checked."""
+        times, results = [], []
+        with _implementations[name]():
+            for turn in range(first_turn, first_turn + length):
+                x = self._inputs[turn % TURNS]
+                began = time.perf_counter()
+                result = self._reduce(x)
+                result.block_until_ready()
+                times.append(time.perf_counter() - began)
+                results.append(result)
+        for offset, result in enumerate(results):
+            self._check(name, first_turn + offset, result)
+        return times
+
+    def _check(self, name: str, turn: int, result: jax.Array) -> None:
+        got = np.asarray(result.addressable_data(0))[0]
+        expected = self._expected[turn % TURNS]
+        index = first_difference(got, expected)
+        if index is not None:
+            raise WrongResultError(
+                f"{name}, {size_text(4 * self._elements)}, call {turn}, rank {self._rank}: element "
+                f"{index} is {got[index]!r}, the exact sum is {expected[index]!r}"
+            )
+
+
+_implementations: dict[str, Callable[[], Any]] = {
+    "jaxina": jaxina.collectives,
+    "gloo": contextlib.nullcontext,
+}
+
+
+def measure(options: Options, size: int, mesh: Mesh, rank: int, ranks: int) -> dict[str, Any]:
+    """Milliseconds per call, by implementation: of each call the slowest process's."""
+    names = ["jaxina", "gloo"] if options.versus_gloo else ["jaxina"]
+    bench = Bench(mesh, size // 4, rank, ranks)
+    length = max(1, min(_MAX_ROW, _ROW_BYTES // size))
+    warm = {
+        name: [bench.row(name, turn, 1)[0] for turn in range(max(1, options.warmup))]
+        for name in names
+    }
+    iterations = options.iterations or _iterations(warm)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    turn = 0
+    while len(times[names[0]]) < iterations:
+        length = min(length, iterations - len(times[names[0]]))
+        for name in names if turn % 2 == 0 else names[::-1]:
+            multihost_utils.sync_global_devices("row")
+            times[name] += bench.row(name, turn, length)
+        turn += 1
+    return {name: _slowest(values) for name, values in times.items()}
+
+
+def _iterations(warm: dict[str, list[float]]) -> int:
+    """The same number in all processes."""
+    per_call = sum(min(values) for values in warm.values())
+    wanted = int(_TARGET_SECONDS / max(per_call, 1e-6))
+    agreed = multihost_utils.process_allgather(np.int32(min(wanted, _MAX_ITERATIONS)))
+    return max(_MIN_ITERATIONS, int(np.min(agreed)))
+
+
+def _slowest(times: list[float]) -> list[float]:
+    """Per call, the slowest process's time, in milliseconds."""
+    everybody = multihost_utils.process_allgather(np.asarray(times, np.float32))
+    return [1e3 * float(t) for t in np.max(everybody, axis=0)]
+
+
+def main() -> None:
+    options = Options(**json.loads(sys.argv[1]))
+    with jaxina.init() as job:
+        mesh = Mesh(np.array(jax.devices()), ("workers",))
+        for size in options.sizes:
+            before = job.statistics()
+            times = measure(options, size, mesh, job.process, job.processes)
+            after = job.statistics()
+            if job.process == 0:
+                grown = {name: after[name] - before[name] for name in after}
+                with open(options.output, "a", encoding="utf-8") as file:
+                    file.write(
+                        json.dumps({"bytes": size, "times_ms": times, "engine": grown}) + "\n"
+                    )
+                medians = ", ".join(f"{n} {np.median(t):.3f} ms" for n, t in times.items())
+                print(f"{size_text(size)}: {medians}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""The `jaxina` command."""
+
+from jaxina.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,3 @@
+from jaxina.cli.app import main
+
+main()

@@ -1,0 +1,48 @@
+"""The command's entry: its subcommands, and how errors look."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from jaxina.cli import bench, info, run, status, switch
+from jaxina.errors import InvalidArgumentError, JaxinaError
+
+app = typer.Typer(
+    name="jaxina",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Sums JAX arrays across workers in the network.",
+)
+run.register(app)
+switch.register(app)
+status.register(app)
+bench.register(app)
+info.register(app)
+
+
+@app.callback()
+def _options(
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+) -> None:
+    _state["debug"] = debug
+
+
+_state = {"debug": False}
+
+
+def main() -> None:
+    """Runs the command line; an error is one red line, and exit code 2 if what was asked for
+    cannot be, else 1.
+    """
+    try:
+        app()
+    except JaxinaError as error:
+        if _state["debug"]:
+            raise
+        Console(stderr=True, highlight=False).print(f"[bold red]jaxina: {error.code}:[/] ", end="")
+        print(error.message, file=sys.stderr)
+        sys.exit(2 if isinstance(error, InvalidArgumentError) else 1)

@@ -1,0 +1,102 @@
+"""`jaxina bench`: times all-reduces, with the habits of nccl-tests."""
+
+from __future__ import annotations
+
+import enum
+import importlib.util
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from jaxina import config
+from jaxina.bench import report
+from jaxina.bench.sizes import parse_size, sweep
+from jaxina.cli import run
+from jaxina.errors import InvalidArgumentError
+
+
+class Versus(str, enum.Enum):
+    GLOO = "gloo"
+    NONE = "none"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("bench")(bench)
+
+
+def bench(
+    count: Annotated[
+        int,
+        typer.Option("-n", "--workers", min=2, max=config.MAX_WORKERS, help="Worker processes."),
+    ],
+    begin: Annotated[str, typer.Option("-b", help="Smallest size in bytes (K, M, G).")] = "4K",
+    end: Annotated[str, typer.Option("-e", help="Largest size.")] = "100M",
+    factor: Annotated[float, typer.Option("-f", help="From one size to the next.")] = 5.0,
+    iterations: Annotated[
+        int | None,
+        typer.Option("-i", min=1, help="Timed calls per size; left out, what fits 4 s, 20 to 200."),
+    ] = None,
+    warmup: Annotated[int, typer.Option("-w", min=1, help="Calls before, not timed.")] = 5,
+    aggregator: Annotated[str | None, typer.Option(help="embedded or udp.")] = None,
+    switch: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="A running switch (udp); else one of its own."),
+    ] = None,
+    loss: Annotated[float | None, typer.Option(help="Share of packets to drop (udp).")] = None,
+    versus: Annotated[
+        Versus, typer.Option("--vs", help="What to compare with: XLA's gloo, or nothing.")
+    ] = Versus.NONE,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to FILE.")
+    ] = None,
+    plot_file: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw time over size.")
+    ] = None,
+) -> None:
+    """Time a float32 all-reduce over -n workers, one device each, and check every element."""
+    sizes = sweep(parse_size(begin), parse_size(end), factor)
+    settings = config.resolve(aggregator=aggregator, switch=switch, loss=loss)
+    if plot_file is not None and importlib.util.find_spec("matplotlib") is None:
+        raise InvalidArgumentError("--plot needs matplotlib: pip install matplotlib")
+    found: dict[str, Any] = report.environment()
+    with tempfile.TemporaryDirectory(prefix="jaxina-bench-") as folder:
+        lines = Path(folder) / "lines"
+        options = json.dumps(
+            {
+                "sizes": sizes,
+                "iterations": iterations,
+                "warmup": warmup,
+                "versus_gloo": versus is Versus.GLOO,
+                "output": str(lines),
+            }
+        )
+        outcome = run.launch(
+            [sys.executable, "-m", "jaxina.bench.worker", options],
+            count,
+            settings,
+            own_switch=settings.origins["switch"] == "default",
+            devices=1,
+        )
+        text = lines.read_text() if lines.exists() else ""
+    records = [report.summarize(json.loads(line)) for line in text.splitlines()]
+    title = f"all-reduce of float32 over {count} workers, {settings.aggregator}"
+    run.report(outcome)
+    if records:
+        Console().print(report.table(records, title))
+    if outcome.code == 0:
+        found |= {"workers": count, "settings": _settings(settings), "records": records}
+        if json_file is not None:
+            json_file.write_text(json.dumps(found, indent=2) + "\n")
+        if plot_file is not None:
+            report.plot(records, title, plot_file)
+    raise typer.Exit(outcome.code)
+
+
+def _settings(settings: config.Configuration) -> dict[str, Any]:
+    names = ("aggregator", "slots", "block_size", "blocks_per_chunk", "loss", "loss_seed", "codec")
+    return {name: getattr(settings, name) for name in names}

@@ -1,0 +1,75 @@
+"""A software switch for one run: a child process on loopback that ends with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from jaxina.cli.launcher import die_with
+from jaxina.errors import SwitchUnreachableError
+
+_START_TIMEOUT = 30.0  # seconds; importing JAX on a busy machine takes many
+_STOP_TIMEOUT = 5.0
+
+
+@contextlib.contextmanager
+def private_switch(loss: float, loss_seed: int, threads: int) -> Iterator[str]:
+    """Yields its control address, HOST:PORT.
+
+    Raises:
+      SwitchUnreachableError: it did not start.
+    """
+    parent = os.getpid()
+    read_end, write_end = os.pipe()
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "jaxina.cli",
+            "switch",
+            "--bind",
+            "127.0.0.1:0",
+            "--threads",
+            str(threads),
+            "--loss",
+            str(loss),
+            "--loss-seed",
+            str(loss_seed),
+            "--announce-fd",
+            str(write_end),
+            "--quiet",
+        ],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        pass_fds=[write_end],
+        preexec_fn=lambda: die_with(parent),
+    )
+    os.close(write_end)
+    try:
+        yield _announced(read_end)
+    finally:
+        os.close(read_end)
+        process.terminate()
+        try:
+            process.wait(_STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _announced(read_end: int) -> str:
+    with selectors.DefaultSelector() as selector:
+        selector.register(read_end, selectors.EVENT_READ)
+        ready = selector.select(_START_TIMEOUT)
+    text = os.read(read_end, 1000).decode() if ready else ""
+    if not text.endswith("\n"):
+        raise SwitchUnreachableError(
+            "the private switch of this run did not start; see its message above, or start one "
+            "with `jaxina switch` "
+            "and name it by --switch HOST:PORT"
+        )
+    return text.strip()

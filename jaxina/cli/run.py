@@ -1,0 +1,200 @@
+"""`jaxina run`: starts a program on several worker processes, as mpirun does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from jaxina import config
+from jaxina.cli.launcher import Launcher, Outcome, free_port
+from jaxina.cli.private_switch import private_switch
+from jaxina.cli.tagged_output import TaggedOutput
+from jaxina.errors import InvalidArgumentError
+
+
+def register(app: typer.Typer) -> None:
+    app.command("run", context_settings={"allow_interspersed_args": False})(run)
+
+
+def run(
+    program: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SCRIPT [ARGS]...",
+            help="A Python file, a module (with -m), or a program; and its arguments.",
+        ),
+    ],
+    count: Annotated[
+        int,
+        typer.Option(
+            "-n", "--workers", min=1, max=config.MAX_WORKERS, help="Number of worker processes."
+        ),
+    ],
+    aggregator: Annotated[str | None, typer.Option(help="embedded or udp.")] = None,
+    devices: Annotated[
+        int | None,
+        typer.Option("--devices-per-process", min=1, max=256, help="CPU devices per process."),
+    ] = None,
+    loss: Annotated[
+        float | None,
+        typer.Option(help="Share of packets to drop on each link, for experiments (udp)."),
+    ] = None,
+    switch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="A running switch (udp); left out, the run starts its own."
+        ),
+    ] = None,
+    module: Annotated[
+        bool, typer.Option("-m", help="SCRIPT is a module's name, as for python -m.")
+    ] = False,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Print packets and retransmissions at the end.")
+    ] = False,
+    stats_json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write each process's statistics to FILE.")
+    ] = None,
+) -> None:
+    """Run a program on several worker processes of this host.
+
+    Each process gets JAXINA_RANK and its kin; jaxina.init() in the program then finds the others.
+    Every line of output is tagged with its worker. Ctrl-C ends all; so does the first worker that
+    fails.
+    """
+    command = command_of(program, module)
+    settings = config.resolve(aggregator=aggregator, switch=switch, loss=loss)
+    with tempfile.TemporaryDirectory(prefix="jaxina-run-") as folder:
+        outcome = launch(
+            command,
+            count,
+            settings,
+            own_switch=settings.origins["switch"] == "default",
+            devices=devices,
+            stats_folder=Path(folder),
+        )
+        collected = _collect(Path(folder))
+    if stats_json is not None:
+        stats_json.write_text(json.dumps(collected, indent=2) + "\n")
+    report(outcome)
+    if stats:
+        _print_statistics(collected)
+    raise typer.Exit(outcome.code)
+
+
+def command_of(program: Sequence[str], module: bool) -> list[str]:
+    """The command line that runs `program`.
+
+    Raises:
+      InvalidArgumentError: there is no such file or program.
+    """
+    name = program[0]
+    if module:
+        return [sys.executable, "-m", *program]
+    if os.path.isfile(name) and (name.endswith(".py") or not os.access(name, os.X_OK)):
+        return [sys.executable, *program]
+    found = shutil.which(name)
+    if found is None:
+        raise InvalidArgumentError(
+            f"{name!r} is neither a file here nor a program on PATH (a module needs -m)"
+        )
+    return [found, *program[1:]]
+
+
+def launch(
+    command: Sequence[str],
+    count: int,
+    settings: config.Configuration,
+    *,
+    own_switch: bool,
+    devices: int | None = None,
+    stats_folder: Path | None = None,
+) -> Outcome:
+    """Runs `command` on `count` processes with these settings, with a switch of its own if that is
+    asked for.
+    """
+    coordinator = f"127.0.0.1:{free_port()}"
+    with _switch(settings, count, own_switch) as switch:
+
+        def environment(rank: int) -> dict[str, str]:
+            variables = {
+                "JAXINA_COORDINATOR": coordinator,
+                "JAXINA_RANK": str(rank),
+                "JAXINA_PROCESSES": str(count),
+                "JAXINA_AGGREGATOR": settings.aggregator,
+                "JAXINA_LOSS": str(settings.loss),
+                "PYTHONUNBUFFERED": "1",
+            }
+            if switch is not None:
+                variables["JAXINA_SWITCH"] = switch
+            if devices is not None:
+                variables["JAX_NUM_CPU_DEVICES"] = str(devices)
+            if stats_folder is not None:
+                variables["JAXINA_STATS_FILE"] = str(stats_folder / f"{rank}.json")
+            return variables
+
+        return Launcher(command, count, environment, TaggedOutput()).run()
+
+
+@contextlib.contextmanager
+def _switch(settings: config.Configuration, workers: int, own: bool) -> Iterator[str | None]:
+    if settings.aggregator != "udp":
+        yield None
+    elif own:
+        # More threads than a loopback host can feed only compete with the workers.
+        threads = 1 if (os.cpu_count() or 1) < 2 * workers else 2
+        with private_switch(settings.loss, settings.loss_seed, threads) as address:
+            yield address
+    else:
+        yield settings.switch
+
+
+def report(outcome: Outcome) -> None:
+    """Says on stderr why a run failed."""
+    if not outcome.reason:
+        return
+    console = Console(stderr=True, highlight=False)
+    for line in outcome.last_lines:
+        console.print("  │ ", line, style="dim", markup=False, sep="", soft_wrap=True)
+    console.print(f"jaxina run: {outcome.reason}", style="bold red", markup=False, soft_wrap=True)
+
+
+def _collect(folder: Path) -> dict[str, Any]:
+    """What the processes wrote at their shutdown; a process that died wrote nothing."""
+    workers = [
+        json.loads(path.read_text())
+        for path in sorted(folder.glob("*.json"), key=lambda path: int(path.stem))
+    ]
+    names = [
+        name for name in (workers[0] if workers else {}) if name not in ("process", "aggregator")
+    ]
+    return {
+        "workers": workers,
+        "total": {name: sum(worker[name] for worker in workers) for name in names},
+    }
+
+
+def _print_statistics(collected: dict[str, Any]) -> None:
+    total = collected["total"]
+    if not total:
+        text = "no statistics: no process reached jaxina.shutdown() or its orderly end"
+    else:
+        sent = total["packets_sent"]
+        share = f" ({100 * total['retransmissions'] / sent:.2f} %)" if sent else ""
+        text = (
+            f"{len(collected['workers'])} workers, {total['collectives']} collectives: {sent} "
+            "packets sent, "
+            f"{total['packets_received']} received, {total['retransmissions']} "
+            f"retransmissions{share}, "
+            f"{total['packets_dropped']} dropped, {total['packets_rejected']} rejected"
+        )
+    Console(stderr=True, highlight=False).print(f"jaxina run: {text}", markup=False, soft_wrap=True)
