@@ -244,16 +244,6 @@ def _as_dict(attributes: ir.Attribute) -> dict[str, ir.Attribute]:
 
 
 def distributed_client() -> Any:
-    """jax.distributed's client, whose key-value store all processes share; None before jax.distributed.initialize."""
-    return distributed.global_state.client
-
-
-def distributed_process() -> tuple[int, int]:
-    """This process's number and the number of processes, without starting the backend as jax.process_index would."""
-    return distributed.global_state.process_id, distributed.global_state.num_processes
-
-
-def distributed_client() -> Any:
     """The client of jax.distributed's key-value store, None if jax.distributed has not been initialised."""
     return distributed.global_state.client
 
