@@ -102,7 +102,7 @@ void bind_switch(nb::module_& m) {
           },
           "{'jobs': {id: {'updates', 'results', 'duplicates', 'packets_sent', 'bytes_received', 'bytes_sent', "
           "'rejected': {kind: count}}}, 'rejected': {kind: count}, 'packets_received', 'packets_dropped', "
-          "'packets_unsent'}; bytes are UDP payload.")
+          "'packets_unsent'}; bytes are UDP payload, the outer 'rejected' counts packets of none of the jobs.")
       .def("missing", &SoftwareSwitch::missing, "job"_a, Release(),
            "The workers that some incomplete pass of the job waits for, ascending.")
       .def("slots_that_fit", &SoftwareSwitch::slots_that_fit, "workers"_a, "block_size"_a, "blocks_per_chunk"_a,

@@ -47,10 +47,12 @@ void add(JobCounters& sum, const JobCounters& terms) {
 SwitchStatistics statistics_of(SwitchThread& thread, const std::set<std::uint32_t>& jobs) {
   const Aggregator& aggregator = thread.aggregator();
   SwitchStatistics statistics;
-  for (const std::uint32_t job : jobs) {
-    if (aggregator.has_job(job)) statistics.jobs[job] = {*aggregator.counters(job), *aggregator.rejects(job)};
-  }
   statistics.rejects = aggregator.rejects();
+  for (const std::uint32_t id : jobs) {
+    if (!aggregator.has_job(id)) continue;
+    const SwitchStatistics::Job& job = statistics.jobs[id] = {*aggregator.counters(id), *aggregator.rejects(id)};
+    for (std::size_t kind = 0; kind < job.rejects.size(); ++kind) statistics.rejects[kind] -= job.rejects[kind];
+  }
   statistics.packets_received = thread.packets_received();
   statistics.packets_dropped = thread.packets_dropped();
   statistics.packets_unsent = thread.packets_unsent();

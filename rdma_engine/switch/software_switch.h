@@ -30,7 +30,7 @@ struct SwitchStatistics {
     Aggregator::Rejects rejects{};
   };
   std::map<std::uint32_t, Job> jobs;
-  Aggregator::Rejects rejects{};        // of all packets, those of no job included
+  Aggregator::Rejects rejects{};        // of packets that belong to none of these jobs
   std::uint64_t packets_received = 0;   // before `loss`
   std::uint64_t packets_dropped = 0;    // by `loss`
   std::uint64_t packets_unsent = 0;     // the network would not take them

@@ -97,12 +97,6 @@ class FloatSum {
   std::vector<std::vector<float>> inputs_, outputs_;
 };
 
-inline std::uint64_t total(const Aggregator::Rejects& rejects) {
-  std::uint64_t sum = 0;
-  for (const std::uint64_t count : rejects) sum += count;
-  return sum;
-}
-
 inline std::uint64_t count_of(const Aggregator::Rejects& rejects, Reject reject) {
   return rejects[static_cast<std::size_t>(reject)];
 }
