@@ -4,7 +4,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$1
 shift
-launcher=()
-command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-cmake -S . -B "$folder" -G Ninja -DJAXINA_BUILD_TESTS=ON "${launcher[@]}" "$@"
+command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+cmake -S . -B "$folder" -G Ninja -DJAXINA_BUILD_TESTS=ON "$@"
 cmake --build "$folder" -j "$(nproc)"
