@@ -1,0 +1,58 @@
+// Virtual time: what happens next, and among equals what was planned first.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "rdma_engine/worker/retransmission_timer.h"
+
+namespace jaxina::sim {
+
+enum class EventKind : std::uint8_t {
+  kArrival,   // index: packet
+  kTimer,     // index: host; its worker's retransmission timer
+  kWork,      // index: host; it has time for its next collective, or was paused and goes on
+  kDeadline,  // index: host, detail: number of the collective that should be complete by now
+  kStrike,    // index: fault of the plan
+  kRevive,    // the switch is back after a wipe; detail: whether it forgot its jobs
+  kDetect,    // index: job; the control plane notices that a worker died or failed
+  kNotify,    // index: host; the control plane tells a worker that its job has ended
+  kStart,     // index: job; its next incarnation begins
+  kHostile,   // the hostile sender sends
+};
+
+struct Event {
+  Nanoseconds time;
+  std::uint64_t order;
+  std::uint32_t index;
+  std::uint32_t detail;
+  std::uint32_t generation;  // of the job the event belongs to; late events of an earlier one mean nothing
+  EventKind kind;
+};
+
+class EventQueue {
+ public:
+  void push(Nanoseconds time, EventKind kind, std::uint32_t index = 0, std::uint32_t generation = 0,
+            std::uint32_t detail = 0) {
+    heap_.push_back({time, next_order_++, index, detail, generation, kind});
+    std::push_heap(heap_.begin(), heap_.end(), later);
+  }
+  Event pop() {
+    std::pop_heap(heap_.begin(), heap_.end(), later);
+    const Event event = heap_.back();
+    heap_.pop_back();
+    return event;
+  }
+  bool empty() const { return heap_.empty(); }
+
+ private:
+  static bool later(const Event& a, const Event& b) {
+    return a.time != b.time ? a.time > b.time : a.order > b.order;
+  }
+
+  std::vector<Event> heap_;
+  std::uint64_t next_order_ = 0;
+};
+
+}  // namespace jaxina::sim

@@ -1,0 +1,45 @@
+// jaxina_sim A:B [scenario]: runs seeds without Python; with a single seed prints its plan and timeline.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "rdma_engine/sim/campaign.h"
+
+int main(int argc, char** argv) {
+  using namespace jaxina::sim;
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: jaxina_sim SEED | FIRST:END [SCENARIO [THREADS]]\n");
+    return 2;
+  }
+  const std::string seeds = argv[1];
+  const Scenario* scenario = scenario_named(argc > 2 ? argv[2] : "swarm");
+  if (scenario == nullptr) {
+    std::fprintf(stderr, "unknown scenario %s\n", argv[2]);
+    return 2;
+  }
+  const std::size_t colon = seeds.find(':');
+  if (colon == std::string::npos) {
+    const std::uint64_t seed = std::stoull(seeds);
+    Random random(seed);
+    const Plan plan = draw_plan(*scenario, seed, random);
+    Trace trace;
+    const Outcome outcome = Simulation(plan, random, &trace).run();
+    std::printf("%s%s\nhash %016llx\n%s\n", to_string(plan).c_str(), trace.text().c_str(),
+                static_cast<unsigned long long>(outcome.log_hash),
+                outcome.failure.empty() ? "ok" : outcome.failure.c_str());
+    return outcome.failure.empty() ? 0 : 1;
+  }
+  const unsigned threads = argc > 3 ? static_cast<unsigned>(std::atoi(argv[3])) : std::thread::hardware_concurrency();
+  const CampaignResult result =
+      run_campaign(*scenario, std::stoull(seeds.substr(0, colon)), std::stoull(seeds.substr(colon + 1)), threads);
+  for (const Failure& failure : result.failures) {
+    std::printf("seed %llu: %s\n", static_cast<unsigned long long>(failure.seed), failure.what.c_str());
+  }
+  const NetworkCounters& network = result.total.network;
+  std::printf("%llu seeds, %zu failed, %llu packets, %.2f s, %.2f million packets/s/core\n",
+              static_cast<unsigned long long>(result.seeds), result.failures.size(),
+              static_cast<unsigned long long>(network.sent + network.duplicated), result.seconds,
+              static_cast<double>(network.sent + network.duplicated) / result.seconds / threads / 1e6);
+  return result.failures.empty() ? 0 : 1;
+}

@@ -1,0 +1,59 @@
+// What the trace says: one line for each packet sent and each packet that arrives.
+#include "rdma_engine/sim/simulation.h"
+
+namespace jaxina::sim {
+namespace {
+
+std::string name_of(const Packet& packet, std::uint16_t host, std::uint16_t first_host) {
+  if (host == kSwitch) return "switch";
+  return "w" + std::to_string(host - first_host) + (packet.origin.maker == Origin::Maker::kHostile ? " (forged)" : "");
+}
+
+std::string describe(const wire::Header& header) {
+  return std::string(to_string(header.kind)) + " epoch " + std::to_string(header.epoch);
+}
+
+}  // namespace
+
+void Simulation::tell(std::uint32_t job, std::uint32_t slot, std::string text) {
+  if (trace_ != nullptr) trace_->add(now_, job, slot, std::move(text));
+}
+
+void Simulation::tell_sent(const Packet& packet, Fate fate) {
+  wire::Header header;
+  if (wire::parse(packet.view(), header) != wire::ParseResult::kOk) return;
+  const Host& host = hosts_[packet.to == kSwitch ? packet.from : packet.to];
+  const std::uint16_t first = jobs_[host.job].first_host;
+  const char* fates[] = {"", ", lost", ", corrupted"};
+  tell(host.job, header.kind == wire::Kind::kAbort ? Trace::kEverySlot : header.slot,
+       name_of(packet, packet.from, first) + " -> " + name_of(packet, packet.to, first) + ": " + describe(header) +
+           fates[static_cast<int>(fate)]);
+}
+
+void Simulation::tell_arrival(const Packet& packet, const Aggregator::Rejects& before, std::uint64_t updates) {
+  wire::Header header;
+  const std::size_t owner = packet.origin.host;
+  if (owner >= hosts_.size()) return;
+  const Host& host = hosts_[owner];
+  const JobRun& run = jobs_[host.job];
+  const bool sound = wire::parse(packet.view(), header) == wire::ParseResult::kOk;
+  std::string what = "duplicate";
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (aggregator_.rejects()[i] != before[i]) what = "rejected, " + std::string(to_string(static_cast<Reject>(i)));
+  }
+  if (updates_counted() != updates) what = "counted";
+  if (!sound) return tell(host.job, Trace::kEverySlot, "switch: a damaged packet of w" + std::to_string(host.rank));
+  tell(host.job, header.slot,
+       "switch: " + describe(header) + " of " + name_of(packet, static_cast<std::uint16_t>(owner), run.first_host) + ": " + what +
+           (packet.origin.generation != run.generation ? " (of an earlier incarnation)" : ""));
+}
+
+void Simulation::tell_reply(const Packet& packet, const Host& host, Session::Reply reply) {
+  wire::Header header;
+  if (wire::parse(packet.view(), header) != wire::ParseResult::kOk) return;
+  const char* replies[] = {"taken", "stale, ignored", "waits for other workers", "refused", "aborted"};
+  tell(host.job, header.kind == wire::Kind::kAbort ? Trace::kEverySlot : header.slot,
+       "w" + std::to_string(host.rank) + ": " + describe(header) + ": " + replies[static_cast<int>(reply)]);
+}
+
+}  // namespace jaxina::sim

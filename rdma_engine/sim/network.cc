@@ -1,0 +1,92 @@
+#include "rdma_engine/sim/network.h"
+
+#include <algorithm>
+
+namespace jaxina::sim {
+
+void corrupt(Packet& packet, Random& random) {
+  packet.origin.altered = true;
+  const std::size_t bits = std::size_t{packet.size} * 8;
+  const auto flip = [&](std::size_t bit) { packet.bytes[bit / 8] ^= static_cast<std::uint8_t>(1u << (bit % 8)); };
+  if (bits == 0) return;
+  switch (random.below(4)) {
+    case 0:
+      packet.size = static_cast<std::uint16_t>(random.below(packet.size));
+      return;
+    case 1: {
+      const std::size_t first = random.below(bits);
+      const std::uint64_t burst = random.next() | 1;
+      for (std::size_t i = 0; i < 32 && first + i < bits; ++i) {
+        if (burst >> i & 1) flip(first + i);
+      }
+      return;
+    }
+    default: {
+      const std::size_t first = random.below(bits);
+      flip(first);
+      for (std::size_t next = random.below(bits), left = random.below(3); left > 0; --left, next = (next + 977) % bits) {
+        if (next != first) flip(next);
+      }
+      return;
+    }
+  }
+}
+
+void Network::clog(std::uint16_t host, Nanoseconds until, bool drops) {
+  links_[host].clogged_until = until;
+  links_[host].drops = drops;
+}
+
+std::uint32_t Network::schedule(const Packet& packet, Nanoseconds arrival) {
+  std::uint32_t index;
+  if (free_.empty()) {
+    index = static_cast<std::uint32_t>(packets_.size());
+    packets_.emplace_back();
+  } else {
+    index = free_.back();
+    free_.pop_back();
+  }
+  Packet& copy = packets_[index];
+  copy.origin = packet.origin;
+  copy.from = packet.from;
+  copy.to = packet.to;
+  copy.size = packet.size;
+  std::copy_n(packet.bytes.begin(), packet.size, copy.bytes.begin());
+  ++in_flight_;
+  events_.push(arrival, EventKind::kArrival, index);
+  return index;
+}
+
+Fate Network::send(const Packet& packet, Nanoseconds now) {
+  ++counters_.sent;
+  const bool upward = packet.to == kSwitch;
+  Link& link = links_[upward ? packet.from : packet.to];
+  const std::uint64_t dice = random_.next();
+  const auto strikes = [&](int which, std::uint32_t share) { return (dice >> (16 * which) & 0xffff) < share; };
+
+  const bool clogged = link.clogged_until > now;
+  const Nanoseconds open = clogged && !link.drops ? link.clogged_until : now;
+  const Nanoseconds start = std::max(open, link.busy_until[upward]);
+  if ((clogged && link.drops) || start - open > link.plan.queue || strikes(0, faults_.loss)) {
+    ++counters_.lost;
+    return Fate::kLost;
+  }
+  const Nanoseconds departure = start + packet.size * kMicrosecond / link.plan.bytes_per_us;
+  link.busy_until[upward] = departure;
+  Nanoseconds arrival = departure + link.plan.delay;
+  if (strikes(1, faults_.reordering)) {
+    ++counters_.reordered;
+    arrival += static_cast<Nanoseconds>(random_.below(static_cast<std::uint64_t>(faults_.max_extra_delay)));
+  }
+  const std::uint32_t index = schedule(packet, arrival);
+  if (strikes(2, faults_.duplication)) {
+    ++counters_.duplicated;
+    schedule(packet, arrival + 1 + static_cast<Nanoseconds>(random_.below(static_cast<std::uint64_t>(faults_.max_extra_delay))));
+  }
+  if (!strikes(3, faults_.corruption)) return Fate::kDelivered;
+  ++counters_.corrupted;
+  corrupt(packets_[index], random_);
+  return Fate::kCorrupted;
+}
+
+}  // namespace jaxina::sim

@@ -1,0 +1,86 @@
+// Links between hosts and the switch: bandwidth, delay, queues and everything that goes wrong on them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "rdma_engine/sim/event_queue.h"
+#include "rdma_engine/sim/plan.h"
+
+namespace jaxina::sim {
+
+inline constexpr std::uint16_t kSwitch = 0xffff;
+inline constexpr std::size_t kMaxPacket = 256;
+
+// Who really made a packet: known to the oracles, not to the code under test.
+struct Origin {
+  enum class Maker : std::uint8_t { kWorker, kSwitch, kHostile } maker = Maker::kWorker;
+  bool altered = false;           // corrupted or mutated after it was made
+  std::uint16_t host = 0;         // the worker that made it
+  std::uint32_t generation = 0;   // of the job it was made for
+};
+
+struct Packet {
+  Origin origin;
+  std::uint16_t from = 0, to = 0;  // hosts, or kSwitch; `from` can be forged
+  std::uint16_t size = 0;
+  alignas(8) std::array<std::uint8_t, kMaxPacket> bytes;
+  std::span<const std::uint8_t> view() const { return {bytes.data(), size}; }
+};
+
+struct NetworkCounters {
+  std::uint64_t sent = 0, delivered = 0, lost = 0, duplicated = 0, reordered = 0, corrupted = 0;
+};
+
+enum class Fate : std::uint8_t { kDelivered, kLost, kCorrupted };
+
+class Network {
+ public:
+  Network(const LinkFaults& faults, EventQueue& events, Random& random)
+      : faults_(faults), events_(events), random_(random) {}
+
+  void add_host(const LinkPlan& link) { links_.push_back({link, {}, 0, false}); }
+  void clog(std::uint16_t host, Nanoseconds until, bool drops);
+  void end_faults() { faults_ = {}; }
+
+  // Over the host's link: from a host to the switch, or from the switch to a host.
+  Fate send(const Packet& packet, Nanoseconds now);
+  // Past all links and faults, from somewhere else.
+  void inject(const Packet& packet, Nanoseconds arrival) { schedule(packet, arrival); }
+
+  Packet& packet(std::uint32_t index) { return packets_[index]; }
+  void release(std::uint32_t index) {
+    free_.push_back(index);
+    --in_flight_;
+  }
+  std::size_t in_flight() const { return in_flight_; }
+  const NetworkCounters& counters() const { return counters_; }
+  void count_delivery() { ++counters_.delivered; }
+
+ private:
+  struct Link {
+    LinkPlan plan;
+    std::array<Nanoseconds, 2> busy_until;  // towards the switch, from the switch
+    Nanoseconds clogged_until;
+    bool drops;
+  };
+  std::uint32_t schedule(const Packet& packet, Nanoseconds arrival);
+
+  LinkFaults faults_;
+  EventQueue& events_;
+  Random& random_;
+  std::vector<Link> links_;
+  std::deque<Packet> packets_;  // never move: a packet is read while others are sent
+  std::vector<std::uint32_t> free_;
+  std::size_t in_flight_ = 0;
+  NetworkCounters counters_;
+};
+
+// Changes some bits or the length, in ways that the CRC-32 detects without exception (up to three bits, or a burst of
+// at most 32) or all but certainly (the length of a packet that does not say it).
+void corrupt(Packet& packet, Random& random);
+
+}  // namespace jaxina::sim

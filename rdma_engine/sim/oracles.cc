@@ -1,0 +1,81 @@
+// What must hold at every step, judged by what the simulation knows and the code under test does not.
+#include <numeric>
+
+#include "rdma_engine/sim/simulation.h"
+
+namespace jaxina::sim {
+
+void Simulation::require(bool holds, std::string_view what) {
+  if (holds || !outcome_.failure.empty()) return;
+  outcome_.failure = std::string(what) + " (at " + std::to_string(now_) + " ns)";
+}
+
+std::uint64_t Simulation::updates_counted() const {
+  std::uint64_t sum = hostile_counters_ != nullptr ? hostile_counters_->updates : 0;
+  for (const JobRun& run : jobs_) sum += run.counters != nullptr ? run.counters->updates : 0;
+  return sum;
+}
+
+void Simulation::check_contribution(const Packet& packet, std::uint64_t before) {
+  const std::uint64_t counted = updates_counted() - before;
+  if (counted == 0) return;
+  require(counted == 1, "one packet was counted more than once");
+  if (packet.origin.maker == Origin::Maker::kHostile && !packet.origin.altered) {
+    // Its own job is the hostile sender's to play with, and check_ended() sees that no other job counted this.
+    return;
+  }
+  require(packet.origin.maker == Origin::Maker::kWorker, "a forged update was counted");
+  require(!packet.origin.altered, "a corrupt update was counted");
+  if (!outcome_.failure.empty()) return;
+  const Host& host = hosts_[packet.origin.host];
+  JobRun& run = jobs_[host.job];
+  require(run.generation == packet.origin.generation, "an update of an earlier incarnation was counted");
+  wire::HeaderBytes header;
+  std::copy_n(packet.bytes.data(), sizeof(header), reinterpret_cast<std::uint8_t*>(&header));
+  const std::uint32_t slot = header.slot[0] << 8 | header.slot[1];
+  const std::uint32_t epoch = static_cast<std::uint32_t>(header.epoch[0]) << 24 | header.epoch[1] << 16 |
+                              header.epoch[2] << 8 | header.epoch[3];
+  std::uint32_t& next = run.next_epoch[std::size_t{host.rank} * run.plan->geometry.slots + slot];
+  require(epoch >= next, "a contribution was counted twice");
+  require(epoch <= next, "a contribution was counted before its turn");
+  next = epoch + 1;
+}
+
+void Simulation::check_result(const Packet& packet, const Host& host) {
+  require(packet.origin.maker == Origin::Maker::kSwitch, "a forged result was taken");
+  require(!packet.origin.altered, "a corrupt result was taken");
+  require(packet.origin.generation == jobs_[host.job].generation, "a result of another job or incarnation was taken");
+}
+
+void Simulation::check_failure(const Host& host) {
+  const JobRun& run = jobs_[host.job];
+  const ErrorCode code = host.failure.code;
+  if (!run.disturbed()) return require(false, "liveness: a worker of an undisturbed job failed: " + host.failure.text());
+  if (run.wiped) {
+    return require(code == ErrorCode::kJobRejected || code == ErrorCode::kWorkerLost || code == ErrorCode::kTimeout ||
+                       code == ErrorCode::kSwitchUnreachable,
+                   "the wrong error after the switch lost its memory: " + host.failure.text());
+  }
+  require(code == ErrorCode::kWorkerLost, "the wrong error after a worker died: " + host.failure.text());
+  require(now_ - run.crashed_at <= 2 * kSecond, "a worker heard too late of another one's death");
+}
+
+void Simulation::check_ended(JobRun& run) {
+  if (run.disturbed()) return;
+  require(run.counters->updates == run.counters->results * run.plan->workers, "a completed pass holds too few contributions");
+  require(run.counters->updates == std::accumulate(run.next_epoch.begin(), run.next_epoch.end(), std::uint64_t{0}),
+          "a job counted an update that none of its workers made");
+  outcome_.passes += run.counters->results;
+}
+
+void Simulation::check_accounting() {
+  std::uint64_t counted = counted_gone_;
+  if (hostile_counters_ != nullptr) counted += hostile_counters_->updates + hostile_counters_->duplicates;
+  for (const JobRun& run : jobs_) {
+    if (run.counters != nullptr) counted += run.counters->updates + run.counters->duplicates;
+  }
+  for (const std::uint64_t rejected : aggregator_.rejects()) counted += rejected;
+  require(counted == at_switch_, "the aggregator's counters do not account for every packet");
+}
+
+}  // namespace jaxina::sim

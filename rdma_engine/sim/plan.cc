@@ -1,0 +1,143 @@
+#include "rdma_engine/sim/plan.h"
+
+#include <algorithm>
+
+namespace jaxina::sim {
+namespace {
+
+constexpr std::uint32_t kEverything = (1u << 12) - 1;
+
+// In the swarm, most features come in every second seed; those that end or dominate a run are rarer.
+std::uint32_t draw_features(Random& random) {
+  std::uint32_t features = static_cast<std::uint32_t>(random.next()) & kEverything;
+  if (!random.one_in(4)) features &= ~kCrash;
+  if (!random.one_in(4)) features &= ~kWipe;
+  if (!random.one_in(32)) features &= ~kManyWorkers;
+  return features;
+}
+
+std::uint32_t percent(Random& random, std::uint32_t most) {
+  return static_cast<std::uint32_t>(random.below(std::uint64_t{most} * 65536 / 100 + 1));
+}
+
+LinkFaults draw_link_faults(std::uint32_t features, Random& random) {
+  LinkFaults faults;
+  if (features & kLoss) faults.loss = percent(random, 30);
+  if (features & kDuplication) faults.duplication = percent(random, 50);
+  if (features & kReordering) faults.reordering = percent(random, 50);
+  if (features & kCorruption) faults.corruption = percent(random, 10);
+  faults.max_extra_delay = random.log_range(kMicrosecond, 5 * kMillisecond);
+  return faults;
+}
+
+JobPlan draw_job(std::uint32_t features, Random& random) {
+  JobPlan job;
+  const bool many = features & kManyWorkers;
+  job.workers = static_cast<std::uint32_t>(many ? random.range(9, 64) : random.range(1, 8));
+  job.geometry.slots = static_cast<std::uint32_t>(random.one_in(3) ? 1 : random.range(1, 16));
+  job.geometry.block_size = static_cast<std::uint32_t>(random.range(1, 8));
+  job.geometry.blocks_per_chunk = static_cast<std::uint32_t>(random.range(1, 4));
+  // Limits around and far below the round trip too: early retransmissions are what makes stale packets.
+  job.timer.minimum = random.log_range(5 * kMicrosecond, kMillisecond);
+  job.timer.maximum = random.log_range(kMillisecond, 20 * kMillisecond);
+  job.timer.initial = random.log_range(job.timer.minimum, job.timer.maximum);
+  job.collectives = static_cast<std::uint32_t>(random.range(1, many ? 3 : 10));
+  job.window = static_cast<std::uint32_t>(random.range(1, 4));
+  job.max_compute = random.one_in(2) ? 0 : random.log_range(kMicrosecond, 500 * kMicrosecond);
+  const LinkPlan link{.delay = random.log_range(500, 100 * kMicrosecond),
+                      .bytes_per_us = static_cast<std::uint32_t>(random.log_range(100, 12'500)),
+                      .queue = random.log_range(50 * kMicrosecond, 10 * kMillisecond)};
+  job.links.assign(job.workers, link);
+  if (features & kSlowWorkers) {
+    LinkPlan& slow = job.links[random.below(job.workers)];
+    slow.bytes_per_us = static_cast<std::uint32_t>(random.log_range(10, 100));
+    slow.delay = random.log_range(10 * kMicrosecond, 500 * kMicrosecond);
+    slow.queue = 10 * kMillisecond;
+  }
+  job.restarts = true;
+  job.keeps_id = random.one_in(2);
+  return job;
+}
+
+}  // namespace
+
+const std::vector<Scenario>& scenarios() {
+  static const std::vector<Scenario> all = {
+      {"swarm", kEverything, "a subset of everything below, drawn anew for every seed"},
+      {"clean", 0, "no faults"},
+      {"lossy", kLoss | kDuplication | kCorruption, "loss, duplication and corruption"},
+      {"reordering", kDuplication | kReordering, "duplicates and packets that come late"},
+      {"stalls", kLoss | kClogging | kPauses | kSlowWorkers, "clogged links, paused and slow workers"},
+      {"crash", kLoss | kDuplication | kReordering | kCrash, "a worker dies; the job starts again as a new incarnation"},
+      {"wipe", kLoss | kDuplication | kReordering | kWipe, "the switch reboots and loses its registers"},
+      {"jobs", kLoss | kReordering | kSeveralJobs, "several jobs share the aggregator"},
+      {"hostile", kLoss | kDuplication | kReordering | kSeveralJobs | kHostile | kCrash,
+       "a sender forges, replays and mutates packets of everybody's jobs"},
+      {"many", kLoss | kDuplication | kManyWorkers, "9 to 64 workers"},
+  };
+  return all;
+}
+
+const Scenario* scenario_named(std::string_view name) {
+  for (const Scenario& scenario : scenarios()) {
+    if (scenario.name == name) return &scenario;
+  }
+  return nullptr;
+}
+
+Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
+  Plan plan;
+  plan.seed = seed;
+  plan.features = &scenario == &scenarios().front() ? draw_features(random) : scenario.features;
+  plan.faults = draw_link_faults(plan.features, random);
+  plan.quiet_at = random.log_range(kMillisecond, 50 * kMillisecond);
+  plan.detection_delay = random.log_range(100 * kMicrosecond, 100 * kMillisecond);
+  const auto jobs = plan.features & kSeveralJobs ? random.range(2, 3) : 1;
+  for (int j = 0; j < jobs; ++j) plan.jobs.push_back(draw_job(plan.features, random));
+
+  const auto strike = [&](FaultKind kind, Nanoseconds longest) {
+    Fault fault{.kind = kind};
+    fault.at = random.range(0, random.log_range(10 * kMicrosecond, plan.quiet_at));
+    fault.job = static_cast<std::uint32_t>(random.below(plan.jobs.size()));
+    fault.worker = static_cast<std::uint32_t>(random.below(plan.jobs[fault.job].workers));
+    fault.duration = random.log_range(kMicrosecond, longest);
+    fault.drops = random.one_in(2);
+    fault.forgets_jobs = random.one_in(2);
+    plan.strikes.push_back(fault);
+  };
+  if (plan.features & kClogging) {
+    for (auto left = random.range(1, 6); left > 0; --left) strike(FaultKind::kClog, 10 * kMillisecond);
+  }
+  if (plan.features & kPauses) {
+    for (auto left = random.range(1, 6); left > 0; --left) strike(FaultKind::kPause, 30 * kMillisecond);
+  }
+  if (plan.features & kCrash) strike(FaultKind::kCrash, kMillisecond);
+  if (plan.features & kWipe) strike(FaultKind::kWipe, 10 * kMillisecond);
+  if (plan.features & kHostile) {
+    plan.hostile_packets = static_cast<std::uint32_t>(random.log_range(10, 1000));
+    plan.hostile_interval = random.log_range(500, 50 * kMicrosecond);
+  }
+  return plan;
+}
+
+std::string to_string(const Plan& plan) {
+  const auto share = [](std::uint32_t value) { return std::to_string(value * 100 / 65536) + " %"; };
+  std::string text = "seed " + std::to_string(plan.seed) + ": loss " + share(plan.faults.loss) + ", duplication " +
+                     share(plan.faults.duplication) + ", reordering " + share(plan.faults.reordering) + " (up to " +
+                     std::to_string(plan.faults.max_extra_delay / kMicrosecond) + " us), corruption " +
+                     share(plan.faults.corruption) + ", faults stop at " +
+                     std::to_string(plan.quiet_at / kMicrosecond) + " us, " + std::to_string(plan.strikes.size()) +
+                     " strikes, " + std::to_string(plan.hostile_packets) + " hostile packets\n";
+  for (std::size_t j = 0; j < plan.jobs.size(); ++j) {
+    const JobPlan& job = plan.jobs[j];
+    text += "  job " + std::to_string(j) + ": " + std::to_string(job.workers) + " workers, " +
+            std::to_string(job.geometry.slots) + " slots, chunks of " + std::to_string(job.geometry.blocks_per_chunk) +
+            " blocks of " + std::to_string(job.geometry.block_size) + " words, " + std::to_string(job.collectives) +
+            " collectives, link delay " + std::to_string(job.links[0].delay) + " ns, retransmission after " +
+            std::to_string(job.timer.minimum / kMicrosecond) + " to " +
+            std::to_string(job.timer.maximum / kMicrosecond) + " us\n";
+  }
+  return text;
+}
+
+}  // namespace jaxina::sim

@@ -1,0 +1,93 @@
+// Everything a seed decides before its first event: geometry, links, ranges of faults, and when which fault strikes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rdma_engine/sim/random.h"
+#include "rdma_engine/worker/worker.h"
+
+namespace jaxina::sim {
+
+inline constexpr Nanoseconds kMicrosecond = 1'000;
+inline constexpr Nanoseconds kMillisecond = 1'000'000;
+inline constexpr Nanoseconds kSecond = 1'000'000'000;
+
+// What a scenario may bring. A bit each; "swarm" draws a subset for every seed.
+enum Feature : std::uint32_t {
+  kLoss = 1u << 0,
+  kDuplication = 1u << 1,
+  kReordering = 1u << 2,
+  kCorruption = 1u << 3,
+  kClogging = 1u << 4,
+  kPauses = 1u << 5,
+  kSlowWorkers = 1u << 6,
+  kCrash = 1u << 7,
+  kWipe = 1u << 8,
+  kSeveralJobs = 1u << 9,
+  kHostile = 1u << 10,
+  kManyWorkers = 1u << 11,
+};
+
+struct Scenario {
+  std::string_view name;
+  std::uint32_t features;
+  std::string_view text;
+};
+// The first is "swarm".
+const std::vector<Scenario>& scenarios();
+const Scenario* scenario_named(std::string_view name);
+
+// Shares of packets, in 1 / 65536.
+struct LinkFaults {
+  std::uint32_t loss = 0, duplication = 0, reordering = 0, corruption = 0;
+  Nanoseconds max_extra_delay = 0;  // of a reordered packet
+};
+
+struct LinkPlan {
+  Nanoseconds delay = 0;          // propagation
+  std::uint32_t bytes_per_us = 0; // bandwidth
+  Nanoseconds queue = 0;          // packets that would wait longer are dropped
+};
+
+struct JobPlan {
+  std::uint32_t workers = 0;
+  Geometry geometry;
+  TimerLimits timer;
+  std::uint32_t collectives = 0;
+  std::uint32_t window = 0;             // collectives a worker submits ahead
+  Nanoseconds max_compute = 0;          // between two collectives
+  std::vector<LinkPlan> links;          // per worker, both directions
+  bool restarts = false;                // a job that ended early is started once more, as a new incarnation
+  bool keeps_id = false;                // the new incarnation has the old job id, and only the secret is new
+};
+
+enum class FaultKind : std::uint8_t { kClog, kPause, kCrash, kWipe };
+struct Fault {
+  FaultKind kind;
+  Nanoseconds at = 0;
+  std::uint32_t job = 0, worker = 0;
+  Nanoseconds duration = 0;  // of a clog or a pause; of a wipe, how long the switch is down
+  bool drops = false;        // a clogged link drops packets instead of holding them
+  bool forgets_jobs = false; // a wiped switch does not know its jobs any more
+};
+
+struct Plan {
+  std::uint64_t seed = 0;
+  std::uint32_t features = 0;
+  LinkFaults faults;
+  Nanoseconds quiet_at = 0;        // from here on nothing goes wrong any more
+  Nanoseconds detection_delay = 0; // until the control plane notices a death or a failure
+  std::vector<JobPlan> jobs;
+  std::vector<Fault> strikes;      // in no order
+  std::uint32_t hostile_packets = 0;
+  Nanoseconds hostile_interval = 0;
+};
+
+Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random);
+std::string to_string(const Plan& plan);
+
+}  // namespace jaxina::sim

@@ -1,0 +1,260 @@
+#include "rdma_engine/sim/simulation.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace jaxina::sim {
+namespace {
+
+// Longest run of virtual time after faults stop; the collective timeout ends everything that hangs before.
+constexpr Nanoseconds kMostAfterQuiet = 30 * kSecond;
+constexpr Nanoseconds kCollectiveTimeout = 10 * kSecond;
+
+Address address_of(std::uint16_t host) {
+  Address address;
+  std::memcpy(address.bytes.data(), &host, sizeof(host));
+  address.size = sizeof(host);
+  return address;
+}
+
+std::uint16_t host_at(const Address& address) {
+  std::uint16_t host;
+  std::memcpy(&host, address.bytes.data(), sizeof(host));
+  return host;
+}
+
+}  // namespace
+
+Outcome simulate(const Scenario& scenario, std::uint64_t seed, Trace* trace) {
+  Random random(seed);
+  const Plan plan = draw_plan(scenario, seed, random);
+  return Simulation(plan, random, trace).run();
+}
+
+Simulation::Simulation(const Plan& plan, Random random, Trace* trace)
+    : plan_(plan), random_(random), trace_(trace), network_(plan.faults, events_, random_) {
+  for (std::uint32_t j = 0; j < plan.jobs.size(); ++j) {
+    JobRun run;
+    run.plan = &plan.jobs[j];
+    run.first_host = static_cast<std::uint16_t>(hosts_.size());
+    for (std::uint32_t rank = 0; rank < run.plan->workers; ++rank) {
+      network_.add_host(run.plan->links[rank]);
+      hosts_.emplace_back();
+      hosts_.back().job = j;
+      hosts_.back().rank = rank;
+    }
+    jobs_.push_back(std::move(run));
+    events_.push(0, EventKind::kStart, j);
+  }
+  jobs_left_ = jobs_.size();
+  for (std::uint32_t i = 0; i < plan.strikes.size(); ++i) events_.push(plan.strikes[i].at, EventKind::kStrike, i);
+  if (plan.hostile_packets > 0) start_hostile();
+}
+
+Outcome Simulation::run() {
+  while (outcome_.failure.empty() && (jobs_left_ > 0 || network_.in_flight() > 0)) {
+    if (events_.empty()) {
+      require(false, "liveness: a job has not ended and nothing is left to happen");
+      break;
+    }
+    const Event event = events_.pop();
+    now_ = event.time;
+    if (!quiet_ && now_ >= plan_.quiet_at) {
+      quiet_ = true;
+      network_.end_faults();
+    }
+    require(now_ <= plan_.quiet_at + kMostAfterQuiet, "liveness: a job has not ended long after all faults stopped");
+    log(static_cast<std::uint64_t>(event.time) << 8 | static_cast<std::uint64_t>(event.kind));
+    log(event.index);
+    step(event);
+  }
+  if (outcome_.failure.empty()) check_accounting();
+  outcome_.log_hash = hash_;
+  outcome_.virtual_time = now_;
+  outcome_.network = network_.counters();
+  return outcome_;
+}
+
+void Simulation::step(const Event& event) {
+  switch (event.kind) {
+    case EventKind::kArrival:
+      return arrive(event.index);
+    case EventKind::kStrike:
+      return strike(plan_.strikes[event.index]);
+    case EventKind::kRevive:
+      return revive(event.detail != 0);
+    case EventKind::kHostile:
+      return send_hostile();
+    case EventKind::kStart:
+      return start_job(event.index);
+    case EventKind::kDetect:
+      if (jobs_[event.index].generation == event.generation) detect(event.index);
+      return;
+    case EventKind::kTimer:
+    case EventKind::kWork:
+    case EventKind::kDeadline:
+    case EventKind::kNotify:
+      break;
+  }
+  Host& host = hosts_[event.index];
+  JobRun& run = run_of(host);
+  const auto index = static_cast<std::uint16_t>(event.index);
+  if (run.generation != event.generation || host.ended()) return;
+  if (host.paused_until > now_) {  // a stopped process does nothing until it goes on
+    if (host.timer_at == now_ && event.kind == EventKind::kTimer) host.timer_at = host.paused_until;
+    return events_.push(host.paused_until, event.kind, event.index, event.generation, event.detail);
+  }
+  switch (event.kind) {
+    case EventKind::kTimer:
+      if (host.timer_at != now_) return;
+      host.timer_at = -1;
+      return work(index);
+    case EventKind::kWork:
+      return work(index);
+    case EventKind::kDeadline:
+      if (host.completed <= event.detail) {
+        fail_host(index, {ErrorCode::kTimeout, "a collective did not finish within its deadline"});
+      }
+      return;
+    case EventKind::kNotify:
+      return fail_host(index, run.reason);
+    default:
+      return;
+  }
+}
+
+void Simulation::arrive(std::uint32_t index) {
+  Packet& packet = network_.packet(index);
+  if (packet.to != kSwitch && packet.to < hosts_.size() && hosts_[packet.to].paused_until > now_) {
+    return events_.push(hosts_[packet.to].paused_until, EventKind::kArrival, index);
+  }
+  log(packet.size);
+  if (packet.size >= 8) {
+    std::uint64_t word;
+    std::memcpy(&word, &packet.bytes[packet.size - 8u], sizeof(word));
+    log(word);
+  }
+  if (packet.to == kSwitch) {
+    if (now_ >= down_until_) arrive_at_switch(packet);
+  } else if (packet.to < hosts_.size()) {
+    network_.count_delivery();
+    arrive_at_host(packet, hosts_[packet.to]);
+  }
+  network_.release(index);
+}
+
+void Simulation::arrive_at_switch(const Packet& packet) {
+  network_.count_delivery();
+  ++at_switch_;
+  const std::uint64_t before = updates_counted();
+  replying_to_ = packet.origin.generation;
+  if (trace_ == nullptr) {
+    aggregator_.on_packet(packet.view(), address_of(packet.from), *this);
+  } else {
+    const Aggregator::Rejects rejects = aggregator_.rejects();
+    aggregator_.on_packet(packet.view(), address_of(packet.from), *this);
+    tell_arrival(packet, rejects, before);
+  }
+  check_contribution(packet, before);
+}
+
+void Simulation::arrive_at_host(Packet& packet, Host& host) {
+  if (host.dead || !host.failure.ok() || !host.session || packet.from != kSwitch) return;
+  const std::optional<wire::Header> header = host.session->accept(packet.view());
+  if (!header) return;
+  host.contact->answered();
+  const Session::Reply reply = host.session->on_reply(*header, packet.bytes.data(), now_);
+  if (trace_ != nullptr) tell_reply(packet, host, reply);
+  const std::uint16_t index = index_of(host);
+  switch (reply) {
+    case Session::Reply::kResult:
+      check_result(packet, host);
+      break;
+    case Session::Reply::kRefused:
+      return fail_host(index, host.contact->refusal(static_cast<wire::Refusal>(header->code), header->worker));
+    case Session::Reply::kAborted:
+      return fail_host(index, host.contact->abort(header->code, packet.view().subspan(wire::kHeaderSize)));
+    case Session::Reply::kStale:
+    case Session::Reply::kPending:
+      break;
+  }
+  work(index);
+}
+
+void Simulation::work(std::uint16_t index) {
+  Host& host = hosts_[index];
+  if (host.ended()) return;
+  Worker& worker = host.session->worker();
+  do {
+    worker.on_tick(now_);
+    send_ready(index, host);
+    take_completed(host);
+  } while (submit_next(index, host));
+  require(worker.in_flight() <= run_of(host).plan->geometry.slots, "memory: more passes in flight than slots");
+  const Status contact = host.contact->check(now_);
+  if (!contact.ok()) return fail_host(index, contact);
+  if (host.completed == run_of(host).workload->collectives()) {
+    host.done = true;
+    return finish_if_ended(host.job);
+  }
+  const std::optional<Nanoseconds> deadline = worker.next_deadline();
+  if (!deadline || (host.timer_at >= 0 && host.timer_at <= *deadline)) return;
+  host.timer_at = std::max(*deadline, now_ + 1);
+  events_.push(host.timer_at, EventKind::kTimer, index, run_of(host).generation);
+}
+
+void Simulation::send_ready(std::uint16_t index, Host& host) {
+  Packet packet;
+  packet.origin = {Origin::Maker::kWorker, false, index, run_of(host).generation};
+  packet.from = index;
+  packet.to = kSwitch;
+  while (const auto outgoing = host.session->next_packet(now_, packet.bytes.data())) {
+    packet.size = static_cast<std::uint16_t>(outgoing->size);
+    host.contact->sent(outgoing->pass.retransmission);
+    outcome_.retransmissions += outgoing->pass.retransmission;
+    transmit(packet);
+  }
+}
+
+void Simulation::take_completed(Host& host) {
+  for (std::size_t popped = host.session->worker().pop_completed(); popped > 0; --popped) {
+    require(run_of(host).workload->is_exact(host.completed, host.rank), "a delivered sum is wrong");
+    ++host.completed;
+    ++outcome_.sums;
+  }
+}
+
+bool Simulation::submit_next(std::uint16_t index, Host& host) {
+  JobRun& run = run_of(host);
+  if (host.submitted == run.workload->collectives() || host.submitted - host.completed >= run.plan->window) return false;
+  if (now_ < host.next_submit) return false;
+  host.session->worker().submit(run.workload->collective(host.submitted, host.rank));
+  events_.push(now_ + kCollectiveTimeout, EventKind::kDeadline, index, run.generation,
+               static_cast<std::uint32_t>(host.submitted));
+  ++host.submitted;
+  if (run.plan->max_compute > 0) {
+    host.next_submit = now_ + random_.range(1, run.plan->max_compute);
+    events_.push(host.next_submit, EventKind::kWork, index, run.generation);
+  }
+  return true;
+}
+
+void Simulation::send(const Address& to, std::span<const std::uint8_t> bytes) {
+  const std::uint16_t host = host_at(to);
+  if (host >= hosts_.size()) return;  // the hostile sender takes no interest in replies
+  Packet packet;
+  packet.origin = {Origin::Maker::kSwitch, false, host, replying_to_};
+  packet.from = kSwitch;
+  packet.to = host;
+  packet.size = static_cast<std::uint16_t>(bytes.size());
+  std::copy(bytes.begin(), bytes.end(), packet.bytes.begin());
+  transmit(packet);
+}
+
+void Simulation::transmit(const Packet& packet) {
+  if (plan_.hostile_packets > 0) remember(packet);
+  const Fate fate = network_.send(packet, now_);
+  if (trace_ != nullptr) tell_sent(packet, fate);
+}
+
+}  // namespace jaxina::sim

@@ -1,0 +1,156 @@
+// One seed's run: the real Worker and Aggregator objects around virtual time, with oracles that watch every step.
+//
+// Oracles: every delivered sum is right bit for bit; a contribution counts once, in its turn, and only if the worker
+// made it for this incarnation of the job; a result is taken only as the aggregator made it for this incarnation; jobs
+// that nothing happened to finish once faults stop; jobs that lost a worker or the switch's memory end in a typed error
+// on every worker that cannot finish; what the cores hold stays bounded; no packet is unaccounted for.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rdma_engine/aggregator/aggregator.h"
+#include "rdma_engine/sim/network.h"
+#include "rdma_engine/sim/plan.h"
+#include "rdma_engine/sim/trace.h"
+#include "rdma_engine/sim/workload.h"
+#include "rdma_engine/transport/udp/switch_contact.h"
+#include "rdma_engine/worker/session.h"
+
+namespace jaxina::sim {
+
+struct Outcome {
+  std::string failure;        // empty: every oracle was content
+  std::uint64_t log_hash = 0; // over every event; equal for equal seeds
+  Nanoseconds virtual_time = 0;
+  NetworkCounters network;
+  std::uint64_t hostile = 0;           // packets the hostile sender made
+  std::uint64_t passes = 0;            // completed at the aggregator
+  std::uint64_t retransmissions = 0;
+  std::uint64_t sums = 0;              // collectives compared, once per worker
+  std::uint64_t jobs_finished = 0, jobs_ended_early = 0;
+};
+
+class Simulation final : private Aggregator::Output {
+ public:
+  // With a trace, every step is written down; without, nothing is formatted.
+  Simulation(const Plan& plan, Random random, Trace* trace);
+  Outcome run();
+
+ private:
+  // A worker process and its end of the protocol; the latter lives as long as one incarnation of the job.
+  struct Host {
+    std::uint32_t job = 0, rank = 0;
+    std::unique_ptr<Session> session;
+    std::optional<udp::SwitchContact> contact;
+    std::size_t submitted = 0, completed = 0;
+    Nanoseconds next_submit = 0;
+    Nanoseconds paused_until = 0;
+    Nanoseconds timer_at = -1;   // of the pending kTimer event that counts
+    bool dead = false;
+    Status failure;
+    bool ended() const { return dead || !failure.ok() || done; }
+    bool done = false;
+  };
+  struct JobRun {
+    const JobPlan* plan = nullptr;
+    JobSpec spec;
+    std::uint32_t generation = 0;  // of all jobs, counted together; 0: not started
+    std::uint32_t incarnation = 0;
+    std::uint16_t first_host = 0;
+    std::unique_ptr<Workload> workload;
+    std::vector<std::uint32_t> next_epoch;  // [worker * slots + slot]: what the aggregator must count next
+    const JobCounters* counters = nullptr;  // nullptr while the aggregator does not have the job
+    bool active = false;           // started, and some worker can still finish or fail
+    bool crashed = false, wiped = false;
+    Nanoseconds crashed_at = 0;
+    Status reason;                 // why the control plane ends the job; ok while it does not
+    bool aborted = false;          // it has told the aggregator
+    bool disturbed() const { return crashed || wiped; }
+  };
+
+  // simulation.cc: events and the thin shell around a worker
+  void step(const Event& event);
+  void arrive(std::uint32_t index);
+  void arrive_at_switch(const Packet& packet);
+  void arrive_at_host(Packet& packet, Host& host);
+  void work(std::uint16_t host);
+  void send_ready(std::uint16_t index, Host& host);
+  void take_completed(Host& host);
+  bool submit_next(std::uint16_t index, Host& host);
+  void send(const Address& to, std::span<const std::uint8_t> packet) override;
+  void transmit(const Packet& packet);
+
+  // control_plane.cc: jobs begin, are struck and end
+  void start_job(std::uint32_t job);
+  void strike(const Fault& fault);
+  void wipe(const Fault& fault);
+  void revive(bool forgot_jobs);
+  void fail_host(std::uint16_t host, const Status& status);
+  void plan_abort(JobRun& run, const std::string& why);
+  void detect(std::uint32_t job);
+  void finish_if_ended(std::uint32_t job);
+  void forget_counters(JobRun& run);
+
+  // oracles.cc
+  void require(bool holds, std::string_view what);
+  void check_contribution(const Packet& packet, std::uint64_t before);
+  void check_result(const Packet& packet, const Host& host);
+  void check_failure(const Host& host);
+  void check_ended(JobRun& run);
+  void check_accounting();
+  std::uint64_t updates_counted() const;
+
+  // hostile.cc
+  void start_hostile();
+  void send_hostile();
+  void remember(const Packet& packet);
+  Packet make_hostile();
+  Packet make_garbage();
+  Packet make_forged(bool reply);
+  Packet make_from_captured();
+  Packet make_own_job();
+
+  // narration.cc: what the trace says
+  void tell(std::uint32_t job, std::uint32_t slot, std::string text);
+  void tell_sent(const Packet& packet, Fate fate);
+  void tell_arrival(const Packet& packet, const Aggregator::Rejects& before, std::uint64_t updates);
+  void tell_reply(const Packet& packet, const Host& host, Session::Reply reply);
+
+  JobRun& run_of(const Host& host) { return jobs_[host.job]; }
+  std::uint16_t index_of(const Host& host) const { return static_cast<std::uint16_t>(&host - hosts_.data()); }
+  std::uint16_t hostile_host() const { return static_cast<std::uint16_t>(hosts_.size()); }
+  void log(std::uint64_t value) { hash_ = (hash_ ^ value) * 0x9fb21c651e98df25 ^ (hash_ >> 29); }
+
+  const Plan& plan_;
+  Random random_;
+  Trace* trace_;
+  EventQueue events_;
+  Network network_;
+  Aggregator aggregator_;
+  std::vector<Host> hosts_;
+  std::vector<JobRun> jobs_;
+  std::vector<Packet> captured_;  // what the hostile sender overheard
+  std::size_t next_captured_ = 0;
+  JobSpec hostile_job_;
+  const JobCounters* hostile_counters_ = nullptr;
+  std::uint32_t hostile_left_ = 0;
+  Nanoseconds now_ = 0;
+  Nanoseconds down_until_ = 0;    // the switch is off
+  std::uint32_t replying_to_ = 0; // generation of the update the aggregator is answering
+  bool quiet_ = false;
+  std::uint32_t generations_ = 0;
+  std::size_t jobs_left_ = 0;
+  std::uint64_t at_switch_ = 0;   // packets the aggregator was given
+  std::uint64_t counted_gone_ = 0; // of jobs it has no more: updates and duplicates
+  std::uint64_t hash_ = 0;
+  Outcome outcome_;
+  alignas(8) std::array<std::uint8_t, kMaxPacket> scratch_{};
+};
+
+// Draws the plan of a seed and runs it.
+Outcome simulate(const Scenario& scenario, std::uint64_t seed, Trace* trace = nullptr);
+
+}  // namespace jaxina::sim

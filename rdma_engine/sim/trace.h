@@ -1,0 +1,31 @@
+// A readable timeline of one run, slot by slot, as in the example of SwitchML's Appendix A.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rdma_engine/worker/retransmission_timer.h"
+
+namespace jaxina::sim {
+
+class Trace {
+ public:
+  static constexpr std::uint32_t kEverySlot = 0xffffffff;
+
+  void add(Nanoseconds time, std::uint32_t job, std::uint32_t slot, std::string text) {
+    lines_.push_back({time, job, slot, std::move(text)});
+  }
+  // What concerns every slot of a job stands in each slot's timeline.
+  std::string text() const;
+
+ private:
+  struct Line {
+    Nanoseconds time;
+    std::uint32_t job, slot;
+    std::string text;
+  };
+  std::vector<Line> lines_;
+};
+
+}  // namespace jaxina::sim
