@@ -54,7 +54,7 @@ class UdpEndpoint final : public Endpoint {
         sender_(socket_),
         worker_({.workers = config.workers,
                  .geometry = {config.slots, config.block_size, config.blocks_per_chunk},
-                 .timer = {}}),
+                 .timer = {.initial = 20'000'000, .minimum = 10'000'000}}),
         pending_(config.slots, config.workers),
         loss_(config.loss, config.loss_seed),
         contact_(udp::to_string(switch_.front()), config.worker),
@@ -73,6 +73,7 @@ class UdpEndpoint final : public Endpoint {
  private:
   bool something_completed() const;
   Status send_ready();
+  bool receive();
   void send(const Pass& pass, std::uint8_t* packet, std::size_t size);
   void on_packet(std::span<const std::uint8_t> packet, const Address& from, Nanoseconds arrival);
   void on_reply(const wire::Header& header, std::span<const std::uint8_t> packet, Nanoseconds arrival);
@@ -101,20 +102,28 @@ bool UdpEndpoint::something_completed() const {
 Status UdpEndpoint::progress(Nanoseconds wait) {
   const Nanoseconds deadline = now() + wait;
   while (failure_.ok()) {
-    worker_.on_tick(now());
     failure_ = send_ready();
     if (!failure_.ok() || woken_.exchange(false) || something_completed() || worker_.idle()) break;
-    const Nanoseconds arrival = now();
-    const std::size_t packets =
-        receiver_.receive([&](std::span<const std::uint8_t> packet, const Address& from) { on_packet(packet, from, arrival); });
-    if (sender_.take_unreachable() | receiver_.take_unreachable()) contact_.refused();
-    if (failure_.ok()) failure_ = contact_.check(now());
-    if (packets > 0) continue;
+    if (receive()) continue;
+    // Only now is a result known to be late: nothing that has arrived is unread, however long this thread was stopped.
     const Nanoseconds start = now();
+    failure_ = contact_.check(start);
+    const std::size_t in_flight = worker_.in_flight();
+    worker_.on_tick(start);
+    if (worker_.in_flight() < in_flight) continue;
     if (start >= deadline) break;
     socket_.wait_readable(std::min(deadline, worker_.next_deadline().value_or(deadline)) - start);
   }
   return failure_;
+}
+
+// Handles a batch of what has arrived; false if there was nothing.
+bool UdpEndpoint::receive() {
+  const Nanoseconds arrival = now();
+  const std::size_t packets = receiver_.receive(
+      [&](std::span<const std::uint8_t> packet, const Address& from) { on_packet(packet, from, arrival); });
+  if (sender_.take_unreachable() | receiver_.take_unreachable()) contact_.refused();
+  return packets > 0;
 }
 
 void UdpEndpoint::wake() {
