@@ -13,6 +13,7 @@ import logging
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxina import _jax_compat as compat
@@ -22,7 +23,13 @@ from jaxina.errors import InvalidArgumentError, NotInitializedError
 TARGET = "jaxina_all_reduce"
 
 # xla_ffi/all_reduce_cpu.cc has the same table; keep them together.
-CARRIED_DTYPES = frozenset(np.dtype(name) for name in ("float32", "int32", "uint32"))
+CARRIED_DTYPES = frozenset(
+    jnp.dtype(name)
+    for name in (
+        *("bfloat16", "float16", "float32", "float64", "complex64", "complex128"),
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    )
+)
 
 # Part of JAX's trace and compilation cache keys, so programs with and without jaxina never get mixed up.
 switch = jax.make_user_context(False)

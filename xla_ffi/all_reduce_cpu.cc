@@ -17,12 +17,28 @@ namespace {
 
 namespace ffi = xla::ffi;
 
-// The types that are carried. jaxina/_lowering.py has the same table by name; keep them together.
-std::optional<ElementType> carried(ffi::DataType type) {
+struct Carried {
+  ElementType type;
+  std::size_t parts;  // a complex number travels as two reals
+};
+
+// The types that are carried; CARRIED_DTYPES in jaxina/_lowering.py names the same ones, keep them together.
+std::optional<Carried> carried(ffi::DataType type) {
   switch (type) {
-    case ffi::DataType::F32: return ElementType::kFloat32;
+    case ffi::DataType::F16: return Carried{ElementType::kFloat16, 1};
+    case ffi::DataType::BF16: return Carried{ElementType::kBfloat16, 1};
+    case ffi::DataType::F32: return Carried{ElementType::kFloat32, 1};
+    case ffi::DataType::F64: return Carried{ElementType::kFloat64, 1};
+    case ffi::DataType::C64: return Carried{ElementType::kFloat32, 2};
+    case ffi::DataType::C128: return Carried{ElementType::kFloat64, 2};
+    case ffi::DataType::S8:
+    case ffi::DataType::U8: return Carried{ElementType::kInt8, 1};
+    case ffi::DataType::S16:
+    case ffi::DataType::U16: return Carried{ElementType::kInt16, 1};
     case ffi::DataType::S32:
-    case ffi::DataType::U32: return ElementType::kInt32;
+    case ffi::DataType::U32: return Carried{ElementType::kInt32, 1};
+    case ffi::DataType::S64:
+    case ffi::DataType::U64: return Carried{ElementType::kInt64, 1};
     default: return std::nullopt;
   }
 }
@@ -77,7 +93,7 @@ ffi::Future all_reduce(std::int32_t device, ffi::RemainingArgs args, ffi::Remain
       return failed(ErrorCode::kUnsupportedType, "operand " + std::to_string(i - 1) +
                                                      " of a psum has a type that jaxina does not carry");
     }
-    const Tensor tensor{*type, in->element_count(), in->untyped_data(), (*out)->untyped_data()};
+    const Tensor tensor{type->type, in->element_count() * type->parts, in->untyped_data(), (*out)->untyped_data()};
     if (group.size() > 1) {
       collective.tensors.push_back(tensor);
     } else if (tensor.in != tensor.out && tensor.count != 0) {

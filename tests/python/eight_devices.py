@@ -1,0 +1,65 @@
+"""Eight CPU devices in the test process, and a job that joins them. Import it before any JAX backend starts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxina
+
+DEVICES = 8
+jax.config.update("jax_num_cpu_devices", DEVICES)
+
+
+@pytest.fixture(scope="module")
+def job() -> Iterator[jaxina.Job]:
+    with jaxina.init(aggregator="embedded", join_timeout=20, timeout=30) as running:
+        yield running
+
+
+def mesh(*sizes: int, names: tuple[str, ...] = ("w",)) -> jax.sharding.Mesh:
+    return jax.make_mesh(sizes or (DEVICES,), names, axis_types=(AxisType.Auto,) * len(names))
+
+
+def sharded(
+    f: Callable[..., Any],
+    *,
+    on: jax.sharding.Mesh | None = None,
+    ins: Any = P("w"),
+    outs: Any = P(),
+    vma: bool = True,
+) -> Callable[..., Any]:
+    """f on every device of `on` (all eight if not given), by shard_map."""
+    return jax.shard_map(f, mesh=on or mesh(), in_specs=ins, out_specs=outs, check_vma=vma)
+
+
+def on_devices(rows: np.ndarray) -> jax.Array:
+    """Row i of `rows` on device i."""
+    return jax.device_put(rows, NamedSharding(mesh(), P("w")))
+
+
+def carried(f: Callable[[], Any]) -> tuple[Any, int]:
+    """f() with jaxina on, and how many collectives the engine summed for it, over all devices."""
+    before = _settled()
+    with jaxina.collectives():
+        result = jax.block_until_ready(f())
+    return result, _settled() - before
+
+
+def _settled() -> int:
+    """The engine's count of collectives, once it has stopped moving: it is raised after the result is out."""
+    count = jaxina.job.current().statistics()["collectives"]
+    for _ in range(100):
+        time.sleep(0.005)
+        now = jaxina.job.current().statistics()["collectives"]
+        if now == count:
+            return count
+        count = now
+    raise AssertionError("the engine's counter does not settle")

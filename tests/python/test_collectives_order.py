@@ -1,0 +1,119 @@
+"""Collectives keep program order on every device, whatever XLA could compute first."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from eight_devices import DEVICES, carried, job, mesh, on_devices, sharded  # noqa: F401 (job is a fixture)
+from jax import lax
+from jax.sharding import PartitionSpec as P
+
+import jaxina
+
+pytestmark = pytest.mark.usefixtures("job")
+
+PSUMS = 16
+SIZES = [64 + 8 * i for i in range(PSUMS)]
+
+
+def independent_psums(operands: list[Any]) -> list[Any]:
+    """Sixteen psums, each of another shape, behind an amount of work that differs between psums and devices: without
+    an order, each device would start with another one."""
+    me = lax.axis_index("w")
+    sums = []
+    for i, x in enumerate(operands):
+        rounds = (me * 5 + i * 7) % PSUMS
+        y = lax.fori_loop(0, rounds, lambda _, z: jnp.sort(-jnp.sort(z, axis=1), axis=1) + 1, x)
+        sums.append(lax.psum(y, "w"))
+    return sums
+
+
+def test_sixteen_independent_psums_always_match():
+    rng = np.random.default_rng(0)
+    operands = [
+        on_devices(rng.integers(0, 1000, (DEVICES, 32, size)).astype(np.float32).reshape(-1, size))
+        for size in SIZES
+    ]
+    f = lambda: jax.jit(sharded(independent_psums, vma=False))  # noqa: E731
+    want = f()(operands)
+    with jaxina.collectives():
+        ours = f()
+        for _ in range(30):
+            for got, expected in zip(ours(operands), want, strict=True):
+                assert np.array_equal(got, expected)
+
+
+def test_programs_of_one_thread_keep_their_order():
+    """Programs in flight at once, each of another shape, on all devices."""
+    programs = [jax.jit(sharded(lambda x: lax.psum(x, "w"))) for _ in SIZES]
+    operands = [on_devices(np.full((DEVICES, size), i, np.float32)) for i, size in enumerate(SIZES)]
+    with jaxina.collectives():
+        for _ in range(20):
+            results = [program(x) for program, x in zip(programs, operands, strict=True)]
+            for i, result in enumerate(results):
+                assert np.array_equal(result[0], np.full(SIZES[i], i * DEVICES))
+
+
+def test_equal_psums_are_not_merged_and_unused_ones_not_dropped():
+    x = on_devices(np.ones((DEVICES, 4), np.float32))
+
+    def f(x: Any) -> Any:
+        lax.psum(x * 3, "w")
+        return lax.psum(x, "w") + lax.psum(x, "w")
+
+    got, collectives = carried(lambda: jax.jit(sharded(f))(x))
+    assert np.array_equal(got[0], np.full(4, 2 * DEVICES))
+    assert collectives == 3 * DEVICES
+
+
+@pytest.mark.parametrize("devices", [1, DEVICES])
+def test_the_token_stays_inside_the_program(devices: int):
+    """Neither the compiled program's signature nor JAX's dispatch knows of the token: that would cost several times
+    the call."""
+    on = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("w",))
+    f = jax.jit(sharded(lambda x: lax.psum(x, "w"), on=on))
+    x = np.ones((devices, 4), np.float32)
+    with jaxina.collectives():
+        text = f.lower(x).as_text()
+        compiled = f.lower(x).compile()
+    assert text.count("jaxina_all_reduce") == 1
+    signature = re.search(r"func public @main\((.*)", text).group(1).split("{\n")[0]
+    assert "token" not in signature
+    assert "stablehlo.create_token" in text
+    executable = compiled._executable.unsafe_call
+    assert not executable.ordered_effects and not executable.has_unordered_effects
+
+
+def test_donation_survives_the_removal_of_the_token():
+    def f(x: Any, y: Any, z: Any) -> Any:
+        return lax.psum(x, "w"), y + 1, z * 2
+
+    spec = jax.sharding.NamedSharding(mesh(), P("w"))
+    g = jax.jit(
+        sharded(f, ins=(P("w"),) * 3, outs=(P(), P("w"), P("w"))), donate_argnums=(1, 2), out_shardings=None
+    )
+    x, y, z = (jax.device_put(np.full((DEVICES, 4), i, np.float32), spec) for i in (1, 2, 3))
+    (total, more, twice), _ = carried(lambda: g(x, y, z))
+    assert np.array_equal(total[0], np.full(4, DEVICES))
+    assert np.array_equal(more, np.full((DEVICES, 4), 3)) and np.array_equal(twice, np.full((DEVICES, 4), 6))
+    assert y.is_deleted() and z.is_deleted()
+
+
+def test_ordered_effects_of_others_keep_theirs(capfd: pytest.CaptureFixture):
+    one = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("w",))
+
+    def f(x: Any) -> Any:
+        jax.debug.print("before {}", x[0], ordered=True)
+        y = sharded(lambda v: lax.psum(v, "w"), on=one)(x)
+        jax.debug.print("after {}", y[0], ordered=True)
+        return y
+
+    with jaxina.collectives():
+        assert jax.jit(f)(np.array([4.0], np.float32)) == 4
+    jax.effects_barrier()
+    assert capfd.readouterr().out.split() == ["before", "4.0", "after", "4.0"]
