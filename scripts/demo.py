@@ -144,7 +144,10 @@ def problems(outcomes: list[Outcome]) -> list[str]:
 
 
 def table(outcomes: list[Outcome]) -> Table:
-    shown = Table(title=f"MNIST-5k CNN, {WORKERS} workers, {outcomes[0].record.steps} steps")
+    shown = Table(
+        title=f"MNIST-5k CNN, {WORKERS} workers, {outcomes[0].record.steps} steps",
+        caption="packets: sent and received by the workers; embedded: slot passes in shared memory",
+    )
     shown.add_column("gradients summed by")
     for column in ("test accuracy", "median step", "packets", "retransmissions"):
         shown.add_column(column, justify="right")
@@ -191,7 +194,7 @@ def main() -> int:
             with console.status(f"{row.name}: {WORKERS} workers are training"):
                 outcomes.append(train(row))
         except DemoError as error:
-            console.print(f"[red]{error}", highlight=False)
+            console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
             return 1
         seconds = time.monotonic() - begun
         console.print(f"{row.name}: trained in {seconds:.0f} s, start and compilation included")
@@ -201,7 +204,7 @@ def main() -> int:
     console.print(f"{seconds:.0f} s in all; curves in out/demo.png, every figure in out/demo.json")
     if found := problems(outcomes):
         for problem in found:
-            console.print(f"[red]FAILED[/]: {problem}", highlight=False)
+            console.print(f"FAILED: {problem}", style="red", highlight=False, soft_wrap=True)
         return 1
     console.print("The aggregators ended with bit-identical parameters, at XLA's accuracy.")
     return 0
