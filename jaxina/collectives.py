@@ -44,9 +44,10 @@ class collectives(contextlib.ContextDecorator):  # noqa: N801 (used like a funct
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         self._entered.pop().__exit__(kind, error, traceback)
-        if isinstance(error, compat.JaxRuntimeError):
+        # jaxlib 0.10 raises ValueError if the program fails before its dispatch returns.
+        if isinstance(error, (compat.JaxRuntimeError, ValueError)):
             cause = from_exception(error)
-            if cause is not None:
+            if cause is not None and cause is not error:
                 raise cause from error
 
     def _recreate_cm(self) -> collectives:
