@@ -32,9 +32,12 @@ class DataPlane(Protocol):
         ...
 
     def statistics(self) -> dict[str, Any]:
-        """{"rejected": {kind: packets}, "jobs": {job: {counter: value, "rejected": {kind:
-        packets}}}}; the outer
-        `rejected` counts packets that belong to no job."""
+        """{"rejected": {kind: packets}, "jobs": {job: {counter: value, "rejected": {kind: packets}}}}.
+
+        The outer `rejected` counts packets that belong to no job. Counters that `jaxina status`
+        shows: updates, duplicates (retransmissions of updates that were counted already),
+        packets_sent, bytes_received, bytes_sent.
+        """
         ...
 
     def missing(self, job: int) -> list[int]:

@@ -101,7 +101,12 @@ class _Roll:
 
     def call(self) -> None:
         try:
-            self._gather()
+            complete = self._gather()
+            # Only now, so that every process is there to be told.
+            for rank, (answer, _) in self._here.items():
+                check_equal_settings(0, self._me.settings, rank, answer.settings)
+            if not complete:
+                raise self._never_joined()
             self._tell({})
         except JaxinaError as error:
             self._tell({"error": error.code, "message": error.message})
@@ -112,7 +117,8 @@ class _Roll:
             for connection in self._lines:
                 connection.close()
 
-    def _gather(self) -> None:
+    def _gather(self) -> bool:
+        """Whether all came before the deadline."""
         deadline = time.monotonic() + self._timeout
         self._listener.setblocking(False)
         with selectors.DefaultSelector() as selector:
@@ -120,9 +126,10 @@ class _Roll:
             while len(self._here) < self._me.processes - 1:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise self._never_joined()
+                    return False
                 for key, _ in selector.select(left):
                     self._serve(selector, key.fileobj)
+        return True
 
     def _serve(self, selector: selectors.BaseSelector, ready: Any) -> None:
         if ready is self._listener:
@@ -166,7 +173,6 @@ class _Roll:
             )
         else:
             self._here[answer.rank] = (answer, connection)
-            check_equal_settings(0, self._me.settings, answer.rank, answer.settings)
 
     @staticmethod
     def _refuse(connection: socket.socket, error: JaxinaError) -> None:

@@ -52,7 +52,7 @@ class FakeDataPlane:
         return {
             "rejected": {"malformed": 2},
             "jobs": {
-                job: {"packets_received": 10, "packets_sent": 20, "rejected": {"stale": 3}}
+                job: {"updates": 10, "packets_sent": 20, "rejected": {"stale": 3}}
                 for job in self.jobs
             },
         }

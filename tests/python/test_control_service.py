@@ -136,7 +136,7 @@ def test_status_shows_everything_but_the_secret(client, data_plane):
     (job,) = status.jobs
     assert [member.rank for member in job.members] == [0, 1]
     assert job.members[0].pid == os.getpid() and job.members[0].statistics == {"collectives": 7}
-    assert job.counters == {"packets_received": 10, "packets_sent": 20} and job.rejected == {
+    assert job.counters == {"updates": 10, "packets_sent": 20} and job.rejected == {
         "stale": 3
     }
     assert status.rejected == {"malformed": 2}

@@ -1,0 +1,268 @@
+"""jaxina.init and shutdown: in this process, and in launched ones that really sum."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+import jaxina
+from jaxina import job
+from jaxina.errors import InvalidArgumentError, NotInitializedError, SwitchUnreachableError
+
+
+@pytest.fixture(autouse=True)
+def shut_down():
+    yield
+    if job.current() is not None:
+        jaxina.shutdown()
+
+
+def test_init_shutdown_and_init_again():
+    for _ in range(3):
+        made = jaxina.init()
+        assert (made.aggregator, made.process, made.processes) == ("embedded", 0, 1)
+        assert made.statistics()["collectives"] == 0
+        jaxina.shutdown()
+        assert job.current() is None
+
+
+def test_init_twice_says_what_to_do():
+    jaxina.init()
+    with pytest.raises(InvalidArgumentError, match="shutdown"):
+        jaxina.init()
+
+
+def test_shutdown_without_init():
+    with pytest.raises(NotInitializedError):
+        jaxina.shutdown()
+
+
+def test_a_failed_init_can_be_repeated():
+    with pytest.raises(InvalidArgumentError, match="slots"):
+        jaxina.init(slots=-1)
+    with jaxina.init(slots=4) as made:
+        assert made.configuration.slots == 4
+    assert job.current() is None
+
+
+def test_leaving_the_block_of_an_old_job_leaves_the_new_one():
+    with jaxina.init():
+        jaxina.shutdown()
+        new = jaxina.init()
+    assert job.current() is new
+
+
+def test_no_switch_at_the_address():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    with pytest.raises(SwitchUnreachableError, match=f"{address}.*jaxina switch"):
+        jaxina.init("udp", switch=address, join_timeout=1)
+    assert job.current() is None
+
+
+# ---- launched
+
+PROGRAM = """
+import os, signal, sys, time
+import jax, jax.numpy as jnp, numpy as np
+import jaxina
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+rank = int(os.environ["JAXINA_RANK"])
+
+def summer():
+    mesh = Mesh(np.array(jax.devices()), ("w",))
+    n, local = mesh.size, jax.local_device_count()
+    first = jax.process_index() * local
+    psum = lambda x: jax.lax.psum(x, "w")
+    f = jax.jit(jax.shard_map(psum, mesh=mesh, in_specs=P("w"), out_specs=P()))
+    def add(elements=1000):
+        row = np.arange(elements, dtype=np.float32)
+        mine = np.stack([row + first + d for d in range(local)])
+        x = jax.make_array_from_process_local_data(NamedSharding(mesh, P("w")), mine, (n, elements))
+        with jaxina.collectives():
+            y = f(x)
+            y.block_until_ready()
+        expected = n * row + n * (n - 1) / 2
+        np.testing.assert_array_equal(np.asarray(y.addressable_data(0))[0], expected)
+    return add
+"""
+
+TRANSPORTS = ["embedded", "udp"]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs a program that begins with PROGRAM; (exit code, stdout lines, stderr)."""
+
+    def launch(text, *options, timeout=90, **environment):
+        path = tmp_path / "program.py"
+        path.write_text(PROGRAM + text)
+        command = [sys.executable, "-m", "jaxina.cli", "run", *map(str, options), str(path)]
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        try:
+            out, err = process.communicate(timeout=timeout)
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.communicate(timeout=20)
+        return process.returncode, out.splitlines(), err
+
+    return launch
+
+
+@pytest.mark.parametrize("aggregator", TRANSPORTS)
+def test_processes_sum_and_leave_in_order(run, aggregator, tmp_path):
+    code, out, err = run(
+        "jaxina.init()\nadd = summer()\nfor _ in range(3): add()\nprint('done')",
+        *("-n", 2, "--devices-per-process", 2, "--aggregator", aggregator),
+        *("--stats", "--stats-json", tmp_path / "stats.json"),
+    )
+    assert code == 0, err
+    assert sorted(out) == ["[0] done", "[1] done"]
+    stats = json.loads((tmp_path / "stats.json").read_text())
+    assert [w["process"] for w in stats["workers"]] == [0, 1]
+    assert stats["total"]["collectives"] == 3 * 4, "three sums of four members"
+    assert (stats["total"]["bytes_sent"] > 0) == (aggregator == "udp")
+    assert "2 workers, 12 collectives" in err
+    assert "WARNING" not in err
+
+
+@pytest.mark.parametrize("aggregator", TRANSPORTS)
+def test_init_again_after_shutdown_in_all_processes(run, aggregator):
+    code, out, err = run(
+        """
+for turn in range(3):
+    with jaxina.init() as job:
+        add = summer()
+        add()
+        print(turn, job.statistics()["collectives"])
+""",
+        *("-n", 2, "--aggregator", aggregator),
+    )
+    assert code == 0, err
+    assert sorted(out) == sorted(f"[{r}] {turn} 1" for r in range(2) for turn in range(3))
+
+
+@pytest.mark.parametrize("aggregator", TRANSPORTS)
+def test_a_killed_worker_is_a_typed_error_on_the_survivors_within_two_seconds(run, aggregator):
+    code, out, err = run(
+        """
+jaxina.init()
+add = summer()
+add()
+if rank == 1:
+    print("dies at", time.time(), flush=True)
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    add()
+except jaxina.errors.WorkerLostError as error:
+    print("lost at", time.time(), error.message, flush=True)
+    os._exit(0)
+""",
+        *("-n", 3, "--aggregator", aggregator),
+    )
+    assert code == 128 + signal.SIGKILL, err
+    (died,) = [float(line.split()[3]) + 0.5 for line in out if "dies at" in line]
+    lost = [line for line in out if "lost at" in line]
+    assert sorted(line[:3] for line in lost) == ["[0]", "[2]"], (out, err)
+    for line in lost:
+        assert float(line.split()[3]) - died < 2
+        assert "worker 1" in line
+
+
+@pytest.mark.parametrize("aggregator", TRANSPORTS)
+def test_an_uncaught_exception_ends_the_others(run, aggregator):
+    code, out, err = run(
+        """
+jaxina.init()
+add = summer()
+add()
+if rank == 1:
+    raise ValueError("bad data")
+try:
+    add()
+except jaxina.errors.JaxinaError as error:
+    print(error.code, error.message, flush=True)
+    os._exit(0)
+""",
+        *("-n", 2, "--aggregator", aggregator),
+    )
+    assert code == 1 and "ValueError: bad data" in err
+    assert len(out) == 1 and out[0].startswith("[0] WORKER_LOST"), (out, err)
+
+
+def test_a_process_that_never_calls_init_is_named_in_all_others(run):
+    code, out, err = run(
+        """
+if rank == 2:
+    time.sleep(30)
+try:
+    jaxina.init(join_timeout=4)
+except jaxina.errors.NeverJoinedError as error:
+    print(error.message, flush=True)
+    sys.exit(5)
+""",
+        *("-n", 4),
+    )
+    assert code == 5, err
+    assert len(out) == 3 and all(
+        "process 2 of 4 did not call jaxina.init()" in line for line in out
+    )
+
+
+def test_a_process_that_never_comes_to_the_psum_is_named(run):
+    code, out, err = run(
+        """
+jaxina.init(join_timeout=6)
+add = summer()
+if rank == 1:
+    time.sleep(30)
+try:
+    add()
+except jaxina.errors.NeverJoinedError as error:
+    print(error.message, flush=True)
+    os._exit(5)
+""",
+        *("-n", 3),
+    )
+    assert code == 5, err
+    assert len(out) == 2 and all("process 1 never reached" in line for line in out), (out, err)
+
+
+def test_processes_that_disagree_are_a_mismatch_in_all(run):
+    code, out, err = run(
+        """
+try:
+    jaxina.init(block_size=256 if rank else 128)
+except jaxina.errors.MismatchError as error:
+    print(error.message, flush=True)
+    sys.exit(5)
+""",
+        *("-n", 3),
+    )
+    assert code == 5, err
+    assert len(out) == 3 and all("block_size" in line for line in out)
+
+
+def test_no_switch_is_a_typed_error_in_all(run):
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    began = time.monotonic()
+    code, _, err = run(
+        "jaxina.init(join_timeout=2)", "-n", 2, "--aggregator", "udp", "--switch", address
+    )
+    assert code == 1 and time.monotonic() - began < 60
+    assert f"no switch answers at {address}" in err
+    assert "Aborted" not in err and "core dumped" not in err
