@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <mutex>
 #include <thread>
 
@@ -9,6 +10,12 @@ namespace jaxina::sim {
 namespace {
 
 constexpr std::size_t kMostFailures = 10;
+
+double thread_seconds() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 void add(Outcome& total, const Outcome& one) {
   total.log_hash += one.log_hash;
@@ -37,6 +44,7 @@ CampaignResult run_campaign(const Scenario& scenario, std::uint64_t begin, std::
   std::atomic<std::uint64_t> next = begin;
   std::atomic<bool> enough = false;
   const auto work = [&] {
+    const double core_start = thread_seconds();
     Outcome total;
     std::uint64_t seeds = 0;
     for (std::uint64_t seed; !enough && !(stop != nullptr && *stop) && (seed = next++) < end;) {
@@ -52,6 +60,7 @@ CampaignResult run_campaign(const Scenario& scenario, std::uint64_t begin, std::
     const std::lock_guard guard(mutex);
     add(result.total, total);
     result.seeds += seeds;
+    result.core_seconds += thread_seconds() - core_start;
   };
   std::vector<std::jthread> pool;
   for (unsigned i = 1; i < threads; ++i) pool.emplace_back(work);

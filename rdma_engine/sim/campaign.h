@@ -19,7 +19,8 @@ struct CampaignResult {
   std::uint64_t seeds = 0;
   std::vector<Failure> failures;  // by seed; at most a few, then the campaign stops
   Outcome total;                  // counters summed over seeds; log_hash is independent of the number of threads
-  double seconds = 0;
+  double seconds = 0;             // by the clock
+  double core_seconds = 0;        // of processor time
 };
 
 // Runs the seeds [begin, end). `done`, if given, counts finished seeds while this runs; setting `stop` ends it early.

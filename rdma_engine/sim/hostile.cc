@@ -54,7 +54,7 @@ Packet Simulation::make_hostile() {
 
 Packet Simulation::make_garbage() {
   Packet packet;
-  packet.origin = {Origin::Maker::kHostile, true, hostile_host(), 0};
+  packet.origin = {.maker = Origin::Maker::kHostile, .altered = true, .host = hostile_host()};
   packet.from = hostile_host();
   packet.to = kSwitch;
   packet.size = static_cast<std::uint16_t>(random_.below(kMaxPacket + 1));
@@ -114,7 +114,7 @@ Packet Simulation::make_from_captured() {
     case 1: {  // sealed anew, for another job or with another secret
       wire::Header header;
       if (wire::parse(packet.view(), header) != wire::ParseResult::kOk) break;
-      packet.origin = {Origin::Maker::kHostile, true, hostile_host(), 0};
+      packet.origin = {.maker = Origin::Maker::kHostile, .altered = true, .host = hostile_host()};
       if (random_.one_in(2)) {
         header.secret = draw_secret(header.secret);
       } else {

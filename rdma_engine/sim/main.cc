@@ -36,10 +36,14 @@ int main(int argc, char** argv) {
   for (const Failure& failure : result.failures) {
     std::printf("seed %llu: %s\n", static_cast<unsigned long long>(failure.seed), failure.what.c_str());
   }
-  const NetworkCounters& network = result.total.network;
-  std::printf("%llu seeds, %zu failed, %llu packets, %.2f s, %.2f million packets/s/core\n",
-              static_cast<unsigned long long>(result.seeds), result.failures.size(),
-              static_cast<unsigned long long>(network.sent + network.duplicated), result.seconds,
-              static_cast<double>(network.sent + network.duplicated) / result.seconds / threads / 1e6);
+  const Outcome& total = result.total;
+  const double packets = static_cast<double>(total.network.sent + total.network.duplicated);
+  std::printf("%llu seeds, %zu failed; %.0f packets (%llu lost, %llu corrupted, %llu hostile), %llu sums, %llu jobs finished, "
+              "%llu ended early; %.2f s, %.2f million packets per core and second\n",
+              static_cast<unsigned long long>(result.seeds), result.failures.size(), packets,
+              static_cast<unsigned long long>(total.network.lost), static_cast<unsigned long long>(total.network.corrupted),
+              static_cast<unsigned long long>(total.hostile), static_cast<unsigned long long>(total.sums),
+              static_cast<unsigned long long>(total.jobs_finished), static_cast<unsigned long long>(total.jobs_ended_early),
+              result.seconds, packets / result.core_seconds / 1e6);
   return result.failures.empty() ? 0 : 1;
 }

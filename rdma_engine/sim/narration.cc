@@ -10,7 +10,9 @@ std::string name_of(const Packet& packet, std::uint16_t host, std::uint16_t firs
 }
 
 std::string describe(const wire::Header& header) {
-  return std::string(to_string(header.kind)) + " epoch " + std::to_string(header.epoch);
+  const bool look_ahead = header.kind == wire::Kind::kUpdate && header.words == 0;
+  return std::string(to_string(header.kind)) + " epoch " + std::to_string(header.epoch) +
+         (look_ahead ? " (exponents only)" : "");
 }
 
 }  // namespace
@@ -27,10 +29,11 @@ void Simulation::tell_sent(const Packet& packet, Fate fate) {
   const char* fates[] = {"", ", lost", ", corrupted"};
   tell(host.job, header.kind == wire::Kind::kAbort ? Trace::kEverySlot : header.slot,
        name_of(packet, packet.from, first) + " -> " + name_of(packet, packet.to, first) + ": " + describe(header) +
-           fates[static_cast<int>(fate)]);
+           (packet.origin.repeated ? ", again after a timeout" : "") + fates[static_cast<int>(fate)]);
 }
 
-void Simulation::tell_arrival(const Packet& packet, const Aggregator::Rejects& before, std::uint64_t updates) {
+void Simulation::tell_arrival(const Packet& packet, std::size_t position, const Aggregator::Rejects& before,
+                              std::uint64_t updates) {
   wire::Header header;
   const std::size_t owner = packet.origin.host;
   if (owner >= hosts_.size()) return;
@@ -42,10 +45,11 @@ void Simulation::tell_arrival(const Packet& packet, const Aggregator::Rejects& b
     if (aggregator_.rejects()[i] != before[i]) what = "rejected, " + std::string(to_string(static_cast<Reject>(i)));
   }
   if (updates_counted() != updates) what = "counted";
-  if (!sound) return tell(host.job, Trace::kEverySlot, "switch: a damaged packet of w" + std::to_string(host.rank));
-  tell(host.job, header.slot,
-       "switch: " + describe(header) + " of " + name_of(packet, static_cast<std::uint16_t>(owner), run.first_host) + ": " + what +
-           (packet.origin.generation != run.generation ? " (of an earlier incarnation)" : ""));
+  const std::string sender = name_of(packet, static_cast<std::uint16_t>(owner), run.first_host);
+  if (!sound) return trace_->insert(position, now_, host.job, Trace::kEverySlot, "switch: a damaged packet of " + sender);
+  trace_->insert(position, now_, host.job, header.slot,
+                 "switch: " + describe(header) + " of " + sender + ": " + what +
+                     (packet.origin.generation != run.generation ? " (of an earlier incarnation)" : ""));
 }
 
 void Simulation::tell_reply(const Packet& packet, const Host& host, Session::Reply reply) {

@@ -21,6 +21,7 @@ struct Origin {
   bool altered = false;           // corrupted or mutated after it was made
   std::uint16_t host = 0;         // the worker that made it
   std::uint32_t generation = 0;   // of the job it was made for
+  bool repeated = false;          // a retransmission
 };
 
 struct Packet {

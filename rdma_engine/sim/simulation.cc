@@ -9,6 +9,8 @@ namespace {
 // Longest run of virtual time after faults stop; the collective timeout ends everything that hangs before.
 constexpr Nanoseconds kMostAfterQuiet = 30 * kSecond;
 constexpr Nanoseconds kCollectiveTimeout = 10 * kSecond;
+// Seeds take some thousand steps; one that runs on for millions sends without end.
+constexpr std::uint64_t kMostSteps = 20'000'000;
 
 Address address_of(std::uint16_t host) {
   Address address;
@@ -64,6 +66,7 @@ Outcome Simulation::run() {
       network_.end_faults();
     }
     require(now_ <= plan_.quiet_at + kMostAfterQuiet, "liveness: a job has not ended long after all faults stopped");
+    require(++steps_ <= kMostSteps, "liveness: packets and timers without end");
     log(static_cast<std::uint64_t>(event.time) << 8 | static_cast<std::uint64_t>(event.kind));
     log(event.index);
     step(event);
@@ -152,8 +155,9 @@ void Simulation::arrive_at_switch(const Packet& packet) {
     aggregator_.on_packet(packet.view(), address_of(packet.from), *this);
   } else {
     const Aggregator::Rejects rejects = aggregator_.rejects();
+    const std::size_t position = trace_->size();
     aggregator_.on_packet(packet.view(), address_of(packet.from), *this);
-    tell_arrival(packet, rejects, before);
+    tell_arrival(packet, position, rejects, before);
   }
   check_contribution(packet, before);
 }
@@ -205,12 +209,13 @@ void Simulation::work(std::uint16_t index) {
 
 void Simulation::send_ready(std::uint16_t index, Host& host) {
   Packet packet;
-  packet.origin = {Origin::Maker::kWorker, false, index, run_of(host).generation};
+  packet.origin = {.maker = Origin::Maker::kWorker, .host = index, .generation = run_of(host).generation};
   packet.from = index;
   packet.to = kSwitch;
   while (const auto outgoing = host.session->next_packet(now_, packet.bytes.data())) {
     packet.size = static_cast<std::uint16_t>(outgoing->size);
     host.contact->sent(outgoing->pass.retransmission);
+    packet.origin.repeated = outgoing->pass.retransmission;
     outcome_.retransmissions += outgoing->pass.retransmission;
     transmit(packet);
   }
@@ -219,6 +224,8 @@ void Simulation::send_ready(std::uint16_t index, Host& host) {
 void Simulation::take_completed(Host& host) {
   for (std::size_t popped = host.session->worker().pop_completed(); popped > 0; --popped) {
     require(run_of(host).workload->is_exact(host.completed, host.rank), "a delivered sum is wrong");
+    tell(host.job, Trace::kEverySlot,
+         "w" + std::to_string(host.rank) + " has the sum of collective " + std::to_string(host.completed));
     ++host.completed;
     ++outcome_.sums;
   }
@@ -243,7 +250,7 @@ void Simulation::send(const Address& to, std::span<const std::uint8_t> bytes) {
   const std::uint16_t host = host_at(to);
   if (host >= hosts_.size()) return;  // the hostile sender takes no interest in replies
   Packet packet;
-  packet.origin = {Origin::Maker::kSwitch, false, host, replying_to_};
+  packet.origin = {.maker = Origin::Maker::kSwitch, .host = host, .generation = replying_to_};
   packet.from = kSwitch;
   packet.to = host;
   packet.size = static_cast<std::uint16_t>(bytes.size());

@@ -116,7 +116,7 @@ class Simulation final : private Aggregator::Output {
   // narration.cc: what the trace says
   void tell(std::uint32_t job, std::uint32_t slot, std::string text);
   void tell_sent(const Packet& packet, Fate fate);
-  void tell_arrival(const Packet& packet, const Aggregator::Rejects& before, std::uint64_t updates);
+  void tell_arrival(const Packet& packet, std::size_t position, const Aggregator::Rejects& before, std::uint64_t updates);
   void tell_reply(const Packet& packet, const Host& host, Session::Reply reply);
 
   JobRun& run_of(const Host& host) { return jobs_[host.job]; }
@@ -145,6 +145,7 @@ class Simulation final : private Aggregator::Output {
   std::size_t jobs_left_ = 0;
   std::uint64_t at_switch_ = 0;   // packets the aggregator was given
   std::uint64_t counted_gone_ = 0; // of jobs it has no more: updates and duplicates
+  std::uint64_t steps_ = 0;
   std::uint64_t hash_ = 0;
   Outcome outcome_;
   alignas(8) std::array<std::uint8_t, kMaxPacket> scratch_{};

@@ -1,0 +1,16 @@
+// Linked against a core with a planted bug: succeeds if the simulator notices within 1,000 seeds.
+#include <cstdio>
+
+#include "rdma_engine/sim/campaign.h"
+
+int main() {
+  constexpr std::uint64_t kSeeds = 1000;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const jaxina::sim::Outcome outcome = jaxina::sim::simulate(jaxina::sim::scenarios().front(), seed);
+    if (outcome.failure.empty()) continue;
+    std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), outcome.failure.c_str());
+    return 0;
+  }
+  std::printf("the planted bug survived %llu seeds\n", static_cast<unsigned long long>(kSeeds));
+  return 1;
+}
