@@ -111,7 +111,7 @@ class Rendezvous:
             missing = [
                 process
                 for process in self._processes
-                if self._store.get(f"{self._prefix}/process/{process}", 0.01) is None
+                if self._store.look(f"{self._prefix}/process/{process}") is None
             ]
             if missing:
                 raise self._never_joined(missing)
@@ -131,8 +131,10 @@ class Rendezvous:
             if self._closing():
                 raise ShutDownError("jaxina.shutdown() ran while the group was still gathering")
             left = deadline - time.monotonic()
-            text = self._store.get(key, min(max(left, 0.01), _SLICE))
-            if text is not None or left <= 0:
+            if left <= 0:
+                return self._store.look(key)
+            text = self._store.get(key, min(left, _SLICE))
+            if text is not None:
                 return text
 
     def _never_joined(self, missing: Sequence[int]) -> NeverJoinedError:

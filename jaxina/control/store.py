@@ -14,6 +14,10 @@ class Store(Protocol):
         """The value, waiting up to `timeout` seconds for somebody to set it; None if nobody did."""
         ...
 
+    def look(self, key: str) -> str | None:
+        """The value, None if nobody has set it yet."""
+        ...
+
 
 class JaxStore:
     """The store of an initialised jax.distributed; `client` is its run-time client."""
@@ -35,8 +39,19 @@ class JaxStore:
         except RuntimeError as error:
             if "DEADLINE_EXCEEDED" in str(error):
                 return None
-            raise SystemCallError(
-                f"jax.distributed's key-value store did not answer for {key}: {error}. Its "
-                "coordinator is process 0; "
-                "see that process's output"
-            ) from error
+            raise _no_answer(key, error) from error
+
+    def look(self, key: str) -> str | None:
+        try:
+            return self._client.key_value_try_get(key)
+        except RuntimeError as error:
+            if "NOT_FOUND" in str(error):
+                return None
+            raise _no_answer(key, error) from error
+
+
+def _no_answer(key: str, error: Exception) -> SystemCallError:
+    return SystemCallError(
+        f"jax.distributed's key-value store did not answer for {key}: {error}. Its coordinator is "
+        "process 0; see that process's output"
+    )

@@ -79,8 +79,8 @@ class FakeStore:
             self._changed.wait_for(lambda: key in self._values, timeout)
             return self._values.get(key)
 
-    def keys(self) -> list[str]:
-        return list(self._values)
+    def look(self, key: str) -> str | None:
+        return self._values.get(key)
 
 
 class FakeTopology:

@@ -195,7 +195,6 @@ try:
     add()
 except jaxina.errors.JaxinaError as error:
     print(error.code, error.message, flush=True)
-    os._exit(0)
 """,
         *("-n", 2, "--aggregator", aggregator),
     )
