@@ -90,9 +90,6 @@ def custom(vma: bool) -> Callable[[Any], Any]:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_transformed_psum_equals_xlas(name: str, per_device: tuple[int, int], vma: bool):
-    if name == "no_operand" and jax.__version_info__ >= (0, 12):
-        pytest.skip("XLA fills the log with a harmless complaint about its algebraic simplifier")
-
     def grad_outside(w: Any) -> Any:
         return sharded(loss, ins=(P(), P("w")), vma=vma)(w, X)
 

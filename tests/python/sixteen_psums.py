@@ -1,0 +1,65 @@
+"""Run by test_collectives_processes.py in every process of a job: sixteen independent psums of one program, many times.
+
+Process 0 computes the same sums by a program whose data holds them in program order, so that an order that only the
+processes' equal habits make would not do.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxina
+
+PSUMS, ROWS = 16, 64
+
+
+def independent(operands: list[Any]) -> list[Any]:
+    return [lax.psum(jnp.sort(x, axis=0), "w") for x in operands]
+
+
+def dependent(operands: list[Any]) -> list[Any]:
+    sums: list[Any] = []
+    nothing = jnp.float32(0)
+    for x in operands:
+        sums.append(lax.psum(jnp.sort(x, axis=0) + nothing, "w"))
+        nothing = sums[-1][0, 0] * 0
+    return sums
+
+
+def main(local_devices: int, repetitions: int) -> None:
+    jax.config.update("jax_num_cpu_devices", local_devices)
+    with jaxina.init(), jaxina.collectives():
+        devices = jax.devices()
+        mesh = jax.make_mesh((len(devices),), ("w",), axis_types=(AxisType.Auto,))
+        spread = NamedSharding(mesh, P("w"))
+        rng = np.random.default_rng(0)  # the same in every process
+        whole = [
+            rng.integers(0, 1000, (len(devices), ROWS, 64 + 8 * i)).astype(np.float32) for i in range(PSUMS)
+        ]
+        operands = [
+            jax.make_array_from_callback(
+                (len(devices) * ROWS, x.shape[2]), spread, lambda i, x=x: x.reshape(-1, x.shape[2])[i]
+            )
+            for x in whole
+        ]
+        body = dependent if jax.process_index() == 0 else independent
+        program = jax.jit(
+            jax.shard_map(body, mesh=mesh, in_specs=P("w"), out_specs=P(), check_vma=False)
+        )
+        for _ in range(repetitions):
+            for got, x in zip(program(operands), whole, strict=True):
+                want = np.sort(x, axis=1).sum(0)
+                assert np.array_equal(got.addressable_data(0), want), "a wrong sum"
+    print(f"{repetitions} x {PSUMS} sums over {len(devices)} devices are right")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,26 @@
+"""Order across processes: sixteen independent psums of one program always meet their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("sixteen_psums.py")
+REPETITIONS = 10
+
+
+@pytest.mark.parametrize(
+    "processes, devices, aggregator",
+    [(2, 1, "embedded"), (4, 1, "embedded"), (2, 2, "embedded"), (2, 1, "udp"), (4, 1, "udp")],
+)
+def test_sixteen_independent_psums_always_match(processes: int, devices: int, aggregator: str):
+    command = [sys.executable, "-m", "jaxina.cli", "run", "-n", str(processes), "--aggregator", aggregator]
+    finished = subprocess.run(
+        [*command, str(PROGRAM), str(devices), str(REPETITIONS)], capture_output=True, text=True, timeout=110
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    told = f"{REPETITIONS} x 16 sums over {processes * devices} devices are right"
+    assert finished.stdout.count(told) == processes
