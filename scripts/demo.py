@@ -146,12 +146,13 @@ def problems(outcomes: list[Outcome]) -> list[str]:
 def table(outcomes: list[Outcome]) -> Table:
     shown = Table(
         title=f"MNIST-5k CNN, {WORKERS} workers, {outcomes[0].record.steps} steps",
-        caption="packets: sent and received by the workers; embedded: slot passes in shared memory",
+        caption="step: median time; packets: sent and received by the workers, for embedded\n"
+        "slot passes in shared memory; parameters: start of their SHA-256 at the end",
     )
-    shown.add_column("gradients summed by")
-    for column in ("test accuracy", "median step", "packets", "retransmissions"):
-        shown.add_column(column, justify="right")
-    shown.add_column("parameters (SHA-256)")
+    shown.add_column("summed by", no_wrap=True)
+    for column in ("accuracy", "step", "packets", "retransmitted"):
+        shown.add_column(column, justify="right", no_wrap=True)
+    shown.add_column("parameters", no_wrap=True)
     for outcome in outcomes:
         record, statistics = outcome.record, outcome.statistics
         packets = (
@@ -163,7 +164,7 @@ def table(outcomes: list[Outcome]) -> Table:
             f"{100 * record.test_accuracy:.1f} %",
             f"{1e3 * record.median_step_seconds:.1f} ms",
             *("-" if count is None else f"{count:,}" for count in counts),
-            record.parameter_sha256[:16],
+            record.parameter_sha256[:10],
         )
     return shown
 
