@@ -10,6 +10,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 from jaxina.bench.sizes import size_text
@@ -38,27 +39,31 @@ def _percentile(values: list[float], share: float) -> float:
 
 def table(records: list[dict[str, Any]], title: str) -> Table:
     """Times in ms; the last column is how many times faster jaxina is."""
-    made = Table(
-        title=title, caption="algbw = bytes / time; of each call the slowest worker's time"
-    )
-    names = list(records[0]["results"]) if records else []
-    made.add_column("size", justify="right")
+    caption = "algbw = bytes / median time; of each call the slowest worker's time"
+    made = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    names = list(records[0]["results"])
+    headings = ["size"]
     for name in names:
-        for column in ("ms", "p10", "p90", "GB/s"):
-            made.add_column(f"{name}\n{column}", justify="right")
+        headings += [f"{name}\nms", "p10 - p90\nms", "algbw\nGB/s"]
     if "gloo" in names:
-        made.add_column("gloo time /\njaxina time", justify="right")
+        headings.append("gloo /\njaxina")
+    for heading in headings:
+        made.add_column(heading, justify="right", no_wrap=True)
     for record in records:
-        results = record["results"]
-        row = [size_text(record["bytes"])]
-        for name in names:
-            result = results[name]
-            row += [_ms(result[key]) for key in ("median_ms", "p10_ms", "p90_ms")]
-            row.append(f"{result['algbw_GBps']:.3g}")
-        if "gloo" in names:
-            row.append(f"{results['gloo']['median_ms'] / results['jaxina']['median_ms']:.2f}")
-        made.add_row(*row)
+        made.add_row(*_row(record))
     return made
+
+
+def _row(record: dict[str, Any]) -> list[str]:
+    results = record["results"]
+    row = [size_text(record["bytes"])]
+    for result in results.values():
+        row.append(_ms(result["median_ms"]))
+        row.append(f"{_ms(result['p10_ms'])} - {_ms(result['p90_ms'])}")
+        row.append(f"{result['algbw_GBps']:.3f}")
+    if "gloo" in results:
+        row.append(f"{results['gloo']['median_ms'] / results['jaxina']['median_ms']:.2f}")
+    return row
 
 
 def _ms(value: float) -> str:

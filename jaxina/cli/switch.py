@@ -103,7 +103,13 @@ def _port_range(text: str | None) -> list[int]:
 
 
 def _log_to_terminal(quiet: bool) -> None:
-    handler = RichHandler(console=Console(stderr=True), show_path=False, rich_tracebacks=False)
+    console = Console(stderr=True)
+    handler: logging.Handler
+    if console.is_terminal:
+        handler = RichHandler(console=console, show_path=False)
+    else:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger = logging.getLogger("jaxina")
     logger.addHandler(handler)
     logger.setLevel(logging.WARNING if quiet else logging.INFO)

@@ -1,0 +1,145 @@
+"""`jaxina bench`: sizes, inputs whose sum is known, and a short run of each transport."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jaxina.bench import report
+from jaxina.bench.exact_input import TURNS, exact_sum, first_difference, rank_input
+from jaxina.bench.sizes import parse_size, size_text, sweep
+from jaxina.errors import InvalidArgumentError
+
+
+@pytest.mark.parametrize(
+    "text,size",
+    [("4K", 4096), ("100M", 100 << 20), ("1g", 1 << 30), ("12", 12), ("1.5K", 1536), ("4KB", 4096)],
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "K", "4T", "-4K", "0", "3", "nan", "inf", "0.3K", "four"])
+def test_bad_sizes(text):
+    with pytest.raises(InvalidArgumentError, match="is not a size"):
+        parse_size(text)
+
+
+def test_a_sweep_ends_at_its_end_with_whole_elements():
+    assert sweep(4096, 4096, 2) == [4096]
+    assert sweep(4096, 65536, 4) == [4096, 16384, 65536]
+    sizes = sweep(parse_size("4K"), parse_size("100M"), 5)
+    assert sizes[:2] == [4096, 20480] and sizes[-1] == 100 << 20
+    assert all(size % 4 == 0 for size in sizes) and sizes == sorted(set(sizes))
+    for begin, end, factor in ((2, 1, 2), (1, 2, 1), (1, 2, 0.5), (1, 2, float("nan"))):
+        with pytest.raises(InvalidArgumentError):
+            sweep(begin, end, factor)
+
+
+def test_size_texts():
+    assert [size_text(s) for s in (4, 4096, 20480, 100 << 20)] == ["4 B", "4 KB", "20 KB", "100 MB"]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 1024])
+def test_the_expected_sum_is_the_exact_sum(ranks):
+    for turn in range(TURNS):
+        inputs = [rank_input(9000, rank, turn) for rank in range(ranks)]
+        exact = np.sum(np.stack(inputs).astype(np.int64), axis=0)
+        np.testing.assert_array_equal(exact_sum(9000, ranks, turn), exact)
+        assert all(np.array_equal(x, np.rint(x)) for x in inputs)
+
+
+def test_wrong_sums_are_found():
+    expected = exact_sum(100_000, 2, 0)
+    assert first_difference(expected.copy(), expected) is None
+    wrong = expected.copy()
+    wrong[77_777] += 1
+    assert first_difference(wrong, expected) == 77_777
+    assert first_difference(exact_sum(100_000, 2, 1), expected) == 0, "the run before"
+    assert first_difference(2 * rank_input(100_000, 0, 0), expected) is not None, "one rank twice"
+    for shift in (1, 127, 256, 4096, 65536):
+        assert first_difference(np.roll(expected, shift), expected) is not None, "a chunk misplaced"
+    wrong[77_777] = np.nan
+    assert first_difference(wrong, expected) == 77_777
+
+
+def test_a_wrong_element_is_named():
+    from jaxina.bench.worker import Bench, WrongResultError
+
+    class Result:
+        def addressable_data(self, _):
+            return np.zeros((1, 50), np.float32)
+
+    bench = Bench.__new__(Bench)
+    bench._elements, bench._rank, bench._expected = (
+        50,
+        1,
+        [exact_sum(50, 2, turn) for turn in (0, 1)],
+    )
+    index = int(np.flatnonzero(bench._expected[0])[0])
+    with pytest.raises(WrongResultError, match=f"gloo, 200 B, call 2, rank 1: element {index} is"):
+        bench._check("gloo", 2, Result())
+
+
+def test_figures_of_a_size():
+    line = {"bytes": 1000, "engine": {}, "times_ms": {"jaxina": [3.0, 1.0, 2.0], "gloo": [4.0] * 3}}
+    record = report.summarize(line)
+    jaxina = record["results"]["jaxina"]
+    assert (jaxina["median_ms"], jaxina["p10_ms"], jaxina["p90_ms"], jaxina["calls"]) == (
+        2,
+        1,
+        3,
+        3,
+    )
+    assert jaxina["algbw_GBps"] == 1000 / 2e-3 / 1e9
+    table = report.table([record], "title")
+    assert list(table.columns[-1].cells) == ["2.00"], "jaxina takes half of gloo's time"
+
+
+def bench(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxina.cli", "bench", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("aggregator", ["embedded", "udp"])
+def test_a_short_run(tmp_path, aggregator):
+    path = tmp_path / "out.json"
+    code, out, err = bench(
+        *("-n", 2, "-b", "4K", "-e", "256K", "-f", 8, "-i", 3, "-w", 1, "--vs", "gloo"),
+        *("--aggregator", aggregator, "--json", path),
+    )
+    assert code == 0, err
+    found = json.loads(path.read_text())
+    assert found["workers"] == 2 and found["settings"]["aggregator"] == aggregator
+    assert {"jax", "jaxlib", "python"} < set(found["versions"]) and found["machine"]["cores"]
+    assert [r["bytes"] for r in found["records"]] == [4096, 32768, 262144]
+    for record in found["records"]:
+        for result in record["results"].values():
+            assert result["calls"] == 3
+            assert 0 < result["p10_ms"] <= result["median_ms"] <= result["p90_ms"]
+        # warm-up and timed calls went through the engine, and nothing else did
+        assert record["engine"]["collectives"] == 4
+        assert (record["engine"]["bytes_sent"] > 0) == (aggregator == "udp")
+    assert "256 KB" in out and "gloo" in out
+
+
+@pytest.mark.parametrize(
+    "arguments,message",
+    [
+        (["-n", 1], "-n"),
+        (["-n", 2, "-b", "4X"], "is not a size"),
+        (["-n", 2, "-b", "4K", "-e", "1K"], "above -e"),
+        (["-n", 2, "-f", 1], "above 1"),
+        (["-n", 2, "--vs", "nccl"], "--vs"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    code, _, err = bench(*arguments)
+    assert code == 2 and message in err and "Traceback" not in err

@@ -1,0 +1,67 @@
+"""`jaxina info`: versions, settings and their origins, the last run."""
+
+import os
+import re
+import subprocess
+import sys
+
+import jax
+
+from jaxina import config
+from jaxina.control import last_run
+
+
+def info(*arguments, **environment):
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxina.cli", "info", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "COLUMNS": "220", **environment},
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_versions_and_every_setting():
+    code, out, err = info(JAXINA_SLOTS="9")
+    assert code == 0, err
+    assert jax.__version__ in out and re.search(r"codec +(scalar|avx2|avx512)", out)
+    for field in config.fields():
+        assert config.variable(field.name) in out
+    (slots,) = [line for line in out.splitlines() if "JAXINA_SLOTS" in line]
+    assert re.search(r"JAXINA_SLOTS\W+9\W+environment\W+16 \(embedded\), 64 \(udp\)", slots)
+
+
+def test_a_bad_value_is_one_line_and_exit_code_2():
+    code, _, err = info(JAXINA_BLOCK_SIZE="big")
+    assert code == 2
+    assert "JAXINA_BLOCK_SIZE='big' is not allowed: give an integer from 1 to 16384" in err
+    assert "Traceback" not in err
+
+
+def test_debug_shows_the_traceback():
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxina.cli", "--debug", "info"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "JAXINA_BLOCK_SIZE": "big"},
+    )
+    assert done.returncode == 1 and "Traceback" in done.stderr
+
+
+def test_the_last_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    code, out, _ = info("--last")
+    assert code == 0 and "no run has been recorded" in out
+    last_run.write("udp", 4, {"collectives": 12}, {"dtype bool": 3})
+    code, out, _ = info("--last")
+    assert code == 0 and "udp, 4 processes" in out and '"collectives": 12' in out
+    assert "3 psums stayed with XLA's own collective: dtype bool" in out
+
+
+def test_a_record_that_cannot_be_written_fails_nothing(tmp_path, monkeypatch):
+    (tmp_path / "jaxina").write_text("a file in the folder's place")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    last_run.write("udp", 4, {}, {})
+    assert last_run.read() is None

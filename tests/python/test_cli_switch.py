@@ -1,0 +1,128 @@
+"""`jaxina switch` and `jaxina status`, as processes, with the real data plane."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from control_fakes import eventually
+
+from jaxina.cli.status import Rates
+from jaxina.control import control_pb2 as pb
+from jaxina.control.client import SwitchClient
+
+
+def jaxina(*arguments, timeout=60):
+    """(exit code, stdout, stderr) of a command."""
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxina.cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def start_switch(tmp_path):
+    """Starts a switch on loopback; the process, its address and its log."""
+    started = []
+
+    def start(*arguments):
+        log = tmp_path / f"switch-{len(started)}.log"
+        with log.open("w") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "jaxina.cli", "switch", "--bind", "127.0.0.1:0", *arguments],
+                stderr=file,
+            )
+        started.append(process)
+        assert eventually(lambda: "control at" in log.read_text(), timeout=30), log.read_text()
+        return process, re.search(r"control at (\S+),", log.read_text())[1], log
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_in_order(start_switch, number):
+    process, _, log = start_switch()
+    process.send_signal(number)
+    assert process.wait(timeout=10) == 0
+    assert "stopping" in log.read_text() and "Traceback" not in log.read_text()
+
+
+def test_jobs_come_and_go_in_status_and_log(start_switch):
+    _, address, log = start_switch("--threads", "2")
+    code, out, _ = jaxina("status", "--switch", address, "--interval", 0.1)
+    assert code == 0 and address in out and "no jobs" in out
+    with SwitchClient(address, 5) as client:
+        grant = client.create_job(
+            workers=2,
+            slots=32,
+            block_size=128,
+            blocks_per_chunk=2,
+            join_timeout=30,
+            heartbeat_timeout=30,
+        )
+        assert len(grant.data_ports) == 2 and len(set(grant.data_ports)) == 2
+        session = client.join(
+            grant.job,
+            grant.secret,
+            [1],
+            heartbeat_timeout=30,
+            statistics=dict,
+            aborted=lambda *why: None,
+        )
+        code, out, _ = jaxina("status", "--switch", address, "--interval", 0.1)
+        (row,) = [line for line in out.splitlines() if str(grant.job) in line]
+        for text in ("1/2", " 32 ", "128 x 2", "0 (not joined)", "gathering"):
+            assert text in row, row
+        session.leave()
+    text = log.read_text()
+    assert f"job {grant.job}: worker 1 (host " in text and "joined" in text
+    assert eventually(lambda: f"job {grant.job}: ended" in log.read_text())
+    assert str(grant.secret) not in log.read_text() + out
+
+
+def test_a_port_in_use_is_one_clear_line(start_switch):
+    _, address, _ = start_switch()
+    code, _, err = jaxina("switch", "--bind", address)
+    assert code == 2 and f"cannot listen at {address}" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments,message",
+    [
+        (["--bind", "nowhere"], "HOST:PORT"),
+        (["--bind", "127.0.0.1:0", "--data-ports", "9-3"], "FIRST-LAST"),
+        (["--bind", "127.0.0.1:0", "--data-ports", "51001-51004", "--threads", "2"], "4 ports"),
+        (["--bind", "192.0.2.1:0"], "192.0.2.1"),
+        (["--loss", "1.5"], "--loss"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    code, _, err = jaxina("switch", *arguments)
+    assert code == 2 and message in err and "Traceback" not in err
+
+
+def test_status_of_no_switch():
+    began = time.monotonic()
+    code, _, err = jaxina("status", "--switch", "127.0.0.1:1")
+    assert code == 1 and "no switch answers at 127.0.0.1:1" in err
+    assert "Traceback" not in err and time.monotonic() - began < 30
+
+
+def test_rates_are_growth_per_second():
+    def reply(uptime, **counters):
+        return pb.StatusReply(uptime_s=uptime, jobs=[pb.JobStatus(job=7, counters=counters)])
+
+    rates = Rates()
+    assert rates.look(reply(10.0, updates=100)) == {7: {"updates": 0.0}}
+    assert rates.look(reply(12.0, updates=160)) == {7: {"updates": 30.0}}
+    assert rates.look(reply(12.0, updates=160)) == {7: {"updates": 0.0}}
