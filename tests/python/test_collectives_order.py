@@ -52,7 +52,7 @@ def test_sixteen_independent_psums_always_match():
         )
         for _ in range(30):
             for got, want in zip(ours(operands), native, strict=True):
-                assert np.array_equal(got, want)
+                np.testing.assert_array_equal(got, want)
 
 
 def test_programs_of_one_thread_keep_their_order():
@@ -63,7 +63,7 @@ def test_programs_of_one_thread_keep_their_order():
         for _ in range(20):
             results = [program(x) for program, x in zip(programs, operands, strict=True)]
             for i, result in enumerate(results):
-                assert np.array_equal(result[0], np.full(SIZES[i], i * DEVICES))
+                np.testing.assert_array_equal(result[0], np.full(SIZES[i], i * DEVICES))
 
 
 def test_equal_psums_are_not_merged_and_unused_ones_not_dropped():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).with_name("sixteen_psums.py")
-REPETITIONS = 10
+REPETITIONS = 6
 
 
 @pytest.mark.parametrize(
