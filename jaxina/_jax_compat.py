@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import dispatch, distributed, effects
+from jax._src import dispatch, distributed, effects, xla_bridge
 from jax._src.interpreters import mlir, pxla
 from jax._src.lax import lax as lax_internal
 from jax._src.lax import parallel
@@ -251,3 +251,8 @@ def distributed_client() -> Any:
 def distributed_process() -> tuple[int, int]:
     """This process's number in jax.distributed and the number of processes."""
     return distributed.global_state.process_id, distributed.global_state.num_processes
+
+
+def backend_started() -> bool:
+    """Whether JAX has looked for devices; after that jax.distributed can no longer be initialised."""
+    return xla_bridge.backends_are_initialized()

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _current: Job | None = None
-_incarnation = 0  # how often this process called init(); part of every published key
+_incarnation = 0  # how often init() succeeded in this process; part of every published key
 
 
 class Job:
@@ -105,7 +105,8 @@ def init(
       The job; `jaxina.shutdown`, the end of `with`, or the end of the process ends it.
 
     Raises:
-      InvalidArgumentError: a value is not allowed, or `init` ran already.
+      InvalidArgumentError: a value is not allowed, `init` ran already, or JAX's backend was
+        started before the launched processes knew each other.
       NeverJoinedError, RankTakenError, MismatchError: the launched processes are not complete, or
       do not agree.
       SwitchUnreachableError: no switch answers at `switch`.
@@ -129,9 +130,9 @@ def init(
                 "jaxina.init() ran already: call jaxina.shutdown() before another init()"
             )
         _set_up_logging(configuration)
-        _incarnation += 1
         topology = _join_processes(configuration)
-        _current = _start(configuration, topology, _incarnation)
+        _current = _start(configuration, topology, _incarnation + 1)
+        _incarnation += 1
         if _incarnation == 1:
             atexit.register(_at_exit)
         _log.info("%r", _current)
@@ -163,7 +164,11 @@ def _start(configuration: config.Configuration, topology: JaxTopology, incarnati
     connector = Connector(
         configuration, topology, aggregators, _jax_store, incarnation, _native.EndpointConfig
     )
-    _native.start(connector)
+    try:
+        _native.start(connector)
+    except BaseException:
+        aggregators.leave(None)
+        raise
     return Job(configuration, topology, connector)
 
 
@@ -189,6 +194,11 @@ def _join_processes(configuration: config.Configuration) -> JaxTopology:
     from jaxina import _jax_compat
 
     if not jax.distributed.is_initialized() and (configuration.processes or 1) > 1:
+        if _jax_compat.backend_started():
+            raise InvalidArgumentError(
+                "jaxina.init() came after the first use of JAX's devices: call it before anything "
+                "that asks for devices or computes, so that the processes find each other"
+            )
         me = Answer(configuration.rank, configuration.processes, this_place(), configuration.shared)
         call_roll(configuration.coordinator, me, configuration.join_timeout)
         jax.distributed.initialize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 
 import pytest
+from control_fakes import eventually
 
 import jaxina
 from jaxina import job
@@ -255,6 +257,12 @@ except jaxina.errors.MismatchError as error:
     assert len(out) == 3 and all("block_size" in line for line in out)
 
 
+def test_init_after_the_first_use_of_devices_says_so(run):
+    code, _, err = run("jax.devices()\njaxina.init(join_timeout=3)", "-n", 2)
+    assert code == 1 and "call it before anything that asks for devices" in err
+    assert "Aborted" not in err and "Check failure" not in err
+
+
 def test_no_switch_is_a_typed_error_in_all(run):
     with socket.create_server(("127.0.0.1", 0)) as unused:
         address = f"127.0.0.1:{unused.getsockname()[1]}"
@@ -265,3 +273,51 @@ def test_no_switch_is_a_typed_error_in_all(run):
     assert code == 1 and time.monotonic() - began < 60
     assert f"no switch answers at {address}" in err
     assert "Aborted" not in err and "core dumped" not in err
+
+
+@pytest.fixture
+def switch(tmp_path):
+    """A switch on loopback: its process, address and log."""
+    log = tmp_path / "switch.log"
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jaxina.cli", "switch", "--bind", "127.0.0.1:0"], stderr=file
+        )
+    try:
+        assert eventually(lambda: "control at" in log.read_text(), timeout=30)
+        yield process, log.read_text().partition("control at ")[2].partition(",")[0], log
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_switch_that_is_killed_is_a_typed_error_on_all_workers(run, switch):
+    process, address, _ = switch
+    code, out, err = run(
+        """
+jaxina.init()
+add = summer()
+add()
+if rank == 0:
+    os.kill(int(os.environ["SWITCH_PID"]), signal.SIGKILL)
+killed = time.time()
+try:
+    for _ in range(100000): add()
+except jaxina.errors.SwitchUnreachableError as error:
+    print(time.time() - killed, error.message, flush=True)
+""",
+        *("-n", 2, "--aggregator", "udp", "--switch", address),
+        SWITCH_PID=str(process.pid),
+    )
+    assert code == 0, err
+    assert len(out) == 2 and all(address in line for line in out), (out, err)
+    assert all(float(line.split()[1]) < 5 for line in out)
+
+
+def test_a_run_uses_the_switch_it_is_given_and_leaves_it_empty(run, switch):
+    _, address, log = switch
+    options = ("-n", 2, "--aggregator", "udp", "--switch", address)
+    code, _, err = run("jaxina.init()\nsummer()()", *options)
+    assert code == 0, err
+    assert eventually(lambda: re.search(r"job \d+: ended", log.read_text()))
+    assert "complete" in log.read_text() and "aborted" not in log.read_text()
