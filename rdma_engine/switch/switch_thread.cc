@@ -11,7 +11,7 @@ constexpr Nanoseconds kLongestSleep = 1'000'000'000;
 }  // namespace
 
 SwitchThread::SwitchThread(const Address& local, double loss, std::uint64_t loss_seed)
-    : socket_(local, {}), receiver_(socket_), sender_(socket_), loss_(loss, loss_seed), output_(sender_) {
+    : socket_(local, {.answers = true}), receiver_(socket_), sender_(socket_), loss_(loss, loss_seed), output_(sender_) {
   thread_ = std::thread([this] { run(); });
 }
 

@@ -120,6 +120,23 @@ TEST(Switch, ForgedPacketsChangeNothingAndAreCounted) {
   EXPECT_EQ(statistics.jobs.at(job.job).counters.results, (1'000'000 + 1023) / 1024 + job.slots);
 }
 
+TEST(Switch, AnswersFromTheAddressThatWasAsked) {
+  // Bound to all of the host's addresses, and asked at one that the system would not choose by itself.
+  SoftwareSwitch software_switch({.address = "0.0.0.0", .ports = {}});
+  const JobSpec job = job_of(2);
+  software_switch.add_job(job);
+  std::vector<EndpointConfig> configs = configs_for(job, software_switch.ports());
+  configs[1].address = "127.0.0.2";
+  FloatSum sum(2, 50'000, 9);
+  with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
+    sum.submit(w, endpoint);
+    const Status status = run_to_end(endpoint);
+    EXPECT_TRUE(status.ok()) << status.text();
+    EXPECT_EQ(endpoint.statistics().packets_rejected, 0u);
+  });
+  sum.expect_exact();
+}
+
 TEST(Switch, ReplayedPacketsChangeNothing) {
   // A worker's packets, seen on their way and sent again later from elsewhere, while the job goes on.
   constexpr std::uint32_t n = 2;

@@ -59,14 +59,19 @@ std::size_t DatagramReceiver::fill() {
 DatagramReceiver::Message DatagramReceiver::message_at(std::size_t index) {
   msghdr& header = headers_[index].msg_hdr;
   const std::size_t size = headers_[index].msg_len;
+  from_ = from_sockaddr(reinterpret_cast<const sockaddr*>(&sources_[index]), header.msg_namelen);
   std::size_t segment = size;
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
-    if (c->cmsg_level != IPPROTO_UDP || c->cmsg_type != UDP_GRO) continue;
-    int value;
-    std::memcpy(&value, CMSG_DATA(c), sizeof(value));
-    if (value > 0) segment = static_cast<std::size_t>(value);
+    if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
+      int value;
+      std::memcpy(&value, CMSG_DATA(c), sizeof(value));
+      if (value > 0) segment = static_cast<std::size_t>(value);
+    } else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO && socket_.any_local()) {
+      in_pktinfo info;
+      std::memcpy(&info, CMSG_DATA(c), sizeof(info));
+      set_local_side(from_, info.ipi_spec_dst);
+    }
   }
-  from_ = from_sockaddr(reinterpret_cast<const sockaddr*>(&sources_[index]), header.msg_namelen);
   return {{&buffer_[index * kMessageSize], size}, std::max<std::size_t>(segment, 1), from_};
 }
 

@@ -46,7 +46,7 @@ class DatagramReceiver {
     const Address& from;
   };
   struct alignas(cmsghdr) Control {
-    char bytes[CMSG_SPACE(sizeof(int))];
+    char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(in_pktinfo))];
   };
 
   std::size_t fill();

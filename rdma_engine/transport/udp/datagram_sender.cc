@@ -87,21 +87,33 @@ void DatagramSender::add(const Address& to, std::span<const std::uint8_t> packet
   destination.open = packet.size() == message->segment;  // only the last segment may be shorter
 }
 
-void DatagramSender::prepare(mmsghdr& header, Control& control, Destination& destination, const Message& message) {
+void DatagramSender::prepare(msghdr& header, Control& control, Destination& destination, const Message& message) {
   header = {};
-  header.msg_hdr.msg_name = destination.address.bytes.data();
-  header.msg_hdr.msg_namelen = destination.address.size;
-  header.msg_hdr.msg_iov = &destination.parts[message.first_part];
-  header.msg_hdr.msg_iovlen = message.parts;
-  if (message.packets == 1) return;
-  header.msg_hdr.msg_control = &control;
-  header.msg_hdr.msg_controllen = sizeof(control.bytes);
-  cmsghdr* c = CMSG_FIRSTHDR(&header.msg_hdr);
-  c->cmsg_level = IPPROTO_UDP;
-  c->cmsg_type = UDP_SEGMENT;
-  c->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
-  const auto segment = static_cast<std::uint16_t>(message.segment);
-  std::memcpy(CMSG_DATA(c), &segment, sizeof(segment));
+  header.msg_name = destination.address.bytes.data();
+  header.msg_namelen = destination.address.size;
+  header.msg_iov = &destination.parts[message.first_part];
+  header.msg_iovlen = message.parts;
+  add_controls(header, control, destination.address, message);
+}
+
+void DatagramSender::add_controls(msghdr& header, Control& control, const Address& to, const Message& message) {
+  std::size_t used = 0;
+  const auto put = [&](int level, int type, const auto& value) {
+    auto* c = reinterpret_cast<cmsghdr*>(&control.bytes[used]);
+    c->cmsg_level = level;
+    c->cmsg_type = type;
+    c->cmsg_len = CMSG_LEN(sizeof(value));
+    std::memcpy(CMSG_DATA(c), &value, sizeof(value));
+    used += CMSG_SPACE(sizeof(value));
+  };
+  if (message.packets > 1) put(IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(message.segment));
+  if (socket_.any_local()) {
+    in_pktinfo info{};
+    info.ipi_spec_dst = local_side(to);
+    put(IPPROTO_IP, IP_PKTINFO, info);
+  }
+  header.msg_control = used > 0 ? &control : nullptr;
+  header.msg_controllen = used;
 }
 
 Status DatagramSender::flush() {
@@ -115,7 +127,7 @@ void DatagramSender::send_from(std::size_t& done) {
   const std::size_t count = std::min(queued_.size() - done, kMaxMessagesPerCall);
   for (std::size_t i = 0; i < count; ++i) {
     Destination& destination = destinations_[queued_[done + i].destination];
-    prepare(headers_[i], controls_[i], destination, destination.messages[queued_[done + i].message]);
+    prepare(headers_[i].msg_hdr, controls_[i], destination, destination.messages[queued_[done + i].message]);
   }
   const int sent = sendmmsg(socket_.fd(), headers_.data(), static_cast<unsigned>(count), MSG_DONTWAIT);
   if (sent > 0) {
@@ -139,14 +151,15 @@ void DatagramSender::send_from(std::size_t& done) {
 }
 
 void DatagramSender::send_one_by_one(Destination& destination, const Message& message) {
+  Message single{.first_part = 0, .parts = 1, .packets = 1, .bytes = 0, .segment = 0};
   for (std::size_t p = 0; p < message.parts; ++p) {
     const iovec& part = destination.parts[message.first_part + p];
-    const auto* bytes = static_cast<const std::uint8_t*>(part.iov_base);
     for (std::size_t begin = 0; begin < part.iov_len; begin += message.segment) {
-      const std::size_t size = std::min(message.segment, part.iov_len - begin);
-      for (int attempt = 1; sendto(socket_.fd(), bytes + begin, size, MSG_DONTWAIT, as_sockaddr(destination.address),
-                                   destination.address.size) < 0;
-           ++attempt) {
+      iovec packet{static_cast<std::uint8_t*>(part.iov_base) + begin, std::min(message.segment, part.iov_len - begin)};
+      msghdr header;
+      prepare(header, controls_[0], destination, single);
+      header.msg_iov = &packet;
+      for (int attempt = 1; sendmsg(socket_.fd(), &header, MSG_DONTWAIT) < 0; ++attempt) {
         const int error = errno;
         if (try_again(error, attempt)) continue;
         give_up(error, 1);

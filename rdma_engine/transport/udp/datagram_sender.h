@@ -56,7 +56,7 @@ class DatagramSender {
     std::size_t destination, message;
   };
   struct alignas(cmsghdr) Control {
-    char bytes[CMSG_SPACE(sizeof(std::uint16_t))];
+    char bytes[CMSG_SPACE(sizeof(std::uint16_t)) + CMSG_SPACE(sizeof(in_pktinfo))];
   };
   struct HashAddress {
     std::size_t operator()(const Address& address) const {
@@ -65,7 +65,8 @@ class DatagramSender {
   };
 
   Destination& destination_for(const Address& to);
-  void prepare(mmsghdr& header, Control& control, Destination& destination, const Message& message);
+  void prepare(msghdr& header, Control& control, Destination& destination, const Message& message);
+  void add_controls(msghdr& header, Control& control, const Address& to, const Message& message);
   // Sends messages from queued_[done] on and moves `done` past those that are dealt with.
   void send_from(std::size_t& done);
   void send_one_by_one(Destination& destination, const Message& message);

@@ -1,7 +1,6 @@
 #include "rdma_engine/transport/udp/socket_address.h"
 
 #include <netdb.h>
-#include <netinet/in.h>
 
 #include <algorithm>
 #include <cstring>
@@ -28,6 +27,17 @@ Address from_sockaddr(const sockaddr* address, socklen_t size) {
   result.size = static_cast<std::uint8_t>(std::min<std::size_t>(size, result.bytes.size()));
   std::memcpy(result.bytes.data(), address, result.size);
   return result;
+}
+
+in_addr local_side(const Address& address) {
+  static_assert(sizeof(sockaddr_in::sin_zero) >= sizeof(in_addr));
+  in_addr local;
+  std::memcpy(&local, &address.bytes[offsetof(sockaddr_in, sin_zero)], sizeof(local));
+  return local;
+}
+
+void set_local_side(Address& address, in_addr local) {
+  std::memcpy(&address.bytes[offsetof(sockaddr_in, sin_zero)], &local, sizeof(local));
 }
 
 int family(const Address& address) {

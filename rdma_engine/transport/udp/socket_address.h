@@ -1,6 +1,7 @@
 // Between an Address (opaque bytes to the aggregator) and the operating system's socket addresses.
 #pragma once
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cstdint>
@@ -18,6 +19,10 @@ Address from_sockaddr(const sockaddr* address, socklen_t size);
 inline const sockaddr* as_sockaddr(const Address& address) {
   return reinterpret_cast<const sockaddr*>(address.bytes.data());
 }
+
+// The host's own IPv4 address that packets to and from `address` use, see UdpSocket::any_local(); zero if not known.
+in_addr local_side(const Address& address);
+void set_local_side(Address& address, in_addr local);
 
 int family(const Address& address);
 std::uint16_t port_of(const Address& address);

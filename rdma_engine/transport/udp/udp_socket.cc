@@ -62,6 +62,9 @@ UdpSocket::UdpSocket(const Address& local, const SocketOptions& options)
   if (options.report_unreachable) {
     v6 ? set_option(fd(), IPPROTO_IPV6, IPV6_RECVERR, 1) : set_option(fd(), IPPROTO_IP, IP_RECVERR, 1);
   }
+  in_addr any{};
+  const bool is_any = !v6 && std::memcmp(&local.bytes[offsetof(sockaddr_in, sin_addr)], &any, sizeof(any)) == 0;
+  any_local_ = options.answers && is_any && set_option(fd(), IPPROTO_IP, IP_PKTINFO, 1);
   if (options.offload) {
     // The probe sets what is the default already: each message names its own segment size.
     segments_ = set_option(fd(), IPPROTO_UDP, UDP_SEGMENT, 0);

@@ -30,6 +30,7 @@ class FileDescriptor {
 struct SocketOptions {
   std::size_t receive_buffer = std::size_t{32} << 20;  // bytes asked for; without privileges net.core.rmem_max limits them
   bool report_unreachable = false;  // ICMP errors come back as failed calls
+  bool answers = false;             // it answers those who ask: see UdpSocket::any_local()
   bool offload = true;              // UDP_SEGMENT and UDP_GRO, where the kernel has them
 };
 
@@ -42,6 +43,9 @@ class UdpSocket {
   Address local() const;
   // Whether one send call may carry several equal packets.
   bool segments() const { return segments_; }
+  // Whether the socket answers packets to any of the host's IPv4 addresses. The receiver then keeps in an Address, in the
+  // bytes that IPv4 leaves unused, which of them a packet was sent to, and the sender answers from that one.
+  bool any_local() const { return any_local_; }
   // How many bytes of packets may wait unread, by a careful estimate: the kernel counts its own bookkeeping too, which
   // for small packets is as much again as they hold.
   std::size_t receive_capacity() const { return receive_capacity_; }
@@ -60,6 +64,7 @@ class UdpSocket {
   FileDescriptor socket_;
   FileDescriptor event_;
   bool segments_ = false;
+  bool any_local_ = false;
   std::size_t receive_capacity_ = 0;
 };
 
