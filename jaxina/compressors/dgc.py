@@ -1,0 +1,92 @@
+"""Deep gradient compression: Top-k with the momentum moved in front of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
+from jaxina.compressors.packing import COUNT
+from jaxina.compressors.sparse import check_ratio, counted_fields, kept, largest, scattered
+from jaxina.errors import InvalidArgumentError
+
+_WARM_UP_RATIO = 0.25  # the paper's first; each further stage sends a quarter of it
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DGC(Compressor):
+    """Lin et al.: momentum correction, accumulation, Top-k, momentum factor masking, and a warm-up of the ratio.
+
+    ``u = momentum u + x``, ``v = v + u``; the largest k elements of v are sent, and there u and v become zero.
+
+    Attributes:
+      ratio: share of the array's elements that is sent.
+      momentum: as an SGD optimizer would have it, which must then have none.
+      warmup: steps over which the ratio goes down from 25 % in stages, a quarter each; 0 starts with `ratio`.
+    """
+
+    ratio: float = 0.01
+    momentum: float = 0.9
+    warmup: int = 0
+
+    promise = Promise(
+        title="DGC",
+        paper="Lin et al., Deep Gradient Compression: Reducing the Communication Bandwidth for Distributed Training, "
+        "ICLR 2018",
+        unbiased=False,
+        error_feedback="own",
+        note="Takes the place of the optimizer's momentum. Local gradient clipping is left to the user: "
+        "`optax.clip_by_global_norm` before it.",
+    )
+    kind = GATHER
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_ratio(self.ratio)
+        if not 0 <= self.momentum < 1 or self.warmup < 0:
+            raise InvalidArgumentError(
+                f"momentum must be in [0, 1) and warmup not negative, not {self.momentum} and {self.warmup}")
+
+    def init_leaf(self, x: jax.Array, key: jax.Array) -> Arrays:
+        zeros = jnp.zeros(x.shape, jnp.float32)
+        return {"momentum": zeros, "unsent": zeros, "step": jnp.zeros((), jnp.int32)}
+
+    def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
+        velocity = self.momentum * state["momentum"] + x
+        unsent = state["unsent"] + velocity
+        payload = largest(unsent.reshape(-1), self._most(context.size))
+        count = self._count(state["step"], context.size)
+        used = jnp.arange(payload["values"].size) < count
+        payload = {COUNT: count} | {name: jnp.where(used, array, 0) for name, array in payload.items()}
+        sent = jnp.zeros(context.size, jnp.int32).at[payload["indices"]].add(used.astype(jnp.int32)) > 0
+        sent = sent.reshape(x.shape)
+        return payload, {
+            "momentum": jnp.where(sent, 0, velocity),
+            "unsent": jnp.where(sent, 0, unsent),
+            "step": state["step"] + 1,
+        }
+
+    def decode(self, payload: Arrays, context: Context) -> jax.Array:
+        return scattered(payload, context)
+
+    def fields(self, context: Context, summed: bool):
+        return counted_fields(context)
+
+    def _stages(self) -> list[float]:
+        """The ratios of the warm-up's stages: 25 %, 6.25 %, ... above `ratio`."""
+        stages = []
+        while self.warmup and _WARM_UP_RATIO * 0.25 ** len(stages) > self.ratio:
+            stages.append(_WARM_UP_RATIO * 0.25 ** len(stages))
+        return stages
+
+    def _most(self, size: int) -> int:
+        return kept(max([self.ratio, *self._stages()]), size)
+
+    def _count(self, step: jax.Array, size: int) -> jax.Array:
+        stages = self._stages()
+        counts = jnp.array([kept(ratio, size) for ratio in [*stages, self.ratio]], jnp.int32)
+        if not stages:
+            return counts[0]
+        return counts[jnp.minimum(step * len(stages) // self.warmup, len(stages))]

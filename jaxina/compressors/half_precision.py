@@ -1,0 +1,49 @@
+"""float16 and bfloat16: every element rounded to 16 bits."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
+from jaxina.compressors.packing import floats
+from jaxina.errors import InvalidArgumentError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HalfPrecision(Compressor):
+    """16-bit floating point on the wire, summed in float32 where it arrives.
+
+    Attributes:
+      format: "fp16" (11 bits of precision, to 65504) or "bf16" (8 bits, float32's range).
+    """
+
+    format: Literal["fp16", "bf16"] = "bf16"
+
+    promise = Promise(
+        title="fp16 / bf16",
+        paper="Micikevicius et al., Mixed Precision Training, ICLR 2018; Kalamkar et al., A Study of BFLOAT16 for Deep "
+        "Learning Training, 2019",
+        unbiased=False,
+        error_feedback="off",
+        note="fp16 turns magnitudes from 65520 up into infinity, and flushes those below 2^-25.",
+    )
+    kind = GATHER
+    carries_non_finite = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.format not in ("fp16", "bf16"):
+            raise InvalidArgumentError(f"the format is fp16 or bf16, not {self.format!r}")
+
+    def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
+        return {"values": x.astype(jnp.float16 if self.format == "fp16" else jnp.bfloat16)}, state
+
+    def decode(self, payload: Arrays, context: Context) -> jax.Array:
+        return payload["values"].astype(jnp.float32)
+
+    def fields(self, context: Context, summed: bool):
+        return {"values": floats()}

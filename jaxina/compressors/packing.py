@@ -1,0 +1,174 @@
+"""Payload arrays to bytes and back, in NumPy: what a worker would put on the wire, packed tight.
+
+Integers of a known range are written as digits: as many as fit go into one 64-bit word (``sum of v_i base^i``, little
+endian), so a sign costs 1 bit, a ternary value 1.6, a number from 0 to 128 7.1. The last word is cut to the bytes that
+its digits can reach. Byte streams carry no lengths but the counts that `Field.counted` asks for; shapes are known to
+both sides.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jaxina.errors import InvalidArgumentError
+
+COUNT = "count"
+"""The payload array, int32[], that says how many leading entries of each counted array are meant."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """How one payload array is written.
+
+    Attributes:
+      low, high: the range of integers, both included; None for floating point, which is written as it is.
+      table: instead of a range, the ascending integers that occur; an integer's number in the table is written.
+      counted: only the first `COUNT` entries are sent, the others are padding.
+    """
+
+    low: int | None = None
+    high: int | None = None
+    table: tuple[int, ...] | None = None
+    counted: bool = False
+
+    @property
+    def is_float(self) -> bool:
+        return self.low is None and self.table is None
+
+    @property
+    def base(self) -> int:
+        return len(self.table) if self.table else self.high - self.low + 1
+
+    def digits(self, name: str, values: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """Integers to digits in [0, base). Raises InvalidArgumentError if one has none."""
+        values = values.astype(np.int64)
+        if self.table:
+            digits = np.minimum(np.searchsorted(self.table, values), len(self.table) - 1)
+            wrong = np.asarray(self.table)[digits] != values
+        else:
+            digits = values - self.low
+            wrong = (digits < 0) | (digits >= self.base)
+        if wrong.any():
+            raise InvalidArgumentError(f"{name}: {values[wrong][0]} is outside the field's range")
+        return digits
+
+    def values(self, digits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Undoes `digits`."""
+        if self.table:
+            return np.asarray(self.table, np.int64)[digits.astype(np.int64)]
+        return digits.astype(np.int64) + self.low
+
+
+def integers(low: int, high: int, counted: bool = False) -> Field:
+    return Field(low, high, counted=counted)
+
+
+def lookup(table: tuple[int, ...]) -> Field:
+    return Field(table=table)
+
+
+def floats(counted: bool = False) -> Field:
+    return Field(counted=counted)
+
+
+def to_bytes(arrays: Mapping[str, npt.ArrayLike], fields: Mapping[str, Field]) -> bytes:
+    """The arrays in the order of `fields`.
+
+    Raises:
+      InvalidArgumentError: an integer is outside its field's range.
+    """
+    parts = []
+    for name, field in fields.items():
+        flat = np.asarray(arrays[name]).reshape(-1)
+        if field.counted:
+            flat = flat[: int(np.asarray(arrays[COUNT]))]
+        parts.append(_float_bytes(flat) if field.is_float else pack_digits(field.digits(name, flat), field.base))
+    return b"".join(parts)
+
+
+def from_bytes(data: bytes, fields: Mapping[str, Field], like: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Reads back what `to_bytes` wrote.
+
+    Args:
+      data: the bytes.
+      fields: the fields they were written with.
+      like: for each name something with `shape` and `dtype`; counted arrays are filled up with zeros.
+
+    Raises:
+      InvalidArgumentError: there are too few or too many bytes.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    position = 0
+    for name, field in fields.items():
+        shape, dtype = like[name].shape, np.dtype(like[name].dtype)
+        size = int(np.prod(shape, dtype=np.int64))
+        sent = int(arrays[COUNT]) if field.counted else size
+        if sent > size:
+            raise InvalidArgumentError(f"{name}: a count of {sent} in an array of {size}")
+        length = sent * dtype.itemsize if field.is_float else packed_length(sent, field.base)
+        part = data[position : position + length]
+        if len(part) != length:
+            raise InvalidArgumentError(f"{name} needs {length} bytes, {len(part)} are left")
+        position += length
+        flat = np.zeros(size, dtype)
+        if field.is_float:
+            flat[:sent] = np.frombuffer(part, np.uint8).view(dtype)
+        else:
+            flat[:sent] = field.values(unpack_digits(part, sent, field.base)).astype(dtype)
+        arrays[name] = flat.reshape(shape)
+    if position != len(data):
+        raise InvalidArgumentError(f"{len(data) - position} bytes too many")
+    return arrays
+
+
+def digits_per_word(base: int) -> int:
+    """The largest r with base^r <= 2^64."""
+    if not 2 <= base <= 2**32:
+        raise InvalidArgumentError(f"a digit's base must be in [2, 2^32], not {base}")
+    digits, power = 0, base
+    while power <= 2**64:
+        digits, power = digits + 1, power * base
+    return digits
+
+
+def packed_length(count: int, base: int) -> int:
+    """Bytes that `count` digits take. A base of 1 holds no information and takes none."""
+    if base == 1:
+        return 0
+    whole, rest = divmod(count, digits_per_word(base))
+    return 8 * whole + -(-(base**rest - 1).bit_length() // 8)
+
+
+def pack_digits(digits: npt.NDArray[np.integer], base: int) -> bytes:
+    """Digits in [0, base), one-dimensional, to `packed_length` bytes."""
+    if base == 1:
+        return b""
+    per_word = digits_per_word(base)
+    padded = np.zeros(-(-digits.size // per_word) * per_word, np.uint64)
+    padded[: digits.size] = digits
+    words = np.zeros(padded.size // per_word, np.uint64)
+    for column in padded.reshape(-1, per_word).T[::-1]:  # Horner's rule; below base^per_word <= 2^64 throughout
+        words = words * np.uint64(base % 2**64) + column
+    return words.astype("<u8").tobytes()[: packed_length(digits.size, base)]
+
+
+def unpack_digits(data: bytes, count: int, base: int) -> npt.NDArray[np.uint64]:
+    """The first `count` digits of what `pack_digits` wrote."""
+    if base == 1:
+        return np.zeros(count, np.uint64)
+    per_word = digits_per_word(base)
+    words = np.frombuffer(data + bytes(-len(data) % 8), "<u8").astype(np.uint64)
+    columns = []
+    for _ in range(per_word):
+        words, digit = np.divmod(words, np.uint64(base))
+        columns.append(digit)
+    return np.stack(columns, axis=1).reshape(-1)[:count]
+
+
+def _float_bytes(flat: np.ndarray) -> bytes:
+    return flat.astype(flat.dtype.newbyteorder("<")).tobytes()

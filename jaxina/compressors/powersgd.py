@@ -1,0 +1,86 @@
+"""PowerSGD: a low-rank approximation by one step of subspace iteration."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+
+from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Message, Promise
+from jaxina.compressors.packing import floats
+from jaxina.compressors.rounds import LeafReduction
+from jaxina.errors import InvalidArgumentError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PowerSGD(Compressor):
+    """Vogels et al.: ``P = orthonormal(sum M Q)``, ``Q = sum M' P``, the mean gradient is ``P Q' / n``.
+
+    A leaf is a matrix of its last axis (columns) by all the others (rows). Q starts each step where the last one ended.
+    Leaves of one axis, and those that P and Q would not make smaller, are sent as they are.
+
+    Attributes:
+      rank: r, columns of P and Q.
+    """
+
+    rank: int = 4
+
+    promise = Promise(
+        title="PowerSGD",
+        paper="Vogels et al., PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization, NeurIPS "
+        "2019",
+        unbiased=False,
+        error_feedback="on",
+        note="Two rounds of sums; P and Q are float32, which jaxina's aggregators carry in block fixed point.",
+    )
+    kind = SUM
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rank < 1:
+            raise InvalidArgumentError(f"the rank must be at least 1, not {self.rank}")
+
+    def init_leaf(self, x: jax.Array, key: jax.Array) -> Arrays:
+        if not self._worthwhile(x.shape):
+            return {}
+        return {"q": jax.random.normal(key, (x.shape[-1], self.rank))}
+
+    def reduce(self, x: jax.Array, state: Arrays, context: Context) -> LeafReduction:
+        if not self._worthwhile(context.shape):
+            return (yield from super().reduce(x, state, context))
+        corrected = self.with_memory(x, state)
+        matrix = corrected.reshape(-1, x.shape[-1])
+        total = yield _floats(p=matrix @ state["q"])
+        p, _ = jnp.linalg.qr(total["p"])
+        own_q = matrix.T @ p
+        total = yield _floats(q=own_q)
+        mean_q = total["q"] / context.workers
+        error = (matrix - p @ own_q.T).reshape(x.shape)
+        return (p @ mean_q.T).reshape(x.shape), self.remember(error, {**state, "q": mean_q})
+
+    def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
+        """A worker by itself: both factors. With others, `reduce` sends one after the other."""
+        if "q" not in state:
+            return {"values": x}, state
+        matrix = x.reshape(-1, x.shape[-1])
+        p, _ = jnp.linalg.qr(matrix @ state["q"])
+        return {"p": p, "q": matrix.T @ p}, state
+
+    def decode(self, payload: Arrays, context: Context) -> jax.Array:
+        if "values" in payload:
+            return payload["values"]
+        return (payload["p"] @ payload["q"].T).reshape(context.shape)
+
+    def fields(self, context: Context, summed: bool):
+        return {name: floats() for name in (("p", "q") if self._worthwhile(context.shape) else ("values",))}
+
+    def _worthwhile(self, shape: tuple[int, ...]) -> bool:
+        rows, columns = math.prod(shape[:-1]), shape[-1] if shape else 1
+        return len(shape) > 1 and self.rank * (rows + columns) < rows * columns and self.rank <= min(rows, columns)
+
+
+def _floats(**arrays: jax.Array) -> Message:
+    fields = {name: floats() for name in arrays}
+    return Message(SUM, arrays, fields, fields)

@@ -1,0 +1,54 @@
+"""Random-k: elements at random places, the same on all workers."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
+from jaxina.compressors.packing import floats
+from jaxina.compressors.sparse import check_ratio, kept
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RandomK(Compressor):
+    """k = max(1, ceil(ratio d)) elements, drawn without replacement by the shared key, times d / k.
+
+    With error feedback they are not scaled: the factor d / k would make the error grow.
+
+    Attributes:
+      ratio: share of the array's elements that is sent.
+    """
+
+    ratio: float = 0.01
+
+    promise = Promise(
+        title="random-k, shared seed",
+        paper="Stich et al., Sparsified SGD with Memory, NeurIPS 2018; Wangni et al., Gradient Sparsification for "
+        "Communication-Efficient Distributed Optimization, NeurIPS 2018",
+        unbiased=True,
+        error_feedback="off",
+        note="Biased with error feedback. No index is sent. The variance is (d / k - 1) |x|^2.",
+    )
+    kind = SUM
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_ratio(self.ratio)
+
+    def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
+        return {"values": x.reshape(-1)[self._places(context)]}, state
+
+    def decode(self, payload: Arrays, context: Context) -> jax.Array:
+        places = self._places(context)
+        scale = 1.0 if self.error_feedback else context.size / places.size
+        flat = jnp.zeros(context.size, jnp.float32).at[places].set(scale * payload["values"])
+        return flat.reshape(context.shape)
+
+    def fields(self, context: Context, summed: bool):
+        return {"values": floats()}
+
+    def _places(self, context: Context) -> jax.Array:
+        return jax.random.permutation(context.shared_key, context.size)[: kept(self.ratio, context.size)]

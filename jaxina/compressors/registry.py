@@ -1,0 +1,140 @@
+"""Spec strings: `topk:0.01`, `qsgd:64:bucket=1024`, `int8:stochastic`, `bf16+ef`, `topk:0.1-ef`.
+
+A name; then arguments, each after a colon: a bare value for the next parameter in the order of the class, `name=value`,
+or the bare name of a switch; then `+ef` or `-ef` to choose error feedback where the algorithm leaves the choice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing
+from typing import Any
+
+from jaxina.compressors.base import Compressor
+from jaxina.compressors.block_fixed_point import BlockFixedPoint
+from jaxina.compressors.dgc import DGC
+from jaxina.compressors.half_precision import HalfPrecision
+from jaxina.compressors.natural import Natural
+from jaxina.compressors.powersgd import PowerSGD
+from jaxina.compressors.qsgd import QSGD
+from jaxina.compressors.random_k import RandomK
+from jaxina.compressors.signs import EFSignSGD, OneBitSGD, SignSGD
+from jaxina.compressors.sparse import Threshold, TopK
+from jaxina.compressors.terngrad import TernGrad
+from jaxina.compressors.thc import THC
+from jaxina.compressors.uncompressed import Uncompressed
+from jaxina.errors import InvalidArgumentError
+
+_NAMES: dict[str, tuple[type[Compressor], dict[str, Any]]] = {
+    "none": (Uncompressed, {}),
+    "int32": (BlockFixedPoint, {"bits": 32}),
+    "int16": (BlockFixedPoint, {"bits": 16}),
+    "int8": (BlockFixedPoint, {"bits": 8}),
+    "blockfp": (BlockFixedPoint, {}),
+    "fp16": (HalfPrecision, {"format": "fp16"}),
+    "bf16": (HalfPrecision, {"format": "bf16"}),
+    "qsgd": (QSGD, {}),
+    "terngrad": (TernGrad, {}),
+    "natural": (Natural, {}),
+    "signsgd": (SignSGD, {}),
+    "efsignsgd": (EFSignSGD, {}),
+    "onebit": (OneBitSGD, {}),
+    "topk": (TopK, {}),
+    "threshold": (Threshold, {}),
+    "randomk": (RandomK, {}),
+    "dgc": (DGC, {}),
+    "powersgd": (PowerSGD, {}),
+    "thc": (THC, {}),
+}
+
+
+def names() -> list[str]:
+    """All names that a spec may start with."""
+    return list(_NAMES)
+
+
+def register(name: str, kind: type[Compressor], **preset: Any) -> None:
+    """Makes `kind`, with the parameters in `preset` fixed, known as `name`.
+
+    Raises:
+      InvalidArgumentError: the name is taken.
+    """
+    if name in _NAMES:
+        raise InvalidArgumentError(f"there is a compressor {name!r} already")
+    _NAMES[name] = (kind, preset)
+
+
+def get(spec: str) -> Compressor:
+    """The compressor that a spec string describes.
+
+    Raises:
+      InvalidArgumentError: the name, a parameter or a value is not known or not allowed; the message says which.
+    """
+    body, ef = _split_feedback(spec.strip())
+    name, *arguments = body.split(":")
+    if name not in _NAMES:
+        raise InvalidArgumentError(f"no compressor {name!r} in {spec!r}; there are {', '.join(_NAMES)}")
+    kind, preset = _NAMES[name]
+    values: dict[str, Any] = {}
+    types = {key: value for key, value in _parameters(kind).items() if key not in preset}
+    order = iter([key for key in types if types[key] is not bool])
+    for argument in arguments:
+        key, equals, text = argument.partition("=")
+        if not equals and types.get(argument) is bool:
+            values[argument] = True
+            continue
+        if not equals:
+            key, text = next(order, None), argument
+        if key not in types or types[key] is bool or key in values:
+            raise InvalidArgumentError(
+                f"{argument!r} in {spec!r} is not a parameter of {name}, or one too many; it has "
+                f"{', '.join(types) or 'none'}")
+        try:
+            values[key] = types[key](text)
+        except ValueError:
+            raise InvalidArgumentError(f"{text!r} in {spec!r} is no {types[key].__name__}") from None
+    return kind(**preset, **values, ef=ef)
+
+
+def spec_of(compressor: Compressor) -> str:
+    """The shortest spec string that `get` turns into this compressor.
+
+    Raises:
+      InvalidArgumentError: its class is not registered.
+    """
+    candidates = [_spelled(compressor, *entry) for entry in _NAMES.items() if entry[1][0] is type(compressor)]
+    fitting = [spec for spec in candidates if spec is not None]
+    if not fitting:
+        raise InvalidArgumentError(f"{type(compressor).__name__} has no name here: register() it")
+    return min(fitting, key=len)
+
+
+def _spelled(compressor: Compressor, name: str, entry: tuple[type[Compressor], dict[str, Any]]) -> str | None:
+    kind, preset = entry
+    if any(getattr(compressor, key) != value for key, value in preset.items()):
+        return None
+    parts = [name]
+    for field in dataclasses.fields(kind):
+        value = getattr(compressor, field.name)
+        if field.name == "ef" or field.name in preset or value == field.default:
+            continue
+        parts.append(field.name if value is True else f"{field.name}={value}")
+    return ":".join(parts) + {None: "", True: "+ef", False: "-ef"}[compressor.ef]
+
+
+def _split_feedback(spec: str) -> tuple[str, bool | None]:
+    for ending, ef in (("+ef", True), ("-ef", False)):
+        if spec.endswith(ending):
+            return spec[: -len(ending)], ef
+    return spec, None
+
+
+@functools.cache
+def _parameters(kind: type[Compressor]) -> dict[str, type]:
+    types = typing.get_type_hints(kind)
+    return {
+        field.name: types[field.name] if types[field.name] in (int, float, bool) else str
+        for field in dataclasses.fields(kind)
+        if field.name != "ef"
+    }

@@ -1,0 +1,106 @@
+"""The three one-bit schemes: signSGD with majority vote, EF-signSGD and 1-bit SGD."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from jaxina.compressors.base import GATHER, SUM, Arrays, Compressor, Context, Promise
+from jaxina.compressors.packing import floats, integers
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SignSGD(Compressor):
+    """Bernstein et al.: each worker votes with its signs; the result is the sign of the majority, -1, 0 (a tie) or 1."""
+
+    promise = Promise(
+        title="signSGD, majority vote",
+        paper="Bernstein et al., signSGD with Majority Vote is Communication Efficient and Fault Tolerant, ICLR 2019",
+        unbiased=False,
+        error_feedback="no",
+        note="The result has no magnitude: the learning rate must be set for it, or the optimizer be free of scale. An "
+        "element that is zero votes by a fair coin (there is one bit), so sparse gradients turn into noise.",
+    )
+    kind = SUM
+
+    def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
+        coin = jax.random.bernoulli(context.private_key, shape=x.shape)
+        positive = jnp.where(x == 0, coin, x > 0)
+        return {"votes": positive.astype(jnp.int32)}, state
+
+    def decode(self, payload: Arrays, context: Context) -> jax.Array:
+        """The votes for "positive", which are what is summed."""
+        return payload["votes"].astype(jnp.float32)
+
+    def mean(self, total: jax.Array, workers: int) -> jax.Array:
+        return jnp.sign(2 * total - workers)
+
+    def fields(self, context: Context, summed: bool):
+        return {"votes": integers(0, context.workers if summed else 1)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EFSignSGD(Compressor):
+    """Karimireddy et al.: the signs times the mean magnitude of the array, with error feedback."""
+
+    promise = Promise(
+        title="EF-signSGD",
+        paper="Karimireddy et al., Error Feedback Fixes SignSGD and other Gradient Compression Schemes, ICML 2019",
+        unbiased=False,
+        error_feedback="on",
+        note="Every worker has its own scale, so the signs do not sum in an aggregator. Zero counts as positive.",
+    )
+    kind = GATHER
+
+    def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
+        return {"scale": (jnp.abs(x) / x.size).sum(), "signs": (x >= 0).astype(jnp.uint8)}, state
+
+    def decode(self, payload: Arrays, context: Context) -> jax.Array:
+        return jnp.where(payload["signs"] == 1, payload["scale"], -payload["scale"])
+
+    def fields(self, context: Context, summed: bool):
+        return {"scale": floats(), "signs": integers(0, 1)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OneBitSGD(Compressor):
+    """Seide et al.: one bit per element, decoded to the column's mean of the elements with that bit.
+
+    A column is what one output unit sees: all but the last axis of the array. An array of one axis is one column.
+    """
+
+    promise = Promise(
+        title="1-bit SGD",
+        paper="Seide et al., 1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed "
+        "Training of Speech DNNs, Interspeech 2014",
+        unbiased=False,
+        error_feedback="on",
+        note="Two float32 for each column: dear for arrays of few rows. Zero counts as positive.",
+    )
+    kind = GATHER
+
+    def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
+        columns = _columns(x)
+        positive = columns >= 0
+        return {
+            "above": _mean_where(columns, positive),
+            "below": _mean_where(columns, ~positive),
+            "signs": positive.astype(jnp.uint8),
+        }, state
+
+    def decode(self, payload: Arrays, context: Context) -> jax.Array:
+        return jnp.where(payload["signs"] == 1, payload["above"], payload["below"]).reshape(context.shape)
+
+    def fields(self, context: Context, summed: bool):
+        return {"above": floats(), "below": floats(), "signs": integers(0, 1)}
+
+
+def _columns(x: jax.Array) -> jax.Array:
+    return x.reshape(-1, x.shape[-1] if x.ndim > 1 else 1)
+
+
+def _mean_where(x: jax.Array, chosen: jax.Array) -> jax.Array:
+    """The mean of the chosen elements of each column, 0 where there are none. Divides first: sums may overflow."""
+    return jnp.where(chosen, x / jnp.maximum(chosen.sum(axis=0), 1), 0).sum(axis=0)

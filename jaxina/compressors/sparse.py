@@ -1,0 +1,120 @@
+"""Sparsification by magnitude: Top-k and a fixed threshold."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+
+from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
+from jaxina.compressors.packing import COUNT, floats, integers
+from jaxina.errors import InvalidArgumentError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TopK(Compressor):
+    """Aji and Heafield: the k = max(1, ceil(ratio d)) elements of largest magnitude, and where they are.
+
+    Attributes:
+      ratio: share of the array's elements that is sent.
+    """
+
+    ratio: float = 0.01
+
+    promise = Promise(
+        title="Top-k",
+        paper="Aji and Heafield, Sparse Communication for Distributed Gradient Descent, EMNLP 2017; Stich et al., "
+        "Sparsified SGD with Memory, NeurIPS 2018",
+        unbiased=False,
+        error_feedback="on",
+        note="Indices differ between workers, so values do not sum in an aggregator. An index takes log2 d bits.",
+    )
+    kind = GATHER
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_ratio(self.ratio)
+
+    def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
+        return largest(x.reshape(-1), kept(self.ratio, context.size)), state
+
+    def decode(self, payload: Arrays, context: Context) -> jax.Array:
+        return scattered(payload, context)
+
+    def fields(self, context: Context, summed: bool):
+        return {"values": floats(), "indices": integers(0, context.size - 1)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Threshold(Compressor):
+    """Strom, with the values as they are: all elements with a magnitude of at least tau.
+
+    Attributes:
+      tau: the threshold, above 0.
+    """
+
+    tau: float = 0.01
+
+    promise = Promise(
+        title="threshold",
+        paper="Strom, Scalable Distributed DNN Training Using Commodity GPU Cloud Computing, Interspeech 2015",
+        unbiased=False,
+        error_feedback="on",
+        note="How much is sent varies with the gradients; inside XLA the arrays have room for all elements. Without "
+        "error feedback an array with values below tau only would never be heard of.",
+    )
+    kind = GATHER
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.tau > 0:
+            raise InvalidArgumentError(f"tau must be above 0, not {self.tau}")
+
+    def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
+        flat = x.reshape(-1)
+        chosen = jnp.abs(flat) >= self.tau
+        (indices,) = jnp.nonzero(chosen, size=context.size, fill_value=context.size)
+        return {
+            COUNT: chosen.sum(dtype=jnp.int32),
+            "values": flat.at[indices].get(mode="fill", fill_value=0),
+            "indices": jnp.where(indices < context.size, indices, 0).astype(jnp.int32),
+        }, state
+
+    def decode(self, payload: Arrays, context: Context) -> jax.Array:
+        return scattered(payload, context)
+
+    def fields(self, context: Context, summed: bool):
+        return counted_fields(context)
+
+
+def check_ratio(ratio: float) -> None:
+    if not 0 < ratio <= 1:
+        raise InvalidArgumentError(f"the ratio must be above 0 and at most 1, not {ratio}")
+
+
+def kept(ratio: float, size: int) -> int:
+    """k, never less than 1. The product is rounded first: 0.07 * 100 is above 7 in floating point."""
+    return max(1, math.ceil(round(ratio * size, 6)))
+
+
+def largest(flat: jax.Array, k: int) -> Arrays:
+    """The k elements of largest magnitude; among equals those with the lower index."""
+    _, indices = jax.lax.top_k(jnp.abs(flat), k)
+    return {"values": flat[indices], "indices": indices.astype(jnp.int32)}
+
+
+def scattered(payload: Arrays, context: Context) -> jax.Array:
+    """Values at their indices, zeros elsewhere. Adds, so that padding (0 at index 0) changes nothing."""
+    flat = jnp.zeros(context.size, jnp.float32).at[payload["indices"]].add(payload["values"])
+    return flat.reshape(context.shape)
+
+
+def counted_fields(context: Context):
+    """The fields of as many values and indices as `COUNT` says."""
+    return {
+        COUNT: integers(0, context.size),
+        "values": floats(counted=True),
+        "indices": integers(0, context.size - 1, counted=True),
+    }

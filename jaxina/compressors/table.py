@@ -1,0 +1,88 @@
+"""Writes docs/compressors.md: `python -m jaxina.compressors.table > docs/compressors.md`.
+
+Promises come from the classes. Bytes are counted: one step of 8 workers with normally distributed 256 x 256 gradients.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import jax
+import numpy as np
+
+from jaxina.compressors.base import SUM, Compressor
+from jaxina.compressors.registry import get
+from jaxina.compressors.traffic import measure
+
+ROWS = (
+    "none", "int32", "int16", "int8", "int8:stochastic", "fp16", "bf16", "qsgd:64", "qsgd:256", "terngrad", "natural",
+    "signsgd", "efsignsgd", "onebit", "topk:0.1", "topk:0.01", "threshold:2.5", "randomk:0.01", "dgc:0.01", "powersgd:4",
+    "thc",
+)
+WORKERS = 8
+SHAPE = (256, 256)
+
+_FEEDBACK = {"on": "on", "off": "off, `+ef`", "own": "built in", "no": "no"}
+
+_INTRODUCTION = """\
+# Gradient compressors
+
+Written by `python -m jaxina.compressors.table`; do not edit.
+
+| spec | algorithm | unbiased | error feedback | summed by an aggregator | bits sent | bits received | of float32 |
+|---|---|---|---|---|---:|---:|---:|
+"""
+
+_EXPLANATION = """
+* *unbiased*: the expectation of the decoded array, over the random keys, is the array.
+* *error feedback*: the default, and how to change it. `-ef` switches it off where it is on.
+* *summed by an aggregator*: payloads travel through `lax.psum`, and so through jaxina where it is switched on; the
+  others through all-gather, of which a worker receives n - 1 payloads.
+* *bits sent* and *received*: for one worker and gradient element, counted from the packed bytes of one step of
+  {workers} workers with normally distributed gradients of {rows} x {columns}; without packet headers. What XLA itself
+  moves between devices is wider: it knows no type of 3 bits.
+* *of float32*: bytes sent and received together, as a share of what `none` sends and receives.
+
+**Values that are not finite.** A leaf with a NaN or an infinity on any worker gives NaN in all its elements on all
+workers and leaves the leaf's state as it was. {plain} give what IEEE-754 gives, element by element. A mean whose sum
+leaves float32's range is infinite, as with `lax.psum`.
+
+**Zeros** stay zeros, except with `signsgd`.
+
+## Notes and papers
+
+"""
+
+
+def document() -> str:
+    """The text of docs/compressors.md."""
+    rng = np.random.default_rng(2021)
+    gradients = [rng.normal(size=SHAPE).astype(np.float32) for _ in range(WORKERS)]
+    lines = [_row(spec, get(spec), gradients) for spec in ROWS]
+    plain = [f"`{spec}`" for spec in ROWS if get(spec).carries_non_finite]
+    explanation = _EXPLANATION.format(
+        workers=WORKERS, rows=SHAPE[0], columns=SHAPE[1], plain=", ".join(plain[:-1]) + " and " + plain[-1])
+    promises = {get(spec).promise.title: get(spec).promise for spec in ROWS}
+    notes = [f"* **{p.title}**. {p.note} *{p.paper}.*" for p in promises.values() if p.paper != "-"]
+    return _INTRODUCTION + "\n".join(lines) + "\n" + explanation + "\n".join(notes) + "\n"
+
+
+def _row(spec: str, compressor: Compressor, gradients: list[np.ndarray]) -> str:
+    promise = compressor.promise
+    traffic, _ = measure(compressor, gradients, jax.random.key(0))
+    elements = gradients[0].size
+    unbiased = promise.unbiased or getattr(compressor, "stochastic", False)
+    return " | ".join([
+        f"| `{spec}`",
+        promise.title,
+        "yes" if unbiased else "no",
+        _FEEDBACK[promise.error_feedback],
+        "yes" if compressor.kind == SUM else "no",
+        f"{8 * traffic.sent / elements:.2f}",
+        f"{8 * traffic.received / elements:.2f}",
+        f"{100 * (traffic.sent + traffic.received) / (8 * elements):.1f} % |",
+    ])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())

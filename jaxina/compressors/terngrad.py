@@ -1,0 +1,65 @@
+"""TernGrad: every element becomes -1, 0 or 1 times a common scale."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
+from jaxina.compressors.packing import floats, integers
+from jaxina.errors import InvalidArgumentError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TernGrad(Compressor):
+    """Wen et al.: ``s sign(x) b`` with P(b = 1) = |x| / s, s = max|x| over the array and over the workers.
+
+    The workers share the scale (the paper's section 3.3), so the ternary values sum as integers.
+
+    Attributes:
+      clip: first clip values to so many standard deviations of the array (the paper's c is 2.5); 0 does not.
+    """
+
+    clip: float = 0.0
+
+    promise = Promise(
+        title="TernGrad",
+        paper="Wen et al., TernGrad: Ternary Gradients to Reduce Communication in Distributed Deep Learning, NIPS 2017",
+        unbiased=True,
+        error_feedback="no",
+        note="Biased with `clip`. The variance grows with max|x| / mean|x|.",
+    )
+    kind = SUM
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.clip < 0:
+            raise InvalidArgumentError(f"clip must not be negative, as {self.clip} is")
+
+    def propose(self, x: jax.Array) -> Arrays:
+        return {"scale": jnp.abs(self._clipped(x)).max()}
+
+    def propose_fields(self):
+        return {"scale": floats()}
+
+    def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
+        scale = context.agreed["scale"]
+        clipped = self._clipped(x)
+        probability = jnp.abs(clipped) / jnp.where(scale > 0, scale, 1)
+        chosen = jax.random.uniform(context.private_key, x.shape) < probability
+        return {"signs": jnp.where(chosen, jnp.sign(clipped), 0).astype(jnp.int32)}, state
+
+    def decode(self, payload: Arrays, context: Context) -> jax.Array:
+        return payload["signs"].astype(jnp.float32) * context.agreed["scale"]
+
+    def fields(self, context: Context, summed: bool):
+        most = context.workers if summed else 1
+        return {"signs": integers(-most, most)}
+
+    def _clipped(self, x: jax.Array) -> jax.Array:
+        if not self.clip:
+            return x
+        bound = self.clip * jnp.std(x)
+        return jnp.clip(x, -bound, bound)

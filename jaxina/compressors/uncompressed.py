@@ -1,0 +1,32 @@
+"""float32 as it is: the baseline."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
+from jaxina.compressors.packing import floats
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Uncompressed(Compressor):
+    """The all-reduce of float32 that the compressors are measured against."""
+
+    promise = Promise(
+        title="none (float32)",
+        paper="-",
+        unbiased=True,
+        error_feedback="no",
+        note="Summed by the collective in use: XLA's own in float32, jaxina's in block fixed point.",
+    )
+    kind = SUM
+    carries_non_finite = True
+
+    def encode(self, x, state, context: Context) -> tuple[Arrays, Arrays]:
+        return {"values": x}, state
+
+    def decode(self, payload: Arrays, context: Context):
+        return payload["values"]
+
+    def fields(self, context: Context, summed: bool):
+        return {"values": floats()}

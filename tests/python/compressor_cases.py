@@ -1,0 +1,70 @@
+"""What the tests of compressors share: the specs under test, and a worker by itself."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxina import compressors
+from jaxina.compressors import Compressor, Context
+
+SPECS = [
+    "none", "int32", "int32:paper", "int32:stochastic", "int16", "int8", "int8:stochastic", "blockfp:5:block=7", "fp16",
+    "bf16", "qsgd:64:bucket=20", "terngrad", "natural", "signsgd", "efsignsgd", "onebit", "topk:0.1", "threshold:0.5",
+    "randomk:0.1", "dgc:0.1", "dgc:0.01:warmup=8", "powersgd:2", "thc:block=64",
+]
+SHAPE = (9, 8)
+
+
+def normal(seed: int, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def context_for(compressor: Compressor, x: Any, key: jax.Array, workers: int = 1, worker: int = 0) -> Context:
+    """The context of a worker who alone decides what is agreed."""
+    return Context(jnp.shape(x), workers, key, worker, compressor.propose(jnp.asarray(x)))
+
+
+# Small arrays, each program run a few times: compiling is what costs.
+_jit = functools.partial(jax.jit, static_argnums=0, compiler_options={"xla_backend_optimization_level": 0})
+
+
+@_jit
+def encoded(compressor: Compressor, x: jax.Array, key: jax.Array) -> Any:
+    """The payload of the first step of one worker of three."""
+    context = context_for(compressor, x, key, workers=3)
+    return compressor.encode(x, compressor.init_leaf(x, jax.random.key(2)), context)[0]
+
+
+@_jit
+def decoded(compressor: Compressor, x: jax.Array, keys: jax.Array) -> jax.Array:
+    """What one worker's x becomes, once for each key."""
+
+    def once(key: jax.Array) -> jax.Array:
+        context = context_for(compressor, x, key)
+        payload, _ = compressor.encode(x, compressor.init_leaf(x, jax.random.key(7)), context)
+        return compressor.mean(compressor.decode(payload, context), 1)
+
+    return jax.vmap(once)(keys)
+
+
+@_jit
+def steps(compressor: Compressor, gradients: Any, state: Any) -> tuple[Any, Any]:
+    """One step of simulated workers: leaves [n, ...] and states with a leading axis of workers."""
+    return jax.vmap(lambda g, s: compressor.update(g, s, "workers"), axis_name="workers")(gradients, state)
+
+
+def initial(compressor: Compressor, gradients: Any, seed: int = 0) -> Any:
+    """The state of the workers of `gradients` (leaves [n, ...]), with a leading axis of workers."""
+    one = jax.tree.map(lambda leaf: leaf[0], gradients)
+    workers = len(jax.tree.leaves(gradients)[0])
+    state = compressor.init(one, jax.random.key(seed))
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (workers, *leaf.shape)), state)
+
+
+def get(spec: str) -> Compressor:
+    return compressors.get(spec)

@@ -1,0 +1,89 @@
+"""Zeros, the smallest and the largest numbers, NaN and infinity, and odd shapes: the documented behaviour."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from compressor_cases import SHAPE, SPECS, get, initial, normal, steps
+
+PLAIN = ["none", "fp16", "bf16"]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_zeros_stay_zeros(spec):
+    compressor, zeros = get(spec), jnp.zeros((2, *SHAPE))
+    mean, state = steps(compressor, zeros, initial(compressor, zeros))
+    if spec == "signsgd":
+        assert set(np.unique(mean)) <= {-1, 0, 1}
+    else:
+        np.testing.assert_array_equal(mean, 0)
+    for leaf in jax.tree.leaves(state["leaves"]):
+        assert np.isfinite(leaf).all()
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("size", [1e-42, 1e-37, 1e36])
+def test_tiny_and_huge_values_stay_finite(spec, size):
+    compressor = get(spec)
+    x = (np.float32(size) * normal(30)).astype(np.float32)[None]
+    mean, state = steps(compressor, jnp.asarray(x), initial(compressor, x))
+    if spec == "fp16" and size > 1:
+        assert np.isinf(mean).any()  # documented: 65520 and more
+        return
+    assert np.isfinite(mean).all()
+    if spec not in ("signsgd", "randomk:0.1"):
+        assert np.abs(mean).max() <= 4.5 * np.abs(x).max() + 2.0**-126  # QSGD and TernGrad reach the norm
+    for leaf in jax.tree.leaves(state["leaves"]):
+        assert np.isfinite(leaf).all()
+
+
+@pytest.mark.parametrize("spec", [s for s in SPECS if s not in PLAIN])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_non_finite_leaf_is_nan_everywhere_and_leaves_no_trace(spec, value):
+    compressor = get(spec)
+    good = {"a": jnp.stack([normal(31), normal(32)]), "b": jnp.stack([normal(33), normal(34)])}
+    _, state = steps(compressor, good, initial(compressor, good))
+    bad = {**good, "a": good["a"].at[1, 2, 3].set(value)}
+    mean, after = steps(compressor, bad, state)
+    clean, clean_after = steps(compressor, good, state)
+    assert np.isnan(mean["a"]).all()  # on both workers
+    np.testing.assert_array_equal(mean["b"], clean["b"])
+    jax.tree.map(np.testing.assert_array_equal, after["leaves"][0], state["leaves"][0])
+    jax.tree.map(np.testing.assert_array_equal, after["leaves"][1], clean_after["leaves"][1])
+
+
+@pytest.mark.parametrize("spec", PLAIN)
+def test_plain_formats_give_what_ieee_gives(spec):
+    compressor = get(spec)
+    x = jnp.stack([normal(35), normal(36)]).at[0, 0, :3].set(jnp.array([np.inf, np.inf, np.nan]))
+    x = x.at[1, 0, 1].set(-np.inf)
+    mean, _ = steps(compressor, x, initial(compressor, x))
+    assert mean[0, 0, 0] == np.inf
+    assert np.isnan(mean[0, 0, 1:3]).all()
+    assert np.isfinite(mean[0, 1:]).all()
+
+
+def test_fp16_with_error_feedback_recovers_from_overflow():
+    compressor, x = get("fp16+ef"), jnp.full((1, 4), 1e6)
+    _, state = steps(compressor, x, initial(compressor, x))
+    mean, _ = steps(compressor, jnp.ones((1, 4)), state)
+    np.testing.assert_array_equal(mean, 1)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_odd_leaves(spec):
+    """A scalar, an empty array, one element, three axes, bfloat16: shapes and dtypes come back."""
+    compressor = get(spec)
+    gradients = {
+        "scalar": jnp.float32(0.5),
+        "empty": jnp.zeros((0, 3)),
+        "one": jnp.ones((1,)),
+        "three axes": jnp.asarray(normal(37, (3, 2, 5))),
+        "bfloat16": jnp.asarray(normal(38, (6,)), jnp.bfloat16),
+    }
+    workers = jax.tree.map(lambda leaf: leaf[None], gradients)
+    mean, _ = steps(compressor, workers, initial(compressor, workers))
+    jax.tree.map(lambda m, g: np.testing.assert_equal((m.shape, m.dtype), (g.shape, g.dtype)), mean, workers)

@@ -1,0 +1,173 @@
+"""Every compressor keeps what its promise says: expectation, contraction, linearity, determinism."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from compressor_cases import SHAPE, SPECS, decoded, get, initial, normal, steps
+from jaxina.compressors import SUM, Context
+
+DRAWS = 1500
+KEYS = jax.random.split(jax.random.key(2021), DRAWS)
+
+UNBIASED = [s for s in SPECS if get(s).promise.unbiased or "stochastic" in s]
+
+
+def largest_z(spec: str) -> float:
+    """How many standard errors the mean over the keys is from x, for the worst element."""
+    x = normal(1)
+    samples = np.asarray(decoded(get(spec), x, KEYS), np.float64)
+    error = np.abs(samples.mean(axis=0) - x)
+    standard_error = samples.std(axis=0) / np.sqrt(DRAWS)
+    # An element that is sent as it is has no variance; float32's rounding of the scaling remains.
+    return float((error / (standard_error + 1e-6 * np.abs(x))).max())
+
+
+@pytest.mark.parametrize("spec", UNBIASED)
+def test_unbiased(spec):
+    # 72 elements: chance alone passes 4.9 standard errors once in 14,000 such tests; the keys are fixed.
+    assert largest_z(spec) < 4.9
+
+
+@pytest.mark.parametrize("spec", ["int8", "terngrad:1.0", "efsignsgd", "topk:0.1", "randomk:0.1+ef"])
+def test_bias_would_be_seen(spec):
+    assert largest_z(spec) > 10
+
+
+def test_every_compressor_is_registered_with_a_case():
+    from jaxina.compressors import names
+
+    tested = {type(get(spec)) for spec in SPECS}
+    assert tested == {type(get(name)) for name in names() if not name.startswith("mine")}
+
+
+def contraction(spec: str) -> float:
+    """E |x - Q(x)|^2 / |x|^2."""
+    x = normal(2)
+    errors = np.asarray(decoded(get(spec), x, KEYS[:200]), np.float64) - x
+    return float((errors**2).sum(axis=(1, 2)).mean() / (x.astype(np.float64) ** 2).sum())
+
+
+D = SHAPE[0] * SHAPE[1]
+X = normal(2).astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("spec", "bound"),
+    [
+        ("topk:0.1", 1 - 8 / D),  # k / d: what the k largest hold at least
+        ("efsignsgd", 1 - np.abs(X).sum() ** 2 / (D * (X**2).sum())),  # Karimireddy et al., lemma 8
+        ("threshold:0.5", 0.25 * D / (X**2).sum()),
+        ("randomk:0.1+ef", (1 - 8 / D) * 1.02),  # an expectation, over 200 draws
+        ("onebit", 1.0),
+        ("powersgd:2", 1.0),
+        ("thc:block=64", 0.1),
+        ("int8+ef", D * 2.0**-9 / (X**2).sum() * 16),
+        ("fp16+ef", 2.0**-22),
+        ("bf16+ef", 2.0**-16),
+        ("qsgd:64:bucket=20+ef", 20 / 64**2),  # Alistarh et al., lemma 3.1
+        ("natural+ef", 1 / 8),  # Horvath et al., theorem 1
+    ],
+)
+def test_error_feedback_contracts(spec, bound):
+    assert get(spec).error_feedback
+    assert contraction(spec) <= bound + 1e-7
+
+
+FEEDBACK = ["topk:0.1", "threshold:1.5", "efsignsgd", "onebit", "powersgd:2", "thc:block=64", "qsgd:64:bucket=20+ef",
+            "randomk:0.1+ef", "int8+ef", "bf16+ef"]
+
+
+@pytest.mark.parametrize("spec", FEEDBACK)
+def test_error_feedback_forgets_nothing(spec):
+    """Sum of the means + mean of the memories = sum of the gradients, and the memories stay bounded."""
+    compressor = get(spec)
+    gradients = jnp.stack([normal(seed) for seed in (3, 4, 5)])
+    state = initial(compressor, gradients)
+    total = np.zeros(SHAPE)
+    sizes = []
+    for _ in range(40):
+        mean, state = steps(compressor, gradients, state)
+        total += np.asarray(mean[0], np.float64)
+        sizes.append(float(jnp.linalg.norm(state["leaves"][0]["memory"])))
+    owed = np.asarray(state["leaves"][0]["memory"], np.float64).mean(axis=0)
+    np.testing.assert_allclose(total + owed, 40 * np.asarray(gradients).mean(axis=0), atol=2e-3)
+    assert max(sizes[30:]) < 1.5 * max(sizes[:30])
+
+
+def test_top_k_memory_is_within_the_bound_of_its_contraction():
+    compressor, x = get("topk:0.1"), normal(6)
+    state = initial(compressor, x[None])
+    rest = np.sqrt(1 - 8 / D)
+    for _ in range(60):
+        _, state = steps(compressor, x[None], state)
+        assert np.linalg.norm(state["leaves"][0]["memory"]) <= rest / (1 - rest) * np.linalg.norm(x)
+
+
+def test_dgc_without_momentum_forgets_nothing():
+    compressor, x = get("dgc:0.1:momentum=0"), normal(7)
+    state = initial(compressor, x[None])
+    total = np.zeros(SHAPE)
+    for _ in range(20):
+        mean, state = steps(compressor, x[None], state)
+        total += np.asarray(mean[0])
+    np.testing.assert_allclose(total + state["leaves"][0]["unsent"][0], 20 * x, rtol=1e-4)
+
+
+@pytest.mark.parametrize("spec", [s for s in SPECS if get(s).kind == SUM and "powersgd" not in s])
+def test_payloads_sum(spec):
+    """decode(sum of payloads) = sum of decoded payloads: what lets an aggregator do the adding."""
+    compressor = get(spec)
+    arrays = [normal(seed) for seed in (8, 9, 10)]
+    proposals = [compressor.propose(jnp.asarray(x)) for x in arrays]
+    agreed = jax.tree.map(lambda *leaves: jnp.stack(leaves).max(axis=0), *proposals)
+    payloads, contexts = [], []
+    for number, x in enumerate(arrays):
+        contexts.append(Context(SHAPE, 3, KEYS[0], number, agreed))
+        payloads.append(compressor.encode(jnp.asarray(x), {}, contexts[-1])[0])
+    total = compressor.decode(jax.tree.map(lambda *leaves: sum(leaves), *payloads), contexts[0])
+    one_by_one = sum(np.asarray(compressor.decode(p, c), np.float64) for p, c in zip(payloads, contexts))
+    np.testing.assert_allclose(total, one_by_one, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_key_determines_the_result(spec):
+    compressor = get(spec)
+    gradients = jnp.stack([normal(12), normal(12)])
+    first, after = steps(compressor, gradients, initial(compressor, gradients, seed=5))
+    again, _ = steps(compressor, gradients, initial(compressor, gradients, seed=5))
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(first[0], first[1])  # every worker gets the same
+    assert int(after["step"][0]) == 1
+
+
+@pytest.mark.parametrize("spec", ["qsgd:64:bucket=20", "terngrad", "natural", "int8:stochastic", "randomk:0.1"])
+def test_other_keys_and_other_steps_draw_other_numbers(spec):
+    compressor, x = get(spec), normal(13)[None]
+    state = initial(compressor, x, seed=1)
+    first, state = steps(compressor, x, state)
+    later, _ = steps(compressor, x, state)
+    other, _ = steps(compressor, x, initial(compressor, x, seed=2))
+    assert (np.asarray(first) != later).any()
+    assert (np.asarray(first) != other).any()
+
+
+def test_workers_draw_their_own_numbers():
+    """With the same gradient everywhere, common numbers would give one worker's result: all levels whole."""
+    compressor = get("qsgd:4:bucket=72")
+    gradients = jnp.stack([normal(14)] * 4)
+    mean, _ = steps(compressor, gradients, initial(compressor, gradients))
+    levels = 4 * np.asarray(mean[0]) / np.linalg.norm(normal(14))
+    assert (np.abs(levels - np.rint(levels)) > 0.1).any()
+
+
+def test_random_k_chooses_the_same_places_everywhere():
+    compressor = get("randomk:0.1")
+    gradients = jnp.stack([normal(15), normal(16)])
+    mean, _ = steps(compressor, gradients, initial(compressor, gradients))
+    chosen = np.asarray(mean[0]) != 0
+    assert chosen.sum() == 8
+    np.testing.assert_allclose(mean[0][chosen], 9 * np.asarray(gradients).mean(axis=0)[chosen], rtol=1e-6)

@@ -1,0 +1,89 @@
+"""Spec strings, and the page written from the promises."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from compressor_cases import SPECS
+from jaxina import compressors
+from jaxina.compressors.qsgd import QSGD
+from jaxina.compressors.sparse import TopK
+from jaxina.errors import InvalidArgumentError
+
+
+def test_arguments_by_position_name_and_switch():
+    assert compressors.get("topk:0.1") == TopK(ratio=0.1)
+    assert compressors.get("qsgd:256:bucket=128") == QSGD(levels=256, bucket=128)
+    assert compressors.get("qsgd:256:128") == QSGD(levels=256, bucket=128)
+    assert compressors.get("int8:stochastic:block=64").stochastic
+    assert compressors.get("topk").error_feedback
+    assert not compressors.get("topk-ef").error_feedback
+    assert compressors.get("natural+ef").error_feedback
+
+
+@pytest.mark.parametrize("spec", [*SPECS, "bf16+ef", "topk:0.1-ef", "int16:stochastic:paper"])
+def test_spec_of_describes_the_compressor(spec):
+    compressor = compressors.get(spec)
+    assert compressors.get(compressors.spec_of(compressor)) == compressor
+
+
+def test_shortest_spec():
+    assert compressors.spec_of(compressors.get("blockfp:16:block=256")) == "int16"
+    assert compressors.spec_of(compressors.get("topk:ratio=0.01")) == "topk"
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ("topj", "no compressor 'topj'"),
+        ("topk:many", "'many'.* is no float"),
+        ("topk:0.1:0.2", "one too many"),
+        ("topk:k=3", "not a parameter of topk"),
+        ("topk:0.1:ratio=0.2", "one too many"),
+        ("topk:0", "ratio must be above 0"),
+        ("int8:bits=4", "not a parameter of int8"),
+        ("blockfp:33", "bits must be"),
+        ("qsgd:0", "levels and bucket"),
+        ("qsgd:4:bucket=512+ef", "too few for error feedback"),
+        ("terngrad+ef", "no error feedback"),
+        ("terngrad:-1", "clip must not be negative"),
+        ("dgc-ef", "not defined without its memory"),
+        ("dgc:0.1:momentum=1", "momentum must be"),
+        ("threshold:0", "tau must be above 0"),
+        ("powersgd:0", "rank must be"),
+        ("thc:block=100", "power of two"),
+        ("thc:4:grid=31", "grid even"),
+    ],
+)
+def test_wrong_specs_say_what_is_wrong(spec, why):
+    with pytest.raises(InvalidArgumentError, match=why):
+        compressors.get(spec)
+
+
+def test_too_few_bits_for_the_workers():
+    with pytest.raises(InvalidArgumentError, match="4 bits leave nothing for each of 8 workers"):
+        compressors.get("blockfp:4").limit(8)
+
+
+def test_registering_a_compressor_of_ones_own():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Mine(TopK):
+        pass
+
+    with pytest.raises(InvalidArgumentError, match="register"):
+        compressors.spec_of(Mine())
+    compressors.register("mine-for-this-test", Mine)
+    assert compressors.get("mine-for-this-test:0.5") == Mine(ratio=0.5)
+    assert compressors.spec_of(Mine(ratio=0.5)) == "mine-for-this-test:ratio=0.5"
+    with pytest.raises(InvalidArgumentError, match="already"):
+        compressors.register("mine-for-this-test", Mine)
+
+
+def test_the_page_is_current():
+    from jaxina.compressors import table
+
+    page = Path(__file__).resolve().parents[2] / "docs" / "compressors.md"
+    assert page.read_text() == table.document(), "run: python -m jaxina.compressors.table > docs/compressors.md"
