@@ -93,14 +93,16 @@ void Aggregator::on_packet(std::span<const std::uint8_t> packet, const Address& 
     return reply_unknown_job(header, from, output);
   }
   Job& job = *found->second;
-  if (header.secret != job.spec.secret) return reject(Reject::kWrongSecret, &job);
+  if (header.secret != job.spec.secret) {
+    reject(Reject::kWrongSecret, &job);
+    return reply_unknown_job(header, from, output);
+  }
   if (header.worker >= job.spec.workers) return reject(Reject::kBadWorker, &job);
   if (header.slot >= job.spec.slots) return reject(Reject::kBadSlot, &job);
   if (header.exponents > job.spec.blocks_per_chunk ||
       header.words > std::size_t{job.spec.block_size} * job.spec.blocks_per_chunk) {
     return reject(Reject::kTooLarge, &job);
   }
-  job.addresses[header.worker] = from;
   job.counters.bytes_received += packet.size();
   if (!job.aborted.ok()) {
     reject(Reject::kAborted, &job);
@@ -123,6 +125,7 @@ void Aggregator::apply(Job& job, const wire::Header& header, const std::uint8_t*
     case Verdict::kFirst:
     case Verdict::kAdd:
       ++job.counters.updates;
+      job.addresses[header.worker] = from;
       accept(job, header, packet, outcome.verdict == Verdict::kFirst);
       if (outcome.completes) finish(job, header, output);
       return;

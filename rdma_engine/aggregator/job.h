@@ -22,7 +22,7 @@ struct Aggregator::Job {
   std::vector<SlotState> slots;
   std::vector<Size> sizes;
   std::vector<std::uint8_t> payload;
-  std::vector<Address> addresses;  // of each worker's latest valid update; size 0 until then
+  std::vector<Address> addresses;  // of each worker's latest counted update, so that replays divert nothing; size 0 until then
   Status aborted;                  // why the job ended, or ok
   JobCounters counters;
   Rejects rejects{};
