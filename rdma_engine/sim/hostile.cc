@@ -53,7 +53,7 @@ Packet Simulation::make_hostile() {
 }
 
 Packet Simulation::make_garbage() {
-  Packet packet;
+  Packet packet{};  // zeros: what is sent must not depend on what the memory held before
   packet.origin = {.maker = Origin::Maker::kHostile, .altered = true, .host = hostile_host()};
   packet.from = hostile_host();
   packet.to = kSwitch;

@@ -88,7 +88,7 @@ const Scenario* scenario_named(std::string_view name) {
 Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
   Plan plan;
   plan.seed = seed;
-  plan.features = &scenario == &scenarios().front() ? draw_features(random) : scenario.features;
+  plan.features = scenario.features == kEverything ? draw_features(random) : scenario.features;
   plan.faults = draw_link_faults(plan.features, random);
   plan.quiet_at = random.log_range(kMillisecond, 50 * kMillisecond);
   plan.detection_delay = random.log_range(100 * kMicrosecond, 100 * kMillisecond);
