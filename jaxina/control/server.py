@@ -97,3 +97,7 @@ class ControlServer:
         await self._stopping.wait()
         expiry.cancel()
         await server.stop(_STOP_GRACE)
+        # gRPC's own tasks of the sessions that were cut off end a little later than stop().
+        pending = asyncio.all_tasks() - {asyncio.current_task()}
+        if pending:
+            await asyncio.wait(pending, timeout=_STOP_GRACE)
