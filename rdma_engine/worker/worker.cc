@@ -154,6 +154,7 @@ void Worker::on_pending(std::uint16_t index, std::uint32_t epoch, Nanoseconds no
   Slot& slot = slots_[index];
   if (slot.state != SlotPhase::kInFlight || slot.epoch != epoch) return;
   slot.deadline = now + timer_.timeout(slot.attempts);
+  next_deadline_ = std::min(next_deadline_, slot.deadline);
 }
 
 void Worker::on_tick(Nanoseconds now) {
