@@ -1,0 +1,296 @@
+// The worker, result by result: in order, again, stale, late, contradicting; timers; many collectives over few slots.
+#include "rdma_engine/worker/worker.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/native/allocations.h"
+#include "tests/native/reference.h"
+
+namespace jaxina {
+namespace {
+
+constexpr Nanoseconds kMs = 1'000'000;
+
+// One pass as it was sent, with what it carried, in host byte order.
+struct Transmission {
+  Pass pass;
+  std::vector<std::uint32_t> words;
+  std::vector<std::uint8_t> exponents;
+};
+
+// Workers that all send over a perfect network; the sum is taken by the test itself.
+class Group {
+ public:
+  Group(std::uint32_t workers, Geometry geometry, TimerLimits timer = {}) {
+    for (std::uint32_t w = 0; w < workers; ++w) {
+      workers_.push_back(std::make_unique<Worker>(WorkerConfig{workers, geometry, timer}));
+    }
+  }
+  Worker& operator[](std::size_t w) { return *workers_[w]; }
+  std::size_t size() const { return workers_.size(); }
+
+  static Transmission transmit(const Worker& worker, const Pass& pass) {
+    Transmission sent{pass, std::vector<std::uint32_t>(pass.words), std::vector<std::uint8_t>(pass.exponents)};
+    worker.fill_exponents(pass, sent.exponents.data(), false);
+    worker.fill_words(pass, sent.words.data(), numerics::Store::kWrite);
+    return sent;
+  }
+
+  // Takes what every worker wants to send and returns the passes that are complete now, summed.
+  std::vector<Transmission> exchange(Nanoseconds now = 0) {
+    std::vector<Transmission> complete;
+    for (auto& worker : workers_) {
+      while (const auto pass = worker->next_pass(now)) {
+        const Transmission sent = transmit(*worker, *pass);
+        auto& [sum, count] = pending_[{pass->slot, pass->epoch}];
+        if (count++ == 0) {
+          sum = sent;
+        } else {
+          EXPECT_EQ(sum.pass.fingerprint, pass->fingerprint);
+          for (std::size_t i = 0; i < sum.words.size(); ++i) sum.words[i] += sent.words[i];
+          for (std::size_t i = 0; i < sum.exponents.size(); ++i) sum.exponents[i] = std::max(sum.exponents[i], sent.exponents[i]);
+        }
+        if (count == workers_.size()) complete.push_back(sum);
+      }
+    }
+    return complete;
+  }
+  static ResultVerdict give(Worker& worker, const Transmission& t, Nanoseconds now = 0) {
+    return worker.on_result(result_of(t), now);
+  }
+  static Result result_of(const Transmission& t) {
+    return {t.pass.slot, t.pass.epoch, t.pass.fingerprint, t.words.size(), t.exponents.size(), t.words.data(),
+            t.exponents.data(), numerics::Order::kHost};
+  }
+  // Until all is done; returns every pass.
+  std::vector<Transmission> run() {
+    std::vector<Transmission> all;
+    for (auto passes = exchange(); !passes.empty(); passes = exchange()) {
+      for (const Transmission& pass : passes) {
+        for (auto& worker : workers_) EXPECT_EQ(give(*worker, pass), ResultVerdict::kAccepted);
+        all.push_back(pass);
+      }
+    }
+    return all;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::map<std::pair<std::uint16_t, std::uint32_t>, std::pair<Transmission, std::size_t>> pending_;
+};
+
+struct Floats {
+  std::vector<std::vector<float>> in, out;
+  Floats(std::size_t workers, std::size_t count, std::uint64_t seed) {
+    for (std::size_t w = 0; w < workers; ++w) in.push_back(testing::random_gradient(count, seed + w));
+    out.assign(workers, std::vector<float>(count, 99.0f));
+  }
+  Tensor tensor(std::size_t w) { return {ElementType::kFloat32, in[w].size(), in[w].data(), out[w].data()}; }
+  void submit(Group& group) {
+    for (std::size_t w = 0; w < group.size(); ++w) group[w].submit({{tensor(w)}});
+  }
+  void expect_exact(std::size_t block_size) const {
+    const std::vector<float> expected = testing::all_reduce_reference(in, block_size);
+    for (const auto& y : out) {
+      for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_TRUE(testing::same(y[i], expected[i])) << i;
+    }
+  }
+};
+
+TEST(Worker, InOrder) {
+  Group group(3, {.slots = 4, .block_size = 8, .blocks_per_chunk = 2});
+  Floats floats(3, 300, 1);
+  floats.submit(group);
+  group.run();
+  for (std::size_t w = 0; w < 3; ++w) EXPECT_EQ(group[w].pop_completed(), 1u);
+  floats.expect_exact(8);
+}
+
+TEST(Worker, EveryPassTakesTheSlotsNextEpoch) {
+  Group group(2, {.slots = 2, .block_size = 4, .blocks_per_chunk = 1});
+  Floats floats(2, 40, 2);
+  floats.submit(group);
+  std::map<std::uint16_t, std::uint32_t> next;
+  for (const Transmission& t : group.run()) EXPECT_EQ(t.pass.epoch, next[t.pass.slot]++);
+  EXPECT_EQ(next[0], 6u) << "look-ahead and five chunks";
+}
+
+TEST(Worker, ManyCollectivesOverOneSlot) {
+  Group group(2, {.slots = 1, .block_size = 4, .blocks_per_chunk = 2});
+  std::vector<Floats> sums;
+  for (std::size_t i = 0; i < 20; ++i) sums.emplace_back(2, 1 + 3 * i, 10 * i);
+  for (Floats& sum : sums) sum.submit(group);
+  group.run();
+  EXPECT_EQ(group[0].pop_completed(), 20u);
+  EXPECT_TRUE(group[0].idle());
+  for (const Floats& sum : sums) sum.expect_exact(4);
+}
+
+TEST(Worker, EmptyCollectivesCompleteInTheirTurn) {
+  Group group(2, {.slots = 2, .block_size = 4, .blocks_per_chunk = 1});
+  Floats floats(2, 10, 3);
+  floats.submit(group);
+  for (std::size_t w = 0; w < 2; ++w) group[w].submit({});
+  EXPECT_EQ(group[0].pop_completed(), 0u);
+  group.run();
+  EXPECT_EQ(group[0].pop_completed(), 2u);
+  group[0].submit({{{ElementType::kInt32, 0, nullptr, nullptr}}});
+  EXPECT_EQ(group[0].pop_completed(), 1u);
+}
+
+TEST(Worker, NonFiniteValuesTakeOneMorePass) {
+  for (const bool in_place : {false, true}) {
+    Group group(2, {.slots = 1, .block_size = 4, .blocks_per_chunk = 1});
+    Floats floats(2, 12, 4);
+    floats.in[0][5] = INFINITY;
+    floats.in[1][6] = -INFINITY;
+    floats.in[1][5] = in_place ? -INFINITY : 2.0f;
+    const auto inputs = floats.in;
+    for (std::size_t w = 0; w < 2; ++w) {
+      Tensor tensor = floats.tensor(w);
+      if (in_place) tensor.out = floats.in[w].data();
+      group[w].submit({{tensor}});
+    }
+    EXPECT_EQ(group.run().size(), 5u) << "look-ahead, three chunks, flags of one";
+    if (in_place) floats.out = floats.in;
+    floats.in = inputs;
+    floats.expect_exact(4);
+  }
+}
+
+class OneChunk : public ::testing::Test {
+ protected:
+  OneChunk() {
+    for (std::size_t w = 0; w < 2; ++w) group_[w].submit({{{ElementType::kInt32, 12, in_[w].data(), out_[w].data()}}});
+    first_ = group_.exchange().at(0);
+  }
+  Group group_{2, {.slots = 1, .block_size = 4, .blocks_per_chunk = 1}, {.initial = 20 * kMs, .minimum = kMs, .maximum = 200 * kMs}};
+  std::vector<std::vector<std::uint32_t>> in_{std::vector<std::uint32_t>(12, 5), std::vector<std::uint32_t>(12, 7)};
+  std::vector<std::vector<std::uint32_t>> out_{std::vector<std::uint32_t>(12), std::vector<std::uint32_t>(12)};
+  Transmission first_;
+};
+
+TEST_F(OneChunk, DuplicateResultIsStale) {
+  EXPECT_EQ(Group::give(group_[0], first_), ResultVerdict::kAccepted);
+  EXPECT_EQ(Group::give(group_[0], first_), ResultVerdict::kStale) << "before the next pass is sent";
+  ASSERT_TRUE(group_[0].next_pass(0));
+  EXPECT_EQ(Group::give(group_[0], first_), ResultVerdict::kStale) << "and after";
+  EXPECT_EQ(group_[0].progress().done, 1u);
+}
+
+TEST_F(OneChunk, ResultBeforeAnythingWasSentIsStale) {
+  Worker fresh({2, {.slots = 1, .block_size = 4, .blocks_per_chunk = 1}, {}});
+  EXPECT_EQ(Group::give(fresh, first_), ResultVerdict::kStale);
+  fresh.submit({{{ElementType::kInt32, 12, in_[0].data(), out_[0].data()}}});
+  EXPECT_EQ(Group::give(fresh, first_), ResultVerdict::kStale);
+}
+
+TEST_F(OneChunk, FutureResultIsStale) {
+  Transmission future = first_;
+  ++future.pass.epoch;
+  EXPECT_EQ(Group::give(group_[0], future), ResultVerdict::kStale);
+}
+
+TEST_F(OneChunk, ContradictingResultsChangeNothing) {
+  Transmission other = first_;
+  other.pass.fingerprint ^= 1;
+  EXPECT_EQ(Group::give(group_[0], other), ResultVerdict::kContradicts);
+  other = first_;
+  other.words.pop_back();
+  EXPECT_EQ(Group::give(group_[0], other), ResultVerdict::kContradicts);
+  other = first_;
+  other.exponents.push_back(0);
+  EXPECT_EQ(Group::give(group_[0], other), ResultVerdict::kContradicts);
+  other = first_;
+  other.pass.slot = 1;
+  EXPECT_EQ(Group::give(group_[0], other), ResultVerdict::kContradicts);
+  EXPECT_EQ(group_[0].progress().done, 0u);
+  EXPECT_EQ(Group::give(group_[0], first_), ResultVerdict::kAccepted);
+}
+
+TEST_F(OneChunk, TimeoutSendsTheSamePassAgainLaterAndLater) {
+  Nanoseconds now = 0, last = 0;
+  for (int attempt = 1; attempt <= 6; ++attempt) {
+    ASSERT_TRUE(group_[0].next_deadline());
+    const Nanoseconds wait = *group_[0].next_deadline() - now;
+    EXPECT_GE(wait, last);
+    EXPECT_LE(wait, 200 * kMs);
+    group_[0].on_tick(now + wait - 1);
+    EXPECT_FALSE(group_[0].next_pass(now + wait - 1));
+    now += last = wait;
+    group_[0].on_tick(now);
+    const auto again = group_[0].next_pass(now);
+    ASSERT_TRUE(again);
+    EXPECT_TRUE(again->retransmission);
+    EXPECT_EQ(again->epoch, first_.pass.epoch);
+    EXPECT_EQ(Group::transmit(group_[0], *again).words, std::vector<std::uint32_t>(4, 5));
+  }
+  EXPECT_EQ(group_[0].retransmissions(), 6u);
+}
+
+TEST_F(OneChunk, LateResultCancelsTheRetransmission) {
+  group_[0].on_tick(20 * kMs);  // timed out, not sent again yet
+  EXPECT_EQ(Group::give(group_[0], first_, 21 * kMs), ResultVerdict::kAccepted);
+  const auto next = group_[0].next_pass(21 * kMs);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->epoch, 1u);
+  EXPECT_FALSE(next->retransmission);
+  EXPECT_FALSE(group_[0].next_pass(21 * kMs));
+}
+
+TEST_F(OneChunk, PendingPutsTheRetransmissionOff) {
+  group_[0].on_pending(0, 0, 15 * kMs);
+  group_[0].on_tick(20 * kMs);
+  EXPECT_FALSE(group_[0].next_pass(20 * kMs));
+  group_[0].on_pending(0, 1, 30 * kMs);  // of a pass that is not in flight
+  group_[0].on_pending(1, 0, 30 * kMs);  // of a slot there is not
+  group_[0].on_tick(55 * kMs);
+  EXPECT_TRUE(group_[0].next_pass(55 * kMs));
+}
+
+// Round trips were long when the pass was sent and are short now: what pending plans may come before all other timers.
+TEST(Worker, DeadlineIsNeverLate) {
+  Group group(2, {.slots = 2, .block_size = 1, .blocks_per_chunk = 1}, {.initial = 100 * kMs, .minimum = kMs, .maximum = 200 * kMs});
+  std::vector<std::uint32_t> in(2, 1), out(2);
+  for (std::size_t w = 0; w < 2; ++w) group[w].submit({{{ElementType::kInt32, 2, in.data(), out.data()}}});
+  const auto passes = group.exchange();
+  ASSERT_EQ(passes.size(), 2u);
+  Group::give(group[0], passes[0], kMs / 100);
+  group[0].on_pending(1, 0, kMs / 50);
+  ASSERT_TRUE(group[0].next_deadline());
+  const Nanoseconds due = *group[0].next_deadline();
+  group[0].on_tick(due);
+  EXPECT_LT(due, 10 * kMs);
+  EXPECT_TRUE(group[0].next_pass(due));
+}
+
+TEST(Worker, PacketPathAllocatesNothing) {
+  Group group(1, {.slots = 4, .block_size = 8, .blocks_per_chunk = 2});
+  Floats floats(1, 1000, 9);
+  floats.in[0][77] = NAN;
+  floats.submit(group);
+  std::vector<std::uint32_t> words(16);
+  std::vector<std::uint8_t> exponents(2);
+  const std::uint64_t before = testing::allocations();
+  Worker& worker = group[0];
+  while (const auto pass = worker.next_pass(0)) {
+    worker.fill_exponents(*pass, exponents.data(), false);
+    worker.fill_words(*pass, words.data(), numerics::Store::kWrite);
+    worker.on_pending(pass->slot, pass->epoch, 0);
+    worker.on_tick(0);
+    worker.on_result({pass->slot, pass->epoch, pass->fingerprint, pass->words, pass->exponents, words.data(),
+                      exponents.data(), numerics::Order::kHost}, 0);
+  }
+  EXPECT_EQ(testing::allocations(), before);
+  EXPECT_EQ(worker.pop_completed(), 1u);
+}
+
+}  // namespace
+}  // namespace jaxina
