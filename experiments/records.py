@@ -1,0 +1,106 @@
+"""Results as JSON lines, each with all that is needed to know where it comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "experiments" / "results"
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What identifies a run: the same setting is not run twice into one file.
+
+    Attributes:
+      workload, size: see `experiments.workloads`.
+      compressor: its canonical spec string.
+      workers, seed, steps: of the run.
+      learning_rate_scale: factor of the workload's learning rate.
+      collective: "xla" or "jaxina".
+    """
+
+    workload: str
+    size: str
+    compressor: str
+    workers: int
+    seed: int
+    steps: int
+    learning_rate_scale: float
+    collective: str
+
+    @property
+    def id(self) -> str:
+        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def finished(file: Path) -> set[str]:
+    """The ids of the runs that a results file holds. A line that a crash cut short does not count."""
+    return {record["id"] for record in read(file)}
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    if not file.exists():
+        return []
+    records = []
+    for line in file.read_text().splitlines():
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return records
+
+
+def append(file: Path, setting: Setting, outcome: Mapping[str, Any]) -> None:
+    """Adds one line and has it on disk before returning."""
+    record = {
+        "id": setting.id, "setting": dataclasses.asdict(setting), "outcome": dict(outcome),
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "provenance": provenance(),
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    torn = file.exists() and file.stat().st_size > 0 and not file.read_bytes().endswith(b"\n")
+    with file.open("a") as lines:
+        lines.write(("\n" if torn else "") + json.dumps(record, allow_nan=False) + "\n")
+        lines.flush()
+        os.fsync(lines.fileno())
+
+
+@functools.cache
+def provenance() -> dict[str, Any]:
+    """Versions, commit and machine."""
+    packages = ("jax", "jaxlib", "flax", "optax", "numpy")
+    return {
+        "versions": {"python": platform.python_version()}
+        | {name: importlib.metadata.version(name) for name in packages},
+        "commit": _git("rev-parse", "HEAD"),
+        "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no", "--", "experiments", "jaxina")),
+        "machine": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform()},
+    }
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

@@ -1,0 +1,109 @@
+"""What a workload provides to the trainer."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+from typing import ClassVar
+
+import jax
+import numpy as np
+import optax
+from flax import nnx
+
+Batch = dict[str, np.ndarray]
+
+SIZES = ("small", "large")
+
+
+class Workload(abc.ABC):
+    """A model, its data and its metric.
+
+    Attributes:
+      cousin_of: the paper's model and data set.
+      differs: where this one is not that.
+      metric: name of the number that `score` returns.
+      higher_is_better: whether a larger score is better.
+      steps, batch_size: of a run; the batch is that of all workers together.
+    """
+
+    cousin_of: ClassVar[str]
+    differs: ClassVar[str]
+    metric: ClassVar[str]
+    higher_is_better: ClassVar[bool] = True
+    steps: int
+    batch_size: int
+
+    def __init__(self, size: str = "small") -> None:
+        if size not in SIZES:
+            raise ValueError(f"the size is one of {', '.join(SIZES)}, not {size!r}")
+        self.large = size == "large"
+
+    @abc.abstractmethod
+    def network(self, rngs: nnx.Rngs) -> nnx.Module:
+        """The model with fresh parameters. It may hold no state besides parameters."""
+
+    @abc.abstractmethod
+    def loss(self, network: nnx.Module, batch: dict[str, jax.Array]) -> jax.Array:
+        """The mean loss of a batch, float32[]."""
+
+    @abc.abstractmethod
+    def batches(self, seed: int) -> Iterator[Batch]:
+        """Endless training batches: arrays with a leading axis of `batch_size`."""
+
+    @abc.abstractmethod
+    def test_batches(self) -> list[Batch]:
+        """The test set, in batches of one shape."""
+
+    @abc.abstractmethod
+    def predict(self, network: nnx.Module, batch: dict[str, jax.Array]) -> jax.Array:
+        """What `score` needs, for one test batch."""
+
+    @abc.abstractmethod
+    def score(self, predictions: list[np.ndarray]) -> float:
+        """The metric, from the predictions for all test batches."""
+
+    @abc.abstractmethod
+    def optimizer(self, steps: int, scale: float, momentum: bool) -> optax.GradientTransformation:
+        """The optimizer of a run.
+
+        Args:
+          steps: length of the schedule.
+          scale: factor of the learning rate.
+          momentum: False if the compressor has taken momentum over (DGC).
+        """
+
+
+def adam(learning_rate: float, steps: int, scale: float, momentum: bool) -> optax.GradientTransformation:
+    """Adam after a short warm-up, with a cosine decay to a tenth. Without momentum its first average is off."""
+    schedule = optax.warmup_cosine_decay_schedule(
+        0.0, scale * learning_rate, max(1, steps // 20), steps, 0.1 * scale * learning_rate)
+    return optax.adam(schedule, b1=0.9 if momentum else 0.0)
+
+
+def sgd(learning_rate: float, steps: int, scale: float, momentum: bool) -> optax.GradientTransformation:
+    """SGD with momentum 0.9, after a short warm-up, with a cosine decay to zero."""
+    schedule = optax.warmup_cosine_decay_schedule(
+        0.0, scale * learning_rate, max(1, steps // 20), steps)
+    return optax.sgd(schedule, momentum=0.9 if momentum else None)
+
+
+def shuffled(arrays: Batch, batch_size: int, seed: int) -> Iterator[Batch]:
+    """Endless batches of rows, every epoch in another order, without the incomplete last batch."""
+    rows = len(next(iter(arrays.values())))
+    epoch = 0
+    while True:
+        order = np.random.default_rng((seed, epoch)).permutation(rows)
+        for start in range(0, rows - batch_size + 1, batch_size):
+            chosen = order[start : start + batch_size]
+            yield {name: array[chosen] for name, array in arrays.items()}
+        epoch += 1
+
+
+def in_batches(arrays: Batch, batch_size: int) -> list[Batch]:
+    """All rows in order, in batches of one size; the few rows that would make a smaller one are left out."""
+    rows = len(next(iter(arrays.values())))
+    return [
+        {name: array[start : start + batch_size] for name, array in arrays.items()}
+        for start in range(0, rows - batch_size + 1, batch_size)
+    ]

@@ -1,0 +1,44 @@
+"""What the two image classifiers have in common."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from experiments.data import digits
+from experiments.workloads.base import Workload, in_batches, sgd, shuffled
+
+
+class DigitClassifier(Workload):
+    """Trains on 4,000 MNIST digits shifted by up to two pixels, and is tested on 1,000."""
+
+    metric = "top-1 accuracy (%)"
+    learning_rate: float
+
+    def __init__(self, size: str = "small") -> None:
+        super().__init__(size)
+        self.train, self.test = digits.load()
+        self.batch_size = 128
+        self.steps = 1500 if self.large else 250
+
+    def loss(self, network, batch):
+        logits = network(batch["images"])
+        return optax.softmax_cross_entropy_with_integer_labels(logits, batch["labels"]).mean()
+
+    def batches(self, seed):
+        rng = np.random.default_rng((seed, 1))
+        for batch in shuffled(self.train, self.batch_size, seed):
+            yield {**batch, "images": np.roll(batch["images"], rng.integers(-2, 3, 2), axis=(1, 2))}
+
+    def test_batches(self):
+        return in_batches(self.test, 250)
+
+    def predict(self, network, batch):
+        return (network(batch["images"]).argmax(-1) == batch["labels"]).astype(jnp.float32)
+
+    def score(self, predictions):
+        return float(100 * np.mean(predictions))
+
+    def optimizer(self, steps, scale, momentum):
+        return sgd(self.learning_rate, steps, scale, momentum)

@@ -1,0 +1,97 @@
+"""A small transformer encoder that fills in masked characters."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from experiments.data import shakespeare
+from experiments.workloads.base import Batch, Workload, adam, in_batches, shuffled
+
+_LENGTH = 64
+_MASKED = 0.15
+
+
+class Block(nnx.Module):
+    """Pre-normalised self-attention and dense layers."""
+
+    def __init__(self, width: int, heads: int, rngs: nnx.Rngs) -> None:
+        self.norm1 = nnx.LayerNorm(width, rngs=rngs)
+        self.attention = nnx.MultiHeadAttention(heads, width, decode=False, rngs=rngs)
+        self.norm2 = nnx.LayerNorm(width, rngs=rngs)
+        self.dense1 = nnx.Linear(width, 4 * width, rngs=rngs)
+        self.dense2 = nnx.Linear(4 * width, width, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x + self.attention(self.norm1(x))
+        return x + self.dense2(nnx.gelu(self.dense1(self.norm2(x))))
+
+
+class Encoder(nnx.Module):
+    """int32 [n, 64] to logits [n, 64, characters]; number `characters` is the mask."""
+
+    def __init__(self, characters: int, width: int, layers: int, rngs: nnx.Rngs) -> None:
+        self.embedding = nnx.Embed(characters + 1, width, embedding_init=nnx.initializers.normal(0.1), rngs=rngs)
+        self.position = nnx.Embed(_LENGTH, width, embedding_init=nnx.initializers.normal(0.1), rngs=rngs)
+        self.blocks = nnx.List([Block(width, 4, rngs) for _ in range(layers)])
+        self.norm = nnx.LayerNorm(width, rngs=rngs)
+        self.out = nnx.Linear(width, characters, rngs=rngs)
+
+    def __call__(self, text: jax.Array) -> jax.Array:
+        x = self.embedding(text) + self.position(jnp.arange(text.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.out(self.norm(x))
+
+
+class MaskedLM(Workload):
+    cousin_of = "BERT on SQuAD"
+    differs = (
+        "Not fine-tuning for questions but masked language modelling from scratch, on Shakespeare's characters: two "
+        "layers of width 64, windows of 64 characters, 15 % of them masked."
+    )
+    metric = "masked accuracy (%)"
+
+    def __init__(self, size: str = "small") -> None:
+        super().__init__(size)
+        train, test, self.characters = shakespeare.characters()
+        self.train = {"text": shakespeare.windows(train, _LENGTH)}
+        self.test = masked(shakespeare.windows(test, _LENGTH), self.characters, np.random.default_rng(2021))
+        self.batch_size = 64
+        self.steps = 5000 if self.large else 400
+
+    def network(self, rngs: nnx.Rngs) -> nnx.Module:
+        width, layers = (128, 4) if self.large else (64, 2)
+        return Encoder(self.characters, width, layers, rngs)
+
+    def loss(self, network, batch):
+        losses = optax.softmax_cross_entropy_with_integer_labels(network(batch["input"]), batch["text"])
+        return (losses * batch["hidden"]).sum() / jnp.maximum(batch["hidden"].sum(), 1)
+
+    def batches(self, seed):
+        rng = np.random.default_rng((seed, 1))
+        for batch in shuffled(self.train, self.batch_size, seed):
+            yield masked(batch["text"], self.characters, rng)
+
+    def test_batches(self):
+        return in_batches(self.test, 256)[: None if self.large else 8]
+
+    def predict(self, network, batch):
+        right = network(batch["input"]).argmax(-1) == batch["text"]
+        return jnp.stack([right * batch["hidden"], batch["hidden"]])
+
+    def score(self, predictions):
+        right, hidden = np.sum(predictions, axis=(0, 2, 3))
+        return float(100 * right / hidden)
+
+    def optimizer(self, steps, scale, momentum):
+        return adam(3e-3, steps, scale, momentum)
+
+
+def masked(text: np.ndarray, mask: int, rng: np.random.Generator) -> Batch:
+    """The text, the text with masks, and where they are (float32)."""
+    hidden = rng.random(text.shape) < _MASKED
+    return {"text": text, "input": np.where(hidden, np.int32(mask), text), "hidden": hidden.astype(np.float32)}
