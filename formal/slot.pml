@@ -14,7 +14,8 @@
  *
  * Safety (assertions): a pass holds contributions for that very pass, of this incarnation, one of each worker when it is
  * complete; a worker takes a result only for the pass it waits for.
- * Progress (no invalid end state, no non-progress cycle): all workers get all results, given that losses end.
+ * Progress: no invalid end state, and no cycle (none of the states is marked as progress, so that spin's search for
+ * non-progress cycles finds any): every run ends, with all results at all workers, given that losses end.
  *
  * Mutants, each of which must fail:
  *   PAPER            only the version bit tells passes apart, as published
@@ -287,14 +288,16 @@ init {
        fi;
        TAKE(results);
        if
-       :: !IGNORED && AWAITED ->
-progress: d_step { on_result(w, s, p, i) }
+       :: !IGNORED && AWAITED -> d_step { on_result(w, s, p, i) }
        :: else
        fi;
        d_step { lost = false; i = 0; w = 0; s = 0; p = 0 }
      }
   :: atomic { restarts > 0 -> restarts--; incarnation++; d_step { start_incarnation() } }
   :: restarts > 0 -> restarts = 0 /* it does not restart */
+#ifdef NO_END /* claims, wrongly, that the last result is never taken */
+  :: DONE && incarnation == RESTARTS -> assert(false)
+#endif
   :: timeout && !DONE -> d_step { timeouts() }
   :: timeout && DONE -> break
   od
