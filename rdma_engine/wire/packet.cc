@@ -71,7 +71,7 @@ void seal(const Header& header, std::uint8_t* packet, std::size_t size) {
   bytes.code = header.code;
   std::memcpy(packet, &bytes, kCrcOffset);
   const std::size_t padding = padded(header.exponents) - header.exponents;
-  if (padding > 0) std::memset(packet + kHeaderSize + header.exponents, 0, padding);
+  if (padding > 0 && has_sized_payload(header.kind)) std::memset(packet + kHeaderSize + header.exponents, 0, padding);
   put(bytes.crc, checksum(packet, size));
   std::memcpy(packet + kCrcOffset, bytes.crc, sizeof(bytes.crc));
 }
