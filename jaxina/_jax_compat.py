@@ -159,8 +159,9 @@ def ordered_custom_call(
     return [mlir.lower_with_sharding_in_types(ctx, call.results[1], ctx.avals_out[0])]
 
 
-def install_order() -> None:
-    """Registers ORDER, and makes compiled programs create its token themselves.
+def install_order(finish_module: Callable[[ir.Module], None]) -> None:
+    """Registers ORDER, makes compiled programs create its token themselves, and calls finish_module on each lowered
+    module that has the effect.
 
     JAX would pass the token in and out of every call of a program, in Python, which costs several times the call
     itself. Inside a program the token is needed; between programs it is not, since one thread's programs run on a
@@ -193,6 +194,8 @@ def install_order() -> None:
         ordered = list(kwargs["ordered_effects"])
         if _lowering.token_inside and ORDER in ordered:
             _create_token_inside(result.module, ordered.index(ORDER))
+        if ORDER in ordered:
+            finish_module(result.module)
         return result
 
     pxla._cached_lowering_to_hlo = cached_lowering_without_token

@@ -31,15 +31,23 @@ class collectives(contextlib.ContextDecorator):  # noqa: N801 (used like a funct
     A `jax.errors.JaxRuntimeError` that jaxina caused leaves it as the typed class of `jaxina.errors`. JAX dispatches
     asynchronously: an error may surface only where a result is used; if that is outside, use
     `jaxina.errors.from_exception`.
+
+    Args:
+      bucket_bytes: neighbouring psums that do not depend on each other become one collective of at most this many
+        bytes; 0 keeps every psum a collective of its own, None what is set outside (4 MiB at first). The value counts when a program is lowered, and must be the
+        same in all processes.
     """
 
-    def __init__(self) -> None:
-        self._entered: list[Any] = []
+    def __init__(self, *, bucket_bytes: int | None = None) -> None:
+        self._bucket_bytes = bucket_bytes
+        self._entered: list[contextlib.ExitStack] = []
 
     def __enter__(self) -> collectives:
-        context = _lowering.switch(True)
-        context.__enter__()
-        self._entered.append(context)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_lowering.switch(True))
+            if self._bucket_bytes is not None:
+                stack.enter_context(_lowering.bucket_bytes(self._bucket_bytes))
+            self._entered.append(stack.pop_all())
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
@@ -51,7 +59,7 @@ class collectives(contextlib.ContextDecorator):  # noqa: N801 (used like a funct
                 raise cause from error
 
     def _recreate_cm(self) -> collectives:
-        return collectives()
+        return collectives(bucket_bytes=self._bucket_bytes)
 
 
 def enable() -> None:

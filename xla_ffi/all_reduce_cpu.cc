@@ -67,9 +67,10 @@ Group group_of(ffi::Span<const std::int64_t> groups, std::int64_t group_size, st
   return group;
 }
 
-// groups: [number of groups x group_size] global device ids. Operand and result 0 are the ordering token.
+// groups: [number of groups x group_size] global device ids. identity: names the call, see jaxina/_module.py. Operand
+// and result 0 are the ordering token.
 ffi::Future all_reduce(std::int32_t device, ffi::RemainingArgs args, ffi::RemainingRets results,
-                       ffi::Span<const std::int64_t> groups, std::int64_t group_size) {
+                       ffi::Span<const std::int64_t> groups, std::int64_t group_size, std::int64_t identity) {
   if (args.size() != results.size() || args.size() < 2 || group_size < 1 || groups.size() % group_size != 0) {
     return failed(ErrorCode::kInvalidArgument, "malformed jaxina_all_reduce custom call; jaxina's Python and native "
                                                "parts do not fit together: reinstall jaxina");
@@ -82,6 +83,7 @@ ffi::Future all_reduce(std::int32_t device, ffi::RemainingArgs args, ffi::Remain
   }
 
   Collective collective;
+  collective.identity = static_cast<std::uint64_t>(identity);
   collective.tensors.reserve(args.size() - 1);
   for (std::size_t i = 1; i < args.size(); ++i) {
     const auto in = args.get<ffi::AnyBuffer>(i);
@@ -123,7 +125,8 @@ XLA_FFI_Error* all_reduce_cpu(XLA_FFI_CallFrame* call_frame) {
                              .RemainingArgs()
                              .RemainingRets()
                              .Attr<ffi::Span<const std::int64_t>>("groups")
-                             .Attr<std::int64_t>("group_size"));
+                             .Attr<std::int64_t>("group_size")
+                             .Attr<std::int64_t>("identity"));
   return (*handler)(call_frame);
 }
 

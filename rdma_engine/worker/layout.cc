@@ -5,7 +5,7 @@ namespace jaxina {
 Layout::Layout(Collective collective, Geometry geometry)
     : collective_(std::move(collective)), geometry_(geometry) {
   first_block_.reserve(collective_.tensors.size() + 1);
-  fingerprint_ = mix(0, collective_.tensors.size());
+  fingerprint_ = mix(mix(0, collective_.identity), collective_.tensors.size());
   for (const Tensor& tensor : collective_.tensors) {
     const numerics::ElementCodec& codec = numerics::element_codec(tensor.type);
     const std::size_t per_block = geometry_.block_size / codec.words;

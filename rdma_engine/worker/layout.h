@@ -41,7 +41,7 @@ class Layout {
   // Data words a chunk occupies: whole blocks, but only the words there are of its last one.
   std::size_t words_in(std::size_t chunk) const;
   bool has_exponents() const { return has_exponents_; }
-  // Types, sizes and order of the tensors, as one number that workers can compare.
+  // Identity of the call, and types, sizes and order of its tensors, as one number that workers can compare.
   std::uint32_t fingerprint() const { return fingerprint_; }
 
   // Calls visit(block) for each block of the chunk, in order.

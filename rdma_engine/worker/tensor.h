@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "rdma_engine/numerics/element_codec.h"
@@ -20,6 +21,7 @@ struct Tensor {
 
 struct Collective {
   std::vector<Tensor> tensors;
+  std::uint64_t identity = 0;  // names the call in the program; workers whose identities differ get kMismatch
 };
 
 }  // namespace jaxina

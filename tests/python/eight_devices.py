@@ -45,10 +45,10 @@ def on_devices(rows: np.ndarray) -> jax.Array:
     return jax.device_put(rows, NamedSharding(mesh(), P("w")))
 
 
-def carried(f: Callable[[], Any]) -> tuple[Any, int]:
+def carried(f: Callable[[], Any], bucket_bytes: int | None = None) -> tuple[Any, int]:
     """f() with jaxina on, and how many collectives the engine summed for it, over all devices."""
     before = _settled()
-    with jaxina.collectives():
+    with jaxina.collectives(bucket_bytes=bucket_bytes):
         result = jax.block_until_ready(f())
     return result, _settled() - before
 

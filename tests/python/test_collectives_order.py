@@ -14,6 +14,7 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import jaxina
+from jaxina import _module
 
 pytestmark = pytest.mark.usefixtures("job")
 
@@ -36,14 +37,17 @@ def dependent_psums(operands: list[Any]) -> list[Any]:
     return sums
 
 
-def test_sixteen_independent_psums_always_match():
-    """Device 3 is held to program order by its data, the others by nothing but jaxina."""
+def test_sixteen_independent_psums_always_match(monkeypatch: pytest.MonkeyPatch):
+    """Device 3 is held to program order by its data, the others by nothing but jaxina. It runs other psums, so that
+    their names must be made equal."""
+    set_identity = _module._set_identity
+    monkeypatch.setattr(_module, "_set_identity", lambda call, name: set_identity(call, "any"))
     rng = np.random.default_rng(0)
     operands = [
         on_devices(rng.integers(0, 1000, (DEVICES * 64, size)).astype(np.float32)) for size in SIZES
     ]
     native = jax.jit(sharded(independent_psums, vma=False))(operands)
-    with jaxina.collectives():
+    with jaxina.collectives(bucket_bytes=0):
         ours = jax.jit(
             sharded(
                 lambda xs: lax.cond(lax.axis_index("w") == 3, dependent_psums, independent_psums, xs),
@@ -73,7 +77,7 @@ def test_equal_psums_are_not_merged_and_unused_ones_not_dropped():
         lax.psum(x * 3, "w")
         return lax.psum(x, "w") + lax.psum(x, "w")
 
-    got, collectives = carried(lambda: jax.jit(sharded(f))(x))
+    got, collectives = carried(lambda: jax.jit(sharded(f))(x), bucket_bytes=0)
     assert np.array_equal(got[0], np.full(4, 2 * DEVICES))
     assert collectives == 3 * DEVICES
 

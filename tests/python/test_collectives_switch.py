@@ -73,7 +73,7 @@ def test_decorator_process_wide_switch_and_single_calls(job: jaxina.Job):
     assert not is_carried(program())
 
     both = jax.jit(sharded(lambda x: (jaxina.psum(x, "w"), psum(x), jaxina.pmean({"a": x}, "w"))))
-    assert both.lower(X).as_text().count("jaxina_all_reduce") == 2
+    assert both.lower(X).as_text().count("jaxina_all_reduce") == 1  # psum and pmean in one
     ours, native, mean = both(X)
     assert np.array_equal(ours, native)
     assert np.array_equal(ours / DEVICES, mean["a"])

@@ -112,7 +112,7 @@ def test_bool_becomes_int32_and_pytrees_keep_their_structure():
             "w",
         )
 
-    got, collectives = carried(lambda: jax.jit(sharded(f))(on_devices(rows.astype(np.int32))))
+    got, collectives = carried(lambda: jax.jit(sharded(f))(on_devices(rows.astype(np.int32))), bucket_bytes=0)
     assert np.array_equal(got["float"], rows.sum(0))
     assert got["flag"].dtype == np.int32 and np.array_equal(got["flag"], (rows > 50).sum(0))
     assert got["empty"].shape == (0,) and got["empty"].dtype == np.float32

@@ -1,0 +1,176 @@
+"""What jaxina does to a whole lowered module: merges neighbouring psums, and names each one.
+
+**Merging.** JAX binds one psum per leaf of a pytree, and each is a custom call of its own, chained to the one before by
+the token. A collective costs a few hundred microseconds whatever its size, so psums of one block that nothing but the
+token chains become one call with many operands, up to `bucket_bytes` of them. The call stands where the last of them
+stood; what used their results moves behind it. Every process compiles the same module, so all merge alike.
+
+**Names.** Each call gets an `identity`, a hash of the module's name, the call's place among the module's psums, and its
+groups. It is part of what the aggregator compares, so that processes that run different programs, or are at different
+psums of one program, get a MismatchError even if shapes and types agree. It is part of the compiled program, hence the
+same in all processes and after a load from the compilation cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+
+from jaxina._jax_compat import ir
+
+_CONFIGURATION = "mhlo.backend_config"
+
+# Everything an all-reduce's operation may carry and still be merged; a sharding annotation, for one, may not.
+_MERGEABLE = frozenset(
+    (
+        *("call_target_name", "called_computations", "api_version", "has_side_effect", "backend_config"),
+        *(_CONFIGURATION, "operand_layouts", "result_layouts"),
+    )
+)
+
+
+def finish(module: ir.Module, target: str, bucket_bytes: int) -> None:
+    """Merges and names the calls of `target` in the module, in place. Their operand and result 0 are the token."""
+    with module.context:
+        for block in list(_blocks(module.operation)):
+            _merge_in(block, target, bucket_bytes)
+        name = ir.StringAttr(module.operation.attributes["sym_name"]).value
+        place = 0
+        for block in _blocks(module.operation):
+            for view in block.operations:
+                if _is_call(view.operation, target):
+                    _set_identity(view.operation, f"{name}:{place}")
+                    place += 1
+
+
+def _blocks(operation: ir.Operation) -> Iterator[ir.Block]:
+    """All blocks inside the operation, in an order that depends on the program alone."""
+    for region in operation.regions:
+        for block in region.blocks:
+            yield block
+            for view in block.operations:
+                yield from _blocks(view.operation)
+
+
+def _is_call(operation: ir.Operation, target: str) -> bool:
+    return (
+        operation.name == "stablehlo.custom_call"
+        and ir.StringAttr(operation.attributes["call_target_name"]).value == target
+    )
+
+
+class _Bucket:
+    """Calls of one block that will be one, and the operations that must then come after it."""
+
+    def __init__(self, first: ir.Operation):
+        self.calls = [first]
+        self.bytes = _bytes(first)
+        self.dependent = set(list(first.results)[1:])
+        self.moved: list[ir.Operation] = []  # dependent operations between the calls
+        self.waiting: list[ir.Operation] = []  # dependent operations after the last call
+
+    def takes(self, call: ir.Operation, limit: int) -> bool:
+        last = self.calls[-1]
+        return (
+            call.operands[0] == last.results[0]
+            and self.bytes + _bytes(call) <= limit
+            and call.attributes[_CONFIGURATION] == last.attributes[_CONFIGURATION]
+            and _MERGEABLE.issuperset((*call.attributes, *last.attributes))
+            and not self.feeds(call)
+        )
+
+    def feeds(self, operation: ir.Operation) -> bool:
+        return any(value in self.dependent for value in _used(operation))
+
+    def add(self, call: ir.Operation) -> None:
+        self.calls.append(call)
+        self.bytes += _bytes(call)
+        self.dependent.update(list(call.results)[1:])
+        self.moved += self.waiting
+        self.waiting = []
+
+    def pass_by(self, operation: ir.Operation) -> None:
+        if self.feeds(operation):
+            self.dependent.update(operation.results)
+            self.waiting.append(operation)
+
+    def close(self) -> None:
+        """Replaces the calls by one."""
+        if len(self.calls) == 1:
+            return
+        first, last = self.calls[0], self.calls[-1]
+        operands = [value for call in self.calls for value in list(call.operands)[1:]]
+        attributes = dict(last.attributes.items())
+        attributes["operand_layouts"] = _joined([call.attributes["operand_layouts"] for call in self.calls])
+        attributes["result_layouts"] = _joined([call.attributes["result_layouts"] for call in self.calls])
+        merged = ir.Operation.create(
+            last.name,
+            results=[first.results[0].type, *(value.type for value in operands)],
+            operands=[first.operands[0], *operands],
+            attributes=attributes,
+            loc=last.location,
+            ip=ir.InsertionPoint(last),
+        )
+        behind = merged
+        for operation in self.moved:
+            operation.move_after(behind)
+            behind = operation
+        last.results[0].replace_all_uses_with(merged.results[0])
+        replaced = [value for call in self.calls for value in list(call.results)[1:]]
+        for old, new in zip(replaced, list(merged.results)[1:], strict=True):
+            old.replace_all_uses_with(new)
+        for call in reversed(self.calls):
+            call.erase()
+
+
+def _merge_in(block: ir.Block, target: str, limit: int) -> None:
+    bucket: _Bucket | None = None
+    for operation in [view.operation for view in block.operations]:
+        if not _is_call(operation, target):
+            if bucket:
+                bucket.pass_by(operation)
+        elif bucket and bucket.takes(operation, limit):
+            bucket.add(operation)
+        else:
+            if bucket:
+                bucket.close()
+            bucket = _Bucket(operation)
+    if bucket:
+        bucket.close()
+
+
+def _used(operation: ir.Operation) -> Iterator[ir.Value]:
+    """The values that the operation and those in its regions use."""
+    yield from operation.operands
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield from _used(inner.operation)
+
+
+def _bytes(call: ir.Operation) -> int:
+    return sum(_byte_size(ir.RankedTensorType(value.type)) for value in list(call.operands)[1:])
+
+
+def _byte_size(tensor: ir.RankedTensorType) -> int:
+    element, parts = tensor.element_type, 1
+    if isinstance(element, ir.ComplexType):
+        element, parts = element.element_type, 2
+    return math.prod(tensor.shape) * parts * max(1, element.width // 8)
+
+
+def _joined(layouts: list[ir.Attribute]) -> ir.Attribute:
+    """Layouts of the merged call: the token's, once, and those of all other operands."""
+    lists = [list(ir.ArrayAttr(layout)) for layout in layouts]
+    return ir.ArrayAttr.get([lists[0][0], *(layout for one in lists for layout in one[1:])])
+
+
+def _set_identity(call: ir.Operation, name: str) -> None:
+    configuration = {named.name: named.attr for named in ir.DictAttr(call.attributes[_CONFIGURATION])}
+    described = f"{name}:{configuration['groups']}:{configuration['group_size']}"
+    digest = hashlib.blake2b(described.encode(), digest_size=8).digest()
+    configuration["identity"] = ir.IntegerAttr.get(
+        ir.IntegerType.get_signless(64), int.from_bytes(digest, "little", signed=True)
+    )
+    call.attributes[_CONFIGURATION] = ir.DictAttr.get(configuration)

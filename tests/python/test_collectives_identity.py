@@ -1,0 +1,71 @@
+"""Each psum of a program has a name that all processes share; who sums another one gets an error, not a sum."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from eight_devices import DEVICES, job, on_devices, sharded  # noqa: F401 (job is a fixture)
+from jax import lax
+
+import jaxina
+from jaxina import errors
+
+PROGRAM = Path(__file__).with_name("two_programs.py")
+X = np.arange(DEVICES * 4, dtype=np.float32).reshape(DEVICES, 4)
+
+
+def identities(f: Callable[..., Any]) -> list[str]:
+    with jaxina.collectives(bucket_bytes=0):
+        text = jax.jit(f).lower(X).as_text()
+    return re.findall(r"identity = (-?\d+) : i64", text)
+
+
+def named(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
+    program = sharded(f, vma=False)
+    program.__name__ = name
+    return program
+
+
+def two(x: Any) -> Any:
+    return lax.psum(x, "w"), lax.psum(x * 2, "w")
+
+
+def test_identities_are_of_the_program_and_the_place(job: jaxina.Job):  # noqa: F811
+    first = identities(named("step", two))
+    assert len(set(first)) == 2
+    jax.clear_caches()
+    assert identities(named("step", two)) == first
+    assert not set(identities(named("other_step", two))) & set(first)
+    pairs = [[i, i + 1] for i in range(0, DEVICES, 2)]
+    grouped = identities(named("step", lambda x: lax.psum(x, "w", axis_index_groups=pairs)))
+    assert not set(grouped) & set(first)
+
+
+def test_devices_at_different_psums_of_equal_shape_get_an_error(job: jaxina.Job):  # noqa: F811
+    def disagree(x: Any) -> Any:
+        return lax.cond(
+            lax.axis_index("w") == 3, lambda: lax.psum(x, "w"), lambda: lax.psum(x * 2, "w")
+        )
+
+    with pytest.raises(errors.MismatchError), jaxina.collectives():
+        jax.jit(sharded(disagree, vma=False))(on_devices(X)).block_until_ready()
+
+
+@pytest.mark.parametrize("aggregator", ["embedded", "udp"])
+def test_processes_that_run_different_programs_get_an_error(aggregator: str):
+    command = [sys.executable, "-m", "jaxina.cli", "run", "-n", "2", "--aggregator", aggregator]
+    finished = subprocess.run([*command, str(PROGRAM)], capture_output=True, text=True, timeout=110)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert finished.stdout.count("the same program: right") == 2
+    told = re.findall(r"different programs: (\w+)", finished.stdout)
+    assert len(told) == 2 and "MismatchError" in told
+    # Who is told first leaves, and the other may learn of that first.
+    assert set(told) <= {"MismatchError", "WorkerLostError"}
