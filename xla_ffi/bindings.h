@@ -11,6 +11,7 @@ namespace jaxina {
 
 void bind_engine(nanobind::module_& m);
 void bind_numerics(nanobind::module_& m);
+void bind_sim(nanobind::module_& m);
 void bind_switch(nanobind::module_& m);
 
 // Makes jaxina::Error the Python class that jaxina/errors.py has for its code.

@@ -11,6 +11,7 @@ NB_MODULE(_native, m) {
   jaxina::bind_errors(m);
   jaxina::bind_engine(m);
   jaxina::bind_numerics(m);
+  jaxina::bind_sim(m);
   jaxina::bind_switch(m);
   m.def(
       "all_reduce_cpu",

@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
-from jaxina.cli import bench, info, run, status, switch
+from jaxina.cli import bench, info, run, sim, status, switch
 from jaxina.errors import InvalidArgumentError, JaxinaError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ run.register(app)
 switch.register(app)
 status.register(app)
 bench.register(app)
+sim.register(app)
 info.register(app)
 
 

@@ -1,0 +1,111 @@
+// jaxina._native.sim: the simulator for `jaxina sim`.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "rdma_engine/errors.h"
+#include "rdma_engine/sim/campaign.h"
+#include "xla_ffi/bindings.h"
+
+namespace jaxina {
+
+namespace nb = nanobind;
+
+namespace {
+
+const sim::Scenario& checked_scenario(const std::string& name) {
+  if (const sim::Scenario* scenario = sim::scenario_named(name)) return *scenario;
+  std::string names;
+  for (const sim::Scenario& scenario : sim::scenarios()) names += (names.empty() ? "" : ", ") + std::string(scenario.name);
+  throw Error(ErrorCode::kInvalidArgument, "no scenario is named " + name + "; there are " + names);
+}
+
+// A campaign on its own threads, so that Python can show how far it is.
+class Campaign {
+ public:
+  Campaign(const std::string& scenario, std::uint64_t begin, std::uint64_t end, unsigned threads)
+      : thread_([this, &chosen = checked_scenario(scenario), begin, end, threads] {
+          result_ = sim::run_campaign(chosen, begin, end, threads, &done_, &stop_);
+          finished_ = true;
+        }) {}
+  ~Campaign() { stop(); }
+
+  std::uint64_t done() const { return done_; }
+  bool finished() const { return finished_; }
+  void stop() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  // Waits for the end.
+  nb::dict result() {
+    {
+      const nb::gil_scoped_release released;
+      if (thread_.joinable()) thread_.join();
+    }
+    nb::list failures;
+    for (const sim::Failure& failure : result_.failures) failures.append(nb::make_tuple(failure.seed, failure.what));
+    const sim::Outcome& total = result_.total;
+    nb::dict figures;
+    figures["seeds"] = result_.seeds;
+    figures["failures"] = failures;
+    figures["seconds"] = result_.seconds;
+    figures["core_seconds"] = result_.core_seconds;
+    figures["packets"] = total.network.sent + total.network.duplicated;
+    figures["lost"] = total.network.lost;
+    figures["duplicated"] = total.network.duplicated;
+    figures["reordered"] = total.network.reordered;
+    figures["corrupted"] = total.network.corrupted;
+    figures["hostile"] = total.hostile;
+    figures["retransmissions"] = total.retransmissions;
+    figures["passes"] = total.passes;
+    figures["sums"] = total.sums;
+    figures["jobs_finished"] = total.jobs_finished;
+    figures["jobs_ended_early"] = total.jobs_ended_early;
+    figures["log_hash"] = total.log_hash;
+    return figures;
+  }
+
+ private:
+  std::atomic<std::uint64_t> done_ = 0;
+  std::atomic<bool> stop_ = false, finished_ = false;
+  sim::CampaignResult result_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+void bind_sim(nb::module_& m) {
+  nb::module_ module = m.def_submodule("sim", "The deterministic simulator of the aggregation protocol.");
+  module.def(
+      "scenarios",
+      [] {
+        nb::list all;
+        for (const sim::Scenario& scenario : sim::scenarios()) all.append(nb::make_tuple(scenario.name, scenario.text));
+        return all;
+      },
+      "Names of the scenarios and what each brings.");
+  module.def(
+      "trace",
+      [](const std::string& scenario, std::uint64_t seed) {
+        sim::Random random(seed);
+        const sim::Plan plan = sim::draw_plan(checked_scenario(scenario), seed, random);
+        sim::Trace trace;
+        const sim::Outcome outcome = sim::Simulation(plan, random, &trace).run();
+        return nb::make_tuple(sim::to_string(plan), trace.text(), outcome.log_hash, outcome.failure);
+      },
+      nb::arg("scenario"), nb::arg("seed"),
+      "Runs one seed; returns its plan, its timeline, the hash of its log and the failure ('' if there is none).");
+  nb::class_<Campaign>(module, "Campaign")
+      .def(nb::init<const std::string&, std::uint64_t, std::uint64_t, unsigned>(), nb::arg("scenario"), nb::arg("begin"),
+           nb::arg("end"), nb::arg("threads"), "Starts to run the seeds [begin, end).")
+      .def_prop_ro("done", &Campaign::done, "Seeds finished so far.")
+      .def_prop_ro("finished", &Campaign::finished)
+      .def("stop", &Campaign::stop, nb::call_guard<nb::gil_scoped_release>(), "Ends early, after the seeds under way.")
+      .def("result", &Campaign::result, "Waits for the end and returns the figures.");
+}
+
+}  // namespace jaxina
