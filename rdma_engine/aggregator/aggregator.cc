@@ -50,7 +50,7 @@ Aggregator::Job::Job(const JobSpec& s)
       slots(s.slots),
       sizes(2 * std::size_t{s.slots}),
       payload(2 * std::size_t{s.slots} * stride),
-      addresses(s.workers) {
+      workers(s.workers) {
   for (SlotState& slot : slots) slot.reset(s.workers);
 }
 
@@ -90,12 +90,12 @@ void Aggregator::on_packet(std::span<const std::uint8_t> packet, const Address& 
   const auto found = jobs_.find(header.job);
   if (found == jobs_.end()) {
     reject(Reject::kUnknownJob, nullptr);
-    return reply_unknown_job(header, from, output);
+    return reply_refused(header, wire::Refusal::kUnknownJob, from, output);
   }
   Job& job = *found->second;
   if (header.secret != job.spec.secret) {
     reject(Reject::kWrongSecret, &job);
-    return reply_unknown_job(header, from, output);
+    return reply_refused(header, wire::Refusal::kUnknownJob, from, output);
   }
   if (header.worker >= job.spec.workers) return reject(Reject::kBadWorker, &job);
   if (header.slot >= job.spec.slots) return reject(Reject::kBadSlot, &job);
@@ -106,7 +106,7 @@ void Aggregator::on_packet(std::span<const std::uint8_t> packet, const Address& 
   job.counters.bytes_received += packet.size();
   if (!job.aborted.ok()) {
     reject(Reject::kAborted, &job);
-    return reply_aborted(job, from, output);
+    return reply_aborted(job, header.slot, from, output);
   }
   apply(job, header, packet.data(), from, output);
 }
@@ -125,7 +125,7 @@ void Aggregator::apply(Job& job, const wire::Header& header, const std::uint8_t*
     case Verdict::kFirst:
     case Verdict::kAdd:
       ++job.counters.updates;
-      job.addresses[header.worker] = from;
+      job.workers[header.worker] = {from, header.slot};
       accept(job, header, packet, outcome.verdict == Verdict::kFirst);
       if (outcome.completes) finish(job, header, output);
       return;
@@ -139,10 +139,10 @@ void Aggregator::apply(Job& job, const wire::Header& header, const std::uint8_t*
       return reject(Reject::kStale, &job);
     case Verdict::kAhead:
       reject(Reject::kAhead, &job);
-      return reply_refused(job, header, wire::Refusal::kAhead, header.worker, from, output);
+      return reply_refused(header, wire::Refusal::kAhead, from, output);
     case Verdict::kMismatch:
       reject(Reject::kMismatch, &job);
-      return reply_refused(job, header, wire::Refusal::kMismatch, current.first, from, output);
+      return end_mismatched(job, header, current.first, from, output);
   }
 }
 

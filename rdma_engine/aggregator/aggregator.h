@@ -88,10 +88,10 @@ class Aggregator {
   void apply(Job& job, const wire::Header& header, const std::uint8_t* packet, const Address& from, Output& output);
   void accept(Job& job, const wire::Header& header, const std::uint8_t* packet, bool first);
   void finish(Job& job, const wire::Header& header, Output& output);
-  void reply_refused(Job& job, const wire::Header& header, wire::Refusal refusal, std::uint32_t other, const Address& to,
-                     Output& output);
-  void reply_unknown_job(const wire::Header& header, const Address& to, Output& output);
-  void reply_aborted(Job& job, const Address& to, Output& output);
+  void end_mismatched(Job& job, const wire::Header& header, std::uint32_t other, const Address& from, Output& output);
+  void end(Job& job, const Status& reason, Output& output);
+  void reply_refused(const wire::Header& header, wire::Refusal refusal, const Address& to, Output& output);
+  void reply_aborted(Job& job, std::uint16_t slot, const Address& to, Output& output);
   void reply_pending(Job& job, const wire::Header& header, const Address& to, Output& output);
   void send(Job& job, const Address& to, std::span<const std::uint8_t> packet, Output& output);
   void reject(Reject reason, Job* job);

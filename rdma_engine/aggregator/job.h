@@ -22,7 +22,13 @@ struct Aggregator::Job {
   std::vector<SlotState> slots;
   std::vector<Size> sizes;
   std::vector<std::uint8_t> payload;
-  std::vector<Address> addresses;  // of each worker's latest counted update, so that replays divert nothing; size 0 until then
+  // Where each worker's latest counted update came from, so that replays divert nothing, and its slot, by which a worker
+  // knows which of several switch threads may speak to it. The address is empty until then.
+  struct Heard {
+    Address address;
+    std::uint16_t slot = 0;
+  };
+  std::vector<Heard> workers;
   Status aborted;                  // why the job ended, or ok
   JobCounters counters;
   Rejects rejects{};

@@ -56,7 +56,7 @@ enum class Verdict : std::uint8_t {
   kResend,     // counted already, pass complete: send this worker the result again
   kStale,      // an earlier pass: ignore
   kAhead,      // a pass this slot cannot have reached: refuse
-  kMismatch,   // contradicts the pass's first update: refuse
+  kMismatch,   // contradicts the pass's first update: the workers disagree
 };
 
 struct Outcome {
@@ -68,8 +68,8 @@ struct Outcome {
 inline Outcome apply_update(SlotState& slot, std::uint32_t workers, const Update& update) {
   SlotVersion& current = slot.version(update.epoch);
   if (current.epoch == update.epoch) {
-    if (current.fingerprint != update.fingerprint) return {Verdict::kMismatch, false};
     const bool complete = current.count == workers;
+    if (current.fingerprint != update.fingerprint) return {complete ? Verdict::kStale : Verdict::kMismatch, false};
     if (contains(current.seen, update.worker)) return {complete ? Verdict::kResend : Verdict::kDuplicate, false};
     if (complete) return {Verdict::kStale, false};  // the initial state, which nobody contributed to
     insert(current.seen, update.worker);

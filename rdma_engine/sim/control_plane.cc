@@ -44,7 +44,7 @@ void Simulation::start_job(std::uint32_t j) {
                                                            .secret = run.spec.secret,
                                                            .worker = static_cast<std::uint16_t>(rank),
                                                            .stream = {plan.workers, plan.geometry, plan.timer}});
-    host.contact.emplace("switch", rank);
+    host.contact.emplace("switch");
     events_.push(now_ + random_.range(0, 100 * kMicrosecond), EventKind::kWork, index, run.generation);
   }
   tell(j, Trace::kEverySlot, "incarnation " + std::to_string(run.incarnation) + " of the job starts");

@@ -175,7 +175,7 @@ void Simulation::arrive_at_host(Packet& packet, Host& host) {
       check_result(packet, host);
       break;
     case Session::Reply::kRefused:
-      return fail_host(index, host.contact->refusal(static_cast<wire::Refusal>(header->code), header->worker));
+      return fail_host(index, host.contact->refusal(static_cast<wire::Refusal>(header->code)));
     case Session::Reply::kAborted:
       return fail_host(index, host.contact->abort(header->code, packet.view().subspan(wire::kHeaderSize)));
     case Session::Reply::kStale:

@@ -20,14 +20,13 @@ enum class Kind : std::uint8_t {
   kUpdate = 1,   // worker -> aggregator: one pass of one slot
   kResult = 2,   // aggregator -> workers: the completed slot
   kPending = 3,  // aggregator -> worker: "your update is counted"; payload: bitmap of the workers seen so far
-  kRefused = 4,  // aggregator -> worker: the update contradicts the slot; `code` is a Refusal, `worker` the other side
+  kRefused = 4,  // aggregator -> worker: there is no place for this update; `code` is a Refusal
   kAbort = 5,    // aggregator -> workers: the job has ended; `code` is an ErrorCode, payload: a UTF-8 sentence
 };
 
 enum class Refusal : std::uint8_t {
-  kMismatch = 1,    // another worker sums something else in this pass
-  kUnknownJob = 2,  // no such job, or a secret that is not this job's
-  kAhead = 3,       // an epoch the slot has not reached: the aggregator lost its state
+  kUnknownJob = 1,  // no such job, or a secret that is not this job's
+  kAhead = 2,       // an epoch the slot has not reached: the aggregator lost its state
 };
 
 std::string_view to_string(Kind kind);

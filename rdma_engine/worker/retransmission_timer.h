@@ -1,5 +1,5 @@
 // How long a worker waits for a result before it sends again: the estimator of RFC 6298 (smoothed round trip plus four
-// deviations), exponential back-off per slot, and Karn's rule (a retransmitted pass gives no sample).
+// deviations), exponential back-off, and Karn's rule (a retransmitted pass gives no sample).
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,9 @@ struct TimerLimits {
   Nanoseconds initial = 20'000'000;
   Nanoseconds minimum = 1'000'000;    // SwitchML's fixed timeout
   Nanoseconds maximum = 200'000'000;  // so that a long stall is noticed soon after it ends
+  // A pass is taken for lost, before its timeout, when the result of one sent this many passes later has come. Results
+  // come nearly in the order of the updates; TCP and ATP use 3, here batches of datagrams may overtake each other.
+  std::uint32_t reordering = 8;
 };
 
 class RetransmissionTimer {
@@ -31,17 +34,27 @@ class RetransmissionTimer {
     timeout_ = std::clamp(smoothed_ + 4 * deviation_, limits_.minimum, limits_.maximum);
   }
 
+  // A timeout has expired. Without samples the estimate cannot follow a round trip that has become longer, so the
+  // timeout doubles, once in its own length, until there is one (RFC 6298, 5.5 to 5.7).
+  void back_off(Nanoseconds now) {
+    if (now - backed_off_ < timeout_) return;
+    backed_off_ = now;
+    timeout_ = std::min(2 * timeout_, limits_.maximum);
+  }
+
   // The timeout after `attempts` earlier transmissions of the same pass.
   Nanoseconds timeout(std::uint32_t attempts) const {
     return std::min(timeout_ << std::min<std::uint32_t>(attempts, 16), limits_.maximum);
   }
   Nanoseconds smoothed() const { return smoothed_; }
+  std::uint32_t reordering() const { return limits_.reordering; }
 
  private:
   TimerLimits limits_;
   Nanoseconds timeout_;
   Nanoseconds smoothed_ = 0;
   Nanoseconds deviation_ = 0;
+  Nanoseconds backed_off_ = 0;  // when last
 };
 
 }  // namespace jaxina

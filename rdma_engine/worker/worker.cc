@@ -13,6 +13,7 @@ Worker::Worker(const WorkerConfig& config, const numerics::Codec& codec)
       slots_(config.geometry.slots),
       exponents_(std::size_t{config.geometry.slots} * config.geometry.blocks_per_chunk),
       ready_(config.geometry.slots),
+      sent_(2 * std::size_t{config.geometry.slots} + config.timer.reordering),
       timer_(config.timer) {}
 
 void Worker::submit(Collective collective) {
@@ -62,6 +63,7 @@ std::optional<Pass> Worker::next_pass(Nanoseconds now) {
     const Pass pass = describe(index);
     slot.state = SlotPhase::kInFlight;
     slot.sent = now;
+    remember_transmission(index);
     slot.deadline = now + timer_.timeout(slot.attempts);
     if (pass.retransmission) ++retransmissions_;
     ++slot.attempts;
@@ -125,6 +127,7 @@ ResultVerdict Worker::on_result(const Result& result, Nanoseconds now) {
       finish_data(result.slot, result);
       break;
   }
+  resend_overtaken(slot.order);
   return ResultVerdict::kAccepted;
 }
 
@@ -149,6 +152,31 @@ void Worker::finish_data(std::size_t index, const Result& result) {
   make_ready(index);
 }
 
+void Worker::remember_transmission(std::size_t index) {
+  if (sent_size_ == sent_.size()) {  // timeouts alone fill it, while nothing is answered
+    sent_head_ = (sent_head_ + 1) % sent_.size();
+    --sent_size_;
+  }
+  slots_[index].order = next_order_++;
+  sent_[(sent_head_ + sent_size_++) % sent_.size()] = {slots_[index].order, static_cast<std::uint16_t>(index)};
+}
+
+void Worker::resend_overtaken(std::uint64_t order) {
+  while (sent_size_ > 0) {
+    const Transmission oldest = sent_[sent_head_];
+    Slot& slot = slots_[oldest.slot];
+    const bool awaited = slot.state == SlotPhase::kInFlight && slot.order == oldest.order;
+    if (awaited && oldest.order + timer_.reordering() > order) return;
+    sent_head_ = (sent_head_ + 1) % sent_.size();
+    --sent_size_;
+    // Only once: if it is not lost but waits for another worker, sending it again helps nobody.
+    if (awaited && slot.attempts == 1) {
+      --in_flight_;
+      make_ready(oldest.slot);
+    }
+  }
+}
+
 void Worker::on_pending(std::uint16_t index, std::uint32_t epoch, Nanoseconds now) {
   if (index >= slots_.size()) return;
   Slot& slot = slots_[index];
@@ -164,6 +192,7 @@ void Worker::on_tick(Nanoseconds now) {
     Slot& slot = slots_[index];
     if (slot.state != SlotPhase::kInFlight) continue;
     if (slot.deadline <= now) {
+      timer_.back_off(now);
       --in_flight_;
       make_ready(index);
     } else {

@@ -106,6 +106,7 @@ class Worker {
     std::uint32_t epoch = 0;       // of the current, or else the next pass
     std::uint32_t attempts = 0;    // transmissions of the current pass
     Nanoseconds sent = 0, deadline = 0;
+    std::uint64_t order = 0;       // of its latest transmission
     SlotPhase state = SlotPhase::kIdle;
     Phase phase = Phase::kLookAhead;
     bool queued = false;   // stands in the ring of ready slots
@@ -121,6 +122,8 @@ class Worker {
   std::optional<std::size_t> announced_chunk(const Slot& slot) const;
   bool start_next_collective(std::size_t slot);
   void make_ready(std::size_t slot);
+  void remember_transmission(std::size_t slot);
+  void resend_overtaken(std::uint64_t order);
   void finish_data(std::size_t slot, const Result& result);
   void decode_data(std::size_t slot, const Result& result);
   void decode_flags(std::size_t slot, const Result& result);
@@ -133,6 +136,14 @@ class Worker {
   std::vector<std::uint8_t> exponents_;  // per slot: the global exponents of the current chunk
   std::vector<std::uint16_t> ready_;     // ring of slots with a pass to send
   std::size_t ready_head_ = 0, ready_size_ = 0;
+  // The latest transmissions, oldest first, to find those that others have overtaken.
+  struct Transmission {
+    std::uint64_t order;
+    std::uint16_t slot;
+  };
+  std::vector<Transmission> sent_;  // ring
+  std::size_t sent_head_ = 0, sent_size_ = 0;
+  std::uint64_t next_order_ = 0;
   std::deque<Entry> collectives_;        // submitted and not yet popped
   std::uint64_t first_sequence_ = 0;     // of collectives_.front()
   std::size_t next_start_ = 0;

@@ -147,14 +147,21 @@ TEST_F(AggregatorTest, FuturePassIsRefused) {
   EXPECT_EQ(rejected(Reject::kAhead), 1u);
 }
 
-TEST_F(AggregatorTest, DisagreementIsRefusedAndNamesTheOtherWorker) {
+TEST_F(AggregatorTest, DisagreementEndsTheJobForAllAndNamesBothWorkers) {
   update(2, 0);
   wire::Header other = header(0, 0);
   other.fingerprint = 1;
   const std::vector<Sent> replies = deliver(packet(other, 0), 0);
-  ASSERT_EQ(replies.size(), 1u);
-  EXPECT_EQ(replies[0].header.code, static_cast<std::uint8_t>(wire::Refusal::kMismatch));
-  EXPECT_EQ(replies[0].header.worker, 2);
+  ASSERT_EQ(replies.size(), 2u);
+  EXPECT_EQ(replies[0].to, address(2));
+  EXPECT_EQ(replies[1].to, address(0));
+  for (const Sent& reply : replies) {
+    EXPECT_EQ(reply.header.kind, wire::Kind::kAbort);
+    EXPECT_EQ(reply.header.code, static_cast<std::uint8_t>(ErrorCode::kMismatch));
+    const std::string sentence(reply.bytes.begin() + wire::kHeaderSize, reply.bytes.end());
+    EXPECT_NE(sentence.find("workers 2 and 0"), std::string::npos) << sentence;
+  }
+  EXPECT_EQ(update(1, 0)[0].header.kind, wire::Kind::kAbort) << "who comes later learns it too";
 }
 
 // SwitchML's Algorithm 3 fails here, as formal/check.py shows with the paper's version bit: a duplicate of worker 0's

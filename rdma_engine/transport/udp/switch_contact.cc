@@ -46,13 +46,8 @@ Status SwitchContact::check(Nanoseconds now) {
   return {};
 }
 
-Status SwitchContact::refusal(wire::Refusal refusal, std::uint16_t other) const {
+Status SwitchContact::refusal(wire::Refusal refusal) const {
   switch (refusal) {
-    case wire::Refusal::kMismatch:
-      return {ErrorCode::kMismatch,
-              "workers " + std::to_string(worker_) + " and " + std::to_string(other) +
-                  " sum different things: their collectives differ in order, shapes or dtypes; check that both run the "
-                  "same program on the same shapes"};
     case wire::Refusal::kUnknownJob:
     case wire::Refusal::kAhead:
       return {ErrorCode::kJobRejected, "the switch at " + where_ +

@@ -15,7 +15,7 @@ namespace jaxina::udp {
 
 class SwitchContact {
  public:
-  SwitchContact(std::string where, std::uint32_t worker) : where_(std::move(where)), worker_(worker) {}
+  explicit SwitchContact(std::string where) : where_(std::move(where)) {}
 
   void sent(bool retransmission);
   // A packet of the job came from the switch.
@@ -27,12 +27,11 @@ class SwitchContact {
   // in flight: time that passed unwatched, because this process was stopped, hardly counts.
   Status check(Nanoseconds now);
 
-  Status refusal(wire::Refusal refusal, std::uint16_t other) const;
+  Status refusal(wire::Refusal refusal) const;
   Status abort(std::uint8_t code, std::span<const std::uint8_t> sentence) const;
 
  private:
   std::string where_;
-  std::uint32_t worker_;
   std::uint32_t unanswered_ = 0;  // retransmissions since the last answer
   std::uint32_t refusals_ = 0;    // since the last answer
   std::optional<Nanoseconds> last_check_;

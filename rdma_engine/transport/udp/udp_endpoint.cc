@@ -62,7 +62,7 @@ class UdpEndpoint final : public Endpoint {
                  .timer = kTimer}),
         pending_(config.slots, config.workers),
         loss_(config.loss, config.loss_seed),
-        contact_(udp::to_string(switch_.front()), config.worker),
+        contact_(udp::to_string(switch_.front())),
         headers_(network_headers(switch_.front())) {}
 
   Worker& worker() override { return worker_; }
@@ -205,7 +205,7 @@ void UdpEndpoint::on_reply(const wire::Header& header, std::span<const std::uint
       pending_.remember(header.slot, header.epoch, payload);
       break;
     case wire::Kind::kRefused:
-      failure_ = contact_.refusal(static_cast<wire::Refusal>(header.code), header.worker);
+      failure_ = contact_.refusal(static_cast<wire::Refusal>(header.code));
       break;
     case wire::Kind::kAbort:
       failure_ = contact_.abort(header.code, payload);
