@@ -1,6 +1,6 @@
 """Writes docs/compressors.md: `python -m jaxina.compressors.table > docs/compressors.md`.
 
-Promises come from the classes. Bytes are counted: one step of 8 workers with normally distributed 256 x 256 gradients.
+Promises come from the classes. Bytes are counted: one step of 8 workers with normally distributed 128 x 128 gradients.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROWS = (
     "thc",
 )
 WORKERS = 8
-SHAPE = (256, 256)
+SHAPE = (128, 128)
 
 _FEEDBACK = {"on": "on", "off": "off, `+ef`", "own": "built in", "no": "no"}
 

@@ -53,6 +53,21 @@ def decoded(compressor: Compressor, x: jax.Array, keys: jax.Array) -> jax.Array:
 
 
 @_jit
+def sums(compressor: Compressor, arrays: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """For workers' arrays [n, ...]: the decoded sum of the payloads, and the sum of the decoded payloads."""
+
+    def one(x: jax.Array, worker: jax.Array) -> tuple[jax.Array, jax.Array]:
+        agreed = jax.tree.map(lambda leaf: jax.lax.pmax(leaf, "workers"), compressor.propose(x))
+        context = Context(x.shape, len(arrays), key, worker, agreed)
+        payload, _ = compressor.encode(x, {}, context)
+        total = jax.tree.map(lambda leaf: jax.lax.psum(leaf, "workers"), payload)
+        return compressor.decode(total, context), jax.lax.psum(compressor.decode(payload, context), "workers")
+
+    together, one_by_one = jax.vmap(one, axis_name="workers")(arrays, jnp.arange(len(arrays)))
+    return together[0], one_by_one[0]
+
+
+@_jit
 def steps(compressor: Compressor, gradients: Any, state: Any) -> tuple[Any, Any]:
     """One step of simulated workers: leaves [n, ...] and states with a leading axis of workers."""
     return jax.vmap(lambda g, s: compressor.update(g, s, "workers"), axis_name="workers")(gradients, state)

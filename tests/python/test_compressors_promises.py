@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from compressor_cases import SHAPE, SPECS, decoded, get, initial, normal, steps
-from jaxina.compressors import SUM, Context
+from compressor_cases import SHAPE, SPECS, decoded, get, initial, normal, steps, sums
+from jaxina.compressors import SUM
 
 DRAWS = 1500
 KEYS = jax.random.split(jax.random.key(2021), DRAWS)
@@ -85,7 +85,7 @@ FEEDBACK = ["topk:0.1", "threshold:1.5", "efsignsgd", "onebit", "powersgd:2", "t
 def test_error_feedback_forgets_nothing(spec):
     """Sum of the means + mean of the memories = sum of the gradients, and the memories stay bounded."""
     compressor = get(spec)
-    gradients = jnp.stack([normal(seed) for seed in (3, 4, 5)])
+    gradients = jnp.stack([normal(seed) for seed in (3, 4)])
     state = initial(compressor, gradients)
     total = np.zeros(SHAPE)
     sizes = []
@@ -120,17 +120,8 @@ def test_dgc_without_momentum_forgets_nothing():
 @pytest.mark.parametrize("spec", [s for s in SPECS if get(s).kind == SUM and "powersgd" not in s])
 def test_payloads_sum(spec):
     """decode(sum of payloads) = sum of decoded payloads: what lets an aggregator do the adding."""
-    compressor = get(spec)
-    arrays = [normal(seed) for seed in (8, 9, 10)]
-    proposals = [compressor.propose(jnp.asarray(x)) for x in arrays]
-    agreed = jax.tree.map(lambda *leaves: jnp.stack(leaves).max(axis=0), *proposals)
-    payloads, contexts = [], []
-    for number, x in enumerate(arrays):
-        contexts.append(Context(SHAPE, 3, KEYS[0], number, agreed))
-        payloads.append(compressor.encode(jnp.asarray(x), {}, contexts[-1])[0])
-    total = compressor.decode(jax.tree.map(lambda *leaves: sum(leaves), *payloads), contexts[0])
-    one_by_one = sum(np.asarray(compressor.decode(p, c), np.float64) for p, c in zip(payloads, contexts))
-    np.testing.assert_allclose(total, one_by_one, rtol=1e-5, atol=1e-5)
+    together, one_by_one = sums(get(spec), jnp.stack([normal(seed) for seed in (8, 9, 10)]), KEYS[0])
+    np.testing.assert_allclose(together, one_by_one, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("spec", SPECS)

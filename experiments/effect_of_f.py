@@ -1,0 +1,134 @@
+"""The effect of the scale f: real gradients summed with 4 to 32 bits in blocks of 32 to 4096 elements.
+
+    python -m experiments.effect_of_f          # writes results/effect_of_f.json and .png
+
+For each workload eight workers' gradients are taken after some steps of training, summed in block fixed point, and
+compared with the exact sum: the relative error, and the largest error as a share of theorem 1's bound n / f, which may
+never exceed 1. Where training breaks is another study: `python -m experiments.convergence --config
+experiments/configs/effect_of_f.toml`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import numpy.typing as npt
+import optax
+from flax import nnx
+from rich.progress import track
+
+from experiments import workloads
+from experiments.records import RESULTS, provenance
+from jaxina import numerics
+
+WORKERS = 8
+BITS = (4, 6, 8, 10, 12, 16, 20, 24, 28, 32)
+BLOCKS = (32, 64, 128, 256, 512, 1024, 4096)
+WORKLOADS = ("ncf", "clickthrough", "resnet", "masked_lm")
+STEPS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One sum.
+
+    Attributes:
+      relative_error: Euclidean norm of the error over that of the exact sum.
+      of_bound: the largest |error| f / n of any element; theorem 1 says at most 1.
+    """
+
+    workload: str
+    bits: int
+    block: int
+    relative_error: float
+    of_bound: float
+
+
+def gradients(name: str, steps: int) -> npt.NDArray[np.float32]:
+    """[WORKERS, parameters]: each worker's gradient, after so many steps of training with the mean."""
+    workload = workloads.get(name)
+    network = workload.network(nnx.Rngs(0))
+    graph, params = nnx.split(network)
+    optimizer = workload.optimizer(steps, 1.0, True)
+    state = optimizer.init(params)
+
+    @jax.jit
+    def step(params, state, batch):
+        each = jax.vmap(jax.grad(lambda p, b: workload.loss(nnx.merge(graph, p), b)), in_axes=(None, 0))(params, batch)
+        mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), each)
+        updates, state = optimizer.update(mean, state, params)
+        return optax.apply_updates(params, updates), state, each
+
+    batches = workload.batches(0)
+    for _ in range(steps):
+        batch = {name: array.reshape(WORKERS, -1, *array.shape[1:]) for name, array in next(batches).items()}
+        params, state, each = step(params, state, batch)
+    return np.concatenate([np.asarray(leaf).reshape(WORKERS, -1) for leaf in jax.tree.leaves(each)], axis=1)
+
+
+def summed(x: npt.NDArray[np.float32], bits: int, block: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The sum over workers of [n, d] in block fixed point, and f, per element. As `jaxina.compressors`' words of any
+    width, in float64, where all but the rounding is exact."""
+    workers = len(x)
+    exponents = np.max([numerics.block_exponents(row, block) for row in x], axis=0).astype(np.int32)
+    scale = bits - 1 - (workers - 1).bit_length() - (exponents - 126)
+    power = np.repeat(scale, block)[: x.shape[1]]
+    limit = (2 ** (bits - 1) - 1) // workers
+    words = np.clip(np.rint(np.ldexp(x.astype(np.float64), power)), -limit, limit)
+    return np.ldexp(words.sum(axis=0), -power), np.ldexp(1.0, power)
+
+
+def measure(workload: str, x: npt.NDArray[np.float32], bits: int, block: int) -> Point:
+    exact = x.astype(np.float64).sum(axis=0)
+    ours, f = summed(x, bits, block)
+    error = np.abs(ours - exact)
+    return Point(workload, bits, block, float(np.linalg.norm(error) / np.linalg.norm(exact)),
+                 float((error * f).max() / len(x)))
+
+
+def plot(points: list[Point], file) -> None:
+    import matplotlib.pyplot as plt
+
+    from experiments import style
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    for number, name in enumerate(WORKLOADS):
+        ours = [p for p in points if p.workload == name]
+        at_block = [p for p in ours if p.block == 256]
+        left.plot([p.bits for p in at_block], [p.relative_error for p in at_block], label=name, **style.line(number))
+        at_bits = [p for p in ours if p.bits == 8]
+        right.plot([p.block for p in at_bits], [p.relative_error for p in at_bits], label=name, **style.line(number))
+    left.axhline(2.0**-24, color="grey", linewidth=1)
+    left.annotate("rounding of float32", (4, 2.0**-24), xytext=(0, 3), textcoords="offset points", color="grey")
+    left.set(xlabel="bits of a word (blocks of 256)", ylabel="relative error of the sum", yscale="log", xticks=BITS)
+    right.set(xlabel="block size k (8 bits)", ylabel="relative error of the sum", xscale="log", xticks=BLOCKS)
+    right.set_xticks(BLOCKS, [str(k) for k in BLOCKS], minor=False)
+    right.minorticks_off()
+    right.set_ylim(bottom=0)
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+    left.legend()
+    figure.suptitle(f"Gradients of {WORKERS} workers summed in block fixed point")
+    figure.savefig(file, dpi=120)
+    plt.close(figure)
+
+
+def main() -> None:
+    points = []
+    for name in WORKLOADS:
+        x = gradients(name, STEPS)
+        sums = [(bits, block) for block in BLOCKS for bits in BITS]
+        points += [measure(name, x, bits, block) for bits, block in track(sums, description=name)]
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    document = {"workers": WORKERS, "steps": STEPS, "points": [dataclasses.asdict(p) for p in points],
+                "provenance": provenance()}
+    (RESULTS / "effect_of_f.json").write_text(json.dumps(document, indent=1) + "\n")
+    plot(points, RESULTS / "effect_of_f.png")
+    print(f"largest error: {max(p.of_bound for p in points):.3f} of theorem 1's bound")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""The studies' own code: records, grids, scores, the emulator and the effect of f. None of it needs the data sets."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip("flax")
+pytest.importorskip("optax")
+
+from compressor_cases import get, initial, normal, steps
+from experiments import effect_of_f, emulator, grid, records
+from experiments.paper import PROFILES, SPEEDUPS
+from experiments.records import Setting
+
+SETTING = Setting("ncf", "small", "topk", 8, 0, 100, 1.0, "xla")
+
+
+def test_results_are_resumable_after_a_torn_line(tmp_path):
+    file = tmp_path / "results.jsonl"
+    records.append(file, SETTING, {"losses": [1.0]})
+    with file.open("a") as lines:
+        lines.write('{"id": "torn')
+    other = dataclasses.replace(SETTING, seed=1)
+    assert records.finished(file) == {SETTING.id}
+    records.append(file, other, {"losses": [2.0]})
+    assert records.finished(file) == {SETTING.id, other.id}
+    record = records.read(file)[1]
+    assert record["setting"]["seed"] == 1
+    assert record["provenance"]["versions"]["jax"] == jax.__version__
+    assert len(record["provenance"]["commit"] or "-" * 40) == 40
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Setting)])
+def test_every_part_of_a_setting_counts(field):
+    value = getattr(SETTING, field)
+    changed = dataclasses.replace(SETTING, **{field: value + 1 if not isinstance(value, str) else value + "x"})
+    assert changed.id != SETTING.id
+
+
+def test_not_a_number_is_no_result(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        records.append(tmp_path / "results.jsonl", SETTING, {"losses": [float("nan")]})
+
+
+@pytest.mark.parametrize("file", sorted(grid.CONFIGS.glob("*.toml")), ids=lambda file: file.stem)
+def test_configs_can_be_read(file, monkeypatch):
+    study = dataclasses.replace(grid.Grid.read(file), steps=10)
+    settings = study.settings("xla")
+    assert len({setting.id for setting in settings}) == len(settings) == (
+        len(study.workloads) * len(study.compressors) * study.seeds)
+    for setting in settings:
+        limit = getattr(get(setting.compressor), "limit", lambda workers: 1)
+        assert limit(setting.workers) >= 1
+
+
+def test_unknown_entries_are_refused(tmp_path):
+    (tmp_path / "study.toml").write_text("seed = 3\n")
+    with pytest.raises(ValueError, match="unknown entries seed"):
+        grid.Grid.read(tmp_path / "study.toml")
+
+
+def test_learning_rate_scale_by_name_and_by_workload():
+    study = grid.Grid(("ncf", "vgg"), ("signsgd",), seeds=1, steps=1,
+                      learning_rate_scale={"signsgd": 0.5, "vgg/signsgd": 0.25})
+    assert [setting.learning_rate_scale for setting in study.settings("xla")] == [0.5, 0.25]
+
+
+def test_area_under_curve():
+    from experiments.workloads.clickthrough import area_under_curve
+
+    late = np.array([True, False, True, False])
+    assert area_under_curve(np.array([4.0, 1, 3, 2]), late) == 1.0
+    assert area_under_curve(np.array([1.0, 4, 2, 3]), late) == 0.0
+    assert area_under_curve(np.array([1.0, 1, 1, 1]), late) == 0.5
+    assert area_under_curve(np.array([2.0, 2, 3, 1]), late) == 0.875
+
+
+def test_summary_table_of_two_seeds_one_of_which_diverged(tmp_path):
+    from experiments import summarize
+
+    outcome = {"losses": [1.0], "metric": "hit rate", "higher_is_better": True, "parameters": 10, "sent": 40.0,
+               "received": 40.0, "diverged": False, "scores": [[1, 0.25], [2, 0.5]]}
+    for seed, lost in ((0, False), (1, True)):
+        scores = [[1, None]] if lost else outcome["scores"]
+        records.append(tmp_path / "s.jsonl", dataclasses.replace(SETTING, seed=seed),
+                       outcome | {"diverged": lost, "scores": scores})
+    text = summarize.table(records.read(tmp_path / "s.jsonl"))
+    assert "| `topk` | 2 | 0.5, 1 of 2 diverge |" in text
+
+
+def test_confidence_band_by_hand():
+    from experiments.summarize import curve
+
+    runs = [{"outcome": {"scores": [[5, score]]}} for score in (1.0, 3.0)]
+    at, mean, half = curve(runs)
+    assert (at.tolist(), mean.tolist()) == ([5], [2.0])
+    assert half[0] == pytest.approx(12.706 * 1.0)  # t x standard error of (1, 3)
+
+
+def test_emulated_ring_by_hand():
+    """DeepLight at 10 Gbit/s: 2037.97 ms of communication, 40.76 hidden, 103.79 fixed; a ring sends 1.75 of it."""
+    ring = emulator.batch_ms(PROFILES["DeepLight"], 10, 1.75)
+    assert ring == pytest.approx(103.79 + 1.75 * 2037.97 - 40.76, abs=0.02)
+    assert emulator.batch_ms(PROFILES["DeepLight"], 10, 1.0) == pytest.approx(2101)
+
+
+def test_emulator_agrees_with_the_paper_within_five_percent_but_for_what_it_explains():
+    rows = [row for row in emulator.rows() if row.method == "INA"]
+    assert len(rows) == sum(map(len, SPEEDUPS.values())) == 12
+    assert {(r.model, r.gbps) for r in rows if abs(r.difference) > 0.05} == set(emulator.EXPLANATIONS)
+
+
+def test_emulator_page_is_current():
+    assert (records.RESULTS / "table2.md").read_text() == emulator.document()
+
+
+@pytest.mark.parametrize(("bits", "block"), [(8, 7), (16, 32)])
+def test_effect_of_f_sums_as_the_compressor_does(bits, block):
+    x = np.stack([normal(seed).reshape(-1) for seed in (60, 61, 62)])
+    compressor = get(f"blockfp:{bits}:{block}")
+    mean, _ = steps(compressor, jnp.asarray(x), initial(compressor, jnp.asarray(x)))
+    ours, _ = effect_of_f.summed(x, bits, block)
+    np.testing.assert_allclose(mean[0], ours / 3, rtol=1e-6)
+
+
+def test_recorded_errors_are_within_theorem_1():
+    document = json.loads((records.RESULTS / "effect_of_f.json").read_text())
+    shares = [point["of_bound"] for point in document["points"]]
+    assert len(shares) == len(effect_of_f.WORKLOADS) * len(effect_of_f.BITS) * len(effect_of_f.BLOCKS)
+    assert 0.3 < max(shares) <= 1.0

@@ -1,0 +1,83 @@
+"""The data-parallel trainer, on a problem small enough to check by other means."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flax")
+pytest.importorskip("optax")
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# In a process of its own: the number of devices is fixed once JAX has started.
+PROGRAM = """
+import sys
+import jax, jax.numpy as jnp, numpy as np, optax
+from flax import nnx
+jax.config.update("jax_num_cpu_devices", 4)
+sys.path.append(sys.argv[1])
+from experiments.trainer import Trainer
+from experiments.workloads.base import Workload, shuffled
+from jaxina import compressors
+
+rng = np.random.default_rng(0)
+inputs = rng.normal(size=(64, 5)).astype(np.float32)
+DATA = {"x": inputs, "y": inputs @ np.float32([1, -2, 3, 0, 0.5])}
+
+class Line(Workload):
+    metric, higher_is_better, steps, batch_size = "error", False, 12, 16
+    def network(self, rngs): return nnx.Linear(5, 1, rngs=rngs)
+    def loss(self, network, batch): return ((network(batch["x"])[:, 0] - batch["y"]) ** 2).mean()
+    def batches(self, seed): return shuffled(DATA, 16, seed)
+    def test_batches(self): return [DATA]
+    def predict(self, network, batch): return network(batch["x"])[:, 0] - batch["y"]
+    def score(self, predictions): return float(np.mean(np.square(predictions)))
+    def optimizer(self, steps, scale, momentum): return optax.sgd(0.1 * scale, momentum=0.5 if momentum else None)
+
+def alone(steps):
+    # The same training without workers, compressors or meshes.
+    work, batches = Line(), Line().batches(3)
+    network = work.network(nnx.Rngs(jax.random.key(3)))
+    graph, params = nnx.split(network)
+    optimizer = work.optimizer(steps, 1.0, True)
+    state, losses = optimizer.init(params), []
+    for _ in range(steps):
+        batch = next(batches)
+        loss, grads = jax.value_and_grad(lambda p: work.loss(nnx.merge(graph, p), batch))(params)
+        updates, state = optimizer.update(grads, state, params)
+        params = optax.apply_updates(params, updates)
+        losses.append(float(loss))
+    return losses
+
+def run(spec, scale=1.0):
+    return Trainer(Line(), compressors.get(spec), 4, 12, scale, momentum=True).run(3, evaluations=3)
+
+expected = alone(12)
+exact = run("none")
+np.testing.assert_allclose(exact.losses, expected, rtol=1e-4)
+assert [step for step, _ in exact.scores] == [4, 8, 12] and not exact.diverged
+assert exact.sent == exact.received == 4 * 6
+np.testing.assert_allclose(run("int32").losses, expected, rtol=1e-4)
+
+sparse = run("topk:0.2")
+assert sparse.losses[0] == exact.losses[0] and abs(sparse.losses[-1] / exact.losses[-1] - 1) > 0.01
+assert sparse.losses[-1] < sparse.losses[0]
+assert sparse.received == 3 * sparse.sent
+
+gone = run("none", scale=1e20)
+assert gone.diverged and len(gone.losses) < 12 and gone.scores[-1][1] is None
+print("done")
+"""
+
+
+def test_workers_train_as_one_would(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM, str(ROOT)], capture_output=True, text=True, timeout=110, cwd=tmp_path,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"})
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout == "done\n"
