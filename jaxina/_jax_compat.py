@@ -100,12 +100,13 @@ def override_lowering(primitive: Any, platform: str, rule: Callable[..., Any]) -
     mlir.register_lowering(primitive, here, platform=platform)
 
 
-def token_breaks_partitioner(aval: Any) -> bool:
-    """Whether XLA would abort on a token where this operand of a collective is.
+# Up to JAX 0.11 XLA aborts on a token in a shard_map that leaves some mesh axes to the partitioner.
+PARTIAL_AUTO_BREAKS = jax.__version_info__ < (0, 12)
 
-    Up to JAX 0.11 it does in a shard_map that leaves some mesh axes to the partitioner.
-    """
-    if jax.__version_info__ >= (0, 12):
+
+def token_breaks_partitioner(aval: Any) -> bool:
+    """Whether XLA would abort on a token where this operand of a collective is, as far as its type tells."""
+    if not PARTIAL_AUTO_BREAKS:
         return False
     mesh = aval.sharding.mesh
     manual = set(mesh.manual_axes)
@@ -142,7 +143,8 @@ def ordered_custom_call(
     """A typed-FFI custom call with one operand and a result of the same type, ordered by the token of ORDER.
 
     It has no side effect in XLA's sense: the token alone keeps it, in order, and lets shard_map's partial-auto mode
-    replicate it.
+    replicate it. It works in place: an operand that is free after the call would be reused for later operations, which
+    would then wait for the call although they do not need its result.
     """
     layout = tuple(range(ir.RankedTensorType(operand.type).rank - 1, -1, -1))
     call = mlir.custom_call(
@@ -154,6 +156,7 @@ def ordered_custom_call(
         backend_config={name: mlir.ir_attribute(value) for name, value in attributes.items()},
         operand_layouts=[(), layout],
         result_layouts=[(), layout],
+        operand_output_aliases={1: 1},
     )
     ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({ORDER: call.results[0]})))
     return [mlir.lower_with_sharding_in_types(ctx, call.results[1], ctx.avals_out[0])]

@@ -84,11 +84,22 @@ def _global_groups(positions: list[list[int]]) -> np.ndarray:
     return np.array(list(itertools.zip_longest(*rows, fillvalue=-1)), dtype=np.int64).T.copy()
 
 
+def _finish(module: Any) -> None:
+    """What is done to each lowered module that holds carried psums."""
+    axes = _module.mesh_axes(module)
+    if compat.PARTIAL_AUTO_BREAKS and _module.token_in_partial_manual(module.operation, axes, frozenset()):
+        # XLA would abort the process. That one shard_map stands inside another is not visible when psum is traced.
+        raise InvalidArgumentError(
+            "a psum in a shard_map inside another shard_map needs JAX 0.12: leave jaxina switched off for this program"
+        )
+    _module.finish(module, TARGET, bucket_bytes.value)
+
+
 def install() -> None:
     """Registers the handler and overrides the psum primitives. Does not initialise a backend."""
     compat.check_version()
     jax.ffi.register_ffi_target(TARGET, _native.all_reduce_cpu(), platform="cpu")
-    compat.install_order(lambda module: _module.finish(module, TARGET, bucket_bytes.value))
+    compat.install_order(_finish)
     for primitive in (compat.psum_p, compat.psum_invariant_p):
         compat.extend_effects(primitive, _carried)
         compat.override_lowering(primitive, "cpu", _all_reduce)

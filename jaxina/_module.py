@@ -15,17 +15,20 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterator
 
-from jaxina._jax_compat import ir
+from jaxina._jax_compat import hlo, ir
 
+_MANUAL = "sdy.manual_computation"
 _CONFIGURATION = "mhlo.backend_config"
+_ALIASES = "output_operand_aliases"
 
 # Everything an all-reduce's operation may carry and still be merged; a sharding annotation, for one, may not.
 _MERGEABLE = frozenset(
     (
         *("call_target_name", "called_computations", "api_version", "has_side_effect", "backend_config"),
-        *(_CONFIGURATION, "operand_layouts", "result_layouts"),
+        *(_CONFIGURATION, _ALIASES, "operand_layouts", "result_layouts"),
     )
 )
 
@@ -42,6 +45,28 @@ def finish(module: ir.Module, target: str, bucket_bytes: int) -> None:
                 if _is_call(view.operation, target):
                     _set_identity(view.operation, f"{name}:{place}")
                     place += 1
+
+
+def token_in_partial_manual(operation: ir.Operation, sizes: dict[str, int], manual: frozenset[str]) -> bool:
+    """Whether a shard_map in the operation takes a token and leaves axes to the partitioner, `manual` being those that
+    the shard_maps around it do not."""
+    for block in [block for region in operation.regions for block in region.blocks]:
+        for inner in [view.operation for view in block.operations]:
+            here = manual
+            if inner.name == _MANUAL:
+                here = manual | set(re.findall(r'"(\w+)"', str(inner.attributes["manual_axes"])))
+                takes_token = any(str(value.type) == "!stablehlo.token" for value in inner.operands)
+                if takes_token and any(size > 1 and axis not in here for axis, size in sizes.items()):
+                    return True
+            if token_in_partial_manual(inner, sizes, here):
+                return True
+    return False
+
+
+def mesh_axes(module: ir.Module) -> dict[str, int]:
+    """Axis -> size, over the meshes of the module."""
+    meshes = [str(view) for view in module.body.operations if view.operation.name == "sdy.mesh"]
+    return {axis: int(size) for mesh in meshes for axis, size in re.findall(r'"(\w+)"=(\d+)', mesh)}
 
 
 def _blocks(operation: ir.Operation) -> Iterator[ir.Block]:
@@ -103,6 +128,7 @@ class _Bucket:
         operands = [value for call in self.calls for value in list(call.operands)[1:]]
         attributes = dict(last.attributes.items())
         attributes["operand_layouts"] = _joined([call.attributes["operand_layouts"] for call in self.calls])
+        attributes[_ALIASES] = ir.ArrayAttr.get([_in_place(i + 1) for i in range(len(operands))])
         attributes["result_layouts"] = _joined([call.attributes["result_layouts"] for call in self.calls])
         merged = ir.Operation.create(
             last.name,
@@ -158,6 +184,13 @@ def _byte_size(tensor: ir.RankedTensorType) -> int:
     if isinstance(element, ir.ComplexType):
         element, parts = element.element_type, 2
     return math.prod(tensor.shape) * parts * max(1, element.width // 8)
+
+
+def _in_place(place: int) -> ir.Attribute:
+    """Result `place` lies where operand `place` did."""
+    return hlo.OutputOperandAlias.get(
+        output_tuple_indices=[place], operand_index=place, operand_tuple_indices=[]
+    )
 
 
 def _joined(layouts: list[ir.Attribute]) -> ir.Attribute:

@@ -14,6 +14,8 @@ from jax import lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
+import jaxina
+
 X = np.random.default_rng(0).standard_normal((DEVICES * 4, 6)).astype(np.float32)
 W = np.linspace(0.1, 0.6, 6, dtype=np.float32)
 
@@ -240,6 +242,25 @@ def test_partial_auto_is_carried_or_visibly_left_to_xla():
     got, collectives = carried(lambda: f(whole))
     assert np.array_equal(got, np.round(X * 8).reshape(4, 8, 6).sum(0))
     assert collectives == (DEVICES if jax.__version_info__ >= (0, 12) else 0)
+
+
+def test_shard_map_in_shard_map_is_carried_or_refused():
+    grid = mesh(4, 2, names=("a", "b"))
+
+    def inner(x: Any) -> Any:
+        return jax.shard_map(lambda v: lax.psum(v, "b"), in_specs=P("b"), out_specs=P(), axis_names={"b"})(x)
+
+    def outer(x: Any) -> Any:
+        return jax.shard_map(inner, mesh=grid, in_specs=P("a"), out_specs=P("a"), axis_names={"a"})(x)
+
+    whole = np.round(X * 8)
+    if jax.__version_info__ < (0, 12):
+        with pytest.raises(jaxina.errors.InvalidArgumentError, match="inside another"):
+            carried(lambda: jax.jit(outer)(whole))
+        return
+    got, collectives = carried(lambda: jax.jit(outer)(whole))
+    assert np.array_equal(got, whole.reshape(4, 2, 4, 6).sum(1).reshape(16, 6))
+    assert collectives == DEVICES
 
 
 def test_donated_arguments_and_ahead_of_time_compilation():

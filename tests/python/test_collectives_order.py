@@ -128,3 +128,15 @@ def test_ordered_effects_of_others_keep_theirs(capfd: pytest.CaptureFixture):
         assert jax.jit(f)(np.array([4.0], np.float32)) == 4
     jax.effects_barrier()
     assert capfd.readouterr().out.split() == ["before", "4.0", "after", "4.0"]
+
+
+def test_psums_work_in_place_and_leave_no_memory_that_others_would_wait_for():
+    x = on_devices(np.arange(DEVICES * 4, dtype=np.float32).reshape(DEVICES, 4))
+    g = jax.jit(sharded(lambda x: (*lax.psum((x * 2, x), "w"), x), outs=(P(), P(), P("w"))))
+    with jaxina.collectives():
+        (call,) = re.findall(r"output_to_operand_aliasing=\{(.*?)\}, ", g.lower(x).compile().as_text())
+        doubled, total, same = g(x)
+    assert call.count("(") == 2
+    want = np.asarray(x).sum(0)
+    assert np.array_equal(total[0], want) and np.array_equal(doubled[0], 2 * want)
+    assert np.array_equal(same, np.asarray(x))  # an operand that is still needed is not written over
