@@ -100,7 +100,7 @@ class Trainer:
                 traffic.append(self._meter.traffic(messages))
             else:
                 state, loss = self._step(state, batch)
-            losses.append(float(loss))  # waits for the step
+            losses.append(float(np.mean(loss)))  # waits for the step
             if step not in metered:
                 seconds.append(time.perf_counter() - start)
             on_step(step, losses[-1])
@@ -139,14 +139,14 @@ class Trainer:
             updates, optimizer_state = self._optimizer.update(mean, optimizer_state, params)
             params = optax.apply_updates(params, updates)
             state = (params, optimizer_state, jax.tree.map(lambda leaf: leaf[None], mine))
-            loss = jax.lax.pmean(loss, AXIS)
+            loss = loss[None]  # averaged outside: a collective of its own could get in the way of the others
             return (state, loss, jax.tree.map(lambda leaf: leaf[None], messages)) if metered else (state, loss)
 
         specs = (P(), P(), P(AXIS))
         # Gradients must stay each worker's own: with check_vma JAX would sum those of replicated parameters itself.
         sharded = jax.shard_map(
             step, mesh=self._mesh, in_specs=(specs, P(AXIS)),
-            out_specs=(specs, P(), P(AXIS)) if metered else (specs, P()), check_vma=False)
+            out_specs=(specs, P(AXIS), P(AXIS)) if metered else (specs, P(AXIS)), check_vma=False)
         return jax.jit(sharded, donate_argnums=0)
 
     def _sharded(self, batches: Iterator[Any]) -> Iterator[Any]:

@@ -33,7 +33,7 @@ from jaxina.compressors.rounds import GATHER, MAX, SUM, Arrays, LeafReduction, M
 from jaxina.errors import InvalidArgumentError
 
 POISON = "poison"
-"""Payload entry, int32[]: 1 from a worker whose leaf holds a value that is not finite."""
+"""Entry of a leaf's first message, []: 1 from a worker whose leaf holds a value that is not finite."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,9 +265,10 @@ class Compressor(abc.ABC):
 
 def _with_flag(message: Message, poisoned: jax.Array, workers: int) -> Message:
     most = workers if message.kind == SUM else 1
+    dtype = next(iter(message.arrays.values())).dtype  # no collective of its own
     return Message(
         message.kind,
-        {**message.arrays, POISON: poisoned.astype(jnp.int32)},
+        {**message.arrays, POISON: poisoned.astype(dtype)},
         {**message.fields, POISON: packing.integers(0, 1)},
         {**message.answer_fields, POISON: packing.integers(0, most)},
     )

@@ -2,7 +2,9 @@
 
 A compressor describes the reduction of one array as a generator: each `Message` it yields is what this worker sends in
 one round, and what comes back from `yield` is the answer. `run` advances the generators of all leaves together and
-answers a round of all of them with one collective per kind and dtype, as the bucketing of training frameworks does.
+answers a round of all of them with one collective, as the bucketing of training frameworks does. Compressors keep to one
+kind and one dtype a round (GATHER carries any): XLA runs independent collectives in an order of its own, and with more
+devices than threads devices can end up waiting in different ones.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ def _answer(messages: Mapping[int, Message], axis_name: Any) -> dict[int, Arrays
     answers: dict[int, Arrays] = {}
     for kind, collective in _collectives(axis_name).items():
         asked = {index: message.arrays for index, message in messages.items() if message.kind == kind}
-        answers |= _fused(collective, asked)
+        answers |= (_gathered if kind == GATHER else _fused)(collective, asked)
     return answers
 
 
@@ -97,7 +99,7 @@ def _collectives(axis_name: Any) -> dict[str, Callable[[jax.Array], jax.Array]]:
 
 
 def _fused(collective: Callable[[jax.Array], jax.Array], asked: dict[int, Arrays]) -> dict[int, Arrays]:
-    """Applies `collective`, which may add leading axes, to all arrays: those of one dtype in one call."""
+    """Applies `collective` to all arrays: those of one dtype in one call."""
     leaves, structure = jax.tree.flatten(asked)
     answers: list[Any] = [None] * len(leaves)
     for dtype in dict.fromkeys(leaf.dtype for leaf in leaves):
@@ -105,7 +107,22 @@ def _fused(collective: Callable[[jax.Array], jax.Array], asked: dict[int, Arrays
         answer = collective(jnp.concatenate([leaves[i].reshape(-1) for i in members]))
         start = 0
         for i in members:
-            part = answer[..., start : start + leaves[i].size]
-            answers[i] = part.reshape(answer.shape[:-1] + leaves[i].shape)
+            answers[i] = answer[start : start + leaves[i].size].reshape(leaves[i].shape)
             start += leaves[i].size
+    return jax.tree.unflatten(structure, answers)
+
+
+def _gathered(collective: Callable[[jax.Array], jax.Array], asked: dict[int, Arrays]) -> dict[int, Arrays]:
+    """All arrays, as bytes, in one call, which adds a leading axis."""
+    leaves, structure = jax.tree.flatten(asked)
+    if not leaves:
+        return {}
+    parts = [jax.lax.bitcast_convert_type(leaf, jnp.uint8).reshape(-1) for leaf in leaves]
+    answer = collective(jnp.concatenate(parts))
+    answers, start = [], 0
+    for leaf, part in zip(leaves, parts):
+        width = leaf.dtype.itemsize
+        shape = (len(answer), *leaf.shape, *([width] if width > 1 else []))
+        answers.append(jax.lax.bitcast_convert_type(answer[:, start : start + part.size].reshape(shape), leaf.dtype))
+        start += part.size
     return jax.tree.unflatten(structure, answers)

@@ -65,10 +65,11 @@ assert exact.sent == exact.received == 4 * 6
 np.testing.assert_allclose(run("int32").losses, expected, rtol=1e-4)
 
 sparse = run("topk:0.2")
-assert sparse.losses[0] == exact.losses[0] and abs(sparse.losses[-1] / exact.losses[-1] - 1) > 0.01
+assert abs(sparse.losses[0] - exact.losses[0]) < 1e-6 and abs(sparse.losses[-1] / exact.losses[-1] - 1) > 0.01
 assert sparse.losses[-1] < sparse.losses[0]
 assert sparse.received == 3 * sparse.sent
 
+run("powersgd:1"), run("qsgd:8"), run("efsignsgd")
 gone = run("none", scale=1e20)
 assert gone.diverged and len(gone.losses) < 12 and gone.scores[-1][1] is None
 print("done")
