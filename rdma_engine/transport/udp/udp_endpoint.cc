@@ -14,6 +14,7 @@
 #include "rdma_engine/transport/udp/pending_passes.h"
 #include "rdma_engine/transport/udp/switch_contact.h"
 #include "rdma_engine/wire/packet.h"
+#include "rdma_engine/worker/session.h"
 
 namespace jaxina {
 namespace {
@@ -57,39 +58,38 @@ class UdpEndpoint final : public Endpoint {
         socket_(any_address(udp::family(switch_.front())), {.report_unreachable = true}),
         receiver_(socket_),
         sender_(socket_),
-        worker_({.workers = config.workers,
-                 .geometry = {config.slots, config.block_size, config.blocks_per_chunk},
-                 .timer = kTimer}),
+        session_({.job = config.job,
+                  .secret = config.secret,
+                  .worker = static_cast<std::uint16_t>(config.worker),
+                  .stream = {.workers = config.workers,
+                             .geometry = {config.slots, config.block_size, config.blocks_per_chunk},
+                             .timer = kTimer}}),
         pending_(config.slots, config.workers),
         loss_(config.loss, config.loss_seed),
         contact_(udp::to_string(switch_.front())),
         headers_(network_headers(switch_.front())) {}
 
-  Worker& worker() override { return worker_; }
+  Worker& worker() override { return session_.worker(); }
   Status progress(Nanoseconds wait) override;
   void wake() override;
   std::vector<std::uint32_t> missing() override;
   Statistics statistics() const override {
     Statistics statistics = statistics_;
-    statistics.retransmissions = worker_.retransmissions();
+    statistics.retransmissions = session_.worker().retransmissions();
     return statistics;
   }
 
  private:
-  bool something_completed() const;
   Status send_ready();
   bool receive();
-  void send(const Pass& pass, std::uint8_t* packet, std::size_t size);
   void on_packet(std::span<const std::uint8_t> packet, const Address& from, Nanoseconds arrival);
-  void on_reply(const wire::Header& header, std::span<const std::uint8_t> packet, Nanoseconds arrival);
-  void on_result(const wire::Header& header, const std::uint8_t* packet, Nanoseconds arrival);
 
   EndpointConfig config_;
   std::vector<Address> switch_;  // by port index
   udp::UdpSocket socket_;
   udp::DatagramReceiver receiver_;
   udp::DatagramSender sender_;
-  Worker worker_;
+  Session session_;
   udp::PendingPasses pending_;
   udp::LossFilter loss_;
   udp::SwitchContact contact_;
@@ -99,25 +99,21 @@ class UdpEndpoint final : public Endpoint {
   Status failure_;  // final
 };
 
-bool UdpEndpoint::something_completed() const {
-  const Worker::Progress progress = worker_.progress();
-  return !worker_.idle() && progress.done == progress.total;
-}
-
 Status UdpEndpoint::progress(Nanoseconds wait) {
+  Worker& worker = session_.worker();
   const Nanoseconds deadline = now() + wait;
   while (failure_.ok()) {
     failure_ = send_ready();
-    if (!failure_.ok() || woken_.exchange(false) || something_completed() || worker_.idle()) break;
+    if (!failure_.ok() || woken_.exchange(false) || worker.has_completed() || worker.idle()) break;
     if (receive()) continue;
     // Only now is a result known to be late: nothing that has arrived is unread, however long this thread was stopped.
     const Nanoseconds start = now();
     failure_ = contact_.check(start);
-    const std::size_t in_flight = worker_.in_flight();
-    worker_.on_tick(start);
-    if (worker_.in_flight() < in_flight) continue;
+    const std::size_t in_flight = worker.in_flight();
+    worker.on_tick(start);
+    if (worker.in_flight() < in_flight) continue;
     if (start >= deadline) break;
-    socket_.wait_readable(std::min(deadline, worker_.next_deadline().value_or(deadline)) - start);
+    socket_.wait_readable(std::min(deadline, worker.next_deadline().value_or(deadline)) - start);
   }
   return failure_;
 }
@@ -138,41 +134,22 @@ void UdpEndpoint::wake() {
 
 Status UdpEndpoint::send_ready() {
   // The worker starts a pass's timer when it hands the pass out, so room for the largest packet comes first.
-  const std::size_t largest = wire::packet_size(std::size_t{config_.block_size} * config_.blocks_per_chunk, config_.blocks_per_chunk);
   bool more = true;
   while (more) {
-    while (std::uint8_t* packet = sender_.reserve(largest)) {
-      const std::optional<Pass> pass = worker_.next_pass(now());
-      more = pass.has_value();
-      const std::size_t size = more ? wire::packet_size(pass->words, pass->exponents) : 0;
-      sender_.shrink(size);
+    while (std::uint8_t* packet = sender_.reserve(session_.max_packet_size())) {
+      const std::optional<Session::Outgoing> out = session_.next_packet(now(), packet);
+      more = out.has_value();
+      sender_.shrink(more ? out->size : 0);
       if (!more) break;
-      send(*pass, packet, size);
+      sender_.add(switch_[out->pass.slot % switch_.size()], {packet, out->size});
+      contact_.sent(out->pass.retransmission);
+      ++statistics_.packets_sent;
+      statistics_.bytes_sent += out->size + headers_;
     }
     const Status status = sender_.flush();
     if (!status.ok()) return status;
   }
   return {};
-}
-
-void UdpEndpoint::send(const Pass& pass, std::uint8_t* packet, std::size_t size) {
-  worker_.fill_exponents(pass, wire::exponents_of(packet), false);
-  worker_.fill_words(pass, wire::words_of(packet, pass.exponents), numerics::Store::kBigEndian);
-  wire::seal({.kind = wire::Kind::kUpdate,
-              .job = config_.job,
-              .secret = config_.secret,
-              .worker = static_cast<std::uint16_t>(config_.worker),
-              .slot = pass.slot,
-              .epoch = pass.epoch,
-              .fingerprint = pass.fingerprint,
-              .words = pass.words,
-              .exponents = pass.exponents,
-              .code = 0},
-             packet, size);
-  sender_.add(switch_[pass.slot % switch_.size()], {packet, size});
-  contact_.sent(pass.retransmission);
-  ++statistics_.packets_sent;
-  statistics_.bytes_sent += size + headers_;
 }
 
 void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address& from, Nanoseconds arrival) {
@@ -182,53 +159,33 @@ void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address&
   }
   ++statistics_.packets_received;
   statistics_.bytes_received += packet.size() + headers_;
-  wire::Header header;
-  const bool ours = wire::parse(packet, header) == wire::ParseResult::kOk && header.kind != wire::Kind::kUpdate &&
-                    header.job == config_.job && header.secret == config_.secret &&
-                    from == switch_[header.slot % switch_.size()];
-  if (!ours) {
+  const std::optional<wire::Header> header = session_.accept(packet);
+  if (!header || from != switch_[header->slot % switch_.size()]) {
     ++statistics_.packets_rejected;
     return;
   }
   contact_.answered();
-  on_reply(header, packet, arrival);
-}
-
-void UdpEndpoint::on_reply(const wire::Header& header, std::span<const std::uint8_t> packet, Nanoseconds arrival) {
   const auto payload = packet.subspan(wire::kHeaderSize);
-  switch (header.kind) {
-    case wire::Kind::kResult:
-      on_result(header, packet.data(), arrival);
+  switch (session_.on_reply(*header, packet.data(), arrival)) {
+    case Session::Reply::kResult:
       break;
-    case wire::Kind::kPending:
-      worker_.on_pending(header.slot, header.epoch, arrival);
-      pending_.remember(header.slot, header.epoch, payload);
+    case Session::Reply::kStale:
+      ++statistics_.packets_rejected;
       break;
-    case wire::Kind::kRefused:
-      failure_ = contact_.refusal(static_cast<wire::Refusal>(header.code));
+    case Session::Reply::kPending:
+      pending_.remember(header->slot, header->epoch, payload);
       break;
-    case wire::Kind::kAbort:
-      failure_ = contact_.abort(header.code, payload);
+    case Session::Reply::kRefused:
+      failure_ = contact_.refusal(static_cast<wire::Refusal>(header->code));
       break;
-    case wire::Kind::kUpdate:
+    case Session::Reply::kAborted:
+      failure_ = contact_.abort(header->code, payload);
       break;
   }
 }
 
-void UdpEndpoint::on_result(const wire::Header& header, const std::uint8_t* packet, Nanoseconds arrival) {
-  const Result result{.slot = header.slot,
-                      .epoch = header.epoch,
-                      .fingerprint = header.fingerprint,
-                      .words = header.words,
-                      .exponents = header.exponents,
-                      .word_data = wire::words_of(packet, header.exponents),
-                      .exponent_data = wire::exponents_of(packet),
-                      .order = numerics::Order::kBigEndian};
-  if (worker_.on_result(result, arrival) != ResultVerdict::kAccepted) ++statistics_.packets_rejected;
-}
-
 std::vector<std::uint32_t> UdpEndpoint::missing() {
-  const std::optional<Pass> oldest = worker_.oldest_in_flight();
+  const std::optional<Pass> oldest = session_.worker().oldest_in_flight();
   return oldest ? pending_.missing(oldest->slot, oldest->epoch) : std::vector<std::uint32_t>{};
 }
 
