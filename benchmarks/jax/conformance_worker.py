@@ -1,0 +1,30 @@
+"""Run by conformance.py in every process of a job: prints this process's table as JSON. Argument: devices here."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import conformance_cases
+import jax
+from jax.sharding import AxisType
+
+import jaxina
+
+
+def main(devices: int) -> None:
+    jax.config.update("jax_num_cpu_devices", devices)
+    jax.config.update("jax_enable_x64", True)
+    with jaxina.init():
+        size = jax.device_count()
+        sizes = (size // 2, 2)
+        mesh = jax.make_mesh(sizes, conformance_cases.AXES, axis_types=(AxisType.Auto,) * 2)
+        tables = {
+            name: conformance_cases.table(mesh, vma, conformance_cases.OPERATIONS, conformance_cases.TYPES)
+            for name, vma in (("vma on", True), ("vma off", False))
+        }
+    print("TABLE " + json.dumps(tables), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

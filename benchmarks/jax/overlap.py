@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Whether computation goes on while psums are under way: a program of both, against each alone.
+
+    python benchmarks/jax/overlap.py [--processes 2] [--repetitions 20]
+
+Each of a few processes has one device. Per step: `PSUMS` sums, and, on the first, matmuls that depend on none of them.
+The time of both together lies between the larger of the two alone (all overlaps) and their sum (nothing does). Two cases:
+
+* wait: small sums, for which the other processes come `LATE_S` late, as on a slow network or with a straggler;
+* work: large sums, whose cost is this machine's own work. That can overlap only where cores are idle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxina
+
+PSUMS, LATE_S = 4, 0.15
+CASES = {"wait": (256, LATE_S), "work": (2 << 20, 0.0)}  # elements of each sum, how late the others are
+CHAINS, MATMULS, SIZE = 8, 2, 512
+LIMIT_S = 600
+
+
+def sums(x: jax.Array) -> Any:
+    return [lax.psum(x * i, "w") for i in range(PSUMS)]
+
+
+def products(m: jax.Array) -> Any:
+    """Independent chains of matmuls, on device 0 alone: the others' would come before their psums and make them later
+    still. XLA runs the operations of a program one after the other if they are very few, hence several chains."""
+    count = jnp.where(lax.axis_index("w") == 0, MATMULS, 0)
+    chains = [lax.fori_loop(0, count, lambda _, v: jnp.tanh(v @ v), m + i) for i in range(CHAINS)]
+    return sum(chains)
+
+
+def measure(case: str, repetitions: int) -> None:
+    """Runs in every process; process 0 prints its medians, in milliseconds."""
+    elements, late = CASES[case]
+    with jaxina.init(), jaxina.collectives():
+        mesh = jax.make_mesh((jax.device_count(),), ("w",), axis_types=(AxisType.Auto,))
+        spread = NamedSharding(mesh, P("w"))
+
+        def place(shape: tuple[int, ...]) -> jax.Array:
+            ones = np.ones((shape[0] * mesh.size, *shape[1:]), np.float32)
+            return jax.make_array_from_callback(ones.shape, spread, lambda index: ones[index])
+
+        x, m = place((elements,)), place((SIZE, SIZE))
+
+        def program(f: Callable[..., Any], ins: Any, outs: Any) -> Any:
+            return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=ins, out_specs=outs, check_vma=False))
+
+        programs: dict[str, tuple[Any, tuple[Any, ...]]] = {
+            "psums": (program(sums, P("w"), P()), (x,)),
+            "matmuls": (program(products, P("w"), P("w")), (m,)),
+            "both": (program(lambda a, b: (sums(a), products(b)), P("w"), (P(), P("w"))), (x, m)),
+        }
+        together = program(lambda a: lax.psum(a[0], "w"), P("w"), P())
+        times: dict[str, list[float]] = {name: [] for name in programs}
+        for repetition in range(repetitions + 2):
+            for name, (run, operands) in programs.items():
+                together(x).block_until_ready()
+                if jax.process_index() != 0:
+                    time.sleep(late)
+                start = time.perf_counter()
+                jax.block_until_ready(run(*operands))
+                if repetition >= 2:
+                    times[name].append((time.perf_counter() - start) * 1e3)
+        if jax.process_index() == 0:
+            found = {name: statistics.median(values) for name, values in times.items()}
+            alone = found["psums"], found["matmuls"]
+            hidden = (sum(alone) - found["both"]) / min(alone)
+            print(f"{case}: JAX {jax.__version__}, {mesh.size} processes, {os.cpu_count()} cores, "
+                  f"medians of {repetitions}, ms: psums {alone[0]:.1f}, matmuls {alone[1]:.1f}, sum {sum(alone):.1f}, together {found['both']:.1f}; "
+                  f"{hidden:.0%} of the shorter is hidden", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument("--case", choices=tuple(CASES))
+    options = parser.parse_args()
+    if "JAXINA_RANK" in os.environ:
+        return measure(options.case, options.repetitions)
+    command = [sys.executable, "-m", "jaxina.cli", "run", "-n", str(options.processes), __file__]
+    for case in [options.case] if options.case else CASES:
+        told = ["--case", case, "--repetitions", str(options.repetitions)]
+        subprocess.run([*command, *told], check=True, timeout=LIMIT_S)
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Runs test files of JAX's own suite twice, without and with jaxina switched on, and prints what differs.
+
+    git clone --depth 1 --branch jax-v0.10.2 https://github.com/jax-ml/jax FOLDER
+    scripts/run_jax_suite.py --jax-tests FOLDER
+
+FOLDER is a checkout of JAX at the release that is installed. Exits with 1 if any test has another outcome with jaxina.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+PLUGIN = Path(__file__).resolve().parents[1] / "tests" / "jax_suite"
+FILES = ("tests/shard_map_test.py", "tests/pmap_test.py")
+MODES = {"native": (), "jaxina": ("--jaxina",)}
+LIMIT_S = 3 * 3600
+
+
+def run(checkout: Path, file: str, mode: str, outcomes: Path, pytest_options: list[str]) -> None:
+    """Runs the file's tests; `outcomes` gets a JSON line when a test starts and one when it ends."""
+    outcomes = outcomes.resolve()
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(PLUGIN)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "jaxina_suite_plugin", "-p", "no:cacheprovider"]
+    command += ["--outcomes", str(outcomes), *MODES[mode], *pytest_options, file]
+    with outcomes.with_suffix(".log").open("w") as log:
+        subprocess.run(
+            command, cwd=checkout, env=environment, stdout=log, stderr=subprocess.STDOUT, timeout=LIMIT_S
+        )
+
+
+def read(outcomes: Path) -> dict[str, Any]:
+    """Outcome and details of every test, by its id. A test that ended the process is "crashed"."""
+    tests: dict[str, Any] = {}
+    for line in outcomes.read_text().splitlines():
+        entry = json.loads(line)
+        tests[entry["test"]] = entry
+    for entry in tests.values():
+        if entry["outcome"] == "started":
+            entry["outcome"] = "crashed"
+    return tests
+
+
+def counts(tests: dict[str, Any]) -> str:
+    by_outcome = collections.Counter(entry["outcome"] for entry in tests.values())
+    carried = max((entry.get("collectives", 0) for entry in tests.values()), default=0)
+    told = ", ".join(f"{number} {outcome}" for outcome, number in sorted(by_outcome.items()))
+    return told + (f"; {carried} collectives carried" if carried else "")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jax-tests", type=Path, required=True, metavar="FOLDER", help="a checkout of JAX")
+    parser.add_argument("--results", type=Path, default=Path("out/jax_suite"))
+    parser.add_argument("--only", choices=tuple(MODES), help="run this mode, take the other from an earlier run")
+    parser.add_argument("--files", nargs="+", default=FILES)
+    parser.add_argument("pytest_options", nargs="*", help="after --, for example: -- -k psum")
+    options = parser.parse_args()
+    options.results.mkdir(parents=True, exist_ok=True)
+
+    differing = 0
+    for file in options.files:
+        outcomes: dict[str, Any] = {}
+        for mode in MODES:
+            saved = options.results / f"{Path(file).stem}-{mode}.jsonl"
+            if options.only in (None, mode):
+                run(options.jax_tests, file, mode, saved, options.pytest_options)
+            outcomes[mode] = read(saved) if saved.exists() else None
+            print(f"{file} {mode}: {counts(outcomes[mode] or {}) or 'not run yet'}", flush=True)
+        if None in outcomes.values():
+            continue
+        for test in sorted({*outcomes["native"], *outcomes["jaxina"]}):
+            native, ours = (outcomes[mode].get(test, {"outcome": "missing"}) for mode in MODES)
+            if native["outcome"] != ours["outcome"]:
+                differing += 1
+                last = ours.get("error", "").strip().splitlines()[-1:] or [""]
+                print(f"  {test}: {native['outcome']} -> {ours['outcome']}  {last[0]}")
+    print(f"{differing} tests have another outcome with jaxina")
+    return int(differing > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""pytest plugin for JAX's own test files: writes down each outcome, and with --jaxina runs them with jaxina switched on.
+
+Used by scripts/run_jax_suite.py, which puts this folder on PYTHONPATH. The tests themselves are not touched.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--outcomes", type=Path, required=True, help="file that gets one JSON line per test")
+    parser.addoption("--jaxina", action="store_true", help="switch jaxina on for the whole process")
+
+
+@pytest.hookimpl(tryfirst=True)  # before the test modules are imported
+def pytest_sessionstart(session: pytest.Session) -> None:
+    outcomes = session.config.getoption("outcomes").open("w", buffering=1)  # a crash must not take lines with it
+    recorder = _Recorder(outcomes)
+    session.config.pluginmanager.register(recorder)
+    if session.config.getoption("jaxina"):
+        import jaxina
+
+        recorder.job = jaxina.init(aggregator="embedded", join_timeout=30, timeout=60)
+        jaxina.enable()
+
+
+class _Recorder:
+    def __init__(self, outcomes):
+        self.outcomes = outcomes
+        self.job = None
+        self.worst: dict[str, pytest.TestReport] = {}
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.outcomes.write(json.dumps({"test": nodeid, "outcome": "started"}) + "\n")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            self.worst[report.nodeid] = report
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        report = self.worst.pop(nodeid)
+        line = {"test": nodeid, "outcome": report.outcome, "seconds": round(report.duration, 3)}
+        if report.outcome == "failed":
+            line["error"] = report.longreprtext[-2000:]
+        if self.job:
+            line["collectives"] = self.job.statistics()["collectives"]
+        self.outcomes.write(json.dumps(line) + "\n")
