@@ -143,8 +143,7 @@ def ordered_custom_call(
     """A typed-FFI custom call with one operand and a result of the same type, ordered by the token of ORDER.
 
     It has no side effect in XLA's sense: the token alone keeps it, in order, and lets shard_map's partial-auto mode
-    replicate it. It works in place: an operand that is free after the call would be reused for later operations, which
-    would then wait for the call although they do not need its result.
+    replicate it.
     """
     layout = tuple(range(ir.RankedTensorType(operand.type).rank - 1, -1, -1))
     call = mlir.custom_call(
@@ -156,7 +155,6 @@ def ordered_custom_call(
         backend_config={name: mlir.ir_attribute(value) for name, value in attributes.items()},
         operand_layouts=[(), layout],
         result_layouts=[(), layout],
-        operand_output_aliases={1: 1},
     )
     ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({ORDER: call.results[0]})))
     return [mlir.lower_with_sharding_in_types(ctx, call.results[1], ctx.avals_out[0])]

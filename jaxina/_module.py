@@ -1,4 +1,4 @@
-"""What jaxina does to a whole lowered module: merges neighbouring psums, and names each one.
+"""What jaxina does to a whole lowered module: merges neighbouring psums, names each one, and lets it work in place.
 
 **Merging.** JAX binds one psum per leaf of a pytree, and each is a custom call of its own, chained to the one before by
 the token. A collective costs a few hundred microseconds whatever its size, so psums of one block that nothing but the
@@ -9,6 +9,10 @@ stood; what used their results moves behind it. Every process compiles the same 
 groups. It is part of what the aggregator compares, so that processes that run different programs, or are at different
 psums of one program, get a MismatchError even if shapes and types agree. It is part of the compiled program, hence the
 same in all processes and after a load from the compilation cache.
+
+**In place.** The result of a psum lies where its operand did, if an operation of the same block made the operand. Else
+XLA would give the operand's memory, free once the psum has started, to operations that then wait for the psum: nothing
+would overlap. A parameter of the block is not freed, and working in place would only make XLA copy it first.
 """
 
 from __future__ import annotations
@@ -44,6 +48,7 @@ def finish(module: ir.Module, target: str, bucket_bytes: int) -> None:
             for view in block.operations:
                 if _is_call(view.operation, target):
                     _set_identity(view.operation, f"{name}:{place}")
+                    _work_in_place(view.operation)
                     place += 1
 
 
@@ -128,7 +133,6 @@ class _Bucket:
         operands = [value for call in self.calls for value in list(call.operands)[1:]]
         attributes = dict(last.attributes.items())
         attributes["operand_layouts"] = _joined([call.attributes["operand_layouts"] for call in self.calls])
-        attributes[_ALIASES] = ir.ArrayAttr.get([_in_place(i + 1) for i in range(len(operands))])
         attributes["result_layouts"] = _joined([call.attributes["result_layouts"] for call in self.calls])
         merged = ir.Operation.create(
             last.name,
@@ -186,10 +190,13 @@ def _byte_size(tensor: ir.RankedTensorType) -> int:
     return math.prod(tensor.shape) * parts * max(1, element.width // 8)
 
 
-def _in_place(place: int) -> ir.Attribute:
-    """Result `place` lies where operand `place` did."""
-    return hlo.OutputOperandAlias.get(
-        output_tuple_indices=[place], operand_index=place, operand_tuple_indices=[]
+def _work_in_place(call: ir.Operation) -> None:
+    made_here = [place for place, value in enumerate(call.operands) if place and not isinstance(value.owner, ir.Block)]
+    call.attributes[_ALIASES] = ir.ArrayAttr.get(
+        [
+            hlo.OutputOperandAlias.get(output_tuple_indices=[place], operand_index=place, operand_tuple_indices=[])
+            for place in made_here
+        ]
     )
 
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "rdma_engine/engine/huge_pages.h"
+
 namespace jaxina {
 namespace {
 
@@ -136,6 +138,9 @@ bool GroupMember::take_requests() {
   for (std::size_t i = 0; i < taken.size(); ++i) {
     pending_[pending_.size() - taken.size() + i].deadline = deadline;
     count(taken[i].collective);
+    for (const Tensor& tensor : taken[i].collective.tensors) {
+      if (tensor.in != tensor.out) advise_huge_pages(tensor.out, tensor.count * numerics::element_codec(tensor.type).size);
+    }
     endpoint_->worker().submit(std::move(taken[i].collective));
   }
   return true;
