@@ -130,13 +130,20 @@ def test_ordered_effects_of_others_keep_theirs(capfd: pytest.CaptureFixture):
     assert capfd.readouterr().out.split() == ["before", "4.0", "after", "4.0"]
 
 
-def test_psums_work_in_place_and_leave_no_memory_that_others_would_wait_for():
+def test_computed_operands_are_summed_in_place_and_parameters_are_not_copied():
     x = on_devices(np.arange(DEVICES * 4, dtype=np.float32).reshape(DEVICES, 4))
-    g = jax.jit(sharded(lambda x: (*lax.psum((x * 2, x), "w"), x), outs=(P(), P(), P("w"))))
+
+    def two_computed_and_a_parameter(x):
+        kept = x * 3
+        return (*lax.psum((x * 2, x, kept), "w"), x, kept)
+
+    g = jax.jit(sharded(two_computed_and_a_parameter, outs=(P(), P(), P(), P("w"), P("w"))))
     with jaxina.collectives():
         (call,) = re.findall(r"output_to_operand_aliasing=\{(.*?)\}, ", g.lower(x).compile().as_text())
-        doubled, total, same = g(x)
-    assert call.count("(") == 2
+        doubled, total, tripled, same, kept = g(x)
+    assert re.findall(r"\{(\d)\}: \((\d), \{\}", call) == [("1", "1"), ("3", "3")]
     want = np.asarray(x).sum(0)
-    assert np.array_equal(total[0], want) and np.array_equal(doubled[0], 2 * want)
-    assert np.array_equal(same, np.asarray(x))  # an operand that is still needed is not written over
+    assert np.array_equal(total[0], want)
+    assert np.array_equal(doubled[0], 2 * want) and np.array_equal(tripled[0], 3 * want)
+    assert np.array_equal(same, np.asarray(x))
+    assert np.array_equal(kept, 3 * np.asarray(x))  # an operand that is still needed is not written over
