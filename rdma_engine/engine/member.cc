@@ -174,7 +174,6 @@ void GroupMember::advance() {
     statistics_ = endpoint_->statistics();
     statistics_.collectives = collectives;
     statistics_.elements = elements;
-    statistics_.retransmissions = worker.retransmissions();
   }
   if (!status.ok()) return fail(status);
   if (!pending_.empty() && now() > pending_.front().deadline) {
