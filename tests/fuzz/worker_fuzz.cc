@@ -1,6 +1,10 @@
 // A worker fed with results in any order: right ones, old ones, and ones with numbers and payloads that are wrong.
-// It sums alone (n = 1), so what it sent is what must come back.
-#include <deque>
+// It sums alone (n = 1), so what it sent is what must come back. Buffers are kept from input to input, and what the
+// worker reads or writes ends where one of them does, so that the address sanitizer sees a step beyond.
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "rdma_engine/worker/worker.h"
@@ -11,100 +15,158 @@ using fuzz::require;
 
 namespace {
 
+constexpr std::size_t kMaxBlock = 5, kMaxBlocks = 3;
+constexpr std::size_t kMaxElements = 19;
+constexpr std::size_t kOversize = 3;  // how many words or exponents a wrong result has too many at most
+
+// Room for `size` values that end with an allocation.
+template <typename T>
+class Buffer {
+ public:
+  explicit Buffer(std::size_t capacity) : capacity_(capacity), values_(new T[capacity]) {}
+  T* last(std::size_t size) { return values_.get() + capacity_ - size; }
+
+ private:
+  std::size_t capacity_;
+  std::unique_ptr<T[]> values_;
+};
+
 struct Answer {
   Pass pass;
-  std::vector<std::uint32_t> words;
-  std::vector<std::uint8_t> exponents;
+  std::size_t words, exponents;
+  std::array<std::uint32_t, kMaxBlock * kMaxBlocks + kOversize> word_data;
+  std::array<std::uint8_t, kMaxBlocks + kOversize> exponent_data;
 };
-
-Result result_of(const Answer& answer) {
-  return {answer.pass.slot, answer.pass.epoch, answer.pass.fingerprint, answer.words.size(), answer.exponents.size(),
-          answer.words.data(), answer.exponents.data(), numerics::Order::kHost};
-}
 
 struct Sum {
-  std::vector<std::uint32_t> in, out;
-  bool integers;
+  Buffer<std::uint32_t> in{kMaxElements}, out{kMaxElements};
+  std::size_t size = 0;
+  bool integers = false;
+  bool right() { return !integers || std::equal(in.last(size), in.last(size) + size, out.last(size)); }
 };
+
+class Fuzzed {
+ public:
+  void run(fuzz::Input& input);
+
+ private:
+  void submit(fuzz::Input& input);
+  std::optional<Answer> take_pass();
+  ResultVerdict give(const Answer& answer);
+  ResultVerdict give_wrong(fuzz::Input& input);
+  void pop_completed();
+
+  Geometry geometry_;
+  std::optional<Worker> worker_;
+  Nanoseconds now_ = 0;
+  std::vector<std::unique_ptr<Sum>> sums_;  // the first `submitted_` are in use
+  std::size_t submitted_ = 0, completed_ = 0;
+  std::vector<Answer> answers_;
+  Buffer<std::uint32_t> words_{kMaxBlock * kMaxBlocks + kOversize};
+  Buffer<std::uint8_t> exponents_{kMaxBlocks + kOversize};
+};
+
+void Fuzzed::submit(fuzz::Input& input) {
+  if (submitted_ == sums_.size()) sums_.push_back(std::make_unique<Sum>());
+  Sum& sum = *sums_[submitted_++];
+  sum.size = input.below(kMaxElements + 1);
+  sum.integers = input.below(2) == 0;
+  std::uint32_t* in = sum.in.last(sum.size);
+  for (std::size_t i = 0; i < sum.size; ++i) in[i] = static_cast<std::uint32_t>(input.byte()) << 24 | 0x123456;
+  std::fill_n(sum.out.last(sum.size), sum.size, 0);
+  worker_->submit({{{sum.integers ? ElementType::kInt32 : ElementType::kFloat32, sum.size, in, sum.out.last(sum.size)}}});
+}
+
+std::optional<Answer> Fuzzed::take_pass() {
+  const std::optional<Pass> pass = worker_->next_pass(now_);
+  if (!pass) return std::nullopt;
+  require(pass->words <= geometry_.words_per_chunk() && pass->exponents <= geometry_.blocks_per_chunk);
+  Answer answer{*pass, pass->words, pass->exponents, {}, {}};
+  worker_->fill_exponents(*pass, exponents_.last(answer.exponents), false);
+  worker_->fill_words(*pass, words_.last(answer.words), numerics::Store::kWrite);
+  std::copy_n(words_.last(answer.words), answer.words, answer.word_data.begin());
+  std::copy_n(exponents_.last(answer.exponents), answer.exponents, answer.exponent_data.begin());
+  return answer;
+}
+
+ResultVerdict Fuzzed::give(const Answer& answer) {
+  std::copy_n(answer.word_data.begin(), answer.words, words_.last(answer.words));
+  std::copy_n(answer.exponent_data.begin(), answer.exponents, exponents_.last(answer.exponents));
+  return worker_->on_result({answer.pass.slot, answer.pass.epoch, answer.pass.fingerprint, answer.words, answer.exponents,
+                             words_.last(answer.words), exponents_.last(answer.exponents), numerics::Order::kHost},
+                            now_);
+}
+
+ResultVerdict Fuzzed::give_wrong(fuzz::Input& input) {
+  Answer wrong = answers_.back();
+  switch (input.below(5)) {
+    case 0: wrong.pass.epoch += 1 + input.byte(); break;
+    case 1: wrong.pass.fingerprint ^= 1 + input.byte(); break;
+    case 2: wrong.pass.slot = static_cast<std::uint16_t>(geometry_.slots + input.byte()); break;
+    case 3: wrong.words += 1 + input.below(kOversize); break;
+    case 4: wrong.exponents += 1 + input.below(kOversize); break;
+  }
+  return give(wrong);
+}
+
+void Fuzzed::pop_completed() {
+  for (std::size_t left = worker_->pop_completed(); left > 0; --left) require(sums_[completed_++]->right());
+}
+
+void Fuzzed::run(fuzz::Input& input) {
+  geometry_ = {.slots = 1 + input.below(4),
+               .block_size = 1 + input.below(kMaxBlock),
+               .blocks_per_chunk = 1 + input.below(kMaxBlocks)};
+  worker_.emplace(WorkerConfig{1, geometry_, {.initial = 100, .minimum = 10, .maximum = 1000}});
+  now_ = 0;
+  submitted_ = completed_ = 0;
+  answers_.clear();
+  while (!input.empty()) {
+    now_ += input.below(64);
+    switch (input.below(8)) {
+      case 0:
+        submit(input);
+        break;
+      case 1:
+      case 2:
+        if (const auto answer = take_pass()) answers_.push_back(*answer);
+        break;
+      case 3:
+      case 4:
+        if (!answers_.empty()) give(answers_[answers_.size() - 1 - input.byte() % std::min<std::size_t>(answers_.size(), 8)]);
+        break;
+      case 5:
+        if (!answers_.empty()) require(give_wrong(input) != ResultVerdict::kAccepted);
+        break;
+      case 6:
+        worker_->on_tick(now_);
+        break;
+      case 7:
+        worker_->on_pending(static_cast<std::uint16_t>(input.below(6)), input.below(8), now_);
+        break;
+    }
+    require(worker_->in_flight() <= geometry_.slots);
+    pop_completed();
+  }
+  // Whatever came before, the right answers still bring everything to its end.
+  for (int idle = 0; idle < 3;) {
+    now_ += 100'000;
+    worker_->on_tick(now_);
+    ++idle;
+    while (const auto answer = take_pass()) {
+      require(give(*answer) == ResultVerdict::kAccepted);
+      idle = 0;
+    }
+  }
+  pop_completed();
+  require(worker_->idle() && completed_ == submitted_);
+}
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static Fuzzed fuzzed;
   fuzz::Input input(data, size);
-  const Geometry geometry{.slots = 1 + input.below(4), .block_size = 1 + input.below(5), .blocks_per_chunk = 1 + input.below(3)};
-  Worker worker({1, geometry, {.initial = 100, .minimum = 10, .maximum = 1000}});
-  std::deque<Sum> sums;
-  std::size_t completed = 0;
-  std::vector<Answer> answers;
-  Nanoseconds now = 0;
-  while (!input.empty()) {
-    now += input.below(64);
-    switch (input.below(8)) {
-      case 0: {
-        Sum sum{std::vector<std::uint32_t>(input.below(20)), {}, input.below(2) == 0};
-        for (std::uint32_t& word : sum.in) word = static_cast<std::uint32_t>(input.byte()) << 24 | 0x123456;
-        sum.out.resize(sum.in.size());
-        sums.push_back(std::move(sum));
-        Sum& kept = sums.back();
-        worker.submit({{{kept.integers ? ElementType::kInt32 : ElementType::kFloat32, kept.in.size(), kept.in.data(), kept.out.data()}}});
-        break;
-      }
-      case 1:
-      case 2:
-        if (const auto pass = worker.next_pass(now)) {
-          Answer answer{*pass, std::vector<std::uint32_t>(pass->words), std::vector<std::uint8_t>(pass->exponents)};
-          worker.fill_exponents(*pass, answer.exponents.data(), false);
-          worker.fill_words(*pass, answer.words.data(), numerics::Store::kWrite);
-          answers.push_back(std::move(answer));
-        }
-        break;
-      case 3:
-      case 4:
-        if (!answers.empty()) worker.on_result(result_of(answers[answers.size() - 1 - input.below(static_cast<std::uint32_t>(answers.size())) % 8 % answers.size()]), now);
-        break;
-      case 5: {
-        if (answers.empty()) break;
-        Answer wrong = answers.back();
-        switch (input.below(5)) {
-          case 0: wrong.pass.epoch += 1 + input.byte(); break;
-          case 1: wrong.pass.fingerprint ^= 1 + input.byte(); break;
-          case 2: wrong.pass.slot = static_cast<std::uint16_t>(geometry.slots + input.byte()); break;
-          case 3: wrong.words.resize(wrong.words.size() + 1 + input.below(3)); break;
-          case 4: wrong.exponents.resize(wrong.exponents.size() + 1 + input.below(3)); break;
-        }
-        require(worker.on_result(result_of(wrong), now) != ResultVerdict::kAccepted);
-        break;
-      }
-      case 6:
-        worker.on_tick(now);
-        break;
-      case 7:
-        worker.on_pending(static_cast<std::uint16_t>(input.below(6)), input.below(8), now);
-        break;
-    }
-    require(worker.in_flight() <= geometry.slots);
-    for (std::size_t left = worker.pop_completed(); left > 0; --left, ++completed) {
-      const Sum& sum = sums[completed];
-      if (sum.integers) require(sum.in == sum.out);
-    }
-  }
-  // Whatever came before, the right answers still bring everything to its end.
-  for (int idle = 0; idle < 3;) {
-    now += 100'000;
-    worker.on_tick(now);
-    ++idle;
-    while (const auto pass = worker.next_pass(now)) {
-      Answer answer{*pass, std::vector<std::uint32_t>(pass->words), std::vector<std::uint8_t>(pass->exponents)};
-      worker.fill_exponents(*pass, answer.exponents.data(), false);
-      worker.fill_words(*pass, answer.words.data(), numerics::Store::kWrite);
-      require(worker.on_result(result_of(answer), now) == ResultVerdict::kAccepted);
-      idle = 0;
-    }
-  }
-  completed += worker.pop_completed();
-  require(worker.idle() && completed == sums.size());
-  for (const Sum& sum : sums) {
-    if (sum.integers) require(sum.in == sum.out);
-  }
+  fuzzed.run(input);
   return 0;
 }
