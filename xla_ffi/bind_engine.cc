@@ -57,6 +57,7 @@ void bind_engine(nb::module_& m) {
   nb::class_<EndpointConfig>(m, "EndpointConfig", "How one member of a group reaches its aggregator.")
       .def(nb::init<>())
       .def_rw("transport", &EndpointConfig::transport)
+      .def_rw("devices", &EndpointConfig::devices)
       .def_rw("workers", &EndpointConfig::workers)
       .def_rw("worker", &EndpointConfig::worker)
       .def_rw("job", &EndpointConfig::job)

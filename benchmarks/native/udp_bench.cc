@@ -55,6 +55,7 @@ void sum(std::uint32_t workers, std::uint32_t threads, JobSpec job, std::size_t 
   for (std::uint32_t w = 0; w < workers; ++w) {
     pool.emplace_back([&, w] {
       EndpointConfig config;
+      config.devices = workers;
       config.workers = workers;
       config.worker = w;
       config.job = job.job;

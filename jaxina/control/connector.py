@@ -149,6 +149,7 @@ class Connector:
         configuration = self._configuration
         endpoint = self._endpoint()
         endpoint.transport = configuration.aggregator
+        endpoint.devices = workers
         endpoint.workers = workers
         endpoint.worker = member
         endpoint.job = agreement["job"]

@@ -20,8 +20,9 @@ using Group = std::vector<std::int64_t>;
 // How one member reaches its aggregator. Filled by the control plane (Python), once per group and member.
 struct EndpointConfig {
   std::string transport;           // "embedded" or "udp"
-  std::uint32_t workers = 0;       // n
-  std::uint32_t worker = 0;        // this member's index in [0, n)
+  std::uint32_t devices = 0;       // n: the group's devices, in all processes
+  std::uint32_t workers = 0;       // of the job at the aggregator
+  std::uint32_t worker = 0;        // this member's index in [0, workers)
   std::uint32_t job = 0;           // job id at the aggregator
   std::uint64_t secret = 0;        // shared by the job's workers and its aggregator
   std::uint32_t slots = 0;         // s: pool size

@@ -16,9 +16,9 @@ Nanoseconds now() {
 }
 
 std::unique_ptr<Endpoint> make_endpoint(const EndpointConfig& config) {
-  if (config.workers > numerics::kMaxWorkers) {
+  if (config.devices > numerics::kMaxWorkers) {
     throw Error(ErrorCode::kTooManyWorkers, "a group has at most " + std::to_string(numerics::kMaxWorkers) +
-                                                " workers, not " + std::to_string(config.workers));
+                                                " devices, not " + std::to_string(config.devices));
   }
   if (config.block_size < numerics::kMinBlockSize || config.block_size > numerics::kMaxBlockSize) {
     throw Error(ErrorCode::kInvalidArgument, "the block size is between " + std::to_string(numerics::kMinBlockSize) +

@@ -2,17 +2,26 @@
 
 namespace jaxina {
 
-Layout::Layout(Collective collective, Geometry geometry)
-    : collective_(std::move(collective)), geometry_(geometry) {
-  first_block_.reserve(collective_.tensors.size() + 1);
-  fingerprint_ = mix(mix(0, collective_.identity), collective_.tensors.size());
-  for (const Tensor& tensor : collective_.tensors) {
+std::uint32_t fingerprint(const Collective& collective) {
+  std::uint32_t result = mix(mix(0, collective.identity), collective.tensors.size());
+  for (const Tensor& tensor : collective.tensors) {
+    result = mix(mix(result, static_cast<std::uint64_t>(tensor.type)), tensor.count);
+  }
+  return result;
+}
+
+Layout::Layout(std::vector<Collective> contributions, Geometry geometry)
+    : contributions_(std::move(contributions)),
+      geometry_(geometry),
+      fingerprint_(jaxina::fingerprint(contributions_.front())) {
+  const std::vector<Tensor>& tensors = contributions_.front().tensors;
+  first_block_.reserve(tensors.size() + 1);
+  for (const Tensor& tensor : tensors) {
     const numerics::ElementCodec& codec = numerics::element_codec(tensor.type);
     const std::size_t per_block = geometry_.block_size / codec.words;
     first_block_.push_back(blocks_);
     blocks_ += (tensor.count + per_block - 1) / per_block;
     has_exponents_ = has_exponents_ || codec.is_float;
-    fingerprint_ = mix(mix(fingerprint_, static_cast<std::uint64_t>(tensor.type)), tensor.count);
   }
   first_block_.push_back(blocks_);
 }
@@ -30,18 +39,12 @@ std::size_t Layout::words_in(std::size_t chunk) const {
 }
 
 Block Layout::describe(std::size_t t, std::size_t block, std::size_t index_in_chunk) const {
-  const Tensor& tensor = collective_.tensors[t];
+  const Tensor& tensor = contributions_.front().tensors[t];
   const numerics::ElementCodec& codec = numerics::element_codec(tensor.type);
   const std::size_t per_block = geometry_.block_size / codec.words;
   const std::size_t first = (block - first_block_[t]) * per_block;
   const std::size_t elements = std::min(per_block, tensor.count - first);
-  return {&tensor,
-          &codec,
-          static_cast<const std::byte*>(tensor.in) + first * codec.size,
-          static_cast<std::byte*>(tensor.out) + first * codec.size,
-          elements,
-          elements * codec.words,
-          index_in_chunk,
+  return {&codec,        t, first * codec.size, elements, elements * codec.words, index_in_chunk,
           index_in_chunk * geometry_.block_size};
 }
 

@@ -1,6 +1,6 @@
 // How a collective's tensors lie in the stream: blocks of k words that never span two tensors, chunks of
 // `blocks_per_chunk` consecutive blocks. A chunk may hold blocks of several tensors, so that many small tensors share
-// slot passes.
+// slot passes. Several local devices may contribute to one stream; their tensors are alike and lie alike.
 #pragma once
 
 #include <algorithm>
@@ -22,27 +22,37 @@ struct Geometry {
 
 // One block of one tensor, as it lies in a chunk.
 struct Block {
-  const Tensor* tensor;
   const numerics::ElementCodec* codec;
-  const std::byte* in;
-  std::byte* out;
+  std::size_t tensor;      // in the collective
+  std::size_t offset;      // of its first byte in the tensor
   std::size_t elements;
   std::size_t words;       // elements * codec->words
   std::size_t index;       // in the chunk
   std::size_t first_word;  // in the chunk
 };
 
+// Identity of the call, and types, sizes and order of its tensors, as one number that workers can compare.
+std::uint32_t fingerprint(const Collective& collective);
+
 class Layout {
  public:
-  Layout(Collective collective, Geometry geometry);
+  // contributions[d] is local device d's; there is at least one, and all have the same fingerprint.
+  Layout(std::vector<Collective> contributions, Geometry geometry);
 
   std::size_t chunks() const { return (blocks_ + geometry_.blocks_per_chunk - 1) / geometry_.blocks_per_chunk; }
   std::size_t blocks_in(std::size_t chunk) const;
   // Data words a chunk occupies: whole blocks, but only the words there are of its last one.
   std::size_t words_in(std::size_t chunk) const;
   bool has_exponents() const { return has_exponents_; }
-  // Identity of the call, and types, sizes and order of its tensors, as one number that workers can compare.
   std::uint32_t fingerprint() const { return fingerprint_; }
+
+  std::size_t devices() const { return contributions_.size(); }
+  const std::byte* in(std::size_t device, const Block& block) const {
+    return static_cast<const std::byte*>(contributions_[device].tensors[block.tensor].in) + block.offset;
+  }
+  std::byte* out(std::size_t device, const Block& block) const {
+    return static_cast<std::byte*>(contributions_[device].tensors[block.tensor].out) + block.offset;
+  }
 
   // Calls visit(block) for each block of the chunk, in order.
   template <typename Visit>
@@ -60,7 +70,7 @@ class Layout {
   std::size_t tensor_at(std::size_t block) const;
   Block describe(std::size_t tensor, std::size_t block, std::size_t index_in_chunk) const;
 
-  Collective collective_;
+  std::vector<Collective> contributions_;
   Geometry geometry_;
   std::vector<std::size_t> first_block_;  // per tensor, and the total at the end
   std::size_t blocks_ = 0;

@@ -9,16 +9,16 @@ namespace jaxina {
 Worker::Worker(const WorkerConfig& config, const numerics::Codec& codec)
     : config_(config),
       codec_(codec),
-      scale_(numerics::scale_for(config.workers)),
+      scale_(numerics::scale_for(config.devices)),
       slots_(config.geometry.slots),
       exponents_(std::size_t{config.geometry.slots} * config.geometry.blocks_per_chunk),
       ready_(config.geometry.slots),
       sent_(2 * std::size_t{config.geometry.slots} + config.timer.reordering),
       timer_(config.timer) {}
 
-void Worker::submit(Collective collective) {
+void Worker::submit_contributions(std::vector<Collective> contributions) {
   const std::size_t s = config_.geometry.slots;
-  collectives_.emplace_back(Layout(std::move(collective), config_.geometry), next_start_);
+  collectives_.emplace_back(Layout(std::move(contributions), config_.geometry), next_start_);
   const std::size_t used = std::min(s, collectives_.back().layout.chunks());
   for (std::size_t offset = 0; offset < used; ++offset) {
     const std::size_t slot = (next_start_ + offset) % s;

@@ -1,5 +1,6 @@
 // A worker's state machine: SwitchML's Algorithm 4 with look-ahead exponents, extended to a virtual stream of many
-// collectives and to non-finite values. Sans-IO: no sockets, threads, clocks, and no allocation once a collective is
+// collectives and to non-finite values. The worker of an aggregator is one process: what its local devices contribute
+// is summed while a payload is filled, and every device gets the result. Sans-IO: no sockets, threads, clocks, and no allocation once a collective is
 // submitted. A transport asks for passes to send, lets the worker fill their payload straight into a packet or a
 // slot, and hands results back.
 //
@@ -50,7 +51,7 @@ struct Result {
 enum class ResultVerdict : std::uint8_t { kAccepted, kStale, kContradicts };
 
 struct WorkerConfig {
-  std::uint32_t workers = 0;  // n
+  std::uint32_t devices = 0;  // n: all that contribute, here and elsewhere; sets the scale
   Geometry geometry;
   TimerLimits timer;
 };
@@ -59,8 +60,10 @@ class Worker {
  public:
   explicit Worker(const WorkerConfig& config, const numerics::Codec& codec = numerics::codec());
 
-  // Appends a collective to the stream. Its buffers stay in use until it is popped as completed.
-  void submit(Collective collective);
+  // Appends a collective to the stream: contributions[d] is local device d's, all with the same fingerprint. The buffers
+  // stay in use until it is popped as completed.
+  void submit_contributions(std::vector<Collective> contributions);
+  void submit(Collective collective) { submit_contributions({std::move(collective)}); }
 
   // The next pass to send now, if any; starts its timer. The caller sends it, filled by the two calls below.
   std::optional<Pass> next_pass(Nanoseconds now);

@@ -22,6 +22,7 @@ using testing::random_gradient;
 EndpointConfig config_for(std::uint32_t workers, std::uint32_t worker, const std::string& segment = "") {
   EndpointConfig config;
   config.transport = "embedded";
+  config.devices = workers;
   config.workers = workers;
   config.worker = worker;
   config.job = 1;

@@ -26,6 +26,7 @@ inline JobSpec job_of(std::uint32_t workers, std::uint32_t job = 7) {
 inline EndpointConfig config_for(const JobSpec& job, std::uint32_t worker, std::vector<std::uint16_t> ports) {
   EndpointConfig config;
   config.transport = "udp";
+  config.devices = job.workers;
   config.workers = job.workers;
   config.worker = worker;
   config.job = job.job;

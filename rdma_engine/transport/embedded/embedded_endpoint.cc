@@ -27,7 +27,7 @@ class EmbeddedEndpoint final : public Endpoint {
   explicit EmbeddedEndpoint(const EndpointConfig& config)
       : config_(config),
         segment_(Segment::open(config)),
-        worker_({config.workers, {config.slots, config.block_size, config.blocks_per_chunk}, {}}),
+        worker_({config.devices, {config.slots, config.block_size, config.blocks_per_chunk}, {}}),
         spins_(spins_for(config.workers)),
         in_flight_(config.slots) {
     segment_->join(config.worker, config.join_timeout_s);

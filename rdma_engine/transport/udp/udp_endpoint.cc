@@ -61,7 +61,7 @@ class UdpEndpoint final : public Endpoint {
         session_({.job = config.job,
                   .secret = config.secret,
                   .worker = static_cast<std::uint16_t>(config.worker),
-                  .stream = {.workers = config.workers,
+                  .stream = {.devices = config.devices,
                              .geometry = {config.slots, config.block_size, config.blocks_per_chunk},
                              .timer = kTimer}}),
         pending_(config.slots, config.workers),
