@@ -1,0 +1,99 @@
+// RoCEv2 packets of unreliable-connected RDMA writes: what lies between the UDP header and the end of the datagram.
+//
+//   | BTH 12 | RETH 16 (FIRST, ONLY) | ImmDt 4 (with immediate) | payload | pad 0 to 3 | ICRC 4 |
+//
+// All fields are big-endian but the ICRC, which roce_icrc.h computes. Names are those of the InfiniBand specification.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace jaxina::roce {
+
+inline constexpr std::uint16_t kUdpPort = 4791;
+inline constexpr std::uint16_t kDefaultPartition = 0xffff;
+inline constexpr std::uint32_t kMask24 = 0xffffff;  // of queue pair numbers and packet sequence numbers
+
+enum class Opcode : std::uint8_t {
+  kWriteFirst = 0x26,
+  kWriteMiddle = 0x27,
+  kWriteLast = 0x28,
+  kWriteLastImm = 0x29,
+  kWriteOnly = 0x2a,
+  kWriteOnlyImm = 0x2b,
+};
+
+constexpr bool is_known(std::uint8_t opcode) { return opcode >= 0x26 && opcode <= 0x2b; }
+constexpr bool begins_message(Opcode o) {
+  return o == Opcode::kWriteFirst || o == Opcode::kWriteOnly || o == Opcode::kWriteOnlyImm;
+}
+constexpr bool ends_message(Opcode o) { return o != Opcode::kWriteFirst && o != Opcode::kWriteMiddle; }
+constexpr bool has_immediate(Opcode o) { return o == Opcode::kWriteLastImm || o == Opcode::kWriteOnlyImm; }
+std::string_view to_string(Opcode opcode);
+
+struct BthBytes {
+  std::uint8_t opcode;
+  std::uint8_t flags;  // solicited event 1, migration request 1, pad count 2, header version 4
+  std::uint8_t partition[2];
+  std::uint8_t congestion;  // FECN 1, BECN 1, reserved 6: switches may change it, the ICRC does not cover it
+  std::uint8_t qpn[3];
+  std::uint8_t acknowledge;  // request 1, reserved 7
+  std::uint8_t psn[3];
+};
+struct RethBytes {
+  std::uint8_t address[8], rkey[4], length[4];
+};
+struct ImmediateBytes {
+  std::uint8_t value[4];
+};
+static_assert(sizeof(BthBytes) == 12 && alignof(BthBytes) == 1);
+static_assert(sizeof(RethBytes) == 16 && alignof(RethBytes) == 1);
+static_assert(sizeof(ImmediateBytes) == 4 && alignof(ImmediateBytes) == 1);
+
+inline constexpr std::size_t kIcrcSize = 4;
+inline constexpr std::size_t kMaxHeaders = sizeof(BthBytes) + sizeof(RethBytes) + sizeof(ImmediateBytes);
+
+constexpr std::size_t header_size(Opcode o) {
+  return sizeof(BthBytes) + (begins_message(o) ? sizeof(RethBytes) : 0) + (has_immediate(o) ? sizeof(ImmediateBytes) : 0);
+}
+static_assert(header_size(Opcode::kWriteFirst) == 28 && header_size(Opcode::kWriteMiddle) == 12 &&
+              header_size(Opcode::kWriteLastImm) == 16 && header_size(Opcode::kWriteOnlyImm) == 32);
+
+// The headers in host byte order.
+struct Headers {
+  Opcode opcode = Opcode::kWriteOnlyImm;
+  bool solicited = false;
+  bool migration = false;   // the migration state that Linux sends as 1 and nobody reads
+  std::uint8_t pad = 0;     // bytes behind the payload
+  std::uint16_t partition = kDefaultPartition;
+  std::uint32_t qpn = 0;    // of the receiver, 24 bits
+  bool acknowledge = false;
+  std::uint32_t psn = 0;    // 24 bits
+  // If the opcode begins a message:
+  std::uint64_t address = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t length = 0;  // of the whole message
+  // If the opcode has one:
+  std::uint32_t immediate = 0;
+  bool operator==(const Headers&) const = default;
+};
+std::string to_string(const Headers& headers);
+
+// Writes header_size(headers.opcode) bytes.
+void write(const Headers& headers, std::uint8_t* packet);
+
+enum class ParseResult : std::uint8_t { kOk, kTruncated, kUnknownOpcode, kBadVersion };
+std::string_view to_string(ParseResult result);
+
+struct Packet {
+  Headers headers;
+  std::span<const std::uint8_t> payload;  // without pad
+  std::uint32_t icrc = 0;
+};
+// Takes a UDP payload apart, without a look at the ICRC's value. Reads nothing outside `datagram`.
+ParseResult parse(std::span<const std::uint8_t> datagram, Packet& packet);
+
+}  // namespace jaxina::roce

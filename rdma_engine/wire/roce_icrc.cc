@@ -1,0 +1,117 @@
+#include "rdma_engine/wire/roce_icrc.h"
+
+#include <libdeflate.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "rdma_engine/wire/roce.h"
+
+namespace jaxina::roce {
+namespace {
+
+constexpr std::size_t kLinkHeader = 8, kIpHeader = 20, kUdpHeader = 8;
+constexpr std::size_t kPseudoHeader = kLinkHeader + kIpHeader + kUdpHeader;
+constexpr std::size_t kIdentificationOffset = kLinkHeader + 4;
+constexpr std::size_t kCongestionOffset = 4;  // in the BTH
+constexpr std::uint8_t kDontFragment = 0x40;
+constexpr std::uint8_t kUdpProtocol = 17;
+
+// What changes on the way is covered as ones: TOS, TTL and both checksums.
+std::array<std::uint8_t, kPseudoHeader> pseudo_header(const Flow& flow, const Identification& identification,
+                                                      std::size_t covered) {
+  std::array<std::uint8_t, kPseudoHeader> bytes;
+  bytes.fill(0xff);
+  std::uint8_t* ip = &bytes[kLinkHeader];
+  const auto put16 = [](std::uint8_t* at, std::size_t value) {
+    at[0] = static_cast<std::uint8_t>(value >> 8);
+    at[1] = static_cast<std::uint8_t>(value);
+  };
+  ip[0] = 0x45;
+  put16(ip + 2, kIpHeader + kUdpHeader + covered + kIcrcSize);
+  put16(ip + 4, identification.id);
+  ip[6] = identification.dont_fragment ? kDontFragment : 0;
+  ip[7] = 0;
+  ip[9] = kUdpProtocol;
+  std::copy(flow.source.begin(), flow.source.end(), ip + 12);
+  std::copy(flow.destination.begin(), flow.destination.end(), ip + 16);
+  std::uint8_t* udp = ip + kIpHeader;
+  put16(udp, flow.source_port);
+  put16(udp + 2, flow.destination_port);
+  put16(udp + 4, kUdpHeader + covered + kIcrcSize);
+  return bytes;
+}
+
+constexpr std::array<std::uint32_t, 256> make_table() {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t i = 0; i < 256; ++i) {
+    std::uint32_t value = i;
+    for (int bit = 0; bit < 8; ++bit) value = (value & 1) ? value >> 1 ^ 0xedb88320u : value >> 1;
+    table[i] = value;
+  }
+  return table;
+}
+
+// Undoes the step of the CRC's register over a zero byte: table entries are told apart by their high bytes.
+class BackwardStep {
+ public:
+  BackwardStep() {
+    for (std::size_t i = 0; i < 256; ++i) index_[table_[i] >> 24] = static_cast<std::uint8_t>(i);
+  }
+  std::uint32_t operator()(std::uint32_t value) const {
+    const std::uint8_t index = index_[value >> 24];
+    return (value ^ table_[index]) << 8 | index;
+  }
+
+ private:
+  static constexpr std::array<std::uint32_t, 256> table_ = make_table();
+  std::array<std::uint8_t, 256> index_{};
+};
+
+}  // namespace
+
+std::uint32_t icrc(const Flow& flow, const Identification& identification, std::span<const std::uint8_t> covered) {
+  const auto pseudo = pseudo_header(flow, identification, covered.size());
+  std::uint32_t crc = libdeflate_crc32(0, pseudo.data(), pseudo.size());
+  crc = libdeflate_crc32(crc, covered.data(), kCongestionOffset);
+  const std::uint8_t congestion = 0xff;
+  crc = libdeflate_crc32(crc, &congestion, 1);
+  return libdeflate_crc32(crc, covered.data() + kCongestionOffset + 1, covered.size() - kCongestionOffset - 1);
+}
+
+void store_icrc(std::uint32_t value, std::uint8_t* out) {
+  for (int i = 0; i < 4; ++i) out[i] = static_cast<std::uint8_t>(value >> (8 * i));
+}
+
+const BlindIcrcCheck::Matrix& BlindIcrcCheck::unwinding(std::size_t bytes) {
+  if (last_ != nullptr && bytes == last_bytes_) return *last_;
+  const auto [found, added] = unwindings_.try_emplace(bytes);
+  if (added) {
+    static const BackwardStep back;
+    for (std::size_t bit = 0; bit < found->second.size(); ++bit) {
+      std::uint32_t value = std::uint32_t{1} << bit;
+      for (std::size_t i = 0; i < bytes; ++i) value = back(value);
+      found->second[bit] = value;
+    }
+  }
+  last_bytes_ = bytes;
+  last_ = &found->second;
+  return *last_;
+}
+
+std::optional<Identification> BlindIcrcCheck::explain(const Flow& flow, std::span<const std::uint8_t> covered,
+                                                      std::uint32_t received) {
+  // With id 0 and no flags these four bytes are zero; the difference to what was sent is what was there.
+  std::uint32_t difference = received ^ icrc(flow, {.id = 0, .dont_fragment = false}, covered);
+  const Matrix& matrix = unwinding(kPseudoHeader - kIdentificationOffset + covered.size());
+  std::uint32_t bytes = 0;
+  for (; difference != 0; difference &= difference - 1) {
+    bytes ^= matrix[static_cast<std::size_t>(__builtin_ctz(difference))];
+  }
+  // The register takes in its low byte first: id, then flags and fragment offset.
+  const std::uint32_t flags = bytes >> 16;
+  if (flags != 0 && flags != kDontFragment) return std::nullopt;
+  return Identification{static_cast<std::uint16_t>((bytes & 0xff) << 8 | (bytes >> 8 & 0xff)), flags == kDontFragment};
+}
+
+}  // namespace jaxina::roce

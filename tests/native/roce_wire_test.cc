@@ -1,0 +1,186 @@
+// RoCEv2 on the wire, against frames that Linux's Soft-RoCE made.
+#include "rdma_engine/wire/roce.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "rdma_engine/wire/roce_icrc.h"
+
+namespace jaxina::roce {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+struct Frame {
+  Flow flow;
+  Identification identification;
+  Bytes datagram;  // UDP payload
+  std::span<const std::uint8_t> covered() const { return std::span(datagram).first(datagram.size() - kIcrcSize); }
+};
+
+std::vector<Frame> captured() {
+  std::ifstream file(JAXINA_ROCE_FRAMES);
+  std::vector<Frame> frames;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    Bytes bytes;
+    for (std::size_t i = 0; i + 1 < line.size(); i += 2) {
+      bytes.push_back(static_cast<std::uint8_t>(std::stoi(line.substr(i, 2), nullptr, 16)));
+    }
+    Frame frame;
+    std::copy_n(&bytes[12], 4, frame.flow.source.begin());
+    std::copy_n(&bytes[16], 4, frame.flow.destination.begin());
+    frame.flow.source_port = static_cast<std::uint16_t>(bytes[20] << 8 | bytes[21]);
+    frame.flow.destination_port = static_cast<std::uint16_t>(bytes[22] << 8 | bytes[23]);
+    frame.identification = {static_cast<std::uint16_t>(bytes[4] << 8 | bytes[5]), bytes[6] == 0x40};
+    frame.datagram.assign(bytes.begin() + 28, bytes.end());
+    frames.push_back(frame);
+  }
+  return frames;
+}
+
+TEST(RoceWire, CapturedFramesAreWhatWasWritten) {
+  const std::vector<Frame> frames = captured();
+  ASSERT_EQ(frames.size(), 12u);
+  struct Expected { Opcode opcode; std::uint32_t psn; std::size_t payload; std::uint8_t pad; std::uint32_t message; };
+  const Expected expected[] = {
+      {Opcode::kWriteOnlyImm, 0xfffffe, 0, 0, 0},        {Opcode::kWriteOnlyImm, 0xffffff, 1, 3, 1},
+      {Opcode::kWriteOnlyImm, 0, 16, 0, 16},             {Opcode::kWriteOnlyImm, 1, 1022, 2, 1022},
+      {Opcode::kWriteOnlyImm, 2, 1024, 0, 1024},         {Opcode::kWriteFirst, 3, 1024, 0, 2064},
+      {Opcode::kWriteMiddle, 4, 1024, 0, 2064},          {Opcode::kWriteLastImm, 5, 16, 0, 2064},
+      {Opcode::kWriteFirst, 6, 1024, 0, 3077},           {Opcode::kWriteMiddle, 7, 1024, 0, 3077},
+      {Opcode::kWriteMiddle, 8, 1024, 0, 3077},          {Opcode::kWriteLastImm, 9, 5, 3, 3077},
+  };
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    Packet packet;
+    ASSERT_EQ(parse(frames[i].datagram, packet), ParseResult::kOk);
+    const Headers& h = packet.headers;
+    EXPECT_EQ(h.opcode, expected[i].opcode) << i;
+    EXPECT_EQ(h.psn, expected[i].psn) << i;
+    EXPECT_EQ(h.pad, expected[i].pad) << i;
+    EXPECT_EQ(h.qpn, 0xabcde0u);
+    EXPECT_EQ(packet.payload.size(), expected[i].payload) << i;
+    if (begins_message(h.opcode)) {
+      EXPECT_EQ(h.address, 0x1122334455660000 + expected[i].message);
+      EXPECT_EQ(h.rkey, 0x01234567u);
+      EXPECT_EQ(h.length, expected[i].message);
+    }
+    if (has_immediate(h.opcode)) { EXPECT_EQ(h.immediate, 0xcafe0000 + expected[i].message); }
+    const std::size_t offset = h.opcode == Opcode::kWriteMiddle || h.opcode == Opcode::kWriteLastImm
+                                   ? 1024 * (h.psn - (expected[i].message == 2064 ? 3 : 6))
+                                   : 0;
+    for (std::size_t byte = 0; byte < packet.payload.size(); ++byte) {
+      ASSERT_EQ(packet.payload[byte], static_cast<std::uint8_t>((offset + byte) * 7)) << i << " byte " << byte;
+    }
+  }
+}
+
+TEST(RoceWire, HeadersWrittenAgainAreTheCapturedBytes) {
+  for (const Frame& frame : captured()) {
+    Packet packet;
+    ASSERT_EQ(parse(frame.datagram, packet), ParseResult::kOk);
+    Bytes written(header_size(packet.headers.opcode));
+    write(packet.headers, written.data());
+    EXPECT_TRUE(std::equal(written.begin(), written.end(), frame.datagram.begin())) << to_string(packet.headers);
+  }
+}
+
+TEST(RoceWire, RoundTripOfEveryOpcode) {
+  std::mt19937 random(1);
+  for (std::uint8_t code = 0; is_known(static_cast<std::uint8_t>(0x26 + code)); ++code) {
+    Headers h;
+    h.opcode = static_cast<Opcode>(0x26 + code);
+    h.solicited = random() & 1, h.migration = random() & 1, h.acknowledge = random() & 1;
+    h.pad = random() & 3;
+    h.partition = static_cast<std::uint16_t>(random());
+    h.qpn = random() & kMask24, h.psn = random() & kMask24;
+    if (begins_message(h.opcode)) {
+      h.address = random() * 0x100000001ull;
+      h.rkey = static_cast<std::uint32_t>(random());
+      h.length = static_cast<std::uint32_t>(random());
+    }
+    if (has_immediate(h.opcode)) h.immediate = static_cast<std::uint32_t>(random());
+    Bytes bytes(header_size(h.opcode) + 7 + h.pad + kIcrcSize);
+    write(h, bytes.data());
+    Packet packet;
+    ASSERT_EQ(parse(bytes, packet), ParseResult::kOk);
+    EXPECT_EQ(packet.headers, h) << to_string(h);
+    EXPECT_EQ(packet.payload.size(), 7u);
+  }
+}
+
+TEST(RoceWire, TruncatedAndForeignDatagramsAreRefused) {
+  Bytes frame = captured()[2].datagram;  // ONLY with immediate
+  Packet packet;
+  for (std::size_t size = 0; size < header_size(Opcode::kWriteOnlyImm) + kIcrcSize; ++size) {
+    EXPECT_EQ(parse(std::span(frame).first(size), packet), ParseResult::kTruncated) << size;
+  }
+  frame[1] |= 1;
+  EXPECT_EQ(parse(frame, packet), ParseResult::kBadVersion);
+  frame[0] = 0x04;  // an RC send
+  EXPECT_EQ(parse(frame, packet), ParseResult::kUnknownOpcode);
+}
+
+TEST(RoceIcrc, IsSoftRocesOwn) {
+  for (const Frame& frame : captured()) {
+    Packet packet;
+    ASSERT_EQ(parse(frame.datagram, packet), ParseResult::kOk);
+    EXPECT_EQ(icrc(frame.flow, frame.identification, frame.covered()), packet.icrc) << to_string(packet.headers);
+    std::uint8_t stored[kIcrcSize];
+    store_icrc(packet.icrc, stored);
+    EXPECT_TRUE(std::equal(stored, stored + kIcrcSize, frame.datagram.end() - kIcrcSize));
+  }
+}
+
+TEST(RoceIcrc, CoversAllButWhatRoutersChange) {
+  const Frame frame = captured()[3];
+  const std::uint32_t sound = icrc(frame.flow, frame.identification, frame.covered());
+  for (std::size_t bit = 0; bit < 8 * frame.covered().size(); ++bit) {
+    Bytes damaged = frame.datagram;
+    damaged[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
+    const std::uint32_t value = icrc(frame.flow, frame.identification, std::span(damaged).first(damaged.size() - kIcrcSize));
+    EXPECT_EQ(value == sound, bit / 8 == 4) << "bit " << bit;  // the byte of congestion marks
+  }
+  Flow other = frame.flow;
+  ++other.source_port;
+  EXPECT_NE(icrc(other, frame.identification, frame.covered()), sound);
+  EXPECT_NE(icrc(frame.flow, {0, true}, frame.covered()), sound);
+}
+
+TEST(RoceIcrc, BlindCheckFindsTheIdentificationThatASocketCannotSee) {
+  BlindIcrcCheck check;
+  for (const Frame& frame : captured()) {
+    Packet packet;
+    ASSERT_EQ(parse(frame.datagram, packet), ParseResult::kOk);
+    EXPECT_EQ(check.explain(frame.flow, frame.covered(), packet.icrc), frame.identification);
+  }
+  const Frame frame = captured()[2];
+  for (const Identification id : {Identification{0, false}, {0, true}, {63, true}, {0xffff, false}}) {
+    EXPECT_EQ(check.explain(frame.flow, frame.covered(), icrc(frame.flow, id, frame.covered())), id);
+  }
+}
+
+TEST(RoceIcrc, BlindCheckPassesOneDamagedPacketIn32768) {
+  BlindIcrcCheck check;
+  std::mt19937 random(7);
+  const Frame frame = captured()[3];
+  constexpr int kTries = 1 << 18;
+  int passed = 0;
+  for (int i = 0; i < kTries; ++i) {
+    Bytes damaged = frame.datagram;
+    for (int bytes = 0; bytes < 8; ++bytes) damaged[5 + random() % (damaged.size() - 9)] ^= static_cast<std::uint8_t>(1 + random() % 255);
+    Packet packet;
+    if (parse(damaged, packet) != ParseResult::kOk) continue;
+    passed += check.explain(frame.flow, std::span(damaged).first(damaged.size() - kIcrcSize), packet.icrc).has_value();
+  }
+  // 8 are expected; a correct check passes more than 30 with a probability below 1e-9, a broken one all or half of them.
+  EXPECT_LE(passed, 30);
+}
+
+}  // namespace
+}  // namespace jaxina::roce
