@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import dataclasses
 import hmac
+import itertools
+import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jaxina.config import MAX_WORKERS
 from jaxina.errors import (
+    BY_CODE,
     InvalidArgumentError,
     JaxinaError,
     JobRejectedError,
@@ -18,6 +21,14 @@ from jaxina.errors import (
     TooManyWorkersError,
     from_code,
 )
+
+# What a stranger can make the switch hold, and repeat to others, is bounded.
+MAX_JOBS = 4096
+MAX_TIMEOUT = 86400.0  # seconds
+MAX_HOST = 255  # characters
+MAX_MESSAGE = 1000
+MAX_STATISTICS = 32  # names
+MAX_NAME = 32  # characters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +122,7 @@ class Membership:
 
         Raises:
           TooManyWorkersError, InvalidArgumentError: the job cannot work.
+          JobRejectedError: the switch serves as many jobs as it can.
         """
         if spec.workers > MAX_WORKERS:
             raise TooManyWorkersError(
@@ -118,8 +130,13 @@ class Membership:
                 "smaller mesh axis"
             )
         sizes = (spec.workers, spec.slots, spec.block_size, spec.blocks_per_chunk)
-        if min(sizes) < 1 or spec.join_timeout <= 0 or spec.heartbeat_timeout <= 0:
-            raise InvalidArgumentError(f"a job needs positive sizes and times, not {spec}")
+        times = (spec.join_timeout, spec.heartbeat_timeout)
+        if min(sizes) < 1 or not all(math.isfinite(t) and 0 < t <= MAX_TIMEOUT for t in times):
+            raise InvalidArgumentError(
+                f"a job needs positive sizes, and times of at most {MAX_TIMEOUT:g} s, not {spec}"
+            )
+        if len(self.jobs) >= MAX_JOBS:
+            raise JobRejectedError(f"the switch serves {MAX_JOBS} jobs already, its most")
         self._last_id = (self._last_id + 1) % 2**32
         while self._last_id in self.jobs:
             self._last_id = (self._last_id + 1) % 2**32
@@ -150,7 +167,10 @@ class Membership:
         if job.aborted is not None:
             raise job.aborted
         if not ranks or len(set(ranks)) != len(ranks):
-            raise InvalidArgumentError(f"a process joins with distinct ranks, not {list(ranks)}")
+            raise InvalidArgumentError(
+                f"a process joins with distinct ranks, not {list(ranks[:16])}"
+            )
+        host = host[:MAX_HOST]
         if max(ranks) >= job.spec.workers:
             raise TooManyWorkersError(
                 f"worker {max(ranks)} (host {host}, pid {pid}) wants to join job {job_id}, which "
@@ -171,14 +191,21 @@ class Membership:
             job.members[rank] = session
         return session, [] if job.not_joined else [Ready(job_id)]
 
-    def heartbeat(self, session: Session, statistics: dict[str, int], now: float) -> None:
+    def heartbeat(self, session: Session, statistics: Mapping[str, int], now: float) -> None:
         session.last_heard = now
-        session.statistics = statistics
+        named = ((name, statistics[name]) for name in sorted(statistics) if len(name) <= MAX_NAME)
+        session.statistics = dict(itertools.islice(named, MAX_STATISTICS))
 
     def leave(self, session: Session, code: str, message: str) -> list[Effect]:
-        """An orderly end if `code` is empty, else the end of the job with that error."""
+        """An orderly end if `code` is empty, else the end of the job with that error, or as a lost
+        worker if there is no such error.
+        """
         if code:
-            error = from_code(code, f"{session}: {message}" if message else str(session))
+            message = message[:MAX_MESSAGE]
+            error = from_code(
+                code if code in BY_CODE else "WORKER_LOST",
+                f"{session}: {message}" if message else str(session),
+            )
             return self._abort(session.job, error) + self._drop(session)
         return [Left(session.job, session), *self._drop(session)]
 

@@ -149,7 +149,7 @@ class _Roll:
     def _note(self, connection: socket.socket, line: bytes) -> None:
         try:
             answer = Answer.from_line(line)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             connection.close()  # not one of us
             return
         if answer.processes != self._me.processes:
@@ -159,6 +159,14 @@ class _Roll:
                     f"process {answer.rank} ({answer.place}) was started as one of "
                     f"{answer.processes} processes, process 0 "
                     f"as one of {self._me.processes}"
+                ),
+            )
+        elif not 0 <= answer.rank < self._me.processes:
+            self._refuse(
+                connection,
+                InvalidArgumentError(
+                    f"{answer.place} claims rank {answer.rank} of {self._me.processes} processes: "
+                    "JAXINA_RANK counts from 0"
                 ),
             )
         elif answer.rank in self._here or answer.rank == 0:

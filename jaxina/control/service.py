@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
@@ -39,11 +39,12 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
     needs no lock.
     """
 
-    def __init__(self, data_plane: DataPlane):
+    def __init__(self, data_plane: DataPlane, clock: Callable[[], float] = time.monotonic):
         self._data_plane = data_plane
+        self._clock = clock
         self._membership = Membership()
         self._outboxes: dict[Session, asyncio.Queue[pb.SwitchMessage | None]] = {}
-        self._started = time.monotonic()
+        self._started = clock()
 
     # ---- the methods of control.proto
 
@@ -69,10 +70,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self, requests: AsyncIterator[pb.WorkerMessage], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.SwitchMessage]:
         try:
-            first = await asyncio.wait_for(anext(aiter(requests)), _JOIN_WITHIN)
-            session = self._join(first.join)
-        except (StopAsyncIteration, TimeoutError):
-            await _refuse(context, InvalidArgumentError("a session begins with a Join"))
+            session = self._join(await self._first(requests))
         except JaxinaError as error:
             _log.info("join refused: %s", error)
             await _refuse(context, error)
@@ -92,7 +90,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self, request: pb.StatusRequest, context: grpc.aio.ServicerContext
     ) -> pb.StatusReply:
         statistics = self._data_plane.statistics()
-        now = time.monotonic()
+        now = self._clock()
         return pb.StatusReply(
             uptime_s=now - self._started,
             data_ports=self._data_plane.ports,
@@ -120,16 +118,19 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         """Ends silent sessions and unused jobs, until cancelled."""
         while True:
             await asyncio.sleep(_EXPIRE_EVERY)
-            now = time.monotonic()
-            for session, effects in self._membership.expire(now):
-                self._perform(effects)
-                self._close(session)
-            self._perform(self._membership.expire_unused(now))
+            self.expire()
+
+    def expire(self) -> None:
+        now = self._clock()
+        for session, effects in self._membership.expire(now):
+            self._perform(effects)
+            self._close(session)
+        self._perform(self._membership.expire_unused(now))
 
     # ---- inside
 
     def _create(self, spec: JobSpec) -> Job:
-        job = self._membership.create(spec, time.monotonic())
+        job = self._membership.create(spec, self._clock())
         try:
             self._data_plane.add_job(
                 job.id, job.secret, spec.workers, spec.slots, spec.block_size, spec.blocks_per_chunk
@@ -139,9 +140,18 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             raise
         return job
 
+    async def _first(self, requests: AsyncIterator[pb.WorkerMessage]) -> pb.Join:
+        try:
+            message = await asyncio.wait_for(anext(aiter(requests)), _JOIN_WITHIN)
+        except (StopAsyncIteration, TimeoutError):
+            message = pb.WorkerMessage()
+        if message.WhichOneof("kind") != "join":
+            raise InvalidArgumentError(f"a session begins with a Join, within {_JOIN_WITHIN:g} s")
+        return message.join
+
     def _join(self, join: pb.Join) -> Session:
         session, effects = self._membership.join(
-            join.job, join.secret, join.ranks, join.host, join.pid, time.monotonic()
+            join.job, join.secret, join.ranks, join.host, join.pid, self._clock()
         )
         _log.info("job %d: %s joined", session.job, session)
         self._outboxes[session] = asyncio.Queue()
@@ -153,7 +163,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         async for request in requests:
             if request.WhichOneof("kind") == "heartbeat":
                 self._membership.heartbeat(
-                    session, dict(request.heartbeat.statistics), time.monotonic()
+                    session, request.heartbeat.statistics, self._clock()
                 )
             elif request.WhichOneof("kind") == "leave":
                 self._perform(

@@ -69,18 +69,32 @@ Status Aggregator::add_job(const JobSpec& spec) {
   if (spec.blocks_per_chunk == 0 || spec.blocks_per_chunk > wire::kMaxBlocksPerChunk) {
     return invalid("a chunk has between 1 and 64 blocks");
   }
-  if (wire::packet_size(std::size_t{spec.block_size} * spec.blocks_per_chunk, spec.blocks_per_chunk) >
-      wire::kMaxPacketSize) {
+  const std::size_t packet =
+      wire::packet_size(std::size_t{spec.block_size} * spec.blocks_per_chunk, spec.blocks_per_chunk);
+  if (packet > wire::kMaxPacketSize) {
     return invalid("a chunk must fit one datagram: lower the block size or the blocks per chunk");
   }
   if (jobs_.contains(spec.job)) {
     return {ErrorCode::kJobRejected, "job " + std::to_string(spec.job) + " exists already"};
   }
-  jobs_.emplace(spec.job, std::make_unique<Job>(spec));
+  const std::size_t pool = 2 * packet * spec.slots;
+  if (pool > kMaxPoolBytes - pool_bytes_) {
+    return {ErrorCode::kJobRejected, "a pool of " + std::to_string(spec.slots) + " slots takes " +
+                                         std::to_string(pool >> 20) + " MiB, and the switch has " +
+                                         std::to_string((kMaxPoolBytes - pool_bytes_) >> 20) +
+                                         " MiB left for pools: lower the slots or the chunk"};
+  }
+  const auto job = jobs_.emplace(spec.job, std::make_unique<Job>(spec)).first;
+  pool_bytes_ += job->second->payload.size();
   return {};
 }
 
-void Aggregator::remove_job(std::uint32_t job) { jobs_.erase(job); }
+void Aggregator::remove_job(std::uint32_t id) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return;
+  pool_bytes_ -= found->second->payload.size();
+  jobs_.erase(found);
+}
 
 void Aggregator::on_packet(std::span<const std::uint8_t> packet, const Address& from, Output& output) {
   wire::Header header;

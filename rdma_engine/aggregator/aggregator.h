@@ -65,7 +65,9 @@ class Aggregator {
   explicit Aggregator(const numerics::Codec& codec = numerics::codec());
   ~Aggregator();
 
-  // kInvalidArgument, kTooManyWorkers, or kJobRejected if the id is in use.
+  // Memory that the pools of all jobs together may take; anybody may ask for a job.
+  static constexpr std::size_t kMaxPoolBytes = std::size_t{1} << 30;
+  // kInvalidArgument, kTooManyWorkers, or kJobRejected if the id is in use or the pool exceeds what memory is left.
   Status add_job(const JobSpec& spec);
   void remove_job(std::uint32_t job);
   // From now on every update of the job is answered with the reason; workers heard from so far are told at once.
@@ -99,6 +101,7 @@ class Aggregator {
   const numerics::Codec& codec_;
   std::unordered_map<std::uint32_t, std::unique_ptr<Job>> jobs_;
   Rejects rejects_{};
+  std::size_t pool_bytes_ = 0;
 };
 
 }  // namespace jaxina

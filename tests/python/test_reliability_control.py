@@ -1,0 +1,40 @@
+"""The control plane against strangers: a short run of its fuzzer, which must also find what is planted."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+_FUZZER = pathlib.Path(__file__).parents[1] / "fuzz" / "control_fuzz.py"
+
+
+def _fuzz(runs, planted="pass"):
+    script = (
+        f"import sys, runpy; sys.argv = ['control_fuzz', '--runs', '{runs}', '--seed', '1']\n"
+        "import jaxina.control.membership as membership\n"
+        f"{planted}\n"
+        f"runpy.run_path({str(_FUZZER)!r}, run_name='__main__')"
+    )
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
+
+
+def test_nothing_is_found():
+    run = _fuzz(20_000)
+    assert run.returncode == 0, run.stderr
+    assert "20,000 executions, 0 findings" in run.stdout
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        pytest.param("membership.hmac.compare_digest = lambda a, b: True", id="secret not checked"),
+        pytest.param("membership.BY_CODE = type('', (), {'__contains__': lambda *_: True})()", id="unknown code passed on"),
+        pytest.param("membership.MAX_TIMEOUT = float('inf')", id="jobs that stay forever"),
+        pytest.param("membership.MAX_HOST = 10**9", id="a stranger's text repeated whole"),
+    ],
+)
+def test_planted_bugs_are_found(planted):
+    run = _fuzz(20_000, planted)
+    assert run.returncode != 0
+    assert "Finding" in run.stderr
