@@ -64,7 +64,7 @@ DatagramSender::Destination& DatagramSender::destination_for(const Address& to) 
   return destinations_[last_destination_];
 }
 
-void DatagramSender::add(const Address& to, std::span<const std::uint8_t> packet) {
+std::size_t DatagramSender::add(const Address& to, std::span<const std::uint8_t> packet) {
   Destination& destination = destination_for(to);
   Message* message = destination.messages.empty() ? nullptr : &destination.messages.back();
   const bool joins = segments_ && destination.open && packet.size() <= message->segment &&
@@ -85,6 +85,7 @@ void DatagramSender::add(const Address& to, std::span<const std::uint8_t> packet
   ++message->packets;
   message->bytes += packet.size();
   destination.open = packet.size() == message->segment;  // only the last segment may be shorter
+  return message->packets - 1;
 }
 
 void DatagramSender::prepare(msghdr& header, Control& control, Destination& destination, const Message& message) {

@@ -27,8 +27,9 @@ class DatagramSender {
   std::uint8_t* reserve(std::size_t size);
   // Gives back what the latest reserve() took too much.
   void shrink(std::size_t size);
-  // Queues a packet that lies in reserved room.
-  void add(const Address& to, std::span<const std::uint8_t> packet);
+  // Queues a packet that lies in reserved room. Returns its number among the packets that one message will carry, by
+  // which the kernel numbers their IP identifications if DF is set.
+  std::size_t add(const Address& to, std::span<const std::uint8_t> packet);
   // Sends what is queued, in order for each destination, and waits (bounded) while the socket or the device is full. A
   // message that cannot be sent is counted and forgotten, as if the network had lost it; the first cause is returned,
   // unless it is that the other side cannot be reached, which take_unreachable() tells.

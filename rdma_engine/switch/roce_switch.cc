@@ -1,0 +1,84 @@
+#include "rdma_engine/switch/roce_switch.h"
+
+namespace jaxina {
+namespace {
+
+constexpr Nanoseconds kLongestSleep = 1'000'000'000;
+
+}  // namespace
+
+RoceSwitch::RoceSwitch(const RoceSwitchConfig& config)
+    : socket_(config.address, config.port, config.icrc),
+      connections_(socket_, config.mtu),
+      loss_(config.loss, config.loss_seed) {
+  thread_ = std::thread([this] { run(); });
+}
+
+RoceSwitch::~RoceSwitch() {
+  stopping_ = true;
+  socket_.interrupt();
+  thread_.join();
+}
+
+void RoceSwitch::run() {
+  while (!stopping_) {
+    if (receive() == 0) socket_.wait(kLongestSleep);
+  }
+}
+
+std::size_t RoceSwitch::receive() {
+  const std::lock_guard lock(mutex_);
+  const std::size_t packets = socket_.receive([this](const roce::Packet& packet, const Address& from) {
+    if (loss_.drops()) {
+      ++packets_dropped_;
+      return;
+    }
+    connections_.on_packet(packet, from, aggregator_);
+  });
+  // What cannot be sent is lost; the workers ask again.
+  static_cast<void>(socket_.flush());
+  return packets;
+}
+
+void RoceSwitch::add_job(const JobSpec& spec) {
+  const std::lock_guard lock(mutex_);
+  if (const Status status = aggregator_.add_job(spec); !status.ok()) throw Error(status);
+  connections_.add_job(spec);
+}
+
+void RoceSwitch::remove_job(std::uint32_t job) {
+  const std::lock_guard lock(mutex_);
+  connections_.remove_job(job);
+  aggregator_.remove_job(job);
+}
+
+void RoceSwitch::abort_job(std::uint32_t job, const Status& reason) {
+  const std::lock_guard lock(mutex_);
+  aggregator_.abort_job(job, reason, connections_);
+  static_cast<void>(socket_.flush());
+}
+
+roce::ConnectionEnd RoceSwitch::connect(std::uint32_t job, std::uint16_t worker, const roce::ConnectionEnd& remote) {
+  const std::lock_guard lock(mutex_);
+  return connections_.connect(job, worker, remote);
+}
+
+RoceSwitchStatistics RoceSwitch::statistics(std::uint32_t job) {
+  const std::lock_guard lock(mutex_);
+  RoceSwitchStatistics statistics;
+  if (aggregator_.has_job(job)) {
+    statistics.job = *aggregator_.counters(job);
+    statistics.rejects = *aggregator_.rejects(job);
+  }
+  statistics.roce = connections_.counters();
+  statistics.packets = socket_.counters();
+  statistics.packets_dropped = packets_dropped_;
+  return statistics;
+}
+
+std::vector<std::uint32_t> RoceSwitch::missing(std::uint32_t job) {
+  const std::lock_guard lock(mutex_);
+  return aggregator_.missing(job);
+}
+
+}  // namespace jaxina

@@ -1,0 +1,77 @@
+// What the RDMA endpoint needs of an RDMA device: a set of UC queue pairs that all lead to one peer. Behind it are
+// libibverbs or a socket. Like an Endpoint it belongs to one thread, interrupt() excepted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rdma_engine/errors.h"
+#include "rdma_engine/wire/roce.h"
+#include "rdma_engine/worker/retransmission_timer.h"
+
+namespace jaxina::roce {
+
+// One side of a set of queue pairs, as the other side must know it.
+struct ConnectionEnd {
+  std::string address;                // IPv4, in numbers
+  std::uint16_t udp_port = kUdpPort;  // a NIC has no other
+  std::uint32_t mtu = 0;              // payload bytes per packet that it can take: 256, 512, 1024, 2048 or 4096
+  std::vector<std::uint32_t> qpns;
+  std::uint32_t psn = 0;              // the first it sends, on every queue pair
+  std::uint32_t rkey = 0;             // of what the other side may write
+  std::uint64_t memory = 0;           // its address
+};
+
+class QueuePairs {
+ public:
+  virtual ~QueuePairs() = default;
+
+  virtual const ConnectionEnd& local() const = 0;
+  // Once, before anything is sent. Throws Error.
+  virtual void connect(const ConnectionEnd& remote) = 0;
+
+  virtual std::span<std::uint8_t> send_memory() = 0;
+  virtual std::span<const std::uint8_t> receive_memory() const = 0;
+
+  // Queues an RDMA Write with Immediate of bytes in the send memory, which must stay until they are overwritten by the
+  // next message of this queue. It may be lost, also because the queue is full.
+  virtual void post_write(std::size_t queue, std::span<const std::uint8_t> message, std::uint64_t remote_address,
+                          std::uint32_t immediate) = 0;
+  // Hands what was posted to the network. A failure is final.
+  virtual Status flush() = 0;
+
+  // A message that was written to the receive memory as a whole.
+  struct Arrival {
+    std::size_t queue;
+    std::uint32_t immediate;
+    std::size_t bytes;
+  };
+  // Appends what has arrived, without waiting.
+  virtual Status poll(std::vector<Arrival>& arrivals) = 0;
+  // Sleeps until something may have arrived, interrupt() was called, or the timeout has passed.
+  virtual void wait(Nanoseconds timeout) = 0;
+  virtual void interrupt() = 0;  // thread-safe
+
+  // Starts the queue pair's sequence numbers anew; what is queued on it is lost.
+  virtual Status reset(std::size_t queue) = 0;
+
+  struct Counters {
+    std::uint64_t packets_sent = 0, packets_received = 0;
+    std::uint64_t bytes_sent = 0, bytes_received = 0;  // IP packets
+    std::uint64_t packets_dropped = 0;                 // on purpose
+    std::uint64_t packets_rejected = 0;
+  };
+  virtual Counters counters() const = 0;
+};
+
+// IP packets and their bytes that a message makes.
+constexpr std::size_t packets_of(std::size_t message, std::size_t mtu) { return message <= mtu ? 1 : (message + mtu - 1) / mtu; }
+constexpr std::size_t wire_bytes_of(std::size_t message, std::size_t mtu) {
+  return (message + 3) / 4 * 4 + sizeof(RethBytes) + sizeof(ImmediateBytes) +
+         packets_of(message, mtu) * (20 + 8 + sizeof(BthBytes) + kIcrcSize);
+}
+
+}  // namespace jaxina::roce

@@ -1,0 +1,219 @@
+#include "rdma_engine/transport/roce/rdma_endpoint.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "rdma_engine/transport/roce/pass_message.h"
+#include "rdma_engine/transport/udp/pending_passes.h"
+#include "rdma_engine/transport/udp/switch_contact.h"
+
+namespace jaxina::roce {
+namespace {
+
+Nanoseconds now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// As for udp: asking again before the slowest worker's thread had a processor costs more than it saves.
+constexpr TimerLimits kTimer{.initial = 20'000'000, .minimum = 10'000'000};
+// How often the device is asked in vain before the thread sleeps: some microseconds.
+constexpr int kSpins = 64;
+
+class RdmaEndpoint final : public Endpoint {
+ public:
+  RdmaEndpoint(const EndpointConfig& config, const MakeQueuePairs& make, const Exchange& exchange)
+      : config_(config),
+        geometry_{config.slots, config.block_size, config.blocks_per_chunk},
+        layout_(geometry_),
+        worker_({.devices = config.devices, .geometry = geometry_, .timer = kTimer}),
+        pairs_(make(layout_.queues(), geometry_.slots * layout_.stride(), layout_.receive_bytes())),
+        passes_(config.slots),
+        unanswered_(config.slots),
+        pending_(config.slots, config.workers),
+        remote_(exchange(pairs_->local())),
+        contact_(remote_.address + ":" + std::to_string(remote_.udp_port)) {
+    pairs_->connect(remote_);
+  }
+
+  Worker& worker() override { return worker_; }
+  Status progress(Nanoseconds wait) override;
+  void wake() override {
+    woken_ = true;
+    pairs_->interrupt();
+  }
+  std::vector<std::uint32_t> missing() override;
+  Statistics statistics() const override;
+
+ private:
+  Status send_ready();
+  Status send(const Pass& pass);
+  Status receive(bool& any);
+  void on_result(const QueuePairs::Arrival& arrival, Nanoseconds arrived);
+  void on_notice(const QueuePairs::Arrival& arrival, Nanoseconds arrived);
+
+  EndpointConfig config_;
+  Geometry geometry_;
+  MessageLayout layout_;
+  Worker worker_;
+  std::unique_ptr<QueuePairs> pairs_;
+  std::vector<Pass> passes_;                // per slot: the latest one sent
+  std::vector<std::uint32_t> unanswered_;   // per slot: retransmissions since the switch last spoke of it
+  udp::PendingPasses pending_;
+  ConnectionEnd remote_;
+  udp::SwitchContact contact_;
+  std::vector<QueuePairs::Arrival> arrivals_;
+  std::atomic<bool> woken_ = false;
+  std::uint64_t rejected_ = 0;
+  Status failure_;  // final
+};
+
+Status RdmaEndpoint::progress(Nanoseconds wait) {
+  const Nanoseconds deadline = now() + wait;
+  int spins = 0;
+  while (failure_.ok()) {
+    if (Status status = send_ready(); !status.ok()) failure_ = std::move(status);
+    if (!failure_.ok() || woken_.exchange(false) || worker_.has_completed() || worker_.idle()) break;
+    bool any = false;
+    if (Status status = receive(any); !status.ok()) failure_ = std::move(status);
+    if (any) {
+      spins = 0;
+      continue;
+    }
+    // Only now is a result known to be late: nothing that has arrived is unread, however long this thread was stopped.
+    const Nanoseconds start = now();
+    if (failure_.ok()) failure_ = contact_.check(start);
+    const std::size_t in_flight = worker_.in_flight();
+    worker_.on_tick(start);
+    if (worker_.in_flight() < in_flight || ++spins < kSpins) continue;
+    if (start >= deadline) break;
+    pairs_->wait(std::max<Nanoseconds>(0, std::min(deadline, worker_.next_deadline().value_or(deadline)) - start));
+  }
+  return failure_;
+}
+
+Status RdmaEndpoint::send_ready() {
+  while (const std::optional<Pass> pass = worker_.next_pass(now())) {
+    if (Status status = send(*pass); !status.ok()) return status;
+  }
+  return pairs_->flush();
+}
+
+Status RdmaEndpoint::send(const Pass& pass) {
+  // The buffer may still be read for an earlier copy of this slot's last pass: see docs/rdma.md why that is harmless.
+  std::uint8_t* message = pairs_->send_memory().data() + pass.slot * layout_.stride();
+  const std::size_t words = layout_.words(pass.words, pass.exponents);
+  const std::size_t size = layout_.bytes(pass.words, pass.exponents);
+  worker_.fill_words(pass, reinterpret_cast<std::uint32_t*>(message), numerics::Store::kBigEndian);
+  std::memset(message + 4 * std::size_t{pass.words}, 0, size - 4 * std::size_t{pass.words});
+  worker_.fill_exponents(pass, message + 4 * words, false);
+  passes_[pass.slot] = pass;
+  contact_.sent(pass.retransmission);
+  unanswered_[pass.slot] = pass.retransmission ? unanswered_[pass.slot] + 1 : 0;
+  if (unanswered_[pass.slot] > 0 && unanswered_[pass.slot] % 2 == 0) {
+    // Soft-RoCE takes nothing more on a queue pair that lost the end of a message, until it is reset.
+    if (Status status = pairs_->reset(pass.slot); !status.ok()) return status;
+  }
+  pairs_->post_write(pass.slot, {message, size}, address_of({pass.epoch, pass.slot, pass.exponents}), pass.fingerprint);
+  return {};
+}
+
+Status RdmaEndpoint::receive(bool& any) {
+  arrivals_.clear();
+  const Status status = pairs_->poll(arrivals_);
+  const Nanoseconds arrived = now();
+  any = !arrivals_.empty();
+  for (const QueuePairs::Arrival& arrival : arrivals_) {
+    arrival.queue == layout_.notices() ? on_notice(arrival, arrived) : on_result(arrival, arrived);
+  }
+  return status;
+}
+
+void RdmaEndpoint::on_result(const QueuePairs::Arrival& arrival, Nanoseconds arrived) {
+  const Pass& pass = passes_[arrival.queue];
+  if (arrival.immediate != pass.fingerprint || arrival.bytes != layout_.bytes(pass.words, pass.exponents)) {
+    ++rejected_;  // of an earlier pass, or of nothing this worker sums
+    return;
+  }
+  const std::uint8_t* message = pairs_->receive_memory().data() + layout_.result_place(pass.slot, pass.epoch);
+  const Result result{.slot = pass.slot,
+                      .epoch = pass.epoch,
+                      .fingerprint = pass.fingerprint,
+                      .words = pass.words,
+                      .exponents = pass.exponents,
+                      .word_data = reinterpret_cast<const std::uint32_t*>(message),
+                      .exponent_data = message + 4 * layout_.words(pass.words, pass.exponents),
+                      .order = numerics::Order::kBigEndian};
+  if (worker_.on_result(result, arrived) != ResultVerdict::kAccepted) {
+    ++rejected_;
+    return;
+  }
+  contact_.answered();
+}
+
+void RdmaEndpoint::on_notice(const QueuePairs::Arrival& arrival, Nanoseconds arrived) {
+  const bool last = arrival.immediate == MessageLayout::kLastNotice;
+  const std::size_t room = last ? MessageLayout::kLastNoticeSize : MessageLayout::kNoticeSize;
+  wire::Header header;
+  if ((!last && arrival.immediate >= geometry_.slots) || arrival.bytes > room) {
+    ++rejected_;
+    return;
+  }
+  const std::size_t place = last ? layout_.last_notice_place() : layout_.notice_place(arrival.immediate);
+  const std::span<const std::uint8_t> packet = pairs_->receive_memory().subspan(place, arrival.bytes);
+  if (wire::parse(packet, header) != wire::ParseResult::kOk || header.job != config_.job ||
+      header.secret != config_.secret || header.slot >= geometry_.slots) {
+    ++rejected_;
+    return;
+  }
+  contact_.answered();
+  const auto payload = packet.subspan(wire::kHeaderSize);
+  switch (header.kind) {
+    case wire::Kind::kPending:
+      worker_.on_pending(header.slot, header.epoch, arrived);
+      pending_.remember(header.slot, header.epoch, payload);
+      unanswered_[header.slot] = 0;
+      return;
+    case wire::Kind::kRefused:
+      failure_ = contact_.refusal(static_cast<wire::Refusal>(header.code));
+      return;
+    case wire::Kind::kAbort:
+      failure_ = contact_.abort(header.code, payload);
+      return;
+    case wire::Kind::kUpdate:
+    case wire::Kind::kResult:
+      ++rejected_;
+      return;
+  }
+}
+
+std::vector<std::uint32_t> RdmaEndpoint::missing() {
+  const std::optional<Pass> oldest = worker_.oldest_in_flight();
+  return oldest ? pending_.missing(oldest->slot, oldest->epoch) : std::vector<std::uint32_t>{};
+}
+
+Statistics RdmaEndpoint::statistics() const {
+  const QueuePairs::Counters counters = pairs_->counters();
+  Statistics statistics;
+  statistics.packets_sent = counters.packets_sent;
+  statistics.packets_received = counters.packets_received;
+  statistics.bytes_sent = counters.bytes_sent;
+  statistics.bytes_received = counters.bytes_received;
+  statistics.packets_dropped = counters.packets_dropped;
+  statistics.packets_rejected = counters.packets_rejected + rejected_;
+  statistics.retransmissions = worker_.retransmissions();
+  return statistics;
+}
+
+}  // namespace
+
+std::unique_ptr<Endpoint> make_rdma_endpoint(const EndpointConfig& config, const MakeQueuePairs& make,
+                                             const Exchange& exchange) {
+  return std::make_unique<RdmaEndpoint>(config, make, exchange);
+}
+
+}  // namespace jaxina::roce

@@ -1,0 +1,96 @@
+#include "rdma_engine/transport/verbs/device.h"
+
+#include <arpa/inet.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "rdma_engine/errors.h"
+
+namespace jaxina::verbs {
+namespace {
+
+constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+
+// An IPv4 address as RoCEv2 writes it into a GID: ::ffff:a.b.c.d.
+std::optional<std::string> ipv4_of(const ibv_gid& gid) {
+  static constexpr std::uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  if (std::memcmp(gid.raw, kMapped, sizeof(kMapped)) != 0) return std::nullopt;
+  char text[INET_ADDRSTRLEN];
+  return inet_ntop(AF_INET, gid.raw + sizeof(kMapped), text, sizeof(text));
+}
+
+// Fills what belongs to the first fitting GID; appends what it saw to `seen`.
+bool choose_gid(Device& device, const std::string& address, std::string& seen) {
+  ibv_device_attr attributes{};
+  if (ibv_query_device(device.context.get(), &attributes) != 0) return false;
+  for (std::uint8_t port = 1; port <= attributes.phys_port_cnt; ++port) {
+    ibv_port_attr state{};
+    if (ibv_query_port(device.context.get(), port, &state) != 0 || state.state != IBV_PORT_ACTIVE) continue;
+    for (int index = 0; index < state.gid_tbl_len && index < 256; ++index) {
+      ibv_gid_entry entry{};
+      if (ibv_query_gid_ex(device.context.get(), port, static_cast<std::uint32_t>(index), &entry, 0) != 0) continue;
+      const std::optional<std::string> ip = ipv4_of(entry.gid);
+      if (entry.gid_type != IBV_GID_TYPE_ROCE_V2 || !ip) continue;
+      seen += (seen.empty() ? "" : ", ") + device.name + " port " + std::to_string(port) + " with " + *ip;
+      if (!address.empty() && *ip != address) continue;
+      device.port = port;
+      device.gid_index = static_cast<std::uint8_t>(index);
+      device.address = *ip;
+      device.mtu = state.active_mtu;
+      return true;
+    }
+  }
+  return false;
+}
+
+MemoryRegion checked(ibv_mr* region, const std::string& what) {
+  if (region == nullptr) {
+    const int error = errno;
+    throw Error(ErrorCode::kSystem, "registering " + what + " for RDMA failed: " + std::strerror(error) +
+                                        (error == ENOMEM ? "; raise the limit of locked memory (ulimit -l)" : ""));
+  }
+  return MemoryRegion(region);
+}
+
+}  // namespace
+
+Device open_device(const std::string& name, const std::string& address) {
+  int count = 0;
+  const Handle<ibv_device*, ibv_free_device_list> list(ibv_get_device_list(&count));
+  std::string seen;
+  for (int i = 0; i < count; ++i) {
+    Device device;
+    device.name = ibv_get_device_name(list.get()[i]);
+    if (!name.empty() && device.name != name) continue;
+    device.context.reset(ibv_open_device(list.get()[i]));
+    if (!device.context || !choose_gid(device, address, seen)) continue;
+    device.domain.reset(ibv_alloc_pd(device.context.get()));
+    if (!device.domain) throw Error(ErrorCode::kSystem, "allocating a protection domain on " + device.name + " failed");
+    return device;
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              "no RDMA device" + (name.empty() ? "" : " " + name) + " has an active port with a RoCEv2 GID for " +
+                  (address.empty() ? "an IPv4 address" : address) + "; found: " + (seen.empty() ? "none" : seen));
+}
+
+std::size_t bytes_of(ibv_mtu mtu) { return std::size_t{128} << mtu; }
+
+ibv_mtu mtu_of(std::size_t bytes) {
+  ibv_mtu mtu = IBV_MTU_256;
+  while (mtu < IBV_MTU_4096 && bytes_of(static_cast<ibv_mtu>(mtu + 1)) <= bytes) mtu = static_cast<ibv_mtu>(mtu + 1);
+  return mtu;
+}
+
+MemoryRegion register_host(const Device& device, void* memory, std::size_t bytes) {
+  return checked(ibv_reg_mr(device.domain.get(), memory, bytes, kAccess), "memory");
+}
+
+MemoryRegion register_dmabuf(const Device& device, int dmabuf, std::uint64_t offset, std::size_t bytes,
+                             std::uint64_t address) {
+  return checked(ibv_reg_dmabuf_mr(device.domain.get(), offset, bytes, address, dmabuf, kAccess), "a GPU's memory");
+}
+
+}  // namespace jaxina::verbs

@@ -1,0 +1,50 @@
+// An RDMA device opened for RoCEv2 over IPv4, and memory that it may use.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace jaxina::verbs {
+
+template <auto Destroy>
+struct Deleter {
+  template <typename T>
+  void operator()(T* object) const { Destroy(object); }
+};
+template <typename T, auto Destroy>
+using Handle = std::unique_ptr<T, Deleter<Destroy>>;
+
+using Context = Handle<ibv_context, ibv_close_device>;
+using ProtectionDomain = Handle<ibv_pd, ibv_dealloc_pd>;
+using MemoryRegion = Handle<ibv_mr, ibv_dereg_mr>;
+
+struct Device {
+  Context context;
+  ProtectionDomain domain;
+  std::string name;
+  std::uint8_t port = 1;
+  std::uint8_t gid_index = 0;
+  std::string address;  // IPv4, of the GID
+  ibv_mtu mtu = IBV_MTU_1024;
+};
+
+// `name` and `address` choose among the host's devices; empty means any. Throws Error(kInvalidArgument) that lists what
+// there is if none has an active port with a RoCEv2 GID for such an IPv4 address.
+Device open_device(const std::string& name, const std::string& address);
+
+std::size_t bytes_of(ibv_mtu mtu);
+ibv_mtu mtu_of(std::size_t bytes);  // the largest that is not above `bytes`
+
+// Lets the NIC read and the peer write host memory. Throws Error(kSystem).
+MemoryRegion register_host(const Device& device, void* memory, std::size_t bytes);
+// The same for memory of a GPU that was exported as a dma-buf (cuMemGetHandleForAddressRange); `address` is the GPU's.
+// Throws Error(kSystem) where the driver cannot: then the GPU's pointer given to register_host() works if the kernel
+// module nvidia-peermem is loaded.
+MemoryRegion register_dmabuf(const Device& device, int dmabuf, std::uint64_t offset, std::size_t bytes,
+                             std::uint64_t address);
+
+}  // namespace jaxina::verbs

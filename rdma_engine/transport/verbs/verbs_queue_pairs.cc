@@ -1,0 +1,246 @@
+#include "rdma_engine/transport/verbs/verbs_queue_pairs.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace jaxina::verbs {
+namespace {
+
+constexpr std::uint32_t kSendDepth = 4;  // one pass in flight, and copies of it
+constexpr std::size_t kReceivesPerQueue = 4;
+constexpr std::size_t kReceiveBatch = 32;
+constexpr std::size_t kPage = 4096;
+
+template <typename T>
+T* checked(T* object, const char* what) {
+  if (object == nullptr) {
+    throw Error(ErrorCode::kSystem, std::string(what) + " failed: " + std::strerror(errno));
+  }
+  return object;
+}
+
+}  // namespace
+
+VerbsQueuePairs::Memory VerbsQueuePairs::allocate(std::size_t bytes) {
+  const std::size_t whole = (bytes + kPage - 1) / kPage * kPage;
+  auto* memory = static_cast<std::uint8_t*>(checked(std::aligned_alloc(kPage, whole), "allocating memory for RDMA"));
+  std::memset(memory, 0, whole);
+  return Memory(memory);
+}
+
+VerbsQueuePairs::VerbsQueuePairs(const VerbsOptions& options, std::size_t queues, std::size_t send_bytes,
+                                 std::size_t receive_bytes)
+    : device_(open_device(options.device, options.address)),
+      send_bytes_(send_bytes),
+      receive_bytes_(receive_bytes),
+      send_(allocate(send_bytes)),
+      receive_(allocate(receive_bytes)),
+      send_region_(register_host(device_, send_.get(), send_bytes)),
+      receive_region_(register_host(device_, receive_.get(), receive_bytes)),
+      channel_(checked(ibv_create_comp_channel(device_.context.get()), "ibv_create_comp_channel")),
+      wakeup_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      unfinished_(queues) {
+  fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  local_.address = device_.address;
+  local_.mtu = static_cast<std::uint32_t>(std::min(bytes_of(device_.mtu), options.mtu > 0 ? options.mtu : std::size_t{4096}));
+  local_.psn = options.first_psn & roce::kMask24;
+  local_.rkey = receive_region_->rkey;
+  local_.memory = reinterpret_cast<std::uint64_t>(receive_.get());
+  create_queues(queues);
+}
+
+void VerbsQueuePairs::create_queues(std::size_t queues) {
+  const std::size_t receives = queues * kReceivesPerQueue;
+  completions_.reset(checked(ibv_create_cq(device_.context.get(), static_cast<int>(receives + queues * kSendDepth), nullptr,
+                                           channel_.get(), 0),
+                             "ibv_create_cq"));
+  ibv_srq_init_attr receive_queue{};
+  receive_queue.attr.max_wr = static_cast<std::uint32_t>(receives);
+  receive_queue.attr.max_sge = 1;
+  receives_.reset(checked(ibv_create_srq(device_.domain.get(), &receive_queue), "ibv_create_srq"));
+  for (std::size_t queue = 0; queue < queues; ++queue) {
+    ibv_qp_init_attr attributes{};
+    attributes.send_cq = completions_.get();
+    attributes.recv_cq = completions_.get();
+    attributes.srq = receives_.get();
+    attributes.cap.max_send_wr = kSendDepth;
+    attributes.cap.max_send_sge = 1;
+    attributes.qp_type = IBV_QPT_UC;
+    queues_.emplace_back(checked(ibv_create_qp(device_.domain.get(), &attributes), "ibv_create_qp"));
+    ibv_qp* qp = queues_.back().get();
+    if (to_init(qp) != 0) throw Error(ErrorCode::kSystem, "a queue pair of " + device_.name + " cannot be initialised");
+    local_.qpns.push_back(qp->qp_num);
+    queue_of_[qp->qp_num] = queue;
+  }
+  missing_receives_ = receives;
+  post_receives(receives);
+}
+
+int VerbsQueuePairs::to_init(ibv_qp* qp) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = device_.port;
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+  return ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+int VerbsQueuePairs::to_receive(std::size_t queue) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.path_mtu = mtu_of(std::min(local_.mtu, remote_.mtu));
+  attributes.dest_qp_num = remote_.qpns[queue];
+  attributes.rq_psn = remote_.psn;
+  ibv_ah_attr& route = attributes.ah_attr;
+  route.is_global = 1;
+  route.port_num = device_.port;
+  route.grh.sgid_index = device_.gid_index;
+  route.grh.hop_limit = 64;
+  route.grh.dgid.raw[10] = route.grh.dgid.raw[11] = 0xff;
+  if (inet_pton(AF_INET, remote_.address.c_str(), &route.grh.dgid.raw[12]) != 1) return EINVAL;
+  return ibv_modify_qp(queues_[queue].get(), &attributes,
+                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN);
+}
+
+int VerbsQueuePairs::to_send(std::size_t queue) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.sq_psn = local_.psn;
+  return ibv_modify_qp(queues_[queue].get(), &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN);
+}
+
+void VerbsQueuePairs::connect(const roce::ConnectionEnd& remote) {
+  if (remote.qpns.size() != queues_.size() || remote.udp_port != roce::kUdpPort) {
+    throw Error(ErrorCode::kInvalidArgument, "the switch must offer one queue pair for each of ours, on UDP port 4791");
+  }
+  remote_ = remote;
+  for (std::size_t queue = 0; queue < queues_.size(); ++queue) {
+    const int error = to_receive(queue);
+    if (const int code = error != 0 ? error : to_send(queue); code != 0) {
+      throw Error(ErrorCode::kSwitchUnreachable, "a queue pair of " + device_.name + " cannot be connected to " +
+                                                     remote.address + ": " + std::strerror(code));
+    }
+  }
+}
+
+Status VerbsQueuePairs::reset(std::size_t queue) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RESET;
+  int error = ibv_modify_qp(queues_[queue].get(), &attributes, IBV_QP_STATE);
+  if (error == 0) error = to_init(queues_[queue].get());
+  if (error == 0) error = to_receive(queue);
+  if (error == 0) error = to_send(queue);
+  unfinished_[queue] = 0;
+  if (error == 0) return {};
+  return {ErrorCode::kSystem, "a queue pair of " + device_.name + " cannot be reset: " + std::strerror(error)};
+}
+
+void VerbsQueuePairs::post_receives(std::size_t count) {
+  // A write with immediate takes a receive off the queue but puts nothing into its memory.
+  ibv_recv_wr requests[kReceiveBatch];
+  while (count > 0) {
+    const std::size_t batch = std::min(count, kReceiveBatch);
+    for (std::size_t i = 0; i < batch; ++i) {
+      requests[i] = {};
+      requests[i].next = i + 1 < batch ? &requests[i + 1] : nullptr;
+    }
+    ibv_recv_wr* bad = nullptr;
+    if (const int error = ibv_post_srq_recv(receives_.get(), requests, &bad); error != 0) {
+      failure_ = {ErrorCode::kSystem, std::string("posting receives failed: ") + std::strerror(error)};
+      return;
+    }
+    count -= batch;
+    missing_receives_ -= batch;
+  }
+}
+
+void VerbsQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t> message, std::uint64_t remote_address,
+                                 std::uint32_t immediate) {
+  if (unfinished_[queue] == kSendDepth) return;  // as good as lost: these copies are still on their way
+  ibv_sge part{reinterpret_cast<std::uint64_t>(message.data()), static_cast<std::uint32_t>(message.size()),
+               send_region_->lkey};
+  ibv_send_wr request{};
+  request.sg_list = &part;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.imm_data = htonl(immediate);
+  request.wr.rdma.remote_addr = remote_address;
+  request.wr.rdma.rkey = remote_.rkey;
+  ibv_send_wr* bad = nullptr;
+  if (const int error = ibv_post_send(queues_[queue].get(), &request, &bad); error != 0) {
+    failure_ = {ErrorCode::kSystem, std::string("posting a write failed: ") + std::strerror(error)};
+    return;
+  }
+  ++unfinished_[queue];
+  const std::size_t mtu = std::min(local_.mtu, remote_.mtu);
+  counters_.packets_sent += roce::packets_of(message.size(), mtu);
+  counters_.bytes_sent += roce::wire_bytes_of(message.size(), mtu);
+}
+
+Status VerbsQueuePairs::poll(std::vector<Arrival>& arrivals) {
+  ibv_wc done[64];
+  int count;
+  while ((count = ibv_poll_cq(completions_.get(), 64, done)) > 0) {
+    for (int i = 0; i < count; ++i) {
+      const auto found = queue_of_.find(done[i].qp_num);
+      if (found == queue_of_.end()) continue;
+      const std::size_t queue = found->second;
+      if (done[i].opcode == IBV_WC_RECV_RDMA_WITH_IMM && done[i].status == IBV_WC_SUCCESS) {
+        ++missing_receives_;
+        arrivals.push_back({queue, ntohl(done[i].imm_data), done[i].byte_len});
+        const std::size_t mtu = std::min(local_.mtu, remote_.mtu);
+        counters_.packets_received += roce::packets_of(done[i].byte_len, mtu);
+        counters_.bytes_received += roce::wire_bytes_of(done[i].byte_len, mtu);
+      } else if (done[i].status == IBV_WC_SUCCESS || done[i].status == IBV_WC_WR_FLUSH_ERR) {
+        // A send; those that a reset flushed are not counted any more.
+        if (unfinished_[queue] > 0) --unfinished_[queue];
+      } else {
+        return {ErrorCode::kSystem, "the RDMA device " + device_.name + " reports: " + ibv_wc_status_str(done[i].status)};
+      }
+    }
+  }
+  if (count < 0) return {ErrorCode::kSystem, "the completion queue of " + device_.name + " cannot be read"};
+  if (missing_receives_ > 0) post_receives(missing_receives_);
+  return failure_;
+}
+
+void VerbsQueuePairs::acknowledge_events() {
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) {
+    ibv_ack_cq_events(queue, 1);
+    notified_ = false;
+  }
+}
+
+void VerbsQueuePairs::wait(Nanoseconds timeout) {
+  // The caller polls once more after the event was asked for: what came in between raises none.
+  if (!notified_) {
+    notified_ = true;
+    ibv_req_notify_cq(completions_.get(), 0);
+    return;
+  }
+  pollfd waits[2] = {{channel_->fd, POLLIN, 0}, {wakeup_.get(), POLLIN, 0}};
+  const timespec limit = {static_cast<time_t>(timeout / 1'000'000'000), static_cast<long>(timeout % 1'000'000'000)};
+  if (ppoll(waits, 2, &limit, nullptr) <= 0) return;
+  if (waits[0].revents != 0) acknowledge_events();
+  if (waits[1].revents != 0) {
+    std::uint64_t count;
+    [[maybe_unused]] const ssize_t taken = read(wakeup_.get(), &count, sizeof(count));
+  }
+}
+
+void VerbsQueuePairs::interrupt() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wakeup_.get(), &one, sizeof(one));
+}
+
+}  // namespace jaxina::verbs

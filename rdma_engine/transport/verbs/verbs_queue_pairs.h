@@ -1,0 +1,77 @@
+// Queue pairs of a real RDMA device (or Soft-RoCE) through libibverbs. All share one receive queue, so that receives are
+// posted in batches, and one completion queue.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "rdma_engine/transport/roce/queue_pairs.h"
+#include "rdma_engine/transport/udp/udp_socket.h"
+#include "rdma_engine/transport/verbs/device.h"
+
+namespace jaxina::verbs {
+
+struct VerbsOptions {
+  std::string device;   // empty: any
+  std::string address;  // of the device; empty: any
+  std::size_t mtu = 0;  // bytes; 0: the port's
+  std::uint32_t first_psn = 0;
+};
+
+class VerbsQueuePairs final : public roce::QueuePairs {
+ public:
+  // Throws Error(kInvalidArgument) if there is no such device, Error(kSystem) if it refuses.
+  VerbsQueuePairs(const VerbsOptions& options, std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes);
+
+  const roce::ConnectionEnd& local() const override { return local_; }
+  void connect(const roce::ConnectionEnd& remote) override;
+  std::span<std::uint8_t> send_memory() override { return {send_.get(), send_bytes_}; }
+  std::span<const std::uint8_t> receive_memory() const override { return {receive_.get(), receive_bytes_}; }
+  void post_write(std::size_t queue, std::span<const std::uint8_t> message, std::uint64_t remote_address,
+                  std::uint32_t immediate) override;
+  Status flush() override { return failure_; }
+  Status poll(std::vector<Arrival>& arrivals) override;
+  void wait(Nanoseconds timeout) override;
+  void interrupt() override;
+  Status reset(std::size_t queue) override;
+  Counters counters() const override { return counters_; }
+
+ private:
+  using CompletionChannel = Handle<ibv_comp_channel, ibv_destroy_comp_channel>;
+  using CompletionQueue = Handle<ibv_cq, ibv_destroy_cq>;
+  using SharedReceiveQueue = Handle<ibv_srq, ibv_destroy_srq>;
+  using QueuePair = Handle<ibv_qp, ibv_destroy_qp>;
+  struct FreeMemory {
+    void operator()(std::uint8_t* memory) const { std::free(memory); }
+  };
+  using Memory = std::unique_ptr<std::uint8_t[], FreeMemory>;
+  static Memory allocate(std::size_t bytes);
+
+  void create_queues(std::size_t queues);
+  int to_init(ibv_qp* qp);
+  int to_receive(std::size_t queue);
+  int to_send(std::size_t queue);
+  void post_receives(std::size_t count);
+  void acknowledge_events();
+
+  Device device_;
+  std::size_t send_bytes_, receive_bytes_;
+  Memory send_, receive_;
+  MemoryRegion send_region_, receive_region_;
+  CompletionChannel channel_;
+  udp::FileDescriptor wakeup_;
+  CompletionQueue completions_;
+  SharedReceiveQueue receives_;
+  std::vector<QueuePair> queues_;
+  std::vector<std::uint32_t> unfinished_;  // writes posted and not completed, per queue
+  std::unordered_map<std::uint32_t, std::size_t> queue_of_;  // by number
+  std::size_t missing_receives_ = 0;
+  bool notified_ = false;  // the completion queue will raise an event
+  roce::ConnectionEnd local_, remote_;
+  Status failure_;
+  Counters counters_;
+};
+
+}  // namespace jaxina::verbs

@@ -1,0 +1,185 @@
+// The roce transport against the software switch over loopback: sums under loss, and what must not get through.
+#include <gtest/gtest.h>
+
+#include "rdma_engine/transport/udp/socket_address.h"
+#include "tests/native/roce_fixture.h"
+
+namespace jaxina {
+namespace {
+
+using namespace testing;
+using roce::SocketQueuePairs;
+
+TEST(RoceEndpoint, SumsAreBitExactForEverySize) {
+  for (const std::uint32_t n : {1u, 2u, 4u}) {
+    RoceSwitch roce_switch({.port = 0});
+    const JobSpec job = job_of(n);
+    roce_switch.add_job(job);
+    std::vector<FloatSum> sums;
+    for (const std::size_t count : {1u, 255u, 257u, 1024u, 5000u, 32u * 1024u, 100'000u}) sums.emplace_back(n, count, 31 * n + count);
+    with_roce_workers(roce_switch, configs_for(job, {}), {}, [&](std::uint32_t w, Endpoint& endpoint) {
+      for (FloatSum& sum : sums) {
+        sum.submit(w, endpoint);
+        const Status status = run_to_end(endpoint);
+        ASSERT_TRUE(status.ok()) << status.text();
+      }
+    });
+    for (const FloatSum& sum : sums) sum.expect_exact();
+    const RoceSwitchStatistics statistics = roce_switch.statistics(job.job);
+    EXPECT_EQ(statistics.roce.no_access + statistics.roce.bad_length + statistics.packets.wrong_icrc, 0u);
+  }
+}
+
+TEST(RoceEndpoint, SixteenPacketMessagesAndLossesOnBothWays) {
+  constexpr std::uint32_t n = 3;
+  RoceSwitch roce_switch({.port = 0, .loss = 0.005, .loss_seed = 1});
+  JobSpec job = job_of(n);
+  job.blocks_per_chunk = 16;
+  roce_switch.add_job(job);
+  std::vector<EndpointConfig> configs = configs_for(job, {});
+  for (EndpointConfig& config : configs) config.loss = 0.005;
+  FloatSum sum(n, 1'000'000, 5);
+  std::atomic<std::uint64_t> dropped = 0, retransmissions = 0;
+  with_roce_workers(roce_switch, configs, {.host = "127.0.0.1", .first_psn = 0xfffff0}, [&](std::uint32_t w, Endpoint& endpoint) {
+    sum.submit(w, endpoint);
+    const Status status = run_to_end(endpoint);
+    EXPECT_TRUE(status.ok()) << status.text();
+    dropped += endpoint.statistics().packets_dropped;
+    retransmissions += endpoint.statistics().retransmissions;
+  });
+  sum.expect_exact();
+  EXPECT_GT(dropped, 0u);
+  EXPECT_GT(retransmissions, 0u);
+  const RoceSwitchStatistics statistics = roce_switch.statistics(job.job);
+  EXPECT_GT(statistics.packets_dropped, 0u);
+  EXPECT_GT(statistics.roce.out_of_sequence, 0u);  // what followed a loss within its message
+}
+
+TEST(RoceEndpoint, AWorkerThatRestartsGetsNewQueuePairsAndTheOldOnesAreGone) {
+  RoceSwitch roce_switch({.port = 0});
+  JobSpec job = job_of(1);
+  roce_switch.add_job(job);
+  FloatSum first(1, 1000, 1), second(1, 1000, 2);
+  auto old_one = roce_endpoint(roce_switch, config_for(job, 0, {}));
+  first.submit(0, *old_one);
+  ASSERT_TRUE(run_to_end(*old_one).ok());
+  // A new incarnation is a new job; a second connection of the same worker replaces the first at once.
+  JobSpec again = job_of(1, 8);
+  roce_switch.add_job(again);
+  auto new_one = roce_endpoint(roce_switch, config_for(again, 0, {}));
+  roce_switch.remove_job(job.job);
+  second.submit(0, *new_one);
+  ASSERT_TRUE(run_to_end(*new_one).ok());
+  FloatSum lost(1, 1000, 3);
+  lost.submit(0, *old_one);
+  for (int i = 0; i < 5 && old_one->progress(20'000'000).ok(); ++i) {
+  }
+  EXPECT_GT(roce_switch.statistics(again.job).roce.unknown_queue_pair, 0u);
+  EXPECT_FALSE(old_one->worker().has_completed());
+  first.expect_exact();
+  second.expect_exact();
+}
+
+TEST(RoceEndpoint, AMismatchEndsTheJobForEveryWorkerWithTheReason) {
+  RoceSwitch roce_switch({.port = 0});
+  const JobSpec job = job_of(2);
+  roce_switch.add_job(job);
+  FloatSum small(2, 100, 1), large(2, 200, 1);
+  std::atomic<int> mismatches = 0;
+  with_roce_workers(roce_switch, configs_for(job, {}), {}, [&](std::uint32_t w, Endpoint& endpoint) {
+    (w == 0 ? small : large).submit(w, endpoint);
+    const Status status = run_to_end(endpoint);
+    mismatches += status.code == ErrorCode::kMismatch;
+  });
+  EXPECT_EQ(mismatches, 2);
+}
+
+TEST(RoceEndpoint, SaysWhoIsMissing) {
+  RoceSwitch roce_switch({.port = 0});
+  const JobSpec job = job_of(3);
+  roce_switch.add_job(job);
+  FloatSum sum(3, 1000, 1);
+  auto endpoint = roce_endpoint(roce_switch, config_for(job, 1, {}));
+  sum.submit(1, *endpoint);
+  for (int i = 0; i < 100 && endpoint->missing().empty(); ++i) ASSERT_TRUE(endpoint->progress(20'000'000).ok());
+  EXPECT_EQ(endpoint->missing(), (std::vector<std::uint32_t>{0, 2}));
+  EXPECT_EQ(roce_switch.missing(job.job), (std::vector<std::uint32_t>{0, 2}));
+}
+
+// One hand-made worker, to send what a sound one never would.
+class Intruder {
+ public:
+  explicit Intruder(RoceSwitch& roce_switch, const JobSpec& job)
+      : layout_({job.slots, job.block_size, job.blocks_per_chunk}),
+        pairs_({.host = "127.0.0.1"}, layout_.queues(), 4096, layout_.receive_bytes()),
+        end_(roce_switch.connect(job.job, 0, pairs_.local())) {}
+
+  // Sends a look-ahead pass of slot 0 to this address with this key.
+  void write(std::uint64_t address, std::uint32_t rkey, std::size_t queue = 0, std::size_t bytes = 4) {
+    roce::ConnectionEnd end = end_;
+    end.rkey = rkey;
+    pairs_.connect(end);
+    pairs_.post_write(queue, pairs_.send_memory().first(bytes), address, 1);
+    ASSERT_TRUE(pairs_.flush().ok());
+  }
+  std::uint32_t rkey() const { return end_.rkey; }
+
+ private:
+  roce::MessageLayout layout_;
+  SocketQueuePairs pairs_;
+  roce::ConnectionEnd end_;
+};
+
+template <typename Count>
+std::uint64_t wait_for(Count count, std::uint64_t wanted) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (count() < wanted && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return count();
+}
+
+TEST(RoceSwitch, AWrongKeyAddressOrLengthChangesNothingAndIsCounted) {
+  RoceSwitch roce_switch({.port = 0});
+  const JobSpec job = job_of(1);
+  roce_switch.add_job(job);
+  Intruder intruder(roce_switch, job);
+  const std::uint64_t sound = roce::address_of({0, 0, 1});
+  const auto refused = [&] { return roce_switch.statistics(job.job).roce.no_access; };
+  intruder.write(sound, intruder.rkey() ^ 1);
+  intruder.write(roce::address_of({0, 1, 1}), intruder.rkey());            // another slot's queue pair
+  intruder.write(roce::address_of({0, 0, 200}), intruder.rkey());          // more exponents than blocks
+  intruder.write(sound | 1, intruder.rkey());                              // no pass
+  intruder.write(sound, intruder.rkey(), 0, 0);                            // too short for its exponents
+  intruder.write(sound, intruder.rkey(), job.slots);                       // the queue pair of the notices
+  EXPECT_EQ(wait_for(refused, 6), 6u);
+  EXPECT_EQ(roce_switch.statistics(job.job).job.updates, 0u);
+  intruder.write(sound, intruder.rkey());
+  EXPECT_EQ(wait_for([&] { return roce_switch.statistics(job.job).job.results; }, 1), 1u);
+}
+
+TEST(RoceSwitch, AWrongIcrcIsDroppedUnlessSendersDoNotWriteIt) {
+  for (const auto policy : {roce::IcrcPolicy::kCheck, roce::IcrcPolicy::kIgnore}) {
+    RoceSwitch roce_switch({.port = 0, .icrc = policy});
+    const JobSpec job = job_of(1);
+    roce_switch.add_job(job);
+    roce::MessageLayout layout({job.slots, job.block_size, job.blocks_per_chunk});
+    udp::UdpSocket socket(udp::resolve("127.0.0.1", 0, ErrorCode::kSystem), {});
+    roce::ConnectionEnd end{.address = "127.0.0.1", .udp_port = udp::port_of(socket.local()), .mtu = 1024,
+                            .qpns = std::vector<std::uint32_t>(layout.queues()), .psn = 0, .rkey = 0, .memory = 0};
+    end = roce_switch.connect(job.job, 0, end);
+    std::uint8_t packet[32 + 4 + 4];
+    roce::write({.qpn = end.qpns[0], .address = roce::address_of({0, 0, 1}), .rkey = end.rkey, .length = 4, .immediate = 1}, packet);
+    std::fill(packet + 32, packet + 40, std::uint8_t{0});
+    const Address to = udp::resolve("127.0.0.1", roce_switch.port(), ErrorCode::kSystem);
+    ASSERT_EQ(sendto(socket.fd(), packet, sizeof(packet), 0, udp::as_sockaddr(to), to.size), 40);
+    const bool checks = policy == roce::IcrcPolicy::kCheck;
+    const auto seen = [&] {
+      const RoceSwitchStatistics statistics = roce_switch.statistics(job.job);
+      return statistics.packets.wrong_icrc + statistics.job.results;
+    };
+    EXPECT_EQ(wait_for(seen, 1), 1u);
+    EXPECT_EQ(roce_switch.statistics(job.job).packets.wrong_icrc, checks ? 1u : 0u);
+  }
+}
+
+}  // namespace
+}  // namespace jaxina

@@ -1,0 +1,101 @@
+// The receiving half of a queue pair: what a gap, a duplicate, a wrap and a false length do.
+#include "rdma_engine/transport/roce/write_responder.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "rdma_engine/transport/roce/pass_message.h"
+
+namespace jaxina::roce {
+namespace {
+
+constexpr std::size_t kMtu = 256;
+
+class Responder : public ::testing::Test {
+ protected:
+  Placement take(Opcode opcode, std::uint32_t psn, std::size_t size, std::uint32_t length = 0, std::uint8_t fill = 1) {
+    const std::vector<std::uint8_t> payload(size, fill);
+    const Packet packet{{.opcode = opcode, .psn = psn, .length = length, .immediate = 5}, payload, 0};
+    return responder_.on_packet(packet, kMtu, [this](const Headers& h) {
+      return h.length <= memory_.size() ? memory_.data() : nullptr;
+    });
+  }
+  WriteResponder responder_;
+  std::vector<std::uint8_t> memory_ = std::vector<std::uint8_t>(4 * kMtu);
+};
+
+TEST_F(Responder, AMessageIsPlacedInOrderAcrossTheWrapOfSequenceNumbers) {
+  EXPECT_EQ(take(Opcode::kWriteFirst, 0xfffffe, kMtu, 2 * kMtu + 9, 1), Placement::kPlaced);
+  EXPECT_EQ(take(Opcode::kWriteMiddle, 0xffffff, kMtu, 0, 2), Placement::kPlaced);
+  EXPECT_EQ(take(Opcode::kWriteLastImm, 0, 9, 0, 3), Placement::kComplete);
+  EXPECT_EQ(responder_.message().length, 2 * kMtu + 9);
+  EXPECT_EQ(responder_.message().immediate, 5u);
+  EXPECT_EQ(memory_[0], 1);
+  EXPECT_EQ(memory_[kMtu], 2);
+  EXPECT_EQ(memory_[2 * kMtu + 8], 3);
+  EXPECT_EQ(memory_[2 * kMtu + 9], 0);
+}
+
+TEST_F(Responder, AGapDropsAllUpToTheNextFirst) {
+  EXPECT_EQ(take(Opcode::kWriteFirst, 10, kMtu, 3 * kMtu), Placement::kPlaced);
+  EXPECT_EQ(take(Opcode::kWriteLastImm, 12, kMtu), Placement::kOutOfSequence);
+  EXPECT_EQ(take(Opcode::kWriteMiddle, 11, kMtu), Placement::kOutOfSequence);  // it came late: too late
+  EXPECT_EQ(take(Opcode::kWriteLastImm, 12, kMtu), Placement::kOutOfSequence);
+  EXPECT_EQ(take(Opcode::kWriteFirst, 500, kMtu, 2 * kMtu), Placement::kPlaced);
+  EXPECT_EQ(take(Opcode::kWriteLastImm, 501, kMtu), Placement::kComplete);
+}
+
+TEST_F(Responder, ADuplicateInsideAMessageCostsTheMessage) {
+  EXPECT_EQ(take(Opcode::kWriteFirst, 10, kMtu, 3 * kMtu), Placement::kPlaced);
+  EXPECT_EQ(take(Opcode::kWriteMiddle, 11, kMtu), Placement::kPlaced);
+  EXPECT_EQ(take(Opcode::kWriteMiddle, 11, kMtu), Placement::kOutOfSequence);
+  EXPECT_EQ(take(Opcode::kWriteLastImm, 12, kMtu), Placement::kOutOfSequence);
+}
+
+TEST_F(Responder, ASinglePacketMessageIsTakenWhateverItsNumber) {
+  EXPECT_EQ(take(Opcode::kWriteOnlyImm, 10, 7, 7), Placement::kComplete);
+  EXPECT_EQ(take(Opcode::kWriteOnlyImm, 10, 7, 7), Placement::kComplete);
+  EXPECT_EQ(take(Opcode::kWriteOnlyImm, 3, 0, 0), Placement::kComplete);
+}
+
+TEST_F(Responder, ANewFirstGivesUpTheMessageBefore) {
+  EXPECT_EQ(take(Opcode::kWriteFirst, 10, kMtu, 2 * kMtu), Placement::kPlaced);
+  EXPECT_EQ(take(Opcode::kWriteFirst, 11, kMtu, 2 * kMtu), Placement::kPlaced);
+  EXPECT_EQ(take(Opcode::kWriteLastImm, 12, kMtu), Placement::kComplete);
+}
+
+TEST_F(Responder, LengthsThatContradictAreDropped) {
+  EXPECT_EQ(take(Opcode::kWriteOnlyImm, 0, 7, 8), Placement::kBadLength);
+  EXPECT_EQ(take(Opcode::kWriteOnlyImm, 0, kMtu + 4, kMtu + 4), Placement::kBadLength);
+  EXPECT_EQ(take(Opcode::kWriteFirst, 0, kMtu, kMtu), Placement::kBadLength);
+  EXPECT_EQ(take(Opcode::kWriteFirst, 0, kMtu - 4, 2 * kMtu), Placement::kBadLength);
+  EXPECT_EQ(take(Opcode::kWriteFirst, 0, kMtu, 2 * kMtu), Placement::kPlaced);
+  EXPECT_EQ(take(Opcode::kWriteLastImm, 1, kMtu - 4), Placement::kBadLength);
+  EXPECT_EQ(take(Opcode::kWriteFirst, 0, kMtu, 2 * kMtu), Placement::kPlaced);
+  EXPECT_EQ(take(Opcode::kWriteMiddle, 1, kMtu), Placement::kBadLength);  // would leave nothing for the last
+  EXPECT_EQ(take(Opcode::kWriteLastImm, 2, 0), Placement::kOutOfSequence);
+}
+
+TEST_F(Responder, WhereNothingMayBeWrittenNothingIs) {
+  EXPECT_EQ(take(Opcode::kWriteFirst, 0, kMtu, 5 * kMtu), Placement::kNoAccess);
+  EXPECT_EQ(take(Opcode::kWriteMiddle, 1, kMtu), Placement::kOutOfSequence);
+  EXPECT_EQ(memory_, std::vector<std::uint8_t>(4 * kMtu));
+}
+
+TEST(PassMessage, NamesAndPlaces) {
+  for (const PassName name : {PassName{0, 0, 0}, {1, 2, 3}, {0xffffffff, 0xffff, 64}}) EXPECT_EQ(pass_at(address_of(name)), name);
+  EXPECT_FALSE(pass_at(address_of({1, 2, 3}) | 1));
+  const MessageLayout layout({.slots = 8, .block_size = 256, .blocks_per_chunk = 16});
+  EXPECT_EQ(layout.bytes(4096, 16), 16 * 1024u + 16);
+  EXPECT_EQ(layout.bytes(4096, 0), 16 * 1024u);
+  EXPECT_EQ(layout.bytes(257, 3), 2 * 1024u + 4);  // whole blocks, then the exponents
+  EXPECT_EQ(layout.bytes(257, 0), 257 * 4u);
+  EXPECT_EQ(layout.bytes(0, 16), 16u);
+  EXPECT_EQ(layout.stride(), 32 * 1024u);
+  EXPECT_EQ(layout.result_place(1, 4), layout.result_place(1, 0));
+  EXPECT_EQ(layout.result_place(1, 0) - layout.result_place(0, 3), layout.stride());
+}
+
+}  // namespace
+}  // namespace jaxina::roce

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Usage: build_image.sh FOLDER. Makes FOLDER/vmlinux and FOLDER/base.cpio, a guest in which Soft-RoCE (rdma_rxe) runs,
+# from Debian's packages alone: a kernel image that is unpacked, not installed, and this host's own iproute2 and
+# libibverbs. What is downloaded and built stays in FOLDER; a second call does nothing.
+set -euo pipefail
+folder=$1
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$folder"
+cd "$folder"
+[ -f complete ] && [ complete -nt "$here/build_image.sh" ] && [ complete -nt "$here/init.sh" ] && exit 0
+
+# Loaded in this order. crc32_generic is what rxe computes ICRCs with, and no module asks for it.
+modules='virtio_pci virtio_net veth crc32_generic ib_uverbs rdma_rxe sch_netem'
+programs='dash ip tc rdma'
+
+download() { # PACKAGE: its .deb in this folder
+  ls "$1"_*.deb >/dev/null 2>&1 || apt-get download -o APT::Sandbox::User=root -q "$1" >&2
+  ls "$1"_*.deb | head -1
+}
+
+kernel_package=$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p' | head -1)
+kernel=$(download "$kernel_package")
+release=${kernel_package#linux-image-}
+if [ ! -d "unpacked/lib/modules/$release" ]; then
+  rm -rf unpacked
+  mkdir unpacked
+  dpkg-deb --fsys-tarfile "$kernel" | tar -x -C unpacked --wildcards './boot/vmlinuz*' "./lib/modules/$release/modules.*" \
+    "./lib/modules/$release/kernel/drivers/*" "./lib/modules/$release/kernel/net/*" \
+    "./lib/modules/$release/kernel/crypto/*" "./lib/modules/$release/kernel/arch/*" "./lib/modules/$release/kernel/lib/*"
+  depmod -b unpacked "$release"
+fi
+
+# The boot image is a small program that unpacks an ELF file, which QEMU starts directly and in half the time.
+python3 - "unpacked/boot/vmlinuz-$release" vmlinux <<'PY'
+import lzma, sys
+
+image = open(sys.argv[1], "rb").read()
+start = image.index(b"\xfd7zXZ\x00")
+kernel = lzma.LZMADecompressor().decompress(image[start:])
+assert kernel.startswith(b"\x7fELF"), "this kernel is not packed with xz"
+open(sys.argv[2], "wb").write(kernel)
+PY
+
+rm -rf root
+mkdir -p root/{bin,dev,etc/libibverbs.d,lib64,modules,proc,run,sys,tmp}
+install_with_libraries() { # PROGRAM-OR-LIBRARY: to the same place in the guest, with what it links to
+  local file
+  for file in "$1" $(ldd "$1" | grep -oE '/[^ ]+'); do
+    [ -e "root$file" ] || install -D "$file" "root$file"
+  done
+}
+for program in $programs; do
+  path=$(PATH=$PATH:/usr/sbin:/sbin command -v "$program")
+  install_with_libraries "$path"
+  ln -sf "$path" "root/bin/$program"
+done
+ln -sf dash root/bin/sh
+provider=$(ls /usr/lib/*/libibverbs/librxe-rdmav*.so)
+install_with_libraries "$provider"
+cp /etc/libibverbs.d/rxe.driver root/etc/libibverbs.d/
+if [ -d /usr/lib/x86_64-linux-gnu/tc ]; then install -D -t root/usr/lib/x86_64-linux-gnu/tc /usr/lib/x86_64-linux-gnu/tc/*; fi
+dpkg-deb --fsys-tarfile "$(download busybox-static)" | tar -xO ./bin/busybox > root/bin/busybox
+chmod +x root/bin/busybox
+
+for module in $modules; do
+  modprobe -d "$PWD/unpacked" -S "$release" --show-depends "$module"
+done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r file; do
+  cp "$file" root/modules/
+  basename "$file"
+done > root/modules/order
+install "$here/init.sh" root/init
+(cd root && find . | cpio --quiet -o -H newc) > base.cpio
+touch complete

@@ -1,0 +1,2 @@
+#!/bin/dash
+exec /verbs_capture

@@ -1,0 +1,29 @@
+#!/bin/dash
+# The guest's first process: brings up two ends of a wire, Soft-RoCE on this one (10.9.0.1) and a network namespace "peer"
+# with plain sockets on the other (10.9.0.2), runs /test, and ends the machine with its exit code.
+b=/bin/busybox
+$b mount -t proc proc /proc
+$b mount -t sysfs sys /sys
+$b mount -t devtmpfs dev /dev
+$b mount -t tmpfs tmp /run
+$b mount -t tmpfs tmp /tmp
+while read -r module; do
+  $b insmod /modules/"$module" || echo "cannot load $module"
+done < /modules/order
+
+ip link set lo up
+ip netns add peer
+ip link add rdma0 address 02:00:00:00:00:01 mtu 4200 type veth \
+  peer name eth0 netns peer address 02:00:00:00:00:02 mtu 4200
+ip address add 10.9.0.1/24 dev rdma0
+ip link set rdma0 up
+ip -n peer address add 10.9.0.2/24 dev eth0
+ip -n peer link set eth0 up
+ip -n peer link set lo up
+rdma link add rxe0 type rxe netdev rdma0
+
+/test
+code=$?
+# isa-debug-exit turns a byte n written to its port into QEMU's exit code 2n + 1.
+printf "\\$(printf %o $((16 + (code != 0))))" | $b dd of=/dev/port bs=1 seek=244 2>/dev/null
+$b reboot -f

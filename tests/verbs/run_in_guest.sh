@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Usage: run_in_guest.sh FOLDER SCRIPT [FILE...]. Boots the guest of build_image.sh, runs SCRIPT (dash) in it with the
+# FILEs, programs come with their libraries, beside it in /, and exits with 0 if it did. The console goes to stdout.
+set -euo pipefail
+folder=$1 script=$2
+shift 2
+seconds=${JAXINA_GUEST_TIMEOUT:-170}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+mkdir "$work/root"
+install "$script" "$work/root/test"
+for file in "$@"; do
+  install "$file" "$work/root/"
+  for library in $(ldd "$file" 2>/dev/null | grep -oE '/[^ ]+'); do
+    install -D "$library" "$work/root$library"
+  done
+done
+(cd "$work/root" && find . | cpio --quiet -o -H newc) > "$work/extra.cpio"
+cat "$folder/base.cpio" "$work/extra.cpio" | gzip -1 > "$work/initramfs"
+
+code=0
+timeout -k 5 "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu "${JAXINA_GUEST_CPU:-max}" -smp 2 -m 768 \
+  -nographic -nodefaults -serial stdio -no-reboot -device isa-debug-exit,iobase=0xf4,iosize=4 \
+  -kernel "$folder/vmlinux" -initrd "$work/initramfs" \
+  -append "console=ttyS0 panic=-1 quiet mitigations=off" </dev/null || code=$?
+case $code in
+  33) exit 0 ;;
+  35) echo "the test in the guest failed" >&2; exit 1 ;;
+  124 | 137) echo "the guest did not end within $seconds s" >&2; exit 1 ;;
+  *) echo "QEMU ended with code $code before the test did" >&2; exit 1 ;;
+esac
