@@ -1,7 +1,7 @@
 """jaxina: `jax.lax.psum` summed by the network."""
 
 from jaxina import _lowering, errors
-from jaxina.collectives import collectives, disable, enable, fallbacks, pmean, psum
+from jaxina.collectives import collectives, disable, enable, fallbacks, pmean, psum, psum_scatter
 from jaxina.job import Job, init, shutdown
 
 _lowering.install()
@@ -16,5 +16,6 @@ __all__ = [
     "init",
     "pmean",
     "psum",
+    "psum_scatter",
     "shutdown",
 ]

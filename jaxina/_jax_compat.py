@@ -25,6 +25,7 @@ TESTED = ("0.10", "0.12")
 
 psum_p = parallel.psum_p
 psum_invariant_p = parallel.psum_invariant_p
+reduce_scatter_p = parallel.reduce_scatter_p
 JaxRuntimeError = jax.errors.JaxRuntimeError
 
 
@@ -104,10 +105,8 @@ def override_lowering(primitive: Any, platform: str, rule: Callable[..., Any]) -
 PARTIAL_AUTO_BREAKS = jax.__version_info__ < (0, 12)
 
 
-def token_breaks_partitioner(aval: Any) -> bool:
-    """Whether XLA would abort on a token where this operand of a collective is, as far as its type tells."""
-    if not PARTIAL_AUTO_BREAKS:
-        return False
+def in_partial_auto(aval: Any) -> bool:
+    """Whether this operand stands in a shard_map that leaves axes to the partitioner, as far as its type tells."""
     mesh = aval.sharding.mesh
     manual = set(mesh.manual_axes)
     return any(size > 1 for axis, size in mesh.shape.items() if axis not in manual)
@@ -139,8 +138,8 @@ def sum_positional(ctx: Any, operand: ir.Value, axes: Sequence[int]) -> ir.Value
 
 def ordered_custom_call(
     ctx: Any, target: str, operand: ir.Value, attributes: dict[str, np.ndarray | np.integer]
-) -> list[ir.Value]:
-    """A typed-FFI custom call with one operand and a result of the same type, ordered by the token of ORDER.
+) -> ir.Value:
+    """The result of a typed-FFI custom call with one operand of the same type, ordered by the token of ORDER.
 
     It has no side effect in XLA's sense: the token alone keeps it, in order, and lets shard_map's partial-auto mode
     replicate it.
@@ -157,7 +156,36 @@ def ordered_custom_call(
         result_layouts=[(), layout],
     )
     ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({ORDER: call.results[0]})))
-    return [mlir.lower_with_sharding_in_types(ctx, call.results[1], ctx.avals_out[0])]
+    return call.results[1]
+
+
+def own_part(operand: ir.Value, places: Sequence[int], dimension: int, tiled: bool) -> ir.Value:
+    """The part of `operand` that belongs to the running device.
+
+    Args:
+      operand: cut along `dimension` into as many equal parts as there are different places.
+      places: [number of devices]: which part is whose, in the order of the program's devices.
+      tiled: if not, the parts have size 1 along `dimension`, and the result lacks it.
+    """
+    full = ir.RankedTensorType(operand.type)
+    shape = list(full.shape)
+    shape[dimension] //= len(set(places))
+    scalar = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    starts = mlir.ir_constant(np.array(places, np.int32) * np.int32(shape[dimension]))
+    device = hlo.convert(scalar, hlo.partition_id())
+    start = hlo.reshape(scalar, hlo.dynamic_slice(starts, [device], mlir.dense_int_array([1])))
+    zero = mlir.ir_constant(np.int32(0))
+    corner = [start if axis == dimension else zero for axis in range(len(shape))]
+    part = hlo.dynamic_slice(operand, corner, mlir.dense_int_array(shape))
+    if tiled:
+        return part
+    del shape[dimension]
+    return hlo.reshape(ir.RankedTensorType.get(shape, full.element_type), part)
+
+
+def as_result(ctx: Any, value: ir.Value) -> list[ir.Value]:
+    """What a lowering rule returns whose one result is `value`."""
+    return [mlir.lower_with_sharding_in_types(ctx, value, ctx.avals_out[0])]
 
 
 def install_order(finish_module: Callable[[ir.Module], None]) -> None:

@@ -3,6 +3,10 @@
 A psum is carried if the switch was on while it was traced, it sums over a named axis, and its dtype is in
 `CARRIED_DTYPES`. Everything else keeps XLA's own collective, is logged at debug level under the logger ``jaxina``, and
 is counted in `fallbacks`.
+
+A psum_scatter is a psum of which each device keeps its part. An aggregator needs every worker's whole operand in any
+case, and a link carries both directions at once, so sending back the whole sum takes no longer than the operands took to
+arrive.
 """
 
 from __future__ import annotations
@@ -40,34 +44,68 @@ switch = jax.make_user_context(False)
 BUCKET_BYTES = 4 << 20
 bucket_bytes = jax.make_user_context(BUCKET_BYTES)
 
-# Reason -> how many psums kept XLA's own collective for it, counted when they are traced.
+# Reason -> how many psums and psum_scatters kept XLA's own collective for it, counted when they are traced.
 fallbacks: collections.Counter[str] = collections.Counter()
 
 _log = logging.getLogger("jaxina")
 
 
-def _carried(aval: Any, *, axes: tuple[Any, ...], **_: Any) -> bool:
-    if not switch.value or all(isinstance(axis, int) for axis in axes):
+def _psum_carried(aval: Any, *, axes: tuple[Any, ...], **_: Any) -> bool:
+    if all(isinstance(axis, int) for axis in axes):
+        return False
+    return _carried("psum", aval, axes, breaks_in_partial_auto=compat.PARTIAL_AUTO_BREAKS)
+
+
+def _psum_scatter_carried(aval: Any, *, axis_name: Any, **_: Any) -> bool:
+    # A device's number, by which it finds its part, is not known where the partitioner has axes left.
+    return _carried("psum_scatter", aval, axis_name, breaks_in_partial_auto=True)
+
+
+def _carried(name: str, aval: Any, axes: Any, *, breaks_in_partial_auto: bool) -> bool:
+    if not switch.value:
         return False
     if aval.dtype not in CARRIED_DTYPES:
         reason = f"dtype {aval.dtype}"
-    elif compat.token_breaks_partitioner(aval):
-        reason = "partial-auto shard_map before JAX 0.12"
+    elif breaks_in_partial_auto and compat.in_partial_auto(aval):
+        reason = f"{name} in a partial-auto shard_map"
     else:
         return True
     fallbacks[reason] += 1
-    _log.debug("psum of %s over %s stays with XLA: %s", aval, axes, reason)
+    _log.debug("%s of %s over %s stays with XLA: %s", name, aval, axes, reason)
     return False
 
 
-def _all_reduce(ctx: Any, operand: Any, *, axes: tuple[Any, ...], axis_index_groups: Any = None) -> Any:
+def _psum(ctx: Any, operand: Any, *, axes: tuple[Any, ...], axis_index_groups: Any = None) -> Any:
     named = tuple(axis for axis in axes if not isinstance(axis, int))
     positional = tuple(axis for axis in axes if isinstance(axis, int))
-    groups = _global_groups(compat.replica_groups(ctx, named, axis_index_groups))
-    if groups.shape[1] > 1 and not _native.running():
-        raise NotInitializedError("a psum is to be compiled for jaxina, but jaxina.init() has not been called")
     if positional:
         operand = compat.sum_positional(ctx, operand, positional)
+    groups = compat.replica_groups(ctx, named, axis_index_groups)
+    return compat.as_result(ctx, _all_reduce(ctx, operand, groups))
+
+
+def _psum_scatter(
+    ctx: Any,
+    operand: Any,
+    *,
+    axis_name: Any,
+    axis_index_groups: Any,
+    scatter_dimension: int,
+    tiled: bool,
+    **_: Any,
+) -> Any:
+    groups = compat.replica_groups(ctx, axis_name, axis_index_groups)
+    places = {device: place for group in groups for place, device in enumerate(group)}
+    summed = _all_reduce(ctx, operand, groups)
+    part = compat.own_part(summed, [places[device] for device in sorted(places)], scatter_dimension, tiled)
+    return compat.as_result(ctx, part)
+
+
+def _all_reduce(ctx: Any, operand: Any, positions: list[list[int]]) -> Any:
+    """The sum of `operand` over groups of positions in the program's device list."""
+    groups = _global_groups(positions)
+    if groups.shape[1] > 1 and not _native.running():
+        raise NotInitializedError("a psum is to be compiled for jaxina, but jaxina.init() has not been called")
     attributes = {"groups": groups.reshape(-1), "group_size": np.int64(groups.shape[1])}
     return compat.ordered_custom_call(ctx, TARGET, operand, attributes)
 
@@ -96,10 +134,12 @@ def _finish(module: Any) -> None:
 
 
 def install() -> None:
-    """Registers the handler and overrides the psum primitives. Does not initialise a backend."""
+    """Registers the handler and overrides the primitives that sum. Does not initialise a backend."""
     compat.check_version()
     jax.ffi.register_ffi_target(TARGET, _native.all_reduce_cpu(), platform="cpu")
     compat.install_order(_finish)
     for primitive in (compat.psum_p, compat.psum_invariant_p):
-        compat.extend_effects(primitive, _carried)
-        compat.override_lowering(primitive, "cpu", _all_reduce)
+        compat.extend_effects(primitive, _psum_carried)
+        compat.override_lowering(primitive, "cpu", _psum)
+    compat.extend_effects(compat.reduce_scatter_p, _psum_scatter_carried)
+    compat.override_lowering(compat.reduce_scatter_p, "cpu", _psum_scatter)

@@ -9,8 +9,8 @@ Three ways to throw it, all of them part of JAX's compilation cache keys::
 
     jaxina.psum(x, "workers")       # this one call
 
-`jax.lax.psum`, `jax.lax.pmean`, and the all-reduces that differentiation inserts are then carried by jaxina. The switch
-counts when a program is *traced*; it may stay on or be off when the compiled program runs.
+`jax.lax.psum`, `jax.lax.pmean`, `jax.lax.psum_scatter`, and those that differentiation inserts are then carried by
+jaxina. The switch counts when a program is *traced*; it may stay on or be off when the compiled program runs.
 """
 
 from __future__ import annotations
@@ -96,6 +96,23 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
         return jax.lax.pmean(x, axis_name, axis_index_groups=axis_index_groups)
 
 
+def psum_scatter(
+    x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None, tiled: bool = False
+) -> Any:
+    """`jax.lax.psum_scatter` with the switch on for this call; arguments as there, errors as for `psum`.
+
+    Bit for bit the device's part of `psum`. As many bytes leave a worker as for `psum`, and as many come back.
+    """
+    with _lowering.switch(True):
+        return jax.lax.psum_scatter(
+            x,
+            axis_name,
+            scatter_dimension=scatter_dimension,
+            axis_index_groups=axis_index_groups,
+            tiled=tiled,
+        )
+
+
 def fallbacks() -> dict[str, int]:
-    """Why psums traced with the switch on stayed with XLA's own collective: reason -> number traced."""
+    """Why psums and psum_scatters traced with the switch on stayed with XLA's own collective: reason -> number traced."""
     return dict(_lowering.fallbacks)

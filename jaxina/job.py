@@ -165,6 +165,7 @@ def _start(configuration: config.Configuration, topology: JaxTopology, incarnati
         configuration, topology, aggregators, _jax_store, incarnation, _native.EndpointConfig
     )
     try:
+        _native.set_mpi_world(topology.process, topology.processes, topology.only_devices)
         _native.start(connector)
     except BaseException:
         aggregators.leave(None)

@@ -10,6 +10,7 @@
 namespace jaxina {
 
 void bind_engine(nanobind::module_& m);
+void bind_mpi(nanobind::module_& m);
 void bind_numerics(nanobind::module_& m);
 void bind_sim(nanobind::module_& m);
 void bind_switch(nanobind::module_& m);

@@ -10,6 +10,7 @@ NB_MODULE(_native, m) {
   m.doc() = "Native part of jaxina: XLA FFI handlers, the aggregation engine and the codec.";
   jaxina::bind_errors(m);
   jaxina::bind_engine(m);
+  jaxina::bind_mpi(m);
   jaxina::bind_numerics(m);
   jaxina::bind_sim(m);
   jaxina::bind_switch(m);

@@ -55,6 +55,14 @@ def run(
             metavar="HOST:PORT", help="A running switch (udp); left out, the run starts its own."
         ),
     ] = None,
+    catch_all: Annotated[
+        bool,
+        typer.Option(
+            "--catch-all",
+            help="Carry all of XLA's all-reduces, also those that the partitioner puts in "
+            "(jit with shardings, no shard_map). One device per process.",
+        ),
+    ] = False,
     module: Annotated[
         bool, typer.Option("-m", help="SCRIPT is a module's name, as for python -m.")
     ] = False,
@@ -73,6 +81,8 @@ def run(
     """
     command = command_of(program, module)
     settings = config.resolve(aggregator=aggregator, switch=switch, loss=loss)
+    if catch_all and devices not in (None, 1):
+        raise InvalidArgumentError("--catch-all needs one device per process")
     with tempfile.TemporaryDirectory(prefix="jaxina-run-") as folder:
         outcome = launch(
             command,
@@ -80,6 +90,7 @@ def run(
             settings,
             own_switch=settings.origins["switch"] == "default",
             devices=devices,
+            catch_all=catch_all,
             stats_folder=Path(folder),
         )
         collected = _collect(Path(folder))
@@ -117,6 +128,7 @@ def launch(
     *,
     own_switch: bool,
     devices: int | None = None,
+    catch_all: bool = False,
     stats_folder: Path | None = None,
 ) -> Outcome:
     """Runs `command` on `count` processes with these settings, with a switch of its own if that is
@@ -138,11 +150,26 @@ def launch(
                 variables["JAXINA_SWITCH"] = switch
             if devices is not None:
                 variables["JAX_NUM_CPU_DEVICES"] = str(devices)
+            if catch_all:
+                variables.update(_catch_all())
             if stats_folder is not None:
                 variables["JAXINA_STATS_FILE"] = str(stats_folder / f"{rank}.json")
             return variables
 
         return Launcher(command, count, environment, TaggedOutput()).run()
+
+
+def _catch_all() -> dict[str, str]:
+    """What makes XLA:CPU take jaxina for its MPI library (xla_ffi/mpi)."""
+    from jaxina import _native
+
+    return {
+        "MPITRAMPOLINE_LIB": _native.__file__,
+        "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "mpi",
+        # XLA makes MPI's communicators in the main thread only.
+        "JAX_CPU_ENABLE_ASYNC_DISPATCH": "0",
+        "JAX_NUM_CPU_DEVICES": "1",
+    }
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ import socket
 from collections.abc import Sequence
 from typing import Protocol
 
+from jaxina.errors import InvalidArgumentError
+
 
 class Topology(Protocol):
     process: int  # this process's number
@@ -34,6 +36,22 @@ class JaxTopology:
 
         process_of = {device.id: device.process_index for device in jax.devices()}
         return [process_of[device] for device in devices]
+
+    def only_devices(self) -> list[int]:
+        """The device of every process, by process number.
+
+        Raises:
+          InvalidArgumentError: a process has more than one.
+        """
+        import jax
+
+        device_of = {device.process_index: device.id for device in jax.devices()}
+        if len(device_of) != jax.device_count():
+            raise InvalidArgumentError(
+                "with --catch-all every process has one device; "
+                f"here {len(device_of)} have {jax.device_count()}"
+            )
+        return [device_of[process] for process in range(self.processes)]
 
 
 @dataclasses.dataclass(frozen=True)

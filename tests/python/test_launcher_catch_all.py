@@ -1,0 +1,36 @@
+"""`jaxina run --catch-all`: a program of jit and shardings alone is carried, partitioner's all-reduces and all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("partitioned_program.py")
+RUN = [sys.executable, "-m", "jaxina.cli", "run", "--catch-all"]
+
+
+@pytest.mark.parametrize(
+    ("processes", "aggregator"), [(2, "embedded"), (4, "embedded"), (3, "udp")], ids=str
+)
+def test_a_partitioned_program(processes: int, aggregator: str):
+    command = [*RUN, "-n", str(processes), "--aggregator", aggregator, str(PROGRAM)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    for right in (
+        *("gradient: right, carried", "sum: right", "max: right", "max with a NaN: right"),
+        *("sum of complex: right", "min of int16: right", "product: right", "gather: right"),
+        *("scatter: right", "permute: not carried"),
+        *(["two axes: right"] if processes == 4 else []),
+    ):
+        lines = [line.split("] ", 1)[1] for line in finished.stdout.splitlines()]
+        assert lines.count(right) == processes, (right, finished.stdout)
+
+
+def test_several_devices_per_process_are_refused():
+    command = [*RUN, "-n", "2", "--devices-per-process", "2", str(PROGRAM)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert finished.returncode != 0
+    assert "--catch-all needs one device per process" in finished.stderr
