@@ -5,10 +5,11 @@ The file is TOML::
     results = "table4.jsonl"           # in experiments/results
     workloads = ["ncf", "lstm"]
     compressors = ["none", "topk:0.1"]
-    workers = 8
+    workers = 4
     seeds = 3                          # 0, 1, 2
     size = "small"
     steps = 100                        # optional: instead of the workload's own
+    collective = "deployed"            # "xla", "jaxina", or as `as_deployed` says
 
     [learning_rate_scale]              # optional, by compressor name, or "workload/name"
     signsgd = 0.1
@@ -18,15 +19,18 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from experiments import workloads
 from experiments.records import Setting
 from jaxina import compressors
+from jaxina.compressors import Compressor
+from jaxina.compressors.uncompressed import Uncompressed
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
 DEFAULT = CONFIGS / "table4.toml"
+DEPLOYED = "deployed"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,9 +40,10 @@ class Grid:
     workloads: tuple[str, ...]
     compressors: tuple[str, ...]
     results: str = "convergence.jsonl"
-    workers: int = 8
+    workers: int = 4
     seeds: int = 3
     size: str = "small"
+    collective: str = DEPLOYED
     steps: int | None = None
     learning_rate_scale: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
@@ -53,20 +58,36 @@ class Grid:
             values[name] = tuple(values.get(name, ()))
         return cls(**values)
 
-    def settings(self, collective: str) -> list[Setting]:
+    def settings(self) -> list[Setting]:
         """All runs; those that can share compiled programs follow each other."""
         runs = []
         for workload in self.workloads:
             steps = self.steps or workloads.get(workload, self.size).steps
             for spec in self.compressors:
-                canonical = compressors.spec_of(compressors.get(spec))
+                compressor = compressors.get(spec)
+                canonical = compressors.spec_of(compressor)
                 scale = self._scale(workload, spec)
+                collective = self.collective if self.collective != DEPLOYED else as_deployed(compressor)
                 runs += [
                     Setting(workload, self.size, canonical, self.workers, seed, steps, scale, collective)
                     for seed in range(self.seeds)
                 ]
         return runs
 
+    def selected(self, workload_names: Collection[str], specs: Collection[str]) -> Grid:
+        """The part of the study with these workloads and compressors; nothing named, all of them."""
+        chosen = {compressors.get(spec) for spec in specs}
+        return dataclasses.replace(
+            self,
+            workloads=tuple(name for name in self.workloads if not workload_names or name in workload_names),
+            compressors=tuple(spec for spec in self.compressors if not specs or compressors.get(spec) in chosen))
+
     def _scale(self, workload: str, spec: str) -> float:
         name = spec.partition(":")[0]
         return self.learning_rate_scale.get(f"{workload}/{name}", self.learning_rate_scale.get(name, 1.0))
+
+
+def as_deployed(compressor: Compressor) -> str:
+    """What carries a compressor's psums: jaxina for all that an aggregator sums, XLA for the float32 of the baseline.
+    (Compressors that gather have no psums.)"""
+    return "jaxina" if compressor.kind == compressors.SUM and not isinstance(compressor, Uncompressed) else "xla"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import fcntl
 import functools
 import hashlib
 import importlib.metadata
@@ -28,7 +29,7 @@ class Setting:
       compressor: its canonical spec string.
       workers, seed, steps: of the run.
       learning_rate_scale: factor of the workload's learning rate.
-      collective: "xla" or "jaxina".
+      collective: what carries its psums, "xla" or "jaxina".
     """
 
     workload: str
@@ -69,10 +70,12 @@ def append(file: Path, setting: Setting, outcome: Mapping[str, Any]) -> None:
         "id": setting.id, "setting": dataclasses.asdict(setting), "outcome": dict(outcome),
         "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "provenance": provenance(),
     }
+    line = json.dumps(record, allow_nan=False)
     file.parent.mkdir(parents=True, exist_ok=True)
-    torn = file.exists() and file.stat().st_size > 0 and not file.read_bytes().endswith(b"\n")
     with file.open("a") as lines:
-        lines.write(("\n" if torn else "") + json.dumps(record, allow_nan=False) + "\n")
+        fcntl.flock(lines, fcntl.LOCK_EX)  # several processes may share the work of a study
+        torn = file.stat().st_size > 0 and not file.read_bytes().endswith(b"\n")
+        lines.write(("\n" if torn else "") + line + "\n")
         lines.flush()
         os.fsync(lines.fileno())
 

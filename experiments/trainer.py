@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -23,6 +23,7 @@ from jax.sharding import PartitionSpec as P
 
 from experiments.workloads import Workload
 from jaxina.compressors import Compressor, Meter
+from jaxina.compressors.dgc import DGC
 
 AXIS = "workers"
 
@@ -34,7 +35,7 @@ class Outcome:
     Attributes:
       losses: the training loss at each step, mean over workers.
       scores: (step, score on the test set) pairs; None for a score that is not a finite number.
-      step_seconds: median time of a step after the first two.
+      step_seconds: median time of a step after the first.
       sent, received: bytes of worker 0 in a step, mean over the metered steps (the first, the middle, the last).
       diverged: the loss stopped being finite; the run ends there.
     """
@@ -47,115 +48,124 @@ class Outcome:
     diverged: bool
 
 
-class Trainer:
-    """Compiled once for a workload, a compressor and a number of workers; runs with any seed.
+class Programs:
+    """What is compiled once for a workload and a number of workers, whatever the compressor.
 
     Args:
       workload: what is trained.
-      compressor: how gradients are exchanged.
       workers: devices to use; JAX must have them.
+    """
+
+    def __init__(self, workload: Workload, workers: int) -> None:
+        if workload.batch_size % workers:
+            raise ValueError(f"a batch of {workload.batch_size} is not to be divided among {workers} workers")
+        self.workload, self.workers = workload, workers
+        self.mesh = jax.make_mesh((workers,), (AXIS,), devices=jax.devices()[:workers])
+        self.replicated, self.split = NamedSharding(self.mesh, P()), NamedSharding(self.mesh, P(AXIS))
+        self._graph = nnx.graphdef(nnx.eval_shape(lambda: workload.network(nnx.Rngs(0))))
+        self.parameters = jax.jit(self._parameters, out_shardings=self.replicated)
+        self.gradients = jax.jit(jax.shard_map(
+            self._loss_and_gradients, mesh=self.mesh, in_specs=(P(), P(AXIS)), out_specs=P(AXIS), check_vma=False))
+        self._predict = jax.jit(lambda params, batch: workload.predict(nnx.merge(self._graph, params), batch))
+        self._tests = jax.device_put(workload.test_batches(), jax.devices()[0])
+
+    def parameter_count(self) -> int:
+        return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(self.parameters, jax.random.key(0))))
+
+    def score(self, params: Any) -> float | None:
+        """On the test set, with replicated parameters; None for what is not a finite number."""
+        one = jax.device_put(jax.tree.map(lambda leaf: leaf.addressable_shards[0].data, params), jax.devices()[0])
+        score = self.workload.score([np.asarray(self._predict(one, batch)) for batch in self._tests])
+        return score if np.isfinite(score) else None
+
+    def _parameters(self, key: jax.Array) -> Any:
+        return nnx.state(self.workload.network(nnx.Rngs(key)), nnx.Param)
+
+    def _loss_and_gradients(self, params: Any, batch: Any) -> tuple[jax.Array, Any]:
+        """One worker's, with a leading axis of workers."""
+        both = jax.value_and_grad(lambda p: self.workload.loss(nnx.merge(self._graph, p), batch))(params)
+        return jax.tree.map(lambda leaf: leaf[None], both)
+
+
+class Trainer:
+    """Compiled once for a compressor; runs with any seed.
+
+    Args:
+      programs: of the workload.
+      compressor: how gradients are exchanged.
       steps: length of a run.
       scale: factor of the workload's learning rate.
-      momentum: False to train with an optimizer without momentum.
-      collectives: a context manager in which programs are traced and run, e.g. `jaxina.collectives`.
+      collectives: a context manager in which gradients are exchanged, e.g. `jaxina.collectives`.
     """
 
     def __init__(
-        self, workload: Workload, compressor: Compressor, workers: int, steps: int, scale: float, momentum: bool,
+        self, programs: Programs, compressor: Compressor, steps: int, scale: float = 1.0,
         collectives: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
     ) -> None:
-        if workload.batch_size % workers:
-            raise ValueError(f"a batch of {workload.batch_size} is not to be divided among {workers} workers")
-        self.workload, self.compressor, self.workers, self.steps = workload, compressor, workers, steps
+        self.programs, self.compressor, self.steps = programs, compressor, steps
         self._collectives = collectives
-        self._mesh = jax.make_mesh((workers,), (AXIS,), devices=jax.devices()[:workers])
-        self._optimizer = workload.optimizer(steps, scale, momentum)
-        self._graph = nnx.graphdef(nnx.eval_shape(lambda: workload.network(nnx.Rngs(0))))
-        self._init = jax.jit(self._initial_state, out_shardings=self._shardings())
+        # DGC keeps momentum itself, before it selects.
+        self._optimizer = programs.workload.optimizer(steps, scale, momentum=not isinstance(compressor, DGC))
+        self._init = jax.jit(
+            self._initial_states, out_shardings=(programs.replicated, programs.split))
         self._meter = Meter(compressor)
-        self._step = self._compile(metered=False)
-        self._metered_step = self._compile(metered=True)
-        self._predict = jax.jit(lambda params, batch: workload.predict(nnx.merge(self._graph, params), batch))
+        self._exchange = self._compile()
 
     def run(self, seed: int, evaluations: int, on_step: Callable[[int, float], None] = lambda step, loss: None) -> Outcome:
         """Trains from `seed`; scores the model `evaluations` times, evenly, the last time at the end."""
-        with self._collectives():
-            return self._run(seed, evaluations, on_step)
-
-    def parameter_count(self) -> int:
-        params = jax.eval_shape(lambda: nnx.state(self.workload.network(nnx.Rngs(0)), nnx.Param))
-        return sum(leaf.size for leaf in jax.tree.leaves(params))
-
-    def _run(self, seed: int, evaluations: int, on_step: Callable[[int, float], None]) -> Outcome:
-        state = self._init(jax.random.key(seed))
-        batches = self._sharded(self.workload.batches(seed))
+        programs = self.programs
+        key = jax.random.key(seed)
+        params = programs.parameters(key)
+        state = (params, *self._init(params, jax.random.fold_in(key, 1)))
+        batches = programs.workload.batches(seed)
         score_after = {round(self.steps * (i + 1) / evaluations) for i in range(evaluations)}
         metered = {0, self.steps // 2, self.steps - 1}
         losses, scores, seconds, traffic = [], [], [], []
         for step in range(self.steps):
-            batch = next(batches)
+            batch = jax.device_put(next(batches), programs.split)
             start = time.perf_counter()
+            loss, gradients = programs.gradients(state[0], batch)
+            with self._collectives():
+                state, messages = self._exchange(state, gradients)
+            losses.append(float(np.mean(loss)))
+            jax.block_until_ready(state)
+            seconds.append(time.perf_counter() - start)
             if step in metered:
-                state, loss, messages = self._metered_step(state, batch)
                 traffic.append(self._meter.traffic(messages))
-            else:
-                state, loss = self._step(state, batch)
-            losses.append(float(np.mean(loss)))  # waits for the step
-            if step not in metered:
-                seconds.append(time.perf_counter() - start)
             on_step(step, losses[-1])
             if not np.isfinite(losses[-1]):
                 scores.append((step + 1, None))
                 break
             if step + 1 in score_after:
-                scores.append((step + 1, self._score(state[0])))
+                scores.append((step + 1, programs.score(state[0])))
         return Outcome(
             losses=losses,
             scores=scores,
-            step_seconds=float(np.median(seconds[1:] or seconds or [np.nan])),
+            step_seconds=float(np.median(seconds[1:] or seconds)),
             sent=float(np.mean([t.sent for t in traffic])),
             received=float(np.mean([t.received for t in traffic])),
             diverged=not np.isfinite(losses[-1]),
         )
 
-    def _initial_state(self, key: jax.Array) -> tuple[Any, Any, Any]:
-        """Parameters and optimizer state, alike everywhere; compressor states with a leading axis of workers."""
-        params = nnx.state(self.workload.network(nnx.Rngs(key)), nnx.Param)
-        compressor_state = self.compressor.init(params, jax.random.fold_in(key, 1))
-        stacked = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.workers, *leaf.shape)), compressor_state)
-        return params, self._optimizer.init(params), stacked
+    def _initial_states(self, params: Any, key: jax.Array) -> tuple[Any, Any]:
+        """The optimizer's, alike everywhere, and the compressor's, with a leading axis of workers."""
+        workers = self.programs.workers
+        stacked = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (workers, *leaf.shape)), self.compressor.init(params, key))
+        return self._optimizer.init(params), stacked
 
-    def _shardings(self) -> tuple[NamedSharding, NamedSharding, NamedSharding]:
-        replicated, split = NamedSharding(self._mesh, P()), NamedSharding(self._mesh, P(AXIS))
-        return replicated, replicated, split
-
-    def _compile(self, metered: bool) -> Callable:
-        def step(state: tuple[Any, Any, Any], batch: Any):
+    def _compile(self) -> Callable:
+        def exchange(state: tuple[Any, Any, Any], gradients: Any):
             params, optimizer_state, compressor_state = state
-            loss, gradients = jax.value_and_grad(
-                lambda p: self.workload.loss(nnx.merge(self._graph, p), batch))(params)
-            mine = jax.tree.map(lambda leaf: leaf[0], compressor_state)
-            mean, mine, messages = self._meter.update(gradients, mine, AXIS)
+            ours, mine = (jax.tree.map(lambda leaf: leaf[0], tree) for tree in (gradients, compressor_state))
+            mean, mine, messages = self._meter.update(ours, mine, AXIS)
             updates, optimizer_state = self._optimizer.update(mean, optimizer_state, params)
             params = optax.apply_updates(params, updates)
-            state = (params, optimizer_state, jax.tree.map(lambda leaf: leaf[None], mine))
-            loss = loss[None]  # averaged outside: a collective of its own could get in the way of the others
-            return (state, loss, jax.tree.map(lambda leaf: leaf[None], messages)) if metered else (state, loss)
+            mine, messages = (jax.tree.map(lambda leaf: leaf[None], tree) for tree in (mine, messages))
+            return (params, optimizer_state, mine), messages
 
         specs = (P(), P(), P(AXIS))
         # Gradients must stay each worker's own: with check_vma JAX would sum those of replicated parameters itself.
         sharded = jax.shard_map(
-            step, mesh=self._mesh, in_specs=(specs, P(AXIS)),
-            out_specs=(specs, P(AXIS), P(AXIS)) if metered else (specs, P(AXIS)), check_vma=False)
+            exchange, mesh=self.programs.mesh, in_specs=(specs, P(AXIS)), out_specs=(specs, P(AXIS)), check_vma=False)
         return jax.jit(sharded, donate_argnums=0)
-
-    def _sharded(self, batches: Iterator[Any]) -> Iterator[Any]:
-        sharding = NamedSharding(self._mesh, P(AXIS))
-        for batch in batches:
-            yield jax.device_put(batch, sharding)
-
-    def _score(self, params: Any) -> float | None:
-        one = jax.device_put(jax.tree.map(lambda leaf: leaf.addressable_shards[0].data, params), jax.devices()[0])
-        predictions = [np.asarray(self._predict(one, batch)) for batch in self.workload.test_batches()]
-        score = self.workload.score(predictions)
-        return score if np.isfinite(score) else None

@@ -45,10 +45,10 @@ class ClickThrough(Workload):
         super().__init__(size)
         self.data = flights.load()
         self.batch_size = 2048
-        self.steps = 1500 if self.large else 400
+        self.steps = 1500 if self.large else 240
 
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
-        width, hidden = (32, 256) if self.large else (8, 64)
+        width, hidden = (32, 256) if self.large else (4, 32)
         return FactorizationMachine(self.data.categories, len(flights.FIELDS), width, hidden, rngs)
 
     def loss(self, network, batch):
@@ -58,7 +58,7 @@ class ClickThrough(Workload):
         return shuffled(self.data.train, self.batch_size, seed)
 
     def test_batches(self):
-        return in_batches(self.data.test, 4096)
+        return in_batches(self.data.test, 4096)[: None if self.large else 4]
 
     def predict(self, network, batch):
         return jnp.stack([network(batch["fields"]), batch["late"]], axis=1)
@@ -68,7 +68,7 @@ class ClickThrough(Workload):
         return area_under_curve(logits, late > 0.5)
 
     def optimizer(self, steps, scale, momentum):
-        return adam(5e-3, steps, scale, momentum)
+        return adam(2e-2, steps, scale, momentum)
 
 
 def area_under_curve(scores: np.ndarray, positive: np.ndarray) -> float:

@@ -19,8 +19,8 @@ class DigitClassifier(Workload):
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)
         self.train, self.test = digits.load()
-        self.batch_size = 128
-        self.steps = 1500 if self.large else 250
+        self.batch_size = 128 if self.large else 64
+        self.steps = 1500 if self.large else 200
 
     def loss(self, network, batch):
         logits = network(batch["images"])

@@ -42,7 +42,7 @@ class LanguageModel(nnx.Module):
 class WordLSTM(Workload):
     cousin_of = "LSTM language model on the 1 Billion Word benchmark"
     differs = (
-        "Shakespeare: a million words, a vocabulary of 2,048, windows of 20 words that start afresh; a full softmax "
+        "Shakespeare: a million words, a vocabulary of 1,024, windows of 20 words that start afresh; a full softmax "
         "instead of a sampled one. As there, the embedding and the softmax hold most parameters."
     )
     metric = "perplexity"
@@ -50,14 +50,14 @@ class WordLSTM(Workload):
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)
-        self.vocabulary = 8192 if self.large else 2048
+        self.vocabulary = 8192 if self.large else 1024
         train, test = shakespeare.words(self.vocabulary)
         self.train, self.test = ({"words": shakespeare.windows(side, 21)} for side in (train, test))
         self.batch_size = 32
-        self.steps = 4000 if self.large else 400
+        self.steps = 4000 if self.large else 240
 
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
-        width, hidden = (128, 512) if self.large else (64, 128)
+        width, hidden = (128, 512) if self.large else (32, 64)
         return LanguageModel(self.vocabulary, width, hidden, rngs)
 
     def loss(self, network, batch):
@@ -67,7 +67,7 @@ class WordLSTM(Workload):
         return shuffled(self.train, self.batch_size, seed)
 
     def test_batches(self):
-        return in_batches(self.test, 64)[: None if self.large else 16]
+        return in_batches(self.test, 64)[: None if self.large else 8]
 
     def predict(self, network, batch):
         logits = network(batch["words"][:, :-1])
@@ -77,4 +77,4 @@ class WordLSTM(Workload):
         return float(np.exp(np.mean(predictions, dtype=np.float64)))
 
     def optimizer(self, steps, scale, momentum):
-        return adam(5e-3, steps, scale, momentum)
+        return adam(2e-2, steps, scale, momentum)

@@ -60,11 +60,11 @@ class MaskedLM(Workload):
         train, test, self.characters = shakespeare.characters()
         self.train = {"text": shakespeare.windows(train, _LENGTH)}
         self.test = masked(shakespeare.windows(test, _LENGTH), self.characters, np.random.default_rng(2021))
-        self.batch_size = 64
-        self.steps = 5000 if self.large else 400
+        self.batch_size = 64 if self.large else 16
+        self.steps = 5000 if self.large else 300
 
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
-        width, layers = (128, 4) if self.large else (64, 2)
+        width, layers = (128, 4) if self.large else (48, 2)
         return Encoder(self.characters, width, layers, rngs)
 
     def loss(self, network, batch):
@@ -77,7 +77,7 @@ class MaskedLM(Workload):
             yield masked(batch["text"], self.characters, rng)
 
     def test_batches(self):
-        return in_batches(self.test, 256)[: None if self.large else 8]
+        return in_batches(self.test, 256)[: None if self.large else 2]
 
     def predict(self, network, batch):
         right = network(batch["input"]).argmax(-1) == batch["text"]

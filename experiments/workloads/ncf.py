@@ -44,10 +44,10 @@ class NCF(Workload):
         super().__init__(size)
         self.data = movielens.load()
         self.batch_size = 2048
-        self.steps = 4000 if self.large else 800
+        self.steps = 4000 if self.large else 240
 
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
-        return NeuMF(self.data.users, self.data.items, 64 if self.large else 32, rngs)
+        return NeuMF(self.data.users, self.data.items, 64 if self.large else 16, rngs)
 
     def loss(self, network, batch):
         logits = network(batch["users"], batch["items"])
@@ -88,4 +88,4 @@ class NCF(Workload):
         return float((above < 10).mean())
 
     def optimizer(self, steps, scale, momentum):
-        return adam(4e-3, steps, scale, momentum)
+        return adam(1.6e-2, steps, scale, momentum)

@@ -49,7 +49,7 @@ class ResNet(DigitClassifier):
         "5,000 MNIST digits, six weighted layers in two stages, no bottlenecks; group normalisation instead of batch "
         "normalisation, so that parameters are all there is to a model."
     )
-    learning_rate = 0.05
+    learning_rate = 0.2
 
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
         return ResidualNetwork((16, 32, 64), 2, rngs) if self.large else ResidualNetwork((16, 32), 1, rngs)

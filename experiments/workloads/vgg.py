@@ -34,4 +34,4 @@ class VGG(DigitClassifier):
     learning_rate = 0.03
 
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
-        return PlainNetwork(32, 512, rngs) if self.large else PlainNetwork(16, 128, rngs)
+        return PlainNetwork(32, 512, rngs) if self.large else PlainNetwork(8, 128, rngs)

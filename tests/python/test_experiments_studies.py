@@ -51,7 +51,7 @@ def test_not_a_number_is_no_result(tmp_path):
 @pytest.mark.parametrize("file", sorted(grid.CONFIGS.glob("*.toml")), ids=lambda file: file.stem)
 def test_configs_can_be_read(file, monkeypatch):
     study = dataclasses.replace(grid.Grid.read(file), steps=10)
-    settings = study.settings("xla")
+    settings = study.settings()
     assert len({setting.id for setting in settings}) == len(settings) == (
         len(study.workloads) * len(study.compressors) * study.seeds)
     for setting in settings:
@@ -68,7 +68,22 @@ def test_unknown_entries_are_refused(tmp_path):
 def test_learning_rate_scale_by_name_and_by_workload():
     study = grid.Grid(("ncf", "vgg"), ("signsgd",), seeds=1, steps=1,
                       learning_rate_scale={"signsgd": 0.5, "vgg/signsgd": 0.25})
-    assert [setting.learning_rate_scale for setting in study.settings("xla")] == [0.5, 0.25]
+    assert [setting.learning_rate_scale for setting in study.settings()] == [0.5, 0.25]
+
+
+def test_only_what_an_aggregator_sums_is_carried_by_jaxina():
+    study = grid.Grid(("ncf",), ("none", "int32", "powersgd:2", "topk:0.1"), seeds=1, steps=1)
+    assert [setting.collective for setting in study.settings()] == ["xla", "jaxina", "jaxina", "xla"]
+    native = dataclasses.replace(study, collective="xla")
+    assert {setting.collective for setting in native.settings()} == {"xla"}
+
+
+def test_a_part_of_a_study_is_the_same_runs():
+    study = grid.Grid(("ncf", "vgg"), ("none", "topk:0.01"), seeds=2, steps=1)
+    part = study.selected(["vgg"], ["topk"])
+    assert part.compressors == ("topk:0.01",)
+    assert set(part.settings()) == {s for s in study.settings() if (s.workload, s.compressor) == ("vgg", "topk")}
+    assert study.selected([], []) == study
 
 
 def test_area_under_curve():

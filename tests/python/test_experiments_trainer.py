@@ -16,13 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # In a process of its own: the number of devices is fixed once JAX has started.
 PROGRAM = """
-import sys
+import contextlib, sys
 import jax, jax.numpy as jnp, numpy as np, optax
 from flax import nnx
 jax.config.update("jax_num_cpu_devices", 4)
 sys.path.append(sys.argv[1])
-from experiments.trainer import Trainer
+from experiments.trainer import Programs, Trainer
 from experiments.workloads.base import Workload, shuffled
+import jaxina
 from jaxina import compressors
 
 rng = np.random.default_rng(0)
@@ -54,8 +55,10 @@ def alone(steps):
         losses.append(float(loss))
     return losses
 
-def run(spec, scale=1.0):
-    return Trainer(Line(), compressors.get(spec), 4, 12, scale, momentum=True).run(3, evaluations=3)
+programs = Programs(Line(), 4)
+
+def run(spec, scale=1.0, collectives=contextlib.nullcontext):
+    return Trainer(programs, compressors.get(spec), 12, scale, collectives).run(3, evaluations=3)
 
 expected = alone(12)
 exact = run("none")
@@ -70,6 +73,14 @@ assert sparse.losses[-1] < sparse.losses[0]
 assert sparse.received == 3 * sparse.sent
 
 run("powersgd:1"), run("qsgd:8"), run("efsignsgd")
+
+# Through jaxina: integers are summed exactly by whatever carries them, and int32 block fixed point is what jaxina makes of
+# float32 itself.
+jaxina.init()
+carried = run("int32", collectives=jaxina.collectives)
+assert carried.losses == run("int32").losses == run("none", collectives=jaxina.collectives).losses != exact.losses
+assert run("int8:stochastic", collectives=jaxina.collectives).losses == run("int8:stochastic").losses
+
 gone = run("none", scale=1e20)
 assert gone.diverged and len(gone.losses) < 12 and gone.scores[-1][1] is None
 print("done")
