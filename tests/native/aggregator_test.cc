@@ -282,6 +282,24 @@ TEST_F(AggregatorTest, ImpossibleJobsAreRefused) {
   EXPECT_EQ(code([](auto& s) { s.block_size = 20'000; }), ErrorCode::kInvalidArgument);
 }
 
+TEST_F(AggregatorTest, PoolsHaveAMemoryLimitThatRemovedJobsGiveBack) {
+  JobSpec large = spec_;
+  large.job = 50;
+  large.slots = 65536;
+  large.block_size = 16'000;
+  large.blocks_per_chunk = 1;
+  EXPECT_EQ(aggregator_.add_job(large).code, ErrorCode::kJobRejected);
+  large.slots = 4096;  // half of the limit
+  EXPECT_TRUE(aggregator_.add_job(large).ok());
+  JobSpec another = large;
+  another.job = 51;
+  another.slots = 4096;
+  another.block_size = 16'370;
+  EXPECT_EQ(aggregator_.add_job(another).code, ErrorCode::kJobRejected);
+  aggregator_.remove_job(large.job);
+  EXPECT_TRUE(aggregator_.add_job(another).ok());
+}
+
 TEST_F(AggregatorTest, PacketPathAllocatesNothing) {
   std::vector<Bytes> packets;
   for (std::uint32_t epoch = 0; epoch < 4; ++epoch) {

@@ -79,9 +79,9 @@ class FloatSum {
     for (auto& output : outputs_) output.assign(count, -7);
   }
 
-  void submit(std::uint32_t worker, Endpoint& endpoint) {
-    endpoint.worker().submit(
-        {{{ElementType::kFloat32, inputs_[worker].size(), inputs_[worker].data(), outputs_[worker].data()}}});
+  void submit(std::uint32_t worker, Endpoint& endpoint) { submit(worker, endpoint.worker()); }
+  void submit(std::uint32_t index, Worker& worker) {
+    worker.submit({{{ElementType::kFloat32, inputs_[index].size(), inputs_[index].data(), outputs_[index].data()}}});
   }
 
   void expect_exact(std::size_t block_size = 256) const {

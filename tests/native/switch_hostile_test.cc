@@ -1,0 +1,321 @@
+// A million hostile packets at the software switch, while two other jobs sum: forged, replayed, and of a job of the
+// attacker's own with wrong slots, epochs, lengths and fingerprints. All are counted, and no sum changes.
+#include <poll.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <random>
+
+#include "rdma_engine/transport/udp/datagram_sender.h"
+#include "rdma_engine/worker/session.h"
+#include "tests/native/hostile_packets.h"
+#include "tests/native/udp_fixture.h"
+
+namespace jaxina {
+namespace {
+
+using namespace testing;
+using Packet = std::vector<std::uint8_t>;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t kHostilePackets = 100'000;
+#else
+constexpr std::uint64_t kHostilePackets = 1'000'000;
+#endif
+
+Nanoseconds now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// The latest packets of a job, as somebody on the way sees them.
+class Tap {
+ public:
+  void saw(const std::uint8_t* packet, std::size_t size) {
+    const std::lock_guard lock(mutex_);
+    if (seen_.size() < kKept) seen_.emplace_back();
+    seen_[next_++ % kKept].assign(packet, packet + size);
+  }
+  Packet any(std::mt19937_64& random) const {
+    const std::lock_guard lock(mutex_);
+    return seen_.empty() ? Packet{} : seen_[random() % seen_.size()];
+  }
+
+ private:
+  static constexpr std::size_t kKept = 512;
+  mutable std::mutex mutex_;
+  std::vector<Packet> seen_;
+  std::size_t next_ = 0;
+};
+
+// A worker on a bare socket, whose packets can be overheard.
+class OpenWorker {
+ public:
+  OpenWorker(const JobSpec& job, std::uint32_t worker, std::uint16_t port, Tap& tap)
+      : socket_(udp::resolve("127.0.0.1", 0, ErrorCode::kSystem), {.offload = false}),
+        switch_(udp::resolve("127.0.0.1", port, ErrorCode::kSystem)),
+        session_({.job = job.job,
+                  .secret = job.secret,
+                  .worker = static_cast<std::uint16_t>(worker),
+                  .stream = {job.workers, {job.slots, job.block_size, job.blocks_per_chunk}, {}}}),
+        tap_(tap) {}
+
+  Worker& worker() { return session_.worker(); }
+
+  // Whether everything submitted was summed in time.
+  bool run_to_end(std::chrono::seconds bound) {
+    const auto deadline = std::chrono::steady_clock::now() + bound;
+    while (!worker().idle() && std::chrono::steady_clock::now() < deadline) {
+      worker().on_tick(now());
+      send_all();
+      pollfd ready{socket_.fd(), POLLIN, 0};
+      poll(&ready, 1, 1);
+      if (!receive_all()) return false;
+      worker().pop_completed();
+    }
+    return worker().idle();
+  }
+
+ private:
+  void send_all() {
+    while (const auto packet = session_.next_packet(now(), buffer_)) {
+      sendto(socket_.fd(), buffer_, packet->size, 0, udp::as_sockaddr(switch_), switch_.size);
+      tap_.saw(buffer_, packet->size);
+    }
+  }
+  bool receive_all() {
+    for (;;) {
+      const ssize_t size = recv(socket_.fd(), buffer_, sizeof(buffer_), MSG_DONTWAIT);
+      if (size < 0) return true;
+      const auto header = session_.accept({buffer_, static_cast<std::size_t>(size)});
+      if (!header) continue;
+      const Session::Reply reply = session_.on_reply(*header, buffer_, now());
+      if (reply == Session::Reply::kRefused || reply == Session::Reply::kAborted) return false;
+    }
+  }
+
+  udp::UdpSocket socket_;
+  Address switch_;
+  Session session_;
+  Tap& tap_;
+  alignas(4) std::uint8_t buffer_[wire::kMaxPacketSize];
+};
+
+// A sound packet of the attacker's own job, with numbers that may be anything.
+Packet own(const JobSpec& job, std::mt19937_64& random) {
+  const auto odd = [&](std::uint32_t range, std::uint32_t sensible) {
+    return static_cast<std::uint32_t>(random() % (random() % 8 == 0 ? range : sensible));
+  };
+  wire::Header header{.kind = wire::Kind::kUpdate,
+                      .job = job.job,
+                      .secret = job.secret,
+                      .worker = static_cast<std::uint16_t>(odd(65536, job.workers)),
+                      .slot = static_cast<std::uint16_t>(odd(65536, job.slots)),
+                      .epoch = odd(0xffffffff, 4),
+                      .fingerprint = odd(5000, 1),
+                      .words = static_cast<std::uint16_t>(odd(100, 3)),
+                      .exponents = static_cast<std::uint8_t>(odd(100, 1)),
+                      .code = 0};
+  Packet packet(wire::packet_size(header.words, header.exponents), 0x33);
+  wire::seal(header, packet.data(), packet.size());
+  return packet;
+}
+
+constexpr JobSpec kMarkers{.job = 10, .secret = 10, .workers = 1, .slots = 1, .block_size = 1, .blocks_per_chunk = 1};
+
+struct Totals {
+  std::uint64_t rejected = 0, counted = 0;
+  std::map<Reject, std::uint64_t> by_kind;
+};
+
+Totals totals_of(const SwitchStatistics& statistics) {
+  Totals totals;
+  const auto add = [&](const Aggregator::Rejects& rejects) {
+    for (std::size_t kind = 0; kind < rejects.size(); ++kind) {
+      totals.rejected += rejects[kind];
+      totals.by_kind[static_cast<Reject>(kind)] += rejects[kind];
+    }
+  };
+  add(statistics.rejects);
+  for (const auto& [id, job] : statistics.jobs) {
+    add(job.rejects);
+    totals.counted += job.counters.updates + job.counters.duplicates;
+  }
+  return totals;
+}
+
+class Attacker {
+ public:
+  Attacker(SoftwareSwitch& software_switch, const std::vector<JobSpec>& victims, const JobSpec& own, const Tap& tap)
+      : software_switch_(software_switch),
+        own_(own),
+        tap_(tap),
+        // No more at once than the switch's socket holds beside the victims' packets: nobody counts a packet that the
+        // kernel drops.
+        burst_(std::clamp<std::uint64_t>(software_switch.slots_that_fit(1, 256, 4) / 8, 1, 1000)) {
+    for (const JobSpec& victim : victims) {
+      for (Forgery& forgery : forgeries(victim)) forgeries_.push_back(std::move(forgery));
+    }
+  }
+
+  void run() {
+    udp::UdpSocket socket(udp::resolve("127.0.0.1", 0, ErrorCode::kSystem), {});
+    const Address target = udp::resolve("127.0.0.1", software_switch_.ports()[0], ErrorCode::kSystem);
+    udp::DatagramSender sender(socket);
+    std::uint64_t unsettled = 0;
+    while (sent_ < kHostilePackets) {
+      const Packet packet = draw();
+      std::uint8_t* room = sender.reserve(packet.size());
+      std::copy(packet.begin(), packet.end(), room);
+      sender.add(target, {room, packet.size()});
+      ++sent_;
+      if (++unsettled == burst_ || sent_ == kHostilePackets) {
+        const Packet mark = marker();
+        std::uint8_t* last = sender.reserve(mark.size());
+        std::copy(mark.begin(), mark.end(), last);
+        sender.add(target, {last, mark.size()});
+        ASSERT_TRUE(sender.flush().ok());
+        wait_until_read();
+        unsettled = 0;
+      }
+    }
+    ASSERT_EQ(sender.packets_unsent(), 0u);
+  }
+
+  std::uint64_t forged(Reject reject) const { return forged_.contains(reject) ? forged_.at(reject) : 0; }
+
+ private:
+  Packet draw() {
+    switch (random_() % 3) {
+      case 0: {
+        const Forgery& forgery = forgeries_[random_() % forgeries_.size()];
+        ++forged_[forgery.counted_as];
+        return forgery.packet;
+      }
+      case 1:
+        if (Packet overheard = tap_.any(random_); !overheard.empty()) return overheard;
+        [[fallthrough]];
+      default:
+        return own(own_, random_);
+    }
+  }
+  // The next pass of a job of one worker. The switch reads in order: once it is counted, all before it was read.
+  Packet marker() {
+    wire::Header header{.kind = wire::Kind::kUpdate, .job = kMarkers.job, .secret = kMarkers.secret, .epoch = markers_++};
+    Packet packet(wire::packet_size(0, 0));
+    wire::seal(header, packet.data(), packet.size());
+    return packet;
+  }
+  void wait_until_read() {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (software_switch_.statistics().jobs.at(kMarkers.job).counters.updates < markers_) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the switch has not read what was sent";
+    }
+  }
+
+  SoftwareSwitch& software_switch_;
+  const JobSpec own_;
+  const Tap& tap_;
+  const std::uint64_t burst_;
+  std::vector<Forgery> forgeries_;
+  std::map<Reject, std::uint64_t> forged_;
+  std::mt19937_64 random_{7};
+  std::uint64_t sent_ = 0;
+  std::uint32_t markers_ = 0;
+};
+
+TEST(SwitchHostile, AMillionPacketsAreCountedAndTwoOtherJobsStayExact) {
+  constexpr std::uint32_t n = 2;
+  SoftwareSwitch software_switch({});
+  JobSpec quiet = job_of(n, 7), overheard = job_of(n, 8), hostile = job_of(n, 9);
+  quiet.slots = overheard.slots = 8;  // their bursts leave room for the attacker's in a small socket buffer, too
+  for (const JobSpec& job : {quiet, overheard, hostile, kMarkers}) software_switch.add_job(job);
+  Tap tap;
+  Attacker attacker(software_switch, {quiet, overheard}, hostile, tap);
+  std::atomic<bool> over = false;
+  std::thread attack([&] {
+    attacker.run();
+    over = true;
+  });
+
+  // Both jobs sum until the attack is over, and once more; each worker must do so equally often.
+  constexpr std::size_t kElements = 60'000;
+  std::atomic<std::uint64_t> sums = 0;
+  const auto sum_on_and_on = [&](auto submit_and_run) {
+    for (std::uint64_t round = 0; !::testing::Test::HasFatalFailure(); ++round) {
+      const bool last = over;
+      FloatSum sum(n, kElements, round);
+      submit_and_run(sum);
+      sum.expect_exact();
+      ++sums;
+      if (last) break;
+    }
+  };
+  std::thread quiet_job([&] {
+    std::vector<std::unique_ptr<Endpoint>> endpoints;
+    for (const EndpointConfig& config : configs_for(quiet, software_switch.ports())) {
+      endpoints.push_back(make_udp_endpoint(config));
+    }
+    sum_on_and_on([&](FloatSum& sum) {
+      std::vector<std::thread> workers;
+      for (std::uint32_t w = 0; w < n; ++w) {
+        workers.emplace_back([&, w] {
+          sum.submit(w, *endpoints[w]);
+          const Status status = run_to_end(*endpoints[w]);
+          EXPECT_TRUE(status.ok()) << status.text();
+        });
+      }
+      for (std::thread& worker : workers) worker.join();
+    });
+  });
+  std::thread overheard_job([&] {
+    std::vector<std::unique_ptr<OpenWorker>> open;
+    for (std::uint32_t w = 0; w < n; ++w) {
+      open.push_back(std::make_unique<OpenWorker>(overheard, w, software_switch.ports()[0], tap));
+    }
+    sum_on_and_on([&](FloatSum& sum) {
+      std::vector<std::thread> workers;
+      for (std::uint32_t w = 0; w < n; ++w) {
+        workers.emplace_back([&, w] {
+          sum.submit(w, open[w]->worker());
+          EXPECT_TRUE(open[w]->run_to_end(std::chrono::seconds(60)));
+        });
+      }
+      for (std::thread& worker : workers) worker.join();
+    });
+  });
+  attack.join();
+  quiet_job.join();
+  overheard_job.join();
+  EXPECT_GE(sums, 4u);
+
+  // Every packet that came is accounted for, and forgeries by their kind. What replays and the attacker's own job are
+  // counted as depends on when they come; unknown jobs and the like come from forgeries alone.
+  const SwitchStatistics statistics = software_switch.statistics();
+  const Totals totals = totals_of(statistics);
+  EXPECT_EQ(totals.rejected + totals.counted, statistics.packets_received);
+  EXPECT_GE(statistics.packets_received, kHostilePackets);
+  for (const Reject reject : {Reject::kUnknownJob, Reject::kWrongSecret, Reject::kNotAnUpdate, Reject::kTruncated,
+                              Reject::kForeign, Reject::kBadLength, Reject::kCorrupt}) {
+    EXPECT_EQ(totals.by_kind.at(reject), attacker.forged(reject)) << to_string(reject);
+    EXPECT_GT(attacker.forged(reject), 0u);
+  }
+  for (const JobSpec& victim : {quiet, overheard}) {
+    const Aggregator::Rejects& rejects = statistics.jobs.at(victim.job).rejects;
+    EXPECT_GT(count_of(rejects, Reject::kBadWorker), 0u);
+    EXPECT_GT(count_of(rejects, Reject::kBadSlot), 0u);
+    EXPECT_GT(count_of(rejects, Reject::kTooLarge), 0u);
+    EXPECT_EQ(count_of(rejects, Reject::kMismatch), 0u);
+    EXPECT_EQ(count_of(rejects, Reject::kAborted), 0u);
+  }
+  EXPECT_GT(count_of(statistics.jobs.at(overheard.job).rejects, Reject::kStale), 0u);
+  RecordProperty("sums", static_cast<int>(sums));
+  std::printf("%lu hostile packets, %lu sums exact, %lu duplicates and %lu stale packets replayed\n", kHostilePackets,
+              sums.load(), statistics.jobs.at(overheard.job).counters.duplicates,
+              count_of(statistics.jobs.at(overheard.job).rejects, Reject::kStale));
+}
+
+}  // namespace
+}  // namespace jaxina
