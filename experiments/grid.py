@@ -29,7 +29,7 @@ from jaxina.compressors import Compressor
 from jaxina.compressors.uncompressed import Uncompressed
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
-DEFAULT = CONFIGS / "table4.toml"
+DEFAULT = CONFIGS / "convergence.toml"
 DEPLOYED = "deployed"
 
 

@@ -1,16 +1,18 @@
 """Tables and figures from the results of `experiments.convergence`.
 
-    python -m experiments.summarize                       # every results file that is there
-    python -m experiments.summarize experiments/results/table4.jsonl
+    python -m experiments.summarize                       # experiments/results/convergence.jsonl
+    python -m experiments.summarize out/other.jsonl
 
-Beside NAME.jsonl it writes NAME.md (final metric and bytes, mean and standard deviation over seeds) and for each
-workload NAME-WORKLOAD.png (the metric over the steps).
+Beside NAME.jsonl it writes NAME.md (final metric and bytes, mean and standard deviation over seeds), NAME.png (all
+final metrics beside float32's), for each workload NAME-WORKLOAD.png (the metric over the steps), and
+NAME-block-fixed-point.png (training loss in block fixed point beside float32's).
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,18 +21,18 @@ import numpy as np
 
 from experiments.paper import TABLE4
 from experiments.records import RESULTS, read
-from experiments.style import line
 
 Record = dict[str, Any]
-_CURVES = 8  # in one figure: more are not told apart
+BASELINE = "none"
 
 
 def grouped(records: Sequence[Record]) -> dict[str, dict[str, list[Record]]]:
-    """workload -> compressor -> runs, in the order in which they were made."""
+    """workload -> compressor -> runs; workloads and compressors by name, but the baseline first, runs by seed."""
     groups: dict[str, dict[str, list[Record]]] = collections.defaultdict(lambda: collections.defaultdict(list))
-    for record in records:
+    for record in sorted(records, key=lambda r: (r["setting"]["compressor"] != BASELINE, r["setting"]["workload"],
+                                                 r["setting"]["compressor"], r["setting"]["seed"])):
         groups[record["setting"]["workload"]][record["setting"]["compressor"]].append(record)
-    return {workload: dict(runs) for workload, runs in groups.items()}
+    return {workload: dict(runs) for workload, runs in sorted(groups.items())}
 
 
 def final_scores(runs: Sequence[Record]) -> list[float]:
@@ -61,6 +63,17 @@ def within_one_standard_error(runs: Sequence[Record], baseline: Sequence[Record]
     return bool(abs(np.mean(ours) - np.mean(theirs)) <= error)
 
 
+def largest_loss_difference(runs: Sequence[Record], baseline: Sequence[Record]) -> float:
+    """Of the training loss at any step from that of the baseline's run with the same seed, relative to it."""
+    of_seed = {run["setting"]["seed"]: run["outcome"]["losses"] for run in baseline}
+    differences = [0.0]
+    for run in runs:
+        theirs = of_seed.get(run["setting"]["seed"], [])
+        differences += [math.inf if ours is None else abs(ours / loss - 1)
+                        for ours, loss in zip(run["outcome"]["losses"], theirs) if loss]
+    return max(differences)
+
+
 def table(records: Sequence[Record]) -> str:
     """The summary as Markdown."""
     lines = []
@@ -72,44 +85,27 @@ def table(records: Sequence[Record]) -> str:
             f"## {workload}", "",
             f"{outcome['metric']} ({better} is better) after {setting['steps']} steps, {setting['workers']} workers, "
             f"{outcome['parameters']:,} parameters; mean ± standard deviation over seeds.", "",
-            "| compressor | runs | " + outcome["metric"] + " | as none | sent, bytes a step | received | paper |",
-            "|---|---:|---|---|---:|---:|---|",
+            "| compressor | runs | " + outcome["metric"]
+            + " | as float32 | loss differs by | sent, bytes a step | received | paper |",
+            "|---|---:|---|---|---:|---:|---:|---|",
         ]
+        baseline = by_compressor.get(BASELINE, [])
         for spec, runs in by_compressor.items():
-            alike = within_one_standard_error(runs, by_compressor.get("none", []))
-            lines.append(
-                f"| `{spec}` | {len(runs)} | {cell(runs)} | {'' if alike is None else 'yes' if alike else 'no'} | "
-                f"{_mean(runs, 'sent'):,.0f} | {_mean(runs, 'received'):,.0f} | {TABLE4[workload].get(spec, '')} |")
+            alike = within_one_standard_error(runs, baseline)
+            lines.append(" | ".join([
+                f"| `{spec}`", str(len(runs)), cell(runs), "" if alike is None else "yes" if alike else "no",
+                f"{100 * largest_loss_difference(runs, baseline):.2g} %", f"{_mean(runs, 'sent'):,.0f}",
+                f"{_mean(runs, 'received'):,.0f}", TABLE4.get(workload, {}).get(spec, "") + " |"]))
         lines.append("")
     return "\n".join(lines + [_NOTE])
 
 
 _NOTE = """\
-*As none*: the mean is within one standard error (of the difference) of float32's. *Paper*: the SwitchML paper's table 4,
-another model on other data: compare the order, not the numbers.
+*As float32*: the mean is within one standard error (of the difference of the means) of `none`'s. *Loss differs by*: the
+largest relative difference of the training loss at any step from `none`'s at that step with the same seed (losses are
+recorded with five digits). *Paper*: the SwitchML paper's table 4, another model on other data: compare the order, not
+the numbers.
 """
-
-
-def plot(workload: str, by_compressor: dict[str, list[Record]], file: Path) -> None:
-    """The metric over the steps: mean over seeds, and a 95 % confidence band of it."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
-    for number, (spec, runs) in enumerate(list(by_compressor.items())[:_CURVES]):
-        steps, mean, half = curve(runs)
-        style = line(number)
-        axes.plot(steps, mean, label=spec, **style)
-        axes.fill_between(steps, mean - half, mean + half, color=style["color"], alpha=0.15, linewidth=0)
-    first = next(iter(by_compressor.values()))[0]
-    axes.set(xlabel="step", ylabel=first["outcome"]["metric"])
-    if not first["outcome"]["higher_is_better"]:
-        axes.set_yscale("log")
-    axes.set_title(f"{workload}, {first['setting']['workers']} workers, "
-                   f"{max(map(len, by_compressor.values()))} seeds, 95 % band")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    figure.savefig(file, dpi=120)
-    plt.close(figure)
 
 
 def curve(runs: Sequence[Record]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -121,9 +117,20 @@ def curve(runs: Sequence[Record]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             if score is not None:
                 by_step[step].append(score)
     steps = sorted(by_step)
-    half = [_student(len(by_step[s])) * np.std(by_step[s], ddof=1) / np.sqrt(len(by_step[s]))
-            if len(by_step[s]) > 1 else 0.0 for s in steps]
-    return np.array(steps), np.array([np.mean(by_step[s]) for s in steps]), np.array(half)
+    return np.array(steps), *_mean_and_band([by_step[step] for step in steps])
+
+
+def smoothed_losses(runs: Sequence[Record], window: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As `curve`, of the training loss averaged over windows of steps."""
+    whole = [run["outcome"]["losses"] for run in runs if not run["outcome"]["diverged"]]
+    means = np.array([[np.mean(losses[start : start + window]) for start in range(0, len(losses) - window + 1, window)]
+                      for losses in whole])
+    return window * (np.arange(means.shape[1]) + 0.5), *_mean_and_band(means.T.tolist())
+
+
+def _mean_and_band(samples: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:
+    half = [_student(len(s)) * np.std(s, ddof=1) / np.sqrt(len(s)) if len(s) > 1 else 0.0 for s in samples]
+    return np.array([np.mean(s) for s in samples]), np.array(half)
 
 
 def _student(samples: int) -> float:
@@ -137,14 +144,19 @@ def _mean(runs: Sequence[Record], name: str) -> float:
 
 
 def main() -> None:
+    from experiments import figures
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path)
-    for file in parser.parse_args().files or sorted(RESULTS.glob("*.jsonl")):
+    for file in parser.parse_args().files or [RESULTS / "convergence.jsonl"]:
         records = read(file)
         file.with_suffix(".md").write_text(f"# {file.stem}\n\nWritten by `python -m experiments.summarize`.\n\n"
                                            + table(records))
-        for workload, by_compressor in grouped(records).items():
-            plot(workload, by_compressor, file.with_name(f"{file.stem}-{workload}.png"))
+        groups = grouped(records)
+        figures.finals(groups, file.with_suffix(".png"))
+        figures.block_fixed_point(groups, file.with_name(f"{file.stem}-block-fixed-point.png"))
+        for workload, by_compressor in groups.items():
+            figures.metric_over_steps(workload, by_compressor, file.with_name(f"{file.stem}-{workload}.png"))
         print(file.with_suffix(".md"))
 
 

@@ -77,4 +77,4 @@ class WordLSTM(Workload):
         return float(np.exp(np.mean(predictions, dtype=np.float64)))
 
     def optimizer(self, steps, scale, momentum):
-        return adam(2e-2, steps, scale, momentum)
+        return adam(4e-2, steps, scale, momentum)

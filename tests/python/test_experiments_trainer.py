@@ -20,7 +20,7 @@ import contextlib, sys
 import jax, jax.numpy as jnp, numpy as np, optax
 from flax import nnx
 jax.config.update("jax_num_cpu_devices", 4)
-sys.path.append(sys.argv[1])
+sys.path.insert(0, sys.argv[1])
 from experiments.trainer import Programs, Trainer
 from experiments.workloads.base import Workload, shuffled
 import jaxina

@@ -1,0 +1,107 @@
+"""What compressing costs: processor time of one core for a worker's gradient, by workload and compressor.
+
+    python -m experiments.compression_cost         # writes results/compression_cost.json
+
+Counted is what one worker does in a step: everything of `Compressor.update` for its own gradient, and, for compressors
+that gather, decoding the other workers' payloads. Beside it stands the time to differentiate the worker's share of the
+batch. Processor time, not wall-clock: a busy machine disturbs it less. Gradients are those of the first step.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+# One thread, as a worker that has one core for this; read when JAX starts.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from rich.progress import track
+
+from experiments import grid, workloads
+from experiments.records import RESULTS, provenance
+from jaxina import compressors
+from jaxina.compressors import GATHER, Compressor, Context
+
+FILE = RESULTS / "compression_cost.json"
+REPETITIONS = 15
+
+
+def main() -> None:
+    study = grid.Grid.read(grid.DEFAULT)
+    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+    costs: dict[str, dict[str, Any]] = {}
+    for name in study.workloads:
+        gradient, compute_ms, size = first_gradient(name, study.workers)
+        costs[name] = {"parameters": size, "gradient_ms": compute_ms, "compression_ms": {}}
+        for spec in track(study.compressors, description=name):
+            compressor = compressors.get(spec)
+            milliseconds = compression_ms(compressor, gradient, study.workers)
+            costs[name]["compression_ms"][compressors.spec_of(compressor)] = milliseconds
+    document = {"workers": study.workers, "costs": costs, "provenance": provenance()}
+    FILE.write_text(json.dumps(document, indent=1) + "\n")
+    print(FILE)
+
+
+def first_gradient(name: str, workers: int) -> tuple[Any, float, int]:
+    """One worker's gradient, the milliseconds it takes, and the number of parameters."""
+    workload = workloads.get(name)
+    graph, params = nnx.split(workload.network(nnx.Rngs(0)), nnx.Param)[:2]
+    share = {key: array[: workload.batch_size // workers] for key, array in next(workload.batches(0)).items()}
+    share = jax.device_put(share)
+    differentiate = jax.jit(jax.grad(lambda p, batch: workload.loss(nnx.merge(graph, p), batch)))
+    gradient = differentiate(params, share)
+    return gradient, timed_ms(lambda: differentiate(params, share)), sum(x.size for x in jax.tree.leaves(params))
+
+
+def compression_ms(compressor: Compressor, gradient: Any, workers: int) -> float:
+    """Of one worker and step."""
+    state = compressor.init(gradient, jax.random.key(0))
+    update = jax.jit(lambda g, s: compressor.update(g, s))
+    total = timed_ms(lambda: update(gradient, state))
+    if compressor.kind == GATHER:
+        payloads = jax.jit(lambda g: encoded(compressor, g, workers))(gradient)
+        decode = jax.jit(lambda p: decoded(compressor, p, gradient, workers))
+        total += timed_ms(lambda: decode(payloads))
+    return total
+
+
+def encoded(compressor: Compressor, gradient: Any, workers: int) -> list[Any]:
+    """The payloads of the other workers, leaf by leaf, with a leading axis."""
+
+    def leaf(x: jax.Array, worker: jax.Array) -> Any:
+        state = compressor.init_leaf(x, jax.random.key(0)) | {"memory": jnp.zeros(x.shape)}
+        return compressor.encode(x, state, _context(compressor, x, workers, worker))[0]
+
+    return [jax.vmap(lambda worker: leaf(x, worker))(jnp.arange(1, workers)) for x in jax.tree.leaves(gradient)]
+
+
+def decoded(compressor: Compressor, payloads: list[Any], gradient: Any, workers: int) -> list[jax.Array]:
+    return [jax.vmap(lambda one: compressor.decode(one, _context(compressor, x, workers, 0)))(payload).sum(axis=0)
+            for payload, x in zip(payloads, jax.tree.leaves(gradient), strict=True)]
+
+
+def _context(compressor: Compressor, x: jax.Array, workers: int, worker: jax.Array | int) -> Context:
+    return Context(x.shape, workers, jax.random.key(1), worker, compressor.propose(x))
+
+
+def timed_ms(call: Callable[[], Any]) -> float:
+    """Median milliseconds of processor time, after one call that compiles."""
+    jax.block_until_ready(call())
+    times = []
+    for _ in range(REPETITIONS):
+        start = time.process_time()
+        jax.block_until_ready(call())
+        times.append(1e3 * (time.process_time() - start))
+    return statistics.median(times)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""The figures of the convergence study. A compressor looks the same in all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from experiments.style import line
+from experiments.summarize import BASELINE, curve, final_scores, smoothed_losses
+
+Groups = dict[str, dict[str, list[dict[str, Any]]]]
+
+# Curves of one panel: few enough to tell apart.
+PANELS = {
+    "summed as block fixed point": ("int32", "int16", "int8", "int8:stochastic", "int32:paper"),
+    "quantized": ("qsgd", "qsgd:levels=256", "terngrad", "thc", "efsignsgd"),
+    "sparse or of low rank": ("topk:ratio=0.1-ef", "topk-ef", "topk", "powersgd"),
+}
+_ORDER = [BASELINE, *(spec for specs in PANELS.values() for spec in specs)]
+
+
+def name(spec: str) -> str:
+    """As a reader would call it."""
+    return {
+        "none": "float32", "qsgd": "QSGD, 64 levels", "qsgd:levels=256": "QSGD, 256 levels", "terngrad": "TernGrad",
+        "thc": "THC", "efsignsgd": "EF-signSGD", "topk:ratio=0.1-ef": "Top-10 %, no error feedback",
+        "topk-ef": "Top-1 %, no error feedback", "topk": "Top-1 %, error feedback", "powersgd": "PowerSGD, rank 4",
+        "int8:stochastic": "int8, stochastic", "int32:paper": "int32, the paper's f",
+    }.get(spec, spec)
+
+
+def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any]]], file: Path) -> None:
+    """Mean over seeds with a 95 % band, one panel for each kind of compressor, float32 in all of them."""
+    outcome = next(iter(by_compressor.values()))[0]["outcome"]
+    figure, panels = plt.subplots(1, len(PANELS), figsize=(12, 4), sharey=True, layout="constrained")
+    for axes, (title, specs) in zip(panels, PANELS.items()):
+        _curves(axes, {spec: by_compressor[spec] for spec in (BASELINE, *specs) if spec in by_compressor})
+        axes.set(title=title, xlabel="step")
+    panels[0].set_ylabel(f"{outcome['metric']}, {'higher' if outcome['higher_is_better'] else 'lower'} is better")
+    if not outcome["higher_is_better"]:
+        _readable_log_scale(panels[0])
+    figure.suptitle(f"{workload}: {_conditions(by_compressor)}, mean and 95 % confidence band")
+    figure.savefig(file, dpi=110)
+    plt.close(figure)
+
+
+def _curves(axes: Axes, by_compressor: dict[str, list[dict[str, Any]]]) -> None:
+    for spec, runs in by_compressor.items():
+        steps, mean, half = curve(runs)
+        _banded(axes, spec, steps, mean, half)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+
+
+def _banded(axes: Axes, spec: str, x: np.ndarray, mean: np.ndarray, half: np.ndarray) -> None:
+    style = _style(spec)
+    axes.plot(x, mean, label=name(spec), **style)
+    axes.fill_between(x, mean - half, mean + half, color=style["color"], alpha=0.15, linewidth=0)
+
+
+def block_fixed_point(groups: Groups, file: Path) -> None:
+    """The paper's figures 2 and 11: training loss in block fixed point and in float32."""
+    figure, panels = plt.subplots(1, len(groups), figsize=(3.4 * len(groups), 3.6), layout="constrained", squeeze=False)
+    for axes, (workload, by_compressor) in zip(panels[0], groups.items()):
+        for spec in (BASELINE, "int32", "int16", "int8", "int8:stochastic"):
+            if spec in by_compressor:
+                _banded(axes, spec, *smoothed_losses(by_compressor[spec], 10))
+        axes.set(title=workload, xlabel="step")
+        axes.grid(alpha=0.3)
+    panels[0][0].set_ylabel("training loss, mean of ten steps")
+    panels[0][-1].legend(fontsize=8)
+    figure.suptitle(f"Block fixed point and float32, {_conditions(next(iter(groups.values())))}, 95 % confidence band")
+    figure.savefig(file, dpi=110)
+    plt.close(figure)
+
+
+def finals(groups: Groups, file: Path) -> None:
+    """The paper's table 4 and figure 10: the final metric of every compressor, one dot for each seed."""
+    specs = [spec for spec in _ORDER if any(spec in by_compressor for by_compressor in groups.values())]
+    figure, panels = plt.subplots(1, len(groups), figsize=(2 + 2.6 * len(groups), 0.5 + 0.3 * len(specs)), sharey=True,
+                                  layout="constrained", squeeze=False)
+    for axes, (workload, by_compressor) in zip(panels[0], groups.items()):
+        for row, spec in enumerate(specs):
+            scores = final_scores(by_compressor.get(spec, []))
+            color = _style(spec)["color"]
+            axes.plot(scores, [row] * len(scores), "o", color=color, alpha=0.5, markersize=4)
+            if scores:
+                axes.plot([np.mean(scores)], [row], "|", color=color, markersize=14, markeredgewidth=2)
+        baseline = final_scores(by_compressor.get(BASELINE, []))
+        if baseline:
+            axes.axvline(np.mean(baseline), color="grey", linewidth=1, linestyle="dotted")
+        outcome = next(iter(by_compressor.values()))[0]["outcome"]
+        axes.set(title=workload, xlabel=outcome["metric"] + (" →" if outcome["higher_is_better"] else " ←"))
+        if not outcome["higher_is_better"]:
+            axes.set_xscale("log")
+        axes.grid(alpha=0.3)
+    panels[0][0].set_yticks(range(len(specs)), [name(spec) for spec in specs])
+    panels[0][0].invert_yaxis()
+    figure.suptitle("Final metric: a dot for each seed, a bar for their mean, float32's mean dotted; arrows point to better")
+    figure.savefig(file, dpi=110)
+    plt.close(figure)
+
+
+def _style(spec: str) -> dict[str, Any]:
+    if spec == BASELINE:
+        return line(0)
+    for specs in PANELS.values():
+        if spec in specs:
+            return line(1 + specs.index(spec))
+    return line(7)
+
+
+def _conditions(by_compressor: dict[str, list[dict[str, Any]]]) -> str:
+    workers = next(iter(by_compressor.values()))[0]["setting"]["workers"]
+    seeds = sorted({len(runs) for runs in by_compressor.values()})
+    return f"{workers} workers, {'-'.join(map(str, seeds))} seeds"
+
+
+def _readable_log_scale(axes: Axes) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+    axes.yaxis.set_major_formatter(ScalarFormatter())
+    axes.yaxis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,188 @@
+"""Time to accuracy, when bytes and the cost of compression both count, at 1, 10 and 100 Gbit/s: who wins where.
+
+    python -m experiments.compression_cost         # measures the cost
+    python -m experiments.time_to_accuracy         # writes results/time_to_accuracy.md and .png
+
+Steps to the target come from the recorded runs, bytes from what those runs counted, costs from `compression_cost`. A step
+takes
+
+    computation + compression + 8 max(sent, received) / speed
+
+with nothing overlapped. `none` is float32 in a ring, where a worker sends and receives 2 (n - 1) / n of the gradient; all
+others send and receive what was counted (an all-gather brings n - 1 payloads). The target is what float32 has reached
+after three quarters of the steps, on average; the number of steps is read off the mean curve, between evaluations by
+straight lines.
+
+Two scales. *Small* is the model that was trained here, with the costs measured here on one core. *Paper* takes size and
+computation from the SwitchML paper's table 1 (100 Gbit/s) for the model that this one is a cousin of, with our bits per
+element and our ratio of steps, and either no cost of compression (an accelerator with time to spare) or our core's cost for
+each element. Where a compressor wins without costs only, its cost is what decides.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+
+from experiments import compression_cost, paper
+from experiments.records import RESULTS, read
+from experiments.summarize import BASELINE, Record, curve, grouped
+
+SPEEDS = (1, 10, 100)  # Gbit/s
+COUSINS = {"ncf": "NCF", "clickthrough": "DeepLight", "lstm": "LSTM", "vgg": "VGG19"}
+_TARGET_AT = 0.75
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """One way to train to the target.
+
+    Attributes:
+      spec: of the compressor.
+      steps: to the target; None if it is never reached.
+      compute_s, compression_s: seconds of a step.
+      megabits: max(sent, received) of a step.
+    """
+
+    spec: str
+    steps: float | None
+    compute_s: float
+    compression_s: float
+    megabits: float
+
+    def seconds(self, gbps: float) -> float:
+        """To the target; infinite if it is never reached."""
+        if self.steps is None:
+            return np.inf
+        return self.steps * (self.compute_s + self.compression_s + self.megabits / (1e3 * gbps))
+
+
+def steps_to(target: float, higher_is_better: bool, runs: list[Record]) -> float | None:
+    """Where the mean curve of the runs first reaches the target; None if it does not, or if a run diverged."""
+    if any(run["outcome"]["diverged"] for run in runs):
+        return None
+    steps, mean, _ = curve(runs)
+    sign = 1 if higher_is_better else -1
+    reached = np.flatnonzero(sign * mean >= sign * target)
+    if not reached.size:
+        return None
+    first = reached[0]
+    if first == 0:
+        return float(steps[0])
+    share = (target - mean[first - 1]) / (mean[first] - mean[first - 1])
+    return float(steps[first - 1] + share * (steps[first] - steps[first - 1]))
+
+
+def target_of(runs: list[Record]) -> float:
+    """What the baseline has reached after three quarters of its steps."""
+    steps, mean, _ = curve(runs)
+    return float(mean[np.searchsorted(steps, _TARGET_AT * steps[-1])])
+
+
+def ways(by_compressor: dict[str, list[Record]], costs: dict, scale: str) -> list[Way]:
+    """All compressors of a workload at one scale: "small", "paper" or "paper, free"."""
+    baseline = by_compressor[BASELINE]
+    first = baseline[0]
+    workers, parameters = first["setting"]["workers"], costs["parameters"]
+    target, higher = target_of(baseline), first["outcome"]["higher_is_better"]
+    profile = paper.PROFILES[COUSINS[first["setting"]["workload"]]]
+    elements = parameters if scale == "small" else profile.size_mb * 1e6 / 4
+    measured = profile.at[100]
+    found = []
+    for spec, runs in by_compressor.items():
+        if spec not in costs["compression_ms"]:
+            continue
+        traffic = max(np.mean([run["outcome"][way] for run in runs]) for way in ("sent", "received"))
+        if spec == BASELINE:
+            traffic *= 2 * (workers - 1) / workers
+        found.append(Way(
+            spec, steps_to(target, higher, runs),
+            compute_s=(costs["gradient_ms"] if scale == "small" else measured.batch_ms - measured.communication_ms
+                       + measured.hidden_ms) / 1e3,
+            compression_s=0.0 if spec == BASELINE or scale == "paper, free"
+            else costs["compression_ms"][spec] / 1e3 * elements / parameters,
+            megabits=8 * traffic / 1e6 * elements / parameters))
+    return found
+
+
+def table(all_ways: dict[str, dict[str, list[Way]]]) -> str:
+    """scale -> workload -> ways, as Markdown: time relative to float32 in a ring, and the winners."""
+    lines = ["# Time to accuracy", "", "Written by `python -m experiments.time_to_accuracy`; its text says how.", ""]
+    for scale, by_workload in all_ways.items():
+        lines += [f"## {_TITLES[scale]}", "",
+                  "Speed-up over float32 in a ring, in time to the target (its steps, relative to float32's, in front).", "",
+                  "| compressor | " + " | ".join(f"{w}: steps | " + " | ".join(f"{s}G" for s in SPEEDS) for w in by_workload)
+                  + " |", "|---|" + "---:|" * (4 * len(by_workload))]
+        for spec in dict.fromkeys(way.spec for found in by_workload.values() for way in found):
+            cells = []
+            for found in by_workload.values():
+                by_spec = {way.spec: way for way in found}
+                ring, way = by_spec[BASELINE], by_spec.get(spec)
+                if way is None or way.steps is None:
+                    cells += ["-", *["-"] * len(SPEEDS)]
+                else:
+                    cells += [f"{way.steps / ring.steps:.2f}",
+                              *[f"{ring.seconds(gbps) / way.seconds(gbps):.2f}" for gbps in SPEEDS]]
+            lines.append(f"| `{spec}` | " + " | ".join(cells) + " |")
+        lines += ["", "Fastest: " + "; ".join(
+            f"{workload} " + ", ".join(f"`{min(found, key=lambda way: way.seconds(gbps)).spec}` at {gbps}" for gbps in SPEEDS)
+            for workload, found in by_workload.items()) + " (Gbit/s).", ""]
+    return "\n".join([*lines, "A dash: the target was never reached.", ""])
+
+
+_TITLES = {
+    "small": "The small models, cost of compression measured on one core",
+    "paper": "The paper's sizes, our core's cost for each element",
+    "paper, free": "The paper's sizes, compression free of cost",
+}
+
+
+def plot(all_ways: dict[str, dict[str, list[Way]]], file: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    from experiments.figures import name
+    from experiments.style import line
+
+    speeds = np.geomspace(1, 100, 60)
+    workloads = list(all_ways["small"])
+    specs = [way.spec for way in all_ways["small"][workloads[0]] if way.spec in SHOWN]
+    figure, rows = plt.subplots(len(all_ways), len(workloads), figsize=(3.3 * len(workloads), 3.1 * len(all_ways)),
+                                sharex=True, layout="constrained", squeeze=False)
+    for panels, (scale, by_workload) in zip(rows, all_ways.items()):
+        for axes, workload in zip(panels, workloads):
+            by_spec = {way.spec: way for way in by_workload[workload]}
+            for number, spec in enumerate(specs):
+                way = by_spec[spec]
+                if way.steps is None:
+                    continue
+                gain = [by_spec[BASELINE].seconds(s) / way.seconds(s) for s in speeds]
+                axes.plot(speeds, gain, label=name(spec), **{**line(number), "markevery": 12})
+            axes.set(xscale="log", yscale="log", title=f"{workload}, {scale}")
+            axes.grid(alpha=0.3, which="both")
+        panels[0].set_ylabel("speed-up over float32, ring")
+    for axes in rows[-1]:
+        axes.set_xlabel("network, Gbit/s")
+    handles = {label: handle for axes in rows.flat for handle, label in zip(*axes.get_legend_handles_labels())}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, fontsize=9)
+    figure.suptitle("Time to what float32 reaches in three quarters of its steps; curves of those that reach it")
+    figure.savefig(file, dpi=100)
+    plt.close(figure)
+
+
+SHOWN = (BASELINE, "int32", "int8:stochastic", "qsgd", "terngrad", "topk:ratio=0.1-ef", "topk-ef", "topk", "powersgd")
+
+
+def main() -> None:
+    groups = grouped(read(RESULTS / "convergence.jsonl"))
+    costs = json.loads(compression_cost.FILE.read_text())["costs"]
+    all_ways = {scale: {w: ways(groups[w], costs[w], scale) for w in COUSINS if w in groups} for scale in _TITLES}
+    (RESULTS / "time_to_accuracy.md").write_text(table(all_ways))
+    plot(all_ways, RESULTS / "time_to_accuracy.png")
+    print(RESULTS / "time_to_accuracy.md")
+
+
+if __name__ == "__main__":
+    main()
