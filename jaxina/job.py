@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import logging
 import os
 import sys
 import threading
+from pathlib import Path
 from types import TracebackType
 
 from jaxina import config
@@ -16,7 +18,7 @@ from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
 from jaxina.control.roll_call import Answer, call_roll
 from jaxina.control.store import JaxStore
 from jaxina.control.topology import JaxTopology, this_place
-from jaxina.errors import InvalidArgumentError, NotInitializedError
+from jaxina.errors import InvalidArgumentError, NotInitializedError, SystemCallError
 
 _log = logging.getLogger(__name__)
 
@@ -250,10 +252,15 @@ def _write_statistics(job: Job, statistics: dict[str, int]) -> None:
     path = job.configuration.stats_file
     if path is None:
         return
-    partial = f"{path}.{os.getpid()}"
-    with open(partial, "w", encoding="utf-8") as file:
-        json.dump({"process": job.process, "aggregator": job.aggregator, **statistics}, file)
-    os.replace(partial, path)
+    partial = Path(f"{path}.{os.getpid()}")
+    record = {"process": job.process, "aggregator": job.aggregator, **statistics}
+    try:
+        partial.write_text(json.dumps(record), encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise SystemCallError(f"cannot write {path} (JAXINA_STATS_FILE): {error.strerror}") from error
 
 
 def _at_exit() -> None:
