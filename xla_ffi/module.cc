@@ -9,6 +9,7 @@ namespace nb = nanobind;
 NB_MODULE(_native, m) {
   m.doc() = "Native part of jaxina: XLA FFI handlers, the aggregation engine and the codec.";
   jaxina::bind_errors(m);
+  jaxina::bind_all_reduce(m);
   jaxina::bind_engine(m);
   jaxina::bind_mpi(m);
   jaxina::bind_numerics(m);

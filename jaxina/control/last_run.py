@@ -4,6 +4,7 @@ folder.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import logging
@@ -30,12 +31,14 @@ def write(
         "statistics": statistics,
         "fallbacks": fallbacks,
     }
+    partial = path().with_suffix(f".{os.getpid()}")
     try:
         path().parent.mkdir(parents=True, exist_ok=True)
-        partial = path().with_suffix(f".{os.getpid()}")
         partial.write_text(json.dumps(record))
         partial.replace(path())
     except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
         _log.info("no record for `jaxina info --last`: %s", error)
 
 

@@ -293,8 +293,7 @@ TEST_F(AggregatorTest, PoolsHaveAMemoryLimitThatRemovedJobsGiveBack) {
   EXPECT_TRUE(aggregator_.add_job(large).ok());
   JobSpec another = large;
   another.job = 51;
-  another.slots = 4096;
-  another.block_size = 16'370;
+  another.slots = 4400;  // a little more than the other half
   EXPECT_EQ(aggregator_.add_job(another).code, ErrorCode::kJobRejected);
   aggregator_.remove_job(large.job);
   EXPECT_TRUE(aggregator_.add_job(another).ok());

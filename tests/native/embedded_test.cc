@@ -10,6 +10,7 @@
 #include <limits>
 #include <thread>
 
+#include "rdma_engine/transport/embedded/segment.h"
 #include "rdma_engine/transport/endpoint.h"
 #include "tests/native/reference.h"
 
@@ -175,6 +176,37 @@ TEST(Embedded, TwoWorkersWithOneRank) {
   EXPECT_EQ(taken, 1);
   EXPECT_EQ(never, 1);
   config_for(2, 1);  // leaves the secret of this test behind
+}
+
+TEST(Embedded, AWorkerThatStopsWhileItHoldsASlotIsNamedAndHangsNobody) {
+  const EndpointConfig configs[] = {config_for(2, 0), config_for(2, 1)};
+  std::unique_ptr<Endpoint> first, second;
+  std::thread other([&] { second = make_embedded_endpoint(configs[1]); });
+  first = make_embedded_endpoint(configs[0]);
+  other.join();
+  // What a SIGSTOP in the middle of adding a chunk leaves behind.
+  embedded::SharedSlot& slot = embedded::Segment::open(configs[0])->slot(0);
+  ASSERT_TRUE(slot.lock.acquire(0, 0));
+  slot.holder = 1;
+
+  std::vector<float> x = random_gradient(1000, 0), y = random_gradient(1000, 1);
+  const std::vector<float> expected = all_reduce_reference({x, y}, configs[0].block_size);
+  first->worker().submit({{{ElementType::kFloat32, x.size(), x.data(), x.data()}}});
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(first->progress(100'000'000).ok());
+  EXPECT_FALSE(first->worker().idle());
+  EXPECT_EQ(first->missing(), std::vector<std::uint32_t>{1});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+
+  // It goes on.
+  slot.holder = embedded::SharedSlot::kNobody;
+  slot.lock.release();
+  second->worker().submit({{{ElementType::kFloat32, y.size(), y.data(), y.data()}}});
+  std::thread late([&] { EXPECT_TRUE(run_to_end(*second).ok()); });
+  EXPECT_TRUE(run_to_end(*first).ok());
+  late.join();
+  EXPECT_EQ(x, expected);
+  EXPECT_EQ(y, expected);
 }
 
 // A child process that joins the named segment, sums once, then does what `after` says.

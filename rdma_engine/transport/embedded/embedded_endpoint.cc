@@ -39,7 +39,7 @@ class EmbeddedEndpoint final : public Endpoint {
   void wake() override { woken_.store(true, std::memory_order_release); }
   std::vector<std::uint32_t> missing() override;
   Statistics statistics() const override { return statistics_; }
-  void end(const Status& reason) override { segment_->end(reason); }
+  void end(const Status& reason) override { static_cast<void>(segment_->end(reason)); }
 
  private:
   struct Awaited {
@@ -48,6 +48,8 @@ class EmbeddedEndpoint final : public Endpoint {
     Pass pass;
   };
 
+  bool acquire(SharedSlot& slot);
+  void release(SharedSlot& slot);
   Status contribute(const Pass& pass);
   bool take_result();
   Status check_peers();
@@ -59,6 +61,7 @@ class EmbeddedEndpoint final : public Endpoint {
   std::shared_ptr<Segment> segment_;
   Worker worker_;
   int spins_;
+  std::optional<Pass> blocked_;     // waits for its slot, which another worker holds
   std::vector<Awaited> in_flight_;  // ring, oldest first
   std::size_t head_ = 0, size_ = 0;
   std::atomic<bool> woken_{false};
@@ -69,38 +72,52 @@ Status EmbeddedEndpoint::progress(Nanoseconds wait) {
   const Nanoseconds deadline = embedded::now() + wait;
   while (true) {
     // One new pass for every result, so that the oldest slot has the longest time to complete.
-    while (std::optional<Pass> pass = worker_.next_pass(0)) {
+    while (std::optional<Pass> pass = blocked_ ? std::exchange(blocked_, std::nullopt) : worker_.next_pass(0)) {
       if (Status status = contribute(*pass); !status.ok()) return status;
+      if (blocked_) break;
       take_result();
     }
-    if (worker_.has_completed() || size_ == 0) return {};
+    if (worker_.has_completed() || (size_ == 0 && !blocked_)) return {};
     if (take_result()) continue;
     const Nanoseconds left = deadline - embedded::now();
     if (left <= 0 || woken_.exchange(false, std::memory_order_acquire)) return {};
+    if (blocked_) continue;
     if (done(front()).wait(front().epoch, spins_, std::min(left, kLivenessPeriod))) continue;
     if (Status status = check_peers(); !status.ok()) return status;
   }
 }
 
+// False if somebody else has held the slot for long: it adds a chunk meanwhile, or has stopped while it did.
+bool EmbeddedEndpoint::acquire(SharedSlot& slot) {
+  if (!slot.lock.acquire(spins_, kLivenessPeriod)) return false;
+  slot.holder.store(config_.worker, std::memory_order_relaxed);
+  return true;
+}
+
+void EmbeddedEndpoint::release(SharedSlot& slot) {
+  slot.holder.store(SharedSlot::kNobody, std::memory_order_relaxed);
+  slot.lock.release();
+}
+
 Status EmbeddedEndpoint::contribute(const Pass& pass) {
   SharedSlot& slot = segment_->slot(pass.slot);
-  while (!slot.lock.acquire(spins_, kLivenessPeriod)) {
-    if (Status status = check_peers(); !status.ok()) return status;
+  if (!acquire(slot)) {
+    blocked_ = pass;
+    return check_peers();
   }
   const Outcome outcome =
       apply_update(slot.state, config_.workers, {config_.worker, pass.epoch, pass.fingerprint});
   const bool first = outcome.verdict == Verdict::kFirst;
   if (!first && outcome.verdict != Verdict::kAdd) {
     const Status status = contradiction(slot.state.version(pass.epoch));
-    slot.lock.release();
-    segment_->end(status);
-    return segment_->ended();
+    release(slot);
+    return segment_->end(status);
   }
   std::uint32_t* words = segment_->words(pass.slot, pass.epoch);
   worker_.fill_exponents(pass, slot.exponents[pass.epoch & 1], !first);
   worker_.fill_words(pass, words, first ? numerics::Store::kWrite : numerics::Store::kAdd);
   if (outcome.completes) slot.done[pass.epoch & 1].set(pass.epoch);
-  slot.lock.release();
+  release(slot);
   in_flight_[(head_ + size_++) % in_flight_.size()] = {pass.slot, pass.epoch, pass};
   ++statistics_.packets_sent;
   return {};
@@ -130,11 +147,16 @@ Status EmbeddedEndpoint::contradiction(const SlotVersion& version) {
 
 std::vector<std::uint32_t> EmbeddedEndpoint::missing() {
   std::vector<std::uint32_t> result;
-  if (size_ == 0) return result;
-  SharedSlot& slot = segment_->slot(front().slot);
-  if (!slot.lock.acquire(spins_, kLivenessPeriod)) return result;
+  if (size_ == 0 && !blocked_) return result;
+  SharedSlot& slot = segment_->slot(blocked_ ? blocked_->slot : front().slot);
+  if (!acquire(slot)) {
+    const std::uint32_t holder = slot.holder.load(std::memory_order_relaxed);
+    if (holder < config_.workers) result.push_back(holder);
+    return result;
+  }
+  if (blocked_) return release(slot), result;  // free again
   const WorkerSet seen = slot.state.version(front().epoch).seen;
-  slot.lock.release();
+  release(slot);
   for (std::uint32_t i = 0; i < config_.workers; ++i) {
     if (!contains(seen, i)) result.push_back(i);
   }
@@ -150,12 +172,12 @@ Status EmbeddedEndpoint::check_peers() {
     const bool needed = std::find(awaited.begin(), awaited.end(), i) != awaited.end();
     const std::string name = "worker " + std::to_string(i) + " (process " + std::to_string(peer.process.pid) + ")";
     if (left && needed) {
-      segment_->end({ErrorCode::kWorkerLost, name + " left the job while others still wait for it"});
+      return segment_->end({ErrorCode::kWorkerLost, name + " left the job while others still wait for it"});
     } else if (!left && !embedded::is_alive(peer.process)) {
-      segment_->end({ErrorCode::kWorkerLost, name + " died. Restart the job from its last checkpoint"});
+      return segment_->end({ErrorCode::kWorkerLost, name + " died. Restart the job from its last checkpoint"});
     }
   }
-  return segment_->ended();
+  return {};
 }
 
 }  // namespace

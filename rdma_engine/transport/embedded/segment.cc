@@ -31,6 +31,7 @@ void Segment::initialize(const EndpointConfig& config) {
   h.blocks_per_chunk = config.blocks_per_chunk;
   for (std::uint32_t i = 0; i < config.slots; ++i) {
     SharedSlot& s = slot(i);
+    s.holder.store(SharedSlot::kNobody);
     s.state.reset(config.workers);
     s.done[0].value.store(s.state.versions[0].epoch);
     s.done[1].value.store(s.state.versions[1].epoch);
@@ -71,14 +72,15 @@ void Segment::leave(std::uint32_t worker) {
   member(worker).presence.store(static_cast<std::uint32_t>(Presence::kLeft), std::memory_order_release);
 }
 
-void Segment::end(const Status& reason) {
+Status Segment::end(const Status& reason) {
   SegmentHeader& h = header();
-  if (!h.reason_lock.acquire(1000, kLivenessPeriod)) return;  // its holder died: the next to look will find that out
+  if (!h.reason_lock.acquire(1000, kLivenessPeriod)) return reason;  // its holder died or stopped: each sees for itself
   if (h.ended.load() == static_cast<std::uint32_t>(ErrorCode::kOk)) {
     std::strncpy(h.reason, reason.message.c_str(), sizeof(h.reason) - 1);
     h.ended.store(static_cast<std::uint32_t>(reason.code), std::memory_order_release);
   }
   h.reason_lock.release();
+  return ended();
 }
 
 Status Segment::ended() {

@@ -25,7 +25,9 @@ struct Member {
 };
 
 struct alignas(64) SharedSlot {
+  static constexpr std::uint32_t kNobody = 0xffff'ffff;
   Lock lock;
+  std::atomic<std::uint32_t> holder;  // of the lock, for messages
   SlotState state;
   alignas(64) std::array<Event, 2> done;  // per version: the epoch that is complete
   std::uint8_t exponents[2][wire::kMaxBlocksPerChunk];
@@ -60,8 +62,8 @@ class Segment {
   void join(std::uint32_t worker, double timeout_s);
   void leave(std::uint32_t worker);
 
-  // Ends the job for all workers; the first reason stands.
-  void end(const Status& reason);
+  // Ends the job for all workers. Returns the first reason, which stands.
+  Status end(const Status& reason);
   Status ended();
 
  private:

@@ -1,0 +1,503 @@
+#!/usr/bin/env python3
+"""Deaths and hostility on the real thing: processes with the real engine, shared memory, sockets and switch, one of
+which is killed, stopped, cut off, or meets a full disk; what the others make of it, and how soon.
+
+    tests/python/death_campaign.py --kills 100 --stops 20
+
+The processes sum without JAX, through jaxina._native.all_reduce, and are forked from one that has imported
+everything, so that a trial takes a second. Prints a table; the exit code is 1 if a promise did not hold. Seeds say
+who dies and when.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import dataclasses
+import json
+import multiprocessing
+import os
+import pathlib
+import random
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from jaxina import _native, config, job
+from jaxina.errors import JaxinaError
+
+_fork = multiprocessing.get_context("fork")
+_libc = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
+
+_ELEMENTS = 200_000
+_UP_WITHIN = 60.0  # seconds for all workers of a trial to have summed once
+_END_WITHIN = 30.0  # for a worker to report and to end; one that does not hangs
+_DETECT = 2.0  # seconds within which a death is known to all survivors
+_SWITCH_GONE = 5.0
+_PATIENCE = 2.0  # the timeout of trials in which it is what ends them
+
+
+# ---- what runs in a worker
+
+
+class FileStore:
+    """A key-value store in a folder, as the rendezvous needs one; jax.distributed's in real programs."""
+
+    def __init__(self, folder: pathlib.Path):
+        self._folder = folder
+
+    def _path(self, key: str) -> pathlib.Path:
+        return self._folder / key.replace("/", "%")
+
+    def set(self, key: str, value: str) -> None:
+        partial = self._path(f"{key}.{os.getpid()}")
+        partial.write_text(value)
+        partial.rename(self._path(key))
+
+    def get(self, key: str, timeout: float) -> str | None:
+        deadline = time.monotonic() + timeout
+        while (value := self.look(key)) is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        return value
+
+    def look(self, key: str) -> str | None:
+        try:
+            return self._path(key).read_text()
+        except FileNotFoundError:
+            return None
+
+
+@dataclasses.dataclass
+class OneDeviceEach:
+    """Device d belongs to process d."""
+
+    process: int
+    processes: int
+
+    def owners(self, devices: Any) -> list[int]:
+        return list(devices)
+
+    def only_devices(self) -> list[int]:
+        return list(range(self.processes))
+
+
+Settings = dict[str, Any]
+
+
+def _work(rank: int, workers: int, folder: pathlib.Path, settings: Settings, before: Any, tell: Any) -> None:
+    """Sums until something ends it, and tells what and when."""
+    try:
+        if before is not None:
+            before(rank)
+        job._jax_store = lambda: FileStore(folder)
+        job._finish_computations = lambda: None  # JAX has none here, and would start its backend to find out
+        job._current = job._start(config.resolve(**settings), OneDeviceEach(rank, workers), 1)
+        group = list(range(workers))
+        mine = np.arange(_ELEMENTS, dtype=np.float32) % 1000 + rank
+        sums = 0
+        try:
+            while True:
+                total = _native.all_reduce(group, rank, mine)
+                sums += 1
+                if sums == 1:
+                    expected = (np.arange(_ELEMENTS, dtype=np.float32) % 1000) * workers + sum(range(workers))
+                    tell.send({"rank": rank, "exact": bool(np.array_equal(total, expected))})
+        except JaxinaError as error:
+            tell.send({"rank": rank, "code": error.code, "message": error.message, "at": time.monotonic()})
+        job.shutdown()
+    except JaxinaError as error:  # already when it joined, or when it left
+        tell.send({"rank": rank, "code": error.code, "message": error.message, "at": time.monotonic()})
+    tell.send({"rank": rank, "ended": True})
+
+
+# ---- one trial
+
+
+class Trial:
+    """`workers` processes that sum; a context manager that leaves none behind."""
+
+    def __init__(self, workers: int, settings: Settings, before: Callable[[int], None] | None = None):
+        self._folder = tempfile.TemporaryDirectory(prefix="deaths-")
+        self._ends = []
+        self._told: list[list[dict[str, Any]]] = [[] for _ in range(workers)]
+        self.processes = []
+        for rank in range(workers):
+            receive, send = _fork.Pipe(duplex=False)
+            arguments = (rank, workers, pathlib.Path(self._folder.name), settings, before, send)
+            process = _fork.Process(target=_work, args=arguments, daemon=True)
+            process.start()
+            send.close()
+            self.processes.append(process)
+            self._ends.append(receive)
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.join()
+        self._folder.cleanup()
+
+    def _hear(self, rank: int, what: str, deadline: float) -> dict[str, Any] | None:
+        """The worker's message that holds `what`; None if it ends, or does not say it in time."""
+        while True:
+            for message in self._told[rank]:
+                if what in message:
+                    return message
+            try:
+                if not self._ends[rank].poll(max(0.0, deadline - time.monotonic())):
+                    return None
+                self._told[rank].append(self._ends[rank].recv())
+            except EOFError:
+                return None
+
+    def wait_until_summing(self) -> None:
+        deadline = time.monotonic() + _UP_WITHIN
+        for rank in range(len(self.processes)):
+            told = self._hear(rank, "exact", deadline)
+            if told is None:
+                raise RuntimeError(f"worker {rank} does not sum: {self._told[rank]}")
+            if not told["exact"]:
+                raise RuntimeError(f"worker {rank} has a wrong sum")
+
+    def error_of(self, rank: int) -> dict[str, Any] | None:
+        return self._hear(rank, "code", time.monotonic() + _END_WITHIN)
+
+    def ends(self, rank: int) -> bool:
+        """Whether the worker leaves and its process ends, after its error."""
+        ended = self._hear(rank, "ended", time.monotonic() + _END_WITHIN)
+        self.processes[rank].join(_END_WITHIN)
+        return ended is not None and self.processes[rank].exitcode == 0
+
+
+# ---- what is found out
+
+
+@dataclasses.dataclass
+class Row:
+    """One line of the table."""
+
+    what: str
+    allowed: float  # seconds until every survivor has its error
+    trials: int = 0
+    errors: int = 0  # right ones, on survivors
+    hangs: int = 0
+    left: int = 0  # files in /dev/shm
+    times: list[float] = dataclasses.field(default_factory=list)
+    failures: list[str] = dataclasses.field(default_factory=list)
+
+    def check(self, trial: Trial, rank: int, since: float, codes: tuple[str, ...], names: str = "") -> None:
+        """The worker raises one of the codes, whose message matches `names`, in time, and ends."""
+        error = trial.error_of(rank)
+        if error is None or not trial.ends(rank):
+            self.hangs += 1
+            self.failures.append(f"worker {rank} hangs, or ended without an error: {error}")
+            return
+        took = error["at"] - since
+        self.times.append(took)
+        if error["code"] not in codes or not re.search(names, error["message"]):
+            self.failures.append(f"worker {rank}: {error['code']}: {error['message']}")
+        elif took > self.allowed:
+            self.failures.append(f"worker {rank} took {took:.2f} s")
+        else:
+            self.errors += 1
+
+    def text(self) -> str:
+        worst = f"{max(self.times):6.2f}" if self.times else "     -"
+        middle = f"{sorted(self.times)[len(self.times) // 2]:6.2f}" if self.times else "     -"
+        return (
+            f"{self.what:44} {self.trials:6} {self.errors:6} {middle} {worst} {self.allowed:7.2f} {self.hangs:5} {self.left:4} "
+            f"{len(self.failures):8}"
+        )
+
+
+HEADER = f"{'':44} trials errors median  worst allowed hangs left failures"
+
+
+def _segments() -> set[str]:
+    return {name for name in os.listdir("/dev/shm") if name.startswith("jaxina-")}
+
+
+@contextlib.contextmanager
+def _counted(row: Row) -> Iterator[None]:
+    """One trial of the row: what it leaves in /dev/shm counts, and what it raises is a failure."""
+    before = _segments()
+    row.trials += 1
+    try:
+        yield
+    except (RuntimeError, JaxinaError) as error:
+        row.failures.append(str(error))
+    left = _segments() - before
+    row.left += len(left)
+    if left:
+        row.failures.append(f"left in /dev/shm: {sorted(left)}")
+
+
+class Switch:
+    """A `jaxina switch` of its own process."""
+
+    def __init__(self, bind: str = "127.0.0.1:0", prefix: tuple[str, ...] = ()):
+        read, write = os.pipe()
+        command = [*prefix, sys.executable, "-m", "jaxina.cli", "switch", "--bind", bind, "--threads", "1", "--quiet"]
+        self.process = subprocess.Popen(
+            [*command, "--announce-fd", str(write)], pass_fds=[write], stderr=subprocess.DEVNULL
+        )
+        os.close(write)
+        with open(read) as announced:
+            self.address = announced.readline().strip()
+        if not self.address:
+            raise RuntimeError("the switch did not start")
+
+    def __enter__(self) -> Switch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def _settings(transport: str, switch: Switch | None, **changes: Any) -> Settings:
+    settings: Settings = {"aggregator": transport, "join_timeout": 30.0, "timeout": 60.0, "heartbeat_timeout": 20.0}
+    if transport == "udp":
+        assert switch is not None
+        settings["switch"] = switch.address
+    return settings | changes
+
+
+def _survivors(workers: int, *victims: int) -> list[int]:
+    return [rank for rank in range(workers) if rank not in victims]
+
+
+def kills(transport: str, trials: int, switch: Switch | None, draw: random.Random) -> Row:
+    row = Row(f"SIGKILL of a worker, {transport}", _DETECT)
+    for number in range(trials):
+        workers = 2 + number % 3
+        with _counted(row), Trial(workers, _settings(transport, switch)) as trial:
+            trial.wait_until_summing()
+            victim = draw.randrange(workers)
+            time.sleep(draw.uniform(0, 0.1))
+            since = time.monotonic()
+            trial.processes[victim].kill()
+            for rank in _survivors(workers, victim):
+                row.check(trial, rank, since, ("WORKER_LOST",), rf"\bworkers? {victim}\b")
+    return row
+
+
+def stops(transport: str, trials: int, switch: Switch | None, draw: random.Random) -> Row:
+    """A stopped worker holds its connections and its memory: only time shows that it is gone."""
+    row = Row(f"SIGSTOP of a worker, {transport}", 1.1 * _PATIENCE)
+    for number in range(trials):
+        workers = 2 + number % 3
+        # Either the collective's timeout ends it or, where there is one, the switch that misses heartbeats.
+        silent = transport == "udp" and number % 2 == 1
+        changes = {"heartbeat_timeout": _PATIENCE} if silent else {"timeout": _PATIENCE}
+        with _counted(row), Trial(workers, _settings(transport, switch, **changes)) as trial:
+            trial.wait_until_summing()
+            victim = draw.randrange(workers)
+            time.sleep(draw.uniform(0, 0.1))
+            since = time.monotonic()
+            os.kill(trial.processes[victim].pid, signal.SIGSTOP)
+            for rank in _survivors(workers, victim):
+                row.check(trial, rank, since, ("WORKER_LOST",) if silent else ("TIMEOUT", "WORKER_LOST"), rf"\b{victim}\b")
+    return row
+
+
+def switch_kills(trials: int, draw: random.Random) -> Row:
+    row = Row("SIGKILL of the switch", _SWITCH_GONE)
+    for _ in range(trials):
+        with _counted(row), Switch() as switch, Trial(2, _settings("udp", switch)) as trial:
+            trial.wait_until_summing()
+            time.sleep(draw.uniform(0, 0.1))
+            since = time.monotonic()
+            switch.process.kill()
+            for rank in range(2):
+                row.check(trial, rank, since, ("SWITCH_UNREACHABLE",), re.escape(switch.address))
+    return row
+
+
+def unplugged(trials: int) -> Row:
+    """Worker 1's link goes down. Worker 0 hears from the switch that 1 is silent; 1 only sees that nothing comes."""
+    row = Row("link of worker 1 unplugged", 1.1 * _PATIENCE)
+    for _ in range(trials):
+        with _counted(row), Namespaces() as spaces, Switch(f"{spaces.hub}:0", spaces.run_in("hub")) as switch:
+            settings = _settings("udp", switch, timeout=_PATIENCE, heartbeat_timeout=_PATIENCE)
+            with Trial(2, settings, lambda rank: spaces.enter(f"w{rank}")) as trial:
+                trial.wait_until_summing()
+                since = time.monotonic()
+                spaces.unplug("w1")
+                row.check(trial, 0, since, ("WORKER_LOST", "TIMEOUT"), r"\b1\b")
+                row.check(trial, 1, since, ("TIMEOUT", "SWITCH_UNREACHABLE"))
+    return row
+
+
+def wrong_secret(transport: str, trials: int, switch: Switch | None) -> Row:
+    row = Row(f"worker 1 has a wrong secret, {transport}", 5.0)
+
+    def tamper(rank: int) -> None:
+        if rank == 1:
+            from jaxina.control import rendezvous
+
+            follow = rendezvous.Rendezvous._follow
+            rendezvous.Rendezvous._follow = lambda self: (a := follow(self)) | {"secret": a["secret"] ^ 1}
+
+    for _ in range(trials):
+        since = time.monotonic()
+        with _counted(row), Trial(2, _settings(transport, switch, join_timeout=3.0), tamper) as trial:
+            row.check(trial, 0, since, ("NEVER_JOINED", "WORKER_LOST", "JOB_REJECTED"))
+            row.check(trial, 1, since, ("JOB_REJECTED",))
+    return row
+
+
+def half_open(trials: int, switch: Switch) -> Row:
+    """Connections that say nothing, or nothing sensible, hold up neither a join nor the news of a death."""
+    row = Row("SIGKILL among 250 half-open connections", _DETECT)
+    host, port = config.split_address(switch.address)
+    for _ in range(trials):
+        with contextlib.ExitStack() as open_ones, _counted(row):
+            for number in range(250):
+                connection = open_ones.enter_context(socket.create_connection((host, port), timeout=10))
+                connection.sendall((b"", b"PRI * HTTP/2.0\r\n", b"\0" * 9)[number % 3])
+            with Trial(3, _settings("udp", switch)) as trial:
+                trial.wait_until_summing()
+                since = time.monotonic()
+                trial.processes[2].kill()
+                for rank in range(2):
+                    row.check(trial, rank, since, ("WORKER_LOST",), r"\b2\b")
+    return row
+
+
+def no_room(trials: int, where: str) -> Row:
+    """Shared memory without room for the slots, or a disk without room for the statistics."""
+    row = Row(f"no room {where}", 10.0)
+
+    def limit_files(_: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    def mount_small(rank: int) -> None:
+        if _libc.unshare(_CLONE_NEWNS) or _libc.mount(b"none", b"/", None, (1 << 18) | (1 << 14), None):  # private
+            raise OSError(ctypes.get_errno(), "unshare")
+        if _libc.mount(b"none", b"/dev/shm", b"tmpfs", 0, b"size=16k"):
+            raise OSError(ctypes.get_errno(), "mount")
+
+    before = mount_small if where == "in /dev/shm, a small tmpfs" else limit_files
+    for _ in range(trials):
+        since = time.monotonic()
+        with _counted(row), Trial(2, _settings("embedded", None, join_timeout=3.0), before) as trial:
+            row.check(trial, 0, since, ("SHARED_MEMORY",), "cannot reserve .* Make room")
+            row.check(trial, 1, since, ("NEVER_JOINED", "SHARED_MEMORY"))
+    return row
+
+
+class Namespaces:
+    """hub -- w0, hub -- w1: three network namespaces joined by veth pairs. Needs root."""
+
+    hub = "10.213.0.1"
+
+    def __init__(self) -> None:
+        self._tag = f"jx{os.getpid() % 100000}"
+
+    @staticmethod
+    def unavailable() -> str:
+        """Why there can be none here; empty if there can."""
+        if os.geteuid() != 0:
+            return "network namespaces need root"
+        probe = subprocess.run(["unshare", "--net", "true"], capture_output=True, text=True)
+        return "" if probe.returncode == 0 else f"no network namespaces here: {probe.stderr.strip()}"
+
+    def __enter__(self) -> Namespaces:
+        try:
+            for name in ("hub", "w0", "w1"):
+                self._ip("netns", "add", self._tag + name)
+                self._ip("-n", self._tag + name, "link", "set", "lo", "up")
+            self._ip("-n", self._tag + "hub", "address", "add", f"{self.hub}/32", "dev", "lo")
+            for number, name in enumerate(("w0", "w1"), start=1):
+                hub, worker = self._tag + "hub", self._tag + name
+                self._ip("-n", hub, "link", "add", name, "type", "veth", "peer", "name", "uplink", "netns", worker)
+                self._ip("-n", hub, "address", "add", f"10.213.{number}.1/24", "dev", name)
+                self._ip("-n", hub, "link", "set", name, "up")
+                self._ip("-n", worker, "address", "add", f"10.213.{number}.2/24", "dev", "uplink")
+                self._ip("-n", worker, "link", "set", "uplink", "up")
+                self._ip("-n", worker, "route", "add", f"{self.hub}/32", "via", f"10.213.{number}.1")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in ("hub", "w0", "w1"):
+            subprocess.run(["ip", "netns", "delete", self._tag + name], capture_output=True)
+
+    @staticmethod
+    def _ip(*arguments: str) -> None:
+        done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+
+    def run_in(self, name: str) -> tuple[str, ...]:
+        return ("ip", "netns", "exec", self._tag + name)
+
+    def enter(self, name: str) -> None:
+        with open(f"/run/netns/{self._tag}{name}") as space:
+            if _libc.setns(space.fileno(), _CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), "setns")
+
+    def unplug(self, name: str) -> None:
+        self._ip("-n", self._tag + "hub", "link", "set", name, "down")
+
+
+def campaign(number_of_kills: int, number_of_stops: int, others: int, seed: int) -> Iterator[Row]:
+    """Runs all kinds of trial, row by row."""
+    draw = random.Random(seed)
+    with Switch() as switch:
+        yield kills("embedded", number_of_kills // 2, None, draw)
+        yield kills("udp", number_of_kills - number_of_kills // 2, switch, draw)
+        yield stops("embedded", number_of_stops // 2, None, draw)
+        yield stops("udp", number_of_stops - number_of_stops // 2, switch, draw)
+        yield half_open(others, switch)
+        yield wrong_secret("embedded", others, None)
+        yield wrong_secret("udp", others, switch)
+    yield switch_kills(others, draw)
+    yield no_room(others, "in /dev/shm, a file-size limit")
+    if why := Namespaces.unavailable():
+        print(f"skipped: links and small file systems: {why}")
+    else:
+        yield no_room(others, "in /dev/shm, a small tmpfs")
+        yield unplugged(others)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--stops", type=int, default=20)
+    parser.add_argument("--others", type=int, default=5, help="trials of each other kind")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=pathlib.Path)
+    arguments = parser.parse_args()
+    started = time.monotonic()
+    rows = []
+    print(HEADER, flush=True)
+    for row in campaign(arguments.kills, arguments.stops, arguments.others, arguments.seed):
+        rows.append(row)
+        print(row.text(), flush=True)
+        for failure in row.failures:
+            print(f"    {failure}")
+    print(f"{sum(row.trials for row in rows)} trials in {time.monotonic() - started:.0f} s; times in seconds")
+    if arguments.json:
+        arguments.json.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
+    sys.exit(any(row.failures for row in rows))
+
+
+if __name__ == "__main__":
+    main()
