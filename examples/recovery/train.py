@@ -1,0 +1,172 @@
+"""Training that outlives its workers: a process is killed, the others go on from the last checkpoint.
+
+    python examples/recovery/train.py --workers 3 --kill 1 --at 12              # with the survivors
+    python examples/recovery/train.py --workers 3 --kill 1 --at 12 --replace    # with a replacement
+
+Worker 0 saves an orbax checkpoint every few steps. When a worker dies, the psum of all others raises
+`WorkerLostError`. They leave the job and begin anew in place of their own process (`exec`): jax.distributed cannot
+be left while a member is dead, and a new process can start JAX with other members. The batch of every step is drawn
+from the step's number and shared out over the workers there are, so that the loss curve goes on where the checkpoint
+was: bit for bit with as many workers as before, to rounding with fewer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import checkpoints
+import jaxina
+import regroup
+
+FEATURES, CLASSES, BATCH = 64, 10, 240  # 240 is shared equally by 1 to 6 workers
+SAVE_EVERY = 5
+
+
+def batch_of(step: int) -> tuple[np.ndarray, np.ndarray]:
+    """The global batch of a step, the same for all who ask: float32 [BATCH, FEATURES], int32 [BATCH]."""
+    centres = np.random.default_rng(2024).normal(size=(CLASSES, FEATURES))
+    draw = np.random.default_rng(step)
+    labels = draw.integers(0, CLASSES, BATCH).astype(np.int32)
+    return (centres[labels] + 2 * draw.normal(size=(BATCH, FEATURES))).astype(np.float32), labels
+
+
+def first_state(optimizer: optax.GradientTransformation) -> dict[str, Any]:
+    draw = np.random.default_rng(7)
+    params = {
+        "hidden": (draw.normal(size=(FEATURES, 32)) / 8).astype(np.float32),
+        "out": (draw.normal(size=(32, CLASSES)) / 6).astype(np.float32),
+    }
+    return jax.device_get({"params": params, "optimizer": optimizer.init(params)})
+
+
+def make_step(mesh: Mesh, optimizer: optax.GradientTransformation) -> Any:
+    """A step over the global batch: gradients of each device's share, averaged by lax.pmean."""
+
+    def loss_of(params: Any, images: jax.Array, labels: jax.Array) -> jax.Array:
+        logits = jnp.tanh(images @ params["hidden"]) @ params["out"]
+        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+    def step(state: Any, images: jax.Array, labels: jax.Array) -> tuple[Any, jax.Array]:
+        local = jax.lax.pcast(state["params"], "data", to="varying")
+        loss, gradients = jax.lax.pmean(jax.value_and_grad(loss_of)(local, images, labels), "data")
+        updates, optimizer_state = optimizer.update(gradients, state["optimizer"], state["params"])
+        return {"params": optax.apply_updates(state["params"], updates), "optimizer": optimizer_state}, loss
+
+    sharded = jax.shard_map(step, mesh=mesh, in_specs=(P(), P("data"), P("data")), out_specs=(P(), P()))
+    return jax.jit(sharded)
+
+
+def train(folder: Path, steps: int, dies_at: int | None) -> None:
+    """One worker's part in one life. Raises WorkerLostError if another worker's ends."""
+    me = jax.process_index()
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    optimizer = optax.adam(3e-3)
+    state, start = first_state(optimizer), 0
+    if (saved := checkpoints.latest(folder / "checkpoints")) is not None:
+        state, start = checkpoints.restore(folder / "checkpoints", saved, state, me), saved
+
+    def put(value: np.ndarray, spec: P) -> jax.Array:
+        return jax.make_array_from_callback(value.shape, NamedSharding(mesh, spec), lambda index: value[index])
+
+    step_of = make_step(mesh, optimizer)
+    state = jax.tree.map(lambda value: put(np.asarray(value), P()), state)
+    with jaxina.collectives():
+        for step in range(start, steps):
+            if step == dies_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            images, labels = batch_of(step)
+            state, loss = step_of(state, put(images, P("data")), put(labels, P("data")))
+            record = {"step": step, "loss": float(loss), "workers": jax.process_count()}  # waits for the step
+            if me == 0:
+                with (folder / "loss.jsonl").open("a") as log:
+                    log.write(json.dumps(record) + "\n")
+                if (step + 1) % SAVE_EVERY == 0:
+                    host = jax.tree.map(lambda value: np.asarray(value.addressable_data(0)), state)
+                    checkpoints.save(folder / "checkpoints", step + 1, host, me)
+        jax.block_until_ready(state)
+
+
+def live(arguments: argparse.Namespace) -> None:
+    """A worker's life, and the next ones."""
+    os.environ |= regroup.meet(arguments.folder, arguments.life, arguments.name, arguments.workers)
+    jaxina.init(join_timeout=60, timeout=60)
+    dies = arguments.life == 0 and arguments.kill == int(os.environ["JAXINA_RANK"])
+    try:
+        train(arguments.folder, arguments.steps, arguments.at if dies else None)
+    except jaxina.errors.WorkerLostError as error:
+        print(f"{arguments.name}: {error}", file=sys.stderr, flush=True)
+        jaxina.shutdown()
+        # What other workers are left? Whoever comes.
+        next_life = ("--life", str(arguments.life + 1), "--name", arguments.name)
+        os.execv(sys.executable, [sys.executable, *_worker(arguments, *next_life)])
+    jaxina.shutdown()
+
+
+def _worker(arguments: argparse.Namespace, *own: str) -> list[str]:
+    shared = ("workers", "steps", "kill", "at", "folder")
+    options = [part for name in shared for part in (f"--{name}", str(getattr(arguments, name)))]
+    return [str(Path(__file__).resolve()), *options, *own]
+
+
+def launch(arguments: argparse.Namespace) -> int:
+    """Starts the workers and, if asked to, a replacement for the one that is killed. Returns the exit code."""
+
+    def start(name: str, life: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, *_worker(arguments, "--life", str(life), "--name", name)])
+
+    workers = [start(f"worker-{number}", 0) for number in range(arguments.workers)]
+    if arguments.kill >= 0:
+        died = workers.pop(arguments.kill).wait()
+        if died != -signal.SIGKILL:
+            print(f"the worker to be killed ended with {died}", file=sys.stderr)
+        if arguments.replace:
+            workers.append(start("replacement", 1))
+    return max(abs(worker.wait()) for worker in workers)
+
+
+def curve(folder: Path) -> list[float]:
+    """The loss of each step; steps that were repeated count as they were done last."""
+    records = [json.loads(line) for line in (folder / "loss.jsonl").read_text().splitlines()]
+    losses = {record["step"]: record["loss"] for record in records}
+    return [losses[step] for step in sorted(losses)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--kill", type=int, default=-1, help="the worker that dies; -1: none")
+    parser.add_argument("--at", type=int, default=12, help="the step at which it dies")
+    parser.add_argument("--replace", action="store_true", help="start another worker for the one that died")
+    parser.add_argument("--folder", type=Path, help="checkpoints and losses; left out, a temporary one")
+    parser.add_argument("--life", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--name", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.name:
+        return live(arguments)
+    with tempfile.TemporaryDirectory() as temporary:
+        arguments.folder = arguments.folder or Path(temporary)
+        code = launch(arguments)
+        if code == 0:
+            losses = curve(arguments.folder)
+            print(f"{len(losses)} steps, loss {losses[0]:.4f} to {losses[-1]:.4f}")
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
