@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
-from jaxina.cli import bench, info, run, sim, status, switch
+from jaxina.cli import bench, info, run, sim, status, switch, testbed
 from jaxina.errors import InvalidArgumentError, JaxinaError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ switch.register(app)
 status.register(app)
 bench.register(app)
 sim.register(app)
+testbed.register(app)
 info.register(app)
 
 

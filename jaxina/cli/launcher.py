@@ -64,18 +64,18 @@ class _Worker:
 
 
 class Launcher:
-    """Runs `command` in `count` processes; worker r has `environment(r)` on top of this process's
+    """Runs `command(r)` as worker r of `count`, with `environment(r)` on top of this process's
     variables.
     """
 
     def __init__(
         self,
-        command: Sequence[str],
+        command: Callable[[int], Sequence[str]],
         count: int,
         environment: Callable[[int], Mapping[str, str]],
         output: TaggedOutput,
     ):
-        self._command = list(command)
+        self._command = command
         self._count = count
         self._environment = environment
         self._output = output
@@ -120,7 +120,7 @@ class Launcher:
         parent = os.getpid()
         for rank in range(self._count):
             process = subprocess.Popen(
-                self._command,
+                self._command(rank),
                 env={**os.environ, **self._environment(rank)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""A software switch for one run: a child process on loopback that ends with it."""
+"""A software switch for one run: a child process that ends with it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+from jaxina.cli import placement
 from jaxina.cli.launcher import die_with
 from jaxina.errors import SwitchUnreachableError
 
@@ -25,24 +26,26 @@ def private_switch(loss: float, loss_seed: int, threads: int) -> Iterator[str]:
     """
     parent = os.getpid()
     read_end, write_end = os.pipe()
+    where = placement.current.get()
+    command = [
+        sys.executable,
+        "-m",
+        "jaxina.cli",
+        "switch",
+        "--bind",
+        f"{where.switch_host}:0",
+        "--threads",
+        str(threads),
+        "--loss",
+        str(loss),
+        "--loss-seed",
+        str(loss_seed),
+        "--announce-fd",
+        str(write_end),
+        "--quiet",
+    ]
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "jaxina.cli",
-            "switch",
-            "--bind",
-            "127.0.0.1:0",
-            "--threads",
-            str(threads),
-            "--loss",
-            str(loss),
-            "--loss-seed",
-            str(loss_seed),
-            "--announce-fd",
-            str(write_end),
-            "--quiet",
-        ],
+        where.on_switch(command),
         stdin=subprocess.DEVNULL,
         start_new_session=True,
         pass_fds=[write_end],

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from jaxina import config
+from jaxina.cli import placement
 from jaxina.cli.launcher import Launcher, Outcome, free_port
 from jaxina.cli.private_switch import private_switch
 from jaxina.cli.tagged_output import TaggedOutput
@@ -134,7 +135,9 @@ def launch(
     """Runs `command` on `count` processes with these settings, with a switch of its own if that is
     asked for.
     """
-    coordinator = f"127.0.0.1:{free_port()}"
+    where = placement.current.get()
+    where.check(count, settings.aggregator)
+    coordinator = f"{where.first_host}:{free_port()}"
     with _switch(settings, count, own_switch) as switch:
 
         def environment(rank: int) -> dict[str, str]:
@@ -156,7 +159,9 @@ def launch(
                 variables["JAXINA_STATS_FILE"] = str(stats_folder / f"{rank}.json")
             return variables
 
-        return Launcher(command, count, environment, TaggedOutput()).run()
+        return Launcher(
+            lambda rank: where.on_worker(rank, list(command)), count, environment, TaggedOutput()
+        ).run()
 
 
 def _catch_all() -> dict[str, str]:

@@ -1,0 +1,54 @@
+"""Where the processes of a run are: on loopback, or in the namespaces of a testbed."""
+
+from __future__ import annotations
+
+import contextvars
+import dataclasses
+
+from jaxina.errors import InvalidArgumentError
+from jaxina.testbed import Testbed
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """Loopback, unless a testbed is given."""
+
+    testbed: Testbed | None = None
+
+    @property
+    def switch_host(self) -> str:
+        return self.testbed.switch_host if self.testbed else "127.0.0.1"
+
+    @property
+    def first_host(self) -> str:
+        """The address of worker 0."""
+        return self.testbed.worker_host(0) if self.testbed else "127.0.0.1"
+
+    def on_switch(self, command: list[str]) -> list[str]:
+        """The command that runs `command` where the switch is."""
+        if self.testbed is None:
+            return command
+        return [*self.testbed.inside(self.testbed.switch_namespace), *command]
+
+    def on_worker(self, rank: int, command: list[str]) -> list[str]:
+        """The command that runs `command` where the worker is."""
+        if self.testbed is None:
+            return command
+        return [*self.testbed.inside(self.testbed.worker_namespace(rank)), *command]
+
+    def check(self, workers: int, aggregator: str) -> None:
+        """Raises InvalidArgumentError if so many workers cannot be, or would not use the network."""
+        if self.testbed is None:
+            return
+        if workers > self.testbed.workers:
+            raise InvalidArgumentError(
+                f"{workers} workers in a testbed of {self.testbed.workers}: make a larger one, by "
+                f"`jaxina testbed down` and `jaxina testbed up -n {workers}`"
+            )
+        if aggregator == "embedded":
+            raise InvalidArgumentError(
+                "the embedded aggregator does not use a testbed's network: add --aggregator udp"
+            )
+
+
+current: contextvars.ContextVar[Placement] = contextvars.ContextVar("placement", default=Placement())

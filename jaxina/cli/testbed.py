@@ -1,0 +1,55 @@
+"""`jaxina testbed`: workers and a switch on links of a given rate and loss, all on this host."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from jaxina import testbed
+from jaxina.cli import placement
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="A network of namespaces on this host, with links to your taste.")
+    group.command("up")(up)
+    group.command("run", context_settings={"ignore_unknown_options": True, "help_option_names": []})(run)
+    group.command("down")(down)
+    app.add_typer(group, name="testbed")
+    run.app = app  # type: ignore[attr-defined]
+
+
+def up(
+    workers: Annotated[int, typer.Option("-n", "--workers", min=1, max=testbed.network.MAX_WORKERS)],
+    rate: Annotated[int, typer.Option(help="Megabits per second of each link, each way.")] = 1000,
+    loss: Annotated[
+        float, typer.Option(help="Share of packets that each link loses, each way, as 0.001.")
+    ] = 0.0,
+    mtu: Annotated[int, typer.Option(help="Largest IP packet, in bytes.")] = 1500,
+) -> None:
+    """Make a namespace for each worker and for the switch, and shaped links between them. Needs root."""
+    made = testbed.up(workers, testbed.Link(rate, loss, mtu))
+    Console(highlight=False).print(
+        f"{made.workers} workers ({made.worker_host(0)} ...) and a switch ({made.switch_host}) on links of "
+        f"{rate} Mbit/s, loss {100 * loss:g} %, MTU {mtu}"
+    )
+
+
+def run(
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND...", help="A jaxina command: run or bench, with its options.")
+    ],
+) -> None:
+    """Run `jaxina COMMAND` with its workers and its switch in the testbed, as:
+
+    jaxina testbed run bench -n 4 --aggregator udp --vs gloo
+    """
+    placement.current.set(placement.Placement(testbed.find()))
+    code = typer.main.get_command(run.app)(command, prog_name="jaxina", standalone_mode=False)  # type: ignore[attr-defined]
+    raise typer.Exit(code or 0)
+
+
+def down() -> None:
+    """Remove the testbed and end what runs in it. Touches nothing that `up` did not make."""
+    testbed.down()

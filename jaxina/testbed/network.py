@@ -1,0 +1,204 @@
+"""Namespaces, links and their shape.
+
+One namespace per worker, one for the switch, and one that holds the bridge between them; nothing is added to the host's
+own namespace. Each end of each link sends at the given rate, so the switch's link carries what its workers send together
+at that rate, like a port of a real switch. What was made stands in a file with each namespace's inode; `down` removes
+exactly that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from jaxina.errors import InvalidArgumentError, SystemCallError
+from jaxina.testbed.random_loss import pinned
+
+STATE = Path("/run/jaxina-testbed.json")
+_NAMESPACES = Path("/run/netns")
+_HOSTS = Path("/etc/netns")  # `ip netns exec` puts a namespace's files there over those in /etc
+_BRIDGE = "jaxina-bridge"
+_SWITCH = "jaxina-switch"
+_SWITCH_ADDRESS = "198.18.0.1"  # 198.18.0.0/15 is for benchmarks of networks (RFC 2544)
+MAX_WORKERS = 64
+# What may wait at a shaped end: 5 ms of the rate, as in a small switch, but never less than a few large packets.
+_QUEUE_S = 0.005
+_MIN_QUEUE = 1 << 18
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """How every link is: megabits per second each way, the share of packets lost each way, bytes of an IP packet."""
+
+    rate: int
+    loss: float = 0.0
+    mtu: int = 1500
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rate <= 100_000:
+            raise InvalidArgumentError(f"a rate of {self.rate} Mbit/s; allowed is 1 to 100000")
+        if not 0 <= self.loss < 1:
+            raise InvalidArgumentError(f"a loss of {self.loss}; allowed is 0 to below 1")
+        if not 1280 <= self.mtu <= 65535:
+            raise InvalidArgumentError(f"an MTU of {self.mtu}; allowed is 1280 to 65535")
+
+
+@dataclasses.dataclass(frozen=True)
+class Testbed:
+    """One that is up."""
+
+    workers: int
+    link: Link
+    inodes: dict[str, int]  # of the namespaces, by name
+
+    switch_host = _SWITCH_ADDRESS
+    switch_namespace = _SWITCH
+
+    @staticmethod
+    def worker_namespace(rank: int) -> str:
+        return f"jaxina-worker-{rank}"
+
+    @staticmethod
+    def worker_host(rank: int) -> str:
+        return f"198.18.1.{rank + 1}"
+
+    @staticmethod
+    def inside(namespace: str) -> list[str]:
+        """What goes before a command to run it in the namespace."""
+        return ["ip", "netns", "exec", namespace]
+
+
+def up(workers: int, link: Link) -> Testbed:
+    """Makes the testbed.
+
+    Raises:
+      InvalidArgumentError: one is up already, or namespaces of its names exist that it did not make.
+      SystemCallError: not root, a tool is missing, or the kernel refused.
+    """
+    _check_tools(link)
+    if not 1 <= workers <= MAX_WORKERS:
+        raise InvalidArgumentError(f"{workers} workers; a testbed has 1 to {MAX_WORKERS}")
+    if STATE.exists():
+        raise InvalidArgumentError("a testbed is up already: `jaxina testbed down` removes it")
+    hosts = {_SWITCH: _SWITCH_ADDRESS}
+    hosts |= {Testbed.worker_namespace(rank): Testbed.worker_host(rank) for rank in range(workers)}
+    for name in (_BRIDGE, *hosts):
+        if (_NAMESPACES / name).exists() or (_HOSTS / name).exists():
+            raise InvalidArgumentError(
+                f"a namespace {name}, or files for one in {_HOSTS}, exist and are not the testbed's: remove them first"
+            )
+    testbed = Testbed(workers, link, {})
+    try:
+        for name in (_BRIDGE, *hosts):
+            _add_namespace(testbed, name)
+        _run("ip", "-n", _BRIDGE, "link", "add", "bridge", "type", "bridge")
+        _run("ip", "-n", _BRIDGE, "link", "set", "bridge", "mtu", str(link.mtu), "up")
+        for number, (name, host) in enumerate(hosts.items()):
+            _connect(name, host, f"port{number}", link)
+        if link.loss:
+            with pinned(link.loss) as program:
+                for namespace, interface in _link_ends(len(hosts), list(hosts)):
+                    _lose(namespace, interface, program)
+    except BaseException:
+        down()
+        raise
+    return testbed
+
+
+def find() -> Testbed:
+    """The testbed that is up.
+
+    Raises:
+      InvalidArgumentError: none is.
+    """
+    try:
+        record = json.loads(STATE.read_text())
+    except FileNotFoundError:
+        raise InvalidArgumentError("no testbed is up: `jaxina testbed up` makes one") from None
+    return Testbed(record["workers"], Link(**record["link"]), record["inodes"])
+
+
+def down() -> None:
+    """Removes the testbed, ending what still runs in it.
+
+    Raises:
+      InvalidArgumentError: none is up.
+    """
+    testbed = find()
+    for name, inode in testbed.inodes.items():
+        path = _NAMESPACES / name
+        if path.exists() and path.stat().st_ino == inode:
+            pids = _run("ip", "netns", "pids", name).split()
+            if pids:
+                subprocess.run(["kill", "-KILL", *pids], check=False, capture_output=True)
+            _run("ip", "netns", "del", name)
+        shutil.rmtree(_HOSTS / name, ignore_errors=True)
+    STATE.unlink()
+
+
+def _check_tools(link: Link) -> None:
+    if os.geteuid() != 0:
+        raise SystemCallError("a testbed of network namespaces needs root")
+    tools = {"ip": "iproute2", "tc": "iproute2", **({"ethtool": "ethtool"} if link.loss else {})}
+    missing = sorted({package for tool, package in tools.items() if shutil.which(tool) is None})
+    if missing:
+        raise SystemCallError(f"a testbed needs Debian's {' and '.join(missing)}: apt-get install {' '.join(missing)}")
+
+
+def _add_namespace(testbed: Testbed, name: str) -> None:
+    _run("ip", "netns", "add", name)
+    testbed.inodes[name] = (_NAMESPACES / name).stat().st_ino
+    STATE.write_text(json.dumps(dataclasses.asdict(testbed)))  # at once, for down() to find it
+    _run("ip", "-n", name, "link", "set", "lo", "up")
+
+
+def _connect(name: str, host: str, port: str, link: Link) -> None:
+    """A link from the namespace's eth0 to a port of the bridge."""
+    _run(
+        *("ip", "-n", name, "link", "add", "eth0", "mtu", str(link.mtu), "type", "veth"),
+        *("peer", "name", port, "mtu", str(link.mtu), "netns", _BRIDGE),
+    )
+    _run("ip", "-n", name, "addr", "add", f"{host}/15", "dev", "eth0")
+    _run("ip", "-n", _BRIDGE, "link", "set", port, "master", "bridge")
+    for namespace, interface in ((name, "eth0"), (_BRIDGE, port)):
+        _shape(namespace, interface, link)
+        _run("ip", "-n", namespace, "link", "set", interface, "up")
+    # Programs that look for their own address ask for that of the host's name.
+    files = _HOSTS / name
+    files.mkdir(parents=True)
+    (files / "hosts").write_text(f"127.0.0.1 localhost\n{host} {os.uname().nodename}\n")
+
+
+def _shape(namespace: str, interface: str, link: Link) -> None:
+    per_second = link.rate * 1_000_000 // 8
+    queue = max(_MIN_QUEUE, int(per_second * _QUEUE_S))
+    burst = max(65536, per_second // 1000)
+    tc = ("tc", "-n", namespace)
+    _run(*tc, "qdisc", "add", "dev", interface, "root", "handle", "1:", "htb", "default", "1")
+    shape = ("rate", f"{link.rate}mbit", "burst", str(burst), "cburst", str(burst), "quantum", "60000")
+    _run(*tc, "class", "add", "dev", interface, "parent", "1:", "classid", "1:1", "htb", *shape)
+    _run(*tc, "qdisc", "add", "dev", interface, "parent", "1:1", "bfifo", "limit", str(queue))
+
+
+def _link_ends(ports: int, names: list[str]) -> list[tuple[str, str]]:
+    return [(name, "eth0") for name in names] + [(_BRIDGE, f"port{number}") for number in range(ports)]
+
+
+def _lose(namespace: str, interface: str, program: Path) -> None:
+    _run("tc", "-n", namespace, "qdisc", "add", "dev", interface, "clsact")
+    bpf = ("bpf", "da", "object-pinned", str(program))
+    _run("tc", "-n", namespace, "filter", "add", "dev", interface, "ingress", *bpf)
+    # A super-packet would be lost as a whole: let the sender cut it.
+    offloads = [f for name in ("tx-udp-segmentation", "tso", "gso") for f in (name, "off")]
+    _run(*Testbed.inside(namespace), "ethtool", "-K", interface, *offloads)
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemCallError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout

@@ -1,0 +1,184 @@
+"""`jaxina testbed`: what it makes, that runs use it, and that it removes that and nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from jaxina import testbed
+from jaxina.errors import InvalidArgumentError
+from jaxina.testbed import random_loss
+
+MISSING = [tool for tool in ("ip", "tc", "ethtool") if shutil.which(tool) is None]
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {' '.join(MISSING)}"),
+    pytest.mark.skipif(testbed.network.STATE.exists(), reason="somebody's testbed is up"),
+]
+
+RECEIVE = """
+import socket
+s = socket.create_server(("{host}", 5000), family=socket.AF_INET) if {stream} else socket.socket(type=socket.SOCK_DGRAM)
+if {stream}:
+    print("ready", flush=True)
+    connection, _ = s.accept()
+    total = 0
+    while data := connection.recv(1 << 20):
+        total += len(data)
+else:
+    s.bind(("{host}", 5000))
+    print("ready", flush=True)
+    total = 0
+    while s.recv(2000) != b"end":
+        total += 1
+print(total)
+"""
+SEND_DATAGRAMS = """
+import socket, time
+s = socket.socket(type=socket.SOCK_DGRAM)
+for i in range(2000):
+    s.sendto(b"x" * 100, ("{host}", 5000))
+    if i % 20 == 19:
+        time.sleep(0.001)  # no burst fills the queue of the link
+for i in range(100):
+    s.sendto(b"end", ("{host}", 5000))
+    time.sleep(0.001)
+"""
+SEND_STREAM = """
+import socket
+s = socket.create_connection(("{host}", 5000))
+s.sendall(bytes(10_000_000))
+"""
+
+
+@pytest.fixture
+def up() -> Iterator[Callable[..., testbed.Testbed]]:
+    yield testbed.up
+    if testbed.network.STATE.exists():
+        testbed.down()
+
+
+def namespaces() -> set[str]:
+    return {path.name for path in Path("/run/netns").glob("*")} if Path("/run/netns").exists() else set()
+
+
+def transfer(made: testbed.Testbed, send: str, stream: bool) -> tuple[int, float]:
+    """What worker 0 gets from worker 1, and the seconds it took."""
+    names = {"host": made.worker_host(0), "stream": stream}
+
+    def program(rank: int, text: str) -> subprocess.Popen[str]:
+        command = [*made.inside(made.worker_namespace(rank)), sys.executable, "-c", text.format(**names)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    receiver = program(0, RECEIVE)
+    assert receiver.stdout is not None and receiver.stdout.readline() == "ready\n"
+    start = time.monotonic()
+    sender = program(1, send)
+    told, _ = receiver.communicate(timeout=60)
+    took = time.monotonic() - start
+    sender.communicate(timeout=60)
+    return int(told), took
+
+
+def test_links_have_the_rate_asked_for(up: Callable[..., testbed.Testbed]):
+    made = up(2, testbed.Link(rate=100))
+    received, took = transfer(made, SEND_STREAM, stream=True)
+    assert received == 10_000_000
+    assert took > 0.8 * 0.8  # 0.8 s at 100 Mbit/s, less what bursts may gain
+
+
+def test_links_lose_what_was_asked_for(up: Callable[..., testbed.Testbed]):
+    made = up(2, testbed.Link(rate=1000, loss=0.1))
+    received, _ = transfer(made, SEND_DATAGRAMS, stream=False)
+    # Two links of 10 % each: 19 % lost, give or take five standard deviations.
+    assert abs(2000 - received - 380) < 5 * (2000 * 0.19 * 0.81) ** 0.5
+
+
+def test_a_run_in_the_testbed(up: Callable[..., testbed.Testbed], tmp_path: Path):
+    up(2, testbed.Link(rate=1000))
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import socket, jax, jaxina\n"
+        "with jaxina.init():\n"
+        "    print('sees', sorted(name for _, name in socket.if_nameindex()), jax.process_count())\n"
+        "    print('sum', jax.pmap(lambda x: jaxina.psum(x, 'w'), 'w')(jax.numpy.ones((1, 3)))[0])\n"
+    )
+    command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "run", "-n", "2", "--aggregator", "udp"]
+    done = subprocess.run([*command, str(program)], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("sees ['eth0', 'lo'] 2") == 2, done.stdout
+    assert done.stdout.count("sum [2. 2. 2.]") == 2, done.stdout
+
+
+def test_runs_that_would_not_use_it_are_refused(up: Callable[..., testbed.Testbed]):
+    up(2, testbed.Link(rate=1000))
+    for options, told in {
+        ("-n", "3", "--aggregator", "udp"): "3 workers in a testbed of 2",
+        ("-n", "2"): "embedded aggregator does not use a testbed",
+    }.items():
+        command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "run", *options, __file__]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and told in done.stderr, done.stderr
+
+
+def test_down_removes_what_up_made_and_nothing_else(up: Callable[..., testbed.Testbed]):
+    before = namespaces()
+    own = "jaxina-test-own"
+    subprocess.run(["ip", "netns", "add", own], check=True)
+    try:
+        up(3, testbed.Link(rate=1000))
+        with pytest.raises(InvalidArgumentError, match="up already"):
+            up(2, testbed.Link(rate=1000))
+        # Somebody replaces one of its namespaces by one of his own.
+        subprocess.run(["ip", "netns", "del", "jaxina-worker-2"], check=True)
+        subprocess.run(["ip", "netns", "add", "jaxina-worker-2"], check=True)
+        testbed.down()
+        assert namespaces() == before | {own, "jaxina-worker-2"}
+        with pytest.raises(InvalidArgumentError, match="are not the testbed's"):
+            up(3, testbed.Link(rate=1000))
+        assert namespaces() == before | {own, "jaxina-worker-2"}
+        with pytest.raises(InvalidArgumentError, match="no testbed is up"):
+            testbed.down()
+    finally:
+        for name in {own, "jaxina-worker-2"} & namespaces():
+            subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+def test_down_ends_what_runs_in_it(up: Callable[..., testbed.Testbed]):
+    made = up(1, testbed.Link(rate=1000))
+    inside = subprocess.Popen([*made.inside(made.worker_namespace(0)), "sleep", "60"])
+    deadline = time.monotonic() + 10
+    while not subprocess.run(["ip", "netns", "pids", "jaxina-worker-0"], capture_output=True).stdout:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    testbed.down()
+    assert inside.wait(10) != 0
+
+
+@pytest.mark.parametrize(
+    "link", [{"rate": 0}, {"rate": 10, "loss": 1.0}, {"rate": 10, "loss": -0.1}, {"rate": 10, "mtu": 500}]
+)
+def test_links_that_cannot_be(link: dict[str, float]):
+    with pytest.raises(InvalidArgumentError):
+        testbed.Link(**link)
+
+
+def test_the_loss_program_compares_with_the_share_of_32_bits():
+    half = random_loss.instructions(0.5)
+    assert len(half) == 6 * 8
+    assert int.from_bytes(half[12:16], "little") == 2**31
+
+
+def test_names_resolve_to_the_namespace(up: Callable[..., testbed.Testbed]):
+    made = up(1, testbed.Link(rate=1000))
+    look = f"import socket; print(socket.gethostbyname({socket.gethostname()!r}))"
+    command = [*made.inside(made.worker_namespace(0)), sys.executable, "-c", look]
+    assert subprocess.run(command, capture_output=True, text=True).stdout.strip() == made.worker_host(0)
