@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def up(
     workers: Annotated[int, typer.Option("-n", "--workers", min=1, max=testbed.network.MAX_WORKERS)],
-    rate: Annotated[int, typer.Option(help="Megabits per second of each link, each way.")] = 1000,
+    rate: Annotated[int, typer.Option(help="Megabits per second of a worker's link, each way.")] = 1000,
     loss: Annotated[
         float, typer.Option(help="Share of packets that each link loses, each way, as 0.001.")
     ] = 0.0,
@@ -31,8 +31,8 @@ def up(
     """Make a namespace for each worker and for the switch, and shaped links between them. Needs root."""
     made = testbed.up(workers, testbed.Link(rate, loss, mtu))
     Console(highlight=False).print(
-        f"{made.workers} workers ({made.worker_host(0)} ...) and a switch ({made.switch_host}) on links of "
-        f"{rate} Mbit/s, loss {100 * loss:g} %, MTU {mtu}"
+        f"{made.workers} workers ({made.worker_host(0)} ...) on links of {rate} Mbit/s, and a switch "
+        f"({made.switch_host}) on one of {workers * rate}; loss {100 * loss:g} %, MTU {mtu}"
     )
 
 

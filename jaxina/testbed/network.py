@@ -1,8 +1,9 @@
 """Namespaces, links and their shape.
 
 One namespace per worker, one for the switch, and one that holds the bridge between them; nothing is added to the host's
-own namespace. Each end of each link sends at the given rate, so the switch's link carries what its workers send together
-at that rate, like a port of a real switch. What was made stands in a file with each namespace's inode; `down` removes
+own namespace. Both ends of a worker's link send at the given rate. The switch's link has the rate of all workers' links
+together: a switch that aggregates has a port for each worker, and a software switch here stands for it. What was made
+stands in a file with each namespace's inode; `down` removes
 exactly that.
 """
 
@@ -32,7 +33,8 @@ _MIN_QUEUE = 1 << 18
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """How every link is: megabits per second each way, the share of packets lost each way, bytes of an IP packet."""
+    """How the links are: a worker's megabits per second each way, the share of packets lost each way, bytes of an IP
+    packet."""
 
     rate: int
     loss: float = 0.0
@@ -98,7 +100,7 @@ def up(workers: int, link: Link) -> Testbed:
         _run("ip", "-n", _BRIDGE, "link", "add", "bridge", "type", "bridge")
         _run("ip", "-n", _BRIDGE, "link", "set", "bridge", "mtu", str(link.mtu), "up")
         for number, (name, host) in enumerate(hosts.items()):
-            _connect(name, host, f"port{number}", link)
+            _connect(name, host, f"port{number}", link, link.rate * (workers if name == _SWITCH else 1))
         if link.loss:
             with pinned(link.loss) as program:
                 for namespace, interface in _link_ends(len(hosts), list(hosts)):
@@ -156,7 +158,7 @@ def _add_namespace(testbed: Testbed, name: str) -> None:
     _run("ip", "-n", name, "link", "set", "lo", "up")
 
 
-def _connect(name: str, host: str, port: str, link: Link) -> None:
+def _connect(name: str, host: str, port: str, link: Link, rate: int) -> None:
     """A link from the namespace's eth0 to a port of the bridge."""
     _run(
         *("ip", "-n", name, "link", "add", "eth0", "mtu", str(link.mtu), "type", "veth"),
@@ -165,7 +167,7 @@ def _connect(name: str, host: str, port: str, link: Link) -> None:
     _run("ip", "-n", name, "addr", "add", f"{host}/15", "dev", "eth0")
     _run("ip", "-n", _BRIDGE, "link", "set", port, "master", "bridge")
     for namespace, interface in ((name, "eth0"), (_BRIDGE, port)):
-        _shape(namespace, interface, link)
+        _shape(namespace, interface, rate)
         _run("ip", "-n", namespace, "link", "set", interface, "up")
     # Programs that look for their own address ask for that of the host's name.
     files = _HOSTS / name
@@ -173,13 +175,13 @@ def _connect(name: str, host: str, port: str, link: Link) -> None:
     (files / "hosts").write_text(f"127.0.0.1 localhost\n{host} {os.uname().nodename}\n")
 
 
-def _shape(namespace: str, interface: str, link: Link) -> None:
-    per_second = link.rate * 1_000_000 // 8
+def _shape(namespace: str, interface: str, rate: int) -> None:
+    per_second = rate * 1_000_000 // 8
     queue = max(_MIN_QUEUE, int(per_second * _QUEUE_S))
     burst = max(65536, per_second // 1000)
     tc = ("tc", "-n", namespace)
     _run(*tc, "qdisc", "add", "dev", interface, "root", "handle", "1:", "htb", "default", "1")
-    shape = ("rate", f"{link.rate}mbit", "burst", str(burst), "cburst", str(burst), "quantum", "60000")
+    shape = ("rate", f"{rate}mbit", "burst", str(burst), "cburst", str(burst), "quantum", "60000")
     _run(*tc, "class", "add", "dev", interface, "parent", "1:", "classid", "1:1", "htb", *shape)
     _run(*tc, "qdisc", "add", "dev", interface, "parent", "1:1", "bfifo", "limit", str(queue))
 
