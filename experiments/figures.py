@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from experiments.style import line
 from experiments.summarize import BASELINE, curve, final_scores, smoothed_losses
@@ -33,7 +33,7 @@ def name(spec: str) -> str:
     }.get(spec, spec)
 
 
-def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any]]], file: Path) -> None:
+def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any]]]) -> Figure:
     """Mean over seeds with a 95 % band, one panel for each kind of compressor, float32 in all of them."""
     outcome = next(iter(by_compressor.values()))[0]["outcome"]
     figure, panels = plt.subplots(1, len(PANELS), figsize=(12, 4), sharey=True, layout="constrained")
@@ -44,8 +44,7 @@ def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any
     if not outcome["higher_is_better"]:
         _readable_log_scale(panels[0])
     figure.suptitle(f"{workload}: {_conditions(by_compressor)}, mean and 95 % confidence band")
-    figure.savefig(file, dpi=110)
-    plt.close(figure)
+    return figure
 
 
 def _curves(axes: Axes, by_compressor: dict[str, list[dict[str, Any]]]) -> None:
@@ -62,7 +61,7 @@ def _banded(axes: Axes, spec: str, x: np.ndarray, mean: np.ndarray, half: np.nda
     axes.fill_between(x, mean - half, mean + half, color=style["color"], alpha=0.15, linewidth=0)
 
 
-def block_fixed_point(groups: Groups, file: Path) -> None:
+def block_fixed_point(groups: Groups) -> Figure:
     """The paper's figures 2 and 11: training loss in block fixed point and in float32."""
     figure, panels = plt.subplots(1, len(groups), figsize=(3.4 * len(groups), 3.6), layout="constrained", squeeze=False)
     for axes, (workload, by_compressor) in zip(panels[0], groups.items()):
@@ -74,11 +73,10 @@ def block_fixed_point(groups: Groups, file: Path) -> None:
     panels[0][0].set_ylabel("training loss, mean of ten steps")
     panels[0][-1].legend(fontsize=8)
     figure.suptitle(f"Block fixed point and float32, {_conditions(next(iter(groups.values())))}, 95 % confidence band")
-    figure.savefig(file, dpi=110)
-    plt.close(figure)
+    return figure
 
 
-def finals(groups: Groups, file: Path) -> None:
+def finals(groups: Groups) -> Figure:
     """The paper's table 4 and figure 10: the final metric of every compressor, one dot for each seed."""
     specs = [spec for spec in _ORDER if any(spec in by_compressor for by_compressor in groups.values())]
     figure, panels = plt.subplots(1, len(groups), figsize=(2 + 2.6 * len(groups), 0.5 + 0.3 * len(specs)), sharey=True,
@@ -101,8 +99,7 @@ def finals(groups: Groups, file: Path) -> None:
     panels[0][0].set_yticks(range(len(specs)), [name(spec) for spec in specs])
     panels[0][0].invert_yaxis()
     figure.suptitle("Final metric: a dot for each seed, a bar for their mean, float32's mean dotted; arrows point to better")
-    figure.savefig(file, dpi=110)
-    plt.close(figure)
+    return figure
 
 
 def _style(spec: str) -> dict[str, Any]:

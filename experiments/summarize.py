@@ -153,10 +153,10 @@ def main() -> None:
         file.with_suffix(".md").write_text(f"# {file.stem}\n\nWritten by `python -m experiments.summarize`.\n\n"
                                            + table(records))
         groups = grouped(records)
-        figures.finals(groups, file.with_suffix(".png"))
-        figures.block_fixed_point(groups, file.with_name(f"{file.stem}-block-fixed-point.png"))
-        for workload, by_compressor in groups.items():
-            figures.metric_over_steps(workload, by_compressor, file.with_name(f"{file.stem}-{workload}.png"))
+        drawn = {"": figures.finals(groups), "-block-fixed-point": figures.block_fixed_point(groups)}
+        drawn |= {f"-{workload}": figures.metric_over_steps(workload, runs) for workload, runs in groups.items()}
+        for ending, figure in drawn.items():
+            figure.savefig(file.with_name(f"{file.stem}{ending}.png"), dpi=110)
         print(file.with_suffix(".md"))
 
 

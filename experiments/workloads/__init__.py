@@ -16,11 +16,20 @@ _CLASSES = {
     "masked_lm": "MaskedLM",
     "resnet": "ResNet",
     "vgg": "VGG",
+    "detector": "Detector",
+    "gan": "GAN",
 }
 
 
 def names() -> list[str]:
     return list(_CLASSES)
+
+
+def kind(name: str) -> type[Workload]:
+    """The class of that name; raises ValueError if there is none."""
+    if name not in _CLASSES:
+        raise ValueError(f"no workload {name!r}; there are {', '.join(_CLASSES)}")
+    return getattr(importlib.import_module(f"experiments.workloads.{name}"), _CLASSES[name])
 
 
 def get(name: str, size: str = "small") -> Workload:
@@ -29,9 +38,7 @@ def get(name: str, size: str = "small") -> Workload:
     Raises:
       ValueError: no such workload or size.
     """
-    if name not in _CLASSES:
-        raise ValueError(f"no workload {name!r}; there are {', '.join(_CLASSES)}")
-    return getattr(importlib.import_module(f"experiments.workloads.{name}"), _CLASSES[name])(size)
+    return kind(name)(size)
 
 
-__all__ = ["Workload", "get", "names"]
+__all__ = ["Workload", "get", "kind", "names"]

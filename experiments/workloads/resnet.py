@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 from flax import nnx
 
+from experiments.workloads.base import adam
 from experiments.workloads.digits import DigitClassifier
 
 
@@ -49,7 +50,10 @@ class ResNet(DigitClassifier):
         "5,000 MNIST digits, six weighted layers in two stages, no bottlenecks; group normalisation instead of batch "
         "normalisation, so that parameters are all there is to a model."
     )
-    learning_rate = 0.2
+    learning_rate = 1e-2
 
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
         return ResidualNetwork((16, 32, 64), 2, rngs) if self.large else ResidualNetwork((16, 32), 1, rngs)
+
+    def optimizer(self, steps, scale, momentum):
+        return adam(self.learning_rate, steps, scale, momentum)

@@ -86,16 +86,6 @@ def test_a_part_of_a_study_is_the_same_runs():
     assert study.selected([], []) == study
 
 
-def test_area_under_curve():
-    from experiments.workloads.clickthrough import area_under_curve
-
-    late = np.array([True, False, True, False])
-    assert area_under_curve(np.array([4.0, 1, 3, 2]), late) == 1.0
-    assert area_under_curve(np.array([1.0, 4, 2, 3]), late) == 0.0
-    assert area_under_curve(np.array([1.0, 1, 1, 1]), late) == 0.5
-    assert area_under_curve(np.array([2.0, 2, 3, 1]), late) == 0.875
-
-
 def test_summary_table_of_two_seeds_one_of_which_diverged(tmp_path):
     from experiments import summarize
 
@@ -116,6 +106,45 @@ def test_confidence_band_by_hand():
     at, mean, half = curve(runs)
     assert (at.tolist(), mean.tolist()) == ([5], [2.0])
     assert half[0] == pytest.approx(12.706 * 1.0)  # t x standard error of (1, 3)
+
+
+def run_with(scores, diverged=False):
+    return {"outcome": {"scores": scores, "diverged": diverged, "losses": [2.0, 1.0], "higher_is_better": True,
+                        "sent": 1e6, "received": 3e6}, "setting": {"seed": 0, "workers": 4, "workload": "ncf"}}
+
+
+def test_steps_to_a_target_by_hand():
+    from experiments.time_to_accuracy import steps_to
+
+    rising = [run_with([[10, 0.2], [20, 0.4], [30, 0.5]])]
+    assert steps_to(0.3, True, rising) == pytest.approx(15)
+    assert steps_to(0.1, True, rising) == 10
+    assert steps_to(0.6, True, rising) is None
+    assert steps_to(0.3, False, [run_with([[10, 0.5], [20, 0.1]])]) == pytest.approx(15)
+    assert steps_to(0.3, True, [*rising, run_with([[10, 0.5]], diverged=True)]) is None
+
+
+def test_time_to_accuracy_by_hand():
+    from experiments.time_to_accuracy import ways
+
+    costs = {"parameters": 250_000, "gradient_ms": 2.0, "compression_ms": {"none": 9.0, "topk": 5.0}}
+    runs = [run_with([[10, 0.2], [20, 0.4], [30, 0.5], [40, 0.6]])]
+    ring, topk = ways({"none": runs, "topk": runs}, costs, "small")
+    assert ring.steps == topk.steps == 30
+    assert ring.seconds(1) == pytest.approx(30 * (2e-3 + 8 * 1.5 * 3e6 / 1e9))  # float32 costs no compression
+    assert topk.seconds(10) == pytest.approx(30 * (7e-3 + 8 * 3e6 / 1e10))
+    free = ways({"none": runs, "topk": runs}, costs, "paper, free")[1]
+    assert free.compression_s == 0
+    assert free.megabits == pytest.approx(8 * 3 * 121 / 4 / 0.25)  # NCF: 121 MB are 30.25 M elements, 12 bytes received for each
+
+
+def test_largest_difference_of_losses():
+    from experiments.summarize import largest_loss_difference
+
+    other = run_with([])
+    other["outcome"] = other["outcome"] | {"losses": [2.0, 1.1]}
+    assert largest_loss_difference([other], [run_with([])]) == pytest.approx(0.1)
+    assert largest_loss_difference([run_with([])], [run_with([])]) == 0
 
 
 def test_emulated_ring_by_hand():

@@ -1,0 +1,111 @@
+"""Scores and losses of workloads, on made-up data: none of it needs the data sets."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip("flax")
+pytest.importorskip("optax")
+
+from flax import nnx
+
+from experiments import workloads
+from experiments.workloads import detector, gan
+from experiments.workloads.clickthrough import area_under_curve
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_every_workload_says_what_it_is_a_cousin_of(name):
+    kind = workloads.kind(name)
+    assert len(kind.cousin_of) > 10 and len(kind.differs) > 40 and kind.metric
+
+
+def test_area_under_curve():
+    late = np.array([True, False, True, False])
+    assert area_under_curve(np.array([4.0, 1, 3, 2]), late) == 1.0
+    assert area_under_curve(np.array([1.0, 4, 2, 3]), late) == 0.0
+    assert area_under_curve(np.array([1.0, 1, 1, 1]), late) == 0.5
+    assert area_under_curve(np.array([2.0, 2, 3, 1]), late) == 0.875
+
+
+def answers_for(cells: np.ndarray, sure: float) -> np.ndarray:
+    """A detector's answers that say just this."""
+    answers = np.full((*cells.shape[:3], 13), -sure, np.float32)
+    answers[..., 0] = np.where(cells[..., 0] > 0, sure, -sure)
+    answers[..., 1:3] = cells[..., 1:3]
+    np.put_along_axis(answers[..., 3:], cells[..., 3:].astype(int), sure, axis=-1)
+    return answers
+
+
+def one_digit_each(images: int = 20) -> np.ndarray:
+    cells = np.zeros((images, 6, 6, 4), np.float32)
+    cells[:, 2, 3] = [(1, 0.5, 0.25, number % 10) for number in range(images)]
+    return cells
+
+
+def test_precision_of_a_perfect_and_of_a_blind_detector():
+    cells = one_digit_each()
+    assert detector.mean_average_precision(answers_for(cells, 8.0), cells) == pytest.approx(1.0)
+    elsewhere = np.roll(cells, 3, axis=1)
+    assert detector.mean_average_precision(answers_for(elsewhere, 8.0), cells) == 0.0
+
+
+def test_precision_needs_the_digit_and_the_place():
+    cells = one_digit_each()
+    wrong = cells.copy()
+    wrong[:10, 2, 3, 3] = (wrong[:10, 2, 3, 3] + 1) % 10  # of each digit one of two is taken for the next
+    answers = answers_for(wrong, 8.0)
+    answers[:10, ..., 3:] /= 2  # less sure than the right ones: half of the recall comes before any false alarm
+    assert 0.5 <= detector.mean_average_precision(answers, cells) < 0.55
+    moved = cells.copy()
+    moved[..., 1] += 10 / 8  # ten pixels of 28: an overlap of 18 / 38, below one half
+    assert detector.mean_average_precision(answers_for(moved, 8.0), cells) == 0.0
+    moved[..., 1] -= 1 / 8  # nine: 19 / 37, above
+    assert detector.mean_average_precision(answers_for(moved, 8.0), cells) == pytest.approx(1.0)
+
+
+def test_precision_by_hand_with_a_false_alarm_before_the_second_box():
+    sure = np.full((2, 6, 6), -9.0)
+    wanted = np.zeros((2, 6, 6), bool)
+    wanted[0, 1, 1] = wanted[1, 1, 1] = True
+    sure[0, 1, 1], sure[0, 5, 5], sure[1, 1, 1] = -0.1, -0.2, -0.3
+    corner = 8.0 * np.stack(np.meshgrid(np.arange(6), np.arange(6), indexing="ij"), axis=-1)
+    places = np.broadcast_to(corner, (2, 6, 6, 2))
+    assert detector._average_precision(sure, places, places, wanted) == pytest.approx((1 + 2 / 3) / 2)
+
+
+class TinyGAN(gan.GAN):
+    """Without its data."""
+
+    def __init__(self) -> None:
+        self.large = False
+
+
+def test_players_of_the_gan_do_not_learn_from_each_others_losses():
+    workload = TinyGAN()
+    graph, params = nnx.split(workload.network(nnx.Rngs(0)))
+    rng = np.random.default_rng(0)
+    images = jnp.asarray(rng.uniform(size=(2, 28, 28, 1)).astype(np.float32))
+    batch = {"images": images, "coarse": gan.coarse(images)}
+
+    def judging(p):
+        pair = nnx.merge(graph, p)
+        picture = jax.lax.stop_gradient(pair.generator(batch["coarse"]))
+        real, false = pair.judge(batch["coarse"], images), pair.judge(batch["coarse"], picture)
+        return jax.nn.softplus(-real).mean() + jax.nn.softplus(false).mean()
+
+    whole = jax.grad(lambda p: workload.loss(nnx.merge(graph, p), batch))(params)
+    alone = jax.grad(judging)(params)
+    for ours, theirs in zip(jax.tree.leaves(whole["judge"]), jax.tree.leaves(alone["judge"]), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-7)
+    assert any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(whole["generator"]))
+
+
+def test_coarse_pictures_and_larger_ones():
+    pictures = jnp.arange(2 * 7 * 7, dtype=jnp.float32).reshape(2, 7, 7, 1)
+    np.testing.assert_allclose(gan.coarse(gan.enlarged(pictures)), pictures, rtol=1e-6)
+    squares = gan.doubled(jnp.arange(8, dtype=jnp.float32).reshape(1, 1, 2, 4))
+    np.testing.assert_array_equal(squares[0, :, :, 0], [[0, 1, 4, 5], [2, 3, 6, 7]])
