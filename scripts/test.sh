@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Usage: scripts/test.sh VENV. Builds and runs the native tests, then runs the Python tests; all of both, whatever fails.
+# Usage: scripts/test.sh VENV. Builds and runs the native tests, 20,000 seeds of the simulator under ASan and UBSan, then
+# the Python tests; all of them, whatever fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/$1/bin
@@ -11,6 +12,9 @@ rm -f out/native.xml out/python.xml
 native=0
 scripts/build_native.sh build/native
 ctest --test-dir build/native --output-on-failure --output-junit "$PWD/out/native.xml" --no-tests=error || native=$?
+
+seeds=0
+scripts/sanitized_seeds.sh build/seeds-address || seeds=$?
 
 python=0
 "$bin/pytest" -q -m "not nightly" --junitxml out/python.xml || python=$?
@@ -26,4 +30,4 @@ for kind, file in zip(("native", "Python"), sys.argv[1:]):
     print(f"{kind} tests: {total['tests']} run, {failed} failed, {total['skipped']} skipped")
 PY
 echo "tests took $((SECONDS - start)) s"
-[ $native -eq 0 ] && [ $python -eq 0 ]
+[ $native -eq 0 ] && [ $seeds -eq 0 ] && [ $python -eq 0 ]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Usage: scripts/test_nightly.sh VENV. What takes too long for `make test`: the Python tests marked nightly, the native
-# tests built with the sanitizers, many seeds of the simulator, and the protocol's model.
+# Usage: scripts/test_nightly.sh VENV. What takes too long for `make test`: the native tests built with the sanitizers,
+# fuzzing, deaths of real processes, the protocol's model, and the Python tests marked nightly.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/$1/bin
@@ -12,7 +12,13 @@ for sanitizers in address,undefined thread; do
   scripts/build_native.sh "$folder" -DJAXINA_SANITIZE=$sanitizers
   ctest --test-dir "$folder" --output-on-failure --no-tests=error --timeout 600 || failed+=("native, $sanitizers")
 done
-cmake --build build/native-address --target sim_seeds || failed+=("20,000 seeds of the simulator, address,undefined")
+if command -v clang++ >/dev/null; then
+  scripts/fuzz.sh build/fuzz 1000000 || failed+=("fuzzers")
+else
+  echo "fuzzers: skipped, they need clang"
+fi
+"$bin/python" tests/fuzz/control_fuzz.py --runs 1000000 --seed "$(date +%j)" || failed+=("fuzzing of the control messages")
+"$bin/python" tests/python/death_campaign.py --kills 100 --stops 20 || failed+=("deaths of real processes")
 if command -v spin >/dev/null; then
   formal/check.py || failed+=("model of the slot protocol")
 else

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -52,7 +53,9 @@ def sim(
     if json_file is not None:
         json_file.write_text(json.dumps(figures, indent=2) + "\n")
     print_summary(figures)
-    sys.exit(1 if figures["failures"] else 0)
+    if figures["seeds"] < end - begin:
+        print(f"stopped; the rest: --seeds {begin + figures['seeds']}:{end}")
+    sys.exit(1 if figures["failures"] or figures["seeds"] < end - begin else 0)
 
 
 def parse_seeds(text: str) -> tuple[int, int]:
@@ -66,17 +69,29 @@ def parse_seeds(text: str) -> tuple[int, int]:
 
 
 def run_campaign(scenario: str, begin: int, end: int, threads: int) -> dict[str, Any]:
-    """Runs the seeds with a progress bar on stderr and returns the figures."""
+    """Runs the seeds, all of them or up to Ctrl-C or SIGTERM, and returns the figures.
+
+    Shows a progress bar on stderr; where that is no terminal, a line for every twentieth.
+    """
     campaign = _native.sim.Campaign(scenario, begin, end, threads)
+    console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    try:
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            bar = progress.add_task(scenario, total=end - begin)
-            while not campaign.finished:
-                progress.update(bar, completed=campaign.done)
-                time.sleep(0.05)
-    except KeyboardInterrupt:
-        campaign.stop()
+    total, told = end - begin, 0
+    previous = {
+        number: signal.signal(number, lambda *_: campaign.stop())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task(scenario, total=total)
+        while not campaign.finished:
+            done = campaign.done
+            progress.update(bar, completed=done)
+            if not console.is_terminal and 20 * done // total > told:
+                told = 20 * done // total
+                console.print(f"{done:,} of {total:,} seeds")
+            time.sleep(0.05)
+    for number, handler in previous.items():
+        signal.signal(number, handler)
     return campaign.result()
 
 

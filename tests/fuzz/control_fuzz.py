@@ -25,6 +25,7 @@ from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
 
 from jaxina import _native
 from jaxina.control import control_pb2 as pb
@@ -33,13 +34,19 @@ from jaxina.control.membership import MAX_JOBS
 from jaxina.control.service import AggregatorService
 from jaxina.control.topology import Place
 from jaxina.control.typed_status import METADATA_KEY, status_of
-from jaxina.errors import BY_CODE, JaxinaError, from_code
+from jaxina.errors import BY_CODE, InvalidArgumentError, from_code
 
 _HANG = 20.0  # seconds that no execution takes
 _MOST_SESSIONS = 8
 _LONGEST_REPLY = 100_000  # bytes; gRPC's own limit is 4 MB, for thousands of jobs
 _SETTLE = 50  # turns of the loop within which a session whose stream is over ends
 _LOOK_AT_SWITCH_EVERY = 64  # executions
+_SERVICE = pb.DESCRIPTOR.services_by_name["Aggregator"]
+_UNARY = [  # name and request of each method that is no stream
+    (method.name, GetMessageClass(method.input_type))
+    for method in _SERVICE.methods
+    if not method.client_streaming
+]
 _NUMBERS = (0, 1, 2, 3, 63, 64, 255, 256, 1023, 1024, 1025, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1)
 _TIMES = (0.0, -1.0, 0.5, 5.0, 1e9, 1e308, float("inf"), float("-inf"), float("nan"))
 _TEXTS = ("", "a", "TIMEOUT", "WORKER_LOST", "NO_SUCH_CODE", "\0", "é" * 40, "x" * 70_000)
@@ -51,6 +58,19 @@ class Finding(Exception):
 
 class Refused(Exception):
     """What grpc.aio's context.abort raises in a handler."""
+
+
+class DataPlane:
+    """The real software switch; it has no RDMA."""
+
+    def __init__(self) -> None:
+        self._switch = _native.SoftwareSwitch("127.0.0.1", 1, 0.0, 0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._switch, name)
+
+    def connect_queue_pairs(self, *_: Any) -> Any:
+        raise InvalidArgumentError("there is no RDMA here")
 
 
 class Context:
@@ -92,7 +112,7 @@ class Fuzzer:
     def __init__(self, seed: int):
         self._random = random.Random(seed)
         self._now = 1000.0
-        self._switch = _native.SoftwareSwitch("127.0.0.1", 1, 0.0, 0)
+        self._switch = DataPlane()
         self._service = AggregatorService(self._switch, lambda: self._now)
         self._sessions: list[LiveSession] = []
         self._grants: collections.deque[pb.CreateJobReply] = collections.deque(maxlen=8)
@@ -149,9 +169,9 @@ class Fuzzer:
     # ---- executions
 
     async def _unary(self) -> None:
-        kinds = ((pb.CreateJobRequest, "CreateJob"), (pb.StatusRequest, "Status"), (pb.WhoIsMissingRequest, "WhoIsMissing"))
-        kind, method = self._random.choice(kinds)
-        request = self._draw(kind, _sound_job(self._random.randint(1, 4)) if kind is pb.CreateJobRequest else kind())
+        method, kind = self._random.choice(_UNARY)
+        sound = _sound_job(self._random.randint(1, 4)) if method == "CreateJob" else self._sound_of(kind)
+        request = self._draw(kind, sound)
         if request is None:
             return
         try:
@@ -273,6 +293,12 @@ class Fuzzer:
     def _job_id(self) -> int:
         ids = [job.id for job in self._untouchable] + [grant.job for grant in self._grants]
         return self._random.choice(ids) if self._random.random() < 0.8 else self._number()
+
+    def _sound_of(self, kind: type[Message]) -> Message:
+        """A request that names one of our jobs, if the kind names any."""
+        grant = self._random.choice(self._grants) if self._grants else pb.CreateJobReply()
+        known = {field.name for field in kind.DESCRIPTOR.fields}
+        return kind(**{name: getattr(grant, name) for name in ("job", "secret") if name in known})
 
     def _sound_join(self) -> pb.WorkerMessage:
         grant = self._random.choice(self._grants) if self._grants else pb.CreateJobReply()

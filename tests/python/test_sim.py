@@ -1,6 +1,9 @@
 """`jaxina sim`: seeds hold, replay and are told."""
 
 import json
+import os
+import signal
+import threading
 
 import pytest
 from typer.testing import CliRunner
@@ -60,3 +63,13 @@ def test_bad_seed_ranges_are_refused(text):
 def test_seed_ranges():
     assert sim.parse_seeds("3:9") == (3, 9)
     assert sim.parse_seeds("42") == (42, 43)
+
+
+def test_an_interrupted_run_ends_with_the_figures_of_what_it_did(capsys):
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(SystemExit) as ended:
+        sim.sim(seeds="5:1000000000", scenario="swarm", jobs=1, trace=False, json_file=None)
+    assert ended.value.code == 1
+    said = capsys.readouterr().out
+    seeds = int(said.split(" seeds of swarm")[0].replace(",", ""))
+    assert seeds > 0 and f"the rest: --seeds {5 + seeds}:1000000000" in said
