@@ -168,7 +168,7 @@ def _start(configuration: config.Configuration, topology: JaxTopology, incarnati
     )
     try:
         _native.set_mpi_world(topology.process, topology.processes, topology.only_devices)
-        _native.start(connector)
+        _native.start(connector, connector.ended)
     except BaseException:
         aggregators.leave(None)
         raise

@@ -25,14 +25,25 @@ std::shared_ptr<nb::callable> shared_callable(nb::callable callable) {
 }
 
 Engine::Connector connector_from(nb::callable callable) {
-  return [held = shared_callable(std::move(callable))](const Group& group, std::uint32_t member) {
+  return [held = shared_callable(std::move(callable))](const Group& group) {
     nb::gil_scoped_acquire gil;
     try {
-      return nb::cast<EndpointConfig>((*held)(group, member));
+      return nb::cast<EndpointConfig>((*held)(group));
     } catch (const nb::python_error& error) {
       throw to_native(error);
     } catch (const nb::cast_error&) {
       throw Error(ErrorCode::kInvalidArgument, "the connector did not return an EndpointConfig");
+    }
+  };
+}
+
+Engine::Ended ended_from(nb::callable callable) {
+  return [held = shared_callable(std::move(callable))](const Group& group, const Status& reason) {
+    nb::gil_scoped_acquire gil;
+    try {
+      (*held)(group, std::string(to_string(reason.code)), reason.message);
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("jaxina: telling other processes that a group has ended");
     }
   };
 }
@@ -54,10 +65,11 @@ nb::dict as_dict(const Statistics& s) {
 }  // namespace
 
 void bind_engine(nb::module_& m) {
-  nb::class_<EndpointConfig>(m, "EndpointConfig", "How one member of a group reaches its aggregator.")
+  nb::class_<EndpointConfig>(m, "EndpointConfig", "How this process takes part in a group.")
       .def(nb::init<>())
       .def_rw("transport", &EndpointConfig::transport)
       .def_rw("devices", &EndpointConfig::devices)
+      .def_rw("local", &EndpointConfig::local)
       .def_rw("workers", &EndpointConfig::workers)
       .def_rw("worker", &EndpointConfig::worker)
       .def_rw("job", &EndpointConfig::job)
@@ -74,14 +86,15 @@ void bind_engine(nb::module_& m) {
       .def_rw("collective_timeout_s", &EndpointConfig::collective_timeout_s);
 
   m.def(
-      "start", [](nb::callable connector) {
-        Engine::Connector native = connector_from(std::move(connector));
+      "start", [](nb::callable connector, nb::callable ended) {
+        Engine::Connector connect = connector_from(std::move(connector));
+        Engine::Ended tell = ended_from(std::move(ended));
         nb::gil_scoped_release release;
-        Engine::instance().start(std::move(native));
+        Engine::instance().start(std::move(connect), std::move(tell));
       },
-      "connector"_a,
-      "Opens the engine. connector(group: list[int], member: int) -> EndpointConfig is called on the engine's own "
-      "threads when a group is first used.");
+      "connector"_a, "ended"_a,
+      "Opens the engine. On its own threads it calls connector(group: list[int]) -> EndpointConfig when a group is first "
+      "used, and ended(group, code: str, message: str) when a group ends for a reason that other processes cannot see.");
   m.def("shutdown", [] { Engine::instance().shutdown(); }, nb::call_guard<nb::gil_scoped_release>(),
         "Fails pending collectives, leaves all groups and joins the engine's threads.");
   m.def("running", [] { return Engine::instance().running(); });
@@ -93,7 +106,7 @@ void bind_engine(nb::module_& m) {
         Engine::instance().abort(group, reason);
       },
       "group"_a, "code"_a, "message"_a,
-      "Ends every collective of the group's local members, now and later, with this error; [] means all groups.");
+      "Ends every collective of the group in this process, now and later, with this error; [] means all groups.");
   m.def(
       "statistics",
       [] {
@@ -104,7 +117,7 @@ void bind_engine(nb::module_& m) {
         }
         return as_dict(statistics);
       },
-      "Counters summed over the local members, by name.");
+      "Counters summed over the groups, by name.");
 }
 
 }  // namespace jaxina

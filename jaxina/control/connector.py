@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import hashlib
 import logging
 import secrets
@@ -22,16 +21,20 @@ Group = tuple[int, ...]
 
 
 class Aggregators(Protocol):
-    """A kind of aggregator, as the connector uses it."""
+    """A kind of aggregator, as the connector uses it. Its workers are the processes of a group."""
 
-    def arrange(self, workers: int, processes: Sequence[Presence]) -> Agreement:
-        """Called in the leader: sets a job up; returns what every member must know, fit for
-        JSON.
+    def arrange(self, processes: Sequence[Presence]) -> Agreement:
+        """Called in the leader: sets a job up with one worker per process; returns what all must
+        know, fit for JSON.
         """
         ...
 
-    def join(self, group: Group, ranks: Sequence[int], agreement: Agreement) -> None:
-        """Called once per process and group, with the process's own members."""
+    def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:
+        """Called once per process and group: this process is `worker` of `workers`."""
+        ...
+
+    def end(self, group: Group, code: str, message: str) -> None:
+        """Ends the group's job for all its processes, for a reason that only this one has seen."""
         ...
 
     def leave(self, failure: str | None) -> None:
@@ -44,7 +47,7 @@ class EmbeddedAggregators:
     segment.
     """
 
-    def arrange(self, workers: int, processes: Sequence[Presence]) -> Agreement:
+    def arrange(self, processes: Sequence[Presence]) -> Agreement:
         machines = {presence.place.machine: presence.place.host for presence in processes}
         if len(machines) > 1:
             raise InvalidArgumentError(
@@ -53,16 +56,18 @@ class EmbeddedAggregators:
                 "use aggregator='udp' with a switch"
             )
         return {
-            # Nothing to find for a process that is alone: private memory.
-            "segment": f"jaxina-{secrets.token_hex(8)}" if len(processes) > 1 else "",
+            "segment": f"jaxina-{secrets.token_hex(8)}",
             "job": secrets.randbits(32),
             "secret": secrets.randbits(64),
             "address": "",
             "ports": [],
         }
 
-    def join(self, group: Group, ranks: Sequence[int], agreement: Agreement) -> None:
+    def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:
         """Nothing: attaching to the segment is joining."""
+
+    def end(self, group: Group, code: str, message: str) -> None:
+        """Nothing: the native transport writes it into the segment."""
 
     def leave(self, failure: str | None) -> None:
         """Nothing: the native transport detaches, and notices the dead by itself."""
@@ -70,7 +75,7 @@ class EmbeddedAggregators:
 
 class Connector:
     """Callable as the engine's connector. Safe to call from several threads at once, one per
-    member.
+    group.
     """
 
     def __init__(
@@ -89,32 +94,27 @@ class Connector:
         self._incarnation = incarnation
         self._endpoint = endpoint
         self._place = this_place()
-        self._lock = threading.Lock()
-        self._agreements: dict[Group, concurrent.futures.Future[Agreement]] = {}
         self._closing = threading.Event()
 
-    def __call__(self, group: Sequence[int], member: int) -> Any:
-        """The EndpointConfig of `member` (an index) of `group` (global device ids).
+    def __call__(self, group: Sequence[int]) -> Any:
+        """The EndpointConfig of this process in `group` (global device ids): called once for each,
+        and blocks until all its processes have come.
 
         Raises:
-          JaxinaError: the same one for every member of the group in this process.
+          JaxinaError: why the group cannot sum.
         """
-        key = tuple(group)
-        with self._lock:
-            future = self._agreements.get(key)
-            first = future is None
-            if future is None:
-                future = self._agreements[key] = concurrent.futures.Future()
-        if first:
-            try:
-                future.set_result(self._enter(key))
-            except BaseException as error:
-                _log.debug("group %s: %s", key, error)
-                future.set_exception(error)
-        # The first caller's waits are bounded, so this one is.
-        return self._fill(len(key), member, future.result())
+        devices = tuple(group)
+        try:
+            return self._enter(devices)
+        except BaseException as error:
+            _log.debug("group %s: %s", devices, error)
+            raise
 
-    def _enter(self, group: Group) -> Agreement:
+    def ended(self, group: Sequence[int], code: str, message: str) -> None:
+        """To be called when the group has ended here for a reason that others cannot see."""
+        self._aggregators.end(tuple(group), code, message)
+
+    def _enter(self, group: Group) -> Any:
         if len(group) > MAX_WORKERS:
             raise TooManyWorkersError(
                 f"a group of {len(group)} devices; one aggregator serves {MAX_WORKERS}: sum over a "
@@ -122,50 +122,49 @@ class Connector:
                 "or over two axes one after the other"
             )
         owners = self._topology.owners(group)
-        me = Presence(self._topology.process, self._place, self._configuration.shared)
-        if set(owners) == {me.process}:
-            agreement = self._aggregators.arrange(len(group), [me])
-        else:
-            rendezvous = Rendezvous(
-                self._store(),
-                self._prefix(group),
-                owners,
-                self._configuration.join_timeout,
-                self._closing.is_set,
-            )
-            agreement = rendezvous.meet(
-                me, lambda everybody: self._aggregators.arrange(len(group), everybody)
-            )
-        ranks = [rank for rank, owner in enumerate(owners) if owner == me.process]
-        self._aggregators.join(group, ranks, agreement)
-        _log.debug("group %s: job %s, ranks %s", group, agreement["job"], ranks)
-        return agreement
-
-    def _prefix(self, group: Group) -> str:
-        name = hashlib.sha256(repr(group).encode()).hexdigest()[:16]
-        return f"jaxina/{self._incarnation}/{name}"
-
-    def _fill(self, workers: int, member: int, agreement: Agreement) -> Any:
-        configuration = self._configuration
+        processes = list(dict.fromkeys(owners))  # as workers, in this order
+        worker = processes.index(self._topology.process)
         endpoint = self._endpoint()
+        endpoint.devices = len(group)
+        endpoint.local = [
+            index for index, owner in enumerate(owners) if owner == self._topology.process
+        ]
+        endpoint.workers = len(processes)
+        endpoint.worker = worker
+        self._configure(endpoint)
+        if len(processes) > 1:
+            agreement = self._meet(group, processes)
+            self._aggregators.join(group, worker, len(processes), agreement)
+            _log.debug(
+                "group %s: worker %d of %d, job %s", group, worker, len(processes), agreement["job"]
+            )
+            for name in ("job", "secret", "segment", "address", "ports"):
+                setattr(endpoint, name, agreement[name])
+        return endpoint
+
+    def _meet(self, group: Group, processes: Sequence[int]) -> Agreement:
+        name = hashlib.sha256(repr(group).encode()).hexdigest()[:16]
+        rendezvous = Rendezvous(
+            self._store(),
+            f"jaxina/{self._incarnation}/{name}",
+            processes,
+            self._configuration.join_timeout,
+            self._closing.is_set,
+        )
+        me = Presence(self._topology.process, self._place, self._configuration.shared)
+        return rendezvous.meet(me, self._aggregators.arrange)
+
+    def _configure(self, endpoint: Any) -> None:
+        configuration = self._configuration
         endpoint.transport = configuration.aggregator
-        endpoint.devices = workers
-        endpoint.workers = workers
-        endpoint.worker = member
-        endpoint.job = agreement["job"]
-        endpoint.secret = agreement["secret"]
         endpoint.slots = configuration.slots
         endpoint.block_size = configuration.block_size
         endpoint.blocks_per_chunk = configuration.blocks_per_chunk
-        endpoint.segment = agreement["segment"]
-        endpoint.address = agreement["address"]
-        endpoint.ports = agreement["ports"]
         endpoint.loss = configuration.loss
         # Workers that dropped the same packets would be one experiment n times.
-        endpoint.loss_seed = (configuration.loss_seed + member) % 2**64
+        endpoint.loss_seed = (configuration.loss_seed + endpoint.worker) % 2**64
         endpoint.join_timeout_s = configuration.join_timeout
         endpoint.collective_timeout_s = configuration.timeout
-        return endpoint
 
     def interrupt(self) -> None:
         """Ends waits in progress."""

@@ -1,6 +1,6 @@
 """How the processes of one group agree on their aggregator, through a key-value store.
 
-Every process announces itself and its settings; the leader (the process of member 0) waits for
+Every process announces itself and its settings; the leader (the process of device 0) waits for
 all, compares, asks for an aggregator and publishes either what was agreed or an error, which is
 then raised in every process.
 """
@@ -45,22 +45,21 @@ Agreement = dict[str, Any]
 
 
 class Rendezvous:
-    """One meeting of `owners` (the process of each member) under `prefix`, a key nobody used
-    before.
+    """One meeting of `processes`, the workers of a group in order, under `prefix`, a key nobody
+    used before.
     """
 
     def __init__(
         self,
         store: Store,
         prefix: str,
-        owners: Sequence[int],
+        processes: Sequence[int],
         timeout: float,
         closing: Callable[[], bool] = lambda: False,
     ):
         self._store = store
         self._prefix = prefix
-        self._owners = list(owners)
-        self._processes = list(dict.fromkeys(owners))
+        self._processes = list(processes)
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout
         self._closing = closing
@@ -138,9 +137,9 @@ class Rendezvous:
                 return text
 
     def _never_joined(self, missing: Sequence[int]) -> NeverJoinedError:
-        workers = [index for index, owner in enumerate(self._owners) if owner in missing]
+        workers = [index for index, process in enumerate(self._processes) if process in missing]
         return NeverJoinedError(
-            f"worker{'s' if len(workers) > 1 else ''} {_listed(workers)} of {len(self._owners)} "
+            f"worker{'s' if len(workers) > 1 else ''} {_listed(workers)} of {len(self._processes)} "
             "did not join within "
             f"{self._timeout:g} s: process{'es' if len(missing) > 1 else ''} {_listed(missing)} "
             "never reached this "

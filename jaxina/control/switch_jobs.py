@@ -38,7 +38,7 @@ class SwitchAggregators:
         self._configuration = configuration
         self._abort = abort
         self._statistics = statistics
-        self._sessions: list[Session] = []
+        self._sessions: dict[Group, Session] = {}
         self._lock = threading.Lock()
         self._data_host = _resolved(configuration.switch)
         self._client = SwitchClient(
@@ -50,10 +50,10 @@ class SwitchAggregators:
             self._client.close()
             raise
 
-    def arrange(self, workers: int, processes: Sequence[Presence]) -> Agreement:
+    def arrange(self, processes: Sequence[Presence]) -> Agreement:
         configuration = self._configuration
         grant = self._client.create_job(
-            workers=workers,
+            workers=len(processes),
             slots=configuration.slots,
             block_size=configuration.block_size,
             blocks_per_chunk=configuration.blocks_per_chunk,
@@ -68,25 +68,25 @@ class SwitchAggregators:
             "segment": "",
         }
 
-    def join(self, group: Group, ranks: Sequence[int], agreement: Agreement) -> None:
+    def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:
         """Joins, and waits until all workers of the job have."""
         deadline = time.monotonic() + self._configuration.join_timeout
         session = self._client.join(
             agreement["job"],
             agreement["secret"],
-            ranks,
+            [worker],
             heartbeat_timeout=self._configuration.heartbeat_timeout,
             statistics=self._statistics,
             aborted=lambda code, message: self._abort(list(group), code, message),
         )
         try:
             if not session.wait_until_complete(deadline):
-                raise self._never_joined(session.job, len(group))
+                raise self._never_joined(session.job, workers)
         except JaxinaError as error:
             session.leave(error.code, error.message)
             raise
         with self._lock:
-            self._sessions.append(session)
+            self._sessions[group] = session
 
     def _never_joined(self, job: int, workers: int) -> NeverJoinedError:
         missing = ", ".join(map(str, self._client.who_is_missing(job).not_joined))
@@ -97,10 +97,16 @@ class SwitchAggregators:
             "JAXINA_JOIN_TIMEOUT"
         )
 
+    def end(self, group: Group, code: str, message: str) -> None:
+        with self._lock:
+            session = self._sessions.pop(group, None)
+        if session is not None:
+            session.leave(code, message)
+
     def leave(self, failure: str | None) -> None:
         with self._lock:
-            sessions, self._sessions = self._sessions, []
-        for session in sessions:
+            sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
             if failure is None:
                 session.leave()
             else:

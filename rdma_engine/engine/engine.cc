@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "rdma_engine/engine/member.h"
+#include "rdma_engine/engine/node.h"
 
 namespace jaxina {
 
@@ -13,8 +13,9 @@ struct Engine::State {
   mutable std::mutex mutex;
   bool running = false;
   Connector connector;
-  std::map<std::pair<Group, std::int64_t>, std::unique_ptr<GroupMember>> members;
-  Statistics finished;  // of members that were shut down
+  Ended ended;
+  std::map<Group, std::shared_ptr<Node>> nodes;
+  Statistics finished;  // of nodes that were shut down
 };
 
 namespace {
@@ -42,30 +43,30 @@ Engine& Engine::instance() {
   return *engine;
 }
 
-void Engine::start(Connector connector) {
+void Engine::start(Connector connector, Ended ended) {
   const std::lock_guard guard(state_->mutex);
   if (state_->running) throw Error(ErrorCode::kInvalidArgument, "jaxina is initialized already: call jaxina.shutdown() first");
   state_->connector = std::move(connector);
+  state_->ended = std::move(ended);
   state_->running = true;
   state_->finished = {};
 }
 
 void Engine::shutdown() {
-  std::vector<std::unique_ptr<GroupMember>> members;
+  std::map<Group, std::shared_ptr<Node>> nodes;
   {
     const std::lock_guard guard(state_->mutex);
     state_->running = false;
-    for (auto& [key, member] : state_->members) members.push_back(std::move(member));
-    state_->members.clear();
+    nodes.swap(state_->nodes);
   }
-  for (std::unique_ptr<GroupMember>& member : members) {
-    const Statistics last = member->statistics();
-    member.reset();
+  for (auto& [group, node] : nodes) {
+    node->close();
     const std::lock_guard guard(state_->mutex);
-    add(state_->finished, last);
+    add(state_->finished, node->statistics());
   }
   const std::lock_guard guard(state_->mutex);
   state_->connector = nullptr;
+  state_->ended = nullptr;
 }
 
 bool Engine::running() const {
@@ -74,38 +75,34 @@ bool Engine::running() const {
 }
 
 void Engine::submit(const Group& group, std::int64_t device, Collective collective, Completion done) {
-  Status refused;
+  const auto place = std::find(group.begin(), group.end(), device);
+  if (place == group.end()) {
+    return done({ErrorCode::kInvalidArgument, "device " + std::to_string(device) + " is not in the group it sums with"});
+  }
+  std::shared_ptr<Node> node;  // kept: shutdown() may come meanwhile
   {
-    // Held to the end: a member must not be destroyed by the thread that submits, which may be one of its own.
     const std::lock_guard guard(state_->mutex);
-    const auto place = std::find(group.begin(), group.end(), device);
-    if (!state_->running) {
-      refused = {ErrorCode::kNotInitialized, "a psum ran outside jaxina.init() and jaxina.shutdown()"};
-    } else if (place == group.end()) {
-      refused = {ErrorCode::kInvalidArgument, "device " + std::to_string(device) + " is not in the group it sums with"};
-    } else {
-      auto [known, is_new] = state_->members.try_emplace({group, device});
-      if (is_new) {
-        const auto index = static_cast<std::uint32_t>(place - group.begin());
-        known->second = std::make_unique<GroupMember>(group, index, state_->connector);
-      }
-      return known->second->submit(std::move(collective), std::move(done));
+    if (state_->running) {
+      auto [known, is_new] = state_->nodes.try_emplace(group);
+      if (is_new) known->second = std::make_shared<Node>(group, state_->connector, state_->ended);
+      node = known->second;
     }
   }
-  done(refused);
+  if (!node) return done({ErrorCode::kNotInitialized, "a psum ran outside jaxina.init() and jaxina.shutdown()"});
+  node->submit(static_cast<std::uint32_t>(place - group.begin()), std::move(collective), std::move(done));
 }
 
 void Engine::abort(const Group& group, Status reason) {
   const std::lock_guard guard(state_->mutex);
-  for (auto& [key, member] : state_->members) {
-    if (group.empty() || key.first == group) member->abort(reason);
+  for (auto& [known, node] : state_->nodes) {
+    if (group.empty() || known == group) node->abort(reason);
   }
 }
 
 Statistics Engine::statistics() const {
   const std::lock_guard guard(state_->mutex);
   Statistics sum = state_->finished;
-  for (const auto& [key, member] : state_->members) add(sum, member->statistics());
+  for (const auto& [group, node] : state_->nodes) add(sum, node->statistics());
   return sum;
 }
 

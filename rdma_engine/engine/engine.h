@@ -1,4 +1,4 @@
-// The process's entry to aggregation: hands collectives to the group member of a local device and completes them
+// The process's entry to aggregation: hands what a local device wants summed to the node of its group and completes it
 // asynchronously. Knows nothing of JAX; xla_ffi/ is a thin shell around it.
 #pragma once
 
@@ -14,15 +14,17 @@
 
 namespace jaxina {
 
-// The devices that sum together, as global device ids in worker order: member i is worker i of the group's job.
+// The devices that sum together, as global device ids.
 using Group = std::vector<std::int64_t>;
 
-// How one member reaches its aggregator. Filled by the control plane (Python), once per group and member.
+// How this process takes part in a group: its devices are summed here, and one stream goes to the aggregator, whose
+// workers are the group's processes. Filled by the control plane (Python), once per group.
 struct EndpointConfig {
   std::string transport;           // "embedded" or "udp"
   std::uint32_t devices = 0;       // n: the group's devices, in all processes
-  std::uint32_t workers = 0;       // of the job at the aggregator
-  std::uint32_t worker = 0;        // this member's index in [0, workers)
+  std::vector<std::uint32_t> local;  // this process's, by their places in the group
+  std::uint32_t workers = 0;       // processes that take part; one process alone needs no aggregator
+  std::uint32_t worker = 0;        // this process's index in [0, workers)
   std::uint32_t job = 0;           // job id at the aggregator
   std::uint64_t secret = 0;        // shared by the job's workers and its aggregator
   std::uint32_t slots = 0;         // s: pool size
@@ -38,8 +40,8 @@ struct EndpointConfig {
 };
 
 struct Statistics {
-  std::uint64_t collectives = 0;
-  std::uint64_t elements = 0;
+  std::uint64_t collectives = 0;  // of every local device
+  std::uint64_t elements = 0;     // of every local device
   std::uint64_t packets_sent = 0;
   std::uint64_t packets_received = 0;
   std::uint64_t bytes_sent = 0;      // on the wire below UDP's payload, headers of this protocol included; 0 for embedded
@@ -51,30 +53,32 @@ struct Statistics {
 
 class Engine {
  public:
-  // Called on a member's own thread when its group is first used; may block up to the join deadline, throws Error.
-  using Connector = std::function<EndpointConfig(const Group& group, std::uint32_t member)>;
-  // Called on the member's completion thread.
+  // Called on a thread of the group's own when it is first used; may block up to the join deadline, throws Error.
+  using Connector = std::function<EndpointConfig(const Group& group)>;
+  // Called on a completion thread of the device and group, or on the thread that submits, before submit() returns.
   using Completion = std::function<void(Status)>;
+  // Called on the group's thread when it ends for a reason that other processes cannot see.
+  using Ended = std::function<void(const Group& group, const Status& reason)>;
 
   // The process-wide engine. It lives until the process ends; start/shutdown open and close it.
   static Engine& instance();
 
   // Opens the engine. Throws Error(kInvalidArgument) if it is open already.
-  void start(Connector connector);
+  void start(Connector connector, Ended ended);
   // Fails pending collectives with kShutDown, leaves all groups, joins all threads.
   void shutdown();
   bool running() const;
 
-  // Queues a collective for the member of `group` that is device `device`; members complete in the order of submit.
-  // Never blocks on the network. `done` is called exactly once, with kNotInitialized if the engine is not running and
+  // Queues a collective of `device`, one of `group`'s; a device's complete in the order of submit. Never blocks on the
+  // network; where the group lies in this process and there is little to sum, the last device to come sums it. `done` is called exactly once, with kNotInitialized if the engine is not running and
   // kInvalidArgument if the device is not in the group.
   void submit(const Group& group, std::int64_t device, Collective collective, Completion done);
 
-  // Ends every collective of the group's members in this process, now and later, with this error (a peer died, the
+  // Ends every collective of the group in this process, now and later, with this error (a peer died, the
   // control connection broke). An empty group means all groups.
   void abort(const Group& group, Status reason);
 
-  Statistics statistics() const;  // summed over members
+  Statistics statistics() const;  // summed over groups
 
  private:
   Engine();

@@ -145,7 +145,7 @@ def test_export_is_refused(job: jaxina.Job):
 
 def test_errors_of_the_engine_reach_python_typed(job: jaxina.Job):
     with pytest.raises(errors.InvalidArgumentError):
-        _native.start(lambda group, member: None)
+        _native.start(lambda group: None, print)
     with pytest.raises(errors.InvalidArgumentError, match="NO_SUCH_CODE"):
         _native.abort([], "NO_SUCH_CODE", "")
     assert pickle.loads(pickle.dumps(errors.MismatchError("m"))).message == "m"
@@ -154,14 +154,14 @@ def test_errors_of_the_engine_reach_python_typed(job: jaxina.Job):
 @pytest.mark.parametrize(
     "connect, raised",
     [
-        (lambda group, member: fail(errors.RankTakenError("rank 2 twice")), errors.RankTakenError),
-        (lambda group, member: 1 / 0, errors.SystemCallError),
-        (lambda group, member: "nonsense", errors.InvalidArgumentError),
+        (lambda group: fail(errors.RankTakenError("rank 2 twice")), errors.RankTakenError),
+        (lambda group: 1 / 0, errors.SystemCallError),
+        (lambda group: "nonsense", errors.InvalidArgumentError),
     ],
     ids=["typed", "untyped", "nonsense"],
 )
 def test_errors_of_the_connector_end_the_collective(connect: Any, raised: type[Exception]):
-    _native.start(connect)
+    _native.start(connect, print)
     try:
         f = program()
         with pytest.raises(raised), jaxina.collectives():

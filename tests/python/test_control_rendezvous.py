@@ -114,23 +114,28 @@ def connector(store, process, processes, devices=1, incarnation=1, aggregators=N
     )
 
 
-def test_devices_of_one_process_share_private_memory():
-    one = connector(None, 0, 1, devices=4, slots=3)
-    endpoints = in_threads(*[lambda m=m: one([0, 1, 2, 3], m) for m in range(4)])
-    assert [e.worker for e in endpoints] == [0, 1, 2, 3]
-    assert {(e.transport, e.segment, e.workers, e.slots, e.block_size) for e in endpoints} == {
-        ("embedded", "", 4, 3, 256)
-    }
-    assert len({(e.job, e.secret) for e in endpoints}) == 1, "the group is arranged once"
+def test_a_process_alone_needs_nobody():
+    endpoint = connector(None, 0, 1, devices=4, slots=3, aggregators=object())([0, 1, 2, 3])
+    assert (endpoint.workers, endpoint.worker) == (1, 0)
+    assert (endpoint.devices, endpoint.local) == (4, [0, 1, 2, 3])
+    assert (endpoint.transport, endpoint.slots, endpoint.block_size) == ("embedded", 3, 256)
 
 
 def test_processes_share_a_named_segment():
     store = FakeStore()
     connectors = [connector(store, p, 2, devices=2) for p in range(2)]
-    endpoints = in_threads(*[lambda m=m: connectors[m // 2]([0, 1, 2, 3], m) for m in range(4)])
+    endpoints = in_threads(*[lambda c=c: c([0, 1, 2, 3]) for c in connectors])
     (segment,) = {e.segment for e in endpoints}
     assert segment.startswith("jaxina-") and len(segment) > 20
     assert len({e.secret for e in endpoints}) == 1
+
+
+def test_every_process_is_one_worker_whatever_the_order_of_its_devices():
+    store = FakeStore()
+    connectors = [connector(store, p, 2, devices=2) for p in range(2)]
+    endpoints = in_threads(*[lambda c=c: c([2, 0, 3, 1]) for c in connectors])
+    assert [(e.worker, e.workers) for e in endpoints] == [(1, 2), (0, 2)]
+    assert [(e.devices, e.local) for e in endpoints] == [(4, [1, 3]), (4, [0, 2])]
 
 
 def test_groups_and_incarnations_do_not_meet_each_other():
@@ -138,24 +143,24 @@ def test_groups_and_incarnations_do_not_meet_each_other():
     for incarnation in (1, 2):
         pair = [connector(store, p, 4, incarnation=incarnation) for p in range(4)]
         for group in ([0, 1], [1, 0], [2, 3], [0, 1, 2, 3]):
-            endpoints = in_threads(
-                *[lambda m=m, d=d: pair[d](group, m) for m, d in enumerate(group)]
-            )
+            endpoints = in_threads(*[lambda d=d: pair[d](group) for d in group])
             (segment,) = {e.segment for e in endpoints}
             segments.append(segment)
     assert len(set(segments)) == 8
 
 
-def test_every_member_of_a_process_gets_the_same_error():
-    one = connector(FakeStore(), 0, 2, devices=2)
-    errors = in_threads(*[lambda m=m: one([0, 1, 2, 3], m) for m in range(2)])
+def test_a_missing_process_is_named_by_its_worker():
+    store = FakeStore()
+    there = [connector(store, p, 3, devices=2) for p in (0, 2)]
+    errors = in_threads(*[lambda c=c: c([0, 1, 2, 3, 4, 5]) for c in there])
     assert all(isinstance(error, NeverJoinedError) for error in errors)
+    assert all("worker 1 of 3" in error.message for error in errors)
 
 
 def test_different_configurations_are_a_mismatch():
     store = FakeStore()
     pair = [connector(store, p, 2, block_size=256 << p) for p in range(2)]
-    errors = in_threads(*[lambda m=m: pair[m]([0, 1], m) for m in range(2)])
+    errors = in_threads(*[lambda m=m: pair[m]([0, 1]) for m in range(2)])
     assert all(
         isinstance(error, MismatchError) and "block_size" in error.message for error in errors
     )
@@ -164,22 +169,24 @@ def test_different_configurations_are_a_mismatch():
 def test_embedded_needs_one_host():
     places = [Presence(p, Place(f"host{p}", p, f"machine{p}"), {}) for p in range(2)]
     with pytest.raises(InvalidArgumentError, match="host0, host1.*udp"):
-        EmbeddedAggregators().arrange(2, places)
+        EmbeddedAggregators().arrange(places)
 
 
 def test_too_many_workers():
     with pytest.raises(TooManyWorkersError, match="1025"):
-        connector(None, 0, 1, devices=2000)(list(range(1025)), 0)
+        connector(None, 0, 1, devices=2000)(list(range(1025)))
 
 
 def test_workers_drop_different_packets():
-    one = connector(None, 0, 1, devices=2, loss=0.5, loss_seed=2**64 - 1)
-    assert [one([0, 1], m).loss_seed for m in range(2)] == [2**64 - 1, 0]
+    store = FakeStore()
+    pair = [connector(store, p, 2, loss=0.5, loss_seed=2**64 - 1) for p in range(2)]
+    endpoints = in_threads(*[lambda c=c: c([0, 1]) for c in pair])
+    assert [e.loss_seed for e in endpoints] == [2**64 - 1, 0]
 
 
 def test_an_interrupted_connector_stops_waiting():
     one = connector(FakeStore(), 0, 2)
     one._configuration = dataclasses.replace(one._configuration, join_timeout=60)
     one.interrupt()
-    (error,) = in_threads(lambda: one([0, 1], 0))
+    (error,) = in_threads(lambda: one([0, 1]))
     assert isinstance(error, ShutDownError)

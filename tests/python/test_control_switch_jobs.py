@@ -19,8 +19,10 @@ from control_fakes import (
 
 from jaxina import config
 from jaxina.control.connector import Connector
+from jaxina.control.rendezvous import Presence
 from jaxina.control.server import ControlServer
 from jaxina.control.switch_jobs import SwitchAggregators
+from jaxina.control.topology import Place
 from jaxina.errors import NeverJoinedError, SwitchUnreachableError, TooManyWorkersError
 
 
@@ -53,27 +55,30 @@ class Process:
         )
 
 
-def test_two_processes_with_two_devices_each(server, data_plane):
+def presences(count):
+    return [Presence(p, Place(f"host{p}", p, f"machine{p}"), {}) for p in range(count)]
+
+
+def test_two_processes_with_two_devices_each_are_two_workers(server, data_plane):
     store = FakeStore()
     processes = [Process(server.address, store, p, 2, devices=2) for p in range(2)]
-    endpoints = in_threads(
-        *[lambda m=m: processes[m // 2].connector([0, 1, 2, 3], m) for m in range(4)]
-    )
+    endpoints = in_threads(*[lambda p=p: p.connector([0, 1, 2, 3]) for p in processes])
     ((job, made),) = data_plane.jobs.items()
     assert made == {
         "secret": endpoints[0].secret,
-        "workers": 4,
+        "workers": 2,
         "slots": 64,
         "block_size": 256,
         "blocks_per_chunk": 1,
     }
-    for rank, endpoint in enumerate(endpoints):
+    for worker, endpoint in enumerate(endpoints):
         assert (endpoint.transport, endpoint.worker, endpoint.workers, endpoint.job) == (
             "udp",
-            rank,
-            4,
+            worker,
+            2,
             job,
         )
+        assert (endpoint.devices, endpoint.local) == (4, [2 * worker, 2 * worker + 1])
         assert (endpoint.address, endpoint.ports, endpoint.secret) == (
             "127.0.0.1",
             [51001, 51002],
@@ -85,19 +90,32 @@ def test_two_processes_with_two_devices_each(server, data_plane):
     assert [process.engine.aborts for process in processes] == [[], []]
 
 
-def test_one_process_alone_needs_no_store(server):
+def test_one_process_alone_needs_no_store_and_no_job(server, data_plane):
     process = Process(server.address, None, 0, 1, devices=2)
-    assert in_threads(*[lambda m=m: process.connector([0, 1], m).worker for m in range(2)]) == [
-        0,
-        1,
-    ]
+    assert process.connector([0, 1]).workers == 1
+    assert data_plane.jobs == {}
     process.connector.close(None)
+
+
+def test_what_only_one_process_has_seen_ends_the_job_for_all(server):
+    store = FakeStore()
+    processes = [Process(server.address, store, p, 2, devices=2) for p in range(2)]
+    in_threads(*[lambda p=p: p.connector([0, 1, 2, 3]) for p in processes])
+    processes[1].connector.ended([0, 1, 2, 3], "MISMATCH", "devices 2 and 3 differ")
+    assert processes[0].engine.aborted.wait(2)
+    ((group, code, message),) = processes[0].engine.aborts
+    assert (group, code) == ([0, 1, 2, 3], "MISMATCH")
+    assert "worker 1" in message and message.endswith("devices 2 and 3 differ")
+    processes[1].connector.ended([0, 1, 2, 3], "MISMATCH", "told already")
+    assert processes[1].engine.aborts == []
+    for process in processes:
+        process.connector.close(None)
 
 
 def test_a_failed_process_aborts_the_groups_of_the_others(server):
     store = FakeStore()
     processes = [Process(server.address, store, p, 2) for p in range(2)]
-    in_threads(*[lambda m=m: processes[m].connector([0, 1], m) for m in range(2)])
+    in_threads(*[lambda m=m: processes[m].connector([0, 1]) for m in range(2)])
     processes[1].connector.close("ValueError: bad data")
     assert processes[0].engine.aborted.wait(2)
     ((group, code, message),) = processes[0].engine.aborts
@@ -109,20 +127,20 @@ def test_a_failed_process_aborts_the_groups_of_the_others(server):
 def test_never_joined_at_the_switch_names_the_worker(server):
     """The other process announces itself, then gets stuck before it joins."""
     process = Process(server.address, None, 0, 1, join_timeout=0.5)
-    agreement = process.aggregators.arrange(3, [])
+    agreement = process.aggregators.arrange(presences(3))
     began = time.monotonic()
     with pytest.raises(NeverJoinedError, match="worker 1, 2 of 3"):
-        process.aggregators.join((0, 1, 2), [0], agreement)
+        process.aggregators.join((0, 1, 2), 0, 3, agreement)
     assert time.monotonic() - began < 3
 
 
 def test_one_that_gives_up_waiting_tells_the_others(server):
     patient = Process(server.address, None, 0, 1, join_timeout=20)
     hasty = Process(server.address, None, 0, 1, join_timeout=0.5)
-    agreement = patient.aggregators.arrange(3, [])
+    agreement = patient.aggregators.arrange(presences(3))
     errors = in_threads(
         *[
-            lambda r=r, p=p: p.aggregators.join((0, 1, 2), [r], agreement)
+            lambda r=r, p=p: p.aggregators.join((0, 1, 2), r, 3, agreement)
             for r, p in enumerate((patient, hasty))
         ]
     )
@@ -134,7 +152,7 @@ def test_too_many_workers_for_the_switch_fails_in_all(server, data_plane):
     data_plane.refuse_with = TooManyWorkersError("this switch serves 1 worker")
     store = FakeStore()
     processes = [Process(server.address, store, p, 2) for p in range(2)]
-    errors = in_threads(*[lambda m=m: processes[m].connector([0, 1], m) for m in range(2)])
+    errors = in_threads(*[lambda m=m: processes[m].connector([0, 1]) for m in range(2)])
     assert all(isinstance(e, TooManyWorkersError) and "1 worker" in e.message for e in errors)
 
 

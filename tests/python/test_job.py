@@ -156,8 +156,10 @@ for turn in range(3):
     assert sorted(out) == sorted(f"[{r}] {turn} 1" for r in range(2) for turn in range(3))
 
 
-@pytest.mark.parametrize("aggregator", TRANSPORTS)
-def test_a_killed_worker_is_a_typed_error_on_the_survivors_within_two_seconds(run, aggregator):
+@pytest.mark.parametrize("aggregator, devices", [("embedded", 1), ("embedded", 2), ("udp", 2)])
+def test_a_killed_worker_is_a_typed_error_on_the_survivors_within_two_seconds(
+    run, aggregator, devices
+):
     code, out, err = run(
         """
 jaxina.init()
@@ -173,7 +175,7 @@ except jaxina.errors.WorkerLostError as error:
     print("lost at", time.time(), error.message, flush=True)
     os._exit(0)
 """,
-        *("-n", 3, "--aggregator", aggregator),
+        *("-n", 3, "--devices-per-process", devices, "--aggregator", aggregator),
     )
     assert code == 128 + signal.SIGKILL, err
     (died,) = [float(line.split()[3]) + 0.5 for line in out if "dies at" in line]
@@ -182,6 +184,53 @@ except jaxina.errors.WorkerLostError as error:
     for line in lost:
         assert float(line.split()[3]) - died < 2
         assert "worker 1" in line
+
+
+def test_one_stream_leaves_a_process_however_many_devices_it_has(run, tmp_path):
+    first = {}
+    for devices in (1, 3):
+        stats = tmp_path / f"{devices}.json"
+        code, _, err = run(
+            "jaxina.init()\nadd = summer()\nfor _ in range(3): add(5000)",
+            *("-n", 2, "--devices-per-process", devices, "--aggregator", "udp"),
+            *("--stats-json", stats),
+        )
+        assert code == 0, err
+        total = json.loads(stats.read_text())["total"]
+        assert total["collectives"] == 3 * 2 * devices
+        first[devices] = total["packets_sent"] - total["retransmissions"]
+    assert first[1] == first[3] > 0
+
+
+@pytest.mark.parametrize("aggregator", TRANSPORTS)
+def test_devices_of_one_process_that_disagree_end_the_job_for_all(run, aggregator):
+    code, out, err = run(
+        """
+from jax import lax
+jaxina.init(timeout=30)
+mesh = Mesh(np.array(jax.devices()), ("w",))
+psum = lambda x: lax.psum(x, "w")
+def disagree(x):
+    return lax.cond(lax.axis_index("w") == 1, lambda: psum(x)[0, :2], lambda: psum(x[:, :2])[0])
+f = jax.jit(
+    jax.shard_map(disagree, mesh=mesh, in_specs=P("w"), out_specs=P(), check_vma=False)
+)
+x = jax.make_array_from_callback(
+    (mesh.size, 8), NamedSharding(mesh, P("w")), lambda i: np.ones((1, 8), np.float32)
+)
+began = time.monotonic()
+try:
+    with jaxina.collectives():
+        f(x).block_until_ready()
+except jaxina.errors.MismatchError as error:
+    print(time.monotonic() - began < 20, error.message, flush=True)
+os._exit(0)
+""",
+        *("-n", 2, "--devices-per-process", 2, "--aggregator", aggregator),
+    )
+    assert code == 0, err
+    assert len(out) == 2 and all("True" in line for line in out), (out, err)
+    assert all("devices 0 and 1 sum different things" in line for line in out), out
 
 
 @pytest.mark.parametrize("aggregator", TRANSPORTS)

@@ -1,0 +1,143 @@
+#include "rdma_engine/engine/local_sum.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace jaxina {
+
+Collective part_of(const Collective& whole, std::size_t part, std::size_t parts, std::uint32_t block_size) {
+  const auto per_block = [&](const Tensor& t) { return block_size / numerics::element_codec(t.type).words; };
+  const auto blocks_of = [&](const Tensor& t) { return (t.count + per_block(t) - 1) / per_block(t); };
+  std::size_t blocks = 0;
+  for (const Tensor& t : whole.tensors) blocks += blocks_of(t);
+  const std::size_t begin = blocks * part / parts, end = blocks * (part + 1) / parts;
+  Collective result{{}, whole.identity};
+  std::size_t first = 0;  // block of the tensor
+  for (const Tensor& t : whole.tensors) {
+    const std::size_t past = first + blocks_of(t);
+    const std::size_t from = std::clamp(begin, first, past), to = std::clamp(end, first, past);
+    if (from < to) {
+      const std::size_t skipped = (from - first) * per_block(t), size = numerics::element_codec(t.type).size;
+      result.tensors.push_back({t.type, std::min(t.count, (to - first) * per_block(t)) - skipped,
+                                static_cast<const std::byte*>(t.in) + skipped * size,
+                                static_cast<std::byte*>(t.out) + skipped * size});
+    }
+    first = past;
+  }
+  return result;
+}
+
+class LocalSum::Lane {
+ public:
+  Lane(std::uint32_t devices, std::uint32_t block_size, std::uint32_t blocks_per_chunk)
+      : worker_({devices, {1, block_size, blocks_per_chunk}, {}}),
+        words_(std::size_t{block_size} * blocks_per_chunk),
+        exponents_(blocks_per_chunk) {}
+
+  void run(std::vector<Collective> contributions) {
+    worker_.submit_contributions(std::move(contributions));
+    while (const std::optional<Pass> pass = worker_.next_pass(0)) {
+      worker_.fill_exponents(*pass, exponents_.data(), false);
+      worker_.fill_words(*pass, words_.data(), numerics::Store::kWrite);
+      worker_.on_result({pass->slot, pass->epoch, pass->fingerprint, pass->words, pass->exponents, words_.data(),
+                         exponents_.data(), numerics::Order::kHost},
+                        0);
+    }
+    worker_.pop_completed();
+  }
+
+ private:
+  Worker worker_;
+  std::vector<std::uint32_t> words_;
+  std::vector<std::uint8_t> exponents_;
+};
+
+// Runs a task on all its threads and on the one that asks.
+class LocalSum::Crew {
+ public:
+  using Task = std::function<void(std::size_t thread)>;
+
+  explicit Crew(std::size_t helpers) {
+    for (std::size_t i = 0; i < helpers; ++i) threads_.emplace_back([this, i] { help(i + 1); });
+  }
+  ~Crew() {
+    {
+      const std::lock_guard guard(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  std::size_t size() const { return threads_.size() + 1; }
+
+  void run(const Task& task) {
+    {
+      const std::lock_guard guard(mutex_);
+      task_ = &task;
+      busy_ = threads_.size();
+      ++round_;
+    }
+    changed_.notify_all();
+    task(0);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return busy_ == 0; });
+  }
+
+ private:
+  void help(std::size_t index) {
+    std::unique_lock lock(mutex_);
+    for (std::uint64_t done = 0;;) {
+      changed_.wait(lock, [&] { return stopping_ || round_ != done; });
+      if (stopping_) return;
+      done = round_;
+      const Task& task = *task_;
+      lock.unlock();
+      task(index);
+      lock.lock();
+      if (--busy_ == 0) changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const Task* task_ = nullptr;
+  std::uint64_t round_ = 0;
+  std::size_t busy_ = 0;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+LocalSum::LocalSum(std::uint32_t devices, std::uint32_t block_size, std::uint32_t blocks_per_chunk)
+    : devices_(devices), block_size_(block_size), blocks_per_chunk_(blocks_per_chunk) {
+  lanes_.push_back(std::make_unique<Lane>(devices, block_size, blocks_per_chunk));
+}
+
+LocalSum::~LocalSum() = default;
+
+void LocalSum::run(std::vector<Collective> contributions) { lanes_.front()->run(std::move(contributions)); }
+
+void LocalSum::run_together(const std::vector<Collective>& contributions) {
+  if (!crew_) {
+    // More threads than devices would be more than XLA itself uses.
+    const std::size_t threads = std::min<std::size_t>(devices_, std::max(1u, std::thread::hardware_concurrency()));
+    crew_ = std::make_unique<Crew>(threads - 1);
+    while (lanes_.size() < threads) lanes_.push_back(std::make_unique<Lane>(devices_, block_size_, blocks_per_chunk_));
+  }
+  // Several parts for each thread, because some get less of a processor than others.
+  const std::size_t parts = 4 * crew_->size();
+  std::atomic<std::size_t> next = 0;
+  crew_->run([&](std::size_t thread) {
+    for (std::size_t part = next++; part < parts; part = next++) {
+      std::vector<Collective> mine;
+      for (const Collective& whole : contributions) mine.push_back(part_of(whole, part, parts, block_size_));
+      lanes_[thread]->run(std::move(mine));
+    }
+  });
+}
+
+}  // namespace jaxina

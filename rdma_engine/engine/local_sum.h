@@ -1,0 +1,37 @@
+// The sum of a group that lies in one process: every chunk goes through the same worker arithmetic as elsewhere, but its
+// result is there at once, so nothing is sent, shared or waited for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "rdma_engine/worker/worker.h"
+
+namespace jaxina {
+
+class LocalSum {
+ public:
+  // For n = `devices`, all of which contribute to every call.
+  LocalSum(std::uint32_t devices, std::uint32_t block_size, std::uint32_t blocks_per_chunk);
+  ~LocalSum();
+
+  // Sums on the calling thread. contributions[d] is device d's; all have the same fingerprint.
+  void run(std::vector<Collective> contributions);
+  // The same with the help of other threads, which start at the first call.
+  void run_together(const std::vector<Collective>& contributions);
+
+ private:
+  class Lane;  // what one thread needs
+  class Crew;  // the threads
+
+  const std::uint32_t devices_, block_size_, blocks_per_chunk_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::unique_ptr<Crew> crew_;
+};
+
+// Part `part` of `parts` of a collective, which lie next to one another: whole blocks, so that summing all parts gives the
+// bits of summing the whole.
+Collective part_of(const Collective& whole, std::size_t part, std::size_t parts, std::uint32_t block_size);
+
+}  // namespace jaxina

@@ -1,0 +1,311 @@
+#include "rdma_engine/engine/node.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "rdma_engine/engine/huge_pages.h"
+
+namespace jaxina {
+namespace {
+
+// How long progress() may wait before the thread looks for deadlines and aborts again.
+constexpr Nanoseconds kTick = 50'000'000;
+// How often a thread with nothing to do looks for devices that a round waits for too long.
+constexpr auto kIdleTick = std::chrono::milliseconds(250);
+// Up to this much, all devices together, the last device to come sums where it stands: waking another thread would take
+// longer. From kTogether on several threads share the work.
+constexpr std::size_t kInlineElements = 64 * 1024;
+constexpr std::size_t kTogetherElements = 256 * 1024;
+
+Nanoseconds now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::size_t elements_of(const Collective& collective) {
+  std::size_t elements = 0;
+  for (const Tensor& tensor : collective.tensors) elements += tensor.count;
+  return elements;
+}
+
+void advise(const Collective& collective) {
+  for (const Tensor& tensor : collective.tensors) {
+    if (tensor.in != tensor.out) advise_huge_pages(tensor.out, tensor.count * numerics::element_codec(tensor.type).size);
+  }
+}
+
+void check(const EndpointConfig& config) {
+  if (config.devices > numerics::kMaxWorkers) {
+    throw Error(ErrorCode::kTooManyWorkers, "a group has at most " + std::to_string(numerics::kMaxWorkers) +
+                                                " devices, not " + std::to_string(config.devices));
+  }
+  if (config.block_size < numerics::kMinBlockSize || config.block_size > numerics::kMaxBlockSize) {
+    throw Error(ErrorCode::kInvalidArgument, "the block size is between " + std::to_string(numerics::kMinBlockSize) +
+                                                 " and " + std::to_string(numerics::kMaxBlockSize) + ", not " +
+                                                 std::to_string(config.block_size));
+  }
+}
+
+std::unique_ptr<Endpoint> make_endpoint(const EndpointConfig& config) {
+  if (config.transport == "embedded") return make_embedded_endpoint(config);
+  if (config.transport == "udp") return make_udp_endpoint(config);
+  throw Error(ErrorCode::kInvalidArgument, "unknown aggregator '" + config.transport + "': choose embedded or udp");
+}
+
+std::string seconds(double s) { return std::to_string(static_cast<long>(s)) + " s"; }
+
+}  // namespace
+
+Node::Node(Group group, Engine::Connector connector, Engine::Ended ended)
+    : group_(std::move(group)), connector_(std::move(connector)), ended_(std::move(ended)), thread_([this] { run(); }) {}
+
+void Node::close() {
+  {
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    if (endpoint_) endpoint_->wake();
+  }
+  changed_.notify_all();
+  thread_.join();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !busy_; });
+  std::map<std::uint32_t, Device> devices;
+  devices.swap(devices_);
+  local_.clear();
+  lock.unlock();
+  devices.clear();  // runs the completions that are queued: without the lock, because they may submit
+}
+
+void Node::submit(std::uint32_t index, Collective collective, Engine::Completion done) {
+  const std::uint32_t print = fingerprint(collective);
+  const Nanoseconds begun = now();
+  std::unique_lock lock(mutex_);
+  if (failed_.ok()) {
+    Device& device = devices_[index];
+    device.requests.push_back({std::move(collective), std::move(done), print, begun});
+    if (!complete() || sum_inline(lock, device)) return;
+    if (endpoint_) endpoint_->wake();
+    changed_.notify_all();
+    return;
+  }
+  const Status failed = failed_;
+  lock.unlock();
+  done(failed);
+}
+
+bool Node::sum_inline(std::unique_lock<std::mutex>& lock, Device& submitter) {
+  // A request that waits already belongs to another call, whose completion must not run within this one.
+  if (!local_sum_ || busy_ || stopping_ || submitter.requests.size() > 1) return false;
+  if (!abort_reason_.ok() || !disagreement().ok()) return false;
+  if (elements_of(submitter.requests.front().collective) * local_.size() > kInlineElements) return false;
+  const auto mine = static_cast<std::size_t>(std::find(local_.begin(), local_.end(), &submitter) - local_.begin());
+  Round round = take();
+  busy_ = true;
+  lock.unlock();
+  local_sum_->run(std::move(round.contributions));
+  for (std::size_t i = 0; i < local_.size(); ++i) {
+    if (i != mine) local_[i]->completions.post(std::move(round.done[i]), {});
+  }
+  round.done[mine]({});
+  lock.lock();
+  busy_ = false;
+  if (complete() || stopping_) changed_.notify_all();
+  return true;
+}
+
+void Node::abort(Status reason) {
+  {
+    const std::lock_guard guard(mutex_);
+    if (abort_reason_.ok()) abort_reason_ = std::move(reason);
+    if (endpoint_) endpoint_->wake();
+  }
+  changed_.notify_all();
+}
+
+Statistics Node::statistics() const {
+  const std::lock_guard guard(mutex_);
+  return statistics_;
+}
+
+void Node::run() {
+  if (!connect()) return;
+  while (step()) {}
+}
+
+bool Node::connect() {
+  try {
+    EndpointConfig config = connector_(group_);
+    check(config);
+    std::unique_ptr<Endpoint> endpoint;
+    if (config.workers > 1) endpoint = make_endpoint(config);
+    const std::lock_guard guard(mutex_);
+    config_ = std::move(config);
+    for (const std::uint32_t index : config_.local) local_.push_back(&devices_[index]);
+    if (devices_.size() != local_.size()) {
+      throw Error(ErrorCode::kInvalidArgument, "a device of another process was submitted here");
+    }
+    endpoint_ = std::move(endpoint);
+    if (!endpoint_) local_sum_ = std::make_unique<LocalSum>(config_.devices, config_.block_size, config_.blocks_per_chunk);
+    return true;
+  } catch (const Error& error) {
+    fail(error.status());
+  } catch (const std::exception& error) {
+    fail({ErrorCode::kSystem, error.what()});
+  }
+  return false;
+}
+
+bool Node::step() {
+  std::deque<Round> taken;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kIdleTick, [this] {
+      return stopping_ || !abort_reason_.ok() || !in_flight_.empty() || (complete() && !busy_);
+    });
+    Status ended = abort_reason_;
+    if (stopping_) ended = {ErrorCode::kShutDown, "jaxina was shut down while this sum was pending"};
+    if (!ended.ok()) {
+      lock.unlock();
+      return fail(ended), false;
+    }
+    Status wrong = late_device(now());
+    while (wrong.ok() && complete() && !busy_) {
+      wrong = disagreement();
+      if (!wrong.ok()) break;
+      taken.push_back(take());
+      busy_ = local_sum_ != nullptr;  // one after the other
+    }
+    if (!wrong.ok()) {
+      lock.unlock();
+      for (Round& round : taken) in_flight_.push_back(std::move(round));
+      return end_for_all(wrong), false;
+    }
+  }
+  for (Round& round : taken) local_sum_ ? sum_locally(std::move(round)) : send(std::move(round));
+  return in_flight_.empty() || advance();
+}
+
+void Node::sum_locally(Round round) {
+  for (const Collective& collective : round.contributions) advise(collective);
+  if (elements_of(round.contributions.front()) * local_.size() < kTogetherElements) {
+    local_sum_->run(std::move(round.contributions));
+  } else {
+    local_sum_->run_together(round.contributions);
+  }
+  finish(round);
+  const std::lock_guard guard(mutex_);
+  busy_ = false;
+}
+
+void Node::send(Round round) {
+  for (const Collective& collective : round.contributions) advise(collective);
+  endpoint_->worker().submit_contributions(std::move(round.contributions));
+  in_flight_.push_back(std::move(round));
+}
+
+bool Node::advance() {
+  const Status status = endpoint_->progress(kTick);
+  {
+    const std::lock_guard guard(mutex_);
+    const std::uint64_t collectives = statistics_.collectives, elements = statistics_.elements;
+    statistics_ = endpoint_->statistics();
+    statistics_.collectives = collectives;
+    statistics_.elements = elements;
+  }
+  for (std::size_t done = endpoint_->worker().pop_completed(); done > 0; --done) {
+    finish(in_flight_.front());
+    in_flight_.pop_front();
+  }
+  if (!status.ok()) return fail(status), false;
+  const auto timeout = static_cast<Nanoseconds>(config_.collective_timeout_s * 1e9);
+  if (in_flight_.empty() || now() < in_flight_.front().begun + timeout) return true;
+  return end_for_all(overdue()), false;
+}
+
+void Node::finish(Round& round) {
+  for (std::size_t i = 0; i < local_.size(); ++i) local_[i]->completions.post(std::move(round.done[i]), {});
+}
+
+void Node::end_for_all(Status reason) {
+  if (endpoint_) {
+    endpoint_->end(reason);
+    ended_(group_, reason);
+  }
+  fail(std::move(reason));
+}
+
+void Node::fail(Status reason) {
+  std::unique_ptr<Endpoint> endpoint;
+  std::map<std::uint32_t, std::deque<Request>> requests;
+  {
+    const std::lock_guard guard(mutex_);
+    failed_ = reason;
+    endpoint = std::move(endpoint_);
+    for (auto& [index, device] : devices_) device.requests.swap(requests[index]);
+  }
+  endpoint.reset();  // no buffer is touched after this
+  for (Round& round : in_flight_) {
+    for (std::size_t i = 0; i < local_.size(); ++i) local_[i]->completions.post(std::move(round.done[i]), reason);
+  }
+  in_flight_.clear();
+  for (auto& [index, waiting] : requests) {
+    for (Request& request : waiting) devices_.at(index).completions.post(std::move(request.done), reason);
+  }
+}
+
+bool Node::complete() const {
+  return !local_.empty() &&
+         std::all_of(local_.begin(), local_.end(), [](const Device* device) { return !device->requests.empty(); });
+}
+
+Node::Round Node::take() {
+  Round round{{}, {}, local_.front()->requests.front().begun};
+  for (Device* device : local_) {
+    Request& request = device->requests.front();
+    ++statistics_.collectives;
+    statistics_.elements += elements_of(request.collective);
+    round.begun = std::min(round.begun, request.begun);
+    round.contributions.push_back(std::move(request.collective));
+    round.done.push_back(std::move(request.done));
+    device->requests.pop_front();
+  }
+  return round;
+}
+
+Status Node::disagreement() const {
+  for (std::size_t i = 1; i < local_.size(); ++i) {
+    if (local_[i]->requests.front().fingerprint == local_[0]->requests.front().fingerprint) continue;
+    return {ErrorCode::kMismatch, "devices " + std::to_string(group_[config_.local[0]]) + " and " +
+                                      std::to_string(group_[config_.local[i]]) +
+                                      " sum different things in the same call: check that every device runs the same "
+                                      "program with equal shapes and dtypes"};
+  }
+  return {};
+}
+
+Status Node::late_device(Nanoseconds now) const {
+  const auto timeout = static_cast<Nanoseconds>(config_.collective_timeout_s * 1e9);
+  std::string late;
+  bool overdue = false;
+  for (std::size_t i = 0; i < local_.size(); ++i) {
+    const std::deque<Request>& requests = local_[i]->requests;
+    if (requests.empty()) late += " " + std::to_string(group_[config_.local[i]]);
+    else overdue = overdue || now > requests.front().begun + timeout;
+  }
+  if (!overdue || late.empty()) return {};
+  return {ErrorCode::kTimeout, "devices of this process waited " + seconds(config_.collective_timeout_s) +
+                                   " for others of its devices, which did not reach this sum:" + late +
+                                   ". Look at their programs, or raise JAXINA_TIMEOUT"};
+}
+
+Status Node::overdue() const {
+  const Worker::Progress progress = endpoint_->worker().progress();
+  std::string missing;
+  for (const std::uint32_t worker : endpoint_->missing()) missing += " " + std::to_string(worker);
+  return {ErrorCode::kTimeout, "worker " + std::to_string(config_.worker) + " waited " +
+                                   seconds(config_.collective_timeout_s) + " with " + std::to_string(progress.done) +
+                                   " of " + std::to_string(progress.total) + " chunks done; missing workers:" +
+                                   (missing.empty() ? " unknown" : missing) +
+                                   ". Look at those processes, or raise JAXINA_TIMEOUT"};
+}
+
+}  // namespace jaxina

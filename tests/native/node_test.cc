@@ -1,0 +1,412 @@
+// The node-level aggregator: what the devices of one process sum is what the same devices sum each as a process of its
+// own, bit for bit, over shared memory and over a network that loses and duplicates; and what ends a group ends it for
+// all.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <future>
+#include <limits>
+#include <random>
+
+#include "rdma_engine/engine/node.h"
+#include "tests/native/udp_fixture.h"
+#include "tests/native/udp_relay.h"
+
+namespace jaxina {
+namespace {
+
+using testing::Faults;
+using testing::UdpRelay;
+using Bytes = std::vector<std::byte>;
+
+constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kInt32,   ElementType::kFloat16,
+                                  ElementType::kBfloat16, ElementType::kFloat64, ElementType::kInt8,
+                                  ElementType::kInt16,   ElementType::kInt64};
+constexpr std::uint32_t kBlock = 64;
+
+std::size_t size_of(ElementType type) { return numerics::element_codec(type).size; }
+
+// Random bits are values of every size; for floats they hold NaN and Inf, too, unless `finite` halves the exponents.
+Bytes random_tensor(ElementType type, std::size_t count, std::uint64_t seed, bool finite) {
+  std::mt19937_64 random(seed);
+  Bytes bytes(count * size_of(type));
+  for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+  const bool is_float = numerics::element_codec(type).is_float;
+  for (std::size_t i = size_of(type) - 1; finite && is_float && i < bytes.size(); i += size_of(type)) {
+    bytes[i] &= std::byte{0xbf};
+  }
+  return bytes;
+}
+
+// What every device contributes: one collective of all types, and its results.
+struct Operands {
+  std::vector<Bytes> in, out;
+  Collective collective(std::size_t count, bool in_place) {
+    Collective result;
+    for (std::size_t t = 0; t < std::size(kTypes); ++t) {
+      if (in_place) out[t] = in[t];
+      result.tensors.push_back({kTypes[t], count, in_place ? out[t].data() : in[t].data(), out[t].data()});
+    }
+    return result;
+  }
+};
+
+std::vector<Operands> operands(std::uint32_t devices, std::size_t count, std::uint64_t seed, bool finite) {
+  std::vector<Operands> result(devices);
+  for (std::uint32_t d = 0; d < devices; ++d) {
+    for (const ElementType type : kTypes) {
+      result[d].in.push_back(random_tensor(type, count, seed + 100 * d + static_cast<std::uint64_t>(type), finite));
+      result[d].out.emplace_back(count * size_of(type), std::byte{0x5a});
+    }
+  }
+  return result;
+}
+
+using Processes = std::vector<std::uint32_t>;  // devices of each
+
+std::uint32_t total(const Processes& processes) {
+  std::uint32_t sum = 0;
+  for (const std::uint32_t devices : processes) sum += devices;
+  return sum;
+}
+
+EndpointConfig config_for(const Processes& processes, std::uint32_t worker) {
+  static std::atomic<std::uint64_t> next{0};
+  EndpointConfig config;
+  config.transport = "embedded";
+  config.devices = total(processes);
+  config.workers = static_cast<std::uint32_t>(processes.size());
+  config.worker = worker;
+  config.slots = 8;
+  config.block_size = kBlock;
+  config.blocks_per_chunk = 4;
+  config.join_timeout_s = 30;
+  config.collective_timeout_s = 60;
+  for (std::uint32_t w = 0, first = 0; w < processes.size(); first += processes[w++]) {
+    for (std::uint32_t d = 0; w == worker && d < processes[w]; ++d) config.local.push_back(first + d);
+  }
+  if (worker == 0) ++next;
+  config.segment = "jaxina-node-test-" + std::to_string(getpid()) + "-" + std::to_string(next);
+  return config;
+}
+
+std::vector<EndpointConfig> configs_for(const Processes& processes) {
+  std::vector<EndpointConfig> configs;
+  for (std::uint32_t w = 0; w < processes.size(); ++w) configs.push_back(config_for(processes, w));
+  return configs;
+}
+
+// The nodes of a group's processes, all in this one.
+class Cluster {
+ public:
+  explicit Cluster(std::vector<EndpointConfig> configs, std::function<void(const Status&)> ended = [](const Status&) {})
+      : configs_(std::move(configs)) {
+    Group group;
+    for (std::uint32_t d = 0; d < configs_.front().devices; ++d) group.push_back(d);
+    for (const EndpointConfig& config : configs_) {
+      nodes_.push_back(std::make_unique<Node>(group, [config](const Group&) { return config; },
+                                              [ended](const Group&, const Status& reason) { ended(reason); }));
+    }
+  }
+  ~Cluster() {
+    for (const auto& node : nodes_) node->close();
+  }
+
+  std::future<Status> submit(std::uint32_t device, Collective collective) {
+    auto promise = std::make_shared<std::promise<Status>>();
+    std::future<Status> future = promise->get_future();
+    for (std::size_t w = 0; w < nodes_.size(); ++w) {
+      const auto& local = configs_[w].local;
+      if (std::find(local.begin(), local.end(), device) == local.end()) continue;
+      nodes_[w]->submit(device, std::move(collective), [promise](Status s) { promise->set_value(std::move(s)); });
+      break;
+    }
+    return future;
+  }
+  Node& node(std::size_t worker) { return *nodes_[worker]; }
+
+ private:
+  std::vector<EndpointConfig> configs_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+Status outcome(std::future<Status>& future) {
+  if (future.wait_for(std::chrono::seconds(60)) != std::future_status::ready) return {ErrorCode::kTimeout, "test deadline"};
+  return future.get();
+}
+
+// Sums on the cluster, `rounds` times from the same operands; the results of every device.
+void sum(Cluster& cluster, std::vector<Operands>& devices, std::size_t count, bool in_place, int rounds = 1) {
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<std::future<Status>> done;
+    for (std::uint32_t d = 0; d < devices.size(); ++d) done.push_back(cluster.submit(d, devices[d].collective(count, in_place)));
+    for (auto& future : done) {
+      const Status status = outcome(future);
+      ASSERT_TRUE(status.ok()) << status.text();
+    }
+  }
+}
+
+bool is_nan(ElementType type, const std::byte* x) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, x, size_of(type));
+  switch (type) {
+    case ElementType::kFloat32: return (bits & 0x7fffffff) > 0x7f800000;
+    case ElementType::kFloat64: return (bits & 0x7fffffffffffffff) > 0x7ff0000000000000;
+    case ElementType::kFloat16: return (bits & 0x7fff) > 0x7c00;
+    case ElementType::kBfloat16: return (bits & 0x7fff) > 0x7f80;
+    default: return false;
+  }
+}
+
+// A NaN is as good as another, as it is for IEEE addition.
+void expect_equal(const std::vector<Operands>& got, const Operands& expected, std::size_t count) {
+  for (std::size_t d = 0; d < got.size(); ++d) {
+    for (std::size_t t = 0; t < std::size(kTypes); ++t) {
+      const std::size_t size = size_of(kTypes[t]);
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::byte *a = &got[d].out[t][i * size], *b = &expected.out[t][i * size];
+        ASSERT_TRUE(std::equal(a, a + size, b) || (is_nan(kTypes[t], a) && is_nan(kTypes[t], b)))
+            << "device " << d << " type " << numerics::to_string(kTypes[t]) << " element " << i;
+      }
+    }
+  }
+}
+
+// Each device a process of its own.
+Operands flat(std::vector<Operands> devices, std::size_t count) {
+  Cluster cluster(configs_for(Processes(devices.size(), 1)));
+  sum(cluster, devices, count, false);
+  return devices.front();
+}
+
+TEST(Node, EveryTopologyGivesTheBitsOfTheFlatOne) {
+  for (const bool finite : {true, false}) {
+    // The counts: within a block, odd, over several chunks, enough for several threads of one process.
+    for (const std::size_t count : {1u, 777u, 5000u, 20'000u}) {
+      const std::vector<Operands> devices = operands(4, count, count + finite, finite);
+      const Operands expected = flat(devices, count);
+      for (const Processes& processes : {Processes{4}, Processes{2, 2}, Processes{1, 3}, Processes{3, 1}, Processes{1, 2, 1}}) {
+        for (const bool in_place : {false, true}) {
+          std::vector<Operands> mine = devices;
+          Cluster cluster(configs_for(processes));
+          sum(cluster, mine, count, in_place, 2);
+          expect_equal(mine, expected, count);
+        }
+      }
+    }
+  }
+}
+
+TEST(Node, AFloatSumIsTheSpecificationsOne) {
+  constexpr std::size_t count = 3000;
+  std::vector<std::vector<float>> inputs, outputs(6, std::vector<float>(count));
+  for (std::uint32_t d = 0; d < 6; ++d) inputs.push_back(testing::random_gradient(count, 40 + d));
+  const std::vector<float> expected = testing::all_reduce_reference(inputs, kBlock);
+  for (const Processes& processes : {Processes{6}, Processes{4, 2}, Processes{2, 2, 2}}) {
+    Cluster cluster(configs_for(processes));
+    std::vector<std::future<Status>> done;
+    for (std::uint32_t d = 0; d < 6; ++d) {
+      done.push_back(cluster.submit(d, {{{ElementType::kFloat32, count, inputs[d].data(), outputs[d].data()}}}));
+    }
+    for (auto& future : done) EXPECT_TRUE(outcome(future).ok());
+    for (const std::vector<float>& output : outputs) {
+      for (std::size_t i = 0; i < count; ++i) ASSERT_TRUE(testing::same(output[i], expected[i])) << i;
+    }
+  }
+}
+
+JobSpec job_for(const Processes& processes) {
+  return {.job = 9, .secret = 77, .workers = static_cast<std::uint32_t>(processes.size()), .slots = 8,
+          .block_size = kBlock, .blocks_per_chunk = 4};
+}
+
+std::vector<EndpointConfig> udp_configs(const Processes& processes, std::vector<std::uint16_t> ports) {
+  std::vector<EndpointConfig> configs = configs_for(processes);
+  for (EndpointConfig& config : configs) {
+    config.transport = "udp";
+    config.job = 9;
+    config.secret = 77;
+    config.address = "127.0.0.1";
+    config.ports = ports;
+    config.loss_seed = 5 + config.worker;
+  }
+  return configs;
+}
+
+TEST(Node, OverANetworkThatLosesDuplicatesAndReordersTheBitsAreTheSame) {
+  constexpr std::size_t count = 3000;
+  const Processes processes{2, 3};
+  SoftwareSwitch software_switch({.ports = {}, .threads = 1});
+  ASSERT_TRUE((software_switch.add_job(job_for(processes)), true));
+  UdpRelay relay(software_switch.ports()[0], Faults{.lose = 0.05, .duplicate = 0.1, .delay = 0.1}, 3);
+  std::vector<Operands> devices = operands(5, count, 8, false);
+  const Operands expected = flat(devices, count);
+  std::uint64_t again = 0;
+  {
+    Cluster cluster(udp_configs(processes, {relay.port()}));
+    sum(cluster, devices, count, true, 3);
+    again = cluster.node(0).statistics().retransmissions + cluster.node(1).statistics().retransmissions;
+  }
+  relay.stop();
+  expect_equal(devices, expected, count);
+  EXPECT_GT(relay.counts().lost, 0u);
+  EXPECT_GT(relay.counts().duplicated, 0u);
+  EXPECT_GT(again, 0u);
+}
+
+// First transmissions of one float32 sum, summed over processes; and bytes on the wire, 0 if something was sent again.
+std::uint64_t passes(const Processes& processes, std::uint64_t& bytes) {
+  constexpr std::size_t count = 10'000;
+  SoftwareSwitch software_switch({.ports = {}, .threads = 1});
+  software_switch.add_job(job_for(processes));
+  const std::uint32_t n = total(processes);
+  std::vector<std::vector<float>> x(n, std::vector<float>(count, 1.5f));
+  Cluster cluster(udp_configs(processes, software_switch.ports()));
+  std::vector<std::future<Status>> done;
+  for (std::uint32_t d = 0; d < n; ++d) {
+    done.push_back(cluster.submit(d, {{{ElementType::kFloat32, count, x[d].data(), x[d].data()}}}));
+  }
+  for (auto& future : done) EXPECT_TRUE(outcome(future).ok());
+  EXPECT_EQ(x[0][0], 1.5f * static_cast<float>(n));
+  std::uint64_t first = 0, again = 0;
+  bytes = 0;
+  for (std::size_t w = 0; w < processes.size(); ++w) {
+    const Statistics statistics = cluster.node(w).statistics();
+    EXPECT_EQ(statistics.collectives, processes[w]);
+    first += statistics.packets_sent - statistics.retransmissions;
+    again += statistics.retransmissions;
+    bytes += statistics.bytes_sent;
+  }
+  if (again > 0) bytes = 0;
+  return first;
+}
+
+TEST(Node, OneStreamLeavesAProcessHoweverManyDevicesItHas) {
+  std::uint64_t one = 0, four = 0;
+  EXPECT_EQ(passes({1, 1}, one), passes({4, 4}, four));
+  if (one != 0 && four != 0) {
+    EXPECT_EQ(one, four);
+  }
+}
+
+TEST(Node, AGroupWithinOneProcessSendsNothing) {
+  Cluster cluster(udp_configs({3}, {}));  // no switch there to answer
+  std::vector<Operands> devices = operands(3, 5000, 1, false);
+  sum(cluster, devices, 5000, false);
+  EXPECT_EQ(cluster.node(0).statistics().packets_sent, 0u);
+  EXPECT_EQ(cluster.node(0).statistics().collectives, 3u);
+}
+
+TEST(Node, ManyCollectivesInFlightKeepTheirOrderOnEveryDevice) {
+  constexpr int rounds = 300;
+  for (const Processes& processes : {Processes{3}, Processes{2, 1}}) {
+    Cluster cluster(configs_for(processes));
+    std::vector<std::thread> devices;
+    std::atomic<int> wrong = 0;
+    for (std::uint32_t d = 0; d < 3; ++d) {
+      devices.emplace_back([&, d] {
+        std::vector<std::vector<std::uint32_t>> x;
+        std::vector<std::future<Status>> done;
+        for (std::uint32_t r = 0; r < rounds; ++r) x.emplace_back(1 + r * 37 % 400, r * (d + 1));
+        for (std::vector<std::uint32_t>& row : x) {
+          done.push_back(cluster.submit(d, {{{ElementType::kInt32, row.size(), row.data(), row.data()}}}));
+        }
+        for (auto& future : done) wrong += !outcome(future).ok();
+        for (std::uint32_t r = 0; r < rounds; ++r) {
+          wrong += static_cast<int>(std::count_if(x[r].begin(), x[r].end(), [&](std::uint32_t v) { return v != 6 * r; }));
+        }
+      });
+    }
+    for (std::thread& device : devices) device.join();
+    EXPECT_EQ(wrong, 0);
+  }
+}
+
+TEST(Node, LocalDevicesThatDisagreeEndTheGroupForAllProcesses) {
+  std::vector<float> x(100, 1);
+  const auto of = [&](std::size_t count) { return Collective{{{ElementType::kFloat32, count, x.data(), x.data()}}}; };
+  for (const Processes& processes : {Processes{3}, Processes{2, 1}}) {
+    std::atomic<int> told = 0;
+    Cluster cluster(configs_for(processes), [&](const Status& reason) { told += reason.code == ErrorCode::kMismatch; });
+    std::vector<std::future<Status>> done;
+    done.push_back(cluster.submit(0, of(10)));
+    done.push_back(cluster.submit(1, of(20)));
+    done.push_back(cluster.submit(2, of(10)));
+    for (auto& future : done) {
+      const Status status = outcome(future);
+      EXPECT_EQ(status.code, ErrorCode::kMismatch) << status.text();
+      EXPECT_NE(status.message.find("devices 0 and 1"), std::string::npos) << status.text();
+    }
+    EXPECT_EQ(told, processes.size() > 1 ? 1 : 0);
+    std::future<Status> later = cluster.submit(0, of(10));
+    EXPECT_EQ(outcome(later).code, ErrorCode::kMismatch);
+  }
+}
+
+TEST(Node, ADeviceThatNeverComesIsNamed) {
+  for (const Processes& processes : {Processes{3}, Processes{2, 1}}) {
+    std::vector<EndpointConfig> configs = configs_for(processes);
+    for (EndpointConfig& config : configs) config.collective_timeout_s = 1;
+    Cluster cluster(configs);
+    std::uint32_t x = 1, y = 1;
+    std::future<Status> first = cluster.submit(0, {{{ElementType::kInt32, 1, &x, &x}}});
+    std::future<Status> last = cluster.submit(2, {{{ElementType::kInt32, 1, &y, &y}}});
+    const Status status = outcome(first);
+    EXPECT_EQ(status.code, ErrorCode::kTimeout);
+    EXPECT_NE(status.message.find("did not reach this sum: 1."), std::string::npos) << status.text();
+    EXPECT_EQ(outcome(last).code, ErrorCode::kTimeout);
+  }
+}
+
+TEST(Node, AbortAndCloseReachWhatWaits) {
+  for (const Processes& processes : {Processes{2}, Processes{1, 1}}) {
+    std::uint32_t x = 1;
+    std::future<Status> aborted, closed;
+    {
+      Cluster cluster(configs_for(processes));
+      aborted = cluster.submit(0, {{{ElementType::kInt32, 1, &x, &x}}});
+      for (std::size_t w = 0; w < processes.size(); ++w) cluster.node(w).abort({ErrorCode::kWorkerLost, "worker 7 died"});
+      EXPECT_EQ(outcome(aborted).message, "worker 7 died");
+    }
+    {
+      Cluster cluster(configs_for(processes));
+      closed = cluster.submit(0, {{{ElementType::kInt32, 1, &x, &x}}});
+    }
+    EXPECT_EQ(outcome(closed).code, ErrorCode::kShutDown);
+  }
+}
+
+TEST(Node, PartsOfACollectiveAreWholeBlocksAndTogetherTheWhole) {
+  std::vector<std::byte> memory(1 << 20);
+  Collective whole;
+  whole.tensors = {{ElementType::kFloat32, 1000, memory.data(), memory.data()},
+                   {ElementType::kInt8, 0, memory.data() + 8000, memory.data() + 8000},
+                   {ElementType::kFloat64, 333, memory.data() + 16000, memory.data() + 16000},
+                   {ElementType::kInt8, 70, memory.data() + 30000, memory.data() + 30000}};
+  for (const std::size_t parts : {1u, 2u, 3u, 7u, 64u, 500u}) {
+    std::vector<std::size_t> covered(whole.tensors.size());
+    std::size_t tensor = 0;
+    for (std::size_t part = 0; part < parts; ++part) {
+      for (const Tensor& piece : part_of(whole, part, parts, kBlock).tensors) {
+        while (piece.in >= static_cast<const std::byte*>(whole.tensors[tensor].in) +
+                               whole.tensors[tensor].count * size_of(whole.tensors[tensor].type)) {
+          ++tensor;
+        }
+        ASSERT_EQ(piece.type, whole.tensors[tensor].type);
+        ASSERT_EQ(piece.in, static_cast<const std::byte*>(whole.tensors[tensor].in) + covered[tensor] * size_of(piece.type));
+        ASSERT_EQ(covered[tensor] % (kBlock / numerics::element_codec(piece.type).words), 0u);
+        covered[tensor] += piece.count;
+      }
+    }
+    for (std::size_t t = 0; t < covered.size(); ++t) EXPECT_EQ(covered[t], whole.tensors[t].count);
+  }
+}
+
+}  // namespace
+}  // namespace jaxina
