@@ -13,6 +13,7 @@ void bind_all_reduce(nanobind::module_& m);
 void bind_engine(nanobind::module_& m);
 void bind_mpi(nanobind::module_& m);
 void bind_numerics(nanobind::module_& m);
+void bind_roce_switch(nanobind::module_& m);
 void bind_sim(nanobind::module_& m);
 void bind_switch(nanobind::module_& m);
 

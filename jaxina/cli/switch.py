@@ -15,6 +15,8 @@ from rich.logging import RichHandler
 from jaxina import config
 from jaxina.errors import InvalidArgumentError
 
+ROCE_PORT = 4791  # that NICs send to
+
 
 def register(app: typer.Typer) -> None:
     app.command("switch")(switch)
@@ -41,6 +43,20 @@ def switch(
             min=1, max=256, help="Threads of the data path; left out, one per processor, at most 4."
         ),
     ] = None,
+    rdma: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST[:PORT]",
+            help="Answer RDMA too, at this IPv4 address of this host; NICs send to port 4791 only.",
+        ),
+    ] = None,
+    icrc: Annotated[
+        bool,
+        typer.Option(
+            "--check-icrc/--no-check-icrc",
+            help="Whether RDMA packets whose ICRC is wrong are dropped; some senders do not write it.",
+        ),
+    ] = True,
     loss: Annotated[
         float, typer.Option(min=0, max=0.99, help="Share of arriving packets to drop.")
     ] = 0.0,
@@ -51,6 +67,7 @@ def switch(
     """Run a software switch until Ctrl-C or SIGTERM."""
     from jaxina import _native
     from jaxina.control.server import ControlServer
+    from jaxina.control.switch_planes import SwitchPlanes
 
     host = _host(bind)
     ports = _port_range(data_ports)
@@ -63,9 +80,11 @@ def switch(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
+    rdma_host, rdma_port = _rdma_address(rdma)
     data_plane = _native.SoftwareSwitch(host, count, loss, loss_seed, ports)
     try:
-        with ControlServer(data_plane, bind) as server:
+        roce = _native.RoceSwitch(rdma_host, rdma_port, icrc, loss, loss_seed) if rdma else None
+        with ControlServer(SwitchPlanes(data_plane, roce), bind) as server:
             if announce_fd is not None:
                 os.write(announce_fd, f"{server.address}\n".encode())
                 os.close(announce_fd)
@@ -76,6 +95,8 @@ def switch(
                 ", ".join(map(str, data_plane.ports)),
                 host,
             )
+            if roce is not None:
+                log.info("RDMA at UDP %d of %s", roce.port, rdma_host)
             stop.wait()
             log.info("stopping")
     finally:
@@ -87,6 +108,15 @@ def _host(bind: str) -> str:
         return config.split_address(bind)[0]
     except ValueError as error:
         raise InvalidArgumentError(f"--bind: {error}") from None
+
+
+def _rdma_address(text: str | None) -> tuple[str, int]:
+    if text is None or ":" not in text:
+        return text or "", ROCE_PORT
+    try:
+        return config.split_address(text)
+    except ValueError as error:
+        raise InvalidArgumentError(f"--rdma: {error}") from None
 
 
 def _port_range(text: str | None) -> list[int]:

@@ -10,6 +10,7 @@ import grpc
 
 from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc
+from jaxina.control.data_plane import QueuePairs
 from jaxina.control.session import Session
 from jaxina.control.typed_status import error_from
 
@@ -102,6 +103,31 @@ class SwitchClient:
 
     def who_is_missing(self, job: int) -> pb.WhoIsMissingReply:
         return self._call(self._stub.WhoIsMissing, pb.WhoIsMissingRequest(job=job))
+
+    def connect_queue_pairs(
+        self, job: int, secret: int, rank: int, end: QueuePairs
+    ) -> QueuePairs:
+        """Gives a worker's queue pairs to the switch and returns those they are connected to.
+
+        Raises:
+          InvalidArgumentError: the switch has no RDMA, or the end does not fit the job.
+          JobRejectedError.
+        """
+        reply = self._call(
+            self._stub.ConnectQueuePairs,
+            pb.ConnectQueuePairsRequest(
+                job=job, secret=secret, rank=rank, worker=pb.QueuePairs(**dataclasses.asdict(end))
+            ),
+        )
+        return QueuePairs(
+            reply.address,
+            reply.udp_port,
+            reply.mtu,
+            tuple(reply.qpns),
+            reply.psn,
+            reply.rkey,
+            reply.memory,
+        )
 
     def close(self) -> None:
         self._channel.close()

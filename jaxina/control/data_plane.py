@@ -4,7 +4,23 @@ hardware one's driver.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Protocol
+
+
+@dataclasses.dataclass(frozen=True)
+class QueuePairs:
+    """One end of a set of RDMA queue pairs, as the other end must know it; control.proto says what
+    the fields are.
+    """
+
+    address: str
+    udp_port: int
+    mtu: int
+    qpns: tuple[int, ...]
+    psn: int
+    rkey: int = dataclasses.field(repr=False)
+    memory: int
 
 
 class DataPlane(Protocol):
@@ -42,4 +58,12 @@ class DataPlane(Protocol):
 
     def missing(self, job: int) -> list[int]:
         """Workers that some slot waits for."""
+        ...
+
+    def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
+        """Gives a worker of the job queue pairs of this switch.
+
+        Raises:
+          InvalidArgumentError: there is no RDMA here, or the end does not fit the job.
+        """
         ...

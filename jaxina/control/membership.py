@@ -155,6 +155,12 @@ class Membership:
             )
         return job
 
+    def check_secret(self, job_id: int, secret: int) -> None:
+        """Raises JobRejectedError if there is no such job, or its secret is another."""
+        expected = self.find(job_id).secret
+        if not hmac.compare_digest(expected.to_bytes(8, "big"), secret.to_bytes(8, "big")):
+            raise JobRejectedError(f"wrong secret for job {job_id}: it belongs to another run")
+
     def join(
         self, job_id: int, secret: int, ranks: Sequence[int], host: str, pid: int, now: float
     ) -> tuple[Session, list[Effect]]:
@@ -162,8 +168,7 @@ class Membership:
         aborted with.
         """
         job = self.find(job_id)
-        if not hmac.compare_digest(job.secret.to_bytes(8, "big"), secret.to_bytes(8, "big")):
-            raise JobRejectedError(f"wrong secret for job {job_id}: it belongs to another run")
+        self.check_secret(job_id, secret)
         if job.aborted is not None:
             raise job.aborted
         if not ranks or len(set(ranks)) != len(ranks):

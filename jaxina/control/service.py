@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +13,7 @@ import grpc
 
 from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc
-from jaxina.control.data_plane import DataPlane
+from jaxina.control.data_plane import DataPlane, QueuePairs
 from jaxina.control.membership import (
     Aborted,
     Effect,
@@ -111,6 +112,29 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         return pb.WhoIsMissingReply(
             not_joined=job.not_joined, awaited=self._data_plane.missing(job.id)
         )
+
+    async def ConnectQueuePairs(
+        self, request: pb.ConnectQueuePairsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.QueuePairs:
+        end = request.worker
+        try:
+            self._membership.check_secret(request.job, request.secret)
+            ours = self._data_plane.connect_queue_pairs(
+                request.job,
+                request.rank,
+                QueuePairs(
+                    end.address,
+                    end.udp_port,
+                    end.mtu,
+                    tuple(end.qpns),
+                    end.psn,
+                    end.rkey,
+                    end.memory,
+                ),
+            )
+        except JaxinaError as error:
+            await _refuse(context, error)
+        return pb.QueuePairs(**dataclasses.asdict(ours))
 
     # ---- what happens without being asked
 

@@ -37,17 +37,12 @@ std::uint32_t first_qpn_of(const Address& address) {
 
 bool is_mtu(std::uint32_t mtu) { return mtu >= 256 && mtu <= 4096 && (mtu & (mtu - 1)) == 0; }
 
-bool same_host(const Address& a, const Address& b) {
-  return std::memcmp(&a.bytes[offsetof(sockaddr_in, sin_addr)], &b.bytes[offsetof(sockaddr_in, sin_addr)],
-                     sizeof(in_addr)) == 0;
-}
-
 std::uint32_t random_word() { return std::random_device()(); }
 
 }  // namespace
 
-RoceConnections::RoceConnections(roce::RoceSocket& socket, std::size_t mtu)
-    : socket_(socket), mtu_(mtu), next_qpn_(random_word() & roce::kMask24) {}
+RoceConnections::RoceConnections(roce::RoceSocket& socket, std::size_t mtu, std::optional<std::uint32_t> first_psn)
+    : socket_(socket), mtu_(mtu), first_psn_(first_psn), next_qpn_(random_word() & roce::kMask24) {}
 
 void RoceConnections::add_job(const JobSpec& spec) {
   const MessageLayout layout({spec.slots, spec.block_size, spec.blocks_per_chunk});
@@ -79,7 +74,7 @@ roce::ConnectionEnd RoceConnections::connect(std::uint32_t id, std::uint16_t wor
   job.first_qpn[worker] = first;
   roce::ConnectionEnd local{.address = socket_.address(), .udp_port = socket_.port(),
                             .mtu = static_cast<std::uint32_t>(std::min<std::size_t>(mtu_, remote.mtu)),
-                            .qpns = {}, .psn = random_word() & roce::kMask24, .rkey = job.rkey, .memory = 0};
+                            .qpns = {}, .psn = first_psn_.value_or(random_word()) & roce::kMask24, .rkey = job.rkey, .memory = 0};
   Connection connection{job, worker, remote, peer, local.mtu, std::vector<Queue>(queues)};
   for (std::size_t i = 0; i < queues; ++i) {
     local.qpns.push_back(first + static_cast<std::uint32_t>(i));
@@ -99,7 +94,7 @@ RoceConnections::Connection* RoceConnections::find(std::uint32_t qpn) {
 
 void RoceConnections::on_packet(const roce::Packet& packet, const Address& from, Aggregator& aggregator) {
   Connection* connection = find(packet.headers.qpn);
-  if (connection == nullptr || !same_host(from, connection->peer)) {
+  if (connection == nullptr || !udp::same_host(from, connection->peer)) {
     ++counters_.unknown_queue_pair;
     return;
   }

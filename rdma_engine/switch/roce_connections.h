@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct RoceCounters {
 
 class RoceConnections final : public Aggregator::Output {
  public:
-  RoceConnections(roce::RoceSocket& socket, std::size_t mtu);
+  // `first_psn` is drawn for every connection unless given, as tests of the wrap do.
+  RoceConnections(roce::RoceSocket& socket, std::size_t mtu, std::optional<std::uint32_t> first_psn);
 
   // Draws the job's rkey.
   void add_job(const JobSpec& spec);
@@ -71,6 +73,7 @@ class RoceConnections final : public Aggregator::Output {
 
   roce::RoceSocket& socket_;
   std::size_t mtu_;
+  std::optional<std::uint32_t> first_psn_;
   std::uint32_t next_qpn_;
   std::map<std::uint32_t, std::unique_ptr<Job>> jobs_;
   std::map<std::uint32_t, Connection> connections_;  // by their first queue pair's number

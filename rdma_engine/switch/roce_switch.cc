@@ -9,7 +9,7 @@ constexpr Nanoseconds kLongestSleep = 1'000'000'000;
 
 RoceSwitch::RoceSwitch(const RoceSwitchConfig& config)
     : socket_(config.address, config.port, config.icrc),
-      connections_(socket_, config.mtu),
+      connections_(socket_, config.mtu, config.first_psn),
       loss_(config.loss, config.loss_seed) {
   thread_ = std::thread([this] { run(); });
 }
@@ -22,8 +22,17 @@ RoceSwitch::~RoceSwitch() {
 
 void RoceSwitch::run() {
   while (!stopping_) {
-    if (receive() == 0) socket_.wait(kLongestSleep);
+    const std::size_t packets = receive();
+    while (callers_ > 0) std::this_thread::yield();
+    if (packets == 0) socket_.wait(kLongestSleep);
   }
+}
+
+std::unique_lock<std::mutex> RoceSwitch::lock() {
+  ++callers_;
+  std::unique_lock held(mutex_);
+  --callers_;
+  return held;
 }
 
 std::size_t RoceSwitch::receive() {
@@ -41,30 +50,30 @@ std::size_t RoceSwitch::receive() {
 }
 
 void RoceSwitch::add_job(const JobSpec& spec) {
-  const std::lock_guard lock(mutex_);
+  const auto held = lock();
   if (const Status status = aggregator_.add_job(spec); !status.ok()) throw Error(status);
   connections_.add_job(spec);
 }
 
 void RoceSwitch::remove_job(std::uint32_t job) {
-  const std::lock_guard lock(mutex_);
+  const auto held = lock();
   connections_.remove_job(job);
   aggregator_.remove_job(job);
 }
 
 void RoceSwitch::abort_job(std::uint32_t job, const Status& reason) {
-  const std::lock_guard lock(mutex_);
+  const auto held = lock();
   aggregator_.abort_job(job, reason, connections_);
   static_cast<void>(socket_.flush());
 }
 
 roce::ConnectionEnd RoceSwitch::connect(std::uint32_t job, std::uint16_t worker, const roce::ConnectionEnd& remote) {
-  const std::lock_guard lock(mutex_);
+  const auto held = lock();
   return connections_.connect(job, worker, remote);
 }
 
 RoceSwitchStatistics RoceSwitch::statistics(std::uint32_t job) {
-  const std::lock_guard lock(mutex_);
+  const auto held = lock();
   RoceSwitchStatistics statistics;
   if (aggregator_.has_job(job)) {
     statistics.job = *aggregator_.counters(job);
@@ -77,7 +86,7 @@ RoceSwitchStatistics RoceSwitch::statistics(std::uint32_t job) {
 }
 
 std::vector<std::uint32_t> RoceSwitch::missing(std::uint32_t job) {
-  const std::lock_guard lock(mutex_);
+  const auto held = lock();
   return aggregator_.missing(job);
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +24,7 @@ struct RoceSwitchConfig {
   roce::IcrcPolicy icrc = roce::IcrcPolicy::kCheck;
   double loss = 0;                           // share of arriving packets to drop, for experiments
   std::uint64_t loss_seed = 0;
+  std::optional<std::uint32_t> first_psn = {};  // drawn for every connection unless given
 };
 
 struct RoceSwitchStatistics {
@@ -57,8 +59,10 @@ class RoceSwitch {
  private:
   void run();
   std::size_t receive();
+  std::unique_lock<std::mutex> lock();
 
   std::mutex mutex_;  // of all below but what the thread waits on
+  std::atomic<int> callers_ = 0;  // that want the mutex; the data thread lets them have it
   roce::RoceSocket socket_;
   RoceConnections connections_;
   Aggregator aggregator_;

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from jaxina.control.data_plane import QueuePairs
+
 
 class FakeDataPlane:
     """Remembers what the control service did to it."""
@@ -21,6 +23,7 @@ class FakeDataPlane:
         self.removed: list[int] = []
         self.refuse_with: Exception | None = None
         self.awaited: list[int] = []
+        self.connected: list[tuple[int, int, QueuePairs]] = []
 
     def add_job(
         self,
@@ -59,6 +62,10 @@ class FakeDataPlane:
 
     def missing(self, job: int) -> list[int]:
         return self.awaited
+
+    def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
+        self.connected.append((job, worker, end))
+        return QueuePairs("10.0.0.9", 4791, 1024, (5, 6, 7), 8, 9, 0)
 
 
 class FakeStore:

@@ -11,7 +11,7 @@ cd "$folder"
 
 # Loaded in this order. crc32_generic is what rxe computes ICRCs with, and no module asks for it.
 modules='virtio_pci virtio_net veth crc32_generic ib_uverbs rdma_rxe sch_netem'
-programs='dash ip tc rdma'
+programs='dash ip tc rdma grep sed tr'
 
 download() { # PACKAGE: its .deb in this folder
   ls "$1"_*.deb >/dev/null 2>&1 || apt-get download -o APT::Sandbox::User=root -q "$1" >&2

@@ -4,7 +4,7 @@
 set -euo pipefail
 folder=$1 script=$2
 shift 2
-seconds=${JAXINA_GUEST_TIMEOUT:-170}
+seconds=${JAXINA_GUEST_TIMEOUT:-400}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -20,7 +20,7 @@ done
 cat "$folder/base.cpio" "$work/extra.cpio" | gzip -1 > "$work/initramfs"
 
 code=0
-timeout -k 5 "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu "${JAXINA_GUEST_CPU:-max}" -smp 2 -m 768 \
+timeout -k 5 "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu "${JAXINA_GUEST_CPU:-max}" -smp 2 -m 1536 \
   -nographic -nodefaults -serial stdio -no-reboot -device isa-debug-exit,iobase=0xf4,iosize=4 \
   -kernel "$folder/vmlinux" -initrd "$work/initramfs" \
   -append "console=ttyS0 panic=-1 quiet mitigations=off" </dev/null || code=$?

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -19,8 +20,15 @@ Nanoseconds now() {
       .count();
 }
 
-// As for udp: asking again before the slowest worker's thread had a processor costs more than it saves.
-constexpr TimerLimits kTimer{.initial = 20'000'000, .minimum = 10'000'000};
+// As for udp: asking again before the slowest worker's thread had a processor costs more than it saves, and a message is
+// many packets. Queue pairs do not keep each other's order, so being overtaken says nothing.
+constexpr TimerLimits kTimer{.initial = 100'000'000,
+                             .minimum = 20'000'000,
+                             .maximum = 2'000'000'000,
+                             .reordering = std::numeric_limits<std::uint16_t>::max()};
+// Soft-RoCE takes nothing more on a queue pair that lost the end of a message, until it is reset. A reset loses what is
+// on its way, so it waits until this many copies of a pass in a row brought neither a result nor a notice.
+constexpr std::uint32_t kUnansweredUntilReset = 3;
 // How often the device is asked in vain before the thread sleeps: some microseconds.
 constexpr int kSpins = 64;
 
@@ -114,8 +122,8 @@ Status RdmaEndpoint::send(const Pass& pass) {
   passes_[pass.slot] = pass;
   contact_.sent(pass.retransmission);
   unanswered_[pass.slot] = pass.retransmission ? unanswered_[pass.slot] + 1 : 0;
-  if (unanswered_[pass.slot] > 0 && unanswered_[pass.slot] % 2 == 0) {
-    // Soft-RoCE takes nothing more on a queue pair that lost the end of a message, until it is reset.
+  if (unanswered_[pass.slot] == kUnansweredUntilReset) {
+    unanswered_[pass.slot] = 0;
     if (Status status = pairs_->reset(pass.slot); !status.ok()) return status;
   }
   pairs_->post_write(pass.slot, {message, size}, address_of({pass.epoch, pass.slot, pass.exponents}), pass.fingerprint);
@@ -134,6 +142,7 @@ Status RdmaEndpoint::receive(bool& any) {
 }
 
 void RdmaEndpoint::on_result(const QueuePairs::Arrival& arrival, Nanoseconds arrived) {
+  contact_.answered();  // the device takes nothing from anybody else
   const Pass& pass = passes_[arrival.queue];
   if (arrival.immediate != pass.fingerprint || arrival.bytes != layout_.bytes(pass.words, pass.exponents)) {
     ++rejected_;  // of an earlier pass, or of nothing this worker sums
@@ -148,11 +157,7 @@ void RdmaEndpoint::on_result(const QueuePairs::Arrival& arrival, Nanoseconds arr
                       .word_data = reinterpret_cast<const std::uint32_t*>(message),
                       .exponent_data = message + 4 * layout_.words(pass.words, pass.exponents),
                       .order = numerics::Order::kBigEndian};
-  if (worker_.on_result(result, arrived) != ResultVerdict::kAccepted) {
-    ++rejected_;
-    return;
-  }
-  contact_.answered();
+  if (worker_.on_result(result, arrived) != ResultVerdict::kAccepted) ++rejected_;
 }
 
 void RdmaEndpoint::on_notice(const QueuePairs::Arrival& arrival, Nanoseconds arrived) {

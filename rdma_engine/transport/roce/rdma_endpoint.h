@@ -9,9 +9,6 @@
 
 namespace jaxina::roce {
 
-// Tells the switch this end of the connection, and returns the switch's. Throws Error.
-using Exchange = std::function<ConnectionEnd(const ConnectionEnd& local)>;
-
 // Makes queue pairs of the number and with the memory that a job needs.
 using MakeQueuePairs = std::function<std::unique_ptr<QueuePairs>(std::size_t queues, std::size_t send_bytes,
                                                                   std::size_t receive_bytes)>;

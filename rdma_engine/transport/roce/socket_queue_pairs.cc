@@ -58,7 +58,7 @@ void SocketQueuePairs::on_packet(const Packet& packet, const Address& from, std:
     return;
   }
   const std::size_t queue = packet.headers.qpn - local_.qpns.front();
-  if (queue >= queues_.size() || from != peer_) {
+  if (queue >= queues_.size() || !udp::same_host(from, peer_)) {
     ++rejected_;
     return;
   }

@@ -46,6 +46,12 @@ int family(const Address& address) {
   return family;
 }
 
+bool same_host(const Address& a, const Address& b) {
+  constexpr std::size_t kOffset = offsetof(sockaddr_in, sin_addr);
+  return family(a) == AF_INET && family(b) == AF_INET &&
+         std::equal(&a.bytes[kOffset], &a.bytes[kOffset + sizeof(in_addr)], &b.bytes[kOffset]);
+}
+
 std::uint16_t port_of(const Address& address) {
   // IPv4 and IPv6 addresses keep the port in the same place.
   static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));

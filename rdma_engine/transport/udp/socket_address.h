@@ -25,6 +25,8 @@ in_addr local_side(const Address& address);
 void set_local_side(Address& address, in_addr local);
 
 int family(const Address& address);
+// Whether two IPv4 addresses are one host's, whatever the ports: a NIC chooses its source ports as it likes.
+bool same_host(const Address& a, const Address& b);
 std::uint16_t port_of(const Address& address);
 // "127.0.0.1:4791", "[::1]:4791"
 std::string to_string(const Address& address);

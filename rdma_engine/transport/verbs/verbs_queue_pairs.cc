@@ -18,6 +18,8 @@ constexpr std::uint32_t kSendDepth = 4;  // one pass in flight, and copies of it
 constexpr std::size_t kReceivesPerQueue = 4;
 constexpr std::size_t kReceiveBatch = 32;
 constexpr std::size_t kPage = 4096;
+// What completions say they are of, also where the opcode is not valid because of an error.
+constexpr std::uint64_t kReceive = 0, kSend = 1;
 
 template <typename T>
 T* checked(T* object, const char* what) {
@@ -149,6 +151,7 @@ void VerbsQueuePairs::post_receives(std::size_t count) {
     const std::size_t batch = std::min(count, kReceiveBatch);
     for (std::size_t i = 0; i < batch; ++i) {
       requests[i] = {};
+      requests[i].wr_id = kReceive;
       requests[i].next = i + 1 < batch ? &requests[i + 1] : nullptr;
     }
     ibv_recv_wr* bad = nullptr;
@@ -167,6 +170,7 @@ void VerbsQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t
   ibv_sge part{reinterpret_cast<std::uint64_t>(message.data()), static_cast<std::uint32_t>(message.size()),
                send_region_->lkey};
   ibv_send_wr request{};
+  request.wr_id = kSend;
   request.sg_list = &part;
   request.num_sge = 1;
   request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -175,7 +179,9 @@ void VerbsQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t
   request.wr.rdma.remote_addr = remote_address;
   request.wr.rdma.rkey = remote_.rkey;
   ibv_send_wr* bad = nullptr;
-  if (const int error = ibv_post_send(queues_[queue].get(), &request, &bad); error != 0) {
+  const int error = ibv_post_send(queues_[queue].get(), &request, &bad);
+  if (error == ENOMEM) return;  // full all the same: Soft-RoCE keeps through a reset what was queued before
+  if (error != 0) {
     failure_ = {ErrorCode::kSystem, std::string("posting a write failed: ") + std::strerror(error)};
     return;
   }
@@ -193,15 +199,18 @@ Status VerbsQueuePairs::poll(std::vector<Arrival>& arrivals) {
       const auto found = queue_of_.find(done[i].qp_num);
       if (found == queue_of_.end()) continue;
       const std::size_t queue = found->second;
-      if (done[i].opcode == IBV_WC_RECV_RDMA_WITH_IMM && done[i].status == IBV_WC_SUCCESS) {
+      if (done[i].wr_id == kReceive) {
         ++missing_receives_;
+        if (done[i].status != IBV_WC_SUCCESS) {
+          ++counters_.packets_rejected;  // Soft-RoCE spends a receive on a write it refused
+          continue;
+        }
         arrivals.push_back({queue, ntohl(done[i].imm_data), done[i].byte_len});
         const std::size_t mtu = std::min(local_.mtu, remote_.mtu);
         counters_.packets_received += roce::packets_of(done[i].byte_len, mtu);
         counters_.bytes_received += roce::wire_bytes_of(done[i].byte_len, mtu);
       } else if (done[i].status == IBV_WC_SUCCESS || done[i].status == IBV_WC_WR_FLUSH_ERR) {
-        // A send; those that a reset flushed are not counted any more.
-        if (unfinished_[queue] > 0) --unfinished_[queue];
+        if (unfinished_[queue] > 0) --unfinished_[queue];  // those that a reset flushed are not counted any more
       } else {
         return {ErrorCode::kSystem, "the RDMA device " + device_.name + " reports: " + ibv_wc_status_str(done[i].status)};
       }

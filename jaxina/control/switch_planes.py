@@ -1,0 +1,85 @@
+"""The software switch's data planes as one: datagrams, and RDMA where it is switched on."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from jaxina.control.data_plane import QueuePairs
+from jaxina.errors import InvalidArgumentError
+
+
+class SwitchPlanes:
+    """A DataPlane of a native SoftwareSwitch and, if given, a native RoceSwitch.
+
+    Every job is known to the datagrams' plane. The other learns of it when the first worker
+    connects queue pairs, so that jobs without RDMA have no slots there.
+    """
+
+    def __init__(self, datagrams: Any, rdma: Any | None):
+        self._datagrams = datagrams
+        self._rdma = rdma
+        self._specs: dict[int, tuple[int, ...]] = {}
+        self._rdma_jobs: set[int] = set()
+
+    @property
+    def ports(self) -> list[int]:
+        return self._datagrams.ports
+
+    def add_job(
+        self,
+        job: int,
+        secret: int,
+        workers: int,
+        slots: int,
+        block_size: int,
+        blocks_per_chunk: int,
+    ) -> None:
+        spec = (secret, workers, slots, block_size, blocks_per_chunk)
+        self._datagrams.add_job(job, *spec)
+        self._specs[job] = spec
+
+    def remove_job(self, job: int) -> None:
+        self._specs.pop(job, None)
+        self._datagrams.remove_job(job)
+        if job in self._rdma_jobs:
+            self._rdma_jobs.remove(job)
+            self._rdma.remove_job(job)
+
+    def abort_job(self, job: int, code: str, message: str) -> None:
+        self._datagrams.abort_job(job, code, message)
+        if job in self._rdma_jobs:
+            self._rdma.abort_job(job, code, message)
+
+    def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
+        if self._rdma is None:
+            raise InvalidArgumentError(
+                "this switch has no RDMA: start it with --rdma and an IPv4 address of its host, or "
+                "use aggregator='udp'"
+            )
+        if job not in self._rdma_jobs:
+            self._rdma.add_job(job, *self._specs[job])
+            self._rdma_jobs.add(job)
+        return QueuePairs(*self._rdma.connect(job, worker, dataclasses.astuple(end)))
+
+    def statistics(self) -> dict[str, Any]:
+        statistics = self._datagrams.statistics()
+        if self._rdma is None:
+            return statistics
+        _add(statistics["rejected"], self._rdma.rejected())
+        for job in self._rdma_jobs:
+            _add(statistics["jobs"][job], self._rdma.statistics(job))
+        return statistics
+
+    def missing(self, job: int) -> list[int]:
+        plane = self._rdma if job in self._rdma_jobs else self._datagrams
+        return plane.missing(job)
+
+
+def _add(total: dict[str, Any], terms: dict[str, Any]) -> None:
+    """Adds counters by name, and within dicts of counters."""
+    for name, value in terms.items():
+        if isinstance(value, dict):
+            _add(total.setdefault(name, {}), value)
+        else:
+            total[name] = total.get(name, 0) + value

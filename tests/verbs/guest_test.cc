@@ -1,0 +1,301 @@
+// What runs in the guest: the verbs transport over Linux's Soft-RoCE against the software switch, and the user-space
+// device against Soft-RoCE. Usage: guest_test CASE; exits with 0 if it passed. What the wire does is the caller's, by tc.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <map>
+
+#include "tests/verbs/guest_workers.h"
+
+using namespace jaxina;
+using namespace jaxina::guest;
+
+namespace {
+
+int failures = 0;
+
+void expect(bool holds, const char* what) {
+  if (holds) return;
+  std::printf("  FAILED: %s\n", what);
+  ++failures;
+}
+
+std::unique_ptr<RoceSwitch> start_switch(std::optional<std::uint32_t> first_psn = {}, std::uint32_t mtu = 1024) {
+  RoceSwitchConfig config;
+  config.address = kPeer;
+  config.mtu = mtu;
+  config.first_psn = first_psn;
+  return in_peer([&] { return std::make_unique<RoceSwitch>(config); });
+}
+
+struct Variation {
+  std::optional<std::uint32_t> first_psn = {};
+  std::uint32_t mtu = 1024;
+  std::uint32_t blocks_per_chunk = 16;
+  std::uint32_t slots = 4;
+};
+
+void sum(const std::vector<Kind>& kinds, std::size_t count, const Variation& variation = {}) {
+  const auto workers = static_cast<std::uint32_t>(kinds.size());
+  const auto roce_switch = start_switch(variation.first_psn, variation.mtu);
+  JobSpec job = job_of(workers, 1);
+  job.blocks_per_chunk = variation.blocks_per_chunk;
+  job.slots = variation.slots;
+  roce_switch->add_job(job);
+  Sum sum(workers, count);
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  for (std::uint32_t w = 0; w < workers; ++w) endpoints.push_back(join(*roce_switch, job, w, kinds[w], variation.first_psn.value_or(7), variation.mtu));
+  std::vector<std::thread> threads;
+  const auto start = std::chrono::steady_clock::now();
+  for (std::uint32_t w = 0; w < workers; ++w) {
+    threads.emplace_back([&, w] {
+      sum.submit(w, *endpoints[w]);
+      const Status status = run_to_end(*endpoints[w]);
+      if (!status.ok()) std::printf("  worker %u: %s\n", w, status.text().c_str());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::uint64_t retransmissions = 0, rejected = 0;
+  for (const auto& endpoint : endpoints) {
+    retransmissions += endpoint->statistics().retransmissions;
+    rejected += endpoint->statistics().packets_rejected;
+  }
+  const std::size_t wrong = sum.wrong();
+  const RoceSwitchStatistics s = roce_switch->statistics(job.job);
+  std::printf("  %.1f MB of %u workers in %.1f s: %zu wrong elements; messages %llu to the switch, %llu back; packets %llu and "
+              "%llu; sent again %llu messages\n",
+              static_cast<double>(sum.bytes()) / 1e6, workers, seconds, wrong,
+              static_cast<unsigned long long>(s.roce.messages_received), static_cast<unsigned long long>(s.roce.messages_sent),
+              static_cast<unsigned long long>(s.packets.packets_received), static_cast<unsigned long long>(s.packets.packets_sent),
+              static_cast<unsigned long long>(retransmissions));
+  std::printf("  the switch dropped %llu packets out of sequence, %llu with a wrong ICRC, %llu malformed; workers refused %llu\n",
+              static_cast<unsigned long long>(s.roce.out_of_sequence), static_cast<unsigned long long>(s.packets.wrong_icrc),
+              static_cast<unsigned long long>(s.packets.malformed), static_cast<unsigned long long>(rejected));
+  expect(wrong == 0, "every element is the exact sum");
+  expect(s.roce.no_access == 0 && s.roce.bad_length == 0, "no sound message was refused");
+}
+
+const std::vector<Kind> kFourVerbs(4, Kind::kVerbs);
+
+void wait_briefly() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+
+// Collects what arrives until there are `wanted` or a second has passed.
+std::vector<roce::QueuePairs::Arrival> collect(roce::QueuePairs& pairs, std::size_t wanted) {
+  std::vector<roce::QueuePairs::Arrival> arrivals;
+  for (int i = 0; i < 50 && arrivals.size() < wanted; ++i) {
+    expect(pairs.poll(arrivals).ok(), "completions can be read");
+    if (arrivals.size() < wanted) wait_briefly();
+  }
+  return arrivals;
+}
+
+// Writes of many sizes from one device to the other, memory and immediates compared.
+void exchange(roce::QueuePairs& from, roce::QueuePairs& to, const char* way) {
+  constexpr std::size_t kSizes[] = {0, 1, 3, 4, 1023, 1024, 1025, 2048, 16 * 1024 + 16};
+  std::size_t right = 0;
+  for (const std::size_t size : kSizes) {
+    const std::span<std::uint8_t> message = from.send_memory().first(size);
+    for (std::size_t i = 0; i < size; ++i) message[i] = static_cast<std::uint8_t>(i * 31 + size);
+    from.post_write(0, message, to.local().memory + 8, 0xab000000 + static_cast<std::uint32_t>(size));
+    expect(from.flush().ok(), "a write can be sent");
+    const auto arrivals = collect(to, 1);
+    const bool arrived = arrivals.size() == 1 && arrivals[0].bytes == size && arrivals[0].immediate == 0xab000000 + size;
+    right += arrived && std::memcmp(to.receive_memory().data() + 8, message.data(), size) == 0;
+    std::vector<roce::QueuePairs::Arrival> none;
+    expect(from.poll(none).ok() && none.empty(), "the sender gets nothing");
+  }
+  std::printf("  %s: %zu of %zu messages as they were sent\n", way, right, std::size(kSizes));
+  expect(right == std::size(kSizes), way);
+}
+
+struct Pair {
+  std::unique_ptr<roce::QueuePairs> verbs = make_pairs(Kind::kVerbs, 2, 32768, 32768, 0xfffff8);
+  std::unique_ptr<roce::QueuePairs> socket = in_peer([] {
+    roce::SocketOptions options;
+    options.host = kPeer;
+    options.port = roce::kUdpPort;
+    options.first_psn = 0xfffff8;
+    return std::make_unique<roce::SocketQueuePairs>(options, 2, 32768, 32768);
+  });
+  void connect() {
+    verbs->connect(socket->local());
+    in_peer([&] { return socket->connect(verbs->local()), 0; });
+  }
+};
+
+void interoperate() {
+  Pair pair;
+  pair.connect();
+  exchange(*pair.socket, *pair.verbs, "roce writes into Soft-RoCE's memory");
+  exchange(*pair.verbs, *pair.socket, "Soft-RoCE writes into roce's memory");
+}
+
+// Each side is told a wrong key of the other.
+void wrong_keys() {
+  Pair pair;
+  roce::ConnectionEnd verbs_end = pair.verbs->local(), socket_end = pair.socket->local();
+  verbs_end.rkey ^= 0x100;
+  socket_end.rkey ^= 0x100;
+  pair.verbs->connect(socket_end);
+  in_peer([&] { return pair.socket->connect(verbs_end), 0; });
+  for (roce::QueuePairs* from : {pair.verbs.get(), pair.socket.get()}) {
+    roce::QueuePairs* to = from == pair.verbs.get() ? pair.socket.get() : pair.verbs.get();
+    std::memset(from->send_memory().data(), 0x55, 64);
+    from->post_write(0, from->send_memory().first(64), to->local().memory, 1);
+    expect(from->flush().ok(), "a write can be sent");
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  expect(collect(*pair.verbs, 1).empty() && collect(*pair.socket, 1).empty(), "nothing arrives");
+  expect(pair.verbs->receive_memory()[0] == 0 && pair.socket->receive_memory()[0] == 0, "nothing is written");
+  expect(pair.socket->counters().packets_rejected == 1, "it is counted");
+  std::printf("  writes with a wrong rkey: refused by both sides\n");
+}
+
+// Sends packets that no sound device would, from a port of the other namespace.
+class RawSender {
+ public:
+  RawSender() : socket_(in_peer([] { return socket(AF_INET, SOCK_DGRAM, 0); })) {
+    const int discover = IP_PMTUDISC_DO;
+    setsockopt(socket_, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover));
+    const sockaddr_in from = address(kPeer, kSource);
+    expect(bind(socket_, reinterpret_cast<const sockaddr*>(&from), sizeof(from)) == 0, "the port is free");
+  }
+  ~RawSender() { close(socket_); }
+  // `flip` damages the ICRC.
+  void send(const roce::Headers& headers, std::size_t payload, std::uint32_t flip = 0) {
+    std::vector<std::uint8_t> packet(roce::header_size(headers.opcode) + payload + roce::kIcrcSize, 0x77);
+    roce::write(headers, packet.data());
+    const std::span<const std::uint8_t> covered(packet.data(), packet.size() - roce::kIcrcSize);
+    const std::uint32_t icrc = roce::icrc({{10, 9, 0, 2}, {10, 9, 0, 1}, kSource, roce::kUdpPort}, {}, covered);
+    roce::store_icrc(icrc ^ flip, packet.data() + covered.size());
+    const sockaddr_in to = address(kHere, roce::kUdpPort);
+    expect(sendto(socket_, packet.data(), packet.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) > 0, "a packet can be sent");
+  }
+
+ private:
+  static constexpr std::uint16_t kSource = 50001;
+  static sockaddr_in address(const char* host, std::uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    inet_pton(AF_INET, host, &address.sin_addr);
+    return address;
+  }
+  int socket_;
+};
+
+std::unique_ptr<roce::QueuePairs> verbs_to_nobody() {
+  auto pairs = make_pairs(Kind::kVerbs, 1, 4096, 8192);
+  pairs->connect({.address = kPeer, .udp_port = roce::kUdpPort, .mtu = 1024, .qpns = {0x1234}, .psn = 0, .rkey = 0, .memory = 0});
+  return pairs;
+}
+
+void wrong_icrc() {
+  const auto pairs = verbs_to_nobody();
+  const roce::ConnectionEnd& end = pairs->local();
+  const roce::Headers headers{.qpn = end.qpns[0], .address = end.memory, .rkey = end.rkey, .length = 4, .immediate = 9};
+  RawSender sender;
+  sender.send(headers, 4, 0x10000);
+  expect(collect(*pairs, 1).empty(), "a wrong ICRC is dropped");
+  sender.send(headers, 4);
+  expect(collect(*pairs, 1).size() == 1, "the right ICRC is taken");
+  std::printf("  one bit of the ICRC wrong: Soft-RoCE drops the packet, and takes it when it is right\n");
+}
+
+// A message whose middle is lost, and what it takes until the next one arrives.
+void recover() {
+  const auto pairs = verbs_to_nobody();
+  const roce::ConnectionEnd& end = pairs->local();
+  RawSender sender;
+  const auto message = [&](std::uint32_t psn, bool whole) {
+    roce::Headers h{.opcode = roce::Opcode::kWriteFirst, .qpn = end.qpns[0], .psn = psn, .address = end.memory, .rkey = end.rkey,
+                    .length = 3072, .immediate = psn};
+    sender.send(h, 1024);
+    h.opcode = roce::Opcode::kWriteMiddle, h.psn = psn + 1;
+    if (whole) sender.send(h, 1024);
+    h.opcode = roce::Opcode::kWriteLastImm, h.psn = psn + 2;
+    sender.send(h, 1024);
+    return collect(*pairs, 1).size();
+  };
+  expect(message(0, true) == 1, "a whole message arrives");
+  expect(message(3, false) == 0, "a message without its middle does not");
+  const bool resumes = message(6, true) == 1;
+  const auto start = std::chrono::steady_clock::now();
+  expect(pairs->reset(0).ok(), "a queue pair can be reset");
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  expect(message(9, true) == 1, "a reset queue pair takes messages");
+  std::printf("  after a lost middle Soft-RoCE %s the next message; a reset takes %.1f ms, then messages arrive\n",
+              resumes ? "takes" : "does not take", ms);
+}
+
+// One worker of three dies in the middle of a sum. The others join the next job with a new process in its place.
+void restart() {
+  const auto roce_switch = start_switch();
+  const JobSpec first = job_of(3, 1), second = job_of(3, 2);
+  roce_switch->add_job(first);
+  roce_switch->add_job(second);
+  Sum never(3, 1'000'000), after(3, 200'000);
+  std::atomic<int> dead = 0, ended = 0;
+  std::vector<std::thread> threads;
+  for (std::uint32_t w = 0; w < 3; ++w) {
+    threads.emplace_back([&, w] {
+      {
+        auto endpoint = join(*roce_switch, first, w, Kind::kVerbs);
+        never.submit(w, *endpoint);
+        if (w == 2) {
+          static_cast<void>(endpoint->progress(10'000'000));
+          ++dead;
+        } else {
+          ended += run_to_end(*endpoint).code == ErrorCode::kWorkerLost;
+        }
+      }
+      if (w == 2) {
+        while (dead < 1) wait_briefly();
+        roce_switch->abort_job(first.job, {ErrorCode::kWorkerLost, "worker 2 died"});
+      }
+      auto endpoint = join(*roce_switch, second, w, Kind::kVerbs);
+      after.submit(w, *endpoint);
+      expect(run_to_end(*endpoint).ok(), "the next job runs");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  expect(ended == 2, "the survivors are told that a worker died");
+  expect(after.wrong() == 0, "the next job's sums are exact");
+  std::printf("  a worker died: %d survivors were told, the next job's sums have %zu wrong elements\n", ended.load(), after.wrong());
+}
+
+const std::map<std::string, std::function<void()>> kCases = {
+    // 15 packets of 4096 bytes of words and one of exponents a message.
+    {"sum-100MB", [] { sum(kFourVerbs, 6'250'000, {.first_psn = {}, .mtu = 4096, .blocks_per_chunk = 60, .slots = 3}); }},
+    {"sum", [] { sum(kFourVerbs, 250'000); }},
+    {"psn-wrap", [] { sum(kFourVerbs, 250'000, {.first_psn = 0xffffc0}); }},
+    {"mixed", [] { sum({Kind::kVerbs, Kind::kSocket, Kind::kVerbs, Kind::kSocket}, 250'000); }},
+    {"interoperate", interoperate},
+    {"wrong-keys", wrong_keys},
+    {"wrong-icrc", wrong_icrc},
+    {"recover", recover},
+    {"restart", restart},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto found = kCases.find(argc > 1 ? argv[1] : "");
+  if (found == kCases.end()) {
+    for (const auto& [name, body] : kCases) std::printf("%s\n", name.c_str());
+    return 2;
+  }
+  std::printf("%s\n", argv[1]);
+  try {
+    found->second();
+  } catch (const Error& error) {
+    std::printf("  %s\n", error.what());
+    ++failures;
+  }
+  std::fflush(stdout);
+  return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,109 @@
+// Workers of a job in the guest: over Soft-RoCE through libibverbs, or over a socket in the other namespace.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rdma_engine/switch/roce_switch.h"
+#include "rdma_engine/transport/roce/rdma_endpoint.h"
+#include "rdma_engine/transport/roce/socket_queue_pairs.h"
+#include "rdma_engine/transport/verbs/verbs_queue_pairs.h"
+#include "tests/verbs/namespaces.h"
+
+namespace jaxina::guest {
+
+inline constexpr char kHere[] = "10.9.0.1", kPeer[] = "10.9.0.2";
+
+// Slots few enough that the emulated machine answers before the workers take their messages for lost.
+inline JobSpec job_of(std::uint32_t workers, std::uint32_t job) {
+  return {.job = job, .secret = 0xfeedface + job, .workers = workers, .slots = 4, .block_size = 256, .blocks_per_chunk = 16};
+}
+
+inline EndpointConfig config_for(const JobSpec& job, std::uint32_t worker) {
+  EndpointConfig config;
+  config.devices = config.workers = job.workers;
+  config.worker = worker;
+  config.job = job.job;
+  config.secret = job.secret;
+  config.slots = job.slots;
+  config.block_size = job.block_size;
+  config.blocks_per_chunk = job.blocks_per_chunk;
+  return config;
+}
+
+enum class Kind { kVerbs, kSocket };
+
+inline std::unique_ptr<roce::QueuePairs> make_pairs(Kind kind, std::size_t queues, std::size_t send, std::size_t receive,
+                                                    std::uint32_t first_psn = 7,
+                                                    std::size_t mtu = 1024) {
+  if (kind == Kind::kVerbs) {
+    return std::make_unique<verbs::VerbsQueuePairs>(
+        verbs::VerbsOptions{.device = "", .address = kHere, .mtu = mtu, .first_psn = first_psn}, queues, send, receive);
+  }
+  return in_peer([&] {
+    roce::SocketOptions options;
+    options.host = kPeer;
+    options.mtu = mtu;
+    options.first_psn = first_psn;
+    return std::make_unique<roce::SocketQueuePairs>(options, queues, send, receive);
+  });
+}
+
+inline std::unique_ptr<Endpoint> join(RoceSwitch& roce_switch, const JobSpec& job, std::uint32_t worker, Kind kind,
+                                      std::uint32_t first_psn = 7, std::size_t mtu = 1024) {
+  return roce::make_rdma_endpoint(
+      config_for(job, worker),
+      [&](std::size_t queues, std::size_t send, std::size_t receive) { return make_pairs(kind, queues, send, receive, first_psn, mtu); },
+      [&](const roce::ConnectionEnd& local) {
+        return roce_switch.connect(job.job, static_cast<std::uint16_t>(worker), local);
+      });
+}
+
+// Drives the endpoint until all that was submitted is complete.
+inline Status run_to_end(Endpoint& endpoint, std::chrono::seconds bound = std::chrono::seconds(150)) {
+  const auto deadline = std::chrono::steady_clock::now() + bound;
+  while (!endpoint.worker().idle()) {
+    if (Status status = endpoint.progress(100'000'000); !status.ok()) return status;
+    endpoint.worker().pop_completed();
+    if (std::chrono::steady_clock::now() > deadline) return {ErrorCode::kTimeout, "not complete within the test's bound"};
+  }
+  return {};
+}
+
+// Small whole numbers, whose sums are exact in any order: a result is right or wrong, bit for bit.
+inline float element(std::uint32_t worker, std::size_t i) {
+  return static_cast<float>(static_cast<std::int32_t>((i * 2654435761u + worker * 40503u) >> 8 & 0xfff) - 2048);
+}
+
+class Sum {
+ public:
+  Sum(std::uint32_t workers, std::size_t count) : inputs_(workers), outputs_(workers, std::vector<float>(count, -1)) {
+    for (std::uint32_t w = 0; w < workers; ++w) {
+      inputs_[w].resize(count);
+      for (std::size_t i = 0; i < count; ++i) inputs_[w][i] = element(w, i);
+    }
+  }
+  void submit(std::uint32_t worker, Endpoint& endpoint) {
+    endpoint.worker().submit({{{ElementType::kFloat32, inputs_[worker].size(), inputs_[worker].data(), outputs_[worker].data()}}});
+  }
+  // Elements that differ from the exact sum.
+  std::size_t wrong() const {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < inputs_[0].size(); ++i) {
+      float sum = 0;
+      for (const auto& input : inputs_) sum += input[i];
+      for (const auto& output : outputs_) count += output[i] != sum;
+    }
+    return count;
+  }
+  std::size_t bytes() const { return inputs_.size() * inputs_[0].size() * sizeof(float); }
+
+ private:
+  std::vector<std::vector<float>> inputs_, outputs_;
+};
+
+}  // namespace jaxina::guest
