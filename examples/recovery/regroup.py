@@ -12,7 +12,7 @@ import socket
 import time
 from pathlib import Path
 
-SETTLE = 3.0  # seconds; survivors learn of a death within two
+SETTLE = 5.0  # seconds; survivors learn of a death within two, and start Python again
 PATIENCE = 60.0
 
 

@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -126,17 +125,27 @@ def _worker(arguments: argparse.Namespace, *own: str) -> list[str]:
 def launch(arguments: argparse.Namespace) -> int:
     """Starts the workers and, if asked to, a replacement for the one that is killed. Returns the exit code."""
 
-    def start(name: str, life: int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, *_worker(arguments, "--life", str(life), "--name", name)])
+    names: dict[int, str] = {}  # by process id
 
-    workers = [start(f"worker-{number}", 0) for number in range(arguments.workers)]
-    if arguments.kill >= 0:
-        died = workers.pop(arguments.kill).wait()
-        if died != -signal.SIGKILL:
-            print(f"the worker to be killed ended with {died}", file=sys.stderr)
-        if arguments.replace:
-            workers.append(start("replacement", 1))
-    return max(abs(worker.wait()) for worker in workers)
+    def start(name: str, life: int) -> None:
+        command = [sys.executable, *_worker(arguments, "--life", str(life), "--name", name)]
+        names[os.spawnv(os.P_NOWAIT, sys.executable, command)] = name
+
+    for number in range(arguments.workers):
+        start(f"worker-{number}", 0)
+    code = 0
+    while names:
+        pid, status = os.wait()
+        name, ended = names.pop(pid), os.waitstatus_to_exitcode(status)
+        if ended == -signal.SIGKILL and arguments.replace:
+            start("replacement", 1)
+        elif ended == -signal.SIGABRT:
+            # The coordinator of jax.distributed lived in the worker that was killed, and JAX was quicker to end this
+            # one than this one to begin anew.
+            start(name, 1)
+        elif ended != -signal.SIGKILL:
+            code = max(code, abs(ended))
+    return code
 
 
 def curve(folder: Path) -> list[float]:

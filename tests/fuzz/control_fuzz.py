@@ -36,7 +36,7 @@ from jaxina.control.topology import Place
 from jaxina.control.typed_status import METADATA_KEY, status_of
 from jaxina.errors import BY_CODE, InvalidArgumentError, from_code
 
-_HANG = 20.0  # seconds that no execution takes
+_HANG = 120.0  # seconds that a thousand executions do not take
 _MOST_SESSIONS = 8
 _LONGEST_REPLY = 100_000  # bytes; gRPC's own limit is 4 MB, for thousands of jobs
 _SETTLE = 50  # turns of the loop within which a session whose stream is over ends
