@@ -29,16 +29,26 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
   exit 1
 fi
 
-mapfile -t missing < <(missing_packages; missing_python_packages)
-[ ${#missing[@]} -eq 0 ] && exit 0
+# Without these some tests are skipped, and `jaxina testbed` says what it lacks.
+packages_for_networks() {
+  command -v ip >/dev/null || echo iproute2
+  command -v ethtool >/dev/null || echo ethtool
+}
 
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-  echo "installing Debian packages: ${missing[*]}"
+install() { # PACKAGE...
+  [ $# -gt 0 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
+  echo "installing Debian packages: $*"
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -q
-  apt-get install -q -y --no-install-recommends "${missing[@]}"
-  mapfile -t missing < <(missing_packages; missing_python_packages)
-  [ ${#missing[@]} -eq 0 ] && exit 0
-fi
+  apt-get install -q -y --no-install-recommends "$@"
+}
+
+mapfile -t wished < <(packages_for_networks)
+install "${wished[@]}" || echo "going on without ${wished[*]}"
+
+mapfile -t missing < <(missing_packages; missing_python_packages)
+install "${missing[@]}"
+mapfile -t missing < <(missing_packages; missing_python_packages)
+[ ${#missing[@]} -eq 0 ] && exit 0
 echo "missing system packages; as root: apt-get install ${missing[*]}" >&2
 exit 1
