@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
@@ -35,6 +36,19 @@ _DIED = "died: its session with the switch broke off"
 _JOIN_WITHIN = 10.0  # seconds a new session has for its Join
 
 
+def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Ends the call with a typed status where the method raises a jaxina error."""
+
+    @functools.wraps(method)
+    async def answer(self: Any, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        try:
+            return await method(self, request, context)
+        except JaxinaError as error:
+            await _refuse(context, error)
+
+    return answer
+
+
 class AggregatorService(control_pb2_grpc.AggregatorServicer):
     """Runs in one asyncio loop; every method runs to its next await undisturbed, so the state
     needs no lock.
@@ -49,6 +63,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
 
     # ---- the methods of control.proto
 
+    @_typed
     async def CreateJob(
         self, request: pb.CreateJobRequest, context: grpc.aio.ServicerContext
     ) -> pb.CreateJobReply:
@@ -60,10 +75,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             request.join_timeout_s,
             request.heartbeat_timeout_s,
         )
-        try:
-            job = self._create(spec)
-        except JaxinaError as error:
-            await _refuse(context, error)
+        job = self._create(spec)
         _log.info("job %d: created for %d workers, %d slots", job.id, spec.workers, spec.slots)
         return pb.CreateJobReply(job=job.id, secret=job.secret, data_ports=self._data_plane.ports)
 
@@ -87,6 +99,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             self._outboxes.pop(session, None)
             self._perform(self._membership.lost(session, _DIED))
 
+    @_typed
     async def Status(
         self, request: pb.StatusRequest, context: grpc.aio.ServicerContext
     ) -> pb.StatusReply:
@@ -102,38 +115,34 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             ],
         )
 
+    @_typed
     async def WhoIsMissing(
         self, request: pb.WhoIsMissingRequest, context: grpc.aio.ServicerContext
     ) -> pb.WhoIsMissingReply:
-        try:
-            job = self._membership.find(request.job)
-        except JaxinaError as error:
-            await _refuse(context, error)
+        job = self._membership.find(request.job)
         return pb.WhoIsMissingReply(
             not_joined=job.not_joined, awaited=self._data_plane.missing(job.id)
         )
 
+    @_typed
     async def ConnectQueuePairs(
         self, request: pb.ConnectQueuePairsRequest, context: grpc.aio.ServicerContext
     ) -> pb.QueuePairs:
         end = request.worker
-        try:
-            self._membership.check_secret(request.job, request.secret)
-            ours = self._data_plane.connect_queue_pairs(
-                request.job,
-                request.rank,
-                QueuePairs(
-                    end.address,
-                    end.udp_port,
-                    end.mtu,
-                    tuple(end.qpns),
-                    end.psn,
-                    end.rkey,
-                    end.memory,
-                ),
-            )
-        except JaxinaError as error:
-            await _refuse(context, error)
+        self._membership.check_secret(request.job, request.secret)
+        ours = self._data_plane.connect_queue_pairs(
+            request.job,
+            request.rank,
+            QueuePairs(
+                end.address,
+                end.udp_port,
+                end.mtu,
+                tuple(end.qpns),
+                end.psn,
+                end.rkey,
+                end.memory,
+            ),
+        )
         return pb.QueuePairs(**dataclasses.asdict(ours))
 
     # ---- what happens without being asked
@@ -208,7 +217,9 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 self._tell(effect.job, pb.SwitchMessage(left=pb.Left(ranks=effect.session.ranks)))
             elif isinstance(effect, Aborted):
                 _log.warning("job %d: aborted: %s", effect.job, effect.error)
-                self._data_plane.abort_job(effect.job, effect.error.code, effect.error.message)
+                self._tell_data_plane(
+                    "abort_job", effect.job, effect.error.code, effect.error.message
+                )
                 self._tell(
                     effect.job,
                     pb.SwitchMessage(
@@ -217,7 +228,14 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 )
             elif isinstance(effect, Removed):
                 _log.info("job %d: ended", effect.job)
-                self._data_plane.remove_job(effect.job)
+                self._tell_data_plane("remove_job", effect.job)
+
+    def _tell_data_plane(self, method: str, *arguments: Any) -> None:
+        """A data plane that does not answer keeps nobody from hearing the rest."""
+        try:
+            getattr(self._data_plane, method)(*arguments)
+        except JaxinaError as error:
+            _log.error("%s%s: %s", method, arguments, error)
 
     def _tell(self, job: int, message: pb.SwitchMessage) -> None:
         for session, outbox in self._outboxes.items():

@@ -343,7 +343,7 @@ def unplugged(trials: int) -> Row:
 
 
 def wrong_secret(transport: str, trials: int, switch: Switch | None) -> Row:
-    row = Row(f"worker 1 has a wrong secret, {transport}", 5.0)
+    row = Row(f"worker 1 has a wrong secret, {transport}", 10.0)  # from before the processes start
 
     def tamper(rank: int) -> None:
         if rank == 1:

@@ -19,6 +19,7 @@ from jaxina.errors import (
     JobRejectedError,
     RankTakenError,
     SwitchUnreachableError,
+    SystemCallError,
     TooManyWorkersError,
     WorkerLostError,
 )
@@ -293,3 +294,15 @@ def test_many_jobs_at_once_do_not_mix(client, data_plane):
         worker.session.leave()
     assert eventually(lambda: sorted(data_plane.removed) == sorted(g.job for g in grants))
     assert threading.active_count() < 60
+
+
+def test_a_data_plane_that_does_not_answer_is_a_typed_error(client, data_plane, monkeypatch):
+    def fail(*_):
+        raise SystemCallError("a thread of the switch has not answered for 5 s")
+
+    grant = create(client)
+    monkeypatch.setattr(data_plane, "statistics", fail)
+    monkeypatch.setattr(data_plane, "missing", fail)
+    for call in (client.status, lambda: client.who_is_missing(grant.job)):
+        with pytest.raises(SystemCallError, match="has not answered"):
+            call()
