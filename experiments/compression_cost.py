@@ -1,10 +1,11 @@
-"""What compressing costs: processor time of one core for a worker's gradient, by workload and compressor.
+"""What compressing costs: processor time of one core for each element of a worker's gradient, by compressor.
 
     python -m experiments.compression_cost         # writes results/compression_cost.json
 
 Counted is what one worker does in a step: everything of `Compressor.update` for its own gradient, and, for compressors
-that gather, decoding the other workers' payloads. Beside it stands the time to differentiate the worker's share of the
-batch. Processor time, not wall-clock: a busy machine disturbs it less. Gradients are those of the first step.
+that gather, decoding the other workers' payloads. The gradient is a matrix and a vector, normally distributed, of 65,536
+elements each. Beside it stands, for each workload, the time to differentiate a worker's share of the batch. Processor
+time, not wall-clock: a busy machine disturbs it less.
 """
 
 from __future__ import annotations
@@ -37,28 +38,31 @@ REPETITIONS = 15
 def main() -> None:
     study = grid.Grid.read(grid.DEFAULT)
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-    costs: dict[str, dict[str, Any]] = {}
-    for name in study.workloads:
-        gradient, compute_ms, size = first_gradient(name, study.workers)
-        costs[name] = {"parameters": size, "gradient_ms": compute_ms, "compression_ms": {}}
-        for spec in track(study.compressors, description=name):
-            compressor = compressors.get(spec)
-            milliseconds = compression_ms(compressor, gradient, study.workers)
-            costs[name]["compression_ms"][compressors.spec_of(compressor)] = milliseconds
-    document = {"workers": study.workers, "costs": costs, "provenance": provenance()}
+    rng = np.random.default_rng(2021)
+    gradient = {"matrix": rng.normal(size=(256, 256)), "vector": rng.normal(size=65536)}
+    gradient = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), gradient)
+    elements = sum(leaf.size for leaf in jax.tree.leaves(gradient))
+    chosen = [compressors.get(spec) for spec in study.compressors]
+    document = {
+        "workers": study.workers,
+        "gradient_ms": {name: gradient_ms(name, study.workers) for name in track(study.workloads, "gradients")},
+        "compression_ns": {
+            compressors.spec_of(compressor): 1e6 * compression_ms(compressor, gradient, study.workers) / elements
+            for compressor in track(chosen, "compressors")},
+        "provenance": provenance(),
+    }
     FILE.write_text(json.dumps(document, indent=1) + "\n")
     print(FILE)
 
 
-def first_gradient(name: str, workers: int) -> tuple[Any, float, int]:
-    """One worker's gradient, the milliseconds it takes, and the number of parameters."""
+def gradient_ms(name: str, workers: int) -> float:
+    """Of one worker's share of a batch."""
     workload = workloads.get(name)
-    graph, params = nnx.split(workload.network(nnx.Rngs(0)), nnx.Param)[:2]
+    graph, params = nnx.split(workload.network(nnx.Rngs(0)))
     share = {key: array[: workload.batch_size // workers] for key, array in next(workload.batches(0)).items()}
     share = jax.device_put(share)
     differentiate = jax.jit(jax.grad(lambda p, batch: workload.loss(nnx.merge(graph, p), batch)))
-    gradient = differentiate(params, share)
-    return gradient, timed_ms(lambda: differentiate(params, share)), sum(x.size for x in jax.tree.leaves(params))
+    return timed_ms(lambda: differentiate(params, share))
 
 
 def compression_ms(compressor: Compressor, gradient: Any, workers: int) -> float:

@@ -20,7 +20,8 @@ PANELS = {
     "quantized": ("qsgd", "qsgd:levels=256", "terngrad", "thc", "efsignsgd"),
     "sparse or of low rank": ("topk:ratio=0.1-ef", "topk-ef", "topk", "powersgd"),
 }
-_ORDER = [BASELINE, *(spec for specs in PANELS.values() for spec in specs)]
+# Of all compressors in tables and figures.
+ORDER = [BASELINE, *(spec for specs in PANELS.values() for spec in specs)]
 
 
 def name(spec: str) -> str:
@@ -42,7 +43,7 @@ def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any
         axes.set(title=title, xlabel="step")
     panels[0].set_ylabel(f"{outcome['metric']}, {'higher' if outcome['higher_is_better'] else 'lower'} is better")
     if not outcome["higher_is_better"]:
-        _readable_log_scale(panels[0])
+        readable_log_scale(panels[0])
     figure.suptitle(f"{workload}: {_conditions(by_compressor)}, mean and 95 % confidence band")
     return figure
 
@@ -78,7 +79,7 @@ def block_fixed_point(groups: Groups) -> Figure:
 
 def finals(groups: Groups) -> Figure:
     """The paper's table 4 and figure 10: the final metric of every compressor, one dot for each seed."""
-    specs = [spec for spec in _ORDER if any(spec in by_compressor for by_compressor in groups.values())]
+    specs = [spec for spec in ORDER if any(spec in by_compressor for by_compressor in groups.values())]
     figure, panels = plt.subplots(1, len(groups), figsize=(2 + 2.6 * len(groups), 0.5 + 0.3 * len(specs)), sharey=True,
                                   layout="constrained", squeeze=False)
     for axes, (workload, by_compressor) in zip(panels[0], groups.items()):
@@ -93,8 +94,6 @@ def finals(groups: Groups) -> Figure:
             axes.axvline(np.mean(baseline), color="grey", linewidth=1, linestyle="dotted")
         outcome = next(iter(by_compressor.values()))[0]["outcome"]
         axes.set(title=workload, xlabel=outcome["metric"] + (" →" if outcome["higher_is_better"] else " ←"))
-        if not outcome["higher_is_better"]:
-            axes.set_xscale("log")
         axes.grid(alpha=0.3)
     panels[0][0].set_yticks(range(len(specs)), [name(spec) for spec in specs])
     panels[0][0].invert_yaxis()
@@ -117,7 +116,8 @@ def _conditions(by_compressor: dict[str, list[dict[str, Any]]]) -> str:
     return f"{workers} workers, {'-'.join(map(str, seeds))} seeds"
 
 
-def _readable_log_scale(axes: Axes) -> None:
+def readable_log_scale(axes: Axes) -> None:
+    """A logarithmic y axis whose labels are plain numbers."""
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
     axes.set_yscale("log")

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments import compression_cost, paper
+from experiments import paper
 from experiments.records import RESULTS, read
 from experiments.summarize import BASELINE, Record, curve, grouped
 
@@ -86,24 +86,25 @@ def ways(by_compressor: dict[str, list[Record]], costs: dict, scale: str) -> lis
     """All compressors of a workload at one scale: "small", "paper" or "paper, free"."""
     baseline = by_compressor[BASELINE]
     first = baseline[0]
-    workers, parameters = first["setting"]["workers"], costs["parameters"]
+    name, workers = first["setting"]["workload"], first["setting"]["workers"]
+    parameters = first["outcome"]["parameters"]
     target, higher = target_of(baseline), first["outcome"]["higher_is_better"]
-    profile = paper.PROFILES[COUSINS[first["setting"]["workload"]]]
+    profile = paper.PROFILES[COUSINS[name]]
     elements = parameters if scale == "small" else profile.size_mb * 1e6 / 4
     measured = profile.at[100]
     found = []
     for spec, runs in by_compressor.items():
-        if spec not in costs["compression_ms"]:
+        if spec not in costs["compression_ns"]:
             continue
         traffic = max(np.mean([run["outcome"][way] for run in runs]) for way in ("sent", "received"))
         if spec == BASELINE:
             traffic *= 2 * (workers - 1) / workers
         found.append(Way(
             spec, steps_to(target, higher, runs),
-            compute_s=(costs["gradient_ms"] if scale == "small" else measured.batch_ms - measured.communication_ms
+            compute_s=(costs["gradient_ms"][name] if scale == "small" else measured.batch_ms - measured.communication_ms
                        + measured.hidden_ms) / 1e3,
             compression_s=0.0 if spec == BASELINE or scale == "paper, free"
-            else costs["compression_ms"][spec] / 1e3 * elements / parameters,
+            else costs["compression_ns"][spec] / 1e9 * elements,
             megabits=8 * traffic / 1e6 * elements / parameters))
     return found
 
@@ -138,12 +139,13 @@ _TITLES = {
     "paper": "The paper's sizes, our core's cost for each element",
     "paper, free": "The paper's sizes, compression free of cost",
 }
+_SHORT = {"small": "as trained here", "paper": "the paper's size, our cost", "paper, free": "the paper's size, no cost"}
 
 
 def plot(all_ways: dict[str, dict[str, list[Way]]], file: Path) -> None:
     import matplotlib.pyplot as plt
 
-    from experiments.figures import name
+    from experiments.figures import name, readable_log_scale
     from experiments.style import line
 
     speeds = np.geomspace(1, 100, 60)
@@ -160,7 +162,8 @@ def plot(all_ways: dict[str, dict[str, list[Way]]], file: Path) -> None:
                     continue
                 gain = [by_spec[BASELINE].seconds(s) / way.seconds(s) for s in speeds]
                 axes.plot(speeds, gain, label=name(spec), **{**line(number), "markevery": 12})
-            axes.set(xscale="log", yscale="log", title=f"{workload}, {scale}")
+            axes.set(xscale="log", title=f"{workload}, {_SHORT[scale]}")
+            readable_log_scale(axes)
             axes.grid(alpha=0.3, which="both")
         panels[0].set_ylabel("speed-up over float32, ring")
     for axes in rows[-1]:
@@ -177,8 +180,8 @@ SHOWN = (BASELINE, "int32", "int8:stochastic", "qsgd", "terngrad", "topk:ratio=0
 
 def main() -> None:
     groups = grouped(read(RESULTS / "convergence.jsonl"))
-    costs = json.loads(compression_cost.FILE.read_text())["costs"]
-    all_ways = {scale: {w: ways(groups[w], costs[w], scale) for w in COUSINS if w in groups} for scale in _TITLES}
+    costs = json.loads((RESULTS / "compression_cost.json").read_text())
+    all_ways = {scale: {w: ways(groups[w], costs, scale) for w in COUSINS if w in groups} for scale in _TITLES}
     (RESULTS / "time_to_accuracy.md").write_text(table(all_ways))
     plot(all_ways, RESULTS / "time_to_accuracy.png")
     print(RESULTS / "time_to_accuracy.md")

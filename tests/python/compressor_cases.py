@@ -67,10 +67,12 @@ def sums(compressor: Compressor, arrays: jax.Array, key: jax.Array) -> tuple[jax
     return together[0], one_by_one[0]
 
 
-@_jit
-def steps(compressor: Compressor, gradients: Any, state: Any) -> tuple[Any, Any]:
+def traced_steps(compressor: Compressor, gradients: Any, state: Any) -> tuple[Any, Any]:
     """One step of simulated workers: leaves [n, ...] and states with a leading axis of workers."""
     return jax.vmap(lambda g, s: compressor.update(g, s, "workers"), axis_name="workers")(gradients, state)
+
+
+steps = _jit(traced_steps)
 
 
 def initial(compressor: Compressor, gradients: Any, seed: int = 0) -> Any:

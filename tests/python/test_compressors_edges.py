@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from compressor_cases import SHAPE, SPECS, get, initial, normal, steps
+from compressor_cases import SHAPE, SPECS, get, initial, normal, steps, traced_steps
 
 PLAIN = ["none", "fp16", "bf16"]
 
@@ -78,10 +78,8 @@ def test_fp16_with_error_feedback_recovers_from_overflow():
     np.testing.assert_array_equal(mean, 1)
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_odd_leaves(spec):
-    """A scalar, an empty array, one element, three axes, bfloat16: shapes and dtypes come back."""
-    compressor = get(spec)
+def odd_leaves() -> dict[str, jax.Array]:
+    """A scalar, an empty array, one element, three axes, bfloat16; of one worker."""
     gradients = {
         "scalar": jnp.float32(0.5),
         "empty": jnp.zeros((0, 3)),
@@ -89,6 +87,20 @@ def test_odd_leaves(spec):
         "three axes": jnp.asarray(normal(37, (3, 2, 5))),
         "bfloat16": jnp.asarray(normal(38, (6,)), jnp.bfloat16),
     }
-    workers = jax.tree.map(lambda leaf: leaf[None], gradients)
-    mean, _ = steps(compressor, workers, initial(compressor, workers))
+    return jax.tree.map(lambda leaf: leaf[None], gradients)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_shapes_and_dtypes_of_odd_leaves_come_back(spec):
+    compressor, workers = get(spec), odd_leaves()
+    mean, _ = jax.eval_shape(lambda g: traced_steps(compressor, g, initial(compressor, g)), workers)
     jax.tree.map(lambda m, g: np.testing.assert_equal((m.shape, m.dtype), (g.shape, g.dtype)), mean, workers)
+
+
+@pytest.mark.parametrize("spec", ["blockfp:5:block=7", "qsgd:64:bucket=20", "topk:0.1", "powersgd:2", "thc:block=64"])
+def test_odd_leaves_have_finite_means(spec):
+    """Of those that cut an array into blocks, or into what is sent and what is not."""
+    compressor, workers = get(spec), odd_leaves()
+    mean, _ = steps(compressor, workers, initial(compressor, workers))
+    assert all(np.isfinite(np.asarray(leaf, np.float32)).all() for leaf in jax.tree.leaves(mean))
+    assert mean["one"].item() == pytest.approx(1, abs=0.2)

@@ -47,7 +47,7 @@ def test_every_compressor_is_registered_with_a_case():
 def contraction(spec: str) -> float:
     """E |x - Q(x)|^2 / |x|^2."""
     x = normal(2)
-    errors = np.asarray(decoded(get(spec), x, KEYS[:200]), np.float64) - x
+    errors = np.asarray(decoded(get(spec), x, KEYS), np.float64) - x
     return float((errors**2).sum(axis=(1, 2)).mean() / (x.astype(np.float64) ** 2).sum())
 
 
@@ -61,7 +61,7 @@ X = normal(2).astype(np.float64)
         ("topk:0.1", 1 - 8 / D),  # k / d: what the k largest hold at least
         ("efsignsgd", 1 - np.abs(X).sum() ** 2 / (D * (X**2).sum())),  # Karimireddy et al., lemma 8
         ("threshold:0.5", 0.25 * D / (X**2).sum()),
-        ("randomk:0.1+ef", (1 - 8 / D) * 1.02),  # an expectation, over 200 draws
+        ("randomk:0.1+ef", (1 - 8 / D) * 1.01),  # an expectation, over 1,500 draws
         ("onebit", 1.0),
         ("powersgd:2", 1.0),
         ("thc:block=64", 0.1),
@@ -137,7 +137,7 @@ def test_the_key_determines_the_result(spec):
 
 @pytest.mark.parametrize("spec", ["qsgd:64:bucket=20", "terngrad", "natural", "int8:stochastic", "randomk:0.1"])
 def test_other_keys_and_other_steps_draw_other_numbers(spec):
-    compressor, x = get(spec), normal(13)[None]
+    compressor, x = get(spec), np.stack([normal(13), normal(13)])
     state = initial(compressor, x, seed=1)
     first, state = steps(compressor, x, state)
     later, _ = steps(compressor, x, state)

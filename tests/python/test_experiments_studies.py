@@ -110,7 +110,7 @@ def test_confidence_band_by_hand():
 
 def run_with(scores, diverged=False):
     return {"outcome": {"scores": scores, "diverged": diverged, "losses": [2.0, 1.0], "higher_is_better": True,
-                        "sent": 1e6, "received": 3e6}, "setting": {"seed": 0, "workers": 4, "workload": "ncf"}}
+                        "sent": 1e6, "received": 3e6, "parameters": 250_000}, "setting": {"seed": 0, "workers": 4, "workload": "ncf"}}
 
 
 def test_steps_to_a_target_by_hand():
@@ -127,7 +127,7 @@ def test_steps_to_a_target_by_hand():
 def test_time_to_accuracy_by_hand():
     from experiments.time_to_accuracy import ways
 
-    costs = {"parameters": 250_000, "gradient_ms": 2.0, "compression_ms": {"none": 9.0, "topk": 5.0}}
+    costs = {"gradient_ms": {"ncf": 2.0}, "compression_ns": {"none": 36.0, "topk": 20.0}}
     runs = [run_with([[10, 0.2], [20, 0.4], [30, 0.5], [40, 0.6]])]
     ring, topk = ways({"none": runs, "topk": runs}, costs, "small")
     assert ring.steps == topk.steps == 30
