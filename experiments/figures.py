@@ -44,6 +44,10 @@ def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any
     panels[0].set_ylabel(f"{outcome['metric']}, {'higher' if outcome['higher_is_better'] else 'lower'} is better")
     if not outcome["higher_is_better"]:
         readable_log_scale(panels[0])
+    seen = [score for runs in by_compressor.values() for run in runs for _, score in run["outcome"]["scores"]
+            if score is not None]
+    margin = 0.05 * (max(seen) - min(seen))
+    panels[0].set_ylim(min(seen) - margin, max(seen) + margin)  # a band of three seeds may leave what is possible
     figure.suptitle(f"{workload}: {_conditions(by_compressor)}, mean and 95 % confidence band")
     return figure
 
