@@ -5,7 +5,7 @@
 For each workload eight workers' gradients are taken after some steps of training, summed in block fixed point, and
 compared with the exact sum: the relative error, and the largest error as a share of theorem 1's bound n / f, which may
 never exceed 1. Where training breaks is another study: `python -m experiments.convergence --config
-experiments/configs/effect_of_f.toml`.
+experiments/configs/training_breaks.toml`.
 """
 
 from __future__ import annotations

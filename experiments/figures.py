@@ -37,10 +37,18 @@ def name(spec: str) -> str:
 def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any]]]) -> Figure:
     """Mean over seeds with a 95 % band, one panel for each kind of compressor, float32 in all of them."""
     outcome = next(iter(by_compressor.values()))[0]["outcome"]
-    figure, panels = plt.subplots(1, len(PANELS), figsize=(12, 4), sharey=True, layout="constrained")
-    for axes, (title, specs) in zip(panels, PANELS.items()):
-        _curves(axes, {spec: by_compressor[spec] for spec in (BASELINE, *specs) if spec in by_compressor})
+    kinds = {title: [spec for spec in specs if spec in by_compressor] for title, specs in PANELS.items()}
+    kinds["others"] = [spec for spec in by_compressor if spec not in ORDER]
+    kinds = {title: specs for title, specs in kinds.items() if specs}
+    figure, (panels,) = plt.subplots(1, len(kinds), figsize=(4 * len(kinds), 4), sharey=True, layout="constrained",
+                                     squeeze=False)
+    for axes, (title, specs) in zip(panels, kinds.items()):
+        for number, spec in enumerate([BASELINE, *specs]):
+            if spec in by_compressor:
+                _banded(axes, spec, *curve(by_compressor[spec]), style=line(number) if title == "others" else None)
         axes.set(title=title, xlabel="step")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
     panels[0].set_ylabel(f"{outcome['metric']}, {'higher' if outcome['higher_is_better'] else 'lower'} is better")
     if not outcome["higher_is_better"]:
         readable_log_scale(panels[0])
@@ -52,16 +60,9 @@ def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any
     return figure
 
 
-def _curves(axes: Axes, by_compressor: dict[str, list[dict[str, Any]]]) -> None:
-    for spec, runs in by_compressor.items():
-        steps, mean, half = curve(runs)
-        _banded(axes, spec, steps, mean, half)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-
-
-def _banded(axes: Axes, spec: str, x: np.ndarray, mean: np.ndarray, half: np.ndarray) -> None:
-    style = _style(spec)
+def _banded(axes: Axes, spec: str, x: np.ndarray, mean: np.ndarray, half: np.ndarray,
+            style: dict[str, Any] | None = None) -> None:
+    style = style or _style(spec)
     axes.plot(x, mean, label=name(spec), **style)
     axes.fill_between(x, mean - half, mean + half, color=style["color"], alpha=0.15, linewidth=0)
 
@@ -83,8 +84,9 @@ def block_fixed_point(groups: Groups) -> Figure:
 
 def finals(groups: Groups) -> Figure:
     """The paper's table 4 and figure 10: the final metric of every compressor, one dot for each seed."""
-    specs = [spec for spec in ORDER if any(spec in by_compressor for by_compressor in groups.values())]
-    figure, panels = plt.subplots(1, len(groups), figsize=(2 + 2.6 * len(groups), 0.5 + 0.3 * len(specs)), sharey=True,
+    found = {spec: None for by_compressor in groups.values() for spec in by_compressor}
+    specs = [*(spec for spec in ORDER if spec in found), *(spec for spec in found if spec not in ORDER)]
+    figure, panels = plt.subplots(1, len(groups), figsize=(2 + 2.6 * len(groups), 1 + 0.3 * len(specs)), sharey=True,
                                   layout="constrained", squeeze=False)
     for axes, (workload, by_compressor) in zip(panels[0], groups.items()):
         for row, spec in enumerate(specs):

@@ -153,7 +153,9 @@ def main() -> None:
         file.with_suffix(".md").write_text(f"# {file.stem}\n\nWritten by `python -m experiments.summarize`.\n\n"
                                            + table(records))
         groups = grouped(records)
-        drawn = {"": figures.finals(groups), "-block-fixed-point": figures.block_fixed_point(groups)}
+        drawn = {"": figures.finals(groups)}
+        if all("int32" in by_compressor for by_compressor in groups.values()):
+            drawn["-block-fixed-point"] = figures.block_fixed_point(groups)
         drawn |= {f"-{workload}": figures.metric_over_steps(workload, runs) for workload, runs in groups.items()}
         for ending, figure in drawn.items():
             figure.savefig(file.with_name(f"{file.stem}{ending}.png"), dpi=110)
