@@ -106,18 +106,19 @@ class Configuration:
     """One resolved configuration. A default that is a dict depends on the aggregator."""
 
     aggregator: str = _setting(
-        choice("embedded", "udp"),
+        choice("embedded", "udp", "roce", "verbs"),
         "embedded",
-        "What sums: shared memory of this host (embedded), or a switch reached by datagrams (udp).",
+        "What sums: shared memory of this host (embedded), or a switch reached by datagrams (udp), "
+        "by RDMA from user space (roce) or by an RDMA NIC (verbs).",
     )
     switch: str = _setting(
         host_and_port(),
         "127.0.0.1:51000",
-        "Control address of the switch (udp); `jaxina switch` starts one.",
+        "Control address of the switch (all but embedded); `jaxina switch` starts one.",
     )
     slots: int = _setting(
         integer(1, MAX_SLOTS),
-        {"embedded": 16, "udp": 64},
+        {"embedded": 16, "udp": 64, "roce": 16, "verbs": 64},
         "Pool size s: how many chunks of a group are in flight at once.",
     )
     block_size: int = _setting(
@@ -125,7 +126,7 @@ class Configuration:
     )
     blocks_per_chunk: int = _setting(
         integer(1, MAX_BLOCKS_PER_CHUNK),
-        {"embedded": 16, "udp": 1},
+        {"embedded": 16, "udp": 1, "roce": 16, "verbs": 16},
         "Blocks that one slot pass carries.",
     )
     join_timeout: float = _setting(
@@ -139,9 +140,14 @@ class Configuration:
         "noticed at once.",
     )
     loss: float = _setting(
-        share(), 0.0, "Share of arriving packets to drop, for experiments (udp)."
+        share(), 0.0, "Share of arriving packets to drop, for experiments (udp, roce)."
     )
     loss_seed: int = _setting(integer(0, 2**64 - 1), 0, "Seed of the dropped packets.")
+    rdma_device: str | None = _setting(
+        Kind(str, "a device's name"),
+        None,
+        "RDMA device (verbs), as `rdma link` lists them; any that has RoCEv2 over IPv4 otherwise.",
+    )
     codec: str | None = _setting(
         choice("scalar", "avx2", "avx512"),
         None,
@@ -246,7 +252,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
 
 def _check_together(configuration: Configuration) -> None:
-    if configuration.aggregator == "udp":
+    if configuration.aggregator != "embedded":
         words = configuration.block_size * configuration.blocks_per_chunk
         packet = HEADER_BYTES + 4 * ((configuration.blocks_per_chunk + 3) // 4) + 4 * words
         if packet > MAX_PACKET_BYTES:

@@ -34,7 +34,7 @@ class Job:
     Attributes:
       process: this process's number, from 0.
       processes: how many processes take part.
-      aggregator: "embedded" or "udp".
+      aggregator: "embedded", "udp", "roce" or "verbs".
       configuration: all settings, with their origins.
     """
 
@@ -92,8 +92,9 @@ def init(
     JAXINA_* variable, else from the default (`jaxina info` lists them).
 
     Args:
-      aggregator: "embedded" (shared memory of this host) or "udp" (a switch).
-      switch: HOST:PORT of the switch's control service, for "udp".
+      aggregator: "embedded" (shared memory of this host), or a switch reached by "udp", "roce" (RDMA
+        from user space) or "verbs" (RDMA by a NIC).
+      switch: HOST:PORT of the switch's control service, for all but "embedded".
       slots: pool size s.
       block_size: block size k, in elements.
       blocks_per_chunk: blocks that one slot pass carries.

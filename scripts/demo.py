@@ -49,6 +49,7 @@ ROWS = (
     Row("embedded", "jaxina", ("--aggregator", "embedded")),
     Row("udp", "jaxina", ("--aggregator", "udp")),
     Row("udp 1 % loss", "jaxina", ("--aggregator", "udp", "--loss", "0.01")),
+    Row("roce", "jaxina", ("--aggregator", "roce")),
     Row("XLA gloo", "xla", ()),
 )
 

@@ -1,11 +1,14 @@
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <utility>
 
 #include "rdma_engine/engine/engine.h"
+#include "rdma_engine/transport/verbs/availability.h"
 #include "xla_ffi/bindings.h"
+#include "xla_ffi/connection_end.h"
 
 namespace jaxina {
 
@@ -48,6 +51,19 @@ Engine::Ended ended_from(nb::callable callable) {
   };
 }
 
+roce::Exchange exchange_from(nb::callable callable) {
+  return [held = shared_callable(std::move(callable))](const roce::ConnectionEnd& local) {
+    nb::gil_scoped_acquire gil;
+    try {
+      return connection_of(nb::cast<ConnectionFields>((*held)(fields_of(local))));
+    } catch (const nb::python_error& error) {
+      throw to_native(error);
+    } catch (const nb::cast_error&) {
+      throw Error(ErrorCode::kInvalidArgument, "what connects queue pairs did not return their fields");
+    }
+  };
+}
+
 nb::dict as_dict(const Statistics& s) {
   nb::dict d;
   d["collectives"] = s.collectives;
@@ -80,6 +96,13 @@ void bind_engine(nb::module_& m) {
       .def_rw("segment", &EndpointConfig::segment)
       .def_rw("address", &EndpointConfig::address)
       .def_rw("ports", &EndpointConfig::ports)
+      .def(
+          "set_exchange",
+          [](EndpointConfig& config, nb::callable exchange) { config.exchange = exchange_from(std::move(exchange)); },
+          "exchange"_a,
+          "For RDMA: exchange(end) gives the switch this end of the queue pairs and returns the switch's, both as "
+          "(address, udp_port, mtu, qpns, psn, rkey, memory). Called on the engine's own thread.")
+      .def_rw("rdma_device", &EndpointConfig::rdma_device)
       .def_rw("loss", &EndpointConfig::loss)
       .def_rw("loss_seed", &EndpointConfig::loss_seed)
       .def_rw("join_timeout_s", &EndpointConfig::join_timeout_s)
@@ -97,6 +120,8 @@ void bind_engine(nb::module_& m) {
       "used, and ended(group, code: str, message: str) when a group ends for a reason that other processes cannot see.");
   m.def("shutdown", [] { Engine::instance().shutdown(); }, nb::call_guard<nb::gil_scoped_release>(),
         "Fails pending collectives, leaves all groups and joins the engine's threads.");
+  m.def("verbs_availability", &verbs::availability,
+        "The RDMA device that the verbs transport would use, or what it misses.");
   m.def("running", [] { return Engine::instance().running(); });
   m.def(
       "abort",

@@ -42,7 +42,7 @@ def bench(
         typer.Option("-i", min=1, help="Timed calls per size; left out, what fits 4 s, 20 to 200."),
     ] = None,
     warmup: Annotated[int, typer.Option("-w", min=1, help="Calls before, not timed.")] = 5,
-    aggregator: Annotated[str | None, typer.Option(help="embedded or udp.")] = None,
+    aggregator: Annotated[str | None, typer.Option(help="embedded, udp, roce or verbs.")] = None,
     switch: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="A running switch (udp); else one of its own."),

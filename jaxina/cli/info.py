@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import importlib.metadata
 import json
 from typing import Annotated
@@ -49,9 +48,8 @@ def _facts() -> Table:
         f"({'tested' if tested else 'not tested; tested are ' + ', '.join(_jax_compat.TESTED)})",
     )
     table.add_row("codec", _native.numerics.codec_name())
-    table.add_row("transports", "embedded, udp")
-    verbs = ctypes.util.find_library("ibverbs")
-    table.add_row("libibverbs", f"found ({verbs})" if verbs else "not found")
+    table.add_row("aggregators", "embedded, udp, roce, verbs")
+    table.add_row("verbs", _native.verbs_availability())
     return table
 
 

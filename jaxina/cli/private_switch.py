@@ -18,7 +18,7 @@ _STOP_TIMEOUT = 5.0
 
 
 @contextlib.contextmanager
-def private_switch(loss: float, loss_seed: int, threads: int) -> Iterator[str]:
+def private_switch(loss: float, loss_seed: int, threads: int, rdma: bool) -> Iterator[str]:
     """Yields its control address, HOST:PORT.
 
     Raises:
@@ -40,6 +40,7 @@ def private_switch(loss: float, loss_seed: int, threads: int) -> Iterator[str]:
         str(loss),
         "--loss-seed",
         str(loss_seed),
+        *(("--rdma", f"{where.switch_host}:0") if rdma else ()),
         "--announce-fd",
         str(write_end),
         "--quiet",

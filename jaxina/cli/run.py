@@ -41,7 +41,7 @@ def run(
             "-n", "--workers", min=1, max=config.MAX_WORKERS, help="Number of worker processes."
         ),
     ],
-    aggregator: Annotated[str | None, typer.Option(help="embedded or udp.")] = None,
+    aggregator: Annotated[str | None, typer.Option(help="embedded, udp, roce or verbs.")] = None,
     devices: Annotated[
         int | None,
         typer.Option("--devices-per-process", min=1, max=256, help="CPU devices per process."),
@@ -179,12 +179,13 @@ def _catch_all() -> dict[str, str]:
 
 @contextlib.contextmanager
 def _switch(settings: config.Configuration, workers: int, own: bool) -> Iterator[str | None]:
-    if settings.aggregator != "udp":
+    if settings.aggregator == "embedded":
         yield None
     elif own:
         # More threads than a loopback host can feed only compete with the workers.
         threads = 1 if (os.cpu_count() or 1) < 2 * workers else 2
-        with private_switch(settings.loss, settings.loss_seed, threads) as address:
+        rdma = settings.aggregator != "udp"
+        with private_switch(settings.loss, settings.loss_seed, threads, rdma) as address:
             yield address
     else:
         yield settings.switch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import secrets
@@ -31,6 +32,14 @@ class Aggregators(Protocol):
 
     def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:
         """Called once per process and group: this process is `worker` of `workers`."""
+        ...
+
+    def connect_queue_pairs(
+        self, agreement: Agreement, worker: int, end: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        """For RDMA: gives the switch this worker's end of the queue pairs, returns the switch's. The
+        fields are those of `data_plane.QueuePairs`.
+        """
         ...
 
     def end(self, group: Group, code: str, message: str) -> None:
@@ -65,6 +74,11 @@ class EmbeddedAggregators:
 
     def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:
         """Nothing: attaching to the segment is joining."""
+
+    def connect_queue_pairs(
+        self, agreement: Agreement, worker: int, end: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        raise InvalidArgumentError("shared memory has no queue pairs")
 
     def end(self, group: Group, code: str, message: str) -> None:
         """Nothing: the native transport writes it into the segment."""
@@ -140,6 +154,9 @@ class Connector:
             )
             for name in ("job", "secret", "segment", "address", "ports"):
                 setattr(endpoint, name, agreement[name])
+            endpoint.set_exchange(
+                functools.partial(self._aggregators.connect_queue_pairs, agreement, worker)
+            )
         return endpoint
 
     def _meet(self, group: Group, processes: Sequence[int]) -> Agreement:
@@ -160,6 +177,7 @@ class Connector:
         endpoint.slots = configuration.slots
         endpoint.block_size = configuration.block_size
         endpoint.blocks_per_chunk = configuration.blocks_per_chunk
+        endpoint.rdma_device = configuration.rdma_device or ""
         endpoint.loss = configuration.loss
         # Workers that dropped the same packets would be one experiment n times.
         endpoint.loss_seed = (configuration.loss_seed + endpoint.worker) % 2**64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import Any
 from jaxina.config import Configuration, split_address
 from jaxina.control.client import SwitchClient
 from jaxina.control.connector import Group
+from jaxina.control.data_plane import QueuePairs
 from jaxina.control.rendezvous import Agreement, Presence
 from jaxina.control.session import Session
 from jaxina.control.typed_status import unreachable
@@ -96,6 +98,15 @@ class SwitchAggregators:
             f"{self._configuration.join_timeout:g} s; see its output. A slow start needs a longer "
             "JAXINA_JOIN_TIMEOUT"
         )
+
+    def connect_queue_pairs(
+        self, agreement: Agreement, worker: int, end: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        ours = QueuePairs(*end)
+        theirs = self._client.connect_queue_pairs(
+            agreement["job"], agreement["secret"], worker, ours
+        )
+        return dataclasses.astuple(theirs)
 
     def end(self, group: Group, code: str, message: str) -> None:
         with self._lock:

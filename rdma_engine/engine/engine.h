@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rdma_engine/errors.h"
+#include "rdma_engine/transport/roce/connection_end.h"
 #include "rdma_engine/worker/tensor.h"
 
 namespace jaxina {
@@ -20,7 +21,7 @@ using Group = std::vector<std::int64_t>;
 // How this process takes part in a group: its devices are summed here, and one stream goes to the aggregator, whose
 // workers are the group's processes. Filled by the control plane (Python), once per group.
 struct EndpointConfig {
-  std::string transport;           // "embedded" or "udp"
+  std::string transport;           // "embedded", "udp", "roce" or "verbs"
   std::uint32_t devices = 0;       // n: the group's devices, in all processes
   std::vector<std::uint32_t> local;  // this process's, by their places in the group
   std::uint32_t workers = 0;       // processes that take part; one process alone needs no aggregator
@@ -31,9 +32,11 @@ struct EndpointConfig {
   std::uint32_t block_size = 256;  // k: elements that share one exponent
   std::uint32_t blocks_per_chunk = 1;
   std::string segment;                // embedded: name of the shared-memory segment ("" = private to this process)
-  std::string address;                // udp: the switch's host
+  std::string address;                // the switch's host
   std::vector<std::uint16_t> ports;   // udp: one data port per switch thread; slot i belongs to ports[i % size]
-  double loss = 0;                    // udp: share of arriving packets to drop, for experiments
+  roce::Exchange exchange;            // roce, verbs: connects this process's queue pairs to the switch's
+  std::string rdma_device;            // verbs: "" = any
+  double loss = 0;                    // udp, roce: share of arriving packets to drop, for experiments
   std::uint64_t loss_seed = 0;
   double join_timeout_s = 60;        // how long to wait for the other workers of the group
   double collective_timeout_s = 300; // how long one collective may take

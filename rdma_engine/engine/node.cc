@@ -48,7 +48,10 @@ void check(const EndpointConfig& config) {
 std::unique_ptr<Endpoint> make_endpoint(const EndpointConfig& config) {
   if (config.transport == "embedded") return make_embedded_endpoint(config);
   if (config.transport == "udp") return make_udp_endpoint(config);
-  throw Error(ErrorCode::kInvalidArgument, "unknown aggregator '" + config.transport + "': choose embedded or udp");
+  if (config.transport == "roce") return make_roce_endpoint(config);
+  if (config.transport == "verbs") return make_verbs_endpoint(config);
+  throw Error(ErrorCode::kInvalidArgument,
+              "unknown aggregator '" + config.transport + "': choose embedded, udp, roce or verbs");
 }
 
 std::string seconds(double s) { return std::to_string(static_cast<long>(s)) + " s"; }

@@ -8,7 +8,7 @@ constexpr Nanoseconds kLongestSleep = 1'000'000'000;
 }  // namespace
 
 RoceSwitch::RoceSwitch(const RoceSwitchConfig& config)
-    : socket_(config.address, config.port, config.icrc),
+    : socket_(config.address, config.port, config.icrc, config.offload),
       connections_(socket_, config.mtu, config.first_psn),
       loss_(config.loss, config.loss_seed) {
   thread_ = std::thread([this] { run(); });

@@ -24,6 +24,7 @@ struct RoceSwitchConfig {
   roce::IcrcPolicy icrc = roce::IcrcPolicy::kCheck;
   double loss = 0;                           // share of arriving packets to drop, for experiments
   std::uint64_t loss_seed = 0;
+  bool offload = true;                       // off: every packet is one to queueing disciplines, as tests of loss want
   std::optional<std::uint32_t> first_psn = {};  // drawn for every connection unless given
 };
 

@@ -39,5 +39,8 @@ class Endpoint {
 // deadline. Throws Error.
 std::unique_ptr<Endpoint> make_embedded_endpoint(const EndpointConfig& config);
 std::unique_ptr<Endpoint> make_udp_endpoint(const EndpointConfig& config);
+std::unique_ptr<Endpoint> make_roce_endpoint(const EndpointConfig& config);
+// Throws Error(kInvalidArgument) where jaxina was built without libibverbs.
+std::unique_ptr<Endpoint> make_verbs_endpoint(const EndpointConfig& config);
 
 }  // namespace jaxina

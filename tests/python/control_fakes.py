@@ -120,7 +120,11 @@ class FakeEngine:
         return {"collectives": 7}
 
 
-Endpoint = SimpleNamespace
+class Endpoint(SimpleNamespace):
+    """Keeps what the connector sets."""
+
+    def set_exchange(self, exchange: Callable[..., Any]) -> None:
+        self.exchange = exchange
 
 
 def in_threads(*calls: Callable[[], Any], timeout: float = 20) -> list[Any]:

@@ -14,7 +14,14 @@ REPETITIONS = 6
 
 @pytest.mark.parametrize(
     "processes, devices, aggregator",
-    [(2, 1, "embedded"), (4, 1, "embedded"), (2, 2, "embedded"), (2, 1, "udp"), (4, 1, "udp")],
+    [
+        (2, 1, "embedded"),
+        (4, 1, "embedded"),
+        (2, 2, "embedded"),
+        (2, 1, "udp"),
+        (4, 1, "udp"),
+        (2, 1, "roce"),
+    ],
 )
 def test_sixteen_independent_psums_always_match(processes: int, devices: int, aggregator: str):
     command = [sys.executable, "-m", "jaxina.cli", "run", "-n", str(processes), "--aggregator", aggregator]

@@ -1,5 +1,6 @@
-// Prints the frames that Soft-RoCE makes of a few RDMA writes, as hexadecimal lines: how the test vectors in
-// tests/native/roce_frames.txt were taken. Runs in the guest; see capture.sh.
+// Prints frames as hexadecimal lines, in the guest. `verbs_capture writes`: what Soft-RoCE makes of a few RDMA writes, as
+// the test vectors in tests/native/roce_frames.txt were taken. `verbs_capture message`: a worker's message of 16 packets
+// and the switch's reply, for decode_message.py.
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <poll.h>
@@ -9,7 +10,7 @@
 #include <vector>
 
 #include "rdma_engine/transport/verbs/verbs_queue_pairs.h"
-#include "tests/verbs/namespaces.h"
+#include "tests/verbs/guest_workers.h"
 
 using namespace jaxina;
 
@@ -35,10 +36,12 @@ void print_frames(int packets) {
   }
 }
 
-}  // namespace
+int open_packets() {
+  return guest::in_peer([] { return socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL)); });
+}
 
-int main() {
-  const int packets = guest::in_peer([] { return socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL)); });
+void writes() {
+  const int packets = open_packets();
   verbs::VerbsQueuePairs pairs({.device = "", .address = "", .mtu = 1024, .first_psn = 0xfffffe}, 1, 8192, 8192);
   roce::ConnectionEnd peer;
   peer.address = "10.9.0.2";
@@ -53,5 +56,32 @@ int main() {
     for (int i = 0; i < 50 && pairs.poll(none).ok(); ++i) poll(nullptr, 0, 1);
   }
   print_frames(packets);
+}
+
+void message() {
+  RoceSwitchConfig config;
+  config.address = guest::kPeer;
+  config.offload = false;  // GSO packets would be captured as one
+  const auto roce_switch = guest::in_peer([&] { return std::make_unique<RoceSwitch>(config); });
+  const JobSpec job = guest::job_of(1, 1);
+  roce_switch->add_job(job);
+  const auto endpoint = guest::join(*roce_switch, job, 0, guest::Kind::kVerbs);
+  std::vector<std::int32_t> in(16 * 256), out(in.size());
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::int32_t>(i);
+  const int packets = open_packets();
+  endpoint->worker().submit({{{ElementType::kInt32, in.size(), in.data(), out.data()}}});
+  const Status status = guest::run_to_end(*endpoint);
+  std::printf("status %s, %s\n", status.text().c_str(), in == out ? "the sum is right" : "the sum is wrong");
+  print_frames(packets);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "message") {
+    message();
+  } else {
+    writes();
+  }
   return 0;
 }

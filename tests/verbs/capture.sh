@@ -1,2 +1,4 @@
 #!/bin/dash
-exec /verbs_capture
+/verbs_capture writes
+echo "message"
+/verbs_capture message

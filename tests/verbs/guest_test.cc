@@ -27,6 +27,7 @@ std::unique_ptr<RoceSwitch> start_switch(std::optional<std::uint32_t> first_psn 
   RoceSwitchConfig config;
   config.address = kPeer;
   config.mtu = mtu;
+  config.offload = false;
   config.first_psn = first_psn;
   return in_peer([&] { return std::make_unique<RoceSwitch>(config); });
 }

@@ -31,8 +31,8 @@ std::array<std::uint8_t, 4> ip_of(const Address& address) {
 
 }  // namespace
 
-RoceSocket::RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy policy)
-    : socket_(resolve_here(host, port), {}), receiver_(socket_), sender_(socket_), policy_(policy) {
+RoceSocket::RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy policy, bool offload)
+    : socket_(resolve_here(host, port), {.offload = offload}), receiver_(socket_), sender_(socket_), policy_(policy) {
   // With DF the kernel numbers the packets of one call from 0, so that their ICRCs can be computed here.
   const int discover = IP_PMTUDISC_DO;
   setsockopt(socket_.fd(), IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover));

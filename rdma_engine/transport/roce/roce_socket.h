@@ -33,7 +33,8 @@ struct Write {
 class RoceSocket {
  public:
   // `host` must be one address of this host, as the ICRC covers it. Throws Error: see udp::UdpSocket.
-  RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy policy);
+  // Without `offload` every packet passes the kernel alone.
+  RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy policy, bool offload = true);
 
   std::string address() const;
   std::uint16_t port() const { return flow_.source_port; }

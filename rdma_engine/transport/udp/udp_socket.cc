@@ -1,5 +1,6 @@
 #include "rdma_engine/transport/udp/udp_socket.h"
 
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <poll.h>
@@ -140,19 +141,41 @@ bool means_unreachable(int error) {
          error == EHOSTDOWN;
 }
 
+namespace {
+
+// A new socket that the kernel has found a route for.
+int probe(const Address& address) {
+  const int fd = checked(socket(family(address), SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP), "socket");
+  if (connect(fd, as_sockaddr(address), address.size) == 0) return fd;
+  const int error = errno;
+  close(fd);
+  throw Error(ErrorCode::kSwitchUnreachable, "there is no route to the switch at " + to_string(address) + ": " +
+                                                 std::strerror(error) + "; check its address and this host's network");
+}
+
+}  // namespace
+
 std::size_t route_mtu(const Address& address) {
-  const FileDescriptor probe(checked(socket(family(address), SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP), "socket"));
-  if (connect(probe.get(), as_sockaddr(address), address.size) != 0) {
-    throw Error(ErrorCode::kSwitchUnreachable, "there is no route to the switch at " + to_string(address) + ": " +
-                                                   std::strerror(errno) + "; check its address and this host's network");
-  }
+  const FileDescriptor socket(probe(address));
   int mtu = 0;
   socklen_t size = sizeof(mtu);
   const bool v6 = family(address) == AF_INET6;
-  if (getsockopt(probe.get(), v6 ? int{IPPROTO_IPV6} : int{IPPROTO_IP}, v6 ? IPV6_MTU : IP_MTU, &mtu, &size) != 0) {
+  if (getsockopt(socket.get(), v6 ? int{IPPROTO_IPV6} : int{IPPROTO_IP}, v6 ? IPV6_MTU : IP_MTU, &mtu, &size) != 0) {
     throw_system("getsockopt(IP_MTU)");
   }
   return static_cast<std::size_t>(mtu);
+}
+
+std::string route_source(const Address& address) {
+  const FileDescriptor socket(probe(address));
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  char host[NI_MAXHOST];
+  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0 ||
+      getnameinfo(reinterpret_cast<sockaddr*>(&storage), size, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) {
+    throw_system("getsockname");
+  }
+  return host;
 }
 
 }  // namespace jaxina::udp

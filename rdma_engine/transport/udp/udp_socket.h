@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "rdma_engine/aggregator/aggregator.h"
 #include "rdma_engine/worker/retransmission_timer.h"
@@ -74,5 +75,7 @@ bool means_unreachable(int error);
 // The largest packet the route to `address` carries in one piece, headers included. Throws Error(kSwitchUnreachable) if
 // there is no route.
 std::size_t route_mtu(const Address& address);
+// This host's own address, in numbers, on the route to `address`. Throws the same.
+std::string route_source(const Address& address);
 
 }  // namespace jaxina::udp

@@ -1,0 +1,17 @@
+#include "rdma_engine/transport/endpoint.h"
+#include "rdma_engine/transport/verbs/availability.h"
+
+namespace jaxina {
+namespace {
+
+constexpr char kMissing[] = "not built: libibverbs was not there (Debian: libibverbs-dev); install it and build jaxina again";
+
+}  // namespace
+
+std::unique_ptr<Endpoint> make_verbs_endpoint(const EndpointConfig&) {
+  throw Error(ErrorCode::kInvalidArgument, std::string("the verbs transport is ") + kMissing);
+}
+
+std::string verbs::availability() { return kMissing; }
+
+}  // namespace jaxina

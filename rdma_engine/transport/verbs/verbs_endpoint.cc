@@ -1,0 +1,28 @@
+#include "rdma_engine/transport/endpoint.h"
+#include "rdma_engine/transport/roce/rdma_endpoint.h"
+#include "rdma_engine/transport/verbs/availability.h"
+#include "rdma_engine/transport/verbs/verbs_queue_pairs.h"
+
+namespace jaxina {
+
+std::unique_ptr<Endpoint> make_verbs_endpoint(const EndpointConfig& config) {
+  return roce::make_rdma_endpoint(
+      config,
+      [&](std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes) {
+        verbs::VerbsOptions options;
+        options.device = config.rdma_device;
+        return std::make_unique<verbs::VerbsQueuePairs>(options, queues, send_bytes, receive_bytes);
+      },
+      config.exchange);
+}
+
+std::string verbs::availability() {
+  try {
+    const Device device = open_device("", "");
+    return device.name + " with " + device.address;
+  } catch (const Error& error) {
+    return error.status().message;
+  }
+}
+
+}  // namespace jaxina

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Usage: scripts/test_verbs.sh. Runs the verbs transport on Linux's Soft-RoCE, in a virtual machine that is made of Debian's
+# packages. Says why and does nothing where that is not possible.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+start=$SECONDS
+packages=(qemu-system-x86 libibverbs-dev ibverbs-providers rdma-core iproute2 kmod cpio xz-utils dash)
+
+skip() {
+  echo "test-verbs: skipped: $1"
+  exit 0
+}
+missing() {
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null | grep -q '^ii' || echo "$package"
+  done
+}
+command -v apt-get >/dev/null || skip "it is made of Debian's packages, and this is not Debian"
+[ "$(uname -m)" = x86_64 ] || skip "the virtual machine is one for x86_64"
+mapfile -t wanted < <(missing)
+if [ ${#wanted[@]} -gt 0 ]; then
+  [ "$(id -u)" = 0 ] || skip "as root: apt-get install ${wanted[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get update -q && apt-get install -q -y --no-install-recommends "${wanted[@]}"; } >/dev/null 2>&1 ||
+    skip "these packages cannot be installed here: ${wanted[*]}"
+fi
+
+cmake -S . -B build/verbs >/dev/null
+cmake --build build/verbs -j "$(nproc)" --target verbs_guest_test verbs_capture
+tests/verbs/build_image.sh build/verbs-guest
+echo "built and prepared in $((SECONDS - start)) s"
+start=$SECONDS
+tests/verbs/run_in_guest.sh build/verbs-guest tests/verbs/guest_test.sh build/verbs/tests/verbs/verbs_guest_test
+echo "test-verbs: passed, $((SECONDS - start)) s in the virtual machine"
