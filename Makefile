@@ -23,8 +23,8 @@ demo: $(STAMP) ## train the example over every transport, and compare
 test: $(STAMP) ## all tests
 	scripts/test.sh $(VENV)
 
-test-verbs: ## the RDMA transport on Linux's Soft-RoCE, in a virtual machine made of Debian's packages
-	scripts/test_verbs.sh
+test-verbs: $(STAMP) ## the RDMA transport on Linux's Soft-RoCE, in a virtual machine made of Debian's packages
+	scripts/test_verbs.sh $(VENV)
 
 test-nightly: $(STAMP) ## the long tests, and the native tests under the sanitizers
 	scripts/test_nightly.sh $(VENV)

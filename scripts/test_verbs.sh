@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Usage: scripts/test_verbs.sh. Runs the verbs transport on Linux's Soft-RoCE, in a virtual machine that is made of Debian's
+# Usage: scripts/test_verbs.sh VENV. Runs the verbs transport on Linux's Soft-RoCE, in a virtual machine that is made of Debian's
 # packages. Says why and does nothing where that is not possible.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export PATH="$PWD/$1/bin:$PATH" # its cmake and ninja
 start=$SECONDS
 packages=(qemu-system-x86 libibverbs-dev ibverbs-providers rdma-core iproute2 kmod cpio xz-utils dash)
 
@@ -25,10 +26,11 @@ if [ ${#wanted[@]} -gt 0 ]; then
     skip "these packages cannot be installed here: ${wanted[*]}"
 fi
 
-cmake -S . -B build/verbs >/dev/null
-cmake --build build/verbs -j "$(nproc)" --target verbs_guest_test verbs_capture
+command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+cmake -S . -B build/native -G Ninja -DJAXINA_BUILD_TESTS=ON >/dev/null
+cmake --build build/native -j "$(nproc)" --target verbs_guest_test verbs_capture
 tests/verbs/build_image.sh build/verbs-guest
 echo "built and prepared in $((SECONDS - start)) s"
 start=$SECONDS
-tests/verbs/run_in_guest.sh build/verbs-guest tests/verbs/guest_test.sh build/verbs/tests/verbs/verbs_guest_test
+tests/verbs/run_in_guest.sh build/verbs-guest tests/verbs/guest_test.sh build/native/tests/verbs/verbs_guest_test
 echo "test-verbs: passed, $((SECONDS - start)) s in the virtual machine"
