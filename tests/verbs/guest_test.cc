@@ -272,7 +272,7 @@ void restart() {
 const std::map<std::string, std::function<void()>> kCases = {
     // 15 packets of 4096 bytes of words and one of exponents a message.
     {"sum-100MB", [] { sum(kFourVerbs, 6'250'000, {.first_psn = {}, .mtu = 4096, .blocks_per_chunk = 60, .slots = 3}); }},
-    {"sum", [] { sum(kFourVerbs, 250'000); }},
+    {"sum", [] { sum(kFourVerbs, 125'000); }},
     {"psn-wrap", [] { sum(kFourVerbs, 250'000, {.first_psn = 0xffffc0}); }},
     {"mixed", [] { sum({Kind::kVerbs, Kind::kSocket, Kind::kVerbs, Kind::kSocket}, 250'000); }},
     {"interoperate", interoperate},

@@ -28,7 +28,7 @@ constexpr TimerLimits kTimer{.initial = 100'000'000,
                              .reordering = std::numeric_limits<std::uint16_t>::max()};
 // Soft-RoCE takes nothing more on a queue pair that lost the end of a message, until it is reset. A reset loses what is
 // on its way, so it waits until this many copies of a pass in a row brought neither a result nor a notice.
-constexpr std::uint32_t kUnansweredUntilReset = 3;
+constexpr std::uint32_t kUnansweredUntilReset = 2;
 // How often the device is asked in vain before the thread sleeps: some microseconds.
 constexpr int kSpins = 64;
 
