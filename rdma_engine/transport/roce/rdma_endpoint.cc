@@ -24,7 +24,7 @@ Nanoseconds now() {
 // many packets. Queue pairs do not keep each other's order, so being overtaken says nothing.
 constexpr TimerLimits kTimer{.initial = 100'000'000,
                              .minimum = 20'000'000,
-                             .maximum = 2'000'000'000,
+                             .maximum = 500'000'000,
                              .reordering = std::numeric_limits<std::uint16_t>::max()};
 // Soft-RoCE takes nothing more on a queue pair that lost the end of a message, until it is reset. A reset loses what is
 // on its way, so it waits until this many copies of a pass in a row brought neither a result nor a notice.
