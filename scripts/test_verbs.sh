@@ -33,4 +33,7 @@ tests/verbs/build_image.sh build/verbs-guest
 echo "built and prepared in $((SECONDS - start)) s"
 start=$SECONDS
 tests/verbs/run_in_guest.sh build/verbs-guest tests/verbs/guest_test.sh build/native/tests/verbs/verbs_guest_test
+echo "a message of 16 packets and its reply, as another decoder reads them"
+tests/verbs/run_in_guest.sh build/verbs-guest tests/verbs/capture.sh build/native/tests/verbs/verbs_capture > build/verbs-guest/capture.txt
+python tests/verbs/decode_message.py < build/verbs-guest/capture.txt
 echo "test-verbs: passed, $((SECONDS - start)) s in the virtual machine"
