@@ -229,11 +229,10 @@ void Node::finish(Round& round) {
 }
 
 void Node::end_for_all(Status reason) {
-  if (endpoint_) {
-    endpoint_->end(reason);
-    ended_(group_, reason);
-  }
-  fail(std::move(reason));
+  const bool others = endpoint_ != nullptr;
+  if (others) endpoint_->end(reason);
+  fail(reason);
+  if (others) ended_(group_, reason);  // last: over a broken link it takes its time
 }
 
 void Node::fail(Status reason) {

@@ -35,6 +35,6 @@ def test_nothing_is_found():
     ],
 )
 def test_planted_bugs_are_found(planted):
-    run = _fuzz(20_000, planted)
+    run = _fuzz(120_000, planted)  # the same messages every time: those of seed 1 find all four
     assert run.returncode != 0
     assert "Finding" in run.stderr
