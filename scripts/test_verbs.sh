@@ -35,5 +35,5 @@ start=$SECONDS
 tests/verbs/run_in_guest.sh build/verbs-guest tests/verbs/guest_test.sh build/native/tests/verbs/verbs_guest_test
 echo "a message of 16 packets and its reply, as another decoder reads them"
 tests/verbs/run_in_guest.sh build/verbs-guest tests/verbs/capture.sh build/native/tests/verbs/verbs_capture > build/verbs-guest/capture.txt
-python tests/verbs/decode_message.py < build/verbs-guest/capture.txt
+sed -n "/^message/,\$p" build/verbs-guest/capture.txt | python tests/verbs/decode_message.py
 echo "test-verbs: passed, $((SECONDS - start)) s in the virtual machine"
