@@ -104,7 +104,7 @@ _NOTE = """\
 *As float32*: the mean is within one standard error (of the difference of the means) of `none`'s. *Loss differs by*: the
 largest relative difference of the training loss at any step from `none`'s at that step with the same seed (losses are
 recorded with five digits). *Paper*: the SwitchML paper's table 4, another model on other data: compare the order, not
-the numbers.
+the numbers. A name that ends in `-ef` is that compressor without its error feedback.
 """
 
 
