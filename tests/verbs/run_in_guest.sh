@@ -8,15 +8,15 @@ seconds=${JAXINA_GUEST_TIMEOUT:-400}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-mkdir "$work/root"
-install "$script" "$work/root/test"
+mkdir "$work/files"
+install "$script" "$work/files/test"
 for file in "$@"; do
-  install "$file" "$work/root/"
+  install "$file" "$work/files/"
   for library in $(ldd "$file" 2>/dev/null | grep -oE '/[^ ]+'); do
-    install -D "$library" "$work/root$library"
+    install -D "$library" "$work/files$library"
   done
 done
-(cd "$work/root" && find . | cpio --quiet -o -H newc) > "$work/extra.cpio"
+(cd "$work/files" && find . | cpio --quiet -o -H newc) > "$work/extra.cpio"
 cat "$folder/base.cpio" "$work/extra.cpio" | gzip -1 > "$work/initramfs"
 
 code=0
