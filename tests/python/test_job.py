@@ -283,6 +283,12 @@ try:
     add()
 except jaxina.errors.NeverJoinedError as error:
     print(error.message, flush=True)
+    # Process 0 ends JAX's coordination, and with it the others: not before both have been told.
+    open(f"{__file__}.told{rank}", "w").close()
+    deadline = time.monotonic() + 20
+    while not all(os.path.exists(f"{__file__}.told{r}") for r in (0, 2)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     os._exit(5)
 """,
         *("-n", 3),
