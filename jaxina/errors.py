@@ -118,6 +118,12 @@ class SystemCallError(JaxinaError, OSError):
     code = "SYSTEM"
 
 
+class GpuError(JaxinaError):
+    """A CUDA call failed."""
+
+    code = "GPU"
+
+
 class ShutDownError(JaxinaError):
     """`jaxina.shutdown` ran while work was pending."""
 

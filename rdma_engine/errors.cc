@@ -18,6 +18,7 @@ std::string_view to_string(ErrorCode code) {
     case ErrorCode::kJobRejected: return "JOB_REJECTED";
     case ErrorCode::kSharedMemory: return "SHARED_MEMORY";
     case ErrorCode::kSystem: return "SYSTEM";
+    case ErrorCode::kGpu: return "GPU";
     case ErrorCode::kShutDown: return "SHUT_DOWN";
   }
   return "UNKNOWN";

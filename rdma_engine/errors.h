@@ -24,6 +24,7 @@ enum class ErrorCode {
   kJobRejected,        // the aggregator refuses this job, secret or incarnation
   kSharedMemory,       // the shared-memory segment cannot be created, sized or mapped
   kSystem,             // an operating-system call failed
+  kGpu,                // a CUDA call failed
   kShutDown,           // jaxina.shutdown() ran while work was pending
 };
 
