@@ -76,6 +76,15 @@ import jaxina
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 rank = int(os.environ["JAXINA_RANK"])
 
+def leave(code, *ranks):
+    # Process 0 ends JAX's coordination, and with it the others: not before all `ranks` are here.
+    open(f"{__file__}.told{rank}", "w").close()
+    deadline = time.monotonic() + 20
+    while not all(os.path.exists(f"{__file__}.told{r}") for r in ranks):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os._exit(code)
+
 def summer():
     mesh = Mesh(np.array(jax.devices()), ("w",))
     n, local = mesh.size, jax.local_device_count()
@@ -173,7 +182,7 @@ try:
     add()
 except jaxina.errors.WorkerLostError as error:
     print("lost at", time.time(), error.message, flush=True)
-    os._exit(0)
+    leave(0, 0, 2)
 """,
         *("-n", 3, "--devices-per-process", devices, "--aggregator", aggregator),
     )
@@ -224,7 +233,7 @@ try:
         f(x).block_until_ready()
 except jaxina.errors.MismatchError as error:
     print(time.monotonic() - began < 20, error.message, flush=True)
-os._exit(0)
+leave(0, 0, 1)
 """,
         *("-n", 2, "--devices-per-process", 2, "--aggregator", aggregator),
     )
@@ -283,13 +292,7 @@ try:
     add()
 except jaxina.errors.NeverJoinedError as error:
     print(error.message, flush=True)
-    # Process 0 ends JAX's coordination, and with it the others: not before both have been told.
-    open(f"{__file__}.told{rank}", "w").close()
-    deadline = time.monotonic() + 20
-    while not all(os.path.exists(f"{__file__}.told{r}") for r in (0, 2)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    os._exit(5)
+    leave(5, 0, 2)
 """,
         *("-n", 3),
     )

@@ -3,6 +3,7 @@ workers that import nothing, so that only the launcher is tested."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -254,7 +255,7 @@ def test_the_private_switch_ends_with_the_run(start, script):
     path = script("print(os.environ['JAXINA_SWITCH'], flush=True); time.sleep(60 * rank)")
     process = start("-n", 2, "--aggregator", "udp", path, env={**os.environ, "MARK": mark[5:]})
     assert eventually(lambda: len(_marked(mark)) >= 3, timeout=30), "run, switch, worker"
-    assert process.stdout.readline().startswith("[0] 127.0.0.1:")
+    assert re.match(r"\[[01]\] 127\.0\.0\.1:\d+$", process.stdout.readline())
     process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == 143
     assert _marked(mark) == []
