@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import dispatch, distributed, effects, xla_bridge
+from jax._src import core, dispatch, distributed, effects, xla_bridge
 from jax._src.interpreters import mlir, pxla
 from jax._src.lax import lax as lax_internal
 from jax._src.lax import parallel
@@ -21,7 +21,7 @@ from jax._src.lib.mlir.dialects import func as func_dialect
 from jax._src.lib.mlir.dialects import hlo
 
 OLDEST = (0, 10, 2)
-TESTED = ("0.10", "0.12")
+TESTED = ("0.10", "0.11", "0.12")
 
 psum_p = parallel.psum_p
 psum_invariant_p = parallel.psum_invariant_p
@@ -63,7 +63,7 @@ def check_version() -> None:
         raise ImportError(f"jaxina needs JAX {'.'.join(map(str, OLDEST))} or newer, found {jax.__version__}")
     if not any(jax.__version__.startswith(f"{v}.") for v in TESTED):
         warnings.warn(
-            f"jaxina has been tested with JAX {' and '.join(TESTED)}, not with {jax.__version__}",
+            f"jaxina has been tested with JAX {', '.join(TESTED)}, not with {jax.__version__}",
             stacklevel=3,
         )
 
@@ -188,9 +188,43 @@ def as_result(ctx: Any, value: ir.Value) -> list[ir.Value]:
     return [mlir.lower_with_sharding_in_types(ctx, value, ctx.avals_out[0])]
 
 
-def install_order(finish_module: Callable[[ir.Module], None]) -> None:
+def _token_in_partial_auto(jaxpr: core.Jaxpr, manual: frozenset[Any] = frozenset()) -> bool:
+    """Whether a shard_map in the program takes ORDER's token and leaves axes to the partitioner, `manual` being those
+    that the shard_maps around it do not."""
+    for equation in jaxpr.eqns:
+        here = manual
+        if equation.primitive.name == "shard_map":
+            here = manual | equation.params["newly_manual_axes"]
+            left = any(size > 1 and axis not in here for axis, size in equation.params["mesh"].shape.items())
+            if left and ORDER in equation.effects:
+                return True
+        if any(_token_in_partial_auto(inner, here) for inner in core.jaxprs_in_params(equation.params)):
+            return True
+    return False
+
+
+def _without_order(value: Any) -> Any:
+    """A program, or a parameter of an equation, whose collectives are all XLA's own."""
+    if type(value) in (tuple, list):
+        return type(value)(map(_without_order, value))
+    if not isinstance(value, core.Jaxpr):
+        # From JAX 0.11 on a closed program is a Jaxpr itself.
+        closed = isinstance(value, core.ClosedJaxpr)
+        return value.replace(jaxpr=_without_order(value.jaxpr)) if closed else value
+    equations = [
+        equation.replace(
+            effects=equation.effects - {ORDER},
+            params={name: _without_order(parameter) for name, parameter in equation.params.items()},
+        )
+        for equation in value.eqns
+    ]
+    return value.replace(eqns=equations, effects=value.effects - {ORDER})
+
+
+def install_order(finish_module: Callable[[ir.Module], None], left_to_xla: Callable[[str], None]) -> None:
     """Registers ORDER, makes compiled programs create its token themselves, and calls finish_module on each lowered
-    module that has the effect.
+    module that has the effect. Programs on whose token XLA would abort the process keep XLA's own collectives, and
+    left_to_xla is called with the reason.
 
     JAX would pass the token in and out of every call of a program, in Python, which costs several times the call
     itself. Inside a program the token is needed; between programs it is not, since one thread's programs run on a
@@ -212,12 +246,17 @@ def install_order(finish_module: Callable[[ir.Module], None]) -> None:
             _lowering.token_inside = outer
         return (module, keepalive, callbacks, unordered, [e for e in ordered if e != ORDER], *rest)
 
-    def lower_module_with_token(*args: Any, **kwargs: Any):
+    def lower_module_with_token(name: str, jaxpr: Any, *args: Any, **kwargs: Any):
+        # That one shard_map stands inside another is not visible when a psum is traced.
+        if PARTIAL_AUTO_BREAKS and ORDER in kwargs["ordered_effects"] and _token_in_partial_auto(jaxpr.jaxpr):
+            left_to_xla("the program has a shard_map inside another shard_map")
+            jaxpr = _without_order(jaxpr)
+            kwargs["ordered_effects"] = [e for e in kwargs["ordered_effects"] if e != ORDER]
         outer = getattr(_lowering, "devices", None), getattr(_lowering, "token_inside", False)
         _lowering.devices = getattr(kwargs["axis_context"], "device_assignment", None)
         _lowering.token_inside = False
         try:
-            result = lower_module(*args, **kwargs)
+            result = lower_module(name, jaxpr, *args, **kwargs)
         finally:
             _lowering.devices, _lowering.token_inside = outer
         ordered = list(kwargs["ordered_effects"])

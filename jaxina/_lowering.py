@@ -44,7 +44,8 @@ switch = jax.make_user_context(False)
 BUCKET_BYTES = 4 << 20
 bucket_bytes = jax.make_user_context(BUCKET_BYTES)
 
-# Reason -> how many psums and psum_scatters kept XLA's own collective for it, counted when they are traced.
+# Reason -> how many psums and psum_scatters, or whole programs, kept XLA's own collectives for it, counted when they are
+# traced or lowered.
 fallbacks: collections.Counter[str] = collections.Counter()
 
 _log = logging.getLogger("jaxina")
@@ -124,20 +125,19 @@ def _global_groups(positions: list[list[int]]) -> np.ndarray:
 
 def _finish(module: Any) -> None:
     """What is done to each lowered module that holds carried psums."""
-    axes = _module.mesh_axes(module)
-    if compat.PARTIAL_AUTO_BREAKS and _module.token_in_partial_manual(module.operation, axes, frozenset()):
-        # XLA would abort the process. That one shard_map stands inside another is not visible when psum is traced.
-        raise InvalidArgumentError(
-            "a psum in a shard_map inside another shard_map needs JAX 0.12: leave jaxina switched off for this program"
-        )
     _module.finish(module, TARGET, bucket_bytes.value)
+
+
+def _left_to_xla(reason: str) -> None:
+    fallbacks[reason] += 1
+    _log.debug("all collectives of a program stay with XLA: %s", reason)
 
 
 def install() -> None:
     """Registers the handler and overrides the primitives that sum. Does not initialise a backend."""
     compat.check_version()
     jax.ffi.register_ffi_target(TARGET, _native.all_reduce_cpu(), platform="cpu")
-    compat.install_order(_finish)
+    compat.install_order(_finish, _left_to_xla)
     for primitive in (compat.psum_p, compat.psum_invariant_p):
         compat.extend_effects(primitive, _psum_carried)
         compat.override_lowering(primitive, "cpu", _psum)

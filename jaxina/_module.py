@@ -19,12 +19,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Iterator
 
 from jaxina._jax_compat import hlo, ir
 
-_MANUAL = "sdy.manual_computation"
 _CONFIGURATION = "mhlo.backend_config"
 _ALIASES = "output_operand_aliases"
 
@@ -50,28 +48,6 @@ def finish(module: ir.Module, target: str, bucket_bytes: int) -> None:
                     _set_identity(view.operation, f"{name}:{place}")
                     _work_in_place(view.operation)
                     place += 1
-
-
-def token_in_partial_manual(operation: ir.Operation, sizes: dict[str, int], manual: frozenset[str]) -> bool:
-    """Whether a shard_map in the operation takes a token and leaves axes to the partitioner, `manual` being those that
-    the shard_maps around it do not."""
-    for block in [block for region in operation.regions for block in region.blocks]:
-        for inner in [view.operation for view in block.operations]:
-            here = manual
-            if inner.name == _MANUAL:
-                here = manual | set(re.findall(r'"(\w+)"', str(inner.attributes["manual_axes"])))
-                takes_token = any(str(value.type) == "!stablehlo.token" for value in inner.operands)
-                if takes_token and any(size > 1 and axis not in here for axis, size in sizes.items()):
-                    return True
-            if token_in_partial_manual(inner, sizes, here):
-                return True
-    return False
-
-
-def mesh_axes(module: ir.Module) -> dict[str, int]:
-    """Axis -> size, over the meshes of the module."""
-    meshes = [str(view) for view in module.body.operations if view.operation.name == "sdy.mesh"]
-    return {axis: int(size) for mesh in meshes for axis, size in re.findall(r'"(\w+)"=(\d+)', mesh)}
 
 
 def _blocks(operation: ir.Operation) -> Iterator[ir.Block]:

@@ -24,6 +24,7 @@ if command -v spin >/dev/null; then
 else
   echo "model of the slot protocol: skipped, it needs Debian's package spin"
 fi
+scripts/test_jax.sh 0.11 || failed+=("JAX 0.11")
 
 code=0
 "$bin/pytest" -q -m nightly || code=$?

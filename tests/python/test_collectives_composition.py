@@ -244,23 +244,33 @@ def test_partial_auto_is_carried_or_visibly_left_to_xla():
     assert collectives == (DEVICES if jax.__version_info__ >= (0, 12) else 0)
 
 
-def test_shard_map_in_shard_map_is_carried_or_refused():
+def test_shard_map_in_shard_map_is_carried_or_visibly_left_to_xla():
     grid = mesh(4, 2, names=("a", "b"))
 
+    def sums(v: Any) -> Any:
+        def step(total: Any, row: Any) -> Any:
+            return total + jax.jit(lambda r: lax.psum(r, "b"))(row), None
+
+        by_scan, _ = lax.scan(step, lax.pcast(jnp.zeros(v.shape[1]), "a", to="varying"), v)
+        return lax.cond(v.shape[0] > 0, lambda: lax.psum(v, "b"), lambda: lax.psum(v * 2, "b")), by_scan
+
     def inner(x: Any) -> Any:
-        return jax.shard_map(lambda v: lax.psum(v, "b"), in_specs=P("b"), out_specs=P(), axis_names={"b"})(x)
+        return jax.shard_map(sums, in_specs=P("b"), out_specs=P(), axis_names={"b"})(x)
 
     def outer(x: Any) -> Any:
         return jax.shard_map(inner, mesh=grid, in_specs=P("a"), out_specs=P("a"), axis_names={"a"})(x)
 
     whole = np.round(X * 8)
-    if jax.__version_info__ < (0, 12):
-        with pytest.raises(jaxina.errors.InvalidArgumentError, match="inside another"):
-            carried(lambda: jax.jit(outer)(whole))
-        return
-    got, collectives = carried(lambda: jax.jit(outer)(whole))
-    assert np.array_equal(got, whole.reshape(4, 2, 4, 6).sum(1).reshape(16, 6))
-    assert collectives == DEVICES
+    reason = "the program has a shard_map inside another shard_map"
+    before = jaxina.fallbacks().get(reason, 0)
+    (got, by_scan), collectives = carried(lambda: jax.jit(outer)(whole))
+    want = whole.reshape(4, 2, 4, 6).sum(1)
+    assert np.array_equal(got, want.reshape(16, 6))
+    assert np.array_equal(by_scan, want.sum(1).reshape(24))
+    if jax.__version_info__ >= (0, 12):
+        assert collectives == DEVICES * (1 + 4)
+    else:
+        assert collectives == 0 and jaxina.fallbacks()[reason] == before + 1
 
 
 def test_donated_arguments_and_ahead_of_time_compilation():

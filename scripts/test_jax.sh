@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Usage: scripts/test_jax.sh [VERSION]. Runs the Python tests with the newest Python found from 3.12 on, in an environment
+# of its own: all of them with the newest JAX there, or those of JAX's side with JAX VERSION (0.11, say). Without such a
+# Python it says so and succeeds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+newest_python() {
+  local candidate
+  local versions="$HOME/.pyenv/versions"
+  for candidate in python3.14 "$versions"/3.14*/bin/python python3.13 "$versions"/3.13*/bin/python \
+    python3.12 "$versions"/3.12*/bin/python; do
+    if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))' >/dev/null 2>&1; then
+      "$candidate" -c 'import sys; print(sys.executable)'
+      return
+    fi
+  done
+}
+
+python=$(newest_python)
+if [ -z "$python" ]; then
+  echo "another JAX: skipped, no Python from 3.12 on was found on the path or under ~/.pyenv/versions"
+  exit 0
+fi
+version=${1:-newest}
+venv=.venv-$version
+tests=()
+if [ "$version" != newest ]; then
+  tests=(tests/python/test_collectives_*.py tests/python/test_job.py)
+  [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+  "$venv/bin/python" -m pip --disable-pip-version-check install -q "jax==$version.*"
+fi
+PYTHON=$python scripts/setup.sh "$venv"
+"$venv/bin/pytest" -q -m "not nightly" "${tests[@]}"
+"$venv/bin/python" -c 'import jax, sys; print("passed with JAX", jax.__version__, "on Python", sys.version.split()[0])'
