@@ -9,11 +9,11 @@ NATIVE := pyproject.toml $(shell find . -path ./build -prune -o -path './.*' -pr
             \( -name CMakeLists.txt -o -name '*.cmake' -o -name '*.cc' -o -name '*.h' -o -name '*.proto' \) -print)
 MODULES := build/modules.list
 
-.PHONY: help setup demo test test-verbs test-nightly bench notebooks docs clean FORCE
+.PHONY: help setup demo test test-verbs test-nightly bench notebooks docs p4-conformance clean FORCE
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' Makefile | expand -t 16
+	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1\t\2/p' Makefile | expand -t 16
 
 setup: $(STAMP) ## check the system's packages, then install into .venv (PYTHON=python3.12 picks the Python, V=1 shows more)
 
@@ -39,6 +39,11 @@ notebooks: $(STAMP) ## execute the notebooks and write their figures into notebo
 
 docs: $(STAMP) ## write docs/configuration.md from jaxina/config.py
 	$(BIN)/python scripts/configuration_page.py docs/configuration.md
+
+CONTROL ?= 127.0.0.1:51000
+p4-conformance: $(STAMP) ## the vectors of p4/conformance, as raw frames: DEVICE=INTERFACE,... CONTROL=HOST:PORT ARGUMENTS=...
+	@[ -n "$(DEVICE)" ] || { echo "DEVICE=INTERFACE,... names where the device is; see p4/conformance/README.md"; exit 2; }
+	cd p4 && $(abspath $(BIN))/python -m conformance --control $(CONTROL) --interfaces $(DEVICE) $(ARGUMENTS)
 
 clean: ## remove the installation, builds and outputs
 	rm -rf $(VENV) build out

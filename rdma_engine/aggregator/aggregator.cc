@@ -51,7 +51,7 @@ Aggregator::Job::Job(const JobSpec& s)
       sizes(2 * std::size_t{s.slots}),
       payload(2 * std::size_t{s.slots} * stride),
       workers(s.workers) {
-  for (SlotState& slot : slots) slot.reset(s.workers);
+  for (SlotState& slot : slots) slot.reset(s.workers, s.first_epoch);
 }
 
 Aggregator::Aggregator(const numerics::Codec& codec) : codec_(codec) {}
@@ -200,6 +200,24 @@ std::vector<std::uint32_t> Aggregator::missing(std::uint32_t id) const {
     if (awaited) result.push_back(worker);
   }
   return result;
+}
+
+std::optional<SlotContents> Aggregator::inspect(std::uint32_t id, std::uint32_t slot, std::uint32_t version) const {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end() || slot >= found->second->spec.slots) return std::nullopt;
+  Job& job = *found->second;
+  const Job::Size size = job.size(slot, version);
+  const std::uint8_t* packet = job.packet(slot, version);
+  const std::uint8_t* exponents = wire::exponents_of(packet);
+  const std::uint32_t* words = wire::words_of(packet, size.exponents);
+  SlotContents contents{job.slots[slot].version(version), {exponents, exponents + size.exponents},
+                        std::vector<std::uint32_t>(size.words)};
+  if (contents.control.count == job.spec.workers) {  // a result packet by now, in network byte order
+    codec_.load_big_endian(words, size.words, contents.words.data());
+  } else {
+    std::copy_n(words, size.words, contents.words.data());
+  }
+  return contents;
 }
 
 void Aggregator::reject(Reject reason, Job* job) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -33,6 +34,14 @@ struct JobSpec {
   std::uint32_t slots = 0;
   std::uint32_t block_size = 0;
   std::uint32_t blocks_per_chunk = 0;
+  std::uint32_t first_epoch = 0;  // of every slot's first pass; workers begin with 0, tests of the wrap do not
+};
+
+// What one version of a slot holds, in host byte order.
+struct SlotContents {
+  SlotVersion control;
+  std::vector<std::uint8_t> exponents;
+  std::vector<std::uint32_t> words;
 };
 
 // Why a packet changed nothing.
@@ -84,6 +93,8 @@ class Aggregator {
   const Rejects* rejects(std::uint32_t job) const;
   // The workers that some incomplete pass of the job waits for.
   std::vector<std::uint32_t> missing(std::uint32_t job) const;
+  // A copy of version `version` (0 or 1) of a slot; nothing if there is no such slot. For comparing aggregators.
+  std::optional<SlotContents> inspect(std::uint32_t job, std::uint32_t slot, std::uint32_t version) const;
 
  private:
   struct Job;

@@ -34,10 +34,9 @@ struct SlotVersion {
 struct SlotState {
   std::array<SlotVersion, 2> versions;
 
-  // Both versions complete, as if passes -2 and -1 had happened: pass 0 may start.
-  void reset(std::uint32_t workers) {
-    versions[0] = {static_cast<std::uint32_t>(-2), 0, workers, 0, {}};
-    versions[1] = {static_cast<std::uint32_t>(-1), 0, workers, 0, {}};
+  // Both versions complete, as if the two passes before `first_epoch` had happened: that one may start.
+  void reset(std::uint32_t workers, std::uint32_t first_epoch = 0) {
+    for (const std::uint32_t epoch : {first_epoch - 2, first_epoch - 1}) version(epoch) = {epoch, 0, workers, 0, {}};
   }
   SlotVersion& version(std::uint32_t epoch) { return versions[epoch & 1]; }
   const SlotVersion& version(std::uint32_t epoch) const { return versions[epoch & 1]; }

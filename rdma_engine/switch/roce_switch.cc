@@ -90,4 +90,9 @@ std::vector<std::uint32_t> RoceSwitch::missing(std::uint32_t job) {
   return aggregator_.missing(job);
 }
 
+std::optional<SlotContents> RoceSwitch::inspect(std::uint32_t job, std::uint32_t slot, std::uint32_t version) {
+  const auto held = lock();
+  return aggregator_.inspect(job, slot, version);
+}
+
 }  // namespace jaxina

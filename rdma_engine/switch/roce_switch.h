@@ -56,6 +56,7 @@ class RoceSwitch {
   // Zeros for a job that does not exist.
   RoceSwitchStatistics statistics(std::uint32_t job);
   std::vector<std::uint32_t> missing(std::uint32_t job);
+  std::optional<SlotContents> inspect(std::uint32_t job, std::uint32_t slot, std::uint32_t version);
 
  private:
   void run();

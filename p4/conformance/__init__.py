@@ -1,0 +1,1 @@
+"""What every aggregator must do, packet by packet: see README.md."""

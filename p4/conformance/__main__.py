@@ -1,0 +1,99 @@
+"""`python -m conformance`, in p4/: runs the vectors against a device."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from conformance import vector
+from conformance.devices import ABILITIES, TOFINO
+from conformance.devices.interfaces import InterfaceLink
+from conformance.devices.links import Link, SocketLink
+from conformance.devices.program import ProgramDevice
+from conformance.generate import FOLDER, SIZES
+from conformance.runner import Device, run
+
+
+def main() -> int:
+    arguments = _arguments()
+    device = _device(arguments)
+    failed = passed = lacking = packets = 0
+    began = time.monotonic()
+    try:
+        for path in sorted(FOLDER.glob(f"{arguments.size or '*'}/*.txt")):
+            if arguments.vectors and path.stem not in arguments.vectors:
+                continue
+            outcome = run(vector.read(path), device)
+            failed += bool(outcome.failures)
+            lacking += bool(outcome.lacking)
+            passed += not (outcome.failures or outcome.lacking)
+            packets += outcome.packets
+            if not arguments.quiet or outcome.failures:
+                print(f"{path.parent.name}/{path.stem}: {outcome.text}", flush=True)
+            for failure in outcome.failures[: arguments.show]:
+                print("  " + failure.replace("\n", "\n  "))
+    finally:
+        device.close()
+    seconds = time.monotonic() - began
+    print(
+        f"{passed} vectors passed, {failed} failed, {lacking} not run, of {device.name}: "
+        f"{packets} packets sent, {seconds:.1f} s"
+    )
+    if arguments.must_fail:
+        return 0 if failed else 1
+    return 1 if failed or not passed else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance", description="Runs the conformance vectors against a device."
+    )
+    parser.add_argument("vectors", nargs="*", metavar="VECTOR", help="names; left out, all")
+    device = parser.add_mutually_exclusive_group(required=True)
+    device.add_argument("--program", metavar="PATH", help="a conformance_device")
+    device.add_argument("--control", metavar="HOST:PORT", help="a switch's control service")
+    parser.add_argument(
+        "--interfaces",
+        metavar="NAME,...",
+        help="with --control: send raw frames on these; left out, UDP sockets of loopback",
+    )
+    parser.add_argument(
+        "--address", metavar="IP", help="with --control: where packets go, if not to its host"
+    )
+    parser.add_argument(
+        "--network",
+        default="198.18.64.0/18",
+        help="with --interfaces: where the workers' addresses are taken from",
+    )
+    parser.add_argument(
+        "--tofino", action="store_true", help="with --control: the switch is p4/tofino"
+    )
+    parser.add_argument(
+        "--without", metavar="ABILITY,...", default="", help="what else it lacks: see README.md"
+    )
+    parser.add_argument("--size", type=int, choices=SIZES, help="words of a block; left out, all")
+    parser.add_argument("--show", type=int, default=3, help="differences to print of each vector")
+    parser.add_argument(
+        "--must-fail", action="store_true", help="succeed if a vector fails: for a planted bug"
+    )
+    parser.add_argument("--quiet", action="store_true", help="name failures only")
+    return parser.parse_args()
+
+
+def _device(arguments: argparse.Namespace) -> Device:
+    if arguments.program:
+        return ProgramDevice(arguments.program)
+    from conformance.devices.switch import SwitchDevice
+
+    host = arguments.control.rpartition(":")[0]
+    link: Link = SocketLink()
+    if arguments.interfaces:
+        link = InterfaceLink(arguments.interfaces.split(","), arguments.network)
+    abilities = (TOFINO if arguments.tofino else ABILITIES) - set(arguments.without.split(","))
+    sizes = {arguments.size} if arguments.size else set(SIZES)
+    return SwitchDevice(arguments.control, arguments.address or host, link, abilities, sizes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

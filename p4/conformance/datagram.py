@@ -1,0 +1,119 @@
+"""jaxina's datagram as bytes, after the table in rdma_engine/wire/packet.h."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import zlib
+
+from conformance.specification import ALL
+from conformance.vector import Packet, Value
+
+MAGIC, VERSION = 0x4A58, 1
+ALL_WORKERS = 0xFFFF
+KINDS = {"update": 1, "result": 2, "pending": 3, "refused": 4, "abort": 5}
+REFUSALS = {"unknown_job": 1, "ahead": 2}
+ERRORS = {"mismatch": 7, "worker_lost": 8}
+#        magic version kind job secret worker slot epoch fingerprint words exponents code
+HEADER = struct.Struct(">HBBIQHHIIHBB")
+HEADER_SIZE = HEADER.size + 4  # and the CRC
+
+
+@dataclasses.dataclass
+class Names:
+    """The numbers behind a vector's names, as the control plane drew them."""
+
+    jobs: dict[str, int] = dataclasses.field(default_factory=dict)
+    secrets: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def name_of(self, numbers: dict[str, int], number: int) -> str:
+        return next((name for name, n in numbers.items() if n == number), f"{number:#x}")
+
+
+def encode(packet: Packet, names: Names) -> bytes:
+    """The datagram that a `send` line describes, damage included."""
+    fields = packet.fields
+    words, exponents = fields["words"], fields["exponents"]
+    payload = bytes(exponents) + bytes(-len(exponents) % 4)
+    payload += struct.pack(f">{len(words)}i", *words)
+    head = HEADER.pack(
+        MAGIC,
+        VERSION,
+        KINDS[packet.kind],
+        names.jobs[str(fields["job"])],
+        names.secrets[str(fields["secret"])],
+        fields["worker"],
+        fields["slot"],
+        fields["epoch"],
+        fields["fingerprint"],
+        len(words),
+        len(exponents),
+        0,
+    )
+    return _damaged(_sealed(head, payload), str(fields.get("damage", "")))
+
+
+def _sealed(head: bytes, payload: bytes) -> bytes:
+    return head + struct.pack(">I", zlib.crc32(head + payload)) + payload
+
+
+def _damaged(datagram: bytes, how: str) -> bytes:
+    """`cut:N` leaves N bytes, `append:N` adds N, `flip:B.b` turns bit b of byte B round; `set:B=V` gives byte B another
+    value, and the CRC that belongs to it."""
+    what, _, value = how.partition(":")
+    if what == "cut":
+        return datagram[: int(value)]
+    if what == "append":
+        return datagram + bytes(int(value))
+    changed = bytearray(datagram)
+    if what == "flip":
+        byte, _, bit = value.partition(".")
+        changed[int(byte)] ^= 1 << int(bit)
+    if what == "set":
+        byte, _, number = value.partition("=")
+        changed[int(byte)] = int(number, 0)
+        return _sealed(bytes(changed[: HEADER.size]), bytes(changed[HEADER_SIZE:]))
+    return bytes(changed)
+
+
+def decode(datagram: bytes, names: Names, checksums: bool = True) -> Packet:
+    """What a `recv` line would say of this datagram. Without `checksums` the CRC may also be 0.
+
+    Raises:
+      ValueError: it is none of jaxina's, or its CRC or length is wrong.
+    """
+    if len(datagram) < HEADER_SIZE:
+        raise ValueError(f"a datagram of {len(datagram)} bytes")
+    head, payload = datagram[: HEADER.size], datagram[HEADER_SIZE:]
+    (magic, version, number, job, secret, worker, slot, epoch, fingerprint, count, length, code) = (
+        HEADER.unpack(head)
+    )
+    kind = next((name for name, n in KINDS.items() if n == number), "")
+    if (magic, version) != (MAGIC, VERSION) or not kind:
+        raise ValueError(f"not jaxina's: {datagram[:8].hex()}")
+    crc = int.from_bytes(datagram[HEADER.size : HEADER_SIZE])
+    if crc != zlib.crc32(head + payload) and (checksums or crc != 0):
+        raise ValueError(f"a {kind} with a wrong CRC")
+    fields: dict[str, Value] = {
+        "job": names.name_of(names.jobs, job),
+        "secret": names.name_of(names.secrets, secret),
+        "worker": ALL if worker == ALL_WORKERS else worker,
+        "slot": slot,
+    }
+    if kind == "abort":
+        return Packet(kind, {**fields, "code": _name(ERRORS, code)})
+    fields |= {"epoch": epoch, "fingerprint": fingerprint}
+    if kind == "result":
+        padded = -(-length // 4) * 4
+        if len(payload) != padded + 4 * count:
+            raise ValueError(f"a result of {len(payload)} bytes for {count} words, {length} exponents")
+        words = struct.unpack(f">{count}i", payload[padded:])
+        return Packet(kind, {**fields, "exponents": tuple(payload[:length]), "words": words})
+    if kind == "pending":
+        bits = int.from_bytes(payload, "little")
+        return Packet(kind, {**fields, "seen": tuple(w for w in range(bits.bit_length()) if bits >> w & 1)})
+    return Packet(kind, {**fields, "code": _name(REFUSALS, code)})
+
+
+def _name(codes: dict[str, int], code: int) -> str:
+    return next((name for name, number in codes.items() if number == code), str(code))

@@ -1,0 +1,137 @@
+"""Raw frames on network interfaces: for a chip's model, BMv2, a real switch, or a software switch behind a veth pair.
+
+Endpoints have Ethernet and IP addresses of their own, which the host knows nothing of; the link answers ARP for them.
+Endpoint n lives on interface n modulo their number.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import selectors
+import socket
+import struct
+import time
+
+from conformance.devices.links import Address
+
+_IP, _ARP = 0x0800, 0x0806
+_REQUEST, _REPLY = 1, 2
+_BROADCAST = b"\xff" * 6
+_ARP_PACKET = struct.Struct(">HHBBH6s4s6s4s")
+_ARP_TIMEOUT = 10.0
+_PORT = 40000
+_RECEIVE_BUFFER = 1 << 22
+
+
+class InterfaceLink:
+    """`interfaces` are up; `network` is what the endpoints' addresses are taken from.
+
+    Raises:
+      PermissionError: raw sockets need root (CAP_NET_RAW).
+    """
+
+    def __init__(self, interfaces: list[str], network: str):
+        self._network = ipaddress.ip_network(network)
+        self._selector = selectors.DefaultSelector()
+        self._interfaces: list[socket.socket] = []
+        for name in interfaces:
+            sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # ETH_P_ALL
+            sock.bind((name, 0))
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+            self._selector.register(sock, selectors.EVENT_READ)
+            self._interfaces.append(sock)
+        self._endpoints: dict[str, tuple[Address, bytes, socket.socket]] = {}
+        self._by_ip: dict[bytes, str] = {}
+        self._next = 0  # addresses are not used again, so that no late frame finds a new endpoint
+        self._neighbours: dict[bytes, bytes] = {}
+        self._came: list[tuple[str, Address, bytes]] = []
+
+    def open(self, endpoint: str) -> Address:
+        number = self._next % (self._network.num_addresses - 2)
+        self._next += 1
+        address = (str(self._network[number + 1]), _PORT)
+        mac = bytes([2, 0x4A, 0x58, 0]) + struct.pack(">H", number)  # locally administered
+        sock = self._interfaces[len(self._endpoints) % len(self._interfaces)]
+        self._endpoints[endpoint] = (address, mac, sock)
+        self._by_ip[socket.inet_aton(address[0])] = endpoint
+        return address
+
+    def send(self, endpoint: str, to: Address, payload: bytes) -> None:
+        (source, port), mac, sock = self._endpoints[endpoint]
+        udp = struct.pack(">HHHH", port, to[1], 8 + len(payload), 0)  # no UDP checksum
+        ip = struct.pack(">BBHHHBBH", 0x45, 0, 28 + len(payload), 0, 0x4000, 64, 17, 0)
+        ip += socket.inet_aton(source) + socket.inet_aton(to[0])
+        ip = ip[:10] + struct.pack(">H", _ones_complement(ip)) + ip[12:]
+        neighbour = self._resolve(endpoint, socket.inet_aton(to[0]))
+        sock.send(neighbour + mac + struct.pack(">H", _IP) + ip + udp + payload)
+
+    def receive(self, timeout: float) -> list[tuple[str, Address, bytes]]:
+        deadline = time.monotonic() + timeout
+        while not self._came:
+            left = deadline - time.monotonic()
+            self._poll(max(left, 0))
+            if left <= 0:
+                break
+        came, self._came = self._came, []
+        return came
+
+    def close_endpoints(self) -> None:
+        self._endpoints, self._by_ip = {}, {}
+
+    def close(self) -> None:
+        for sock in self._interfaces:
+            sock.close()
+        self._selector.close()
+
+    def _poll(self, timeout: float) -> None:
+        for key, _ in self._selector.select(timeout):
+            while True:
+                try:
+                    frame, about = key.fileobj.recvfrom(65536)  # type: ignore[union-attr]
+                except BlockingIOError:
+                    break
+                if about[2] != socket.PACKET_OUTGOING:
+                    self._on_frame(frame, key.fileobj)  # type: ignore[arg-type]
+
+    def _on_frame(self, frame: bytes, sock: socket.socket) -> None:
+        (kind,) = struct.unpack_from(">H", frame, 12)
+        if kind == _ARP and len(frame) >= 14 + _ARP_PACKET.size:
+            self._on_arp(frame, sock)
+        elif kind == _IP and len(frame) >= 42 and frame[14] == 0x45 and frame[23] == 17:
+            endpoint = self._by_ip.get(frame[30:34])
+            source, destination, length = struct.unpack_from(">HHH", frame, 34)
+            if endpoint is not None and destination == _PORT and frame[:6] == self._endpoints[endpoint][1]:
+                payload = frame[42 : 34 + length]  # short frames are padded
+                self._came.append((endpoint, (socket.inet_ntoa(frame[26:30]), source), payload))
+
+    def _on_arp(self, frame: bytes, sock: socket.socket) -> None:
+        *_, operation, sender_mac, sender_ip, _, target_ip = _ARP_PACKET.unpack_from(frame, 14)
+        endpoint = self._by_ip.get(target_ip)
+        if operation == _REPLY:
+            self._neighbours[sender_ip] = sender_mac
+        elif operation == _REQUEST and endpoint is not None:
+            mac = self._endpoints[endpoint][1]
+            sock.send(_arp(_REPLY, mac, target_ip, sender_mac, sender_ip))
+
+    def _resolve(self, endpoint: str, ip: bytes) -> bytes:
+        (source, _), mac, sock = self._endpoints[endpoint]
+        deadline = time.monotonic() + _ARP_TIMEOUT
+        while ip not in self._neighbours:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"nobody answers ARP for {socket.inet_ntoa(ip)}")
+            sock.send(_arp(_REQUEST, mac, socket.inet_aton(source), _BROADCAST, ip))
+            self._poll(0.2)
+        return self._neighbours[ip]
+
+
+def _arp(operation: int, mac: bytes, ip: bytes, to_mac: bytes, to_ip: bytes) -> bytes:
+    target = bytes(6) if operation == _REQUEST else to_mac
+    packet = _ARP_PACKET.pack(1, _IP, 6, 4, operation, mac, ip, target, to_ip)
+    return to_mac + mac + struct.pack(">H", _ARP) + packet
+
+
+def _ones_complement(header: bytes) -> int:
+    total = sum(struct.unpack(f">{len(header) // 2}H", header))
+    total = (total & 0xFFFF) + (total >> 16)
+    return ~(total + (total >> 16)) & 0xFFFF

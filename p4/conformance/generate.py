@@ -1,0 +1,36 @@
+"""Writes the vector files from the specification: `python -m conformance.generate [FOLDER]`, in p4/."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from conformance import vector
+from conformance.scenarios import SCENARIOS
+
+FOLDER = Path(__file__).with_name("vectors")
+SIZES = (64, 256)  # words of a block: the two programs of p4/tofino
+
+
+def files() -> dict[str, str]:
+    """Text by path below the folder."""
+    made = {}
+    for size in SIZES:
+        for scenario in SCENARIOS:
+            name = scenario.__name__
+            made[f"{size}/{name}.txt"] = vector.to_text(scenario(size))
+    return made
+
+
+def write(folder: Path) -> None:
+    made = files()
+    for path in folder.glob("*/*.txt"):
+        if str(path.relative_to(folder)) not in made:
+            path.unlink()
+    for name, text in made.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

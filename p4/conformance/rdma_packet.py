@@ -1,0 +1,144 @@
+"""RoCEv2 packets of RDMA writes as bytes: what lies behind the UDP header. After docs/rdma.md and the InfiniBand
+specification's headers."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import struct
+import zlib
+
+from conformance import datagram
+from conformance.rdma_specification import BEGINS, PLACES, PSNS
+from conformance.vector import Packet, Value
+
+PORT = 4791
+OPCODES = {
+    "write_first": 0x26,
+    "write_middle": 0x27,
+    "write_last": 0x28,
+    "write_last_imm": 0x29,
+    "write_only": 0x2A,
+    "write_only_imm": 0x2B,
+}
+PARTITION = 0xFFFF
+BTH, RETH, IMMEDIATE = struct.Struct(">BBHII"), struct.Struct(">QII"), struct.Struct(">I")
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """Where a worker's results go: `docs/rdma.md`, the column switch to worker."""
+
+    slots: int
+    block: int
+    blocks: int
+
+    NOTICE, LAST_NOTICE = 256, 1024  # bytes
+
+    @property
+    def stride(self) -> int:
+        largest = 4 * self.block * self.blocks + -(-self.blocks // 4) * 4
+        return 1 << (largest - 1).bit_length()
+
+    def place(self, name: str) -> int:
+        """The offset of `SLOT.TURN`, `notice.SLOT` or `last_notice`."""
+        notices = self.slots * PLACES * self.stride
+        if name == "last_notice":
+            return notices + self.slots * self.NOTICE
+        kind, _, number = name.partition(".")
+        if kind == "notice":
+            return notices + int(number) * self.NOTICE
+        return (int(kind) * PLACES + int(number)) * self.stride
+
+    def name_of(self, offset: int) -> str:
+        names = [f"{slot}.{turn}" for slot in range(self.slots) for turn in range(PLACES)]
+        names += [f"notice.{slot}" for slot in range(self.slots)] + ["last_notice"]
+        return next((name for name in names if self.place(name) == offset), f"{offset:#x}")
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """One side's queue pairs: `QueuePairs` in control.proto."""
+
+    address: str
+    udp_port: int
+    qpns: tuple[int, ...]
+    psn: int
+    rkey: int
+    memory: int
+
+
+def encode(packet: Packet, switch: End) -> bytes:
+    """A packet to the switch, without the ICRC."""
+    fields = packet.fields
+    queue = fields["queue"]
+    qpn = switch.qpns[queue if isinstance(queue, int) else -1] if queue != "unknown" else 1
+    head = BTH.pack(OPCODES[packet.kind], 0, PARTITION, qpn, fields["psn"])
+    if packet.kind in BEGINS:
+        key = switch.rkey if fields["key"] == fields["job"] else switch.rkey ^ 1
+        address = fields["epoch"] << 32 | fields["slot"] << 16 | fields["count"] << 8
+        head += RETH.pack(address, key, fields["length"])
+    if packet.kind.endswith("imm"):
+        head += IMMEDIATE.pack(fields["immediate"])
+    words = fields["words"]
+    return head + struct.pack(f">{len(words)}i", *words) + bytes(fields["exponents"])
+
+
+def decode(packet: bytes, worker: End, switch: End, memory: Memory, names: datagram.Names) -> Packet:
+    """What a `recv` line would say of a packet from the switch, which ends with its ICRC.
+
+    Raises:
+      ValueError: it is not one of those that the switch may send to this worker.
+    """
+    opcode, flags, _, qpn, psn = BTH.unpack_from(packet)
+    kind = next((name for name, code in OPCODES.items() if code == opcode), "")
+    if not kind or qpn not in worker.qpns:
+        raise ValueError(f"opcode {opcode:#x} for queue pair {qpn:#x}")
+    qpn, psn = qpn % 2**24, psn % 2**24  # the bits above are others'
+    at, end = BTH.size, len(packet) - 4 - (flags >> 4 & 3)
+    index = worker.qpns.index(qpn)
+    notices = index == memory.slots
+    fields: dict[str, Value] = {
+        "queue": "notices" if notices else index,
+        "psn": (psn - switch.psn) % PSNS,
+    }
+    if kind in BEGINS:
+        address, rkey, length = RETH.unpack_from(packet, at)
+        at += RETH.size
+        if rkey != worker.rkey:
+            raise ValueError(f"rkey {rkey:#x}")
+        fields["place"] = memory.name_of(address - worker.memory)
+        if not notices:
+            fields["length"] = length
+    if kind.endswith("imm"):
+        fields["immediate"] = IMMEDIATE.unpack_from(packet, at)[0]
+        at += IMMEDIATE.size
+    payload = packet[at:end]
+    if notices:
+        notice = datagram.decode(payload, names)
+        return Packet(kind, {**fields, "says": notice.kind, **notice.fields})
+    words = len(payload) // (4 * memory.block) * memory.block
+    fields["words"] = struct.unpack_from(f">{words}i", payload)
+    fields["exponents"] = tuple(payload[4 * words :])
+    return Packet(kind, fields)
+
+
+def icrc(
+    source: tuple[str, int], destination: tuple[str, int], covered: bytes, identification: int = 0
+) -> bytes:
+    """The invariant CRC of a packet that must not be fragmented, as four bytes of the wire."""
+    size = 8 + len(covered) + 4
+    ip = struct.pack(">BBHHHBBH", 0x45, 0xFF, 20 + size, identification, 0x4000, 0xFF, 17, 0xFFFF)
+    ip += socket.inet_aton(source[0]) + socket.inet_aton(destination[0])
+    udp = struct.pack(">HHHH", source[1], destination[1], size, 0xFFFF)
+    masked = covered[:4] + b"\xff" + covered[5:]
+    return struct.pack("<I", zlib.crc32(bytes([0xFF] * 8) + ip + udp + masked))
+
+
+def check_icrc(source: tuple[str, int], destination: tuple[str, int], packet: bytes) -> None:
+    """Raises ValueError if a packet's ICRC is wrong. A sender that lets the kernel cut its messages numbers the packets
+    from 0 in the IP header, which a socket does not see."""
+    for identification in range(64):
+        if packet[-4:] == icrc(source, destination, packet[:-4], identification):
+            return
+    raise ValueError("wrong ICRC")

@@ -1,0 +1,160 @@
+"""What RDMA adds to the specification (docs/rdma.md): queue pairs with sequence numbers, messages of several packets, and
+results that are written into the workers' memory. One queue pair for each worker and slot, one more for notices.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from conformance.specification import Aggregator
+from conformance.vector import Job, Packet, Receive, Value
+
+PSNS = 2**24
+PLACES = 4  # of a slot in the worker's memory, by turns
+LAST_NOTICE = 0x10000
+
+BEGINS = {"write_first", "write_only", "write_only_imm"}
+ENDS = {"write_last", "write_last_imm", "write_only", "write_only_imm"}
+
+
+@dataclasses.dataclass
+class Queue:
+    """The switch's end of one queue pair."""
+
+    psn: int = 0  # of the next packet to send, counted from the one that the switch has named
+    expected: int | None = None  # of the next packet of the message that comes in; None between messages
+    first: Packet | None = None  # of that message
+    words: list[int] = dataclasses.field(default_factory=list)
+    exponents: list[int] = dataclasses.field(default_factory=list)
+    size: int = 0  # bytes that have come
+
+
+class RdmaAggregator(Aggregator):
+    """An aggregator whose workers all have queue pairs. The endpoint of a queue pair is its worker's, "A0"."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queues: dict[tuple[str, int | str], Queue] = {}
+
+    def add_job(self, job: Job) -> None:
+        super().add_job(job)
+        for worker in range(job.workers):
+            for queue in (*range(job.slots), "notices"):
+                self.queues[f"{job.name}{worker}", queue] = Queue()
+
+    def on_packet(self, sender: str, packet: Packet) -> list[Receive]:
+        owner = f"{packet['job']}{packet['worker']}"
+        queue = self.queues.get((owner, packet["queue"]))
+        if queue is None or owner != sender:
+            return self._reject("rdma_unknown_queue_pair")
+        job = self.jobs[str(packet["job"])]
+        fault = self._place(job, queue, packet)
+        if fault:
+            queue.expected = None
+            return self._reject(fault)
+        if packet.kind not in ENDS:
+            self.verdict = "placed"
+            return []
+        queue.expected = None
+        first = queue.first
+        assert first is not None
+        update = Packet(
+            "update",
+            {
+                "job": job.name,
+                "secret": job.name,
+                "worker": packet["worker"],
+                "slot": first["slot"],
+                "epoch": first["epoch"],
+                "fingerprint": packet["immediate"],
+                "exponents": tuple(queue.exponents[: int(first["count"])]),
+                "words": tuple(queue.words),
+            },
+        )
+        replies = super().on_packet(sender, update)
+        return [packet for reply in replies for packet in self._write(job, reply)]
+
+    def _place(self, job: Job, queue: Queue, packet: Packet) -> str:
+        """Takes a packet of a message in; returns why not."""
+        mtu, size = job.mtu, 4 * len(packet["words"]) + len(packet["exponents"])
+        if packet.kind in BEGINS:
+            length = int(packet["length"])
+            only = packet.kind in ENDS
+            if (size != length or size > mtu) if only else (size != mtu or length <= mtu):
+                return "rdma_bad_length"
+            tail = -(-int(packet["count"]) // 4) * 4
+            largest = 4 * job.block * job.blocks + -(-job.blocks // 4) * 4
+            named = packet["slot"] == packet["queue"] and packet["count"] <= job.blocks
+            if packet["key"] != job.name or not named or not tail <= length <= largest or length % 4:
+                return "rdma_no_access"
+            queue.first, queue.words, queue.exponents, queue.size = packet, [], [], 0
+        else:
+            if packet["psn"] != queue.expected:
+                return "rdma_out_of_sequence"
+            assert queue.first is not None
+            left = int(queue.first["length"]) - queue.size
+            if (size != left) if packet.kind in ENDS else (size != mtu or size >= left):
+                return "rdma_bad_length"
+        queue.words += packet["words"]
+        queue.exponents += packet["exponents"]
+        queue.size += size
+        queue.expected = (int(packet["psn"]) + 1) % PSNS
+        return ""
+
+    def _write(self, job: Job, reply: Receive) -> list[Receive]:
+        """The packets of one message to a worker: a result into its slot's place, or a notice."""
+        packet = reply.packet
+        if packet.kind != "result":
+            last = packet.kind == "abort"
+            fields: dict[str, Value] = {
+                "place": "last_notice" if last else f"notice.{packet['slot']}",
+                "immediate": LAST_NOTICE if last else packet["slot"],
+                "says": packet.kind,
+                **packet.fields,
+            }
+            return [self._packet(reply.endpoint, "notices", "write_only_imm", fields)]
+        slot, epoch = int(packet["slot"]), int(packet["epoch"])
+        words, exponents = packet["words"], padded(packet["exponents"])
+        pieces = cut(job, words, exponents)
+        head: dict[str, Value] = {
+            "place": f"{slot}.{epoch % PLACES}",
+            "length": 4 * len(words) + len(exponents),
+        }
+        written = []
+        for kind, (piece_words, piece_exponents) in zip(opcodes(len(pieces)), pieces, strict=True):
+            fields = dict(head) if kind in BEGINS else {}
+            if kind.endswith("imm"):
+                fields["immediate"] = packet["fingerprint"]
+            fields |= {"words": piece_words, "exponents": piece_exponents}
+            written.append(self._packet(reply.endpoint, slot, kind, fields))
+        return written
+
+    def _packet(
+        self, endpoint: str, queue: int | str, kind: str, fields: dict[str, Value]
+    ) -> Receive:
+        end = self.queues[endpoint, queue]
+        psn, end.psn = end.psn, (end.psn + 1) % PSNS
+        return Receive(endpoint, Packet(kind, {"queue": queue, "psn": psn, **fields}))
+
+
+def padded(exponents: Sequence[int]) -> tuple[int, ...]:
+    return (*exponents, *[0] * (-len(exponents) % 4))
+
+
+def cut(
+    job: Job, words: Sequence[int], exponents: Sequence[int]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The payloads of a message's packets: one if all fits the MTU, else (with an MTU of one block) a block in each, and
+    the exponents in a packet of their own."""
+    if 4 * len(words) + len(exponents) <= job.mtu:
+        return [(tuple(words), tuple(exponents))]
+    assert job.mtu == 4 * job.block
+    blocks = [tuple(words[at : at + job.block]) for at in range(0, len(words), job.block)]
+    return [*((block, ()) for block in blocks), *([((), tuple(exponents))] if exponents else [])]
+
+
+def opcodes(packets: int) -> list[str]:
+    if packets == 1:
+        return ["write_only_imm"]
+    return ["write_first", *["write_middle"] * (packets - 2), "write_last_imm"]

@@ -1,0 +1,153 @@
+"""Runs vectors against a device, and says where it differs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from conformance.vector import Comment, Count, Job, Packet, Receive, Send, State, Value, Vector, line_of
+
+
+class Device(Protocol):
+    """An aggregator that vectors are sent to."""
+
+    name: str
+    # What vectors may need; and what is compared where a device has it: "notices" and "rdma_notices" (what is sent
+    # beside results), "state", "counters".
+    abilities: set[str]
+    block_sizes: set[int]  # words
+
+    def begin(self, vector: Vector) -> None:
+        """Makes the vector's jobs, with fresh slots."""
+        ...
+
+    def send(self, endpoint: str, packet: Packet) -> None: ...
+
+    def replies(self, expected: int) -> list[Receive]:
+        """What the device has sent since the last call. Waits, within a bound, until at least `expected` packets
+        have come."""
+        ...
+
+    def state(self, job: str, slot: int, version: int) -> dict[str, Value]:
+        """By the names of a `state` line. Asked only of devices with the ability "state"."""
+        ...
+
+    def counts(self, job: str) -> dict[str, int]:
+        """Counters of a job, or for "-" of packets that belong to none; since begin(). A missing one is 0."""
+        ...
+
+    def end(self) -> None:
+        """Drops the vector's jobs."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclasses.dataclass
+class Outcome:
+    vector: Vector
+    lacking: set[str]  # why it was not run
+    failures: list[str]
+    packets: int = 0
+
+    @property
+    def text(self) -> str:
+        if self.lacking:
+            return f"not run: needs {', '.join(sorted(self.lacking))}"
+        return "FAILED" if self.failures else "passed"
+
+
+def run(vector: Vector, device: Device) -> Outcome:
+    sizes = {job.block for job in vector.jobs}
+    lacking = vector.needs - device.abilities
+    lacking |= {f"blocks of {size}" for size in sizes - device.block_sizes}
+    outcome = Outcome(vector, lacking, [])
+    if lacking:
+        return outcome
+    device.begin(vector)
+    try:
+        for packet, answers, checks in _exchanges(vector):
+            _exchange(device, packet, answers, outcome)
+            for check in checks:
+                _check(device, check, outcome)
+    finally:
+        device.end()
+    return outcome
+
+
+def _exchanges(vector: Vector) -> Iterable[tuple[Send | None, list[Receive], list[State | Count]]]:
+    """Each packet with what it must bring, and what must hold after it."""
+    sent: Send | None = None
+    answers: list[Receive] = []
+    checks: list[State | Count] = []
+    for step in vector.steps:
+        if isinstance(step, Send):
+            yield sent, answers, checks
+            sent, answers, checks = step, [], []
+        elif isinstance(step, Receive):
+            answers.append(step)
+        elif isinstance(step, State | Count):
+            checks.append(step)
+        else:
+            assert isinstance(step, Job | Comment)
+    yield sent, answers, checks
+
+
+def _exchange(device: Device, sent: Send | None, answers: list[Receive], outcome: Outcome) -> None:
+    if sent is None:
+        return
+    answers = [answer for answer in answers if _notice(answer.packet) in device.abilities | {None}]
+    device.send(sent.endpoint, sent.packet)
+    outcome.packets += 1
+    came = device.replies(len(answers))
+    missing, extra = _difference(answers, came)
+    if missing or extra:
+        outcome.failures.append(
+            "\n".join(
+                [
+                    f"after   {line_of(sent)}",
+                    *(f"missing {line_of(answer)}" for answer in missing),
+                    *(f"extra   {line_of(answer)}" for answer in extra),
+                ]
+            )
+        )
+
+
+def _notice(packet: Packet) -> str | None:
+    """The ability that a device needs to send this, beside results."""
+    if packet.fields.get("queue") == "notices":
+        return "rdma_notices"
+    return "notices" if packet.kind in ("pending", "refused", "abort") else None
+
+
+def _difference(
+    wanted: Sequence[Receive], came: Sequence[Receive]
+) -> tuple[list[Receive], list[Receive]]:
+    """What is only in one of them. Packets to one endpoint must keep their order; those to several have none."""
+    missing, extra = [], []
+    for endpoint in sorted({r.endpoint for r in (*wanted, *came)}):
+        ours = [r for r in wanted if r.endpoint == endpoint]
+        theirs = [r for r in came if r.endpoint == endpoint]
+        if ours != theirs:
+            missing += [r for r in ours if r not in theirs] or ours
+            extra += [r for r in theirs if r not in ours]
+    return missing, extra
+
+
+def _check(device: Device, check: State | Count, outcome: Outcome) -> None:
+    ability = "state" if isinstance(check, State) else "counters"
+    if ability not in device.abilities:
+        return
+    if isinstance(check, State):
+        slot, version = int(check.fields["slot"]), int(check.fields["version"])
+        found = device.state(check.job, slot, version)
+        found = {"slot": slot, "version": version, **found}
+    else:
+        counted = device.counts(check.job)
+        found = {name: counted.get(name, 0) for name in check.fields}
+        found |= {name: value for name, value in counted.items() if value and name not in found}
+    if found != check.fields:
+        outcome.failures.append(
+            f"must be {line_of(check)}\nbut is  {line_of(type(check)(check.job, found))}"
+        )

@@ -1,0 +1,211 @@
+"""The slot protocol as a reference interpreter: what docs/architecture.md, docs/reliability.md and docs/rdma.md say, in
+as few words as possible. The vectors are generated from this, and no aggregator shares code with it.
+
+SwitchML's Algorithm 3 (Sapio et al., NSDI 2021) with an epoch in place of the version bit. A slot has two versions used
+by turns; pass e uses version e mod 2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from conformance.vector import Job, Packet, Receive, Value
+from conformance.words import wrap
+
+EPOCHS = 2**32
+ALL = "all"
+
+
+@dataclasses.dataclass
+class Version:
+    """One version of a slot: the registers."""
+
+    epoch: int  # the pass it holds
+    count: int  # workers that contributed
+    seen: set[int] = dataclasses.field(default_factory=set)  # which ones
+    fingerprint: int = 0
+    exponents: list[int] = dataclasses.field(default_factory=list)
+    words: list[int] = dataclasses.field(default_factory=list)
+
+
+class Slot:
+    """Begins as if the two passes before its first one were complete."""
+
+    def __init__(self, job: Job):
+        before = [(job.first_epoch - back) % EPOCHS for back in (2, 1)]
+        self.versions = {epoch % 2: Version(epoch, job.workers) for epoch in before}
+
+    def version(self, epoch: int) -> Version:
+        return self.versions[epoch % 2]
+
+
+class Aggregator:
+    """Packets in, packets out. `verdict` says what the last packet was."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.slots: dict[tuple[str, int], Slot] = {}
+        self.homes: dict[tuple[str, int], str] = {}  # the endpoint that each worker was counted from
+        self.ended: dict[str, int] = {}  # jobs that a mismatch ended
+        self.counts: dict[str, dict[str, int]] = {"-": {}}
+        self.verdict = ""
+
+    def add_job(self, job: Job) -> None:
+        self.jobs[job.name] = job
+        self.counts[job.name] = {"updates": 0, "results": 0, "duplicates": 0}
+        for slot in range(job.slots):
+            self.slots[job.name, slot] = Slot(job)
+
+    def on_packet(self, sender: str, packet: Packet) -> list[Receive]:
+        """What the device sends when `packet` comes from the endpoint `sender`."""
+        fields = packet.fields
+        if "damage" in fields:
+            return self._reject(_damage(str(fields["damage"])))
+        if packet.kind != "update":
+            return self._reject("not_an_update")
+        name = str(fields["job"])
+        if name not in self.jobs:
+            return self._refuse(sender, packet, "unknown_job", "unknown_job", "-")
+        if fields["secret"] != name:
+            return self._refuse(sender, packet, "unknown_job", "wrong_secret", name)
+        job = self.jobs[name]
+        worker, slot, words, exponents = (
+            fields[field] for field in ("worker", "slot", "words", "exponents")
+        )
+        if worker >= job.workers:
+            return self._reject("bad_worker", name)
+        if slot >= job.slots:
+            return self._reject("bad_slot", name)
+        if len(exponents) > job.blocks or len(words) > job.block * job.blocks:
+            return self._reject("too_large", name)
+        if name in self.ended:
+            self._reject("aborted", name)
+            return [self._abort(sender, name, slot)]
+        return self._apply(sender, packet)
+
+    def _apply(self, sender: str, update: Packet) -> list[Receive]:
+        """Algorithm 3, with epochs. The line numbers are the paper's."""
+        job = self.jobs[str(update["job"])]
+        worker, slot, epoch = int(update["worker"]), int(update["slot"]), int(update["epoch"])
+        version = self.slots[job.name, slot].version(epoch)
+        other = self.slots[job.name, slot].version(epoch + 1)
+        age = (epoch - version.epoch) % EPOCHS  # half of all epochs or more: it is the older one
+        counts = self.counts[job.name]
+
+        if age == 0 and version.seen:
+            sizes = len(update["words"]), len(update["exponents"])
+            held = len(version.words), len(version.exponents)
+            if update["fingerprint"] == version.fingerprint and sizes != held:
+                return self._reject("mismatch", job.name)  # no worker sends this
+            complete = version.count == job.workers
+            if update["fingerprint"] != version.fingerprint:
+                if complete:
+                    return self._reject("stale", job.name)
+                return self._end(sender, update)
+            if worker in version.seen:  # line 18: retransmitted
+                counts["duplicates"] += 1
+                if complete:  # lines 19 to 21: only to the one that asks
+                    self.verdict = "resend"
+                    return [Receive(sender, self._result(job, slot, version))]
+                self.verdict = "duplicate"  # line 23
+                return [Receive(sender, self._pending(update, version))]
+            for index, word in enumerate(update["words"]):  # line 11: add
+                version.words[index] = wrap(version.words[index] + word)
+            for index, exponent in enumerate(update["exponents"]):
+                version.exponents[index] = max(version.exponents[index], exponent)
+            version.count += 1
+            version.seen.add(worker)  # line 6
+            self.verdict = "added"
+        elif age == 0 or age >= EPOCHS // 2:
+            return self._reject("stale", job.name)
+        elif age == 2 and other.epoch == (epoch - 1) % EPOCHS and other.count == job.workers:
+            # line 9: the first update of a new pass overwrites, because every worker has the version's old result
+            version.epoch = epoch
+            version.count = 1
+            version.seen = {worker}
+            version.fingerprint = int(update["fingerprint"])
+            version.words = list(update["words"])
+            version.exponents = list(update["exponents"])
+            self.verdict = "first"
+        else:
+            return self._refuse(sender, update, "ahead", "ahead", job.name)
+
+        counts["updates"] += 1
+        self.homes[job.name, worker] = sender
+        if version.count < job.workers:
+            return []  # line 17
+        counts["results"] += 1  # lines 13 to 15: to all workers
+        self.verdict = "complete"
+        result = self._result(job, slot, version)
+        return [Receive(self.homes[job.name, w], result) for w in range(job.workers)]
+
+    # ---- what is sent
+
+    def _result(self, job: Job, slot: int, version: Version) -> Packet:
+        return Packet(
+            "result",
+            {
+                "job": job.name,
+                "secret": job.name,
+                "worker": ALL,
+                "slot": slot,
+                "epoch": version.epoch,
+                "fingerprint": version.fingerprint,
+                "exponents": tuple(version.exponents),
+                "words": tuple(version.words),
+            },
+        )
+
+    def _pending(self, update: Packet, version: Version) -> Packet:
+        return Packet("pending", {**_names(update), "seen": tuple(sorted(version.seen))})
+
+    def _refuse(
+        self, sender: str, update: Packet, code: str, reason: str, name: str
+    ) -> list[Receive]:
+        self._reject(reason, name)
+        return [Receive(sender, Packet("refused", {**_names(update), "code": code}))]
+
+    def _end(self, sender: str, update: Packet) -> list[Receive]:
+        """Two workers sum different things: nobody can go on. Everyone heard from learns it."""
+        name = str(update["job"])
+        self._reject("mismatch", name)
+        self.ended[name] = int(update["slot"])
+        told = [
+            self._abort(home, name, self._last_slot(name, worker))
+            for (job, worker), home in sorted(self.homes.items())
+            if job == name
+        ]
+        return [*told, self._abort(sender, name, int(update["slot"]))]
+
+    def _last_slot(self, name: str, worker: int) -> int:
+        """The slot that the worker was last counted in; scenarios of mismatches use one slot."""
+        slots = [
+            slot
+            for (job, slot), state in self.slots.items()
+            if job == name and any(worker in v.seen for v in state.versions.values())
+        ]
+        assert len(slots) == 1
+        return slots[0]
+
+    def _abort(self, endpoint: str, name: str, slot: int) -> Receive:
+        fields: dict[str, Value] = {"job": name, "secret": name, "worker": ALL, "slot": slot}
+        return Receive(endpoint, Packet("abort", {**fields, "code": "mismatch"}))
+
+    def _reject(self, reason: str, name: str = "-") -> list[Receive]:
+        self.verdict = reason
+        self.counts[name][reason] = self.counts[name].get(reason, 0) + 1
+        return []
+
+
+def _names(update: Packet) -> dict[str, Value]:
+    """A reply repeats what names the pass."""
+    names = ("job", "secret", "worker", "slot", "epoch", "fingerprint")
+    return {name: update[name] for name in names}
+
+
+def _damage(how: str) -> str:
+    """The kind of reject that a damage (see datagram.py) leads to."""
+    what, _, value = how.partition(":")
+    if what == "cut":
+        return "truncated" if int(value) < 36 else "bad_length"
+    return {"append": "bad_length", "flip": "corrupt", "set": "foreign"}[what]

@@ -1,0 +1,193 @@
+"""A vector file: what stands in it, and how it is read and written. One packet a line, named fields.
+
+    needs notices
+    job A workers=3 slots=4 block=64 blocks=1
+    # what follows, in words
+    send A0 update job=A secret=A worker=0 slot=2 epoch=0 fingerprint=0x11 exponents=120 words=10+1*64
+    recv A0 result job=A secret=A slot=2 epoch=0 fingerprint=0x11 exponents=122 words=33+3*64
+    state A slot=2 version=0 epoch=0 count=3 seen=0,1,2 exponents=122 words=33+3*64
+    count A updates=3 results=1 duplicates=0
+    count - unknown_job=1
+
+`send` and `recv` name an endpoint: `A0` is where worker 0 of job A lives, `X` is a stranger. Everything that the device
+sends before the next `send` stands in `recv` lines; nothing else may come. `state` and `count` are what must hold at
+that point. Numbers that the control plane draws (job ids, secrets, keys, queue pairs) stand as names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+from conformance import words
+
+Value = int | str | tuple[int, ...]
+
+# How fields are written; the others are decimal numbers, or names.
+_HEX = {"fingerprint", "immediate"}
+_WORDS = {"words"}
+_LISTS = {"exponents", "seen"}
+
+
+@dataclasses.dataclass
+class Job:
+    """A job that the device is given before what follows."""
+
+    name: str
+    workers: int
+    slots: int
+    block: int  # words that share an exponent
+    blocks: int  # per chunk
+    first_epoch: int = 0  # of every slot's first pass
+    mtu: int = 0  # payload bytes of an RDMA packet; 0: the job's workers send datagrams
+
+
+@dataclasses.dataclass
+class Comment:
+    text: str
+
+
+@dataclasses.dataclass
+class Packet:
+    """`kind` is that of a datagram (update, result, pending, refused, abort), or an RDMA opcode."""
+
+    kind: str
+    fields: dict[str, Value]
+
+    def __getitem__(self, name: str) -> Value:
+        return self.fields[name]
+
+
+@dataclasses.dataclass
+class Send:
+    endpoint: str
+    packet: Packet
+
+
+@dataclasses.dataclass
+class Receive:
+    endpoint: str
+    packet: Packet
+
+
+@dataclasses.dataclass
+class State:
+    """One version of a slot: its registers, as the specification names them."""
+
+    job: str
+    fields: dict[str, Value]
+
+
+@dataclasses.dataclass
+class Count:
+    """Counters of a job, or of packets that belong to none (`job` is "-")."""
+
+    job: str
+    fields: dict[str, Value]
+
+
+Step = Job | Comment | Send | Receive | State | Count
+
+
+@dataclasses.dataclass
+class Vector:
+    name: str
+    needs: set[str]  # what a device must have to be asked this
+    steps: list[Step]
+
+    @property
+    def jobs(self) -> list[Job]:
+        return [step for step in self.steps if isinstance(step, Job)]
+
+
+def read(path: Path) -> Vector:
+    vector = Vector(path.stem, set(), [])
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        try:
+            _read_line(line, vector)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}:{number}: {line!r}: {error}") from None
+    return vector
+
+
+def _read_line(line: str, vector: Vector) -> None:
+    if not line:
+        return
+    if line.startswith("#"):
+        vector.steps.append(Comment(line[1:].strip()))
+        return
+    verb, *rest = line.split()
+    if verb == "needs":
+        vector.needs = set(rest)
+    elif verb == "job":
+        vector.steps.append(Job(rest[0], **_fields(rest[1:])))  # type: ignore[arg-type]
+    elif verb in ("send", "recv"):
+        step = Send if verb == "send" else Receive
+        vector.steps.append(step(rest[0], Packet(rest[1], _fields(rest[2:]))))
+    elif verb in ("state", "count"):
+        vector.steps.append((State if verb == "state" else Count)(rest[0], _fields(rest[1:])))
+    else:
+        raise ValueError(f"no line begins with {verb}")
+
+
+def _fields(texts: list[str]) -> dict[str, Value]:
+    fields: dict[str, Value] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name in _WORDS:
+            fields[name] = tuple(words.from_text(value))
+        elif name in _LISTS:
+            fields[name] = tuple(int(item) for item in value.split(",") if item != "-")
+        else:
+            try:
+                fields[name] = int(value, 0)
+            except ValueError:
+                fields[name] = value
+    return fields
+
+
+def to_text(vector: Vector) -> str:
+    return "\n".join(_lines(vector)) + "\n"
+
+
+def _lines(vector: Vector) -> Iterator[str]:
+    if vector.needs:
+        yield " ".join(["needs", *sorted(vector.needs)])
+    last = ""
+    for step in vector.steps:
+        verb = type(step).__name__
+        if verb == "Comment" and last not in ("", "Comment"):
+            yield ""
+        yield line_of(step)
+        last = verb
+
+
+def line_of(step: Step) -> str:
+    if isinstance(step, Comment):
+        return f"# {step.text}"
+    if isinstance(step, Job):
+        fields: dict[str, Value] = dataclasses.asdict(step)
+        del fields["name"]
+        for name in ("first_epoch", "mtu"):
+            if not fields[name]:
+                del fields[name]
+        return _line("job", step.name, fields)
+    if isinstance(step, Send | Receive):
+        verb = "send" if isinstance(step, Send) else "recv"
+        return _line(f"{verb} {step.endpoint}", step.packet.kind, step.packet.fields)
+    return _line("state" if isinstance(step, State) else "count", step.job, step.fields)
+
+
+def _line(verb: str, name: str, fields: dict[str, Value]) -> str:
+    return " ".join([verb, name, *(f"{key}={_value(key, value)}" for key, value in fields.items())])
+
+
+def _value(name: str, value: Value) -> str:
+    if isinstance(value, str):
+        return value
+    if name in _WORDS:
+        return words.to_text(value)  # type: ignore[arg-type]
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "-"
+    return f"{value:#x}" if name in _HEX else str(value)
