@@ -1,17 +1,19 @@
 // Block fixed point, one value at a time: the single truth that the SIMD codec, the CUDA kernels and the NumPy
 // reference (jaxina/numerics) reproduce bit for bit.
 //
-// n workers hold a block of at most k float32 values each; L = ceil(log2 n).
+// n workers hold a block of at most k float32 values each; L = ceil(log2 n); words of w bits (wire_words.h), 32 usually.
 //   exponent byte  b = the largest IEEE-754 biased exponent field in the block, 255 if any value is NaN or Inf.
 //                  With m the smallest integer such that max|x| < 2^m this is clamp(m + 126, 0, 254), so m = b - 126.
-//   scale          S = 31 - L - m = 157 - L - b, over the largest b of all workers
-//   quantize       q = clamp(rint(x * 2^S), -Q, Q), Q = floor((2^31 - 1) / n), ties to even; NaN and Inf give 0
+//   scale          S = w - 1 - L - m = 125 + w - L - b, over the largest b of all workers
+//   quantize       q = clamp(rint(x * 2^S), -Q, Q), Q = floor((2^(w-1) - 1) / n), ties to even; NaN and Inf give 0
 //   dequantize     y = float32(sum q) * 2^-S
-// A sum of n values within [-Q, Q] cannot overflow int32.
+// A sum of n values within [-Q, Q] cannot overflow a word.
 #pragma once
 
 #include <bit>
 #include <cstdint>
+
+#include "rdma_engine/numerics/wire_words.h"
 
 #if defined(__CUDACC__)
 #define JAXINA_HOST_DEVICE __host__ __device__
@@ -27,14 +29,16 @@ inline constexpr std::uint8_t kNonFiniteExponent = 255;
 
 // What all workers of a job share about the scale.
 struct Scale {
-  std::int32_t log2_workers;  // L
-  std::int32_t limit;         // Q
+  std::int32_t log2_workers;    // L
+  std::int32_t limit;           // Q; 0 if the words are too narrow for so many workers
+  std::int32_t word_bits = 32;  // w
 };
 
-JAXINA_HOST_DEVICE constexpr Scale scale_for(std::uint32_t workers) {
+JAXINA_HOST_DEVICE constexpr Scale scale_for(std::uint32_t workers, WireWord word = WireWord::kInt32) {
   std::int32_t log2_workers = 0;
   while ((1u << log2_workers) < workers) ++log2_workers;
-  return {log2_workers, static_cast<std::int32_t>(0x7fffffffu / workers)};
+  const std::int32_t bits = 8 * static_cast<std::int32_t>(word);
+  return {log2_workers, static_cast<std::int32_t>((0x7fffffffu >> (32 - bits)) / workers), bits};
 }
 
 // 2^(power) as float32, for a power in [-126, 127].
@@ -42,7 +46,7 @@ JAXINA_HOST_DEVICE constexpr float power_of_two(int power) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(power + 127) << 23);
 }
 
-// 2^S leaves float32's range (S is in [-107, 157]), so it is applied as two exact factors.
+// 2^S leaves float32's range (S is in [-131, 157]), so it is applied as two exact factors.
 struct Factors {
   float first, second;
 };
@@ -53,7 +57,7 @@ JAXINA_HOST_DEVICE constexpr Factors split_power(int power) {
 }
 
 JAXINA_HOST_DEVICE constexpr int scale_exponent(std::uint8_t exponent, Scale scale) {
-  return 157 - scale.log2_workers - exponent;
+  return 125 + scale.word_bits - scale.log2_workers - exponent;
 }
 
 }  // namespace jaxina::numerics

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
-#include "rdma_engine/numerics/float64_limbs.h"
+#include "rdma_engine/numerics/element_forms.h"
 #include "rdma_engine/numerics/float_mode.h"
-#include "rdma_engine/numerics/narrow_float.h"
 
 namespace jaxina::numerics {
 namespace {
@@ -30,7 +28,7 @@ std::uint32_t take(const std::uint32_t* word, Order order) {
 
 // ---- float32
 
-struct Float32 {
+struct SimdFloat32 {
   static std::uint8_t exponent(const Codec& c, const void* x, std::size_t n) { return c.exponent(static_cast<const float*>(x), n); }
   static std::uint8_t finite_exponent(const Codec& c, const void* x, std::size_t n) {
     return c.finite_exponent(static_cast<const float*>(x), n);
@@ -53,7 +51,7 @@ struct Float32 {
 // ---- float16 and bfloat16, through float32
 
 template <typename Narrow>
-struct NarrowFloat {
+struct SimdNarrowFloat {
   class Widened {
    public:
     Widened(const void* x, std::size_t n) {
@@ -96,114 +94,79 @@ struct NarrowFloat {
   }
 };
 
-// ---- integers: no exponents, nothing non-finite
+// ---- the types without SIMD kernels
 
-struct IntegerBase {
-  static std::uint8_t exponent(const Codec&, const void*, std::size_t) { return 0; }
-  static std::uint8_t finite_exponent(const Codec&, const void*, std::size_t) { return 0; }
-  static void apply_flags(const Codec&, const std::uint32_t*, std::size_t, Order, bool, void*) {}
-};
+template <class Form>
+struct ElementByElement {
+  using Element = typename Form::Element;
 
-template <std::size_t Words>
-struct ZeroFlags {
-  static void flags(const Codec&, const void*, std::size_t n, Store store, std::uint32_t* dst) {
-    if (store != Store::kAdd) std::memset(dst, 0, Words * n * sizeof(*dst));
+  static Element load(const void* x, std::size_t i) {
+    Element element;
+    std::memcpy(&element, static_cast<const Element*>(x) + i, sizeof(element));
+    return element;
   }
-};
+  static void store(Element element, void* y, std::size_t i) {
+    std::memcpy(static_cast<Element*>(y) + i, &element, sizeof(element));
+  }
 
-struct Int32 : IntegerBase, ZeroFlags<1> {
-  static void encode(const Codec& c, const void* x, std::size_t n, std::uint8_t, Scale, Store store, std::uint32_t* dst) {
-    c.encode_int32(static_cast<const std::uint32_t*>(x), n, store, dst);
-  }
-  static void decode(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t, Scale, Order order, bool, void* y) {
-    c.decode_int32(sum, n, order, static_cast<std::uint32_t*>(y));
-  }
-};
-
-template <typename Narrow>
-struct NarrowInt : IntegerBase, ZeroFlags<1> {
-  static void encode(const Codec&, const void* x, std::size_t n, std::uint8_t, Scale, Store store, std::uint32_t* dst) {
-    const auto* from = static_cast<const Narrow*>(x);
-    for (std::size_t i = 0; i < n; ++i) put(dst + i, from[i], store);
-  }
-  static void decode(const Codec&, const std::uint32_t* sum, std::size_t n, std::uint8_t, Scale, Order order, bool, void* y) {
-    auto* to = static_cast<Narrow*>(y);
-    for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<Narrow>(take(sum + i, order));
-  }
-};
-
-struct Int64 : IntegerBase, ZeroFlags<4> {
-  static void encode(const Codec&, const void* x, std::size_t n, std::uint8_t, Scale, Store store, std::uint32_t* dst) {
-    const auto* from = static_cast<const std::uint64_t*>(x);
-    for (std::size_t i = 0; i < n; ++i) {
-      for (int limb = 0; limb < 4; ++limb) put(dst + 4 * i + limb, static_cast<std::uint16_t>(from[i] >> (16 * limb)), store);
-    }
-  }
-  static void decode(const Codec&, const std::uint32_t* sum, std::size_t n, std::uint8_t, Scale, Order order, bool, void* y) {
-    auto* to = static_cast<std::uint64_t*>(y);
-    for (std::size_t i = 0; i < n; ++i) {
-      to[i] = 0;
-      for (int limb = 0; limb < 4; ++limb) to[i] += std::uint64_t{take(sum + 4 * i + limb, order)} << (16 * limb);
-    }
-  }
-};
-
-// ---- float64
-
-struct Float64 {
-  static std::uint8_t block_exponent(const void* x, std::size_t n, bool finite_only) {
-    const auto* values = static_cast<const double*>(x);
+  static std::uint8_t exponent(const Codec&, const void* x, std::size_t n) {
     std::uint32_t largest = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::uint32_t biased = biased_exponent(values[i]);
-      if (biased != 0x7ff) largest = std::max(largest, biased);
-      else if (!finite_only) return kNonFiniteExponent;
+    if constexpr (Form::kIsFloat) {
+      for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, Form::magnitude(load(x, i)));
+      return Form::exponent(largest);
     }
-    return static_cast<std::uint8_t>(largest / kFloat64ExponentStep);
+    return 0;
   }
-  static std::uint8_t exponent(const Codec&, const void* x, std::size_t n) { return block_exponent(x, n, false); }
-  static std::uint8_t finite_exponent(const Codec&, const void* x, std::size_t n) { return block_exponent(x, n, true); }
-
+  static std::uint8_t finite_exponent(const Codec&, const void* x, std::size_t n) {
+    std::uint32_t largest = 0;
+    if constexpr (Form::kIsFloat) {
+      for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, Form::finite_magnitude(load(x, i)));
+      return Form::exponent(largest);
+    }
+    return 0;
+  }
   static void encode(const Codec&, const void* x, std::size_t n, std::uint8_t e, Scale s, Store store, std::uint32_t* dst) {
-    const auto* values = static_cast<const double*>(x);
-    const int power = float64_scale_exponent(e, s);
+    const auto scale = Form::encode_scale(e, s);
     for (std::size_t i = 0; i < n; ++i) {
-      const bool finite = biased_exponent(values[i]) != 0x7ff;
-      const auto limbs = to_limbs(finite ? scaled_integer(values[i], power) : 0);
-      for (std::size_t limb = 0; limb < kFloat64Limbs; ++limb) put(dst + kFloat64Limbs * i + limb, limbs[limb], store);
+      std::uint32_t words[Form::kWords];
+      Form::encode(load(x, i), scale, words);
+      for (const std::uint32_t& word : words) put(dst + Form::kWords * i + (&word - words), word, store);
     }
   }
   static void decode(const Codec&, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order, bool keep,
                      void* y) {
     const IeeeFloatMode mode;
-    auto* values = static_cast<double*>(y);
-    const int power = -float64_scale_exponent(e, s);
+    const auto scale = Form::decode_scale(e, s);
     for (std::size_t i = 0; i < n; ++i) {
-      if (keep && biased_exponent(values[i]) == 0x7ff) continue;
-      std::array<std::uint32_t, kFloat64Limbs> limbs;
-      for (std::size_t limb = 0; limb < kFloat64Limbs; ++limb) limbs[limb] = take(sum + kFloat64Limbs * i + limb, order);
-      values[i] = scaled_double(from_limbs(limbs), power);
+      std::uint32_t words[Form::kWords];
+      for (std::size_t w = 0; w < Form::kWords; ++w) words[w] = take(sum + Form::kWords * i + w, order);
+      store(Form::decode(words, scale, keep, keep ? load(y, i) : Element{}), y, i);
     }
   }
   static void flags(const Codec&, const void* x, std::size_t n, Store store, std::uint32_t* dst) {
-    const auto* values = static_cast<const double*>(x);
-    if (store != Store::kAdd) std::memset(dst, 0, kFloat64Limbs * n * sizeof(*dst));
-    for (std::size_t i = 0; i < n; ++i) {
-      if (biased_exponent(values[i]) != 0x7ff) continue;
-      const auto bits = std::bit_cast<std::uint64_t>(values[i]);
-      const bool is_nan = (bits << 12) != 0;
-      put(dst + kFloat64Limbs * i, is_nan ? 0x10001u : bits >> 63 ? 0x10000u : 1u, store);
+    if (store != Store::kAdd) std::memset(dst, 0, Form::kWords * n * sizeof(*dst));
+    if constexpr (Form::kIsFloat) {
+      for (std::size_t i = 0; i < n; ++i) {
+        if (const std::uint32_t flag = Form::flag(load(x, i))) put(dst + Form::kWords * i, flag, store);
+      }
     }
   }
   static void apply_flags(const Codec&, const std::uint32_t* sum, std::size_t n, Order order, bool clear, void* y) {
-    auto* values = static_cast<double*>(y);
-    constexpr double kInf = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::uint32_t word = take(sum + kFloat64Limbs * i, order);
-      const bool plus = (word & 0xffffu) != 0, minus = (word >> 16) != 0;
-      if (plus || minus) values[i] = plus && minus ? std::numeric_limits<double>::quiet_NaN() : plus ? kInf : -kInf;
-      else if (clear) values[i] = 0;
+    if constexpr (Form::kIsFloat) {
+      for (std::size_t i = 0; i < n; ++i) {
+        const std::uint32_t flag = take(sum + Form::kWords * i, order);
+        store(Form::flagged(flag, clear, clear ? Element{} : load(y, i)), y, i);
+      }
     }
+  }
+};
+
+struct SimdInt32 : ElementByElement<IntegerForm<std::uint32_t>> {
+  static void encode(const Codec& c, const void* x, std::size_t n, std::uint8_t, Scale, Store store, std::uint32_t* dst) {
+    c.encode_int32(static_cast<const std::uint32_t*>(x), n, store, dst);
+  }
+  static void decode(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t, Scale, Order order, bool, void* y) {
+    c.decode_int32(sum, n, order, static_cast<std::uint32_t*>(y));
   }
 };
 
@@ -214,14 +177,14 @@ constexpr ElementCodec make(ElementType type, std::size_t size, std::size_t word
 }
 
 constexpr ElementCodec kCodecs[] = {
-    make<Float32>(ElementType::kFloat32, 4, 1, true),
-    make<Int32>(ElementType::kInt32, 4, 1, false),
-    make<NarrowFloat<Float16>>(ElementType::kFloat16, 2, 1, true),
-    make<NarrowFloat<Bfloat16>>(ElementType::kBfloat16, 2, 1, true),
-    make<Float64>(ElementType::kFloat64, 8, kFloat64Limbs, true),
-    make<NarrowInt<std::uint8_t>>(ElementType::kInt8, 1, 1, false),
-    make<NarrowInt<std::uint16_t>>(ElementType::kInt16, 2, 1, false),
-    make<Int64>(ElementType::kInt64, 8, 4, false),
+    make<SimdFloat32>(ElementType::kFloat32, 4, 1, true),
+    make<SimdInt32>(ElementType::kInt32, 4, 1, false),
+    make<SimdNarrowFloat<Float16>>(ElementType::kFloat16, 2, 1, true),
+    make<SimdNarrowFloat<Bfloat16>>(ElementType::kBfloat16, 2, 1, true),
+    make<ElementByElement<Float64Form>>(ElementType::kFloat64, 8, kFloat64Limbs, true),
+    make<ElementByElement<IntegerForm<std::uint8_t>>>(ElementType::kInt8, 1, 1, false),
+    make<ElementByElement<IntegerForm<std::uint16_t>>>(ElementType::kInt16, 2, 1, false),
+    make<ElementByElement<IntegerForm<std::uint64_t>>>(ElementType::kInt64, 8, 4, false),
 };
 
 }  // namespace

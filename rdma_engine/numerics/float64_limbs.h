@@ -9,9 +9,8 @@
 // Sums of limbs stay below n * 2^16 <= 2^26.
 #pragma once
 
-#include <array>
 #include <bit>
-#include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "rdma_engine/numerics/block_fixed_point.h"
@@ -21,17 +20,17 @@ namespace jaxina::numerics {
 inline constexpr std::size_t kFloat64Limbs = 5;
 inline constexpr int kFloat64ExponentStep = 9;
 
-constexpr std::uint32_t biased_exponent(double x) {
+JAXINA_HOST_DEVICE constexpr std::uint32_t biased_exponent(double x) {
   return static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(x) >> 52 & 0x7ff);
 }
 
-constexpr int float64_scale_exponent(std::uint8_t exponent, Scale scale) {
+JAXINA_HOST_DEVICE constexpr int float64_scale_exponent(std::uint8_t exponent, Scale scale) {
   const int m = kFloat64ExponentStep * exponent + kFloat64ExponentStep - 1 - 1022;
   return 79 - scale.log2_workers - m;
 }
 
 // rint(x * 2^power) for a finite x with |x * 2^power| < 2^79.
-inline __int128 scaled_integer(double x, int power) {
+JAXINA_HOST_DEVICE inline __int128 scaled_integer(double x, int power) {
   const auto bits = std::bit_cast<std::uint64_t>(x);
   const std::uint32_t biased = biased_exponent(x);
   const std::uint64_t fraction = bits & ((std::uint64_t{1} << 52) - 1);
@@ -50,19 +49,36 @@ inline __int128 scaled_integer(double x, int power) {
   return bits >> 63 ? -magnitude : magnitude;
 }
 
-inline std::array<std::uint32_t, kFloat64Limbs> to_limbs(__int128 value) {
-  std::array<std::uint32_t, kFloat64Limbs> limbs;
-  for (std::size_t i = 0; i < kFloat64Limbs; ++i) limbs[i] = static_cast<std::uint16_t>(value >> (16 * i));
-  return limbs;
+JAXINA_HOST_DEVICE inline std::uint32_t limb(__int128 value, std::size_t index) {
+  return static_cast<std::uint16_t>(value >> (16 * index));
 }
 
 // The 80-bit two's complement number that sums of limbs stand for.
-inline __int128 from_limbs(const std::array<std::uint32_t, kFloat64Limbs>& sums) {
+JAXINA_HOST_DEVICE inline __int128 from_limbs(const std::uint32_t* sums) {
   unsigned __int128 total = 0;
   for (std::size_t i = 0; i < kFloat64Limbs; ++i) total += static_cast<unsigned __int128>(sums[i]) << (16 * i);
   return static_cast<__int128>(total << 48) >> 48;
 }
 
-inline double scaled_double(__int128 value, int power) { return std::ldexp(static_cast<double>(value), power); }
+// float64(value), rounded once, for |value| < 2^80: both parts are exact, their sum is what rounds.
+JAXINA_HOST_DEVICE inline double to_double(__int128 value) {
+  const auto magnitude = static_cast<unsigned __int128>(value < 0 ? -value : value);
+  const auto high = static_cast<double>(static_cast<std::uint64_t>(magnitude >> 32));
+  const auto low = static_cast<double>(static_cast<std::uint32_t>(magnitude));
+  const double sum = high * 0x1p32 + low;
+  return value < 0 ? -sum : sum;
+}
+
+// 2^(power) as float64, for a power in [-1022, 1023].
+JAXINA_HOST_DEVICE constexpr double float64_power_of_two(int power) {
+  return std::bit_cast<double>(static_cast<std::uint64_t>(power + 1023) << 52);
+}
+
+// float64(value) * 2^power, for a power in [-2044, 2046]. Whatever the power, at most the second product rounds: an
+// integer times half of it is a normal number.
+JAXINA_HOST_DEVICE inline double scaled_double(__int128 value, int power) {
+  const int half = power / 2;
+  return to_double(value) * float64_power_of_two(half) * float64_power_of_two(power - half);
+}
 
 }  // namespace jaxina::numerics

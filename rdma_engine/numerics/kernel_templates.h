@@ -1,5 +1,5 @@
-// The kernels, written once over a vector type (scalar_vector.h names its operations). Included by the one file of each
-// instruction set; internal linkage keeps every copy in that file.
+// The loops over arrays, written once over a vector type; vector_arithmetic.h has what happens to a vector. Included by the
+// one file of each instruction set; internal linkage keeps every copy in that file.
 #pragma once
 
 #include <cstddef>
@@ -7,16 +7,11 @@
 
 #include "rdma_engine/numerics/kernels.h"
 #include "rdma_engine/numerics/scalar_vector.h"
+#include "rdma_engine/numerics/vector_arithmetic.h"
 
 namespace jaxina::numerics {
 namespace {
 
-constexpr std::uint32_t kMagnitudeMask = 0x7fffffff;
-constexpr std::uint32_t kPlusInfinity = 0x7f800000;
-constexpr std::uint32_t kMinusInfinity = 0xff800000;
-constexpr std::uint32_t kQuietNan = 0x7fc00000;
-constexpr std::uint32_t kPlusInfinityFlag = 0x00000001;
-constexpr std::uint32_t kMinusInfinityFlag = 0x00010000;
 constexpr bool kHostIsLittleEndian = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 
 // Runs body(vector type, first element) over [0, count): whole vectors, then single elements.
@@ -25,16 +20,6 @@ inline void for_each_vector(std::size_t count, Body body) {
   const std::size_t whole = count - count % Wide::kWidth;
   for (std::size_t i = 0; i < whole; i += Wide::kWidth) body(Wide{}, i);
   for (std::size_t i = whole; i < count; ++i) body(ScalarVector{}, i);
-}
-
-template <class V>
-inline typename V::Words magnitude(typename V::Words bits) {
-  return V::bit_and(bits, V::fill(kMagnitudeMask));
-}
-
-template <class V>
-inline typename V::Mask finite(typename V::Words bits) {
-  return V::greater_signed(V::fill(kPlusInfinity), magnitude<V>(bits));
 }
 
 template <class V, Order order>
@@ -58,7 +43,7 @@ inline void put(std::uint32_t* dst, typename V::Words word) {
 template <class V, bool finite_only>
 inline typename V::Words magnitude_or_zero(typename V::Words bits) {
   if constexpr (finite_only) {
-    return V::select(finite<V>(bits), magnitude<V>(bits), V::fill(0));
+    return finite_magnitude<V>(bits);
   } else {
     return magnitude<V>(bits);
   }
@@ -85,14 +70,7 @@ template <class Wide, Store store>
 void quantize_to(const float* x, std::size_t count, Factors factors, std::int32_t limit, std::uint32_t* dst) {
   for_each_vector<Wide>(count, [=](auto vector, std::size_t i) {
     using V = decltype(vector);
-    const auto bits = V::load(x + i);
-    const auto value = V::as_floats(V::select(finite<V>(bits), bits, V::fill(0)));
-    const auto scaled = V::multiply(V::multiply(value, V::fill_float(factors.first)), V::fill_float(factors.second));
-    const auto highest = V::fill(static_cast<std::uint32_t>(limit));
-    const auto lowest = V::fill(0u - static_cast<std::uint32_t>(limit));
-    // An integer too large for 32 bits can only come from an exponent that is not the block's; it is clamped as well.
-    const auto word = V::select(V::at_least(scaled, V::fill_float(0x1p31f)), highest, V::to_integers(scaled));
-    put<V, store>(dst + i, V::max_signed(V::min_signed(word, highest), lowest));
+    put<V, store>(dst + i, quantized<V>(V::load(x + i), factors, limit));
   });
 }
 
@@ -109,13 +87,12 @@ template <class Wide, Order order, bool keep_non_finite>
 void dequantize_from(const std::uint32_t* sum, std::size_t count, Factors factors, float* y) {
   for_each_vector<Wide>(count, [=](auto vector, std::size_t i) {
     using V = decltype(vector);
-    const auto value = V::to_floats(in_order<V, order>(V::load(sum + i)));
-    const auto scaled = V::multiply(V::multiply(value, V::fill_float(factors.first)), V::fill_float(factors.second));
+    const auto value = dequantized<V>(in_order<V, order>(V::load(sum + i)), factors);
     if constexpr (keep_non_finite) {
       const auto old = V::load(y + i);
-      V::store(y + i, V::select(finite<V>(old), V::as_words(scaled), old));
+      V::store(y + i, V::select(finite<V>(old), value, old));
     } else {
-      V::store(y + i, V::as_words(scaled));
+      V::store(y + i, value);
     }
   });
 }
@@ -136,11 +113,7 @@ template <class Wide, Store store>
 void non_finite_flags_to(const float* x, std::size_t count, std::uint32_t* dst) {
   for_each_vector<Wide>(count, [=](auto vector, std::size_t i) {
     using V = decltype(vector);
-    const auto bits = V::load(x + i);
-    auto flag = V::select(finite<V>(bits), V::fill(0), V::fill(kPlusInfinityFlag | kMinusInfinityFlag));
-    flag = V::select(V::equal(bits, V::fill(kPlusInfinity)), V::fill(kPlusInfinityFlag), flag);
-    flag = V::select(V::equal(bits, V::fill(kMinusInfinity)), V::fill(kMinusInfinityFlag), flag);
-    put<V, store>(dst + i, flag);
+    put<V, store>(dst + i, non_finite_flag<V>(V::load(x + i)));
   });
 }
 
@@ -157,14 +130,8 @@ template <class Wide, Order order>
 void apply_non_finite_flags_from(const std::uint32_t* sum, std::size_t count, bool clear, float* y) {
   for_each_vector<Wide>(count, [=](auto vector, std::size_t i) {
     using V = decltype(vector);
-    const auto zero = V::fill(0);
-    const auto flags = in_order<V, order>(V::load(sum + i));
-    const auto no_plus = V::equal(V::bit_and(flags, V::fill(kMinusInfinityFlag - 1)), zero);
-    const auto no_minus = V::equal(V::bit_and(flags, V::fill(0u - kMinusInfinityFlag)), zero);
-    auto bits = V::select(no_minus, V::fill(kPlusInfinity), V::fill(kQuietNan));
-    bits = V::select(no_plus, V::fill(kMinusInfinity), bits);
-    const auto finite_bits = clear ? zero : V::load(y + i);
-    V::store(y + i, V::select(V::equal(flags, zero), finite_bits, bits));
+    const auto otherwise = clear ? V::fill(0) : V::load(y + i);
+    V::store(y + i, flagged<V>(in_order<V, order>(V::load(sum + i)), otherwise));
   });
 }
 

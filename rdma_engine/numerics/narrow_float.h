@@ -5,14 +5,16 @@
 #include <bit>
 #include <cstdint>
 
+#include "rdma_engine/numerics/block_fixed_point.h"
+
 namespace jaxina::numerics {
 
 struct Float16 { std::uint16_t bits; };
 struct Bfloat16 { std::uint16_t bits; };
 
-inline float widen(Bfloat16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
+JAXINA_HOST_DEVICE inline float widen(Bfloat16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
 
-inline float widen(Float16 x) {
+JAXINA_HOST_DEVICE inline float widen(Float16 x) {
   const std::uint32_t sign = std::uint32_t{x.bits & 0x8000u} << 16;
   const std::uint32_t magnitude = x.bits & 0x7fffu;
   if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | (magnitude << 13 & 0x7fffffu));
@@ -21,14 +23,14 @@ inline float widen(Float16 x) {
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
 }
 
-inline void narrow(float x, Bfloat16& y) {
+JAXINA_HOST_DEVICE inline void narrow(float x, Bfloat16& y) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
   const std::uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1);
   y.bits = static_cast<std::uint16_t>((is_nan ? bits | 0x400000u : rounded) >> 16);
 }
 
-inline void narrow(float x, Float16& y) {
+JAXINA_HOST_DEVICE inline void narrow(float x, Float16& y) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
   const std::uint32_t magnitude = bits & 0x7fffffffu;

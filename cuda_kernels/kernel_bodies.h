@@ -1,0 +1,242 @@
+// What each thread of a kernel does, as plain functions: the kernels call them on the GPU, a test calls them for every
+// thread of a grid on the CPU. `Memory` moves elements and vectors of them (device_memory.h on the GPU).
+//
+// Every element is read once and every word written once, by the thread whose turn it is: within a block, lane l takes
+// vectors l, l + lanes, ... Two of them are loaded before the first is stored, to keep the memory busy. What does not
+// fill a vector goes element by element.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda_kernels/jobs.h"
+#include "rdma_engine/numerics/element_forms.h"
+
+#if defined(__CUDA_ARCH__)
+#define JAXINA_UNROLL _Pragma("unroll")
+#else
+#define JAXINA_UNROLL
+#endif
+
+namespace jaxina::cuda {
+
+template <class T, std::uint32_t n>
+struct alignas(sizeof(T) * n) Packed {
+  T values[n];
+};
+
+// Calls load(i, v) and then use(i, v) for this lane's vectors v in [0, count), kInFlight of them side by side (i counts
+// these). prepare() runs when the first loads are under way: it may wait for memory in their shadow.
+template <class Load, class Prepare, class Use>
+JAXINA_HOST_DEVICE void for_each_vector(std::uint32_t count, std::uint32_t lane, std::uint32_t lanes, Load load,
+                                        Prepare prepare, Use use) {
+  const auto load_from = [&](std::uint32_t first) {
+    JAXINA_UNROLL
+    for (std::uint32_t i = 0; i < kInFlight; ++i) {
+      if (first + i * lanes < count) load(i, first + i * lanes);
+    }
+  };
+  load_from(lane);
+  prepare();
+  for (std::uint32_t first = lane; first < count;) {
+    JAXINA_UNROLL
+    for (std::uint32_t i = 0; i < kInFlight; ++i) {
+      if (first + i * lanes < count) use(i, first + i * lanes);
+    }
+    first += kInFlight * lanes;
+    load_from(first);
+  }
+}
+
+template <class Word>
+JAXINA_HOST_DEVICE Word in_order(Word word, bool swap) {
+  const std::uint32_t turned = numerics::ScalarVector::swap_bytes(word) >> (32 - 8 * sizeof(Word));
+  return swap ? static_cast<Word>(turned) : word;
+}
+
+// A word as the arithmetic takes it: sign-extended.
+JAXINA_HOST_DEVICE inline std::uint32_t extended(std::uint32_t word) { return word; }
+JAXINA_HOST_DEVICE inline std::uint32_t extended(std::uint16_t word) {
+  return static_cast<std::uint32_t>(static_cast<std::int16_t>(word));
+}
+JAXINA_HOST_DEVICE inline std::uint32_t extended(std::uint8_t word) {
+  return static_cast<std::uint32_t>(static_cast<std::int8_t>(word));
+}
+
+// ---- exponents
+
+// The largest magnitude among this lane's elements of its block.
+template <class Form, class Memory>
+JAXINA_HOST_DEVICE std::uint32_t lane_maximum(const ExponentJob& job, Lane lane, Memory memory) {
+  using Element = typename Form::Element;
+  constexpr std::uint32_t kSize = exponent_vector_size(sizeof(Element));
+  const auto block = place(job.runs, job.shape, lane.group);
+  const auto* x = static_cast<const Element*>(block.run->x) + block.first_element;
+  const auto magnitude = [&](Element element) {
+    return job.finite_only ? Form::finite_magnitude(element) : Form::magnitude(element);
+  };
+  std::uint32_t largest = 0;
+  const auto include = [&](Element element) {
+    const std::uint32_t candidate = magnitude(element);
+    largest = candidate > largest ? candidate : largest;
+  };
+  const std::uint32_t vectors = block.wide ? block.elements / kSize : 0;
+  Packed<Element, kSize> loaded[kInFlight];
+  for_each_vector(
+      vectors, lane.index, job.lanes(),
+      [&](std::uint32_t i, std::uint32_t v) { loaded[i] = memory.template load<kSize>(x + std::uint64_t{v} * kSize); }, [] {},
+      [&](std::uint32_t i, std::uint32_t) {
+        for (const Element& element : loaded[i].values) include(element);
+      });
+  for (std::uint32_t i = vectors * kSize + lane.index; i < block.elements; i += job.lanes()) {
+    include(memory.template load<1>(x + i).values[0]);
+  }
+  return largest;
+}
+
+// What a thread does first, and what it does with the largest number that any thread of its group found.
+template <class Form, class Memory>
+JAXINA_HOST_DEVICE std::uint32_t begin_exponent(const ExponentJob& job, Lane lane, Memory memory) {
+  return lane.group < job.runs.blocks() ? lane_maximum<Form>(job, lane, memory) : 0;
+}
+
+template <class Form, class Memory>
+JAXINA_HOST_DEVICE void end_exponent(const ExponentJob& job, Lane lane, std::uint32_t largest, Memory memory) {
+  if (lane.index != 0 || lane.group >= job.runs.blocks()) return;
+  const auto block = place(job.runs, job.shape, lane.group);
+  memory.template store<1>(block.run->exponents + block.block, {{Form::exponent(largest)}});
+}
+
+// ---- values to words
+
+template <class Form, class Memory>
+JAXINA_HOST_DEVICE std::uint8_t exponent_at(const std::uint8_t* exponents, std::uint64_t block, Memory memory) {
+  if constexpr (Form::kIsFloat) {
+    return memory.template load<1>(exponents + block).values[0];
+  } else {
+    return 0;
+  }
+}
+
+// Rounds to nearest if not `stochastic`; index is the element's in its tensor.
+template <class Form, bool stochastic>
+JAXINA_HOST_DEVICE void encode_element(typename Form::Element x, typename Form::EncodeScale scale, std::uint64_t seed,
+                                       std::uint64_t index, std::uint32_t* words) {
+  if constexpr (stochastic) {
+    Form::encode_at_random(x, scale, numerics::random_word(seed, index), words);
+  } else {
+    Form::encode(x, scale, words);
+  }
+}
+
+template <class Form, class Word, bool stochastic, class Memory>
+JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory memory) {
+  if (lane.group >= job.runs.blocks()) return;
+  using Element = typename Form::Element;
+  constexpr std::uint32_t kSize = vector_size(sizeof(Element), Form::kWords, sizeof(Word));
+  const auto block = place(job.runs, job.shape, lane.group);
+  const auto* x = static_cast<const Element*>(block.run->x) + block.first_element;
+  auto* words = static_cast<Word*>(block.run->words) + block.first_word;
+  const std::uint8_t exponent = exponent_at<Form>(block.run->exponents, block.block, memory);
+  typename Form::EncodeScale scale;
+  const auto prepare = [&] { scale = Form::encode_scale(exponent, job.scale); };
+  const std::uint64_t index = block.run->first_index + block.first_element;
+
+  std::uint32_t vectors = 0;
+  if constexpr (kSize > 1) {
+    vectors = block.wide ? block.elements / kSize : 0;
+    Packed<Element, kSize> loaded[kInFlight];
+    for_each_vector(
+        vectors, lane.index, job.lanes(),
+        [&](std::uint32_t i, std::uint32_t v) { loaded[i] = memory.template load<kSize>(x + std::uint64_t{v} * kSize); },
+        prepare,
+        [&](std::uint32_t i, std::uint32_t v) {
+          Packed<Word, kSize> out;
+          for (std::uint32_t e = 0; e < kSize; ++e) {
+            std::uint32_t word;
+            encode_element<Form, stochastic>(loaded[i].values[e], scale, job.seed, index + v * kSize + e, &word);
+            out.values[e] = in_order(static_cast<Word>(word), job.swap);
+          }
+          memory.template store<kSize>(words + std::uint64_t{v} * kSize, out);
+        });
+  } else {
+    prepare();
+  }
+  for (std::uint32_t i = vectors * kSize + lane.index; i < block.elements; i += job.lanes()) {
+    std::uint32_t encoded[Form::kWords];
+    encode_element<Form, stochastic>(memory.template load<1>(x + i).values[0], scale, job.seed, index + i, encoded);
+    for (std::uint32_t w = 0; w < Form::kWords; ++w) {
+      memory.template store<1>(words + std::uint64_t{i} * Form::kWords + w,
+                               {{in_order(static_cast<Word>(encoded[w]), job.swap)}});
+    }
+  }
+  if (block.last) return;
+  for (std::uint32_t w = block.elements * Form::kWords + lane.index; w < job.shape.words; w += job.lanes()) {
+    memory.template store<1>(words + w, {{Word{0}}});
+  }
+}
+
+// ---- words to values; where old values may be kept, element by element (plan.h calls no run wide then)
+
+template <class Form, class Word, class Memory>
+JAXINA_HOST_DEVICE void decode_block(const DecodeJob& job, Lane lane, Memory memory) {
+  if (lane.group >= job.runs.blocks()) return;
+  using Element = typename Form::Element;
+  constexpr std::uint32_t kSize = vector_size(sizeof(Element), Form::kWords, sizeof(Word));
+  const auto block = place(job.runs, job.shape, lane.group);
+  const auto* words = static_cast<const Word*>(block.run->words) + block.first_word;
+  auto* y = static_cast<Element*>(block.run->y) + block.first_element;
+  const std::uint8_t exponent = exponent_at<Form>(block.run->exponents, block.block, memory);
+  typename Form::DecodeScale scale;
+  const auto prepare = [&] { scale = Form::decode_scale(exponent, job.scale); };
+
+  std::uint32_t vectors = 0;
+  if constexpr (kSize > 1) {
+    vectors = block.wide ? block.elements / kSize : 0;
+    Packed<Word, kSize> loaded[kInFlight];
+    for_each_vector(
+        vectors, lane.index, job.lanes(),
+        [&](std::uint32_t i, std::uint32_t v) { loaded[i] = memory.template load<kSize>(words + std::uint64_t{v} * kSize); },
+        prepare,
+        [&](std::uint32_t i, std::uint32_t v) {
+          Packed<Element, kSize> out;
+          for (std::uint32_t e = 0; e < kSize; ++e) {
+            const std::uint32_t word = extended(in_order(loaded[i].values[e], job.swap));
+            out.values[e] = Form::decode(&word, scale, false, Element{});
+          }
+          memory.template store<kSize>(y + std::uint64_t{v} * kSize, out);
+        });
+  } else {
+    prepare();
+  }
+  for (std::uint32_t i = vectors * kSize + lane.index; i < block.elements; i += job.lanes()) {
+    std::uint32_t taken[Form::kWords];
+    for (std::uint32_t w = 0; w < Form::kWords; ++w) {
+      taken[w] = extended(in_order(memory.template load<1>(words + std::uint64_t{i} * Form::kWords + w).values[0], job.swap));
+    }
+    const Element before = job.keep ? memory.template load<1>(y + i).values[0] : Element{};
+    memory.template store<1>(y + i, {{Form::decode(taken, scale, job.keep, before)}});
+  }
+}
+
+// ---- flags of non-finite values, which take the same way as words
+
+template <class Form>
+struct FlagForm {
+  using Element = typename Form::Element;
+  using EncodeScale = numerics::NoScale;
+  using DecodeScale = numerics::NoScale;
+  static constexpr std::uint32_t kWords = Form::kWords;
+  static constexpr bool kIsFloat = false;  // has no exponents
+
+  JAXINA_HOST_DEVICE static EncodeScale encode_scale(std::uint8_t, numerics::Scale) { return {}; }
+  JAXINA_HOST_DEVICE static DecodeScale decode_scale(std::uint8_t, numerics::Scale) { return {}; }
+  JAXINA_HOST_DEVICE static void encode(Element x, EncodeScale, std::uint32_t* words) {
+    words[0] = Form::flag(x);
+    for (std::uint32_t w = 1; w < kWords; ++w) words[w] = 0;
+  }
+  JAXINA_HOST_DEVICE static Element decode(const std::uint32_t* words, DecodeScale, bool keep, Element old) {
+    return Form::flagged(words[0], !keep, old);
+  }
+};
+
+}  // namespace jaxina::cuda

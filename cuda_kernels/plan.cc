@@ -1,0 +1,177 @@
+#include "cuda_kernels/plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+namespace jaxina::cuda {
+namespace {
+
+using numerics::ElementCodec;
+using numerics::ElementType;
+
+const ElementCodec& codec_of(const Format& format) { return numerics::element_codec(format.type); }
+
+BlockShape shape_of(const Format& format) {
+  return {static_cast<std::uint32_t>(format.block_size / codec_of(format).words), format.block_size};
+}
+
+Status check(const Format& format, numerics::Rounding rounding = {}) {
+  using numerics::kMaxBlockSize, numerics::kMinBlockSize, numerics::kMaxWorkers;
+  if (format.block_size < kMinBlockSize || format.block_size > kMaxBlockSize) {
+    return {ErrorCode::kInvalidArgument, "a block has " + std::to_string(kMinBlockSize) + " to " +
+                                             std::to_string(kMaxBlockSize) + " words, not " +
+                                             std::to_string(format.block_size)};
+  }
+  if (format.workers == 0 || format.workers > kMaxWorkers) {
+    return {ErrorCode::kTooManyWorkers, "the format allows 1 to " + std::to_string(kMaxWorkers) + " workers, not " +
+                                            std::to_string(format.workers)};
+  }
+  const bool one_word_float = codec_of(format).is_float && codec_of(format).words == 1;
+  const bool narrow = format.word != numerics::WireWord::kInt32;
+  if ((narrow || rounding.stochastic) && !one_word_float) {
+    return {ErrorCode::kInvalidArgument, "narrow words and stochastic rounding are for float32, float16 and bfloat16, not " +
+                                             std::string(to_string(format.type))};
+  }
+  if (numerics::scale_for(format.workers, format.word).limit == 0) {
+    return {ErrorCode::kInvalidArgument, std::to_string(8 * static_cast<int>(format.word)) +
+                                             "-bit words leave nothing for each of " + std::to_string(format.workers) +
+                                             " workers"};
+  }
+  return {};
+}
+
+// What a run reads or writes beside its exponents.
+struct Side {
+  const void* pointer;
+  std::size_t bytes;  // of an element or word
+  const char* name;
+};
+
+Status misaligned(const char* name) {
+  return {ErrorCode::kInvalidArgument,
+          std::string("the GPU kernels need ") + name + " in memory that is aligned to one of them"};
+}
+
+bool aligned(const void* pointer, std::size_t bytes) {
+  return pointer != nullptr && reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
+}
+
+template <class Run>
+Status add(const Run& run, const std::uint8_t* exponents, bool needs_exponents, BlockShape shape, std::uint32_t vector,
+           std::initializer_list<Side> sides, Runs<Run>& runs) {
+  const std::uint32_t r = runs.count++;
+  runs.run[r] = run;
+  runs.first_block[r + 1] = runs.first_block[r] + (run.count + shape.elements - 1) / shape.elements;
+  if (run.count == 0) return {};
+  bool wide = vector > 1 && shape.elements % vector == 0;
+  for (const Side& side : sides) {
+    if (!aligned(side.pointer, side.bytes)) return misaligned(side.name);
+    wide = wide && aligned(side.pointer, side.bytes * vector);
+  }
+  if (needs_exponents && exponents == nullptr) return misaligned("exponents");
+  if (wide) runs.wide |= 1u << r;
+  return {};
+}
+
+// Enough threads for a block that each moves kInFlight vectors; at most a warp.
+std::uint32_t log2_lanes_for(BlockShape shape, std::uint32_t vector) {
+  const std::uint32_t wanted = std::clamp(std::bit_ceil(shape.elements / (vector * kInFlight)), 1u, kWarp);
+  return static_cast<std::uint32_t>(std::countr_zero(wanted));
+}
+
+bool swaps(const Format& format) {
+  return format.order == numerics::Order::kBigEndian && std::endian::native == std::endian::little;
+}
+
+// Encoding and decoding lie alike: elements on one side, words on the other.
+template <class Job, class Run, class SidesOf>
+Status plan_moves(const Format& format, std::span<const Run> runs, bool exponents, SidesOf sides_of, Job& job) {
+  const ElementCodec& codec = codec_of(format);
+  const auto word_bytes = static_cast<std::size_t>(format.word);
+  const std::uint32_t vector = vector_size(codec.size, codec.words, word_bytes);
+  job.shape = shape_of(format);
+  job.log2_lanes = log2_lanes_for(job.shape, vector);
+  job.scale = numerics::scale_for(format.workers, format.word);
+  job.swap = swaps(format);
+  for (const Run& run : runs) {
+    const auto [elements, words] = sides_of(run);
+    const Status added = add(run, run.exponents, exponents && codec.is_float, job.shape, vector,
+                             {{elements, codec.size, "elements"}, {words, word_bytes, "words"}}, job.runs);
+    if (!added.ok()) return added;
+  }
+  return {};
+}
+
+Status plan_encode(const Format& format, std::span<const QuantizeRun> runs, bool exponents, EncodeJob& job) {
+  return plan_moves(
+      format, runs, exponents, [](const QuantizeRun& run) { return std::pair(run.x, static_cast<const void*>(run.words)); },
+      job);
+}
+
+Status plan_decode(const Format& format, std::span<const DequantizeRun> runs, bool exponents, DecodeJob& job) {
+  const Status planned = plan_moves(
+      format, runs, exponents, [](const DequantizeRun& run) { return std::pair(static_cast<const void*>(run.y), run.words); },
+      job);
+  if (job.keep) job.runs.wide = 0;  // rare, and keeping the old values of whole vectors would take many registers
+  return planned;
+}
+
+Format with_whole_words(Format format) {
+  format.word = numerics::WireWord::kInt32;
+  return format;
+}
+
+}  // namespace
+
+Status plan(const Format& format, std::span<const ExponentRun> runs, bool finite_only, ExponentJob& job) {
+  if (Status checked = check(format); !checked.ok()) return checked;
+  const ElementCodec& codec = codec_of(format);
+  const std::uint32_t vector = exponent_vector_size(codec.size);
+  job.shape = shape_of(format);
+  job.log2_lanes = log2_lanes_for(job.shape, vector);
+  job.finite_only = finite_only;
+  for (const ExponentRun& run : runs) {
+    const Status added =
+        add(run, run.exponents, true, job.shape, vector, {{run.x, codec.size, "elements"}}, job.runs);
+    if (!added.ok()) return added;
+  }
+  return {};
+}
+
+Status plan(const Format& format, std::span<const QuantizeRun> runs, numerics::Rounding rounding, EncodeJob& job) {
+  if (Status checked = check(format, rounding); !checked.ok()) return checked;
+  job.seed = rounding.seed;
+  return plan_encode(format, runs, true, job);
+}
+
+Status plan(const Format& format, std::span<const DequantizeRun> runs, bool keep_non_finite, DecodeJob& job) {
+  if (Status checked = check(format); !checked.ok()) return checked;
+  job.keep = keep_non_finite;
+  return plan_decode(format, runs, true, job);
+}
+
+Status plan(const Format& format, std::span<const FlagRun> runs, EncodeJob& job) {
+  const Format whole = with_whole_words(format);
+  if (Status checked = check(whole); !checked.ok()) return checked;
+  QuantizeRun moves[kMaxRuns];
+  for (std::size_t r = 0; r < runs.size(); ++r) moves[r] = {runs[r].x, runs[r].count, nullptr, runs[r].words};
+  return plan_encode(whole, {moves, runs.size()}, false, job);
+}
+
+Status plan(const Format& format, std::span<const ApplyFlagRun> runs, bool clear, DecodeJob& job) {
+  const Format whole = with_whole_words(format);
+  if (Status checked = check(whole); !checked.ok()) return checked;
+  DequantizeRun moves[kMaxRuns];
+  for (std::size_t r = 0; r < runs.size(); ++r) moves[r] = {runs[r].words, runs[r].count, nullptr, runs[r].y};
+  job.keep = !clear;
+  return plan_decode(whole, {moves, runs.size()}, false, job);
+}
+
+std::uint32_t thread_blocks(std::uint64_t groups, std::uint32_t log2_lanes) {
+  return static_cast<std::uint32_t>(((groups << log2_lanes) + kThreads - 1) / kThreads);
+}
+
+}  // namespace jaxina::cuda

@@ -1,0 +1,20 @@
+// Turns the arguments of a call into the job of a kernel: checks them, counts blocks, chooses the threads of a group.
+// Plain C++, without CUDA. Every span holds at most kMaxRuns runs.
+#pragma once
+
+#include <span>
+
+#include "cuda_kernels/jobs.h"
+
+namespace jaxina::cuda {
+
+Status plan(const Format& format, std::span<const ExponentRun> runs, bool finite_only, ExponentJob& job);
+Status plan(const Format& format, std::span<const QuantizeRun> runs, numerics::Rounding rounding, EncodeJob& job);
+Status plan(const Format& format, std::span<const DequantizeRun> runs, bool keep_non_finite, DecodeJob& job);
+Status plan(const Format& format, std::span<const FlagRun> runs, EncodeJob& job);
+Status plan(const Format& format, std::span<const ApplyFlagRun> runs, bool clear, DecodeJob& job);
+
+// Thread blocks for so many groups.
+std::uint32_t thread_blocks(std::uint64_t groups, std::uint32_t log2_lanes);
+
+}  // namespace jaxina::cuda

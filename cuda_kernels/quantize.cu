@@ -1,0 +1,27 @@
+#include "cuda_kernels/device_memory.h"
+#include "cuda_kernels/forms.h"
+#include "cuda_kernels/launch.h"
+
+namespace jaxina::cuda {
+namespace {
+
+template <class Form, class Word, bool stochastic>
+__global__ void __launch_bounds__(kThreads) quantize_kernel(const __grid_constant__ EncodeJob job) {
+  encode_block<Form, Word, stochastic>(job, this_lane(job.log2_lanes), DeviceMemory{});
+}
+
+}  // namespace
+
+Status quantize(Stream stream, const Format& format, std::span<const QuantizeRun> runs, numerics::Rounding rounding) {
+  return in_batches(runs, [&](std::span<const QuantizeRun> batch) -> Status {
+    EncodeJob job;
+    if (Status planned = plan(format, batch, rounding, job); !planned.ok()) return planned;
+    return with_encoding(format, rounding, [&](auto form, auto word, auto stochastic) {
+      using Form = typename decltype(form)::type;
+      using Word = typename decltype(word)::type;
+      return launch(quantize_kernel<Form, Word, stochastic.value>, stream, job.runs.blocks(), job.log2_lanes, job);
+    });
+  });
+}
+
+}  // namespace jaxina::cuda

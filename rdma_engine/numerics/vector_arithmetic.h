@@ -1,0 +1,78 @@
+// What happens to one vector of words or floats, written once over a vector type V (scalar_vector.h names its
+// operations). The SIMD codec uses it with wide vectors, the CUDA kernels with ScalarVector. Internal linkage: see
+// kernels.h.
+#pragma once
+
+#include <cstdint>
+
+#include "rdma_engine/numerics/block_fixed_point.h"
+#include "rdma_engine/numerics/scalar_vector.h"
+
+namespace jaxina::numerics {
+namespace {
+
+constexpr std::uint32_t kMagnitudeMask = 0x7fffffff;
+constexpr std::uint32_t kPlusInfinity = 0x7f800000;
+constexpr std::uint32_t kMinusInfinity = 0xff800000;
+constexpr std::uint32_t kQuietNan = 0x7fc00000;
+constexpr std::uint32_t kPlusInfinityFlag = 0x00000001;
+constexpr std::uint32_t kMinusInfinityFlag = 0x00010000;
+
+template <class V>
+JAXINA_HOST_DEVICE inline typename V::Words magnitude(typename V::Words bits) {
+  return V::bit_and(bits, V::fill(kMagnitudeMask));
+}
+
+template <class V>
+JAXINA_HOST_DEVICE inline typename V::Mask finite(typename V::Words bits) {
+  return V::greater_signed(V::fill(kPlusInfinity), magnitude<V>(bits));
+}
+
+template <class V>
+JAXINA_HOST_DEVICE inline typename V::Words finite_magnitude(typename V::Words bits) {
+  return V::select(finite<V>(bits), magnitude<V>(bits), V::fill(0));
+}
+
+template <class V>
+JAXINA_HOST_DEVICE inline typename V::Floats times(typename V::Floats value, Factors factors) {
+  return V::multiply(V::multiply(value, V::fill_float(factors.first)), V::fill_float(factors.second));
+}
+
+// float32 bits -> word, to nearest.
+template <class V>
+JAXINA_HOST_DEVICE inline typename V::Words quantized(typename V::Words bits, Factors factors, std::int32_t limit) {
+  const auto scaled = times<V>(V::as_floats(V::select(finite<V>(bits), bits, V::fill(0))), factors);
+  const auto highest = V::fill(static_cast<std::uint32_t>(limit));
+  const auto lowest = V::fill(0u - static_cast<std::uint32_t>(limit));
+  // An integer too large for 32 bits can only come from an exponent that is not the block's; it is clamped as well.
+  const auto word = V::select(V::at_least(scaled, V::fill_float(0x1p31f)), highest, V::to_integers(scaled));
+  return V::max_signed(V::min_signed(word, highest), lowest);
+}
+
+// word -> float32 bits.
+template <class V>
+JAXINA_HOST_DEVICE inline typename V::Words dequantized(typename V::Words word, Factors factors) {
+  return V::as_words(times<V>(V::to_floats(word), factors));
+}
+
+// float32 bits -> the word that says whether it is NaN or an infinity (codec.h).
+template <class V>
+JAXINA_HOST_DEVICE inline typename V::Words non_finite_flag(typename V::Words bits) {
+  auto flag = V::select(finite<V>(bits), V::fill(0), V::fill(kPlusInfinityFlag | kMinusInfinityFlag));
+  flag = V::select(V::equal(bits, V::fill(kPlusInfinity)), V::fill(kPlusInfinityFlag), flag);
+  return V::select(V::equal(bits, V::fill(kMinusInfinity)), V::fill(kMinusInfinityFlag), flag);
+}
+
+// The float32 bits that a sum of such words stands for, or `otherwise` where all were finite.
+template <class V>
+JAXINA_HOST_DEVICE inline typename V::Words flagged(typename V::Words flags, typename V::Words otherwise) {
+  const auto zero = V::fill(0);
+  const auto no_plus = V::equal(V::bit_and(flags, V::fill(kMinusInfinityFlag - 1)), zero);
+  const auto no_minus = V::equal(V::bit_and(flags, V::fill(0u - kMinusInfinityFlag)), zero);
+  auto bits = V::select(no_minus, V::fill(kPlusInfinity), V::fill(kQuietNan));
+  bits = V::select(no_plus, V::fill(kMinusInfinity), bits);
+  return V::select(V::equal(flags, zero), otherwise, bits);
+}
+
+}  // namespace
+}  // namespace jaxina::numerics

@@ -1,0 +1,125 @@
+// Runs the bodies of the CUDA kernels on the CPU, thread by thread, with a memory that watches: every access must lie in
+// a buffer it was told of and be aligned to its own size, as the GPU demands, and every byte's reads and writes are
+// counted.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cuda_kernels/forms.h"
+#include "cuda_kernels/kernel_bodies.h"
+#include "cuda_kernels/plan.h"
+
+namespace jaxina::cuda::testing {
+
+struct Buffer {
+  const std::byte* begin;
+  std::vector<std::uint8_t> reads, writes;
+};
+
+class WatchedMemory {
+ public:
+  void add(const void* begin, std::size_t bytes) {
+    buffers_.push_back({static_cast<const std::byte*>(begin), std::vector<std::uint8_t>(bytes), std::vector<std::uint8_t>(bytes)});
+  }
+  // Whether each of these bytes was read, and was written, so often.
+  bool accessed(const void* begin, std::size_t bytes, std::uint8_t reads, std::uint8_t writes) {
+    if (bytes == 0) return true;
+    auto [buffer, offset] = find(begin, bytes);
+    for (std::size_t i = offset; i < offset + bytes; ++i) {
+      if (buffer->reads[i] != reads || buffer->writes[i] != writes) return false;
+    }
+    return true;
+  }
+  void read(void* to, const void* from, std::size_t bytes, std::size_t alignment) {
+    auto [buffer, offset] = find_aligned(from, bytes, alignment);
+    for (std::size_t i = 0; i < bytes; ++i) ++buffer->reads[offset + i];
+    std::memcpy(to, from, bytes);
+  }
+  void write(void* to, const void* from, std::size_t bytes, std::size_t alignment) {
+    auto [buffer, offset] = find_aligned(to, bytes, alignment);
+    for (std::size_t i = 0; i < bytes; ++i) ++buffer->writes[offset + i];
+    std::memcpy(to, from, bytes);
+  }
+  std::size_t widest() const { return widest_; }  // bytes of the largest access
+
+ private:
+  std::pair<Buffer*, std::size_t> find(const void* pointer, std::size_t bytes) {
+    const auto* first = static_cast<const std::byte*>(pointer);
+    for (Buffer& buffer : buffers_) {
+      if (first >= buffer.begin && first + bytes <= buffer.begin + buffer.reads.size()) {
+        return {&buffer, static_cast<std::size_t>(first - buffer.begin)};
+      }
+    }
+    throw std::logic_error("an access of " + std::to_string(bytes) + " bytes lies outside all buffers");
+  }
+  std::pair<Buffer*, std::size_t> find_aligned(const void* pointer, std::size_t bytes, std::size_t alignment) {
+    if (reinterpret_cast<std::uintptr_t>(pointer) % alignment != 0) {
+      throw std::logic_error("an access of " + std::to_string(bytes) + " bytes is misaligned");
+    }
+    widest_ = std::max(widest_, bytes);
+    return find(pointer, bytes);
+  }
+
+  std::vector<Buffer> buffers_;
+  std::size_t widest_ = 0;
+};
+
+// What a kernel body takes for its memory.
+struct WatchedAccess {
+  WatchedMemory* memory;
+
+  template <std::uint32_t n, class T>
+  Packed<T, n> load(const T* from) const {
+    Packed<T, n> value;
+    memory->read(&value, from, sizeof(value), alignof(Packed<T, n>));
+    return value;
+  }
+  template <std::uint32_t n, class T>
+  void store(T* to, Packed<T, n> value) const {
+    memory->write(to, &value, sizeof(value), alignof(Packed<T, n>));
+  }
+};
+
+inline std::uint64_t threads_for(std::uint64_t groups, std::uint32_t log2_lanes) {
+  return std::uint64_t{thread_blocks(groups, log2_lanes)} * kThreads;
+}
+
+template <class Form, class Word, bool stochastic>
+void run_encode(const EncodeJob& job, std::uint64_t groups, WatchedAccess memory) {
+  for (std::uint64_t thread = 0; thread < threads_for(groups, job.log2_lanes); ++thread) {
+    encode_block<Form, Word, stochastic>(job, lane_of(thread, job.log2_lanes), memory);
+  }
+}
+
+template <class Form, class Word>
+void run_decode(const DecodeJob& job, WatchedAccess memory) {
+  for (std::uint64_t thread = 0; thread < threads_for(job.runs.blocks(), job.log2_lanes); ++thread) {
+    decode_block<Form, Word>(job, lane_of(thread, job.log2_lanes), memory);
+  }
+}
+
+// Warp by warp: all its threads find their maximum, exchange it with the thread whose number differs in one bit, as
+// launch.h's group_maximum() does, and go on.
+template <class Form>
+void run_exponents(const ExponentJob& job, std::uint64_t groups, WatchedAccess memory) {
+  for (std::uint64_t warp = 0; warp < threads_for(groups, job.log2_lanes); warp += kWarp) {
+    std::uint32_t values[kWarp];
+    for (std::uint32_t t = 0; t < kWarp; ++t) {
+      values[t] = begin_exponent<Form>(job, lane_of(warp + t, job.log2_lanes), memory);
+    }
+    for (std::uint32_t distance = job.lanes() / 2; distance > 0; distance /= 2) {
+      std::uint32_t exchanged[kWarp];
+      for (std::uint32_t t = 0; t < kWarp; ++t) exchanged[t] = std::max(values[t], values[t ^ distance]);
+      std::memcpy(values, exchanged, sizeof(values));
+    }
+    for (std::uint32_t t = 0; t < kWarp; ++t) {
+      end_exponent<Form>(job, lane_of(warp + t, job.log2_lanes), values[t], memory);
+    }
+  }
+}
+
+}  // namespace jaxina::cuda::testing
