@@ -32,23 +32,35 @@ Collective part_of(const Collective& whole, std::size_t part, std::size_t parts,
   return result;
 }
 
+namespace {
+
+Geometry one_slot(Geometry geometry) {
+  geometry.slots = 1;
+  return geometry;
+}
+
+}  // namespace
+
 class LocalSum::Lane {
  public:
-  Lane(std::uint32_t devices, std::uint32_t block_size, std::uint32_t blocks_per_chunk)
-      : worker_({devices, {1, block_size, blocks_per_chunk}, {}}),
-        words_(std::size_t{block_size} * blocks_per_chunk),
-        exponents_(blocks_per_chunk) {}
+  Lane(std::uint32_t devices, Geometry geometry)
+      : worker_({devices, geometry, {}}), words_(geometry.words_per_chunk()), exponents_(geometry.blocks_per_chunk) {}
 
   void run(std::vector<Collective> contributions) {
     worker_.submit_contributions(std::move(contributions));
-    while (const std::optional<Pass> pass = worker_.next_pass(0)) {
+    while (worker_.pop_completed() == 0) {
+      const std::optional<Pass> pass = worker_.next_pass(0);
+      if (!pass) {
+        if (const Status failure = worker_.device_failure(); !failure.ok()) throw Error(failure);
+        std::this_thread::yield();  // the devices produce
+        continue;
+      }
       worker_.fill_exponents(*pass, exponents_.data(), false);
       worker_.fill_words(*pass, words_.data(), numerics::Store::kWrite);
       worker_.on_result({pass->slot, pass->epoch, pass->fingerprint, pass->words, pass->exponents, words_.data(),
                          exponents_.data(), numerics::Order::kHost},
                         0);
     }
-    worker_.pop_completed();
   }
 
  private:
@@ -112,21 +124,33 @@ class LocalSum::Crew {
   std::vector<std::thread> threads_;
 };
 
-LocalSum::LocalSum(std::uint32_t devices, std::uint32_t block_size, std::uint32_t blocks_per_chunk)
-    : devices_(devices), block_size_(block_size), blocks_per_chunk_(blocks_per_chunk) {
-  lanes_.push_back(std::make_unique<Lane>(devices, block_size, blocks_per_chunk));
+LocalSum::LocalSum(std::uint32_t devices, Geometry geometry) : devices_(devices), geometry_(geometry) {
+  lanes_.push_back(std::make_unique<Lane>(devices_, one_slot(geometry_)));
 }
 
 LocalSum::~LocalSum() = default;
 
-void LocalSum::run(std::vector<Collective> contributions) { lanes_.front()->run(std::move(contributions)); }
+void LocalSum::run(std::vector<Collective> contributions) {
+  if (contributions.front().device != nullptr) return run_on_devices(std::move(contributions));
+  lanes_.front()->run(std::move(contributions));
+}
+
+void LocalSum::run_on_devices(std::vector<Collective> contributions) {
+  if (!device_lane_) device_lane_ = std::make_unique<Lane>(devices_, geometry_);
+  try {
+    device_lane_->run(std::move(contributions));
+  } catch (const Error&) {
+    device_lane_.reset();  // the devices touch nothing after this
+    throw;
+  }
+}
 
 void LocalSum::run_together(const std::vector<Collective>& contributions) {
   if (!crew_) {
     // More threads than devices would be more than XLA itself uses.
     const std::size_t threads = std::min<std::size_t>(devices_, std::max(1u, std::thread::hardware_concurrency()));
     crew_ = std::make_unique<Crew>(threads - 1);
-    while (lanes_.size() < threads) lanes_.push_back(std::make_unique<Lane>(devices_, block_size_, blocks_per_chunk_));
+    while (lanes_.size() < threads) lanes_.push_back(std::make_unique<Lane>(devices_, one_slot(geometry_)));
   }
   // Several parts for each thread, because some get less of a processor than others.
   const std::size_t parts = 4 * crew_->size();
@@ -134,7 +158,7 @@ void LocalSum::run_together(const std::vector<Collective>& contributions) {
   crew_->run([&](std::size_t thread) {
     for (std::size_t part = next++; part < parts; part = next++) {
       std::vector<Collective> mine;
-      for (const Collective& whole : contributions) mine.push_back(part_of(whole, part, parts, block_size_));
+      for (const Collective& whole : contributions) mine.push_back(part_of(whole, part, parts, geometry_.block_size));
       lanes_[thread]->run(std::move(mine));
     }
   });

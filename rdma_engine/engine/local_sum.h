@@ -12,21 +12,27 @@ namespace jaxina {
 
 class LocalSum {
  public:
-  // For n = `devices`, all of which contribute to every call.
-  LocalSum(std::uint32_t devices, std::uint32_t block_size, std::uint32_t blocks_per_chunk);
+  // For n = `devices`, all of which contribute to every call. geometry.slots: how many chunks are under way where the
+  // tensors lie on devices; one is enough elsewhere.
+  LocalSum(std::uint32_t devices, Geometry geometry);
   ~LocalSum();
 
-  // Sums on the calling thread. contributions[d] is device d's; all have the same fingerprint.
+  // Sums on the calling thread. contributions[d] is device d's; all have the same fingerprint. Throws Error if the
+  // devices that the tensors lie on fail; then nothing can be summed any more.
   void run(std::vector<Collective> contributions);
-  // The same with the help of other threads, which start at the first call.
+  // The same with the help of other threads, which start at the first call, for tensors of this processor's.
   void run_together(const std::vector<Collective>& contributions);
 
  private:
   class Lane;  // what one thread needs
   class Crew;  // the threads
 
-  const std::uint32_t devices_, block_size_, blocks_per_chunk_;
+  void run_on_devices(std::vector<Collective> contributions);
+
+  const std::uint32_t devices_;
+  const Geometry geometry_;
   std::vector<std::unique_ptr<Lane>> lanes_;
+  std::unique_ptr<Lane> device_lane_;
   std::unique_ptr<Crew> crew_;
 };
 

@@ -29,7 +29,7 @@ std::size_t elements_of(const Collective& collective) {
 
 void advise(const Collective& collective) {
   for (const Tensor& tensor : collective.tensors) {
-    if (tensor.in != tensor.out) advise_huge_pages(tensor.out, tensor.count * numerics::element_codec(tensor.type).size);
+    if (collective.device == nullptr && tensor.in != tensor.out) advise_huge_pages(tensor.out, tensor.count * numerics::element_codec(tensor.type).size);
   }
 }
 
@@ -99,6 +99,7 @@ bool Node::sum_inline(std::unique_lock<std::mutex>& lock, Device& submitter) {
   // A request that waits already belongs to another call, whose completion must not run within this one.
   if (!local_sum_ || busy_ || stopping_ || submitter.requests.size() > 1) return false;
   if (!abort_reason_.ok() || !disagreement().ok()) return false;
+  if (submitter.requests.front().collective.device != nullptr) return false;
   if (elements_of(submitter.requests.front().collective) * local_.size() > kInlineElements) return false;
   const auto mine = static_cast<std::size_t>(std::find(local_.begin(), local_.end(), &submitter) - local_.begin());
   Round round = take();
@@ -147,7 +148,10 @@ bool Node::connect() {
       throw Error(ErrorCode::kInvalidArgument, "a device of another process was submitted here");
     }
     endpoint_ = std::move(endpoint);
-    if (!endpoint_) local_sum_ = std::make_unique<LocalSum>(config_.devices, config_.block_size, config_.blocks_per_chunk);
+    if (!endpoint_) {
+      const Geometry geometry{config_.slots, config_.block_size, config_.blocks_per_chunk};
+      local_sum_ = std::make_unique<LocalSum>(config_.devices, geometry);
+    }
     return true;
   } catch (const Error& error) {
     fail(error.status());
@@ -183,26 +187,42 @@ bool Node::step() {
       return end_for_all(wrong), false;
     }
   }
-  for (Round& round : taken) local_sum_ ? sum_locally(std::move(round)) : send(std::move(round));
+  Status broken;
+  for (Round& round : taken) {
+    if (broken.ok()) broken = local_sum_ ? sum_locally(round) : send(round);
+    if (!broken.ok() || !local_sum_) in_flight_.push_back(std::move(round));
+  }
+  if (!broken.ok()) return end_for_all(broken), false;
   return in_flight_.empty() || advance();
 }
 
-void Node::sum_locally(Round round) {
+Status Node::sum_locally(Round& round) {
   for (const Collective& collective : round.contributions) advise(collective);
-  if (elements_of(round.contributions.front()) * local_.size() < kTogetherElements) {
-    local_sum_->run(std::move(round.contributions));
-  } else {
-    local_sum_->run_together(round.contributions);
+  const Collective& first = round.contributions.front();
+  Status status;
+  try {
+    if (first.device != nullptr || elements_of(first) * local_.size() < kTogetherElements) {
+      local_sum_->run(std::move(round.contributions));
+    } else {
+      local_sum_->run_together(round.contributions);
+    }
+    finish(round);
+  } catch (const Error& error) {
+    status = error.status();
   }
-  finish(round);
   const std::lock_guard guard(mutex_);
   busy_ = false;
+  return status;
 }
 
-void Node::send(Round round) {
+Status Node::send(Round& round) {
   for (const Collective& collective : round.contributions) advise(collective);
-  endpoint_->worker().submit_contributions(std::move(round.contributions));
-  in_flight_.push_back(std::move(round));
+  try {
+    endpoint_->worker().submit_contributions(std::move(round.contributions));
+  } catch (const Error& error) {
+    return error.status();
+  }
+  return {};
 }
 
 bool Node::advance() {
@@ -219,6 +239,7 @@ bool Node::advance() {
     in_flight_.pop_front();
   }
   if (!status.ok()) return fail(status), false;
+  if (Status broken = endpoint_->worker().device_failure(); !broken.ok()) return end_for_all(std::move(broken)), false;
   const auto timeout = static_cast<Nanoseconds>(config_.collective_timeout_s * 1e9);
   if (in_flight_.empty() || now() < in_flight_.front().begun + timeout) return true;
   return end_for_all(overdue()), false;
@@ -275,7 +296,9 @@ Node::Round Node::take() {
 
 Status Node::disagreement() const {
   for (std::size_t i = 1; i < local_.size(); ++i) {
-    if (local_[i]->requests.front().fingerprint == local_[0]->requests.front().fingerprint) continue;
+    const Request &one = local_[0]->requests.front(), &other = local_[i]->requests.front();
+    const bool alike = (one.collective.device == nullptr) == (other.collective.device == nullptr);
+    if (alike && one.fingerprint == other.fingerprint) continue;
     return {ErrorCode::kMismatch, "devices " + std::to_string(group_[config_.local[0]]) + " and " +
                                       std::to_string(group_[config_.local[i]]) +
                                       " sum different things in the same call: check that every device runs the same "

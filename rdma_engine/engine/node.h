@@ -52,8 +52,8 @@ class Node {
   void run();
   bool connect();
   bool step();
-  void sum_locally(Round round);
-  void send(Round round);
+  Status sum_locally(Round& round);
+  Status send(Round& round);
   bool advance();
   void finish(Round& round);
   void fail(Status reason);

@@ -47,6 +47,9 @@ class Layout {
   std::uint32_t fingerprint() const { return fingerprint_; }
 
   std::size_t devices() const { return contributions_.size(); }
+  // Either all contributions lie on devices, or none does.
+  bool on_devices() const { return contributions_.front().device != nullptr; }
+  TensorDevice* device(std::size_t index) const { return contributions_[index].device; }
   const std::byte* in(std::size_t device, const Block& block) const {
     return static_cast<const std::byte*>(contributions_[device].tensors[block.tensor].in) + block.offset;
   }

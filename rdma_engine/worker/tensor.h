@@ -9,6 +9,8 @@
 
 namespace jaxina {
 
+class TensorDevice;
+
 using numerics::ElementType;
 
 // One operand. `in` and `out` may be the same memory; both stay valid until the collective completes.
@@ -22,6 +24,7 @@ struct Tensor {
 struct Collective {
   std::vector<Tensor> tensors;
   std::uint64_t identity = 0;  // names the call in the program; workers whose identities differ get kMismatch
+  TensorDevice* device = nullptr;  // whose memory the tensors lie in; nullptr: this processor's
 };
 
 }  // namespace jaxina

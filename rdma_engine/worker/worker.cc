@@ -19,6 +19,11 @@ Worker::Worker(const WorkerConfig& config, const numerics::Codec& codec)
 void Worker::submit_contributions(std::vector<Collective> contributions) {
   const std::size_t s = config_.geometry.slots;
   collectives_.emplace_back(Layout(std::move(contributions), config_.geometry), next_start_);
+  if (const Layout& layout = collectives_.back().layout; layout.on_devices() && !devices_) {
+    std::vector<TensorDevice*> devices;
+    for (std::size_t d = 0; d < layout.devices(); ++d) devices.push_back(layout.device(d));
+    devices_ = std::make_unique<DevicePayload>(std::move(devices), config_.devices, config_.geometry);
+  }
   const std::size_t used = std::min(s, collectives_.back().layout.chunks());
   for (std::size_t offset = 0; offset < used; ++offset) {
     const std::size_t slot = (next_start_ + offset) % s;
@@ -38,10 +43,27 @@ bool Worker::start_next_collective(std::size_t index) {
     if (offset >= candidate.layout.chunks()) continue;
     slot.chunk = offset;
     slot.phase = candidate.layout.has_exponents() ? Phase::kLookAhead : Phase::kData;
-    make_ready(index);
+    prepare(index);
     return true;
   }
   return false;
+}
+
+// The slot's next pass is known: it can be sent as soon as its payload is there.
+void Worker::prepare(std::size_t index) {
+  if (entry(slots_[index].collective).layout.on_devices()) {
+    slots_[index].state = SlotPhase::kProducing;
+    produce(index);
+  } else {
+    make_ready(index);
+  }
+}
+
+void Worker::ask_devices() {
+  devices_->progress([this](const DevicePayload::Milestone& milestone) {
+    if (milestone.consumed) ++entry(milestone.collective).chunks_done;
+    if (milestone.produced) make_ready(milestone.slot);
+  });
 }
 
 void Worker::make_ready(std::size_t index) {
@@ -53,6 +75,7 @@ void Worker::make_ready(std::size_t index) {
 }
 
 std::optional<Pass> Worker::next_pass(Nanoseconds now) {
+  if (devices_) ask_devices();
   while (ready_size_ > 0) {
     const std::size_t index = ready_[ready_head_];
     ready_head_ = (ready_head_ + 1) % ready_.size();
@@ -114,13 +137,13 @@ ResultVerdict Worker::on_result(const Result& result, Nanoseconds now) {
     case Phase::kLookAhead:
       std::copy_n(result.exponent_data, result.exponents, exponents(result.slot));
       slot.phase = phase_for(result.slot, result.exponents);
-      make_ready(result.slot);
+      prepare(result.slot);
       break;
     case Phase::kFlags:
       decode_flags(result.slot, result);
       std::copy_n(result.exponent_data, result.exponents, exponents(result.slot));
       slot.phase = Phase::kData;
-      make_ready(result.slot);
+      prepare(result.slot);
       break;
     case Phase::kData:
       decode_data(result.slot, result);
@@ -140,7 +163,7 @@ Phase Worker::phase_for(std::size_t index, std::size_t blocks) const {
 void Worker::finish_data(std::size_t index, const Result& result) {
   Slot& slot = slots_[index];
   Entry& current = entry(slot.collective);
-  ++current.chunks_done;
+  if (!current.layout.on_devices()) ++current.chunks_done;  // else once they have the result
   slot.chunk += config_.geometry.slots;
   if (slot.chunk >= current.layout.chunks()) {
     ++slot.collective;
@@ -149,7 +172,7 @@ void Worker::finish_data(std::size_t index, const Result& result) {
   }
   std::copy_n(result.exponent_data, result.exponents, exponents(index));
   slot.phase = phase_for(index, result.exponents);
-  make_ready(index);
+  prepare(index);
 }
 
 void Worker::remember_transmission(std::size_t index) {

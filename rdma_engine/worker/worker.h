@@ -10,14 +10,19 @@
 //   flags        which elements are NaN or Inf, with the finite values' exponents   (only if a block holds any)
 //   data         the chunk, with the exponents of the slot's next chunk
 // and each pass takes the slot's next epoch.
+//
+// Where the tensors lie on devices, a pass is ready to be sent only once they have produced its payload (DevicePayload),
+// and a chunk is done only once they have taken its result. Nothing else differs.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "rdma_engine/numerics/codec.h"
+#include "rdma_engine/worker/device_payload.h"
 #include "rdma_engine/worker/layout.h"
 #include "rdma_engine/worker/retransmission_timer.h"
 
@@ -61,7 +66,7 @@ class Worker {
   explicit Worker(const WorkerConfig& config, const numerics::Codec& codec = numerics::codec());
 
   // Appends a collective to the stream: contributions[d] is local device d's, all with the same fingerprint. The buffers
-  // stay in use until it is popped as completed.
+  // stay in use until it is popped as completed. Throws Error if the devices have no memory for their payload.
   void submit_contributions(std::vector<Collective> contributions);
   void submit(Collective collective) { submit_contributions({std::move(collective)}); }
 
@@ -88,6 +93,10 @@ class Worker {
   }
   bool idle() const { return collectives_.empty(); }
   std::size_t in_flight() const { return in_flight_; }
+  // Whether next_pass() should be asked again soon, because devices are at work whose end nobody announces.
+  bool awaits_devices() const { return devices_ && devices_->busy(); }
+  // Final: the collectives that are not completed never will be.
+  Status device_failure() const { return devices_ ? devices_->failure() : Status(); }
   // The oldest pass in flight, for the message of a collective that cannot finish.
   std::optional<Pass> oldest_in_flight() const;
   // Chunks done and in all of the oldest collective.
@@ -102,7 +111,7 @@ class Worker {
     std::size_t start;  // the slot of chunk 0
     std::size_t chunks_done = 0;
   };
-  enum class SlotPhase : std::uint8_t { kIdle, kReady, kInFlight };
+  enum class SlotPhase : std::uint8_t { kIdle, kProducing, kReady, kInFlight };
   struct Slot {
     std::uint64_t collective = 0;  // sequence number of the collective served, or of the next one to look at
     std::size_t chunk = 0;
@@ -124,6 +133,9 @@ class Worker {
   // The chunk whose exponents the pass carries, if any.
   std::optional<std::size_t> announced_chunk(const Slot& slot) const;
   bool start_next_collective(std::size_t slot);
+  void prepare(std::size_t slot);
+  void produce(std::size_t slot);
+  void ask_devices();
   void make_ready(std::size_t slot);
   void remember_transmission(std::size_t slot);
   void resend_overtaken(std::uint64_t order);
@@ -154,6 +166,7 @@ class Worker {
   std::uint64_t retransmissions_ = 0;
   Nanoseconds next_deadline_ = 0;
   RetransmissionTimer timer_;
+  std::unique_ptr<DevicePayload> devices_;  // from the first collective on whose tensors lie on devices
 };
 
 }  // namespace jaxina

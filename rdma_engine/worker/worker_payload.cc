@@ -1,6 +1,7 @@
 // What the passes carry: exponents, words and flags, straight between the local devices' tensors and a packet or slot.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "rdma_engine/worker/worker.h"
 
@@ -14,9 +15,12 @@ void Worker::fill_exponents(const Pass& pass, std::uint8_t* out, bool merge) con
   const Layout& layout = entry(slot.collective).layout;
   layout.for_each_block(*announced_chunk(slot), [&](const Block& block) {
     const auto exponent_of = pass.phase == Phase::kFlags ? block.codec->finite_exponent : block.codec->exponent;
+    const bool staged = layout.on_devices() && block.codec->is_float;
     std::uint8_t exponent = merge ? out[block.index] : std::uint8_t{0};
     for (std::size_t device = 0; device < layout.devices(); ++device) {
-      exponent = std::max(exponent, exponent_of(codec_, layout.in(device, block), block.elements));
+      const std::uint8_t one = staged ? devices_->exponents(device, pass.slot)[block.index]
+                                      : exponent_of(codec_, layout.in(device, block), block.elements);
+      exponent = std::max(exponent, one);
     }
     out[block.index] = exponent;
   });
@@ -34,9 +38,13 @@ void Worker::fill_words(const Pass& pass, std::uint32_t* words, Store store) con
     std::uint32_t* dst = words + block.first_word;
     if (store != Store::kAdd) std::memset(words + written, 0, 4 * (block.first_word - written));
     written = block.first_word + block.words;
+    // An integer has no exponents and no flags, for which nobody reads it.
+    const bool staged = layout.on_devices() && (pass.phase == Phase::kData || block.codec->is_float);
     for (std::size_t device = 0; device < layout.devices(); ++device) {
       const Store each = device > 0 ? Store::kAdd : turn ? Store::kWrite : store;
-      if (pass.phase == Phase::kFlags) {
+      if (staged) {
+        codec_.encode_int32(devices_->words(device, pass.slot) + block.first_word, block.words, each, dst);
+      } else if (pass.phase == Phase::kFlags) {
         block.codec->flags(codec_, layout.in(device, block), block.elements, each, dst);
       } else {
         block.codec->encode(codec_, layout.in(device, block), block.elements, global[block.index], scale_, each, dst);
@@ -49,6 +57,12 @@ void Worker::fill_words(const Pass& pass, std::uint32_t* words, Store store) con
 void Worker::decode_flags(std::size_t index, const Result& result) {
   Slot& slot = slots_[index];
   const Layout& layout = entry(slot.collective).layout;
+  slot.flagged = true;
+  if (layout.on_devices()) {
+    codec_.decode_int32(result.word_data, result.words, result.order, devices_->sums(index));
+    devices_->consume_flags(index, layout, slot.chunk);
+    return;
+  }
   layout.for_each_block(slot.chunk, [&](const Block& block) {
     const std::uint32_t* sum = result.word_data + block.first_word;
     for (std::size_t device = 0; device < layout.devices(); ++device) {
@@ -58,21 +72,46 @@ void Worker::decode_flags(std::size_t index, const Result& result) {
       block.codec->apply_flags(codec_, sum, block.elements, result.order, clear, out);
     }
   });
-  slot.flagged = true;
 }
 
 void Worker::decode_data(std::size_t index, const Result& result) {
   Slot& slot = slots_[index];
   const Layout& layout = entry(slot.collective).layout;
   const std::uint8_t* global = exponents(index);
+  const bool flagged = std::exchange(slot.flagged, false);
+  if (layout.on_devices()) {
+    codec_.decode_int32(result.word_data, result.words, result.order, devices_->sums(index));
+    devices_->consume_data(index, layout, slot.chunk, flagged);
+    devices_->mark({result.slot, false, true, slot.collective});
+    return;
+  }
   layout.for_each_block(slot.chunk, [&](const Block& block) {
     const std::uint32_t* sum = result.word_data + block.first_word;
     for (std::size_t device = 0; device < layout.devices(); ++device) {
-      block.codec->decode(codec_, sum, block.elements, global[block.index], scale_, result.order, slot.flagged,
+      block.codec->decode(codec_, sum, block.elements, global[block.index], scale_, result.order, flagged,
                           layout.out(device, block));
     }
   });
-  slot.flagged = false;
+}
+
+// Asks the devices for what the slot's next pass carries.
+void Worker::produce(std::size_t index) {
+  const Slot& slot = slots_[index];
+  const Layout& layout = entry(slot.collective).layout;
+  switch (slot.phase) {
+    case Phase::kLookAhead:
+      break;
+    case Phase::kFlags:
+      devices_->produce_flags(index, layout, slot.chunk);
+      break;
+    case Phase::kData:
+      devices_->produce_data(index, layout, slot.chunk, exponents(index));
+      break;
+  }
+  if (const std::optional<std::size_t> announced = announced_chunk(slot)) {
+    devices_->produce_exponents(index, layout, *announced, slot.phase == Phase::kFlags);
+  }
+  devices_->mark({static_cast<std::uint16_t>(index), true, false, slot.collective});
 }
 
 }  // namespace jaxina

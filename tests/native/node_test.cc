@@ -2,19 +2,15 @@
 // own, bit for bit, over shared memory and over a network that loses and duplicates; and what ends a group ends it for
 // all.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstring>
-#include <functional>
 #include <future>
-#include <limits>
-#include <random>
+#include <thread>
 
-#include "rdma_engine/engine/node.h"
-#include "tests/native/udp_fixture.h"
+#include "tests/native/node_fixture.h"
 #include "tests/native/udp_relay.h"
 
 namespace jaxina {
@@ -22,168 +18,7 @@ namespace {
 
 using testing::Faults;
 using testing::UdpRelay;
-using Bytes = std::vector<std::byte>;
-
-constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kInt32,   ElementType::kFloat16,
-                                  ElementType::kBfloat16, ElementType::kFloat64, ElementType::kInt8,
-                                  ElementType::kInt16,   ElementType::kInt64};
-constexpr std::uint32_t kBlock = 64;
-
-std::size_t size_of(ElementType type) { return numerics::element_codec(type).size; }
-
-// Random bits are values of every size; for floats they hold NaN and Inf, too, unless `finite` halves the exponents.
-Bytes random_tensor(ElementType type, std::size_t count, std::uint64_t seed, bool finite) {
-  std::mt19937_64 random(seed);
-  Bytes bytes(count * size_of(type));
-  for (std::byte& b : bytes) b = static_cast<std::byte>(random());
-  const bool is_float = numerics::element_codec(type).is_float;
-  for (std::size_t i = size_of(type) - 1; finite && is_float && i < bytes.size(); i += size_of(type)) {
-    bytes[i] &= std::byte{0xbf};
-  }
-  return bytes;
-}
-
-// What every device contributes: one collective of all types, and its results.
-struct Operands {
-  std::vector<Bytes> in, out;
-  Collective collective(std::size_t count, bool in_place) {
-    Collective result;
-    for (std::size_t t = 0; t < std::size(kTypes); ++t) {
-      if (in_place) out[t] = in[t];
-      result.tensors.push_back({kTypes[t], count, in_place ? out[t].data() : in[t].data(), out[t].data()});
-    }
-    return result;
-  }
-};
-
-std::vector<Operands> operands(std::uint32_t devices, std::size_t count, std::uint64_t seed, bool finite) {
-  std::vector<Operands> result(devices);
-  for (std::uint32_t d = 0; d < devices; ++d) {
-    for (const ElementType type : kTypes) {
-      result[d].in.push_back(random_tensor(type, count, seed + 100 * d + static_cast<std::uint64_t>(type), finite));
-      result[d].out.emplace_back(count * size_of(type), std::byte{0x5a});
-    }
-  }
-  return result;
-}
-
-using Processes = std::vector<std::uint32_t>;  // devices of each
-
-std::uint32_t total(const Processes& processes) {
-  std::uint32_t sum = 0;
-  for (const std::uint32_t devices : processes) sum += devices;
-  return sum;
-}
-
-EndpointConfig config_for(const Processes& processes, std::uint32_t worker) {
-  static std::atomic<std::uint64_t> next{0};
-  EndpointConfig config;
-  config.transport = "embedded";
-  config.devices = total(processes);
-  config.workers = static_cast<std::uint32_t>(processes.size());
-  config.worker = worker;
-  config.slots = 8;
-  config.block_size = kBlock;
-  config.blocks_per_chunk = 4;
-  config.join_timeout_s = 30;
-  config.collective_timeout_s = 60;
-  for (std::uint32_t w = 0, first = 0; w < processes.size(); first += processes[w++]) {
-    for (std::uint32_t d = 0; w == worker && d < processes[w]; ++d) config.local.push_back(first + d);
-  }
-  if (worker == 0) ++next;
-  config.segment = "jaxina-node-test-" + std::to_string(getpid()) + "-" + std::to_string(next);
-  return config;
-}
-
-std::vector<EndpointConfig> configs_for(const Processes& processes) {
-  std::vector<EndpointConfig> configs;
-  for (std::uint32_t w = 0; w < processes.size(); ++w) configs.push_back(config_for(processes, w));
-  return configs;
-}
-
-// The nodes of a group's processes, all in this one.
-class Cluster {
- public:
-  explicit Cluster(std::vector<EndpointConfig> configs, std::function<void(const Status&)> ended = [](const Status&) {})
-      : configs_(std::move(configs)) {
-    Group group;
-    for (std::uint32_t d = 0; d < configs_.front().devices; ++d) group.push_back(d);
-    for (const EndpointConfig& config : configs_) {
-      nodes_.push_back(std::make_unique<Node>(group, [config](const Group&) { return config; },
-                                              [ended](const Group&, const Status& reason) { ended(reason); }));
-    }
-  }
-  ~Cluster() {
-    for (const auto& node : nodes_) node->close();
-  }
-
-  std::future<Status> submit(std::uint32_t device, Collective collective) {
-    auto promise = std::make_shared<std::promise<Status>>();
-    std::future<Status> future = promise->get_future();
-    for (std::size_t w = 0; w < nodes_.size(); ++w) {
-      const auto& local = configs_[w].local;
-      if (std::find(local.begin(), local.end(), device) == local.end()) continue;
-      nodes_[w]->submit(device, std::move(collective), [promise](Status s) { promise->set_value(std::move(s)); });
-      break;
-    }
-    return future;
-  }
-  Node& node(std::size_t worker) { return *nodes_[worker]; }
-
- private:
-  std::vector<EndpointConfig> configs_;
-  std::vector<std::unique_ptr<Node>> nodes_;
-};
-
-Status outcome(std::future<Status>& future) {
-  if (future.wait_for(std::chrono::seconds(60)) != std::future_status::ready) return {ErrorCode::kTimeout, "test deadline"};
-  return future.get();
-}
-
-// Sums on the cluster, `rounds` times from the same operands; the results of every device.
-void sum(Cluster& cluster, std::vector<Operands>& devices, std::size_t count, bool in_place, int rounds = 1) {
-  for (int round = 0; round < rounds; ++round) {
-    std::vector<std::future<Status>> done;
-    for (std::uint32_t d = 0; d < devices.size(); ++d) done.push_back(cluster.submit(d, devices[d].collective(count, in_place)));
-    for (auto& future : done) {
-      const Status status = outcome(future);
-      ASSERT_TRUE(status.ok()) << status.text();
-    }
-  }
-}
-
-bool is_nan(ElementType type, const std::byte* x) {
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, x, size_of(type));
-  switch (type) {
-    case ElementType::kFloat32: return (bits & 0x7fffffff) > 0x7f800000;
-    case ElementType::kFloat64: return (bits & 0x7fffffffffffffff) > 0x7ff0000000000000;
-    case ElementType::kFloat16: return (bits & 0x7fff) > 0x7c00;
-    case ElementType::kBfloat16: return (bits & 0x7fff) > 0x7f80;
-    default: return false;
-  }
-}
-
-// A NaN is as good as another, as it is for IEEE addition.
-void expect_equal(const std::vector<Operands>& got, const Operands& expected, std::size_t count) {
-  for (std::size_t d = 0; d < got.size(); ++d) {
-    for (std::size_t t = 0; t < std::size(kTypes); ++t) {
-      const std::size_t size = size_of(kTypes[t]);
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::byte *a = &got[d].out[t][i * size], *b = &expected.out[t][i * size];
-        ASSERT_TRUE(std::equal(a, a + size, b) || (is_nan(kTypes[t], a) && is_nan(kTypes[t], b)))
-            << "device " << d << " type " << numerics::to_string(kTypes[t]) << " element " << i;
-      }
-    }
-  }
-}
-
-// Each device a process of its own.
-Operands flat(std::vector<Operands> devices, std::size_t count) {
-  Cluster cluster(configs_for(Processes(devices.size(), 1)));
-  sum(cluster, devices, count, false);
-  return devices.front();
-}
+using namespace testing::nodes;
 
 TEST(Node, EveryTopologyGivesTheBitsOfTheFlatOne) {
   for (const bool finite : {true, false}) {
@@ -219,24 +54,6 @@ TEST(Node, AFloatSumIsTheSpecificationsOne) {
       for (std::size_t i = 0; i < count; ++i) ASSERT_TRUE(testing::same(output[i], expected[i])) << i;
     }
   }
-}
-
-JobSpec job_for(const Processes& processes) {
-  return {.job = 9, .secret = 77, .workers = static_cast<std::uint32_t>(processes.size()), .slots = 8,
-          .block_size = kBlock, .blocks_per_chunk = 4};
-}
-
-std::vector<EndpointConfig> udp_configs(const Processes& processes, std::vector<std::uint16_t> ports) {
-  std::vector<EndpointConfig> configs = configs_for(processes);
-  for (EndpointConfig& config : configs) {
-    config.transport = "udp";
-    config.job = 9;
-    config.secret = 77;
-    config.address = "127.0.0.1";
-    config.ports = ports;
-    config.loss_seed = 5 + config.worker;
-  }
-  return configs;
 }
 
 TEST(Node, OverANetworkThatLosesDuplicatesAndReordersTheBitsAreTheSame) {

@@ -77,11 +77,15 @@ Status EmbeddedEndpoint::progress(Nanoseconds wait) {
       if (blocked_) break;
       take_result();
     }
-    if (worker_.has_completed() || (size_ == 0 && !blocked_)) return {};
+    if (worker_.has_completed() || (size_ == 0 && !blocked_ && !worker_.awaits_devices())) return {};
     if (take_result()) continue;
     const Nanoseconds left = deadline - embedded::now();
     if (left <= 0 || woken_.exchange(false, std::memory_order_acquire)) return {};
     if (blocked_) continue;
+    if (worker_.awaits_devices()) {
+      std::this_thread::yield();
+      continue;
+    }
     if (done(front()).wait(front().epoch, spins_, std::min(left, kLivenessPeriod))) continue;
     if (Status status = check_peers(); !status.ok()) return status;
   }

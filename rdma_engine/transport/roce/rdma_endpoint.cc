@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -99,6 +100,10 @@ Status RdmaEndpoint::progress(Nanoseconds wait) {
     worker_.on_tick(start);
     if (worker_.in_flight() < in_flight || ++spins < kSpins) continue;
     if (start >= deadline) break;
+    if (worker_.awaits_devices()) {
+      std::this_thread::yield();
+      continue;
+    }
     pairs_->wait(std::max<Nanoseconds>(0, std::min(deadline, worker_.next_deadline().value_or(deadline)) - start));
   }
   return failure_;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -113,6 +114,10 @@ Status UdpEndpoint::progress(Nanoseconds wait) {
     worker.on_tick(start);
     if (worker.in_flight() < in_flight) continue;
     if (start >= deadline) break;
+    if (worker.awaits_devices()) {
+      std::this_thread::yield();
+      continue;
+    }
     socket_.wait_readable(std::min(deadline, worker.next_deadline().value_or(deadline)) - start);
   }
   return failure_;

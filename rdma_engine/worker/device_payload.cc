@@ -1,0 +1,120 @@
+#include "rdma_engine/worker/device_payload.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace jaxina {
+
+DevicePayload::DevicePayload(std::vector<TensorDevice*> devices, std::uint32_t n, Geometry geometry)
+    : devices_(std::move(devices)),
+      format_{geometry.block_size, n},
+      geometry_(geometry),
+      words_per_chunk_(geometry.words_per_chunk()),
+      turn_(geometry.slots),
+      open_(empty_batch()) {
+  const std::size_t words = geometry.slots * words_per_chunk_;
+  const std::size_t exponents = std::size_t{geometry.slots} * geometry.blocks_per_chunk;
+  for (TensorDevice* device : devices_) {
+    DeviceMemory memory = device->allocate(4 * words + exponents);
+    auto* first = reinterpret_cast<std::uint32_t*>(memory.get());
+    staging_.push_back({std::move(memory), first, reinterpret_cast<std::uint8_t*>(first + words)});
+  }
+  shared_ = devices_.front()->allocate(4 * words + 2 * exponents);
+  sums_ = reinterpret_cast<std::uint32_t*>(shared_.get());
+  global_ = reinterpret_cast<std::uint8_t*>(sums_ + words);
+}
+
+DevicePayload::~DevicePayload() {
+  for (const Batch& batch : under_way_) {
+    for (std::size_t d = 0; d < batch.tickets.size(); ++d) devices_[d]->wait(batch.tickets[d]);
+  }
+}
+
+// Calls describe(device, first block, elements, the device's tasks) for every run of blocks of one tensor in the chunk.
+template <typename Describe>
+void DevicePayload::add(const Layout& layout, std::size_t chunk, Describe describe) {
+  struct Run {
+    Block first;
+    std::size_t elements;
+  };
+  std::vector<Run> runs;
+  layout.for_each_block(chunk, [&](const Block& block) {
+    if (!runs.empty() && runs.back().first.tensor == block.tensor) runs.back().elements += block.elements;
+    else runs.push_back({block, block.elements});
+  });
+  for (std::size_t d = 0; d < devices_.size(); ++d) {
+    for (const Run& run : runs) describe(d, run.first, run.elements, open_.tasks[d]);
+  }
+}
+
+void DevicePayload::consume_flags(std::size_t slot, const Layout& layout, std::size_t chunk) {
+  add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
+    if (!first.codec->is_float) return;
+    std::byte* out = layout.out(d, first);
+    // In place, the finite elements still have to be summed.
+    const auto work = layout.in(d, first) == out ? DeviceWork::kApplyFlags : DeviceWork::kApplyFlagsClearing;
+    tasks.push_back({work, first.codec->type, numerics::Order::kHost, elements, out, sums(slot) + first.first_word, nullptr});
+  });
+}
+
+void DevicePayload::consume_data(std::size_t slot, const Layout& layout, std::size_t chunk, bool keep_non_finite) {
+  const auto work = keep_non_finite ? DeviceWork::kDecodeKeeping : DeviceWork::kDecode;
+  add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
+    tasks.push_back({work, first.codec->type, numerics::Order::kHost, elements, layout.out(d, first),
+                     sums(slot) + first.first_word, global(slot) + first.index});
+  });
+}
+
+void DevicePayload::produce_exponents(std::size_t slot, const Layout& layout, std::size_t chunk, bool finite_only) {
+  const auto work = finite_only ? DeviceWork::kFiniteExponents : DeviceWork::kExponents;
+  add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
+    if (!first.codec->is_float) return;
+    std::uint8_t* exponents = staging_[d].exponents + slot * geometry_.blocks_per_chunk + first.index;
+    tasks.push_back({work, first.codec->type, numerics::Order::kHost, elements, const_cast<std::byte*>(layout.in(d, first)),
+                     nullptr, exponents});
+  });
+}
+
+void DevicePayload::produce_flags(std::size_t slot, const Layout& layout, std::size_t chunk) {
+  add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
+    if (!first.codec->is_float) return;
+    std::uint32_t* words = staging_[d].words + slot * words_per_chunk_ + first.first_word;
+    tasks.push_back({DeviceWork::kFlags, first.codec->type, numerics::Order::kHost, elements,
+                     const_cast<std::byte*>(layout.in(d, first)), words, nullptr});
+  });
+}
+
+void DevicePayload::produce_data(std::size_t slot, const Layout& layout, std::size_t chunk, const std::uint8_t* exponents) {
+  turn_[slot] ^= 1;
+  std::copy_n(exponents, layout.blocks_in(chunk), global(slot));
+  add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
+    std::uint32_t* words = staging_[d].words + slot * words_per_chunk_ + first.first_word;
+    tasks.push_back({DeviceWork::kEncode, first.codec->type, numerics::Order::kHost, elements,
+                     const_cast<std::byte*>(layout.in(d, first)), words, global(slot) + first.index});
+  });
+}
+
+void DevicePayload::start_open() {
+  if (open_.milestones.empty() || under_way_.size() == kBatches) return;
+  under_way_.push_back(std::exchange(open_, empty_batch()));
+  Batch& batch = under_way_.back();
+  for (std::size_t d = 0; d < devices_.size() && failure_.ok(); ++d) {
+    // By turns of work, so that a device works off many alike at once.
+    std::stable_sort(batch.tasks[d].begin(), batch.tasks[d].end(), [](const DeviceTask& a, const DeviceTask& b) {
+      return std::pair(a.work, a.type) < std::pair(b.work, b.type);
+    });
+    std::uint64_t ticket = 0;
+    failure_ = devices_[d]->start(format_, batch.tasks[d], ticket);
+    if (failure_.ok()) batch.tickets.push_back(ticket);
+  }
+}
+
+bool DevicePayload::is_done(const Batch& batch) {
+  bool all = true;
+  for (std::size_t d = 0; d < devices_.size() && all && failure_.ok(); ++d) {
+    failure_ = devices_[d]->is_done(batch.tickets[d], all);
+  }
+  return all && failure_.ok();
+}
+
+}  // namespace jaxina

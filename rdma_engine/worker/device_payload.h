@@ -1,0 +1,98 @@
+// The payload of passes whose tensors lie on devices. A device writes a pass's words and exponents into staging memory of
+// its slot before the pass may be sent, and reads a result from there after it came; the worker copies between staging and
+// packets or slots. All that is asked for while the devices are busy goes to them as one batch, and at most
+// kBatches are under way: the longer a device takes, the larger the next batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "rdma_engine/worker/layout.h"
+#include "rdma_engine/worker/tensor_device.h"
+
+namespace jaxina {
+
+class DevicePayload {
+ public:
+  // n: of the whole group. devices: those of this process, in the order of their contributions.
+  DevicePayload(std::vector<TensorDevice*> devices, std::uint32_t n, Geometry geometry);
+  ~DevicePayload();  // waits until the devices touch nothing any more
+
+  // What a device contributes to a slot's pass, once its production is done.
+  const std::uint32_t* words(std::size_t device, std::size_t slot) const { return staging_[device].words + slot * words_per_chunk_; }
+  const std::uint8_t* exponents(std::size_t device, std::size_t slot) const {
+    return staging_[device].exponents + slot * geometry_.blocks_per_chunk;
+  }
+
+  // The sum, in host order, of the chunk that was produced last for the slot; to be written before consume.
+  std::uint32_t* sums(std::size_t slot) { return sums_ + slot * words_per_chunk_; }
+  void consume_flags(std::size_t slot, const Layout& layout, std::size_t chunk);
+  void consume_data(std::size_t slot, const Layout& layout, std::size_t chunk, bool keep_non_finite);
+
+  // `global`: the exponents of the chunk, one a block.
+  void produce_exponents(std::size_t slot, const Layout& layout, std::size_t chunk, bool finite_only);
+  void produce_flags(std::size_t slot, const Layout& layout, std::size_t chunk);
+  void produce_data(std::size_t slot, const Layout& layout, std::size_t chunk, const std::uint8_t* global);
+
+  // What the worker is told when all that was asked for up to here is done.
+  struct Milestone {
+    std::uint16_t slot;
+    bool produced;             // the slot's pass may be sent
+    bool consumed;             // a chunk of the collective has its results
+    std::uint64_t collective;  // sequence number
+  };
+  void mark(const Milestone& milestone) { open_.milestones.push_back(milestone); }
+
+  // Starts what was asked for, as far as there is room, and calls reached(milestone) for what is done. Never waits.
+  template <typename Reached>
+  void progress(Reached reached) {
+    while (failure_.ok()) {
+      start_open();
+      if (under_way_.empty() || !is_done(under_way_.front())) return;
+      const Batch done = std::move(under_way_.front());
+      under_way_.pop_front();
+      for (const Milestone& milestone : done.milestones) reached(milestone);
+    }
+  }
+  bool busy() const { return failure_.ok() && (!under_way_.empty() || !open_.milestones.empty()); }
+  const Status& failure() const { return failure_; }
+
+ private:
+  static constexpr std::size_t kBatches = 2;
+  struct Staging {
+    DeviceMemory memory;
+    std::uint32_t* words;
+    std::uint8_t* exponents;
+  };
+  struct Batch {
+    std::vector<std::vector<DeviceTask>> tasks;  // by device
+    std::vector<Milestone> milestones;
+    std::vector<std::uint64_t> tickets;          // by device, as far as it was started
+  };
+  template <typename Describe>
+  void add(const Layout& layout, std::size_t chunk, Describe describe);
+  std::uint8_t* global(std::size_t slot) {
+    return global_ + (2 * slot + turn_[slot]) * geometry_.blocks_per_chunk;
+  }
+  Batch empty_batch() const { return {std::vector<std::vector<DeviceTask>>(devices_.size()), {}, {}}; }
+  void start_open();
+  bool is_done(const Batch& batch);
+
+  std::vector<TensorDevice*> devices_;
+  DeviceFormat format_;
+  Geometry geometry_;
+  std::size_t words_per_chunk_;
+  std::vector<Staging> staging_;  // by device
+  DeviceMemory shared_;           // read by all devices
+  std::uint32_t* sums_;
+  // Per slot the global exponents of two chunks by turns: one is still read to decode a chunk when the next is encoded.
+  std::uint8_t* global_;
+  std::vector<std::uint8_t> turn_;
+  Batch open_;
+  std::deque<Batch> under_way_;
+  Status failure_;
+};
+
+}  // namespace jaxina

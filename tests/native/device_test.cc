@@ -1,0 +1,266 @@
+// Tensors on devices: the bits are those of the same tensors in host memory, whatever the topology and the transport; nothing
+// on the host reads a tensor; and what ends a group ends it, with its reason, while a device is at work.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "tests/native/fake_device.h"
+#include "tests/native/node_fixture.h"
+#include "tests/native/udp_relay.h"
+
+namespace jaxina {
+namespace {
+
+using testing::FakeDevice;
+using testing::Faults;
+using testing::UdpRelay;
+using namespace testing::nodes;
+
+// The operands of one device, on it.
+struct Resident {
+  std::unique_ptr<FakeDevice> device;
+  std::vector<std::byte*> in, out;
+
+  Collective collective(std::size_t count) const {
+    Collective result;
+    result.device = device.get();
+    for (std::size_t t = 0; t < std::size(kTypes); ++t) result.tensors.push_back({kTypes[t], count, in[t], out[t]});
+    return result;
+  }
+};
+
+std::vector<Resident> on_devices(const std::vector<Operands>& operands, bool in_place) {
+  std::vector<Resident> result;
+  for (const Operands& mine : operands) {
+    Resident& resident = result.emplace_back(Resident{std::make_unique<FakeDevice>(7 + result.size()), {}, {}});
+    for (const Bytes& bytes : mine.in) {
+      std::byte* const in = resident.device->tensor(bytes.size());
+      resident.device->write(in, bytes);
+      resident.in.push_back(in);
+      resident.out.push_back(in_place ? in : resident.device->tensor(bytes.size()));
+    }
+  }
+  return result;
+}
+
+void read_back(std::vector<Resident>& devices, std::vector<Operands>& operands) {
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    for (std::size_t t = 0; t < std::size(kTypes); ++t) {
+      operands[d].out[t] = devices[d].device->read(devices[d].out[t], operands[d].in[t].size());
+    }
+  }
+}
+
+// Sums on the cluster; the results are in `operands`.
+void sum_on_devices(Cluster& cluster, std::vector<Operands>& operands, std::size_t count, bool in_place) {
+  std::vector<Resident> devices = on_devices(operands, in_place);
+  std::vector<std::future<Status>> done;
+  for (std::uint32_t d = 0; d < devices.size(); ++d) done.push_back(cluster.submit(d, devices[d].collective(count)));
+  for (auto& future : done) {
+    const Status status = outcome(future);
+    ASSERT_TRUE(status.ok()) << status.text();
+  }
+  read_back(devices, operands);
+}
+
+TEST(Devices, EveryTopologyGivesTheBitsOfTheHosts) {
+  for (const bool finite : {true, false}) {
+    // The counts: within a block, odd, over several chunks, over several uses of a slot.
+    for (const std::size_t count : {1u, 777u, 5000u}) {
+      const std::vector<Operands> operands_of_all = operands(3, count, 3 * count + finite, finite);
+      const Operands expected = flat(operands_of_all, count);
+      for (const Processes& processes : {Processes{3}, Processes{1, 1, 1}, Processes{2, 1}}) {
+        for (const bool in_place : {false, true}) {
+          std::vector<Operands> mine = operands_of_all;
+          Cluster cluster(configs_for(processes));
+          sum_on_devices(cluster, mine, count, in_place);
+          expect_equal(mine, expected, count);
+        }
+      }
+    }
+  }
+}
+
+TEST(Devices, HostAndDeviceProcessesSumTogether) {
+  constexpr std::size_t count = 3000;
+  std::vector<Operands> all = operands(2, count, 11, false);
+  const Operands expected = flat(all, count);
+  Cluster cluster(configs_for({1, 1}));
+  std::vector<Operands> second = {all[1]};
+  std::vector<Resident> device = on_devices(second, false);
+  std::future<Status> host = cluster.submit(0, all[0].collective(count, false));
+  std::future<Status> other = cluster.submit(1, device[0].collective(count));
+  EXPECT_TRUE(outcome(host).ok());
+  EXPECT_TRUE(outcome(other).ok());
+  read_back(device, second);
+  all[1] = second[0];
+  expect_equal(all, expected, count);
+}
+
+TEST(Devices, OverANetworkThatLosesDuplicatesAndReordersTheBitsAreTheSame) {
+  constexpr std::size_t count = 2000;
+  const Processes processes{1, 2};
+  SoftwareSwitch software_switch({.ports = {}, .threads = 1});
+  ASSERT_TRUE((software_switch.add_job(job_for(processes)), true));
+  UdpRelay relay(software_switch.ports()[0], Faults{.lose = 0.05, .duplicate = 0.1, .delay = 0.1}, 3);
+  std::vector<Operands> mine = operands(3, count, 8, false);
+  const Operands expected = flat(mine, count);
+  {
+    Cluster cluster(udp_configs(processes, {relay.port()}));
+    sum_on_devices(cluster, mine, count, true);
+  }
+  relay.stop();
+  expect_equal(mine, expected, count);
+  EXPECT_GT(relay.counts().lost, 0u);
+}
+
+// float32 tensors of one device of each process, many of them.
+struct Many {
+  explicit Many(std::uint32_t n) {
+    for (std::uint32_t d = 0; d < n; ++d) devices.push_back(std::make_unique<FakeDevice>(d));
+  }
+  std::byte* tensor(std::uint32_t device, std::size_t count, float value) {
+    const std::vector<float> values(count, value);
+    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+    std::byte* const address = devices[device]->tensor(4 * count);
+    devices[device]->write(address, {bytes, bytes + 4 * count});
+    return address;
+  }
+  Collective collective(std::uint32_t device, std::byte* tensor, std::size_t count) {
+    Collective result{{{ElementType::kFloat32, count, tensor, tensor}}};
+    result.device = devices[device].get();
+    return result;
+  }
+  float first(std::uint32_t device, std::byte* tensor) {
+    float value;
+    std::memcpy(&value, devices[device]->read(tensor, 4).data(), 4);
+    return value;
+  }
+  std::vector<std::unique_ptr<FakeDevice>> devices;
+};
+
+TEST(Devices, ManyCollectivesAreUnderWayAtOnce) {
+  constexpr int kRounds = 60;
+  for (const Processes& processes : {Processes{2}, Processes{1, 1}}) {
+    Many many(2);
+    Cluster cluster(configs_for(processes));
+    std::vector<std::byte*> tensors[2];
+    std::vector<std::future<Status>> done;
+    for (int r = 0; r < kRounds; ++r) {
+      const std::size_t count = 1 + r * 97 % 900;
+      for (std::uint32_t d = 0; d < 2; ++d) {
+        tensors[d].push_back(many.tensor(d, count, static_cast<float>(r * (d + 1))));
+        done.push_back(cluster.submit(d, many.collective(d, tensors[d].back(), count)));
+      }
+    }
+    for (auto& future : done) {
+      const Status status = outcome(future);
+      ASSERT_TRUE(status.ok()) << status.text();
+    }
+    for (int r = 0; r < kRounds; ++r) {
+      for (std::uint32_t d = 0; d < 2; ++d) EXPECT_EQ(many.first(d, tensors[d][r]), 3.0f * static_cast<float>(r)) << r;
+    }
+  }
+}
+
+TEST(Devices, WhatIsAskedForWhileADeviceIsBusyGoesToItTogether) {
+  constexpr std::size_t count = 100 * 4 * kBlock;  // 100 chunks over 8 slots
+  Many many(1);
+  std::vector<EndpointConfig> configs = configs_for({1});
+  many.devices[0]->hold();
+  Cluster cluster(configs);
+  std::byte* const tensor = many.tensor(0, count, 2);
+  std::future<Status> done = cluster.submit(0, many.collective(0, tensor, count));
+  many.devices[0]->release();
+  EXPECT_TRUE(outcome(done).ok());
+  EXPECT_EQ(many.devices[0]->most_tasks() > 2, true);
+  // A chunk alone would need a batch for its look-ahead or its data at least.
+  EXPECT_LT(many.devices[0]->batches(), 100u);
+}
+
+TEST(Devices, OneThatFailsEndsTheGroupForAll) {
+  for (const Processes& processes : {Processes{2}, Processes{1, 1}}) {
+    for (const std::uint64_t ticket : {1u, 3u}) {
+      constexpr std::size_t count = 20'000;
+      Many many(2);
+      many.devices[1]->fail_from(ticket);
+      std::atomic<int> told = 0;
+      Cluster cluster(configs_for(processes), [&](const Status&) { ++told; });
+      std::vector<std::future<Status>> done;
+      for (std::uint32_t d = 0; d < 2; ++d) {
+        done.push_back(cluster.submit(d, many.collective(d, many.tensor(d, count, 1), count)));
+      }
+      for (auto& future : done) {
+        const Status status = outcome(future);
+        EXPECT_EQ(status.code, ErrorCode::kSystem) << status.text();
+        EXPECT_EQ(status.message, "the fake device failed");
+      }
+      EXPECT_EQ(told, processes.size() > 1 ? 1 : 0);
+    }
+  }
+}
+
+// The other process never contributes; this one's device has, or is just about to.
+TEST(Devices, AbortTimeoutAndCloseReachWhatWaits) {
+  constexpr std::size_t count = 20'000;
+  for (const bool held : {false, true}) {
+    for (const std::string end : {"abort", "timeout", "close"}) {
+      Many many(1);
+      std::future<Status> done;
+      {
+        std::vector<EndpointConfig> configs = configs_for({1, 1});
+        if (end == "timeout") configs[0].collective_timeout_s = 1;
+        Cluster cluster(configs);
+        if (held) many.devices[0]->hold();
+        done = cluster.submit(0, many.collective(0, many.tensor(0, count, 1), count));
+        if (held) {
+          // Who gives up waits for the device, which touches the tensors until then.
+          std::thread([&] {
+            while (many.devices[0]->batches() == 0) std::this_thread::yield();
+            many.devices[0]->release();
+          }).join();
+        }
+        if (end == "abort") cluster.node(0).abort({ErrorCode::kWorkerLost, "worker 1 died"});
+        if (end != "close") {
+          const Status status = outcome(done);
+          EXPECT_EQ(status.code, end == "abort" ? ErrorCode::kWorkerLost : ErrorCode::kTimeout) << status.text();
+        }
+      }
+      if (end == "close") {
+        EXPECT_EQ(outcome(done).code, ErrorCode::kShutDown);
+      }
+    }
+  }
+}
+
+TEST(Devices, AProcessThatDiesIsAnErrorForTheOneThatWaits) {
+  constexpr std::size_t count = 20'000;
+  std::vector<EndpointConfig> configs = configs_for({1, 1});
+  const pid_t child = fork();
+  if (child == 0) {
+    // Joins, and dies without a sum.
+    std::unique_ptr<Endpoint> endpoint = make_embedded_endpoint(configs[1]);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    raise(SIGKILL);
+  }
+  Many many(1);
+  std::vector<EndpointConfig> mine = {configs[0]};
+  Cluster cluster(mine);
+  std::future<Status> done = cluster.submit(0, many.collective(0, many.tensor(0, count, 1), count));
+  const Status status = outcome(done);
+  EXPECT_EQ(status.code, ErrorCode::kWorkerLost) << status.text();
+  waitpid(child, nullptr, 0);
+}
+
+TEST(Devices, HostAndDeviceTensorsOfOneProcessDoNotMix) {
+  Many many(1);
+  std::vector<float> host(100, 1);
+  Cluster cluster(configs_for({2}));
+  std::future<Status> one = cluster.submit(0, many.collective(0, many.tensor(0, 100, 1), 100));
+  std::future<Status> other = cluster.submit(1, {{{ElementType::kFloat32, 100, host.data(), host.data()}}});
+  EXPECT_EQ(outcome(one).code, ErrorCode::kMismatch);
+  EXPECT_EQ(outcome(other).code, ErrorCode::kMismatch);
+}
+
+}  // namespace
+}  // namespace jaxina
