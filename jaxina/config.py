@@ -126,7 +126,7 @@ class Configuration:
     )
     blocks_per_chunk: int = _setting(
         integer(1, MAX_BLOCKS_PER_CHUNK),
-        {"embedded": 16, "udp": 1, "roce": 16, "verbs": 16},
+        {"embedded": 32, "udp": 1, "roce": 16, "verbs": 16},
         "Blocks that one slot pass carries.",
     )
     join_timeout: float = _setting(

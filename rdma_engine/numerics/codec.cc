@@ -32,6 +32,11 @@ struct Variant {
     const IeeeFloatMode mode;
     kernels.dequantize(sum, count, split_power(-scale_exponent(exponent, scale)), order, keep_non_finite, y);
   }
+  static void dequantize_streaming(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale,
+                                   Order order, float* y) {
+    const IeeeFloatMode mode;
+    kernels.dequantize_streaming(sum, count, split_power(-scale_exponent(exponent, scale)), order, y);
+  }
   static void encode_int32(const std::uint32_t* x, std::size_t count, Store store, std::uint32_t* dst) {
     kernels.move_words(x, count, store == Store::kBigEndian ? Order::kBigEndian : Order::kHost, store == Store::kAdd,
                        dst);
@@ -51,6 +56,8 @@ struct Variant {
             finite_exponent,
             quantize,
             dequantize,
+            dequantize_streaming,
+            kernels.end_streaming,
             kernels.non_finite_flags,
             kernels.apply_non_finite_flags,
             encode_int32,

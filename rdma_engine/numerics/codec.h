@@ -35,6 +35,11 @@ struct Codec {
   // sum of fixed point -> float32. With keep_non_finite, elements of y that hold NaN or Inf stay as they are.
   void (*dequantize)(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale, Order order,
                      bool keep_non_finite, float* y);
+  // The same without keep_non_finite, past the caches where the processor can. Before another thread may read y,
+  // end_streaming() has to be called.
+  void (*dequantize_streaming)(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale,
+                               Order order, float* y);
+  void (*end_streaming)();
   // Non-finite values as words that add up: +Inf is 1 in the low half, -Inf is 1 in the high half, NaN is both.
   void (*non_finite_flags)(const float* x, std::size_t count, Store store, std::uint32_t* dst);
   // Writes NaN, +Inf or -Inf into y where flags say so, by IEEE addition's rules (Inf - Inf = NaN). Other elements get

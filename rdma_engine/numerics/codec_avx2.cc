@@ -14,6 +14,8 @@ struct Avx2Vector {
 
   static Words load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
   static void store(void* to, Words words) { _mm256_storeu_si256(static_cast<__m256i*>(to), words); }
+  static void stream(void* to, Words words) { _mm256_stream_si256(static_cast<__m256i*>(to), words); }
+  static void end_streaming() { _mm_sfence(); }
 
   static Words fill(std::uint32_t value) { return _mm256_set1_epi32(static_cast<int>(value)); }
   static Floats fill_float(float value) { return _mm256_set1_ps(value); }

@@ -14,6 +14,8 @@ struct Avx512Vector {
 
   static Words load(const void* from) { return _mm512_loadu_si512(from); }
   static void store(void* to, Words words) { _mm512_storeu_si512(to, words); }
+  static void stream(void* to, Words words) { _mm512_stream_si512(static_cast<__m512i*>(to), words); }
+  static void end_streaming() { _mm_sfence(); }
 
   static Words fill(std::uint32_t value) { return _mm512_set1_epi32(static_cast<int>(value)); }
   static Floats fill_float(float value) { return _mm512_set1_ps(value); }

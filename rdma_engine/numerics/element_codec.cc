@@ -40,6 +40,10 @@ struct SimdFloat32 {
                      void* y) {
     c.dequantize(sum, n, e, s, order, keep, static_cast<float*>(y));
   }
+  static void decode_streaming(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order,
+                               void* y) {
+    c.dequantize_streaming(sum, n, e, s, order, static_cast<float*>(y));
+  }
   static void flags(const Codec& c, const void* x, std::size_t n, Store store, std::uint32_t* dst) {
     c.non_finite_flags(static_cast<const float*>(x), n, store, dst);
   }
@@ -171,9 +175,20 @@ struct SimdInt32 : ElementByElement<IntegerForm<std::uint32_t>> {
 };
 
 template <typename Form>
+void decode_streaming(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order, void* y) {
+  if constexpr (requires { Form::decode_streaming; }) {
+    Form::decode_streaming(c, sum, n, e, s, order, y);
+  } else {
+    Form::decode(c, sum, n, e, s, order, false, y);
+  }
+}
+
+template <typename Form>
 constexpr ElementCodec make(ElementType type, std::size_t size, std::size_t words, bool is_float) {
-  return {type, size, words, is_float, Form::exponent, Form::finite_exponent, Form::encode, Form::decode, Form::flags,
-          Form::apply_flags};
+  return {type,         size,         words,
+          is_float,     Form::exponent, Form::finite_exponent,
+          Form::encode, Form::decode, decode_streaming<Form>,
+          Form::flags,  Form::apply_flags};
 }
 
 constexpr ElementCodec kCodecs[] = {

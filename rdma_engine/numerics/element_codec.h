@@ -42,6 +42,9 @@ struct ElementCodec {
   void (*encode)(const Codec&, const void* x, std::size_t count, std::uint8_t exponent, Scale, Store, std::uint32_t* dst);
   void (*decode)(const Codec&, const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale, Order,
                  bool keep_non_finite, void* y);
+  // The same without keep_non_finite, for large results: see Codec::dequantize_streaming.
+  void (*decode_streaming)(const Codec&, const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale, Order,
+                           void* y);
   // Flags occupy as many words as data does.
   void (*flags)(const Codec&, const void* x, std::size_t count, Store, std::uint32_t* dst);
   void (*apply_flags)(const Codec&, const std::uint32_t* sum, std::size_t count, Order, bool clear, void* y);

@@ -83,14 +83,18 @@ void quantize(const float* x, std::size_t count, Factors factors, std::int32_t l
   }
 }
 
-template <class Wide, Order order, bool keep_non_finite>
+enum class Write { kAll, kKeepNonFinite, kStreaming };
+
+template <class Wide, Order order, Write write>
 void dequantize_from(const std::uint32_t* sum, std::size_t count, Factors factors, float* y) {
   for_each_vector<Wide>(count, [=](auto vector, std::size_t i) {
     using V = decltype(vector);
     const auto value = dequantized<V>(in_order<V, order>(V::load(sum + i)), factors);
-    if constexpr (keep_non_finite) {
+    if constexpr (write == Write::kKeepNonFinite) {
       const auto old = V::load(y + i);
       V::store(y + i, V::select(finite<V>(old), value, old));
+    } else if constexpr (write == Write::kStreaming) {
+      V::stream(y + i, value);
     } else {
       V::store(y + i, value);
     }
@@ -101,11 +105,22 @@ template <class Wide>
 void dequantize(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, bool keep_non_finite,
                 float* y) {
   if (order == Order::kHost) {
-    keep_non_finite ? dequantize_from<Wide, Order::kHost, true>(sum, count, factors, y)
-                    : dequantize_from<Wide, Order::kHost, false>(sum, count, factors, y);
+    keep_non_finite ? dequantize_from<Wide, Order::kHost, Write::kKeepNonFinite>(sum, count, factors, y)
+                    : dequantize_from<Wide, Order::kHost, Write::kAll>(sum, count, factors, y);
   } else {
-    keep_non_finite ? dequantize_from<Wide, Order::kBigEndian, true>(sum, count, factors, y)
-                    : dequantize_from<Wide, Order::kBigEndian, false>(sum, count, factors, y);
+    keep_non_finite ? dequantize_from<Wide, Order::kBigEndian, Write::kKeepNonFinite>(sum, count, factors, y)
+                    : dequantize_from<Wide, Order::kBigEndian, Write::kAll>(sum, count, factors, y);
+  }
+}
+
+template <class Wide>
+void dequantize_streaming(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, float* y) {
+  if (reinterpret_cast<std::uintptr_t>(y) % sizeof(typename Wide::Words) != 0) {
+    dequantize<Wide>(sum, count, factors, order, false, y);
+  } else if (order == Order::kHost) {
+    dequantize_from<Wide, Order::kHost, Write::kStreaming>(sum, count, factors, y);
+  } else {
+    dequantize_from<Wide, Order::kBigEndian, Write::kStreaming>(sum, count, factors, y);
   }
 }
 
@@ -167,6 +182,8 @@ constexpr Kernels kernels_over() {
       .max_finite_magnitude = max_magnitude<Wide, true>,
       .quantize = quantize<Wide>,
       .dequantize = dequantize<Wide>,
+      .dequantize_streaming = dequantize_streaming<Wide>,
+      .end_streaming = Wide::end_streaming,
       .non_finite_flags = non_finite_flags<Wide>,
       .apply_non_finite_flags = apply_non_finite_flags<Wide>,
       .move_words = move_words<Wide>,

@@ -18,6 +18,8 @@ struct Kernels {
                    std::uint32_t* dst);
   void (*dequantize)(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, bool keep_non_finite,
                      float* y);
+  void (*dequantize_streaming)(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, float* y);
+  void (*end_streaming)();
   void (*non_finite_flags)(const float* x, std::size_t count, Store store, std::uint32_t* dst);
   void (*apply_non_finite_flags)(const std::uint32_t* sum, std::size_t count, Order order, bool clear, float* y);
   // dst = word or dst += word, with the bytes of each word reversed on the way if order is big-endian.

@@ -23,6 +23,9 @@ struct ScalarVector {
     return words;
   }
   JAXINA_HOST_DEVICE static void store(void* to, Words words) { __builtin_memcpy(to, &words, sizeof(words)); }
+  // Past the caches where the processor can; `to` is aligned to the vector's size.
+  static void stream(void* to, Words words) { store(to, words); }
+  static void end_streaming() {}
 
   JAXINA_HOST_DEVICE static Words fill(std::uint32_t value) { return value; }
   JAXINA_HOST_DEVICE static Floats fill_float(float value) { return value; }

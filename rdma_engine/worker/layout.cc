@@ -15,12 +15,15 @@ Layout::Layout(std::vector<Collective> contributions, Geometry geometry)
       geometry_(geometry),
       fingerprint_(jaxina::fingerprint(contributions_.front())) {
   const std::vector<Tensor>& tensors = contributions_.front().tensors;
+  cuts_.reserve(tensors.size());
   first_block_.reserve(tensors.size() + 1);
   for (const Tensor& tensor : tensors) {
     const numerics::ElementCodec& codec = numerics::element_codec(tensor.type);
     const std::size_t per_block = geometry_.block_size / codec.words;
+    cuts_.push_back({&codec, per_block, tensor.count});
     first_block_.push_back(blocks_);
     blocks_ += (tensor.count + per_block - 1) / per_block;
+    bytes_ += tensor.count * codec.size;
     has_exponents_ = has_exponents_ || codec.is_float;
   }
   first_block_.push_back(blocks_);
@@ -36,16 +39,6 @@ std::size_t Layout::words_in(std::size_t chunk) const {
   const std::size_t last = chunk * geometry_.blocks_per_chunk + index;
   const Block block = describe(tensor_at(last), last, index);
   return block.first_word + block.words;
-}
-
-Block Layout::describe(std::size_t t, std::size_t block, std::size_t index_in_chunk) const {
-  const Tensor& tensor = contributions_.front().tensors[t];
-  const numerics::ElementCodec& codec = numerics::element_codec(tensor.type);
-  const std::size_t per_block = geometry_.block_size / codec.words;
-  const std::size_t first = (block - first_block_[t]) * per_block;
-  const std::size_t elements = std::min(per_block, tensor.count - first);
-  return {&codec,        t, first * codec.size, elements, elements * codec.words, index_in_chunk,
-          index_in_chunk * geometry_.block_size};
 }
 
 std::size_t Layout::tensor_at(std::size_t block) const {

@@ -46,6 +46,16 @@ class Layout {
   bool has_exponents() const { return has_exponents_; }
   std::uint32_t fingerprint() const { return fingerprint_; }
 
+  // Bytes of one contribution.
+  std::size_t bytes() const { return bytes_; }
+  // Whether the block's tensor has elements one chunk after the block's own, and how many bytes after.
+  std::size_t chunk_bytes(const Block& block) const {
+    return geometry_.blocks_per_chunk * cuts_[block.tensor].elements * block.codec->size;
+  }
+  bool continues_a_chunk_later(const Block& block) const {
+    return block.offset + chunk_bytes(block) < cuts_[block.tensor].count * block.codec->size;
+  }
+
   std::size_t devices() const { return contributions_.size(); }
   // Either all contributions lie on devices, or none does.
   bool on_devices() const { return contributions_.front().device != nullptr; }
@@ -70,13 +80,27 @@ class Layout {
   }
 
  private:
+  // What all blocks of a tensor have in common.
+  struct Cut {
+    const numerics::ElementCodec* codec;
+    std::size_t elements;   // of a whole block
+    std::size_t count;      // of the tensor's elements
+  };
+
   std::size_t tensor_at(std::size_t block) const;
-  Block describe(std::size_t tensor, std::size_t block, std::size_t index_in_chunk) const;
+  Block describe(std::size_t t, std::size_t block, std::size_t index_in_chunk) const {
+    const Cut& cut = cuts_[t];
+    const std::size_t first = (block - first_block_[t]) * cut.elements;
+    const std::size_t elements = std::min(cut.elements, cut.count - first);
+    return {cut.codec,      t, first * cut.codec->size, elements, elements * cut.codec->words, index_in_chunk,
+            index_in_chunk * geometry_.block_size};
+  }
 
   std::vector<Collective> contributions_;
   Geometry geometry_;
+  std::vector<Cut> cuts_;                 // per tensor
   std::vector<std::size_t> first_block_;  // per tensor, and the total at the end
-  std::size_t blocks_ = 0;
+  std::size_t blocks_ = 0, bytes_ = 0;
   bool has_exponents_ = false;
   std::uint32_t fingerprint_ = 0;
 };

@@ -163,7 +163,10 @@ Phase Worker::phase_for(std::size_t index, std::size_t blocks) const {
 void Worker::finish_data(std::size_t index, const Result& result) {
   Slot& slot = slots_[index];
   Entry& current = entry(slot.collective);
-  if (!current.layout.on_devices()) ++current.chunks_done;  // else once they have the result
+  if (!current.layout.on_devices()) {  // else once they have the result
+    // Once, not after every chunk: it waits until memory has taken all that was streamed.
+    if (++current.chunks_done == current.layout.chunks()) codec_.end_streaming();
+  }
   slot.chunk += config_.geometry.slots;
   if (slot.chunk >= current.layout.chunks()) {
     ++slot.collective;

@@ -9,6 +9,19 @@ namespace jaxina {
 
 using numerics::Store;
 
+namespace {
+
+// Results of this size are written past the caches: they would not stay there until somebody reads them, and to write a
+// line that is not in the cache the processor would first read it from memory.
+constexpr std::size_t kStreamedBytes = 8 << 20;
+
+// The next pass's elements: else they would come from memory page by page, while nothing else is done.
+void prefetch(const std::byte* memory, std::size_t bytes) {
+  for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(memory + line, 0, 2);
+}
+
+}  // namespace
+
 void Worker::fill_exponents(const Pass& pass, std::uint8_t* out, bool merge) const {
   if (pass.exponents == 0) return;
   const Slot& slot = slots_[pass.slot];
@@ -18,9 +31,13 @@ void Worker::fill_exponents(const Pass& pass, std::uint8_t* out, bool merge) con
     const bool staged = layout.on_devices() && block.codec->is_float;
     std::uint8_t exponent = merge ? out[block.index] : std::uint8_t{0};
     for (std::size_t device = 0; device < layout.devices(); ++device) {
-      const std::uint8_t one = staged ? devices_->exponents(device, pass.slot)[block.index]
-                                      : exponent_of(codec_, layout.in(device, block), block.elements);
-      exponent = std::max(exponent, one);
+      if (staged) {
+        exponent = std::max(exponent, devices_->exponents(device, pass.slot)[block.index]);
+        continue;
+      }
+      const std::byte* in = layout.in(device, block);
+      if (layout.continues_a_chunk_later(block)) prefetch(in + layout.chunk_bytes(block), block.elements * block.codec->size);
+      exponent = std::max(exponent, exponent_of(codec_, in, block.elements));
     }
     out[block.index] = exponent;
   });
@@ -85,11 +102,17 @@ void Worker::decode_data(std::size_t index, const Result& result) {
     devices_->mark({result.slot, false, true, slot.collective});
     return;
   }
+  const bool streams = layout.bytes() >= kStreamedBytes && !flagged;
   layout.for_each_block(slot.chunk, [&](const Block& block) {
     const std::uint32_t* sum = result.word_data + block.first_word;
+    const std::uint8_t exponent = global[block.index];
     for (std::size_t device = 0; device < layout.devices(); ++device) {
-      block.codec->decode(codec_, sum, block.elements, global[block.index], scale_, result.order, flagged,
-                          layout.out(device, block));
+      std::byte* out = layout.out(device, block);
+      if (streams) {
+        block.codec->decode_streaming(codec_, sum, block.elements, exponent, scale_, result.order, out);
+      } else {
+        block.codec->decode(codec_, sum, block.elements, exponent, scale_, result.order, flagged, out);
+      }
     }
   });
 }

@@ -64,6 +64,21 @@ void with_workers(std::uint32_t n, Body body) {
   for (std::thread& t : threads) t.join();
 }
 
+TEST(Embedded, LargeResultsThatAreWrittenPastTheCachesAreBitExact) {
+  constexpr std::size_t kCount = 3'000'001;  // of 12 MB
+  const std::vector<std::vector<float>> inputs = {random_gradient(kCount, 1), random_gradient(kCount, 2)};
+  std::vector<std::vector<float>> outputs(2, std::vector<float>(kCount, -7));
+  with_workers(2, [&](std::uint32_t w, Endpoint& endpoint) {
+    endpoint.worker().submit({{{ElementType::kFloat32, kCount, inputs[w].data(), outputs[w].data()}}});
+    const Status status = run_to_end(endpoint);
+    EXPECT_TRUE(status.ok()) << status.text();
+  });
+  const std::vector<float> expected = all_reduce_reference(inputs, 256);
+  for (std::uint32_t w = 0; w < 2; ++w) {
+    for (std::size_t i = 0; i < kCount; ++i) ASSERT_TRUE(testing::same(outputs[w][i], expected[i])) << w << " " << i;
+  }
+}
+
 TEST(Embedded, SumsAreBitExactForEverySize) {
   for (const std::uint32_t n : {1u, 2u, 3u, 5u}) {
     for (const std::size_t count : {1u, 2u, 255u, 256u, 257u, 1024u, 5000u, 8u * 1024u, 100'000u}) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -163,6 +164,25 @@ class CodecTest : public testing::TestWithParam<std::string> {
     for (std::size_t i = 0; i < y.size(); ++i) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(expected[i]))
           << "n=" << n << " b=" << exponent << " order=" << int(order) << " keep=" << keep << " i=" << i;
+    }
+    if (!keep) check_dequantize_streaming(sum, exponent, n, order, y);
+  }
+
+  // The same, to memory that is aligned to a cache line, and to memory that is not.
+  void check_dequantize_streaming(const Words& sum, int exponent, std::uint32_t n, Order order, const Floats& expected) {
+    Floats memory(sum.size() + 32);
+    void* line = memory.data();
+    std::size_t room = 4 * memory.size();
+    std::align(64, 64, line, room);
+    for (const std::size_t offset : {0, 3}) {
+      float* y = static_cast<float*>(line) + offset;
+      y[sum.size()] = expected.back();
+      codec_->dequantize_streaming(sum.data(), sum.size(), static_cast<std::uint8_t>(exponent), scale_for(n), order, y);
+      codec_->end_streaming();
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(expected[i]))
+            << "n=" << n << " b=" << exponent << " order=" << int(order) << " offset=" << offset << " i=" << i;
+      }
     }
   }
 
