@@ -9,7 +9,7 @@ NATIVE := pyproject.toml $(shell find . -path ./build -prune -o -path './.*' -pr
             \( -name CMakeLists.txt -o -name '*.cmake' -o -name '*.cc' -o -name '*.h' -o -name '*.proto' \) -print)
 MODULES := build/modules.list
 
-.PHONY: help setup demo test test-verbs test-nightly bench notebooks docs p4-conformance clean FORCE
+.PHONY: help setup demo test test-verbs test-nightly bench notebooks docs p4 p4-conformance clean FORCE
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -28,6 +28,9 @@ test-verbs: $(STAMP) ## the RDMA transport on Linux's Soft-RoCE, in a virtual ma
 
 test-nightly: $(STAMP) ## the long tests, and the native tests under the sanitizers
 	scripts/test_nightly.sh $(VENV)
+
+p4: ## compile the P4 program with the Tofino compiler on PATH, and report its resources
+	scripts/p4.sh
 
 bench: $(STAMP) ## all-reduce times beside XLA's own (gloo), 2 and 4 processes, into out/
 	mkdir -p out

@@ -1,0 +1,80 @@
+// Two of the 64 words that a pipe sums. 32 of these work side by side; an ALU adds both words at once and returns one.
+#ifndef JAXINA_ADDER_P4
+#define JAXINA_ADDER_P4
+
+control Adder(inout bit<32> low, inout bit<32> high, in bit<16> version_index, in ingress_metadata_t md) {
+    Register<words_pair_t, bit<11>>(VERSIONS) words;
+
+    RegisterAction<words_pair_t, bit<11>, bit<32>>(words) write = {
+        void apply(inout words_pair_t sum, out bit<32> result) {
+            sum.low = low;
+            sum.high = high;
+            result = sum.high;
+        }
+    };
+    RegisterAction<words_pair_t, bit<11>, bit<32>>(words) add = {
+        void apply(inout words_pair_t sum, out bit<32> result) {
+            sum.low = sum.low + low;
+            sum.high = sum.high + high;
+            result = sum.high;
+        }
+    };
+    RegisterAction<words_pair_t, bit<11>, bit<32>>(words) get_high = {
+        void apply(inout words_pair_t sum, out bit<32> result) {
+            result = sum.high;
+        }
+    };
+    RegisterAction<words_pair_t, bit<11>, bit<32>>(words) get_low = {
+        void apply(inout words_pair_t sum, out bit<32> result) {
+            result = sum.low;
+        }
+    };
+
+    action write_both() { high = write.execute(version_index[10:0]); }
+    action add_both() { high = add.execute(version_index[10:0]); }
+    action read_high() { high = get_high.execute(version_index[10:0]); }
+    action read_low() { low = get_low.execute(version_index[10:0]); }
+
+    table sum {
+        key = {
+            md.kind : ternary;
+            md.opened : ternary;
+            md.contributed : ternary;
+#if PIPES > 1
+            md.work : ternary;
+#endif
+        }
+        actions = { write_both; add_both; read_high; read_low; NoAction; }
+        const default_action = NoAction;
+        const entries = {
+#if PIPES == 1
+            (READING_LOW, _, _) : read_low();
+            (UDP_UPDATE, OTHER_PASS, 0) : write_both();
+            (UDP_UPDATE, OTHER_EPOCH, 0) : write_both();
+            (UDP_UPDATE, SAME_PASS, 0) : add_both();
+            (UDP_UPDATE, _, 1) : read_high();
+            (ROCE_UPDATE, OTHER_PASS, 0) : write_both();
+            (ROCE_UPDATE, OTHER_EPOCH, 0) : write_both();
+            (ROCE_UPDATE, SAME_PASS, 0) : add_both();
+            (ROCE_UPDATE, _, 1) : read_high();
+#else
+            (READING_LOW, _, _, _) : read_low();
+            (READING_HIGH, _, _, _) : read_high();
+            (UDP_UPDATE, OTHER_PASS, 0, _) : write_both();
+            (UDP_UPDATE, OTHER_EPOCH, 0, _) : write_both();
+            (UDP_UPDATE, SAME_PASS, 0, _) : add_both();
+            (ROCE_UPDATE, OTHER_PASS, 0, _) : write_both();
+            (ROCE_UPDATE, OTHER_EPOCH, 0, _) : write_both();
+            (ROCE_UPDATE, SAME_PASS, 0, _) : add_both();
+            (CONSUMING, _, _, WRITE) : write_both();
+            (CONSUMING, _, _, ADD) : add_both();
+            (CONSUMING, _, _, NOTHING) : read_high();
+#endif
+        }
+        size = 16;
+    }
+
+    apply { sum.apply(); }
+}
+
+#endif

@@ -1,0 +1,204 @@
+#ifndef JAXINA_HEADERS_P4
+#define JAXINA_HEADERS_P4
+
+header ethernet_h {
+    bit<48> destination;
+    bit<48> source;
+    bit<16> ether_type;
+}
+
+header ipv4_h {
+    bit<4> version;
+    bit<4> ihl;
+    bit<8> tos;
+    bit<16> total_length;
+    bit<16> identification;
+    bit<16> fragment;
+    bit<8> ttl;
+    bit<8> protocol;
+    bit<16> checksum;
+    bit<32> source;
+    bit<32> destination;
+}
+
+header udp_h {
+    bit<16> source;
+    bit<16> destination;
+    bit<16> length;
+    bit<16> checksum;
+}
+
+// rdma_engine/wire/packet.h
+header jaxina_h {
+    bit<16> magic;
+    bit<8> version;
+    bit<8> kind;
+    bit<32> job;
+    bit<64> secret;
+    bit<16> worker;
+    bit<16> slot;
+    bit<32> epoch;
+    bit<32> fingerprint;
+    bit<16> words;
+    bit<8> exponents;
+    bit<8> code;
+    bit<32> crc32;
+}
+
+header exponent_h {
+    bit<8> value;
+    bit<24> padding;
+}
+
+// rdma_engine/wire/roce.h
+header bth_h {
+    bit<8> opcode;
+    bit<8> flags;
+    bit<16> partition;
+    bit<8> congestion;
+    bit<24> qpn;
+    bit<8> acknowledge;
+    bit<24> psn;
+}
+
+// The address of a write to the switch names the pass: rdma_engine/transport/roce/pass_message.h.
+header reth_h {
+    bit<32> epoch;
+    bit<16> slot;
+    bit<8> exponents;
+    bit<8> zero;
+    bit<32> rkey;
+    bit<32> length;
+}
+
+// The same 16 bytes of a write to a worker.
+header result_reth_h {
+    bit<32> address_high;
+    bit<32> address_low;
+    bit<32> rkey;
+    bit<32> length;
+}
+
+header immediate_h {
+    bit<32> fingerprint;
+}
+
+// A byte of the bitmap in a kPending notice.
+header bitmap_h {
+    bit<8> bits;
+}
+
+// What a packet takes from pass to pass through the pipes, and to egress, in front of everything else. Only packets that
+// come from a loopback port are parsed for it, so no station can forge one.
+header passage_h {
+    bit<8> step;
+    work_t work;
+    outcome_t outcome;
+    route_t route;
+    bit<8> has_words;
+    @padding bit<7> pad_port;
+    PortId_t port;              // where the packet came in
+    @padding bit<3> pad_rid;
+    bit<13> rid;
+    bit<16> slot_index;
+    bit<16> version_index;
+    bit<16> group;
+}
+
+// Half of the words that a pipe adds.
+header words_h {
+    bit<32> w00;
+    bit<32> w01;
+    bit<32> w02;
+    bit<32> w03;
+    bit<32> w04;
+    bit<32> w05;
+    bit<32> w06;
+    bit<32> w07;
+    bit<32> w08;
+    bit<32> w09;
+    bit<32> w10;
+    bit<32> w11;
+    bit<32> w12;
+    bit<32> w13;
+    bit<32> w14;
+    bit<32> w15;
+    bit<32> w16;
+    bit<32> w17;
+    bit<32> w18;
+    bit<32> w19;
+    bit<32> w20;
+    bit<32> w21;
+    bit<32> w22;
+    bit<32> w23;
+    bit<32> w24;
+    bit<32> w25;
+    bit<32> w26;
+    bit<32> w27;
+    bit<32> w28;
+    bit<32> w29;
+    bit<32> w30;
+    bit<32> w31;
+}
+
+struct ingress_headers_t {
+    passage_h passage;
+    ethernet_h ethernet;
+    ipv4_h ipv4;
+    udp_h udp;
+    bth_h bth;
+    reth_h reth;
+    immediate_h immediate;
+    jaxina_h jaxina;
+    exponent_h exponent;
+    bitmap_h bitmap0;
+    bitmap_h bitmap1;
+    bitmap_h bitmap2;
+    bitmap_h bitmap3;
+    words_h low;
+    words_h high;
+    exponent_h tail;  // the exponent of a RoCE message
+}
+
+struct egress_headers_t {
+    passage_h passage;
+    ethernet_h ethernet;
+    ipv4_h ipv4;
+    udp_h udp;
+    bth_h bth;
+    result_reth_h reth;
+}
+
+struct ingress_metadata_t {
+    kind_t kind;
+    work_t work;           // what to do with the words, of a packet on its way
+    bit<1> well_formed;    // the lengths say the same
+    bit<1> admitted;
+    reason_t refusal;      // why not admitted
+    bit<8> job_index;
+    bit<8> others;         // workers of the job, less one
+    bit<32> bit_of_worker;
+    bit<16> slot;
+    bit<32> epoch;
+    bit<32> fingerprint;
+    bit<16> stamp_index;
+    bit<32> distance;      // epoch - turn
+    compared_t opened;     // the tag of a pass that is the slot's turn: CompareTag
+    compared_t found;      // the tag of any other pass
+    bit<1> contributed;    // the worker had been counted
+    bit<8> missing;
+    bit<32> seen;
+    bit<8> exponent;
+    reason_t reason;
+    bit<1> goes_on;        // a fresh update that has more passes to make
+    bit<1> recirculates;
+}
+
+struct egress_metadata_t {
+    bit<13> rid;
+    bit<15> queue;
+    bit<32> number;
+    bit<2> place;
+}
+
+#endif

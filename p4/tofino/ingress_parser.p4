@@ -1,0 +1,314 @@
+// Takes updates apart, by jaxina's own datagrams or by RoCEv2 writes, and the packets that come round again. Lengths that
+// contradict each other leave `well_formed` at 0; what follows the last header parsed stays in the packet as it is.
+#ifndef JAXINA_INGRESS_PARSER_P4
+#define JAXINA_INGRESS_PARSER_P4
+
+parser IngressParser(packet_in packet,
+                     out ingress_headers_t hdr,
+                     out ingress_metadata_t md,
+                     out ingress_intrinsic_metadata_t ig_intr_md) {
+    value_set<bit<32>>(4) switch_addresses;  // the IPv4 addresses that workers speak to
+    value_set<PortId_t>(16) loopback_ports;  // front ports in loopback, besides the recirculation ports
+
+    state start {
+        packet.extract(ig_intr_md);
+        packet.advance(PORT_METADATA_SIZE);
+        md.kind = PLAIN;
+        md.well_formed = 0;
+        md.admitted = 0;
+        transition select(ig_intr_md.ingress_port) {
+            68 &&& 0x07f: parse_passage;  // the recirculation port of every pipe
+            loopback_ports: parse_passage;
+            default: parse_fresh;
+        }
+    }
+
+    // --- From a station, or handed over by another pipe as it came (step 0) ---
+
+    state parse_fresh {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            0x0800: parse_ipv4;
+            default: accept;
+        }
+    }
+    state parse_ipv4 {
+        packet.extract(hdr.ipv4);
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.protocol, hdr.ipv4.fragment) {
+            (4, 5, 17, 0x0000 &&& 0xbfff): parse_addressee;
+            default: accept;
+        }
+    }
+    state parse_addressee {
+        transition select(hdr.ipv4.destination) {
+            switch_addresses: parse_udp;
+            default: accept;
+        }
+    }
+    state parse_udp {
+        packet.extract(hdr.udp);
+        transition select(hdr.udp.destination) {
+            ROCE_PORT: parse_bth;
+            default: parse_magic;
+        }
+    }
+
+    state parse_magic {
+        transition select(packet.lookahead<bit<32>>()) {
+            MAGIC_VERSION_UPDATE: parse_jaxina;
+            MAGIC_VERSION &&& 0xffffff00: parse_other_kind;
+            default: accept;
+        }
+    }
+    state parse_other_kind {
+        md.kind = UDP_UPDATE;
+        transition accept;
+    }
+    state parse_jaxina {
+        packet.extract(hdr.jaxina);
+        md.kind = UDP_UPDATE;
+        md.slot = hdr.jaxina.slot;
+        md.epoch = hdr.jaxina.epoch;
+        md.fingerprint = hdr.jaxina.fingerprint;
+        transition select(hdr.udp.length, hdr.jaxina.words) {
+            (UDP_EMPTY, 0): expect_no_exponent;
+            (UDP_EXPONENT, 0): expect_exponent;
+            (UDP_WORDS, WORDS): expect_words;
+            (UDP_BOTH, WORDS): expect_both;
+            default: accept;
+        }
+    }
+    state expect_no_exponent {
+        transition select(hdr.jaxina.exponents) {
+            0: well_formed;
+            default: accept;
+        }
+    }
+    state expect_exponent {
+        transition select(hdr.jaxina.exponents) {
+            1: parse_exponent;
+            default: accept;
+        }
+    }
+    state expect_words {
+        transition select(hdr.jaxina.exponents) {
+            0: parse_words;
+            default: accept;
+        }
+    }
+    state expect_both {
+        transition select(hdr.jaxina.exponents) {
+            1: parse_exponent_and_words;
+            default: accept;
+        }
+    }
+    state parse_exponent {
+        packet.extract(hdr.exponent);
+        md.exponent = hdr.exponent.value;
+        transition well_formed;
+    }
+    state parse_exponent_and_words {
+        packet.extract(hdr.exponent);
+        md.exponent = hdr.exponent.value;
+        transition parse_words;
+    }
+
+    state parse_bth {
+        packet.extract(hdr.bth);
+        md.kind = ROCE_UPDATE;
+        transition select(hdr.bth.opcode) {
+            WRITE_ONLY_IMM: parse_write;
+            default: accept;
+        }
+    }
+    state parse_write {
+        packet.extract(hdr.reth);
+        packet.extract(hdr.immediate);
+        md.slot = hdr.reth.slot;
+        md.epoch = hdr.reth.epoch;
+        md.fingerprint = hdr.immediate.fingerprint;
+        transition select(hdr.udp.length, hdr.reth.exponents) {
+            (ROCE_EXPONENT, 1): expect_tail;
+            (ROCE_WORDS, 0): expect_message_words;
+            (ROCE_BOTH, 1): expect_message_both;
+            default: accept;
+        }
+    }
+    state expect_tail {
+        transition select(hdr.reth.length) {
+            4: parse_tail;
+            default: accept;
+        }
+    }
+    state expect_message_words {
+        transition select(hdr.reth.length) {
+            WORD_BYTES: parse_words;
+            default: accept;
+        }
+    }
+    state expect_message_both {
+        transition select(hdr.reth.length) {
+            WORD_BYTES + 4: parse_words_before_tail;
+            default: accept;
+        }
+    }
+
+    state parse_words {
+        packet.extract(hdr.low);
+        packet.extract(hdr.high);
+        transition well_formed;
+    }
+    state parse_words_before_tail {
+        packet.extract(hdr.low);
+        packet.extract(hdr.high);
+#if PIPES == 1
+        transition parse_tail;
+#else
+        transition well_formed;
+#endif
+    }
+    state parse_tail {
+        packet.extract(hdr.tail);
+        md.exponent = hdr.tail.value;
+        transition well_formed;
+    }
+    state well_formed {
+        md.well_formed = 1;
+        transition accept;
+    }
+
+    // --- On its way through the pipes ---
+
+    state parse_passage {
+        packet.extract(hdr.passage);
+        md.work = hdr.passage.work;
+        transition select(hdr.passage.step) {
+            0: parse_fresh;
+#if PIPES > 1
+            1: parse_consuming;
+            2: parse_consuming;
+            3: parse_consuming;
+            5: parse_reading_high;
+            7: parse_reading_high;
+            9: parse_reading_high;
+#endif
+            default: parse_reading_low;
+        }
+    }
+    state parse_reading_low {
+        md.kind = READING_LOW;
+        transition parse_again;
+    }
+    state parse_again {
+        packet.extract(hdr.ethernet);
+        packet.extract(hdr.ipv4);
+        packet.extract(hdr.udp);
+        transition select(hdr.udp.destination) {
+            ROCE_PORT: parse_write_again;
+            default: parse_jaxina_again;
+        }
+    }
+    state parse_write_again {
+        packet.extract(hdr.bth);
+        packet.extract(hdr.reth);
+        packet.extract(hdr.immediate);
+        md.epoch = hdr.reth.epoch;
+        transition accept;
+    }
+    state parse_jaxina_again {
+        packet.extract(hdr.jaxina);
+        md.epoch = hdr.jaxina.epoch;
+        transition select(hdr.jaxina.exponents) {
+            1: parse_exponent_again;
+            default: accept;
+        }
+    }
+    state parse_exponent_again {
+        packet.extract(hdr.exponent);
+        transition accept;
+    }
+#if PIPES > 1
+    state parse_reading_high {
+        md.kind = READING_HIGH;
+        transition parse_again;
+    }
+    state parse_consuming {
+        md.kind = CONSUMING;
+        packet.extract(hdr.ethernet);
+        packet.extract(hdr.ipv4);
+        packet.extract(hdr.udp);
+        transition select(hdr.udp.destination) {
+            ROCE_PORT: parse_write_consuming;
+            default: parse_jaxina_consuming;
+        }
+    }
+    state parse_write_consuming {
+        packet.extract(hdr.bth);
+        packet.extract(hdr.reth);
+        packet.extract(hdr.immediate);
+        packet.extract(hdr.low);
+        packet.extract(hdr.high);
+        transition select(hdr.passage.step, hdr.reth.exponents) {
+            (LAST_CONSUME, 1): parse_tail_consuming;
+            default: accept;
+        }
+    }
+    state parse_tail_consuming {
+        packet.extract(hdr.tail);
+        md.exponent = hdr.tail.value;
+        transition accept;
+    }
+    state parse_jaxina_consuming {
+        packet.extract(hdr.jaxina);
+        transition select(hdr.jaxina.exponents) {
+            1: parse_exponent_consuming;
+            default: consume_words;
+        }
+    }
+    state parse_exponent_consuming {
+        packet.extract(hdr.exponent);
+        transition consume_words;
+    }
+    state consume_words {
+        packet.extract(hdr.low);
+        packet.extract(hdr.high);
+        transition accept;
+    }
+#endif
+}
+
+struct heard_t {
+    bit<13> rid;
+    bit<48> mac;
+    bit<32> ip;
+    bit<16> port;
+    PortId_t ingress_port;
+}
+
+struct contradiction_t {
+    bit<13> rid;
+    bit<10> slot_index;
+}
+
+const bit<3> DIGEST_HEARD = 1;
+const bit<3> DIGEST_CONTRADICTION = 2;
+
+control IngressDeparser(packet_out packet,
+                        inout ingress_headers_t hdr,
+                        in ingress_metadata_t md,
+                        in ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md) {
+    Digest<heard_t>() heard;
+    Digest<contradiction_t>() contradiction;
+
+    apply {
+        if (ig_dprsr_md.digest_type == DIGEST_HEARD) {
+            heard.pack({hdr.passage.rid, hdr.ethernet.source, hdr.ipv4.source, hdr.udp.source, hdr.passage.port});
+        }
+        if (ig_dprsr_md.digest_type == DIGEST_CONTRADICTION) {
+            contradiction.pack({hdr.passage.rid, hdr.passage.slot_index});
+        }
+        packet.emit(hdr);
+    }
+}
+
+#endif

@@ -1,0 +1,186 @@
+// The aggregator in a Tofino switch: sums what the workers of a job send for a slot, and sends the sum to all.
+#include <core.p4>
+#include <tna.p4>
+
+#include "constants.p4"
+#include "types.p4"
+#include "headers.p4"
+#include "ingress_parser.p4"
+#include "egress_parser.p4"
+#include "job_admission.p4"
+#include "source_check.p4"
+#include "slot_turn.p4"
+#include "pass_tag.p4"
+#include "worker_stamp.p4"
+#include "worker_count.p4"
+#include "exponent_maximum.p4"
+#include "adder.p4"
+#include "verdict.p4"
+#if PIPES == 1
+#include "worker_bitmap.p4"
+#include "notice.p4"
+#endif
+#include "recirculation.p4"
+#include "l2_forwarding.p4"
+#include "statistics.p4"
+#include "replies.p4"
+
+control Ingress(inout ingress_headers_t hdr,
+                inout ingress_metadata_t md,
+                in ingress_intrinsic_metadata_t ig_intr_md,
+                in ingress_intrinsic_metadata_from_parser_t ig_prsr_md,
+                inout ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md,
+                inout ingress_intrinsic_metadata_for_tm_t ig_tm_md) {
+    JobAdmission() job_admission;
+    SlotTurn() slot_turn;
+    SourceCheck() source_check;
+    PassTag() pass_tag;
+    WorkerStamp() worker_stamp;
+    WorkerCount() worker_count;
+    ExponentMaximum() exponent_maximum;
+    Verdict() verdict;
+#if PIPES == 1
+    WorkerBitmap() worker_bitmap;
+    Notice() notice;
+#endif
+    Recirculation() recirculation;
+    L2Forwarding() l2_forwarding;
+    Statistics() statistics;
+    Adder() adder_00;
+    Adder() adder_01;
+    Adder() adder_02;
+    Adder() adder_03;
+    Adder() adder_04;
+    Adder() adder_05;
+    Adder() adder_06;
+    Adder() adder_07;
+    Adder() adder_08;
+    Adder() adder_09;
+    Adder() adder_10;
+    Adder() adder_11;
+    Adder() adder_12;
+    Adder() adder_13;
+    Adder() adder_14;
+    Adder() adder_15;
+    Adder() adder_16;
+    Adder() adder_17;
+    Adder() adder_18;
+    Adder() adder_19;
+    Adder() adder_20;
+    Adder() adder_21;
+    Adder() adder_22;
+    Adder() adder_23;
+    Adder() adder_24;
+    Adder() adder_25;
+    Adder() adder_26;
+    Adder() adder_27;
+    Adder() adder_28;
+    Adder() adder_29;
+    Adder() adder_30;
+    Adder() adder_31;
+
+    action begin_passage() {
+        hdr.passage.setValid();
+        hdr.passage.step = 0;
+        hdr.passage.work = NOTHING;
+        hdr.passage.outcome = CONSUMED;
+        hdr.passage.route = AS_IT_IS;
+        hdr.passage.has_words = 0;
+        hdr.passage.port = ig_intr_md.ingress_port;
+    }
+    action find_state() {
+        hdr.passage.version_index = hdr.passage.slot_index[14:0] ++ md.epoch[0:0];
+        md.stamp_index = hdr.passage.slot_index[10:0] ++ hdr.passage.rid[4:0];
+    }
+    action write_exponent() { hdr.exponent.value = md.exponent; }
+    action write_tail() { hdr.tail.value = md.exponent; }
+
+    apply {
+        if (!hdr.passage.isValid()) {
+            begin_passage();
+        }
+        job_admission.apply(hdr, md, ig_intr_md, ig_tm_md);
+
+        slot_turn.apply(hdr, md);
+        source_check.apply(hdr, md);
+        if (md.kind == UDP_UPDATE || md.kind == ROCE_UPDATE) {
+            find_state();
+        }
+
+        pass_tag.apply(hdr, md);
+        worker_stamp.apply(hdr, md);
+
+        worker_count.apply(hdr, md);
+#if PIPES == 1
+        worker_bitmap.apply(hdr, md);
+#endif
+        exponent_maximum.apply(hdr, md);
+
+        adder_00.apply(hdr.low.w00, hdr.high.w00, hdr.passage.version_index, md);
+        adder_01.apply(hdr.low.w01, hdr.high.w01, hdr.passage.version_index, md);
+        adder_02.apply(hdr.low.w02, hdr.high.w02, hdr.passage.version_index, md);
+        adder_03.apply(hdr.low.w03, hdr.high.w03, hdr.passage.version_index, md);
+        adder_04.apply(hdr.low.w04, hdr.high.w04, hdr.passage.version_index, md);
+        adder_05.apply(hdr.low.w05, hdr.high.w05, hdr.passage.version_index, md);
+        adder_06.apply(hdr.low.w06, hdr.high.w06, hdr.passage.version_index, md);
+        adder_07.apply(hdr.low.w07, hdr.high.w07, hdr.passage.version_index, md);
+        adder_08.apply(hdr.low.w08, hdr.high.w08, hdr.passage.version_index, md);
+        adder_09.apply(hdr.low.w09, hdr.high.w09, hdr.passage.version_index, md);
+        adder_10.apply(hdr.low.w10, hdr.high.w10, hdr.passage.version_index, md);
+        adder_11.apply(hdr.low.w11, hdr.high.w11, hdr.passage.version_index, md);
+        adder_12.apply(hdr.low.w12, hdr.high.w12, hdr.passage.version_index, md);
+        adder_13.apply(hdr.low.w13, hdr.high.w13, hdr.passage.version_index, md);
+        adder_14.apply(hdr.low.w14, hdr.high.w14, hdr.passage.version_index, md);
+        adder_15.apply(hdr.low.w15, hdr.high.w15, hdr.passage.version_index, md);
+        adder_16.apply(hdr.low.w16, hdr.high.w16, hdr.passage.version_index, md);
+        adder_17.apply(hdr.low.w17, hdr.high.w17, hdr.passage.version_index, md);
+        adder_18.apply(hdr.low.w18, hdr.high.w18, hdr.passage.version_index, md);
+        adder_19.apply(hdr.low.w19, hdr.high.w19, hdr.passage.version_index, md);
+        adder_20.apply(hdr.low.w20, hdr.high.w20, hdr.passage.version_index, md);
+        adder_21.apply(hdr.low.w21, hdr.high.w21, hdr.passage.version_index, md);
+        adder_22.apply(hdr.low.w22, hdr.high.w22, hdr.passage.version_index, md);
+        adder_23.apply(hdr.low.w23, hdr.high.w23, hdr.passage.version_index, md);
+        adder_24.apply(hdr.low.w24, hdr.high.w24, hdr.passage.version_index, md);
+        adder_25.apply(hdr.low.w25, hdr.high.w25, hdr.passage.version_index, md);
+        adder_26.apply(hdr.low.w26, hdr.high.w26, hdr.passage.version_index, md);
+        adder_27.apply(hdr.low.w27, hdr.high.w27, hdr.passage.version_index, md);
+        adder_28.apply(hdr.low.w28, hdr.high.w28, hdr.passage.version_index, md);
+        adder_29.apply(hdr.low.w29, hdr.high.w29, hdr.passage.version_index, md);
+        adder_30.apply(hdr.low.w30, hdr.high.w30, hdr.passage.version_index, md);
+        adder_31.apply(hdr.low.w31, hdr.high.w31, hdr.passage.version_index, md);
+
+        if (md.kind == PLAIN) {
+            l2_forwarding.apply(hdr.ethernet, ig_intr_md, ig_tm_md, ig_dprsr_md);
+        } else if (md.kind == UDP_UPDATE || md.kind == ROCE_UPDATE) {
+            verdict.apply(hdr, md, ig_dprsr_md);
+            statistics.apply(md);
+#if PIPES == 1
+            notice.apply(hdr, md, ig_tm_md, ig_dprsr_md);
+#endif
+        }
+        recirculation.apply(hdr, md, ig_tm_md, ig_dprsr_md);
+        if (hdr.tail.isValid()) {
+            write_tail();
+        } else if (md.kind == UDP_UPDATE && hdr.exponent.isValid()) {
+            write_exponent();
+        }
+    }
+}
+
+control Egress(inout egress_headers_t hdr,
+               inout egress_metadata_t md,
+               in egress_intrinsic_metadata_t eg_intr_md,
+               in egress_intrinsic_metadata_from_parser_t eg_prsr_md,
+               inout egress_intrinsic_metadata_for_deparser_t eg_dprsr_md,
+               inout egress_intrinsic_metadata_for_output_port_t eg_oport_md) {
+    Replies() replies;
+
+    apply {
+        replies.apply(hdr, md, eg_intr_md);
+        hdr.passage.setInvalid();
+    }
+}
+
+Pipeline(IngressParser(), Ingress(), IngressDeparser(), EgressParser(), Egress(), EgressDeparser()) pipe;
+
+Switch(pipe) main;

@@ -1,0 +1,31 @@
+// Whether results for a UDP worker go where it speaks from. A packet from another address is dropped and told to the
+// controller, so neither a replay from elsewhere nor a worker that the switch cannot answer counts. controller/source_check.py.
+#ifndef JAXINA_SOURCE_CHECK_P4
+#define JAXINA_SOURCE_CHECK_P4
+
+control SourceCheck(inout ingress_headers_t hdr, inout ingress_metadata_t md) {
+    action heard() {}
+    action unheard() {
+        md.admitted = 0;
+        md.refusal = UNHEARD;
+    }
+
+    table sources {
+        key = {
+            hdr.passage.rid : exact @name("rid");
+            hdr.ipv4.source : exact @name("address");
+            hdr.udp.source : exact @name("port");
+        }
+        actions = { heard; unheard; }
+        const default_action = unheard;
+        size = REPLICAS;
+    }
+
+    apply {
+        if (md.kind == UDP_UPDATE && md.admitted == 1) {
+            sources.apply();
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,75 @@
+#ifndef JAXINA_TYPES_P4
+#define JAXINA_TYPES_P4
+
+// What became of a packet; also the index of the counters (p4/README.md).
+typedef bit<4> reason_t;
+const reason_t ADDED = 0;
+const reason_t COMPLETED = 1;
+const reason_t RESENT = 2;
+const reason_t PENDING = 3;
+const reason_t BAD_LENGTH = 4;
+const reason_t UNKNOWN_JOB = 5;
+const reason_t WRONG_SECRET = 6;
+const reason_t STALE = 9;
+const reason_t AHEAD = 10;
+const reason_t MISMATCH = 11;
+const reason_t NO_ACCESS = 12;
+const reason_t UNHEARD = 13;
+const reason_t HANDED_OVER = 14;
+
+// What the parser found.
+typedef bit<8> kind_t;
+const kind_t PLAIN = 0;      // other traffic
+const kind_t UDP_UPDATE = 1;
+const kind_t ROCE_UPDATE = 2;
+const kind_t CONSUMING = 3;  // on its way through the pipes, whose words this pipe adds
+const kind_t READING_HIGH = 4;
+const kind_t READING_LOW = 5;
+
+// What the adders of the pipes behind the first do with a consumed packet.
+typedef bit<8> work_t;
+const work_t NOTHING = 0;
+const work_t WRITE = 1;  // the first of its pass
+const work_t ADD = 2;
+
+// What the packet becomes when it has passed all pipes.
+typedef bit<8> outcome_t;
+const outcome_t CONSUMED = 0;  // it is dropped
+const outcome_t RESULT = 1;    // for all workers
+const outcome_t COPY = 2;      // for one
+
+// Where egress sends a packet.
+typedef bit<8> route_t;
+const route_t AS_IT_IS = 0;
+const route_t TO_WORKER = 1;   // by table: the copy's replication id, or the packet's rid
+const route_t TO_SENDER = 2;   // back where it came from
+
+// How a version's tag compares with an update, as the stateful ALU returns it: one bit for each outcome of its two
+// comparisons. 0: not compared.
+typedef bit<4> compared_t;
+const compared_t SAME_PASS = 0b0001;
+const compared_t OTHER_EPOCH = 0b0010;    // with an equal fingerprint, by chance
+const compared_t CONTRADICTION = 0b0100;  // the epoch is equal, the fingerprint differs
+const compared_t OTHER_PASS = 0b1000;
+
+struct words_pair_t {
+    bit<32> low;
+    bit<32> high;
+}
+
+struct turn_t {
+    bit<32> turn;
+    bit<32> distance;
+}
+
+struct tag_t {
+    bit<32> epoch;
+    bit<32> fingerprint;
+}
+
+struct stamp_t {
+    bit<32> even;
+    bit<32> odd;
+}
+
+#endif

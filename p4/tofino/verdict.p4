@@ -1,0 +1,89 @@
+// What an update is: rdma_engine/aggregator/slot.h's rule, from what the registers said.
+#ifndef JAXINA_VERDICT_P4
+#define JAXINA_VERDICT_P4
+
+control Verdict(inout ingress_headers_t hdr,
+                inout ingress_metadata_t md,
+                inout ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md) {
+    action drop(reason_t reason) {
+        md.reason = reason;
+        ig_dprsr_md.drop_ctl = 1;
+    }
+    action drop_malformed() {
+        md.reason = BAD_LENGTH;
+        md.job_index = 0;
+        ig_dprsr_md.drop_ctl = 1;
+    }
+    action drop_refused() {
+        md.reason = md.refusal;
+        ig_dprsr_md.drop_ctl = 1;
+    }
+    action hand_over() {
+        md.reason = HANDED_OVER;
+    }
+    action ask_controller(reason_t reason, bit<3> digest) {
+        md.reason = reason;
+        ig_dprsr_md.digest_type = digest;
+        ig_dprsr_md.drop_ctl = 1;
+    }
+    // The sender may learn of it: Notice.
+    action tell(reason_t reason) {
+        md.reason = reason;
+#if PIPES > 1
+        ig_dprsr_md.drop_ctl = 1;
+#endif
+    }
+    action consume(work_t work) {
+        md.reason = ADDED;
+        md.goes_on = 1;
+        hdr.passage.work = work;
+        hdr.passage.outcome = CONSUMED;
+    }
+    action answer(reason_t reason, work_t work, outcome_t outcome) {
+        md.reason = reason;
+        md.goes_on = 1;
+        hdr.passage.work = work;
+        hdr.passage.outcome = outcome;
+    }
+
+    table verdict {
+        key = {
+            md.well_formed : ternary;
+            md.admitted : ternary;
+            md.refusal : ternary;
+            md.distance : ternary;
+            md.opened : ternary;
+            md.found : ternary;
+            md.contributed : ternary;
+            md.missing : ternary;
+        }
+        actions = { drop; drop_malformed; drop_refused; hand_over; ask_controller; tell; consume; answer; }
+        const default_action = drop(AHEAD);
+        const entries = {
+            (0, _, _, _, _, _, _, _) : drop_malformed();
+            (1, 0, HANDED_OVER, _, _, _, _, _) : hand_over();
+            (1, 0, UNHEARD, _, _, _, _, _) : ask_controller(UNHEARD, DIGEST_HEARD);
+            (1, 0, UNKNOWN_JOB, _, _, _, _, _) : tell(UNKNOWN_JOB);
+            (1, 0, WRONG_SECRET, _, _, _, _, _) : tell(WRONG_SECRET);
+            (1, 0, _, _, _, _, _, _) : drop_refused();
+            // The slot's turn.
+            (1, 1, _, 0, CONTRADICTION, _, _, _) : ask_controller(MISMATCH, DIGEST_CONTRADICTION);
+            (1, 1, _, 0, SAME_PASS, _, 1, 0) : answer(RESENT, NOTHING, COPY);
+            (1, 1, _, 0, SAME_PASS, _, 1, _) : tell(PENDING);
+            (1, 1, _, 0, SAME_PASS, _, 0, 0) : answer(COMPLETED, ADD, RESULT);
+            (1, 1, _, 0, SAME_PASS, _, 0, _) : consume(ADD);
+            (1, 1, _, 0, _, _, 1, _) : drop(STALE);
+            (1, 1, _, 0, _, _, 0, 0) : answer(COMPLETED, WRITE, RESULT);
+            (1, 1, _, 0, _, _, 0, _) : consume(WRITE);
+            // A complete pass that a version still holds; then what it no longer holds; then what is to come.
+            (1, 1, _, _, _, SAME_PASS, 1, _) : answer(RESENT, NOTHING, COPY);
+            (1, 1, _, 0x80000000 &&& 0x80000000, _, _, _, _) : drop(STALE);
+            (1, 1, _, _, _, _, _, _) : tell(AHEAD);
+        }
+        size = 32;
+    }
+
+    apply { verdict.apply(); }
+}
+
+#endif

@@ -1,0 +1,48 @@
+// How many workers a pass still waits for.
+#ifndef JAXINA_WORKER_COUNT_P4
+#define JAXINA_WORKER_COUNT_P4
+
+control WorkerCount(inout ingress_headers_t hdr, inout ingress_metadata_t md) {
+    Register<bit<8>, bit<11>>(VERSIONS) missing;
+
+    RegisterAction<bit<8>, bit<11>, bit<8>>(missing) start = {
+        void apply(inout bit<8> value, out bit<8> result) {
+            value = md.others;
+            result = value;
+        }
+    };
+    RegisterAction<bit<8>, bit<11>, bit<8>>(missing) count = {
+        void apply(inout bit<8> value, out bit<8> result) {
+            value = value - 1;
+            result = value;
+        }
+    };
+    RegisterAction<bit<8>, bit<11>, bit<8>>(missing) look = {
+        void apply(inout bit<8> value, out bit<8> result) {
+            result = value;
+        }
+    };
+
+    action start_count() { md.missing = start.execute(hdr.passage.version_index[10:0]); }
+    action count_worker() { md.missing = count.execute(hdr.passage.version_index[10:0]); }
+    action look_up() { md.missing = look.execute(hdr.passage.version_index[10:0]); }
+
+    table workers {
+        key = {
+            md.opened : ternary;
+            md.contributed : exact;
+        }
+        actions = { start_count; count_worker; look_up; }
+        const default_action = look_up;
+        const entries = {
+            (OTHER_PASS, 0) : start_count();
+            (OTHER_EPOCH, 0) : start_count();
+            (SAME_PASS, 0) : count_worker();
+        }
+        size = 4;
+    }
+
+    apply { workers.apply(); }
+}
+
+#endif
