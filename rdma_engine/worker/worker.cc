@@ -13,7 +13,7 @@ Worker::Worker(const WorkerConfig& config, const numerics::Codec& codec)
       slots_(config.geometry.slots),
       exponents_(std::size_t{config.geometry.slots} * config.geometry.blocks_per_chunk),
       ready_(config.geometry.slots),
-      sent_(2 * std::size_t{config.geometry.slots} + config.timer.reordering),
+      paths_(config.paths, SendOrder(2 * std::size_t{config.geometry.slots} + config.timer.reordering)),
       timer_(config.timer) {}
 
 void Worker::submit_contributions(std::vector<Collective> contributions) {
@@ -86,7 +86,7 @@ std::optional<Pass> Worker::next_pass(Nanoseconds now) {
     const Pass pass = describe(index);
     slot.state = SlotPhase::kInFlight;
     slot.sent = now;
-    remember_transmission(index);
+    slot.order = path(index).add(static_cast<std::uint16_t>(index));
     slot.deadline = now + timer_.timeout(slot.attempts);
     if (pass.retransmission) ++retransmissions_;
     ++slot.attempts;
@@ -150,7 +150,7 @@ ResultVerdict Worker::on_result(const Result& result, Nanoseconds now) {
       finish_data(result.slot, result);
       break;
   }
-  resend_overtaken(slot.order);
+  resend_overtaken(result.slot, slot.order);
   return ResultVerdict::kAccepted;
 }
 
@@ -178,29 +178,16 @@ void Worker::finish_data(std::size_t index, const Result& result) {
   prepare(index);
 }
 
-void Worker::remember_transmission(std::size_t index) {
-  if (sent_size_ == sent_.size()) {  // timeouts alone fill it, while nothing is answered
-    sent_head_ = (sent_head_ + 1) % sent_.size();
-    --sent_size_;
-  }
-  slots_[index].order = next_order_++;
-  sent_[(sent_head_ + sent_size_++) % sent_.size()] = {slots_[index].order, static_cast<std::uint16_t>(index)};
-}
-
-void Worker::resend_overtaken(std::uint64_t order) {
-  while (sent_size_ > 0) {
-    const Transmission oldest = sent_[sent_head_];
-    Slot& slot = slots_[oldest.slot];
-    const bool awaited = slot.state == SlotPhase::kInFlight && slot.order == oldest.order;
-    if (awaited && oldest.order + timer_.reordering() > order) return;
-    sent_head_ = (sent_head_ + 1) % sent_.size();
-    --sent_size_;
+void Worker::resend_overtaken(std::size_t index, std::uint64_t order) {
+  const auto awaited = [&](std::uint16_t other, std::uint64_t its_order) {
+    return slots_[other].state == SlotPhase::kInFlight && slots_[other].order == its_order;
+  };
+  path(index).on_result(order, timer_.reordering(), awaited, [&](std::uint16_t lost) {
     // Only once: if it is not lost but waits for another worker, sending it again helps nobody.
-    if (awaited && slot.attempts == 1) {
-      --in_flight_;
-      make_ready(oldest.slot);
-    }
-  }
+    if (slots_[lost].attempts > 1) return;
+    --in_flight_;
+    make_ready(lost);
+  });
 }
 
 void Worker::on_pending(std::uint16_t index, std::uint32_t epoch, Nanoseconds now) {

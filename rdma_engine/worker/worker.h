@@ -25,6 +25,7 @@
 #include "rdma_engine/worker/device_payload.h"
 #include "rdma_engine/worker/layout.h"
 #include "rdma_engine/worker/retransmission_timer.h"
+#include "rdma_engine/worker/send_order.h"
 
 namespace jaxina {
 
@@ -59,6 +60,7 @@ struct WorkerConfig {
   std::uint32_t devices = 0;  // n: all that contribute, here and elsewhere; sets the scale
   Geometry geometry;
   TimerLimits timer;
+  std::uint32_t paths = 1;  // slot i's packets take path i % paths
 };
 
 class Worker {
@@ -118,7 +120,7 @@ class Worker {
     std::uint32_t epoch = 0;       // of the current, or else the next pass
     std::uint32_t attempts = 0;    // transmissions of the current pass
     Nanoseconds sent = 0, deadline = 0;
-    std::uint64_t order = 0;       // of its latest transmission
+    std::uint64_t order = 0;       // of its latest transmission, on its path
     SlotPhase state = SlotPhase::kIdle;
     Phase phase = Phase::kLookAhead;
     bool queued = false;   // stands in the ring of ready slots
@@ -137,8 +139,8 @@ class Worker {
   void produce(std::size_t slot);
   void ask_devices();
   void make_ready(std::size_t slot);
-  void remember_transmission(std::size_t slot);
-  void resend_overtaken(std::uint64_t order);
+  SendOrder& path(std::size_t slot) { return paths_[slot % paths_.size()]; }
+  void resend_overtaken(std::size_t slot, std::uint64_t order);
   void finish_data(std::size_t slot, const Result& result);
   void decode_data(std::size_t slot, const Result& result);
   void decode_flags(std::size_t slot, const Result& result);
@@ -151,14 +153,7 @@ class Worker {
   std::vector<std::uint8_t> exponents_;  // per slot: the global exponents of the current chunk
   std::vector<std::uint16_t> ready_;     // ring of slots with a pass to send
   std::size_t ready_head_ = 0, ready_size_ = 0;
-  // The latest transmissions, oldest first, to find those that others have overtaken.
-  struct Transmission {
-    std::uint64_t order;
-    std::uint16_t slot;
-  };
-  std::vector<Transmission> sent_;  // ring
-  std::size_t sent_head_ = 0, sent_size_ = 0;
-  std::uint64_t next_order_ = 0;
+  std::vector<SendOrder> paths_;
   std::deque<Entry> collectives_;        // submitted and not yet popped
   std::uint64_t first_sequence_ = 0;     // of collectives_.front()
   std::size_t next_start_ = 0;

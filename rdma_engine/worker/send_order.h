@@ -1,0 +1,52 @@
+// The latest transmissions on one path between a worker and its aggregator, in the order they were sent, to find those
+// that later ones have overtaken. A path is what keeps its packets' order where nothing is lost: the way to one thread
+// of a switch. Packets of different paths pass one another all the time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace jaxina {
+
+class SendOrder {
+ public:
+  // Remembers up to `room` transmissions.
+  explicit SendOrder(std::size_t room) : sent_(room) {}
+
+  // The transmission's place in the order.
+  std::uint64_t add(std::uint16_t slot) {
+    if (size_ == sent_.size()) pop();  // timeouts alone fill it, while nothing is answered
+    sent_[(head_ + size_++) % sent_.size()] = {next_, slot};
+    return next_++;
+  }
+
+  // The result of `order` has come. Calls lost(slot) for every transmission that awaited(slot, order) and that was sent
+  // `distance` or more before it, and forgets those.
+  template <typename Awaited, typename Lost>
+  void on_result(std::uint64_t order, std::uint32_t distance, Awaited awaited, Lost lost) {
+    while (size_ > 0) {
+      const Transmission oldest = sent_[head_];
+      const bool waits = awaited(oldest.slot, oldest.order);
+      if (waits && oldest.order + distance > order) return;
+      pop();
+      if (waits) lost(oldest.slot);
+    }
+  }
+
+ private:
+  struct Transmission {
+    std::uint64_t order;
+    std::uint16_t slot;
+  };
+  void pop() {
+    head_ = (head_ + 1) % sent_.size();
+    --size_;
+  }
+
+  std::vector<Transmission> sent_;  // ring, oldest first
+  std::size_t head_ = 0, size_ = 0;
+  std::uint64_t next_ = 0;
+};
+
+}  // namespace jaxina
