@@ -190,6 +190,7 @@ struct ingress_metadata_t {
     bit<32> seen;
     bit<8> exponent;
     reason_t reason;
+    bit<12> counter;
     bit<1> goes_on;        // a fresh update that has more passes to make
     bit<1> recirculates;
 }

@@ -88,9 +88,18 @@ control Ingress(inout ingress_headers_t hdr,
         hdr.passage.has_words = 0;
         hdr.passage.port = ig_intr_md.ingress_port;
     }
-    action find_state() {
-        hdr.passage.version_index = hdr.passage.slot_index[14:0] ++ md.epoch[0:0];
-        md.stamp_index = hdr.passage.slot_index[10:0] ++ hdr.passage.rid[4:0];
+    action find_stamp() {
+        md.stamp_index[15:5] = hdr.passage.slot_index[10:0];
+        md.stamp_index[4:0] = hdr.passage.rid[4:0];
+    }
+    // The epoch's lowest bit is matched, not moved: it is in a container of another size.
+    action find_even_version() {
+        hdr.passage.version_index[15:1] = hdr.passage.slot_index[14:0];
+        hdr.passage.version_index[0:0] = 0;
+    }
+    action find_odd_version() {
+        hdr.passage.version_index[15:1] = hdr.passage.slot_index[14:0];
+        hdr.passage.version_index[0:0] = 1;
     }
     action write_exponent() { hdr.exponent.value = md.exponent; }
     action write_tail() { hdr.tail.value = md.exponent; }
@@ -104,7 +113,12 @@ control Ingress(inout ingress_headers_t hdr,
         slot_turn.apply(hdr, md);
         source_check.apply(hdr, md);
         if (md.kind == UDP_UPDATE || md.kind == ROCE_UPDATE) {
-            find_state();
+            find_stamp();
+            if (md.epoch[0:0] == 0) {
+                find_even_version();
+            } else {
+                find_odd_version();
+            }
         }
 
         pass_tag.apply(hdr, md);

@@ -14,7 +14,8 @@ control JobAdmission(inout ingress_headers_t hdr,
         md.others = others;
         md.bit_of_worker = bit_of_worker;
         hdr.passage.slot_index = md.slot + slot_base;
-        hdr.passage.rid = job_index ++ worker;
+        hdr.passage.rid[12:5] = job_index;
+        hdr.passage.rid[4:0] = worker;
         hdr.passage.group = group;
     }
 

@@ -13,10 +13,17 @@ control SequenceNumber(inout egress_headers_t hdr, inout egress_metadata_t md) {
         }
     };
 
+    action find_queue() {
+        md.queue[14:5] = hdr.passage.slot_index[9:0];
+        md.queue[4:0] = md.rid[4:0];
+    }
+    action take_number() { md.number = next.execute(md.queue); }
+    action write_number() { hdr.bth.psn = md.number[23:0]; }
+
     apply {
-        md.queue = hdr.passage.slot_index[9:0] ++ md.rid[4:0];
-        md.number = next.execute(md.queue);
-        hdr.bth.psn = md.number[23:0];
+        find_queue();
+        take_number();
+        write_number();
     }
 }
 

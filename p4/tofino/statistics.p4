@@ -2,10 +2,19 @@
 #ifndef JAXINA_STATISTICS_P4
 #define JAXINA_STATISTICS_P4
 
-control Statistics(in ingress_metadata_t md) {
+control Statistics(inout ingress_metadata_t md) {
     Counter<bit<64>, bit<12>>(4096, CounterType_t.PACKETS_AND_BYTES) packets;
 
-    apply { packets.count(md.job_index ++ md.reason); }
+    action find_counter() {
+        md.counter[11:4] = md.job_index;
+        md.counter[3:0] = md.reason;
+    }
+    action count() { packets.count(md.counter); }
+
+    apply {
+        find_counter();
+        count();
+    }
 }
 
 #endif
