@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the program takes of a Tofino 1, and what it carries.
 
-    p4/tofino/resources.py FOLDER     # of one compilation: from the compiler's metrics.json and context.json
+    p4/tofino/resources.py FOLDER     # of one compilation: its metrics.json and context.json
     p4/tofino/resources.py --rates    # packets and goodput of both sizes: arithmetic alone
 """
 
@@ -18,8 +18,8 @@ PHV_BITS = 64 * 32 + 96 * 16 + 64 * 8
 TAGALONG_BITS = 32 * 32 + 48 * 16 + 32 * 8
 
 LINE_RATE = 100e9  # bit/s of a port
-# Preamble, start and gap between frames 20, Ethernet 14 + 4, IPv4 20, UDP 8, then jaxina's header 36 (or RoCEv2's BTH 12,
-# RETH 16, immediate 4 and ICRC 4, which is as much), and one exponent padded to 4.
+# Preamble, start and gap between frames 20, Ethernet 14 + 4, IPv4 20, UDP 8, jaxina's header 36 (or
+# RoCEv2's BTH 12, RETH 16, immediate 4 and ICRC 4: as much), and one exponent padded to 4.
 OVERHEAD = 20 + 18 + 20 + 8 + 36 + 4
 PASSAGE = 15  # header of a packet that comes round again
 PIPE_WORDS = 64
@@ -27,7 +27,7 @@ HALF = 4 * PIPE_WORDS // 2
 
 
 def recirculated(pipes: int) -> tuple[list[int], list[int]]:
-    """Bytes on the wire of a packet's passes after its first: those of every update, those of a result."""
+    """Bytes of a packet in its passes after the first: those of every update, those of a result."""
     empty = OVERHEAD + PASSAGE
     words = 4 * PIPE_WORDS * pipes
     consuming = [empty + words - 4 * PIPE_WORDS * step for step in range(1, pipes)]
@@ -78,8 +78,8 @@ def bits(groups: list[dict], which: str = "bits_occupied") -> int:
     return sum(group[which] for group in groups)
 
 
-def stage_numbers(context: dict) -> dict[str, set[int]]:
-    """Stages in which something lies, and those in which registers do (by table and stage)."""
+def stages_of(context: dict) -> tuple[set[int], set[tuple[str, int]]]:
+    """The stages in which tables lie, and each register's stages."""
     used: set[int] = set()
     registers: set[tuple[str, int]] = set()
 
@@ -98,17 +98,18 @@ def stage_numbers(context: dict) -> dict[str, set[int]]:
 
     for table in context["tables"]:
         visit(table, "", "")
-    return {"used": used, "registers": registers}
+    return used, registers
 
 
 def report(folder: Path) -> str:
     """A Markdown table of one compilation."""
     metrics, context = only(folder, "metrics.json"), only(folder, "context.json")
-    mau, phv, stages = metrics["mau"], metrics["phv"], stage_numbers(context)
+    mau, phv = metrics["mau"], metrics["phv"]
+    stages, registers = stages_of(context)
     latency = ", ".join(f"{gress['gress']} {gress['cycles']}" for gress in mau["latency"])
     rows = [
-        ("stages", len(stages["used"]), STAGES),
-        ("stateful ALUs", len(stages["registers"]), STATEFUL_ALUS),
+        ("stages", len(stages), STAGES),
+        ("stateful ALUs", len(registers), STATEFUL_ALUS),
         ("SRAM blocks", mau["srams"], SRAMS),
         ("TCAM blocks", mau["tcams"], TCAMS),
         ("PHV bits", bits(phv["normal"]), PHV_BITS),
