@@ -6,10 +6,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # Python modules are installed in place: editing one needs no new installation, adding one does.
 NATIVE := pyproject.toml $(shell find . -path ./build -prune -o -path './.*' -prune -o \
-            \( -name CMakeLists.txt -o -name '*.cmake' -o -name '*.cc' -o -name '*.h' -o -name '*.proto' \) -print)
+            \( -name CMakeLists.txt -o -name '*.cmake' -o -name '*.cc' -o -name '*.cu' -o -name '*.h' -o -name '*.proto' \) -print)
 MODULES := build/modules.list
 
-.PHONY: help setup demo test test-verbs test-nightly bench notebooks docs p4 p4-conformance clean FORCE
+.PHONY: help setup demo test cuda test-verbs test-nightly bench notebooks docs p4 p4-conformance clean FORCE
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -22,6 +22,9 @@ demo: $(STAMP) ## train the example over every transport, and compare
 
 test: $(STAMP) ## all tests
 	scripts/test.sh $(VENV)
+
+cuda: ## compile the GPU's part for all targets, with nvcc from PyPI; needs no GPU
+	scripts/compile_cuda.sh build/cuda
 
 test-verbs: $(STAMP) ## the RDMA transport on Linux's Soft-RoCE, in a virtual machine made of Debian's packages
 	scripts/test_verbs.sh $(VENV)
