@@ -297,8 +297,8 @@ control IngressDeparser(packet_out packet,
                         inout ingress_headers_t hdr,
                         in ingress_metadata_t md,
                         in ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md) {
-    Digest<heard_t>() heard;
-    Digest<contradiction_t>() contradiction;
+    Digest<heard_t>(DIGEST_HEARD) heard;
+    Digest<contradiction_t>(DIGEST_CONTRADICTION) contradiction;
 
     apply {
         if (ig_dprsr_md.digest_type == DIGEST_HEARD) {
