@@ -9,7 +9,7 @@ NATIVE := pyproject.toml $(shell find . -path ./build -prune -o -path './.*' -pr
             \( -name CMakeLists.txt -o -name '*.cmake' -o -name '*.cc' -o -name '*.cu' -o -name '*.h' -o -name '*.proto' \) -print)
 MODULES := build/modules.list
 
-.PHONY: help setup demo test cuda test-verbs test-nightly bench notebooks docs p4 p4-conformance clean FORCE
+.PHONY: help setup demo test cuda test-verbs test-nightly gpu-check gpu-wheels bench notebooks docs p4 p4-conformance clean FORCE
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -34,6 +34,12 @@ test-nightly: $(STAMP) ## the long tests, and the native tests under the sanitiz
 
 p4: ## compile the P4 program with the Tofino compiler on PATH, and report its resources
 	scripts/p4.sh
+
+gpu-check: ## everything about GPUs, on a machine that has one (no network needed); see docs/gpu.md
+	PYTHON="$(PYTHON)" scripts/gpu_check.sh
+
+gpu-wheels: ## download what gpu-check may miss there, into build/gpu-wheels
+	scripts/gpu_wheels.sh "$(PYTHON)" build/gpu-wheels
 
 bench: $(STAMP) ## all-reduce times beside XLA's own (gloo), 2 and 4 processes, into out/
 	mkdir -p out

@@ -79,10 +79,11 @@ def extend_effects(primitive: Any, carried: Callable[..., bool]) -> None:
     primitive.def_effectful_abstract_eval(abstract_eval)
 
 
-def override_lowering(primitive: Any, platform: str, rule: Callable[..., Any]) -> None:
-    """On `platform`, equations that have the effect ORDER are lowered by rule(ctx, operand, **params).
+def override_lowering(primitive: Any, rules: dict[str, Callable[..., Any]]) -> None:
+    """Equations that have the effect ORDER are lowered by rules[platform](ctx, operand, **params), on the platforms named.
 
-    All other equations keep the native rule; so do those with the effect on other platforms.
+    All other equations keep the native rule; so do those with the effect on other platforms, and those for which the
+    platform's rule returns None.
     """
     native = mlir._lowerings[primitive].rule
 
@@ -92,13 +93,16 @@ def override_lowering(primitive: Any, platform: str, rule: Callable[..., Any]) -
             ctx.set_tokens_out(ctx.tokens_in)
         return results
 
-    def here(ctx: Any, operand: Any, **params: Any):
-        if ORDER not in ctx.tokens_in.effects():
-            return native(ctx, operand, **params)
-        return rule(ctx, operand, **params)
+    def lowered_by(rule: Callable[..., Any]) -> Callable[..., Any]:
+        def here(ctx: Any, operand: Any, **params: Any):
+            results = rule(ctx, operand, **params) if ORDER in ctx.tokens_in.effects() else None
+            return elsewhere(ctx, operand, **params) if results is None else results
+
+        return here
 
     mlir.register_lowering(primitive, elsewhere)
-    mlir.register_lowering(primitive, here, platform=platform)
+    for platform, rule in rules.items():
+        mlir.register_lowering(primitive, lowered_by(rule), platform=platform)
 
 
 # Up to JAX 0.11 XLA aborts on a token in a shard_map that leaves some mesh axes to the partitioner.
@@ -124,6 +128,15 @@ def device_ids() -> list[int] | None:
     """Global ids of the devices that the module under lowering is for, in order; None if they are not known."""
     devices = getattr(_lowering, "devices", None)
     return None if devices is None else [device.id for device in devices]
+
+
+def local_gpus() -> dict[int, int]:
+    """This process's GPUs among the devices of the module under lowering: number within the process -> global id."""
+    return {
+        device.local_hardware_id: device.id
+        for device in getattr(_lowering, "devices", None) or ()
+        if device.platform == "gpu" and device.process_index == device.client.process_index()
+    }
 
 
 def sum_positional(ctx: Any, operand: ir.Value, axes: Sequence[int]) -> ir.Value:

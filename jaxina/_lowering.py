@@ -14,6 +14,7 @@ from __future__ import annotations
 import collections
 import itertools
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -25,8 +26,10 @@ from jaxina import _module, _native
 from jaxina.errors import InvalidArgumentError, NotInitializedError
 
 TARGET = "jaxina_all_reduce"
+# The same on a GPU, in two calls: what XLA puts between them runs while the sum is under way.
+START, DONE = "jaxina_all_reduce_start", "jaxina_all_reduce_done"
 
-# xla_ffi/all_reduce_cpu.cc has the same table; keep them together.
+# xla_ffi/all_reduce_call.cc has the same table; keep them together.
 CARRIED_DTYPES = frozenset(
     jnp.dtype(name)
     for name in (
@@ -76,13 +79,15 @@ def _carried(name: str, aval: Any, axes: Any, *, breaks_in_partial_auto: bool) -
     return False
 
 
-def _psum(ctx: Any, operand: Any, *, axes: tuple[Any, ...], axis_index_groups: Any = None) -> Any:
+def _psum(
+    ctx: Any, operand: Any, *, axes: tuple[Any, ...], axis_index_groups: Any = None, target: str = TARGET
+) -> Any:
     named = tuple(axis for axis in axes if not isinstance(axis, int))
     positional = tuple(axis for axis in axes if isinstance(axis, int))
     if positional:
         operand = compat.sum_positional(ctx, operand, positional)
     groups = compat.replica_groups(ctx, named, axis_index_groups)
-    return compat.as_result(ctx, _all_reduce(ctx, operand, groups))
+    return compat.as_result(ctx, _all_reduce(ctx, target, operand, groups))
 
 
 def _psum_scatter(
@@ -93,22 +98,44 @@ def _psum_scatter(
     axis_index_groups: Any,
     scatter_dimension: int,
     tiled: bool,
+    target: str = TARGET,
     **_: Any,
 ) -> Any:
     groups = compat.replica_groups(ctx, axis_name, axis_index_groups)
     places = {device: place for group in groups for place, device in enumerate(group)}
-    summed = _all_reduce(ctx, operand, groups)
+    summed = _all_reduce(ctx, target, operand, groups)
     part = compat.own_part(summed, [places[device] for device in sorted(places)], scatter_dimension, tiled)
     return compat.as_result(ctx, part)
 
 
-def _all_reduce(ctx: Any, operand: Any, positions: list[list[int]]) -> Any:
+def _all_reduce(ctx: Any, target: str, operand: Any, positions: list[list[int]]) -> Any:
     """The sum of `operand` over groups of positions in the program's device list."""
     groups = _global_groups(positions)
     if groups.shape[1] > 1 and not _native.running():
         raise NotInitializedError("a psum is to be compiled for jaxina, but jaxina.init() has not been called")
     attributes = {"groups": groups.reshape(-1), "group_size": np.int64(groups.shape[1])}
-    return compat.ordered_custom_call(ctx, TARGET, operand, attributes)
+    return compat.ordered_custom_call(ctx, target, operand, attributes)
+
+
+def _on_gpu(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule for CUDA, which leaves a psum to XLA if jaxina was built without."""
+
+    def lowered(ctx: Any, operand: Any, **params: Any) -> Any:
+        if not gpu_handlers():
+            reason = "jaxina was built without CUDA"
+            fallbacks[reason] += 1
+            _log.debug("a psum on a GPU stays with XLA: %s", reason)
+            return None
+        if gpus := compat.local_gpus():
+            _native.set_gpu_ids(gpus)
+        return rule(ctx, operand, target=START, **params)
+
+    return lowered
+
+
+def gpu_handlers() -> dict[str, Any]:
+    """Custom call -> its handler on CUDA; empty if jaxina was built without CUDA."""
+    return _native.gpu_handlers()
 
 
 def _global_groups(positions: list[list[int]]) -> np.ndarray:
@@ -125,7 +152,8 @@ def _global_groups(positions: list[list[int]]) -> np.ndarray:
 
 def _finish(module: Any) -> None:
     """What is done to each lowered module that holds carried psums."""
-    _module.finish(module, TARGET, bucket_bytes.value)
+    _module.finish(module, (TARGET, START), bucket_bytes.value)
+    _module.split(module, START, DONE)
 
 
 def _left_to_xla(reason: str) -> None:
@@ -134,12 +162,16 @@ def _left_to_xla(reason: str) -> None:
 
 
 def install() -> None:
-    """Registers the handler and overrides the primitives that sum. Does not initialise a backend."""
+    """Registers the handlers and overrides the primitives that sum. Does not initialise a backend."""
     compat.check_version()
     jax.ffi.register_ffi_target(TARGET, _native.all_reduce_cpu(), platform="cpu")
+    for target, handler in gpu_handlers().items():
+        jax.ffi.register_ffi_target(target, handler, platform="CUDA")
     compat.install_order(_finish, _left_to_xla)
     for primitive in (compat.psum_p, compat.psum_invariant_p):
         compat.extend_effects(primitive, _psum_carried)
-        compat.override_lowering(primitive, "cpu", _psum)
+        compat.override_lowering(primitive, {"cpu": _psum, "cuda": _on_gpu(_psum)})
     compat.extend_effects(compat.reduce_scatter_p, _psum_scatter_carried)
-    compat.override_lowering(compat.reduce_scatter_p, "cpu", _psum_scatter)
+    compat.override_lowering(
+        compat.reduce_scatter_p, {"cpu": _psum_scatter, "cuda": _on_gpu(_psum_scatter)}
+    )

@@ -18,8 +18,9 @@ would overlap. A parameter of the block is not freed, and working in place would
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from jaxina._jax_compat import hlo, ir
 
@@ -35,19 +36,74 @@ _MERGEABLE = frozenset(
 )
 
 
-def finish(module: ir.Module, target: str, bucket_bytes: int) -> None:
-    """Merges and names the calls of `target` in the module, in place. Their operand and result 0 are the token."""
+def finish(module: ir.Module, targets: Sequence[str], bucket_bytes: int) -> None:
+    """Merges and names the calls of the targets in the module, in place. Their operand and result 0 are the token."""
     with module.context:
-        for block in list(_blocks(module.operation)):
+        for block, target in itertools.product(list(_blocks(module.operation)), targets):
             _merge_in(block, target, bucket_bytes)
         name = ir.StringAttr(module.operation.attributes["sym_name"]).value
         place = 0
         for block in _blocks(module.operation):
             for view in block.operations:
-                if _is_call(view.operation, target):
+                if any(_is_call(view.operation, target) for target in targets):
                     _set_identity(view.operation, f"{name}:{place}")
                     _work_in_place(view.operation)
                     place += 1
+
+
+def split(module: ir.Module, start: str, done: str) -> None:
+    """Puts a call of `done` after each call of `start` in the module, which then no longer works in place."""
+    with module.context:
+        for block in list(_blocks(module.operation)):
+            for call in [view.operation for view in block.operations if _is_call(view.operation, start)]:
+                _split(call, block, done)
+
+
+def _split(call: ir.Operation, block: ir.Block, done: str) -> None:
+    sums, operands = list(call.results)[1:], list(call.operands)[1:]
+    layouts = list(ir.ArrayAttr(call.attributes["operand_layouts"]))[1:]
+    identity = {named.name: named.attr for named in ir.DictAttr(call.attributes[_CONFIGURATION])}["identity"]
+    if _ALIASES in call.attributes:
+        del call.attributes[_ALIASES]
+    waits = ir.Operation.create(
+        call.name,
+        results=[value.type for value in sums],
+        operands=[*sums, *operands],
+        attributes={
+            "call_target_name": ir.StringAttr.get(done),
+            "api_version": call.attributes["api_version"],
+            # XLA must not drop it where nothing uses the sum: it frees the memory that the sum is being written to.
+            "has_side_effect": ir.BoolAttr.get(True),
+            _CONFIGURATION: ir.DictAttr.get({"identity": identity}),
+            "operand_layouts": ir.ArrayAttr.get([*layouts, *layouts]),
+            "result_layouts": ir.ArrayAttr.get(layouts),
+            _ALIASES: ir.ArrayAttr.get(
+                [
+                    hlo.OutputOperandAlias.get(
+                        output_tuple_indices=[place] if len(sums) > 1 else [],
+                        operand_index=place,
+                        operand_tuple_indices=[],
+                    )
+                    for place in range(len(sums))
+                ]
+            ),
+        },
+        loc=call.location,
+        ip=ir.InsertionPoint(_first_use(call, block)),
+    )
+    for old, new in zip(sums, waits.results, strict=True):
+        old.replace_all_uses_except(new, waits)
+
+
+def _first_use(call: ir.Operation, block: ir.Block) -> ir.Operation:
+    """The first operation of the block that uses what the call sums; the block's last one if none does."""
+    sums = set(list(call.results)[1:])
+    after = itertools.dropwhile(lambda operation: operation != call, (view.operation for view in block.operations))
+    operation = call
+    for operation in itertools.islice(after, 1, None):
+        if any(value in sums for value in _used(operation)):
+            break
+    return operation
 
 
 def _blocks(operation: ir.Operation) -> Iterator[ir.Block]:

@@ -23,12 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from cnn import CNN
-from curves import plot_curves
 from digits import Digits, load_digits, shuffled_batches
 from report import Progress, RunRecord
 
@@ -116,7 +114,13 @@ def padded(digits: Digits, multiple: int) -> Digits:
     )
 
 
-def parameter_hash(params: Params) -> str:
+def rows_of_all(row: jax.Array) -> jax.Array:
+    """[1, k] of one device -> [devices, k] of all, by a sum: a collective that every choice has."""
+    rows = jnp.zeros((jax.lax.axis_size("data"), row.shape[1]), row.dtype)
+    return jax.lax.psum(rows.at[jax.lax.axis_index("data")].set(row[0]), "data")
+
+
+def parameter_hash(params: Params, mesh: jax.sharding.Mesh) -> str:
     """SHA-256 over all leaves: path, dtype, shape and bytes.
 
     Raises RuntimeError on every process if any device of any process has other parameters.
@@ -130,7 +134,11 @@ def parameter_hash(params: Params) -> str:
             digest.update(f"{jax.tree_util.keystr(path)} {value.dtype} {value.shape}".encode())
             digest.update(value.tobytes())
         digests.append(np.frombuffer(digest.digest(), np.uint8))
-    everywhere = multihost_utils.process_allgather(np.stack(digests)).reshape(-1, 32)
+    mine = jax.make_array_from_process_local_data(
+        NamedSharding(mesh, P("data")), np.stack(digests).astype(np.int32)
+    )
+    gather = jax.jit(jax.shard_map(rows_of_all, mesh=mesh, in_specs=P("data"), out_specs=P()))
+    everywhere = np.asarray(gather(mine)).astype(np.uint8)
     if (everywhere != everywhere[0]).any():
         hashes = ", ".join(bytes(row).hex()[:12] for row in everywhere)
         raise RuntimeError(f"the devices ended with different parameters; their hashes: {hashes}")
@@ -175,7 +183,7 @@ def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
             progress.show(record)
     correct = int(count_correct(params, *shard(padded(test, devices), mesh)))
     record.test_accuracy = correct / len(test)
-    record.parameter_sha256 = parameter_hash(params)
+    record.parameter_sha256 = parameter_hash(params, mesh)
     return record
 
 
@@ -233,6 +241,8 @@ def main() -> None:
         if options.json:
             record.write(options.json)
         if options.plot:
+            from curves import plot_curves  # needs matplotlib, which nothing else here does
+
             plot_curves([(options.collective, record)], options.plot)
 
 

@@ -50,6 +50,10 @@ def _facts() -> Table:
     table.add_row("codec", _native.numerics.codec_name())
     table.add_row("aggregators", "embedded, udp, roce, verbs")
     table.add_row("verbs", _native.verbs_availability())
+    gpu = _native.gpu_facts()
+    table.add_row("GPUs", gpu["gpus"])
+    table.add_row("CUDA", gpu["toolkit"])
+    table.add_row("dma-buf", gpu["dma_buf"])
     return table
 
 

@@ -1,13 +1,13 @@
-// A device as the worker sees a GPU: a thread that works batches off in their order, late, with the CPU's codec. Its
+// A device as the worker sees a GPU: a thread that works batches off in their order, late, with the GPU's kernels (emulated_kernels.cc). Its
 // tensors lie where only it can read: the address that everybody else has is one whose access ends the process.
 #pragma once
 
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <mutex>
 #include <random>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "rdma_engine/worker/tensor_device.h"
+#include "xla_ffi/gpu/device_tasks.h"
 
 namespace jaxina::testing {
 
@@ -117,47 +118,19 @@ class FakeDevice final : public TensorDevice {
     while (true) {
       changed_.wait(lock, [this] { return stopping_ || (!queue_.empty() && !held_); });
       if (queue_.empty()) return;  // stopping; what was started is worked off first
-      const Batch batch = std::move(queue_.front());
+      Batch batch = std::move(queue_.front());
       queue_.pop_front();
       const bool fails = done_ + 1 >= fails_from_;
       lock.unlock();
       // Now and then late, so that others overtake; correctness does not rest on how long.
       if (random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 300));
-      for (const DeviceTask& task : batch.tasks) {
-        if (!fails) work(batch.format, task);
-      }
+      for (DeviceTask& task : batch.tasks) task.tensor = reach(task.tensor);
+      Status status;
+      if (!fails) status = queue_tasks(nullptr, batch.format, batch.tasks);
+      if (!status.ok()) throw Error(status);
       lock.lock();
       ++done_;
       changed_.notify_all();
-    }
-  }
-
-  void work(const DeviceFormat& format, const DeviceTask& task) {
-    using numerics::Store;
-    const numerics::ElementCodec& codec = numerics::element_codec(task.type);
-    const numerics::Codec& simd = numerics::codec();
-    const numerics::Scale scale = numerics::scale_for(format.devices);
-    const std::size_t per_block = format.block_size / codec.words;
-    const Store store = task.order == numerics::Order::kHost ? Store::kWrite : Store::kBigEndian;
-    for (std::size_t block = 0, first = 0; first < task.elements; ++block, first += per_block) {
-      const std::size_t count = std::min(per_block, task.elements - first);
-      std::byte* const x = reach(task.tensor) + first * codec.size;
-      std::uint32_t* const words = task.words + block * format.block_size;
-      const bool writes_words = task.work == DeviceWork::kEncode || task.work == DeviceWork::kFlags;
-      if (writes_words && first + count < task.elements) {
-        std::memset(words + count * codec.words, 0, 4 * (format.block_size - count * codec.words));
-      }
-      std::uint8_t* const e = task.exponents + block;
-      switch (task.work) {
-        case DeviceWork::kApplyFlagsClearing: codec.apply_flags(simd, words, count, task.order, true, x); break;
-        case DeviceWork::kApplyFlags: codec.apply_flags(simd, words, count, task.order, false, x); break;
-        case DeviceWork::kDecode: codec.decode(simd, words, count, *e, scale, task.order, false, x); break;
-        case DeviceWork::kDecodeKeeping: codec.decode(simd, words, count, *e, scale, task.order, true, x); break;
-        case DeviceWork::kFlags: codec.flags(simd, x, count, store, words); break;
-        case DeviceWork::kFiniteExponents: *e = codec.finite_exponent(simd, x, count); break;
-        case DeviceWork::kEncode: codec.encode(simd, x, count, *e, scale, store, words); break;
-        case DeviceWork::kExponents: *e = codec.exponent(simd, x, count); break;
-      }
     }
   }
 

@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# Usage: [PYTHON=python3] scripts/gpu_check.sh. Everything about the GPU that can be tried, on a machine with a GPU and
+# without a network: builds, tests, compute-sanitizer, benchmarks, psums, the MNIST example. Goes on after a step that
+# fails, prints one table, and succeeds only if every step has. Logs: out/gpu-check/.
+#
+# It needs: a GPU with its driver, nvcc of CUDA 12 or 13, a C++20 compiler, Python with its headers, and JAX with its CUDA
+# plugin in PYTHON's environment. Further Python packages, GoogleTest and libdeflate are taken from there, or from
+# build/gpu-wheels (`make gpu-wheels` on a machine with a network).
+set -uo pipefail
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python3}
+wheels=$PWD/build/gpu-wheels
+venv=$PWD/build/gpu-venv
+build=$PWD/build/gpu
+logs=$PWD/out/gpu-check
+export PATH="$PATH:/usr/local/cuda/bin"
+rm -rf "$logs"
+mkdir -p "$logs"
+table=()
+failed=0
+
+# step NAME SECONDS COMMAND...: the last line of what it prints is its result in the table.
+step() {
+  local name=$1 limit=$2 start=$SECONDS code=0
+  shift 2
+  printf '== %s\n' "$name"
+  timeout --kill-after=10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null || code=$?
+  local result=ok
+  case $code in
+    0) ;;
+    3) result="not possible here" failed=1 ;;
+    124 | 137) result="took longer than $limit s" failed=1 ;;
+    *) result="FAILED ($code)" failed=1 ;;
+  esac
+  table+=("$(printf '%-20s %-18s %4d s  %s' "$name" "$result" $((SECONDS - start)) "$(grep -v '^ *$' "$logs/$name.log" | tail -1 | cut -c1-150)")")
+  [ $code -eq 0 ] || tail -15 "$logs/$name.log"
+  return $code
+}
+
+# For a step that cannot be done here: says why.
+impossible() {
+  echo "$*"
+  return 3
+}
+
+machine() {
+  "$python" --version
+  command -v nvcc >/dev/null && nvcc --version | grep release || echo "no nvcc in the PATH"
+  command -v nvidia-smi >/dev/null || { impossible "no GPU: nvidia-smi is not there"; return; }
+  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || { impossible "no GPU: nvidia-smi fails"; return; }
+  nvidia-smi
+  date -u
+  "$python" -c 'import jax; print("JAX", jax.__version__, "sees", *[d.device_kind for d in jax.devices("cuda")])'
+}
+
+# A virtual environment on top of PYTHON's, with what that lacks.
+environment() {
+  "$python" -m venv --clear "$venv" || return
+  local site
+  site=$("$venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')
+  "$python" -c 'import site; print("\n".join(site.getsitepackages() + [site.getusersitepackages()]))' >"$site/below.pth"
+  "$venv/bin/python" -c 'import jax, numpy' || { impossible "PYTHON=$python has no JAX"; return; }
+  local missing
+  missing=$("$venv/bin/python" - scripts/gpu_wheels.txt <<'PY'
+import importlib.metadata as metadata
+import pathlib
+import re
+import sys
+
+lines = pathlib.Path(sys.argv[1]).read_text().splitlines()
+for line in lines:
+    if line and not line.startswith("#"):
+        try:
+            metadata.version(re.split("[=<>]", line)[0])
+        except metadata.PackageNotFoundError:
+            print(line)
+PY
+  )
+  if [ -n "$missing" ]; then
+    echo "missing in $python:" $missing
+    [ -d "$wheels" ] || { impossible "no $wheels: run make gpu-wheels where there is a network, and copy it here"; return; }
+    "$venv/bin/pip" install -q --no-deps --no-index --find-links "$wheels" $missing || return
+  fi
+  for package in "$wheels"/*.deb; do
+    [ -e "$package" ] && dpkg -x "$package" "$build-system"
+  done
+  echo "$(wc -w <<<"$missing") packages taken from $wheels"
+}
+
+architecture() {
+  nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u | tr -d . | sed 's/$/-real/' | paste -sd ';'
+}
+
+native() {
+  export PATH="$venv/bin:$PATH"
+  command -v nvcc >/dev/null || [ -n "${CUDACXX:-}" ] || { impossible "no nvcc: install CUDA 12 or 13"; return; }
+  cmake -S . -B "$build" -G Ninja -DJAXINA_BUILD_TESTS=ON -DJAXINA_BUILD_GPU_CHECK=ON -DJAXINA_CUDA=ON \
+    -DPython_EXECUTABLE="$venv/bin/python" -DJAXINA_CUDA_ARCHITECTURES="$(architecture)" &&
+    cmake --build "$build" -j "$(nproc)" --target $host_tests kernels_on_gpu kernel_bench
+}
+
+extension() {
+  export PATH="$venv/bin:$PATH"
+  "$venv/bin/pip" install --no-index --no-deps --no-build-isolation -C cmake.define.JAXINA_CUDA=ON \
+    -C cmake.define.JAXINA_CUDA_ARCHITECTURES="$(architecture)" -C build-dir="$build-extension" -e . || return
+  "$venv/bin/python" -c 'from jaxina import _native; assert _native.gpu_handlers(); print(_native.gpu_facts())'
+}
+
+gpu() {
+  command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 || { impossible "needs a GPU"; return; }
+}
+
+tests() {
+  local test
+  for test in $host_tests; do "$build/tests/native/$test" --gtest_brief || return; done
+  "$venv/bin/pytest" -q tests/python/test_collectives_gpu.py tests/python/test_cli_info.py
+}
+
+on_gpu() {
+  gpu || return
+  "$build/tests/cuda/kernels_on_gpu"
+}
+
+sanitizer() {
+  gpu || return
+  command -v compute-sanitizer >/dev/null || { impossible "compute-sanitizer is not there"; return; }
+  compute-sanitizer --error-exitcode 9 "$build/tests/cuda/kernels_on_gpu"
+}
+
+benchmark() {
+  gpu || return
+  "$build/benchmarks/cuda/kernel_bench" "$logs/kernel_bench.json"
+}
+
+psum() {
+  gpu || return
+  "$venv/bin/python" -m jaxina.cli run "$@"
+}
+
+export LD_LIBRARY_PATH="$build-system/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export CMAKE_PREFIX_PATH="$build-system/usr"
+export XLA_PYTHON_CLIENT_PREALLOCATE=false # two processes share a GPU's memory
+export -f machine environment native extension tests on_gpu sanitizer benchmark psum gpu impossible architecture
+export python wheels venv build logs
+export host_tests="device_test pending_collectives_test cuda_kernel_bodies_test"
+
+step machine 60 bash -c machine
+step environment 120 bash -c environment
+step build 300 bash -c native
+step extension 300 bash -c extension
+step tests 120 bash -c tests
+step tests-on-gpu 120 bash -c on_gpu
+step compute-sanitizer 120 bash -c sanitizer
+step kernel-benchmark 90 bash -c benchmark
+export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
+step psum-2-processes 120 bash -c 'psum -n 2 tests/gpu/psum_on_gpu.py'
+step psum-wide 120 env JAXINA_SLOTS=256 JAXINA_BLOCKS_PER_CHUNK=64 bash -c 'psum -n 2 tests/gpu/psum_on_gpu.py --only-time'
+step mnist 120 bash -c 'psum -n 2 examples/mnist/train.py --collective jaxina --steps 60'
+unset CUDA_VISIBLE_DEVICES
+step psum-all-gpus 120 bash -c 'psum -n 1 tests/gpu/psum_on_gpu.py --several'
+
+printf '\n%s\n' "step                 result               time  last line of its log (out/gpu-check/)"
+printf '%s\n' "${table[@]}"
+exit $failed

@@ -1,0 +1,132 @@
+"""psums of GPU arrays: their bits, then how long 100 MB take beside what the link to the GPU allows.
+
+    jaxina run -n 2 tests/gpu/psum_on_gpu.py       # two processes that may share one GPU
+    python tests/gpu/psum_on_gpu.py --several      # the GPUs of one process
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxina
+from jaxina import _native, numerics
+
+MEGABYTES = 100
+TURNS = 10
+
+
+def placed(rows: np.ndarray, mesh: jax.sharding.Mesh) -> jax.Array:
+    """Row i of `rows` on device i."""
+    return jax.make_array_from_callback(rows.shape, NamedSharding(mesh, P("w")), lambda index: rows[index])
+
+
+def summing(mesh: jax.sharding.Mesh) -> Any:
+    def body(x: jax.Array) -> jax.Array:
+        return jax.lax.psum(x[0], "w")
+
+    return jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("w"), out_specs=P()))
+
+
+def check_bits(mesh: jax.sharding.Mesh) -> int:
+    """Every type, sizes with tails, NaN and Inf; returns how many sums were compared."""
+    n, compared = mesh.size, 0
+    psum = summing(mesh)
+    rng = np.random.default_rng(7)
+    for size in (1, 255, 4097, 100_003):
+        for special in (False, True):
+            rows = (rng.standard_normal((n, size)) * np.exp2(rng.integers(-30, 30, (n, size)))).astype(np.float32)
+            if special:
+                rows[rng.random((n, size)) < 0.01] = np.inf
+                rows[rng.random((n, size)) < 0.01] = np.nan
+            expected = numerics.all_reduce_reference(list(rows))
+            got = np.asarray(psum(placed(rows, mesh)))
+            same = (got.view(np.uint32) == expected.view(np.uint32)) | (np.isnan(got) & np.isnan(expected))
+            assert same.all(), f"float32, {size} elements: {np.count_nonzero(~same)} differ"
+            compared += 1
+        for dtype in (jnp.bfloat16, jnp.float16, jnp.complex64, jnp.int8, jnp.int16, jnp.int32, jnp.uint32):
+            rows = rng.integers(-20, 20, (n, size)).astype(dtype)
+            got = np.asarray(psum(placed(rows, mesh)))
+            assert got.dtype == dtype and (got == rows.astype(np.int64).sum(0).astype(dtype)).all(), dtype
+            compared += 1
+    return compared
+
+
+def check_overlap_of_several(mesh: jax.sharding.Mesh) -> None:
+    """Several psums under way at once, within a loop, between other work."""
+
+    def body(x: jax.Array) -> jax.Array:
+        def step(carry: jax.Array, _: None) -> tuple[jax.Array, None]:
+            a, b = jax.lax.psum(carry, "w"), jax.lax.psum(2 * carry, "w")
+            return (a + b) / (3 * mesh.size) + 0 * jnp.tanh(carry), None
+
+        return jax.lax.scan(step, x[0], length=5)[0]
+
+    run = jax.jit(
+        jax.shard_map(body, mesh=mesh, in_specs=P("w"), out_specs=P(), check_vma=False)
+    )
+    got = np.asarray(run(placed(np.full((mesh.size, 10_000), 3, np.float32), mesh)))
+    assert (got == 3).all(), got
+
+
+def time_psum(mesh: jax.sharding.Mesh, megabytes: int) -> float:
+    """The median of some psums, in seconds."""
+    psum = summing(mesh)
+    x = placed(np.ones((mesh.size, megabytes * 250_000), np.float32), mesh)
+    psum(x).block_until_ready()
+    times = []
+    for _ in range(TURNS):
+        start = time.perf_counter()
+        psum(x).block_until_ready()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def link(mesh: jax.sharding.Mesh) -> tuple[float, float]:
+    """Bytes per second from and to the GPU, measured by process 0 while the others wait for it."""
+    barrier = summing(mesh)
+    one = placed(np.ones((mesh.size, 1), np.float32), mesh)
+    barrier(one).block_until_ready()
+    found = _native.gpu_link(MEGABYTES * 1_000_000) if jax.process_index() == 0 else (0.0, 0.0)
+    barrier(one).block_until_ready()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only-time", action="store_true")
+    parser.add_argument("--several", action="store_true", help="several GPUs are required")
+    options = parser.parse_args()
+    with jaxina.init(), jaxina.collectives():
+        if options.several and jax.local_device_count() == 1:
+            print("this process has one GPU, so there is nothing to sum within it")
+            return
+        assert jax.default_backend() == "gpu", jax.default_backend()
+        mesh = jax.make_mesh((jax.device_count(),), ("w",))
+        result = ""
+        if not options.only_time:
+            compared = check_bits(mesh)
+            check_overlap_of_several(mesh)
+            result = f"{compared} sums have the reference's bits; "
+        assert not jaxina.fallbacks(), jaxina.fallbacks()
+        to_host, to_gpu = link(mesh)
+        seconds = time_psum(mesh, MEGABYTES)
+        if jax.process_index() == 0:
+            # The GPU's link carries the operands of all that share it one way and their results the other way.
+            floor = mesh.size * MEGABYTES * 1e6 / min(to_host, to_gpu)
+            print(
+                f"{result}{MEGABYTES} MB over {mesh.size}: {seconds * 1e3:.1f} ms, link {to_host / 1e9:.1f} and "
+                f"{to_gpu / 1e9:.1f} GB/s, floor {floor * 1e3:.1f} ms, ratio {seconds / floor:.1f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

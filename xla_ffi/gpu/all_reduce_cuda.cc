@@ -1,0 +1,137 @@
+// A psum on a GPU. The stream's kernels run on while the sum is under way: the first handler only records an event, and a
+// thread of the device's own hands the operands to the engine once it has come. The second handler keeps the host
+// from queueing what needs the sum, not the GPU from running what is queued. A wait within the stream would let the host
+// run ahead, but nothing within a stream can fail a program with a reason, and a sum that was lost must not pass for one.
+#include <cuda_runtime_api.h>
+
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "xla_ffi/all_reduce_call.h"
+#include "xla_ffi/error_codes.h"
+#include "xla_ffi/gpu/cuda_device.h"
+#include "xla_ffi/gpu/gpu.h"
+#include "xla_ffi/gpu/pending_collectives.h"
+
+namespace jaxina {
+namespace {
+
+namespace ffi = xla::ffi;
+
+// Neither is ever destroyed, as the engine is not.
+PendingCollectives& pending() {
+  static auto* collectives = new PendingCollectives;
+  return *collectives;
+}
+
+struct Ids {
+  std::mutex mutex;
+  std::map<int, std::int64_t> of_ordinal;
+};
+Ids& ids() {
+  static auto* known = new Ids;
+  return *known;
+}
+
+std::int64_t id_of(int ordinal) {
+  const std::lock_guard guard(ids().mutex);
+  const auto found = ids().of_ordinal.find(ordinal);
+  if (found == ids().of_ordinal.end()) {
+    throw Error(ErrorCode::kInvalidArgument, "GPU " + std::to_string(ordinal) +
+                                                 " of this process is not known to jaxina; its Python and native parts do "
+                                                 "not fit together: reinstall jaxina");
+  }
+  return found->second;
+}
+
+void copy(const void* from, void* to, std::size_t bytes, cudaStream_t stream) {
+  if (from == to || bytes == 0) return;
+  const Status status = cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "copying a psum");
+  if (!status.ok()) throw Error(status);
+}
+
+ffi::Error start(cudaStream_t stream, ffi::RunId run, std::int32_t ordinal, ffi::RemainingArgs args,
+                 ffi::RemainingRets results, ffi::Span<const std::int64_t> groups, std::int64_t group_size,
+                 std::int64_t identity) try {
+  const std::int64_t device = id_of(ordinal);
+  AllReduceCall call = all_reduce_call(device, {groups, group_size, identity}, args, results);
+  PendingCollectives::Buffers buffers;
+  for (const Tensor& tensor : call.collective.tensors) buffers.push_back(tensor.out);
+  CudaDevice* gpu = call.group.size() == 1 ? nullptr : &CudaDevice::of(ordinal);
+  if (gpu == nullptr) {
+    for (const Tensor& tensor : call.collective.tensors) copy(tensor.in, tensor.out, size_of(tensor), stream);
+  }
+  const PendingCollectives::Ending ending = pending().add({run.run_id, device, identity}, std::move(buffers));
+  if (gpu == nullptr) {
+    ending->set_value({});
+    return ffi::Error::Success();
+  }
+  call.collective.device = gpu;
+  gpu->after(stream, [device, ending, call = std::move(call)](Status arrived) mutable {
+    if (!arrived.ok()) return ending->set_value(std::move(arrived));
+    Engine::instance().submit(call.group, device, std::move(call.collective),
+                              [ending](Status status) { ending->set_value(std::move(status)); });
+  });
+  return ffi::Error::Success();
+} catch (const Error& error) {
+  return to_xla(error.status());
+}
+
+// args: the results of the start, then its operands, which are there only to be kept until now.
+ffi::Error done(cudaStream_t stream, ffi::RunId run, std::int32_t ordinal, ffi::RemainingArgs args,
+                ffi::RemainingRets results, std::int64_t identity) try {
+  PendingCollectives::Buffers buffers;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const auto sum = args.get<ffi::AnyBuffer>(i);
+    if (!sum.has_value()) throw Error(ErrorCode::kInvalidArgument, sum.error().message());
+    buffers.push_back(sum->untyped_data());
+  }
+  const Status status = pending().finish({run.run_id, id_of(ordinal), identity}, buffers);
+  if (!status.ok()) return to_xla(status);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    auto out = results.get<ffi::AnyBuffer>(i);
+    if (!out.has_value()) throw Error(ErrorCode::kInvalidArgument, out.error().message());
+    copy(buffers[i], (*out)->untyped_data(), (*out)->size_bytes(), stream);
+  }
+  return ffi::Error::Success();
+} catch (const Error& error) {
+  return to_xla(error.status());
+}
+
+XLA_FFI_Error* start_handler(XLA_FFI_CallFrame* call_frame) {
+  XLA_FFI_DEFINE_HANDLER(handler, start,
+                         ffi::Ffi::Bind()
+                             .Ctx<ffi::PlatformStream<cudaStream_t>>()
+                             .Ctx<ffi::RunId>()
+                             .Ctx<ffi::DeviceOrdinal>()
+                             .RemainingArgs()
+                             .RemainingRets()
+                             .Attr<ffi::Span<const std::int64_t>>("groups")
+                             .Attr<std::int64_t>("group_size")
+                             .Attr<std::int64_t>("identity"));
+  return (*handler)(call_frame);
+}
+
+XLA_FFI_Error* done_handler(XLA_FFI_CallFrame* call_frame) {
+  XLA_FFI_DEFINE_HANDLER(handler, done,
+                         ffi::Ffi::Bind()
+                             .Ctx<ffi::PlatformStream<cudaStream_t>>()
+                             .Ctx<ffi::RunId>()
+                             .Ctx<ffi::DeviceOrdinal>()
+                             .RemainingArgs()
+                             .RemainingRets()
+                             .Attr<std::int64_t>("identity"));
+  return (*handler)(call_frame);
+}
+
+}  // namespace
+
+void set_gpu_ids(std::map<int, std::int64_t> id_of_ordinal) {
+  const std::lock_guard guard(ids().mutex);
+  ids().of_ordinal = std::move(id_of_ordinal);
+}
+
+GpuHandlers gpu_handlers() { return {start_handler, done_handler}; }
+
+}  // namespace jaxina

@@ -1,0 +1,106 @@
+#include "xla_ffi/gpu/cuda_device.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "xla_ffi/gpu/device_tasks.h"
+
+namespace jaxina {
+namespace {
+
+void check(cudaError_t error, const char* what) {
+  if (Status status = cuda_status(error, what); !status.ok()) throw Error(status);
+}
+
+}  // namespace
+
+Status cuda_status(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return {};
+  return {ErrorCode::kGpu, std::string(what) + ": " + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")"};
+}
+
+CurrentDevice::CurrentDevice(int ordinal) {
+  int current = -1;
+  if (cudaGetDevice(&current) == cudaSuccess && current == ordinal) return;
+  if (cudaSetDevice(ordinal) == cudaSuccess) before_ = current;
+}
+
+CurrentDevice::~CurrentDevice() {
+  if (before_ >= 0) cudaSetDevice(before_);
+}
+
+CudaDevice& CudaDevice::of(int ordinal) {
+  static std::mutex mutex;
+  // Never destroyed: threads may still use them when static destructors run, and the driver may be gone by then.
+  static auto* devices = new std::map<int, CudaDevice*>;
+  const std::lock_guard guard(mutex);
+  const auto known = devices->find(ordinal);
+  if (known != devices->end()) return *known->second;
+  auto* device = new CudaDevice(ordinal);
+  devices->emplace(ordinal, device);
+  return *device;
+}
+
+CudaDevice::CudaDevice(int ordinal) : ordinal_(ordinal) {
+  const CurrentDevice current(ordinal_);
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for the priorities of streams");
+  // Before the program's own kernels: what the network waits for is short.
+  check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "creating a stream");
+  for (cudaEvent_t& event : events_) {
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+  }
+}
+
+void CudaDevice::after(cudaStream_t stream, std::function<void(Status)> then) {
+  const CurrentDevice current(ordinal_);
+  cudaEvent_t event = nullptr;
+  Status status = cuda_status(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync),
+                              "creating an event");
+  if (status.ok()) status = cuda_status(cudaEventRecord(event, stream), "recording an event");
+  arrivals_.post(
+      [this, event, then = std::move(then)](Status recorded) {
+        const CurrentDevice waiting(ordinal_);
+        if (recorded.ok()) recorded = cuda_status(cudaEventSynchronize(event), "waiting for the operands of a psum");
+        if (event != nullptr) cudaEventDestroy(event);
+        then(std::move(recorded));
+      },
+      std::move(status));
+}
+
+DeviceMemory CudaDevice::allocate(std::size_t bytes) {
+  const CurrentDevice current(ordinal_);
+  void* memory = nullptr;
+  // With unified addressing its address is the same for this processor and for every GPU.
+  check(cudaHostAlloc(&memory, std::max<std::size_t>(bytes, 1), cudaHostAllocPortable | cudaHostAllocMapped),
+        "allocating page-locked memory");
+  std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{0});
+  return {static_cast<std::byte*>(memory), [](std::byte* address) { cudaFreeHost(address); }};
+}
+
+Status CudaDevice::start(const DeviceFormat& format, std::span<const DeviceTask> tasks, std::uint64_t& ticket) {
+  const CurrentDevice current(ordinal_);
+  const std::lock_guard guard(mutex_);
+  if (Status status = queue_tasks(stream_, format, tasks); !status.ok()) {
+    cudaStreamSynchronize(stream_);  // part of the batch may run, and no ticket stands for it
+    return status;
+  }
+  ticket = ++started_;
+  return cuda_status(cudaEventRecord(event(ticket), stream_), "recording an event");
+}
+
+Status CudaDevice::is_done(std::uint64_t ticket, bool& done) {
+  const CurrentDevice current(ordinal_);
+  const cudaError_t error = cudaEventQuery(event(ticket));
+  done = error == cudaSuccess;
+  return error == cudaErrorNotReady ? Status() : cuda_status(error, "a kernel of jaxina's failed");
+}
+
+void CudaDevice::wait(std::uint64_t ticket) {
+  const CurrentDevice current(ordinal_);
+  cudaEventSynchronize(event(ticket));  // a device that has failed touches nothing any more either
+}
+
+}  // namespace jaxina

@@ -1,0 +1,53 @@
+#include "xla_ffi/gpu/pending_collectives.h"
+
+#include <limits>
+#include <utility>
+
+namespace jaxina {
+
+PendingCollectives::Ending PendingCollectives::add(const Key& key, Buffers results) {
+  auto ending = std::make_shared<std::promise<Status>>();
+  const std::lock_guard guard(mutex_);
+  pending_[key].push_back({std::move(results), ending->get_future()});
+  return ending;
+}
+
+Status PendingCollectives::finish(const Key& key, const Buffers& results) {
+  Status status = wait_for(key, results);
+  if (status.ok()) return status;
+  std::vector<Pending> others;
+  {
+    const std::lock_guard guard(mutex_);
+    constexpr std::int64_t first = std::numeric_limits<std::int64_t>::min();
+    auto it = pending_.lower_bound({key.run, key.device, first});
+    while (it != pending_.end() && it->first.run == key.run && it->first.device == key.device) {
+      for (Pending& pending : it->second) others.push_back(std::move(pending));
+      it = pending_.erase(it);
+    }
+  }
+  for (Pending& pending : others) pending.ended.wait();
+  return status;
+}
+
+Status PendingCollectives::wait_for(const Key& key, const Buffers& results) {
+  Pending oldest;
+  {
+    const std::lock_guard guard(mutex_);
+    const auto found = pending_.find(key);
+    if (found == pending_.end()) {
+      return {ErrorCode::kInvalidArgument, "a psum is to be finished that was not started; jaxina's Python and native "
+                                           "parts do not fit together: reinstall jaxina"};
+    }
+    oldest = std::move(found->second.front());
+    found->second.pop_front();
+    if (found->second.empty()) pending_.erase(found);
+  }
+  Status status = oldest.ended.get();
+  if (status.ok() && oldest.results != results) {
+    status = {ErrorCode::kInvalidArgument, "XLA moved the result of a psum before it was complete: please report this "
+                                           "program, and leave jaxina switched off for it"};
+  }
+  return status;
+}
+
+}  // namespace jaxina

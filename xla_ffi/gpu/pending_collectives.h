@@ -1,0 +1,49 @@
+// Collectives that a program has started and not yet finished. XLA calls two handlers for one psum: the first hands it to
+// the engine and returns, the second waits for its end. What they have in common are the run of the program, the device,
+// and the call's identity; a call in a loop comes again, and its starts and finishes keep their order.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "rdma_engine/errors.h"
+
+namespace jaxina {
+
+class PendingCollectives {
+ public:
+  struct Key {
+    std::int64_t run;
+    std::int64_t device;
+    std::int64_t identity;
+    auto operator<=>(const Key&) const = default;
+  };
+  using Buffers = std::vector<const void*>;
+  using Ending = std::shared_ptr<std::promise<Status>>;
+
+  // What is to be told, exactly once, how the collective ended. results: where its sums will lie.
+  Ending add(const Key& key, Buffers results);
+
+  // Waits for the end of the oldest such collective and says how it was. Fails with kInvalidArgument if there is none, or
+  // if its results do not lie where the program has them: then XLA moved them while they were being written. After a
+  // failure no collective of this run and device uses its buffers any more, because XLA is about to free them.
+  Status finish(const Key& key, const Buffers& results);
+
+ private:
+  struct Pending {
+    Buffers results;
+    std::future<Status> ended;
+  };
+  Status wait_for(const Key& key, const Buffers& results);
+
+  std::mutex mutex_;
+  std::map<Key, std::deque<Pending>> pending_;
+};
+
+}  // namespace jaxina
