@@ -1,16 +1,21 @@
 // jaxina._native.numerics: the codec on NumPy arrays, block by block, for tests and studies.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "rdma_engine/errors.h"
 #include "rdma_engine/numerics/codec.h"
+#include "rdma_engine/numerics/element_forms.h"
+#include "rdma_engine/numerics/float_mode.h"
 #include "xla_ffi/bindings.h"
 
 namespace jaxina {
@@ -125,6 +130,53 @@ Output<float> dequantize(const std::string& codec_name, const Input<std::int32_t
   return y;
 }
 
+// ---- words of any width, and rounded stochastically: the arithmetic of element_forms.h, which the GPU's kernels run
+
+using Float32Form = numerics::FloatForm<numerics::Float32>;
+
+Scale narrow_scale(std::uint32_t workers, int word_bits) {
+  checked_scale(workers);
+  if (word_bits != 8 && word_bits != 16 && word_bits != 32) {
+    throw Error(ErrorCode::kInvalidArgument, "words have 8, 16 or 32 bits, not " + std::to_string(word_bits));
+  }
+  return numerics::scale_for(workers, static_cast<numerics::WireWord>(word_bits / 8));
+}
+
+Output<std::int32_t> encode_elements(const Input<float>& x, const Input<std::uint8_t>& exponents, std::uint32_t workers,
+                                     std::size_t block_size, int word_bits, std::optional<std::uint64_t> seed) {
+  const Scale scale = narrow_scale(workers, word_bits);
+  check_exponents(exponents, x.size(), block_size);
+  const numerics::IeeeFloatMode mode;
+  auto words = new_array<std::int32_t>(x.size());
+  for_each_block(x.size(), block_size, [&](std::size_t block, std::size_t first, std::size_t size) {
+    const auto block_scale = Float32Form::encode_scale(exponents.data()[block], scale);
+    for (std::size_t i = first; i < first + size; ++i) {
+      const numerics::Float32 element{std::bit_cast<std::uint32_t>(x.data()[i])};
+      std::uint32_t word;
+      if (seed) Float32Form::encode_at_random(element, block_scale, numerics::random_word(*seed, i), &word);
+      else Float32Form::encode(element, block_scale, &word);
+      words.data()[i] = static_cast<std::int32_t>(word);
+    }
+  });
+  return words;
+}
+
+Output<float> decode_elements(const Input<std::int32_t>& words, const Input<std::uint8_t>& exponents, std::uint32_t workers,
+                              std::size_t block_size, int word_bits) {
+  const Scale scale = narrow_scale(workers, word_bits);
+  check_exponents(exponents, words.size(), block_size);
+  const numerics::IeeeFloatMode mode;
+  auto y = new_array<float>(words.size());
+  for_each_block(words.size(), block_size, [&](std::size_t block, std::size_t first, std::size_t size) {
+    const auto block_scale = Float32Form::decode_scale(exponents.data()[block], scale);
+    for (std::size_t i = first; i < first + size; ++i) {
+      const auto word = static_cast<std::uint32_t>(words.data()[i]);
+      y.data()[i] = std::bit_cast<float>(Float32Form::decode(&word, block_scale, false, {}).bits);
+    }
+  });
+  return y;
+}
+
 Output<std::uint32_t> non_finite_flags(const std::string& codec_name, const Input<float>& x) {
   auto flags = new_array<std::uint32_t>(x.size());
   runnable(codec_name).non_finite_flags(x.data(), x.size(), Store::kWrite, flags.data());
@@ -158,6 +210,10 @@ void bind_numerics(nb::module_& m) {
                "float32[N], uint8[blocks] -> int32[N]");
   numerics.def("dequantize", dequantize, "codec"_a, "words"_a, "exponents"_a, "workers"_a, "block_size"_a,
                "int32[N], uint8[blocks] -> float32[N]");
+  numerics.def("encode_elements", encode_elements, "x"_a, "exponents"_a, "workers"_a, "block_size"_a, "word_bits"_a,
+               "seed"_a = nb::none(), "float32[N], uint8[blocks] -> int32[N], as the GPU's kernels compute it");
+  numerics.def("decode_elements", decode_elements, "words"_a, "exponents"_a, "workers"_a, "block_size"_a, "word_bits"_a,
+               "int32[N], uint8[blocks] -> float32[N], as the GPU's kernels compute it");
   numerics.def("non_finite_flags", non_finite_flags, "codec"_a, "x"_a, "float32[N] -> uint32[N]");
   numerics.def("apply_non_finite_flags", apply_non_finite_flags, "codec"_a, "flags"_a, "y"_a,
                "uint32[N], float32[N] -> float32[N]: y with NaN, Inf and -Inf where the summed flags say so");

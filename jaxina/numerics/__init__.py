@@ -16,6 +16,7 @@ from jaxina.numerics.reference import (
     non_finite_sum,
     quantize,
     quantized_limit,
+    random_words,
     scale_exponent,
 )
 
@@ -30,5 +31,6 @@ __all__ = [
     "non_finite_sum",
     "quantize",
     "quantized_limit",
+    "random_words",
     "scale_exponent",
 ]

@@ -23,14 +23,19 @@ def log2_workers(workers: int) -> int:
     return (workers - 1).bit_length()
 
 
-def quantized_limit(workers: int) -> int:
-    """Q = floor((2^31 - 1) / n): n words within [-Q, Q] cannot overflow int32.
+def quantized_limit(workers: int, word_bits: int = 32) -> int:
+    """Q = floor((2^(w-1) - 1) / n): n words within [-Q, Q] cannot overflow w bits.
 
     Raises:
-      ValueError: if n is not in [1, MAX_WORKERS].
+      ValueError: if n is not in [1, MAX_WORKERS], w is not 8, 16 or 32, or nothing is left for n workers.
     """
     log2_workers(workers)
-    return (2**31 - 1) // workers
+    if word_bits not in (8, 16, 32):
+        raise ValueError(f"words have 8, 16 or 32 bits, not {word_bits}")
+    limit = (2 ** (word_bits - 1) - 1) // workers
+    if limit == 0:
+        raise ValueError(f"{word_bits}-bit words leave nothing for each of {workers} workers")
+    return limit
 
 
 def block_count(elements: int, block_size: int) -> int:

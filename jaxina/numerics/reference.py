@@ -12,6 +12,9 @@ over all workers:
 * sum in int32, which no order of addition changes and which cannot overflow
 * dequantize ``y = float32(sum q) 2^-S``; its error is that of `error_bound` and half an ulp of y
 
+Words are int32 unless `word_bits` makes them narrower: with w bits, ``S = w - 1 - L - m`` and
+``Q = floor((2^(w-1) - 1) / n)``. They may be rounded stochastically instead, see `random_words`.
+
 A block with non-finite values is summed with the exponent of its finite values, the others counting
 as zero; the non-finite elements are then what IEEE-754 addition gives.
 
@@ -48,6 +51,7 @@ __all__ = [
     "non_finite_sum",
     "quantize",
     "quantized_limit",
+    "random_words",
     "scale_exponent",
 ]
 
@@ -78,8 +82,10 @@ def block_exponents(
     return exponents.astype(np.uint8)
 
 
-def scale_exponent(exponents: npt.ArrayLike, workers: int) -> npt.NDArray[np.int32]:
-    """S = 157 - ceil(log2 n) - b for each block.
+def scale_exponent(
+    exponents: npt.ArrayLike, workers: int, word_bits: int = 32
+) -> npt.NDArray[np.int32]:
+    """S = 125 + w - ceil(log2 n) - b for each block.
 
     Raises:
       ValueError: for the exponent byte 255, which has no scale.
@@ -87,7 +93,7 @@ def scale_exponent(exponents: npt.ArrayLike, workers: int) -> npt.NDArray[np.int
     b = np.asarray(exponents).astype(np.int32)
     if np.any(b == NON_FINITE_EXPONENT):
         raise ValueError("exponent 255 (NaN or Inf) has no scale: use finite_only=True")
-    return (157 - log2_workers(workers) - b).astype(np.int32)
+    return (125 + word_bits - log2_workers(workers) - b).astype(np.int32)
 
 
 def quantize(
@@ -95,6 +101,9 @@ def quantize(
     exponents: npt.ArrayLike,
     workers: int,
     block_size: int = DEFAULT_BLOCK_SIZE,
+    *,
+    word_bits: int = 32,
+    seed: int | None = None,
 ) -> npt.NDArray[np.int32]:
     """``q = clamp(rint(x 2^S), -Q, Q)``; NaN and infinities give 0.
 
@@ -103,14 +112,33 @@ def quantize(
       exponents: uint8[ceil(N / k)], the largest of all workers for each block.
       workers: n.
       block_size: k.
+      word_bits: w, 8, 16 or 32.
+      seed: rounds stochastically instead: |x 2^S| is cut to an integer, plus 1 where element i's
+        number of `random_words` is below the fraction times 2^32 (itself cut to an integer).
 
     Returns:
-      int32[N], one-dimensional.
+      int32[N], one-dimensional; every word fits w bits.
     """
     flat = as_flat_float32(x)
-    power = per_element(scale_exponent(exponents, workers), flat.size, block_size)
-    limit = quantized_limit(workers)
-    return np.clip(np.rint(np.ldexp(_finite_values(flat), power)), -limit, limit).astype(np.int32)
+    power = per_element(scale_exponent(exponents, workers, word_bits), flat.size, block_size)
+    limit = quantized_limit(workers, word_bits)
+    scaled = np.ldexp(_finite_values(flat), power)
+    if seed is None:
+        rounded = np.rint(scaled)
+    else:
+        whole = np.floor(np.abs(scaled))
+        up = random_words(seed, flat.size) < np.floor((np.abs(scaled) - whole) * 2.0**32)
+        rounded = np.copysign(whole + up, scaled)
+    return np.clip(rounded, -limit, limit).astype(np.int32)
+
+
+def random_words(seed: int, count: int) -> npt.NDArray[np.uint32]:
+    """The random numbers that element 0, 1, ... of a tensor is rounded with: the upper halves of the
+    first numbers of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), started at `seed` (64 bits)."""
+    z = np.uint64(seed) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((z ^ (z >> np.uint64(31))) >> np.uint64(32)).astype(np.uint32)
 
 
 def dequantize(
@@ -118,6 +146,8 @@ def dequantize(
     exponents: npt.ArrayLike,
     workers: int,
     block_size: int = DEFAULT_BLOCK_SIZE,
+    *,
+    word_bits: int = 32,
 ) -> npt.NDArray[np.float32]:
     """``y = float32(words) 2^-S``, overflowing to infinity as float32 does.
 
@@ -126,12 +156,13 @@ def dequantize(
       exponents: uint8[ceil(N / k)], the bytes that the words were quantized with.
       workers: n.
       block_size: k.
+      word_bits: w, that of `quantize`.
 
     Returns:
       float32[N], one-dimensional.
     """
     flat = np.asarray(words, dtype=np.int32).reshape(-1)
-    power = per_element(scale_exponent(exponents, workers), flat.size, block_size)
+    power = per_element(scale_exponent(exponents, workers, word_bits), flat.size, block_size)
     rounded = flat.astype(np.float32).astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
         return np.ldexp(rounded, -power).astype(np.float32)

@@ -79,6 +79,36 @@ def test_all_reduce(codec, workers):
     same_bits(y, numerics.all_reduce_reference(arrays, BLOCK_SIZE))
 
 
+@pytest.mark.parametrize("word_bits", [8, 16, 32])
+@pytest.mark.parametrize("workers", [1, 3, 100])
+@pytest.mark.parametrize("seed", [None, 0, 2**64 - 1])
+def test_the_gpu_kernels_arithmetic(word_bits, workers, seed):
+    """What the kernels compute for one element has the specification's bits, for all their words and roundings."""
+    rng = np.random.default_rng(word_bits * workers)
+    x = any_floats(rng, BLOCK_SIZE * 510 - 5)
+    own = numerics.block_exponents(x, BLOCK_SIZE, finite_only=True)
+    for exponents in (rng.permutation(np.arange(510) % 255).astype(np.uint8), own):
+        expected = numerics.quantize(x, exponents, workers, BLOCK_SIZE, word_bits=word_bits, seed=seed)
+        actual = native.encode_elements(x, exponents, workers, BLOCK_SIZE, word_bits, seed)
+        same_bits(actual, expected)
+        assert np.abs(expected.astype(np.int64)).max() * workers < 2 ** (word_bits - 1)
+
+        words = (rng.integers(-(2**31), 2**31, x.size) >> rng.integers(32 - word_bits, 32, x.size)).astype(np.int32)
+        expected = numerics.dequantize(words, exponents, workers, BLOCK_SIZE, word_bits=word_bits)
+        same_bits(native.decode_elements(words, exponents, workers, BLOCK_SIZE, word_bits), expected)
+
+
+def test_stochastic_rounding_has_the_value_for_its_expectation():
+    """10,000 elements of one value: the mean of the words lies within five standard errors."""
+    for value in (0.3, -0.3, 17.75, -1e-3):
+        x = np.full(10_000, value, np.float32)
+        exponents = np.array([131], np.uint8)  # m = 5, so S = 2 for int8 and one worker
+        words = numerics.quantize(x, exponents, 1, x.size, word_bits=8, seed=3)
+        scaled = float(x[0]) * 4
+        spread = np.sqrt((np.ceil(scaled) - scaled) * (scaled - np.floor(scaled)) / x.size)
+        assert abs(words.mean() - scaled) <= 5 * spread
+
+
 def test_wrong_input_is_refused():
     x = np.ones(10, np.float32)
     one = np.ones(1, np.uint8)
