@@ -91,9 +91,13 @@ architecture() {
   nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u | tr -d . | sed 's/$/-real/' | paste -sd ';'
 }
 
+nvcc_is_there() {
+  command -v nvcc >/dev/null || [ -n "${CUDACXX:-}" ] || impossible "no nvcc: install CUDA 12 or 13, or name one with CUDACXX"
+}
+
 native() {
   export PATH="$venv/bin:$PATH"
-  command -v nvcc >/dev/null || [ -n "${CUDACXX:-}" ] || { impossible "no nvcc: install CUDA 12 or 13"; return; }
+  nvcc_is_there || return
   cmake -S . -B "$build" -G Ninja -DJAXINA_BUILD_TESTS=ON -DJAXINA_BUILD_GPU_CHECK=ON -DJAXINA_CUDA=ON \
     -DPython_EXECUTABLE="$venv/bin/python" -DJAXINA_CUDA_ARCHITECTURES="$(architecture)" &&
     cmake --build "$build" -j "$(nproc)" --target $host_tests kernels_on_gpu kernel_bench
@@ -101,6 +105,7 @@ native() {
 
 extension() {
   export PATH="$venv/bin:$PATH"
+  nvcc_is_there || return
   "$venv/bin/pip" install --no-index --no-deps --no-build-isolation -C cmake.define.JAXINA_CUDA=ON \
     -C cmake.define.JAXINA_CUDA_ARCHITECTURES="$(architecture)" -C build-dir="$build-extension" -e . || return
   "$venv/bin/python" -c 'from jaxina import _native; assert _native.gpu_handlers(); print(_native.gpu_facts())'
@@ -111,6 +116,7 @@ gpu() {
 }
 
 tests() {
+  [ -x "$build/tests/native/device_test" ] || { impossible "the build has failed"; return; }
   local test
   for test in $host_tests; do "$build/tests/native/$test" --gtest_brief || return; done
   "$venv/bin/pytest" -q tests/python/test_collectives_gpu.py tests/python/test_cli_info.py
@@ -140,7 +146,7 @@ psum() {
 export LD_LIBRARY_PATH="$build-system/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export CMAKE_PREFIX_PATH="$build-system/usr"
 export XLA_PYTHON_CLIENT_PREALLOCATE=false # two processes share a GPU's memory
-export -f machine environment native extension tests on_gpu sanitizer benchmark psum gpu impossible architecture
+export -f machine environment native extension tests on_gpu sanitizer benchmark psum gpu impossible architecture nvcc_is_there
 export python wheels venv build logs
 export host_tests="device_test pending_collectives_test cuda_kernel_bodies_test"
 

@@ -53,9 +53,9 @@ def check_bits(mesh: jax.sharding.Mesh) -> int:
             assert same.all(), f"float32, {size} elements: {np.count_nonzero(~same)} differ"
             compared += 1
         for dtype in (jnp.bfloat16, jnp.float16, jnp.complex64, jnp.int8, jnp.int16, jnp.int32, jnp.uint32):
-            rows = rng.integers(-20, 20, (n, size)).astype(dtype)
-            got = np.asarray(psum(placed(rows, mesh)))
-            assert got.dtype == dtype and (got == rows.astype(np.int64).sum(0).astype(dtype)).all(), dtype
+            rows = rng.integers(-20, 20, (n, size))
+            got = np.asarray(psum(placed(rows.astype(dtype), mesh)))
+            assert got.dtype == dtype and (got == rows.sum(0).astype(dtype)).all(), dtype
             compared += 1
     return compared
 
