@@ -66,5 +66,5 @@ $(STAMP): $(NATIVE) $(MODULES) scripts/setup.sh scripts/system_packages.sh
 
 $(MODULES): FORCE
 	@mkdir -p build
-	@find jaxina -name '*.py' | sort > $@.new
+	@find jaxina p4/controller -name '*.py' | sort > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@

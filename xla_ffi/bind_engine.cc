@@ -102,6 +102,8 @@ void bind_engine(nb::module_& m) {
           "exchange"_a,
           "For RDMA: exchange(end) gives the switch this end of the queue pairs and returns the switch's, both as "
           "(address, udp_port, mtu, qpns, psn, rkey, memory). Called on the engine's own thread.")
+      .def_rw("whole_chunks", &EndpointConfig::whole_chunks)
+      .def_rw("checksums", &EndpointConfig::checksums)
       .def_rw("rdma_device", &EndpointConfig::rdma_device)
       .def_rw("loss", &EndpointConfig::loss)
       .def_rw("loss_seed", &EndpointConfig::loss_seed)

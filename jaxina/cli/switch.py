@@ -1,12 +1,16 @@
-"""`jaxina switch`: a software switch with its control service."""
+"""`jaxina switch`: a switch with its control service; in software, or the controller of a chip."""
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import logging
 import os
 import signal
 import threading
-from typing import Annotated
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,6 +20,11 @@ from jaxina import config
 from jaxina.errors import InvalidArgumentError
 
 ROCE_PORT = 4791  # that NICs send to
+
+
+class Backend(enum.StrEnum):
+    software = "software"
+    tofino = "tofino"
 
 
 def register(app: typer.Typer) -> None:
@@ -61,46 +70,115 @@ def switch(
         float, typer.Option(min=0, max=0.99, help="Share of arriving packets to drop.")
     ] = 0.0,
     loss_seed: Annotated[int, typer.Option(min=0, help="Seed of the dropped packets.")] = 0,
+    backend: Annotated[
+        Backend,
+        typer.Option(
+            help="What moves the packets: threads of this host, or a Tofino chip with the program of p4/tofino."
+        ),
+    ] = Backend.software,
+    chip: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --backend tofino: its size, address, ports and hosts, as p4/controller/chip.py says.",
+        ),
+    ] = None,
+    bfrt: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT", help="With --backend tofino: where the chip's BfRt server listens."
+        ),
+    ] = "127.0.0.1:50052",
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="With --backend tofino: no chip; the log has every write that its tables would get.",
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log warnings only.")] = False,
     announce_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run a software switch until Ctrl-C or SIGTERM."""
-    from jaxina import _native
+    """Run a switch until Ctrl-C or SIGTERM."""
     from jaxina.control.server import ControlServer
-    from jaxina.control.switch_planes import SwitchPlanes
 
     host = _host(bind)
+    _log_to_terminal(quiet)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    if backend is Backend.tofino:
+        if data_ports or threads or rdma or loss or not icrc:
+            raise InvalidArgumentError(
+                "--data-ports, --threads, --rdma, --no-check-icrc and --loss are of --backend software"
+            )
+        plane = _tofino(chip, bfrt, dry_run)
+    else:
+        if chip or dry_run:
+            raise InvalidArgumentError("--chip and --dry-run are of --backend tofino")
+        plane = _software(host, data_ports, threads, rdma, icrc, loss, loss_seed)
+    with plane as (data_plane, where), ControlServer(data_plane, bind) as server:
+        if backend is Backend.tofino:
+            data_plane.ended = server.end_job
+        if announce_fd is not None:
+            os.write(announce_fd, f"{server.address}\n".encode())
+            os.close(announce_fd)
+        log = logging.getLogger("jaxina.switch")
+        log.info("control at %s, data at %s", server.address, where)
+        stop.wait()
+        log.info("stopping")
+
+
+@contextlib.contextmanager
+def _software(
+    host: str,
+    data_ports: str | None,
+    threads: int | None,
+    rdma: str | None,
+    icrc: bool,
+    loss: float,
+    loss_seed: int,
+) -> Iterator[tuple[Any, str]]:
+    """The data plane, and where it is."""
+    from jaxina import _native
+    from jaxina.control.switch_planes import SwitchPlanes
+
     ports = _port_range(data_ports)
     count = threads or (len(ports) if ports else min(4, os.cpu_count() or 1))
     if ports and len(ports) != count:
         raise InvalidArgumentError(
             f"--data-ports {data_ports} are {len(ports)} ports for --threads {count}: one each"
         )
-    _log_to_terminal(quiet)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
     rdma_host, rdma_port = _rdma_address(rdma)
-    data_plane = _native.SoftwareSwitch(host, count, loss, loss_seed, ports)
+    datagrams = _native.SoftwareSwitch(host, count, loss, loss_seed, ports)
     try:
         roce = _native.RoceSwitch(rdma_host, rdma_port, icrc, loss, loss_seed) if rdma else None
-        with ControlServer(SwitchPlanes(data_plane, roce), bind) as server:
-            if announce_fd is not None:
-                os.write(announce_fd, f"{server.address}\n".encode())
-                os.close(announce_fd)
-            log = logging.getLogger("jaxina.switch")
-            log.info(
-                "control at %s, data at UDP %s of %s",
-                server.address,
-                ", ".join(map(str, data_plane.ports)),
-                host,
-            )
-            if roce is not None:
-                log.info("RDMA at UDP %d of %s", roce.port, rdma_host)
-            stop.wait()
-            log.info("stopping")
+        where = f"UDP {', '.join(map(str, datagrams.ports))} of {host}"
+        if roce is not None:
+            where += f", RDMA at UDP {roce.port} of {rdma_host}"
+        yield SwitchPlanes(datagrams, roce), where
     finally:
-        data_plane.stop()
+        datagrams.stop()
+
+
+@contextlib.contextmanager
+def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[Any, str]]:
+    """The data plane, and where it is."""
+    from jaxina.controller import chip
+    from jaxina.controller.bfrt import BfRtTables
+    from jaxina.controller.data_plane import ROCE_PORT, UDP_PORT, TofinoPlane
+    from jaxina.controller.dry_run import DryRun
+
+    if chip_file is None:
+        raise InvalidArgumentError("--backend tofino needs --chip FILE; p4/controller/chip.py says what it holds")
+    described = chip.read(chip_file)
+    size = described.size
+    tables = DryRun(log=True) if dry_run else BfRtTables(bfrt, size.program, size.pool_pipe)
+    plane = TofinoPlane(tables, described)
+    try:
+        yield plane, f"UDP {UDP_PORT} and {ROCE_PORT} of {described.address}, {size.name} Tofino"
+    finally:
+        plane.stop()
 
 
 def _host(bind: str) -> str:

@@ -10,7 +10,7 @@ import grpc
 
 from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc
-from jaxina.control.data_plane import QueuePairs
+from jaxina.control.data_plane import QueuePairs, Terms
 from jaxina.control.session import Session
 from jaxina.control.typed_status import error_from
 
@@ -33,6 +33,7 @@ class JobGrant:
     job: int
     secret: int = dataclasses.field(repr=False)
     data_ports: list[int]
+    terms: Terms
 
 
 class SwitchClient:
@@ -69,7 +70,8 @@ class SwitchClient:
                 heartbeat_timeout_s=heartbeat_timeout,
             ),
         )
-        return JobGrant(reply.job, reply.secret, list(reply.data_ports))
+        terms = Terms(reply.whole_chunks, not reply.without_checksums)
+        return JobGrant(reply.job, reply.secret, list(reply.data_ports), terms)
 
     def join(
         self,

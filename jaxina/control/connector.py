@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import logging
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from jaxina.config import MAX_WORKERS, Configuration
+from jaxina.control.data_plane import Terms
 from jaxina.control.rendezvous import Agreement, Presence, Rendezvous
 from jaxina.control.store import Store
 from jaxina.control.topology import Topology, this_place
@@ -19,6 +21,9 @@ from jaxina.errors import InvalidArgumentError, TooManyWorkersError
 _log = logging.getLogger(__name__)
 
 Group = tuple[int, ...]
+
+# What an agreement says of the endpoint.
+_OF_AGREEMENT = ("job", "secret", "segment", "address", "ports", "whole_chunks", "checksums")
 
 
 class Aggregators(Protocol):
@@ -70,6 +75,7 @@ class EmbeddedAggregators:
             "secret": secrets.randbits(64),
             "address": "",
             "ports": [],
+            **dataclasses.asdict(Terms()),
         }
 
     def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:
@@ -152,7 +158,7 @@ class Connector:
             _log.debug(
                 "group %s: worker %d of %d, job %s", group, worker, len(processes), agreement["job"]
             )
-            for name in ("job", "secret", "segment", "address", "ports"):
+            for name in _OF_AGREEMENT:
                 setattr(endpoint, name, agreement[name])
             endpoint.set_exchange(
                 functools.partial(self._aggregators.connect_queue_pairs, agreement, worker)

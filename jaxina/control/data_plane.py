@@ -23,8 +23,19 @@ class QueuePairs:
     memory: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """What a data plane asks of the workers, beyond the protocol."""
+
+    whole_chunks: bool = False  # a pass has no words, or those of a whole chunk
+    checksums: bool = True  # replies carry a CRC; RDMA packets a right ICRC
+
+
 class DataPlane(Protocol):
     """No method waits for the network. Errors are JaxinaErrors and reach the worker that asked."""
+
+    @property
+    def terms(self) -> Terms: ...
 
     @property
     def ports(self) -> list[int]:

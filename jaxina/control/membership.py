@@ -211,7 +211,7 @@ class Membership:
                 code if code in BY_CODE else "WORKER_LOST",
                 f"{session}: {message}" if message else str(session),
             )
-            return self._abort(session.job, error) + self._drop(session)
+            return self.end(session.job, error) + self._drop(session)
         return [Left(session.job, session), *self._drop(session)]
 
     def lost(self, session: Session, how: str) -> list[Effect]:
@@ -219,7 +219,7 @@ class Membership:
         job = self.jobs.get(session.job)
         if job is None or session not in job.sessions:
             return []
-        return self._abort(session.job, from_code("WORKER_LOST", f"{session} {how}")) + self._drop(
+        return self.end(session.job, from_code("WORKER_LOST", f"{session} {how}")) + self._drop(
             session
         )
 
@@ -246,7 +246,8 @@ class Membership:
             del self.jobs[job_id]
         return [Removed(job_id) for job_id in unused]
 
-    def _abort(self, job_id: int, error: JaxinaError) -> list[Effect]:
+    def end(self, job_id: int, error: JaxinaError) -> list[Effect]:
+        """Ends the job for all its processes; nothing if it has ended already."""
         job = self.jobs[job_id]
         if job.aborted is not None:
             return []

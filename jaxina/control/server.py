@@ -13,7 +13,7 @@ from jaxina.config import split_address
 from jaxina.control import control_pb2_grpc
 from jaxina.control.data_plane import DataPlane
 from jaxina.control.service import AggregatorService
-from jaxina.errors import InvalidArgumentError, SystemCallError
+from jaxina.errors import InvalidArgumentError, SystemCallError, from_code
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class ControlServer:
 
     def __init__(self, data_plane: DataPlane, bind: str):
         self.address = ""  # HOST:PORT that it listens at
-        self._data_plane = data_plane
+        self._service = AggregatorService(data_plane)
         self._bind = bind
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
@@ -53,6 +53,10 @@ class ControlServer:
             raise SystemCallError(
                 f"the control service did not start within {_START_TIMEOUT:g} s"
             ) from None
+
+    def end_job(self, job: int, code: str, message: str) -> None:
+        """Ends a job for all its workers: what the data plane has seen. From any thread."""
+        self._loop.call_soon_threadsafe(self._service.end_job, job, from_code(code, message))
 
     def stop(self) -> None:
         """Ends the service; sessions see the switch go away."""
@@ -78,7 +82,7 @@ class ControlServer:
             self._loop.close()
 
     async def _serve(self) -> None:
-        service = AggregatorService(self._data_plane)
+        service = self._service
         server = grpc.aio.server(options=_OPTIONS)
         control_pb2_grpc.add_AggregatorServicer_to_server(service, server)
         host, _ = split_address(self._bind)

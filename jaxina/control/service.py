@@ -77,7 +77,14 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         )
         job = self._create(spec)
         _log.info("job %d: created for %d workers, %d slots", job.id, spec.workers, spec.slots)
-        return pb.CreateJobReply(job=job.id, secret=job.secret, data_ports=self._data_plane.ports)
+        terms = self._data_plane.terms
+        return pb.CreateJobReply(
+            job=job.id,
+            secret=job.secret,
+            data_ports=self._data_plane.ports,
+            whole_chunks=terms.whole_chunks,
+            without_checksums=not terms.checksums,
+        )
 
     async def Session(
         self, requests: AsyncIterator[pb.WorkerMessage], context: grpc.aio.ServicerContext
@@ -159,6 +166,11 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             self._perform(effects)
             self._close(session)
         self._perform(self._membership.expire_unused(now))
+
+    def end_job(self, job_id: int, error: JaxinaError) -> None:
+        """For a data plane that has seen why a job cannot go on; nothing if there is no such job."""
+        if job_id in self._membership.jobs:
+            self._perform(self._membership.end(job_id, error))
 
     # ---- inside
 

@@ -68,6 +68,7 @@ class SwitchAggregators:
             "ports": grant.data_ports,
             "address": self._data_host,
             "segment": "",
+            **dataclasses.asdict(grant.terms),
         }
 
     def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:

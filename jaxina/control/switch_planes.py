@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from jaxina.control.data_plane import QueuePairs
+from jaxina.control.data_plane import QueuePairs, Terms
 from jaxina.errors import InvalidArgumentError
 
 
@@ -15,6 +15,8 @@ class SwitchPlanes:
     Every job is known to the datagrams' plane. The other learns of it when the first worker
     connects queue pairs, so that jobs without RDMA have no slots there.
     """
+
+    terms = Terms()
 
     def __init__(self, datagrams: Any, rdma: Any | None):
         self._datagrams = datagrams

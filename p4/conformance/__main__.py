@@ -67,7 +67,11 @@ def _arguments() -> argparse.Namespace:
         help="with --interfaces: where the workers' addresses are taken from",
     )
     parser.add_argument(
-        "--tofino", action="store_true", help="with --control: the switch is p4/tofino"
+        "--tofino",
+        type=int,
+        choices=SIZES,
+        metavar="SIZE",
+        help="with --control: the switch is p4/tofino in this size",
     )
     parser.add_argument(
         "--without", metavar="ABILITY,...", default="", help="what else it lacks: see README.md"
@@ -90,8 +94,10 @@ def _device(arguments: argparse.Namespace) -> Device:
     link: Link = SocketLink()
     if arguments.interfaces:
         link = InterfaceLink(arguments.interfaces.split(","), arguments.network)
-    abilities = (TOFINO if arguments.tofino else ABILITIES) - set(arguments.without.split(","))
-    sizes = {arguments.size} if arguments.size else set(SIZES)
+    size = arguments.tofino or arguments.size
+    abilities = TOFINO[arguments.tofino] if arguments.tofino else ABILITIES
+    abilities -= set(arguments.without.split(","))
+    sizes = {size} if size else set(SIZES)
     return SwitchDevice(arguments.control, arguments.address or host, link, abilities, sizes)
 
 

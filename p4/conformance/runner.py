@@ -97,10 +97,10 @@ def _exchanges(vector: Vector) -> Iterable[tuple[Send | None, list[Receive], lis
 def _exchange(device: Device, sent: Send | None, answers: list[Receive], outcome: Outcome) -> None:
     if sent is None:
         return
-    answers = [answer for answer in answers if _notice(answer.packet) in device.abilities | {None}]
+    answers = _without_notices(answers, device)
     device.send(sent.endpoint, sent.packet)
     outcome.packets += 1
-    came = device.replies(len(answers))
+    came = _without_notices(device.replies(len(answers)), device)
     missing, extra = _difference(answers, came)
     if missing or extra:
         outcome.failures.append(
@@ -112,6 +112,11 @@ def _exchange(device: Device, sent: Send | None, answers: list[Receive], outcome
                 ]
             )
         )
+
+
+def _without_notices(packets: list[Receive], device: Device) -> list[Receive]:
+    """Without those notices that the device may send or not."""
+    return [one for one in packets if _notice(one.packet) in device.abilities | {None}]
 
 
 def _notice(packet: Packet) -> str | None:

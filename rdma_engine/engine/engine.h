@@ -35,6 +35,8 @@ struct EndpointConfig {
   std::string address;                // the switch's host
   std::vector<std::uint16_t> ports;   // udp: one data port per switch thread; slot i belongs to ports[i % size]
   roce::Exchange exchange;            // roce, verbs: connects this process's queue pairs to the switch's
+  bool whole_chunks = false;          // the switch takes passes with no words or a whole chunk's only
+  bool checksums = true;              // else its datagrams carry no CRC, its RDMA packets no right ICRC
   std::string rdma_device;            // verbs: "" = any
   double loss = 0;                    // udp, roce: share of arriving packets to drop, for experiments
   std::uint64_t loss_seed = 0;

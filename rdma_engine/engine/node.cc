@@ -149,7 +149,7 @@ bool Node::connect() {
     }
     endpoint_ = std::move(endpoint);
     if (!endpoint_) {
-      const Geometry geometry{config_.slots, config_.block_size, config_.blocks_per_chunk};
+      const Geometry geometry{config_.slots, config_.block_size, config_.blocks_per_chunk, config_.whole_chunks};
       local_sum_ = std::make_unique<LocalSum>(config_.devices, geometry);
     }
     return true;

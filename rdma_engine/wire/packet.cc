@@ -76,7 +76,7 @@ void seal(const Header& header, std::uint8_t* packet, std::size_t size) {
   std::memcpy(packet + kCrcOffset, bytes.crc, sizeof(bytes.crc));
 }
 
-ParseResult parse(std::span<const std::uint8_t> packet, Header& header) {
+ParseResult parse(std::span<const std::uint8_t> packet, Header& header, Checksum required) {
   if (packet.size() < kHeaderSize) return ParseResult::kTruncated;
   HeaderBytes bytes;
   std::memcpy(&bytes, packet.data(), kHeaderSize);
@@ -97,7 +97,9 @@ ParseResult parse(std::span<const std::uint8_t> packet, Header& header) {
   if (has_sized_payload(header.kind) && packet.size() != packet_size(header.words, header.exponents)) {
     return ParseResult::kBadLength;
   }
-  if (get<std::uint32_t>(bytes.crc) != checksum(packet.data(), packet.size())) return ParseResult::kCorrupt;
+  const auto crc = get<std::uint32_t>(bytes.crc);
+  if (crc == 0 && required == Checksum::kOptional) return ParseResult::kOk;
+  if (crc != checksum(packet.data(), packet.size())) return ParseResult::kCorrupt;
   return ParseResult::kOk;
 }
 

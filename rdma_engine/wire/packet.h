@@ -79,7 +79,10 @@ void seal(const Header& header, std::uint8_t* packet, std::size_t size);
 enum class ParseResult : std::uint8_t { kOk, kTruncated, kForeign, kBadLength, kCorrupt };
 std::string_view to_string(ParseResult result);
 
+// Whether a CRC of 0 is taken too: packet processors cannot compute one over what they add.
+enum class Checksum : std::uint8_t { kRequired, kOptional };
+
 // Checks magic, version, kind, length and CRC and fills `header`. Reads nothing outside `packet`.
-ParseResult parse(std::span<const std::uint8_t> packet, Header& header);
+ParseResult parse(std::span<const std::uint8_t> packet, Header& header, Checksum checksum = Checksum::kRequired);
 
 }  // namespace jaxina::wire

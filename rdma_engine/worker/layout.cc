@@ -35,6 +35,7 @@ std::size_t Layout::blocks_in(std::size_t chunk) const {
 }
 
 std::size_t Layout::words_in(std::size_t chunk) const {
+  if (geometry_.whole_chunks) return geometry_.words_per_chunk();
   const std::size_t index = blocks_in(chunk) - 1;
   const std::size_t last = chunk * geometry_.blocks_per_chunk + index;
   const Block block = describe(tensor_at(last), last, index);

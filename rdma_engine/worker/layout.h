@@ -17,6 +17,7 @@ struct Geometry {
   std::uint32_t slots = 0;       // s
   std::uint32_t block_size = 0;  // k: words, and for the one-word types elements, that share an exponent
   std::uint32_t blocks_per_chunk = 0;
+  bool whole_chunks = false;  // the last chunk is filled with zeros, for aggregators that add fixed numbers of words
   std::size_t words_per_chunk() const { return std::size_t{block_size} * blocks_per_chunk; }
 };
 
@@ -41,7 +42,7 @@ class Layout {
 
   std::size_t chunks() const { return (blocks_ + geometry_.blocks_per_chunk - 1) / geometry_.blocks_per_chunk; }
   std::size_t blocks_in(std::size_t chunk) const;
-  // Data words a chunk occupies: whole blocks, but only the words there are of its last one.
+  // Data words a chunk occupies: whole blocks, but (unless all chunks are whole) only the words there are of its last one.
   std::size_t words_in(std::size_t chunk) const;
   bool has_exponents() const { return has_exponents_; }
   std::uint32_t fingerprint() const { return fingerprint_; }

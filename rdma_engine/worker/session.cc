@@ -24,7 +24,7 @@ std::optional<Session::Outgoing> Session::next_packet(Nanoseconds now, std::uint
 
 std::optional<wire::Header> Session::accept(std::span<const std::uint8_t> packet) const {
   wire::Header header;
-  const bool ours = wire::parse(packet, header) == wire::ParseResult::kOk && header.kind != wire::Kind::kUpdate &&
+  const bool ours = wire::parse(packet, header, config_.checksum) == wire::ParseResult::kOk && header.kind != wire::Kind::kUpdate &&
                     header.job == config_.job && header.secret == config_.secret;
   return ours ? std::optional(header) : std::nullopt;
 }

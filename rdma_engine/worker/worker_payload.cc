@@ -69,6 +69,7 @@ void Worker::fill_words(const Pass& pass, std::uint32_t* words, Store store) con
     }
     if (turn) codec_.encode_int32(dst, block.words, Store::kBigEndian, dst);
   });
+  if (store != Store::kAdd) std::memset(words + written, 0, 4 * (pass.words - written));
 }
 
 void Worker::decode_flags(std::size_t index, const Result& result) {

@@ -30,6 +30,7 @@ from google.protobuf.message_factory import GetMessageClass
 from jaxina import _native
 from jaxina.control import control_pb2 as pb
 from jaxina.control import roll_call
+from jaxina.control.data_plane import Terms
 from jaxina.control.membership import MAX_JOBS
 from jaxina.control.service import AggregatorService
 from jaxina.control.topology import Place
@@ -62,6 +63,8 @@ class Refused(Exception):
 
 class DataPlane:
     """The real software switch; it has no RDMA."""
+
+    terms = Terms()
 
     def __init__(self) -> None:
         self._switch = _native.SoftwareSwitch("127.0.0.1", 1, 0.0, 0)

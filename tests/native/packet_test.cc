@@ -76,6 +76,17 @@ TEST(Packet, ChecksumIsCrc32OfEverythingElse) {
   EXPECT_EQ(Bytes(packet.begin() + 32, packet.begin() + 36), expected);
 }
 
+TEST(Packet, NoChecksumIsTakenWhereItIsOptional) {
+  Bytes packet = sealed(update(), packet_size(3, 2));
+  std::memset(&packet[32], 0, 4);
+  Header read;
+  EXPECT_EQ(parse(packet, read), ParseResult::kCorrupt);
+  EXPECT_EQ(parse(packet, read, Checksum::kOptional), ParseResult::kOk);
+  packet[32] = 1;
+  EXPECT_EQ(parse(packet, read, Checksum::kOptional), ParseResult::kCorrupt);
+  EXPECT_EQ(parse({packet.data(), packet.size() - 1}, read, Checksum::kOptional), ParseResult::kBadLength);
+}
+
 TEST(Packet, EveryTruncationIsDetected) {
   for (const Kind kind : {Kind::kUpdate, Kind::kResult, Kind::kPending, Kind::kRefused, Kind::kAbort}) {
     Header header = update();

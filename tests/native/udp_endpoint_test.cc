@@ -33,6 +33,30 @@ TEST(UdpEndpoint, SumsAreBitExactForEverySize) {
   }
 }
 
+// What a packet processor asks for: every pass has no words or all of a chunk's.
+TEST(UdpEndpoint, WholeChunksSumTheSame) {
+  constexpr std::uint32_t n = 3;
+  SoftwareSwitch software_switch({.ports = {}});
+  const JobSpec job = job_of(n);
+  software_switch.add_job(job);
+  std::vector<EndpointConfig> configs = configs_for(job, software_switch.ports());
+  for (EndpointConfig& config : configs) config.whole_chunks = true;
+  std::vector<FloatSum> sums;
+  for (const std::size_t count : {1u, 256u, 257u, 1023u, 1024u, 5000u}) sums.emplace_back(n, count, count);
+  with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
+    for (FloatSum& sum : sums) {
+      sum.submit(w, endpoint);
+      const Status status = run_to_end(endpoint);
+      ASSERT_TRUE(status.ok()) << status.text();
+    }
+  });
+  for (const FloatSum& sum : sums) sum.expect_exact();
+  // One chunk of 1024 words for each sum but the last, of five; and as many passes with exponents only.
+  const JobCounters counters = software_switch.statistics().jobs.at(job.job).counters;
+  EXPECT_EQ(counters.results, 2u * 10);
+  EXPECT_GE(counters.bytes_received, n * 10u * (4 * 1024 + 2 * wire::kHeaderSize));
+}
+
 TEST(UdpEndpoint, LargeSums) {
   for (const std::uint32_t n : {2u, 4u}) {
     SoftwareSwitch software_switch({.ports = {}, .threads = 2});

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from jaxina.control.data_plane import QueuePairs
+from jaxina.control.data_plane import QueuePairs, Terms
 
 
 class FakeDataPlane:
     """Remembers what the control service did to it."""
+
+    terms = Terms()
 
     def __init__(self, ports: list[int] | None = None):
         self.ports = ports or [51001, 51002]

@@ -151,13 +151,12 @@ def test_a_device_is_not_asked_for_what_it_cannot():
     assert runner.run(larger, Limited()).lacking == {"blocks of 256"}
 
     class Mute(Interpreter):
-        abilities = Interpreter.abilities - {"notices"}
-
         def replies(self, expected):
             return [r for r in self.came if r.packet.kind == "result"]
 
+    assert differences(Mute())
+    Mute.abilities = Interpreter.abilities - {"notices"}
     assert not differences(Mute())
-    assert differences(Interpreter()) == []
 
 
 def test_every_line_of_a_file_is_understood():
@@ -186,8 +185,8 @@ def test_the_software_switch_passes_over_loopback():
             code, output = conformance("--control", server.address, "--size", 64)
             assert code == 0, output
             assert " 0 failed, 1 not run" in output  # epochs_wrap
-            code, output = conformance("--control", server.address, "--tofino", "appendix_a", "corrupt")
-            assert code == 0 and "2 passed, 0 failed, 2 not run" in output.replace(" vectors", ""), output
+            code, output = conformance("--control", server.address, "--tofino", 64, "appendix_a", "corrupt")
+            assert code == 0 and "1 vectors passed, 0 failed, 3 not run" in output, output
     finally:
         datagrams.stop()
 

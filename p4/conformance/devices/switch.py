@@ -12,7 +12,6 @@ from conformance.devices import probe
 from conformance.devices.links import Address, Link
 from conformance.devices.rdma import RdmaWorkers
 from conformance.rdma_packet import End
-from conformance.script import numbers
 from conformance.vector import Job, Packet, Receive, Value, Vector
 
 _CONTROL_TIMEOUT = 10.0
@@ -131,8 +130,7 @@ class SwitchDevice:
         for worker in range(job.workers):
             endpoint = f"{job.name}{worker}"
             self._addresses[endpoint] = self._link.open(endpoint)
-            if "notices" in self.abilities:
-                self._introduce(job, worker)
+            self._introduce(job, worker)
 
     def _connect(self, job: str, worker: int, end: End, mtu: int) -> End:
         from jaxina.control.data_plane import QueuePairs
@@ -150,8 +148,7 @@ class SwitchDevice:
         endpoint = f"{job.name}{worker}"
         fields: dict[str, Value] = {
             **{"job": job.name, "secret": job.name, "worker": worker, "slot": 0},
-            **{"epoch": 2, "fingerprint": 2, "exponents": ()},
-            "words": tuple(numbers(worker, 0, 0, job.block)),
+            **{"epoch": 2, "fingerprint": 2, "exponents": (0,), "words": ()},
         }
         deadline = time.monotonic() + _LEARNS_WITHIN
         while time.monotonic() < deadline:

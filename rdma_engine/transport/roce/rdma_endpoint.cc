@@ -37,7 +37,7 @@ class RdmaEndpoint final : public Endpoint {
  public:
   RdmaEndpoint(const EndpointConfig& config, const MakeQueuePairs& make, const Exchange& exchange)
       : config_(config),
-        geometry_{config.slots, config.block_size, config.blocks_per_chunk},
+        geometry_{config.slots, config.block_size, config.blocks_per_chunk, config.whole_chunks},
         layout_(geometry_),
         worker_({.devices = config.devices, .geometry = geometry_, .timer = kTimer}),
         pairs_(make(layout_.queues(), geometry_.slots * layout_.stride(), layout_.receive_bytes())),

@@ -9,6 +9,7 @@ namespace jaxina {
 std::unique_ptr<Endpoint> make_roce_endpoint(const EndpointConfig& config) {
   roce::SocketOptions options;
   options.host = udp::route_source(udp::resolve(config.address, roce::kUdpPort, ErrorCode::kSwitchUnreachable));
+  if (!config.checksums) options.icrc = roce::IcrcPolicy::kIgnore;
   options.loss = config.loss;
   options.loss_seed = config.loss_seed;
   return roce::make_rdma_endpoint(

@@ -17,7 +17,8 @@ namespace {
 constexpr std::uint32_t kSendDepth = 4;  // one pass in flight, and copies of it
 constexpr std::size_t kReceivesPerQueue = 4;
 constexpr std::size_t kReceiveBatch = 32;
-constexpr std::size_t kPage = 4096;
+// Two pages: packet processors choose among a slot's four places (2048 bytes each for 256 words) by bits of the address.
+constexpr std::size_t kAlignment = 8192;
 // What completions say they are of, also where the opcode is not valid because of an error.
 constexpr std::uint64_t kReceive = 0, kSend = 1;
 
@@ -32,8 +33,8 @@ T* checked(T* object, const char* what) {
 }  // namespace
 
 VerbsQueuePairs::Memory VerbsQueuePairs::allocate(std::size_t bytes) {
-  const std::size_t whole = (bytes + kPage - 1) / kPage * kPage;
-  auto* memory = static_cast<std::uint8_t*>(checked(std::aligned_alloc(kPage, whole), "allocating memory for RDMA"));
+  const std::size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  auto* memory = static_cast<std::uint8_t*>(checked(std::aligned_alloc(kAlignment, whole), "allocating memory for RDMA"));
   std::memset(memory, 0, whole);
   return Memory(memory);
 }

@@ -1,0 +1,145 @@
+"""Tables of a chip or its model, through BfRt's gRPC server. Needs the Python client of the chip's SDE (`bfrt_grpc`), which is
+no part of jaxina.
+
+Written against the public client and bfruntime.proto of p4lang/open-p4studio; never run on a chip.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxina.errors import InvalidArgumentError, SwitchUnreachableError, SystemCallError
+from jaxina.controller.tables import Digest, Entry, Range, Ternary, Value
+
+_log = logging.getLogger("jaxina.switch")
+
+_CLIENT_ID = 0
+_DEVICE_ID = 0
+_CONNECT_TIMEOUT = 5  # seconds
+DIGESTS = ("heard", "contradiction")  # of p4/tofino
+_BATCH = 1024  # entries of one request
+
+
+def client_library() -> Any:
+    """The SDE's module bfrt_grpc.client.
+
+    Raises:
+      InvalidArgumentError: it is not installed.
+    """
+    try:
+        import bfrt_grpc.client as client
+    except ImportError as error:
+        raise InvalidArgumentError(
+            "--backend tofino speaks to the chip through the Python client of its SDE, and there is no module "
+            f"bfrt_grpc ({error}): put the SDE's site-packages/tofino into PYTHONPATH, or use --dry-run"
+        ) from None
+    return client
+
+
+class BfRtTables:
+    """`address` is HOST:PORT of the chip's BfRt server; `program` the loaded P4 program's name; `pipe` the one whose registers
+    are read.
+
+    Raises:
+      InvalidArgumentError: no client library.
+      SwitchUnreachableError: no server answers, or it runs another program.
+    """
+
+    def __init__(self, address: str, program: str, pipe: int):
+        self._client = client_library()
+        self._pipe = pipe
+        try:
+            self._interface = self._client.ClientInterface(
+                address, _CLIENT_ID, _DEVICE_ID, timeout=_CONNECT_TIMEOUT
+            )
+            self._interface.bind_pipeline_config(program)
+            self._info = self._interface.bfrt_info_get(program)
+        except Exception as error:  # the client has several, some of them RuntimeError
+            raise SwitchUnreachableError(
+                f"no BfRt server with the program {program} at {address}: {error}"
+            ) from error
+        self._target = self._client.Target(device_id=_DEVICE_ID, pipe_id=0xFFFF)
+        self._pending: list[Digest] = []
+
+    def insert(self, entries: Sequence[Entry]) -> None:
+        self._write(entries, lambda table, keys, data: table.entry_add(self._target, keys, data))
+
+    def modify(self, entries: Sequence[Entry]) -> None:
+        self._write(entries, lambda table, keys, data: table.entry_mod(self._target, keys, data))
+
+    def delete(self, entries: Sequence[Entry]) -> None:
+        self._write(entries, lambda table, keys, _: table.entry_del(self._target, keys))
+
+    def read(self, entries: Sequence[Entry]) -> list[dict[str, int]]:
+        if not entries:
+            return []
+        table = self._info.table_get(entries[0].table)
+        try:
+            keys = [self._key(table, entry) for entry in entries]
+            found = list(table.entry_get(self._target, keys, {"from_hw": True}))
+        except Exception as error:
+            raise SystemCallError(f"reading {entries[0].table}: {error}") from error
+        return [
+            {name: self._of_pool(values[name]) for name in entry.data}
+            for entry, values in zip(entries, (data.to_dict() for data, _ in found), strict=True)
+        ]
+
+    def next_digest(self, timeout: float) -> Digest | None:
+        if not self._pending:
+            try:
+                message = self._interface.digest_get(timeout)
+            except RuntimeError:  # none within the timeout
+                return None
+            for name in DIGESTS:
+                learn = self._info.learn_get(name)
+                if learn.info.id == message.digest_id:
+                    fields = (data.to_dict() for data in learn.make_data_list(message))
+                    self._pending += [Digest(name, values) for values in fields]
+        return self._pending.pop(0) if self._pending else None
+
+    def close(self) -> None:
+        self._interface.tear_down_stream()
+
+    def _write(self, entries: Sequence[Entry], request: Callable[[Any, Any, Any], Any]) -> None:
+        for start in range(0, len(entries), _BATCH):
+            batch = entries[start : start + _BATCH]
+            table = self._info.table_get(batch[0].table)
+            try:
+                keys = [self._key(table, entry) for entry in batch]
+                request(table, keys, [self._data(table, entry) for entry in batch])
+            except Exception as error:
+                raise SystemCallError(f"writing {batch[0].table}: {error}") from error
+
+    def _key(self, table: Any, entry: Entry) -> Any:
+        fields = []
+        for name, match in entry.key.items():
+            if isinstance(match, Ternary):
+                fields.append(self._client.KeyTuple(name, match.value, match.mask))
+            elif isinstance(match, Range):
+                fields.append(self._client.KeyTuple(name, low=match.low, high=match.high))
+            else:
+                fields.append(self._client.KeyTuple(name, match))
+        return table.make_key(fields)
+
+    def _data(self, table: Any, entry: Entry) -> Any:
+        fields = [self._field(name, value) for name, value in entry.data.items()]
+        return table.make_data(fields, entry.action or None)
+
+    def _field(self, name: str, value: Value) -> Any:
+        if isinstance(value, bool):
+            return self._client.DataTuple(name, bool_val=value)
+        if isinstance(value, str):
+            return self._client.DataTuple(name, str_val=value)
+        if isinstance(value, tuple):
+            if value and isinstance(value[0], bool):
+                return self._client.DataTuple(name, bool_arr_val=list(value))
+            return self._client.DataTuple(name, int_arr_val=list(value))
+        return self._client.DataTuple(name, value)
+
+    def _of_pool(self, value: Any) -> int:
+        """A register has a value in every pipe; a counter is their sum already."""
+        if not isinstance(value, list):
+            return int(value)
+        return int(value[self._pipe] if len(value) > self._pipe else value[0])

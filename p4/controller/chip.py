@@ -1,0 +1,141 @@
+"""What the controller is told about its switch: a TOML file.
+
+    size = "one-pipe"          # or "four-pipes"
+    address = "198.18.0.1"     # IPv4 address that workers send to
+
+    [[port]]
+    number = 132               # the chip's
+    speed = 100                # Gbit/s: 10, 25, 40, 50 or 100
+    fec = "rs"                 # none, fc or rs
+
+    [[host]]
+    ip = "198.18.1.1"
+    mac = "02:00:00:00:01:01"
+    port = 132
+
+Hosts are who other traffic is forwarded to, and where RDMA workers can be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from jaxina.errors import InvalidArgumentError
+
+SPEEDS = {10: "BF_SPEED_10G", 25: "BF_SPEED_25G", 40: "BF_SPEED_40G", 50: "BF_SPEED_50G", 100: "BF_SPEED_100G"}  # fmt: skip
+FECS = {"none": "BF_FEC_TYP_NONE", "fc": "BF_FEC_TYP_FC", "rs": "BF_FEC_TYP_RS"}
+PORTS_OF_A_PIPE = 128  # numbers, not all of which exist
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """One of the two programs; the figures are those of p4/tofino/constants.p4."""
+
+    name: str
+    pipes: int  # that a packet's words pass
+
+    program = "jaxina"
+    pool_pipe = 0
+    slots = 1024
+    workers = 32  # of a job
+    jobs = 255
+    admissions = 1024
+    blocks_per_chunk = 1
+
+    @property
+    def words(self) -> int:
+        return 64 * self.pipes
+
+    @property
+    def message_bytes(self) -> int:
+        """The longest RDMA message: the words, and an exponent padded to 4."""
+        return 4 * self.words + 4
+
+    @property
+    def place_bytes(self) -> int:
+        """Distance of a slot's places in a worker's memory: docs/rdma.md."""
+        return 1 << (self.message_bytes - 1).bit_length()
+
+
+SIZES = {size.name: size for size in (Size("one-pipe", 1), Size("four-pipes", 4))}
+
+
+@dataclasses.dataclass(frozen=True)
+class Port:
+    number: int
+    speed: int
+    fec: str
+
+    @property
+    def pipe(self) -> int:
+        return self.number // PORTS_OF_A_PIPE
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    ip: str
+    mac: int
+    port: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Chip:
+    size: Size
+    address: str
+    ports: tuple[Port, ...]
+    hosts: tuple[Host, ...]
+
+    @property
+    def pipes(self) -> list[int]:
+        """Those with ports."""
+        return sorted({port.pipe for port in self.ports})
+
+    def host(self, ip: str) -> Host | None:
+        return next((host for host in self.hosts if host.ip == ip), None)
+
+
+def recirculation_port(pipe: int) -> int:
+    return PORTS_OF_A_PIPE * pipe + 68
+
+
+def read(path: Path) -> Chip:
+    """Raises InvalidArgumentError with what is wrong in the file."""
+    try:
+        fields = tomllib.loads(path.read_text())
+        return _chip(fields)
+    except OSError as error:
+        raise InvalidArgumentError(f"cannot read {path}: {error.strerror}") from None
+    except KeyError as error:
+        raise InvalidArgumentError(f"{path}: {error} is missing") from None
+    except (ValueError, TypeError) as error:
+        raise InvalidArgumentError(f"{path}: {error}") from None
+
+
+def _chip(fields: dict[str, Any]) -> Chip:
+    ports = tuple(_port(port) for port in fields.get("port", ()))
+    hosts = tuple(_host(host) for host in fields.get("host", ()))
+    unknown = {host.port for host in hosts} - {port.number for port in ports}
+    if unknown:
+        raise ValueError(f"a host is at port {min(unknown)}, which the file does not name")
+    if fields["size"] not in SIZES:
+        raise ValueError(f"size {fields['size']!r} is none of {', '.join(SIZES)}")
+    address = str(ipaddress.IPv4Address(fields["address"]))
+    return Chip(SIZES[fields["size"]], address, ports, hosts)
+
+
+def _port(fields: dict[str, Any]) -> Port:
+    port = Port(int(fields["number"]), int(fields.get("speed", 100)), fields.get("fec", "none"))
+    if port.speed not in SPEEDS or port.fec not in FECS:
+        raise ValueError(f"port {port.number} has a speed or fec that there is not")
+    return port
+
+
+def _host(fields: dict[str, Any]) -> Host:
+    digits = str(fields["mac"]).replace(":", "")
+    if len(digits) != 12:
+        raise ValueError(f"{fields['mac']} is no MAC address")
+    return Host(str(ipaddress.IPv4Address(fields["ip"])), int(digits, 16), int(fields["port"]))

@@ -1,0 +1,244 @@
+"""The chip as the data plane of the control service (`jaxina.control.data_plane.DataPlane`)."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from jaxina.control.data_plane import QueuePairs, Terms
+from jaxina.errors import InvalidArgumentError, JaxinaError
+from jaxina.controller.chip import Chip
+from jaxina.controller.job_admission import JobAdmission
+from jaxina.controller.l2_forwarding import L2Forwarding
+from jaxina.controller.multicast import Multicast
+from jaxina.controller.pass_tag import PassTag
+from jaxina.controller.pool import WORKER_BITS, Job, Pool, Station
+from jaxina.controller.ports import Ports
+from jaxina.controller.recirculation import Recirculation
+from jaxina.controller.replies import Replies
+from jaxina.controller.sequence_number import SequenceNumber
+from jaxina.controller.slot_turn import SlotTurn
+from jaxina.controller.source_check import SourceCheck
+from jaxina.controller.statistics import Statistics
+from jaxina.controller.tables import Digest, Tables
+from jaxina.controller.worker_stamp import WorkerStamp
+
+_log = logging.getLogger("jaxina.switch")
+
+UDP_PORT = 51001  # any: the program tells a job's packets by what they hold
+ROCE_PORT = 4791
+_PATH_MTU = 4096
+_PACKET_LIFETIME = 0.001  # seconds in the switch; queues and eleven passes take microseconds
+_DIGEST_POLL = 0.2
+
+
+class TofinoPlane:
+    """Fills the chip's tables and listens to its digests, from construction to `stop`.
+
+    `ended(job, code, message)` is called, on a thread of the plane's own, when the program has seen that a job cannot go on.
+    `random_bits(n)` draws keys and sequence numbers.
+    """
+
+    terms = Terms(whole_chunks=True, checksums=False)
+
+    def __init__(
+        self,
+        tables: Tables,
+        chip: Chip,
+        random_bits: Callable[[int], int] = secrets.randbits,
+    ):
+        self.ended: Callable[[int, str, str], Any] = lambda job, code, message: None
+        self._tables = tables
+        self._chip = chip
+        self._random_bits = random_bits
+        self._lock = threading.RLock()  # the control service's thread and the digests'
+        self._job_admission = JobAdmission(tables, chip)
+        self._source_check = SourceCheck(tables)
+        self._slot_turn = SlotTurn(tables)
+        self._pass_tag = PassTag(tables)
+        self._worker_stamp = WorkerStamp(tables)
+        self._sequence_number = SequenceNumber(tables)
+        self._replies = Replies(tables, chip.size)
+        self._statistics = Statistics(tables)
+        self._multicast = Multicast(tables)
+        self._pool = Pool(chip.size, self._job_admission.entries_per_worker)
+        Ports(tables).fill(chip)
+        self._multicast.fill(chip)
+        L2Forwarding(tables).fill(chip)
+        Recirculation(tables).fill(chip.size)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="jaxina-digests", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stops listening. The tables stay as they are."""
+        self._stopping.set()
+        self._thread.join()
+        self._tables.close()
+
+    @property
+    def ports(self) -> list[int]:
+        return [UDP_PORT]
+
+    def add_job(
+        self,
+        job: int,
+        secret: int,
+        workers: int,
+        slots: int,
+        block_size: int,
+        blocks_per_chunk: int,
+    ) -> None:
+        with self._lock:
+            rkey = self._random_bits(32)
+            added = self._pool.add(
+                job, secret, workers, slots, block_size, blocks_per_chunk, rkey
+            )
+            try:
+                # A job never starts on what an older one left.
+                self._slot_turn.clear(added)
+                self._pass_tag.clear(added)
+                self._worker_stamp.clear(added)
+                self._statistics.clear(added)
+                self._job_admission.add_job(added)
+            except JaxinaError:
+                # Nobody has learned its secret, so what entries it may have match no packet.
+                del self._pool.jobs[job]
+                raise
+
+    def remove_job(self, job: int) -> None:
+        with self._lock:
+            removed = self._pool.jobs.pop(job, None)
+            if removed is None:
+                return
+            # No packet of it begins anything from now on; those that have begun come to their end.
+            self._job_admission.remove_job(removed)
+            for worker in sorted(removed.stations.keys() - removed.ends.keys()):
+                self._source_check.remove(removed, worker)
+            time.sleep(_PACKET_LIFETIME)
+            for worker in sorted(removed.stations):
+                self._multicast.remove_worker(removed, worker)
+                self._replies.remove(removed, worker)
+
+    def abort_job(self, job: int, code: str, message: str) -> None:
+        """The chip says nothing: the workers learn why from the control service."""
+        with self._lock:
+            ended = self._pool.jobs[job]
+            if not ended.ended:
+                self._job_admission.end_job(ended)
+                ended.ended = True
+
+    def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
+        with self._lock:
+            found = self._pool.jobs[job]
+            station = self._station_of(found, worker, end)
+            if found.ended:
+                raise InvalidArgumentError(f"job {job} has ended")
+            if worker in found.stations:
+                self._forget(found, worker)
+            psn = self._random_bits(24)
+            found.ends[worker] = end
+            found.stations[worker] = station
+            self._sequence_number.begin(found, worker, psn)
+            self._replies.add_rdma(found, worker, station)
+            self._multicast.add_worker(found, worker)
+            self._job_admission.connect(found, worker, end.address)
+            qpns = tuple(found.queue_pair(worker, queue) for queue in range(found.slots + 1))
+            return QueuePairs(
+                self._chip.address, ROCE_PORT, min(end.mtu, _PATH_MTU), qpns, psn, found.rkey, 0
+            )
+
+    def statistics(self) -> dict[str, Any]:
+        with self._lock:
+            jobs = {id: self._statistics.of_job(job) for id, job in self._pool.jobs.items()}
+            return {"rejected": self._statistics.of_no_job(), "jobs": jobs}
+
+    def missing(self, job: int) -> list[int]:
+        with self._lock:
+            found = self._pool.jobs[job]
+            return self._worker_stamp.missing(found, self._slot_turn.turns(found))
+
+    def _station_of(self, job: Job, worker: int, end: QueuePairs) -> Station:
+        """Where an RDMA worker is. Raises InvalidArgumentError for one that the program cannot serve."""
+        size = self._chip.size
+        host = self._chip.host(end.address)
+        if worker >= job.workers or len(end.qpns) != job.slots + 1:
+            raise InvalidArgumentError(
+                f"a worker of job {job.id} is one of {job.workers}, and connects {job.slots + 1} queue pairs"
+            )
+        if host is None:
+            raise InvalidArgumentError(
+                f"this switch does not know the host {end.address}: add it to its file as a [[host]]"
+            )
+        if end.mtu < size.message_bytes:
+            raise InvalidArgumentError(
+                f"packets of {end.mtu} bytes; this switch needs a pass, {size.message_bytes} bytes, in one: raise the "
+                "network's MTU"
+            )
+        if end.memory % (4 * size.place_bytes):
+            raise InvalidArgumentError(
+                f"memory for results at {end.memory:#x}; this switch needs it aligned to {4 * size.place_bytes} bytes"
+            )
+        return Station(host.mac, int(ipaddress.IPv4Address(host.ip)), end.udp_port, host.port)
+
+    def _forget(self, job: Job, worker: int) -> None:
+        """A worker connects anew: what it had is gone."""
+        if worker in job.ends:
+            self._job_admission.disconnect(job, worker)
+        else:
+            self._source_check.remove(job, worker)
+        self._multicast.remove_worker(job, worker)
+        self._replies.remove(job, worker)
+        del job.stations[worker]
+        job.ends.pop(worker, None)
+
+    # ---- what the program says
+
+    def _listen(self) -> None:
+        while not self._stopping.is_set():
+            digest = self._tables.next_digest(_DIGEST_POLL)
+            if digest is None:
+                continue
+            try:
+                self._on_digest(digest)
+            except JaxinaError as error:
+                _log.error("digest %s: %s", digest, error)
+
+    def _on_digest(self, digest: Digest) -> None:
+        fields = digest.fields
+        with self._lock:
+            index, worker = fields["rid"] >> WORKER_BITS, fields["rid"] % (1 << WORKER_BITS)
+            job = next((j for j in self._pool.jobs.values() if j.index == index), None)
+            if job is None or job.ended or worker >= job.workers:
+                return
+            if digest.name == "heard":
+                station = Station(
+                    fields["mac"], fields["ip"], fields["port"], fields["ingress_port"]
+                )
+                return self._on_heard(job, worker, station)
+            id = job.id
+        # Outside the lock: the control service may be waiting for it.
+        self.ended(
+            id,
+            "MISMATCH",
+            f"worker {worker} sums something else than the others in the same call: check that every process runs the "
+            "same program with equal shapes and dtypes",
+        )
+
+    def _on_heard(self, job: Job, worker: int, station: Station) -> None:
+        """A worker's first packet, which was dropped, and will come again. Its address is that of the first packet with
+        the job's secret, and stays: a replay from elsewhere diverts nothing. (The address of its control connection may
+        be another, where control and data have networks of their own.)"""
+        if worker in job.stations:
+            return
+        job.stations[worker] = station
+        self._replies.add_udp(job, worker, station)
+        self._multicast.add_worker(job, worker)
+        self._source_check.add(job, worker, station)
+        address = ipaddress.IPv4Address(station.ip)
+        _log.info("job %d: worker %d speaks from %s:%d", job.id, worker, address, station.udp_port)

@@ -1,0 +1,55 @@
+"""The traffic manager's copies: of results to a job's workers, and of broadcasts to all ports. Fixed tables of the chip."""
+
+from __future__ import annotations
+
+from jaxina.controller.chip import Chip
+from jaxina.controller.pool import Job
+from jaxina.controller.tables import Entry, Tables
+
+FLOOD = 256  # behind the jobs' groups
+_FLOOD_NODES = 1 << 13  # behind the jobs' rids, which are their nodes' numbers
+
+
+class Multicast:
+    def __init__(self, tables: Tables):
+        self._tables = tables
+
+    def fill(self, chip: Chip) -> None:
+        """The group of broadcasts; a port's exclusion id, its number, keeps a frame from going back."""
+        ports = [port.number for port in chip.ports]
+        self._tables.insert([_node(_FLOOD_NODES + port, 0, port) for port in ports])
+        self._tables.insert([_group(FLOOD, [_FLOOD_NODES + port for port in ports])])
+        self._tables.modify(
+            [Entry("$pre.prune", {"$MULTICAST_L2_XID": port}, {"$DEV_PORT": (port,)}) for port in ports]
+        )
+
+    def add_worker(self, job: Job, worker: int) -> None:
+        """The group is made with the last worker: before that no result can be due."""
+        rid = job.rid(worker)
+        self._tables.insert([_node(rid, rid, job.stations[worker].port)])
+        if len(job.stations) == job.workers:
+            self._tables.insert([_group(job.group, [job.rid(w) for w in range(job.workers)])])
+            job.has_group = True
+
+    def remove_worker(self, job: Job, worker: int) -> None:
+        if job.has_group:
+            self._tables.delete([_group(job.group, [])])
+            job.has_group = False
+        self._tables.delete([_node(job.rid(worker), 0, 0)])
+
+
+def _node(number: int, rid: int, port: int) -> Entry:
+    data = {"$MULTICAST_RID": rid, "$MULTICAST_LAG_ID": (), "$DEV_PORT": (port,)}
+    return Entry("$pre.node", {"$MULTICAST_NODE_ID": number}, data)
+
+
+def _group(number: int, nodes: list[int]) -> Entry:
+    return Entry(
+        "$pre.mgid",
+        {"$MGID": number},
+        {
+            "$MULTICAST_NODE_ID": tuple(nodes),
+            "$MULTICAST_NODE_L1_XID_VALID": tuple([False] * len(nodes)),
+            "$MULTICAST_NODE_L1_XID": tuple([0] * len(nodes)),
+        },
+    )

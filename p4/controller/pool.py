@@ -1,0 +1,118 @@
+"""Who has which part of the chip: job indices, slots, entries of the admission tables."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jaxina.control.data_plane import QueuePairs
+from jaxina.errors import JobRejectedError, TooManyWorkersError
+from jaxina.controller.chip import Size
+
+WORKER_BITS = 5
+SLOT_BITS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Station:
+    """Where a worker speaks from."""
+
+    mac: int
+    ip: int
+    udp_port: int
+    port: int  # the chip's
+
+
+@dataclasses.dataclass
+class Job:
+    """A job's part. Workers are named by `rid`, also as copies of a multicast."""
+
+    id: int
+    secret: int
+    workers: int
+    slots: int
+    index: int  # 1 to 255
+    slot_base: int
+    rkey: int
+    stations: dict[int, Station] = dataclasses.field(default_factory=dict)  # of workers heard from
+    ends: dict[int, QueuePairs] = dataclasses.field(default_factory=dict)  # of RDMA workers
+    has_group: bool = False
+    ended: bool = False
+
+    @property
+    def group(self) -> int:
+        """Multicast group; those of jobs are 1 to 255."""
+        return self.index
+
+    def rid(self, worker: int) -> int:
+        return self.index << WORKER_BITS | worker
+
+    def stamp_index(self, slot: int, worker: int) -> int:
+        return (self.slot_base + slot) << WORKER_BITS | worker
+
+    def version_index(self, slot: int, version: int) -> int:
+        return (self.slot_base + slot) << 1 | version
+
+    def queue_pair(self, worker: int, queue: int) -> int:
+        """The switch's number; the last queue is the one of the notices, which are not sent."""
+        return 0x800000 | self.rid(worker) << SLOT_BITS | queue
+
+
+class Pool:
+    """`admissions_of(workers)` is how many entries a job takes of an admission table."""
+
+    def __init__(self, size: Size, entries_per_worker: int):
+        self._size = size
+        self._entries_per_worker = entries_per_worker
+        self.jobs: dict[int, Job] = {}
+
+    def admissions_of(self, workers: int) -> int:
+        return workers * self._entries_per_worker + 2
+
+    def add(
+        self, job: int, secret: int, workers: int, slots: int, block_size: int, blocks: int, rkey: int
+    ) -> Job:
+        """Raises TooManyWorkersError or JobRejectedError, with what would fit."""
+        size = self._size
+        if workers > size.workers:
+            raise TooManyWorkersError(
+                f"a job of {workers} workers; this switch serves {size.workers}: sum over a smaller mesh axis, or "
+                "over two axes one after the other"
+            )
+        if (block_size, blocks) != (size.words, size.blocks_per_chunk):
+            raise JobRejectedError(
+                f"chunks of {blocks} blocks of {block_size} words; this switch adds {size.words} words at a time: set "
+                f"JAXINA_BLOCK_SIZE={size.words} and JAXINA_BLOCKS_PER_CHUNK={size.blocks_per_chunk}"
+            )
+        if job in self.jobs:
+            raise JobRejectedError(f"job {job} exists already")
+        index = self._free_index()
+        used = sum(self.admissions_of(other.workers) for other in self.jobs.values())
+        if index is None or used + self.admissions_of(workers) > size.admissions:
+            raise JobRejectedError(
+                f"this switch has no room for another job of {workers} workers beside the {len(self.jobs)} it serves"
+            )
+        base = self._free_slots(slots)
+        if base is None:
+            taken = sum(other.slots for other in self.jobs.values())
+            raise JobRejectedError(
+                f"a pool of {slots} slots; of this switch's {size.slots}, {size.slots - taken} are free, and a job's "
+                "must lie together: lower JAXINA_SLOTS"
+            )
+        added = self.jobs[job] = Job(job, secret, workers, slots, index, base, rkey)
+        return added
+
+    def _free_index(self) -> int | None:
+        taken = {job.index for job in self.jobs.values()}
+        return next((i for i in range(1, self._size.jobs + 1) if i not in taken), None)
+
+    def _free_slots(self, slots: int) -> int | None:
+        """The first gap that is large enough. A job's queue pairs number its slots and one more, so that it cannot have
+        them all."""
+        if slots >= 1 << SLOT_BITS:
+            return None
+        base = 0
+        for job in sorted(self.jobs.values(), key=lambda job: job.slot_base):
+            if job.slot_base - base >= slots:
+                return base
+            base = job.slot_base + job.slots
+        return base if self._size.slots - base >= slots else None

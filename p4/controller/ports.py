@@ -1,0 +1,23 @@
+"""The chip's ports. A fixed table."""
+
+from __future__ import annotations
+
+from jaxina.controller.chip import FECS, SPEEDS, Chip
+from jaxina.controller.tables import Entry, Tables
+
+
+class Ports:
+    def __init__(self, tables: Tables):
+        self._tables = tables
+
+    def fill(self, chip: Chip) -> None:
+        self._tables.insert(
+            [
+                Entry(
+                    "$PORT",
+                    {"$DEV_PORT": port.number},
+                    {"$SPEED": SPEEDS[port.speed], "$FEC": FECS[port.fec], "$PORT_ENABLE": True},
+                )
+                for port in chip.ports
+            ]
+        )

@@ -1,0 +1,76 @@
+"""What the controller says to a chip: writes to tables, in the terms of BfRt, and what it hears back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+
+@dataclasses.dataclass(frozen=True)
+class Ternary:
+    value: int
+    mask: int
+
+    def __str__(self) -> str:
+        return f"{self.value:#x}&{self.mask:#x}" if self.mask else "*"
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return f"{self.low}..{self.high}"
+
+
+Match = int | Ternary | Range  # an int matches exactly
+Value = int | str | bool | tuple[int, ...] | tuple[bool, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A row of a table. Registers and counters are tables of BfRt too, without actions."""
+
+    table: str
+    key: Mapping[str, Match]
+    data: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+    action: str = ""
+
+    def __str__(self) -> str:
+        key = " ".join(f"{name}={match}" for name, match in self.key.items())
+        data = ", ".join(f"{name}={value}" for name, value in self.data.items())
+        return f"{self.table} {key}" + (f" -> {self.action}({data})" if self.action or data else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Digest:
+    """What the program tells the controller: by the name of the P4 digest."""
+
+    name: str
+    fields: Mapping[str, int]
+
+
+class Tables(Protocol):
+    """Every method takes entries of one table, and raises SystemCallError if the chip's driver refuses."""
+
+    def insert(self, entries: Sequence[Entry]) -> None: ...
+
+    def modify(self, entries: Sequence[Entry]) -> None:
+        """Existing entries; registers and counters always exist."""
+        ...
+
+    def delete(self, entries: Sequence[Entry]) -> None:
+        """Their data does not matter."""
+        ...
+
+    def read(self, entries: Sequence[Entry]) -> list[dict[str, int]]:
+        """What registers or counters hold, by field. Of a register, what the pool's pipe holds."""
+        ...
+
+    def next_digest(self, timeout: float) -> Digest | None:
+        """Waits for one, at most `timeout` seconds."""
+        ...
+
+    def close(self) -> None: ...

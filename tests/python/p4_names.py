@@ -1,0 +1,60 @@
+"""Reads the names that a control plane uses from the text of the P4 program: tables with their keys, actions with their
+parameters, registers, counters, digests. A compiler's bfrt.json has the same, but compilers are rare.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+
+@dataclasses.dataclass
+class Names:
+    tables: dict[str, set[str]]  # key fields, by table
+    actions: dict[str, list[str]]  # parameters, by action
+    memories: dict[str, set[str]]  # fields of a register's or counter's values
+    digests: dict[str, set[str]]  # fields
+
+
+def read(folder: Path) -> Names:
+    """Of the program whose main file is jaxina.p4, as built for one pipe."""
+    text = "\n".join(_without_comments(p.read_text()) for p in sorted(folder.glob("*.p4")))
+    structs = {name: _fields(body) for name, body in re.findall(r"struct (\w+) \{(.*?)\}", text, re.S)}
+    controls = {}
+    for match in re.finditer(r"^control (\w+)\(", text, re.M):
+        end = text.index("\n}\n", match.end())
+        controls[match[1]] = text[match.start() : end]
+    names = Names({}, {}, {}, {})
+    for gress in ("Ingress", "Egress"):
+        _read_control(controls, gress, gress, structs, names)
+    _read_digests(controls["IngressDeparser"], structs, names)
+    return names
+
+
+def _read_control(controls: dict[str, str], kind: str, path: str, structs: dict[str, list[str]], names: Names) -> None:
+    body = controls[kind]
+    for name, parameters in re.findall(r"\baction (\w+)\(([^)]*)\)", body):
+        names.actions[f"{path}.{name}"] = [p.split()[-1] for p in parameters.split(",") if p.strip()]
+    for name, table in re.findall(r"\btable (\w+) \{(.*?)\n    \}", body, re.S):
+        names.tables[f"pipe.{path}.{name}"] = set(re.findall(r'@name\("(\w+)"\)', table))
+    for value, name in re.findall(r"\bRegister<(.+), bit<\d+>>\(\w+\) (\w+);", body):
+        fields = structs.get(value, ["f1"])
+        names.memories[f"pipe.{path}.{name}"] = {f"{path}.{name}.{field}" for field in fields}
+    for name in re.findall(r"\bCounter<[^;]*\) (\w+);", body):
+        names.memories[f"pipe.{path}.{name}"] = {"$COUNTER_SPEC_PKTS", "$COUNTER_SPEC_BYTES"}
+    for inner, name in re.findall(r"^    (\w+)\(\) (\w+);", body, re.M):
+        _read_control(controls, inner, f"{path}.{name}", structs, names)
+
+
+def _read_digests(body: str, structs: dict[str, list[str]], names: Names) -> None:
+    for struct, name in re.findall(r"\bDigest<(\w+)>\(\) (\w+);", body):
+        names.digests[name] = set(structs[struct])
+
+
+def _fields(body: str) -> list[str]:
+    return [declaration.split()[-1] for declaration in body.split(";") if declaration.strip()]
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*", "", text)

@@ -1,0 +1,662 @@
+"""The controller of the Tofino program without a chip: what it writes when workers join, connect, leave and die through the
+control service, and which jobs it refuses.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import p4_names
+import pytest
+from control_fakes import (
+    Endpoint,
+    FakeEngine,
+    FakeStore,
+    FakeTopology,
+    eventually,
+    in_threads,
+)
+
+from jaxina import config
+from jaxina.control.client import SwitchClient
+from jaxina.control.connector import Connector
+from jaxina.control.data_plane import QueuePairs
+from jaxina.control.server import ControlServer
+from jaxina.control.switch_jobs import SwitchAggregators
+from jaxina.errors import (
+    InvalidArgumentError,
+    JobRejectedError,
+    SystemCallError,
+    TooManyWorkersError,
+)
+from jaxina.controller import bfrt, chip
+from jaxina.controller.data_plane import TofinoPlane
+from jaxina.controller.dry_run import DryRun
+from jaxina.controller.tables import Digest, Entry, Range, Ternary
+
+CHIP = """
+size = "{size}"
+address = "198.18.0.1"
+
+[[port]]
+number = 132
+fec = "rs"
+[[port]]
+number = 4
+speed = 25
+
+[[host]]
+ip = "198.18.1.1"
+mac = "02:00:00:00:01:01"
+port = 132
+[[host]]
+ip = "198.18.1.2"
+mac = "02:00:00:00:01:02"
+port = 4
+"""
+MACS = [0x020000000101, 0x020000000102]
+IPS = [0xC6120101, 0xC6120102]
+PORTS = [132, 4]
+
+
+class Switch:
+    """The controller behind its control service."""
+
+    def __init__(self, folder, size="one-pipe"):
+        file = folder / "chip.toml"
+        file.write_text(CHIP.format(size=size))
+        self.tables = DryRun()
+        numbers = itertools.count(0x1000)
+        self.plane = TofinoPlane(self.tables, chip.read(file), lambda bits: next(numbers))
+        self.server = ControlServer(self.plane, "127.0.0.1:0")
+        self.plane.ended = self.server.end_job
+        self.client = SwitchClient(self.server.address, 5)
+
+    def close(self):
+        self.client.close()
+        self.server.stop()
+        self.plane.stop()
+
+    def new_writes(self):
+        """What was written since the last call, one line each."""
+        lines = [str(write) for write in self.tables.writes]
+        self.tables.writes.clear()
+        return lines
+
+    def create(self, **sizes):
+        sizes = {"workers": 2, "slots": 2, "block_size": 64, "blocks_per_chunk": 1, **sizes}
+        return self.client.create_job(join_timeout=30, heartbeat_timeout=30, **sizes)
+
+    def hears(self, index, worker):
+        """The first packet of a UDP worker, as the program tells it."""
+        fields = {
+            **{"rid": index << 5 | worker, "mac": MACS[worker], "ip": IPS[worker]},
+            **{"port": 40000 + worker, "ingress_port": PORTS[worker]},
+        }
+        self.tables.digests.put(Digest("heard", fields))
+
+    def matches(self):
+        """What the match tables hold; registers and counters keep what was written."""
+        return {
+            name for name in self.tables.held if not str(name[1][0]).endswith(("INDEX", "L2_XID"))
+        }
+
+
+@pytest.fixture
+def switch(tmp_path):
+    made = Switch(tmp_path)
+    yield made
+    made.close()
+
+
+class Process:
+    def __init__(self, switch, store, number, processes, **settings):
+        settings = {"slots": 2, "block_size": 64, "join_timeout": 10, **settings}
+        configuration = config.resolve({}, aggregator="udp", switch=switch.server.address, **settings)
+        self.engine = FakeEngine()
+        self.aggregators = SwitchAggregators(
+            configuration, self.engine.abort, self.engine.statistics
+        )
+        topology = FakeTopology(number, processes)
+        self.connector = Connector(
+            configuration, topology, self.aggregators, lambda: store, 1, Endpoint
+        )
+
+
+def join(switch, processes=2, **settings):
+    """Processes that have joined one job, and their endpoints or errors."""
+    store = FakeStore()
+    made = [Process(switch, store, p, processes, **settings) for p in range(processes)]
+    group = list(range(processes))
+    return made, in_threads(*[lambda p=p: p.connector(group) for p in made])
+
+
+START = """
+insert $PORT $DEV_PORT=132 -> ($SPEED=BF_SPEED_100G, $FEC=BF_FEC_TYP_RS, $PORT_ENABLE=True)
+insert $PORT $DEV_PORT=4 -> ($SPEED=BF_SPEED_25G, $FEC=BF_FEC_TYP_NONE, $PORT_ENABLE=True)
+insert $pre.node $MULTICAST_NODE_ID=8324 -> ($MULTICAST_RID=0, $MULTICAST_LAG_ID=(), $DEV_PORT=(132,))
+insert $pre.node $MULTICAST_NODE_ID=8196 -> ($MULTICAST_RID=0, $MULTICAST_LAG_ID=(), $DEV_PORT=(4,))
+insert $pre.mgid $MGID=256 -> ($MULTICAST_NODE_ID=(8324, 8196), $MULTICAST_NODE_L1_XID_VALID=(False, False), $MULTICAST_NODE_L1_XID=(0, 0))
+modify $pre.prune $MULTICAST_L2_XID=132 -> ($DEV_PORT=(132,))
+modify $pre.prune $MULTICAST_L2_XID=4 -> ($DEV_PORT=(4,))
+insert pipe.Ingress.l2_forwarding.stations destination=2199023255809 -> Ingress.l2_forwarding.forward(port=132)
+insert pipe.Ingress.l2_forwarding.stations destination=2199023255810 -> Ingress.l2_forwarding.forward(port=4)
+insert pipe.Ingress.l2_forwarding.stations destination=281474976710655 -> Ingress.l2_forwarding.flood(group=256)
+insert pipe.Ingress.recirculation.next_pass step=1 lane=0 -> Ingress.recirculation.to_port(port=68)
+insert pipe.Ingress.recirculation.next_pass step=1 lane=1 -> Ingress.recirculation.to_port(port=68)
+insert pipe.Ingress.recirculation.next_pass step=1 lane=2 -> Ingress.recirculation.to_port(port=68)
+insert pipe.Ingress.recirculation.next_pass step=1 lane=3 -> Ingress.recirculation.to_port(port=68)
+"""
+
+# Port 132 is in pipe 1, the pool in pipe 0: packets of the former are handed over.
+JOIN = """
+modify pipe.Ingress.slot_turn.turns $REGISTER_INDEX=0 -> (Ingress.slot_turn.turns.turn=0, Ingress.slot_turn.turns.distance=0)
+modify pipe.Ingress.slot_turn.turns $REGISTER_INDEX=1 -> (Ingress.slot_turn.turns.turn=0, Ingress.slot_turn.turns.distance=0)
+modify pipe.Ingress.pass_tag.tags $REGISTER_INDEX=0 -> (Ingress.pass_tag.tags.epoch=4294967295, Ingress.pass_tag.tags.fingerprint=0)
+modify pipe.Ingress.pass_tag.tags $REGISTER_INDEX=1 -> (Ingress.pass_tag.tags.epoch=0, Ingress.pass_tag.tags.fingerprint=0)
+modify pipe.Ingress.pass_tag.tags $REGISTER_INDEX=2 -> (Ingress.pass_tag.tags.epoch=4294967295, Ingress.pass_tag.tags.fingerprint=0)
+modify pipe.Ingress.pass_tag.tags $REGISTER_INDEX=3 -> (Ingress.pass_tag.tags.epoch=0, Ingress.pass_tag.tags.fingerprint=0)
+modify pipe.Ingress.worker_stamp.stamps $REGISTER_INDEX=0 -> (Ingress.worker_stamp.stamps.even=4294967295, Ingress.worker_stamp.stamps.odd=0)
+modify pipe.Ingress.worker_stamp.stamps $REGISTER_INDEX=1 -> (Ingress.worker_stamp.stamps.even=4294967295, Ingress.worker_stamp.stamps.odd=0)
+modify pipe.Ingress.worker_stamp.stamps $REGISTER_INDEX=32 -> (Ingress.worker_stamp.stamps.even=4294967295, Ingress.worker_stamp.stamps.odd=0)
+modify pipe.Ingress.worker_stamp.stamps $REGISTER_INDEX=33 -> (Ingress.worker_stamp.stamps.even=4294967295, Ingress.worker_stamp.stamps.odd=0)
+{counters}
+insert pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x0&0xffff slot=0..1 ingress_port=0x80&0x180 $MATCH_PRIORITY=0 -> Ingress.job_admission.hand_over(port=68)
+insert pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x0&0xffff slot=0..1 ingress_port=* $MATCH_PRIORITY=1 -> Ingress.job_admission.admit(job_index=1, slot_base=0, worker=0, others=1, bit_of_worker=16777216, group=1)
+insert pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x0&0xffff slot=0..65535 ingress_port=* $MATCH_PRIORITY=2 -> Ingress.job_admission.refuse(job_index=1, reason=8)
+insert pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x1&0xffff slot=0..1 ingress_port=0x80&0x180 $MATCH_PRIORITY=0 -> Ingress.job_admission.hand_over(port=68)
+insert pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x1&0xffff slot=0..1 ingress_port=* $MATCH_PRIORITY=1 -> Ingress.job_admission.admit(job_index=1, slot_base=0, worker=1, others=1, bit_of_worker=33554432, group=1)
+insert pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x1&0xffff slot=0..65535 ingress_port=* $MATCH_PRIORITY=2 -> Ingress.job_admission.refuse(job_index=1, reason=8)
+insert pipe.Ingress.job_admission.udp_updates {J} {S} worker=* slot=0..65535 ingress_port=* $MATCH_PRIORITY=3 -> Ingress.job_admission.refuse(job_index=1, reason=7)
+insert pipe.Ingress.job_admission.udp_updates {J} secret=* worker=* slot=0..65535 ingress_port=* $MATCH_PRIORITY=4 -> Ingress.job_admission.refuse(job_index=1, reason=6)
+"""
+
+FIRST_HEARD = """
+insert pipe.Egress.replies.workers rid=33 -> Egress.replies.to_udp(mac=2199023255810, ip=3323068674, port=40001)
+insert $pre.node $MULTICAST_NODE_ID=33 -> ($MULTICAST_RID=33, $MULTICAST_LAG_ID=(), $DEV_PORT=(4,))
+insert pipe.Ingress.source_check.sources rid=33 address=3323068674 port=40001 -> Ingress.source_check.heard()
+"""
+
+LAST_HEARD = """
+insert pipe.Egress.replies.workers rid=32 -> Egress.replies.to_udp(mac=2199023255809, ip=3323068673, port=40000)
+insert $pre.node $MULTICAST_NODE_ID=32 -> ($MULTICAST_RID=32, $MULTICAST_LAG_ID=(), $DEV_PORT=(132,))
+insert $pre.mgid $MGID=1 -> ($MULTICAST_NODE_ID=(32, 33), $MULTICAST_NODE_L1_XID_VALID=(False, False), $MULTICAST_NODE_L1_XID=(0, 0))
+insert pipe.Ingress.source_check.sources rid=32 address=3323068673 port=40000 -> Ingress.source_check.heard()
+"""
+
+# Admission first; then, when no packet is on its way any more, what replies need.
+LEAVE = """
+delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x0&0xffff slot=0..1 ingress_port=0x80&0x180 $MATCH_PRIORITY=0
+delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x0&0xffff slot=0..1 ingress_port=* $MATCH_PRIORITY=1
+delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x0&0xffff slot=0..65535 ingress_port=* $MATCH_PRIORITY=2
+delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x1&0xffff slot=0..1 ingress_port=0x80&0x180 $MATCH_PRIORITY=0
+delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x1&0xffff slot=0..1 ingress_port=* $MATCH_PRIORITY=1
+delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x1&0xffff slot=0..65535 ingress_port=* $MATCH_PRIORITY=2
+delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=* slot=0..65535 ingress_port=* $MATCH_PRIORITY=3
+delete pipe.Ingress.job_admission.udp_updates {J} secret=* worker=* slot=0..65535 ingress_port=* $MATCH_PRIORITY=4
+delete pipe.Ingress.source_check.sources rid=32 address=3323068673 port=40000
+delete pipe.Ingress.source_check.sources rid=33 address=3323068674 port=40001
+delete $pre.mgid $MGID=1
+delete $pre.node $MULTICAST_NODE_ID=32
+delete pipe.Egress.replies.workers rid=32
+delete $pre.node $MULTICAST_NODE_ID=33
+delete pipe.Egress.replies.workers rid=33
+"""
+
+COUNTERS = "\n".join(
+    f"modify pipe.Ingress.statistics.packets $COUNTER_INDEX={16 + reason} -> ($COUNTER_SPEC_PKTS=0, $COUNTER_SPEC_BYTES=0)"
+    for reason in range(16)
+)
+
+
+def lines(text, endpoint=None):
+    if endpoint is not None:
+        names = {"J": f"job={endpoint.job:#x}&0xffffffff", "S": f"secret={endpoint.secret:#x}&0x{'f' * 16}"}
+        text = text.format(counters=COUNTERS, **names)
+    return text.strip().splitlines()
+
+
+def test_the_writes_of_workers_that_join_and_leave_are_exactly_these(switch):
+    assert switch.new_writes() == lines(START)
+    before = switch.matches()
+    processes, endpoints = join(switch)
+    for worker, endpoint in enumerate(endpoints):
+        assert (endpoint.worker, endpoint.workers, endpoint.ports) == (worker, 2, [51001])
+        assert (endpoint.whole_chunks, endpoint.checksums) == (True, False)
+    assert switch.new_writes() == lines(JOIN, endpoints[0])
+    switch.hears(1, 1)
+    assert eventually(lambda: len(switch.tables.writes) == 3)
+    assert switch.new_writes() == lines(FIRST_HEARD)
+    switch.hears(1, 1)  # it sent several packets before it was known
+    switch.hears(1, 0)
+    assert eventually(lambda: len(switch.tables.writes) == 4)
+    assert switch.new_writes() == lines(LAST_HEARD)
+    for process in processes:
+        process.connector.close(None)
+    assert eventually(lambda: switch.matches() == before)
+    assert switch.new_writes() == lines(LEAVE, endpoints[0])
+
+
+def test_a_death_stops_the_counting_and_tells_the_others(switch):
+    before = switch.matches()
+    processes, endpoints = join(switch)
+    switch.new_writes()
+    processes[1].connector.close("ValueError: bad data")
+    assert processes[0].engine.aborted.wait(5)
+    assert processes[0].engine.aborts[0][1] == "WORKER_LOST"
+    *deletions, refusal = switch.new_writes()
+    assert deletions == lines(LEAVE, endpoints[0])[:6]  # what admits workers
+    rest = lines(JOIN, endpoints[0])[-2]
+    assert refusal == rest.replace("insert", "modify").replace("reason=7", "reason=15")
+    processes[0].connector.close(None)
+    assert eventually(lambda: switch.matches() == before)
+
+
+def test_a_contradiction_that_the_chip_sees_ends_the_job(switch):
+    processes, _ = join(switch)
+    switch.tables.digests.put(Digest("contradiction", {"rid": 1 << 5 | 1, "slot_index": 0}))
+    for process in processes:
+        assert process.engine.aborted.wait(5)
+        ((group, code, message),) = process.engine.aborts
+        assert (group, code) == ([0, 1], "MISMATCH") and "worker 1" in message
+    switch.hears(1, 0)  # too late: nobody is let in any more
+    for process in processes:
+        process.connector.close(None)
+    assert eventually(lambda: not switch.client.status().jobs)
+
+
+def test_digests_of_nobody_change_nothing(switch):
+    grant = switch.create()
+    switch.new_writes()
+    for index, worker in ((2, 0), (1, 2), (0, 0)):
+        fields = {"rid": index << 5 | worker, "mac": 1, "ip": 2, "port": 3, "ingress_port": 4}
+        switch.tables.digests.put(Digest("heard", fields))
+    switch.hears(1, 0)
+    assert eventually(lambda: len(switch.tables.writes) == 3)
+    other = Digest("heard", {"rid": 1 << 5, "mac": 9, "ip": 9, "port": 9, "ingress_port": 4})
+    switch.tables.digests.put(other)  # a replay from elsewhere
+    switch.hears(1, 1)
+    assert eventually(lambda: len(switch.tables.writes) == 7)
+    assert "rid=33" in switch.new_writes()[3] and grant.terms.whole_chunks
+
+
+def end_of(worker, slots=2, **changes):
+    fields = {
+        **{"address": f"198.18.1.{worker + 1}", "udp_port": 4791, "mtu": 1024},
+        **{"qpns": tuple(range(0x100 * worker + 7, 0x100 * worker + 8 + slots)), "psn": 5},
+        **{"rkey": 0xABC0 + worker, "memory": 0x7F0000000000 + worker * 0x10000},
+    }
+    return QueuePairs(**{**fields, **changes})
+
+
+CONNECT = """
+modify pipe.Egress.replies.sequence_number.numbers $REGISTER_INDEX=0 -> (Egress.replies.sequence_number.numbers.f1=4097)
+modify pipe.Egress.replies.sequence_number.numbers $REGISTER_INDEX=32 -> (Egress.replies.sequence_number.numbers.f1=4097)
+insert pipe.Egress.replies.queues slot_index=0 worker=0 -> Egress.replies.to_place(qpn=7, address_high=32512, address_low=0)
+insert pipe.Egress.replies.queues slot_index=1 worker=0 -> Egress.replies.to_place(qpn=8, address_high=32512, address_low=2048)
+insert pipe.Egress.replies.workers rid=32 -> Egress.replies.to_roce(mac=2199023255809, ip=3323068673, port=4791, rkey=43968)
+insert $pre.node $MULTICAST_NODE_ID=32 -> ($MULTICAST_RID=32, $MULTICAST_LAG_ID=(), $DEV_PORT=(132,))
+insert pipe.Ingress.job_admission.roce_writes qpn=0x808000&0xfffc00 source=0xc6120101&0xffffffff rkey=0x1000&0xffffffff slot=0..1 ingress_port=0x80&0x180 $MATCH_PRIORITY=0 -> Ingress.job_admission.hand_over(port=68)
+insert pipe.Ingress.job_admission.roce_writes qpn=0x808000&0xfffc00 source=0xc6120101&0xffffffff rkey=0x1000&0xffffffff slot=0..1 ingress_port=* $MATCH_PRIORITY=1 -> Ingress.job_admission.admit(job_index=1, slot_base=0, worker=0, others=1, bit_of_worker=16777216, group=1)
+insert pipe.Ingress.job_admission.roce_writes qpn=0x808000&0xfffc00 source=0xc6120101&0xffffffff rkey=* slot=0..65535 ingress_port=* $MATCH_PRIORITY=2 -> Ingress.job_admission.refuse(job_index=1, reason=12)
+"""
+
+
+def test_the_writes_of_an_rdma_worker_are_exactly_these(switch):
+    before = switch.matches()
+    grant = switch.create()
+    session = switch.client.join(
+        grant.job, grant.secret, [0, 1], heartbeat_timeout=30, statistics=dict, aborted=print
+    )
+    switch.new_writes()
+    reply = switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0))
+    assert switch.new_writes() == lines(CONNECT)
+    assert reply == QueuePairs("198.18.0.1", 4791, 1024, (0x808000, 0x808001, 0x808002), 0x1001, 0x1000, 0)
+    switch.client.connect_queue_pairs(grant.job, grant.secret, 1, end_of(1))
+    assert any("$pre.mgid $MGID=1 -> ($MULTICAST_NODE_ID=(32, 33)" in w for w in switch.new_writes())
+    held = switch.matches()
+    # It starts its queue pairs anew: other numbers, the same places in the tables.
+    again = switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0, psn=77))
+    assert again.psn != reply.psn and switch.matches() == held
+    session.leave()
+    assert eventually(lambda: switch.matches() == before)
+
+
+def test_an_rdma_worker_that_the_chip_cannot_serve_is_told_why(switch):
+    grant = switch.create()
+    switch.new_writes()
+
+    def connect(**changes):
+        switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0, **changes))
+
+    for changes, why in (
+        ({"address": "198.18.1.9"}, "198.18.1.9"),
+        ({"mtu": 256}, "260 bytes"),
+        ({"memory": 512}, "aligned to 2048"),
+        ({"qpns": (1, 2)}, "3 queue pairs"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=why):
+            connect(**changes)
+    assert switch.new_writes() == []
+    connect()
+
+
+@pytest.mark.parametrize(
+    "sizes,error,why",
+    [
+        ({"workers": 33}, TooManyWorkersError, "this switch serves 32"),
+        ({"block_size": 256}, JobRejectedError, "JAXINA_BLOCK_SIZE=64"),
+        ({"blocks_per_chunk": 2}, JobRejectedError, "JAXINA_BLOCKS_PER_CHUNK=1"),
+        ({"slots": 1025}, JobRejectedError, "1024 are free"),
+        ({"slots": 1024}, JobRejectedError, "lower JAXINA_SLOTS"),
+    ],
+)
+def test_a_job_that_the_chip_cannot_carry_is_refused(switch, sizes, error, why):
+    switch.new_writes()
+    with pytest.raises(error, match=why):
+        switch.create(**sizes)
+    assert switch.new_writes() == [] and not switch.client.status().jobs
+    switch.create()
+
+
+def test_workers_whose_chunks_do_not_fit_learn_it_when_they_join(switch):
+    _, errors = join(switch, block_size=256)
+    for error in errors:
+        assert isinstance(error, JobRejectedError) and "JAXINA_BLOCK_SIZE=64" in error.message
+
+
+def test_slots_and_admissions_run_out_and_come_back(switch):
+    first = switch.create(slots=1000)
+    with pytest.raises(JobRejectedError, match="24 are free"):
+        switch.create(slots=25)
+    second = switch.create(slots=24)
+    assert [job.slot_base for job in switch.plane._pool.jobs.values()] == [0, 1000]
+    switch.plane.remove_job(first.job)
+    switch.plane.remove_job(second.job)
+    # 3 entries a worker, because a port is in another pipe, and 2 more: 98 a job.
+    for _ in range(10):
+        switch.create(workers=32, slots=1)
+    with pytest.raises(JobRejectedError, match="no room for another job of 32"):
+        switch.create(workers=32, slots=1)
+    assert switch.create(workers=13, slots=1)
+
+
+def test_a_gap_between_jobs_is_used_again(switch):
+    jobs = [switch.create(slots=s) for s in (100, 200, 300)]
+    switch.plane.remove_job(jobs[1].job)
+    for slots, base in ((150, 100), (60, 600), (50, 250)):
+        grant = switch.create(slots=slots)
+        assert switch.plane._pool.jobs[grant.job].slot_base == base
+
+
+def test_four_pipes(tmp_path):
+    switch = Switch(tmp_path, "four-pipes")
+    try:
+        steps = [w for w in switch.new_writes() if "next_pass" in w and "lane=0" in w]
+        ports = [int(w.rpartition("=")[2].rstrip(")")) for w in steps]
+        assert ports == [196, 324, 452, 452, 324, 324, 196, 196, 68, 68]
+        with pytest.raises(JobRejectedError, match="JAXINA_BLOCK_SIZE=256"):
+            switch.create()
+        grant = switch.create(block_size=256)
+        with pytest.raises(InvalidArgumentError, match="1028 bytes"):
+            switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0))
+        switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0, mtu=4096))
+        assert any("address_low=8192" in w for w in switch.new_writes())
+    finally:
+        switch.close()
+
+
+def register(name, index, **fields):
+    data = {f"{name}.{field}": value for field, value in fields.items()}
+    return Entry(f"pipe.{name}", {"$REGISTER_INDEX": index}, data)
+
+
+def test_who_is_missing_is_read_from_the_registers(switch):
+    grant = switch.create(workers=3)
+    assert switch.client.who_is_missing(grant.job).awaited == []
+    turns, stamps = "Ingress.slot_turn.turns", "Ingress.worker_stamp.stamps"
+    # Slot 0 sums pass 4, for which worker 1 is still missing; slot 1 pass 3, which nobody has begun.
+    switch.tables.modify([register(turns, 0, turn=4, distance=0), register(turns, 1, turn=3, distance=0)])
+    switch.tables.modify(
+        [
+            register(stamps, 0, even=4, odd=3),
+            register(stamps, 1, even=2, odd=3),
+            register(stamps, 2, even=4, odd=3),
+            *(register(stamps, 32 + worker, even=2, odd=1) for worker in range(3)),
+        ]
+    )
+    assert switch.client.who_is_missing(grant.job).awaited == [1]
+
+
+def counter(index, packets):
+    data = {"$COUNTER_SPEC_PKTS": packets, "$COUNTER_SPEC_BYTES": 300 * packets}
+    return Entry("pipe.Ingress.statistics.packets", {"$COUNTER_INDEX": index}, data)
+
+
+def test_status_shows_the_chips_counters(switch):
+    grant = switch.create()
+    packets = {0: 50, 1: 40, 2: 3, 3: 4, 9: 5, 13: 2, 14: 1000}
+    switch.tables.modify([counter(16 + reason, count) for reason, count in packets.items()])
+    switch.tables.modify([counter(5, 7)])
+    status = switch.client.status()
+    assert dict(status.rejected) == {"unknown_job": 7}
+    (job,) = status.jobs
+    assert dict(job.rejected) == {"stale": 5, "unheard": 2}
+    assert dict(job.counters) == {
+        "updates": 90,
+        "results": 40,
+        "duplicates": 7,
+        "packets_sent": 83,
+        "bytes_received": 300 * (50 + 40 + 3 + 4 + 5 + 2),
+    }
+    assert job.job == grant.job
+
+
+def test_a_dry_run_refuses_what_a_chip_would():
+    tables = DryRun()
+    entry = Entry("t", {"k": 1}, {"d": 2}, "a")
+    with pytest.raises(SystemCallError, match="no such entry"):
+        tables.delete([entry])
+    with pytest.raises(SystemCallError, match="no such entry"):
+        tables.modify([entry])
+    tables.insert([entry])
+    with pytest.raises(SystemCallError, match="already"):
+        tables.insert([entry])
+    tables.modify([entry])
+    tables.delete([entry])
+    assert [str(write) for write in tables.writes] == [
+        "insert t k=1 -> a(d=2)",
+        "modify t k=1 -> a(d=2)",
+        "delete t k=1",
+    ]
+
+
+class FakeClient(types.ModuleType):
+    """bfrt_grpc.client, as far as BfRtTables uses it: remembers what it is asked."""
+
+    def __init__(self):
+        super().__init__("bfrt_grpc.client")
+        self.calls = []
+        self.fail = False
+
+    def ClientInterface(self, address, client_id, device_id, timeout):
+        if self.fail:
+            raise RuntimeError("Failed to subscribe")
+        self.calls.append(("connect", address))
+        return self
+
+    def bind_pipeline_config(self, program):
+        self.calls.append(("bind", program))
+
+    def bfrt_info_get(self, program):
+        return self
+
+    def Target(self, device_id, pipe_id):
+        return (device_id, pipe_id)
+
+    def KeyTuple(self, name, value=None, mask=None, low=None, high=None):
+        return (name, value, mask, low, high)
+
+    def DataTuple(self, name, value=None, **typed):
+        return (name, value, typed)
+
+    def table_get(self, name):
+        class Table:
+            def make_key(table, fields):
+                return fields
+
+            def make_data(table, fields, action):
+                return (action, fields)
+
+            def entry_add(table, target, keys, data):
+                self.calls.append(("add", name, target, keys, data))
+
+            def entry_del(table, target, keys):
+                raise RuntimeError("not found")
+
+            def entry_get(table, target, keys, flags):
+                return [(types.SimpleNamespace(to_dict=lambda: {"f": [7, 8, 9, 6]}), keys[0])]
+
+        return Table()
+
+
+@pytest.fixture
+def client_library(monkeypatch):
+    module = FakeClient()
+    package = types.ModuleType("bfrt_grpc")
+    package.client = module
+    monkeypatch.setitem(sys.modules, "bfrt_grpc", package)
+    monkeypatch.setitem(sys.modules, "bfrt_grpc.client", module)
+    return module
+
+
+def test_writes_reach_the_chips_client(client_library):
+    tables = bfrt.BfRtTables("10.0.0.1:50052", "jaxina", 2)
+    data = {"n": 5, "s": "x", "b": True, "l": (1, 2), "t": (False,)}
+    tables.insert([Entry("pipe.T", {"e": 1, "m": Ternary(2, 3), "r": Range(4, 9)}, data, "T.act")])
+    key = [("e", 1, None, None, None), ("m", 2, 3, None, None), ("r", None, None, 4, 9)]
+    fields = [
+        ("n", 5, {}),
+        ("s", None, {"str_val": "x"}),
+        ("b", None, {"bool_val": True}),
+        ("l", None, {"int_arr_val": [1, 2]}),
+        ("t", None, {"bool_arr_val": [False]}),
+    ]
+    assert client_library.calls == [
+        ("connect", "10.0.0.1:50052"),
+        ("bind", "jaxina"),
+        ("add", "pipe.T", (0, 0xFFFF), [key], [("T.act", fields)]),
+    ]
+    assert tables.read([Entry("pipe.R", {"$REGISTER_INDEX": 0}, {"f": 0})]) == [{"f": 9}]
+    with pytest.raises(SystemCallError, match="not found"):
+        tables.delete([Entry("pipe.T", {"e": 1})])
+
+
+def jaxina(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxina.cli", "switch", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments,message",
+    [
+        (["--backend", "tofino"], "needs --chip FILE"),
+        (["--backend", "tofino", "--chip", "nowhere.toml", "--dry-run"], "nowhere.toml"),
+        (["--backend", "tofino", "--chip", "x", "--threads", "2"], "of --backend software"),
+        (["--dry-run"], "of --backend tofino"),
+    ],
+)
+def test_arguments_that_do_not_go_together(arguments, message):
+    code, err = jaxina("--bind", "127.0.0.1:0", *arguments)
+    assert code == 2 and message in err and "Traceback" not in err
+
+
+def test_a_chip_needs_its_client_library(tmp_path, monkeypatch):
+    file = tmp_path / "chip.toml"
+    file.write_text(CHIP.format(size="one-pipe"))
+    code, err = jaxina("--bind", "127.0.0.1:0", "--backend", "tofino", "--chip", file)
+    assert code == 2 and "no module bfrt_grpc" in err and "Traceback" not in err
+
+
+def test_a_dry_run_logs_its_writes(tmp_path):
+    file, log = tmp_path / "chip.toml", tmp_path / "switch.log"
+    file.write_text(CHIP.format(size="one-pipe"))
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jaxina.cli", "switch", "--bind", "127.0.0.1:0"]
+            + ["--backend", "tofino", "--chip", str(file), "--dry-run"],
+            stderr=stderr,
+        )
+    try:
+        assert eventually(lambda: "control at" in log.read_text(), timeout=30), log.read_text()
+        address = log.read_text().partition("control at ")[2].partition(",")[0]
+        with SwitchClient(address, 10) as client:
+            client.create_job(
+                workers=2,
+                slots=4,
+                block_size=64,
+                blocks_per_chunk=1,
+                join_timeout=30,
+                heartbeat_timeout=30,
+            )
+        assert "insert pipe.Ingress.job_admission.udp_updates job=" in log.read_text()
+        process.terminate()
+        assert process.wait(timeout=20) == 0 and "Traceback" not in log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    "change,why",
+    [
+        (('"one-pipe"', '"two-pipes"'), "two-pipes"),
+        (('address = "198.18.0.1"', ""), "'address' is missing"),
+        (('"198.18.0.1"', '"elsewhere"'), "elsewhere"),
+        (("speed = 25", "speed = 26"), "port 4 has a speed"),
+        (("02:00:00:00:01:02", "02:00"), "no MAC address"),
+        (("port = 132", "port = 133"), "port 133"),
+    ],
+)
+def test_a_file_that_cannot_be_is_refused(tmp_path, change, why):
+    text = CHIP.format(size="one-pipe")
+    file = tmp_path / "chip.toml"
+    file.write_text(text.replace(*change))
+    with pytest.raises(InvalidArgumentError, match=why):
+        chip.read(file)
+
+
+def test_the_names_are_those_of_the_program(switch):
+    """Every table, key, action, parameter and register that is written, and every digest, is one of p4/tofino."""
+    names = p4_names.read(Path(__file__).parents[2] / "p4" / "tofino")
+    grant = switch.create()
+    switch.hears(1, 1)
+    assert eventually(lambda: "Ingress.source_check" in str(switch.tables.writes[-1]))
+    switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0))
+    switch.plane.abort_job(grant.job, "MISMATCH", "")
+    tables = set()
+    for write in switch.tables.writes:
+        entry = write.entry
+        if not entry.table.startswith("pipe."):
+            continue
+        tables.add(entry.table)
+        if entry.table in names.memories:
+            assert set(entry.data) <= names.memories[entry.table], entry
+        else:
+            assert set(entry.key) - {"$MATCH_PRIORITY"} == names.tables[entry.table], entry
+            if entry.action:
+                assert list(entry.data) == names.actions[entry.action], entry
+    filled = {name for name, keys in names.tables.items() if keys}  # the others have constant entries
+    assert filled <= tables
+    assert set(names.digests) == set(bfrt.DIGESTS)
+    assert names.digests["heard"] == {"rid", "mac", "ip", "port", "ingress_port"}
+    assert "rid" in names.digests["contradiction"]
