@@ -22,6 +22,7 @@ from control_fakes import (
 )
 
 from jaxina import config
+from jaxina.cli import switch as switch_command
 from jaxina.control.client import SwitchClient
 from jaxina.control.connector import Connector
 from jaxina.control.data_plane import QueuePairs
@@ -569,8 +570,6 @@ def jaxina(*arguments):
 @pytest.mark.parametrize(
     "arguments,message",
     [
-        (["--backend", "tofino"], "needs --chip FILE"),
-        (["--backend", "tofino", "--chip", "nowhere.toml", "--dry-run"], "nowhere.toml"),
         (["--backend", "tofino", "--chip", "x", "--threads", "2"], "of --backend software"),
         (["--dry-run"], "of --backend tofino"),
     ],
@@ -580,11 +579,17 @@ def test_arguments_that_do_not_go_together(arguments, message):
     assert code == 2 and message in err and "Traceback" not in err
 
 
-def test_a_chip_needs_its_client_library(tmp_path, monkeypatch):
+def test_what_a_chip_needs(tmp_path):
     file = tmp_path / "chip.toml"
     file.write_text(CHIP.format(size="one-pipe"))
-    code, err = jaxina("--bind", "127.0.0.1:0", "--backend", "tofino", "--chip", file)
-    assert code == 2 and "no module bfrt_grpc" in err and "Traceback" not in err
+    for path, dry_run, why in (
+        (None, True, "needs --chip FILE"),
+        (tmp_path / "nowhere.toml", True, "nowhere.toml"),
+        (file, False, "no module bfrt_grpc"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=why):
+            with switch_command._tofino(path, "127.0.0.1:1", dry_run):
+                pass
 
 
 def test_a_dry_run_logs_its_writes(tmp_path):
