@@ -144,18 +144,21 @@ class SwitchDevice:
 
     def _introduce(self, job: Job, worker: int) -> None:
         """A chip learns a worker's address from its first packet, and drops that. One that changes nothing, an epoch
-        that no slot has reached, is sent until it is answered."""
+        that no slot has reached, is sent until it is counted as such."""
         endpoint = f"{job.name}{worker}"
         fields: dict[str, Value] = {
             **{"job": job.name, "secret": job.name, "worker": worker, "slot": 0},
             **{"epoch": 2, "fingerprint": 2, "exponents": (0,), "words": ()},
         }
         deadline = time.monotonic() + _LEARNS_WITHIN
+        before = self._totals(self._client.status(), job.name).get("ahead", 0)
         while time.monotonic() < deadline:
             self.send(endpoint, Packet("update", fields))
-            if self._link.receive(_AGAIN_AFTER):
-                return
-        raise TimeoutError(f"the switch does not answer worker {worker} of job {job.name}")
+            again = time.monotonic() + _AGAIN_AFTER
+            while time.monotonic() < again:
+                if self._totals(self._client.status(), job.name).get("ahead", 0) > before:
+                    return
+        raise TimeoutError(f"the switch does not know worker {worker} of job {job.name}")
 
     def _totals(self, status: Any, name: str) -> dict[str, int]:
         (job,) = [job for job in status.jobs if job.job == self._names.jobs[name]]
