@@ -48,7 +48,7 @@ def _read_control(controls: dict[str, str], kind: str, path: str, structs: dict[
 
 
 def _read_digests(body: str, structs: dict[str, list[str]], names: Names) -> None:
-    for struct, name in re.findall(r"\bDigest<(\w+)>\(\) (\w+);", body):
+    for struct, name in re.findall(r"\bDigest<(\w+)>\([^)]*\) (\w+);", body):
         names.digests[name] = set(structs[struct])
 
 
