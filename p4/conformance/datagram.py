@@ -58,7 +58,8 @@ def _sealed(head: bytes, payload: bytes) -> bytes:
 
 
 def _damaged(datagram: bytes, how: str) -> bytes:
-    """`cut:N` leaves N bytes, `append:N` adds N, `flip:B.b` turns bit b of byte B round; `set:B=V` gives byte B another
+    """`cut:N` leaves N bytes, `append:N` adds N, `flip:B.b` turns bit b of byte B round; `set:B=V`
+    gives byte B another
     value, and the CRC that belongs to it."""
     what, _, value = how.partition(":")
     if what == "cut":
@@ -106,12 +107,16 @@ def decode(datagram: bytes, names: Names, checksums: bool = True) -> Packet:
     if kind == "result":
         padded = -(-length // 4) * 4
         if len(payload) != padded + 4 * count:
-            raise ValueError(f"a result of {len(payload)} bytes for {count} words, {length} exponents")
+            raise ValueError(
+                f"a result of {len(payload)} bytes for {count} words, {length} exponents"
+            )
         words = struct.unpack(f">{count}i", payload[padded:])
         return Packet(kind, {**fields, "exponents": tuple(payload[:length]), "words": words})
     if kind == "pending":
         bits = int.from_bytes(payload, "little")
-        return Packet(kind, {**fields, "seen": tuple(w for w in range(bits.bit_length()) if bits >> w & 1)})
+        return Packet(
+            kind, {**fields, "seen": tuple(w for w in range(bits.bit_length()) if bits >> w & 1)}
+        )
     return Packet(kind, {**fields, "code": _name(REFUSALS, code)})
 
 

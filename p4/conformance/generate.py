@@ -1,4 +1,5 @@
-"""Writes the vector files from the specification: `python -m conformance.generate [FOLDER]`, in p4/."""
+"""Writes the vector files from the specification: `python -m conformance.generate [FOLDER]`, in
+p4/."""
 
 from __future__ import annotations
 

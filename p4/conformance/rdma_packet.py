@@ -1,4 +1,5 @@
-"""RoCEv2 packets of RDMA writes as bytes: what lies behind the UDP header. After docs/rdma.md and the InfiniBand
+"""RoCEv2 packets of RDMA writes as bytes: what lies behind the UDP header. After docs/rdma.md and
+the InfiniBand
 specification's headers."""
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ def encode(packet: Packet, switch: End) -> bytes:
     return head + struct.pack(f">{len(words)}i", *words) + bytes(fields["exponents"])
 
 
-def decode(packet: bytes, worker: End, switch: End, memory: Memory, names: datagram.Names) -> Packet:
+def decode(
+    packet: bytes, worker: End, switch: End, memory: Memory, names: datagram.Names
+) -> Packet:
     """What a `recv` line would say of a packet from the switch, which ends with its ICRC.
 
     Raises:
@@ -136,7 +139,8 @@ def icrc(
 
 
 def check_icrc(source: tuple[str, int], destination: tuple[str, int], packet: bytes) -> None:
-    """Raises ValueError if a packet's ICRC is wrong. A sender that lets the kernel cut its messages numbers the packets
+    """Raises ValueError if a packet's ICRC is wrong. A sender that lets the kernel cut its
+    messages numbers the packets
     from 0 in the IP header, which a socket does not see."""
     for identification in range(64):
         if packet[-4:] == icrc(source, destination, packet[:-4], identification):

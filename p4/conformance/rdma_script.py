@@ -33,7 +33,8 @@ class RdmaScript(Script):
         exponents: Sequence[int] | None = None,
         psn: int | None = None,
     ) -> list[Packet]:
-        """The packets of one message, as the worker's NIC cuts it. Its sequence numbers go on from the last message's
+        """The packets of one message, as the worker's NIC cuts it. Its sequence numbers go on from
+        the last message's
         unless `psn` is given."""
         blocks = self.aggregator.jobs[job].blocks
         if words is None:
@@ -68,7 +69,8 @@ class RdmaScript(Script):
     def message(
         self, worker: int, epoch: int, verdict: str, lost: Collection[int] = (), **how: Value
     ) -> list[Receive]:
-        """Sends a message whose packets `lost` (by number) do not arrive. `verdict` is that of the last one; what comes
+        """Sends a message whose packets `lost` (by number) do not arrive. `verdict` is that of the
+        last one; what comes
         behind a lost packet is out of sequence."""
         packets = self.packets(worker, epoch, **how)  # type: ignore[arg-type]
         endpoint = f"{packets[0]['job']}{worker}"

@@ -1,5 +1,7 @@
-"""What RDMA adds to the specification (docs/rdma.md): queue pairs with sequence numbers, messages of several packets, and
-results that are written into the workers' memory. One queue pair for each worker and slot, one more for notices.
+"""What RDMA adds to the specification (docs/rdma.md): queue pairs with sequence numbers, messages
+of several packets, and
+results that are written into the workers' memory. One queue pair for each worker and slot, one
+more for notices.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ class Queue:
     """The switch's end of one queue pair."""
 
     psn: int = 0  # of the next packet to send, counted from the one that the switch has named
-    expected: int | None = None  # of the next packet of the message that comes in; None between messages
+    expected: int | None = (
+        None  # of the next packet of the message that comes in; None between messages
+    )
     first: Packet | None = None  # of that message
     words: list[int] = dataclasses.field(default_factory=list)
     exponents: list[int] = dataclasses.field(default_factory=list)
@@ -31,7 +35,8 @@ class Queue:
 
 
 class RdmaAggregator(Aggregator):
-    """An aggregator whose workers all have queue pairs. The endpoint of a queue pair is its worker's, "A0"."""
+    """An aggregator whose workers all have queue pairs. The endpoint of a queue pair is its
+    worker's, "A0"."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +91,12 @@ class RdmaAggregator(Aggregator):
             tail = -(-int(packet["count"]) // 4) * 4
             largest = 4 * job.block * job.blocks + -(-job.blocks // 4) * 4
             named = packet["slot"] == packet["queue"] and packet["count"] <= job.blocks
-            if packet["key"] != job.name or not named or not tail <= length <= largest or length % 4:
+            if (
+                packet["key"] != job.name
+                or not named
+                or not tail <= length <= largest
+                or length % 4
+            ):
                 return "rdma_no_access"
             queue.first, queue.words, queue.exponents, queue.size = packet, [], [], 0
         else:
@@ -145,7 +155,8 @@ def padded(exponents: Sequence[int]) -> tuple[int, ...]:
 def cut(
     job: Job, words: Sequence[int], exponents: Sequence[int]
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The payloads of a message's packets: one if all fits the MTU, else (with an MTU of one block) a block in each, and
+    """The payloads of a message's packets: one if all fits the MTU, else (with an MTU of one
+    block) a block in each, and
     the exponents in a packet of their own."""
     if 4 * len(words) + len(exponents) <= job.mtu:
         return [(tuple(words), tuple(exponents))]

@@ -6,14 +6,26 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from conformance.vector import Comment, Count, Job, Packet, Receive, Send, State, Value, Vector, line_of
+from conformance.vector import (
+    Comment,
+    Count,
+    Job,
+    Packet,
+    Receive,
+    Send,
+    State,
+    Value,
+    Vector,
+    line_of,
+)
 
 
 class Device(Protocol):
     """An aggregator that vectors are sent to."""
 
     name: str
-    # What vectors may need; and what is compared where a device has it: "notices" and "rdma_notices" (what is sent
+    # What vectors may need; and what is compared where a device has it: "notices" and
+    # "rdma_notices" (what is sent
     # beside results), "state", "counters".
     abilities: set[str]
     block_sizes: set[int]  # words
@@ -25,7 +37,8 @@ class Device(Protocol):
     def send(self, endpoint: str, packet: Packet) -> None: ...
 
     def replies(self, expected: int) -> list[Receive]:
-        """What the device has sent since the last call. Waits, within a bound, until at least `expected` packets
+        """What the device has sent since the last call. Waits, within a bound, until at least
+        `expected` packets
         have come."""
         ...
 
@@ -34,7 +47,8 @@ class Device(Protocol):
         ...
 
     def counts(self, job: str) -> dict[str, int]:
-        """Counters of a job, or for "-" of packets that belong to none; since begin(). A missing one is 0."""
+        """Counters of a job, or for "-" of packets that belong to none; since begin(). A missing
+        one is 0."""
         ...
 
     def end(self) -> None:
@@ -129,7 +143,8 @@ def _notice(packet: Packet) -> str | None:
 def _difference(
     wanted: Sequence[Receive], came: Sequence[Receive]
 ) -> tuple[list[Receive], list[Receive]]:
-    """What is only in one of them. Packets to one endpoint must keep their order; those to several have none."""
+    """What is only in one of them. Packets to one endpoint must keep their order; those to several
+    have none."""
     missing, extra = [], []
     for endpoint in sorted({r.endpoint for r in (*wanted, *came)}):
         ours = [r for r in wanted if r.endpoint == endpoint]

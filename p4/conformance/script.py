@@ -1,4 +1,5 @@
-"""How scenarios are written: a script sends packets to the interpreter and notes down what it says."""
+"""How scenarios are written: a script sends packets to the interpreter and notes down what it
+says."""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""The slot protocol as a reference interpreter: what docs/architecture.md, docs/reliability.md and docs/rdma.md say, in
-as few words as possible. The vectors are generated from this, and no aggregator shares code with it.
+"""The slot protocol as a reference interpreter: what docs/architecture.md, docs/reliability.md and
+docs/rdma.md say, in
+as few words as possible. The vectors are generated from this, and no aggregator shares code with
+it.
 
-SwitchML's Algorithm 3 (Sapio et al., NSDI 2021) with an epoch in place of the version bit. A slot has two versions used
+SwitchML's Algorithm 3 (Sapio et al., NSDI 2021) with an epoch in place of the version bit. A slot
+has two versions used
 by turns; pass e uses version e mod 2.
 """
 
@@ -45,7 +48,9 @@ class Aggregator:
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
         self.slots: dict[tuple[str, int], Slot] = {}
-        self.homes: dict[tuple[str, int], str] = {}  # the endpoint that each worker was counted from
+        self.homes: dict[
+            tuple[str, int], str
+        ] = {}  # the endpoint that each worker was counted from
         self.ended: dict[str, int] = {}  # jobs that a mismatch ended
         self.counts: dict[str, dict[str, int]] = {"-": {}}
         self.verdict = ""
@@ -119,7 +124,8 @@ class Aggregator:
         elif age == 0 or age >= EPOCHS // 2:
             return self._reject("stale", job.name)
         elif age == 2 and other.epoch == (epoch - 1) % EPOCHS and other.count == job.workers:
-            # line 9: the first update of a new pass overwrites, because every worker has the version's old result
+            # line 9: the first update of a new pass overwrites, because every worker has the
+            # version's old result
             version.epoch = epoch
             version.count = 1
             version.seen = {worker}

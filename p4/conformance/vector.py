@@ -1,17 +1,22 @@
-"""A vector file: what stands in it, and how it is read and written. One packet a line, named fields.
+"""A vector file: what stands in it, and how it is read and written. One packet a line, named
+fields.
 
     needs notices
     job A workers=3 slots=4 block=64 blocks=1
     # what follows, in words
-    send A0 update job=A secret=A worker=0 slot=2 epoch=0 fingerprint=0x11 exponents=120 words=10+1*64
+    send A0 update job=A secret=A worker=0 slot=2 epoch=0 fingerprint=0x11 exponents=120
+    words=10+1*64
     recv A0 result job=A secret=A slot=2 epoch=0 fingerprint=0x11 exponents=122 words=33+3*64
     state A slot=2 version=0 epoch=0 count=3 seen=0,1,2 exponents=122 words=33+3*64
     count A updates=3 results=1 duplicates=0
     count - unknown_job=1
 
-`send` and `recv` name an endpoint: `A0` is where worker 0 of job A lives, `X` is a stranger. Everything that the device
-sends before the next `send` stands in `recv` lines; nothing else may come. `state` and `count` are what must hold at
-that point. Numbers that the control plane draws (job ids, secrets, keys, queue pairs) stand as names.
+`send` and `recv` name an endpoint: `A0` is where worker 0 of job A lives, `X` is a stranger.
+Everything that the device
+sends before the next `send` stands in `recv` lines; nothing else may come. `state` and `count` are
+what must hold at
+that point. Numbers that the control plane draws (job ids, secrets, keys, queue pairs) stand as
+names.
 """
 
 from __future__ import annotations

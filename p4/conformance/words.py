@@ -1,4 +1,5 @@
-"""Lists of 32-bit words as short text: `100+3*64` is 64 words, the first 100, each 3 more than the one before; `7` is
+"""Lists of 32-bit words as short text: `100+3*64` is 64 words, the first 100, each 3 more than the
+one before; `7` is
 one word; runs are joined by commas, `-` is an empty list. Words are signed and wrap at 2^32.
 """
 

@@ -1,4 +1,5 @@
-"""Tables of a chip or its model, through BfRt's gRPC server. Needs the Python client of the chip's SDE (`bfrt_grpc`), which is
+"""Tables of a chip or its model, through BfRt's gRPC server. Needs the Python client of the chip's
+SDE (`bfrt_grpc`), which is
 no part of jaxina.
 
 Written against the public client and bfruntime.proto of p4lang/open-p4studio; never run on a chip.
@@ -39,7 +40,8 @@ def client_library() -> Any:
 
 
 class BfRtTables:
-    """`address` is HOST:PORT of the chip's BfRt server; `program` the loaded P4 program's name; `pipe` the one whose registers
+    """`address` is HOST:PORT of the chip's BfRt server; `program` the loaded P4 program's name;
+    `pipe` the one whose registers
     are read.
 
     Raises:

@@ -40,7 +40,8 @@ _DIGEST_POLL = 0.2
 class TofinoPlane:
     """Fills the chip's tables and listens to its digests, from construction to `stop`.
 
-    `ended(job, code, message)` is called, on a thread of the plane's own, when the program has seen that a job cannot go on.
+    `ended(job, code, message)` is called, on a thread of the plane's own, when the program has
+    seen that a job cannot go on.
     `random_bits(n)` draws keys and sequence numbers.
     """
 
@@ -96,9 +97,7 @@ class TofinoPlane:
     ) -> None:
         with self._lock:
             rkey = self._random_bits(32)
-            added = self._pool.add(
-                job, secret, workers, slots, block_size, blocks_per_chunk, rkey
-            )
+            added = self._pool.add(job, secret, workers, slots, block_size, blocks_per_chunk, rkey)
             try:
                 # A job never starts on what an older one left.
                 self._slot_turn.clear(added)
@@ -164,7 +163,8 @@ class TofinoPlane:
             return self._worker_stamp.missing(found, self._slot_turn.turns(found))
 
     def _station_of(self, job: Job, worker: int, end: QueuePairs) -> Station:
-        """Where an RDMA worker is. Raises InvalidArgumentError for one that the program cannot serve."""
+        """Where an RDMA worker is. Raises InvalidArgumentError for one that the program cannot
+        serve."""
         size = self._chip.size
         host = self._chip.host(end.address)
         if worker >= job.workers or len(end.qpns) != job.slots + 1:
@@ -231,8 +231,10 @@ class TofinoPlane:
         )
 
     def _on_heard(self, job: Job, worker: int, station: Station) -> None:
-        """A worker's first packet, which was dropped, and will come again. Its address is that of the first packet with
-        the job's secret, and stays: a replay from elsewhere diverts nothing. (The address of its control connection may
+        """A worker's first packet, which was dropped, and will come again. Its address is that of
+        the first packet with
+        the job's secret, and stays: a replay from elsewhere diverts nothing. (The address of its
+        control connection may
         be another, where control and data have networks of their own.)"""
         if worker in job.stations:
             return

@@ -24,7 +24,8 @@ class Write:
 
 
 class DryRun:
-    """`writes` is all that was written, in order. `held` is what a chip's match tables would hold now; registers and
+    """`writes` is all that was written, in order. `held` is what a chip's match tables would hold
+    now; registers and
     counters are 0 until they are written. With `log`, each write is a line of the switch's log.
     """
 

@@ -82,7 +82,8 @@ class JobAdmission:
         reason: Reason,
         below: dict[str, Ternary],
     ) -> list[Entry]:
-        """A worker's packets with the job's slots: to the pool's pipe, and there admitted; with others: refused."""
+        """A worker's packets with the job's slots: to the pool's pipe, and there admitted; with
+        others: refused."""
         slots = Range(0, job.slots - 1)
         entries = [
             _entry(
@@ -111,7 +112,8 @@ class JobAdmission:
         return [*entries, _refusal(table, {**below, "slot": _ANY_SLOT}, _SLOT, job, reason)]
 
     def _of_rest(self, job: Job, otherwise: Reason) -> Sequence[Entry]:
-        """Datagrams that name the job: with its secret but no worker of it, and with another secret."""
+        """Datagrams that name the job: with its secret but no worker of it, and with another
+        secret."""
         named = {"job": Ternary(job.id, _ALL[32])}
         secret = Ternary(job.secret, _ALL[64])
         rest = {"worker": _ANY, "slot": _ANY_SLOT}

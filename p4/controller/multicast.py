@@ -1,4 +1,5 @@
-"""The traffic manager's copies: of results to a job's workers, and of broadcasts to all ports. Fixed tables of the chip."""
+"""The traffic manager's copies: of results to a job's workers, and of broadcasts to all ports.
+Fixed tables of the chip."""
 
 from __future__ import annotations
 
@@ -15,12 +16,16 @@ class Multicast:
         self._tables = tables
 
     def fill(self, chip: Chip) -> None:
-        """The group of broadcasts; a port's exclusion id, its number, keeps a frame from going back."""
+        """The group of broadcasts; a port's exclusion id, its number, keeps a frame from going
+        back."""
         ports = [port.number for port in chip.ports]
         self._tables.insert([_node(_FLOOD_NODES + port, 0, port) for port in ports])
         self._tables.insert([_group(FLOOD, [_FLOOD_NODES + port for port in ports])])
         self._tables.modify(
-            [Entry("$pre.prune", {"$MULTICAST_L2_XID": port}, {"$DEV_PORT": (port,)}) for port in ports]
+            [
+                Entry("$pre.prune", {"$MULTICAST_L2_XID": port}, {"$DEV_PORT": (port,)})
+                for port in ports
+            ]
         )
 
     def add_worker(self, job: Job, worker: int) -> None:

@@ -69,7 +69,14 @@ class Pool:
         return workers * self._entries_per_worker + 2
 
     def add(
-        self, job: int, secret: int, workers: int, slots: int, block_size: int, blocks: int, rkey: int
+        self,
+        job: int,
+        secret: int,
+        workers: int,
+        slots: int,
+        block_size: int,
+        blocks: int,
+        rkey: int,
     ) -> Job:
         """Raises TooManyWorkersError or JobRejectedError, with what would fit."""
         size = self._size
@@ -106,7 +113,8 @@ class Pool:
         return next((i for i in range(1, self._size.jobs + 1) if i not in taken), None)
 
     def _free_slots(self, slots: int) -> int | None:
-        """The first gap that is large enough. A job's queue pairs number its slots and one more, so that it cannot have
+        """The first gap that is large enough. A job's queue pairs number its slots and one more,
+        so that it cannot have
         them all."""
         if slots >= 1 << SLOT_BITS:
             return None

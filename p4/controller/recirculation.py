@@ -7,7 +7,8 @@ from jaxina.controller.tables import Entry, Tables
 
 _CONTROL = "Ingress.recirculation"
 _LANES = 4
-# The pipe that each step is in, from step 1 on: words are added on the way out, and read, half of a pipe's at a time,
+# The pipe that each step is in, from step 1 on: words are added on the way out, and read, half of
+# a pipe's at a time,
 # on the way back.
 _STEPS = {"one-pipe": (0,), "four-pipes": (1, 2, 3, 3, 2, 2, 1, 1, 0, 0)}
 

@@ -40,7 +40,10 @@ class Replies:
         entries = []
         for slot in range(job.slots):
             place = end.memory + slot * _PLACES * self._size.place_bytes  # the first of the four
-            key = {"slot_index": job.slot_base + slot, "worker": job.rid(worker) % (1 << WORKER_BITS)}
+            key = {
+                "slot_index": job.slot_base + slot,
+                "worker": job.rid(worker) % (1 << WORKER_BITS),
+            }
             data = {
                 "qpn": end.qpns[slot],
                 "address_high": place >> 32,

@@ -1,4 +1,5 @@
-"""The next sequence number on each queue pair that the switch writes on: p4/tofino/sequence_number.p4."""
+"""The next sequence number on each queue pair that the switch writes on:
+p4/tofino/sequence_number.p4."""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ class Statistics:
         return _rejected(self._read(0)[0])
 
     def _read(self, index: int) -> tuple[list[int], int]:
-        """Packets by reason; bytes of all but those handed over, which are counted again where they go."""
+        """Packets by reason; bytes of all but those handed over, which are counted again where
+        they go."""
         found = self._tables.read(_entries(index))
         bytes_received = [fields[_BYTES] for fields in found]
         bytes_received[Reason.HANDED_OVER] = 0

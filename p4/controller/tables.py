@@ -1,4 +1,5 @@
-"""What the controller says to a chip: writes to tables, in the terms of BfRt, and what it hears back."""
+"""What the controller says to a chip: writes to tables, in the terms of BfRt, and what it hears
+back."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ class Digest:
 
 
 class Tables(Protocol):
-    """Every method takes entries of one table, and raises SystemCallError if the chip's driver refuses."""
+    """Every method takes entries of one table, and raises SystemCallError if the chip's driver
+    refuses."""
 
     def insert(self, entries: Sequence[Entry]) -> None: ...
 

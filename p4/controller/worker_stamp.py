@@ -1,4 +1,5 @@
-"""The latest even and odd pass that each worker has contributed to, by slot: p4/tofino/worker_stamp.p4."""
+"""The latest even and odd pass that each worker has contributed to, by slot:
+p4/tofino/worker_stamp.p4."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ class WorkerStamp:
         self._tables.modify(_entries(job))
 
     def missing(self, job: Job, turns: list[int]) -> list[int]:
-        """Workers that a slot waits for, given the pass that each slot sums: who has not contributed to a pass that
+        """Workers that a slot waits for, given the pass that each slot sums: who has not
+        contributed to a pass that
         another one has."""
         stamps = iter(self._tables.read(_entries(job)))
         awaited = set()

@@ -17,8 +17,8 @@ struct SessionConfig {
   std::uint32_t job = 0;
   std::uint64_t secret = 0;
   std::uint16_t worker = 0;  // this worker's index in [0, n)
-  wire::Checksum checksum = wire::Checksum::kRequired;  // in replies
   WorkerConfig stream;
+  wire::Checksum checksum = wire::Checksum::kRequired;  // in replies
 };
 
 class Session {

@@ -1,4 +1,5 @@
-"""The conformance vectors: that the files are what the specification says, and that the runner finds what differs. The
+"""The conformance vectors: that the files are what the specification says, and that the runner
+finds what differs. The
 software aggregator's own run, and those of aggregators with planted bugs, are native tests.
 """
 
@@ -58,7 +59,14 @@ def test_appendix_a_is_the_papers():
         elif isinstance(step, Receive) and step.packet.kind == "result":
             events[-1][1].append(step.endpoint)
     everyone = ["A0", "A1", "A2"]
-    t0, t1, t4, t5, t6, t8 = ("A0", []), ("A1", []), ("A0", []), ("A1", []), ("A2", everyone), ("A0", ["A0"])
+    t0, t1, t4, t5, t6, t8 = (
+        ("A0", []),
+        ("A1", []),
+        ("A0", []),
+        ("A1", []),
+        ("A2", everyone),
+        ("A0", ["A0"]),
+    )
     t12, t13, t15 = ("A1", []), ("A2", []), ("A0", everyone)
     assert events == [t0, t1, t4, t5, t6, t8, t12, t13, t15]
 
@@ -67,7 +75,17 @@ class Interpreter:
     """The specification as a device."""
 
     name = "the specification"
-    abilities = {"notices", "state", "counters", "first_epoch", "checksum", "short", "blocks", "sizes", "mismatch"}
+    abilities = {
+        "notices",
+        "state",
+        "counters",
+        "first_epoch",
+        "checksum",
+        "short",
+        "blocks",
+        "sizes",
+        "mismatch",
+    }
     block_sizes = {64, 256}
 
     def begin(self, wanted):
@@ -185,7 +203,9 @@ def test_the_software_switch_passes_over_loopback():
             code, output = conformance("--control", server.address, "--size", 64)
             assert code == 0, output
             assert " 0 failed, 1 not run" in output  # epochs_wrap
-            code, output = conformance("--control", server.address, "--tofino", 64, "appendix_a", "corrupt")
+            code, output = conformance(
+                "--control", server.address, "--tofino", 64, "appendix_a", "corrupt"
+            )
             assert code == 0 and "1 vectors passed, 0 failed, 3 not run" in output, output
     finally:
         datagrams.stop()
@@ -213,7 +233,8 @@ def one_worker_network() -> Iterator[testbed.Testbed]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {' '.join(MISSING)}")
 def test_raw_frames_reach_a_switch_behind_an_interface(one_worker_network, tmp_path):
-    """The runner in a worker's namespace, the software switch in the switch's, a bridge between them."""
+    """The runner in a worker's namespace, the software switch in the switch's, a bridge between
+    them."""
     bed = one_worker_network
     control = f"{bed.switch_host}:51000"
     log = (tmp_path / "switch.log").open("w+")
@@ -226,7 +247,14 @@ def test_raw_frames_reach_a_switch_behind_an_interface(one_worker_network, tmp_p
         inside = bed.inside(bed.worker_namespace(0))
         code, output = conformance(
             *("--control", control, "--interfaces", "eth0", "--size", 64),
-            *("appendix_a", "hierarchy", "wrong_job", "stale_epochs", "rdma_lost_packet", "rdma_no_access"),
+            *(
+                "appendix_a",
+                "hierarchy",
+                "wrong_job",
+                "stale_epochs",
+                "rdma_lost_packet",
+                "rdma_no_access",
+            ),
             inside=inside,
         )
         assert code == 0, output + Path(log.name).read_text()

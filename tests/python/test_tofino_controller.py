@@ -1,4 +1,5 @@
-"""The controller of the Tofino program without a chip: what it writes when workers join, connect, leave and die through the
+"""The controller of the Tofino program without a chip: what it writes when workers join, connect,
+leave and die through the
 control service, and which jobs it refuses.
 """
 
@@ -124,7 +125,9 @@ def switch(tmp_path):
 class Process:
     def __init__(self, switch, store, number, processes, **settings):
         settings = {"slots": 2, "block_size": 64, "join_timeout": BUSY, **settings}
-        configuration = config.resolve({}, aggregator="udp", switch=switch.server.address, **settings)
+        configuration = config.resolve(
+            {}, aggregator="udp", switch=switch.server.address, **settings
+        )
         self.engine = FakeEngine()
         self.aggregators = SwitchAggregators(
             configuration, self.engine.abort, self.engine.statistics
@@ -224,7 +227,10 @@ COUNTERS = "\n".join(
 
 def lines(text, endpoint=None):
     if endpoint is not None:
-        names = {"J": f"job={endpoint.job:#x}&0xffffffff", "S": f"secret={endpoint.secret:#x}&0x{'f' * 16}"}
+        names = {
+            "J": f"job={endpoint.job:#x}&0xffffffff",
+            "S": f"secret={endpoint.secret:#x}&0x{'f' * 16}",
+        }
         text = text.format(counters=COUNTERS, **names)
     return text.strip().splitlines()
 
@@ -324,9 +330,13 @@ def test_the_writes_of_an_rdma_worker_are_exactly_these(switch):
     switch.new_writes()
     reply = switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0))
     assert switch.new_writes() == lines(CONNECT)
-    assert reply == QueuePairs("198.18.0.1", 4791, 1024, (0x808000, 0x808001, 0x808002), 0x1001, 0x1000, 0)
+    assert reply == QueuePairs(
+        "198.18.0.1", 4791, 1024, (0x808000, 0x808001, 0x808002), 0x1001, 0x1000, 0
+    )
     switch.client.connect_queue_pairs(grant.job, grant.secret, 1, end_of(1))
-    assert any("$pre.mgid $MGID=1 -> ($MULTICAST_NODE_ID=(32, 33)" in w for w in switch.new_writes())
+    assert any(
+        "$pre.mgid $MGID=1 -> ($MULTICAST_NODE_ID=(32, 33)" in w for w in switch.new_writes()
+    )
     held = switch.matches()
     # It starts its queue pairs anew: other numbers, the same places in the tables.
     again = switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0, psn=77))
@@ -428,8 +438,11 @@ def test_who_is_missing_is_read_from_the_registers(switch):
     grant = switch.create(workers=3)
     assert switch.client.who_is_missing(grant.job).awaited == []
     turns, stamps = "Ingress.slot_turn.turns", "Ingress.worker_stamp.stamps"
-    # Slot 0 sums pass 4, for which worker 1 is still missing; slot 1 pass 3, which nobody has begun.
-    switch.tables.modify([register(turns, 0, turn=4, distance=0), register(turns, 1, turn=3, distance=0)])
+    # Slot 0 sums pass 4, for which worker 1 is still missing; slot 1 pass 3, which nobody has
+    # begun.
+    switch.tables.modify(
+        [register(turns, 0, turn=4, distance=0), register(turns, 1, turn=3, distance=0)]
+    )
     switch.tables.modify(
         [
             register(stamps, 0, even=4, odd=3),
@@ -649,7 +662,8 @@ def test_a_file_that_cannot_be_is_refused(tmp_path, change, why):
 
 
 def test_the_names_are_those_of_the_program(switch):
-    """Every table, key, action, parameter and register that is written, and every digest, is one of p4/tofino."""
+    """Every table, key, action, parameter and register that is written, and every digest, is one
+    of p4/tofino."""
     names = p4_names.read(Path(__file__).parents[2] / "p4" / "tofino")
     grant = switch.create()
     switch.hears(1, 1)
@@ -668,7 +682,9 @@ def test_the_names_are_those_of_the_program(switch):
             assert set(entry.key) - {"$MATCH_PRIORITY"} == names.tables[entry.table], entry
             if entry.action:
                 assert list(entry.data) == names.actions[entry.action], entry
-    filled = {name for name, keys in names.tables.items() if keys}  # the others have constant entries
+    filled = {
+        name for name, keys in names.tables.items() if keys
+    }  # the others have constant entries
     assert filled <= tables
     assert set(names.digests) == set(bfrt.DIGESTS)
     assert names.digests["heard"] == {"rid", "mac", "ip", "port", "ingress_port"}

@@ -1,6 +1,8 @@
-"""Raw frames on network interfaces: for a chip's model, BMv2, a real switch, or a software switch behind a veth pair.
+"""Raw frames on network interfaces: for a chip's model, BMv2, a real switch, or a software switch
+behind a veth pair.
 
-Endpoints have Ethernet and IP addresses of their own, which the host knows nothing of; the link answers ARP for them.
+Endpoints have Ethernet and IP addresses of their own, which the host knows nothing of; the link
+answers ARP for them.
 Endpoint n lives on interface n modulo their number.
 """
 
@@ -101,7 +103,11 @@ class InterfaceLink:
         elif kind == _IP and len(frame) >= 42 and frame[14] == 0x45 and frame[23] == 17:
             endpoint = self._by_ip.get(frame[30:34])
             source, destination, length = struct.unpack_from(">HHH", frame, 34)
-            if endpoint is not None and destination == _PORT and frame[:6] == self._endpoints[endpoint][1]:
+            if (
+                endpoint is not None
+                and destination == _PORT
+                and frame[:6] == self._endpoints[endpoint][1]
+            ):
                 payload = frame[42 : 34 + length]  # short frames are padded
                 self._came.append((endpoint, (socket.inet_ntoa(frame[26:30]), source), payload))
 

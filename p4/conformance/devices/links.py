@@ -19,7 +19,8 @@ class Link(Protocol):
     def send(self, endpoint: str, to: Address, payload: bytes) -> None: ...
 
     def receive(self, timeout: float) -> list[tuple[str, Address, bytes]]:
-        """(endpoint, sender, payload) of what has come; waits until anything has, at most `timeout` seconds."""
+        """(endpoint, sender, payload) of what has come; waits until anything has, at most
+        `timeout` seconds."""
         ...
 
     def close_endpoints(self) -> None: ...

@@ -1,5 +1,7 @@
-"""How to know that a device has said all it has to say: a job of one worker, whose update is answered at once. Devices
-take packets in order, so an answer to a later packet means that the earlier ones have been dealt with."""
+"""How to know that a device has said all it has to say: a job of one worker, whose update is
+answered at once. Devices
+take packets in order, so an answer to a later packet means that the earlier ones have been dealt
+with."""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ Take = Callable[[str, Address, bytes], None]
 
 
 class Probe:
-    """`send(packet)` sends what `_packet` makes; `read(sender, payload)` is the packet that came back to the probe's
+    """`send(packet)` sends what `_packet` makes; `read(sender, payload)` is the packet that came
+    back to the probe's
     endpoint; `take` gets what came to others meanwhile."""
 
     def __init__(

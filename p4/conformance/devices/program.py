@@ -1,4 +1,5 @@
-"""The software aggregator as a program (tests/native/conformance_device.cc): datagrams pass a pipe, RDMA packets the
+"""The software aggregator as a program (tests/native/conformance_device.cc): datagrams pass a
+pipe, RDMA packets the
 loopback interface."""
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class ProgramDevice:
                 probing,
                 self._link,
                 lambda packet: self._workers.send(probe.ENDPOINT, packet),
-                lambda sender, payload: self._workers.decode(probe.ENDPOINT, sender, payload).packet,
+                lambda sender, payload: (
+                    self._workers.decode(probe.ENDPOINT, sender, payload).packet
+                ),
                 self._take,
             )
         self._before = self.counts("-")

@@ -14,7 +14,8 @@ Connect = Callable[[str, int, End, int], End]  # (job, worker, worker's end, MTU
 
 
 class RdmaWorkers:
-    """Every worker of the jobs has an endpoint, and queue pairs that are connected to the device's."""
+    """Every worker of the jobs has an endpoint, and queue pairs that are connected to the
+    device's."""
 
     def __init__(self, link: Link, names: datagram.Names, check_icrc: bool = True):
         self._link = link

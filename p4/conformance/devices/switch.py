@@ -1,4 +1,5 @@
-"""A switch behind its control service: jobs are made, joined and connected as workers do it, so that any backend of
+"""A switch behind its control service: jobs are made, joined and connected as workers do it, so
+that any backend of
 `jaxina switch` will do."""
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class SwitchDevice:
         self._workers = RdmaWorkers(self._link, self._names, "checksum" in self.abilities)
         mtu, block = vector.jobs[0].mtu, vector.jobs[0].block
         ports = len(self._client.status().data_ports)
-        probing = Job(probe.NAME, 1, 1 if self._rdma else ports, block, 1, mtu=mtu)  # each port has its slots
+        probing = Job(
+            probe.NAME, 1, 1 if self._rdma else ports, block, 1, mtu=mtu
+        )  # each port has its slots
         for job in (probing, *vector.jobs):
             self._create(job)
         self._probe = probe.Probe(
@@ -73,9 +76,7 @@ class SwitchDevice:
             self._workers.send(endpoint, packet)
         else:
             port = self._ports[int(packet["slot"]) % len(self._ports)]
-            self._link.send(
-                endpoint, (self._address, port), datagram.encode(packet, self._names)
-            )
+            self._link.send(endpoint, (self._address, port), datagram.encode(packet, self._names))
 
     def replies(self, expected: int) -> list[Receive]:
         self._probe.settle()
@@ -135,15 +136,14 @@ class SwitchDevice:
     def _connect(self, job: str, worker: int, end: End, mtu: int) -> End:
         from jaxina.control.data_plane import QueuePairs
 
-        ours = QueuePairs(
-            end.address, end.udp_port, mtu, end.qpns, end.psn, end.rkey, end.memory
-        )
+        ours = QueuePairs(end.address, end.udp_port, mtu, end.qpns, end.psn, end.rkey, end.memory)
         ids = self._names.jobs[job], self._names.secrets[job]
         theirs = self._client.connect_queue_pairs(*ids, worker, ours)
         return End(self._address, theirs.udp_port, theirs.qpns, theirs.psn, theirs.rkey, 0)
 
     def _introduce(self, job: Job, worker: int) -> None:
-        """A chip learns a worker's address from its first packet, and drops that. One that changes nothing, an epoch
+        """A chip learns a worker's address from its first packet, and drops that. One that changes
+        nothing, an epoch
         that no slot has reached, is sent until it is counted as such."""
         endpoint = f"{job.name}{worker}"
         fields: dict[str, Value] = {

@@ -1,4 +1,5 @@
-"""Packets that must change nothing: of another job, of nobody, of a wrong size, damaged or contradictory."""
+"""Packets that must change nothing: of another job, of nobody, of a wrong size, damaged or
+contradictory."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ def wrong_job(size: int) -> Vector:
     script = Script(
         "wrong_job",
         size,
-        """A job that does not exist, a secret that is not the job's, a worker that the job does not have.""",
+        """A job that does not exist, a secret that is not the job's, a worker that the job does
+        not have.""",
     )
     script.job("A", workers=2, slots=1)
     script.job("B", workers=2, slots=1)
@@ -18,7 +20,9 @@ def wrong_job(size: int) -> Vector:
     script.say("no such job")
     stranger = script.packet(1, 0, job="unknown")
     script.send("A1", stranger, "unknown_job")
-    script.say("a wrong secret, and that of another job: the answer repeats it and does not give away the right one")
+    script.say(
+        "a wrong secret, and that of another job: the answer repeats it and does not give away the right one"
+    )
     script.update(1, 0, "wrong_secret", secret="wrong")
     script.update(1, 0, "wrong_secret", secret="B")
     script.send("B1", script.packet(1, 0, secret="B"), "wrong_secret")
@@ -80,7 +84,8 @@ def contradictory_sizes(size: int) -> Vector:
     script = Script(
         "contradictory_sizes",
         size,
-        """The fingerprint is that of the pass's first update, the sizes are not. No worker sends this, and nothing of it
+        """The fingerprint is that of the pass's first update, the sizes are not. No worker sends
+        this, and nothing of it
         may be added.""",
         needs=["sizes"],
     )
@@ -99,7 +104,8 @@ def foreign(size: int) -> Vector:
     script = Script(
         "foreign",
         size,
-        """Datagrams that are not updates: of another protocol or version, and kinds that only the aggregator sends.""",
+        """Datagrams that are not updates: of another protocol or version, and kinds that only the
+        aggregator sends.""",
     )
     script.job("A", workers=2, slots=1)
     script.update(0, 0, "first")
@@ -137,7 +143,8 @@ def mismatch(size: int) -> Vector:
     script = Script(
         "mismatch",
         size,
-        """Two workers sum different things: the job ends for all, and who comes later learns it too.""",
+        """Two workers sum different things: the job ends for all, and who comes later learns it
+        too.""",
         needs=["mismatch"],
     )
     script.job("A", workers=3, slots=1)

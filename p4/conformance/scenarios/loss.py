@@ -1,4 +1,5 @@
-"""Losses, duplicates and retransmissions: SwitchML's Algorithm 3 and the example of its Appendix A."""
+"""Losses, duplicates and retransmissions: SwitchML's Algorithm 3 and the example of its Appendix
+A."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ def appendix_a(size: int) -> Vector:
     script = Script(
         "appendix_a",
         size,
-        """SwitchML, Appendix A: three workers and one slot (x = 1), which goes from offset `off` (epoch 0) to the next one
-        (epoch 1). The paper's w1, w2, w3 are workers 0, 1, 2. A retransmission of an incomplete pass, which the paper's
+        """SwitchML, Appendix A: three workers and one slot (x = 1), which goes from offset `off`
+        (epoch 0) to the next one
+        (epoch 1). The paper's w1, w2, w3 are workers 0, 1, 2. A retransmission of an incomplete
+        pass, which the paper's
         switch ignores, is answered with the workers seen so far.""",
     )
     script.job("A", workers=3)
@@ -26,7 +29,9 @@ def appendix_a(size: int) -> Vector:
     script.say("t5: w2 times out and retransmits; ignored as well")
     script.update(1, 0, "duplicate", **x)
     script.state(slot=1)
-    script.say("t6: w3's retransmission completes the slot: three responses. t7: that to w1 is lost")
+    script.say(
+        "t6: w3's retransmission completes the slot: three responses. t7: that to w1 is lost"
+    )
     script.update(2, 0, "complete", **x)
     script.state(slot=1)
     script.say("t8: w1 retransmits a second time, and gets the result by unicast")
@@ -34,7 +39,9 @@ def appendix_a(size: int) -> Vector:
     script.say("t9, t10, t12, t13: w2 and w3 have the result and go on with the next offset")
     script.update(1, 1, "first", **x)
     script.update(2, 1, "added", **x)
-    script.say("t11, t14, t15: so does w1; the slot is complete, and the roles of its copies change")
+    script.say(
+        "t11, t14, t15: so does w1; the slot is complete, and the roles of its copies change"
+    )
     script.update(0, 1, "complete", **x)
     script.state(slot=1)
     return script.finish()
@@ -44,7 +51,8 @@ def algorithm_3(size: int) -> Vector:
     script = Script(
         "algorithm_3",
         size,
-        """Every branch of SwitchML's Algorithm 3, with an epoch where the paper has a version bit. Two workers, one slot.
+        """Every branch of SwitchML's Algorithm 3, with an epoch where the paper has a version bit.
+        Two workers, one slot.
         Line numbers are the paper's.""",
     )
     script.job("A", workers=2, slots=1)
@@ -53,10 +61,14 @@ def algorithm_3(size: int) -> Vector:
     script.state()
     script.say("lines 18, 22, 23: seen already, and the pass is incomplete: nothing is added")
     script.update(0, 0, "duplicate")
-    script.say("lines 10 to 15: not seen and not the first: it is added; all are there: to all workers")
+    script.say(
+        "lines 10 to 15: not seen and not the first: it is added; all are there: to all workers"
+    )
     script.update(1, 0, "complete")
     script.state()
-    script.say("lines 18 to 21: seen already, and the pass is complete: the result, to this worker only")
+    script.say(
+        "lines 18 to 21: seen already, and the pass is complete: the result, to this worker only"
+    )
     script.update(1, 0, "resend")
     script.say("the same with the other version; lines 16, 17: not all are there: nothing is sent")
     script.update(1, 1, "first")
@@ -64,7 +76,9 @@ def algorithm_3(size: int) -> Vector:
     script.update(0, 0, "resend")
     script.update(0, 1, "complete")
     script.state()
-    script.say("lines 7 to 9 again: the third pass overwrites what the first one left, and does not add to it")
+    script.say(
+        "lines 7 to 9 again: the third pass overwrites what the first one left, and does not add to it"
+    )
     script.update(1, 2, "first")
     script.state()
     script.update(0, 2, "complete")
@@ -76,7 +90,8 @@ def duplicates(size: int) -> Vector:
     script = Script(
         "duplicates",
         size,
-        """Each worker's update comes several times, before and after the others': every one counts once.""",
+        """Each worker's update comes several times, before and after the others': every one counts
+        once.""",
     )
     script.job("A", workers=3, slots=1)
     for epoch in range(3):
@@ -98,7 +113,8 @@ def retransmission_after_completion(size: int) -> Vector:
     script = Script(
         "retransmission_after_completion",
         size,
-        """A worker missed a result while the others went on: it is repeated, unchanged, until the pass after next
+        """A worker missed a result while the others went on: it is repeated, unchanged, until the
+        pass after next
         begins, which cannot be before this worker has it.""",
     )
     script.job("A", workers=3, slots=1)
@@ -108,7 +124,9 @@ def retransmission_after_completion(size: int) -> Vector:
     script.update(2, 0, "resend")
     script.update(1, 1, "added")
     script.update(2, 0, "resend")
-    script.say("worker 2 has it and completes pass 1; a late copy of its request still finds the old result")
+    script.say(
+        "worker 2 has it and completes pass 1; a late copy of its request still finds the old result"
+    )
     script.update(2, 1, "complete")
     script.update(2, 0, "resend")
     script.state()

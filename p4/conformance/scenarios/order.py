@@ -11,7 +11,8 @@ def stale_epochs(size: int) -> Vector:
     script = Script(
         "stale_epochs",
         size,
-        """Packets that the network held back. With the paper's version bit in place of the epoch, the first stale packet
+        """Packets that the network held back. With the paper's version bit in place of the epoch,
+        the first stale packet
         below finds its bit cleared and is added to pass 2: a wrong sum, without any loss.""",
     )
     script.job("A", workers=3, slots=1)
@@ -40,7 +41,8 @@ def old_copies_complete_a_pass(size: int) -> Vector:
     script = Script(
         "old_copies_complete_a_pass",
         size,
-        """All workers but one have contributed to pass 2, and the one that is missing has sent nothing but an old copy: the
+        """All workers but one have contributed to pass 2, and the one that is missing has sent
+        nothing but an old copy: the
         pass must stay incomplete.""",
     )
     script.job("A", workers=2, slots=1)
@@ -58,7 +60,8 @@ def epochs_ahead(size: int) -> Vector:
     script = Script(
         "epochs_ahead",
         size,
-        """Epochs that a slot cannot have reached. A worker sends them when the aggregator has lost its memory; they are
+        """Epochs that a slot cannot have reached. A worker sends them when the aggregator has lost
+        its memory; they are
         refused, and change nothing.""",
     )
     script.job("A", workers=2, slots=1)
@@ -86,7 +89,8 @@ def epochs_wrap(size: int) -> Vector:
     script = Script(
         "epochs_wrap",
         size,
-        """Epochs have 32 bits and wrap: 4294967295 is followed by 0. The slot begins three passes before that.""",
+        """Epochs have 32 bits and wrap: 4294967295 is followed by 0. The slot begins three passes
+        before that.""",
         needs=["first_epoch"],
     )
     first = 2**32 - 3
@@ -117,7 +121,8 @@ def slots_in_any_order(size: int) -> Vector:
     script = Script(
         "slots_in_any_order",
         size,
-        """Slots know nothing of each other: packets of four slots and of two passes arrive in mixed order.""",
+        """Slots know nothing of each other: packets of four slots and of two passes arrive in
+        mixed order.""",
     )
     script.job("A", workers=2, slots=4)
     script.update(0, 0, "first", slot=3)
@@ -140,7 +145,8 @@ def sums_wrap(size: int) -> Vector:
     script = Script(
         "sums_wrap",
         size,
-        """Words are added modulo 2^32, as integers of the user's must be; and each word alone, without a carry into its
+        """Words are added modulo 2^32, as integers of the user's must be; and each word alone,
+        without a carry into its
         neighbour.""",
     )
     script.job("A", workers=3, slots=1)

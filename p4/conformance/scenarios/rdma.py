@@ -1,4 +1,5 @@
-"""RDMA writes with immediate: docs/rdma.md. A message is one packet, or one for each block and one for the exponents."""
+"""RDMA writes with immediate: docs/rdma.md. A message is one packet, or one for each block and one
+for the exponents."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ def rdma_one_block(size: int) -> Vector:
     script = RdmaScript(
         "rdma_one_block",
         size,
-        """Chunks of one block: the look-ahead pass, with exponents only, then data and exponents, then data only. Results go
+        """Chunks of one block: the look-ahead pass, with exponents only, then data and exponents,
+        then data only. Results go
         to the place `epoch mod 4` of their slot.""",
     )
     script.one_packet_job("A", workers=2)
@@ -30,7 +32,8 @@ def rdma_message(size: int) -> Vector:
     script = RdmaScript(
         "rdma_message",
         size,
-        """Messages of four blocks and their exponents, from two workers at once; their packets interleave.""",
+        """Messages of four blocks and their exponents, from two workers at once; their packets
+        interleave.""",
         needs=["messages"],
     )
     script.many_packet_job("A", workers=2, slots=2)
@@ -48,8 +51,10 @@ def rdma_lost_packet(size: int) -> Vector:
     script = RdmaScript(
         "rdma_lost_packet",
         size,
-        """A packet of a message is lost: its first, one in the middle, its last. What follows is dropped up to the next
-        message's first packet, and the worker sends the whole message again. Nothing of a broken message is counted.""",
+        """A packet of a message is lost: its first, one in the middle, its last. What follows is
+        dropped up to the next
+        message's first packet, and the worker sends the whole message again. Nothing of a broken
+        message is counted.""",
         needs=["messages"],
     )
     script.many_packet_job("A", workers=2)
@@ -75,7 +80,8 @@ def rdma_out_of_order(size: int) -> Vector:
     script = RdmaScript(
         "rdma_out_of_order",
         size,
-        """Packets of a message are reordered or come twice: the message is lost. A packet that is a message by itself is
+        """Packets of a message are reordered or come twice: the message is lost. A packet that is
+        a message by itself is
         taken whatever its number.""",
         needs=["messages"],
     )
@@ -126,7 +132,8 @@ def rdma_duplicates(size: int) -> Vector:
     script = RdmaScript(
         "rdma_duplicates",
         size,
-        """Whole messages again, early, late and much too late, and with an epoch ahead of the slot.""",
+        """Whole messages again, early, late and much too late, and with an epoch ahead of the
+        slot.""",
     )
     script.one_packet_job("A", workers=2, slots=1)
     script.message(0, 0, "first")
@@ -149,7 +156,8 @@ def rdma_no_access(size: int) -> Vector:
     script = RdmaScript(
         "rdma_no_access",
         size,
-        """Writes that name what is not theirs: another key, another slot's queue pair, more exponents than a chunk has;
+        """Writes that name what is not theirs: another key, another slot's queue pair, more
+        exponents than a chunk has;
         queue pairs that do not exist or are another worker's.""",
     )
     script.one_packet_job("A", workers=2)
@@ -157,7 +165,9 @@ def rdma_no_access(size: int) -> Vector:
     good = script.packets(0, exponents=())[0]
     script.say("a wrong key")
     script.send("A0", changed(good, key="wrong"), "rdma_no_access")
-    script.say("slot 1 on the queue pair of slot 0, and the other way round; a slot that there is not")
+    script.say(
+        "slot 1 on the queue pair of slot 0, and the other way round; a slot that there is not"
+    )
     script.send("A0", changed(good, slot=1), "rdma_no_access")
     script.send("A0", changed(good, queue=1), "rdma_no_access")
     script.send("A0", changed(good, slot=2), "rdma_no_access")
@@ -177,7 +187,8 @@ def rdma_wrong_length(size: int) -> Vector:
     script = RdmaScript(
         "rdma_wrong_length",
         size,
-        """Packets whose size is not what their message says: larger, smaller, more than a chunk.""",
+        """Packets whose size is not what their message says: larger, smaller, more than a
+        chunk.""",
     )
     script.one_packet_job("A", workers=2, slots=1)
     only = script.packets(0)[0]
@@ -240,7 +251,8 @@ def rdma_mismatch(size: int) -> Vector:
     script = RdmaScript(
         "rdma_mismatch",
         size,
-        """Two workers whose immediates differ sum different things: the last notice ends the job.""",
+        """Two workers whose immediates differ sum different things: the last notice ends the
+        job.""",
         needs=["mismatch"],
     )
     script.one_packet_job("A", workers=2, slots=1)
