@@ -130,7 +130,7 @@ on_gpu() {
 sanitizer() {
   gpu || return
   command -v compute-sanitizer >/dev/null || { impossible "compute-sanitizer is not there"; return; }
-  compute-sanitizer --error-exitcode 9 "$build/tests/cuda/kernels_on_gpu"
+  JAXINA_GPU_TEST_SMALL=1 compute-sanitizer --error-exitcode 9 "$build/tests/cuda/kernels_on_gpu"
 }
 
 benchmark() {
