@@ -30,7 +30,7 @@ from jaxina.bench.sizes import parse_size, size_text
 WORKER = Path(__file__).with_name("openmpi_worker.py")
 LIMIT_S = 900
 # Peer -> Open MPI's byte transfer layers.
-OPEN_MPI = {"Open MPI, shared memory": "self,vader", "Open MPI, TCP": "self,tcp"}
+OPEN_MPI = {"Open MPI, memory": "self,vader", "Open MPI, TCP": "self,tcp"}
 Round = dict[str, dict[int, float]]  # peer -> bytes -> median of its calls, ms
 
 
@@ -117,7 +117,7 @@ def main() -> None:
         sys.exit("mpirun is not there: install Debian's openmpi-bin and Python's mpi4py")
     sizes = [parse_size(text) for text in options.sizes]
 
-    console, rounds, around = Console(), [], environment()
+    console, rounds, around = Console(width=110), [], environment()
     for number in range(options.rounds):
         console.print(f"round {number + 1} of {options.rounds}", style="dim")
         found = through_jax(options.workers, sizes, options.iterations, options.bench_options)
