@@ -216,6 +216,22 @@ def _token_in_partial_auto(jaxpr: core.Jaxpr, manual: frozenset[Any] = frozenset
     return False
 
 
+def _meshes(jaxpr: core.Jaxpr) -> set[Any]:
+    """The shapes, with axes' names, of the concrete meshes of the program's shard_maps."""
+    inner = [_meshes(inner) for equation in jaxpr.eqns for inner in core.jaxprs_in_params(equation.params)]
+    own = [equation.params["mesh"] for equation in jaxpr.eqns if equation.primitive.name == "shard_map"]
+    return set().union(*inner, (tuple(m.shape.items()) for m in own if isinstance(m, jax.sharding.Mesh)))
+
+
+def _not_carried(jaxpr: core.Jaxpr) -> str | None:
+    """Why the whole program, which has the effect ORDER, keeps XLA's collectives; None if it does not."""
+    # That one shard_map stands inside another is not visible when a psum is traced.
+    if PARTIAL_AUTO_BREAKS and _token_in_partial_auto(jaxpr):
+        return "the program has a shard_map inside another shard_map"
+    # JAX tells a lowering which devices it is for only if the whole program has one mesh.
+    return "the program has several meshes" if len(_meshes(jaxpr)) > 1 else None
+
+
 def _without_order(value: Any) -> Any:
     """A program, or a parameter of an equation, whose collectives are all XLA's own."""
     if type(value) in (tuple, list):
@@ -236,8 +252,7 @@ def _without_order(value: Any) -> Any:
 
 def install_order(finish_module: Callable[[ir.Module], None], left_to_xla: Callable[[str], None]) -> None:
     """Registers ORDER, makes compiled programs create its token themselves, and calls finish_module on each lowered
-    module that has the effect. Programs on whose token XLA would abort the process keep XLA's own collectives, and
-    left_to_xla is called with the reason.
+    module that has the effect. Some programs keep XLA's own collectives, and left_to_xla is called with the reason.
 
     JAX would pass the token in and out of every call of a program, in Python, which costs several times the call
     itself. Inside a program the token is needed; between programs it is not, since one thread's programs run on a
@@ -260,9 +275,8 @@ def install_order(finish_module: Callable[[ir.Module], None], left_to_xla: Calla
         return (module, keepalive, callbacks, unordered, [e for e in ordered if e != ORDER], *rest)
 
     def lower_module_with_token(name: str, jaxpr: Any, *args: Any, **kwargs: Any):
-        # That one shard_map stands inside another is not visible when a psum is traced.
-        if PARTIAL_AUTO_BREAKS and ORDER in kwargs["ordered_effects"] and _token_in_partial_auto(jaxpr.jaxpr):
-            left_to_xla("the program has a shard_map inside another shard_map")
+        if ORDER in kwargs["ordered_effects"] and (reason := _not_carried(jaxpr.jaxpr)):
+            left_to_xla(reason)
             jaxpr = _without_order(jaxpr)
             kwargs["ordered_effects"] = [e for e in kwargs["ordered_effects"] if e != ORDER]
         outer = getattr(_lowering, "devices", None), getattr(_lowering, "token_inside", False)
@@ -281,7 +295,18 @@ def install_order(finish_module: Callable[[ir.Module], None], left_to_xla: Calla
 
     pxla._cached_lowering_to_hlo = cached_lowering_without_token
     mlir.lower_jaxpr_to_module = lower_module_with_token
-    dispatch.jaxpr_has_prim_requiring_devices = lambda jaxpr: ORDER in jaxpr.effects or requires_devices(jaxpr)
+
+    def requires_devices_for_order(jaxpr: core.Jaxpr) -> bool:
+        # requires_devices calls itself by its public name, that is this function, for the parts of the program.
+        if getattr(_lowering, "in_part", False):
+            return requires_devices(jaxpr)
+        _lowering.in_part = True
+        try:
+            return (ORDER in jaxpr.effects and _not_carried(jaxpr) is None) or requires_devices(jaxpr)
+        finally:
+            _lowering.in_part = False
+
+    dispatch.jaxpr_has_prim_requiring_devices = requires_devices_for_order
 
 
 def _create_token_inside(module: ir.Module, position: int) -> None:

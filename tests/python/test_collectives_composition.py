@@ -273,6 +273,25 @@ def test_shard_map_in_shard_map_is_carried_or_visibly_left_to_xla():
         assert collectives == 0 and jaxina.fallbacks()[reason] == before + 1
 
 
+def test_a_program_with_two_meshes_is_visibly_left_to_xla():
+    grids = mesh(4, 2, names=("a", "b")), mesh(2, 4, names=("c", "d"))
+
+    def summed(grid: Any, axis: str) -> Any:
+        spec = P(*grid.axis_names)
+        return jax.shard_map(lambda x: lax.psum(x, axis), mesh=grid, in_specs=spec, out_specs=spec)
+
+    first, second = summed(grids[0], "a"), summed(grids[1], "c")
+    whole = np.round(X[:, :4] * 8)
+    reason = "the program has several meshes"
+    before = jaxina.fallbacks().get(reason, 0)
+    got, collectives = carried(lambda: jax.jit(lambda x: second(first(x)))(whole))
+    assert collectives == 0 and jaxina.fallbacks()[reason] == before + 1
+    _, each = carried(lambda: jax.jit(second)(np.asarray(jax.jit(first)(whole))))
+    assert each == 2 * DEVICES, "one program after the other"
+    rows = np.tile(whole.reshape(4, -1, 4).sum(0), (4, 1))
+    assert np.array_equal(got, np.tile(rows.reshape(2, -1, 4).sum(0), (2, 1)))
+
+
 def test_donated_arguments_and_ahead_of_time_compilation():
     def step(x: Any, y: Any) -> Any:
         return psum(x), y + 1
