@@ -56,10 +56,12 @@
 #define ROCE_BOTH (48 + WORD_BYTES)
 
 const bit<8> KIND_RESULT = 2;
+const bit<16> ALL_WORKERS = 0xffff;
+#if PIPES == 1
 const bit<8> KIND_PENDING = 3;
 const bit<8> KIND_REFUSED = 4;
 const bit<8> REFUSAL_UNKNOWN_JOB = 1;
 const bit<8> REFUSAL_AHEAD = 2;
-const bit<16> ALL_WORKERS = 0xffff;
+#endif
 
 #endif

@@ -43,22 +43,22 @@ control ExponentMaximum(inout ingress_headers_t hdr, inout ingress_metadata_t md
             (UDP_UPDATE, OTHER_PASS, 0) : start_pass();
             (UDP_UPDATE, OTHER_EPOCH, 0) : start_pass();
             (UDP_UPDATE, SAME_PASS, 0) : take_maximum();
-            (UDP_UPDATE, _, _) : look_up();
+            (UDP_UPDATE, _, 1) : look_up();
             (ROCE_UPDATE, OTHER_PASS, 0) : start_pass();
             (ROCE_UPDATE, OTHER_EPOCH, 0) : start_pass();
             (ROCE_UPDATE, SAME_PASS, 0) : take_maximum();
-            (ROCE_UPDATE, _, _) : look_up();
+            (ROCE_UPDATE, _, 1) : look_up();
 #else
             (UDP_UPDATE, OTHER_PASS, 0, _) : start_pass();
             (UDP_UPDATE, OTHER_EPOCH, 0, _) : start_pass();
             (UDP_UPDATE, SAME_PASS, 0, _) : take_maximum();
-            (UDP_UPDATE, _, _, _) : look_up();
+            (UDP_UPDATE, _, 1, _) : look_up();
             // A RoCE message has its exponent behind the words, where the last consuming pass finds it, or the first if
             // there are no words.
             (ROCE_UPDATE, OTHER_PASS, 0, _) : start_pass();
             (ROCE_UPDATE, OTHER_EPOCH, 0, _) : start_pass();
             (ROCE_UPDATE, SAME_PASS, 0, _) : take_maximum();
-            (ROCE_UPDATE, _, _, _) : look_up();
+            (ROCE_UPDATE, _, 1, _) : look_up();
             (CONSUMING, _, _, WRITE) : start_pass();
             (CONSUMING, _, _, ADD) : take_maximum();
             (CONSUMING, _, _, NOTHING) : look_up();

@@ -13,9 +13,18 @@ parser IngressParser(packet_in packet,
     state start {
         packet.extract(ig_intr_md);
         packet.advance(PORT_METADATA_SIZE);
+        // Metadata is not 0 by itself. These are read where nothing may have written them.
         md.kind = PLAIN;
         md.well_formed = 0;
         md.admitted = 0;
+        md.refusal = 0;
+        md.job_index = 0;
+        md.epoch = 0;
+        md.opened = 0;
+        md.contributed = 0;
+        md.exponent = 0;
+        md.goes_on = 0;
+        md.recirculates = 0;
         transition select(ig_intr_md.ingress_port) {
             68 &&& 0x07f: parse_passage;  // the recirculation port of every pipe
             loopback_ports: parse_passage;
@@ -305,7 +314,7 @@ control IngressDeparser(packet_out packet,
             heard.pack({hdr.passage.rid, hdr.ethernet.source, hdr.ipv4.source, hdr.udp.source, hdr.passage.port});
         }
         if (ig_dprsr_md.digest_type == DIGEST_CONTRADICTION) {
-            contradiction.pack({hdr.passage.rid, hdr.passage.slot_index});
+            contradiction.pack({hdr.passage.rid, hdr.passage.slot_index[9:0]});
         }
         packet.emit(hdr);
     }

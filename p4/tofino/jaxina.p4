@@ -88,25 +88,31 @@ control Ingress(inout ingress_headers_t hdr,
         hdr.passage.has_words = 0;
         hdr.passage.port = ig_intr_md.ingress_port;
     }
+    // The epoch's lowest bit is matched, not moved: it is in a container of another size. The slot is added to it later: an
+    // action puts a rotated field into a container, or a constant, not both.
+    action begin_even_version() {
+        begin_passage();
+        hdr.passage.version_index = 0;
+    }
+    action begin_odd_version() {
+        begin_passage();
+        hdr.passage.version_index = 1;
+    }
     action find_stamp() {
         md.stamp_index[15:5] = hdr.passage.slot_index[10:0];
         md.stamp_index[4:0] = hdr.passage.rid[4:0];
     }
-    // The epoch's lowest bit is matched, not moved: it is in a container of another size.
-    action find_even_version() {
-        hdr.passage.version_index[15:1] = hdr.passage.slot_index[14:0];
-        hdr.passage.version_index[0:0] = 0;
-    }
-    action find_odd_version() {
-        hdr.passage.version_index[15:1] = hdr.passage.slot_index[14:0];
-        hdr.passage.version_index[0:0] = 1;
-    }
+    action find_version() { hdr.passage.version_index[15:1] = hdr.passage.slot_index[14:0]; }
     action write_exponent() { hdr.exponent.value = md.exponent; }
     action write_tail() { hdr.tail.value = md.exponent; }
 
     apply {
         if (!hdr.passage.isValid()) {
-            begin_passage();
+            if (md.epoch[0:0] == 0) {
+                begin_even_version();
+            } else {
+                begin_odd_version();
+            }
         }
         job_admission.apply(hdr, md, ig_intr_md, ig_tm_md);
 
@@ -114,11 +120,7 @@ control Ingress(inout ingress_headers_t hdr,
         source_check.apply(hdr, md);
         if (md.kind == UDP_UPDATE || md.kind == ROCE_UPDATE) {
             find_stamp();
-            if (md.epoch[0:0] == 0) {
-                find_even_version();
-            } else {
-                find_odd_version();
-            }
+            find_version();
         }
 
         pass_tag.apply(hdr, md);
