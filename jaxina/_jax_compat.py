@@ -53,6 +53,9 @@ _EFFECT_SETS = (
     effects.remat_allowed_effects,
 )
 
+# From JAX 0.11 on a closed program is a Jaxpr itself; 0.12 has no other name for it.
+_ClosedJaxpr = getattr(core, "ClosedJaxpr", core.Jaxpr)
+
 # What the lowering under way in this thread knows: the module's devices, and that its caller keeps no token for ORDER.
 _lowering = threading.local()
 
@@ -237,9 +240,7 @@ def _without_order(value: Any) -> Any:
     if type(value) in (tuple, list):
         return type(value)(map(_without_order, value))
     if not isinstance(value, core.Jaxpr):
-        # From JAX 0.11 on a closed program is a Jaxpr itself.
-        closed = isinstance(value, core.ClosedJaxpr)
-        return value.replace(jaxpr=_without_order(value.jaxpr)) if closed else value
+        return value.replace(jaxpr=_without_order(value.jaxpr)) if isinstance(value, _ClosedJaxpr) else value
     equations = [
         equation.replace(
             effects=equation.effects - {ORDER},

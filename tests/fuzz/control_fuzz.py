@@ -118,7 +118,7 @@ class Fuzzer:
         self._switch = DataPlane()
         self._service = AggregatorService(self._switch, lambda: self._now)
         self._sessions: list[LiveSession] = []
-        self._grants: collections.deque[pb.CreateJobReply] = collections.deque(maxlen=8)
+        self._grants: collections.deque[pb.CreateJobReply] = collections.deque(maxlen=3)  # older ones are mostly over
         self.recent: collections.deque[str] = collections.deque(maxlen=12)
         self.outcomes: collections.Counter[str] = collections.Counter()
         self._roll = self._new_roll()

@@ -274,7 +274,8 @@ def test_shard_map_in_shard_map_is_carried_or_visibly_left_to_xla():
 
 
 def test_a_program_with_two_meshes_is_visibly_left_to_xla():
-    grids = mesh(4, 2, names=("a", "b")), mesh(2, 4, names=("c", "d"))
+    # Equal in shape: from 0.12 on JAX itself refuses a program with meshes of different shapes.
+    grids = mesh(4, 2, names=("a", "b")), mesh(4, 2, names=("c", "d"))
 
     def summed(grid: Any, axis: str) -> Any:
         spec = P(*grid.axis_names)
@@ -289,7 +290,7 @@ def test_a_program_with_two_meshes_is_visibly_left_to_xla():
     _, each = carried(lambda: jax.jit(second)(np.asarray(jax.jit(first)(whole))))
     assert each == 2 * DEVICES, "one program after the other"
     rows = np.tile(whole.reshape(4, -1, 4).sum(0), (4, 1))
-    assert np.array_equal(got, np.tile(rows.reshape(2, -1, 4).sum(0), (2, 1)))
+    assert np.array_equal(got, 4 * rows)
 
 
 def test_donated_arguments_and_ahead_of_time_compilation():
