@@ -13,6 +13,7 @@ from typing import Any
 from jaxina.control.data_plane import QueuePairs, Terms
 from jaxina.errors import InvalidArgumentError, JaxinaError
 from jaxina.controller.chip import Chip
+from jaxina.controller.ingress_parser import IngressParser
 from jaxina.controller.job_admission import JobAdmission
 from jaxina.controller.l2_forwarding import L2Forwarding
 from jaxina.controller.multicast import Multicast
@@ -69,6 +70,7 @@ class TofinoPlane:
         self._multicast = Multicast(tables)
         self._pool = Pool(chip.size, self._job_admission.entries_per_worker)
         Ports(tables).fill(chip)
+        IngressParser(tables).fill(chip)
         self._multicast.fill(chip)
         L2Forwarding(tables).fill(chip)
         Recirculation(tables).fill(chip.size)

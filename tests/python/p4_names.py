@@ -17,6 +17,7 @@ class Names:
     actions: dict[str, list[str]]  # parameters, by action
     memories: dict[str, set[str]]  # fields of a register's or counter's values
     digests: dict[str, set[str]]  # fields
+    value_sets: set[str]  # of the parser; their values are plain, so BfRt calls the key f1
 
 
 def read(folder: Path) -> Names:
@@ -29,7 +30,8 @@ def read(folder: Path) -> Names:
     for match in re.finditer(r"^control (\w+)\(", text, re.M):
         end = text.index("\n}\n", match.end())
         controls[match[1]] = text[match.start() : end]
-    names = Names({}, {}, {}, {})
+    value_sets = re.findall(r"\bvalue_set<[\w<>]+>\(\d+\) (\w+);", text)
+    names = Names({}, {}, {}, {}, {f"pipe.IngressParser.{name}" for name in value_sets})
     for gress in ("Ingress", "Egress"):
         _read_control(controls, gress, gress, structs, names)
     _read_digests(controls["IngressDeparser"], structs, names)

@@ -150,6 +150,7 @@ def join(switch, processes=2, **settings):
 START = """
 insert $PORT $DEV_PORT=132 -> ($SPEED=BF_SPEED_100G, $FEC=BF_FEC_TYP_RS, $PORT_ENABLE=True)
 insert $PORT $DEV_PORT=4 -> ($SPEED=BF_SPEED_25G, $FEC=BF_FEC_TYP_NONE, $PORT_ENABLE=True)
+insert pipe.IngressParser.switch_addresses f1=0xc6120001&0xffffffff
 insert $pre.node $MULTICAST_NODE_ID=8324 -> ($MULTICAST_RID=0, $MULTICAST_LAG_ID=(), $DEV_PORT=(132,))
 insert $pre.node $MULTICAST_NODE_ID=8196 -> ($MULTICAST_RID=0, $MULTICAST_LAG_ID=(), $DEV_PORT=(4,))
 insert $pre.mgid $MGID=256 -> ($MULTICAST_NODE_ID=(8324, 8196), $MULTICAST_NODE_L1_XID_VALID=(False, False), $MULTICAST_NODE_L1_XID=(0, 0))
@@ -678,6 +679,8 @@ def test_the_names_are_those_of_the_program(switch):
         tables.add(entry.table)
         if entry.table in names.memories:
             assert set(entry.data) <= names.memories[entry.table], entry
+        elif entry.table in names.value_sets:
+            assert set(entry.key) == {"f1"}, entry
         else:
             assert set(entry.key) - {"$MATCH_PRIORITY"} == names.tables[entry.table], entry
             if entry.action:
