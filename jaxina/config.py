@@ -118,7 +118,7 @@ class Configuration:
     )
     slots: int = _setting(
         integer(1, MAX_SLOTS),
-        {"embedded": 16, "udp": 64, "roce": 16, "verbs": 64},
+        {"embedded": 8, "udp": 64, "roce": 16, "verbs": 64},
         "Pool size s: how many chunks of a group are in flight at once.",
     )
     block_size: int = _setting(
@@ -153,6 +153,12 @@ class Configuration:
         None,
         "Instruction set of the CPU codec, instead of the widest the processor has; read from the "
         "environment only.",
+    )
+    keep_memory: str = _setting(
+        choice("yes", "no"),
+        "yes",
+        "Whether `jaxina run` lets its workers' malloc keep what they free, in huge pages, instead of "
+        "giving it back to the system, which would have to clear it again for every result (glibc).",
     )
     log: str = _setting(
         choice("debug", "info", "warning", "error"),

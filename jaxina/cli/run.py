@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from jaxina import config
-from jaxina.cli import placement
+from jaxina.cli import placement, worker_memory
 from jaxina.cli.launcher import Launcher, Outcome, free_port
 from jaxina.cli.private_switch import private_switch
 from jaxina.cli.tagged_output import TaggedOutput
@@ -149,6 +149,8 @@ def launch(
                 "JAXINA_LOSS": str(settings.loss),
                 "PYTHONUNBUFFERED": "1",
             }
+            if settings.keep_memory == "yes":
+                variables.update(worker_memory.keeping(os.environ))
             if switch is not None:
                 variables["JAXINA_SWITCH"] = switch
             if devices is not None:

@@ -25,7 +25,7 @@ Collective part_of(const Collective& whole, std::size_t part, std::size_t parts,
       const std::size_t skipped = (from - first) * per_block(t), size = numerics::element_codec(t.type).size;
       result.tensors.push_back({t.type, std::min(t.count, (to - first) * per_block(t)) - skipped,
                                 static_cast<const std::byte*>(t.in) + skipped * size,
-                                static_cast<std::byte*>(t.out) + skipped * size});
+                                static_cast<std::byte*>(t.out) + skipped * size, t.streams});
     }
     first = past;
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "rdma_engine/engine/huge_pages.h"
+#include "rdma_engine/engine/result_memory.h"
 
 namespace jaxina {
 namespace {
@@ -27,9 +27,14 @@ std::size_t elements_of(const Collective& collective) {
   return elements;
 }
 
-void advise(const Collective& collective) {
-  for (const Tensor& tensor : collective.tensors) {
-    if (collective.device == nullptr && tensor.in != tensor.out) advise_huge_pages(tensor.out, tensor.count * numerics::element_codec(tensor.type).size);
+void prepare_results(std::vector<Collective>& contributions) {
+  for (Collective& collective : contributions) {
+    if (collective.device != nullptr) continue;
+    for (Tensor& tensor : collective.tensors) {
+      const std::size_t bytes = tensor.count * numerics::element_codec(tensor.type).size;
+      if (tensor.in != tensor.out) advise_huge_pages(tensor.out, bytes);
+      tensor.streams = worth_streaming(tensor.out, bytes);
+    }
   }
 }
 
@@ -197,7 +202,7 @@ bool Node::step() {
 }
 
 Status Node::sum_locally(Round& round) {
-  for (const Collective& collective : round.contributions) advise(collective);
+  prepare_results(round.contributions);
   const Collective& first = round.contributions.front();
   Status status;
   try {
@@ -216,7 +221,7 @@ Status Node::sum_locally(Round& round) {
 }
 
 Status Node::send(Round& round) {
-  for (const Collective& collective : round.contributions) advise(collective);
+  prepare_results(round.contributions);
   try {
     endpoint_->worker().submit_contributions(std::move(round.contributions));
   } catch (const Error& error) {

@@ -1,5 +1,6 @@
 #include "rdma_engine/numerics/codec.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -37,6 +38,19 @@ struct Variant {
     const IeeeFloatMode mode;
     kernels.dequantize_streaming(sum, count, split_power(-scale_exponent(exponent, scale)), order, y);
   }
+  static void exchange(const Exchange& step, Scale scale) {
+    const IeeeFloatMode mode;
+    for (std::size_t i = 0; i < step.blocks; ++i) {
+      const std::size_t first = i * step.block_size;
+      const std::uint32_t largest = kernels.exchange(
+          {step.block_size, step.ahead + first, step.x + first, split_power(scale_exponent(step.x_exponents[i], scale)),
+           scale.limit, step.store, step.words + first, step.sum + first,
+           split_power(-scale_exponent(step.sum_exponents[i], scale)), step.streaming, step.y + first});
+      const auto exponent = static_cast<std::uint8_t>(largest >> kMantissaBits);
+      std::uint8_t& merged = step.ahead_exponents[i];
+      merged = step.merge_exponents ? std::max(merged, exponent) : exponent;
+    }
+  }
   static void encode_int32(const std::uint32_t* x, std::size_t count, Store store, std::uint32_t* dst) {
     kernels.move_words(x, count, store == Store::kBigEndian ? Order::kBigEndian : Order::kHost, store == Store::kAdd,
                        dst);
@@ -58,6 +72,7 @@ struct Variant {
             dequantize,
             dequantize_streaming,
             kernels.end_streaming,
+            exchange,
             kernels.non_finite_flags,
             kernels.apply_non_finite_flags,
             encode_int32,

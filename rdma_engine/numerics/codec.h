@@ -20,6 +20,24 @@ enum class Store : std::uint8_t {
 // How words that come back are ordered.
 enum class Order : std::uint8_t { kHost, kBigEndian };
 
+// One step of a stream of float32: the exponents of one stretch, another quantized with exponents that are known, a third
+// brought back from its sum. The stretches have as many blocks and do not overlap, but y may be x or `ahead` of an
+// earlier step.
+struct Exchange {
+  std::size_t blocks, block_size;  // elements of a block
+  const float* ahead;
+  std::uint8_t* ahead_exponents;   // one per block; the maximum with what is there if merge_exponents
+  bool merge_exponents;
+  const float* x;
+  const std::uint8_t* x_exponents;
+  Store store;                     // kWrite or kAdd
+  std::uint32_t* words;
+  const std::uint32_t* sum;        // host byte order
+  const std::uint8_t* sum_exponents;
+  bool streaming;                  // as dequantize_streaming
+  float* y;
+};
+
 // All pointers may be unaligned to anything but their element; counts are in elements; x and y of one call may be the
 // same memory. `exponent` is the block's global exponent byte (never 255: non-finite blocks are quantized with the
 // exponent of their finite values).
@@ -40,6 +58,9 @@ struct Codec {
   void (*dequantize_streaming)(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale,
                                Order order, float* y);
   void (*end_streaming)();
+  // Does what exponent, quantize and dequantize do, a vector of each at a time: one waits for memory while another
+  // computes, and a third's writes drain.
+  void (*exchange)(const Exchange& step, Scale scale);
   // Non-finite values as words that add up: +Inf is 1 in the low half, -Inf is 1 in the high half, NaN is both.
   void (*non_finite_flags)(const float* x, std::size_t count, Store store, std::uint32_t* dst);
   // Writes NaN, +Inf or -Inf into y where flags say so, by IEEE addition's rules (Inf - Inf = NaN). Other elements get

@@ -29,6 +29,12 @@ struct Avx2Vector {
                                                     0x0c0d0e0f08090a0b, 0x0405060700010203));
   }
   static Words max_signed(Words a, Words b) { return _mm256_max_epi32(a, b); }
+  static std::uint32_t largest_signed(Words a) {
+    __m128i half = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    half = _mm_max_epi32(half, _mm_shuffle_epi32(half, _MM_SHUFFLE(1, 0, 3, 2)));
+    half = _mm_max_epi32(half, _mm_shuffle_epi32(half, _MM_SHUFFLE(2, 3, 0, 1)));
+    return static_cast<std::uint32_t>(_mm_cvtsi128_si32(half));
+  }
   static Words min_signed(Words a, Words b) { return _mm256_min_epi32(a, b); }
   static Mask equal(Words a, Words b) { return _mm256_cmpeq_epi32(a, b); }
   static Mask greater_signed(Words a, Words b) { return _mm256_cmpgt_epi32(a, b); }

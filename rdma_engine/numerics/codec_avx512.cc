@@ -28,6 +28,7 @@ struct Avx512Vector {
     return _mm512_shuffle_epi8(a, _mm512_set4_epi32(0x0c0d0e0f, 0x08090a0b, 0x04050607, 0x00010203));
   }
   static Words max_signed(Words a, Words b) { return _mm512_max_epi32(a, b); }
+  static std::uint32_t largest_signed(Words a) { return static_cast<std::uint32_t>(_mm512_reduce_max_epi32(a)); }
   static Words min_signed(Words a, Words b) { return _mm512_min_epi32(a, b); }
   static Mask equal(Words a, Words b) { return _mm512_cmpeq_epi32_mask(a, b); }
   static Mask greater_signed(Words a, Words b) { return _mm512_cmpgt_epi32_mask(a, b); }

@@ -56,10 +56,7 @@ std::uint32_t max_magnitude(const float* x, std::size_t count) {
   for (std::size_t i = 0; i < whole; i += Wide::kWidth) {
     widest = Wide::max_signed(widest, magnitude_or_zero<Wide, finite_only>(Wide::load(x + i)));
   }
-  std::uint32_t lanes[Wide::kWidth];
-  Wide::store(lanes, widest);
-  std::uint32_t largest = 0;
-  for (std::uint32_t lane : lanes) largest = ScalarVector::max_signed(largest, lane);
+  std::uint32_t largest = Wide::largest_signed(widest);
   for (std::size_t i = whole; i < count; ++i) {
     largest = ScalarVector::max_signed(largest, magnitude_or_zero<ScalarVector, finite_only>(ScalarVector::load(x + i)));
   }
@@ -124,6 +121,43 @@ void dequantize_streaming(const std::uint32_t* sum, std::size_t count, Factors f
   }
 }
 
+// How far ahead the exponents' elements are called from memory, which the processor itself does only within a page.
+constexpr std::size_t kPrefetchedElements = 1024;
+constexpr std::size_t kLineElements = 16;
+
+template <class V, Store store, Write write>
+inline typename V::Words exchange_vector(const BlockExchange& b, std::size_t i, typename V::Words widest) {
+  if (i % kLineElements == 0) __builtin_prefetch(b.ahead + i + kPrefetchedElements, 0, 2);
+  put<V, store>(b.words + i, quantized<V>(V::load(b.x + i), b.forth, b.limit));
+  const auto value = dequantized<V>(V::load(b.sum + i), b.back);
+  if constexpr (write == Write::kStreaming) {
+    V::stream(b.y + i, value);
+  } else {
+    V::store(b.y + i, value);
+  }
+  return V::max_signed(widest, magnitude<V>(V::load(b.ahead + i)));
+}
+
+template <class Wide, Store store, Write write>
+std::uint32_t exchange_to(const BlockExchange b) {
+  const std::size_t whole = b.count - b.count % Wide::kWidth;
+  auto widest = Wide::fill(0);
+  for (std::size_t i = 0; i < whole; i += Wide::kWidth) widest = exchange_vector<Wide, store, write>(b, i, widest);
+  std::uint32_t largest = Wide::largest_signed(widest);
+  for (std::size_t i = whole; i < b.count; ++i) largest = exchange_vector<ScalarVector, store, write>(b, i, largest);
+  return largest;
+}
+
+template <class Wide>
+std::uint32_t exchange(const BlockExchange& b) {
+  if (b.streaming && reinterpret_cast<std::uintptr_t>(b.y) % sizeof(typename Wide::Words) == 0) {
+    return b.store == Store::kAdd ? exchange_to<Wide, Store::kAdd, Write::kStreaming>(b)
+                                  : exchange_to<Wide, Store::kWrite, Write::kStreaming>(b);
+  }
+  return b.store == Store::kAdd ? exchange_to<Wide, Store::kAdd, Write::kAll>(b)
+                                : exchange_to<Wide, Store::kWrite, Write::kAll>(b);
+}
+
 template <class Wide, Store store>
 void non_finite_flags_to(const float* x, std::size_t count, std::uint32_t* dst) {
   for_each_vector<Wide>(count, [=](auto vector, std::size_t i) {
@@ -184,6 +218,7 @@ constexpr Kernels kernels_over() {
       .dequantize = dequantize<Wide>,
       .dequantize_streaming = dequantize_streaming<Wide>,
       .end_streaming = Wide::end_streaming,
+      .exchange = exchange<Wide>,
       .non_finite_flags = non_finite_flags<Wide>,
       .apply_non_finite_flags = apply_non_finite_flags<Wide>,
       .move_words = move_words<Wide>,

@@ -10,6 +10,21 @@
 
 namespace jaxina::numerics {
 
+// One block of a codec's Exchange.
+struct BlockExchange {
+  std::size_t count;
+  const float* ahead;
+  const float* x;
+  Factors forth;
+  std::int32_t limit;
+  Store store;
+  std::uint32_t* words;
+  const std::uint32_t* sum;
+  Factors back;
+  bool streaming;
+  float* y;
+};
+
 struct Kernels {
   // The largest |x|, as its IEEE-754 bits; 0 for no elements.
   std::uint32_t (*max_magnitude)(const float* x, std::size_t count);
@@ -20,6 +35,8 @@ struct Kernels {
                      float* y);
   void (*dequantize_streaming)(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, float* y);
   void (*end_streaming)();
+  // Returns the largest |ahead[i]|, as its IEEE-754 bits.
+  std::uint32_t (*exchange)(const BlockExchange& block);
   void (*non_finite_flags)(const float* x, std::size_t count, Store store, std::uint32_t* dst);
   void (*apply_non_finite_flags)(const std::uint32_t* sum, std::size_t count, Order order, bool clear, float* y);
   // dst = word or dst += word, with the bytes of each word reversed on the way if order is big-endian.

@@ -42,6 +42,7 @@ struct ScalarVector {
 #endif
   }
   JAXINA_HOST_DEVICE static Words max_signed(Words a, Words b) { return greater_signed(a, b) ? a : b; }
+  static std::uint32_t largest_signed(Words a) { return a; }  // of a's lanes
   JAXINA_HOST_DEVICE static Words min_signed(Words a, Words b) { return greater_signed(a, b) ? b : a; }
   JAXINA_HOST_DEVICE static Mask equal(Words a, Words b) { return a == b; }
   JAXINA_HOST_DEVICE static Mask greater_signed(Words a, Words b) {

@@ -23,7 +23,6 @@ Layout::Layout(std::vector<Collective> contributions, Geometry geometry)
     cuts_.push_back({&codec, per_block, tensor.count});
     first_block_.push_back(blocks_);
     blocks_ += (tensor.count + per_block - 1) / per_block;
-    bytes_ += tensor.count * codec.size;
     has_exponents_ = has_exponents_ || codec.is_float;
   }
   first_block_.push_back(blocks_);
@@ -40,6 +39,16 @@ std::size_t Layout::words_in(std::size_t chunk) const {
   const std::size_t last = chunk * geometry_.blocks_per_chunk + index;
   const Block block = describe(tensor_at(last), last, index);
   return block.first_word + block.words;
+}
+
+std::optional<Block> Layout::stretch(std::size_t chunk) const {
+  if (devices() > 1 || on_devices()) return std::nullopt;
+  const std::size_t first = chunk * geometry_.blocks_per_chunk, past = first + geometry_.blocks_per_chunk;
+  const std::size_t tensor = tensor_at(first);
+  const Cut& cut = cuts_[tensor];
+  const bool whole = (past - first_block_[tensor]) * cut.elements <= cut.count;
+  if (!whole || cut.codec->type != numerics::ElementType::kFloat32) return std::nullopt;
+  return describe(tensor, first, 0);
 }
 
 std::size_t Layout::tensor_at(std::size_t block) const {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "rdma_engine/numerics/element_codec.h"
@@ -47,8 +48,6 @@ class Layout {
   bool has_exponents() const { return has_exponents_; }
   std::uint32_t fingerprint() const { return fingerprint_; }
 
-  // Bytes of one contribution.
-  std::size_t bytes() const { return bytes_; }
   // Whether the block's tensor has elements one chunk after the block's own, and how many bytes after.
   std::size_t chunk_bytes(const Block& block) const {
     return geometry_.blocks_per_chunk * cuts_[block.tensor].elements * block.codec->size;
@@ -64,9 +63,16 @@ class Layout {
   const std::byte* in(std::size_t device, const Block& block) const {
     return static_cast<const std::byte*>(contributions_[device].tensors[block.tensor].in) + block.offset;
   }
+  bool streams(std::size_t device, const Block& block) const {
+    return contributions_[device].tensors[block.tensor].streams;
+  }
   std::byte* out(std::size_t device, const Block& block) const {
     return static_cast<std::byte*>(contributions_[device].tensors[block.tensor].out) + block.offset;
   }
+
+  // The chunk's first block, if all its blocks are whole ones of one float32 tensor in this processor's memory and nothing
+  // else contributes: then its elements lie one after the other, as their words do.
+  std::optional<Block> stretch(std::size_t chunk) const;
 
   // Calls visit(block) for each block of the chunk, in order.
   template <typename Visit>
@@ -101,7 +107,7 @@ class Layout {
   Geometry geometry_;
   std::vector<Cut> cuts_;                 // per tensor
   std::vector<std::size_t> first_block_;  // per tensor, and the total at the end
-  std::size_t blocks_ = 0, bytes_ = 0;
+  std::size_t blocks_ = 0;
   bool has_exponents_ = false;
   std::uint32_t fingerprint_ = 0;
 };

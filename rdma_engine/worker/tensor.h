@@ -19,6 +19,7 @@ struct Tensor {
   std::size_t count;  // elements
   const void* in;
   void* out;
+  bool streams = false;  // the result is written past the caches
 };
 
 struct Collective {

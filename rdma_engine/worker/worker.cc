@@ -121,14 +121,37 @@ std::optional<std::size_t> Worker::announced_chunk(const Slot& slot) const {
 }
 
 ResultVerdict Worker::on_result(const Result& result, Nanoseconds now) {
+  const ResultVerdict verdict = judge(result);
+  if (verdict == ResultVerdict::kAccepted) accept(result, false, now);
+  return verdict;
+}
+
+ResultVerdict Worker::exchange(const Pass& pass, std::uint8_t* exponents, bool merge, std::uint32_t* words,
+                               numerics::Store store, const Result& result, Nanoseconds now) {
+  const ResultVerdict verdict = judge(result);
+  const bool decoded = verdict == ResultVerdict::kAccepted && exchange_data(pass, exponents, merge, words, store, result);
+  if (!decoded) {
+    fill_exponents(pass, exponents, merge);
+    fill_words(pass, words, store);
+  }
+  if (verdict == ResultVerdict::kAccepted) accept(result, decoded, now);
+  return verdict;
+}
+
+ResultVerdict Worker::judge(const Result& result) const {
   if (result.slot >= slots_.size()) return ResultVerdict::kContradicts;
-  Slot& slot = slots_[result.slot];
+  const Slot& slot = slots_[result.slot];
   const bool awaited = slot.state == SlotPhase::kInFlight || (slot.state == SlotPhase::kReady && slot.attempts > 0);
   if (!awaited || result.epoch != slot.epoch) return ResultVerdict::kStale;
   const Pass pass = describe(result.slot);
   if (result.fingerprint != pass.fingerprint || result.words != pass.words || result.exponents != pass.exponents) {
     return ResultVerdict::kContradicts;
   }
+  return ResultVerdict::kAccepted;
+}
+
+void Worker::accept(const Result& result, bool decoded, Nanoseconds now) {
+  Slot& slot = slots_[result.slot];
   if (slot.state == SlotPhase::kInFlight) --in_flight_;
   if (slot.attempts == 1) timer_.sample(now - slot.sent);
   slot.attempts = 0;
@@ -146,12 +169,11 @@ ResultVerdict Worker::on_result(const Result& result, Nanoseconds now) {
       prepare(result.slot);
       break;
     case Phase::kData:
-      decode_data(result.slot, result);
+      if (!decoded) decode_data(result.slot, result);
       finish_data(result.slot, result);
       break;
   }
   resend_overtaken(result.slot, slot.order);
-  return ResultVerdict::kAccepted;
 }
 
 Phase Worker::phase_for(std::size_t index, std::size_t blocks) const {

@@ -11,10 +11,6 @@ using numerics::Store;
 
 namespace {
 
-// Results of this size are written past the caches: they would not stay there until somebody reads them, and to write a
-// line that is not in the cache the processor would first read it from memory.
-constexpr std::size_t kStreamedBytes = 8 << 20;
-
 // The next pass's elements: else they would come from memory page by page, while nothing else is done.
 void prefetch(const std::byte* memory, std::size_t bytes) {
   for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(memory + line, 0, 2);
@@ -103,19 +99,38 @@ void Worker::decode_data(std::size_t index, const Result& result) {
     devices_->mark({result.slot, false, true, slot.collective});
     return;
   }
-  const bool streams = layout.bytes() >= kStreamedBytes && !flagged;
   layout.for_each_block(slot.chunk, [&](const Block& block) {
     const std::uint32_t* sum = result.word_data + block.first_word;
     const std::uint8_t exponent = global[block.index];
     for (std::size_t device = 0; device < layout.devices(); ++device) {
       std::byte* out = layout.out(device, block);
-      if (streams) {
+      if (!flagged && layout.streams(device, block)) {
         block.codec->decode_streaming(codec_, sum, block.elements, exponent, scale_, result.order, out);
       } else {
         block.codec->decode(codec_, sum, block.elements, exponent, scale_, result.order, flagged, out);
       }
     }
   });
+}
+
+// False if it cannot be done in one.
+bool Worker::exchange_data(const Pass& pass, std::uint8_t* announced, bool merge, std::uint32_t* words, Store store,
+                           const Result& result) const {
+  const Slot &filled = slots_[pass.slot], &decoded = slots_[result.slot];
+  const bool plain = pass.phase == Phase::kData && pass.exponents > 0 && decoded.phase == Phase::kData &&
+                     !decoded.flagged && result.order == numerics::Order::kHost;
+  if (!plain) return false;
+  const Layout &source = entry(filled.collective).layout, &target = entry(decoded.collective).layout;
+  const std::optional<Block> ahead = source.stretch(*announced_chunk(filled)), in = source.stretch(filled.chunk),
+                             out = target.stretch(decoded.chunk);
+  if (!ahead || !in || !out) return false;
+  const auto floats = [](const std::byte* memory) { return reinterpret_cast<const float*>(memory); };
+  codec_.exchange({config_.geometry.blocks_per_chunk, config_.geometry.block_size, floats(source.in(0, *ahead)), announced,
+                   merge, floats(source.in(0, *in)), exponents(pass.slot), store, words, result.word_data,
+                   exponents(result.slot), target.streams(0, *out),
+                   reinterpret_cast<float*>(target.out(0, *out))},
+                  scale_);
+  return true;
 }
 
 // Asks the devices for what the slot's next pass carries.

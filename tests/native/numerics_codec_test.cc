@@ -186,6 +186,42 @@ class CodecTest : public testing::TestWithParam<std::string> {
     }
   }
 
+  // Against the three calls it stands for.
+  void check_exchange(std::size_t blocks, std::size_t block_size, Store store, bool merge, bool streaming, bool aligned) {
+    const std::size_t count = blocks * block_size;
+    const std::uint32_t n = 1 + below(1024);
+    const Floats ahead = floats(count), x = floats(count);
+    const Words sum = words(count), old_words = words(count);
+    std::vector<std::uint8_t> x_exponents(blocks), sum_exponents(blocks), old_exponents(blocks);
+    for (std::size_t i = 0; i < blocks; ++i) {
+      x_exponents[i] = static_cast<std::uint8_t>(below(255));
+      sum_exponents[i] = static_cast<std::uint8_t>(below(255));
+      old_exponents[i] = static_cast<std::uint8_t>(below(256));
+    }
+    Words dst = old_words, expected_dst = old_words;
+    std::vector<std::uint8_t> exponents = old_exponents;
+    Floats memory(count + 32), expected_y(count);
+    void* line = memory.data();
+    std::size_t room = 4 * memory.size();
+    std::align(64, 64, line, room);
+    float* y = static_cast<float*>(line) + (aligned ? 0 : 3);
+    codec_->exchange({blocks, block_size, ahead.data(), exponents.data(), merge, x.data(), x_exponents.data(), store,
+                      dst.data(), sum.data(), sum_exponents.data(), streaming, y},
+                     scale_for(n));
+    codec_->end_streaming();
+    for (std::size_t i = 0; i < blocks; ++i) {
+      const std::size_t first = i * block_size;
+      const std::uint8_t exponent = codec_->exponent(&ahead[first], block_size);
+      ASSERT_EQ(exponents[i], merge ? std::max(old_exponents[i], exponent) : exponent) << i;
+      codec_->quantize(&x[first], block_size, x_exponents[i], scale_for(n), store, &expected_dst[first]);
+      codec_->dequantize(&sum[first], block_size, sum_exponents[i], scale_for(n), Order::kHost, false, &expected_y[first]);
+    }
+    ASSERT_EQ(dst, expected_dst);
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(expected_y[i])) << i;
+    }
+  }
+
   const Codec* codec_ = nullptr;
   std::mt19937_64 random_;
 };
@@ -215,6 +251,22 @@ TEST_P(CodecTest, ExponentSeesOneValueInEveryPosition) {
       x[at] = value;
       ASSERT_EQ(codec_->exponent(x.data(), x.size()), reference_exponent(x.data(), x.size(), false)) << value << at;
       ASSERT_EQ(codec_->finite_exponent(x.data(), x.size()), reference_exponent(x.data(), x.size(), true)) << value;
+    }
+  }
+}
+
+TEST_P(CodecTest, ExchangeDoesWhatThreeCallsDo) {
+  for (const std::size_t block_size : {8u, 24u, 256u, 500u}) {
+    for (const std::size_t blocks : {1u, 5u}) {
+      for (const Store store : {Store::kWrite, Store::kAdd}) {
+        for (const bool merge : {false, true}) {
+          for (const bool streaming : {false, true}) {
+            for (const bool aligned : {false, true}) {
+              check_exchange(blocks, block_size, store, merge, streaming, aligned);
+            }
+          }
+        }
+      }
     }
   }
 }

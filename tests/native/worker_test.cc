@@ -274,6 +274,32 @@ TEST(Worker, APassIsLostWhenLaterOnesOfItsPathAreAnswered) {
   }
 }
 
+TEST(Layout, StretchIsAChunkOfWholeBlocksOfOneFloatTensor) {
+  const Geometry geometry{.slots = 2, .block_size = 8, .blocks_per_chunk = 2};
+  std::vector<float> memory(64);
+  const auto floats = [&](std::size_t count) { return Tensor{ElementType::kFloat32, count, memory.data(), memory.data()}; };
+  const Tensor integers{ElementType::kInt32, 16, memory.data(), memory.data()};
+  // Blocks: 5 of the first tensor, the last of them short; 2 of the second; 3 of the third.
+  const Layout layout({{{floats(36), integers, floats(24)}}}, geometry);
+  ASSERT_EQ(layout.chunks(), 5u);
+  ASSERT_TRUE(layout.stretch(0));
+  EXPECT_EQ(layout.stretch(0)->offset, 0u);
+  ASSERT_TRUE(layout.stretch(1));
+  EXPECT_EQ(layout.stretch(1)->offset, 4u * 16);
+  EXPECT_FALSE(layout.stretch(2));  // the short block, and integers
+  EXPECT_FALSE(layout.stretch(3));  // integers, and the third tensor
+  ASSERT_TRUE(layout.stretch(4));
+  EXPECT_EQ(layout.stretch(4)->tensor, 2u);
+  EXPECT_EQ(layout.stretch(4)->offset, 4u * 8);
+
+  const Layout half({{{floats(40)}}}, geometry);
+  EXPECT_FALSE(half.stretch(2));  // one block only
+  const Layout integral({{{integers}}}, geometry);
+  EXPECT_FALSE(integral.stretch(0));
+  const Layout two({{{floats(32)}}, {{floats(32)}}}, geometry);
+  EXPECT_FALSE(two.stretch(0));
+}
+
 TEST(Worker, DeadlineIsNeverLate) {
   Group group(2, {.slots = 2, .block_size = 1, .blocks_per_chunk = 1}, {.initial = 100 * kMs, .minimum = kMs, .maximum = 200 * kMs});
   std::vector<std::uint32_t> in(2, 1), out(2);

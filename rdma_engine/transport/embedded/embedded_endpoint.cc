@@ -51,6 +51,7 @@ class EmbeddedEndpoint final : public Endpoint {
   bool acquire(SharedSlot& slot);
   void release(SharedSlot& slot);
   Status contribute(const Pass& pass);
+  std::optional<Result> next_result();
   bool take_result();
   Status check_peers();
   Status contradiction(const SlotVersion& version);
@@ -71,11 +72,9 @@ class EmbeddedEndpoint final : public Endpoint {
 Status EmbeddedEndpoint::progress(Nanoseconds wait) {
   const Nanoseconds deadline = embedded::now() + wait;
   while (true) {
-    // One new pass for every result, so that the oldest slot has the longest time to complete.
     while (std::optional<Pass> pass = blocked_ ? std::exchange(blocked_, std::nullopt) : worker_.next_pass(0)) {
       if (Status status = contribute(*pass); !status.ok()) return status;
       if (blocked_) break;
-      take_result();
     }
     if (worker_.has_completed() || (size_ == 0 && !blocked_ && !worker_.awaits_devices())) return {};
     if (take_result()) continue;
@@ -118,8 +117,15 @@ Status EmbeddedEndpoint::contribute(const Pass& pass) {
     return segment_->end(status);
   }
   std::uint32_t* words = segment_->words(pass.slot, pass.epoch);
-  worker_.fill_exponents(pass, slot.exponents[pass.epoch & 1], !first);
-  worker_.fill_words(pass, words, first ? numerics::Store::kWrite : numerics::Store::kAdd);
+  std::uint8_t* exponents = slot.exponents[pass.epoch & 1];
+  const numerics::Store store = first ? numerics::Store::kWrite : numerics::Store::kAdd;
+  // One new pass for every result, so that the oldest slot has the longest time to complete.
+  if (const std::optional<Result> result = next_result()) {
+    worker_.exchange(pass, exponents, !first, words, store, *result, 0);
+  } else {
+    worker_.fill_exponents(pass, exponents, !first);
+    worker_.fill_words(pass, words, store);
+  }
   if (outcome.completes) slot.done[pass.epoch & 1].set(pass.epoch);
   release(slot);
   in_flight_[(head_ + size_++) % in_flight_.size()] = {pass.slot, pass.epoch, pass};
@@ -127,19 +133,24 @@ Status EmbeddedEndpoint::contribute(const Pass& pass) {
   return {};
 }
 
-bool EmbeddedEndpoint::take_result() {
-  if (size_ == 0) return false;
+// The oldest pass's, if it is there; that pass is in flight no more.
+std::optional<Result> EmbeddedEndpoint::next_result() {
+  if (size_ == 0) return std::nullopt;
   const Awaited awaited = front();
-  if (done(awaited).value.load(std::memory_order_acquire) != awaited.epoch) return false;
+  if (done(awaited).value.load(std::memory_order_acquire) != awaited.epoch) return std::nullopt;
   head_ = (head_ + 1) % in_flight_.size();
   --size_;
-  const Pass& pass = awaited.pass;
-  worker_.on_result({pass.slot, pass.epoch, pass.fingerprint, pass.words, pass.exponents,
-                     segment_->words(pass.slot, pass.epoch), segment_->slot(pass.slot).exponents[pass.epoch & 1],
-                     numerics::Order::kHost},
-                    0);
   ++statistics_.packets_received;
-  return true;
+  const Pass& pass = awaited.pass;
+  return Result{pass.slot, pass.epoch, pass.fingerprint, pass.words, pass.exponents,
+                segment_->words(pass.slot, pass.epoch), segment_->slot(pass.slot).exponents[pass.epoch & 1],
+                numerics::Order::kHost};
+}
+
+bool EmbeddedEndpoint::take_result() {
+  const std::optional<Result> result = next_result();
+  if (result) worker_.on_result(*result, 0);
+  return result.has_value();
 }
 
 Status EmbeddedEndpoint::contradiction(const SlotVersion& version) {
