@@ -183,6 +183,14 @@ class Configuration:
         "run`.",
     )
 
+    trace: str | None = _setting(
+        path(),
+        None,
+        "Where this process writes a timeline of its slots, packets and waits at shutdown, for "
+        "ui.perfetto.dev; of several processes, each puts its number before the name's ending. "
+        "`jaxina run --trace` makes one file of them.",
+    )
+
     # For each field: "argument", "environment" or "default".
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
 

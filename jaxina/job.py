@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
-from jaxina import config
+from jaxina import config, trace_file
 from jaxina.control import last_run
 from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
 from jaxina.control.roll_call import Answer, call_roll
@@ -83,6 +83,7 @@ def init(
     heartbeat_timeout: float | None = None,
     loss: float | None = None,
     loss_seed: int | None = None,
+    trace: str | os.PathLike[str] | None = None,
 ) -> Job:
     """Starts aggregation in this process. Every process of the job calls it, with the same
     arguments.
@@ -103,6 +104,9 @@ def init(
       heartbeat_timeout: seconds of silence after which the switch takes a worker for dead.
       loss: share of arriving packets to drop, for experiments.
       loss_seed: seed of that.
+      trace: file for a timeline of this process's slots, packets and waits, written at shutdown in
+        Chrome's trace event format, for ui.perfetto.dev. Of several processes, process r writes
+        NAME.r.json instead of NAME.json.
 
     Returns:
       The job; `jaxina.shutdown`, the end of `with`, or the end of the process ends it.
@@ -126,6 +130,7 @@ def init(
         heartbeat_timeout=heartbeat_timeout,
         loss=loss,
         loss_seed=loss_seed,
+        trace=trace,
     )
     with _lock:
         if _current is not None:
@@ -169,7 +174,7 @@ def _start(configuration: config.Configuration, topology: JaxTopology, incarnati
     )
     try:
         _native.set_mpi_world(topology.process, topology.processes, topology.only_devices)
-        _native.start(connector, connector.ended)
+        _native.start(connector, connector.ended, trace=configuration.trace is not None)
     except BaseException:
         aggregators.leave(None)
         raise
@@ -232,6 +237,7 @@ def _shut_down(job: Job, failure: str | None) -> None:
         _native.shutdown()
         job._connector.close(failure)
         _write_statistics(job, statistics)
+        _write_trace(job)
         if job.process == 0:
             last_run.write(job.aggregator, job.processes, statistics, dict(_lowering.fallbacks))
 
@@ -262,6 +268,23 @@ def _write_statistics(job: Job, statistics: dict[str, int]) -> None:
         with contextlib.suppress(OSError):
             partial.unlink()
         raise SystemCallError(f"cannot write {path} (JAXINA_STATS_FILE): {error.strerror}") from error
+
+
+def _write_trace(job: Job) -> None:
+    if job.configuration.trace is None:
+        return
+    from jaxina import _native
+
+    name = f"worker {job.process} of {job.processes}, {job.aggregator}"
+    events, passes, fell_out = _native.take_trace(job.process, name)
+    path = trace_file.of_process(job.configuration.trace, job.process, job.processes)
+    try:
+        trace_file.write(path, events)
+    except OSError as error:
+        raise SystemCallError(f"cannot write {path} (JAXINA_TRACE): {error.strerror}") from error
+    _log.info("%d passes in %s", passes, path)
+    if fell_out:
+        _log.warning("the trace of process %d begins late: %d older events had no room", job.process, fell_out)
 
 
 def _at_exit() -> None:

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "rdma_engine/engine/engine.h"
+#include "rdma_engine/engine/trace_events.h"
 #include "rdma_engine/transport/verbs/availability.h"
 #include "xla_ffi/bindings.h"
 #include "xla_ffi/connection_end.h"
@@ -111,17 +112,31 @@ void bind_engine(nb::module_& m) {
       .def_rw("collective_timeout_s", &EndpointConfig::collective_timeout_s);
 
   m.def(
-      "start", [](nb::callable connector, nb::callable ended) {
+      "start", [](nb::callable connector, nb::callable ended, bool trace) {
         Engine::Connector connect = connector_from(std::move(connector));
         Engine::Ended tell = ended_from(std::move(ended));
         nb::gil_scoped_release release;
-        Engine::instance().start(std::move(connect), std::move(tell));
+        Engine::instance().start(std::move(connect), std::move(tell), trace);
       },
-      "connector"_a, "ended"_a,
+      "connector"_a, "ended"_a, "trace"_a = false,
       "Opens the engine. On its own threads it calls connector(group: list[int]) -> EndpointConfig when a group is first "
-      "used, and ended(group, code: str, message: str) when a group ends for a reason that other processes cannot see.");
+      "used, and ended(group, code: str, message: str) when a group ends for a reason that other processes cannot see. With trace, records what its groups do.");
   m.def("shutdown", [] { Engine::instance().shutdown(); }, nb::call_guard<nb::gil_scoped_release>(),
         "Fails pending collectives, leaves all groups and joins the engine's threads.");
+  m.def(
+      "take_trace",
+      [](std::uint32_t process, const std::string& name) {
+        TraceText text;
+        {
+          nb::gil_scoped_release release;
+          text = trace_text(process, name, Engine::instance().take_trace());
+        }
+        return nb::make_tuple(nb::bytes(text.events.data(), text.events.size()), text.passes, text.fell_out);
+      },
+      "process"_a, "name"_a,
+      "After shutdown(): what was recorded since start(), and forgets it. (events, passes, fell_out): Chrome trace events, "
+      "one JSON object a line with commas between; how many slot passes are among them; how many older events had no "
+      "room.");
   m.def("verbs_availability", &verbs::availability,
         "The RDMA device that the verbs transport would use, or what it misses.");
   m.def("running", [] { return Engine::instance().running(); });

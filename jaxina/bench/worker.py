@@ -36,6 +36,7 @@ class Options:
     iterations: int | None
     warmup: int
     versus_gloo: bool
+    dtype: str
     output: str  # file that rank 0 appends one JSON line per size to
 
 
@@ -46,11 +47,11 @@ class WrongResultError(Exception):
 class Bench:
     """Arrays, programs and checks of one size."""
 
-    def __init__(self, mesh: Mesh, elements: int, rank: int, ranks: int):
-        self._elements, self._rank, self._ranks = elements, rank, ranks
+    def __init__(self, mesh: Mesh, elements: int, rank: int, ranks: int, dtype: str):
+        self._elements, self._rank, self._ranks, self._dtype = elements, rank, ranks, dtype
         sharding = NamedSharding(mesh, P("workers"))
         self._inputs = [self._global(sharding, turn) for turn in range(TURNS)]
-        self._expected = [exact_sum(elements, ranks, turn) for turn in range(TURNS)]
+        self._expected = [exact_sum(elements, ranks, turn, dtype) for turn in range(TURNS)]
         self._reduce = jax.jit(
             jax.shard_map(
                 lambda x: jax.lax.psum(x, "workers"),
@@ -61,7 +62,7 @@ class Bench:
         )
 
     def _global(self, sharding: NamedSharding, turn: int) -> jax.Array:
-        local = rank_input(self._elements, self._rank, turn)[None]
+        local = rank_input(self._elements, self._rank, turn, self._dtype)[None]
         return jax.make_array_from_process_local_data(
             sharding, local, (self._ranks, self._elements)
         )
@@ -87,7 +88,7 @@ class Bench:
         index = first_difference(got, expected)
         if index is not None:
             raise WrongResultError(
-                f"{name}, {size_text(4 * self._elements)}, call {turn}, rank {self._rank}: element "
+                f"{name}, {self._elements} x {self._dtype}, call {turn}, rank {self._rank}: element "
                 f"{index} is {got[index]!r}, the exact sum is {expected[index]!r}"
             )
 
@@ -101,7 +102,8 @@ _implementations: dict[str, Callable[[], Any]] = {
 def measure(options: Options, size: int, mesh: Mesh, rank: int, ranks: int) -> dict[str, Any]:
     """Milliseconds per call, by implementation: of each call the slowest process's."""
     names = ["jaxina", "gloo"] if options.versus_gloo else ["jaxina"]
-    bench = Bench(mesh, size // 4, rank, ranks)
+    elements = size // np.dtype(options.dtype).itemsize
+    bench = Bench(mesh, elements, rank, ranks, options.dtype)
     length = max(1, min(_MAX_ROW, _ROW_BYTES // size))
     warm = {
         name: [bench.row(name, turn, 1)[0] for turn in range(max(1, options.warmup))]

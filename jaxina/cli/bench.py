@@ -15,9 +15,13 @@ from rich.console import Console
 
 from jaxina import config
 from jaxina.bench import report
+from jaxina.bench.exact_input import DTYPES, most_ranks
 from jaxina.bench.sizes import parse_size, sweep
 from jaxina.cli import run
 from jaxina.errors import InvalidArgumentError
+
+
+Dtype = enum.StrEnum("Dtype", {name.upper(): name for name in DTYPES})
 
 
 class Versus(str, enum.Enum):
@@ -42,6 +46,7 @@ def bench(
         typer.Option("-i", min=1, help="Timed calls per size; left out, what fits 4 s, 20 to 200."),
     ] = None,
     warmup: Annotated[int, typer.Option("-w", min=1, help="Calls before, not timed.")] = 5,
+    dtype: Annotated[Dtype, typer.Option(help="Type of the elements.")] = Dtype(DTYPES[0]),
     aggregator: Annotated[str | None, typer.Option(help="embedded, udp, roce or verbs.")] = None,
     switch: Annotated[
         str | None,
@@ -57,10 +62,16 @@ def bench(
     plot_file: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw time over size.")
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.json", help="Write a timeline for ui.perfetto.dev to FILE."),
+    ] = None,
 ) -> None:
-    """Time a float32 all-reduce over -n workers, one device each, and check every element."""
+    """Time an all-reduce over -n workers, one device each, and check every element."""
     sizes = sweep(parse_size(begin), parse_size(end), factor)
     settings = config.resolve(aggregator=aggregator, switch=switch, loss=loss)
+    if count > most_ranks(dtype):
+        raise InvalidArgumentError(f"no more than {most_ranks(dtype)} workers: above, a sum of {dtype} is not exact")
     if plot_file is not None and importlib.util.find_spec("matplotlib") is None:
         raise InvalidArgumentError("--plot needs matplotlib: pip install matplotlib")
     found: dict[str, Any] = report.environment()
@@ -72,6 +83,7 @@ def bench(
                 "iterations": iterations,
                 "warmup": warmup,
                 "versus_gloo": versus is Versus.GLOO,
+                "dtype": dtype,
                 "output": str(lines),
             }
         )
@@ -81,15 +93,16 @@ def bench(
             settings,
             own_switch=settings.origins["switch"] == "default",
             devices=1,
+            trace=trace,
         )
         text = lines.read_text() if lines.exists() else ""
     records = [report.summarize(json.loads(line)) for line in text.splitlines()]
-    title = f"all-reduce of float32 over {count} workers, {settings.aggregator}"
+    title = f"all-reduce of {dtype} over {count} workers, {settings.aggregator}"
     run.report(outcome)
     if records:
         Console().print(report.table(records, title))
     if outcome.code == 0:
-        found |= {"workers": count, "settings": _settings(settings), "records": records}
+        found |= {"workers": count, "dtype": dtype, "settings": _settings(settings), "records": records}
         if json_file is not None:
             json_file.write_text(json.dumps(found, indent=2) + "\n")
         if plot_file is not None:

@@ -15,12 +15,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from jaxina import config
+from jaxina import config, trace_file
 from jaxina.cli import placement, worker_memory
 from jaxina.cli.launcher import Launcher, Outcome, free_port
 from jaxina.cli.private_switch import private_switch
 from jaxina.cli.tagged_output import TaggedOutput
-from jaxina.errors import InvalidArgumentError
+from jaxina.errors import InvalidArgumentError, SystemCallError
 
 
 def register(app: typer.Typer) -> None:
@@ -73,6 +73,10 @@ def run(
     stats_json: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write each process's statistics to FILE.")
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.json", help="Write a timeline for ui.perfetto.dev to FILE."),
+    ] = None,
 ) -> None:
     """Run a program on several worker processes of this host.
 
@@ -93,6 +97,7 @@ def run(
             devices=devices,
             catch_all=catch_all,
             stats_folder=Path(folder),
+            trace=trace,
         )
         collected = _collect(Path(folder))
     if stats_json is not None:
@@ -131,6 +136,7 @@ def launch(
     devices: int | None = None,
     catch_all: bool = False,
     stats_folder: Path | None = None,
+    trace: Path | None = None,
 ) -> Outcome:
     """Runs `command` on `count` processes with these settings, with a switch of its own if that is
     asked for.
@@ -138,7 +144,7 @@ def launch(
     where = placement.current.get()
     where.check(count, settings.aggregator)
     coordinator = f"{where.first_host}:{free_port()}"
-    with _switch(settings, count, own_switch) as switch:
+    with _switch(settings, count, own_switch) as switch, _traced(trace, count) as trace_part:
 
         def environment(rank: int) -> dict[str, str]:
             variables = {
@@ -159,6 +165,8 @@ def launch(
                 variables.update(_catch_all())
             if stats_folder is not None:
                 variables["JAXINA_STATS_FILE"] = str(stats_folder / f"{rank}.json")
+            if trace_part is not None:
+                variables["JAXINA_TRACE"] = str(trace_part)
             return variables
 
         return Launcher(
@@ -191,6 +199,24 @@ def _switch(settings: config.Configuration, workers: int, own: bool) -> Iterator
             yield address
     else:
         yield settings.switch
+
+
+@contextlib.contextmanager
+def _traced(trace: Path | None, count: int) -> Iterator[Path | None]:
+    """Where the processes write their timelines, which become the file `trace` at the end."""
+    if trace is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="jaxina-trace-") as folder:
+        part = Path(folder) / "trace.json"
+        yield part
+        parts = [trace_file.of_process(part, rank, count) for rank in range(count)]
+        try:
+            found = trace_file.merge(parts, trace)
+        except OSError as error:
+            raise SystemCallError(f"cannot write {trace} (--trace): {error.strerror}") from error
+    text = f"{found} of {count} workers in {trace}; https://ui.perfetto.dev opens it"
+    Console(stderr=True, highlight=False).print(f"jaxina: {text}", markup=False, soft_wrap=True)
 
 
 def report(outcome: Outcome) -> None:

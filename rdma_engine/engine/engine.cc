@@ -14,11 +14,16 @@ struct Engine::State {
   bool running = false;
   Connector connector;
   Ended ended;
+  bool trace = false;
   std::map<Group, std::shared_ptr<Node>> nodes;
   Statistics finished;  // of nodes that were shut down
+  std::map<Group, std::unique_ptr<Recorder>> recorded;  // by them
 };
 
 namespace {
+
+// The latest of a group that a trace keeps, in 25 MB: what two sums of 100 MB in datagrams of 1 KB make.
+constexpr std::size_t kTraceEvents = 1 << 19;
 
 void add(Statistics& sum, const Statistics& s) {
   sum.collectives += s.collectives;
@@ -43,13 +48,15 @@ Engine& Engine::instance() {
   return *engine;
 }
 
-void Engine::start(Connector connector, Ended ended) {
+void Engine::start(Connector connector, Ended ended, bool trace) {
   const std::lock_guard guard(state_->mutex);
   if (state_->running) throw Error(ErrorCode::kInvalidArgument, "jaxina is initialized already: call jaxina.shutdown() first");
   state_->connector = std::move(connector);
   state_->ended = std::move(ended);
+  state_->trace = trace;
   state_->running = true;
   state_->finished = {};
+  state_->recorded.clear();
 }
 
 void Engine::shutdown() {
@@ -63,6 +70,7 @@ void Engine::shutdown() {
     node->close();
     const std::lock_guard guard(state_->mutex);
     add(state_->finished, node->statistics());
+    if (auto recorder = node->take_recorder()) state_->recorded[group] = std::move(recorder);
   }
   const std::lock_guard guard(state_->mutex);
   state_->connector = nullptr;
@@ -84,7 +92,10 @@ void Engine::submit(const Group& group, std::int64_t device, Collective collecti
     const std::lock_guard guard(state_->mutex);
     if (state_->running) {
       auto [known, is_new] = state_->nodes.try_emplace(group);
-      if (is_new) known->second = std::make_shared<Node>(group, state_->connector, state_->ended);
+      if (is_new) {
+        auto recorder = state_->trace ? std::make_unique<Recorder>(kTraceEvents) : nullptr;
+        known->second = std::make_shared<Node>(group, state_->connector, state_->ended, std::move(recorder));
+      }
       node = known->second;
     }
   }
@@ -97,6 +108,11 @@ void Engine::abort(const Group& group, Status reason) {
   for (auto& [known, node] : state_->nodes) {
     if (group.empty() || known == group) node->abort(reason);
   }
+}
+
+std::map<Group, std::unique_ptr<Recorder>> Engine::take_trace() {
+  const std::lock_guard guard(state_->mutex);
+  return std::exchange(state_->recorded, {});
 }
 
 Statistics Engine::statistics() const {

@@ -5,12 +5,14 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "rdma_engine/errors.h"
 #include "rdma_engine/transport/roce/connection_end.h"
+#include "rdma_engine/worker/recorder.h"
 #include "rdma_engine/worker/tensor.h"
 
 namespace jaxina {
@@ -68,8 +70,8 @@ class Engine {
   // The process-wide engine. It lives until the process ends; start/shutdown open and close it.
   static Engine& instance();
 
-  // Opens the engine. Throws Error(kInvalidArgument) if it is open already.
-  void start(Connector connector, Ended ended);
+  // Opens the engine; with `trace`, records what its groups do. Throws Error(kInvalidArgument) if it is open already.
+  void start(Connector connector, Ended ended, bool trace = false);
   // Fails pending collectives with kShutDown, leaves all groups, joins all threads.
   void shutdown();
   bool running() const;
@@ -84,6 +86,9 @@ class Engine {
   void abort(const Group& group, Status reason);
 
   Statistics statistics() const;  // summed over groups
+
+  // What was recorded between the latest start and shutdown, by group; it is forgotten here.
+  std::map<Group, std::unique_ptr<Recorder>> take_trace();
 
  private:
   Engine();

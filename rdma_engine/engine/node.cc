@@ -63,8 +63,12 @@ std::string seconds(double s) { return std::to_string(static_cast<long>(s)) + " 
 
 }  // namespace
 
-Node::Node(Group group, Engine::Connector connector, Engine::Ended ended)
-    : group_(std::move(group)), connector_(std::move(connector)), ended_(std::move(ended)), thread_([this] { run(); }) {}
+Node::Node(Group group, Engine::Connector connector, Engine::Ended ended, std::unique_ptr<Recorder> recorder)
+    : group_(std::move(group)),
+      connector_(std::move(connector)),
+      ended_(std::move(ended)),
+      recorder_(std::move(recorder)),
+      thread_([this] { run(); }) {}
 
 void Node::close() {
   {
@@ -111,6 +115,7 @@ bool Node::sum_inline(std::unique_lock<std::mutex>& lock, Device& submitter) {
   busy_ = true;
   lock.unlock();
   local_sum_->run(std::move(round.contributions));
+  record(round);
   for (std::size_t i = 0; i < local_.size(); ++i) {
     if (i != mine) local_[i]->completions.post(std::move(round.done[i]), {});
   }
@@ -146,6 +151,7 @@ bool Node::connect() {
     check(config);
     std::unique_ptr<Endpoint> endpoint;
     if (config.workers > 1) endpoint = make_endpoint(config);
+    if (endpoint) endpoint->record(recorder_.get());
     const std::lock_guard guard(mutex_);
     config_ = std::move(config);
     for (const std::uint32_t index : config_.local) local_.push_back(&devices_[index]);
@@ -251,7 +257,17 @@ bool Node::advance() {
 }
 
 void Node::finish(Round& round) {
+  record(round);
   for (std::size_t i = 0; i < local_.size(); ++i) local_[i]->completions.post(std::move(round.done[i]), {});
+}
+
+void Node::record(const Round& round) const {
+  if (!recorder_) return;
+  recorder_->add({.kind = TraceEvent::Kind::kCollective,
+                  .collective = round.number,
+                  .elements = round.elements,
+                  .time = round.begun,
+                  .end = now()});
 }
 
 void Node::end_for_all(Status reason) {
@@ -286,16 +302,17 @@ bool Node::complete() const {
 }
 
 Node::Round Node::take() {
-  Round round{{}, {}, local_.front()->requests.front().begun};
+  Round round{{}, {}, local_.front()->requests.front().begun, rounds_++, 0};
   for (Device* device : local_) {
     Request& request = device->requests.front();
     ++statistics_.collectives;
-    statistics_.elements += elements_of(request.collective);
+    round.elements += elements_of(request.collective);
     round.begun = std::min(round.begun, request.begun);
     round.contributions.push_back(std::move(request.collective));
     round.done.push_back(std::move(request.done));
     device->requests.pop_front();
   }
+  statistics_.elements += round.elements;
   return round;
 }
 

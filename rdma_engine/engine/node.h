@@ -20,7 +20,8 @@ namespace jaxina {
 
 class Node {
  public:
-  Node(Group group, Engine::Connector connector, Engine::Ended ended);
+  // With a recorder, tells it of collectives, passes and waits.
+  Node(Group group, Engine::Connector connector, Engine::Ended ended, std::unique_ptr<Recorder> recorder = nullptr);
 
   // `index` is the device's place in the group. `done` may be called before this returns.
   void submit(std::uint32_t index, Collective collective, Engine::Completion done);
@@ -30,6 +31,9 @@ class Node {
   // Fails what is pending with kShutDown and joins all threads; to be called once, before the destruction, and not from
   // a completion.
   void close();
+
+  // Once closed.
+  std::unique_ptr<Recorder> take_recorder() { return std::move(recorder_); }
 
  private:
   struct Request {
@@ -47,6 +51,7 @@ class Node {
     std::vector<Collective> contributions;
     std::vector<Engine::Completion> done;
     Nanoseconds begun;  // by the first device
+    std::uint64_t number = 0, elements = 0;  // for the trace
   };
 
   void run();
@@ -56,6 +61,7 @@ class Node {
   Status send(Round& round);
   bool advance();
   void finish(Round& round);
+  void record(const Round& round) const;
   void fail(Status reason);
   void end_for_all(Status reason);
   bool sum_inline(std::unique_lock<std::mutex>& lock, Device& submitter);
@@ -70,6 +76,7 @@ class Node {
   const Group group_;
   const Engine::Connector connector_;
   const Engine::Ended ended_;
+  std::unique_ptr<Recorder> recorder_;  // of the thread that drives the endpoint, or that has set busy_
   EndpointConfig config_;  // written by connect()
   std::unique_ptr<LocalSum> local_sum_;  // of a group that lies in this process; used by who has set busy_
   std::unique_ptr<Endpoint> endpoint_;   // else: made, used and destroyed by the thread; wake() under the mutex
@@ -84,6 +91,7 @@ class Node {
   Status abort_reason_;
   bool stopping_ = false;
   Statistics statistics_;
+  std::uint64_t rounds_ = 0;  // taken
   std::thread thread_;
 };
 

@@ -24,6 +24,12 @@ class Endpoint {
   // Makes a progress() that waits return early. Thread-safe.
   virtual void wake() = 0;
 
+  // Records passes and waits from now on; the recorder must outlive the endpoint.
+  void record(Recorder* recorder) {
+    recorder_ = recorder;
+    worker().record(recorder);
+  }
+
   // The workers that the oldest unfinished pass still waits for, as far as this endpoint knows.
   virtual std::vector<std::uint32_t> missing() = 0;
 
@@ -33,6 +39,9 @@ class Endpoint {
   // This worker gives up: ends the job for the others where the transport can tell them. Over a network the control
   // plane does that.
   virtual void end(const Status& reason) { (void)reason; }
+
+ protected:
+  Recorder* recorder_ = nullptr;
 };
 
 // Joins the job; blocks until every worker has joined (embedded) or the aggregator has answered (udp), at most the join

@@ -89,6 +89,7 @@ std::optional<Pass> Worker::next_pass(Nanoseconds now) {
     slot.order = path(index).add(static_cast<std::uint16_t>(index));
     slot.deadline = now + timer_.timeout(slot.attempts);
     if (pass.retransmission) ++retransmissions_;
+    if (recorder_) record(pass.retransmission ? TraceEvent::Kind::kSentAgain : TraceEvent::Kind::kSent, index, now);
     ++slot.attempts;
     ++in_flight_;
     next_deadline_ = in_flight_ == 1 ? slot.deadline : std::min(next_deadline_, slot.deadline);
@@ -122,7 +123,11 @@ std::optional<std::size_t> Worker::announced_chunk(const Slot& slot) const {
 
 ResultVerdict Worker::on_result(const Result& result, Nanoseconds now) {
   const ResultVerdict verdict = judge(result);
-  if (verdict == ResultVerdict::kAccepted) accept(result, false, now);
+  if (verdict == ResultVerdict::kAccepted) {
+    accept(result, false, now);
+  } else if (recorder_) {
+    recorder_->add({.kind = TraceEvent::Kind::kStale, .slot = result.slot, .epoch = result.epoch, .time = now});
+  }
   return verdict;
 }
 
@@ -152,6 +157,7 @@ ResultVerdict Worker::judge(const Result& result) const {
 
 void Worker::accept(const Result& result, bool decoded, Nanoseconds now) {
   Slot& slot = slots_[result.slot];
+  if (recorder_) record(TraceEvent::Kind::kResult, result.slot, now);
   if (slot.state == SlotPhase::kInFlight) --in_flight_;
   if (slot.attempts == 1) timer_.sample(now - slot.sent);
   slot.attempts = 0;
@@ -218,6 +224,7 @@ void Worker::on_pending(std::uint16_t index, std::uint32_t epoch, Nanoseconds no
   if (slot.state != SlotPhase::kInFlight || slot.epoch != epoch) return;
   slot.deadline = now + timer_.timeout(slot.attempts);
   next_deadline_ = std::min(next_deadline_, slot.deadline);
+  if (recorder_) record(TraceEvent::Kind::kPending, index, now);
 }
 
 void Worker::on_tick(Nanoseconds now) {
@@ -239,6 +246,17 @@ void Worker::on_tick(Nanoseconds now) {
 
 std::optional<Nanoseconds> Worker::next_deadline() const {
   return in_flight_ > 0 ? std::optional(next_deadline_) : std::nullopt;
+}
+
+void Worker::record(TraceEvent::Kind kind, std::size_t index, Nanoseconds now) const {
+  const Slot& slot = slots_[index];
+  recorder_->add({.kind = kind,
+                  .detail = static_cast<std::uint8_t>(slot.phase),
+                  .slot = static_cast<std::uint16_t>(index),
+                  .epoch = slot.epoch,
+                  .chunk = static_cast<std::uint32_t>(slot.chunk),
+                  .collective = slot.collective,
+                  .time = now});
 }
 
 std::size_t Worker::pop_completed() {

@@ -24,6 +24,7 @@
 #include "rdma_engine/numerics/codec.h"
 #include "rdma_engine/worker/device_payload.h"
 #include "rdma_engine/worker/layout.h"
+#include "rdma_engine/worker/recorder.h"
 #include "rdma_engine/worker/retransmission_timer.h"
 #include "rdma_engine/worker/send_order.h"
 
@@ -108,6 +109,8 @@ class Worker {
   struct Progress { std::size_t done, total; };
   Progress progress() const;
   std::uint64_t retransmissions() const { return retransmissions_; }
+  // Tells the recorder from now on when passes are sent and what comes back; it must outlive the worker.
+  void record(Recorder* recorder) { recorder_ = recorder; }
 
  private:
   struct Entry {
@@ -140,6 +143,7 @@ class Worker {
   void accept(const Result& result, bool decoded, Nanoseconds now);
   // The chunk whose exponents the pass carries, if any.
   std::optional<std::size_t> announced_chunk(const Slot& slot) const;
+  void record(TraceEvent::Kind kind, std::size_t slot, Nanoseconds now) const;
   bool start_next_collective(std::size_t slot);
   void prepare(std::size_t slot);
   void produce(std::size_t slot);
@@ -169,6 +173,7 @@ class Worker {
   std::uint64_t retransmissions_ = 0;
   Nanoseconds next_deadline_ = 0;
   RetransmissionTimer timer_;
+  Recorder* recorder_ = nullptr;
   std::unique_ptr<DevicePayload> devices_;  // from the first collective on whose tensors lie on devices
 };
 

@@ -41,6 +41,8 @@ TEST(Allocations, APassFromWorkersToTheAggregatorAndBack) {
   Session second({kJob.job, kJob.secret, 1, {kJob.workers, geometry, {}}});
   Wire wire;
   wire.sessions = {&first, &second};
+  Recorder recorder(64);
+  first.worker().record(&recorder);  // what it takes for a trace is there at the start
   std::vector<float> x(kElements, 1.5f), y(kElements, 2.25f);
   y[100] = INFINITY;  // takes the flags' pass, too
   first.worker().submit({{{ElementType::kFloat32, kElements, x.data(), x.data()}}});
@@ -62,6 +64,7 @@ TEST(Allocations, APassFromWorkersToTheAggregatorAndBack) {
     }
   }
   EXPECT_EQ(testing::allocations(), before);
+  EXPECT_GT(recorder.fell_out(), 0u);
   EXPECT_TRUE(first.worker().has_completed() && second.worker().has_completed());
   EXPECT_EQ(x[0], 3.75f);
   EXPECT_EQ(x[100], INFINITY);

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxina.bench import report
-from jaxina.bench.exact_input import TURNS, exact_sum, first_difference, rank_input
+from jaxina.bench.exact_input import DTYPES, TURNS, exact_sum, first_difference, most_ranks, rank_input
 from jaxina.bench.sizes import parse_size, size_text, sweep
 from jaxina.errors import InvalidArgumentError
 
@@ -51,6 +51,16 @@ def test_the_expected_sum_is_the_exact_sum(ranks):
         assert all(np.array_equal(x, np.rint(x)) for x in inputs)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_types_values_are_exact_up_to_the_most_ranks(dtype):
+    ranks = min(1024, most_ranks(dtype))
+    assert 2 <= ranks and np.dtype(dtype) == rank_input(10, 0, 0, dtype).dtype == exact_sum(10, 2, 0, dtype).dtype
+    inputs = [rank_input(300, rank, 1, dtype) for rank in range(ranks)]
+    exact = np.sum(np.stack(inputs).astype(np.int64), axis=0)
+    np.testing.assert_array_equal(exact_sum(300, ranks, 1, dtype).astype(np.int64), exact)
+    assert np.array_equal(np.full(1, ranks * (63 + TURNS), dtype).astype(np.int64), [ranks * (63 + TURNS)])
+
+
 def test_wrong_sums_are_found():
     expected = exact_sum(100_000, 2, 0)
     assert first_difference(expected.copy(), expected) is None
@@ -78,8 +88,9 @@ def test_a_wrong_element_is_named():
         1,
         [exact_sum(50, 2, turn) for turn in (0, 1)],
     )
+    bench._dtype = "float32"
     index = int(np.flatnonzero(bench._expected[0])[0])
-    with pytest.raises(WrongResultError, match=f"gloo, 200 B, call 2, rank 1: element {index} is"):
+    with pytest.raises(WrongResultError, match=f"gloo, 50 x float32, call 2, rank 1: element {index} is"):
         bench._check("gloo", 2, Result())
 
 
@@ -108,16 +119,16 @@ def bench(*arguments):
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("aggregator", ["embedded", "udp"])
-def test_a_short_run(tmp_path, aggregator):
+@pytest.mark.parametrize("aggregator,dtype", [("embedded", "int32"), ("udp", "float32")])
+def test_a_short_run(tmp_path, aggregator, dtype):
     path = tmp_path / "out.json"
     code, out, err = bench(
         *("-n", 2, "-b", "4K", "-e", "256K", "-f", 8, "-i", 3, "-w", 1, "--vs", "gloo"),
-        *("--aggregator", aggregator, "--json", path),
+        *("--aggregator", aggregator, "--dtype", dtype, "--json", path),
     )
     assert code == 0, err
     found = json.loads(path.read_text())
-    assert found["workers"] == 2 and found["settings"]["aggregator"] == aggregator
+    assert found["workers"] == 2 and found["dtype"] == dtype and found["settings"]["aggregator"] == aggregator
     assert {"jax", "jaxlib", "python"} < set(found["versions"]) and found["machine"]["cores"]
     assert [r["bytes"] for r in found["records"]] == [4096, 32768, 262144]
     for record in found["records"]:
@@ -138,6 +149,7 @@ def test_a_short_run(tmp_path, aggregator):
         (["-n", 2, "-b", "4K", "-e", "1K"], "above -e"),
         (["-n", 2, "-f", 1], "above 1"),
         (["-n", 2, "--vs", "nccl"], "--vs"),
+        (["-n", 32, "--dtype", "float16"], "no more than 31 workers"),
     ],
 )
 def test_bad_arguments(arguments, message):

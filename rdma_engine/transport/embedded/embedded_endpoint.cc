@@ -18,6 +18,9 @@ using embedded::SharedSlot;
 // How often a waiting member looks whether the others still live, and for a wake().
 constexpr Nanoseconds kLivenessPeriod = 50'000'000;
 
+// A slot's lock that was had sooner was free: a trace does not show it as a wait.
+constexpr Nanoseconds kShortestLockWait = 1'000;
+
 // With a core for every worker the other side is a few microseconds away and sleeping costs more than that; without,
 // every turn of a spinning worker is taken from the one it waits for.
 int spins_for(std::uint32_t workers) { return workers <= std::thread::hardware_concurrency() ? 2000 : 50; }
@@ -48,6 +51,8 @@ class EmbeddedEndpoint final : public Endpoint {
     Pass pass;
   };
 
+  // The worker needs no time: in shared memory nothing is sent again.
+  Nanoseconds trace_clock() const { return recorder_ ? embedded::now() : 0; }
   bool acquire(SharedSlot& slot);
   void release(SharedSlot& slot);
   Status contribute(const Pass& pass);
@@ -72,7 +77,7 @@ class EmbeddedEndpoint final : public Endpoint {
 Status EmbeddedEndpoint::progress(Nanoseconds wait) {
   const Nanoseconds deadline = embedded::now() + wait;
   while (true) {
-    while (std::optional<Pass> pass = blocked_ ? std::exchange(blocked_, std::nullopt) : worker_.next_pass(0)) {
+    while (std::optional<Pass> pass = blocked_ ? std::exchange(blocked_, std::nullopt) : worker_.next_pass(trace_clock())) {
       if (Status status = contribute(*pass); !status.ok()) return status;
       if (blocked_) break;
     }
@@ -85,14 +90,22 @@ Status EmbeddedEndpoint::progress(Nanoseconds wait) {
       std::this_thread::yield();
       continue;
     }
-    if (done(front()).wait(front().epoch, spins_, std::min(left, kLivenessPeriod))) continue;
+    const Nanoseconds waits_since = trace_clock();
+    const bool complete = done(front()).wait(front().epoch, spins_, std::min(left, kLivenessPeriod));
+    if (recorder_) recorder_->waited(TraceEvent::Wait::kResult, waits_since, trace_clock());
+    if (complete) continue;
     if (Status status = check_peers(); !status.ok()) return status;
   }
 }
 
 // False if somebody else has held the slot for long: it adds a chunk meanwhile, or has stopped while it did.
 bool EmbeddedEndpoint::acquire(SharedSlot& slot) {
-  if (!slot.lock.acquire(spins_, kLivenessPeriod)) return false;
+  const Nanoseconds waits_since = trace_clock();
+  const bool acquired = slot.lock.acquire(spins_, kLivenessPeriod);
+  if (recorder_ && trace_clock() - waits_since >= kShortestLockWait) {
+    recorder_->waited(TraceEvent::Wait::kSlotLock, waits_since, trace_clock());
+  }
+  if (!acquired) return false;
   slot.holder.store(config_.worker, std::memory_order_relaxed);
   return true;
 }
@@ -121,7 +134,7 @@ Status EmbeddedEndpoint::contribute(const Pass& pass) {
   const numerics::Store store = first ? numerics::Store::kWrite : numerics::Store::kAdd;
   // One new pass for every result, so that the oldest slot has the longest time to complete.
   if (const std::optional<Result> result = next_result()) {
-    worker_.exchange(pass, exponents, !first, words, store, *result, 0);
+    worker_.exchange(pass, exponents, !first, words, store, *result, trace_clock());
   } else {
     worker_.fill_exponents(pass, exponents, !first);
     worker_.fill_words(pass, words, store);
@@ -149,7 +162,7 @@ std::optional<Result> EmbeddedEndpoint::next_result() {
 
 bool EmbeddedEndpoint::take_result() {
   const std::optional<Result> result = next_result();
-  if (result) worker_.on_result(*result, 0);
+  if (result) worker_.on_result(*result, trace_clock());
   return result.has_value();
 }
 

@@ -105,6 +105,7 @@ Status RdmaEndpoint::progress(Nanoseconds wait) {
       continue;
     }
     pairs_->wait(std::max<Nanoseconds>(0, std::min(deadline, worker_.next_deadline().value_or(deadline)) - start));
+    if (recorder_) recorder_->waited(TraceEvent::Wait::kSocket, start, now());
   }
   return failure_;
 }

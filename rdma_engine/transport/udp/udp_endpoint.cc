@@ -121,6 +121,7 @@ Status UdpEndpoint::progress(Nanoseconds wait) {
       continue;
     }
     socket_.wait_readable(std::min(deadline, worker.next_deadline().value_or(deadline)) - start);
+    if (recorder_) recorder_->waited(TraceEvent::Wait::kSocket, start, now());
   }
   return failure_;
 }
@@ -162,6 +163,7 @@ Status UdpEndpoint::send_ready() {
 void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address& from, Nanoseconds arrival) {
   if (loss_.drops()) {
     ++statistics_.packets_dropped;
+    if (recorder_) recorder_->add({.kind = TraceEvent::Kind::kDropped, .time = arrival});
     return;
   }
   ++statistics_.packets_received;
@@ -169,6 +171,7 @@ void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address&
   const std::optional<wire::Header> header = session_.accept(packet);
   if (!header || from != switch_[header->slot % switch_.size()]) {
     ++statistics_.packets_rejected;
+    if (recorder_) recorder_->add({.kind = TraceEvent::Kind::kRejected, .time = arrival});
     return;
   }
   contact_.answered();

@@ -1,0 +1,167 @@
+// The recorder of timelines, what the worker and the transports tell it, and the text that is made of it.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <map>
+#include <thread>
+
+#include "rdma_engine/engine/trace_events.h"
+#include "tests/native/udp_fixture.h"
+
+namespace jaxina {
+namespace {
+
+using Kind = TraceEvent::Kind;
+using testing::FloatSum;
+
+constexpr std::size_t kRoom = 1 << 16;
+
+TEST(Trace, TheOldestEventsFallOutAndAreCounted) {
+  Recorder recorder(4);
+  for (std::uint32_t epoch = 0; epoch < 3; ++epoch) recorder.add({.kind = Kind::kSent, .epoch = epoch});
+  EXPECT_EQ(recorder.size(), 3u);
+  EXPECT_EQ(recorder.fell_out(), 0u);
+  EXPECT_EQ(recorder[0].epoch, 0u);
+  for (std::uint32_t epoch = 3; epoch < 11; ++epoch) recorder.add({.kind = Kind::kSent, .epoch = epoch});
+  EXPECT_EQ(recorder.size(), 4u);
+  EXPECT_EQ(recorder.fell_out(), 7u);
+  for (std::uint32_t i = 0; i < 4; ++i) EXPECT_EQ(recorder[i].epoch, 7 + i);
+}
+
+// Of each slot: passes follow one another, each sent before its result came, and none is left. Returns the number of
+// transmissions.
+std::uint64_t expect_passes_in_order(const Recorder& recorder, bool over_a_network) {
+  struct Slot {
+    std::uint32_t epoch = 0;
+    Nanoseconds sent = 0;
+    bool waits = false;
+  };
+  std::map<std::uint16_t, Slot> slots;
+  std::uint64_t transmissions = 0, results = 0, first = 0;
+  Nanoseconds wait_ended = 0;
+  for (std::size_t i = 0; i < recorder.size(); ++i) {
+    const TraceEvent& event = recorder[i];
+    EXPECT_GT(event.time, 0);
+    Slot& slot = slots[event.slot];
+    switch (event.kind) {
+      case Kind::kSent:
+        EXPECT_FALSE(slot.waits);
+        EXPECT_EQ(event.epoch, slot.epoch);
+        slot.waits = true;
+        slot.sent = event.time;
+        ++first, ++transmissions;
+        break;
+      case Kind::kSentAgain:
+        EXPECT_TRUE(over_a_network && slot.waits);
+        EXPECT_EQ(event.epoch, slot.epoch);
+        EXPECT_GE(event.time, slot.sent);
+        ++transmissions;
+        break;
+      case Kind::kResult:
+        EXPECT_TRUE(slot.waits);
+        EXPECT_EQ(event.epoch, slot.epoch);
+        EXPECT_GE(event.time, slot.sent);
+        slot.waits = false;
+        ++slot.epoch, ++results;
+        break;
+      case Kind::kWait:
+        EXPECT_GE(event.time, wait_ended) << "waits of one thread overlap";
+        EXPECT_GE(event.end, event.time);
+        wait_ended = event.end;
+        break;
+      default:
+        break;
+    }
+  }
+  EXPECT_EQ(first, results);
+  EXPECT_GT(results, 0u);
+  return transmissions;
+}
+
+std::uint64_t count(const Recorder& recorder, Kind kind) {
+  std::uint64_t found = 0;
+  for (std::size_t i = 0; i < recorder.size(); ++i) found += recorder[i].kind == kind;
+  return found;
+}
+
+TEST(Trace, EveryTransmissionAndEveryLossOverUdpIsThere) {
+  SoftwareSwitch software_switch({});
+  const JobSpec job = testing::job_of(2);
+  software_switch.add_job(job);
+  std::vector<EndpointConfig> configs = testing::configs_for(job, software_switch.ports());
+  for (EndpointConfig& config : configs) config.loss = 0.05;
+  FloatSum operands(2, 200'000, 5);
+  std::vector<Recorder> recorders(2, Recorder(kRoom));
+  std::vector<Statistics> statistics(2);
+  testing::with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
+    endpoint.record(&recorders[w]);
+    operands.submit(w, endpoint);
+    const Status status = testing::run_to_end(endpoint);
+    EXPECT_TRUE(status.ok()) << status.text();
+    statistics[w] = endpoint.statistics();
+  });
+  operands.expect_exact();
+  for (std::uint32_t w = 0; w < 2; ++w) {
+    EXPECT_EQ(expect_passes_in_order(recorders[w], true), statistics[w].packets_sent);
+    EXPECT_GT(statistics[w].retransmissions, 0u);
+    EXPECT_EQ(count(recorders[w], Kind::kSentAgain), statistics[w].retransmissions);
+    EXPECT_EQ(count(recorders[w], Kind::kDropped), statistics[w].packets_dropped);
+    EXPECT_GT(count(recorders[w], Kind::kWait), 0u);
+  }
+}
+
+TEST(Trace, EveryPassThroughSharedMemoryIsThere) {
+  FloatSum operands(2, 200'000, 6);
+  std::vector<Recorder> recorders(2, Recorder(kRoom));
+  std::vector<Statistics> statistics(2);
+  std::vector<std::thread> threads;
+  for (std::uint32_t w = 0; w < 2; ++w) {
+    threads.emplace_back([&, w] {
+      EndpointConfig config = testing::config_for(testing::job_of(2, 77), w, {});
+      config.secret += static_cast<std::uint64_t>(getpid()) << 20;
+      config.transport = "embedded";
+      const std::unique_ptr<Endpoint> endpoint = make_embedded_endpoint(config);
+      endpoint->record(&recorders[w]);
+      operands.submit(w, *endpoint);
+      const Status status = testing::run_to_end(*endpoint);
+      EXPECT_TRUE(status.ok()) << status.text();
+      statistics[w] = endpoint->statistics();
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  operands.expect_exact();
+  for (std::uint32_t w = 0; w < 2; ++w) {
+    EXPECT_EQ(expect_passes_in_order(recorders[w], false), statistics[w].packets_sent);
+  }
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Trace, ThePassesOfAGroupAsText) {
+  auto recorder = std::make_unique<Recorder>(6);
+  const auto data = static_cast<std::uint8_t>(Phase::kData);
+  recorder->add({.kind = Kind::kSent, .detail = data, .slot = 3, .epoch = 6, .time = 500});  // falls out
+  recorder->add({.kind = Kind::kResult, .detail = data, .slot = 3, .epoch = 6, .time = 900});
+  recorder->add({.kind = Kind::kSent, .detail = data, .slot = 3, .epoch = 7, .chunk = 11, .collective = 2, .time = 1'000});
+  recorder->add({.kind = Kind::kSentAgain, .detail = data, .slot = 3, .epoch = 7, .chunk = 11, .collective = 2, .time = 2'500'000});
+  recorder->add({.kind = Kind::kResult, .detail = data, .slot = 3, .epoch = 7, .chunk = 11, .collective = 2, .time = 3'001'234});
+  recorder->add({.kind = Kind::kCollective, .collective = 2, .elements = 100, .time = 10, .end = 4'000'000});
+  recorder->add({.kind = Kind::kSent, .detail = data, .slot = 4, .epoch = 1, .time = 3'500'000});
+  std::map<Group, std::unique_ptr<Recorder>> trace;
+  trace[{0, 1}] = std::move(recorder);
+  const TraceText text = trace_text(5, "worker 5", trace);
+  EXPECT_EQ(text.fell_out, 1u);
+  EXPECT_EQ(text.passes, 2u) << "the one whose beginning fell out is none";
+  EXPECT_TRUE(contains(text.events,
+                       R"({"ph":"X","pid":5,"tid":5,"name":"data","ts":1.000,"dur":3000.234,"args":{"chunk":11,"epoch":7,)"
+                       R"("collective":2,"transmissions":2}})"))
+      << text.events;
+  EXPECT_TRUE(contains(text.events, R"({"ph":"i","pid":5,"tid":5,"name":"sent again","s":"t","ts":2500.000})")) << text.events;
+  EXPECT_TRUE(contains(text.events, R"("ts":3500.000,"dur":500.000,"args":{"chunk":0,"epoch":1,"collective":0,)"
+                                    R"("transmissions":1,"unfinished":true}})"))
+      << text.events;
+  EXPECT_TRUE(contains(text.events, R"("name":"process_name","args":{"name":"worker 5"}})")) << text.events;
+}
+
+}  // namespace
+}  // namespace jaxina
