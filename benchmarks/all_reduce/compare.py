@@ -4,15 +4,17 @@
     sudo apt-get install openmpi-bin; pip install mpi4py
     benchmarks/all_reduce/compare.py -n 2 --json out/compare-2.json --plot out/compare-2.png
 
-jaxina and gloo are psum in the same JAX processes (`jaxina bench --vs gloo`); Open MPI is Allreduce of NumPy arrays
-into a buffer it keeps, over shared memory and over TCP, without JAX. Every result is compared with the exact sum.
-Figures are medians over all rounds' medians; ratios are taken within each round, and their range is told.
+jaxina and gloo are psum in the same JAX processes (`jaxina bench --vs gloo`), whose malloc keeps what they free
+(JAXINA_KEEP_MEMORY); "gloo, plain" is gloo with malloc left alone, as a user without jaxina has it. Open MPI is Allreduce of
+NumPy arrays into a buffer it keeps, over shared memory and over TCP, without JAX. Every result is compared with the exact
+sum. Figures are medians over all rounds' medians; ratios are taken within each round, and their range is told.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -34,14 +36,15 @@ OPEN_MPI = {"Open MPI, memory": "self,vader", "Open MPI, TCP": "self,tcp"}
 Round = dict[str, dict[int, float]]  # peer -> bytes -> median of its calls, ms
 
 
-def through_jax(ranks: int, sizes: list[int], iterations: int, extra: list[str]) -> Round:
+def through_jax(ranks: int, sizes: list[int], iterations: int, extra: list[str], keep_memory: bool) -> Round:
     found: Round = {"jaxina": {}, "gloo": {}}
+    variables = {**os.environ, "JAXINA_KEEP_MEMORY": "yes" if keep_memory else "no"}
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "bench.json"
             command = [sys.executable, "-m", "jaxina.cli", "bench", "-n", str(ranks), "-b", str(size), "-e", str(size)]
             command += ["-i", str(iterations), "--vs", "gloo", "--json", str(file), *extra]
-            _run(command)
+            _run(command, variables)
             (record,) = json.loads(file.read_text())["records"]
         for name, result in record["results"].items():
             found[name][size] = result["median_ms"]
@@ -61,8 +64,8 @@ def _cores() -> int:
     return environment()["machine"]["cores"]
 
 
-def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+def _run(command: list[str], variables: dict[str, str] | None = None) -> str:
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=LIMIT_S)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)} failed with {done.returncode}:\n{done.stderr[-2000:]}")
     return done.stdout
@@ -120,7 +123,8 @@ def main() -> None:
     console, rounds, around = Console(width=110), [], environment()
     for number in range(options.rounds):
         console.print(f"round {number + 1} of {options.rounds}", style="dim")
-        found = through_jax(options.workers, sizes, options.iterations, options.bench_options)
+        found = through_jax(options.workers, sizes, options.iterations, options.bench_options, True)
+        found["gloo, plain"] = through_jax(options.workers, sizes, options.iterations, options.bench_options, False)["gloo"]
         for peer, layers in OPEN_MPI.items():
             found[peer] = through_open_mpi(options.workers, sizes, options.iterations, layers)
         rounds.append(found)

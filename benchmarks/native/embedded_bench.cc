@@ -104,7 +104,7 @@ void worker(EndpointConfig config, std::uint32_t rank, Shared& shared, std::size
   for (int i = -2; i < iterations; ++i) {  // the first two warm up
     timed(copies, i >= 0, [&] { std::memcpy(out, in, 4 * count); });
     timed(sums, i >= 0, [&] {
-      endpoint->worker().submit({{{ElementType::kFloat32, count, in, out, worth_streaming(out, 4 * count)}}});
+      endpoint->worker().submit({{{ElementType::kFloat32, count, in, out, 4 * count >= kStreamedBytes}}});
       while (!endpoint->worker().idle()) {
         const Status status = endpoint->progress(100'000'000);
         if (!status.ok()) std::fprintf(stderr, "%s\n", status.text().c_str()), std::exit(1);

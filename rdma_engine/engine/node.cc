@@ -21,6 +21,14 @@ Nanoseconds now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+std::size_t bytes_of(const Tensor& tensor) { return tensor.count * numerics::element_codec(tensor.type).size; }
+
+std::size_t bytes_of(const Collective& collective) {
+  std::size_t bytes = 0;
+  for (const Tensor& tensor : collective.tensors) bytes += bytes_of(tensor);
+  return bytes;
+}
+
 std::size_t elements_of(const Collective& collective) {
   std::size_t elements = 0;
   for (const Tensor& tensor : collective.tensors) elements += tensor.count;
@@ -30,10 +38,10 @@ std::size_t elements_of(const Collective& collective) {
 void prepare_results(std::vector<Collective>& contributions) {
   for (Collective& collective : contributions) {
     if (collective.device != nullptr) continue;
+    const bool large = bytes_of(collective) >= kStreamedBytes;
     for (Tensor& tensor : collective.tensors) {
-      const std::size_t bytes = tensor.count * numerics::element_codec(tensor.type).size;
-      if (tensor.in != tensor.out) advise_huge_pages(tensor.out, bytes);
-      tensor.streams = worth_streaming(tensor.out, bytes);
+      if (tensor.in != tensor.out) advise_huge_pages(tensor.out, bytes_of(tensor));
+      tensor.streams = large && is_resident(tensor.out, bytes_of(tensor));
     }
   }
 }

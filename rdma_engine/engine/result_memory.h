@@ -17,13 +17,14 @@ inline void advise_huge_pages(void* memory, std::size_t bytes) {
   if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
-// Whether to write a result of this size past the caches. It would not stay there until somebody reads it, and to write a
-// line that is not in the cache the processor would first read it from memory. But the kernel clears new pages in the
-// caches, where writing them is cheap: told by the page in the middle.
-inline bool worth_streaming(const void* memory, std::size_t bytes) {
-  constexpr std::size_t kLarge = 8 << 20;
+// Results of this size, all together, are better written past the caches: to write a line that is not there the processor
+// would first read it from memory.
+inline constexpr std::size_t kStreamedBytes = 1 << 20;
+
+// Whether the kernel has given the memory its pages already, told by the one in the middle. It clears new ones in the
+// caches, where writing them is cheap.
+inline bool is_resident(const void* memory, std::size_t bytes) {
   constexpr std::uintptr_t kPage = 4096;
-  if (bytes < kLarge) return false;
   unsigned char resident = 0;
   const std::uintptr_t middle = (reinterpret_cast<std::uintptr_t>(memory) + bytes / 2) / kPage * kPage;
   return mincore(reinterpret_cast<void*>(middle), 1, &resident) == 0 && (resident & 1) != 0;
