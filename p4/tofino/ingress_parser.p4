@@ -54,17 +54,50 @@ parser IngressParser(packet_in packet,
             default: accept;
         }
     }
+    // The match registers hold four bytes, so a length is compared where it is parsed. What the rest of the packet must say to
+    // agree with it, each of the four states and what follows it knows.
     state parse_udp {
         packet.extract(hdr.udp);
-        transition select(hdr.udp.destination) {
-            ROCE_PORT: parse_bth;
-            default: parse_magic;
+        transition select(hdr.udp.destination, hdr.udp.length) {
+            (ROCE_PORT, ROCE_EXPONENT): parse_bth_exponent;
+            (ROCE_PORT, ROCE_WORDS): parse_bth_words;
+            (ROCE_PORT, ROCE_BOTH): parse_bth_both;
+            (ROCE_PORT, _): parse_other_bth;
+            (_, UDP_EMPTY): parse_magic_empty;
+            (_, UDP_EXPONENT): parse_magic_exponent;
+            (_, UDP_WORDS): parse_magic_words;
+            (_, UDP_BOTH): parse_magic_both;
+            default: parse_other_magic;
         }
     }
 
-    state parse_magic {
+    // An update with so many words and exponents goes on with `next`.
+#define DATAGRAM(shape, word_count, exponent_count, next) \
+    state parse_magic_##shape { \
+        transition select(packet.lookahead<bit<32>>()) { \
+            MAGIC_VERSION_UPDATE: parse_jaxina_##shape; \
+            MAGIC_VERSION &&& 0xffffff00: parse_other_kind; \
+            default: accept; \
+        } \
+    } \
+    state parse_jaxina_##shape { \
+        packet.extract(hdr.jaxina); \
+        md.kind = UDP_UPDATE; \
+        md.slot = hdr.jaxina.slot; \
+        md.epoch = hdr.jaxina.epoch; \
+        md.fingerprint = hdr.jaxina.fingerprint; \
+        transition select(hdr.jaxina.words, hdr.jaxina.exponents) { \
+            (word_count, exponent_count): next; \
+            default: accept; \
+        } \
+    }
+    DATAGRAM(empty, 0, 0, well_formed)
+    DATAGRAM(exponent, 0, 1, parse_exponent)
+    DATAGRAM(words, WORDS, 0, parse_words)
+    DATAGRAM(both, WORDS, 1, parse_exponent_and_words)
+
+    state parse_other_magic {
         transition select(packet.lookahead<bit<32>>()) {
-            MAGIC_VERSION_UPDATE: parse_jaxina;
             MAGIC_VERSION &&& 0xffffff00: parse_other_kind;
             default: accept;
         }
@@ -72,44 +105,6 @@ parser IngressParser(packet_in packet,
     state parse_other_kind {
         md.kind = UDP_UPDATE;
         transition accept;
-    }
-    state parse_jaxina {
-        packet.extract(hdr.jaxina);
-        md.kind = UDP_UPDATE;
-        md.slot = hdr.jaxina.slot;
-        md.epoch = hdr.jaxina.epoch;
-        md.fingerprint = hdr.jaxina.fingerprint;
-        transition select(hdr.udp.length, hdr.jaxina.words) {
-            (UDP_EMPTY, 0): expect_no_exponent;
-            (UDP_EXPONENT, 0): expect_exponent;
-            (UDP_WORDS, WORDS): expect_words;
-            (UDP_BOTH, WORDS): expect_both;
-            default: accept;
-        }
-    }
-    state expect_no_exponent {
-        transition select(hdr.jaxina.exponents) {
-            0: well_formed;
-            default: accept;
-        }
-    }
-    state expect_exponent {
-        transition select(hdr.jaxina.exponents) {
-            1: parse_exponent;
-            default: accept;
-        }
-    }
-    state expect_words {
-        transition select(hdr.jaxina.exponents) {
-            0: parse_words;
-            default: accept;
-        }
-    }
-    state expect_both {
-        transition select(hdr.jaxina.exponents) {
-            1: parse_exponent_and_words;
-            default: accept;
-        }
     }
     state parse_exponent {
         packet.extract(hdr.exponent);
@@ -122,44 +117,36 @@ parser IngressParser(packet_in packet,
         transition parse_words;
     }
 
-    state parse_bth {
+    // A write of one packet, whose address says so many exponents, and whose message has so many bytes. The seventh byte behind
+    // the BTH is reth.exponents.
+#define MESSAGE(shape, exponent_count, bytes, next) \
+    state parse_bth_##shape { \
+        packet.extract(hdr.bth); \
+        md.kind = ROCE_UPDATE; \
+        transition select(hdr.bth.opcode, packet.lookahead<bit<56>>()[7:0]) { \
+            (WRITE_ONLY_IMM, exponent_count): parse_write_##shape; \
+            default: accept; \
+        } \
+    } \
+    state parse_write_##shape { \
+        packet.extract(hdr.reth); \
+        packet.extract(hdr.immediate); \
+        md.slot = hdr.reth.slot; \
+        md.epoch = hdr.reth.epoch; \
+        md.fingerprint = hdr.immediate.fingerprint; \
+        transition select(hdr.reth.length) { \
+            bytes: next; \
+            default: accept; \
+        } \
+    }
+    MESSAGE(exponent, 1, 4, parse_tail)
+    MESSAGE(words, 0, WORD_BYTES, parse_words)
+    MESSAGE(both, 1, WORD_BYTES + 4, parse_words_before_tail)
+
+    state parse_other_bth {
         packet.extract(hdr.bth);
         md.kind = ROCE_UPDATE;
-        transition select(hdr.bth.opcode) {
-            WRITE_ONLY_IMM: parse_write;
-            default: accept;
-        }
-    }
-    state parse_write {
-        packet.extract(hdr.reth);
-        packet.extract(hdr.immediate);
-        md.slot = hdr.reth.slot;
-        md.epoch = hdr.reth.epoch;
-        md.fingerprint = hdr.immediate.fingerprint;
-        transition select(hdr.udp.length, hdr.reth.exponents) {
-            (ROCE_EXPONENT, 1): expect_tail;
-            (ROCE_WORDS, 0): expect_message_words;
-            (ROCE_BOTH, 1): expect_message_both;
-            default: accept;
-        }
-    }
-    state expect_tail {
-        transition select(hdr.reth.length) {
-            4: parse_tail;
-            default: accept;
-        }
-    }
-    state expect_message_words {
-        transition select(hdr.reth.length) {
-            WORD_BYTES: parse_words;
-            default: accept;
-        }
-    }
-    state expect_message_both {
-        transition select(hdr.reth.length) {
-            WORD_BYTES + 4: parse_words_before_tail;
-            default: accept;
-        }
+        transition accept;
     }
 
     state parse_words {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the program takes of a Tofino 1, and what it carries.
 
-    p4/tofino/resources.py FOLDER     # of one compilation: its metrics.json and context.json
+    p4/tofino/resources.py FOLDER     # of one compilation: its resources.json and phv.json
     p4/tofino/resources.py --rates    # packets and goodput of both sizes: arithmetic alone
 """
 
@@ -13,6 +13,7 @@ STAGES = 12
 SRAMS = 12 * 80  # of 1024 x 128 bits
 TCAMS = 12 * 24  # of 512 x 44 bits
 STATEFUL_ALUS = 12 * 4
+LOGICAL_TABLES = 12 * 16
 PARSER_ROWS = 256  # of each gress
 PHV_BITS = 64 * 32 + 96 * 16 + 64 * 8
 TAGALONG_BITS = 32 * 32 + 48 * 16 + 32 * 8
@@ -74,50 +75,31 @@ def only(folder: Path, name: str) -> dict:
     return json.loads(found[0].read_text())
 
 
-def bits(groups: list[dict], which: str = "bits_occupied") -> int:
-    return sum(group[which] for group in groups)
-
-
-def stages_of(context: dict) -> tuple[set[int], set[tuple[str, int]]]:
-    """The stages in which tables lie, and each register's stages."""
-    used: set[int] = set()
-    registers: set[tuple[str, int]] = set()
-
-    def visit(node: object, table: str, kind: str) -> None:
-        if isinstance(node, dict):
-            table, kind = node.get("name", table), node.get("table_type", kind)
-            if "stage_number" in node:
-                used.add(node["stage_number"])
-                if kind == "stateful":
-                    registers.add((table, node["stage_number"]))
-            for value in node.values():
-                visit(value, table, kind)
-        elif isinstance(node, list):
-            for value in node:
-                visit(value, table, kind)
-
-    for table in context["tables"]:
-        visit(table, "", "")
-    return used, registers
+def phv_bits(phv: dict, kind: str) -> int:
+    """Of the containers that hold anything: a container belongs to ingress or egress, so a part of one is not free to the
+    other."""
+    used = {c["phv_number"]: c["bit_width"] for c in phv["containers"] if c["container_type"] == kind}
+    return sum(used.values())
 
 
 def report(folder: Path) -> str:
-    """A Markdown table of one compilation."""
-    metrics, context = only(folder, "metrics.json"), only(folder, "context.json")
-    mau, phv = metrics["mau"], metrics["phv"]
-    stages, registers = stages_of(context)
-    latency = ", ".join(f"{gress['gress']} {gress['cycles']}" for gress in mau["latency"])
+    """A Markdown table of one compilation, from the files that the compiler writes with -g."""
+    files, phv = only(folder, "resources.json"), only(folder, "phv.json")
+    resources = files["resources"]
+    stages = [stage for stage in resources["mau"]["mau_stages"] if stage["logical_tables"]["ids"]]
+    parsers = {parser["gress"]: len(parser["states"]) for parser in resources["parser"]["parsers"]}
     rows = [
         ("stages", len(stages), STAGES),
-        ("stateful ALUs", len(registers), STATEFUL_ALUS),
-        ("SRAM blocks", mau["srams"], SRAMS),
-        ("TCAM blocks", mau["tcams"], TCAMS),
-        ("PHV bits", bits(phv["normal"]), PHV_BITS),
-        ("tagalong PHV bits", bits(phv.get("tagalong", [])), TAGALONG_BITS),
-        ("parser rows, ingress", metrics["parser"]["ingress"]["tcam_rows"], PARSER_ROWS),
-        ("parser rows, egress", metrics["parser"]["egress"]["tcam_rows"], PARSER_ROWS),
+        ("stateful ALUs", sum(len(stage["meter_alus"]["meters"]) for stage in stages), STATEFUL_ALUS),
+        ("SRAM blocks", sum(len(stage["rams"]["srams"]) for stage in stages), SRAMS),
+        ("TCAM blocks", sum(len(stage["tcams"]["tcams"]) for stage in stages), TCAMS),
+        ("logical tables", sum(len(stage["logical_tables"]["ids"]) for stage in stages), LOGICAL_TABLES),
+        ("PHV bits", phv_bits(phv, "normal"), PHV_BITS),
+        ("tagalong PHV bits", phv_bits(phv, "tagalong"), TAGALONG_BITS),
+        ("parser rows, ingress", parsers["ingress"], PARSER_ROWS),
+        ("parser rows, egress", parsers["egress"], PARSER_ROWS),
     ]
-    lines = [f"compiler {metrics['compiler_version']}, latency in cycles: {latency}", ""]
+    lines = [f"compiler {files['compiler_version']}", ""]
     lines += ["| resource | used | of | share |", "|---|---:|---:|---:|"]
     lines += [f"| {name} | {used} | {of} | {100 * used / of:.0f} % |" for name, used, of in rows]
     return "\n".join(lines)
