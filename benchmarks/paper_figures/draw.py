@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""A figure of the SwitchML paper, measured on `jaxina testbed`'s links on this host. Needs root, as the testbed does.
+
+    sudo .venv/bin/python benchmarks/paper_figures/draw.py 3 --json out/figure-3.json --plot out/figure-3.png
+
+ 3  aggregated elements per second against workers
+ 4  training step with and without jaxina, of a model that communicates and of one that computes
+ 6  how much longer a sum takes when links lose packets
+ 7  packets per 10 ms under loss
+ 9  pool size against the time of a sum and of a pass
+12  what converting types costs
+
+Every sum is compared with the exact one (figure 4: parameters with gloo's). Times are medians of the slowest worker's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from jaxina.bench.report import environment
+from jaxina.bench.sizes import parse_size
+
+FIGURES = (3, 4, 6, 7, 9, 12)
+
+
+def show(rows: list[list[str]], title: str) -> None:
+    table = Table(title=title, box=box.SIMPLE_HEAD)
+    for heading in rows[0]:
+        table.add_column(heading, justify="right")
+    for row in rows[1:]:
+        table.add_row(*row)
+    Console(width=120).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("figure", type=int, choices=FIGURES)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw it")
+    parser.add_argument("--from-json", type=Path, metavar="FILE", help="draw what was measured before")
+    parser.add_argument("--size", type=parse_size, help="bytes to sum, as 4M")
+    parser.add_argument("-i", "--calls", type=int, help="timed calls")
+    options = parser.parse_args()
+
+    figure = importlib.import_module(f"figure_{options.figure}")
+    if options.from_json:
+        found = json.loads(options.from_json.read_text())
+    else:
+        found = environment()
+        found["rows"] = figure.measure(options.size or figure.SIZE, options.calls or figure.CALLS)
+    show(figure.table(found["rows"]), f"Figure {options.figure}: {figure.__doc__.strip()}")
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    if options.plot:
+        figure.draw(found["rows"], options.plot)
+
+
+if __name__ == "__main__":
+    main()
