@@ -43,7 +43,10 @@ void Simulation::start_job(std::uint32_t j) {
     host.session = std::make_unique<Session>(SessionConfig{.job = run.spec.job,
                                                            .secret = run.spec.secret,
                                                            .worker = static_cast<std::uint16_t>(rank),
-                                                           .stream = {plan.workers, plan.geometry, plan.timer}});
+                                                           .stream = {.devices = plan.workers,
+                                                                      .geometry = plan.geometry,
+                                                                      .timer = plan.timer,
+                                                                      .window = plan.window}});
     host.contact.emplace("switch");
     events_.push(now_ + random_.range(0, 100 * kMicrosecond), EventKind::kWork, index, run.generation);
   }

@@ -42,8 +42,10 @@ JobPlan draw_job(std::uint32_t features, Random& random) {
   job.timer.maximum = random.log_range(kMillisecond, 20 * kMillisecond);
   job.timer.initial = random.log_range(job.timer.minimum, job.timer.maximum);
   job.timer.reordering = static_cast<std::uint32_t>(random.range(1, 10));  // the pools are small too
+  job.window = {.first = static_cast<std::uint32_t>(random.range(1, job.geometry.slots)),
+                .standing = random.log_range(5 * kMicrosecond, 5 * kMillisecond)};
   job.collectives = static_cast<std::uint32_t>(random.range(1, many ? 3 : 10));
-  job.window = static_cast<std::uint32_t>(random.range(1, 4));
+  job.ahead = static_cast<std::uint32_t>(random.range(1, 4));
   job.max_compute = random.one_in(2) ? 0 : random.log_range(kMicrosecond, 500 * kMicrosecond);
   const LinkPlan link{.delay = random.log_range(500, 100 * kMicrosecond),
                       .bytes_per_us = static_cast<std::uint32_t>(random.log_range(100, 12'500)),

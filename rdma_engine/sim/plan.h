@@ -57,8 +57,9 @@ struct JobPlan {
   std::uint32_t workers = 0;
   Geometry geometry;
   TimerLimits timer;
+  WindowLimits window;
   std::uint32_t collectives = 0;
-  std::uint32_t window = 0;             // collectives a worker submits ahead
+  std::uint32_t ahead = 0;              // collectives a worker submits before the first of them is done
   Nanoseconds max_compute = 0;          // between two collectives
   std::vector<LinkPlan> links;          // per worker, both directions
   bool restarts = false;                // a job that ended early is started once more, as a new incarnation

@@ -233,7 +233,7 @@ void Simulation::take_completed(Host& host) {
 
 bool Simulation::submit_next(std::uint16_t index, Host& host) {
   JobRun& run = run_of(host);
-  if (host.submitted == run.workload->collectives() || host.submitted - host.completed >= run.plan->window) return false;
+  if (host.submitted == run.workload->collectives() || host.submitted - host.completed >= run.plan->ahead) return false;
   if (now_ < host.next_submit) return false;
   host.session->worker().submit(run.workload->collective(host.submitted, host.rank));
   events_.push(now_ + kCollectiveTimeout, EventKind::kDeadline, index, run.generation,

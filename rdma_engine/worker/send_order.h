@@ -3,6 +3,7 @@
 // of a switch. Packets of different paths pass one another all the time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -25,6 +26,7 @@ class SendOrder {
   // `distance` or more before it, and forgets those.
   template <typename Awaited, typename Lost>
   void on_result(std::uint64_t order, std::uint32_t distance, Awaited awaited, Lost lost) {
+    answered_ = std::max(answered_, order + 1);
     while (size_ > 0) {
       const Transmission oldest = sent_[head_];
       const bool waits = awaited(oldest.slot, oldest.order);
@@ -33,6 +35,9 @@ class SendOrder {
       if (waits) lost(oldest.slot);
     }
   }
+
+  // Whether a result has come of a transmission after this one.
+  bool answered_after(std::uint64_t order) const { return answered_ > order + 1; }
 
  private:
   struct Transmission {
@@ -47,6 +52,7 @@ class SendOrder {
   std::vector<Transmission> sent_;  // ring, oldest first
   std::size_t head_ = 0, size_ = 0;
   std::uint64_t next_ = 0;
+  std::uint64_t answered_ = 0;  // one more than the latest order of a result
 };
 
 }  // namespace jaxina

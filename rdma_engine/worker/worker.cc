@@ -3,6 +3,9 @@
 #include "rdma_engine/worker/worker.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
+#include <utility>
 
 namespace jaxina {
 
@@ -12,9 +15,12 @@ Worker::Worker(const WorkerConfig& config, const numerics::Codec& codec)
       scale_(numerics::scale_for(config.devices)),
       slots_(config.geometry.slots),
       exponents_(std::size_t{config.geometry.slots} * config.geometry.blocks_per_chunk),
-      ready_(config.geometry.slots),
       paths_(config.paths, SendOrder(2 * std::size_t{config.geometry.slots} + config.timer.reordering)),
-      timer_(config.timer) {}
+      timer_(config.timer),
+      window_(config.window, config.geometry.slots) {
+  ready_.reserve(config.geometry.slots);
+  silent_.reserve(config.geometry.slots);
+}
 
 void Worker::submit_contributions(std::vector<Collective> contributions) {
   const std::size_t s = config_.geometry.slots;
@@ -29,7 +35,9 @@ void Worker::submit_contributions(std::vector<Collective> contributions) {
     const std::size_t slot = (next_start_ + offset) % s;
     if (slots_[slot].state == SlotPhase::kIdle) start_next_collective(slot);
   }
-  next_start_ = (next_start_ + used) % s;
+  // After its last chunk's slot, which is also the order in which it leaves the slots: a worker that submits the next
+  // collective early and one that does so late then send its chunks in the same order.
+  next_start_ = (next_start_ + collectives_.back().layout.chunks()) % s;
 }
 
 bool Worker::start_next_collective(std::size_t index) {
@@ -71,15 +79,16 @@ void Worker::make_ready(std::size_t index) {
   slot.state = SlotPhase::kReady;
   if (slot.queued) return;
   slot.queued = true;
-  ready_[(ready_head_ + ready_size_++) % ready_.size()] = static_cast<std::uint16_t>(index);
+  ready_.push_back({slot.collective, slot.chunk, slot.phase, static_cast<std::uint16_t>(index)});
+  std::push_heap(ready_.begin(), ready_.end(), std::greater<>());
 }
 
 std::optional<Pass> Worker::next_pass(Nanoseconds now) {
   if (devices_) ask_devices();
-  while (ready_size_ > 0) {
-    const std::size_t index = ready_[ready_head_];
-    ready_head_ = (ready_head_ + 1) % ready_.size();
-    --ready_size_;
+  while (!ready_.empty() && in_flight_ < window_.passes()) {
+    const std::size_t index = ready_.front().slot;
+    std::pop_heap(ready_.begin(), ready_.end(), std::greater<>());
+    ready_.pop_back();
     Slot& slot = slots_[index];
     slot.queued = false;
     if (slot.state != SlotPhase::kReady) continue;  // its result came while it waited to be sent again
@@ -87,6 +96,7 @@ std::optional<Pass> Worker::next_pass(Nanoseconds now) {
     slot.state = SlotPhase::kInFlight;
     slot.sent = now;
     slot.order = path(index).add(static_cast<std::uint16_t>(index));
+    if (slot.attempts == 0) slot.first_order = slot.order;
     slot.deadline = now + timer_.timeout(slot.attempts);
     if (pass.retransmission) ++retransmissions_;
     if (recorder_) record(pass.retransmission ? TraceEvent::Kind::kSentAgain : TraceEvent::Kind::kSent, index, now);
@@ -159,7 +169,12 @@ void Worker::accept(const Result& result, bool decoded, Nanoseconds now) {
   Slot& slot = slots_[result.slot];
   if (recorder_) record(TraceEvent::Kind::kResult, result.slot, now);
   if (slot.state == SlotPhase::kInFlight) --in_flight_;
-  if (slot.attempts == 1) timer_.sample(now - slot.sent);
+  progressed_ = true;
+  if (slot.attempts == 1) {
+    timer_.sample(now - slot.sent);
+    window_.on_result(now - slot.sent);
+    probes_ = 1;
+  }
   slot.attempts = 0;
   ++slot.epoch;
   switch (slot.phase) {
@@ -179,7 +194,9 @@ void Worker::accept(const Result& result, bool decoded, Nanoseconds now) {
       finish_data(result.slot, result);
       break;
   }
-  resend_overtaken(result.slot, slot.order);
+  // Which transmission a result answers is not known; the first one is the careful guess. (To take the last one makes
+  // whatever was sent before it look overtaken: one needless retransmission then brings on a whole pool of them.)
+  resend_overtaken(result.slot, slot.first_order);
 }
 
 Phase Worker::phase_for(std::size_t index, std::size_t blocks) const {
@@ -212,16 +229,20 @@ void Worker::resend_overtaken(std::size_t index, std::uint64_t order) {
   };
   path(index).on_result(order, timer_.reordering(), awaited, [&](std::uint16_t lost) {
     // Only once: if it is not lost but waits for another worker, sending it again helps nobody.
-    if (slots_[lost].attempts > 1) return;
-    --in_flight_;
-    make_ready(lost);
+    if (slots_[lost].attempts == 1) send_again(lost);
   });
+}
+
+void Worker::send_again(std::size_t index) {
+  --in_flight_;
+  make_ready(index);
 }
 
 void Worker::on_pending(std::uint16_t index, std::uint32_t epoch, Nanoseconds now) {
   if (index >= slots_.size()) return;
   Slot& slot = slots_[index];
   if (slot.state != SlotPhase::kInFlight || slot.epoch != epoch) return;
+  probes_ = 1;
   slot.deadline = now + timer_.timeout(slot.attempts);
   next_deadline_ = std::min(next_deadline_, slot.deadline);
   if (recorder_) record(TraceEvent::Kind::kPending, index, now);
@@ -229,19 +250,38 @@ void Worker::on_pending(std::uint16_t index, std::uint32_t epoch, Nanoseconds no
 
 void Worker::on_tick(Nanoseconds now) {
   if (in_flight_ == 0 || now < next_deadline_) return;
-  bool any = false;
+  silent_.clear();
   for (std::size_t index = 0; index < slots_.size(); ++index) {
     Slot& slot = slots_[index];
-    if (slot.state != SlotPhase::kInFlight) continue;
-    if (slot.deadline <= now) {
-      timer_.back_off(now);
-      --in_flight_;
-      make_ready(index);
+    if (slot.state != SlotPhase::kInFlight || slot.deadline > now) continue;
+    timer_.back_off(now);
+    if (path(index).answered_after(slot.order)) {
+      send_again(index);
+    } else if (now < next_probe_) {
+      slot.deadline = next_probe_;
     } else {
-      next_deadline_ = any ? std::min(next_deadline_, slot.deadline) : slot.deadline;
-      any = true;
+      silent_.push_back(static_cast<std::uint16_t>(index));
     }
   }
+  if (!silent_.empty()) probe(now);
+  next_deadline_ = std::numeric_limits<Nanoseconds>::max();
+  for (const Slot& slot : slots_) {
+    if (slot.state == SlotPhase::kInFlight) next_deadline_ = std::min(next_deadline_, slot.deadline);
+  }
+}
+
+// Nothing that was sent after these passes has been answered. Most likely another worker is late, and all of them are
+// waiting at the aggregator: to send them again would only keep it from its work. So a timeout sends only some of them,
+// the oldest first: one, and four times as many each time that no notice says that they were counted.
+void Worker::probe(Nanoseconds now) {
+  const auto older = [&](std::uint16_t a, std::uint16_t b) { return slots_[a].sent < slots_[b].sent; };
+  const std::size_t count = std::min(probes_, silent_.size());
+  next_probe_ = now + timer_.timeout(0);
+  for (const std::uint16_t index : silent_) slots_[index].deadline = next_probe_;
+  std::partial_sort(silent_.begin(), silent_.begin() + static_cast<std::ptrdiff_t>(count), silent_.end(), older);
+  for (std::size_t i = 0; i < count; ++i) send_again(silent_[i]);
+  probes_ = std::min(4 * probes_, slots_.size());
+  if (!std::exchange(progressed_, false)) window_.on_silence();
 }
 
 std::optional<Nanoseconds> Worker::next_deadline() const {
@@ -269,15 +309,15 @@ std::size_t Worker::pop_completed() {
   return popped;
 }
 
-std::optional<Pass> Worker::oldest_in_flight() const {
-  const Slot* oldest = nullptr;
-  std::size_t oldest_index = 0;
+std::vector<Pass> Worker::passes_in_flight() const {
+  std::vector<std::uint16_t> sent;
   for (std::size_t index = 0; index < slots_.size(); ++index) {
-    const Slot& slot = slots_[index];
-    if (slot.attempts == 0 || slot.state == SlotPhase::kIdle) continue;
-    if (oldest == nullptr || slot.sent < oldest->sent) oldest = &slot, oldest_index = index;
+    if (slots_[index].attempts > 0) sent.push_back(static_cast<std::uint16_t>(index));
   }
-  return oldest ? std::optional(describe(oldest_index)) : std::nullopt;
+  std::sort(sent.begin(), sent.end(), [&](std::uint16_t a, std::uint16_t b) { return slots_[a].sent > slots_[b].sent; });
+  std::vector<Pass> passes;
+  for (const std::uint16_t index : sent) passes.push_back(describe(index));
+  return passes;
 }
 
 Worker::Progress Worker::progress() const {

@@ -19,6 +19,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "rdma_engine/numerics/codec.h"
@@ -27,6 +28,7 @@
 #include "rdma_engine/worker/recorder.h"
 #include "rdma_engine/worker/retransmission_timer.h"
 #include "rdma_engine/worker/send_order.h"
+#include "rdma_engine/worker/window.h"
 
 namespace jaxina {
 
@@ -62,6 +64,7 @@ struct WorkerConfig {
   Geometry geometry;
   TimerLimits timer;
   std::uint32_t paths = 1;  // slot i's packets take path i % paths
+  WindowLimits window = {};
 };
 
 class Worker {
@@ -103,8 +106,8 @@ class Worker {
   bool awaits_devices() const { return devices_ && devices_->busy(); }
   // Final: the collectives that are not completed never will be.
   Status device_failure() const { return devices_ ? devices_->failure() : Status(); }
-  // The oldest pass in flight, for the message of a collective that cannot finish.
-  std::optional<Pass> oldest_in_flight() const;
+  // The passes without a result, the one sent last first, for the message of a collective that cannot finish.
+  std::vector<Pass> passes_in_flight() const;
   // Chunks done and in all of the oldest collective.
   struct Progress { std::size_t done, total; };
   Progress progress() const;
@@ -127,10 +130,23 @@ class Worker {
     std::uint32_t attempts = 0;    // transmissions of the current pass
     Nanoseconds sent = 0, deadline = 0;
     std::uint64_t order = 0;       // of its latest transmission, on its path
+    std::uint64_t first_order = 0; // of its first one
     SlotPhase state = SlotPhase::kIdle;
     Phase phase = Phase::kLookAhead;
-    bool queued = false;   // stands in the ring of ready slots
+    bool queued = false;   // stands in the heap of ready slots
     bool flagged = false;  // the output holds the non-finite values of this chunk already
+  };
+
+  // A pass that is ready, by its place in the stream. All workers send in this order, whatever the order in which results
+  // came to them: else each would soon hold back what another waits for. And a slot that a lost packet has thrown back catches up.
+  struct Ready {
+    std::uint64_t collective;
+    std::size_t chunk;
+    Phase phase;
+    std::uint16_t slot;
+    bool operator>(const Ready& other) const {
+      return std::tie(collective, chunk, phase) > std::tie(other.collective, other.chunk, other.phase);
+    }
   };
 
   const Entry& entry(std::uint64_t sequence) const { return collectives_[sequence - first_sequence_]; }
@@ -150,7 +166,9 @@ class Worker {
   void ask_devices();
   void make_ready(std::size_t slot);
   SendOrder& path(std::size_t slot) { return paths_[slot % paths_.size()]; }
+  void send_again(std::size_t slot);
   void resend_overtaken(std::size_t slot, std::uint64_t order);
+  void probe(Nanoseconds now);
   void finish_data(std::size_t slot, const Result& result);
   void decode_data(std::size_t slot, const Result& result);
   bool exchange_data(const Pass& pass, std::uint8_t* exponents, bool merge, std::uint32_t* words, numerics::Store store,
@@ -163,9 +181,12 @@ class Worker {
   numerics::Scale scale_;
   std::vector<Slot> slots_;
   std::vector<std::uint8_t> exponents_;  // per slot: the global exponents of the current chunk
-  std::vector<std::uint16_t> ready_;     // ring of slots with a pass to send
-  std::size_t ready_head_ = 0, ready_size_ = 0;
+  std::vector<Ready> ready_;             // heap of slots with a pass to send, the earliest of the stream first
   std::vector<SendOrder> paths_;
+  std::vector<std::uint16_t> silent_;    // slots whose timeout says nothing about their own packets
+  std::size_t probes_ = 1;               // how many of them are sent again at the next timeout
+  Nanoseconds next_probe_ = 0;           // which is not before
+  bool progressed_ = false;              // a result has come since the last one
   std::deque<Entry> collectives_;        // submitted and not yet popped
   std::uint64_t first_sequence_ = 0;     // of collectives_.front()
   std::size_t next_start_ = 0;
@@ -174,6 +195,7 @@ class Worker {
   Nanoseconds next_deadline_ = 0;
   RetransmissionTimer timer_;
   Recorder* recorder_ = nullptr;
+  Window window_;
   std::unique_ptr<DevicePayload> devices_;  // from the first collective on whose tensors lie on devices
 };
 

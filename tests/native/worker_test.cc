@@ -28,9 +28,9 @@ struct Transmission {
 // Workers that all send over a perfect network; the sum is taken by the test itself.
 class Group {
  public:
-  Group(std::uint32_t workers, Geometry geometry, TimerLimits timer = {}, std::uint32_t paths = 1) {
+  Group(std::uint32_t workers, Geometry geometry, TimerLimits timer = {}, std::uint32_t paths = 1, WindowLimits window = {}) {
     for (std::uint32_t w = 0; w < workers; ++w) {
-      workers_.push_back(std::make_unique<Worker>(WorkerConfig{workers, geometry, timer, paths}));
+      workers_.push_back(std::make_unique<Worker>(WorkerConfig{workers, geometry, timer, paths, window}));
     }
   }
   Worker& operator[](std::size_t w) { return *workers_[w]; }
@@ -298,6 +298,72 @@ TEST(Layout, StretchIsAChunkOfWholeBlocksOfOneFloatTensor) {
   EXPECT_FALSE(integral.stretch(0));
   const Layout two({{{floats(32)}}, {{floats(32)}}}, geometry);
   EXPECT_FALSE(two.stretch(0));
+}
+
+std::vector<std::uint16_t> slots_sent(Worker& worker, Nanoseconds now) {
+  std::vector<std::uint16_t> slots;
+  while (const auto pass = worker.next_pass(now)) slots.push_back(pass->slot);
+  return slots;
+}
+
+// Slot 0 is overtaken and sent again, after all others. Its result may be that of the first transmission, so it says
+// nothing of what was sent between the two.
+TEST(Worker, TheResultOfARetransmissionOvertakesNothing) {
+  Group group(1, {.slots = 6, .block_size = 4, .blocks_per_chunk = 1}, {.reordering = 3});
+  std::vector<std::uint32_t> in(6 * 4, 1), out(in.size());
+  group[0].submit({{{ElementType::kInt32, in.size(), in.data(), out.data()}}});
+  const std::vector<Transmission> all = group.exchange();
+  ASSERT_EQ(all.size(), 6u);
+  Group::give(group[0], all[3]);
+  EXPECT_EQ(slots_sent(group[0], 0), std::vector<std::uint16_t>{0});
+  Group::give(group[0], all[0]);
+  EXPECT_EQ(slots_sent(group[0], 0), std::vector<std::uint16_t>{});
+}
+
+// Nothing is answered, so nothing tells a late worker from lost packets: one pass is sent again, then four, then the rest.
+// A notice that the aggregator has a pass says that it is the worker.
+TEST(Worker, SilenceIsProbedAndNotFlooded) {
+  for (const bool noticed : {false, true}) {
+    Group group(2, {.slots = 12, .block_size = 4, .blocks_per_chunk = 1}, {.initial = 10 * kMs, .minimum = kMs, .maximum = 10 * kMs});
+    std::vector<std::uint32_t> in(12 * 4, 1), out(in.size());
+    group[0].submit({{{ElementType::kInt32, in.size(), in.data(), out.data()}}});
+    EXPECT_EQ(slots_sent(group[0], 0).size(), 12u);
+    std::vector<std::size_t> again;
+    for (Nanoseconds now = 10 * kMs; now <= 30 * kMs; now += 10 * kMs) {
+      group[0].on_tick(now);
+      const std::vector<std::uint16_t> slots = slots_sent(group[0], now);
+      again.push_back(slots.size());
+      if (noticed) group[0].on_pending(slots.front(), 0, now);
+    }
+    EXPECT_EQ(again, noticed ? std::vector<std::size_t>({1, 1, 1}) : std::vector<std::size_t>({1, 4, 12}));
+  }
+}
+
+// A slot that was thrown back goes first, so that all workers have the same passes in flight.
+TEST(Worker, WhatIsReadyIsSentInTheOrderOfTheStream) {
+  Group group(1, {.slots = 4, .block_size = 4, .blocks_per_chunk = 1});
+  std::vector<std::uint32_t> in(12 * 4, 1), out(in.size());
+  group[0].submit({{{ElementType::kInt32, in.size(), in.data(), out.data()}}});
+  const std::vector<Transmission> all = group.exchange();
+  for (const std::size_t slot : {2, 1, 3, 0}) Group::give(group[0], all[slot]);
+  EXPECT_EQ(slots_sent(group[0], 0), (std::vector<std::uint16_t>{0, 1, 2, 3}));
+}
+
+TEST(Worker, TheWindowGrowsWithResultsAndShrinksWhenAQueueStands) {
+  Group group(1, {.slots = 8, .block_size = 4, .blocks_per_chunk = 1}, {}, 1, {.first = 2, .standing = kMs});
+  std::vector<std::uint32_t> in(100 * 4, 1), out(in.size());
+  group[0].submit({{{ElementType::kInt32, in.size(), in.data(), out.data()}}});
+  Nanoseconds now = 0;
+  std::vector<std::size_t> sizes;
+  for (const Nanoseconds round_trip : {kMs / 2, kMs / 2, kMs / 2, 2 * kMs, 2 * kMs, 2 * kMs}) {
+    const std::vector<Transmission> sent = group.exchange(now);
+    sizes.push_back(group[0].in_flight());
+    now += round_trip;
+    for (const Transmission& t : sent) Group::give(group[0], t, now);
+  }
+  EXPECT_EQ(std::vector<std::size_t>(sizes.begin(), sizes.begin() + 4), (std::vector<std::size_t>{2, 4, 8, 8}));
+  EXPECT_LE(sizes.back(), 4u);
+  EXPECT_GE(sizes.back(), 2u);
 }
 
 TEST(Worker, DeadlineIsNeverLate) {

@@ -202,10 +202,7 @@ void RdmaEndpoint::on_notice(const QueuePairs::Arrival& arrival, Nanoseconds arr
   }
 }
 
-std::vector<std::uint32_t> RdmaEndpoint::missing() {
-  const std::optional<Pass> oldest = worker_.oldest_in_flight();
-  return oldest ? pending_.missing(oldest->slot, oldest->epoch) : std::vector<std::uint32_t>{};
-}
+std::vector<std::uint32_t> RdmaEndpoint::missing() { return pending_.missing(worker_.passes_in_flight()); }
 
 Statistics RdmaEndpoint::statistics() const {
   const QueuePairs::Counters counters = pairs_->counters();

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "rdma_engine/worker/worker.h"
+
 namespace jaxina::udp {
 
 class PendingPasses {
@@ -21,12 +23,15 @@ class PendingPasses {
     std::copy(bitmap.begin(), bitmap.end(), &seen_[slot * stride_]);
   }
 
-  // The workers the pass waits for; empty if nothing was said about it.
-  std::vector<std::uint32_t> missing(std::uint16_t slot, std::uint32_t epoch) const {
+  // The workers that the first of these passes waits for of which something was said; empty if there is none.
+  std::vector<std::uint32_t> missing(std::span<const Pass> passes) const {
     std::vector<std::uint32_t> result;
-    if (!known_[slot] || epochs_[slot] != epoch) return result;
-    for (std::uint32_t worker = 0; worker < workers_; ++worker) {
-      if ((seen_[slot * stride_ + worker / 8] >> (worker % 8) & 1) == 0) result.push_back(worker);
+    for (const Pass& pass : passes) {
+      if (!known_[pass.slot] || epochs_[pass.slot] != pass.epoch) continue;
+      for (std::uint32_t worker = 0; worker < workers_; ++worker) {
+        if ((seen_[pass.slot * stride_ + worker / 8] >> (worker % 8) & 1) == 0) result.push_back(worker);
+      }
+      break;
     }
     return result;
   }

@@ -32,6 +32,10 @@ Nanoseconds now() {
 // again on a busy two-processor host, with 10 ms less than one in a hundred.)
 constexpr TimerLimits kTimer{.initial = 20'000'000, .minimum = 10'000'000};
 
+// At first: what any switch's queue and any socket's buffer takes from every worker at once. A queue that stands for 8 ms
+// is longer than what evens out that a thread waits for a processor.
+constexpr WindowLimits kWindow{.first = 64, .standing = 8'000'000};
+
 // What a packet adds to its payload on the wire: the UDP header and the IP header.
 std::size_t network_headers(const Address& address) { return udp::family(address) == AF_INET6 ? 8 + 40 : 8 + 20; }
 
@@ -65,7 +69,8 @@ class UdpEndpoint final : public Endpoint {
                   .stream = {.devices = config.devices,
                              .geometry = {config.slots, config.block_size, config.blocks_per_chunk, config.whole_chunks},
                              .timer = kTimer,
-                             .paths = static_cast<std::uint32_t>(switch_.size())},
+                             .paths = static_cast<std::uint32_t>(switch_.size()),
+                             .window = kWindow},
                   .checksum = config.checksums ? wire::Checksum::kRequired : wire::Checksum::kOptional}),
         pending_(config.slots, config.workers),
         loss_(config.loss, config.loss_seed),
@@ -194,10 +199,7 @@ void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address&
   }
 }
 
-std::vector<std::uint32_t> UdpEndpoint::missing() {
-  const std::optional<Pass> oldest = session_.worker().oldest_in_flight();
-  return oldest ? pending_.missing(oldest->slot, oldest->epoch) : std::vector<std::uint32_t>{};
-}
+std::vector<std::uint32_t> UdpEndpoint::missing() { return pending_.missing(session_.worker().passes_in_flight()); }
 
 }  // namespace
 
