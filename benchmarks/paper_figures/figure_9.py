@@ -11,7 +11,7 @@ import drawing
 import runs
 
 WORKERS, RATE = 4, 1000
-SLOTS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+SLOTS = (8, 32, 64, 128, 512)
 SIZE, CALLS = 10 * 10**6, 5
 
 
