@@ -31,6 +31,7 @@ from jaxina.bench.sizes import parse_size, size_text
 
 WORKER = Path(__file__).with_name("openmpi_worker.py")
 LIMIT_S = 900
+WARM_UP = "5"  # calls, as `jaxina bench` makes
 # Peer -> Open MPI's byte transfer layers.
 OPEN_MPI = {"Open MPI, memory": "self,vader", "Open MPI, TCP": "self,tcp"}
 Round = dict[str, dict[int, float]]  # peer -> bytes -> median of its calls, ms
@@ -55,7 +56,7 @@ def through_open_mpi(ranks: int, sizes: list[int], iterations: int, layers: str)
     command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--allow-run-as-root", "--mca", "btl", layers]
     if ranks > (_cores() or 1):
         command += ["--mca", "mpi_yield_when_idle", "1"]  # else ranks spin on each other's processor
-    lines = _run([*command, sys.executable, str(WORKER), json.dumps(sizes), str(iterations)]).splitlines()
+    lines = _run([*command, sys.executable, str(WORKER), json.dumps(sizes), str(iterations), WARM_UP]).splitlines()
     records = [json.loads(line) for line in lines if line.startswith("{")]
     return {record["bytes"]: statistics.median(record["times_ms"]) for record in records}
 

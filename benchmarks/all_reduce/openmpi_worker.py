@@ -1,4 +1,6 @@
-"""One rank of an all-reduce by Open MPI, for compare.py: float32, NumPy buffers that are used again and again.
+"""One rank of an all-reduce by Open MPI: float32, NumPy buffers that are used again and again.
+
+    mpirun ... python openmpi_worker.py '[BYTES, ...]' ITERATIONS CALLS_BEFORE
 
 Prints, on rank 0, one JSON line per size: {"bytes": ..., "times_ms": [...]}, of each call the slowest rank's time.
 """
@@ -14,11 +16,9 @@ from mpi4py import MPI
 
 from jaxina.bench.exact_input import TURNS, exact_sum, first_difference, rank_input
 
-_WARM_UP = 5
-
 
 def main() -> None:
-    sizes, iterations = json.loads(sys.argv[1]), int(sys.argv[2])
+    sizes, iterations, warm_up = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     world = MPI.COMM_WORLD
     for size in sizes:
         elements = size // 4
@@ -26,7 +26,7 @@ def main() -> None:
         expected = [exact_sum(elements, world.size, turn) for turn in range(TURNS)]
         result = np.empty(elements, np.float32)
         times = np.zeros(iterations)
-        for call in range(-_WARM_UP, iterations):
+        for call in range(-warm_up, iterations):
             turn = call % TURNS
             world.Barrier()
             began = time.perf_counter()

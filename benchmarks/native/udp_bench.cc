@@ -1,8 +1,14 @@
-// How long one float32 all-reduce over the udp transport takes on this host, beside a plain echo of the same bytes:
-//   udp_bench sum  WORKERS THREADS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS
-//   udp_bench echo WORKERS PACKET_BYTES WINDOW_PACKETS MEGABYTES ITERATIONS
-// Workers are threads of this process; the switch's threads come on top of them.
+// One float32 all-reduce over the udp transport, without JAX, by turns with a plain echo of the same packets:
+//   udp_bench WORKERS THREADS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [testbed] [no-echo]
+// Workers are threads of this process; the switch's, or the echo's, come on top of them. With `testbed` each thread
+// works in its namespace of the one that `jaxina testbed up` made, else all use loopback. The echo has as many threads
+// as the switch, and every worker keeps SLOTS packets on their way, as the switch's do. What is compared per core is the
+// processor time of the threads that serve: what they move is the same, each worker's bytes once in and once out. The echo
+// does not survive loss: leave it out where links lose packets.
+#include <fcntl.h>
+#include <sched.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,146 +26,231 @@
 #include "rdma_engine/transport/endpoint.h"
 #include "rdma_engine/transport/udp/datagram_receiver.h"
 #include "rdma_engine/transport/udp/datagram_sender.h"
+#include "rdma_engine/wire/packet.h"
 
 namespace jaxina {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+struct Options {
+  std::uint32_t workers, threads, slots, blocks_per_chunk;
+  std::size_t bytes;
+  int iterations;
+  bool testbed = false, echo = true;
+  const char* server() const { return testbed ? "198.18.0.1" : "127.0.0.1"; }
+};
+
+void check(bool ok, const std::string& what) {
+  if (!ok) std::fprintf(stderr, "%s\n", what.c_str()), std::exit(1);
+}
+
+// This thread, and those it starts, use the namespace's network from now on.
+void enter(const Options& options, const std::string& name) {
+  if (!options.testbed) return;
+  const std::string file = "/run/netns/jaxina-" + name;
+  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  check(fd >= 0 && setns(fd, CLONE_NEWNET) == 0, "cannot enter " + file + ": is a testbed up, and is this root?");
+  close(fd);
+}
+
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// Processor time of all threads, which other work on the machine does not change as it does the clock's.
-double cpu_milliseconds() {
+double cpu_milliseconds(clockid_t clock) {
   timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  clock_gettime(clock, &t);
   return 1e3 * static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_nsec);
 }
 
-void report(std::vector<double> times, std::vector<double> cpu, double bytes, const std::string& extra) {
-  std::sort(times.begin(), times.end());
-  std::sort(cpu.begin(), cpu.end());
-  const double median = times[times.size() / 2];
-  std::printf("median %.1f ms (%.2f GB/s), best %.1f ms; processor time %.1f ms%s\n", median, bytes / median / 1e6,
-              times.front(), cpu[cpu.size() / 2], extra.c_str());
-}
+// Of one round, in ms: from the start to the end of the slowest worker; all threads' processor time; the servers' part.
+struct Times {
+  double wall, all, serving;
+};
 
-void sum(std::uint32_t workers, std::uint32_t threads, JobSpec job, std::size_t bytes, int iterations) {
-  SoftwareSwitch software_switch({.ports = {}, .threads = threads});
-  job.workers = workers;
-  software_switch.add_job(job);
-  std::barrier barrier(workers);
-  std::vector<double> times, cpu;
-  std::atomic<std::uint64_t> packets = 0, retransmissions = 0;
+// Runs work(worker, start) in a thread for each worker, where start() waits for all workers to be there, and
+// returns what passes between that and the end of the last one. All other threads' processor time counts as serving.
+template <typename Work>
+Times run_workers(const Options& options, Work work) {
+  std::barrier<> barrier(options.workers);
   std::vector<std::thread> pool;
-  for (std::uint32_t w = 0; w < workers; ++w) {
+  std::atomic<double> working = 0;
+  double wall = 0, all = 0;
+  for (std::uint32_t w = 0; w < options.workers; ++w) {
     pool.emplace_back([&, w] {
-      EndpointConfig config;
-      config.devices = workers;
-      config.workers = workers;
-      config.worker = w;
-      config.job = job.job;
-      config.secret = job.secret;
-      config.slots = job.slots;
-      config.block_size = job.block_size;
-      config.blocks_per_chunk = job.blocks_per_chunk;
-      config.address = "127.0.0.1";
-      config.ports = software_switch.ports();
-      const std::unique_ptr<Endpoint> endpoint = make_udp_endpoint(config);
-      std::vector<float> in(bytes / 4, 0.25f * static_cast<float>(w + 1)), out(bytes / 4);
-      for (int i = -1; i < iterations; ++i) {  // the first is a warm-up
+      enter(options, "worker-" + std::to_string(w));
+      Clock::time_point start;
+      double own = 0, everybody = 0;
+      work(w, [&] {
         barrier.arrive_and_wait();
-        const auto start = Clock::now();
-        const double cpu_start = cpu_milliseconds();
-        endpoint->worker().submit({{{ElementType::kFloat32, in.size(), in.data(), out.data()}}});
-        while (!endpoint->worker().idle()) {
-          const Status status = endpoint->progress(100'000'000);
-          if (!status.ok()) std::fprintf(stderr, "%s\n", status.text().c_str()), std::exit(1);
-          endpoint->worker().pop_completed();
-        }
+        start = Clock::now();
+        own = cpu_milliseconds(CLOCK_THREAD_CPUTIME_ID);
+        everybody = cpu_milliseconds(CLOCK_PROCESS_CPUTIME_ID);
         barrier.arrive_and_wait();
-        if (w == 0 && i >= 0) {
-          times.push_back(milliseconds_since(start));
-          cpu.push_back(cpu_milliseconds() - cpu_start);
-        }
-        const float expected = 0.125f * static_cast<float>(workers * (workers + 1));
-        if (out.front() != expected || out.back() != expected) std::fprintf(stderr, "wrong sum\n"), std::exit(1);
-      }
-      packets += endpoint->statistics().packets_sent;
-      retransmissions += endpoint->statistics().retransmissions;
+      });
+      working += cpu_milliseconds(CLOCK_THREAD_CPUTIME_ID) - own;
+      barrier.arrive_and_wait();
+      if (w != 0) return;
+      wall = milliseconds_since(start);
+      all = cpu_milliseconds(CLOCK_PROCESS_CPUTIME_ID) - everybody;
     });
   }
   for (std::thread& t : pool) t.join();
-  report(times, cpu, static_cast<double>(bytes),
-         ", " + std::to_string(retransmissions) + " of " + std::to_string(packets) + " packets sent again");
+  return {wall, all, all - working};
 }
 
-// Each worker keeps `window` packets on their way to an echo and back.
-void echo(std::uint32_t workers, std::size_t packet, std::size_t window, std::size_t bytes, int iterations) {
-  const auto loopback = [](std::uint16_t port) { return udp::resolve("127.0.0.1", port, ErrorCode::kSystem); };
-  udp::UdpSocket server(loopback(0), {});
-  const Address server_address = server.local();
+// The workers' buffers, made once: fresh memory would be cleared by the kernel within the measured time.
+struct Buffers {
+  explicit Buffers(const Options& options) {
+    for (std::uint32_t w = 0; w < options.workers; ++w) {
+      in.emplace_back(options.bytes / 4, 0.25f * static_cast<float>(w + 1));
+      out.emplace_back(options.bytes / 4);
+    }
+  }
+  std::vector<std::vector<float>> in, out;
+};
+
+struct Packets {
+  std::uint64_t sent = 0, retransmissions = 0;
+};
+
+Times sum(const Options& options, Buffers& buffers, Packets& packets) {
+  const std::uint32_t n = options.workers;
+  JobSpec job{.job = 1, .secret = 42, .workers = n, .slots = options.slots, .block_size = 256, .blocks_per_chunk = options.blocks_per_chunk};
+  std::unique_ptr<SoftwareSwitch> software_switch;
+  std::thread([&] {
+    enter(options, "switch");
+    software_switch = std::make_unique<SoftwareSwitch>(SwitchConfig{.address = options.server(), .ports = {}, .threads = options.threads});
+  }).join();
+  software_switch->add_job(job);
+  std::atomic<std::uint64_t> sent = 0, retransmissions = 0;
+  const Times times = run_workers(options, [&](std::uint32_t w, auto start) {
+    EndpointConfig config;
+    config.devices = n;
+    config.workers = n;
+    config.worker = w;
+    config.job = job.job;
+    config.secret = job.secret;
+    config.slots = job.slots;
+    config.block_size = job.block_size;
+    config.blocks_per_chunk = job.blocks_per_chunk;
+    config.address = options.server();
+    config.ports = software_switch->ports();
+    const std::unique_ptr<Endpoint> endpoint = make_udp_endpoint(config);
+    std::vector<float>&in = buffers.in[w], &out = buffers.out[w];
+    start();
+    endpoint->worker().submit({{{ElementType::kFloat32, in.size(), in.data(), out.data()}}});
+    while (!endpoint->worker().idle()) {
+      const Status status = endpoint->progress(100'000'000);
+      check(status.ok(), status.text());
+      endpoint->worker().pop_completed();
+    }
+    const float expected = 0.125f * static_cast<float>(n * (n + 1));
+    check(out.front() == expected && out.back() == expected, "wrong sum");
+    sent += endpoint->statistics().packets_sent;
+    retransmissions += endpoint->statistics().retransmissions;
+  });
+  packets.sent += sent;
+  packets.retransmissions += retransmissions;
+  return times;
+}
+
+void serve_echo(udp::UdpSocket& socket, const std::atomic<bool>& done) {
+  udp::DatagramReceiver receiver(socket);
+  udp::DatagramSender sender(socket);
+  while (!done) {
+    const std::size_t packets = receiver.receive([&](std::span<const std::uint8_t> bytes, const Address& from) {
+      std::uint8_t* room = sender.reserve(bytes.size());
+      if (room == nullptr) {
+        static_cast<void>(sender.flush());
+        room = sender.reserve(bytes.size());
+      }
+      std::memcpy(room, bytes.data(), bytes.size());
+      sender.add(from, {room, bytes.size()});
+    });
+    static_cast<void>(sender.flush());
+    if (packets == 0) socket.wait_readable(10'000'000);
+  }
+}
+
+Times echo(const Options& options) {
+  const auto bind = [&](const std::string& host) {
+    return std::make_unique<udp::UdpSocket>(udp::resolve(host, 0, ErrorCode::kSystem), udp::SocketOptions{});
+  };
+  std::vector<std::unique_ptr<udp::UdpSocket>> servers(options.threads);
+  std::vector<std::thread> threads;
   std::atomic<bool> done = false;
-  std::thread echo_thread([&] {
-    udp::DatagramReceiver receiver(server);
-    udp::DatagramSender sender(server);
-    while (!done) {
-      const std::size_t packets = receiver.receive([&](std::span<const std::uint8_t> bytes, const Address& from) {
-        std::uint8_t* room = sender.reserve(bytes.size());
-        if (room == nullptr) {
-          static_cast<void>(sender.flush());
-          room = sender.reserve(bytes.size());
-        }
-        std::memcpy(room, bytes.data(), bytes.size());
-        sender.add(from, {room, bytes.size()});
-      });
+  std::barrier<> ready(options.threads + 1);
+  for (std::unique_ptr<udp::UdpSocket>& server : servers) {
+    threads.emplace_back([&] {
+      enter(options, "switch");
+      server = bind(options.server());
+      ready.arrive_and_wait();
+      serve_echo(*server, done);
+    });
+  }
+  ready.arrive_and_wait();
+  const std::size_t size = wire::packet_size(std::size_t{256} * options.blocks_per_chunk, options.blocks_per_chunk);
+  const std::size_t total = options.bytes / (std::size_t{1024} * options.blocks_per_chunk);
+  const Times times = run_workers(options, [&](std::uint32_t w, auto start) {
+    const std::unique_ptr<udp::UdpSocket> socket = bind(options.testbed ? "198.18.1." + std::to_string(w + 1) : options.server());
+    udp::DatagramReceiver receiver(*socket);
+    udp::DatagramSender sender(*socket);
+    std::vector<Address> to;
+    for (const auto& server : servers) to.push_back(server->local());
+    start();
+    const auto begun = Clock::now();
+    for (std::size_t sent = 0, received = 0; received < total;) {
+      while (sent < total && sent - received < options.slots) {
+        std::uint8_t* room = sender.reserve(size);
+        if (room == nullptr) break;
+        sender.add(to[sent % to.size()], {room, size});
+        ++sent;
+      }
       static_cast<void>(sender.flush());
-      if (packets == 0) server.wait_readable(10'000'000);
+      const std::size_t got = receiver.receive([](std::span<const std::uint8_t>, const Address&) {});
+      received += got;
+      if (got == 0) socket->wait_readable(10'000'000);
+      check(milliseconds_since(begun) < 30'000, "a packet of the echo was lost");
     }
   });
-  std::barrier barrier(workers);
-  std::vector<double> times, cpu;
-  std::vector<std::thread> pool;
-  for (std::uint32_t w = 0; w < workers; ++w) {
-    pool.emplace_back([&, w] {
-      udp::UdpSocket socket(loopback(0), {});
-      udp::DatagramReceiver receiver(socket);
-      udp::DatagramSender sender(socket);
-      for (int i = -1; i < iterations; ++i) {
-        barrier.arrive_and_wait();
-        const auto start = Clock::now();
-        const double cpu_start = cpu_milliseconds();
-        const std::size_t total = bytes / packet;
-        std::size_t sent = 0, received = 0;
-        while (received < total) {
-          while (sent < total && sent - received < window) {
-            std::uint8_t* room = sender.reserve(packet);
-            if (room == nullptr) {
-              static_cast<void>(sender.flush());
-              continue;
-            }
-            sender.add(server_address, {room, packet});
-            ++sent;
-          }
-          static_cast<void>(sender.flush());
-          const std::size_t got = receiver.receive([](std::span<const std::uint8_t>, const Address&) {});
-          received += got;
-          if (got == 0) socket.wait_readable(10'000'000);
-          if (milliseconds_since(start) > 30'000) std::fprintf(stderr, "a packet was lost\n"), std::exit(1);
-        }
-        barrier.arrive_and_wait();
-        if (w == 0 && i >= 0) {
-          times.push_back(milliseconds_since(start));
-          cpu.push_back(cpu_milliseconds() - cpu_start);
-        }
-      }
-    });
-  }
-  for (std::thread& t : pool) t.join();
   done = true;
-  echo_thread.join();
-  report(times, cpu, static_cast<double>(bytes), "");
+  for (std::thread& t : threads) t.join();
+  return times;
+}
+
+std::string spread(std::vector<double> values, int digits) {
+  std::sort(values.begin(), values.end());
+  char text[96];
+  std::snprintf(text, sizeof(text), "%.*f (%.*f - %.*f)", digits, values[values.size() / 2], digits, values.front(), digits, values.back());
+  return text;
+}
+
+void report(const char* name, const std::vector<Times>& rounds, const std::string& extra) {
+  std::vector<double> wall, all, serving;
+  for (const Times& t : rounds) wall.push_back(t.wall), all.push_back(t.all), serving.push_back(t.serving);
+  std::printf("%s: %s ms; processor time %s ms, serving threads' %s ms%s\n", name, spread(wall, 1).c_str(),
+              spread(all, 0).c_str(), spread(serving, 0).c_str(), extra.c_str());
+}
+
+void compare(const Options& options) {
+  Buffers buffers(options);
+  Packets warm_up, packets;
+  sum(options, buffers, warm_up);
+  std::vector<Times> sums, echoes;
+  std::vector<double> ratios;
+  for (int i = 0; i < options.iterations; ++i) {
+    sums.push_back(sum(options, buffers, packets));
+    if (!options.echo) continue;
+    echoes.push_back(echo(options));
+    ratios.push_back(echoes.back().serving / sums.back().serving);
+  }
+  std::printf("median (least - most) of %d rounds\n", options.iterations);
+  report("sum ", sums, "; " + std::to_string(packets.retransmissions) + " of " + std::to_string(packets.sent) + " packets sent again");
+  if (!options.echo) return;
+  report("echo", echoes, "");
+  std::printf("the switch moves %s times what the echo moves per core\n", spread(ratios, 2).c_str());
 }
 
 }  // namespace
@@ -166,17 +258,24 @@ void echo(std::uint32_t workers, std::size_t packet, std::size_t window, std::si
 
 int main(int argc, char** argv) {
   const auto number = [&](int i) { return static_cast<std::uint32_t>(std::strtoul(argv[i], nullptr, 10)); };
-  if (argc == 8 && std::string(argv[1]) == "sum") {
-    jaxina::sum(number(2), number(3),
-                {.job = 1, .secret = 42, .workers = 0, .slots = number(4), .block_size = 256, .blocks_per_chunk = number(5)},
-                std::size_t{number(6)} * 1'000'000, static_cast<int>(number(7)));
-    return 0;
+  bool known = argc >= 7;
+  jaxina::Options options{};
+  for (int i = 7; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "testbed") options.testbed = true;
+    else if (word == "no-echo") options.echo = false;
+    else known = false;
   }
-  if (argc == 7 && std::string(argv[1]) == "echo") {
-    jaxina::echo(number(2), number(3), number(4), std::size_t{number(5)} * 1'000'000, static_cast<int>(number(6)));
-    return 0;
+  if (!known) {
+    std::fprintf(stderr, "udp_bench WORKERS THREADS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [testbed] [no-echo]\n");
+    return 2;
   }
-  std::fprintf(stderr, "udp_bench sum WORKERS THREADS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS\n"
-                       "udp_bench echo WORKERS PACKET_BYTES WINDOW_PACKETS MEGABYTES ITERATIONS\n");
-  return 2;
+  options.workers = number(1);
+  options.threads = number(2);
+  options.slots = number(3);
+  options.blocks_per_chunk = number(4);
+  options.bytes = std::size_t{number(5)} * 1'000'000;
+  options.iterations = static_cast<int>(number(6));
+  jaxina::compare(options);
+  return 0;
 }

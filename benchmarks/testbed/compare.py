@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""All-reduces of float32 on shaped links: jaxina's udp transport, XLA's gloo and Open MPI over TCP, by turns.
+
+    apt-get install iproute2 ethtool openmpi-bin; pip install mpi4py
+    benchmarks/testbed/compare.py --workers 4 8 --loss 0 0.001 0.01 --json out/testbed.json --plot out/testbed.png
+
+Makes a testbed (`jaxina testbed`) for every number of workers and every loss, as root, and removes it. jaxina and gloo
+are psum in the same JAX processes (`jaxina bench --vs gloo`), Open MPI is Allreduce of NumPy arrays without JAX, each
+rank in its namespace. Every result is compared with the exact sum. A figure is the median of the rounds' medians;
+ratios are taken within a round. Rounds are added to those that the JSON file holds already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from jaxina import config, testbed
+from jaxina.bench.report import environment
+
+OPEN_MPI_WORKER = Path(__file__).parents[1] / "all_reduce" / "openmpi_worker.py"
+LIMIT_S = 900
+_BLOCK = 256
+_IP_UDP_ETHERNET = 20 + 8 + 14  # as the shaper counts: without preamble, checksum and gap
+Round = dict  # workers, loss, ms: peer -> median of its calls
+
+
+def link_limit_ms(size: int, rate: int) -> float:
+    """How long a worker's link takes for `size` bytes in jaxina's packets of one block, headers and all."""
+    packets = size / (4 * _BLOCK)
+    exponent = 4  # one byte, padded
+    return packets * (4 * _BLOCK + exponent + config.HEADER_BYTES + _IP_UDP_ETHERNET) * 8 / (rate * 1e3)
+
+
+def through_jax(workers: int, options: argparse.Namespace) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "bench.json"
+        bench = ["bench", "-n", workers, "-b", options.size, "-e", options.size, "-i", options.iterations, "-w", 2]
+        _run([sys.executable, "-m", "jaxina.cli", "testbed", "run", *bench, "--aggregator", "udp", "--vs", "gloo", "--json", file])
+        (record,) = json.loads(file.read_text())["records"]
+    return {name: result["median_ms"] for name, result in record["results"].items()}
+
+
+def through_open_mpi(workers: int, options: argparse.Namespace) -> float:
+    """mpirun is in worker 0's namespace, and moves every rank to its own, from where it reports over the testbed too."""
+    bed = testbed.find()
+    command = [*bed.inside(bed.worker_namespace(0)), "env"]
+    command += ["PMIX_MCA_ptl_base_if_include=eth0", "PMIX_MCA_ptl_base_remote_connections=1"]
+    command += ["mpirun", "-n", workers, "--oversubscribe", "--allow-run-as-root", "--mca", "pml", "ob1"]
+    command += ["--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "eth0", "--mca", "mpi_yield_when_idle", 1]
+    name = bed.worker_namespace(0).removesuffix("0") + "$OMPI_COMM_WORLD_RANK"
+    command += ["sh", "-c", f'exec ip netns exec "{name}" "$@"', "sh"]
+    lines = _run([*command, sys.executable, OPEN_MPI_WORKER, json.dumps([options.size]), options.iterations, 1]).splitlines()
+    (record,) = [json.loads(line) for line in lines if line.startswith("{")]
+    return statistics.median(record["times_ms"])
+
+
+def _run(command: list) -> str:
+    command = [str(part) for part in command]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)} failed with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def measure(workers: int, loss: float, options: argparse.Namespace) -> Round:
+    testbed.up(workers, testbed.Link(options.rate, loss))
+    try:
+        found = through_jax(workers, options)
+        if not options.without_open_mpi:
+            found["Open MPI, TCP"] = through_open_mpi(workers, options)
+    finally:
+        testbed.down()
+    return {"workers": workers, "loss": loss, "ms": found}
+
+
+def spread(values: list[float], digits: int = 2) -> str:
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return f"{middle:.{digits}f}" if len(values) == 1 else f"{middle:.{digits}f} ({low:.{digits}f} - {high:.{digits}f})"
+
+
+def cases(rounds: list[Round]) -> dict[tuple[int, float], list[Round]]:
+    keys = sorted({(r["workers"], r["loss"]) for r in rounds})
+    return {key: [r for r in rounds if (r["workers"], r["loss"]) == key] for key in keys}
+
+
+def ratios(rounds: list[Round], value: Callable[[Round], float | None]) -> str:
+    found = [v for v in map(value, rounds) if v is not None]
+    return spread(found) if found else ""
+
+
+def table(rounds: list[Round], limit: float, title: str) -> Table:
+    caption = f"ms; x: times jaxina's; the links allow {limit:.0f} ms; least to most of the rounds in brackets"
+    made = Table(title=title, box=box.SIMPLE_HEAD, caption=caption)
+    for heading in ("workers", "loss", "jaxina", "of the link", "x no loss", "gloo", "x", "Open MPI, TCP", "x"):
+        made.add_column(heading, justify="right")
+    found = cases(rounds)
+    for (workers, loss), group in found.items():
+        jaxina = [r["ms"]["jaxina"] for r in group]
+        clean = [r["ms"]["jaxina"] for r in found.get((workers, 0.0), [])]
+        row = [str(workers), f"{100 * loss:g} %", spread(jaxina, 0), ratios(group, lambda r: limit / r["ms"]["jaxina"])]
+        row.append(spread([t / statistics.median(clean) for t in jaxina]) if clean else "")
+        for peer in ("gloo", "Open MPI, TCP"):
+            there = [r for r in group if peer in r["ms"]]
+            row.append(spread([r["ms"][peer] for r in there], 0) if there else "")
+            row.append(ratios(there, lambda r, peer=peer: r["ms"][peer] / r["ms"]["jaxina"]))
+        made.add_row(*row)
+    return made
+
+
+def plot(rounds: list[Round], limit: float, title: str, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    found = cases(rounds)
+    counts = sorted({workers for workers, _ in found})
+    figure, all_axes = plt.subplots(1, len(counts), figsize=(5 * len(counts), 4), sharey=True, squeeze=False)
+    for axes, workers in zip(all_axes[0], counts, strict=True):
+        losses = [loss for n, loss in found if n == workers]
+        for number, peer in enumerate(("jaxina", "gloo", "Open MPI, TCP")):
+            times = [[r["ms"][peer] for r in found[workers, loss] if peer in r["ms"]] for loss in losses]
+            if not all(times):
+                continue
+            middle = [statistics.median(t) for t in times]
+            error = [[m - min(t) for m, t in zip(middle, times, strict=True)], [max(t) - m for m, t in zip(middle, times, strict=True)]]
+            places = [place + 0.27 * (number - 1) for place in range(len(losses))]
+            axes.bar(places, middle, 0.25, yerr=error, capsize=3, label=peer)
+        axes.axhline(limit, color="black", linewidth=1, linestyle=":", label="link")
+        axes.set(yscale="log", title=f"{workers} workers", xlabel="loss on every link, each way")
+        axes.set_xticks(range(len(losses)), [f"{100 * loss:g} %" for loss in losses])
+    all_axes[0][0].set_ylabel("ms (median of rounds, and their range)")
+    all_axes[0][0].legend()
+    figure.suptitle(title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, bbox_inches="tight")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", nargs="+", type=int, default=[4, 8])
+    parser.add_argument("--loss", nargs="+", type=float, default=[0.0, 0.001, 0.01], help="share of packets a link loses, each way")
+    parser.add_argument("--rate", type=int, default=1000, help="Mbit/s of a worker's link")
+    parser.add_argument("--size", type=int, default=100_000_000, help="bytes of the tensor")
+    parser.add_argument("-i", "--iterations", type=int, default=5, help="calls per peer and round")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--without-open-mpi", action="store_true")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path)
+    options = parser.parse_args()
+    if not options.without_open_mpi and shutil.which("mpirun") is None:
+        sys.exit("mpirun is not there: install Debian's openmpi-bin and Python's mpi4py, or leave it out by --without-open-mpi")
+
+    around, console = environment(), Console(width=130)
+    rounds: list[Round] = []
+    same = {"size": options.size, "rate": options.rate, "iterations": options.iterations}
+    if options.json and options.json.exists():
+        held = json.loads(options.json.read_text())
+        if held["options"] != same:
+            sys.exit(f"{options.json} holds figures of other options: {held['options']}, not {same}")
+        rounds = held["rounds"]
+    for number in range(options.rounds):
+        for workers in options.workers:
+            for loss in options.loss:
+                console.print(f"round {number + 1} of {options.rounds}: {workers} workers, loss {100 * loss:g} %", style="dim")
+                rounds.append(measure(workers, loss, options))
+                if options.json:
+                    options.json.parent.mkdir(parents=True, exist_ok=True)
+                    options.json.write_text(json.dumps({**around, "options": same, "rounds": rounds}, indent=2) + "\n")
+    title = f"all-reduce of {options.size / 1e6:g} MB of float32 on links of {options.rate} Mbit/s"
+    limit = link_limit_ms(options.size, options.rate)
+    console.print(table(rounds, limit, title))
+    if options.plot:
+        plot(rounds, limit, title, options.plot)
+
+
+if __name__ == "__main__":
+    main()
