@@ -118,7 +118,7 @@ class Configuration:
     )
     slots: int = _setting(
         integer(1, MAX_SLOTS),
-        {"embedded": 8, "udp": 512, "roce": 16, "verbs": 64},
+        {"embedded": 8, "udp": 128, "roce": 16, "verbs": 64},
         "Pool size s: how many chunks of a group are in flight at once.",
     )
     block_size: int = _setting(

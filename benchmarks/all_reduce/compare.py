@@ -73,7 +73,7 @@ def _run(command: list[str], variables: dict[str, str] | None = None) -> str:
 
 
 def table(rounds: list[Round], sizes: list[int], title: str) -> Table:
-    made = Table(title=title, box=box.SIMPLE_HEAD, caption="ms; behind it how many times jaxina's, least to most of the rounds")
+    made = Table(title=title, box=box.SIMPLE_HEAD, caption="ms; below it how many times jaxina's, least to most of the rounds")
     peers = list(rounds[0])
     for heading in ("size", *peers):
         made.add_column(heading, justify="right", no_wrap=True)
@@ -83,7 +83,7 @@ def table(rounds: list[Round], sizes: list[int], title: str) -> Table:
             cell = f"{statistics.median(r[peer][size] for r in rounds):.3f}"
             if peer != "jaxina":
                 ratios = sorted(r[peer][size] / r["jaxina"][size] for r in rounds)
-                cell += f"  {statistics.median(ratios):.2f} ({ratios[0]:.2f} - {ratios[-1]:.2f})"
+                cell += f"\n{statistics.median(ratios):.2f} ({ratios[0]:.2f} - {ratios[-1]:.2f})"
             row.append(cell)
         made.add_row(*row)
     return made
