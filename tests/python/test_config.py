@@ -9,7 +9,7 @@ from jaxina.errors import InvalidArgumentError
 def test_defaults_depend_on_the_aggregator():
     embedded, udp = config.resolve({}), config.resolve({}, aggregator="udp")
     assert (embedded.aggregator, embedded.slots, embedded.blocks_per_chunk) == ("embedded", 8, 32)
-    assert (udp.slots, udp.blocks_per_chunk, udp.block_size) == (64, 1, 256)
+    assert (udp.slots, udp.blocks_per_chunk, udp.block_size) == (128, 1, 256)
     assert set(embedded.origins.values()) == {"default"}
 
 

@@ -67,7 +67,7 @@ def test_two_processes_with_two_devices_each_are_two_workers(server, data_plane)
     assert made == {
         "secret": endpoints[0].secret,
         "workers": 2,
-        "slots": 64,
+        "slots": config.resolve({}, aggregator="udp").slots,
         "block_size": 256,
         "blocks_per_chunk": 1,
     }
