@@ -32,12 +32,13 @@ control WorkerCount(inout ingress_headers_t hdr, inout ingress_metadata_t md) {
             md.opened : ternary;
             md.contributed : exact;
         }
-        actions = { start_count; count_worker; look_up; }
-        const default_action = look_up;
+        actions = { start_count; count_worker; look_up; NoAction; }
+        const default_action = NoAction;
         const entries = {
             (OTHER_PASS, 0) : start_count();
             (OTHER_EPOCH, 0) : start_count();
             (SAME_PASS, 0) : count_worker();
+            (SAME_PASS, 1) : look_up();
         }
         size = 4;
     }

@@ -1,5 +1,6 @@
-// How long a worker waits for a result before it sends again: the estimator of RFC 6298 (smoothed round trip plus four
-// deviations), exponential back-off, and Karn's rule (a retransmitted pass gives no sample).
+// How long a worker waits for a result before it doubts that its packet arrived: the estimator of RFC 6298 (smoothed
+// round trip plus four deviations) and Karn's rule (a pass that was sent again gives no sample). What follows from the
+// doubt depends on what has come meanwhile, and is Worker's to say.
 #pragma once
 
 #include <algorithm>
@@ -35,18 +36,8 @@ class RetransmissionTimer {
     timeout_ = std::clamp(smoothed_ + 4 * deviation_, limits_.minimum, limits_.maximum);
   }
 
-  // A timeout has expired. Without samples the estimate cannot follow a round trip that has become longer, so the
-  // timeout doubles, once in its own length, until there is one (RFC 6298, 5.5 to 5.7).
-  void back_off(Nanoseconds now) {
-    if (now - backed_off_ < timeout_) return;
-    backed_off_ = now;
-    timeout_ = std::min(2 * timeout_, limits_.maximum);
-  }
-
-  // The timeout after `attempts` earlier transmissions of the same pass.
-  Nanoseconds timeout(std::uint32_t attempts) const {
-    return std::min(timeout_ << std::min<std::uint32_t>(attempts, 16), limits_.maximum);
-  }
+  Nanoseconds timeout() const { return timeout_; }
+  Nanoseconds maximum() const { return limits_.maximum; }
   std::uint32_t reordering() const { return limits_.reordering; }
 
  private:
@@ -54,7 +45,6 @@ class RetransmissionTimer {
   Nanoseconds timeout_;
   Nanoseconds smoothed_ = 0;
   Nanoseconds deviation_ = 0;
-  Nanoseconds backed_off_ = 0;  // when last
 };
 
 }  // namespace jaxina

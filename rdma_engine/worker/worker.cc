@@ -97,12 +97,11 @@ std::optional<Pass> Worker::next_pass(Nanoseconds now) {
     slot.sent = now;
     slot.order = path(index).add(static_cast<std::uint16_t>(index));
     if (slot.attempts == 0) slot.first_order = slot.order;
-    slot.deadline = now + timer_.timeout(slot.attempts);
     if (pass.retransmission) ++retransmissions_;
     if (recorder_) record(pass.retransmission ? TraceEvent::Kind::kSentAgain : TraceEvent::Kind::kSent, index, now);
     ++slot.attempts;
     ++in_flight_;
-    next_deadline_ = in_flight_ == 1 ? slot.deadline : std::min(next_deadline_, slot.deadline);
+    next_deadline_ = in_flight_ == 1 ? due(index) : std::min(next_deadline_, due(index));
     return pass;
   }
   return std::nullopt;
@@ -169,13 +168,17 @@ void Worker::accept(const Result& result, bool decoded, Nanoseconds now) {
   Slot& slot = slots_[result.slot];
   if (recorder_) record(TraceEvent::Kind::kResult, result.slot, now);
   if (slot.state == SlotPhase::kInFlight) --in_flight_;
-  progressed_ = true;
   if (slot.attempts == 1) {
     timer_.sample(now - slot.sent);
     window_.on_result(now - slot.sent);
-    probes_ = 1;
   }
+  // What was sent before it has been overtaken, so it may be due sooner.
+  silences_ = 0;
+  probes_ = 1;
+  next_probe_ = 0;
+  next_deadline_ = std::min(next_deadline_, now + timer_.timeout());
   slot.attempts = 0;
+  slot.counted = false;
   ++slot.epoch;
   switch (slot.phase) {
     case Phase::kLookAhead:
@@ -228,8 +231,8 @@ void Worker::resend_overtaken(std::size_t index, std::uint64_t order) {
     return slots_[other].state == SlotPhase::kInFlight && slots_[other].order == its_order;
   };
   path(index).on_result(order, timer_.reordering(), awaited, [&](std::uint16_t lost) {
-    // Only once: if it is not lost but waits for another worker, sending it again helps nobody.
-    if (slots_[lost].attempts == 1) send_again(lost);
+    // What is counted waits for another worker; only its result can be lost, for which there is time.
+    if (!slots_[lost].counted) send_again(lost);
   });
 }
 
@@ -242,46 +245,52 @@ void Worker::on_pending(std::uint16_t index, std::uint32_t epoch, Nanoseconds no
   if (index >= slots_.size()) return;
   Slot& slot = slots_[index];
   if (slot.state != SlotPhase::kInFlight || slot.epoch != epoch) return;
+  slot.counted = true;
+  slot.sent = now;
   probes_ = 1;
-  slot.deadline = now + timer_.timeout(slot.attempts);
-  next_deadline_ = std::min(next_deadline_, slot.deadline);
   if (recorder_) record(TraceEvent::Kind::kPending, index, now);
+}
+
+// When the slot's pass is taken for lost.
+Nanoseconds Worker::due(std::size_t index) const {
+  const Slot& slot = slots_[index];
+  const Nanoseconds expires = slot.sent + timer_.timeout();
+  return path(index).answered_after(slot.order) ? expires : std::max(expires, next_probe_);
 }
 
 void Worker::on_tick(Nanoseconds now) {
   if (in_flight_ == 0 || now < next_deadline_) return;
   silent_.clear();
   for (std::size_t index = 0; index < slots_.size(); ++index) {
-    Slot& slot = slots_[index];
-    if (slot.state != SlotPhase::kInFlight || slot.deadline > now) continue;
-    timer_.back_off(now);
-    if (path(index).answered_after(slot.order)) {
+    if (slots_[index].state != SlotPhase::kInFlight || due(index) > now) continue;
+    if (path(index).answered_after(slots_[index].order)) {
       send_again(index);
-    } else if (now < next_probe_) {
-      slot.deadline = next_probe_;
     } else {
       silent_.push_back(static_cast<std::uint16_t>(index));
     }
   }
   if (!silent_.empty()) probe(now);
   next_deadline_ = std::numeric_limits<Nanoseconds>::max();
-  for (const Slot& slot : slots_) {
-    if (slot.state == SlotPhase::kInFlight) next_deadline_ = std::min(next_deadline_, slot.deadline);
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    if (slots_[index].state == SlotPhase::kInFlight) next_deadline_ = std::min(next_deadline_, due(index));
   }
 }
 
 // Nothing that was sent after these passes has been answered. Most likely another worker is late, and all of them are
-// waiting at the aggregator: to send them again would only keep it from its work. So a timeout sends only some of them,
-// the oldest first: one, and four times as many each time that no notice says that they were counted.
+// waiting at the aggregator: to send them again would only keep it from its work. So only the oldest one that is not known
+// to be counted is sent again, and twice as many each time that no notice comes. Until a result comes, the time
+// between probes doubles (RFC 6298, 5.5 to 5.7).
 void Worker::probe(Nanoseconds now) {
-  const auto older = [&](std::uint16_t a, std::uint16_t b) { return slots_[a].sent < slots_[b].sent; };
+  const auto first = [&](std::uint16_t a, std::uint16_t b) {
+    return std::tie(slots_[a].counted, slots_[a].sent) < std::tie(slots_[b].counted, slots_[b].sent);
+  };
   const std::size_t count = std::min(probes_, silent_.size());
-  next_probe_ = now + timer_.timeout(0);
-  for (const std::uint16_t index : silent_) slots_[index].deadline = next_probe_;
-  std::partial_sort(silent_.begin(), silent_.begin() + static_cast<std::ptrdiff_t>(count), silent_.end(), older);
+  std::partial_sort(silent_.begin(), silent_.begin() + static_cast<std::ptrdiff_t>(count), silent_.end(), first);
   for (std::size_t i = 0; i < count; ++i) send_again(silent_[i]);
-  probes_ = std::min(4 * probes_, slots_.size());
-  if (!std::exchange(progressed_, false)) window_.on_silence();
+  probes_ = std::min(2 * probes_, slots_.size());
+  silences_ = std::min(silences_ + 1, 16u);
+  next_probe_ = now + std::min(timer_.timeout() << silences_, timer_.maximum());
+  window_.on_silence();
 }
 
 std::optional<Nanoseconds> Worker::next_deadline() const {

@@ -128,9 +128,10 @@ class Worker {
     std::size_t chunk = 0;
     std::uint32_t epoch = 0;       // of the current, or else the next pass
     std::uint32_t attempts = 0;    // transmissions of the current pass
-    Nanoseconds sent = 0, deadline = 0;
+    Nanoseconds sent = 0;          // or, if later, when the aggregator said that it waits for others
     std::uint64_t order = 0;       // of its latest transmission, on its path
     std::uint64_t first_order = 0; // of its first one
+    bool counted = false;          // the aggregator has said that it has the current pass
     SlotPhase state = SlotPhase::kIdle;
     Phase phase = Phase::kLookAhead;
     bool queued = false;   // stands in the heap of ready slots
@@ -166,8 +167,10 @@ class Worker {
   void ask_devices();
   void make_ready(std::size_t slot);
   SendOrder& path(std::size_t slot) { return paths_[slot % paths_.size()]; }
+  const SendOrder& path(std::size_t slot) const { return paths_[slot % paths_.size()]; }
   void send_again(std::size_t slot);
   void resend_overtaken(std::size_t slot, std::uint64_t order);
+  Nanoseconds due(std::size_t slot) const;
   void probe(Nanoseconds now);
   void finish_data(std::size_t slot, const Result& result);
   void decode_data(std::size_t slot, const Result& result);
@@ -185,8 +188,8 @@ class Worker {
   std::vector<SendOrder> paths_;
   std::vector<std::uint16_t> silent_;    // slots whose timeout says nothing about their own packets
   std::size_t probes_ = 1;               // how many of them are sent again at the next timeout
+  std::uint32_t silences_ = 0;           // timeouts since the last result
   Nanoseconds next_probe_ = 0;           // which is not before
-  bool progressed_ = false;              // a result has come since the last one
   std::deque<Entry> collectives_;        // submitted and not yet popped
   std::uint64_t first_sequence_ = 0;     // of collectives_.front()
   std::size_t next_start_ = 0;

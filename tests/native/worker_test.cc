@@ -320,23 +320,53 @@ TEST(Worker, TheResultOfARetransmissionOvertakesNothing) {
   EXPECT_EQ(slots_sent(group[0], 0), std::vector<std::uint16_t>{});
 }
 
-// Nothing is answered, so nothing tells a late worker from lost packets: one pass is sent again, then four, then the rest.
-// A notice that the aggregator has a pass says that it is the worker.
+// Nothing is answered, so nothing tells a late worker from lost packets: one pass is sent again, then two, then four, after
+// longer and longer times. A notice that the aggregator has a pass says that it is the worker.
 TEST(Worker, SilenceIsProbedAndNotFlooded) {
   for (const bool noticed : {false, true}) {
-    Group group(2, {.slots = 12, .block_size = 4, .blocks_per_chunk = 1}, {.initial = 10 * kMs, .minimum = kMs, .maximum = 10 * kMs});
+    Group group(2, {.slots = 12, .block_size = 4, .blocks_per_chunk = 1}, {.initial = 10 * kMs, .minimum = kMs, .maximum = 100 * kMs});
     std::vector<std::uint32_t> in(12 * 4, 1), out(in.size());
     group[0].submit({{{ElementType::kInt32, in.size(), in.data(), out.data()}}});
     EXPECT_EQ(slots_sent(group[0], 0).size(), 12u);
     std::vector<std::size_t> again;
-    for (Nanoseconds now = 10 * kMs; now <= 30 * kMs; now += 10 * kMs) {
+    std::vector<Nanoseconds> times;
+    for (Nanoseconds now = 0; now <= 250 * kMs; now += kMs) {
       group[0].on_tick(now);
       const std::vector<std::uint16_t> slots = slots_sent(group[0], now);
+      if (slots.empty()) continue;
+      times.push_back(now / kMs);
       again.push_back(slots.size());
-      if (noticed) group[0].on_pending(slots.front(), 0, now);
+      for (const std::uint16_t slot : slots) {
+        if (noticed) group[0].on_pending(slot, 0, now);
+      }
     }
-    EXPECT_EQ(again, noticed ? std::vector<std::size_t>({1, 1, 1}) : std::vector<std::size_t>({1, 4, 12}));
+    EXPECT_EQ(times, (std::vector<Nanoseconds>{10, 30, 70, 150, 250}));
+    EXPECT_EQ(again, noticed ? std::vector<std::size_t>({1, 1, 1, 1, 1}) : std::vector<std::size_t>({1, 2, 4, 8, 12}));
   }
+}
+
+// A pass that later ones have overtaken is lost, however often it was sent again: it does not wait as silence does.
+TEST(Worker, WhatWasOvertakenIsSentAgainWithoutProbing) {
+  Group group(1, {.slots = 12, .block_size = 4, .blocks_per_chunk = 1}, {.initial = 10 * kMs, .minimum = kMs, .reordering = 3});
+  std::vector<std::uint32_t> in(100 * 12 * 4, 1), out(in.size());
+  group[0].submit({{{ElementType::kInt32, in.size(), in.data(), out.data()}}});
+  // Sends what is ready; all but slot 0's arrives, and its result comes back.
+  const auto lose_slot_0 = [&](bool noticed) {
+    std::vector<Transmission> sent;
+    while (const auto pass = group[0].next_pass(0)) sent.push_back(Group::transmit(group[0], *pass));
+    if (noticed) group[0].on_pending(0, 0, 0);
+    for (const Transmission& t : sent) {
+      if (t.pass.slot != 0) Group::give(group[0], t);
+    }
+    return std::count_if(sent.begin(), sent.end(), [](const Transmission& t) { return t.pass.slot == 0; });
+  };
+  for (std::uint64_t times = 0; times < 5; ++times) {
+    EXPECT_EQ(lose_slot_0(false), 1);
+    EXPECT_EQ(group[0].retransmissions(), times);
+  }
+  // The aggregator has it, and waits for another worker: nothing is gained by sending it again.
+  EXPECT_EQ(lose_slot_0(true), 1);
+  EXPECT_EQ(lose_slot_0(false), 0);
 }
 
 // A slot that was thrown back goes first, so that all workers have the same passes in flight.
@@ -375,6 +405,8 @@ TEST(Worker, DeadlineIsNeverLate) {
   Group::give(group[0], passes[0], kMs / 100);
   group[0].on_pending(1, 0, kMs / 50);
   ASSERT_TRUE(group[0].next_deadline());
+  // It may be early, when something has come since it was set.
+  group[0].on_tick(*group[0].next_deadline());
   const Nanoseconds due = *group[0].next_deadline();
   group[0].on_tick(due);
   EXPECT_LT(due, 10 * kMs);

@@ -13,6 +13,7 @@
 #include "rdma_engine/transport/udp/datagram_sender.h"
 #include "rdma_engine/transport/udp/loss_filter.h"
 #include "rdma_engine/transport/udp/pending_passes.h"
+#include "rdma_engine/transport/udp/stream_limits.h"
 #include "rdma_engine/transport/udp/switch_contact.h"
 #include "rdma_engine/wire/packet.h"
 #include "rdma_engine/worker/session.h"
@@ -26,15 +27,6 @@ Nanoseconds now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
-
-// A pass takes as long as the slowest worker's thread takes to get a processor, which on a busy host is several
-// milliseconds; asking again sooner costs more than it saves. (With a minimum of 1 ms a fifth of all packets were sent
-// again on a busy two-processor host, with 10 ms less than one in a hundred.)
-constexpr TimerLimits kTimer{.initial = 20'000'000, .minimum = 10'000'000};
-
-// At first: what any switch's queue and any socket's buffer takes from every worker at once. A queue that stands for 8 ms
-// is longer than what evens out that a thread waits for a processor.
-constexpr WindowLimits kWindow{.first = 64, .standing = 8'000'000};
 
 // What a packet adds to its payload on the wire: the UDP header and the IP header.
 std::size_t network_headers(const Address& address) { return udp::family(address) == AF_INET6 ? 8 + 40 : 8 + 20; }
@@ -68,9 +60,9 @@ class UdpEndpoint final : public Endpoint {
                   .worker = static_cast<std::uint16_t>(config.worker),
                   .stream = {.devices = config.devices,
                              .geometry = {config.slots, config.block_size, config.blocks_per_chunk, config.whole_chunks},
-                             .timer = kTimer,
+                             .timer = udp::kTimer,
                              .paths = static_cast<std::uint32_t>(switch_.size()),
-                             .window = kWindow},
+                             .window = udp::kWindow},
                   .checksum = config.checksums ? wire::Checksum::kRequired : wire::Checksum::kOptional}),
         pending_(config.slots, config.workers),
         loss_(config.loss, config.loss_seed),
