@@ -6,7 +6,9 @@
 
 namespace jaxina::udp {
 
-inline constexpr TimerLimits kTimer;
+// Twice SwitchML's 1 ms, since workers are threads that wait for a processor. A busy two-processor host sends a third as
+// much again in vain with it, and loss costs no more (loss_bench).
+inline constexpr TimerLimits kTimer{.minimum = 2'000'000};
 
 // At first: what any switch's queue and any socket's buffer takes from every worker at once. A queue that stands for 8 ms
 // is longer than what evens out that a thread waits for a processor.
