@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import drawing
 import runs
+
+sys.path.append(str(Path(__file__).parents[1] / "testbed"))
+import open_mpi
 
 WORKERS, RATE = 4, 1000
 LOSSES = (runs.NEXT_TO_NO_LOSS, 1e-4, 1e-3, 1e-2)
@@ -14,11 +18,13 @@ SIZE, CALLS = 25 * 10**6, 7
 
 
 def measure(size: int, calls: int) -> list[dict[str, Any]]:
+    open_mpi.require()
     rows = []
     for loss in LOSSES:
         with runs.links(WORKERS, RATE, loss):
             record = runs.bench(WORKERS, size, "-i", str(calls), "-w", "2", "--aggregator", "udp", "--vs", "gloo")
-        times = {name: result["median_ms"] for name, result in record["results"].items()}
+            times = {name: result["median_ms"] for name, result in record["results"].items()}
+            times["Open MPI, TCP"] = open_mpi.all_reduce_ms(WORKERS, size, calls)
         rows.append({"loss": loss, "ms": times, **record})
         rows[-1]["inflation"] = {name: t / rows[0]["ms"][name] for name, t in times.items()}
     return rows

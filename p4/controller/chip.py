@@ -43,7 +43,7 @@ class Size:
     slots = 1024
     workers = 32  # of a job
     jobs = 255
-    admissions = 1024
+    admissions = 512
     blocks_per_chunk = 1
 
     @property

@@ -36,8 +36,9 @@
 #define REPLICAS 8192                    // 256 job indices * WORKERS
 
 // Admission, in TCAM: per job 2 entries per worker and 2 more (1 more worker entry for each other pipe its ports are in).
-// 1024 entries hold 15 jobs of 32 workers, or 102 jobs of 4.
-#define ADMISSIONS 1024
+// 512 entries hold 7 jobs of 32 workers, or 51 jobs of 4. More would not fit stage 0, and the adders need all stages from
+// the fourth on.
+#define ADMISSIONS 512
 #define STATIONS 1024
 
 // --- The wire ---------------------------------------------------------------------------------------------------------

@@ -169,6 +169,7 @@ struct egress_headers_t {
     result_reth_h reth;
 }
 
+@pa_container_size("ingress", "md.epoch", 32)  // the stamps' ALU takes it as it lies
 struct ingress_metadata_t {
     kind_t kind;
     work_t work;           // what to do with the words, of a packet on its way

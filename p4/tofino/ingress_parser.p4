@@ -23,6 +23,7 @@ parser IngressParser(packet_in packet,
         md.opened = 0;
         md.contributed = 0;
         md.exponent = 0;
+        md.reason = ADDED;
         md.goes_on = 0;
         md.recirculates = 0;
         transition select(ig_intr_md.ingress_port) {

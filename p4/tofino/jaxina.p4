@@ -165,15 +165,16 @@ control Ingress(inout ingress_headers_t hdr,
         adder_30.apply(hdr.low.w30, hdr.high.w30, hdr.passage.version_index, md);
         adder_31.apply(hdr.low.w31, hdr.high.w31, hdr.passage.version_index, md);
 
+        // Every table from here on has a condition of its own. Under a common one they would have to follow one another in the
+        // chip's chain of tables, with no adders in the stages between them.
         if (md.kind == PLAIN) {
             l2_forwarding.apply(hdr.ethernet, ig_intr_md, ig_tm_md, ig_dprsr_md);
-        } else if (md.kind == UDP_UPDATE || md.kind == ROCE_UPDATE) {
-            verdict.apply(hdr, md, ig_dprsr_md);
-            statistics.apply(md);
-#if PIPES == 1
-            notice.apply(hdr, md, ig_tm_md, ig_dprsr_md);
-#endif
         }
+        verdict.apply(hdr, md, ig_dprsr_md);
+        statistics.apply(md);
+#if PIPES == 1
+        notice.apply(hdr, md, ig_tm_md, ig_dprsr_md);
+#endif
         recirculation.apply(hdr, md, ig_tm_md, ig_dprsr_md);
         if (hdr.tail.isValid()) {
             write_tail();

@@ -182,10 +182,11 @@ control Recirculation(inout ingress_headers_t hdr,
     apply {
         if (md.goes_on == 1) {
             first.apply();
-            if (hdr.jaxina.isValid()) {
-                be_result();
-            }
-        } else if (md.kind == CONSUMING || md.kind == READING_HIGH || md.kind == READING_LOW) {
+        }
+        if (md.goes_on == 1 && hdr.jaxina.isValid()) {
+            be_result();
+        }
+        if (md.kind == CONSUMING || md.kind == READING_HIGH || md.kind == READING_LOW) {
             following.apply();
         }
         if (md.recirculates == 1) {

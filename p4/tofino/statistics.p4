@@ -13,7 +13,9 @@ control Statistics(inout ingress_metadata_t md) {
 
     apply {
         find_counter();
-        count();
+        if (md.kind == UDP_UPDATE || md.kind == ROCE_UPDATE) {
+            count();
+        }
     }
 }
 

@@ -83,7 +83,11 @@ control Verdict(inout ingress_headers_t hdr,
         size = 32;
     }
 
-    apply { verdict.apply(); }
+    apply {
+        if (md.kind == UDP_UPDATE || md.kind == ROCE_UPDATE) {
+            verdict.apply();
+        }
+    }
 }
 
 #endif

@@ -398,11 +398,11 @@ def test_slots_and_admissions_run_out_and_come_back(switch):
     switch.plane.remove_job(first.job)
     switch.plane.remove_job(second.job)
     # 3 entries a worker, because a port is in another pipe, and 2 more: 98 a job.
-    for _ in range(10):
+    for _ in range(5):
         switch.create(workers=32, slots=1)
     with pytest.raises(JobRejectedError, match="no room for another job of 32"):
         switch.create(workers=32, slots=1)
-    assert switch.create(workers=13, slots=1)
+    assert switch.create(workers=6, slots=1)
 
 
 def test_a_gap_between_jobs_is_used_again(switch):
