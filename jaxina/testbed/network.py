@@ -103,8 +103,8 @@ def up(workers: int, link: Link) -> Testbed:
             _connect(name, host, f"port{number}", link, link.rate * (workers if name == _SWITCH else 1))
         if link.loss:
             with pinned(link.loss) as program:
-                for namespace, interface in _link_ends(len(hosts), list(hosts)):
-                    _lose(namespace, interface, program)
+                for number, name in enumerate(hosts):
+                    _lose(name, f"port{number}", program)
     except BaseException:
         down()
         raise
@@ -190,13 +190,15 @@ def _link_ends(ports: int, names: list[str]) -> list[tuple[str, str]]:
     return [(name, "eth0") for name in names] + [(_BRIDGE, f"port{number}") for number in range(ports)]
 
 
-def _lose(namespace: str, interface: str, program: Path) -> None:
-    _run("tc", "-n", namespace, "qdisc", "add", "dev", interface, "clsact")
-    bpf = ("bpf", "da", "object-pinned", str(program))
-    _run("tc", "-n", namespace, "filter", "add", "dev", interface, "ingress", *bpf)
-    # A super-packet would be lost as a whole: let the sender cut it.
-    offloads = [f for name in ("tx-udp-segmentation", "tso", "gso") for f in (name, "off")]
-    _run(*Testbed.inside(namespace), "ethtool", "-K", interface, *offloads)
+def _lose(name: str, port: str, program: Path) -> None:
+    tc = ("tc", "-n", _BRIDGE)
+    _run(*tc, "qdisc", "add", "dev", port, "clsact")
+    for direction in ("ingress", "egress"):
+        _run(*tc, "filter", "add", "dev", port, direction, "bpf", "da", "object-pinned", str(program))
+    # A super-packet would be lost as a whole. So the host cuts what it sends, as a network card would, the bridge has each
+    # packet alone, and what is left is put together again when it arrives.
+    offloads = [f for feature in ("tx-udp-segmentation", "tso", "gso") for f in (feature, "off")]
+    _run(*Testbed.inside(name), "ethtool", "-K", "eth0", *offloads, "gro", "on")
 
 
 def _run(*command: str) -> str:
