@@ -82,16 +82,33 @@ def phv_bits(phv: dict, kind: str) -> int:
     return sum(used.values())
 
 
+def used_by(entries: list[dict]) -> list[tuple[str, str]]:
+    """Who uses each of the memories, and what for."""
+    return [(usage["used_by"], usage["used_for"]) for entry in entries for usage in entry["usages"]]
+
+
+def controls_in(stage: dict) -> str:
+    """Of which controls the stage holds tables; a control is named as its file."""
+    names = [table["table_name"] for table in stage["logical_tables"]["ids"]]
+    adders = sum("adder_" in name for name in names)
+    controls = sorted(path.stem for path in Path(__file__).parent.glob("*.p4"))
+    found = [control for control in controls if control != "adder" and any(control in name for name in names)]
+    return ", ".join([*found, *([f"adder x {adders}"] if adders else [])])
+
+
 def report(folder: Path) -> str:
-    """A Markdown table of one compilation, from the files that the compiler writes with -g."""
+    """Markdown tables of one compilation, from the files that the compiler writes with -g."""
     files, phv = only(folder, "resources.json"), only(folder, "phv.json")
     resources = files["resources"]
     stages = [stage for stage in resources["mau"]["mau_stages"] if stage["logical_tables"]["ids"]]
     parsers = {parser["gress"]: len(parser["states"]) for parser in resources["parser"]["parsers"]}
+    memories = [used for stage in stages for used in used_by(stage["rams"]["srams"])]
+    pools = sum("adder" in user and purpose == "stateful_ram" for user, purpose in memories)
     rows = [
         ("stages", len(stages), STAGES),
         ("stateful ALUs", sum(len(stage["meter_alus"]["meters"]) for stage in stages), STATEFUL_ALUS),
         ("SRAM blocks", sum(len(stage["rams"]["srams"]) for stage in stages), SRAMS),
+        ("SRAM blocks of the sums alone", pools, SRAMS),
         ("TCAM blocks", sum(len(stage["tcams"]["tcams"]) for stage in stages), TCAMS),
         ("logical tables", sum(len(stage["logical_tables"]["ids"]) for stage in stages), LOGICAL_TABLES),
         ("PHV bits", phv_bits(phv, "normal"), PHV_BITS),
@@ -102,6 +119,10 @@ def report(folder: Path) -> str:
     lines = [f"compiler {files['compiler_version']}", ""]
     lines += ["| resource | used | of | share |", "|---|---:|---:|---:|"]
     lines += [f"| {name} | {used} | {of} | {100 * used / of:.0f} % |" for name, used, of in rows]
+    lines += ["", "| stage | stateful ALUs | SRAM | TCAM | controls |", "|---|---:|---:|---:|---|"]
+    for stage in stages:
+        counts = [stage["meter_alus"]["meters"], stage["rams"]["srams"], stage["tcams"]["tcams"]]
+        lines.append(f"| {stage['stage_number']} | {' | '.join(str(len(c)) for c in counts)} | {controls_in(stage)} |")
     return "\n".join(lines)
 
 
