@@ -52,6 +52,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("vectors", nargs="*", metavar="VECTOR", help="names; left out, all")
     device = parser.add_mutually_exclusive_group(required=True)
     device.add_argument("--program", metavar="PATH", help="a conformance_device")
+    device.add_argument(
+        "--interpret",
+        metavar="SIZE",
+        choices=("one-pipe", "four-pipes"),
+        help="p4/tofino in an interpreter, in the size one-pipe or four-pipes",
+    )
     device.add_argument("--control", metavar="HOST:PORT", help="a switch's control service")
     parser.add_argument(
         "--interfaces",
@@ -76,6 +82,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--without", metavar="ABILITY,...", default="", help="what else it lacks: see README.md"
     )
+    parser.add_argument(
+        "--define",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="with --interpret: for the preprocessor, such as MUTANT_NO_EPOCH_CHECK",
+    )
     parser.add_argument("--size", type=int, choices=SIZES, help="words of a block; left out, all")
     parser.add_argument("--show", type=int, default=3, help="differences to print of each vector")
     parser.add_argument(
@@ -88,6 +101,10 @@ def _arguments() -> argparse.Namespace:
 def _device(arguments: argparse.Namespace) -> Device:
     if arguments.program:
         return ProgramDevice(arguments.program)
+    if arguments.interpret:
+        from conformance.devices.interpreter import InterpretedDevice, text_of
+
+        return InterpretedDevice(arguments.interpret, text_of(arguments.interpret, arguments.define))
     from conformance.devices.switch import SwitchDevice
 
     host = arguments.control.rpartition(":")[0]

@@ -14,9 +14,9 @@ import socket
 import struct
 import time
 
+from conformance.devices import frames
 from conformance.devices.links import Address
 
-_IP, _ARP = 0x0800, 0x0806
 _REQUEST, _REPLY = 1, 2
 _BROADCAST = b"\xff" * 6
 _ARP_PACKET = struct.Struct(">HHBBH6s4s6s4s")
@@ -60,13 +60,9 @@ class InterfaceLink:
         return address
 
     def send(self, endpoint: str, to: Address, payload: bytes) -> None:
-        (source, port), mac, sock = self._endpoints[endpoint]
-        udp = struct.pack(">HHHH", port, to[1], 8 + len(payload), 0)  # no UDP checksum
-        ip = struct.pack(">BBHHHBBH", 0x45, 0, 28 + len(payload), 0, 0x4000, 64, 17, 0)
-        ip += socket.inet_aton(source) + socket.inet_aton(to[0])
-        ip = ip[:10] + struct.pack(">H", _ones_complement(ip)) + ip[12:]
+        source, mac, sock = self._endpoints[endpoint]
         neighbour = self._resolve(endpoint, socket.inet_aton(to[0]))
-        sock.send(neighbour + mac + struct.pack(">H", _IP) + ip + udp + payload)
+        sock.send(frames.to_bytes(frames.Frame(mac, source, neighbour, to, payload)))
 
     def receive(self, timeout: float) -> list[tuple[str, Address, bytes]]:
         deadline = time.monotonic() + timeout
@@ -96,20 +92,19 @@ class InterfaceLink:
                 if about[2] != socket.PACKET_OUTGOING:
                     self._on_frame(frame, key.fileobj)  # type: ignore[arg-type]
 
-    def _on_frame(self, frame: bytes, sock: socket.socket) -> None:
-        (kind,) = struct.unpack_from(">H", frame, 12)
-        if kind == _ARP and len(frame) >= 14 + _ARP_PACKET.size:
-            self._on_arp(frame, sock)
-        elif kind == _IP and len(frame) >= 42 and frame[14] == 0x45 and frame[23] == 17:
-            endpoint = self._by_ip.get(frame[30:34])
-            source, destination, length = struct.unpack_from(">HHH", frame, 34)
-            if (
-                endpoint is not None
-                and destination == _PORT
-                and frame[:6] == self._endpoints[endpoint][1]
-            ):
-                payload = frame[42 : 34 + length]  # short frames are padded
-                self._came.append((endpoint, (socket.inet_ntoa(frame[26:30]), source), payload))
+    def _on_frame(self, data: bytes, sock: socket.socket) -> None:
+        (kind,) = struct.unpack_from(">H", data, 12)
+        if kind == frames.ARP and len(data) >= 14 + _ARP_PACKET.size:
+            self._on_arp(data, sock)
+            return
+        frame = frames.from_bytes(data)
+        if frame is None:
+            return
+        endpoint = self._by_ip.get(socket.inet_aton(frame.destination[0]))
+        if endpoint is not None:
+            address, mac, _ = self._endpoints[endpoint]
+            if (frame.destination, frame.destination_mac) == (address, mac):
+                self._came.append((endpoint, frame.source, frame.payload))
 
     def _on_arp(self, frame: bytes, sock: socket.socket) -> None:
         *_, operation, sender_mac, sender_ip, _, target_ip = _ARP_PACKET.unpack_from(frame, 14)
@@ -133,11 +128,5 @@ class InterfaceLink:
 
 def _arp(operation: int, mac: bytes, ip: bytes, to_mac: bytes, to_ip: bytes) -> bytes:
     target = bytes(6) if operation == _REQUEST else to_mac
-    packet = _ARP_PACKET.pack(1, _IP, 6, 4, operation, mac, ip, target, to_ip)
-    return to_mac + mac + struct.pack(">H", _ARP) + packet
-
-
-def _ones_complement(header: bytes) -> int:
-    total = sum(struct.unpack(f">{len(header) // 2}H", header))
-    total = (total & 0xFFFF) + (total >> 16)
-    return ~(total + (total >> 16)) & 0xFFFF
+    packet = _ARP_PACKET.pack(1, frames.IP, 6, 4, operation, mac, ip, target, to_ip)
+    return to_mac + mac + struct.pack(">H", frames.ARP) + packet

@@ -64,7 +64,7 @@ class SwitchDevice:
             lambda sender, payload: self._decode(probe.ENDPOINT, sender, payload).packet,
             self._take,
         )
-        self._probe.settle()
+        self._settle()
         self._came.clear()
         status = self._client.status()
         self._before = {"-": dict(status.rejected)}
@@ -79,7 +79,7 @@ class SwitchDevice:
             self._link.send(endpoint, (self._address, port), datagram.encode(packet, self._names))
 
     def replies(self, expected: int) -> list[Receive]:
-        self._probe.settle()
+        self._settle()
         came, self._came = self._came, []
         return came
 
@@ -102,6 +102,10 @@ class SwitchDevice:
     def close(self) -> None:
         self._client.close()
         self._link.close()
+
+    def _settle(self) -> None:
+        """Returns when `_came` has all that the switch has to say."""
+        self._probe.settle()
 
     def _create(self, job: Job) -> None:
         grant = self._client.create_job(
@@ -143,22 +147,26 @@ class SwitchDevice:
 
     def _introduce(self, job: Job, worker: int) -> None:
         """A chip learns a worker's address from its first packet, and drops that. One that changes
-        nothing, an epoch
-        that no slot has reached, is sent until it is counted as such."""
-        endpoint = f"{job.name}{worker}"
-        fields: dict[str, Value] = {
-            **{"job": job.name, "secret": job.name, "worker": worker, "slot": 0},
-            **{"epoch": 2, "fingerprint": 2, "exponents": (0,), "words": ()},
-        }
+        nothing is sent until it is counted as such."""
+        endpoint, packet = f"{job.name}{worker}", self._introduction(job, worker)
         deadline = time.monotonic() + _LEARNS_WITHIN
         before = self._totals(self._client.status(), job.name).get("ahead", 0)
         while time.monotonic() < deadline:
-            self.send(endpoint, Packet("update", fields))
+            self.send(endpoint, packet)
             again = time.monotonic() + _AGAIN_AFTER
             while time.monotonic() < again:
                 if self._totals(self._client.status(), job.name).get("ahead", 0) > before:
                     return
         raise TimeoutError(f"the switch does not know worker {worker} of job {job.name}")
+
+    @staticmethod
+    def _introduction(job: Job, worker: int) -> Packet:
+        """An update of an epoch that no slot has reached."""
+        fields: dict[str, Value] = {
+            **{"job": job.name, "secret": job.name, "worker": worker, "slot": 0},
+            **{"epoch": 2, "fingerprint": 2, "exponents": (0,), "words": ()},
+        }
+        return Packet("update", fields)
 
     def _totals(self, status: Any, name: str) -> dict[str, int]:
         (job,) = [job for job in status.jobs if job.job == self._names.jobs[name]]

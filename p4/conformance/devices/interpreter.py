@@ -1,0 +1,124 @@
+"""p4/tofino in the interpreter of P4, with the project's controller behind its control service."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.devices import TOFINO, frames
+from conformance.devices.links import Address
+from conformance.devices.switch import SwitchDevice
+from conformance.vector import Job, Packet, Receive
+
+from interpreter import source
+from interpreter.controller_tables import ChipTables
+from interpreter.errors import UndefinedError
+from interpreter.program import Program
+from jaxina.control.server import ControlServer
+from jaxina.controller.chip import SIZES, Chip, Host, Port
+from jaxina.controller.data_plane import TofinoPlane
+
+PROGRAM = Path(__file__).parents[2] / "tofino" / "jaxina.p4"
+_ADDRESS, _MAC = "198.18.0.1", b"\x02\x4a\x58\xff\xff\xff"
+_NETWORK = ipaddress.ip_network("198.18.64.0/18")
+_HOSTS = 64  # more than a vector has endpoints
+_PORTS = (0, 5, 128, 140)  # in two pipes, so that packets are handed over
+_UDP_PORT = 40000
+_SHORTEST_FRAME = 60  # bytes, without its checksum
+_SETTLE_TIMEOUT = 60.0
+
+
+def text_of(size: str, definitions: Sequence[str] = (), program: Path = PROGRAM) -> str:
+    """The program in this size, as the preprocessor leaves it."""
+    return source.preprocess(program, [f"PIPES={SIZES[size].pipes}", *definitions])
+
+
+class WrongWayError(Exception):
+    """A frame leaves the chip where its addressee is not."""
+
+
+class ChipLink:
+    """Endpoint n has the n-th of the hosts' addresses, at one of the chip's ports."""
+
+    def __init__(self, tables: ChipTables):
+        self._tables = tables
+        self._endpoints: dict[str, Host] = {}
+        self._came: list[tuple[str, Address, bytes]] = []
+
+    def open(self, endpoint: str) -> Address:
+        self._endpoints[endpoint] = HOSTS[len(self._endpoints)]
+        return (self._endpoints[endpoint].ip, _UDP_PORT)
+
+    def send(self, endpoint: str, to: Address, payload: bytes) -> None:
+        """Raises UndefinedError or WrongWayError."""
+        host = self._endpoints[endpoint]
+        frame = frames.Frame(host.mac.to_bytes(6), (host.ip, _UDP_PORT), _MAC, to, payload)
+        data = frames.to_bytes(frame).ljust(_SHORTEST_FRAME, b"\0")
+        for port, sent in self._tables.chip.send(host.port, data):
+            self._deliver(port, sent)
+        self._tables.settle(_SETTLE_TIMEOUT)
+
+    def receive(self, timeout: float) -> list[tuple[str, Address, bytes]]:
+        came, self._came = self._came, []
+        return came
+
+    def close_endpoints(self) -> None:
+        self._endpoints = {}
+
+    def close(self) -> None:
+        pass
+
+    def _deliver(self, port: int, data: bytes) -> None:
+        frame = frames.from_bytes(data)
+        if frame is None or frames.ones_complement(data[14:34]):
+            raise WrongWayError(f"at port {port} comes {data.hex()}")
+        for endpoint, host in self._endpoints.items():
+            mac, address = host.mac.to_bytes(6), (host.ip, _UDP_PORT)
+            if (port, mac, address) == (host.port, frame.destination_mac, frame.destination):
+                self._came.append((endpoint, frame.source, frame.payload))
+                return
+        raise WrongWayError(f"at port {port} comes a frame for {frame.destination}")
+
+
+def _host(number: int) -> Host:
+    mac = int.from_bytes(bytes([2, 0x4A, 0x58, 0])) << 16 | number
+    return Host(str(_NETWORK[number + 1]), mac, _PORTS[number % len(_PORTS)])
+
+
+HOSTS = tuple(_host(number) for number in range(_HOSTS))
+
+
+class InterpretedDevice(SwitchDevice):
+    """`text` is that of the program in this size."""
+
+    def __init__(self, size: str, text: str):
+        chip = Chip(SIZES[size], _ADDRESS, tuple(Port(port, 100, "none") for port in _PORTS), HOSTS)
+        self._tables = ChipTables(Program(text), chip.size.pool_pipe)
+        self._plane = TofinoPlane(self._tables, chip)
+        self._server = ControlServer(self._plane, "127.0.0.1:0")
+        self._plane.ended = self._server.end_job
+        words = chip.size.words
+        link = ChipLink(self._tables)
+        super().__init__(self._server.address, _ADDRESS, link, TOFINO[words], {words})
+        self.name = f"the program in the size {size}"
+
+    def send(self, endpoint: str, packet: Packet) -> None:
+        try:
+            super().send(endpoint, packet)
+        except (UndefinedError, WrongWayError) as error:
+            failure = Packet("impossible", {"why": str(error).replace(" ", "_")})
+            self._came.append(Receive(endpoint, failure))
+
+    def close(self) -> None:
+        super().close()
+        self._server.stop()
+        self._plane.stop()
+
+    def _settle(self) -> None:
+        """A packet's way has ended, and the controller has heard of it, when it has been sent."""
+        for endpoint, sender, payload in self._link.receive(0):
+            self._take(endpoint, sender, payload)
+
+    def _introduce(self, job: Job, worker: int) -> None:
+        self.send(f"{job.name}{worker}", self._introduction(job, worker))

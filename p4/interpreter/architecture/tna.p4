@@ -1,0 +1,52 @@
+// What the program sees of Tofino 1 itself: the metadata that the chip puts in front of a packet, and what it wants to be
+// told. Those fields only that the program or the interpreter uses; the others are left out or padding.
+
+#define PORT_METADATA_SIZE 64
+
+typedef bit<9> PortId_t;
+const bit<8> PORT_METADATA_BITS = PORT_METADATA_SIZE;
+const bit<9> RECIRCULATION_PORT = 68;  // of each pipe, without its number
+const bit<9> PORTS_OF_A_PIPE = 128;
+
+header ingress_intrinsic_metadata_t {
+    @padding bit<7> _before;
+    PortId_t ingress_port;
+    bit<48> ingress_mac_tstamp;
+}
+
+struct ingress_intrinsic_metadata_from_parser_t {
+    bit<16> parser_err;
+}
+
+struct ingress_intrinsic_metadata_for_deparser_t {
+    bit<3> drop_ctl;
+    bit<3> digest_type;
+}
+
+struct ingress_intrinsic_metadata_for_tm_t {
+    PortId_t ucast_egress_port;
+    bit<1> bypass_egress;
+    bit<16> mcast_grp_a;
+    bit<9> level2_exclusion_id;
+    bit<16> rid;
+}
+
+header egress_intrinsic_metadata_t {
+    @padding bit<7> _before;
+    PortId_t egress_port;
+    @padding bit<128> _between;
+    bit<16> egress_rid;
+    @padding bit<56> _behind;
+}
+
+struct egress_intrinsic_metadata_from_parser_t {
+    bit<16> parser_err;
+}
+
+struct egress_intrinsic_metadata_for_deparser_t {
+    bit<3> drop_ctl;
+}
+
+struct egress_intrinsic_metadata_for_output_port_t {
+    bit<1> capture_tstamp_on_tx;
+}

@@ -1,0 +1,96 @@
+"""A chip that runs a program: four pipes, the traffic manager between them, and ports."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+
+from interpreter.errors import RejectedError, UndefinedError
+from interpreter.packet import Packet, pack
+from interpreter.passing import Digest, Memory, Pass
+from interpreter.program import Gress, Program
+from interpreter.traffic_manager import Copy, TrafficManager
+
+_PIPES = 4
+_MOST_PASSES = 64  # of one packet and its copies, per frame
+
+
+class Chip:
+    """`on_digest` is called with each digest. `loopback` are front ports that send to themselves;
+    a recirculation port does so always."""
+
+    def __init__(self, program: Program, on_digest: Callable[[Digest], None]):
+        self.program = program
+        self.pipes = [Memory() for _ in range(_PIPES)]
+        self.traffic_manager = TrafficManager()
+        self.loopback: set[int] = set()
+        self._on_digest = on_digest
+        self._ports = program.number("PORTS_OF_A_PIPE")
+        self._recirculation_port = program.number("RECIRCULATION_PORT")
+        self._metadata = Packet.known(bytes(program.number("PORT_METADATA_BITS") // 8))
+
+    def send(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
+        """What leaves the chip, by which ports, when this frame has come in on one.
+
+        Raises:
+          UndefinedError: what becomes of it depends on something that the chip does not define.
+        """
+        left: list[tuple[int, bytes]] = []
+        waiting = collections.deque([(port, Packet.known(frame))])
+        passes = 0
+        while waiting:
+            passes += 1
+            if passes > _MOST_PASSES:
+                raise UndefinedError(f"makes more than {_MOST_PASSES} passes")
+            for to, packet in self._pass(*waiting.popleft()):
+                if to in self.loopback or to % self._ports == self._recirculation_port:
+                    waiting.append((to, packet))
+                else:
+                    left.append((to, packet.leaves()))
+        return left
+
+    def _pass(self, port: int, packet: Packet) -> list[tuple[int, Packet]]:
+        """A packet's way from a port to ports."""
+        gress = self.program.ingress
+        p = self._begin(gress, port, packet, {"ingress_port": port})
+        rest = self._run(gress, p)
+        for digest in p.digests:
+            self._on_digest(digest)
+        if rest is None:
+            return []
+        out = []
+        for copy in self.traffic_manager.copies(p.values):
+            sent = rest if copy.bypass else self._leave(copy, rest)
+            if sent is not None:
+                out.append((copy.port, sent))
+        return out
+
+    def _leave(self, copy: Copy, packet: Packet) -> Packet | None:
+        gress = self.program.egress
+        about = {"egress_port": copy.port, "egress_rid": copy.rid}
+        return self._run(gress, self._begin(gress, copy.port, packet, about))
+
+    def _begin(self, gress: Gress, port: int, packet: Packet, about: dict[str, int]) -> Pass:
+        front = pack(gress.intrinsic, "", {f".{name}": value for name, value in about.items()})
+        if gress is self.program.ingress:
+            front = front + self._metadata
+        p = Pass(self.pipes[port // self._ports], front + packet)
+        p.length = len(packet.data)
+        return p
+
+    @staticmethod
+    def _run(gress: Gress, p: Pass) -> Packet | None:
+        """What is left of the packet, if it is not dropped."""
+        try:
+            gress.parser(p)
+        except RejectedError:
+            return None
+        gress.control(p)
+        p.values.setdefault("for_deparser.digest_type", 0)
+        gress.deparser(p)
+        if p.values.get("for_deparser.drop_ctl", 0) != 0:
+            return None
+        packet = Packet.known(b"")
+        for header in p.emitted:
+            packet = packet + header
+        return packet + p.cursor.rest()

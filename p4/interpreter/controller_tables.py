@@ -1,0 +1,220 @@
+"""The chip as the project's own controller sees it: another implementation of
+`jaxina.controller.tables.Tables`."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from jaxina.controller.tables import Digest, Entry, Range, Ternary
+from jaxina.controller.tables import Match as EntryMatch
+from jaxina.errors import SystemCallError
+from interpreter import passing
+from interpreter.chip import Chip
+from interpreter.errors import ProgramError
+from interpreter.matching import Between, Masked, Match
+from interpreter.program import Program
+from interpreter.tables import Key, Table
+from interpreter.values import Unknown
+
+_PIPE = "pipe."
+_PRIORITY = "$MATCH_PRIORITY"
+_FIELDS_OF_A_COUNTER = ("$COUNTER_SPEC_PKTS", "$COUNTER_SPEC_BYTES")
+
+
+class ChipTables:
+    """Writes go to all pipes, as through BfRt. Registers are read in `pipe`, where the pool is."""
+
+    def __init__(self, program: Program, pipe: int):
+        self.chip = Chip(program, self._on_digest)
+        self._inventory = program.inventory
+        self._pipe = pipe
+        self._digests: queue.SimpleQueue[Digest] = queue.SimpleQueue()
+        self._unheard = 0  # digests that the controller has not dealt with
+        self._taken = 0  # of those, being dealt with
+        self._changed = threading.Condition()
+
+    def insert(self, entries: Sequence[Entry]) -> None:
+        self._each(entries, self._insert)
+
+    def modify(self, entries: Sequence[Entry]) -> None:
+        self._each(entries, self._modify)
+
+    def delete(self, entries: Sequence[Entry]) -> None:
+        self._each(entries, self._delete)
+
+    def read(self, entries: Sequence[Entry]) -> list[dict[str, int]]:
+        return [self._read(entry) for entry in entries]
+
+    def next_digest(self, timeout: float) -> Digest | None:
+        with self._changed:
+            self._unheard -= self._taken
+            self._taken = 0
+            self._changed.notify_all()
+        try:
+            digest = self._digests.get(timeout=timeout)
+        except queue.Empty:
+            return None
+        self._taken = 1
+        return digest
+
+    def close(self) -> None:
+        """Nothing: there is no connection."""
+
+    def settle(self, timeout: float) -> None:
+        """Returns when the controller has dealt with all that it was told.
+
+        Raises:
+          TimeoutError: it has not, within `timeout` seconds.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._unheard, timeout):
+                raise TimeoutError("the controller does not take its digests")
+
+    def _on_digest(self, digest: passing.Digest) -> None:
+        with self._changed:
+            self._unheard += 1
+        self._digests.put(Digest(digest.name, digest.fields))
+
+    # ---- writes
+
+    def _each(self, entries: Sequence[Entry], write: Callable[[Entry], None]) -> None:
+        for entry in entries:
+            try:
+                write(entry)
+            except (ProgramError, KeyError, ValueError) as error:
+                raise SystemCallError(f"{entry}: {error}") from error
+
+    def _insert(self, entry: Entry) -> None:
+        manager = self.chip.traffic_manager
+        key, data = entry.key, entry.data
+        if entry.table == "$PORT":
+            if data.get("$LOOPBACK_MODE", "BF_LPBK_NONE") != "BF_LPBK_NONE":
+                self.chip.loopback.add(key["$DEV_PORT"])  # type: ignore[arg-type]
+        elif entry.table == "$pre.node":
+            node = (data["$MULTICAST_RID"], data["$DEV_PORT"])
+            _add(manager.nodes, key["$MULTICAST_NODE_ID"], node)  # type: ignore[misc]
+        elif entry.table == "$pre.mgid":
+            nodes = data["$MULTICAST_NODE_ID"]
+            if missing := set(nodes) - manager.nodes.keys():  # type: ignore[arg-type]
+                raise ProgramError(f"there are no nodes {missing}")
+            _add(manager.groups, key["$MGID"], nodes)  # type: ignore[misc]
+        elif entry.table.removeprefix(_PIPE) in self._inventory.value_sets:
+            self._insert_member(entry)
+        else:
+            table, matches, priority = self._match_entry(entry)
+            action = self._action(entry, table)
+            table.insert(matches, priority, action)
+
+    def _insert_member(self, entry: Entry) -> None:
+        value_set = self._inventory.value_sets[entry.table.removeprefix(_PIPE)]
+        match = entry.key["f1"]
+        assert isinstance(match, Ternary) and len(entry.key) == 1
+        if len(value_set.members) == value_set.size:
+            raise ProgramError("the value set is full")
+        value_set.members.append(Masked(match.value & match.mask, match.mask))
+
+    def _modify(self, entry: Entry) -> None:
+        name = entry.table.removeprefix(_PIPE)
+        if entry.table == "$pre.prune":
+            ports = entry.data["$DEV_PORT"]
+            self.chip.traffic_manager.prunes[entry.key["$MULTICAST_L2_XID"]] = ports  # type: ignore[assignment, index]
+        elif name in self._inventory.registers:
+            self._write_register(name, entry)
+        elif name in self._inventory.counters:
+            index = entry.key["$COUNTER_INDEX"]
+            for number, memory in enumerate(self.chip.pipes):
+                written = [entry.data[field] for field in _FIELDS_OF_A_COUNTER]
+                memory.counters[name, index] = [0, 0] if number else written  # type: ignore[assignment, index, list-item]
+        else:
+            table, matches, priority = self._match_entry(entry)
+            action = self._action(entry, table)
+            table.delete(matches, priority)
+            table.insert(matches, priority, action)
+
+    def _write_register(self, name: str, entry: Entry) -> None:
+        register, index = self._inventory.registers[name], entry.key["$REGISTER_INDEX"]
+        if not isinstance(index, int) or not 0 <= index < register.size:
+            raise ProgramError(f"{name} has no cell {index}")
+        values = {}
+        for field, width in register.fields.items():
+            value = values[field] = entry.data[f"{name}.{field}"]
+            if not isinstance(value, int) or value >> width:
+                raise ProgramError(f"{value} has more than {width} bits")
+        for memory in self.chip.pipes:
+            memory.registers[name][index] = dict(values)  # type: ignore[arg-type]
+
+    def _delete(self, entry: Entry) -> None:
+        manager = self.chip.traffic_manager
+        if entry.table == "$pre.node":
+            node = entry.key["$MULTICAST_NODE_ID"]
+            if any(node in nodes for nodes in manager.groups.values()):
+                raise ProgramError("a group has this node")
+            del manager.nodes[node]  # type: ignore[arg-type]
+        elif entry.table == "$pre.mgid":
+            del manager.groups[entry.key["$MGID"]]  # type: ignore[arg-type]
+        else:
+            table, matches, priority = self._match_entry(entry)
+            table.delete(matches, priority)
+
+    def _match_entry(self, entry: Entry) -> tuple[Table, tuple[Match, ...], int]:
+        table = self._inventory.tables[entry.table.removeprefix(_PIPE)]
+        if table.constant:
+            raise ProgramError("the program has the entries of this table")
+        names = set(entry.key) - {_PRIORITY}
+        if names != {key.name for key in table.keys}:
+            raise ProgramError(f"its keys are {', '.join(key.name for key in table.keys)}")
+        matches = tuple(_match(key, entry.key[key.name]) for key in table.keys)
+        return table, matches, entry.key.get(_PRIORITY, 0)  # type: ignore[return-value]
+
+    @staticmethod
+    def _action(entry: Entry, table: Table) -> Callable[[passing.Pass], object]:
+        control = table.name.rpartition(".")[0]
+        if not entry.action.startswith(f"{control}."):
+            raise ProgramError(f"{table.name} has no action {entry.action}")
+        return table.action(entry.action.removeprefix(f"{control}."), _numbers(entry.data))
+
+    # ---- reads
+
+    def _read(self, entry: Entry) -> dict[str, int]:
+        name = entry.table.removeprefix(_PIPE)
+        if name in self._inventory.counters:
+            index = entry.key["$COUNTER_INDEX"]
+            counted = [memory.counters[name, index] for memory in self.chip.pipes]  # type: ignore[index]
+            return {
+                field: sum(pipe[i] for pipe in counted)
+                for i, field in enumerate(_FIELDS_OF_A_COUNTER)
+            }
+        held = self.chip.pipes[self._pipe].registers[name].get(entry.key["$REGISTER_INDEX"], {})  # type: ignore[arg-type]
+        fields = self._inventory.registers[name].fields
+        return {f"{name}.{field}": _or_zero(held.get(field, 0)) for field in fields}
+
+
+def _match(key: Key, match: EntryMatch) -> Match:
+    mask = key.code.type.mask  # type: ignore[union-attr]
+    if isinstance(match, Ternary) and key.kind == "ternary":
+        if match.value & ~match.mask or match.mask & ~mask:
+            raise ProgramError(f"{key.name}={match} does not fit {key.code.type}")
+        return Masked(match.value, match.mask)
+    if isinstance(match, Range) and key.kind == "range":
+        return Between(match.low, match.high)
+    if isinstance(match, int) and key.kind == "exact" and not match & ~mask:
+        return Masked(match, mask)
+    raise ProgramError(f"{key.name}={match} does not fit a key of kind {key.kind}, {key.code.type}")
+
+
+def _add(held: dict[int, object], number: int, value: object) -> None:
+    if number in held:
+        raise ProgramError(f"there is a {number} already")
+    held[number] = value
+
+
+def _numbers(data: Mapping[str, object]) -> dict[str, int]:
+    return {name: int(value) for name, value in data.items()}  # type: ignore[call-overload]
+
+
+def _or_zero(value: object) -> int:
+    """Memory that nothing has written holds what it likes; the driver's reads are not the
+    program's."""
+    return 0 if isinstance(value, Unknown) else int(value)  # type: ignore[call-overload]

@@ -1,0 +1,265 @@
+"""Expressions of P4 as Python functions of a pass. Types are checked here: P4 widens nothing."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from typing import Protocol
+
+from lark import Tree
+
+from interpreter.errors import ProgramError
+from interpreter.p4_types import BOOLEAN, INTEGER, NOTHING, Bits, Boolean, Extern, Record, Type
+from interpreter.passing import Pass
+from interpreter.values import Unknown, Value, largest
+
+EXTERNS = (
+    *("Register", "RegisterAction", "Counter", "Digest", "Checksum"),
+    *("value_set", "packet_in", "packet_out"),
+)
+
+
+@dataclasses.dataclass
+class Code:
+    type: Type
+    run: Callable[[Pass], Value]
+    constant: int | None = None
+
+
+@dataclasses.dataclass
+class Place:
+    """A variable, a header or a field of one, by its path. `header` is the path of the header that
+    it lies in."""
+
+    path: str
+    type: Type
+    header: str | None = None
+    writable: bool = True
+
+
+class Callee(Protocol):
+    """What a name can stand for, if it can be called: an action, or an instance of something."""
+
+    def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
+        """`method` is empty where the name itself is called."""
+        ...
+
+
+Scope = collections.ChainMap[str, object]  # Code, Place, Type, Callee or the Tree of a declaration
+
+
+def listed(tree: Tree) -> list[Tree]:
+    """Children of a list that may be empty."""
+    return [child for child in tree.children if child is not None]
+
+
+class Expressions:
+    """`path` is where variables that are declared here lie."""
+
+    def __init__(self, text: str, scope: Scope, path: str):
+        self.text = text
+        self.scope = scope
+        self.path = path
+
+    def inside(self, path: str, **names: object) -> Expressions:
+        return Expressions(self.text, self.scope.new_child(dict(names)), path)
+
+    def text_of(self, tree: Tree) -> str:
+        return " ".join(self.text[tree.meta.start_pos : tree.meta.end_pos].split())
+
+    def error(self, tree: Tree, why: str) -> ProgramError:
+        return ProgramError(f"line {tree.meta.line}: {self.text_of(tree)}: {why}")
+
+    # ---- types
+
+    def type(self, tree: Tree) -> Type:
+        name, arguments = tree.children
+        given = [] if arguments is None else arguments.children
+        if name == "bit":
+            return Bits(int(given[0].children[0], 0))
+        if name == "bool":
+            return BOOLEAN
+        if name in EXTERNS:
+            return Extern(str(name), tuple(self.type(argument) for argument in given))
+        found = self.scope.get(name)
+        if not isinstance(found, Bits | Record):
+            raise self.error(tree, "no such type")
+        return found
+
+    # ---- values
+
+    def compile(self, tree: Tree) -> Code:
+        place = self.place(tree)
+        if place is not None:
+            return self._read(place, tree)
+        return getattr(self, f"_{tree.data}")(tree)
+
+    def fitted(self, tree: Tree, type: Type) -> Code:
+        """An expression that must have this type. Raises ProgramError."""
+        code = self.compile(tree)
+        if code.type == type:
+            return code
+        if code.type == INTEGER and isinstance(type, Bits):
+            assert code.constant is not None
+            if 0 <= code.constant <= type.mask:
+                return _constant(type, code.constant)
+        raise self.error(tree, f"a {code.type} where a {type} is due")
+
+    def constant(self, tree: Tree) -> int:
+        code = self.compile(tree)
+        if code.constant is None:
+            raise self.error(tree, "not constant")
+        return code.constant
+
+    def place(self, tree: Tree) -> Place | None:
+        """The place that an expression names, if it does."""
+        if tree.data == "name":
+            found = self.scope.get(str(tree.children[0]))
+            return found if isinstance(found, Place) else None
+        if tree.data != "member":
+            return None
+        owner = self.place(tree.children[0])
+        if owner is None or not isinstance(owner.type, Record):
+            return None
+        name = str(tree.children[1])
+        if name not in owner.type.fields:
+            return None
+        path, type = f"{owner.path}.{name}", owner.type.fields[name]
+        header = owner.path if owner.type.is_header else owner.header
+        return Place(path, type, header, owner.writable)
+
+    def written(self, tree: Tree) -> Place:
+        """A place that may be assigned to."""
+        place = self.place(tree)
+        if place is None or not place.writable:
+            raise self.error(tree, "cannot be written")
+        return place
+
+    def callee(self, tree: Tree) -> Callee:
+        found = self.scope.get(str(tree.children[0])) if tree.data == "name" else None
+        if found is None or not hasattr(found, "call"):
+            raise self.error(tree, "nothing that can be called")
+        return found  # type: ignore[return-value]
+
+    def _read(self, place: Place, tree: Tree) -> Code:
+        path, header = place.path, place.header
+        if not isinstance(place.type, Bits | Boolean):
+            raise self.error(tree, "not a number")
+        unset = Unknown(0, place.type.mask, path)
+        if header is None:
+            return Code(place.type, lambda p: p.values.get(path, unset))
+        absent = Unknown(0, place.type.mask, f"{path} of a header that is not there")
+        return Code(
+            place.type, lambda p: p.values.get(path, unset) if header in p.valid else absent
+        )
+
+    def _number(self, tree: Tree) -> Code:
+        return _constant(INTEGER, int(tree.children[0], 0))
+
+    def _true(self, tree: Tree) -> Code:
+        return _constant(BOOLEAN, True)
+
+    def _false(self, tree: Tree) -> Code:
+        return _constant(BOOLEAN, False)
+
+    def _name(self, tree: Tree) -> Code:
+        found = self.scope.get(str(tree.children[0]))
+        if not isinstance(found, Code):
+            raise self.error(tree, "no such value")
+        return found
+
+    def _slice(self, tree: Tree) -> Code:
+        number, high, low = tree.children
+        code, first, last = self.compile(number), self.constant(high), self.constant(low)
+        if not isinstance(code.type, Bits) or not code.type.width > first >= last >= 0:
+            raise self.error(tree, "no such bits")
+        type, run = Bits(first - last + 1), code.run
+        mask = type.mask
+        return Code(type, lambda p: run(p) >> last & mask)
+
+    def _negation(self, tree: Tree) -> Code:
+        run = self.fitted(tree.children[0], BOOLEAN).run
+        return Code(BOOLEAN, lambda p: not run(p))
+
+    def _binary_or(self, tree: Tree) -> Code:
+        a, b = (self.fitted(child, BOOLEAN).run for child in tree.children)
+        return Code(BOOLEAN, lambda p: a(p) or b(p))
+
+    def _binary_and(self, tree: Tree) -> Code:
+        a, b = (self.fitted(child, BOOLEAN).run for child in tree.children)
+        return Code(BOOLEAN, lambda p: a(p) and b(p))
+
+    def _binary(self, tree: Tree) -> Code:
+        left, operator, right = tree.children
+        a, b = self._alike(left, right)
+        run, other, mask = a.run, b.run, getattr(a.type, "mask", -1)
+        made = {
+            "==": lambda p: run(p) == other(p),
+            "!=": lambda p: run(p) != other(p),
+            "|": lambda p: run(p) | other(p),
+            "&": lambda p: run(p) & other(p),
+            "^": lambda p: run(p) ^ other(p),
+            "+": lambda p: run(p) + other(p) & mask,
+            "-": lambda p: run(p) - other(p) & mask,
+            "*": lambda p: run(p) * other(p) & mask,
+        }[str(operator)]
+        type = BOOLEAN if operator in ("==", "!=") else a.type
+        if a.constant is not None and b.constant is not None:
+            return _constant(type, made(None))
+        return Code(type, made)
+
+    def _alike(self, left: Tree, right: Tree) -> tuple[Code, Code]:
+        a, b = self.compile(left), self.compile(right)
+        if a.type == INTEGER:
+            return self.fitted(left, b.type), b
+        return a, self.fitted(right, a.type)
+
+    def _call(self, tree: Tree) -> Code:
+        callee, arguments = tree.children
+        given = listed(arguments)
+        if callee.data == "name":
+            if callee.children[0] == "max":
+                return self._max(*given)
+            return self.callee(callee).call("", given, self)
+        if callee.data != "member":
+            raise self.error(tree, "cannot be called")
+        owner, method = callee.children
+        place = self.place(owner)
+        if place is not None and isinstance(place.type, Record) and place.type.is_header:
+            return self._validity(place, str(method), tree)
+        return self.callee(owner).call(str(method), given, self)
+
+    def _typed_call(self, tree: Tree) -> Code:
+        """packet.lookahead<type>()"""
+        owner, method, type, _ = tree.children
+        return self.callee(owner).call(str(method), [type], self)
+
+    def _max(self, left: Tree, right: Tree) -> Code:
+        a, b = self._alike(left, right)
+        if not isinstance(a.type, Bits):
+            raise self.error(left, "not a number")
+        mask = a.type.mask
+        return Code(a.type, lambda p: largest(a.run(p), b.run(p)) & mask)
+
+    def _validity(self, place: Place, method: str, tree: Tree) -> Code:
+        path = place.path
+        assert isinstance(place.type, Record)
+        fields = [f"{path}.{name}" for name in place.type.fields]
+        if method == "isValid":
+            return Code(BOOLEAN, lambda p: path in p.valid)
+        if method not in ("setValid", "setInvalid") or not place.writable:
+            raise self.error(tree, "cannot be done with this header")
+        if method == "setValid":
+            return Code(NOTHING, lambda p: p.valid.add(path))
+
+        def remove(p: Pass) -> None:
+            p.valid.discard(path)
+            for field in fields:
+                p.values.pop(field, None)
+
+        return Code(NOTHING, remove)
+
+
+def _constant(type: Type, value: int) -> Code:
+    return Code(type, lambda p: value, value)

@@ -1,0 +1,125 @@
+"""What the chip brings along beside registers: packets, counters, digests, checksums."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from lark import Tree
+
+from interpreter.errors import UndefinedError
+from interpreter.expressions import Code, Expressions, listed
+from interpreter.p4_types import NOTHING, Bits, Record
+from interpreter.packet import pack, unpack
+from interpreter.passing import Digest, Pass
+from interpreter.values import Value, make
+
+
+class PacketIn:
+    def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
+        (argument,) = arguments
+        if method == "extract":
+            return Code(NOTHING, _extract(argument, caller))
+        if method == "advance":
+            bits = caller.constant(argument)
+            return Code(NOTHING, lambda p: p.cursor.advance(bits))
+        if method == "lookahead":
+            type = caller.type(argument)
+            assert isinstance(type, Bits)
+            return Code(type, lambda p: make(*p.cursor.look(type.width), "the packet"))
+        raise caller.error(argument, f"no such method: {method}")
+
+
+def _extract(argument: Tree, caller: Expressions) -> Callable[[Pass], None]:
+    place = caller.written(argument)
+    header, path = place.type, place.path
+    assert isinstance(header, Record) and header.is_header
+
+    def extract(p: Pass) -> None:
+        if path in p.valid:
+            raise UndefinedError(f"extracts {path} twice")
+        p.values.update(unpack(header, path, *p.cursor.look(header.width)))
+        p.cursor.advance(header.width)
+        p.valid.add(path)
+
+    return extract
+
+
+class PacketOut:
+    def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
+        (argument,) = arguments
+        place = caller.place(argument)
+        if method != "emit" or place is None or not isinstance(place.type, Record):
+            raise caller.error(argument, "cannot be emitted")
+        headers = {place.path: place.type}
+        if not place.type.is_header:
+            headers = {f"{place.path}.{name}": type for name, type in place.type.fields.items()}
+
+        def emit(p: Pass) -> None:
+            p.emitted += [pack(h, path, p.values) for path, h in headers.items() if path in p.valid]
+
+        return Code(NOTHING, emit)
+
+
+@dataclasses.dataclass
+class Counter:
+    name: str
+    size: int
+
+    def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
+        (argument,) = arguments
+        index = caller.compile(argument).run
+
+        def count(p: Pass) -> None:
+            at = int(index(p).__index__())
+            p.use(self.name)
+            counted = p.memory.counters[self.name, at]
+            counted[0] += 1
+            counted[1] += p.length
+
+        return Code(NOTHING, count)
+
+
+@dataclasses.dataclass
+class DigestChannel:
+    name: str
+    type: Record
+
+    def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
+        (argument,) = arguments
+        fields = zip(_numbers(argument), self.type.fields.items(), strict=True)
+        codes = {name: caller.fitted(tree, type).run for tree, (name, type) in fields}
+
+        def send(p: Pass) -> None:
+            p.use(self.name)
+            values = {name: run(p).__index__() for name, run in codes.items()}
+            p.digests.append(Digest(self.name, values))
+
+        return Code(NOTHING, send)
+
+
+class Checksum:
+    """`update` returns the ones' complement checksum of a list of fields."""
+
+    def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
+        (argument,) = arguments
+        codes = [caller.compile(tree) for tree in _numbers(argument)]
+
+        def update(p: Pass) -> Value:
+            number = bits = 0
+            for code in codes:
+                assert isinstance(code.type, Bits)
+                number = number << code.type.width | code.run(p).__index__()
+                bits += code.type.width
+            assert bits % 16 == 0
+            total = sum(number >> at & 0xFFFF for at in range(0, bits, 16))
+            while total >> 16:
+                total = (total & 0xFFFF) + (total >> 16)
+            return ~total & 0xFFFF
+
+        return Code(Bits(16), update)
+
+
+def _numbers(tree: Tree) -> list[Tree]:
+    """Of `{a, b}`."""
+    return listed(tree.children[0])

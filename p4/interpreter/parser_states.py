@@ -1,0 +1,63 @@
+"""A parser: states, each of which takes something off the packet and chooses the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lark import Tree
+
+from interpreter.errors import RejectedError, UndefinedError
+from interpreter.expressions import Expressions, listed
+from interpreter.matching import all_match, keyset
+from interpreter.passing import Pass
+from interpreter.statements import Step, compile_block
+
+_END = "accept"
+_MOST_STATES = 256  # of a packet
+
+
+def compile_parser(tree: Tree, expressions: Expressions) -> Step:
+    states = {}
+    for state in tree.children[3].children:
+        name, statements, transition = state.children
+        states[str(name)] = (
+            compile_block(statements, expressions),
+            _transition(transition, expressions),
+        )
+
+    def parse(p: Pass) -> None:
+        name = "start"
+        for _ in range(_MOST_STATES):
+            step, following = states[name]
+            try:
+                step(p)
+                name = following(p)
+            except UndefinedError as error:
+                raise UndefinedError(f"parser state {name} {error}") from None
+            if name == _END:
+                return
+        raise UndefinedError(f"does not leave the parser, whose last state was {name}")
+
+    return parse
+
+
+def _transition(tree: Tree, expressions: Expressions) -> Callable[[Pass], str]:
+    if tree.data == "goto":
+        target = str(tree.children[0])
+        return lambda p: target
+    arguments, cases_tree = tree.children
+    codes = [expressions.compile(argument) for argument in listed(arguments)]
+    types = [code.type for code in codes]
+    cases = [
+        (keyset(case.children[0], types, expressions), str(case.children[1]))
+        for case in cases_tree.children
+    ]
+
+    def select(p: Pass) -> str:
+        values = [code.run(p) for code in codes]
+        for matches, target in cases:
+            if all_match(matches, values):
+                return target
+        raise RejectedError("no case of a select holds")
+
+    return select

@@ -1,0 +1,99 @@
+"""Registers, and the actions of the stateful ALUs that access them: once in a pass, one cell."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from lark import Tree
+
+from interpreter.errors import UndefinedError
+from interpreter.expressions import Code, Expressions, Place, listed
+from interpreter.p4_types import BOOLEAN, NOTHING, Bits, Record
+from interpreter.passing import Pass
+from interpreter.statements import compile_block
+from interpreter.values import Unknown, Value
+
+_LONE_FIELD = "f1"  # BfRt's name of the number in a register that is no struct
+
+
+@dataclasses.dataclass
+class Register:
+    name: str
+    size: int
+    fields: dict[str, int]  # widths
+
+    @staticmethod
+    def declared(name: str, type: Bits | Record, size: int) -> Register:
+        if isinstance(type, Bits):
+            return Register(name, size, {_LONE_FIELD: type.width})
+        return Register(name, size, {name: field.width for name, field in type.fields.items()})
+
+    def paths(self, place: Place) -> dict[str, str]:
+        """Where an action's parameter that stands for a cell has the register's fields."""
+        if isinstance(place.type, Bits):
+            return {_LONE_FIELD: place.path}
+        return {field: f"{place.path}.{field}" for field in self.fields}
+
+
+class Predicate:
+    """`this` of a RegisterAction: `predicate` returns a bit for each outcome of its conditions, of
+    which the first counts 1, the second 2."""
+
+    def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
+        if method != "predicate" or not 1 <= len(arguments) <= 2:
+            raise caller.error(arguments[0], f"no such method: {method}")
+        conditions = [caller.fitted(argument, BOOLEAN).run for argument in arguments]
+
+        def outcome(p: Pass) -> int:
+            return 1 << sum(bool(holds(p)) << i for i, holds in enumerate(conditions))
+
+        return Code(Bits(4), outcome)
+
+
+class RegisterAction:
+    """`execute(index)` returns what `apply` leaves in its `out` parameter."""
+
+    def __init__(self, register: Register, method: Tree, expressions: Expressions, name: str):
+        parameters, block = method.children
+        places = []
+        inner = expressions.inside(name, this=Predicate())
+        for parameter in listed(parameters):
+            _, type, own_name = parameter.children
+            places.append(Place(f"{name}#{own_name}", expressions.type(type)))
+            inner.scope[str(own_name)] = places[-1]
+        self._register = register
+        self._cell = register.paths(places[0])
+        self._result = places[1] if len(places) > 1 else None
+        self._run = compile_block(block, inner)
+
+    def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
+        if method != "execute" or len(arguments) != 1:
+            raise caller.error(arguments[0], f"no such method: {method}")
+        index = caller.compile(arguments[0]).run
+        if self._result is None:
+            return Code(NOTHING, lambda p: self._access(p, index(p)))
+        path, type = self._result.path, self._result.type
+        assert isinstance(type, Bits)
+        unset = Unknown(0, type.mask, path)
+
+        def execute(p: Pass) -> Value:
+            self._access(p, index(p))
+            return p.values.pop(path, unset)
+
+        return Code(type, execute)
+
+    def _access(self, p: Pass, index: Value) -> None:
+        name = self._register.name
+        p.use(name)
+        if isinstance(index, Unknown) or index >= self._register.size:
+            raise UndefinedError(f"accesses {name} at {index!r}")
+        cells = p.memory.registers[name]
+        held = cells.get(index, {})
+        for field, path in self._cell.items():
+            unset = Unknown(0, (1 << self._register.fields[field]) - 1, f"{name}[{index}]")
+            p.values[path] = held.get(field, unset)
+        try:
+            self._run(p)
+        except UndefinedError as error:
+            raise UndefinedError(f"{name}: {error}") from None
+        cells[index] = {field: p.values.pop(path) for field, path in self._cell.items()}

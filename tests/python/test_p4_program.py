@@ -1,0 +1,116 @@
+"""The Tofino program itself, interpreted: the vectors pass, and a program with one line changed
+fails some."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from conformance import vector
+from conformance.devices.interpreter import PROGRAM, InterpretedDevice, text_of
+from conformance.generate import FOLDER
+from conformance.runner import run
+
+WORDS = {"one-pipe": 64, "four-pipes": 256}
+# What a vector needs that the chip lacks: p4/README.md, "Terms that differ".
+LACKING = {
+    *("checksum", "short", "blocks", "sizes", "mismatch", "messages"),
+    *("first_epoch",),  # no control service has it
+}
+
+
+def vectors(size):
+    return [vector.read(path) for path in sorted((FOLDER / str(WORDS[size])).glob("*.txt"))]
+
+
+def outcomes(size, text):
+    """Of the vectors that are run."""
+    device = InterpretedDevice(size, text)
+    try:
+        for wanted in vectors(size):
+            outcome = run(wanted, device)
+            if not outcome.lacking:
+                yield outcome
+    finally:
+        device.close()
+
+
+@pytest.mark.parametrize("size", WORDS)
+def test_every_vector_that_the_chip_can_pass_does(size):
+    done = list(outcomes(size, text_of(size)))
+    assert [failure for one in done for failure in one.failures] == []
+    passed = {one.vector.name for one in done}
+    assert passed == {v.name for v in vectors(size) if not v.needs & LACKING}
+    assert len(passed) == 24 and sum(name.startswith("rdma") for name in passed) == 5
+
+
+NO_EPOCH_CHECK = {"epochs_ahead", "old_copies_complete_a_pass", "one_worker", "rdma_duplicates", "stale_epochs"}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", WORDS)
+def test_without_the_epoch_check_vectors_fail(size):
+    done = outcomes(size, text_of(size, ["MUTANT_NO_EPOCH_CHECK"]))
+    # The large size sends no notices, which `stale_exponents` sees the difference in.
+    expected = NO_EPOCH_CHECK | ({"stale_exponents"} if size == "one-pipe" else set())
+    assert {one.vector.name for one in done if one.failures} == expected
+
+
+ONE_PIPE, FOUR_PIPES = ("one-pipe",), ("four-pipes",)
+BOTH = ONE_PIPE + FOUR_PIPES
+# Sizes, file, what stands there, what stands there instead.
+MUTATIONS = {
+    "stamps are not checked": (
+        *(BOTH, "worker_stamp.p4"),
+        *("if (stamp.even == md.epoch)", "if (stamp.even == 0xfffffffe)"),
+    ),
+    "stamps are not written": (BOTH, "worker_stamp.p4", "stamp.odd = md.epoch;", ""),
+    "the count is not started": (BOTH, "worker_count.p4", "value = md.others;", ""),
+    "a retransmission is counted": (
+        *(BOTH, "worker_count.p4"),
+        *("(SAME_PASS, 1) : look_up();", "(SAME_PASS, 1) : count_worker();"),
+    ),
+    "the largest exponent is lost": (
+        *(BOTH, "exponent_maximum.p4"),
+        *("value = max(value, md.exponent);", "value = md.exponent;"),
+    ),
+    "a pass's first words are added": (
+        *(ONE_PIPE, "adder.p4"),
+        *("(UDP_UPDATE, OTHER_PASS, 0) : write_both", "(UDP_UPDATE, OTHER_PASS, 0) : add_both"),
+    ),
+    "later pipes add a pass's first words": (
+        *(FOUR_PIPES, "adder.p4"),
+        *("(CONSUMING, _, _, WRITE) : write_both", "(CONSUMING, _, _, WRITE) : add_both"),
+    ),
+    "a retransmission's words are added": (
+        *(ONE_PIPE, "adder.p4"),
+        *("(UDP_UPDATE, _, 1) : read_high", "(UDP_UPDATE, _, 1) : add_both"),
+    ),
+    "high words are not added": (BOTH, "adder.p4", "sum.high + high;", "high;"),
+    "a result goes to one worker": (
+        *(BOTH, "recirculation.p4"),
+        *("(LAST_STEP, RESULT, 1, false) : multicast_words", "(LAST_STEP, RESULT, 1, false) : copy_words_to_sender"),
+    ),
+    "four pipes in a wrong order": (FOUR_PIPES, "recirculation.p4", "consume(2)", "consume(3)"),
+    "a pipe left out on the way back": (FOUR_PIPES, "recirculation.p4", "read_low(7)", "read_low(9)"),
+    "the turn does not move on": (BOTH, "slot_turn.p4", "value.turn = md.epoch + 1;", ""),
+    "jobs share slots": (BOTH, "job_admission.p4", "md.slot + slot_base;", "md.slot;"),
+    "sequence numbers stand still": (BOTH, "sequence_number.p4", "number = number + 1;", ""),
+    "results lie at one place": (BOTH, "replies.p4", "md.place = hdr.reth.address_high[1:0];", "md.place = 0;"),
+    "every copy is the sender's": (
+        *(BOTH, "replies.p4"),
+        *("md.rid = eg_intr_md.egress_rid[12:0];", "md.rid = hdr.passage.rid;"),
+    ),
+    "metadata that nothing has set": (BOTH, "ingress_parser.p4", "md.contributed = 0;", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_a_changed_line_is_found(mutation, tmp_path):
+    sizes, file, old, new = MUTATIONS[mutation]
+    folder = shutil.copytree(PROGRAM.parent, tmp_path / "tofino")
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new))
+    for size in sizes:
+        tried = outcomes(size, text_of(size, program=folder / PROGRAM.name))
+        assert any(one.failures for one in tried)
