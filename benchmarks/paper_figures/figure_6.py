@@ -12,9 +12,9 @@ import runs
 sys.path.append(str(Path(__file__).parents[1] / "testbed"))
 import open_mpi
 
-WORKERS, RATE = 4, 1000
+WORKERS, RATE = 4, 200
 LOSSES = (runs.NEXT_TO_NO_LOSS, 1e-4, 1e-3, 1e-2)
-SIZE, CALLS = 25 * 10**6, 7
+SIZE, CALLS = 20 * 10**6, 5
 
 
 def measure(size: int, calls: int) -> list[dict[str, Any]]:

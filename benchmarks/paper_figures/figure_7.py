@@ -10,9 +10,9 @@ import drawing
 import runs
 from figure_6 import name_of
 
-WORKERS, RATE = 4, 1000
+WORKERS, RATE = 4, 200
 LOSSES = (runs.NEXT_TO_NO_LOSS, 1e-4, 1e-2)
-SIZE, CALLS = 25 * 10**6, 1
+SIZE, CALLS = 20 * 10**6, 1
 STEP_MS = 10
 
 
