@@ -48,6 +48,6 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     heights = {name: [r["inflation"][name] for r in lossy] for name in rows[0]["ms"]}
     drawing.bars_beside(axes, [name_of(r) for r in lossy], heights, "%.2f")
     axes.axhline(1, color="k", linewidth=0.8)
-    axes.set(xlabel="loss on each link, each way", ylabel="time, as a multiple of no loss", yscale="log")
+    axes.set(xlabel="loss on each link, each way", ylabel="time, as a multiple of no loss", ylim=(0, None))
     axes.legend(fontsize=8)
     drawing.save(figure, path)

@@ -3,8 +3,8 @@
     jaxina run -n 4 training_step.py vgg|resnet STEPS FILE.json
 
 Both ways start from the same parameters and see the same batches. Every step's loss and gradient are averaged over the
-workers; at the end each way's parameters must be the same, bit for bit, on all workers, and those of jaxina within
-rounding of gloo's. Steps alone keep each worker's own gradient and go nowhere.
+workers. After the first step jaxina's parameters must be gloo's within rounding, and at the end each way's the same, bit
+for bit, on all workers. Steps alone keep each worker's own gradient and go nowhere.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from experiments.workloads.resnet import ResidualNetwork
 from experiments.workloads.vgg import PlainNetwork
 
 _WARM_UP = 2
-# Sums of float32 in another order, or from fixed point, differ by about a unit in the last place for each worker; some
-# tens of steps of plain SGD keep that within this share of the largest parameter.
-_TOLERANCE = 1e-4
+# Sums of float32 in another order, or from fixed point, differ by about a unit in the last place for each worker, which
+# after one step is less than this share of the largest parameter. Later steps amplify it, in networks that normalize most.
+_TOLERANCE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +114,7 @@ def main() -> None:
         params: dict[str, Any] = dict.fromkeys(_SCOPES, start)
         times: dict[str, list[float]] = {way: [] for way in _SCOPES}
         losses: dict[str, float] = {}
+        difference = None
         for images, labels in itertools.islice(batches(model.batch_size, mesh), _WARM_UP + calls):
             for way, scope in _SCOPES.items():
                 multihost_utils.sync_global_devices("step")
@@ -123,15 +124,16 @@ def main() -> None:
                     times[way].append(1e3 * (time.perf_counter() - began))
                 if way != "alone":
                     params[way], losses[way] = kept, float(loss)
+            if difference is None:
+                difference = largest_difference(params["jaxina"], params["gloo"])
+                if not difference < _TOLERANCE:
+                    raise SystemExit(f"jaxina's parameters differ from gloo's by {difference:g} of the largest after a step")
         for way in ("jaxina", "gloo"):
             check_alike_on_all_workers(way, params[way])
-        difference = largest_difference(params["jaxina"], params["gloo"])
-        if not difference < _TOLERANCE:
-            raise SystemExit(f"jaxina's parameters differ from gloo's by {difference:g} of the largest")
         slowest = {way: np.max(multihost_utils.process_allgather(np.array(t[_WARM_UP:])), axis=0) for way, t in times.items()}
         if job.process == 0:
             found = {"parameters": sum(x.size for x in jax.tree.leaves(start)), "steps": calls, "losses": losses}
-            found |= {"batch_of_all": model.batch_size, "largest_difference": difference}
+            found |= {"batch_of_all": model.batch_size, "difference_after_a_step": difference}
             found["times_ms"] = {way: t.tolist() for way, t in slowest.items()}
             file.write_text(json.dumps(found))
 
