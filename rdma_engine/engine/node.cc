@@ -187,10 +187,14 @@ bool Node::step() {
     changed_.wait_for(lock, kIdleTick, [this] {
       return stopping_ || !abort_reason_.ok() || !in_flight_.empty() || (complete() && !busy_);
     });
-    Status ended = abort_reason_;
-    if (stopping_) ended = {ErrorCode::kShutDown, "jaxina was shut down while this sum was pending"};
-    if (!ended.ok()) {
+    if (stopping_) {
       lock.unlock();
+      return fail({ErrorCode::kShutDown, "jaxina was shut down while this sum was pending"}), false;
+    }
+    if (const Status ended = abort_reason_; !ended.ok()) {
+      lock.unlock();
+      // The others may see that this worker has gone before they are told why.
+      if (endpoint_) endpoint_->end(ended);
       return fail(ended), false;
     }
     Status wrong = late_device(now());

@@ -74,7 +74,8 @@ TEST(Switch, AnswersFromTheAddressThatWasAsked) {
     sum.submit(w, endpoint);
     const Status status = run_to_end(endpoint);
     EXPECT_TRUE(status.ok()) << status.text();
-    EXPECT_EQ(endpoint.statistics().packets_rejected, 0u);
+    // Each packet that was sent again may bring a second answer; one from a wrong address would come for every packet.
+    EXPECT_LE(endpoint.statistics().packets_rejected, endpoint.statistics().retransmissions);
   });
   sum.expect_exact();
 }
