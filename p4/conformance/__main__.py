@@ -104,7 +104,8 @@ def _device(arguments: argparse.Namespace) -> Device:
     if arguments.interpret:
         from conformance.devices.interpreter import InterpretedDevice, text_of
 
-        return InterpretedDevice(arguments.interpret, text_of(arguments.interpret, arguments.define))
+        size = arguments.interpret
+        return InterpretedDevice(size, text_of(size, arguments.define))
     from conformance.devices.switch import SwitchDevice
 
     host = arguments.control.rpartition(":")[0]

@@ -20,13 +20,19 @@ from conformance.vector import (
 )
 
 
+# Counters of a job that say what became of its packets, if they were well-formed.
+_VERDICTS = {
+    *("updates", "results", "duplicates", "stale", "ahead"),
+    *("wrong_secret", "bad_worker", "bad_slot"),
+}
+
+
 class Device(Protocol):
     """An aggregator that vectors are sent to."""
 
     name: str
     # What vectors may need; and what is compared where a device has it: "notices" and
-    # "rdma_notices" (what is sent
-    # beside results), "state", "counters".
+    # "rdma_notices" (what is sent beside results), "state", "counters" or, fewer, "verdicts".
     abilities: set[str]
     block_sizes: set[int]  # words
 
@@ -43,7 +49,8 @@ class Device(Protocol):
         ...
 
     def state(self, job: str, slot: int, version: int) -> dict[str, Value]:
-        """By the names of a `state` line. Asked only of devices with the ability "state"."""
+        """By the names of a `state` line, less what the device cannot tell. Asked only of devices
+        with the ability "state"."""
         ...
 
     def counts(self, job: str) -> dict[str, int]:
@@ -156,18 +163,31 @@ def _difference(
 
 
 def _check(device: Device, check: State | Count, outcome: Outcome) -> None:
-    ability = "state" if isinstance(check, State) else "counters"
-    if ability not in device.abilities:
-        return
     if isinstance(check, State):
+        if "state" not in device.abilities:
+            return
         slot, version = int(check.fields["slot"]), int(check.fields["version"])
-        found = device.state(check.job, slot, version)
-        found = {"slot": slot, "version": version, **found}
+        wanted = check.fields
+        found = {**wanted, **device.state(check.job, slot, version)}
     else:
-        counted = device.counts(check.job)
-        found = {name: counted.get(name, 0) for name in check.fields}
-        found |= {name: value for name, value in counted.items() if value and name not in found}
-    if found != check.fields:
+        wanted, found = _compared(check, device)
+    if found != wanted:
+        kind = type(check)
         outcome.failures.append(
-            f"must be {line_of(check)}\nbut is  {line_of(type(check)(check.job, found))}"
+            f"must be {line_of(kind(check.job, wanted))}\nbut is  {line_of(kind(check.job, found))}"
         )
+
+
+def _compared(check: Count, device: Device) -> tuple[dict[str, Value], dict[str, Value]]:
+    """The counters that this device has of these: as they must be, and as they are."""
+    if not device.abilities & {"counters", "verdicts"}:
+        return {}, {}
+    counted = {name: value for name, value in device.counts(check.job).items() if value}
+    names = set(check.fields) | set(counted)
+    if "counters" not in device.abilities:
+        names &= set() if check.job == "-" else _VERDICTS
+    names_in_order = [name for name in (*check.fields, *counted) if name in names]
+    return (
+        {name: check.fields.get(name, 0) for name in names_in_order},
+        {name: counted.get(name, 0) for name in names_in_order},
+    )

@@ -164,6 +164,11 @@ class TofinoPlane:
             found = self._pool.jobs[job]
             return self._worker_stamp.missing(found, self._slot_turn.turns(found))
 
+    def part_of(self, job: int) -> Job:
+        """What a job has of the chip."""
+        with self._lock:
+            return self._pool.jobs[job]
+
     def _station_of(self, job: Job, worker: int, end: QueuePairs) -> Station:
         """Where an RDMA worker is. Raises InvalidArgumentError for one that the program cannot
         serve."""

@@ -12,7 +12,7 @@ from interpreter.program import Gress, Program
 from interpreter.traffic_manager import Copy, TrafficManager
 
 _PIPES = 4
-_MOST_PASSES = 64  # of one packet and its copies, per frame
+_MOST_PASSES = 64  # of one frame and its copies, alone in the chip
 
 
 class Chip:
@@ -24,29 +24,49 @@ class Chip:
         self.pipes = [Memory() for _ in range(_PIPES)]
         self.traffic_manager = TrafficManager()
         self.loopback: set[int] = set()
+        self._waiting: dict[int, collections.deque[Packet]] = {}
         self._on_digest = on_digest
         self._ports = program.number("PORTS_OF_A_PIPE")
         self._recirculation_port = program.number("RECIRCULATION_PORT")
         self._metadata = Packet.known(bytes(program.number("PORT_METADATA_BITS") // 8))
 
     def send(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        """What leaves the chip, by which ports, when this frame has come in on one.
+        """What leaves the chip, by which ports, when this frame has come in on one, and nothing
+        else is in it.
 
         Raises:
           UndefinedError: what becomes of it depends on something that the chip does not define.
         """
+        self.enter(port, frame)
         left: list[tuple[int, bytes]] = []
-        waiting = collections.deque([(port, Packet.known(frame))])
-        passes = 0
-        while waiting:
-            passes += 1
-            if passes > _MOST_PASSES:
-                raise UndefinedError(f"makes more than {_MOST_PASSES} passes")
-            for to, packet in self._pass(*waiting.popleft()):
-                if to in self.loopback or to % self._ports == self._recirculation_port:
-                    waiting.append((to, packet))
-                else:
-                    left.append((to, packet.leaves()))
+        for _ in range(_MOST_PASSES):
+            if not self.waiting:
+                return left
+            left += self.step(next(iter(self.waiting)))
+        self._waiting.clear()
+        raise UndefinedError(f"makes more than {_MOST_PASSES} passes")
+
+    def enter(self, port: int, frame: bytes) -> None:
+        """A frame comes in, and waits for its first pass."""
+        self._waiting.setdefault(port, collections.deque()).append(Packet.known(frame))
+
+    @property
+    def waiting(self) -> dict[int, int]:
+        """How many packets wait for a pass, by port: in their order at each, in any between
+        them."""
+        return {port: len(packets) for port, packets in self._waiting.items()}
+
+    def step(self, port: int) -> list[tuple[int, bytes]]:
+        """The next pass of a packet that has come in on this port: what leaves the chip."""
+        packet = self._waiting[port].popleft()
+        if not self._waiting[port]:
+            del self._waiting[port]
+        left = []
+        for to, sent in self._pass(port, packet):
+            if to in self.loopback or to % self._ports == self._recirculation_port:
+                self._waiting.setdefault(to, collections.deque()).append(sent)
+            else:
+                left.append((to, sent.leaves()))
         return left
 
     def _pass(self, port: int, packet: Packet) -> list[tuple[int, Packet]]:

@@ -88,18 +88,18 @@ class ChipTables:
 
     def _insert(self, entry: Entry) -> None:
         manager = self.chip.traffic_manager
-        key, data = entry.key, entry.data
+        data = entry.data
         if entry.table == "$PORT":
             if data.get("$LOOPBACK_MODE", "BF_LPBK_NONE") != "BF_LPBK_NONE":
-                self.chip.loopback.add(key["$DEV_PORT"])  # type: ignore[arg-type]
+                self.chip.loopback.add(_number(entry, "$DEV_PORT"))
         elif entry.table == "$pre.node":
             node = (data["$MULTICAST_RID"], data["$DEV_PORT"])
-            _add(manager.nodes, key["$MULTICAST_NODE_ID"], node)  # type: ignore[misc]
+            _add(manager.nodes, _number(entry, "$MULTICAST_NODE_ID"), node)
         elif entry.table == "$pre.mgid":
             nodes = data["$MULTICAST_NODE_ID"]
             if missing := set(nodes) - manager.nodes.keys():  # type: ignore[arg-type]
                 raise ProgramError(f"there are no nodes {missing}")
-            _add(manager.groups, key["$MGID"], nodes)  # type: ignore[misc]
+            _add(manager.groups, _number(entry, "$MGID"), nodes)
         elif entry.table.removeprefix(_PIPE) in self._inventory.value_sets:
             self._insert_member(entry)
         else:
@@ -118,15 +118,15 @@ class ChipTables:
     def _modify(self, entry: Entry) -> None:
         name = entry.table.removeprefix(_PIPE)
         if entry.table == "$pre.prune":
-            ports = entry.data["$DEV_PORT"]
-            self.chip.traffic_manager.prunes[entry.key["$MULTICAST_L2_XID"]] = ports  # type: ignore[assignment, index]
+            exclusion, ports = _number(entry, "$MULTICAST_L2_XID"), entry.data["$DEV_PORT"]
+            self.chip.traffic_manager.prunes[exclusion] = ports  # type: ignore[assignment]
         elif name in self._inventory.registers:
             self._write_register(name, entry)
         elif name in self._inventory.counters:
-            index = entry.key["$COUNTER_INDEX"]
+            written = _numbers(entry.data)
             for number, memory in enumerate(self.chip.pipes):
-                written = [entry.data[field] for field in _FIELDS_OF_A_COUNTER]
-                memory.counters[name, index] = [0, 0] if number else written  # type: ignore[assignment, index, list-item]
+                counted = memory.counters[name, _number(entry, "$COUNTER_INDEX")]
+                counted[:] = [0 if number else written[field] for field in _FIELDS_OF_A_COUNTER]
         else:
             table, matches, priority = self._match_entry(entry)
             action = self._action(entry, table)
@@ -134,26 +134,26 @@ class ChipTables:
             table.insert(matches, priority, action)
 
     def _write_register(self, name: str, entry: Entry) -> None:
-        register, index = self._inventory.registers[name], entry.key["$REGISTER_INDEX"]
-        if not isinstance(index, int) or not 0 <= index < register.size:
+        register, index = self._inventory.registers[name], _number(entry, "$REGISTER_INDEX")
+        written = _numbers(entry.data)
+        if not 0 <= index < register.size:
             raise ProgramError(f"{name} has no cell {index}")
-        values = {}
+        values = {field: written[f"{name}.{field}"] for field in register.fields}
         for field, width in register.fields.items():
-            value = values[field] = entry.data[f"{name}.{field}"]
-            if not isinstance(value, int) or value >> width:
-                raise ProgramError(f"{value} has more than {width} bits")
+            if values[field] >> width:
+                raise ProgramError(f"{values[field]} has more than {width} bits")
         for memory in self.chip.pipes:
-            memory.registers[name][index] = dict(values)  # type: ignore[arg-type]
+            memory.registers[name][index] = dict(values)
 
     def _delete(self, entry: Entry) -> None:
         manager = self.chip.traffic_manager
         if entry.table == "$pre.node":
-            node = entry.key["$MULTICAST_NODE_ID"]
+            node = _number(entry, "$MULTICAST_NODE_ID")
             if any(node in nodes for nodes in manager.groups.values()):
                 raise ProgramError("a group has this node")
-            del manager.nodes[node]  # type: ignore[arg-type]
+            del manager.nodes[node]
         elif entry.table == "$pre.mgid":
-            del manager.groups[entry.key["$MGID"]]  # type: ignore[arg-type]
+            del manager.groups[_number(entry, "$MGID")]
         else:
             table, matches, priority = self._match_entry(entry)
             table.delete(matches, priority)
@@ -166,7 +166,7 @@ class ChipTables:
         if names != {key.name for key in table.keys}:
             raise ProgramError(f"its keys are {', '.join(key.name for key in table.keys)}")
         matches = tuple(_match(key, entry.key[key.name]) for key in table.keys)
-        return table, matches, entry.key.get(_PRIORITY, 0)  # type: ignore[return-value]
+        return table, matches, _number(entry, _PRIORITY) if _PRIORITY in entry.key else 0
 
     @staticmethod
     def _action(entry: Entry, table: Table) -> Callable[[passing.Pass], object]:
@@ -180,13 +180,14 @@ class ChipTables:
     def _read(self, entry: Entry) -> dict[str, int]:
         name = entry.table.removeprefix(_PIPE)
         if name in self._inventory.counters:
-            index = entry.key["$COUNTER_INDEX"]
-            counted = [memory.counters[name, index] for memory in self.chip.pipes]  # type: ignore[index]
+            index = _number(entry, "$COUNTER_INDEX")
+            counted = [memory.counters[name, index] for memory in self.chip.pipes]
             return {
                 field: sum(pipe[i] for pipe in counted)
                 for i, field in enumerate(_FIELDS_OF_A_COUNTER)
             }
-        held = self.chip.pipes[self._pipe].registers[name].get(entry.key["$REGISTER_INDEX"], {})  # type: ignore[arg-type]
+        registers = self.chip.pipes[self._pipe].registers
+        held = registers[name].get(_number(entry, "$REGISTER_INDEX"), {})
         fields = self._inventory.registers[name].fields
         return {f"{name}.{field}": _or_zero(held.get(field, 0)) for field in fields}
 
@@ -204,7 +205,14 @@ def _match(key: Key, match: EntryMatch) -> Match:
     raise ProgramError(f"{key.name}={match} does not fit a key of kind {key.kind}, {key.code.type}")
 
 
-def _add(held: dict[int, object], number: int, value: object) -> None:
+def _number(entry: Entry, name: str) -> int:
+    number = entry.key[name]
+    if not isinstance(number, int):
+        raise ProgramError(f"{name} is {number}")
+    return number
+
+
+def _add(held: dict, number: int, value: object) -> None:
     if number in held:
         raise ProgramError(f"there is a {number} already")
     held[number] = value

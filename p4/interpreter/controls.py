@@ -51,8 +51,8 @@ class Control:
             if place is None or place.type != self._outside.type(type):
                 raise caller.error(argument, f"is no {parameter.children[1]}")
             places[str(name)] = dataclasses.replace(place, writable=direction != "in")
-        expressions = self._outside.inside(self._name, **places)
-        return Code(NOTHING, compile_control(self._tree, expressions, self._outside, self._inventory))  # fmt: skip
+        inside = self._outside.inside(self._name, **places)
+        return Code(NOTHING, compile_control(self._tree, inside, self._outside, self._inventory))
 
 
 def compile_control(

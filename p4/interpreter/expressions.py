@@ -55,15 +55,17 @@ def listed(tree: Tree) -> list[Tree]:
 
 
 class Expressions:
-    """`path` is where variables that are declared here lie."""
+    """`path` is where variables that are declared here lie. In a parser a field takes one value:
+    the chip would combine the bits of two."""
 
-    def __init__(self, text: str, scope: Scope, path: str):
+    def __init__(self, text: str, scope: Scope, path: str, in_parser: bool = False):
         self.text = text
         self.scope = scope
         self.path = path
+        self.in_parser = in_parser
 
     def inside(self, path: str, **names: object) -> Expressions:
-        return Expressions(self.text, self.scope.new_child(dict(names)), path)
+        return Expressions(self.text, self.scope.new_child(dict(names)), path, self.in_parser)
 
     def text_of(self, tree: Tree) -> str:
         return " ".join(self.text[tree.meta.start_pos : tree.meta.end_pos].split())

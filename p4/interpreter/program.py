@@ -100,6 +100,7 @@ class Program:
     def _parser(self, name: str) -> Step:
         tree = self._tree(name, "parser")
         expressions = self._inside(name, tree, _PARSER)
+        expressions.in_parser = True
         for local in tree.children[2].children:
             declare(local, expressions, self._outside, self.inventory)
         return compile_parser(tree, expressions)

@@ -59,7 +59,12 @@ def _assignment(tree: Tree, expressions: Expressions) -> Step:
     def assign(p: Pass) -> None:
         p.values[path] = run(p)
 
-    return assign
+    def assign_once(p: Pass) -> None:
+        if p.values.get(path, 0) != 0:
+            raise UndefinedError(f"sets {path} a second time")
+        p.values[path] = run(p)
+
+    return assign_once if expressions.in_parser else assign
 
 
 def _slice_assignment(target: Tree, source: Tree, expressions: Expressions) -> Step:

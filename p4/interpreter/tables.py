@@ -52,6 +52,7 @@ class Table:
         self._default = self._action_call(properties["default_action"][-1], expressions)
         self._entries: list[Entry] = []
         self._exact: dict[tuple[int, ...], Step] = {}
+        self._found: dict[tuple[object, ...], Step] = {}  # what constant entries have answered
         self._all_exact = all(key.kind == "exact" for key in self.keys)
         for number, entry in enumerate(properties.get("entries", ["const"])[1:]):
             matches = keyset(entry.children[0], [key.code.type for key in self.keys], expressions)
@@ -95,8 +96,18 @@ class Table:
         action(p)
 
     def _find(self, values: Sequence[object]) -> Step:
-        if self._all_exact and not any(isinstance(value, Unknown) for value in values):
-            return self._exact.get(tuple(values), self._default)  # type: ignore[arg-type]
+        if any(isinstance(value, Unknown) for value in values):
+            return self._search(values)
+        key = tuple(values)
+        if self._all_exact:
+            return self._exact.get(key, self._default)  # type: ignore[arg-type]
+        if not self.constant:
+            return self._search(values)
+        if key not in self._found:
+            self._found[key] = self._search(values)
+        return self._found[key]
+
+    def _search(self, values: Sequence[object]) -> Step:
         for wanted, action in self._exact.items():
             if all_match([Masked(value, -1) for value in wanted], values):  # type: ignore[arg-type]
                 return action

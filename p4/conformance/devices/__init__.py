@@ -7,6 +7,7 @@
 #   sizes      an update is compared with the sizes of its pass's first one
 #   mismatch   a contradiction ends the job by a packet
 #   rdma       queue pairs; messages: of several packets
+#   verdicts   of the counters only a job's that say what became of its well-formed packets
 #   first_epoch  slots can begin with any epoch
 ABILITIES = frozenset(
     {
@@ -15,4 +16,4 @@ ABILITIES = frozenset(
     }
 )
 # p4/README.md, "Terms that differ from the software switch". The large size sends fewer notices.
-TOFINO = {64: frozenset({"notices", "rdma"}), 256: frozenset({"rdma"})}
+TOFINO = {64: frozenset({"notices", "verdicts", "rdma"}), 256: frozenset({"verdicts", "rdma"})}

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.devices import TOFINO, frames
+from conformance.devices.chip_state import Registers
 from conformance.devices.links import Address
 from conformance.devices.switch import SwitchDevice
-from conformance.vector import Job, Packet, Receive
-
+from conformance.vector import Job, Packet, Receive, Value
 from interpreter import source
 from interpreter.controller_tables import ChipTables
 from interpreter.errors import UndefinedError
@@ -20,10 +20,10 @@ from jaxina.controller.chip import SIZES, Chip, Host, Port
 from jaxina.controller.data_plane import TofinoPlane
 
 PROGRAM = Path(__file__).parents[2] / "tofino" / "jaxina.p4"
-_ADDRESS, _MAC = "198.18.0.1", b"\x02\x4a\x58\xff\xff\xff"
+ADDRESS, _MAC = "198.18.0.1", b"\x02\x4a\x58\xff\xff\xff"
 _NETWORK = ipaddress.ip_network("198.18.64.0/18")
 _HOSTS = 64  # more than a vector has endpoints
-_PORTS = (0, 5, 128, 140)  # in two pipes, so that packets are handed over
+PORTS = (0, 5, 128, 140)  # in two pipes, so that packets are handed over
 _UDP_PORT = 40000
 _SHORTEST_FRAME = 60  # bytes, without its checksum
 _SETTLE_TIMEOUT = 60.0
@@ -42,7 +42,7 @@ class ChipLink:
     """Endpoint n has the n-th of the hosts' addresses, at one of the chip's ports."""
 
     def __init__(self, tables: ChipTables):
-        self._tables = tables
+        self.tables = tables
         self._endpoints: dict[str, Host] = {}
         self._came: list[tuple[str, Address, bytes]] = []
 
@@ -52,12 +52,27 @@ class ChipLink:
 
     def send(self, endpoint: str, to: Address, payload: bytes) -> None:
         """Raises UndefinedError or WrongWayError."""
+        for port, sent in self.tables.chip.send(*self.frame(endpoint, to, payload)):
+            self.deliver(port, sent)
+        self.tables.settle(_SETTLE_TIMEOUT)
+
+    def frame(self, endpoint: str, to: Address, payload: bytes) -> tuple[int, bytes]:
+        """With the port that it comes in on."""
         host = self._endpoints[endpoint]
         frame = frames.Frame(host.mac.to_bytes(6), (host.ip, _UDP_PORT), _MAC, to, payload)
-        data = frames.to_bytes(frame).ljust(_SHORTEST_FRAME, b"\0")
-        for port, sent in self._tables.chip.send(host.port, data):
-            self._deliver(port, sent)
-        self._tables.settle(_SETTLE_TIMEOUT)
+        return host.port, frames.to_bytes(frame).ljust(_SHORTEST_FRAME, b"\0")
+
+    def deliver(self, port: int, data: bytes) -> None:
+        """A frame that leaves the chip by this port."""
+        frame = frames.from_bytes(data)
+        if frame is None or frames.ones_complement(data[14:34]):
+            raise WrongWayError(f"at port {port} comes {data.hex()}")
+        for endpoint, host in self._endpoints.items():
+            mac, address = host.mac.to_bytes(6), (host.ip, _UDP_PORT)
+            if (port, mac, address) == (host.port, frame.destination_mac, frame.destination):
+                self._came.append((endpoint, frame.source, frame.payload))
+                return
+        raise WrongWayError(f"at port {port} comes a frame for {frame.destination}")
 
     def receive(self, timeout: float) -> list[tuple[str, Address, bytes]]:
         came, self._came = self._came, []
@@ -69,38 +84,34 @@ class ChipLink:
     def close(self) -> None:
         pass
 
-    def _deliver(self, port: int, data: bytes) -> None:
-        frame = frames.from_bytes(data)
-        if frame is None or frames.ones_complement(data[14:34]):
-            raise WrongWayError(f"at port {port} comes {data.hex()}")
-        for endpoint, host in self._endpoints.items():
-            mac, address = host.mac.to_bytes(6), (host.ip, _UDP_PORT)
-            if (port, mac, address) == (host.port, frame.destination_mac, frame.destination):
-                self._came.append((endpoint, frame.source, frame.payload))
-                return
-        raise WrongWayError(f"at port {port} comes a frame for {frame.destination}")
-
 
 def _host(number: int) -> Host:
     mac = int.from_bytes(bytes([2, 0x4A, 0x58, 0])) << 16 | number
-    return Host(str(_NETWORK[number + 1]), mac, _PORTS[number % len(_PORTS)])
+    return Host(str(_NETWORK[number + 1]), mac, PORTS[number % len(PORTS)])
 
 
 HOSTS = tuple(_host(number) for number in range(_HOSTS))
+
+
+def description(size: str) -> Chip:
+    """What the controller is told of the chip."""
+    return Chip(SIZES[size], ADDRESS, tuple(Port(port, 100, "none") for port in PORTS), HOSTS)
 
 
 class InterpretedDevice(SwitchDevice):
     """`text` is that of the program in this size."""
 
     def __init__(self, size: str, text: str):
-        chip = Chip(SIZES[size], _ADDRESS, tuple(Port(port, 100, "none") for port in _PORTS), HOSTS)
+        chip = description(size)
         self._tables = ChipTables(Program(text), chip.size.pool_pipe)
         self._plane = TofinoPlane(self._tables, chip)
         self._server = ControlServer(self._plane, "127.0.0.1:0")
         self._plane.ended = self._server.end_job
         words = chip.size.words
         link = ChipLink(self._tables)
-        super().__init__(self._server.address, _ADDRESS, link, TOFINO[words], {words})
+        abilities = TOFINO[words] | {"state", "first_epoch"}
+        super().__init__(self._server.address, ADDRESS, link, abilities, {words})
+        self._registers = Registers(self._tables.chip, chip.size.pipes)
         self.name = f"the program in the size {size}"
 
     def send(self, endpoint: str, packet: Packet) -> None:
@@ -110,10 +121,22 @@ class InterpretedDevice(SwitchDevice):
             failure = Packet("impossible", {"why": str(error).replace(" ", "_")})
             self._came.append(Receive(endpoint, failure))
 
+    def state(self, job: str, slot: int, version: int) -> dict[str, Value]:
+        try:
+            return self._registers.state(self._plane.part_of(self._names.jobs[job]), slot, version)
+        except UndefinedError as error:
+            return {"impossible": str(error).replace(" ", "_")}
+
     def close(self) -> None:
         super().close()
         self._server.stop()
         self._plane.stop()
+
+    def _create(self, job: Job) -> None:
+        super()._create(job)
+        if job.first_epoch:
+            part = self._plane.part_of(self._names.jobs[job.name])
+            self._registers.begin_with(part, job.first_epoch)
 
     def _settle(self) -> None:
         """A packet's way has ended, and the controller has heard of it, when it has been sent."""

@@ -111,8 +111,9 @@ def epochs_wrap(size: int) -> Vector:
     script.say("before and behind it")
     script.update(0, first + 2, "stale")
     script.update(0, first + 5 + 2, "ahead")
-    script.update(0, first + 4 + 2**31, "stale")
-    script.update(0, first + 3 + 2**31 - 1, "ahead")
+    # Far from it, but for the very middle: an aggregator may count from any pass that it holds.
+    script.update(0, first + 4 + 2**31 + 2, "stale")
+    script.update(0, first + 3 + 2**31 - 3, "ahead")
     script.state()
     return script.finish()
 

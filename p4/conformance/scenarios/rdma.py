@@ -162,7 +162,8 @@ def rdma_no_access(size: int) -> Vector:
     )
     script.one_packet_job("A", workers=2)
     script.one_packet_job("B", workers=2)
-    good = script.packets(0, exponents=())[0]
+    # Numbers that would show, if one of these counted.
+    good = script.packets(0, exponents=(), words=(7,) * size)[0]
     script.say("a wrong key")
     script.send("A0", changed(good, key="wrong"), "rdma_no_access")
     script.say(

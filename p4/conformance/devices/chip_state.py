@@ -1,0 +1,66 @@
+"""What the interpreted chip's registers say of a version of a slot: p4/README.md, "Registers"."""
+
+from __future__ import annotations
+
+from conformance.vector import Value
+from interpreter.chip import Chip
+from interpreter.values import Unknown
+from jaxina.controller.pool import Job
+
+_EPOCHS = 2**32
+_NO_PASS = (0xFFFFFFFF, 0)  # tags of a version that was never used, by its number
+_ADDERS = 32
+
+
+class Registers:
+    """`pipes` are those that hold words."""
+
+    def __init__(self, chip: Chip, pipes: int):
+        self._pipes = [memory.registers for memory in chip.pipes[:pipes]]
+
+    def begin_with(self, job: Job, epoch: int) -> None:
+        """Sets the turn of a fresh job's slots."""
+        for slot in range(job.slots):
+            for registers in self._pipes:
+                cell = registers["Ingress.slot_turn.turns"][job.slot_base + slot]
+                cell["turn"] = epoch
+
+    def state(self, job: Job, slot: int, version: int) -> dict[str, Value]:
+        """By the names of a vector's `state` line. An exponent of 0 stands for none as well, and is
+        left out."""
+        at = job.version_index(slot, version)
+        tag = self._known("pass_tag.tags", at, "epoch")
+        if tag == _NO_PASS[version]:
+            turn = self._known("slot_turn.turns", job.slot_base + slot, "turn")
+            back = 1 if (turn - 1) % 2 == version else 2
+            never = {"epoch": (turn - back) % _EPOCHS, "count": job.workers}
+            return {**never, "seen": (), "exponents": (), "words": ()}
+        stamp = ("even", "odd")[version]
+        seen = [
+            worker
+            for worker in range(job.workers)
+            if self._known("worker_stamp.stamps", job.stamp_index(slot, worker), stamp) == tag
+        ]
+        missing = self._known("worker_count.missing", at, "f1")
+        held = {"epoch": tag, "count": job.workers - missing, "seen": tuple(seen)}
+        words = self._words(at)
+        # It comes in front of a datagram's words, where the first pipe sees it, and behind those of
+        # an RDMA message.
+        pipe = self._pipes[-1 if job.ends and words else 0]
+        exponent = pipe["Ingress.exponent_maximum.exponents"].get(at, {}).get("f1", 0)
+        return {**held, **({"exponents": (exponent,)} if exponent else {}), "words": words}
+
+    def _words(self, at: int) -> tuple[int, ...]:
+        """None, of a pass without words: the first pipe has written what no packet brought."""
+        words: list[int] = []
+        for registers in self._pipes:
+            for half in ("low", "high"):
+                for adder in range(_ADDERS):
+                    word = registers[f"Ingress.adder_{adder:02}.words"].get(at, {}).get(half)
+                    if word is None or isinstance(word, Unknown):
+                        return ()
+                    words.append(word - (word >> 31 << 32))
+        return tuple(words)
+
+    def _known(self, name: str, at: int, field: str) -> int:
+        return self._pipes[0][f"Ingress.{name}"][at][field].__index__()

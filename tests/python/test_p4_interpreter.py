@@ -1,0 +1,235 @@
+"""The interpreter of P4: that it does what the language and the chip say, and refuses what they do
+not define."""
+
+from __future__ import annotations
+
+import pytest
+from interpreter import source
+from interpreter.chip import Chip
+from interpreter.errors import ProgramError, UndefinedError
+from interpreter.program import Program
+from interpreter.values import Unknown, largest
+
+PROGRAM = """
+#include <core.p4>
+#include <tna.p4>
+header byte_h {{ bit<8> value; }}
+header pair_h {{ bit<4> first; bit<4> second; }}
+struct headers_t {{ byte_h byte; pair_h pair; byte_h other; }}
+struct metadata_t {{ bit<8> a; bit<16> b; bit<1> flag; }}
+struct cell_t {{ bit<32> low; bit<32> high; }}
+parser P(packet_in packet, out headers_t hdr, out metadata_t md,
+         out ingress_intrinsic_metadata_t i) {{
+    value_set<bit<8>>(2) known;
+    state start {{
+        packet.extract(i);
+        packet.advance(PORT_METADATA_SIZE);
+        packet.extract(hdr.byte);
+        {parser}
+    }}
+    state pair {{ packet.extract(hdr.pair); transition accept; }}
+}}
+control C(inout headers_t hdr, inout metadata_t md, in ingress_intrinsic_metadata_t i,
+          in ingress_intrinsic_metadata_from_parser_t p,
+          inout ingress_intrinsic_metadata_for_deparser_t d,
+          inout ingress_intrinsic_metadata_for_tm_t tm) {{
+    {locals}
+    apply {{ tm.ucast_egress_port = 7; tm.bypass_egress = 1; {apply} }}
+}}
+control D(packet_out packet, inout headers_t hdr, in metadata_t md,
+          in ingress_intrinsic_metadata_for_deparser_t d) {{
+    apply {{ packet.emit(hdr); }}
+}}
+parser EP(packet_in packet, out headers_t hdr, out metadata_t md,
+          out egress_intrinsic_metadata_t i) {{
+    state start {{ packet.extract(i); transition accept; }}
+}}
+control EC(inout headers_t hdr, inout metadata_t md, in egress_intrinsic_metadata_t i,
+           in egress_intrinsic_metadata_from_parser_t p,
+           inout egress_intrinsic_metadata_for_deparser_t d,
+           inout egress_intrinsic_metadata_for_output_port_t o) {{ apply {{}} }}
+control ED(packet_out packet, inout headers_t hdr, in metadata_t md,
+           in egress_intrinsic_metadata_for_deparser_t d) {{
+    apply {{ packet.emit(hdr); }}
+}}
+Pipeline(P(), C(), D(), EP(), EC(), ED()) pipe;
+Switch(pipe) main;
+"""  # fmt: skip
+
+
+@pytest.fixture
+def chip(tmp_path):
+    def made(apply="", locals="", parser="transition accept;"):
+        file = tmp_path / "program.p4"
+        file.write_text(PROGRAM.format(apply=apply, locals=locals, parser=parser))
+        return Chip(Program(source.preprocess(file)), lambda digest: None)
+
+    return made
+
+
+def sent(chip, data=b"\x05abc"):
+    return chip.send(1, data)
+
+
+def test_a_packet_goes_where_it_is_sent(chip):
+    assert sent(chip()) == [(7, b"\x05abc")]
+
+
+@pytest.mark.parametrize(
+    ("statements", "byte"),
+    [
+        ("hdr.byte.value = hdr.byte.value + 252;", 1),
+        ("hdr.byte.value = 4 - hdr.byte.value;", 255),
+        ("hdr.byte.value = hdr.byte.value * 100;", 244),
+        ("hdr.byte.value = max(hdr.byte.value, 9) | 0x30;", 0x39),
+        ("hdr.byte.value[7:4] = hdr.byte.value[3:0];", 0x55),
+        ("md.b = 0x1234; hdr.byte.value = md.b[11:4];", 0x23),
+        ("if (hdr.byte.value != 5 || i.ingress_port == 1) { hdr.byte.value = 1; }", 1),
+        ("if (!hdr.pair.isValid() && true) { hdr.byte.value = 2; } else { }", 2),
+        ("bit<8> kept = hdr.byte.value; hdr.byte.value = 0; hdr.byte.value = kept ^ 1;", 4),
+    ],
+)  # fmt: skip
+def test_expressions(chip, statements, byte):
+    assert sent(chip(statements)) == [(7, bytes([byte]) + b"abc")]
+
+
+def test_headers_come_and_go(chip):
+    added = "hdr.pair.setValid(); hdr.pair.first = 0xa; hdr.pair.second = 0xb;"
+    assert sent(chip(f"{added} hdr.byte.setInvalid();")) == [(7, b"\xababc")]
+
+
+def test_a_parser_looks_ahead_and_chooses(chip):
+    chooses = """transition select(hdr.byte.value, packet.lookahead<bit<16>>()[7:0]) {
+        (0x04 &&& 0xfc, 0x62): pair; (_, 0): pair; default: accept; }"""
+    swap = "if (hdr.pair.isValid()) { hdr.pair.first = 0; }"
+    assert sent(chip(swap, parser=chooses)) == [(7, b"\x05\x01bc")]
+    assert sent(chip(swap, parser=chooses), b"\x05aac") == [(7, b"\x05aac")]
+    assert sent(chip(swap, parser=chooses), b"\x05a") == []  # too short: dropped
+
+
+TABLE = """
+action put(bit<8> value) {{ hdr.byte.value = value; }}
+action drop() {{ d.drop_ctl = 1; }}
+table t {{
+    key = {{ hdr.byte.value : ternary; md.a : ternary; }}
+    actions = {{ put; drop; NoAction; }}
+    const default_action = drop;
+    const entries = {{ {entries} }}
+    size = 4;
+}}
+"""
+
+
+def test_entries_go_by_their_order(chip):
+    entries = "(5, 2) : put(1); (0x04 &&& 0x0c, _) : put(2); (_, 2) : put(3);"
+    made = chip("md.a = 2; t.apply();", TABLE.format(entries=entries))
+    assert sent(made) == [(7, b"\x01abc")]
+    assert sent(made, b"\x06abc") == [(7, b"\x02abc")]
+    assert sent(made, b"\x00abc") == [(7, b"\x03abc")]
+    assert sent(chip("md.a = 1; t.apply();", TABLE.format(entries=entries)), b"\0abc") == []
+
+
+def test_what_nothing_has_set_may_stand_in_a_key_that_does_not_matter(chip):
+    entries = "(5, _) : put(1); (_, 2) : put(3);"
+    made = chip("t.apply();", TABLE.format(entries=entries))
+    assert sent(made) == [(7, b"\x01abc")]
+    with pytest.raises(UndefinedError, match=r"table C\.t depends on md\.a"):
+        sent(made, b"\x06abc")
+
+
+REGISTER = """
+Register<cell_t, bit<8>>(4) cells;
+RegisterAction<cell_t, bit<8>, bit<32>>(cells) count = {
+    void apply(inout cell_t cell, out bit<32> result) {
+        cell.low = cell.low + 0x80000000;
+        if (cell.high == 0xffffffff) { cell.high = 0; } else { cell.high = cell.high + 1; }
+        result = cell.high;
+    }
+};
+RegisterAction<cell_t, bit<8>, bit<4>>(cells) compare = {
+    void apply(inout cell_t cell, out bit<4> result) {
+        result = this.predicate(cell.low != 0x80000000, cell.high != 8);
+    }
+};
+RegisterAction<cell_t, bit<8>, bit<32>>(cells) store = {
+    void apply(inout cell_t cell) { cell.low = 1; cell.high = 2; }
+};
+action take() { bit<32> number = count.execute(2); hdr.byte.value = number[7:0]; }
+"""
+
+IN_REGISTER = {"locals": REGISTER}
+
+
+def test_registers_keep_what_their_actions_leave(chip):
+    made = chip("take();", REGISTER)
+    made.pipes[0].registers["C.cells"][2] = {"low": 0, "high": 6}
+    assert [sent(made)[0][1][0] for _ in range(2)] == [7, 8]
+    assert made.pipes[0].registers["C.cells"] == {2: {"low": 0, "high": 8}}
+    compares = "hdr.pair.setValid(); hdr.pair.first = 0; hdr.pair.second = compare.execute(2);"
+    made = chip(compares, REGISTER)
+    for cell, outcome in [((2**31, 8), 1), ((0, 8), 2), ((2**31, 0), 4), ((0, 0), 8)]:
+        made.pipes[0].registers["C.cells"][2] = dict(zip(("low", "high"), cell, strict=True))
+        assert sent(made) == [(7, bytes([5, outcome]) + b"abc")]
+
+
+def test_copies_go_to_the_nodes_of_a_group_but_not_to_pruned_ports(chip):
+    made = chip("tm.mcast_grp_a = 3; tm.level2_exclusion_id = i.ingress_port; d.drop_ctl = 0;")
+    made.traffic_manager.nodes = {10: (0, (1, 2)), 11: (5, (1,))}
+    made.traffic_manager.groups = {3: (10, 11)}
+    made.traffic_manager.prunes = {1: (1,)}
+    # The prune is for copies with the packet's own replication id, 0.
+    assert [port for port, _ in sent(made)] == [7, 2, 1]
+
+
+def test_a_recirculated_packet_makes_passes_until_it_leaves(chip):
+    counts = """hdr.byte.value = hdr.byte.value - 1;
+        if (hdr.byte.value != 0) { tm.ucast_egress_port = 196; }"""
+    assert sent(chip(counts)) == [(7, b"\x00abc")]
+    with pytest.raises(UndefinedError, match="more than 64 passes"):
+        sent(chip("tm.ucast_egress_port = 68;"))
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"apply": "if (md.flag == 1) { }"}, r"if \(md.flag == 1\) depends on md.flag"),
+        ({"apply": "hdr.byte.value = md.a;"}, "sends byte 0"),
+        ({"apply": "hdr.byte.value = hdr.pair.first ++ hdr.pair.second;"}, None),
+        ({"apply": "if (hdr.pair.first == 0) { }"}, "a header that is not there"),
+        ({"apply": "hdr.other.setValid();"}, "sends byte 1"),
+        ({"apply": "store.execute(1); store.execute(2);"} | IN_REGISTER, "cells for a second time"),
+        ({"apply": "store.execute(hdr.byte.value);"} | IN_REGISTER, "cells at 5"),
+        ({"apply": "take();"} | IN_REGISTER, r"depends on C\.cells\[2\]"),
+        ({"apply": "tm.mcast_grp_a = 3;"}, "multicast group 3"),
+        ({"parser": "md.a = 1; md.a = 2; transition accept;"}, "sets md.a a second time"),
+        ({"parser": "packet.extract(hdr.byte); transition accept;"}, "extracts hdr.byte twice"),
+        ({"apply": "md.b = hdr.byte.value;"}, None),
+        ({"apply": "hdr.byte.value = 256;"}, None),
+        ({"apply": "hdr.byte.value = hdr.byte.value[8:1];"}, None),
+        ({"apply": "i.ingress_port = 1;"}, None),
+        ({"apply": "hdr.byte.other = 1;"}, None),
+        ({"apply": "t.apply();", "locals": TABLE.format(entries="(1) : put(1);")}, None),
+        ({"apply": "t.apply();", "locals": TABLE.format(entries="(1, 1) : put();")}, None),
+        ({"apply": "while (true) { }"}, None),
+    ],
+)  # fmt: skip
+def test_what_is_not_defined_is_an_error(chip, parts, why):
+    """Of the text (without `why`), or of the packet that meets it."""
+    if why is None:
+        with pytest.raises(ProgramError):
+            chip(**parts)
+        return
+    made = chip(**parts)
+    with pytest.raises(UndefinedError, match=why):
+        sent(made)
+
+
+def test_bits_that_are_not_set_stay_apart_from_those_that_are():
+    half = Unknown(0x30, 0x0F, "x")
+    assert half & 0xF0 == 0x30 and half >> 4 == 3
+    assert (half | 0x0F) == 0x3F and isinstance(half ^ 1, Unknown)
+    assert (half == 0x43) is False and (half != 0x43) is True
+    for decided in (lambda: bool(half == 0x31), lambda: bool(half != 0x31), lambda: range(half)):
+        with pytest.raises(UndefinedError, match="x, which nothing has set"):
+            decided()
+    assert isinstance(largest(half, 1) & 0xFF, Unknown) and largest(1, 2) == 2
