@@ -90,9 +90,8 @@ class ChipTables:
         manager = self.chip.traffic_manager
         data = entry.data
         if entry.table == "$PORT":
-            if data.get("$LOOPBACK_MODE", "BF_LPBK_NONE") != "BF_LPBK_NONE":
-                self.chip.loopback.add(_number(entry, "$DEV_PORT"))
-        elif entry.table == "$pre.node":
+            return  # all ports are up
+        if entry.table == "$pre.node":
             node = (data["$MULTICAST_RID"], data["$DEV_PORT"])
             _add(manager.nodes, _number(entry, "$MULTICAST_NODE_ID"), node)
         elif entry.table == "$pre.mgid":

@@ -22,6 +22,7 @@ from interpreter.controller_tables import ChipTables
 from interpreter.program import Program
 from jaxina.control.data_plane import QueuePairs
 from jaxina.controller.data_plane import TofinoPlane
+from jaxina.controller.tables import Entry, Ternary
 
 WORDS = {"one-pipe": 64, "four-pipes": 256}
 WORKERS, SLOTS, PASSES = 3, 2, 4
@@ -201,3 +202,29 @@ def test_other_traffic_is_forwarded(switch):
     broadcast = frame(2**48 - 1)
     assert chip.send(PORTS[1], broadcast) == [(p, broadcast) for p in PORTS if p != PORTS[1]]
     assert chip.send(PORTS[1], frame(0x020000000099)) == []
+
+
+@pytest.mark.parametrize("size", WORDS)
+def test_front_ports_in_loopback_stand_in_for_recirculation_ports(switch, size):
+    """Each slot's packets take one of four ways, by the lowest bits of the slot's index."""
+    made = switch(size)
+    steps = [0] if size == "one-pipe" else [1, 2, 3, 3, 2, 2, 1, 1, 0, 0]  # pipes, from step 1 on
+    control = "Ingress.recirculation"
+    for step, pipe in enumerate(steps, 1):
+        key, data = {"step": step, "lane": 1}, {"port": 128 * pipe + 20}
+        made.tables.modify([Entry(f"pipe.{control}.next_pass", key, data, f"{control}.to_port")])
+    ports = {128 * pipe + 20 for pipe in steps}
+    made.tables.chip.loopback |= ports
+    for port in sorted(ports):
+        members = [Entry("pipe.IngressParser.loopback_ports", {"f1": Ternary(port, 0x1FF)})]
+        made.tables.insert(members)
+    update, seen = Script("", WORDS[size], "").packet, set()
+    for worker in range(WORKERS):
+        made.send(worker, update(worker, slot=1))
+        while waiting := made.tables.chip.waiting:
+            seen |= set(waiting)
+            made.link.step(next(iter(waiting)))
+    each = [numbers(worker, 0, 1, WORDS[size]) for worker in range(WORKERS)]
+    words = tuple(map(sum, zip(*each, strict=True)))
+    assert sorted(made.received()) == [(worker, 1, 0, words) for worker in range(WORKERS)]
+    assert ports <= seen and (size == "one-pipe" or not seen & {196, 324, 452})
