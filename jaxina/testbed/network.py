@@ -186,10 +186,6 @@ def _shape(namespace: str, interface: str, rate: int) -> None:
     _run(*tc, "qdisc", "add", "dev", interface, "parent", "1:1", "bfifo", "limit", str(queue))
 
 
-def _link_ends(ports: int, names: list[str]) -> list[tuple[str, str]]:
-    return [(name, "eth0") for name in names] + [(_BRIDGE, f"port{number}") for number in range(ports)]
-
-
 def _lose(name: str, port: str, program: Path) -> None:
     tc = ("tc", "-n", _BRIDGE)
     _run(*tc, "qdisc", "add", "dev", port, "clsact")
