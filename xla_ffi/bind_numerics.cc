@@ -94,7 +94,7 @@ Output<std::uint8_t> block_exponents(const std::string& codec_name, const Input<
                                      bool finite_only) {
   const Codec& codec = runnable(codec_name);
   check_block_size(block_size);
-  const auto exponent = finite_only ? codec.finite_exponent : codec.exponent;
+  const auto exponent = finite_only ? codec.float32.finite_exponent : codec.float32.exponent;
   std::vector<std::uint8_t> exponents;
   for_each_block(x.size(), block_size, [&](std::size_t, std::size_t first, std::size_t size) {
     exponents.push_back(exponent(x.data() + first, size));
@@ -112,7 +112,7 @@ Output<std::int32_t> quantize(const std::string& codec_name, const Input<float>&
   auto words = new_array<std::int32_t>(x.size());
   auto* dst = reinterpret_cast<std::uint32_t*>(words.data());
   for_each_block(x.size(), block_size, [&](std::size_t block, std::size_t first, std::size_t size) {
-    codec.quantize(x.data() + first, size, exponents.data()[block], scale, Store::kWrite, dst + first);
+    codec.float32.quantize(x.data() + first, size, exponents.data()[block], scale, Store::kWrite, dst + first);
   });
   return words;
 }
@@ -125,7 +125,7 @@ Output<float> dequantize(const std::string& codec_name, const Input<std::int32_t
   auto y = new_array<float>(words.size());
   const auto* sum = reinterpret_cast<const std::uint32_t*>(words.data());
   for_each_block(words.size(), block_size, [&](std::size_t block, std::size_t first, std::size_t size) {
-    codec.dequantize(sum + first, size, exponents.data()[block], scale, Order::kHost, false, y.data() + first);
+    codec.float32.dequantize(sum + first, size, exponents.data()[block], scale, Order::kHost, false, y.data() + first);
   });
   return y;
 }
@@ -179,7 +179,7 @@ Output<float> decode_elements(const Input<std::int32_t>& words, const Input<std:
 
 Output<std::uint32_t> non_finite_flags(const std::string& codec_name, const Input<float>& x) {
   auto flags = new_array<std::uint32_t>(x.size());
-  runnable(codec_name).non_finite_flags(x.data(), x.size(), Store::kWrite, flags.data());
+  runnable(codec_name).float32.non_finite_flags(x.data(), x.size(), Store::kWrite, flags.data());
   return flags;
 }
 
@@ -191,7 +191,7 @@ Output<float> apply_non_finite_flags(const std::string& codec_name, const Input<
   }
   auto result = new_array<float>(y.size());
   std::copy(y.data(), y.data() + y.size(), result.data());
-  runnable(codec_name).apply_non_finite_flags(flags.data(), flags.size(), Order::kHost, false, result.data());
+  runnable(codec_name).float32.apply_non_finite_flags(flags.data(), flags.size(), Order::kHost, false, result.data());
   return result;
 }
 

@@ -1,6 +1,6 @@
-// How long one float32 all-reduce through shared memory takes on this host without JAX, beside the memory's floor: every
+// How long one all-reduce of floats through shared memory takes on this host without JAX, beside the memory's floor: every
 // worker copying its input to its output once (memcpy), all at once.
-//   embedded_bench WORKERS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS
+//   embedded_bench WORKERS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [float32|float16|bfloat16]
 // Workers are processes, as in a job. Sums and copies take turns.
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "rdma_engine/engine/result_memory.h"
+#include "rdma_engine/numerics/narrow_float.h"
 #include "rdma_engine/transport/embedded/futex.h"
 #include "rdma_engine/transport/endpoint.h"
 
@@ -64,11 +65,11 @@ class Barrier {
   std::uint32_t turn_ = 0;
 };
 
-float* room(std::size_t count) {
-  void* memory = mmap(nullptr, count * 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+std::byte* room(std::size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) std::perror("mmap"), std::exit(1);
-  advise_huge_pages(memory, count * 4);
-  return static_cast<float*>(memory);
+  advise_huge_pages(memory, bytes);
+  return static_cast<std::byte*>(memory);
 }
 
 void print(const char* what, std::vector<Sample> samples, double bytes) {
@@ -83,12 +84,37 @@ void print(const char* what, std::vector<Sample> samples, double bytes) {
               })->wall_ms, cpu);
 }
 
-void worker(EndpointConfig config, std::uint32_t rank, Shared& shared, std::size_t count, int iterations) {
+// What the workers sum.
+struct Elements {
+  ElementType type;
+  std::size_t bytes;  // of all
+  std::size_t size() const { return numerics::element_codec(type).size; }
+  std::size_t count() const { return bytes / size(); }
+  void put(float x, std::byte* to) const {
+    numerics::Float16 half;
+    numerics::Bfloat16 brain;
+    numerics::narrow(x, half), numerics::narrow(x, brain);
+    const void* from = type == ElementType::kFloat32 ? static_cast<const void*>(&x)
+                       : type == ElementType::kFloat16 ? static_cast<const void*>(&half) : &brain;
+    std::memcpy(to, from, size());
+  }
+  void fill(float x, std::byte* memory) const {
+    for (std::size_t i = 0; i < count(); ++i) put(x, memory + i * size());
+  }
+  bool is(float x, const std::byte* at) const {
+    std::byte expected[4];
+    put(x, expected);
+    return std::memcmp(at, expected, size()) == 0;
+  }
+};
+
+void worker(EndpointConfig config, std::uint32_t rank, Shared& shared, const Elements& elements, int iterations) {
   config.worker = rank;
   const std::unique_ptr<Endpoint> endpoint = make_embedded_endpoint(config);
-  float *in = room(count), *out = room(count);
-  std::fill(in, in + count, 0.25f * static_cast<float>(rank + 1));
-  std::fill(out, out + count, 0.0f);
+  const std::size_t bytes = elements.bytes;
+  std::byte *in = room(bytes), *out = room(bytes);
+  elements.fill(0.25f * static_cast<float>(rank + 1), in);
+  elements.fill(0, out);
   Barrier barrier(shared, config.workers);
   std::vector<Sample> sums, copies;
   const auto timed = [&](std::vector<Sample>& samples, bool keep, const std::function<void()>& run) {
@@ -102,24 +128,24 @@ void worker(EndpointConfig config, std::uint32_t rank, Shared& shared, std::size
   };
   const float expected = 0.125f * static_cast<float>(config.workers * (config.workers + 1));
   for (int i = -2; i < iterations; ++i) {  // the first two warm up
-    timed(copies, i >= 0, [&] { std::memcpy(out, in, 4 * count); });
+    timed(copies, i >= 0, [&] { std::memcpy(out, in, bytes); });
     timed(sums, i >= 0, [&] {
-      endpoint->worker().submit({{{ElementType::kFloat32, count, in, out, 4 * count >= kStreamedBytes}}});
+      endpoint->worker().submit({{{elements.type, elements.count(), in, out, bytes >= kStreamedBytes}}});
       while (!endpoint->worker().idle()) {
         const Status status = endpoint->progress(100'000'000);
         if (!status.ok()) std::fprintf(stderr, "%s\n", status.text().c_str()), std::exit(1);
         endpoint->worker().pop_completed();
       }
     });
-    if (out[0] != expected || out[count - 1] != expected) std::fprintf(stderr, "wrong sum\n"), std::exit(1);
+    if (!elements.is(expected, out) || !elements.is(expected, out + bytes - elements.size())) std::fprintf(stderr, "wrong sum\n"), std::exit(1);
   }
   if (rank == 0) {
-    print("copy", copies, 4.0 * static_cast<double>(count));
-    print("sum", sums, 4.0 * static_cast<double>(count));
+    print("copy", copies, static_cast<double>(bytes));
+    print("sum", sums, static_cast<double>(bytes));
   }
 }
 
-int run(EndpointConfig config, std::size_t count, int iterations) {
+int run(EndpointConfig config, const Elements& elements, int iterations) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return std::perror("mmap"), 1;
   Shared& shared = *new (memory) Shared{};
@@ -128,7 +154,7 @@ int run(EndpointConfig config, std::size_t count, int iterations) {
     const pid_t child = fork();
     if (child < 0) return std::perror("fork"), 1;
     if (child == 0) {
-      worker(config, rank, shared, count, iterations);
+      worker(config, rank, shared, elements, iterations);
       std::exit(0);
     }
     children.push_back(child);
@@ -146,8 +172,10 @@ int run(EndpointConfig config, std::size_t count, int iterations) {
 }  // namespace jaxina
 
 int main(int argc, char** argv) {
-  if (argc != 6) {
-    std::fprintf(stderr, "embedded_bench WORKERS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS\n");
+  const std::string type = argc == 7 ? argv[6] : "float32";
+  const bool known = type == "float32" || type == "float16" || type == "bfloat16";
+  if (argc < 6 || argc > 7 || !known) {
+    std::fprintf(stderr, "embedded_bench WORKERS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [float32|float16|bfloat16]\n");
     return 2;
   }
   const auto number = [&](int i) { return static_cast<std::uint32_t>(std::strtoul(argv[i], nullptr, 10)); };
@@ -159,6 +187,8 @@ int main(int argc, char** argv) {
   config.slots = number(2);
   config.blocks_per_chunk = number(3);
   config.segment = "jaxina-embedded-bench-" + std::to_string(getpid());
-  return jaxina::run(config, std::size_t{number(4)} * 250'000,
+  const auto element = type == "float16" ? jaxina::ElementType::kFloat16
+                       : type == "bfloat16" ? jaxina::ElementType::kBfloat16 : jaxina::ElementType::kFloat32;
+  return jaxina::run(config, {element, std::size_t{number(4)} * 1'000'000},
                      std::min(static_cast<int>(number(5)), jaxina::kMaxIterations));
 }

@@ -4,6 +4,10 @@
 #include <cstdlib>
 #include <string>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "rdma_engine/errors.h"
 #include "rdma_engine/numerics/float_mode.h"
 #include "rdma_engine/numerics/kernels.h"
@@ -15,42 +19,61 @@ constexpr int kMantissaBits = 23;
 
 // One instruction set's kernels behind the Codec interface. What they share is done here, in a file compiled for every
 // processor: scale factors, and the floating-point mode.
-template <const Kernels& kernels>
-struct Variant {
-  static std::uint8_t exponent(const float* x, std::size_t count) {
-    return static_cast<std::uint8_t>(kernels.max_magnitude(x, count) >> kMantissaBits);
+template <const Kernels& kernels, FloatKernels Kernels::*type, std::size_t element_bytes>
+struct FloatVariant {
+  static std::uint8_t exponent(const void* x, std::size_t count) {
+    const IeeeFloatMode mode;
+    return static_cast<std::uint8_t>((kernels.*type).max_magnitude(x, count) >> kMantissaBits);
   }
-  static std::uint8_t finite_exponent(const float* x, std::size_t count) {
-    return static_cast<std::uint8_t>(kernels.max_finite_magnitude(x, count) >> kMantissaBits);
+  static std::uint8_t finite_exponent(const void* x, std::size_t count) {
+    const IeeeFloatMode mode;
+    return static_cast<std::uint8_t>((kernels.*type).max_finite_magnitude(x, count) >> kMantissaBits);
   }
-  static void quantize(const float* x, std::size_t count, std::uint8_t exponent, Scale scale, Store store,
+  static void quantize(const void* x, std::size_t count, std::uint8_t exponent, Scale scale, Store store,
                        std::uint32_t* dst) {
     const IeeeFloatMode mode;
-    kernels.quantize(x, count, split_power(scale_exponent(exponent, scale)), scale.limit, store, dst);
+    (kernels.*type).quantize(x, count, split_power(scale_exponent(exponent, scale)), scale.limit, store, dst);
   }
   static void dequantize(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale, Order order,
-                         bool keep_non_finite, float* y) {
+                         bool keep_non_finite, void* y) {
     const IeeeFloatMode mode;
-    kernels.dequantize(sum, count, split_power(-scale_exponent(exponent, scale)), order, keep_non_finite, y);
+    (kernels.*type).dequantize(sum, count, split_power(-scale_exponent(exponent, scale)), order, keep_non_finite, y);
   }
   static void dequantize_streaming(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale,
-                                   Order order, float* y) {
+                                   Order order, void* y) {
     const IeeeFloatMode mode;
-    kernels.dequantize_streaming(sum, count, split_power(-scale_exponent(exponent, scale)), order, y);
+    (kernels.*type).dequantize_streaming(sum, count, split_power(-scale_exponent(exponent, scale)), order, y);
   }
   static void exchange(const Exchange& step, Scale scale) {
     const IeeeFloatMode mode;
     for (std::size_t i = 0; i < step.blocks; ++i) {
-      const std::size_t first = i * step.block_size;
-      const std::uint32_t largest = kernels.exchange(
-          {step.block_size, step.ahead + first, step.x + first, split_power(scale_exponent(step.x_exponents[i], scale)),
-           scale.limit, step.store, step.words + first, step.sum + first,
-           split_power(-scale_exponent(step.sum_exponents[i], scale)), step.streaming, step.y + first});
+      const std::size_t first = i * step.block_size, byte = first * element_bytes;
+      const std::uint32_t largest = (kernels.*type).exchange(
+          {step.block_size, static_cast<const std::byte*>(step.ahead) + byte, static_cast<const std::byte*>(step.x) + byte,
+           split_power(scale_exponent(step.x_exponents[i], scale)), scale.limit, step.store, step.words + first,
+           step.sum + first, split_power(-scale_exponent(step.sum_exponents[i], scale)), step.streaming,
+           static_cast<std::byte*>(step.y) + byte});
       const auto exponent = static_cast<std::uint8_t>(largest >> kMantissaBits);
       std::uint8_t& merged = step.ahead_exponents[i];
       merged = step.merge_exponents ? std::max(merged, exponent) : exponent;
     }
   }
+  static void non_finite_flags(const void* x, std::size_t count, Store store, std::uint32_t* dst) {
+    const IeeeFloatMode mode;
+    (kernels.*type).non_finite_flags(x, count, store, dst);
+  }
+  static void apply_non_finite_flags(const std::uint32_t* sum, std::size_t count, Order order, bool clear, void* y) {
+    const IeeeFloatMode mode;
+    (kernels.*type).apply_non_finite_flags(sum, count, order, clear, y);
+  }
+  static constexpr FloatCodec codec() {
+    return {exponent, finite_exponent,  quantize, dequantize, dequantize_streaming,
+            exchange, non_finite_flags, apply_non_finite_flags};
+  }
+};
+
+template <const Kernels& kernels>
+struct Variant {
   static void encode_int32(const std::uint32_t* x, std::size_t count, Store store, std::uint32_t* dst) {
     kernels.move_words(x, count, store == Store::kBigEndian ? Order::kBigEndian : Order::kHost, store == Store::kAdd,
                        dst);
@@ -66,15 +89,10 @@ struct Variant {
   }
   static Codec named(std::string_view name) {
     return {name,
-            exponent,
-            finite_exponent,
-            quantize,
-            dequantize,
-            dequantize_streaming,
+            FloatVariant<kernels, &Kernels::float32, 4>::codec(),
+            FloatVariant<kernels, &Kernels::float16, 2>::codec(),
+            FloatVariant<kernels, &Kernels::bfloat16, 2>::codec(),
             kernels.end_streaming,
-            exchange,
-            kernels.non_finite_flags,
-            kernels.apply_non_finite_flags,
             encode_int32,
             decode_int32,
             add_big_endian,
@@ -89,9 +107,15 @@ const Codec* scalar_codec() {
 
 #if defined(__x86_64__)
 
+// Conversions between float16 and float32; not among what every compiler's __builtin_cpu_supports knows.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 const Codec* avx2_codec() {
   static const Codec codec = Variant<kAvx2Kernels>::named("avx2");
-  return __builtin_cpu_supports("avx2") ? &codec : nullptr;
+  return __builtin_cpu_supports("avx2") && has_f16c() ? &codec : nullptr;
 }
 
 const Codec* avx512_codec() {

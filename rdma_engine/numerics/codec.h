@@ -20,52 +20,56 @@ enum class Store : std::uint8_t {
 // How words that come back are ordered.
 enum class Order : std::uint8_t { kHost, kBigEndian };
 
-// One step of a stream of float32: the exponents of one stretch, another quantized with exponents that are known, a third
-// brought back from its sum. The stretches have as many blocks and do not overlap, but y may be x or `ahead` of an
-// earlier step.
+// One step of a stream of floats of one type: the exponents of one stretch, another quantized with exponents that are
+// known, a third brought back from its sum. The stretches have as many blocks and do not overlap, but y may be x or
+// `ahead` of an earlier step.
 struct Exchange {
   std::size_t blocks, block_size;  // elements of a block
-  const float* ahead;
+  const void* ahead;
   std::uint8_t* ahead_exponents;   // one per block; the maximum with what is there if merge_exponents
   bool merge_exponents;
-  const float* x;
+  const void* x;
   const std::uint8_t* x_exponents;
   Store store;                     // kWrite or kAdd
   std::uint32_t* words;
   const std::uint32_t* sum;        // host byte order
   const std::uint8_t* sum_exponents;
   bool streaming;                  // as dequantize_streaming
-  float* y;
+  void* y;
 };
 
-// All pointers may be unaligned to anything but their element; counts are in elements; x and y of one call may be the
-// same memory. `exponent` is the block's global exponent byte (never 255: non-finite blocks are quantized with the
-// exponent of their finite values).
-struct Codec {
-  std::string_view name;  // "scalar", "avx2", "avx512"
-
-  // The exponent byte of x[0..count): the largest biased exponent field, 255 if any value is NaN or Inf.
-  std::uint8_t (*exponent)(const float* x, std::size_t count);
+// For float32, float16 or bfloat16: x and y point to elements of that type, unaligned to anything but these; counts are
+// in elements; x and y of one call may be the same memory. `exponent` is the block's global exponent byte (never 255:
+// non-finite blocks are quantized with the exponent of their finite values). Narrow floats are widened to float32, which
+// is exact, and rounded once, from the float32 that the sum stands for.
+struct FloatCodec {
+  // The exponent byte of x[0..count): the largest biased exponent field of float32, 255 if any value is NaN or Inf.
+  std::uint8_t (*exponent)(const void* x, std::size_t count);
   // The same over the finite values only (0 if there are none).
-  std::uint8_t (*finite_exponent)(const float* x, std::size_t count);
-  // float32 -> fixed point; NaN and Inf become 0.
-  void (*quantize)(const float* x, std::size_t count, std::uint8_t exponent, Scale scale, Store store, std::uint32_t* dst);
-  // sum of fixed point -> float32. With keep_non_finite, elements of y that hold NaN or Inf stay as they are.
+  std::uint8_t (*finite_exponent)(const void* x, std::size_t count);
+  // floats -> fixed point; NaN and Inf become 0.
+  void (*quantize)(const void* x, std::size_t count, std::uint8_t exponent, Scale scale, Store store, std::uint32_t* dst);
+  // sum of fixed point -> floats. With keep_non_finite, elements of y that hold NaN or Inf stay as they are (a NaN quiet).
   void (*dequantize)(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale, Order order,
-                     bool keep_non_finite, float* y);
+                     bool keep_non_finite, void* y);
   // The same without keep_non_finite, past the caches where the processor can. Before another thread may read y,
-  // end_streaming() has to be called.
+  // Codec::end_streaming() has to be called.
   void (*dequantize_streaming)(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale,
-                               Order order, float* y);
-  void (*end_streaming)();
+                               Order order, void* y);
   // Does what exponent, quantize and dequantize do, a vector of each at a time: one waits for memory while another
   // computes, and a third's writes drain.
   void (*exchange)(const Exchange& step, Scale scale);
   // Non-finite values as words that add up: +Inf is 1 in the low half, -Inf is 1 in the high half, NaN is both.
-  void (*non_finite_flags)(const float* x, std::size_t count, Store store, std::uint32_t* dst);
+  void (*non_finite_flags)(const void* x, std::size_t count, Store store, std::uint32_t* dst);
   // Writes NaN, +Inf or -Inf into y where flags say so, by IEEE addition's rules (Inf - Inf = NaN). Other elements get
   // 0 if `clear`, else stay as they are.
-  void (*apply_non_finite_flags)(const std::uint32_t* sum, std::size_t count, Order order, bool clear, float* y);
+  void (*apply_non_finite_flags)(const std::uint32_t* sum, std::size_t count, Order order, bool clear, void* y);
+};
+
+struct Codec {
+  std::string_view name;  // "scalar", "avx2", "avx512"
+  FloatCodec float32, float16, bfloat16;
+  void (*end_streaming)();
   // 32-bit integers, exact modulo 2^32.
   void (*encode_int32)(const std::uint32_t* x, std::size_t count, Store store, std::uint32_t* dst);
   void (*decode_int32)(const std::uint32_t* sum, std::size_t count, Order order, std::uint32_t* y);

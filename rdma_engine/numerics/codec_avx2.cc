@@ -1,4 +1,4 @@
-// Compiled with -mavx2; run only where the processor has it (codec.cc).
+// Compiled with -mavx2 -mf16c; run only where the processor has them (codec.cc).
 #include <immintrin.h>
 
 #include "rdma_engine/numerics/kernel_templates.h"
@@ -14,7 +14,22 @@ struct Avx2Vector {
 
   static Words load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
   static void store(void* to, Words words) { _mm256_storeu_si256(static_cast<__m256i*>(to), words); }
-  static void stream(void* to, Words words) { _mm256_stream_si256(static_cast<__m256i*>(to), words); }
+
+  static Words load_float(const float* from) { return load(from); }
+  static Words load_float(const Float16* from) { return _mm256_castps_si256(_mm256_cvtph_ps(load_half(from))); }
+  static Words load_float(const Bfloat16* from) {
+    return _mm256_slli_epi32(_mm256_cvtepu16_epi32(load_half(from)), 16);
+  }
+  static void store_float(float* to, Words words) { store(to, words); }
+  template <class Narrow>
+  static void store_float(Narrow* to, Words words) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), narrowed(words, to));
+  }
+  static void stream_float(float* to, Words words) { _mm256_stream_si256(reinterpret_cast<__m256i*>(to), words); }
+  template <class Narrow>
+  static void stream_float(Narrow* to, Words words) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to), narrowed(words, to));
+  }
   static void end_streaming() { _mm_sfence(); }
 
   static Words fill(std::uint32_t value) { return _mm256_set1_epi32(static_cast<int>(value)); }
@@ -44,6 +59,19 @@ struct Avx2Vector {
   static Mask at_least(Floats a, Floats b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_GE_OQ)); }
   static Floats to_floats(Words a) { return _mm256_cvtepi32_ps(a); }
   static Words to_integers(Floats a) { return _mm256_cvtps_epi32(a); }
+
+ private:
+  static __m128i load_half(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
+  static __m128i narrowed(Words bits, const Float16*) { return _mm256_cvtps_ph(as_floats(bits), _MM_FROUND_TO_NEAREST_INT); }
+  // As narrow_float.h has it.
+  static __m128i narrowed(Words bits, const Bfloat16*) {
+    const Words odd = bit_and(_mm256_srli_epi32(bits, 16), fill(1));
+    const Words rounded = add(add(bits, fill(0x7fff)), odd);
+    const Mask is_nan = greater_signed(bit_and(bits, fill(0x7fffffff)), fill(0x7f800000));
+    const Words quiet = _mm256_or_si256(bits, fill(0x400000));
+    const Words high = _mm256_srli_epi32(select(is_nan, quiet, rounded), 16);
+    return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
+  }
 };
 
 }  // namespace

@@ -14,7 +14,22 @@ struct Avx512Vector {
 
   static Words load(const void* from) { return _mm512_loadu_si512(from); }
   static void store(void* to, Words words) { _mm512_storeu_si512(to, words); }
-  static void stream(void* to, Words words) { _mm512_stream_si512(static_cast<__m512i*>(to), words); }
+
+  static Words load_float(const float* from) { return load(from); }
+  static Words load_float(const Float16* from) { return _mm512_castps_si512(_mm512_cvtph_ps(load_half(from))); }
+  static Words load_float(const Bfloat16* from) {
+    return _mm512_slli_epi32(_mm512_cvtepu16_epi32(load_half(from)), 16);
+  }
+  static void store_float(float* to, Words words) { store(to, words); }
+  template <class Narrow>
+  static void store_float(Narrow* to, Words words) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), narrowed(words, to));
+  }
+  static void stream_float(float* to, Words words) { _mm512_stream_si512(reinterpret_cast<__m512i*>(to), words); }
+  template <class Narrow>
+  static void stream_float(Narrow* to, Words words) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), narrowed(words, to));
+  }
   static void end_streaming() { _mm_sfence(); }
 
   static Words fill(std::uint32_t value) { return _mm512_set1_epi32(static_cast<int>(value)); }
@@ -38,6 +53,20 @@ struct Avx512Vector {
   static Mask at_least(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
   static Floats to_floats(Words a) { return _mm512_cvtepi32_ps(a); }
   static Words to_integers(Floats a) { return _mm512_cvtps_epi32(a); }
+
+ private:
+  static __m256i load_half(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
+  static __m256i narrowed(Words bits, const Float16*) {
+    return _mm512_cvtps_ph(as_floats(bits), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+  // As narrow_float.h has it.
+  static __m256i narrowed(Words bits, const Bfloat16*) {
+    const Words odd = bit_and(_mm512_srli_epi32(bits, 16), fill(1));
+    const Words rounded = add(add(bits, fill(0x7fff)), odd);
+    const Mask is_nan = greater_signed(bit_and(bits, fill(0x7fffffff)), fill(0x7f800000));
+    const Words quiet = _mm512_or_si512(bits, fill(0x400000));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(select(is_nan, quiet, rounded), 16));
+  }
 };
 
 }  // namespace

@@ -26,75 +26,29 @@ std::uint32_t take(const std::uint32_t* word, Order order) {
   return swap ? __builtin_bswap32(*word) : *word;
 }
 
-// ---- float32
+// ---- float32, float16 and bfloat16
 
-struct SimdFloat32 {
-  static std::uint8_t exponent(const Codec& c, const void* x, std::size_t n) { return c.exponent(static_cast<const float*>(x), n); }
-  static std::uint8_t finite_exponent(const Codec& c, const void* x, std::size_t n) {
-    return c.finite_exponent(static_cast<const float*>(x), n);
-  }
+template <FloatCodec Codec::*type>
+struct OneWordFloat {
+  static std::uint8_t exponent(const Codec& c, const void* x, std::size_t n) { return (c.*type).exponent(x, n); }
+  static std::uint8_t finite_exponent(const Codec& c, const void* x, std::size_t n) { return (c.*type).finite_exponent(x, n); }
   static void encode(const Codec& c, const void* x, std::size_t n, std::uint8_t e, Scale s, Store store, std::uint32_t* dst) {
-    c.quantize(static_cast<const float*>(x), n, e, s, store, dst);
+    (c.*type).quantize(x, n, e, s, store, dst);
   }
   static void decode(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order, bool keep,
                      void* y) {
-    c.dequantize(sum, n, e, s, order, keep, static_cast<float*>(y));
+    (c.*type).dequantize(sum, n, e, s, order, keep, y);
   }
   static void decode_streaming(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order,
                                void* y) {
-    c.dequantize_streaming(sum, n, e, s, order, static_cast<float*>(y));
+    (c.*type).dequantize_streaming(sum, n, e, s, order, y);
   }
+  static void exchange(const Codec& c, const Exchange& step, Scale s) { (c.*type).exchange(step, s); }
   static void flags(const Codec& c, const void* x, std::size_t n, Store store, std::uint32_t* dst) {
-    c.non_finite_flags(static_cast<const float*>(x), n, store, dst);
+    (c.*type).non_finite_flags(x, n, store, dst);
   }
   static void apply_flags(const Codec& c, const std::uint32_t* sum, std::size_t n, Order order, bool clear, void* y) {
-    c.apply_non_finite_flags(sum, n, order, clear, static_cast<float*>(y));
-  }
-};
-
-// ---- float16 and bfloat16, through float32
-
-template <typename Narrow>
-struct SimdNarrowFloat {
-  class Widened {
-   public:
-    Widened(const void* x, std::size_t n) {
-      const IeeeFloatMode mode;
-      const auto* from = static_cast<const Narrow*>(x);
-      for (std::size_t i = 0; i < n; ++i) values_[i] = widen(from[i]);
-    }
-    const float* data() const { return values_; }
-    float* data() { return values_; }
-    void narrow_to(void* y, std::size_t n) const {
-      const IeeeFloatMode mode;
-      auto* to = static_cast<Narrow*>(y);
-      for (std::size_t i = 0; i < n; ++i) narrow(values_[i], to[i]);
-    }
-
-   private:
-    alignas(64) float values_[kMaxBlockSize];
-  };
-
-  static std::uint8_t exponent(const Codec& c, const void* x, std::size_t n) { return c.exponent(Widened(x, n).data(), n); }
-  static std::uint8_t finite_exponent(const Codec& c, const void* x, std::size_t n) {
-    return c.finite_exponent(Widened(x, n).data(), n);
-  }
-  static void encode(const Codec& c, const void* x, std::size_t n, std::uint8_t e, Scale s, Store store, std::uint32_t* dst) {
-    c.quantize(Widened(x, n).data(), n, e, s, store, dst);
-  }
-  static void decode(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order, bool keep,
-                     void* y) {
-    Widened values(y, keep ? n : 0);
-    c.dequantize(sum, n, e, s, order, keep, values.data());
-    values.narrow_to(y, n);
-  }
-  static void flags(const Codec& c, const void* x, std::size_t n, Store store, std::uint32_t* dst) {
-    c.non_finite_flags(Widened(x, n).data(), n, store, dst);
-  }
-  static void apply_flags(const Codec& c, const std::uint32_t* sum, std::size_t n, Order order, bool clear, void* y) {
-    Widened values(y, n);
-    c.apply_non_finite_flags(sum, n, order, clear, values.data());
-    values.narrow_to(y, n);
+    (c.*type).apply_non_finite_flags(sum, n, order, clear, y);
   }
 };
 
@@ -184,18 +138,24 @@ void decode_streaming(const Codec& c, const std::uint32_t* sum, std::size_t n, s
 }
 
 template <typename Form>
+constexpr decltype(ElementCodec::exchange) exchange_of() {
+  if constexpr (requires { Form::exchange; }) return Form::exchange;
+  return nullptr;
+}
+
+template <typename Form>
 constexpr ElementCodec make(ElementType type, std::size_t size, std::size_t words, bool is_float) {
   return {type,         size,         words,
           is_float,     Form::exponent, Form::finite_exponent,
           Form::encode, Form::decode, decode_streaming<Form>,
-          Form::flags,  Form::apply_flags};
+          exchange_of<Form>(), Form::flags,  Form::apply_flags};
 }
 
 constexpr ElementCodec kCodecs[] = {
-    make<SimdFloat32>(ElementType::kFloat32, 4, 1, true),
+    make<OneWordFloat<&Codec::float32>>(ElementType::kFloat32, 4, 1, true),
     make<SimdInt32>(ElementType::kInt32, 4, 1, false),
-    make<SimdNarrowFloat<Float16>>(ElementType::kFloat16, 2, 1, true),
-    make<SimdNarrowFloat<Bfloat16>>(ElementType::kBfloat16, 2, 1, true),
+    make<OneWordFloat<&Codec::float16>>(ElementType::kFloat16, 2, 1, true),
+    make<OneWordFloat<&Codec::bfloat16>>(ElementType::kBfloat16, 2, 1, true),
     make<ElementByElement<Float64Form>>(ElementType::kFloat64, 8, kFloat64Limbs, true),
     make<ElementByElement<IntegerForm<std::uint8_t>>>(ElementType::kInt8, 1, 1, false),
     make<ElementByElement<IntegerForm<std::uint16_t>>>(ElementType::kInt16, 2, 1, false),

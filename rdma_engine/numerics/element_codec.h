@@ -1,5 +1,4 @@
-// How each element type travels in 32-bit words. float32 and int32 go straight through Codec; the other types are
-// brought into that form block by block.
+// How each element type travels in 32-bit words. The one-word floats and int32 have kernels in Codec.
 //
 //   type               words   form
 //   float32              1     block fixed point
@@ -42,9 +41,11 @@ struct ElementCodec {
   void (*encode)(const Codec&, const void* x, std::size_t count, std::uint8_t exponent, Scale, Store, std::uint32_t* dst);
   void (*decode)(const Codec&, const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale, Order,
                  bool keep_non_finite, void* y);
-  // The same without keep_non_finite, for large results: see Codec::dequantize_streaming.
+  // The same without keep_non_finite, for large results: see FloatCodec::dequantize_streaming.
   void (*decode_streaming)(const Codec&, const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale, Order,
                            void* y);
+  // See FloatCodec; null where exponents, words and results are only to be had one after the other.
+  void (*exchange)(const Codec&, const Exchange&, Scale);
   // Flags occupy as many words as data does.
   void (*flags)(const Codec&, const void* x, std::size_t count, Store, std::uint32_t* dst);
   void (*apply_flags)(const Codec&, const std::uint32_t* sum, std::size_t count, Order, bool clear, void* y);
@@ -52,7 +53,7 @@ struct ElementCodec {
 
 const ElementCodec& element_codec(ElementType type);
 
-// The largest block size: conversions of narrow types need a buffer of one block.
+// The largest block size.
 inline constexpr std::size_t kMaxBlockSize = 16384;
 // The smallest: one float64 has five words.
 inline constexpr std::size_t kMinBlockSize = 8;

@@ -49,145 +49,158 @@ inline typename V::Words magnitude_or_zero(typename V::Words bits) {
   }
 }
 
-template <class Wide, bool finite_only>
-std::uint32_t max_magnitude(const float* x, std::size_t count) {
+template <class Wide, class Element, bool finite_only>
+std::uint32_t max_magnitude(const void* elements, std::size_t count) {
+  const auto* x = static_cast<const Element*>(elements);
   const std::size_t whole = count - count % Wide::kWidth;
   auto widest = Wide::fill(0);
   for (std::size_t i = 0; i < whole; i += Wide::kWidth) {
-    widest = Wide::max_signed(widest, magnitude_or_zero<Wide, finite_only>(Wide::load(x + i)));
+    widest = Wide::max_signed(widest, magnitude_or_zero<Wide, finite_only>(Wide::load_float(x + i)));
   }
   std::uint32_t largest = Wide::largest_signed(widest);
   for (std::size_t i = whole; i < count; ++i) {
-    largest = ScalarVector::max_signed(largest, magnitude_or_zero<ScalarVector, finite_only>(ScalarVector::load(x + i)));
+    largest = ScalarVector::max_signed(largest, magnitude_or_zero<ScalarVector, finite_only>(ScalarVector::load_float(x + i)));
   }
   return largest;
 }
 
-template <class Wide, Store store>
-void quantize_to(const float* x, std::size_t count, Factors factors, std::int32_t limit, std::uint32_t* dst) {
+template <class Wide, class Element, Store store>
+void quantize_to(const Element* x, std::size_t count, Factors factors, std::int32_t limit, std::uint32_t* dst) {
   for_each_vector<Wide>(count, [=](auto vector, std::size_t i) {
     using V = decltype(vector);
-    put<V, store>(dst + i, quantized<V>(V::load(x + i), factors, limit));
+    put<V, store>(dst + i, quantized<V>(V::load_float(x + i), factors, limit));
   });
 }
 
-template <class Wide>
-void quantize(const float* x, std::size_t count, Factors factors, std::int32_t limit, Store store, std::uint32_t* dst) {
+template <class Wide, class Element>
+void quantize(const void* elements, std::size_t count, Factors factors, std::int32_t limit, Store store,
+              std::uint32_t* dst) {
+  const auto* x = static_cast<const Element*>(elements);
   switch (store) {
-    case Store::kWrite: return quantize_to<Wide, Store::kWrite>(x, count, factors, limit, dst);
-    case Store::kAdd: return quantize_to<Wide, Store::kAdd>(x, count, factors, limit, dst);
-    case Store::kBigEndian: return quantize_to<Wide, Store::kBigEndian>(x, count, factors, limit, dst);
+    case Store::kWrite: return quantize_to<Wide, Element, Store::kWrite>(x, count, factors, limit, dst);
+    case Store::kAdd: return quantize_to<Wide, Element, Store::kAdd>(x, count, factors, limit, dst);
+    case Store::kBigEndian: return quantize_to<Wide, Element, Store::kBigEndian>(x, count, factors, limit, dst);
   }
 }
 
 enum class Write { kAll, kKeepNonFinite, kStreaming };
 
-template <class Wide, Order order, Write write>
-void dequantize_from(const std::uint32_t* sum, std::size_t count, Factors factors, float* y) {
-  for_each_vector<Wide>(count, [=](auto vector, std::size_t i) {
-    using V = decltype(vector);
-    const auto value = dequantized<V>(in_order<V, order>(V::load(sum + i)), factors);
-    if constexpr (write == Write::kKeepNonFinite) {
-      const auto old = V::load(y + i);
-      V::store(y + i, V::select(finite<V>(old), value, old));
-    } else if constexpr (write == Write::kStreaming) {
-      V::stream(y + i, value);
-    } else {
-      V::store(y + i, value);
-    }
-  });
-}
-
-template <class Wide>
-void dequantize(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, bool keep_non_finite,
-                float* y) {
-  if (order == Order::kHost) {
-    keep_non_finite ? dequantize_from<Wide, Order::kHost, Write::kKeepNonFinite>(sum, count, factors, y)
-                    : dequantize_from<Wide, Order::kHost, Write::kAll>(sum, count, factors, y);
+template <class V, class Element, Write write>
+inline void put_float(Element* y, typename V::Words value) {
+  if constexpr (write == Write::kKeepNonFinite) {
+    const auto old = V::load_float(y);
+    V::store_float(y, V::select(finite<V>(old), value, old));
+  } else if constexpr (write == Write::kStreaming) {
+    V::stream_float(y, value);
   } else {
-    keep_non_finite ? dequantize_from<Wide, Order::kBigEndian, Write::kKeepNonFinite>(sum, count, factors, y)
-                    : dequantize_from<Wide, Order::kBigEndian, Write::kAll>(sum, count, factors, y);
+    V::store_float(y, value);
   }
 }
 
-template <class Wide>
-void dequantize_streaming(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, float* y) {
-  if (reinterpret_cast<std::uintptr_t>(y) % sizeof(typename Wide::Words) != 0) {
-    dequantize<Wide>(sum, count, factors, order, false, y);
-  } else if (order == Order::kHost) {
-    dequantize_from<Wide, Order::kHost, Write::kStreaming>(sum, count, factors, y);
+template <class Wide, class Element, Order order, Write write>
+void dequantize_from(const std::uint32_t* sum, std::size_t count, Factors factors, Element* y) {
+  for_each_vector<Wide>(count, [=](auto vector, std::size_t i) {
+    using V = decltype(vector);
+    put_float<V, Element, write>(y + i, dequantized<V>(in_order<V, order>(V::load(sum + i)), factors));
+  });
+}
+
+template <class Wide, class Element>
+void dequantize(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, bool keep_non_finite,
+                void* elements) {
+  auto* y = static_cast<Element*>(elements);
+  if (order == Order::kHost) {
+    keep_non_finite ? dequantize_from<Wide, Element, Order::kHost, Write::kKeepNonFinite>(sum, count, factors, y)
+                    : dequantize_from<Wide, Element, Order::kHost, Write::kAll>(sum, count, factors, y);
   } else {
-    dequantize_from<Wide, Order::kBigEndian, Write::kStreaming>(sum, count, factors, y);
+    keep_non_finite ? dequantize_from<Wide, Element, Order::kBigEndian, Write::kKeepNonFinite>(sum, count, factors, y)
+                    : dequantize_from<Wide, Element, Order::kBigEndian, Write::kAll>(sum, count, factors, y);
+  }
+}
+
+// Whether whole vectors of elements may be streamed to y.
+template <class Wide, class Element>
+inline bool may_stream(const Element* y) {
+  return reinterpret_cast<std::uintptr_t>(y) % (Wide::kWidth * sizeof(Element)) == 0;
+}
+
+template <class Wide, class Element>
+void dequantize_streaming(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, void* elements) {
+  auto* y = static_cast<Element*>(elements);
+  if (!may_stream<Wide>(y)) {
+    dequantize<Wide, Element>(sum, count, factors, order, false, y);
+  } else if (order == Order::kHost) {
+    dequantize_from<Wide, Element, Order::kHost, Write::kStreaming>(sum, count, factors, y);
+  } else {
+    dequantize_from<Wide, Element, Order::kBigEndian, Write::kStreaming>(sum, count, factors, y);
   }
 }
 
 // How far ahead the exponents' elements are called from memory, which the processor itself does only within a page.
-constexpr std::size_t kPrefetchedElements = 1024;
-constexpr std::size_t kLineElements = 16;
+constexpr std::size_t kPrefetchedBytes = 4096;
+constexpr std::size_t kLineBytes = 64;
 
-template <class V, Store store, Write write>
+template <class V, class Element, Store store, Write write>
 inline typename V::Words exchange_vector(const BlockExchange& b, std::size_t i, typename V::Words widest) {
-  if (i % kLineElements == 0) __builtin_prefetch(b.ahead + i + kPrefetchedElements, 0, 2);
-  put<V, store>(b.words + i, quantized<V>(V::load(b.x + i), b.forth, b.limit));
-  const auto value = dequantized<V>(V::load(b.sum + i), b.back);
-  if constexpr (write == Write::kStreaming) {
-    V::stream(b.y + i, value);
-  } else {
-    V::store(b.y + i, value);
-  }
-  return V::max_signed(widest, magnitude<V>(V::load(b.ahead + i)));
+  const Element* ahead = static_cast<const Element*>(b.ahead) + i;
+  if (i % (kLineBytes / sizeof(Element)) == 0) __builtin_prefetch(ahead + kPrefetchedBytes / sizeof(Element), 0, 2);
+  put<V, store>(b.words + i, quantized<V>(V::load_float(static_cast<const Element*>(b.x) + i), b.forth, b.limit));
+  put_float<V, Element, write>(static_cast<Element*>(b.y) + i, dequantized<V>(V::load(b.sum + i), b.back));
+  return V::max_signed(widest, magnitude<V>(V::load_float(ahead)));
 }
 
-template <class Wide, Store store, Write write>
+template <class Wide, class Element, Store store, Write write>
 std::uint32_t exchange_to(const BlockExchange b) {
   const std::size_t whole = b.count - b.count % Wide::kWidth;
   auto widest = Wide::fill(0);
-  for (std::size_t i = 0; i < whole; i += Wide::kWidth) widest = exchange_vector<Wide, store, write>(b, i, widest);
+  for (std::size_t i = 0; i < whole; i += Wide::kWidth) widest = exchange_vector<Wide, Element, store, write>(b, i, widest);
   std::uint32_t largest = Wide::largest_signed(widest);
-  for (std::size_t i = whole; i < b.count; ++i) largest = exchange_vector<ScalarVector, store, write>(b, i, largest);
+  for (std::size_t i = whole; i < b.count; ++i) largest = exchange_vector<ScalarVector, Element, store, write>(b, i, largest);
   return largest;
 }
 
-template <class Wide>
+template <class Wide, class Element>
 std::uint32_t exchange(const BlockExchange& b) {
-  if (b.streaming && reinterpret_cast<std::uintptr_t>(b.y) % sizeof(typename Wide::Words) == 0) {
-    return b.store == Store::kAdd ? exchange_to<Wide, Store::kAdd, Write::kStreaming>(b)
-                                  : exchange_to<Wide, Store::kWrite, Write::kStreaming>(b);
+  if (b.streaming && may_stream<Wide>(static_cast<const Element*>(b.y))) {
+    return b.store == Store::kAdd ? exchange_to<Wide, Element, Store::kAdd, Write::kStreaming>(b)
+                                  : exchange_to<Wide, Element, Store::kWrite, Write::kStreaming>(b);
   }
-  return b.store == Store::kAdd ? exchange_to<Wide, Store::kAdd, Write::kAll>(b)
-                                : exchange_to<Wide, Store::kWrite, Write::kAll>(b);
+  return b.store == Store::kAdd ? exchange_to<Wide, Element, Store::kAdd, Write::kAll>(b)
+                                : exchange_to<Wide, Element, Store::kWrite, Write::kAll>(b);
 }
 
-template <class Wide, Store store>
-void non_finite_flags_to(const float* x, std::size_t count, std::uint32_t* dst) {
+template <class Wide, class Element, Store store>
+void non_finite_flags_to(const Element* x, std::size_t count, std::uint32_t* dst) {
   for_each_vector<Wide>(count, [=](auto vector, std::size_t i) {
     using V = decltype(vector);
-    put<V, store>(dst + i, non_finite_flag<V>(V::load(x + i)));
+    put<V, store>(dst + i, non_finite_flag<V>(V::load_float(x + i)));
   });
 }
 
-template <class Wide>
-void non_finite_flags(const float* x, std::size_t count, Store store, std::uint32_t* dst) {
+template <class Wide, class Element>
+void non_finite_flags(const void* elements, std::size_t count, Store store, std::uint32_t* dst) {
+  const auto* x = static_cast<const Element*>(elements);
   switch (store) {
-    case Store::kWrite: return non_finite_flags_to<Wide, Store::kWrite>(x, count, dst);
-    case Store::kAdd: return non_finite_flags_to<Wide, Store::kAdd>(x, count, dst);
-    case Store::kBigEndian: return non_finite_flags_to<Wide, Store::kBigEndian>(x, count, dst);
+    case Store::kWrite: return non_finite_flags_to<Wide, Element, Store::kWrite>(x, count, dst);
+    case Store::kAdd: return non_finite_flags_to<Wide, Element, Store::kAdd>(x, count, dst);
+    case Store::kBigEndian: return non_finite_flags_to<Wide, Element, Store::kBigEndian>(x, count, dst);
   }
 }
 
-template <class Wide, Order order>
-void apply_non_finite_flags_from(const std::uint32_t* sum, std::size_t count, bool clear, float* y) {
+template <class Wide, class Element, Order order>
+void apply_non_finite_flags_from(const std::uint32_t* sum, std::size_t count, bool clear, Element* y) {
   for_each_vector<Wide>(count, [=](auto vector, std::size_t i) {
     using V = decltype(vector);
-    const auto otherwise = clear ? V::fill(0) : V::load(y + i);
-    V::store(y + i, flagged<V>(in_order<V, order>(V::load(sum + i)), otherwise));
+    const auto otherwise = clear ? V::fill(0) : V::load_float(y + i);
+    V::store_float(y + i, flagged<V>(in_order<V, order>(V::load(sum + i)), otherwise));
   });
 }
 
-template <class Wide>
-void apply_non_finite_flags(const std::uint32_t* sum, std::size_t count, Order order, bool clear, float* y) {
-  order == Order::kHost ? apply_non_finite_flags_from<Wide, Order::kHost>(sum, count, clear, y)
-                        : apply_non_finite_flags_from<Wide, Order::kBigEndian>(sum, count, clear, y);
+template <class Wide, class Element>
+void apply_non_finite_flags(const std::uint32_t* sum, std::size_t count, Order order, bool clear, void* elements) {
+  auto* y = static_cast<Element*>(elements);
+  order == Order::kHost ? apply_non_finite_flags_from<Wide, Element, Order::kHost>(sum, count, clear, y)
+                        : apply_non_finite_flags_from<Wide, Element, Order::kBigEndian>(sum, count, clear, y);
 }
 
 template <class Wide, Order order, bool add>
@@ -209,18 +222,27 @@ void move_words(const std::uint32_t* src, std::size_t count, Order order, bool a
   }
 }
 
+template <class Wide, class Element>
+constexpr FloatKernels float_kernels_over() {
+  return {
+      .max_magnitude = max_magnitude<Wide, Element, false>,
+      .max_finite_magnitude = max_magnitude<Wide, Element, true>,
+      .quantize = quantize<Wide, Element>,
+      .dequantize = dequantize<Wide, Element>,
+      .dequantize_streaming = dequantize_streaming<Wide, Element>,
+      .exchange = exchange<Wide, Element>,
+      .non_finite_flags = non_finite_flags<Wide, Element>,
+      .apply_non_finite_flags = apply_non_finite_flags<Wide, Element>,
+  };
+}
+
 template <class Wide>
 constexpr Kernels kernels_over() {
   return {
-      .max_magnitude = max_magnitude<Wide, false>,
-      .max_finite_magnitude = max_magnitude<Wide, true>,
-      .quantize = quantize<Wide>,
-      .dequantize = dequantize<Wide>,
-      .dequantize_streaming = dequantize_streaming<Wide>,
+      .float32 = float_kernels_over<Wide, float>(),
+      .float16 = float_kernels_over<Wide, Float16>(),
+      .bfloat16 = float_kernels_over<Wide, Bfloat16>(),
       .end_streaming = Wide::end_streaming,
-      .exchange = exchange<Wide>,
-      .non_finite_flags = non_finite_flags<Wide>,
-      .apply_non_finite_flags = apply_non_finite_flags<Wide>,
       .move_words = move_words<Wide>,
   };
 }

@@ -13,8 +13,8 @@ namespace jaxina::numerics {
 // One block of a codec's Exchange.
 struct BlockExchange {
   std::size_t count;
-  const float* ahead;
-  const float* x;
+  const void* ahead;
+  const void* x;
   Factors forth;
   std::int32_t limit;
   Store store;
@@ -22,23 +22,29 @@ struct BlockExchange {
   const std::uint32_t* sum;
   Factors back;
   bool streaming;
-  float* y;
+  void* y;
+};
+
+// For float32, float16 or bfloat16: x, y and ahead point to elements of that type. Narrow ones are widened to float32 and
+// rounded from it in registers.
+struct FloatKernels {
+  // The largest |x|, as its IEEE-754 bits; 0 for no elements.
+  std::uint32_t (*max_magnitude)(const void* x, std::size_t count);
+  std::uint32_t (*max_finite_magnitude)(const void* x, std::size_t count);
+  void (*quantize)(const void* x, std::size_t count, Factors factors, std::int32_t limit, Store store,
+                   std::uint32_t* dst);
+  void (*dequantize)(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, bool keep_non_finite,
+                     void* y);
+  void (*dequantize_streaming)(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, void* y);
+  // Returns the largest |ahead[i]|, as its IEEE-754 bits.
+  std::uint32_t (*exchange)(const BlockExchange& block);
+  void (*non_finite_flags)(const void* x, std::size_t count, Store store, std::uint32_t* dst);
+  void (*apply_non_finite_flags)(const std::uint32_t* sum, std::size_t count, Order order, bool clear, void* y);
 };
 
 struct Kernels {
-  // The largest |x|, as its IEEE-754 bits; 0 for no elements.
-  std::uint32_t (*max_magnitude)(const float* x, std::size_t count);
-  std::uint32_t (*max_finite_magnitude)(const float* x, std::size_t count);
-  void (*quantize)(const float* x, std::size_t count, Factors factors, std::int32_t limit, Store store,
-                   std::uint32_t* dst);
-  void (*dequantize)(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, bool keep_non_finite,
-                     float* y);
-  void (*dequantize_streaming)(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, float* y);
+  FloatKernels float32, float16, bfloat16;
   void (*end_streaming)();
-  // Returns the largest |ahead[i]|, as its IEEE-754 bits.
-  std::uint32_t (*exchange)(const BlockExchange& block);
-  void (*non_finite_flags)(const float* x, std::size_t count, Store store, std::uint32_t* dst);
-  void (*apply_non_finite_flags)(const std::uint32_t* sum, std::size_t count, Order order, bool clear, float* y);
   // dst = word or dst += word, with the bytes of each word reversed on the way if order is big-endian.
   void (*move_words)(const std::uint32_t* src, std::size_t count, Order order, bool add, std::uint32_t* dst);
 };

@@ -1,8 +1,8 @@
 // float16 and bfloat16 to and from float32, by integer arithmetic: the same bits on every processor. Rounding is to
-// nearest, ties to even; NaN stays NaN (quiet).
+// nearest, ties to even; NaN stays NaN, is quiet afterwards, and keeps what fits of its payload, as the processors' own
+// instructions have it. Internal linkage and compiler built-ins only: see kernels.h.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "rdma_engine/numerics/block_fixed_point.h"
@@ -12,31 +12,33 @@ namespace jaxina::numerics {
 struct Float16 { std::uint16_t bits; };
 struct Bfloat16 { std::uint16_t bits; };
 
-JAXINA_HOST_DEVICE inline float widen(Bfloat16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
+namespace {
+
+JAXINA_HOST_DEVICE inline float widen(Bfloat16 x) { return __builtin_bit_cast(float, std::uint32_t{x.bits} << 16); }
 
 JAXINA_HOST_DEVICE inline float widen(Float16 x) {
   const std::uint32_t sign = std::uint32_t{x.bits & 0x8000u} << 16;
   const std::uint32_t magnitude = x.bits & 0x7fffu;
-  if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | (magnitude << 13 & 0x7fffffu));
+  if (magnitude >= 0x7c00u) return __builtin_bit_cast(float, sign | 0x7f800000u | (magnitude << 13 & 0x7fffffu));
   // Shifted into place the exponent is 112 too small; the multiplication mends that and normalizes subnormals.
-  const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
+  const float value = __builtin_bit_cast(float, magnitude << 13) * 0x1p112f;
+  return __builtin_bit_cast(float, sign | __builtin_bit_cast(std::uint32_t, value));
 }
 
 JAXINA_HOST_DEVICE inline void narrow(float x, Bfloat16& y) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
   const std::uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1);
   y.bits = static_cast<std::uint16_t>((is_nan ? bits | 0x400000u : rounded) >> 16);
 }
 
 JAXINA_HOST_DEVICE inline void narrow(float x, Float16& y) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   std::uint32_t result;
   if (magnitude > 0x7f800000u) {
-    result = 0x7e00u;
+    result = 0x7e00u | (magnitude >> 13 & 0x3ffu);
   } else if (magnitude >= 0x47800000u) {  // 65536 and more, Inf
     result = 0x7c00u;
   } else if (magnitude >= 0x38800000u) {  // normal in float16; rounding may carry into Inf, which is right
@@ -44,10 +46,11 @@ JAXINA_HOST_DEVICE inline void narrow(float x, Float16& y) {
     result = (rebiased + 0xfffu + (rebiased >> 13 & 1)) >> 13;
   } else {
     // Subnormal: adding 0.5 leaves the value's multiples of 2^-24 in the sum's low bits, rounded by the addition.
-    const float sum = std::bit_cast<float>(magnitude) + 0.5f;
-    result = std::bit_cast<std::uint32_t>(sum) - 0x3f000000u;
+    const float sum = __builtin_bit_cast(float, magnitude) + 0.5f;
+    result = __builtin_bit_cast(std::uint32_t, sum) - 0x3f000000u;
   }
   y.bits = static_cast<std::uint16_t>(sign | result);
 }
 
+}  // namespace
 }  // namespace jaxina::numerics

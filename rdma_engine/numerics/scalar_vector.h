@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "rdma_engine/numerics/block_fixed_point.h"
+#include "rdma_engine/numerics/narrow_float.h"
 
 namespace jaxina::numerics {
 namespace {
@@ -23,8 +24,25 @@ struct ScalarVector {
     return words;
   }
   JAXINA_HOST_DEVICE static void store(void* to, Words words) { __builtin_memcpy(to, &words, sizeof(words)); }
-  // Past the caches where the processor can; `to` is aligned to the vector's size.
-  static void stream(void* to, Words words) { store(to, words); }
+
+  // Elements as float32 bits; float32 itself, or widened and rounded.
+  static Words load_float(const float* from) { return load(from); }
+  template <class Narrow>
+  static Words load_float(const Narrow* from) {
+    Narrow x;
+    __builtin_memcpy(&x, from, sizeof(x));
+    return as_words(widen(x));
+  }
+  static void store_float(float* to, Words words) { store(to, words); }
+  template <class Narrow>
+  static void store_float(Narrow* to, Words words) {
+    Narrow x;
+    narrow(as_floats(words), x);
+    __builtin_memcpy(to, &x, sizeof(x));
+  }
+  // Past the caches where the processor can; `to` is aligned to a vector of its elements.
+  template <class Element>
+  static void stream_float(Element* to, Words words) { store_float(to, words); }
   static void end_streaming() {}
 
   JAXINA_HOST_DEVICE static Words fill(std::uint32_t value) { return value; }

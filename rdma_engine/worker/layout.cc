@@ -47,7 +47,7 @@ std::optional<Block> Layout::stretch(std::size_t chunk) const {
   const std::size_t tensor = tensor_at(first);
   const Cut& cut = cuts_[tensor];
   const bool whole = (past - first_block_[tensor]) * cut.elements <= cut.count;
-  if (!whole || cut.codec->type != numerics::ElementType::kFloat32) return std::nullopt;
+  if (!whole || cut.codec->exchange == nullptr) return std::nullopt;
   return describe(tensor, first, 0);
 }
 

@@ -70,8 +70,8 @@ class Layout {
     return static_cast<std::byte*>(contributions_[device].tensors[block.tensor].out) + block.offset;
   }
 
-  // The chunk's first block, if all its blocks are whole ones of one float32 tensor in this processor's memory and nothing
-  // else contributes: then its elements lie one after the other, as their words do.
+  // The chunk's first block, if all its blocks are whole ones of one tensor in this processor's memory, whose type has
+  // ElementCodec::exchange, and nothing else contributes: then its elements lie one after the other, as their words do.
   std::optional<Block> stretch(std::size_t chunk) const;
 
   // Calls visit(block) for each block of the chunk, in order.

@@ -84,7 +84,7 @@ class Worker {
   void fill_words(const Pass& pass, std::uint32_t* words, numerics::Store store) const;
 
   ResultVerdict on_result(const Result& result, Nanoseconds now);
-  // fill_exponents, fill_words and on_result in one call, which for long float32 tensors takes less time.
+  // fill_exponents, fill_words and on_result in one call, which for long tensors of floats takes less time.
   ResultVerdict exchange(const Pass& pass, std::uint8_t* exponents, bool merge, std::uint32_t* words, numerics::Store store,
                          const Result& result, Nanoseconds now);
   // The aggregator has this pass and waits for other workers: the next retransmission may come late.

@@ -123,13 +123,12 @@ bool Worker::exchange_data(const Pass& pass, std::uint8_t* announced, bool merge
   const Layout &source = entry(filled.collective).layout, &target = entry(decoded.collective).layout;
   const std::optional<Block> ahead = source.stretch(*announced_chunk(filled)), in = source.stretch(filled.chunk),
                              out = target.stretch(decoded.chunk);
-  if (!ahead || !in || !out) return false;
-  const auto floats = [](const std::byte* memory) { return reinterpret_cast<const float*>(memory); };
-  codec_.exchange({config_.geometry.blocks_per_chunk, config_.geometry.block_size, floats(source.in(0, *ahead)), announced,
-                   merge, floats(source.in(0, *in)), exponents(pass.slot), store, words, result.word_data,
-                   exponents(result.slot), target.streams(0, *out),
-                   reinterpret_cast<float*>(target.out(0, *out))},
-                  scale_);
+  if (!ahead || !in || !out || ahead->codec != in->codec || out->codec != in->codec) return false;
+  in->codec->exchange(codec_,
+                      {config_.geometry.blocks_per_chunk, config_.geometry.block_size, source.in(0, *ahead), announced, merge,
+                       source.in(0, *in), exponents(pass.slot), store, words, result.word_data, exponents(result.slot),
+                       target.streams(0, *out), target.out(0, *out)},
+                      scale_);
   return true;
 }
 

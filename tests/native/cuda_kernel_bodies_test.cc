@@ -3,14 +3,15 @@
 // read once and each word written once.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <random>
 #include <tuple>
 
 #include "tests/native/emulated_grid.h"
+#include "tests/native/test_seed.h"
 
 namespace jaxina::cuda {
 namespace {
@@ -48,12 +49,7 @@ class Bytes {
 
 class KernelBodiesTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const char* given = std::getenv("JAXINA_TEST_SEED");
-    const auto seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-    std::printf("JAXINA_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
-    random_.seed(seed);
-  }
+  void SetUp() override { random_.seed(jaxina::testing::test_seed()); }
 
   std::uint64_t below(std::uint64_t bound) { return random_() % bound; }
 
@@ -91,8 +87,8 @@ class KernelBodiesTest : public ::testing::Test {
     numerics::Bfloat16 brain;
     switch (type) {
       case ElementType::kFloat32: return std::bit_cast<std::uint32_t>(static_cast<float>(value));
-      case ElementType::kFloat16: narrow(static_cast<float>(value), half); return half.bits;
-      case ElementType::kBfloat16: narrow(static_cast<float>(value), brain); return brain.bits;
+      case ElementType::kFloat16: numerics::narrow(static_cast<float>(value), half); return half.bits;
+      case ElementType::kBfloat16: numerics::narrow(static_cast<float>(value), brain); return brain.bits;
       case ElementType::kFloat64: return std::bit_cast<std::uint64_t>(value);
       default: return otherwise;
     }
@@ -182,7 +178,7 @@ class Sweep : public KernelBodiesTest {
                    words.data() + first_word);
     });
     std::vector<std::byte> bytes(words.size() * 4);
-    std::memcpy(bytes.data(), words.data(), bytes.size());
+    std::copy_n(reinterpret_cast<const std::byte*>(words.data()), bytes.size(), bytes.data());
     return bytes;
   }
 
@@ -376,7 +372,7 @@ float value_of(ElementType type, const std::byte* x) {
   }
   std::uint16_t bits;
   std::memcpy(&bits, x, 2);
-  return type == ElementType::kFloat16 ? widen(numerics::Float16{bits}) : widen(numerics::Bfloat16{bits});
+  return type == ElementType::kFloat16 ? numerics::widen(numerics::Float16{bits}) : numerics::widen(numerics::Bfloat16{bits});
 }
 
 std::int64_t reference_word(float x, int exponent, const Format& format, Rounding rounding, std::uint64_t index) {

@@ -20,6 +20,7 @@
 #endif
 
 #include "rdma_engine/errors.h"
+#include "tests/native/test_seed.h"
 
 namespace jaxina::numerics {
 namespace {
@@ -93,16 +94,12 @@ std::uint32_t reference_stored(std::uint32_t old, std::uint32_t word, Store stor
 
 // ---- inputs ----
 
-class CodecTest : public testing::TestWithParam<std::string> {
+class CodecTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     codec_ = codec_named(GetParam());
     if (codec_ == nullptr) GTEST_SKIP() << "this processor has no " << GetParam();
-    const char* given = std::getenv("JAXINA_TEST_SEED");
-    const auto seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-    RecordProperty("seed", std::to_string(seed));
-    std::printf("JAXINA_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
-    random_.seed(seed);
+    random_.seed(jaxina::testing::test_seed());
   }
 
   std::uint32_t word() { return static_cast<std::uint32_t>(random_()); }
@@ -146,7 +143,7 @@ class CodecTest : public testing::TestWithParam<std::string> {
     for (std::size_t i = 0; i < x.size(); ++i) {
       expected[i] = reference_stored(dst[i], reference_quantize(x[i], exponent, n), store);
     }
-    codec_->quantize(x.data(), x.size(), static_cast<std::uint8_t>(exponent), scale_for(n), store, dst.data());
+    codec_->float32.quantize(x.data(), x.size(), static_cast<std::uint8_t>(exponent), scale_for(n), store, dst.data());
     for (std::size_t i = 0; i < dst.size(); ++i) {
       ASSERT_EQ(dst[i], expected[i]) << "n=" << n << " b=" << exponent << " store=" << int(store) << " i=" << i << "/"
                                      << x.size() << " x=" << (i < x.size() ? x[i] : 0);
@@ -160,7 +157,7 @@ class CodecTest : public testing::TestWithParam<std::string> {
       const std::uint32_t host = order == Order::kHost ? sum[i] : big_endian(sum[i]);
       if (!keep || std::isfinite(y[i])) expected[i] = reference_dequantize(host, exponent, n);
     }
-    codec_->dequantize(sum.data(), sum.size(), static_cast<std::uint8_t>(exponent), scale_for(n), order, keep, y.data());
+    codec_->float32.dequantize(sum.data(), sum.size(), static_cast<std::uint8_t>(exponent), scale_for(n), order, keep, y.data());
     for (std::size_t i = 0; i < y.size(); ++i) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(expected[i]))
           << "n=" << n << " b=" << exponent << " order=" << int(order) << " keep=" << keep << " i=" << i;
@@ -177,7 +174,7 @@ class CodecTest : public testing::TestWithParam<std::string> {
     for (const std::size_t offset : {0, 3}) {
       float* y = static_cast<float*>(line) + offset;
       y[sum.size()] = expected.back();
-      codec_->dequantize_streaming(sum.data(), sum.size(), static_cast<std::uint8_t>(exponent), scale_for(n), order, y);
+      codec_->float32.dequantize_streaming(sum.data(), sum.size(), static_cast<std::uint8_t>(exponent), scale_for(n), order, y);
       codec_->end_streaming();
       for (std::size_t i = 0; i < expected.size(); ++i) {
         ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(expected[i]))
@@ -205,16 +202,16 @@ class CodecTest : public testing::TestWithParam<std::string> {
     std::size_t room = 4 * memory.size();
     std::align(64, 64, line, room);
     float* y = static_cast<float*>(line) + (aligned ? 0 : 3);
-    codec_->exchange({blocks, block_size, ahead.data(), exponents.data(), merge, x.data(), x_exponents.data(), store,
+    codec_->float32.exchange({blocks, block_size, ahead.data(), exponents.data(), merge, x.data(), x_exponents.data(), store,
                       dst.data(), sum.data(), sum_exponents.data(), streaming, y},
                      scale_for(n));
     codec_->end_streaming();
     for (std::size_t i = 0; i < blocks; ++i) {
       const std::size_t first = i * block_size;
-      const std::uint8_t exponent = codec_->exponent(&ahead[first], block_size);
+      const std::uint8_t exponent = codec_->float32.exponent(&ahead[first], block_size);
       ASSERT_EQ(exponents[i], merge ? std::max(old_exponents[i], exponent) : exponent) << i;
-      codec_->quantize(&x[first], block_size, x_exponents[i], scale_for(n), store, &expected_dst[first]);
-      codec_->dequantize(&sum[first], block_size, sum_exponents[i], scale_for(n), Order::kHost, false, &expected_y[first]);
+      codec_->float32.quantize(&x[first], block_size, x_exponents[i], scale_for(n), store, &expected_dst[first]);
+      codec_->float32.dequantize(&sum[first], block_size, sum_exponents[i], scale_for(n), Order::kHost, false, &expected_y[first]);
     }
     ASSERT_EQ(dst, expected_dst);
     for (std::size_t i = 0; i < count; ++i) {
@@ -226,7 +223,7 @@ class CodecTest : public testing::TestWithParam<std::string> {
   std::mt19937_64 random_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Variants, CodecTest, testing::Values("scalar", "avx2", "avx512"),
+INSTANTIATE_TEST_SUITE_P(Variants, CodecTest, ::testing::Values("scalar", "avx2", "avx512"),
                          [](const auto& info) { return info.param; });
 
 // ---- tests ----
@@ -236,10 +233,10 @@ TEST_P(CodecTest, NamesItself) { EXPECT_EQ(codec_->name, GetParam()); }
 TEST_P(CodecTest, ExponentIsTheLargestInTheBlock) {
   for (std::size_t count = 0; count <= 300; ++count) {
     Floats x = floats(count);
-    ASSERT_EQ(codec_->finite_exponent(x.data(), count), reference_exponent(x.data(), count, true)) << count;
-    ASSERT_EQ(codec_->exponent(x.data(), count), reference_exponent(x.data(), count, false)) << count;
+    ASSERT_EQ(codec_->float32.finite_exponent(x.data(), count), reference_exponent(x.data(), count, true)) << count;
+    ASSERT_EQ(codec_->float32.exponent(x.data(), count), reference_exponent(x.data(), count, false)) << count;
     for (float& value : x) value = std::isfinite(value) ? value : -1.5f;
-    ASSERT_EQ(codec_->exponent(x.data(), count), reference_exponent(x.data(), count, false)) << count;
+    ASSERT_EQ(codec_->float32.exponent(x.data(), count), reference_exponent(x.data(), count, false)) << count;
   }
 }
 
@@ -249,8 +246,8 @@ TEST_P(CodecTest, ExponentSeesOneValueInEveryPosition) {
     for (std::size_t at = 0; at < 67; ++at) {
       Floats x(67, -0.0f);
       x[at] = value;
-      ASSERT_EQ(codec_->exponent(x.data(), x.size()), reference_exponent(x.data(), x.size(), false)) << value << at;
-      ASSERT_EQ(codec_->finite_exponent(x.data(), x.size()), reference_exponent(x.data(), x.size(), true)) << value;
+      ASSERT_EQ(codec_->float32.exponent(x.data(), x.size()), reference_exponent(x.data(), x.size(), false)) << value << at;
+      ASSERT_EQ(codec_->float32.finite_exponent(x.data(), x.size()), reference_exponent(x.data(), x.size(), true)) << value;
     }
   }
 }
@@ -303,7 +300,7 @@ TEST_P(CodecTest, SumOfTheLargestWordsDoesNotOverflow) {
   for (std::uint32_t n = 1; n <= kMaxWorkers; ++n) {
     for (float value : {0x1.fffffep127f, -0x1.fffffep127f}) {
       std::uint32_t word = 0;
-      codec_->quantize(&value, 1, 254, scale_for(n), Store::kWrite, &word);
+      codec_->float32.quantize(&value, 1, 254, scale_for(n), Store::kWrite, &word);
       const std::int64_t sum = std::int64_t{n} * static_cast<std::int32_t>(word);
       ASSERT_LE(std::abs(sum), 0x7fffffff) << n;
       ASSERT_GT(std::abs(sum), 0x3ff00000) << n;  // and the range is used
@@ -333,10 +330,10 @@ TEST_P(CodecTest, DequantizesEveryCountFromEveryOrder) {
 TEST_P(CodecTest, DequantizeOverflowsToInfinityAndKeepsSubnormals) {
   const Words sum = {0x7fffffff, 0x80000001, 1, 0xffffffff};
   Floats y(4);
-  codec_->dequantize(sum.data(), 4, 254, scale_for(1024), Order::kHost, false, y.data());
+  codec_->float32.dequantize(sum.data(), 4, 254, scale_for(1024), Order::kHost, false, y.data());
   EXPECT_EQ(y[0], kInf);
   EXPECT_EQ(y[1], -kInf);
-  codec_->dequantize(sum.data(), 4, 8, scale_for(1), Order::kHost, false, y.data());
+  codec_->float32.dequantize(sum.data(), 4, 8, scale_for(1), Order::kHost, false, y.data());
   EXPECT_EQ(y[2], 0x1p-149f);
   EXPECT_EQ(y[3], -0x1p-149f);
 }
@@ -348,8 +345,8 @@ TEST_P(CodecTest, WorksInPlaceAndOnUnalignedMemory) {
       const Floats x(memory.begin() + offset, memory.end());
       float* in_place = memory.data() + offset;
       auto* as_words = reinterpret_cast<std::uint32_t*>(in_place);
-      codec_->quantize(in_place, count, 130, scale_for(5), Store::kBigEndian, as_words);
-      codec_->dequantize(as_words, count, 130, scale_for(5), Order::kBigEndian, false, in_place);
+      codec_->float32.quantize(in_place, count, 130, scale_for(5), Store::kBigEndian, as_words);
+      codec_->float32.dequantize(as_words, count, 130, scale_for(5), Order::kBigEndian, false, in_place);
       for (std::size_t i = 0; i < count; ++i) {
         ASSERT_EQ(in_place[i], reference_dequantize(reference_quantize(x[i], 130, 5), 130, 5)) << i;
       }
@@ -363,7 +360,7 @@ TEST_P(CodecTest, FlagsNonFiniteValuesIntoEveryStore) {
       const Floats x = floats(count);
       Words dst = words(count + 1), expected = dst;
       for (std::size_t i = 0; i < count; ++i) expected[i] = reference_stored(dst[i], reference_flags(x[i]), store);
-      codec_->non_finite_flags(x.data(), count, store, dst.data());
+      codec_->float32.non_finite_flags(x.data(), count, store, dst.data());
       ASSERT_EQ(dst, expected);
     }
   }
@@ -381,12 +378,12 @@ TEST_P(CodecTest, SummedFlagsFollowIeeeAddition) {
         for (std::uint32_t worker = 0; worker < kWorkers; ++worker) {
           Floats x(count);
           for (std::size_t i = 0; i < count; ++i) x[i] = worker == 0 ? kinds[i % 4] : kinds[i / 4 % 4];
-          codec_->non_finite_flags(x.data(), count, Store::kAdd, sum.data());
+          codec_->float32.non_finite_flags(x.data(), count, Store::kAdd, sum.data());
           for (std::size_t i = 0; i < count; ++i) ieee[i] += x[i];
         }
         if (order == Order::kBigEndian) std::transform(sum.begin(), sum.end(), sum.begin(), big_endian);
         Floats y = floats(count + 1), old = y;
-        codec_->apply_non_finite_flags(sum.data(), count, order, clear, y.data());
+        codec_->float32.apply_non_finite_flags(sum.data(), count, order, clear, y.data());
         for (std::size_t i = 0; i < count; ++i) {
           const auto bits = std::bit_cast<std::uint32_t>(y[i]);
           if (std::isnan(ieee[i])) {
@@ -439,8 +436,8 @@ TEST_P(CodecTest, GivesTheSameBitsOnAThreadThatFlushesSubnormalsAndRoundsDown) {
   Words words(4);
   Floats y(4);
   _mm_setcsr(flushing);
-  codec_->quantize(x.data(), 4, 0, scale_for(1024), Store::kWrite, words.data());
-  codec_->dequantize(words.data(), 4, 0, scale_for(1024), Order::kHost, false, y.data());
+  codec_->float32.quantize(x.data(), 4, 0, scale_for(1024), Store::kWrite, words.data());
+  codec_->float32.dequantize(words.data(), 4, 0, scale_for(1024), Order::kHost, false, y.data());
   const unsigned after = _mm_getcsr();
   _mm_setcsr(before);
   EXPECT_EQ(after & 0xe040, flushing & 0xe040) << "the thread's mode must come back";
@@ -468,16 +465,16 @@ TEST_P(CodecTest, GivesTheSameBitsOnAThreadThatFlushesSubnormalsAndRoundsDown) {
 
 // The choice is made once in a process, so each case runs in one of its own.
 TEST(CodecChoice, FollowsTheEnvironmentElseTheProcessor) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   std::string_view fastest = "scalar";
   for (const char* name : {"avx2", "avx512"}) {
     const bool runs = codec_named(name) != nullptr;
     if (runs) fastest = name;
-    EXPECT_EXIT(choose_with(name, runs ? name : ""), testing::ExitedWithCode(0), "") << name;
+    EXPECT_EXIT(choose_with(name, runs ? name : ""), ::testing::ExitedWithCode(0), "") << name;
   }
-  EXPECT_EXIT(choose_with("scalar", "scalar"), testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(choose_with(nullptr, fastest), testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(choose_with("sse9", ""), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(choose_with("scalar", "scalar"), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(choose_with(nullptr, fastest), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(choose_with("sse9", ""), ::testing::ExitedWithCode(0), "");
   EXPECT_EQ(codec_named("sse9"), nullptr);
 }
 
