@@ -51,7 +51,7 @@ class Job:
         """Counters of this process's engine since `init`, by name: collectives, elements,
         packets_sent,
         packets_received, bytes_sent, bytes_received, retransmissions, packets_dropped,
-        packets_rejected."""
+        packets_rejected, staged_words (words of GPUs that the processor copied or added)."""
         from jaxina import _native
 
         return dict(_native.statistics())

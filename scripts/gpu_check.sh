@@ -148,7 +148,7 @@ export CMAKE_PREFIX_PATH="$build-system/usr"
 export XLA_PYTHON_CLIENT_PREALLOCATE=false # two processes share a GPU's memory
 export -f machine environment native extension tests on_gpu sanitizer benchmark psum gpu impossible architecture nvcc_is_there
 export python wheels venv build logs
-export host_tests="device_test pending_collectives_test cuda_kernel_bodies_test"
+export host_tests="device_test device_words_test pending_collectives_test cuda_kernel_bodies_test"
 
 step machine 60 bash -c machine
 step environment 120 bash -c environment

@@ -76,6 +76,7 @@ nb::dict as_dict(const Statistics& s) {
   d["retransmissions"] = s.retransmissions;
   d["packets_dropped"] = s.packets_dropped;
   d["packets_rejected"] = s.packets_rejected;
+  d["staged_words"] = s.staged_words;
   return d;
 }
 

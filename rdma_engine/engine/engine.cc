@@ -35,6 +35,7 @@ void add(Statistics& sum, const Statistics& s) {
   sum.retransmissions += s.retransmissions;
   sum.packets_dropped += s.packets_dropped;
   sum.packets_rejected += s.packets_rejected;
+  sum.staged_words += s.staged_words;
 }
 
 }  // namespace

@@ -56,6 +56,7 @@ struct Statistics {
   std::uint64_t retransmissions = 0;
   std::uint64_t packets_dropped = 0;  // by `loss`
   std::uint64_t packets_rejected = 0; // malformed, stale or foreign
+  std::uint64_t staged_words = 0;     // that GPUs wrote and the processor copied or added, or that it copied for them to read
 };
 
 class Engine {

@@ -5,23 +5,38 @@
 
 namespace jaxina {
 
-DevicePayload::DevicePayload(std::vector<TensorDevice*> devices, std::uint32_t n, Geometry geometry)
+DevicePayload::DevicePayload(std::vector<TensorDevice*> devices, std::uint32_t n, Geometry geometry,
+                             const TransportMemory& transport)
     : devices_(std::move(devices)),
       format_{geometry.block_size, n},
       geometry_(geometry),
-      words_per_chunk_(geometry.words_per_chunk()),
+      results_(share(transport.results)),
+      // Words of several devices are added on their way.
+      messages_(devices_.size() == 1 ? share(transport.messages) : nullptr),
+      words_stride_(messages_ ? transport.stride / 4 : geometry.words_per_chunk()),
+      produced_order_(messages_ ? numerics::Order::kBigEndian : numerics::Order::kHost),
       turn_(geometry.slots),
       open_(empty_batch()) {
-  const std::size_t words = geometry.slots * words_per_chunk_;
+  const std::size_t words = geometry.slots * geometry.words_per_chunk();
   const std::size_t exponents = std::size_t{geometry.slots} * geometry.blocks_per_chunk;
   for (TensorDevice* device : devices_) {
-    DeviceMemory memory = device->allocate(4 * words + exponents);
+    const std::size_t staged = messages_ ? 0 : words;
+    DeviceMemory memory = device->allocate(4 * staged + exponents);
     auto* first = reinterpret_cast<std::uint32_t*>(memory.get());
-    staging_.push_back({std::move(memory), first, reinterpret_cast<std::uint8_t*>(first + words)});
+    auto* behind = reinterpret_cast<std::uint8_t*>(first + staged);
+    staging_.push_back({std::move(memory), messages_ ? reinterpret_cast<std::uint32_t*>(messages_.get()) : first, behind});
   }
-  shared_ = devices_.front()->allocate(4 * words + 2 * exponents);
-  sums_ = reinterpret_cast<std::uint32_t*>(shared_.get());
-  global_ = reinterpret_cast<std::uint8_t*>(sums_ + words);
+  const std::size_t staged = results_ ? 0 : words;
+  common_ = devices_.front()->allocate(4 * staged + 2 * exponents);
+  if (!results_) sums_ = reinterpret_cast<std::uint32_t*>(common_.get());
+  global_ = reinterpret_cast<std::uint8_t*>(common_.get() + 4 * staged);
+}
+
+// Null if there is nothing, or the devices cannot reach it.
+DeviceMemory DevicePayload::share(std::span<const std::byte> memory) try {
+  return memory.empty() ? nullptr : devices_.front()->share(memory);
+} catch (const Error&) {
+  return nullptr;
 }
 
 DevicePayload::~DevicePayload() {
@@ -47,21 +62,22 @@ void DevicePayload::add(const Layout& layout, std::size_t chunk, Describe descri
   }
 }
 
-void DevicePayload::consume_flags(std::size_t slot, const Layout& layout, std::size_t chunk) {
+void DevicePayload::consume_flags(const Layout& layout, std::size_t chunk, Sum sum) {
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
     if (!first.codec->is_float) return;
     std::byte* out = layout.out(d, first);
     // In place, the finite elements still have to be summed.
     const auto work = layout.in(d, first) == out ? DeviceWork::kApplyFlags : DeviceWork::kApplyFlagsClearing;
-    tasks.push_back({work, first.codec->type, numerics::Order::kHost, elements, out, sums(slot) + first.first_word, nullptr});
+    tasks.push_back({work, first.codec->type, sum.order, elements, out,
+                     const_cast<std::uint32_t*>(sum.words) + first.first_word, nullptr});
   });
 }
 
-void DevicePayload::consume_data(std::size_t slot, const Layout& layout, std::size_t chunk, bool keep_non_finite) {
+void DevicePayload::consume_data(std::size_t slot, const Layout& layout, std::size_t chunk, Sum sum, bool keep_non_finite) {
   const auto work = keep_non_finite ? DeviceWork::kDecodeKeeping : DeviceWork::kDecode;
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
-    tasks.push_back({work, first.codec->type, numerics::Order::kHost, elements, layout.out(d, first),
-                     sums(slot) + first.first_word, global(slot) + first.index});
+    tasks.push_back({work, first.codec->type, sum.order, elements, layout.out(d, first),
+                     const_cast<std::uint32_t*>(sum.words) + first.first_word, global(slot) + first.index});
   });
 }
 
@@ -78,8 +94,8 @@ void DevicePayload::produce_exponents(std::size_t slot, const Layout& layout, st
 void DevicePayload::produce_flags(std::size_t slot, const Layout& layout, std::size_t chunk) {
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
     if (!first.codec->is_float) return;
-    std::uint32_t* words = staging_[d].words + slot * words_per_chunk_ + first.first_word;
-    tasks.push_back({DeviceWork::kFlags, first.codec->type, numerics::Order::kHost, elements,
+    std::uint32_t* words = staging_[d].words + slot * words_stride_ + first.first_word;
+    tasks.push_back({DeviceWork::kFlags, first.codec->type, produced_order_, elements,
                      const_cast<std::byte*>(layout.in(d, first)), words, nullptr});
   });
 }
@@ -88,8 +104,8 @@ void DevicePayload::produce_data(std::size_t slot, const Layout& layout, std::si
   turn_[slot] ^= 1;
   std::copy_n(exponents, layout.blocks_in(chunk), global(slot));
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
-    std::uint32_t* words = staging_[d].words + slot * words_per_chunk_ + first.first_word;
-    tasks.push_back({DeviceWork::kEncode, first.codec->type, numerics::Order::kHost, elements,
+    std::uint32_t* words = staging_[d].words + slot * words_stride_ + first.first_word;
+    tasks.push_back({DeviceWork::kEncode, first.codec->type, produced_order_, elements,
                      const_cast<std::byte*>(layout.in(d, first)), words, global(slot) + first.index});
   });
 }

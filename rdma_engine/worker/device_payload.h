@@ -1,12 +1,13 @@
-// The payload of passes whose tensors lie on devices. A device writes a pass's words and exponents into staging memory of
-// its slot before the pass may be sent, and reads a result from there after it came; the worker copies between staging and
-// packets or slots. All that is asked for while the devices are busy goes to them as one batch, and at most
-// kBatches are under way: the longer a device takes, the larger the next batch.
+// The payload of passes whose tensors lie on devices. A device writes a pass's words before the pass may be sent, and reads
+// a result's after it came: in the transport's own memory where that can be, else in staging memory of the slot, and then
+// the worker copies between there and packets or slots. All that is asked for while the devices are busy goes to them as
+// one batch, and at most kBatches are under way: the longer a device takes, the larger the next batch.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "rdma_engine/worker/layout.h"
@@ -14,22 +15,41 @@
 
 namespace jaxina {
 
+// A transport's memory that devices may use as it is.
+struct TransportMemory {
+  // All results come to lie here, and their words stay, whatever arrives twice, until this worker has sent the slot's next
+  // pass. Empty: they last no longer than on_result().
+  std::span<const std::byte> results = {};
+  // Slot i's passes are sent from messages[i * stride] on, with their words in network order, and from the moment that a pass
+  // has its result nobody cares for what lies there. Empty: fill_words() is told where the words go.
+  std::span<std::byte> messages = {};
+  std::size_t stride = 0;
+};
+
 class DevicePayload {
  public:
-  // n: of the whole group. devices: those of this process, in the order of their contributions.
-  DevicePayload(std::vector<TensorDevice*> devices, std::uint32_t n, Geometry geometry);
+  // n: of the whole group. devices: those of this process, in the order of their contributions. What they cannot reach of
+  // the transport's memory is staged.
+  DevicePayload(std::vector<TensorDevice*> devices, std::uint32_t n, Geometry geometry, const TransportMemory& transport);
   ~DevicePayload();  // waits until the devices touch nothing any more
 
-  // What a device contributes to a slot's pass, once its production is done.
-  const std::uint32_t* words(std::size_t device, std::size_t slot) const { return staging_[device].words + slot * words_per_chunk_; }
+  // What a device contributes to a slot's pass, once its production is done: in host order in staging memory, or where the
+  // pass is sent from and as it is sent.
+  const std::uint32_t* words(std::size_t device, std::size_t slot) const { return staging_[device].words + slot * words_stride_; }
   const std::uint8_t* exponents(std::size_t device, std::size_t slot) const {
     return staging_[device].exponents + slot * geometry_.blocks_per_chunk;
   }
 
-  // The sum, in host order, of the chunk that was produced last for the slot; to be written before consume.
-  std::uint32_t* sums(std::size_t slot) { return sums_ + slot * words_per_chunk_; }
-  void consume_flags(std::size_t slot, const Layout& layout, std::size_t chunk);
-  void consume_data(std::size_t slot, const Layout& layout, std::size_t chunk, bool keep_non_finite);
+  // The words of a result, of the chunk that was produced last for the slot.
+  struct Sum {
+    const std::uint32_t* words;
+    numerics::Order order;
+  };
+  bool reads_results_in_place() const { return sums_ == nullptr; }
+  // Else: where to copy them to, in host order.
+  std::uint32_t* staged_sum(std::size_t slot) { return sums_ + slot * geometry_.words_per_chunk(); }
+  void consume_flags(const Layout& layout, std::size_t chunk, Sum sum);
+  void consume_data(std::size_t slot, const Layout& layout, std::size_t chunk, Sum sum, bool keep_non_finite);
 
   // `global`: the exponents of the chunk, one a block.
   void produce_exponents(std::size_t slot, const Layout& layout, std::size_t chunk, bool finite_only);
@@ -63,7 +83,7 @@ class DevicePayload {
   static constexpr std::size_t kBatches = 2;
   struct Staging {
     DeviceMemory memory;
-    std::uint32_t* words;
+    std::uint32_t* words;  // slot i's are words_stride_ * i further on
     std::uint8_t* exponents;
   };
   struct Batch {
@@ -71,6 +91,7 @@ class DevicePayload {
     std::vector<Milestone> milestones;
     std::vector<std::uint64_t> tickets;          // by device, as far as it was started
   };
+  DeviceMemory share(std::span<const std::byte> memory);
   template <typename Describe>
   void add(const Layout& layout, std::size_t chunk, Describe describe);
   std::uint8_t* global(std::size_t slot) {
@@ -83,10 +104,12 @@ class DevicePayload {
   std::vector<TensorDevice*> devices_;
   DeviceFormat format_;
   Geometry geometry_;
-  std::size_t words_per_chunk_;
+  DeviceMemory results_, messages_;  // the transport's, if the devices reach it
+  std::size_t words_stride_;
+  numerics::Order produced_order_;
   std::vector<Staging> staging_;  // by device
-  DeviceMemory shared_;           // read by all devices
-  std::uint32_t* sums_;
+  DeviceMemory common_;           // read by all devices
+  std::uint32_t* sums_ = nullptr;
   // Per slot the global exponents of two chunks by turns: one is still read to decode a chunk when the next is encoded.
   std::uint8_t* global_;
   std::vector<std::uint8_t> turn_;

@@ -30,7 +30,7 @@ enum class DeviceWork : std::uint8_t {
 struct DeviceTask {
   DeviceWork work;
   numerics::ElementType type;
-  numerics::Order order;    // of the words
+  numerics::Order order;    // of the words; the same for all of a batch that are of this work
   std::size_t elements;     // all of the blocks; only the last block may be short
   std::byte* tensor;        // the first block's first element
   std::uint32_t* words;     // block i's begin at words + i * block_size; what is between two blocks' words becomes 0
@@ -43,7 +43,7 @@ struct DeviceFormat {
   std::uint32_t devices = 0;     // n
 };
 
-// Memory that this processor and the devices both reach.
+// Memory that this processor and the devices both reach, for as long as this lives.
 using DeviceMemory = std::unique_ptr<std::byte[], std::function<void(std::byte*)>>;
 
 // Thread-safe. One for each device of the process, and it outlives all who use it.
@@ -53,6 +53,10 @@ class TensorDevice {
 
   // Zeroed, and reached by all devices of the process. Throws Error.
   virtual DeviceMemory allocate(std::size_t bytes) = 0;
+
+  // Lets all devices of the process reach memory of this processor's, under its own addresses, and whatever else lies in the
+  // same pages. Throws Error where that is not possible.
+  virtual DeviceMemory share(std::span<const std::byte> memory) = 0;
 
   // Starts a batch, after all that were started here before, and returns without waiting for it. On success `ticket` is
   // its number: batches are numbered in their order, whoever starts them.

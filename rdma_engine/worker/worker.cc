@@ -28,7 +28,7 @@ void Worker::submit_contributions(std::vector<Collective> contributions) {
   if (const Layout& layout = collectives_.back().layout; layout.on_devices() && !devices_) {
     std::vector<TensorDevice*> devices;
     for (std::size_t d = 0; d < layout.devices(); ++d) devices.push_back(layout.device(d));
-    devices_ = std::make_unique<DevicePayload>(std::move(devices), config_.devices, config_.geometry);
+    devices_ = std::make_unique<DevicePayload>(std::move(devices), config_.devices, config_.geometry, config_.memory);
   }
   const std::size_t used = std::min(s, collectives_.back().layout.chunks());
   for (std::size_t offset = 0; offset < used; ++offset) {
@@ -59,12 +59,12 @@ bool Worker::start_next_collective(std::size_t index) {
 
 // The slot's next pass is known: it can be sent as soon as its payload is there.
 void Worker::prepare(std::size_t index) {
-  if (entry(slots_[index].collective).layout.on_devices()) {
-    slots_[index].state = SlotPhase::kProducing;
-    produce(index);
-  } else {
-    make_ready(index);
-  }
+  if (!devices_) return make_ready(index);
+  // Also where the tensors lie here: a device may still read the slot's last result, which stays only until this pass is sent.
+  const Slot& slot = slots_[index];
+  slots_[index].state = SlotPhase::kProducing;
+  if (entry(slot.collective).layout.on_devices()) produce(index);
+  devices_->mark({static_cast<std::uint16_t>(index), true, false, slot.collective});
 }
 
 void Worker::ask_devices() {

@@ -45,7 +45,8 @@ struct Pass {
   bool retransmission;
 };
 
-// A completed pass as it came from the aggregator. The pointers need only live during on_result().
+// A completed pass as it came from the aggregator. The pointers need only live during on_result(), but for words in
+// TransportMemory::results.
 struct Result {
   std::uint16_t slot;
   std::uint32_t epoch;
@@ -65,6 +66,7 @@ struct WorkerConfig {
   TimerLimits timer;
   std::uint32_t paths = 1;  // slot i's packets take path i % paths
   WindowLimits window = {};
+  TransportMemory memory = {};  // outlives the worker
 };
 
 class Worker {
@@ -80,8 +82,8 @@ class Worker {
   std::optional<Pass> next_pass(Nanoseconds now);
   // Writes pass.exponents bytes; with `merge` takes the maximum with what is there (an aggregator's slot).
   void fill_exponents(const Pass& pass, std::uint8_t* exponents, bool merge) const;
-  // Writes (or adds) pass.words words.
-  void fill_words(const Pass& pass, std::uint32_t* words, numerics::Store store) const;
+  // Writes (or adds) pass.words words, but for what a device has written there already.
+  void fill_words(const Pass& pass, std::uint32_t* words, numerics::Store store);
 
   ResultVerdict on_result(const Result& result, Nanoseconds now);
   // fill_exponents, fill_words and on_result in one call, which for long tensors of floats takes less time.
@@ -112,6 +114,8 @@ class Worker {
   struct Progress { std::size_t done, total; };
   Progress progress() const;
   std::uint64_t retransmissions() const { return retransmissions_; }
+  // Words that devices wrote and this processor then copied or added, or that it copied for them to read.
+  std::uint64_t staged_words() const { return staged_words_; }
   // Tells the recorder from now on when passes are sent and what comes back; it must outlive the worker.
   void record(Recorder* recorder) { recorder_ = recorder; }
 
@@ -177,6 +181,7 @@ class Worker {
   bool exchange_data(const Pass& pass, std::uint8_t* exponents, bool merge, std::uint32_t* words, numerics::Store store,
                      const Result& result) const;
   void decode_flags(std::size_t slot, const Result& result);
+  DevicePayload::Sum sum_for_devices(std::size_t slot, const Result& result);
   Phase phase_for(std::size_t slot, std::size_t blocks) const;
 
   WorkerConfig config_;
@@ -195,6 +200,7 @@ class Worker {
   std::size_t next_start_ = 0;
   std::size_t in_flight_ = 0;
   std::uint64_t retransmissions_ = 0;
+  std::uint64_t staged_words_ = 0;
   Nanoseconds next_deadline_ = 0;
   RetransmissionTimer timer_;
   Recorder* recorder_ = nullptr;

@@ -39,7 +39,7 @@ void Worker::fill_exponents(const Pass& pass, std::uint8_t* out, bool merge) con
   });
 }
 
-void Worker::fill_words(const Pass& pass, std::uint32_t* words, Store store) const {
+void Worker::fill_words(const Pass& pass, std::uint32_t* words, Store store) {
   if (pass.words == 0) return;
   const Slot& slot = slots_[pass.slot];
   const Layout& layout = entry(slot.collective).layout;
@@ -56,7 +56,10 @@ void Worker::fill_words(const Pass& pass, std::uint32_t* words, Store store) con
     for (std::size_t device = 0; device < layout.devices(); ++device) {
       const Store each = device > 0 ? Store::kAdd : turn ? Store::kWrite : store;
       if (staged) {
-        codec_.encode_int32(devices_->words(device, pass.slot) + block.first_word, block.words, each, dst);
+        const std::uint32_t* produced = devices_->words(device, pass.slot) + block.first_word;
+        if (produced == dst) continue;  // as it is sent
+        codec_.encode_int32(produced, block.words, each, dst);
+        staged_words_ += block.words;
       } else if (pass.phase == Phase::kFlags) {
         block.codec->flags(codec_, layout.in(device, block), block.elements, each, dst);
       } else {
@@ -68,13 +71,20 @@ void Worker::fill_words(const Pass& pass, std::uint32_t* words, Store store) con
   if (store != Store::kAdd) std::memset(words + written, 0, 4 * (pass.words - written));
 }
 
+DevicePayload::Sum Worker::sum_for_devices(std::size_t index, const Result& result) {
+  if (devices_->reads_results_in_place()) return {result.word_data, result.order};
+  std::uint32_t* copy = devices_->staged_sum(index);
+  codec_.decode_int32(result.word_data, result.words, result.order, copy);
+  staged_words_ += result.words;
+  return {copy, numerics::Order::kHost};
+}
+
 void Worker::decode_flags(std::size_t index, const Result& result) {
   Slot& slot = slots_[index];
   const Layout& layout = entry(slot.collective).layout;
   slot.flagged = true;
   if (layout.on_devices()) {
-    codec_.decode_int32(result.word_data, result.words, result.order, devices_->sums(index));
-    devices_->consume_flags(index, layout, slot.chunk);
+    devices_->consume_flags(layout, slot.chunk, sum_for_devices(index, result));
     return;
   }
   layout.for_each_block(slot.chunk, [&](const Block& block) {
@@ -94,8 +104,7 @@ void Worker::decode_data(std::size_t index, const Result& result) {
   const std::uint8_t* global = exponents(index);
   const bool flagged = std::exchange(slot.flagged, false);
   if (layout.on_devices()) {
-    codec_.decode_int32(result.word_data, result.words, result.order, devices_->sums(index));
-    devices_->consume_data(index, layout, slot.chunk, flagged);
+    devices_->consume_data(index, layout, slot.chunk, sum_for_devices(index, result), flagged);
     devices_->mark({result.slot, false, true, slot.collective});
     return;
   }
@@ -149,7 +158,6 @@ void Worker::produce(std::size_t index) {
   if (const std::optional<std::size_t> announced = announced_chunk(slot)) {
     devices_->produce_exponents(index, layout, *announced, slot.phase == Phase::kFlags);
   }
-  devices_->mark({static_cast<std::uint16_t>(index), true, false, slot.collective});
 }
 
 }  // namespace jaxina

@@ -122,9 +122,11 @@ def main() -> None:
         if jax.process_index() == 0:
             # The GPU's link carries the operands of all that share it one way and their results the other way.
             floor = mesh.size * MEGABYTES * 1e6 / min(to_host, to_gpu)
+            counted = jaxina.job.current().statistics()
             print(
                 f"{result}{MEGABYTES} MB over {mesh.size}: {seconds * 1e3:.1f} ms, link {to_host / 1e9:.1f} and "
-                f"{to_gpu / 1e9:.1f} GB/s, floor {floor * 1e3:.1f} ms, ratio {seconds / floor:.1f}"
+                f"{to_gpu / 1e9:.1f} GB/s, floor {floor * 1e3:.1f} ms, ratio {seconds / floor:.1f}; "
+                f"{counted['staged_words'] / counted['elements']:.2f} words staged an element"
             )
 
 

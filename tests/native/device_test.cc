@@ -4,64 +4,15 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "tests/native/fake_device.h"
-#include "tests/native/node_fixture.h"
+#include "tests/native/device_fixture.h"
 #include "tests/native/udp_relay.h"
 
 namespace jaxina {
 namespace {
 
-using testing::FakeDevice;
 using testing::Faults;
 using testing::UdpRelay;
 using namespace testing::nodes;
-
-// The operands of one device, on it.
-struct Resident {
-  std::unique_ptr<FakeDevice> device;
-  std::vector<std::byte*> in, out;
-
-  Collective collective(std::size_t count) const {
-    Collective result;
-    result.device = device.get();
-    for (std::size_t t = 0; t < std::size(kTypes); ++t) result.tensors.push_back({kTypes[t], count, in[t], out[t]});
-    return result;
-  }
-};
-
-std::vector<Resident> on_devices(const std::vector<Operands>& operands, bool in_place) {
-  std::vector<Resident> result;
-  for (const Operands& mine : operands) {
-    Resident& resident = result.emplace_back(Resident{std::make_unique<FakeDevice>(7 + result.size()), {}, {}});
-    for (const Bytes& bytes : mine.in) {
-      std::byte* const in = resident.device->tensor(bytes.size());
-      resident.device->write(in, bytes);
-      resident.in.push_back(in);
-      resident.out.push_back(in_place ? in : resident.device->tensor(bytes.size()));
-    }
-  }
-  return result;
-}
-
-void read_back(std::vector<Resident>& devices, std::vector<Operands>& operands) {
-  for (std::size_t d = 0; d < devices.size(); ++d) {
-    for (std::size_t t = 0; t < std::size(kTypes); ++t) {
-      operands[d].out[t] = devices[d].device->read(devices[d].out[t], operands[d].in[t].size());
-    }
-  }
-}
-
-// Sums on the cluster; the results are in `operands`.
-void sum_on_devices(Cluster& cluster, std::vector<Operands>& operands, std::size_t count, bool in_place) {
-  std::vector<Resident> devices = on_devices(operands, in_place);
-  std::vector<std::future<Status>> done;
-  for (std::uint32_t d = 0; d < devices.size(); ++d) done.push_back(cluster.submit(d, devices[d].collective(count)));
-  for (auto& future : done) {
-    const Status status = outcome(future);
-    ASSERT_TRUE(status.ok()) << status.text();
-  }
-  read_back(devices, operands);
-}
 
 TEST(Devices, EveryTopologyGivesTheBitsOfTheHosts) {
   for (const bool finite : {true, false}) {
@@ -113,31 +64,6 @@ TEST(Devices, OverANetworkThatLosesDuplicatesAndReordersTheBitsAreTheSame) {
   expect_equal(mine, expected, count);
   EXPECT_GT(relay.counts().lost, 0u);
 }
-
-// float32 tensors of one device of each process, many of them.
-struct Many {
-  explicit Many(std::uint32_t n) {
-    for (std::uint32_t d = 0; d < n; ++d) devices.push_back(std::make_unique<FakeDevice>(d));
-  }
-  std::byte* tensor(std::uint32_t device, std::size_t count, float value) {
-    const std::vector<float> values(count, value);
-    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
-    std::byte* const address = devices[device]->tensor(4 * count);
-    devices[device]->write(address, {bytes, bytes + 4 * count});
-    return address;
-  }
-  Collective collective(std::uint32_t device, std::byte* tensor, std::size_t count) {
-    Collective result{{{ElementType::kFloat32, count, tensor, tensor}}};
-    result.device = devices[device].get();
-    return result;
-  }
-  float first(std::uint32_t device, std::byte* tensor) {
-    float value;
-    std::memcpy(&value, devices[device]->read(tensor, 4).data(), 4);
-    return value;
-  }
-  std::vector<std::unique_ptr<FakeDevice>> devices;
-};
 
 TEST(Devices, ManyCollectivesAreUnderWayAtOnce) {
   constexpr int kRounds = 60;

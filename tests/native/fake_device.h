@@ -1,23 +1,32 @@
 // A device as the worker sees a GPU: a thread that works batches off in their order, late, with the GPU's kernels (emulated_kernels.cc). Its
-// tensors lie where only it can read: the address that everybody else has is one whose access ends the process.
+// tensors lie where only it can read: the address that everybody else has is one whose access ends the process. Words and
+// exponents it takes only from memory that it was told of.
 #pragma once
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <random>
+#include <span>
 #include <thread>
 #include <vector>
 
 #include "rdma_engine/worker/tensor_device.h"
+#include "tests/native/reachable_memory.h"
 #include "xla_ffi/gpu/device_tasks.h"
 
 namespace jaxina::testing {
+
+// Words that a device has moved, by where they lay: in memory that it allocated, or in memory that was shared with it.
+struct WordsMoved {
+  std::uint64_t read_allocated = 0, read_shared = 0, written_allocated = 0, written_shared = 0;
+};
 
 class FakeDevice final : public TensorDevice {
  public:
@@ -77,12 +86,32 @@ class FakeDevice final : public TensorDevice {
     const std::lock_guard guard(mutex_);
     return most_tasks_;
   }
+  WordsMoved words_moved() {
+    const std::lock_guard guard(mutex_);
+    return moved_;
+  }
+  void refuse_to_share() { shares_ = false; }
 
   DeviceMemory allocate(std::size_t bytes) override {
-    return {new std::byte[bytes](), [](std::byte* memory) { delete[] memory; }};
+    auto* const memory = new std::byte[bytes]();
+    ReachableMemory::instance().add(memory, bytes, ReachableMemory::Kind::kAllocated);
+    return {memory, [](std::byte* address) {
+              ReachableMemory::instance().remove(address);
+              delete[] address;
+            }};
+  }
+  DeviceMemory share(std::span<const std::byte> memory) override {
+    if (!shares_) throw Error(ErrorCode::kGpu, "the fake device shares nothing");
+    if (!ReachableMemory::instance().add(memory.data(), memory.size(), ReachableMemory::Kind::kShared)) {
+      throw Error(ErrorCode::kGpu, "a page of this memory is shared already");
+    }
+    return {const_cast<std::byte*>(memory.data()), [](std::byte* address) { ReachableMemory::instance().remove(address); }};
   }
   Status start(const DeviceFormat& format, std::span<const DeviceTask> tasks, std::uint64_t& ticket) override {
     const std::lock_guard guard(mutex_);
+    for (const DeviceTask& task : tasks) {
+      if (Status status = note(format, task); !status.ok()) return status;
+    }
     queue_.push_back({format, {tasks.begin(), tasks.end()}});
     most_tasks_ = std::max(most_tasks_, tasks.size());
     ticket = ++started_;
@@ -93,7 +122,7 @@ class FakeDevice final : public TensorDevice {
     const std::lock_guard guard(mutex_);
     done = done_ >= ticket;
     if (done && ticket >= fails_from_) return {ErrorCode::kSystem, "the fake device failed"};
-    return {};
+    return done ? disturbed_ : Status();
   }
   void wait(std::uint64_t ticket) override {
     std::unique_lock lock(mutex_);
@@ -105,6 +134,66 @@ class FakeDevice final : public TensorDevice {
     DeviceFormat format;
     std::vector<DeviceTask> tasks;
   };
+
+  // Words of a sum that lie in shared memory, as they were when their batch began.
+  struct Seen {
+    const volatile std::uint32_t* words;
+    std::vector<std::uint32_t> then;
+  };
+
+  static bool reads_words(DeviceWork work) { return work <= DeviceWork::kDecodeKeeping; }
+  static std::size_t blocks_of(const DeviceFormat& format, const DeviceTask& task) {
+    const std::size_t per_block = format.block_size / numerics::element_codec(task.type).words;
+    return (task.elements + per_block - 1) / per_block;
+  }
+  static std::size_t words_of(const DeviceFormat& format, const DeviceTask& task) {
+    const std::size_t words = numerics::element_codec(task.type).words, whole = blocks_of(format, task) - 1;
+    return whole * format.block_size + (task.elements - whole * (format.block_size / words)) * words;
+  }
+
+  Status note(const DeviceFormat& format, const DeviceTask& task) {
+    ReachableMemory& reachable = ReachableMemory::instance();
+    if (task.words != nullptr) {
+      const std::size_t words = words_of(format, task);
+      const auto kind = reachable.find(task.words, 4 * words);
+      if (!kind) return {ErrorCode::kGpu, "words in memory that no device reaches"};
+      const bool shared = *kind == ReachableMemory::Kind::kShared;
+      if (reads_words(task.work)) (shared ? moved_.read_shared : moved_.read_allocated) += words;
+      else (shared ? moved_.written_shared : moved_.written_allocated) += words;
+    }
+    if (task.exponents != nullptr && !reachable.find(task.exponents, blocks_of(format, task))) {
+      return {ErrorCode::kGpu, "exponents in memory that no device reaches"};
+    }
+    return {};
+  }
+
+  // As hardware reads: whoever writes the same bytes meanwhile, as a network card may, is no race. That nobody writes others is
+  // looked at when the batch ends.
+  [[gnu::no_sanitize("thread"), gnu::noinline]] static void look(const volatile std::uint32_t* words, std::size_t count,
+                                                                 std::uint32_t* seen) {
+    for (std::size_t i = 0; i < count; ++i) seen[i] = words[i];
+  }
+  // Has the tasks read from what is seen now.
+  std::vector<Seen> see_sums(Batch& batch) {
+    std::vector<Seen> all;
+    all.reserve(batch.tasks.size());
+    for (DeviceTask& task : batch.tasks) {
+      if (task.words == nullptr || !reads_words(task.work)) continue;
+      const std::size_t words = words_of(batch.format, task);
+      if (ReachableMemory::instance().find(task.words, 4 * words) != ReachableMemory::Kind::kShared) continue;
+      Seen& seen = all.emplace_back(Seen{task.words, std::vector<std::uint32_t>(words)});
+      look(seen.words, words, seen.then.data());
+      task.words = seen.then.data();
+    }
+    return all;
+  }
+  static bool same_still(const std::vector<Seen>& all) {
+    return std::all_of(all.begin(), all.end(), [](const Seen& seen) {
+      std::vector<std::uint32_t> now(seen.then.size());
+      look(seen.words, now.size(), now.data());
+      return now == seen.then;
+    });
+  }
 
   static std::byte* map(int protection, int file) {
     void* const address = mmap(nullptr, kMemory, protection, MAP_SHARED | MAP_NORESERVE, file, 0);
@@ -122,13 +211,16 @@ class FakeDevice final : public TensorDevice {
       queue_.pop_front();
       const bool fails = done_ + 1 >= fails_from_;
       lock.unlock();
+      const std::vector<Seen> sums = see_sums(batch);
       // Now and then late, so that others overtake; correctness does not rest on how long.
       if (random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 300));
       for (DeviceTask& task : batch.tasks) task.tensor = reach(task.tensor);
       Status status;
       if (!fails) status = queue_tasks(nullptr, batch.format, batch.tasks);
       if (!status.ok()) throw Error(status);
+      const bool same = same_still(sums);
       lock.lock();
+      if (!same) disturbed_ = {ErrorCode::kGpu, "a sum changed while the device read it"};
       ++done_;
       changed_.notify_all();
     }
@@ -142,6 +234,9 @@ class FakeDevice final : public TensorDevice {
   std::deque<Batch> queue_;
   std::uint64_t started_ = 0, done_ = 0, fails_from_ = ~std::uint64_t{0};
   std::size_t most_tasks_ = 0;
+  WordsMoved moved_;
+  Status disturbed_;
+  std::atomic<bool> shares_ = true;
   bool held_ = false, stopping_ = false;
   std::thread thread_;
 };

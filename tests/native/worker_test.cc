@@ -36,7 +36,7 @@ class Group {
   Worker& operator[](std::size_t w) { return *workers_[w]; }
   std::size_t size() const { return workers_.size(); }
 
-  static Transmission transmit(const Worker& worker, const Pass& pass) {
+  static Transmission transmit(Worker& worker, const Pass& pass) {
     Transmission sent{pass, std::vector<std::uint32_t>(pass.words), std::vector<std::uint8_t>(pass.exponents)};
     worker.fill_exponents(pass, sent.exponents.data(), false);
     worker.fill_words(pass, sent.words.data(), numerics::Store::kWrite);

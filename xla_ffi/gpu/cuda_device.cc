@@ -1,6 +1,9 @@
 #include "xla_ffi/gpu/cuda_device.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -78,6 +81,27 @@ DeviceMemory CudaDevice::allocate(std::size_t bytes) {
         "allocating page-locked memory");
   std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{0});
   return {static_cast<std::byte*>(memory), [](std::byte* address) { cudaFreeHost(address); }};
+}
+
+DeviceMemory CudaDevice::share(std::span<const std::byte> memory) {
+  const CurrentDevice current(ordinal_);
+  int devices = 0;
+  check(cudaGetDeviceCount(&devices), "counting GPUs");
+  for (int device = 0; device < devices; ++device) {
+    int same_address = 0;
+    check(cudaDeviceGetAttribute(&same_address, cudaDevAttrCanUseHostPointerForRegisteredMem, device), "asking for an attribute");
+    if (same_address == 0) {
+      throw Error(ErrorCode::kGpu, "GPU " + std::to_string(device) + " has other addresses for the processor's memory");
+    }
+  }
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) / page * page;
+  const auto end = (reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size() + page - 1) / page * page;
+  auto* const pages = reinterpret_cast<std::byte*>(begin);
+  const cudaError_t error = cudaHostRegister(pages, end - begin, cudaHostRegisterPortable | cudaHostRegisterMapped);
+  if (error != cudaSuccess) cudaGetLastError();  // or whoever asks next would take it for theirs
+  check(error, "page-locking a transport's memory");
+  return {const_cast<std::byte*>(memory.data()), [pages](std::byte*) { cudaHostUnregister(pages); }};
 }
 
 Status CudaDevice::start(const DeviceFormat& format, std::span<const DeviceTask> tasks, std::uint64_t& ticket) {

@@ -35,6 +35,7 @@ class CudaDevice final : public TensorDevice {
   void after(cudaStream_t stream, std::function<void(Status)> then);
 
   DeviceMemory allocate(std::size_t bytes) override;
+  DeviceMemory share(std::span<const std::byte> memory) override;
   Status start(const DeviceFormat& format, std::span<const DeviceTask> tasks, std::uint64_t& ticket) override;
   Status is_done(std::uint64_t ticket, bool& done) override;
   void wait(std::uint64_t ticket) override;

@@ -73,19 +73,19 @@ Status queue_tasks(cuda::Stream stream, const DeviceFormat& format, Tasks tasks)
   for (const DeviceTask& task : tasks) {
     if (std::find(types.begin(), types.end(), task.type) == types.end()) types.push_back(task.type);
   }
-  const auto format_of = [&](numerics::ElementType type) {
+  const auto format_of = [&](const DeviceTask& task) {
     cuda::Format result;
-    result.type = type;
+    result.type = task.type;
     result.block_size = format.block_size;
     result.workers = format.devices;
-    result.order = tasks.front().order;
+    result.order = task.order;
     return result;
   };
   for (const DeviceWork work : kConsumeAndFlags) {
     for (const numerics::ElementType type : types) {
       const Tasks alike = select(tasks, work, type);
       if (alike.empty()) continue;
-      if (Status status = queue_one(stream, format_of(type), work, alike); !status.ok()) return status;
+      if (Status status = queue_one(stream, format_of(alike.front()), work, alike); !status.ok()) return status;
     }
   }
   for (const numerics::ElementType type : types) {
@@ -94,7 +94,7 @@ Status queue_tasks(cuda::Stream stream, const DeviceFormat& format, Tasks tasks)
     const auto encode = runs_of<cuda::QuantizeRun>(now, [](const DeviceTask& t) {
       return cuda::QuantizeRun{t.tensor, t.elements, t.exponents, t.words};
     });
-    const cuda::Format one = format_of(type);
+    const cuda::Format one = format_of(now.empty() ? next.front() : now.front());
     const Status status = now.empty() ? cuda::block_exponents(stream, one, exponents(next), false)
                                       : cuda::quantize_and_look_ahead(stream, one, encode, exponents(next), {});
     if (!status.ok()) return status;

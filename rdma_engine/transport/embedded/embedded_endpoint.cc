@@ -30,7 +30,11 @@ class EmbeddedEndpoint final : public Endpoint {
   explicit EmbeddedEndpoint(const EndpointConfig& config)
       : config_(config),
         segment_(Segment::open(config)),
-        worker_({config.devices, {config.slots, config.block_size, config.blocks_per_chunk}, {}}),
+        // A version's words stay until the pass after the next one begins, and that waits for this worker's next one.
+        worker_({.devices = config.devices,
+                 .geometry = {config.slots, config.block_size, config.blocks_per_chunk},
+                 .timer = {},
+                 .memory = {.results = segment_->words()}}),
         spins_(spins_for(config.workers)),
         in_flight_(config.slots) {
     segment_->join(config.worker, config.join_timeout_s);
@@ -41,7 +45,11 @@ class EmbeddedEndpoint final : public Endpoint {
   Status progress(Nanoseconds wait) override;
   void wake() override { woken_.store(true, std::memory_order_release); }
   std::vector<std::uint32_t> missing() override;
-  Statistics statistics() const override { return statistics_; }
+  Statistics statistics() const override {
+    Statistics statistics = statistics_;
+    statistics.staged_words = worker_.staged_words();
+    return statistics;
+  }
   void end(const Status& reason) override { static_cast<void>(segment_->end(reason)); }
 
  private:

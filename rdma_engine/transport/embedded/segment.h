@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "rdma_engine/aggregator/slot.h"
@@ -57,6 +58,9 @@ class Segment {
   std::uint32_t* words(std::uint32_t slot, std::uint32_t epoch) {
     return reinterpret_cast<std::uint32_t*>(base_ + words_offset_) + (2 * std::size_t{slot} + (epoch & 1)) * words_stride_;
   }
+
+  // All slots' words.
+  std::span<const std::byte> words() const { return {base_ + words_offset_, size_ - words_offset_}; }
 
   // Claims worker's place and waits until all workers have one. Throws Error(kRankTaken, kNeverJoined, kWorkerLost).
   void join(std::uint32_t worker, double timeout_s);

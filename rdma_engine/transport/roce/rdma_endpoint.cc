@@ -39,8 +39,13 @@ class RdmaEndpoint final : public Endpoint {
       : config_(config),
         geometry_{config.slots, config.block_size, config.blocks_per_chunk, config.whole_chunks},
         layout_(geometry_),
-        worker_({.devices = config.devices, .geometry = geometry_, .timer = kTimer}),
         pairs_(make(layout_.queues(), geometry_.slots * layout_.stride(), layout_.receive_bytes())),
+        worker_({.devices = config.devices,
+                 .geometry = geometry_,
+                 .timer = kTimer,
+                 .memory = {.results = std::as_bytes(pairs_->receive_memory()),
+                            .messages = std::as_writable_bytes(pairs_->send_memory()),
+                            .stride = layout_.stride()}}),
         passes_(config.slots),
         unanswered_(config.slots),
         pending_(config.slots, config.workers),
@@ -68,8 +73,8 @@ class RdmaEndpoint final : public Endpoint {
   EndpointConfig config_;
   Geometry geometry_;
   MessageLayout layout_;
-  Worker worker_;
   std::unique_ptr<QueuePairs> pairs_;
+  Worker worker_;
   std::vector<Pass> passes_;                // per slot: the latest one sent
   std::vector<std::uint32_t> unanswered_;   // per slot: retransmissions since the switch last spoke of it
   udp::PendingPasses pending_;
@@ -118,7 +123,8 @@ Status RdmaEndpoint::send_ready() {
 }
 
 Status RdmaEndpoint::send(const Pass& pass) {
-  // The buffer may still be read for an earlier copy of this slot's last pass: see docs/rdma.md why that is harmless.
+  // The buffer may still be read for an earlier copy of this slot's last pass: see docs/rdma.md why that is harmless. A
+  // device may have written this pass's words into it already.
   std::uint8_t* message = pairs_->send_memory().data() + pass.slot * layout_.stride();
   const std::size_t words = layout_.words(pass.words, pass.exponents);
   const std::size_t size = layout_.bytes(pass.words, pass.exponents);
@@ -214,6 +220,7 @@ Statistics RdmaEndpoint::statistics() const {
   statistics.packets_dropped = counters.packets_dropped;
   statistics.packets_rejected = counters.packets_rejected + rejected_;
   statistics.retransmissions = worker_.retransmissions();
+  statistics.staged_words = worker_.staged_words();
   return statistics;
 }
 

@@ -79,8 +79,9 @@ void SocketQueuePairs::on_packet(const Packet& packet, const Address& from, std:
 
 std::uint8_t* SocketQueuePairs::resolve(const Headers& headers) {
   const std::uint64_t offset = headers.address - kBase;
-  const bool inside = headers.address >= kBase && offset <= receive_.size() && headers.length <= receive_.size() - offset;
-  return inside && headers.rkey == local_.rkey ? receive_.data() + offset : nullptr;
+  const std::span<std::uint8_t> memory = receive_.bytes();
+  const bool inside = headers.address >= kBase && offset <= memory.size() && headers.length <= memory.size() - offset;
+  return inside && headers.rkey == local_.rkey ? memory.data() + offset : nullptr;
 }
 
 Status SocketQueuePairs::reset(std::size_t queue) {

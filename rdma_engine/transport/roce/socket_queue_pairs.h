@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "rdma_engine/transport/roce/message_memory.h"
 #include "rdma_engine/transport/roce/queue_pairs.h"
 #include "rdma_engine/transport/roce/roce_socket.h"
 #include "rdma_engine/transport/roce/write_responder.h"
@@ -28,8 +29,8 @@ class SocketQueuePairs final : public QueuePairs {
 
   const ConnectionEnd& local() const override { return local_; }
   void connect(const ConnectionEnd& remote) override;
-  std::span<std::uint8_t> send_memory() override { return send_; }
-  std::span<const std::uint8_t> receive_memory() const override { return receive_; }
+  std::span<std::uint8_t> send_memory() override { return send_.bytes(); }
+  std::span<const std::uint8_t> receive_memory() const override { return receive_.bytes(); }
   void post_write(std::size_t queue, std::span<const std::uint8_t> message, std::uint64_t remote_address,
                   std::uint32_t immediate) override;
   Status flush() override { return socket_.flush(); }
@@ -50,7 +51,7 @@ class SocketQueuePairs final : public QueuePairs {
   RoceSocket socket_;
   std::size_t mtu_;
   udp::LossFilter loss_;
-  std::vector<std::uint8_t> send_, receive_;
+  MessageMemory send_, receive_;
   std::vector<Queue> queues_;
   ConnectionEnd local_, remote_;
   Address peer_;

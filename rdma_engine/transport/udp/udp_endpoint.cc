@@ -76,6 +76,7 @@ class UdpEndpoint final : public Endpoint {
   Statistics statistics() const override {
     Statistics statistics = statistics_;
     statistics.retransmissions = session_.worker().retransmissions();
+    statistics.staged_words = session_.worker().staged_words();
     return statistics;
   }
 

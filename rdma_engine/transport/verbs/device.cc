@@ -84,8 +84,8 @@ ibv_mtu mtu_of(std::size_t bytes) {
   return mtu;
 }
 
-MemoryRegion register_host(const Device& device, void* memory, std::size_t bytes) {
-  return checked(ibv_reg_mr(device.domain.get(), memory, bytes, kAccess), "memory");
+MemoryRegion register_host(const Device& device, std::span<std::uint8_t> memory) {
+  return checked(ibv_reg_mr(device.domain.get(), memory.data(), memory.size(), kAccess), "memory");
 }
 
 MemoryRegion register_dmabuf(const Device& device, int dmabuf, std::uint64_t offset, std::size_t bytes,

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace jaxina::verbs {
@@ -40,7 +41,7 @@ std::size_t bytes_of(ibv_mtu mtu);
 ibv_mtu mtu_of(std::size_t bytes);  // the largest that is not above `bytes`
 
 // Lets the NIC read and the peer write host memory. Throws Error(kSystem).
-MemoryRegion register_host(const Device& device, void* memory, std::size_t bytes);
+MemoryRegion register_host(const Device& device, std::span<std::uint8_t> memory);
 // The same for memory of a GPU that was exported as a dma-buf (cuMemGetHandleForAddressRange); `address` is the GPU's.
 // Throws Error(kSystem) where the driver cannot: then the GPU's pointer given to register_host() works if the kernel
 // module nvidia-peermem is loaded.

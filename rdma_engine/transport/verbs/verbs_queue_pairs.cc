@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 namespace jaxina::verbs {
@@ -17,8 +16,6 @@ namespace {
 constexpr std::uint32_t kSendDepth = 4;  // one pass in flight, and copies of it
 constexpr std::size_t kReceivesPerQueue = 4;
 constexpr std::size_t kReceiveBatch = 32;
-// Two pages: packet processors choose among a slot's four places (2048 bytes each for 256 words) by bits of the address.
-constexpr std::size_t kAlignment = 8192;
 // What completions say they are of, also where the opcode is not valid because of an error.
 constexpr std::uint64_t kReceive = 0, kSend = 1;
 
@@ -32,22 +29,13 @@ T* checked(T* object, const char* what) {
 
 }  // namespace
 
-VerbsQueuePairs::Memory VerbsQueuePairs::allocate(std::size_t bytes) {
-  const std::size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  auto* memory = static_cast<std::uint8_t*>(checked(std::aligned_alloc(kAlignment, whole), "allocating memory for RDMA"));
-  std::memset(memory, 0, whole);
-  return Memory(memory);
-}
-
 VerbsQueuePairs::VerbsQueuePairs(const VerbsOptions& options, std::size_t queues, std::size_t send_bytes,
                                  std::size_t receive_bytes)
     : device_(open_device(options.device, options.address)),
-      send_bytes_(send_bytes),
-      receive_bytes_(receive_bytes),
-      send_(allocate(send_bytes)),
-      receive_(allocate(receive_bytes)),
-      send_region_(register_host(device_, send_.get(), send_bytes)),
-      receive_region_(register_host(device_, receive_.get(), receive_bytes)),
+      send_(send_bytes),
+      receive_(receive_bytes),
+      send_region_(register_host(device_, send_.bytes())),
+      receive_region_(register_host(device_, receive_.bytes())),
       channel_(checked(ibv_create_comp_channel(device_.context.get()), "ibv_create_comp_channel")),
       wakeup_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       unfinished_(queues) {
@@ -56,7 +44,7 @@ VerbsQueuePairs::VerbsQueuePairs(const VerbsOptions& options, std::size_t queues
   local_.mtu = static_cast<std::uint32_t>(std::min(bytes_of(device_.mtu), options.mtu > 0 ? options.mtu : std::size_t{4096}));
   local_.psn = options.first_psn & roce::kMask24;
   local_.rkey = receive_region_->rkey;
-  local_.memory = reinterpret_cast<std::uint64_t>(receive_.get());
+  local_.memory = reinterpret_cast<std::uint64_t>(receive_.bytes().data());
   create_queues(queues);
 }
 

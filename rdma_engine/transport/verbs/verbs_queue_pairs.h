@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "rdma_engine/transport/roce/message_memory.h"
 #include "rdma_engine/transport/roce/queue_pairs.h"
 #include "rdma_engine/transport/udp/udp_socket.h"
 #include "rdma_engine/transport/verbs/device.h"
@@ -27,8 +28,8 @@ class VerbsQueuePairs final : public roce::QueuePairs {
 
   const roce::ConnectionEnd& local() const override { return local_; }
   void connect(const roce::ConnectionEnd& remote) override;
-  std::span<std::uint8_t> send_memory() override { return {send_.get(), send_bytes_}; }
-  std::span<const std::uint8_t> receive_memory() const override { return {receive_.get(), receive_bytes_}; }
+  std::span<std::uint8_t> send_memory() override { return send_.bytes(); }
+  std::span<const std::uint8_t> receive_memory() const override { return receive_.bytes(); }
   void post_write(std::size_t queue, std::span<const std::uint8_t> message, std::uint64_t remote_address,
                   std::uint32_t immediate) override;
   Status flush() override { return failure_; }
@@ -43,11 +44,6 @@ class VerbsQueuePairs final : public roce::QueuePairs {
   using CompletionQueue = Handle<ibv_cq, ibv_destroy_cq>;
   using SharedReceiveQueue = Handle<ibv_srq, ibv_destroy_srq>;
   using QueuePair = Handle<ibv_qp, ibv_destroy_qp>;
-  struct FreeMemory {
-    void operator()(std::uint8_t* memory) const { std::free(memory); }
-  };
-  using Memory = std::unique_ptr<std::uint8_t[], FreeMemory>;
-  static Memory allocate(std::size_t bytes);
 
   void create_queues(std::size_t queues);
   int to_init(ibv_qp* qp);
@@ -57,8 +53,7 @@ class VerbsQueuePairs final : public roce::QueuePairs {
   void acknowledge_events();
 
   Device device_;
-  std::size_t send_bytes_, receive_bytes_;
-  Memory send_, receive_;
+  roce::MessageMemory send_, receive_;
   MemoryRegion send_region_, receive_region_;
   CompletionChannel channel_;
   udp::FileDescriptor wakeup_;

@@ -1,0 +1,300 @@
+// Where a device's words lie on their way: it writes messages and reads results in the transport's own memory where that can
+// be, and what is sent is byte for byte what a processor's tensors would send.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <utility>
+
+#include "tests/native/device_fixture.h"
+#include "tests/native/roce_fixture.h"
+
+namespace jaxina {
+namespace {
+
+using testing::FakeDevice;
+using testing::WordsMoved;
+using namespace testing::nodes;
+
+constexpr std::uint64_t kNone = 0;
+
+std::vector<EndpointConfig> roce_configs(const Processes& processes, RoceSwitch& roce_switch, double loss = 0) {
+  std::vector<EndpointConfig> configs = udp_configs(processes, {});
+  for (EndpointConfig& config : configs) {
+    config.transport = "roce";
+    config.loss = loss;
+    config.exchange = [&roce_switch, worker = config.worker](const roce::ConnectionEnd& local) {
+      return roce_switch.connect(9, static_cast<std::uint16_t>(worker), local);
+    };
+  }
+  return configs;
+}
+
+// What a sum of all types did: the words each device moved, and those each process staged.
+struct Outcome {
+  std::vector<WordsMoved> moved;
+  std::vector<std::uint64_t> staged;
+};
+
+// Sums on devices, of which the first `refusing` share nothing, and compares the bits with those of the hosts.
+Outcome sum_and_compare(const std::vector<EndpointConfig>& configs, bool finite, std::size_t refusing = 0) {
+  constexpr std::size_t count = 2000;
+  std::vector<Operands> mine = operands(configs.front().devices, count, 21 + finite, finite);
+  const Operands expected = flat(mine, count);
+  Outcome result;
+  std::vector<Resident> devices = on_devices(mine, true);
+  for (std::size_t d = 0; d < refusing; ++d) devices[d].device->refuse_to_share();
+  Cluster cluster(configs);
+  std::vector<std::future<Status>> done;
+  for (std::uint32_t d = 0; d < devices.size(); ++d) done.push_back(cluster.submit(d, devices[d].collective(count)));
+  for (auto& future : done) {
+    const Status status = outcome(future);
+    EXPECT_TRUE(status.ok()) << status.text();
+  }
+  read_back(devices, mine);
+  expect_equal(mine, expected, count);
+  for (Resident& resident : devices) result.moved.push_back(resident.device->words_moved());
+  for (std::size_t w = 0; w < configs.size(); ++w) result.staged.push_back(cluster.node(w).statistics().staged_words);
+  return result;
+}
+
+TEST(DeviceWords, EmbeddedSumsAreReadInTheSlotsAndContributionsAddedFromStaging) {
+  for (const bool finite : {true, false}) {
+    const Outcome result = sum_and_compare(configs_for({1, 2}), finite);
+    for (const WordsMoved& words : result.moved) {
+      EXPECT_EQ(words.read_allocated, kNone);
+      EXPECT_GT(words.read_shared, kNone);
+      EXPECT_EQ(words.written_shared, kNone);
+      EXPECT_EQ(words.written_allocated, words.read_shared);
+    }
+    EXPECT_EQ(result.staged[1], 2 * result.staged[0]);  // two devices' contributions, and no result
+  }
+}
+
+TEST(DeviceWords, MessagesOfOneDeviceAreWrittenByItAndResultsReadWhereTheyCame) {
+  for (const double loss : {0.0, 0.02}) {
+    const Processes processes{1, 1};
+    RoceSwitch roce_switch({.port = 0, .loss = loss, .loss_seed = 3});
+    roce_switch.add_job(job_for(processes));
+    const Outcome result = sum_and_compare(roce_configs(processes, roce_switch, loss), false);
+    for (std::size_t w = 0; w < 2; ++w) {
+      EXPECT_EQ(result.moved[w].read_allocated, kNone);
+      EXPECT_EQ(result.moved[w].written_allocated, kNone);
+      EXPECT_GT(result.moved[w].read_shared, kNone);
+      EXPECT_EQ(result.moved[w].written_shared, result.moved[w].read_shared);
+      EXPECT_EQ(result.staged[w], kNone);
+    }
+    if (loss > 0) {
+      EXPECT_GT(roce_switch.statistics(9).packets_dropped, kNone);
+    }
+  }
+}
+
+TEST(DeviceWords, MessagesOfSeveralDevicesAreSummedFromStaging) {
+  const Processes processes{1, 2};
+  RoceSwitch roce_switch({.port = 0});
+  roce_switch.add_job(job_for(processes));
+  const Outcome result = sum_and_compare(roce_configs(processes, roce_switch), false);
+  EXPECT_GT(result.moved[0].written_shared, kNone);
+  EXPECT_EQ(result.moved[0].written_allocated, kNone);
+  for (std::size_t d = 1; d < 3; ++d) {
+    EXPECT_EQ(result.moved[d].written_shared, kNone);
+    EXPECT_GT(result.moved[d].written_allocated, kNone);
+    EXPECT_EQ(result.moved[d].read_allocated, kNone);
+    EXPECT_GT(result.moved[d].read_shared, kNone);
+  }
+  EXPECT_EQ(result.staged[0], kNone);
+  EXPECT_GT(result.staged[1], kNone);
+}
+
+TEST(DeviceWords, DatagramsAreStaged) {
+  const Processes processes{1, 1};
+  SoftwareSwitch software_switch({.ports = {}, .threads = 1});
+  software_switch.add_job(job_for(processes));
+  const Outcome result = sum_and_compare(udp_configs(processes, {software_switch.ports()[0]}), false);
+  for (const WordsMoved& words : result.moved) EXPECT_EQ(words.read_shared + words.written_shared, kNone);
+  EXPECT_GT(result.staged[0], kNone);
+}
+
+TEST(DeviceWords, MemoryThatADeviceCannotReachIsStaged) {
+  const Processes processes{1, 1};
+  RoceSwitch roce_switch({.port = 0});
+  roce_switch.add_job(job_for(processes));
+  for (const auto& configs : {configs_for(processes), roce_configs(processes, roce_switch)}) {
+    const Outcome result = sum_and_compare(configs, false, 1);
+    EXPECT_EQ(result.moved[0].read_shared + result.moved[0].written_shared, kNone);
+    EXPECT_GT(result.moved[0].read_allocated, kNone);
+    EXPECT_GT(result.moved[1].read_shared, kNone);
+    EXPECT_GT(result.staged[0], result.staged[1]);
+  }
+}
+
+// A device's sum may still be read in its slot when the next collective, of host tensors, asks for that slot.
+TEST(DeviceWords, ASumIsReadBeforeHostTensorsTakeItsSlot) {
+  constexpr std::size_t kRounds = 40, kCount = 8 * 4 * kBlock;  // every slot once
+  Many many(2);
+  Cluster cluster(configs_for({1, 1}));
+  std::vector<std::vector<float>> host(2 * kRounds, std::vector<float>(4 * kCount));
+  std::vector<std::byte*> tensors;
+  std::vector<std::future<Status>> done;
+  for (std::size_t r = 0; r < kRounds; ++r) {
+    for (std::uint32_t d = 0; d < 2; ++d) {
+      tensors.push_back(many.tensor(d, kCount, static_cast<float>(r + d)));
+      done.push_back(cluster.submit(d, many.collective(d, tensors.back(), kCount)));
+      std::vector<float>& mine = host[2 * r + d];
+      std::fill(mine.begin(), mine.end(), static_cast<float>(100 * r));
+      done.push_back(cluster.submit(d, {{{ElementType::kFloat32, mine.size(), mine.data(), mine.data()}}}));
+    }
+  }
+  for (auto& future : done) {
+    const Status status = outcome(future);
+    ASSERT_TRUE(status.ok()) << status.text();
+  }
+  for (std::size_t r = 0; r < kRounds; ++r) {
+    for (std::uint32_t d = 0; d < 2; ++d) {
+      const std::vector<std::byte> sum = many.devices[d]->read(tensors[2 * r + d], 4 * kCount);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        float value;
+        std::memcpy(&value, &sum[4 * i], 4);
+        ASSERT_EQ(value, static_cast<float>(2 * r + 1)) << r << " " << i;
+      }
+      for (const float value : host[2 * r + d]) ASSERT_EQ(value, static_cast<float>(200 * r));
+    }
+  }
+}
+
+// Keeps what is sent; and, if it is to, lets every result come again and again, as late as the protocol allows.
+class WatchedPairs final : public roce::QueuePairs {
+ public:
+  using Messages = std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<std::uint8_t>>;  // by address and immediate
+
+  WatchedPairs(std::unique_ptr<roce::QueuePairs> pairs, const roce::MessageLayout& layout, bool repeat, Messages& sent,
+               std::uint64_t& repeated)
+      : pairs_(std::move(pairs)), layout_(layout), repeat_(repeat), sent_(sent), repeated_(repeated), epochs_(layout.queues()) {}
+
+  const roce::ConnectionEnd& local() const override { return pairs_->local(); }
+  void connect(const roce::ConnectionEnd& remote) override { pairs_->connect(remote); }
+  std::span<std::uint8_t> send_memory() override { return pairs_->send_memory(); }
+  std::span<const std::uint8_t> receive_memory() const override { return pairs_->receive_memory(); }
+  void post_write(std::size_t queue, std::span<const std::uint8_t> message, std::uint64_t address, std::uint32_t immediate) override {
+    epochs_[queue] = roce::pass_at(address)->epoch;
+    const auto [known, first] = sent_.try_emplace({address, immediate}, message.begin(), message.end());
+    if (!first) {
+      EXPECT_TRUE(std::equal(message.begin(), message.end(), known->second.begin(), known->second.end())) << "a pass sent again";
+    }
+    pairs_->post_write(queue, message, address, immediate);
+  }
+  Status flush() override { return pairs_->flush(); }
+  Status poll(std::vector<Arrival>& arrivals) override {
+    // The slot's fourth next pass has its result in the same place.
+    std::erase_if(results_, [&](const Came& came) { return epochs_[came.arrival.queue] >= came.epoch + 4; });
+    for (const Came& came : results_) {
+      auto* place = const_cast<std::uint8_t*>(receive_memory().data()) + came.place;
+      std::copy(came.bytes.begin(), came.bytes.end(), place);
+      arrivals.push_back(came.arrival);
+      ++repeated_;
+    }
+    const std::size_t before = arrivals.size();
+    const Status status = pairs_->poll(arrivals);
+    for (std::size_t i = before; repeat_ && i < arrivals.size(); ++i) {
+      if (arrivals[i].queue == layout_.notices()) continue;
+      const std::size_t place = layout_.result_place(arrivals[i].queue, epochs_[arrivals[i].queue]);
+      const std::uint8_t* bytes = receive_memory().data() + place;
+      results_.push_back({arrivals[i], epochs_[arrivals[i].queue], place, {bytes, bytes + arrivals[i].bytes}});
+    }
+    return status;
+  }
+  void wait(Nanoseconds timeout) override { pairs_->wait(timeout); }
+  void interrupt() override { pairs_->interrupt(); }
+  Status reset(std::size_t queue) override { return pairs_->reset(queue); }
+  Counters counters() const override { return pairs_->counters(); }
+
+ private:
+  struct Came {
+    Arrival arrival;
+    std::uint32_t epoch;
+    std::size_t place;
+    std::vector<std::uint8_t> bytes;
+  };
+  std::unique_ptr<roce::QueuePairs> pairs_;
+  roce::MessageLayout layout_;
+  bool repeat_;
+  Messages& sent_;
+  std::uint64_t& repeated_;
+  std::vector<std::uint32_t> epochs_;  // of each queue's latest message
+  std::vector<Came> results_;
+};
+
+// One worker alone sums these collectives over roce, in its memory or on a device.
+struct Alone {
+  static constexpr std::size_t kCounts[] = {900, 37, 1, 300};  // tails of many lengths where words were before
+  WatchedPairs::Messages sent;
+  std::uint64_t repeated = 0;
+  WordsMoved moved;
+  std::vector<Operands> sums;
+
+  Alone(bool on_device, bool repeat, bool whole_chunks) {
+    for (const std::size_t count : kCounts) {
+      for (const bool finite : {true, false}) sums.push_back(operands(1, count, count, finite)[0]);
+    }
+    RoceSwitch roce_switch({.port = 0});
+    JobSpec job = job_for({1});
+    roce_switch.add_job(job);
+    EndpointConfig config = testing::config_for(job, 0, {});
+    config.whole_chunks = whole_chunks;
+    FakeDevice device(5);
+    const auto endpoint = roce::make_rdma_endpoint(
+        config,
+        [&](std::size_t queues, std::size_t send, std::size_t receive) {
+          auto pairs = std::make_unique<roce::SocketQueuePairs>(roce::SocketOptions{.host = "127.0.0.1"}, queues, send, receive);
+          const roce::MessageLayout layout({config.slots, config.block_size, config.blocks_per_chunk});
+          return std::make_unique<WatchedPairs>(std::move(pairs), layout, repeat, sent, repeated);
+        },
+        [&](const roce::ConnectionEnd& local) { return roce_switch.connect(job.job, 0, local); });
+    std::vector<std::byte*> tensors;
+    for (Operands& mine : sums) {
+      Collective collective = mine.collective(mine.in[0].size() / size_of(kTypes[0]), true);
+      for (Tensor& tensor : collective.tensors) {
+        if (!on_device) continue;
+        const std::size_t bytes = tensor.count * size_of(tensor.type);
+        tensors.push_back(device.tensor(bytes));
+        const auto* values = static_cast<const std::byte*>(tensor.in);
+        device.write(tensors.back(), {values, values + bytes});
+        tensor.in = tensor.out = tensors.back();
+        collective.device = &device;
+      }
+      endpoint->worker().submit(std::move(collective));
+    }
+    const Status status = testing::run_to_end(*endpoint);
+    EXPECT_TRUE(status.ok()) << status.text();
+    EXPECT_TRUE(endpoint->worker().device_failure().ok()) << endpoint->worker().device_failure().text();
+    EXPECT_EQ(endpoint->worker().staged_words(), kNone);
+    std::size_t next = 0;
+    for (Operands& mine : sums) {
+      for (Bytes& out : mine.out) {
+        if (on_device) out = device.read(tensors[next++], out.size());
+      }
+    }
+    moved = device.words_moved();
+  }
+};
+
+TEST(DeviceWords, MessagesAreThoseOfAProcessorByteForByte) {
+  for (const bool whole_chunks : {false, true}) {
+    const Alone host(false, false, whole_chunks), device(true, false, whole_chunks);
+    EXPECT_GT(host.sent.size(), 100u);
+    EXPECT_EQ(device.sent, host.sent);
+    EXPECT_GT(device.moved.written_shared, kNone);
+    EXPECT_EQ(device.moved.written_allocated, kNone);
+  }
+}
+
+TEST(DeviceWords, CopiesOfAResultThatComeWhileADeviceReadsItChangeNothing) {
+  const Alone host(false, false, false), device(true, true, false);
+  EXPECT_GT(device.repeated, 100u);
+  for (std::size_t i = 0; i < host.sums.size(); ++i) {
+    expect_equal({device.sums[i]}, host.sums[i], host.sums[i].in[0].size() / size_of(kTypes[0]));
+  }
+}
+
+}  // namespace
+}  // namespace jaxina
