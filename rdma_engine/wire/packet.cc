@@ -2,23 +2,35 @@
 
 #include <libdeflate.h>
 
+#include <bit>
 #include <cstring>
 
 namespace jaxina::wire {
 namespace {
 
+// A loop over the bytes would be turned into one store of several by no compiler here, and reading them back at once then
+// waits until each byte is in the cache.
+template <typename T>
+T big_endian(T value) {
+  if constexpr (std::endian::native == std::endian::big) return value;
+  if constexpr (sizeof(T) == 2) return __builtin_bswap16(value);
+  else if constexpr (sizeof(T) == 4) return __builtin_bswap32(value);
+  else return __builtin_bswap64(value);
+}
+
 template <typename T, std::size_t N>
 void put(std::uint8_t (&field)[N], T value) {
   static_assert(sizeof(T) == N);
-  for (std::size_t i = 0; i < N; ++i) field[i] = static_cast<std::uint8_t>(value >> (8 * (N - 1 - i)));
+  value = big_endian(value);
+  std::memcpy(field, &value, N);
 }
 
 template <typename T, std::size_t N>
 T get(const std::uint8_t (&field)[N]) {
   static_assert(sizeof(T) == N);
-  T value = 0;
-  for (std::size_t i = 0; i < N; ++i) value = static_cast<T>(value << 8 | field[i]);
-  return value;
+  T value;
+  std::memcpy(&value, field, N);
+  return big_endian(value);
 }
 
 constexpr std::size_t kCrcOffset = offsetof(HeaderBytes, crc);
