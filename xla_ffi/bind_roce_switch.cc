@@ -8,6 +8,7 @@
 #include "rdma_engine/switch/roce_switch.h"
 #include "xla_ffi/bindings.h"
 #include "xla_ffi/connection_end.h"
+#include "xla_ffi/switch_counters.h"
 
 namespace jaxina {
 
@@ -15,27 +16,6 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace {
-
-nb::dict as_dict(const Aggregator::Rejects& rejects) {
-  nb::dict d;
-  for (std::size_t kind = 0; kind < rejects.size(); ++kind) {
-    const std::string_view name = to_string(static_cast<Reject>(kind));
-    if (rejects[kind] > 0) d[nb::str(name.data(), name.size())] = rejects[kind];
-  }
-  return d;
-}
-
-nb::dict job_counters(const RoceSwitchStatistics& statistics) {
-  nb::dict d;
-  d["updates"] = statistics.job.updates;
-  d["results"] = statistics.job.results;
-  d["duplicates"] = statistics.job.duplicates;
-  d["packets_sent"] = statistics.job.packets_sent;
-  d["bytes_received"] = statistics.job.bytes_received;
-  d["bytes_sent"] = statistics.job.bytes_sent;
-  d["rejected"] = as_dict(statistics.rejects);
-  return d;
-}
 
 nb::dict rejected_packets(const RoceSwitchStatistics& statistics) {
   nb::dict d;
@@ -108,7 +88,7 @@ void bind_roce_switch(nb::module_& m) {
               nb::gil_scoped_release release;
               statistics = self.statistics(job);
             }
-            return job_counters(statistics);
+            return as_dict(statistics.job, statistics.rejects);
           },
           "job"_a, "The job's counters, by the names of SoftwareSwitch.statistics; bytes are those of the udp transport's packets.")
       .def(

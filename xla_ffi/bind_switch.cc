@@ -5,6 +5,7 @@
 
 #include "rdma_engine/switch/software_switch.h"
 #include "xla_ffi/bindings.h"
+#include "xla_ffi/switch_counters.h"
 
 namespace jaxina {
 
@@ -13,30 +14,9 @@ using namespace nb::literals;
 
 namespace {
 
-nb::dict as_dict(const Aggregator::Rejects& rejects) {
-  nb::dict d;
-  for (std::size_t kind = 0; kind < rejects.size(); ++kind) {
-    const std::string_view name = to_string(static_cast<Reject>(kind));
-    if (rejects[kind] > 0) d[nb::str(name.data(), name.size())] = rejects[kind];
-  }
-  return d;
-}
-
-nb::dict as_dict(const SwitchStatistics::Job& job) {
-  nb::dict d;
-  d["updates"] = job.counters.updates;
-  d["results"] = job.counters.results;
-  d["duplicates"] = job.counters.duplicates;
-  d["packets_sent"] = job.counters.packets_sent;
-  d["bytes_received"] = job.counters.bytes_received;
-  d["bytes_sent"] = job.counters.bytes_sent;
-  d["rejected"] = as_dict(job.rejects);
-  return d;
-}
-
 nb::dict as_dict(const SwitchStatistics& statistics) {
   nb::dict jobs;
-  for (const auto& [job, counters] : statistics.jobs) jobs[nb::int_(job)] = as_dict(counters);
+  for (const auto& [job, counters] : statistics.jobs) jobs[nb::int_(job)] = as_dict(counters.counters, counters.rejects);
   nb::dict d;
   d["jobs"] = std::move(jobs);
   d["rejected"] = as_dict(statistics.rejects);

@@ -48,9 +48,9 @@ class Device(Protocol):
         have come."""
         ...
 
-    def state(self, job: str, slot: int, version: int) -> dict[str, Value]:
-        """By the names of a `state` line, less what the device cannot tell. Asked only of devices
-        with the ability "state"."""
+    def state(self, job: str, slot: int, version: int) -> dict[str, Value | None]:
+        """By the names of a `state` line; None for what the device cannot tell. Asked only of
+        devices with the ability "state"."""
         ...
 
     def counts(self, job: str) -> dict[str, int]:
@@ -168,7 +168,9 @@ def _check(device: Device, check: State | Count, outcome: Outcome) -> None:
             return
         slot, version = int(check.fields["slot"]), int(check.fields["version"])
         wanted = check.fields
-        found = {**wanted, **device.state(check.job, slot, version)}
+        found = {"slot": slot, "version": version}
+        for name, value in device.state(check.job, slot, version).items():
+            found[name] = wanted.get(name, "?") if value is None else value
     else:
         wanted, found = _compared(check, device)
     if found != wanted:

@@ -150,11 +150,15 @@ def test_the_runner_sees_each_difference():
         def state(self, *which):
             return {**super().state(*which), "count": 7}
 
+    class StateUntold(Interpreter):
+        def state(self, *which):
+            return {}
+
     class OtherCounts(Interpreter):
         def counts(self, job):
             return {**super().counts(job), "stale": 1}
 
-    for kind in (Silent, Talkative, Wrong, Elsewhere, OtherState, OtherCounts):
+    for kind in (Silent, Talkative, Wrong, Elsewhere, OtherState, StateUntold, OtherCounts):
         assert differences(kind()), kind.__name__
 
 

@@ -25,9 +25,9 @@ class Registers:
                 cell = registers["Ingress.slot_turn.turns"][job.slot_base + slot]
                 cell["turn"] = epoch
 
-    def state(self, job: Job, slot: int, version: int) -> dict[str, Value]:
-        """By the names of a vector's `state` line. An exponent of 0 stands for none as well, and is
-        left out."""
+    def state(self, job: Job, slot: int, version: int) -> dict[str, Value | None]:
+        """By the names of a vector's `state` line. An exponent of 0 stands for none as well, so
+        that it tells nothing."""
         at = job.version_index(slot, version)
         tag = self._known("pass_tag.tags", at, "epoch")
         if tag == _NO_PASS[version]:
@@ -42,13 +42,18 @@ class Registers:
             if self._known("worker_stamp.stamps", job.stamp_index(slot, worker), stamp) == tag
         ]
         missing = self._known("worker_count.missing", at, "f1")
-        held = {"epoch": tag, "count": job.workers - missing, "seen": tuple(seen)}
         words = self._words(at)
         # It comes in front of a datagram's words, where the first pipe sees it, and behind those of
         # an RDMA message.
         pipe = self._pipes[-1 if job.ends and words else 0]
         exponent = pipe["Ingress.exponent_maximum.exponents"].get(at, {}).get("f1", 0)
-        return {**held, **({"exponents": (exponent,)} if exponent else {}), "words": words}
+        return {
+            "epoch": tag,
+            "count": job.workers - missing,
+            "seen": tuple(seen),
+            "exponents": (exponent,) if exponent else None,
+            "words": words,
+        }
 
     def _words(self, at: int) -> tuple[int, ...]:
         """None, of a pass without words: the first pipe has written what no packet brought."""

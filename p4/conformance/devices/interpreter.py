@@ -121,7 +121,7 @@ class InterpretedDevice(SwitchDevice):
             failure = Packet("impossible", {"why": str(error).replace(" ", "_")})
             self._came.append(Receive(endpoint, failure))
 
-    def state(self, job: str, slot: int, version: int) -> dict[str, Value]:
+    def state(self, job: str, slot: int, version: int) -> dict[str, Value | None]:
         try:
             return self._registers.state(self._plane.part_of(self._names.jobs[job]), slot, version)
         except UndefinedError as error:

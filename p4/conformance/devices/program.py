@@ -76,7 +76,7 @@ class ProgramDevice:
     def _take(self, endpoint: str, sender: Address, payload: bytes) -> None:
         self._came.append(self._workers.decode(endpoint, sender, payload))
 
-    def state(self, job: str, slot: int, version: int) -> dict[str, Value]:
+    def state(self, job: str, slot: int, version: int) -> dict[str, Value | None]:
         answer = self._ask(self._plane + "state", self._names.jobs[job], slot, version)
         ((_, epoch, count, *lists),) = answer
         seen, exponents, words = (

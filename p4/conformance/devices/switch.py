@@ -83,7 +83,7 @@ class SwitchDevice:
         came, self._came = self._came, []
         return came
 
-    def state(self, job: str, slot: int, version: int) -> dict[str, Value]:
+    def state(self, job: str, slot: int, version: int) -> dict[str, Value | None]:
         raise NotImplementedError("the control service does not tell registers")
 
     def counts(self, job: str) -> dict[str, int]:
