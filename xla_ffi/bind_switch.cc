@@ -14,7 +14,7 @@ using namespace nb::literals;
 
 namespace {
 
-nb::dict as_dict(const SwitchStatistics& statistics) {
+nb::dict all_of(const SwitchStatistics& statistics) {
   nb::dict jobs;
   for (const auto& [job, counters] : statistics.jobs) jobs[nb::int_(job)] = as_dict(counters.counters, counters.rejects);
   nb::dict d;
@@ -78,7 +78,7 @@ void bind_switch(nb::module_& m) {
               nb::gil_scoped_release release;
               statistics = self.statistics();
             }
-            return as_dict(statistics);
+            return all_of(statistics);
           },
           "{'jobs': {id: {'updates', 'results', 'duplicates', 'packets_sent', 'bytes_received', 'bytes_sent', "
           "'rejected': {kind: count}}}, 'rejected': {kind: count}, 'packets_received', 'packets_dropped', "
