@@ -23,8 +23,9 @@ demo: $(STAMP) ## train the example over every transport, and compare
 test: $(STAMP) ## all tests
 	scripts/test.sh $(VENV)
 
-cuda: ## compile the GPU's part for all targets, with nvcc from PyPI; needs no GPU
+cuda: ## compile the GPU's part for all targets, with nvcc from PyPI, and against CUDA 12; needs no GPU
 	scripts/compile_cuda.sh build/cuda
+	scripts/compile_cuda12.sh build/cuda
 
 test-verbs: $(STAMP) ## the RDMA transport on Linux's Soft-RoCE, in a virtual machine made of Debian's packages
 	scripts/test_verbs.sh $(VENV)

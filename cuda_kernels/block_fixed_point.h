@@ -99,4 +99,7 @@ Status non_finite_flags(Stream stream, const Format& format, std::span<const Fla
 
 Status apply_non_finite_flags(Stream stream, const Format& format, std::span<const ApplyFlagRun> runs, bool clear);
 
+// Zeros, where no run writes.
+Status clear(Stream stream, std::span<std::uint32_t> words);
+
 }  // namespace jaxina::cuda

@@ -141,13 +141,13 @@ class Measurement {
                            }});
     const auto add_quantize = [&](const char* name, Format format, double bytes, const DeviceArray& x,
                                   const DeviceArray& exponents, numerics::Rounding rounding) {
-      operations_.push_back({name, bytes, [=, this, run = quantize_of(x, exponents)](cudaStream_t stream) {
+      operations_.push_back({name, bytes, [=, run = quantize_of(x, exponents)](cudaStream_t stream) {
                                must(quantize(stream, format, {&run, 1}, rounding));
                              }});
     };
     const auto add_dequantize = [&](const char* name, Format format, double bytes, const DeviceArray& y,
                                     const DeviceArray& exponents) {
-      operations_.push_back({name, bytes, [=, this, run = dequantize_of(y, exponents)](cudaStream_t stream) {
+      operations_.push_back({name, bytes, [=, run = dequantize_of(y, exponents)](cudaStream_t stream) {
                                must(dequantize(stream, format, {&run, 1}, false));
                              }});
     };

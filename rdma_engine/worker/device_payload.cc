@@ -1,6 +1,7 @@
 #include "rdma_engine/worker/device_payload.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace jaxina {
@@ -11,20 +12,19 @@ DevicePayload::DevicePayload(std::vector<TensorDevice*> devices, std::uint32_t n
       format_{geometry.block_size, n},
       geometry_(geometry),
       results_(share(transport.results)),
-      // Words of several devices are added on their way.
-      messages_(devices_.size() == 1 ? share(transport.messages) : nullptr),
-      words_stride_(messages_ ? transport.stride / 4 : geometry.words_per_chunk()),
-      produced_order_(messages_ ? numerics::Order::kBigEndian : numerics::Order::kHost),
+      sent_from_(place_for_words(transport)),
+      words_stride_(sent_from_ ? transport.stride / 4 : geometry.words_per_chunk()),
+      produced_order_(sent_from_ ? numerics::Order::kBigEndian : numerics::Order::kHost),
       turn_(geometry.slots),
       open_(empty_batch()) {
   const std::size_t words = geometry.slots * geometry.words_per_chunk();
   const std::size_t exponents = std::size_t{geometry.slots} * geometry.blocks_per_chunk;
   for (TensorDevice* device : devices_) {
-    const std::size_t staged = messages_ ? 0 : words;
+    const std::size_t staged = sent_from_ ? 0 : words;
     DeviceMemory memory = device->allocate(4 * staged + exponents);
     auto* first = reinterpret_cast<std::uint32_t*>(memory.get());
     auto* behind = reinterpret_cast<std::uint8_t*>(first + staged);
-    staging_.push_back({std::move(memory), messages_ ? reinterpret_cast<std::uint32_t*>(messages_.get()) : first, behind});
+    staging_.push_back({std::move(memory), sent_from_ ? sent_from_ : first, behind});
   }
   const std::size_t staged = results_ ? 0 : words;
   common_ = devices_.front()->allocate(4 * staged + 2 * exponents);
@@ -37,6 +37,20 @@ DeviceMemory DevicePayload::share(std::span<const std::byte> memory) try {
   return memory.empty() ? nullptr : devices_.front()->share(memory);
 } catch (const Error&) {
   return nullptr;
+}
+
+// Where the words of messages are sent from, for the device to write them there; null if they are staged.
+std::uint32_t* DevicePayload::place_for_words(const TransportMemory& transport) {
+  if (devices_.size() > 1) return nullptr;  // their words are added on the way
+  std::uint32_t* words = nullptr;
+  const bool adopted = transport.adopt && transport.adopt([&] {
+    ExportedMemory memory = devices_.front()->allocate_exported(geometry_.slots * transport.stride);
+    words = reinterpret_cast<std::uint32_t*>(memory.memory.get());
+    return memory;
+  });
+  if (adopted) return exported_ = words;
+  messages_ = share(transport.messages);
+  return reinterpret_cast<std::uint32_t*>(messages_.get());
 }
 
 DevicePayload::~DevicePayload() {
@@ -98,6 +112,7 @@ void DevicePayload::produce_flags(std::size_t slot, const Layout& layout, std::s
     tasks.push_back({DeviceWork::kFlags, first.codec->type, produced_order_, elements,
                      const_cast<std::byte*>(layout.in(d, first)), words, nullptr});
   });
+  if (words_on_device()) clear_gaps(slot, layout, chunk, true);
 }
 
 void DevicePayload::produce_data(std::size_t slot, const Layout& layout, std::size_t chunk, const std::uint8_t* exponents) {
@@ -108,6 +123,27 @@ void DevicePayload::produce_data(std::size_t slot, const Layout& layout, std::si
     tasks.push_back({DeviceWork::kEncode, first.codec->type, produced_order_, elements,
                      const_cast<std::byte*>(layout.in(d, first)), words, global(slot) + first.index});
   });
+  if (words_on_device()) clear_gaps(slot, layout, chunk, false);
+}
+
+// What the words of a pass do not fill, where this processor cannot: up to the next tensor's block, up to the end, and, with
+// floats_only, what else would be an integer's. Within a tensor the device does it.
+void DevicePayload::clear_gaps(std::size_t slot, const Layout& layout, std::size_t chunk, bool floats_only) {
+  std::uint32_t* words = staging_.front().words + slot * words_stride_;
+  std::size_t written = 0;
+  std::optional<std::size_t> tensor;
+  const auto clear_up_to = [&](std::size_t word) {
+    if (word == written) return;
+    open_.tasks.front().push_back({DeviceWork::kClear, numerics::ElementType::kInt32, produced_order_, word - written, nullptr,
+                                   words + written, nullptr});
+  };
+  layout.for_each_block(chunk, [&](const Block& block) {
+    if (floats_only && !block.codec->is_float) return;
+    if (tensor != block.tensor) clear_up_to(block.first_word);
+    tensor = block.tensor;
+    written = block.first_word + block.words;
+  });
+  clear_up_to(layout.words_in(chunk));
 }
 
 void DevicePayload::start_open() {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct TransportMemory {
   // has its result nobody cares for what lies there. Empty: fill_words() is told where the words go.
   std::span<std::byte> messages = {};
   std::size_t stride = 0;
+  // Lets messages have their words in a device's own memory, slot i's from i * stride on, and keeps it. False where that cannot
+  // be; the memory is asked for only if it may. May be null.
+  std::function<bool(const std::function<ExportedMemory()>& allocate)> adopt = {};
 };
 
 class DevicePayload {
@@ -36,6 +40,8 @@ class DevicePayload {
   // What a device contributes to a slot's pass, once its production is done: in host order in staging memory, or where the
   // pass is sent from and as it is sent.
   const std::uint32_t* words(std::size_t device, std::size_t slot) const { return staging_[device].words + slot * words_stride_; }
+  // Whether that is in the device's own memory, which is not read here.
+  bool words_on_device() const { return exported_ != nullptr; }
   const std::uint8_t* exponents(std::size_t device, std::size_t slot) const {
     return staging_[device].exponents + slot * geometry_.blocks_per_chunk;
   }
@@ -92,6 +98,8 @@ class DevicePayload {
     std::vector<std::uint64_t> tickets;          // by device, as far as it was started
   };
   DeviceMemory share(std::span<const std::byte> memory);
+  std::uint32_t* place_for_words(const TransportMemory& transport);
+  void clear_gaps(std::size_t slot, const Layout& layout, std::size_t chunk, bool floats_only);
   template <typename Describe>
   void add(const Layout& layout, std::size_t chunk, Describe describe);
   std::uint8_t* global(std::size_t slot) {
@@ -104,7 +112,9 @@ class DevicePayload {
   std::vector<TensorDevice*> devices_;
   DeviceFormat format_;
   Geometry geometry_;
-  DeviceMemory results_, messages_;  // the transport's, if the devices reach it
+  DeviceMemory results_, messages_;    // the transport's, if the devices reach it
+  std::uint32_t* exported_ = nullptr;  // the device's own, if messages have their words there
+  std::uint32_t* sent_from_;           // one of these two, or null
   std::size_t words_stride_;
   numerics::Order produced_order_;
   std::vector<Staging> staging_;  // by device

@@ -25,6 +25,7 @@ enum class DeviceWork : std::uint8_t {
   kFiniteExponents,     // tensor -> exponents
   kEncode,              // tensor, exponents -> words
   kExponents,           // tensor -> exponents
+  kClear,               // 0 -> words; `elements` of them, of no tensor
 };
 
 struct DeviceTask {
@@ -46,6 +47,13 @@ struct DeviceFormat {
 // Memory that this processor and the devices both reach, for as long as this lives.
 using DeviceMemory = std::unique_ptr<std::byte[], std::function<void(std::byte*)>>;
 
+// Memory of a device's own, which a network card may read. This processor does not.
+struct ExportedMemory {
+  DeviceMemory memory;   // under the device's address
+  std::size_t bytes = 0;
+  int dmabuf = -1;       // a file, open as long as the memory lives, that is this memory; -1: only the address says what it is
+};
+
 // Thread-safe. One for each device of the process, and it outlives all who use it.
 class TensorDevice {
  public:
@@ -57,6 +65,9 @@ class TensorDevice {
   // Lets all devices of the process reach memory of this processor's, under its own addresses, and whatever else lies in the
   // same pages. Throws Error where that is not possible.
   virtual DeviceMemory share(std::span<const std::byte> memory) = 0;
+
+  // Zeroed. Throws Error.
+  virtual ExportedMemory allocate_exported(std::size_t bytes) = 0;
 
   // Starts a batch, after all that were started here before, and returns without waiting for it. On success `ticket` is
   // its number: batches are numbered in their order, whoever starts them.

@@ -82,6 +82,8 @@ class Worker {
   std::optional<Pass> next_pass(Nanoseconds now);
   // Writes pass.exponents bytes; with `merge` takes the maximum with what is there (an aggregator's slot).
   void fill_exponents(const Pass& pass, std::uint8_t* exponents, bool merge) const;
+  // Where they lie, if a device has the pass's words in memory of its own: then they are sent from there. Else null.
+  const std::uint32_t* words_on_device(const Pass& pass) const;
   // Writes (or adds) pass.words words, but for what a device has written there already.
   void fill_words(const Pass& pass, std::uint32_t* words, numerics::Store store);
 

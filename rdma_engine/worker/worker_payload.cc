@@ -39,6 +39,11 @@ void Worker::fill_exponents(const Pass& pass, std::uint8_t* out, bool merge) con
   });
 }
 
+const std::uint32_t* Worker::words_on_device(const Pass& pass) const {
+  const bool there = devices_ && devices_->words_on_device() && pass.words > 0;
+  return there && entry(slots_[pass.slot].collective).layout.on_devices() ? devices_->words(0, pass.slot) : nullptr;
+}
+
 void Worker::fill_words(const Pass& pass, std::uint32_t* words, Store store) {
   if (pass.words == 0) return;
   const Slot& slot = slots_[pass.slot];

@@ -2,6 +2,8 @@
 // be, and what is sent is byte for byte what a processor's tensors would send.
 #include <gtest/gtest.h>
 
+#include <sys/mman.h>
+
 #include <map>
 #include <utility>
 
@@ -162,26 +164,46 @@ TEST(DeviceWords, ASumIsReadBeforeHostTensorsTakeItsSlot) {
   }
 }
 
-// Keeps what is sent; and, if it is to, lets every result come again and again, as late as the protocol allows.
+struct Watch {
+  bool repeat = false;  // every result comes again and again, as late as the protocol allows
+  bool adopt = false;   // messages may have their words in a device's memory
+};
+
+// Keeps what is sent.
 class WatchedPairs final : public roce::QueuePairs {
  public:
   using Messages = std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<std::uint8_t>>;  // by address and immediate
 
-  WatchedPairs(std::unique_ptr<roce::QueuePairs> pairs, const roce::MessageLayout& layout, bool repeat, Messages& sent,
+  WatchedPairs(std::unique_ptr<roce::QueuePairs> pairs, const roce::MessageLayout& layout, Watch watch, Messages& sent,
                std::uint64_t& repeated)
-      : pairs_(std::move(pairs)), layout_(layout), repeat_(repeat), sent_(sent), repeated_(repeated), epochs_(layout.queues()) {}
+      : pairs_(std::move(pairs)), layout_(layout), watch_(watch), sent_(sent), repeated_(repeated), epochs_(layout.queues()) {}
+  ~WatchedPairs() override {
+    if (view_ != nullptr) munmap(view_, adopted_.bytes);
+  }
 
   const roce::ConnectionEnd& local() const override { return pairs_->local(); }
   void connect(const roce::ConnectionEnd& remote) override { pairs_->connect(remote); }
   std::span<std::uint8_t> send_memory() override { return pairs_->send_memory(); }
   std::span<const std::uint8_t> receive_memory() const override { return pairs_->receive_memory(); }
-  void post_write(std::size_t queue, std::span<const std::uint8_t> message, std::uint64_t address, std::uint32_t immediate) override {
+  // As a network card has it: by the dma-buf, not by the address.
+  bool adopt(const std::function<ExportedMemory()>& allocate) override {
+    if (!watch_.adopt) return false;
+    adopted_ = allocate();
+    view_ = static_cast<std::uint8_t*>(mmap(nullptr, adopted_.bytes, PROT_READ, MAP_SHARED, adopted_.dmabuf, 0));
+    return true;
+  }
+  void post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail, std::uint64_t address,
+                  std::uint32_t immediate) override {
     epochs_[queue] = roce::pass_at(address)->epoch;
-    const auto [known, first] = sent_.try_emplace({address, immediate}, message.begin(), message.end());
-    if (!first) {
-      EXPECT_TRUE(std::equal(message.begin(), message.end(), known->second.begin(), known->second.end())) << "a pass sent again";
+    const auto* const of_device = reinterpret_cast<const std::uint8_t*>(adopted_.memory.get());
+    if (view_ != nullptr && head.data() >= of_device && head.data() < of_device + adopted_.bytes) {
+      head = {view_ + (head.data() - of_device), head.size()};
     }
-    pairs_->post_write(queue, message, address, immediate);
+    std::vector<std::uint8_t> message(head.begin(), head.end());
+    message.insert(message.end(), tail.begin(), tail.end());
+    const auto [known, first] = sent_.try_emplace({address, immediate}, message);
+    EXPECT_TRUE(first || message == known->second) << "a pass sent again";
+    pairs_->post_write(queue, head, tail, address, immediate);
   }
   Status flush() override { return pairs_->flush(); }
   Status poll(std::vector<Arrival>& arrivals) override {
@@ -195,7 +217,7 @@ class WatchedPairs final : public roce::QueuePairs {
     }
     const std::size_t before = arrivals.size();
     const Status status = pairs_->poll(arrivals);
-    for (std::size_t i = before; repeat_ && i < arrivals.size(); ++i) {
+    for (std::size_t i = before; watch_.repeat && i < arrivals.size(); ++i) {
       if (arrivals[i].queue == layout_.notices()) continue;
       const std::size_t place = layout_.result_place(arrivals[i].queue, epochs_[arrivals[i].queue]);
       const std::uint8_t* bytes = receive_memory().data() + place;
@@ -217,11 +239,13 @@ class WatchedPairs final : public roce::QueuePairs {
   };
   std::unique_ptr<roce::QueuePairs> pairs_;
   roce::MessageLayout layout_;
-  bool repeat_;
+  Watch watch_;
   Messages& sent_;
   std::uint64_t& repeated_;
   std::vector<std::uint32_t> epochs_;  // of each queue's latest message
   std::vector<Came> results_;
+  ExportedMemory adopted_;
+  std::uint8_t* view_ = nullptr;
 };
 
 // One worker alone sums these collectives over roce, in its memory or on a device.
@@ -232,7 +256,7 @@ struct Alone {
   WordsMoved moved;
   std::vector<Operands> sums;
 
-  Alone(bool on_device, bool repeat, bool whole_chunks) {
+  Alone(bool on_device, Watch watch, bool whole_chunks) {
     for (const std::size_t count : kCounts) {
       for (const bool finite : {true, false}) sums.push_back(operands(1, count, count, finite)[0]);
     }
@@ -247,7 +271,7 @@ struct Alone {
         [&](std::size_t queues, std::size_t send, std::size_t receive) {
           auto pairs = std::make_unique<roce::SocketQueuePairs>(roce::SocketOptions{.host = "127.0.0.1"}, queues, send, receive);
           const roce::MessageLayout layout({config.slots, config.block_size, config.blocks_per_chunk});
-          return std::make_unique<WatchedPairs>(std::move(pairs), layout, repeat, sent, repeated);
+          return std::make_unique<WatchedPairs>(std::move(pairs), layout, watch, sent, repeated);
         },
         [&](const roce::ConnectionEnd& local) { return roce_switch.connect(job.job, 0, local); });
     std::vector<std::byte*> tensors;
@@ -280,16 +304,19 @@ struct Alone {
 
 TEST(DeviceWords, MessagesAreThoseOfAProcessorByteForByte) {
   for (const bool whole_chunks : {false, true}) {
-    const Alone host(false, false, whole_chunks), device(true, false, whole_chunks);
+    const Alone host(false, {}, whole_chunks), device(true, {}, whole_chunks), exporting(true, {.adopt = true}, whole_chunks);
     EXPECT_GT(host.sent.size(), 100u);
     EXPECT_EQ(device.sent, host.sent);
     EXPECT_GT(device.moved.written_shared, kNone);
-    EXPECT_EQ(device.moved.written_allocated, kNone);
+    EXPECT_EQ(device.moved.written_allocated + device.moved.written_exported, kNone);
+    EXPECT_EQ(exporting.sent, host.sent);
+    EXPECT_GT(exporting.moved.written_exported, kNone);
+    EXPECT_EQ(exporting.moved.written_allocated + exporting.moved.written_shared, kNone);
   }
 }
 
 TEST(DeviceWords, CopiesOfAResultThatComeWhileADeviceReadsItChangeNothing) {
-  const Alone host(false, false, false), device(true, true, false);
+  const Alone host(false, {}, false), device(true, {.repeat = true}, false);
   EXPECT_GT(device.repeated, 100u);
   for (std::size_t i = 0; i < host.sums.size(); ++i) {
     expect_equal({device.sums[i]}, host.sums[i], host.sums[i].in[0].size() / size_of(kTypes[0]));

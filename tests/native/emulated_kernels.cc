@@ -111,6 +111,11 @@ Status non_finite_flags(Stream, const Format& format, std::span<const FlagRun> r
   });
 }
 
+Status clear(Stream, std::span<std::uint32_t> words) {
+  std::fill(words.begin(), words.end(), 0u);
+  return {};
+}
+
 Status apply_non_finite_flags(Stream, const Format& format, std::span<const ApplyFlagRun> runs, bool clear) {
   return in_batches(runs, [&](std::span<const ApplyFlagRun> batch) -> Status {
     DecodeJob job;

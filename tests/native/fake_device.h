@@ -23,9 +23,10 @@
 
 namespace jaxina::testing {
 
-// Words that a device has moved, by where they lay: in memory that it allocated, or in memory that was shared with it.
+// Words that a device has moved, by where they lay: in memory that it allocated, in memory that was shared with it, or in its
+// own, which it exported.
 struct WordsMoved {
-  std::uint64_t read_allocated = 0, read_shared = 0, written_allocated = 0, written_shared = 0;
+  std::uint64_t read_allocated = 0, read_shared = 0, written_allocated = 0, written_shared = 0, written_exported = 0;
 };
 
 class FakeDevice final : public TensorDevice {
@@ -107,6 +108,24 @@ class FakeDevice final : public TensorDevice {
     }
     return {const_cast<std::byte*>(memory.data()), [](std::byte* address) { ReachableMemory::instance().remove(address); }};
   }
+  // The start of the dma-buf, a file here, is the memory.
+  ExportedMemory allocate_exported(std::size_t bytes) override {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    used_ = (used_ + page - 1) / page * page;
+    std::byte* const address = tensor(bytes);
+    const int file = memfd_create("fake-export", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) throw std::bad_alloc();
+    // Here, too, only the device's own view of it can be touched.
+    if (mmap(reach(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) throw std::bad_alloc();
+    ReachableMemory::instance().add(address, bytes, ReachableMemory::Kind::kExported);
+    return {{address,
+             [file](std::byte* memory) {
+               ReachableMemory::instance().remove(memory);
+               close(file);
+             }},
+            bytes,
+            file};
+  }
   Status start(const DeviceFormat& format, std::span<const DeviceTask> tasks, std::uint64_t& ticket) override {
     const std::lock_guard guard(mutex_);
     for (const DeviceTask& task : tasks) {
@@ -159,6 +178,7 @@ class FakeDevice final : public TensorDevice {
       if (!kind) return {ErrorCode::kGpu, "words in memory that no device reaches"};
       const bool shared = *kind == ReachableMemory::Kind::kShared;
       if (reads_words(task.work)) (shared ? moved_.read_shared : moved_.read_allocated) += words;
+      else if (*kind == ReachableMemory::Kind::kExported) moved_.written_exported += words;
       else (shared ? moved_.written_shared : moved_.written_allocated) += words;
     }
     if (task.exponents != nullptr && !reachable.find(task.exponents, blocks_of(format, task))) {
@@ -214,7 +234,11 @@ class FakeDevice final : public TensorDevice {
       const std::vector<Seen> sums = see_sums(batch);
       // Now and then late, so that others overtake; correctness does not rest on how long.
       if (random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 300));
-      for (DeviceTask& task : batch.tasks) task.tensor = reach(task.tensor);
+      for (DeviceTask& task : batch.tasks) {
+        if (task.tensor != nullptr) task.tensor = reach(task.tensor);
+        auto* const words = reinterpret_cast<std::byte*>(task.words);
+        if (words >= forbidden_ && words < forbidden_ + kMemory) task.words = reinterpret_cast<std::uint32_t*>(reach(words));
+      }
       Status status;
       if (!fails) status = queue_tasks(nullptr, batch.format, batch.tasks);
       if (!status.ok()) throw Error(status);

@@ -1,4 +1,4 @@
-// What the fake devices of the process reach beside tensors: what they allocated, and what was shared with them.
+// What the fake devices of the process reach beside tensors: what they allocated or exported, and what was shared with them.
 #pragma once
 
 #include <unistd.h>
@@ -13,7 +13,7 @@ namespace jaxina::testing {
 
 class ReachableMemory {
  public:
-  enum class Kind { kAllocated, kShared };
+  enum class Kind { kAllocated, kShared, kExported };
 
   static ReachableMemory& instance() {
     static ReachableMemory memory;

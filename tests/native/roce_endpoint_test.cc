@@ -119,7 +119,7 @@ class Intruder {
     roce::ConnectionEnd end = end_;
     end.rkey = rkey;
     pairs_.connect(end);
-    pairs_.post_write(queue, pairs_.send_memory().first(bytes), address, 1);
+    pairs_.post_write(queue, pairs_.send_memory().first(bytes), {}, address, 1);
     ASSERT_TRUE(pairs_.flush().ok());
   }
   std::uint32_t rkey() const { return end_.rkey; }

@@ -52,7 +52,7 @@ void writes() {
   for (std::size_t i = 0; i < pairs.send_memory().size(); ++i) pairs.send_memory()[i] = static_cast<std::uint8_t>(i * 7);
   std::vector<roce::QueuePairs::Arrival> none;
   for (const std::size_t size : kMessages) {
-    pairs.post_write(0, pairs.send_memory().first(size), 0x1122334455660000 + size, 0xcafe0000 + static_cast<std::uint32_t>(size));
+    pairs.post_write(0, pairs.send_memory().first(size), {}, 0x1122334455660000 + size, 0xcafe0000 + static_cast<std::uint32_t>(size));
     for (int i = 0; i < 50 && pairs.poll(none).ok(); ++i) poll(nullptr, 0, 1);
   }
   print_frames(packets);

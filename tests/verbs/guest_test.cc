@@ -1,7 +1,9 @@
 // What runs in the guest: the verbs transport over Linux's Soft-RoCE against the software switch, and the user-space
 // device against Soft-RoCE. Usage: guest_test CASE; exits with 0 if it passed. What the wire does is the caller's, by tc.
 #include <arpa/inet.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -95,13 +97,19 @@ std::vector<roce::QueuePairs::Arrival> collect(roce::QueuePairs& pairs, std::siz
 }
 
 // Writes of many sizes from one device to the other, memory and immediates compared.
-void exchange(roce::QueuePairs& from, roce::QueuePairs& to, const char* way) {
+void exchange(roce::QueuePairs& from, roce::QueuePairs& to, const char* way, std::span<std::uint8_t> words = {}) {
   constexpr std::size_t kSizes[] = {0, 1, 3, 4, 1023, 1024, 1025, 2048, 16 * 1024 + 16};
   std::size_t right = 0;
   for (const std::size_t size : kSizes) {
-    const std::span<std::uint8_t> message = from.send_memory().first(size);
+    std::vector<std::uint8_t> message(size);
     for (std::size_t i = 0; i < size; ++i) message[i] = static_cast<std::uint8_t>(i * 31 + size);
-    from.post_write(0, message, to.local().memory + 8, 0xab000000 + static_cast<std::uint32_t>(size));
+    // In two parts: the first one elsewhere, if there is such memory, the second one behind a gap.
+    const std::size_t head = size / 4 * 3;
+    const std::span<std::uint8_t> memory = words.empty() ? from.send_memory() : words;
+    const std::span<std::uint8_t> first = memory.first(head), second = from.send_memory().subspan(head + 64, size - head);
+    std::copy_n(message.begin(), head, first.begin());
+    std::copy_n(message.begin() + static_cast<std::ptrdiff_t>(head), size - head, second.begin());
+    from.post_write(0, first, second, to.local().memory + 8, 0xab000000 + static_cast<std::uint32_t>(size));
     expect(from.flush().ok(), "a write can be sent");
     const auto arrivals = collect(to, 1);
     const bool arrived = arrivals.size() == 1 && arrivals[0].bytes == size && arrivals[0].immediate == 0xab000000 + size;
@@ -133,6 +141,18 @@ void interoperate() {
   pair.connect();
   exchange(*pair.socket, *pair.verbs, "roce writes into Soft-RoCE's memory");
   exchange(*pair.verbs, *pair.socket, "Soft-RoCE writes into roce's memory");
+  // Soft-RoCE registers no dma-bufs; without one the memory is known by its address, as a GPU's with nvidia-peermem is.
+  const int no_dmabuf = memfd_create("words", MFD_CLOEXEC);
+  roce::MessageMemory words(32768);
+  auto* const address = reinterpret_cast<std::byte*>(words.bytes().data());
+  const auto memory = [&](int dmabuf) {
+    return [&, dmabuf] { return ExportedMemory{{address, [](std::byte*) {}}, words.bytes().size(), dmabuf}; };
+  };
+  expect(!pair.verbs->adopt(memory(no_dmabuf)), "what is no dma-buf is not adopted");
+  close(no_dmabuf);
+  exchange(*pair.verbs, *pair.socket, "and after memory that it could not adopt");
+  expect(pair.verbs->adopt(memory(-1)), "memory with an address is adopted");
+  exchange(*pair.verbs, *pair.socket, "Soft-RoCE gathers messages from adopted memory and its own", words.bytes());
 }
 
 // Each side is told a wrong key of the other.
@@ -146,7 +166,7 @@ void wrong_keys() {
   for (roce::QueuePairs* from : {pair.verbs.get(), pair.socket.get()}) {
     roce::QueuePairs* to = from == pair.verbs.get() ? pair.socket.get() : pair.verbs.get();
     std::memset(from->send_memory().data(), 0x55, 64);
-    from->post_write(0, from->send_memory().first(64), to->local().memory, 1);
+    from->post_write(0, from->send_memory().first(64), {}, to->local().memory, 1);
     expect(from->flush().ok(), "a write can be sent");
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(300));

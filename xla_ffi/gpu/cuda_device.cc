@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "xla_ffi/gpu/device_tasks.h"
+#include "xla_ffi/gpu/driver.h"
 
 namespace jaxina {
 namespace {
@@ -102,6 +103,31 @@ DeviceMemory CudaDevice::share(std::span<const std::byte> memory) {
   if (error != cudaSuccess) cudaGetLastError();  // or whoever asks next would take it for theirs
   check(error, "page-locking a transport's memory");
   return {const_cast<std::byte*>(memory.data()), [pages](std::byte*) { cudaHostUnregister(pages); }};
+}
+
+ExportedMemory CudaDevice::allocate_exported(std::size_t bytes) {
+  const CurrentDevice current(ordinal_);
+  // The driver's own unit, so that it shares pages with nothing else, as an export demands.
+  constexpr std::size_t kUnit = std::size_t{2} << 20;
+  const std::size_t whole = std::max<std::size_t>((bytes + kUnit - 1) / kUnit, 1) * kUnit;
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, whole), "allocating memory for messages");
+  ExportedMemory exported{{static_cast<std::byte*>(memory), [](std::byte* address) { cudaFree(address); }}, whole, -1};
+  check(cudaMemsetAsync(memory, 0, whole, stream_), "clearing memory for messages");
+  check(cudaStreamSynchronize(stream_), "clearing memory for messages");
+  auto* const export_range = driver_function<CUresult(void*, CUdeviceptr, std::size_t, CUmemRangeHandleType, unsigned long long)>(
+      "cuMemGetHandleForAddressRange");
+  const auto address = reinterpret_cast<CUdeviceptr>(memory);
+  int file = -1;
+  if (export_range == nullptr || export_range(&file, address, whole, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS) {
+    return exported;  // without dma-bufs
+  }
+  exported.dmabuf = file;
+  exported.memory.get_deleter() = [file](std::byte* memory_of_gpu) {
+    close(file);
+    cudaFree(memory_of_gpu);
+  };
+  return exported;
 }
 
 Status CudaDevice::start(const DeviceFormat& format, std::span<const DeviceTask> tasks, std::uint64_t& ticket) {

@@ -36,6 +36,7 @@ class CudaDevice final : public TensorDevice {
 
   DeviceMemory allocate(std::size_t bytes) override;
   DeviceMemory share(std::span<const std::byte> memory) override;
+  ExportedMemory allocate_exported(std::size_t bytes) override;
   Status start(const DeviceFormat& format, std::span<const DeviceTask> tasks, std::uint64_t& ticket) override;
   Status is_done(std::uint64_t ticket, bool& done) override;
   void wait(std::uint64_t ticket) override;

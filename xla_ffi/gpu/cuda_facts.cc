@@ -1,26 +1,16 @@
-#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <chrono>
 #include <memory>
 
 #include "rdma_engine/errors.h"
+#include "xla_ffi/gpu/driver.h"
 #include "xla_ffi/gpu/gpu.h"
 
 namespace jaxina {
 namespace {
 
 std::string version(int number) { return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10); }
-
-// The driver's function, found when it is needed: nothing here is linked against the driver, which only machines with a
-// GPU have.
-template <typename Function>
-Function* driver_function(const char* name) {
-  void* address = nullptr;
-  cudaDriverEntryPointQueryResult found;
-  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableDefault, &found);
-  return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<Function*>(address) : nullptr;
-}
 
 std::string dma_buf_support(int ordinal) {
   int supported = 0;

@@ -56,6 +56,13 @@ Status queue_one(cuda::Stream stream, const cuda::Format& format, DeviceWork wor
     }
     case DeviceWork::kFiniteExponents:
       return block_exponents(stream, format, exponents(tasks), true);
+    case DeviceWork::kClear: {
+      Status status;
+      for (auto task = tasks.begin(); task != tasks.end() && status.ok(); ++task) {
+        status = clear(stream, {task->words, task->elements});
+      }
+      return status;
+    }
     case DeviceWork::kEncode:
     case DeviceWork::kExponents:
       break;
@@ -63,8 +70,10 @@ Status queue_one(cuda::Stream stream, const cuda::Format& format, DeviceWork wor
   return {};
 }
 
-constexpr DeviceWork kConsumeAndFlags[] = {DeviceWork::kApplyFlagsClearing, DeviceWork::kApplyFlags, DeviceWork::kDecode,
-                                           DeviceWork::kDecodeKeeping,      DeviceWork::kFlags,      DeviceWork::kFiniteExponents};
+// What goes alone, in this order.
+constexpr DeviceWork kAlone[] = {DeviceWork::kApplyFlagsClearing, DeviceWork::kApplyFlags,      DeviceWork::kDecode,
+                                 DeviceWork::kDecodeKeeping,      DeviceWork::kFlags,           DeviceWork::kFiniteExponents,
+                                 DeviceWork::kClear};
 
 }  // namespace
 
@@ -81,7 +90,7 @@ Status queue_tasks(cuda::Stream stream, const DeviceFormat& format, Tasks tasks)
     result.order = task.order;
     return result;
   };
-  for (const DeviceWork work : kConsumeAndFlags) {
+  for (const DeviceWork work : kAlone) {
     for (const numerics::ElementType type : types) {
       const Tasks alike = select(tasks, work, type);
       if (alike.empty()) continue;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "rdma_engine/transport/roce/connection_end.h"
 #include "rdma_engine/wire/roce.h"
 #include "rdma_engine/worker/retransmission_timer.h"
+#include "rdma_engine/worker/tensor_device.h"
 
 namespace jaxina::roce {
 
@@ -25,10 +27,14 @@ class QueuePairs {
   virtual std::span<std::uint8_t> send_memory() = 0;
   virtual std::span<const std::uint8_t> receive_memory() const = 0;
 
-  // Queues an RDMA Write with Immediate of bytes in the send memory, which must stay until they are overwritten by the
-  // next message of this queue. It may be lost, also because the queue is full.
-  virtual void post_write(std::size_t queue, std::span<const std::uint8_t> message, std::uint64_t remote_address,
-                          std::uint32_t immediate) = 0;
+  // Lets messages begin in a GPU's memory, which is kept; false if the device cannot read it, or there is none (Error).
+  virtual bool adopt(const std::function<ExportedMemory()>& allocate) = 0;
+
+  // Queues an RDMA Write with Immediate of bytes in the send memory or the adopted memory (head), and then in the send memory
+  // (tail). They must stay until they are overwritten by the next message of this queue. It may be lost, also because the
+  // queue is full.
+  virtual void post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
+                          std::uint64_t remote_address, std::uint32_t immediate) = 0;
   // Hands what was posted to the network. A failure is final.
   virtual Status flush() = 0;
 

@@ -45,7 +45,8 @@ class RdmaEndpoint final : public Endpoint {
                  .timer = kTimer,
                  .memory = {.results = std::as_bytes(pairs_->receive_memory()),
                             .messages = std::as_writable_bytes(pairs_->send_memory()),
-                            .stride = layout_.stride()}}),
+                            .stride = layout_.stride(),
+                            .adopt = [this](const auto& allocate) { return pairs_->adopt(allocate); }}}),
         passes_(config.slots),
         unanswered_(config.slots),
         pending_(config.slots, config.workers),
@@ -128,7 +129,8 @@ Status RdmaEndpoint::send(const Pass& pass) {
   std::uint8_t* message = pairs_->send_memory().data() + pass.slot * layout_.stride();
   const std::size_t words = layout_.words(pass.words, pass.exponents);
   const std::size_t size = layout_.bytes(pass.words, pass.exponents);
-  worker_.fill_words(pass, reinterpret_cast<std::uint32_t*>(message), numerics::Store::kBigEndian);
+  const std::uint32_t* on_device = worker_.words_on_device(pass);
+  if (!on_device) worker_.fill_words(pass, reinterpret_cast<std::uint32_t*>(message), numerics::Store::kBigEndian);
   std::memset(message + 4 * std::size_t{pass.words}, 0, size - 4 * std::size_t{pass.words});
   worker_.fill_exponents(pass, message + 4 * words, false);
   passes_[pass.slot] = pass;
@@ -138,7 +140,11 @@ Status RdmaEndpoint::send(const Pass& pass) {
     unanswered_[pass.slot] = 0;
     if (Status status = pairs_->reset(pass.slot); !status.ok()) return status;
   }
-  pairs_->post_write(pass.slot, {message, size}, address_of({pass.epoch, pass.slot, pass.exponents}), pass.fingerprint);
+  const std::size_t of_device = on_device ? 4 * std::size_t{pass.words} : 0;
+  const std::span<const std::uint8_t> here(message + of_device, size - of_device);
+  const std::span<const std::uint8_t> there(reinterpret_cast<const std::uint8_t*>(on_device), of_device);
+  pairs_->post_write(pass.slot, on_device ? there : here, on_device ? here : there,
+                     address_of({pass.epoch, pass.slot, pass.exponents}), pass.fingerprint);
   return {};
 }
 

@@ -38,10 +38,10 @@ void SocketQueuePairs::connect(const ConnectionEnd& remote) {
   udp::route_mtu(peer_);  // throws if there is no route
 }
 
-void SocketQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t> message,
+void SocketQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
                                   std::uint64_t remote_address, std::uint32_t immediate) {
   socket_.send({.peer = peer_, .qpn = remote_.qpns[queue], .rkey = remote_.rkey, .address = remote_address,
-                .immediate = immediate, .head = message, .tail = {}},
+                .immediate = immediate, .head = head, .tail = tail},
                mtu_, queues_[queue].psn);
 }
 

@@ -31,8 +31,9 @@ class SocketQueuePairs final : public QueuePairs {
   void connect(const ConnectionEnd& remote) override;
   std::span<std::uint8_t> send_memory() override { return send_.bytes(); }
   std::span<const std::uint8_t> receive_memory() const override { return receive_.bytes(); }
-  void post_write(std::size_t queue, std::span<const std::uint8_t> message, std::uint64_t remote_address,
-                  std::uint32_t immediate) override;
+  bool adopt(const std::function<ExportedMemory()>&) override { return false; }  // packets are put together by the processor
+  void post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
+                  std::uint64_t remote_address, std::uint32_t immediate) override;
   Status flush() override { return socket_.flush(); }
   Status poll(std::vector<Arrival>& arrivals) override;
   void wait(Nanoseconds timeout) override { socket_.wait(timeout); }

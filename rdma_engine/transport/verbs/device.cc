@@ -88,9 +88,12 @@ MemoryRegion register_host(const Device& device, std::span<std::uint8_t> memory)
   return checked(ibv_reg_mr(device.domain.get(), memory.data(), memory.size(), kAccess), "memory");
 }
 
-MemoryRegion register_dmabuf(const Device& device, int dmabuf, std::uint64_t offset, std::size_t bytes,
-                             std::uint64_t address) {
-  return checked(ibv_reg_dmabuf_mr(device.domain.get(), offset, bytes, address, dmabuf, kAccess), "a GPU's memory");
+MemoryRegion register_exported(const Device& device, const ExportedMemory& memory) {
+  const auto address = reinterpret_cast<std::uint64_t>(memory.memory.get());
+  ibv_mr* region = memory.dmabuf < 0
+                       ? ibv_reg_mr(device.domain.get(), memory.memory.get(), memory.bytes, IBV_ACCESS_LOCAL_WRITE)
+                       : ibv_reg_dmabuf_mr(device.domain.get(), 0, memory.bytes, address, memory.dmabuf, IBV_ACCESS_LOCAL_WRITE);
+  return checked(region, "a GPU's memory");
 }
 
 }  // namespace jaxina::verbs

@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 
+#include "rdma_engine/worker/tensor_device.h"
+
 namespace jaxina::verbs {
 
 template <auto Destroy>
@@ -42,10 +44,8 @@ ibv_mtu mtu_of(std::size_t bytes);  // the largest that is not above `bytes`
 
 // Lets the NIC read and the peer write host memory. Throws Error(kSystem).
 MemoryRegion register_host(const Device& device, std::span<std::uint8_t> memory);
-// The same for memory of a GPU that was exported as a dma-buf (cuMemGetHandleForAddressRange); `address` is the GPU's.
-// Throws Error(kSystem) where the driver cannot: then the GPU's pointer given to register_host() works if the kernel
-// module nvidia-peermem is loaded.
-MemoryRegion register_dmabuf(const Device& device, int dmabuf, std::uint64_t offset, std::size_t bytes,
-                             std::uint64_t address);
+// Lets the NIC read a GPU's memory: as a dma-buf, or else by its address, which takes the kernel module nvidia-peermem. Throws
+// Error(kSystem).
+MemoryRegion register_exported(const Device& device, const ExportedMemory& memory);
 
 }  // namespace jaxina::verbs

@@ -63,7 +63,7 @@ void VerbsQueuePairs::create_queues(std::size_t queues) {
     attributes.recv_cq = completions_.get();
     attributes.srq = receives_.get();
     attributes.cap.max_send_wr = kSendDepth;
-    attributes.cap.max_send_sge = 1;
+    attributes.cap.max_send_sge = 2;
     attributes.qp_type = IBV_QPT_UC;
     queues_.emplace_back(checked(ibv_create_qp(device_.domain.get(), &attributes), "ibv_create_qp"));
     ibv_qp* qp = queues_.back().get();
@@ -153,15 +153,29 @@ void VerbsQueuePairs::post_receives(std::size_t count) {
   }
 }
 
-void VerbsQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t> message, std::uint64_t remote_address,
-                                 std::uint32_t immediate) {
+bool VerbsQueuePairs::adopt(const std::function<ExportedMemory()>& allocate) try {
+  ExportedMemory memory = allocate();
+  adopted_region_ = register_exported(device_, memory);
+  adopted_ = std::move(memory);
+  return true;
+} catch (const Error&) {
+  return false;
+}
+
+void VerbsQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
+                                 std::uint64_t remote_address, std::uint32_t immediate) {
   if (unfinished_[queue] == kSendDepth) return;  // as good as lost: these copies are still on their way
-  ibv_sge part{reinterpret_cast<std::uint64_t>(message.data()), static_cast<std::uint32_t>(message.size()),
-               send_region_->lkey};
+  const std::size_t message = head.size() + tail.size();
+  const auto part = [](std::span<const std::uint8_t> bytes, const MemoryRegion& region) {
+    return ibv_sge{reinterpret_cast<std::uint64_t>(bytes.data()), static_cast<std::uint32_t>(bytes.size()), region->lkey};
+  };
+  const auto* const adopted = reinterpret_cast<const std::uint8_t*>(adopted_.memory.get());
+  const bool is_adopted = adopted_region_ && head.data() >= adopted && head.data() < adopted + adopted_.bytes;
+  ibv_sge parts[2] = {part(head, is_adopted ? adopted_region_ : send_region_), part(tail, send_region_)};
   ibv_send_wr request{};
   request.wr_id = kSend;
-  request.sg_list = &part;
-  request.num_sge = 1;
+  request.sg_list = parts;
+  request.num_sge = tail.empty() ? 1 : 2;
   request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   request.send_flags = IBV_SEND_SIGNALED;
   request.imm_data = htonl(immediate);
@@ -176,8 +190,8 @@ void VerbsQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t
   }
   ++unfinished_[queue];
   const std::size_t mtu = std::min(local_.mtu, remote_.mtu);
-  counters_.packets_sent += roce::packets_of(message.size(), mtu);
-  counters_.bytes_sent += roce::wire_bytes_of(message.size(), mtu);
+  counters_.packets_sent += roce::packets_of(message, mtu);
+  counters_.bytes_sent += roce::wire_bytes_of(message, mtu);
 }
 
 Status VerbsQueuePairs::poll(std::vector<Arrival>& arrivals) {

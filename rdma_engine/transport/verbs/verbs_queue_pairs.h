@@ -30,8 +30,9 @@ class VerbsQueuePairs final : public roce::QueuePairs {
   void connect(const roce::ConnectionEnd& remote) override;
   std::span<std::uint8_t> send_memory() override { return send_.bytes(); }
   std::span<const std::uint8_t> receive_memory() const override { return receive_.bytes(); }
-  void post_write(std::size_t queue, std::span<const std::uint8_t> message, std::uint64_t remote_address,
-                  std::uint32_t immediate) override;
+  bool adopt(const std::function<ExportedMemory()>& allocate) override;
+  void post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
+                  std::uint64_t remote_address, std::uint32_t immediate) override;
   Status flush() override { return failure_; }
   Status poll(std::vector<Arrival>& arrivals) override;
   void wait(Nanoseconds timeout) override;
@@ -54,7 +55,8 @@ class VerbsQueuePairs final : public roce::QueuePairs {
 
   Device device_;
   roce::MessageMemory send_, receive_;
-  MemoryRegion send_region_, receive_region_;
+  ExportedMemory adopted_;
+  MemoryRegion send_region_, receive_region_, adopted_region_;
   CompletionChannel channel_;
   udp::FileDescriptor wakeup_;
   CompletionQueue completions_;

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Usage: scripts/compile_cuda12.sh FOLDER, after scripts/compile_cuda.sh FOLDER. Compiles the GPU's part against CUDA 12: its headers
+# and its assembler are on PyPI, its nvcc is not, so clang takes nvcc's place. Without a clang that can, it says so and does nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=$1
+toolkit=$folder/cuda12
+packages=(nvidia-cuda-{runtime,nvcc,cccl}-cu12==12.9.\*)
+targets=(sm_80 sm_90) # those that CUDA 12 has and clang 19 knows
+
+find_clang() { # the oldest that knows CUDA 12 and C++20 well enough
+  local version
+  for version in 19 20 21; do
+    command -v "clang++-$version" && return
+  done
+  return 1
+}
+if ! clang=$(find_clang); then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    export DEBIAN_FRONTEND=noninteractive
+    { apt-get update -q && apt-get install -q -y --no-install-recommends clang-19; } >/dev/null 2>&1 || true
+  fi
+  clang=$(find_clang) || { echo "CUDA 12: skipped, it needs clang++-19 or newer (Debian: clang-19)"; exit 0; }
+fi
+
+if [ "$(cat "$toolkit/.installed" 2>/dev/null)" != "${packages[*]}" ]; then
+  rm -rf "$toolkit"
+  "$folder/venv/bin/python" -m pip --disable-pip-version-check install -q --no-deps --target "$toolkit/packages" "${packages[@]}"
+  # As clang expects a toolkit to lie.
+  mkdir -p "$toolkit/include" "$toolkit/bin"
+  for package in "$PWD/$toolkit"/packages/nvidia/cuda_{runtime,nvcc,cccl}; do cp -rsf "$package/include/." "$toolkit/include/"; done
+  cp -s "$PWD/$toolkit/packages/nvidia/cuda_nvcc/bin/ptxas" "$toolkit/bin/"
+  cp -rs "$PWD/$toolkit/packages/nvidia/cuda_nvcc/nvvm" "$toolkit/"
+  touch "$toolkit/include/curand_mtgp32_kernel.h" # clang's own headers ask for it; jaxina uses nothing of it
+  echo "${packages[*]}" >"$toolkit/.installed"
+fi
+handler=$("$folder/venv/bin/python" -c 'import jaxlib; print(jaxlib.__path__[0] + "/include")')
+
+common=(-std=c++20 -I. -Wall -Wextra -Werror -fvisibility=hidden)
+# clang knows no __grid_constant__, which only spares a copy.
+kernels=(-x cuda -O3 -ffp-contract=off --cuda-path="$toolkit" -Wno-unknown-cuda-version -Wno-unknown-attributes)
+mapfile -t sources < <(ls cuda_kernels/*.cu)
+mapfile -t callers < <(ls xla_ffi/gpu/*.cc tests/cuda/*.cc benchmarks/cuda/*.cc | grep -v no_cuda.cc)
+objects=$toolkit/objects
+mkdir -p "$objects"
+jobs() {
+  local file target
+  for file in "${sources[@]}"; do
+    for target in "${targets[@]}"; do
+      echo "${common[*]} ${kernels[*]} --cuda-gpu-arch=$target --cuda-device-only -c $file -o $objects/$(basename "$file").$target"
+    done
+    echo "${common[*]} ${kernels[*]} --cuda-gpu-arch=${targets[0]} --cuda-host-only -c $file -o $objects/$(basename "$file").o"
+  done
+  for file in "${callers[@]}"; do
+    echo "${common[*]} -O2 -isystem $handler -isystem $toolkit/include -c $file -o $objects/$(basename "$file").o"
+  done
+}
+jobs | xargs -P "$(nproc)" -I {} sh -c "$clang {}"
+echo "CUDA 12.9: ${#sources[@]} files of kernels assembled for ${targets[*]}, ${#callers[@]} files that call them or CUDA compiled, with $("$clang" --version | head -1)"
