@@ -96,7 +96,10 @@ std::optional<Pass> Worker::next_pass(Nanoseconds now) {
     slot.state = SlotPhase::kInFlight;
     slot.sent = now;
     slot.order = path(index).add(static_cast<std::uint16_t>(index));
-    if (slot.attempts == 0) slot.first_order = slot.order;
+    if (slot.attempts == 0) {
+      slot.first_order = slot.order;
+      std::tie(slot.fingerprint, slot.words, slot.exponents) = std::tie(pass.fingerprint, pass.words, pass.exponents);
+    }
     if (pass.retransmission) ++retransmissions_;
     if (recorder_) record(pass.retransmission ? TraceEvent::Kind::kSentAgain : TraceEvent::Kind::kSent, index, now);
     ++slot.attempts;
@@ -157,8 +160,7 @@ ResultVerdict Worker::judge(const Result& result) const {
   const Slot& slot = slots_[result.slot];
   const bool awaited = slot.state == SlotPhase::kInFlight || (slot.state == SlotPhase::kReady && slot.attempts > 0);
   if (!awaited || result.epoch != slot.epoch) return ResultVerdict::kStale;
-  const Pass pass = describe(result.slot);
-  if (result.fingerprint != pass.fingerprint || result.words != pass.words || result.exponents != pass.exponents) {
+  if (result.fingerprint != slot.fingerprint || result.words != slot.words || result.exponents != slot.exponents) {
     return ResultVerdict::kContradicts;
   }
   return ResultVerdict::kAccepted;

@@ -23,6 +23,9 @@ namespace {
 
 using udp::port_of;
 
+// The clock is read once for so many packets, some microseconds: reading it for each took a thirtieth of the thread's time.
+constexpr int kPacketsPerReading = 8;
+
 Nanoseconds now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -142,8 +145,10 @@ Status UdpEndpoint::send_ready() {
   // The worker starts a pass's timer when it hands the pass out, so room for the largest packet comes first.
   bool more = true;
   while (more) {
-    while (std::uint8_t* packet = sender_.reserve(session_.max_packet_size())) {
-      const std::optional<Session::Outgoing> out = session_.next_packet(now(), packet);
+    Nanoseconds time = 0;
+    for (int packets = 0; std::uint8_t* packet = sender_.reserve(session_.max_packet_size()); ++packets) {
+      if (packets % kPacketsPerReading == 0) time = now();
+      const std::optional<Session::Outgoing> out = session_.next_packet(time, packet);
       more = out.has_value();
       sender_.shrink(more ? out->size : 0);
       if (!more) break;
