@@ -54,5 +54,5 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     right.plot(slots, [r["rtt_ms"] for r in rows], "s:", color=drawing.COLOURS["gloo"], label="pass (right)")
     right.set(ylabel="ms of a pass", ylim=(0, None))
     lines = [*axes.get_lines(), *right.get_lines()]
-    axes.legend(lines, [line.get_label() for line in lines], fontsize=8, loc="upper center")
+    axes.legend(lines, [line.get_label() for line in lines], fontsize=8, loc="center left")
     drawing.save(figure, path)
