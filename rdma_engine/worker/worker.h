@@ -131,14 +131,12 @@ class Worker {
   enum class SlotPhase : std::uint8_t { kIdle, kProducing, kReady, kInFlight };
   struct Slot {
     std::uint64_t collective = 0;  // sequence number of the collective served, or of the next one to look at
+    std::size_t chunk = 0;
     std::uint32_t epoch = 0;       // of the current, or else the next pass
     std::uint32_t attempts = 0;    // transmissions of the current pass
     std::uint32_t fingerprint = 0; // of the current pass and its sizes, once it has been sent
     std::uint16_t words = 0;
     std::uint8_t exponents = 0;
-    // Not beside `collective`: compilers load the two as one, and after a store to either that waits until all stores
-    // before it, those of the last result among them, are in the cache.
-    std::size_t chunk = 0;
     Nanoseconds sent = 0;          // or, if later, when the aggregator said that it waits for others
     std::uint64_t order = 0;       // of its latest transmission, on its path
     std::uint64_t first_order = 0; // of its first one
