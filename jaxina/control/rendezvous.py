@@ -72,7 +72,7 @@ class Rendezvous:
           MismatchError: processes run with different settings.
           JaxinaError: whatever `agree` raised in the leader.
         """
-        self._store.set(f"{self._prefix}/process/{me.process}", me.to_json())
+        self._store.set(self._presence(me.process), me.to_json())
         if me.process == self._processes[0]:
             return self._lead(me, agree)
         return self._follow()
@@ -91,13 +91,16 @@ class Rendezvous:
         self._publish({"agreement": agreement})
         return agreement
 
+    def _presence(self, process: int) -> str:
+        return f"{self._prefix}/process/{process}"
+
     def _publish(self, answer: dict[str, Any]) -> None:
         self._store.set(f"{self._prefix}/agreement", json.dumps(answer))
 
     def _gather(self) -> list[Presence]:
         texts = {
-            process: self._wait(f"{self._prefix}/process/{process}", self._deadline)
-            for process in self._processes
+            process: self._wait(self._presence(process), self._deadline)
+            for process in _each_once(self._processes)
         }
         missing = [process for process, text in texts.items() if text is None]
         if missing:
@@ -109,8 +112,8 @@ class Rendezvous:
         if text is None:
             missing = [
                 process
-                for process in self._processes
-                if self._store.look(f"{self._prefix}/process/{process}") is None
+                for process in _each_once(self._processes)
+                if self._store.look(self._presence(process)) is None
             ]
             if missing:
                 raise self._never_joined(missing)
@@ -146,6 +149,11 @@ class Rendezvous:
             "collective. Every process must run the same program; a slow start needs a longer "
             "JAXINA_JOIN_TIMEOUT"
         )
+
+
+def _each_once(processes: Sequence[int]) -> list[int]:
+    """A process with several workers stands in `processes` once for each."""
+    return list(dict.fromkeys(processes))
 
 
 def _listed(numbers: Sequence[int], most: int = 16) -> str:

@@ -54,6 +54,14 @@ def test_a_process_that_never_comes_is_named_with_its_workers_in_every_other():
         assert "workers 2, 3 of 6 did not join within 0.5 s: process 1 " in error.message
 
 
+def test_a_follower_that_gives_up_before_its_leader_names_the_same_process_once():
+    store = FakeStore()
+    store.set("prefix/process/0", "the leader came, and has not said anything yet")
+    (error,) = in_threads(lambda: meet(store, 2, [0, 0, 1, 1, 2, 2], timeout=0.3))
+    assert isinstance(error, NeverJoinedError)
+    assert "workers 2, 3 of 6 did not join within 0.3 s: process 1 never" in error.message
+
+
 def test_a_missing_leader_is_named():
     (error,) = in_threads(lambda: meet(FakeStore(), 1, [0, 1], timeout=0.3))
     assert isinstance(error, NeverJoinedError) and "worker 0 of 2" in error.message
