@@ -41,9 +41,8 @@ inline void read_back(std::vector<Resident>& devices, std::vector<Operands>& ope
   }
 }
 
-// Sums on the cluster; the results are in `operands`.
-inline void sum_on_devices(Cluster& cluster, std::vector<Operands>& operands, std::size_t count, bool in_place) {
-  std::vector<Resident> devices = on_devices(operands, in_place);
+// Sums on the cluster what lies on these devices; the results are in `operands`.
+inline void sum_residents(Cluster& cluster, std::vector<Resident>& devices, std::vector<Operands>& operands, std::size_t count) {
   std::vector<std::future<Status>> done;
   for (std::uint32_t d = 0; d < devices.size(); ++d) done.push_back(cluster.submit(d, devices[d].collective(count)));
   for (auto& future : done) {
@@ -51,6 +50,11 @@ inline void sum_on_devices(Cluster& cluster, std::vector<Operands>& operands, st
     ASSERT_TRUE(status.ok()) << status.text();
   }
   read_back(devices, operands);
+}
+
+inline void sum_on_devices(Cluster& cluster, std::vector<Operands>& operands, std::size_t count, bool in_place) {
+  std::vector<Resident> devices = on_devices(operands, in_place);
+  sum_residents(cluster, devices, operands, count);
 }
 
 // float32 tensors of one device of each process, many of them.

@@ -46,13 +46,7 @@ Outcome sum_and_compare(const std::vector<EndpointConfig>& configs, bool finite,
   std::vector<Resident> devices = on_devices(mine, true);
   for (std::size_t d = 0; d < refusing; ++d) devices[d].device->refuse_to_share();
   Cluster cluster(configs);
-  std::vector<std::future<Status>> done;
-  for (std::uint32_t d = 0; d < devices.size(); ++d) done.push_back(cluster.submit(d, devices[d].collective(count)));
-  for (auto& future : done) {
-    const Status status = outcome(future);
-    EXPECT_TRUE(status.ok()) << status.text();
-  }
-  read_back(devices, mine);
+  sum_residents(cluster, devices, mine, count);
   expect_equal(mine, expected, count);
   for (Resident& resident : devices) result.moved.push_back(resident.device->words_moved());
   for (std::size_t w = 0; w < configs.size(); ++w) result.staged.push_back(cluster.node(w).statistics().staged_words);
