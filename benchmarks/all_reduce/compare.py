@@ -28,6 +28,7 @@ from rich.table import Table
 
 from jaxina.bench.report import environment
 from jaxina.bench.sizes import parse_size, size_text
+from jaxina.bench.stolen_time import StolenTime, warning
 
 WORKER = Path(__file__).with_name("openmpi_worker.py")
 LIMIT_S = 900
@@ -121,7 +122,7 @@ def main() -> None:
         sys.exit("mpirun is not there: install Debian's openmpi-bin and Python's mpi4py")
     sizes = [parse_size(text) for text in options.sizes]
 
-    console, rounds, around = Console(width=110), [], environment()
+    console, rounds, around, stolen = Console(width=110), [], environment(), StolenTime()
     for number in range(options.rounds):
         console.print(f"round {number + 1} of {options.rounds}", style="dim")
         found = through_jax(options.workers, sizes, options.iterations, options.bench_options, True)
@@ -131,6 +132,9 @@ def main() -> None:
         rounds.append(found)
     title = f"all-reduce of float32 over {options.workers} workers"
     console.print(table(rounds, sizes, title))
+    around["stolen"] = stolen.share()
+    if told := warning(around["stolen"]):
+        console.print(told)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps({**around, "options": vars(options), "rounds": rounds}, default=str, indent=2))

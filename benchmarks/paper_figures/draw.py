@@ -26,6 +26,7 @@ from rich.table import Table
 
 from jaxina.bench.report import environment
 from jaxina.bench.sizes import parse_size
+from jaxina.bench.stolen_time import StolenTime, warning
 
 FIGURES = (3, 4, 6, 7, 9, 12)
 
@@ -53,9 +54,12 @@ def main() -> None:
     if options.from_json:
         found = json.loads(options.from_json.read_text())
     else:
-        found = environment()
+        found, stolen = environment(), StolenTime()
         found["rows"] = figure.measure(options.size or figure.SIZE, options.calls or figure.CALLS)
+        found["stolen"] = stolen.share()
     show(figure.table(found["rows"]), f"Figure {options.figure}: {figure.__doc__.strip()}")
+    if told := warning(found["stolen"]):
+        print(told)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(found, indent=1) + "\n")

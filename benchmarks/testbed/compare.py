@@ -31,12 +31,13 @@ from rich.table import Table
 
 from jaxina import config, testbed
 from jaxina.bench.report import environment
+from jaxina.bench.stolen_time import StolenTime, warning
 
 LIMIT_S = 900
 ONE_BY_ONE = 1e-9
 _BLOCK = 256
 _IP_UDP_ETHERNET = 20 + 8 + 14  # as the shaper counts: without preamble, checksum and gap
-Round = dict  # workers, loss, ms: peer -> median of its calls
+Round = dict  # workers, loss, stolen (a share), ms: peer -> median of its calls
 
 
 def link_limit_ms(size: int, rate: int) -> float:
@@ -64,6 +65,7 @@ def _run(command: list) -> str:
 
 
 def measure(workers: int, loss: float, options: argparse.Namespace) -> Round:
+    stolen = StolenTime()
     testbed.up(workers, testbed.Link(options.rate, loss))
     try:
         found = through_jax(workers, options)
@@ -71,7 +73,7 @@ def measure(workers: int, loss: float, options: argparse.Namespace) -> Round:
             found["Open MPI, TCP"] = open_mpi.all_reduce_ms(workers, options.size, options.iterations)
     finally:
         testbed.down()
-    return {"workers": workers, "loss": loss, "ms": found}
+    return {"workers": workers, "loss": loss, "stolen": stolen.share(), "ms": found}
 
 
 def spread(values: list[float], digits: int = 2) -> str:
@@ -176,6 +178,8 @@ def main() -> None:
     title = f"all-reduce of {options.size / 1e6:g} MB of float32 on links of {options.rate} Mbit/s"
     limit = link_limit_ms(options.size, options.rate)
     console.print(table(rounds, limit, title))
+    if told := warning(max(r["stolen"] for r in rounds)):
+        console.print(f"in one of {len(rounds)} rounds, {told}")
     if options.plot:
         plot(rounds, limit, title, options.plot)
 

@@ -14,12 +14,14 @@ from rich import box
 from rich.table import Table
 
 from jaxina.bench.sizes import size_text
+from jaxina.bench.stolen_time import warning
 
 
 def summarize(line: dict[str, Any]) -> dict[str, Any]:
     """One size's record: per implementation median, 10th and 90th percentile (ms) and algbw =
-    bytes / median time (GB/s, powers of 1000)."""
-    record: dict[str, Any] = {"bytes": line["bytes"], "engine": line["engine"], "results": {}}
+    bytes / median time (GB/s, powers of 1000). "stolen" is stolen_time.StolenTime's share."""
+    record: dict[str, Any] = {name: line[name] for name in ("bytes", "engine", "stolen")}
+    record["results"] = {}
     for name, times in line["times_ms"].items():
         median = statistics.median(times)
         record["results"][name] = {
@@ -40,6 +42,8 @@ def _percentile(values: list[float], share: float) -> float:
 def table(records: list[dict[str, Any]], title: str) -> Table:
     """Times in ms; the last column is how many times faster jaxina is."""
     caption = "algbw = bytes / median time; of each call the slowest worker's time"
+    if stolen := warning(max(record["stolen"] for record in records)):
+        caption += f"\n{stolen}"
     made = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     names = list(records[0]["results"])
     headings = ["size"]

@@ -21,6 +21,7 @@ from jax.sharding import PartitionSpec as P
 import jaxina
 from jaxina.bench.exact_input import TURNS, exact_sum, first_difference, rank_input
 from jaxina.bench.sizes import size_text
+from jaxina.bench.stolen_time import StolenTime
 
 # Small calls are timed in a row, as a program makes them; large ones one by one, to save memory.
 _ROW_BYTES = 4 << 20
@@ -140,15 +141,14 @@ def main() -> None:
     with jaxina.init() as job:
         mesh = Mesh(np.array(jax.devices()), ("workers",))
         for size in options.sizes:
-            before = job.statistics()
+            before, stolen = job.statistics(), StolenTime()
             times = measure(options, size, mesh, job.process, job.processes)
             after = job.statistics()
             if job.process == 0:
                 grown = {name: after[name] - before[name] for name in after}
+                line = {"bytes": size, "times_ms": times, "engine": grown, "stolen": stolen.share()}
                 with open(options.output, "a", encoding="utf-8") as file:
-                    file.write(
-                        json.dumps({"bytes": size, "times_ms": times, "engine": grown}) + "\n"
-                    )
+                    file.write(json.dumps(line) + "\n")
                 medians = ", ".join(f"{n} {np.median(t):.3f} ms" for n, t in times.items())
                 print(f"{size_text(size)}: {medians}", flush=True)
 

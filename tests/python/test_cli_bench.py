@@ -10,6 +10,7 @@ import pytest
 from jaxina.bench import report
 from jaxina.bench.exact_input import DTYPES, TURNS, exact_sum, first_difference, most_ranks, rank_input
 from jaxina.bench.sizes import parse_size, size_text, sweep
+from jaxina.bench.stolen_time import StolenTime
 from jaxina.errors import InvalidArgumentError
 
 
@@ -95,7 +96,7 @@ def test_a_wrong_element_is_named():
 
 
 def test_figures_of_a_size():
-    line = {"bytes": 1000, "engine": {}, "times_ms": {"jaxina": [3.0, 1.0, 2.0], "gloo": [4.0] * 3}}
+    line = {"bytes": 1000, "engine": {}, "stolen": 0.0, "times_ms": {"jaxina": [3.0, 1.0, 2.0], "gloo": [4.0] * 3}}
     record = report.summarize(line)
     jaxina = record["results"]["jaxina"]
     assert (jaxina["median_ms"], jaxina["p10_ms"], jaxina["p90_ms"], jaxina["calls"]) == (
@@ -107,6 +108,24 @@ def test_figures_of_a_size():
     assert jaxina["algbw_GBps"] == 1000 / 2e-3 / 1e9
     table = report.table([record], "title")
     assert list(table.columns[-1].cells) == ["2.00"], "jaxina takes half of gloo's time"
+
+
+def test_time_that_the_host_gave_to_others_is_told(tmp_path):
+    stat = tmp_path / "stat"
+
+    def at(user, nice, system, idle, io_wait, interrupts, soft_interrupts, stolen):
+        ticks = (user, nice, system, idle, io_wait, interrupts, soft_interrupts, stolen, 0, 0)
+        stat.write_text(f"cpu  {' '.join(map(str, ticks))}\ncpu0 1 2 3 4 5 6 7 8 9 10\n")
+
+    at(100, 10, 20, 5000, 7, 1, 2, 50)
+    stolen = StolenTime(stat)
+    assert stolen.share() == 0
+    at(150, 20, 40, 9000, 8, 6, 7, 60)
+    assert stolen.share() == 10 / 100, "idle time and waits for disks were not wanted"
+    line = {"bytes": 1000, "engine": {}, "times_ms": {"jaxina": [3.0]}}
+    records = [report.summarize({**line, "stolen": share}) for share in (0.0, stolen.share())]
+    assert "gave 10% of the processor time" in report.table(records, "title").caption
+    assert "gave" not in report.table(records[:1], "title").caption
 
 
 def bench(*arguments):

@@ -42,7 +42,7 @@ CELLS = {3: ["29.00", "96.7 %"], 4: ["1.50", "4.0"], 6: ["0.01 %", "none", "2.00
 @pytest.mark.parametrize("number", ROWS)
 def test_a_figure_of_what_was_measured_before(tmp_path, number):
     found, picture = tmp_path / "found.json", tmp_path / "folder" / "figure.png"
-    found.write_text(json.dumps({"rows": ROWS[number]}))
+    found.write_text(json.dumps({"stolen": 0.0, "rows": ROWS[number]}))
     done = subprocess.run(
         [sys.executable, FOLDER / "draw.py", str(number), "--from-json", found, "--plot", picture],
         capture_output=True,
