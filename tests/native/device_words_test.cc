@@ -161,6 +161,7 @@ TEST(DeviceWords, ASumIsReadBeforeHostTensorsTakeItsSlot) {
 struct Watch {
   bool repeat = false;  // every result comes again and again, as late as the protocol allows
   bool adopt = false;   // messages may have their words in a device's memory
+  bool dirty = false;   // the memory that messages are sent from is not zero at first
 };
 
 // Keeps what is sent.
@@ -170,7 +171,9 @@ class WatchedPairs final : public roce::QueuePairs {
 
   WatchedPairs(std::unique_ptr<roce::QueuePairs> pairs, const roce::MessageLayout& layout, Watch watch, Messages& sent,
                std::uint64_t& repeated)
-      : pairs_(std::move(pairs)), layout_(layout), watch_(watch), sent_(sent), repeated_(repeated), epochs_(layout.queues()) {}
+      : pairs_(std::move(pairs)), layout_(layout), watch_(watch), sent_(sent), repeated_(repeated), epochs_(layout.queues()) {
+    if (watch.dirty) std::ranges::fill(send_memory(), std::uint8_t{0xa5});
+  }
   ~WatchedPairs() override {
     if (view_ != nullptr) munmap(view_, adopted_.bytes);
   }
@@ -299,7 +302,10 @@ struct Alone {
 TEST(DeviceWords, MessagesAreThoseOfAProcessorByteForByte) {
   for (const bool whole_chunks : {false, true}) {
     const Alone host(false, {}, whole_chunks), device(true, {}, whole_chunks), exporting(true, {.adopt = true}, whole_chunks);
+    const Alone dirty(false, {.dirty = true}, whole_chunks), dirty_device(true, {.dirty = true}, whole_chunks);
     EXPECT_GT(host.sent.size(), 100u);
+    EXPECT_EQ(dirty.sent, host.sent);
+    EXPECT_EQ(dirty_device.sent, host.sent);
     EXPECT_EQ(device.sent, host.sent);
     EXPECT_GT(device.moved.written_shared, kNone);
     EXPECT_EQ(device.moved.written_allocated + device.moved.written_exported, kNone);
