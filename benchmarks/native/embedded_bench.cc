@@ -1,7 +1,8 @@
 // How long one all-reduce of floats through shared memory takes on this host without JAX, beside the memory's floor: every
 // worker copying its input to its output once (memcpy), all at once.
-//   embedded_bench WORKERS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [float32|float16|bfloat16]
-// Workers are processes, as in a job. Sums and copies take turns.
+//   embedded_bench WORKERS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [float32|float16|bfloat16 [TENSORS]]
+// Workers are processes, as in a job. Sums and copies take turns; with TENSORS, also sums of the same elements as so many
+// tensors in one collective.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -35,7 +36,7 @@ struct Sample {
 
 // In memory that all workers share.
 struct Shared {
-  std::atomic<std::uint32_t> arrived[4 * (kMaxIterations + 2)];
+  std::atomic<std::uint32_t> arrived[8 * (kMaxIterations + 2)];  // two of each copy or sum
   embedded::Event turn;
 };
 
@@ -106,9 +107,21 @@ struct Elements {
     put(x, expected);
     return std::memcmp(at, expected, size()) == 0;
   }
+  // Each starts where a cache line does, as XLA's do; none ends where a block does, but by chance.
+  std::vector<Tensor> tensors(std::size_t number, const std::byte* in, std::byte* out) const {
+    constexpr std::size_t kLine = 64;
+    std::vector<Tensor> result;
+    for (std::size_t i = 0; i < number; ++i) {
+      const std::size_t first = i * bytes / number / kLine * kLine;
+      const std::size_t past = i + 1 == number ? count() * size() : (i + 1) * bytes / number / kLine * kLine;
+      result.push_back({type, (past - first) / size(), in + first, out + first, bytes >= kStreamedBytes});
+    }
+    return result;
+  }
 };
 
-void worker(EndpointConfig config, std::uint32_t rank, Shared& shared, const Elements& elements, int iterations) {
+void worker(EndpointConfig config, std::uint32_t rank, Shared& shared, const Elements& elements, int iterations,
+            std::size_t tensors) {
   config.worker = rank;
   const std::unique_ptr<Endpoint> endpoint = make_embedded_endpoint(config);
   const std::size_t bytes = elements.bytes;
@@ -116,7 +129,7 @@ void worker(EndpointConfig config, std::uint32_t rank, Shared& shared, const Ele
   elements.fill(0.25f * static_cast<float>(rank + 1), in);
   elements.fill(0, out);
   Barrier barrier(shared, config.workers);
-  std::vector<Sample> sums, copies;
+  std::vector<Sample> sums, trees, copies;
   const auto timed = [&](std::vector<Sample>& samples, bool keep, const std::function<void()>& run) {
     barrier.wait();
     const double cpu = cpu_milliseconds();
@@ -127,26 +140,35 @@ void worker(EndpointConfig config, std::uint32_t rank, Shared& shared, const Ele
     if (keep) samples.push_back({1e-6 * static_cast<double>(embedded::now() - begun), own});
   };
   const float expected = 0.125f * static_cast<float>(config.workers * (config.workers + 1));
-  for (int i = -2; i < iterations; ++i) {  // the first two warm up
-    timed(copies, i >= 0, [&] { std::memcpy(out, in, bytes); });
-    timed(sums, i >= 0, [&] {
-      endpoint->worker().submit({{{elements.type, elements.count(), in, out, bytes >= kStreamedBytes}}});
-      while (!endpoint->worker().idle()) {
-        const Status status = endpoint->progress(100'000'000);
-        if (!status.ok()) std::fprintf(stderr, "%s\n", status.text().c_str()), std::exit(1);
-        endpoint->worker().pop_completed();
-      }
-    });
+  const auto sum = [&](std::vector<Tensor> of) {
+    endpoint->worker().submit({std::move(of)});
+    while (!endpoint->worker().idle()) {
+      const Status status = endpoint->progress(100'000'000);
+      if (!status.ok()) std::fprintf(stderr, "%s\n", status.text().c_str()), std::exit(1);
+      endpoint->worker().pop_completed();
+    }
+  };
+  const auto check = [&] {
     const std::byte* last = out + (elements.count() - 1) * elements.size();
     if (!elements.is(expected, out) || !elements.is(expected, last)) std::fprintf(stderr, "wrong sum\n"), std::exit(1);
+  };
+  for (int i = -2; i < iterations; ++i) {  // the first two warm up
+    timed(copies, i >= 0, [&] { std::memcpy(out, in, bytes); });
+    timed(sums, i >= 0, [&] { sum(elements.tensors(1, in, out)); });
+    check();
+    if (tensors == 0) continue;
+    timed(copies, false, [&] { std::memcpy(out, in, bytes); });
+    timed(trees, i >= 0, [&] { sum(elements.tensors(tensors, in, out)); });
+    check();
   }
   if (rank == 0) {
     print("copy", copies, static_cast<double>(bytes));
     print("sum", sums, static_cast<double>(bytes));
+    if (tensors > 0) print("tree", trees, static_cast<double>(bytes));
   }
 }
 
-int run(EndpointConfig config, const Elements& elements, int iterations) {
+int run(EndpointConfig config, const Elements& elements, int iterations, std::size_t tensors) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return std::perror("mmap"), 1;
   Shared& shared = *new (memory) Shared{};
@@ -155,7 +177,7 @@ int run(EndpointConfig config, const Elements& elements, int iterations) {
     const pid_t child = fork();
     if (child < 0) return std::perror("fork"), 1;
     if (child == 0) {
-      worker(config, rank, shared, elements, iterations);
+      worker(config, rank, shared, elements, iterations, tensors);
       std::exit(0);
     }
     children.push_back(child);
@@ -173,10 +195,10 @@ int run(EndpointConfig config, const Elements& elements, int iterations) {
 }  // namespace jaxina
 
 int main(int argc, char** argv) {
-  const std::string type = argc == 7 ? argv[6] : "float32";
+  const std::string type = argc >= 7 ? argv[6] : "float32";
   const bool known = type == "float32" || type == "float16" || type == "bfloat16";
-  if (argc < 6 || argc > 7 || !known) {
-    std::fprintf(stderr, "embedded_bench WORKERS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [float32|float16|bfloat16]\n");
+  if (argc < 6 || argc > 8 || !known) {
+    std::fprintf(stderr, "embedded_bench WORKERS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [float32|float16|bfloat16 [TENSORS]]\n");
     return 2;
   }
   const auto number = [&](int i) { return static_cast<std::uint32_t>(std::strtoul(argv[i], nullptr, 10)); };
@@ -191,5 +213,5 @@ int main(int argc, char** argv) {
   const auto element = type == "float16" ? jaxina::ElementType::kFloat16
                        : type == "bfloat16" ? jaxina::ElementType::kBfloat16 : jaxina::ElementType::kFloat32;
   return jaxina::run(config, {element, std::size_t{number(4)} * 1'000'000},
-                     std::min(static_cast<int>(number(5)), jaxina::kMaxIterations));
+                     std::min(static_cast<int>(number(5)), jaxina::kMaxIterations), argc == 8 ? number(7) : 0);
 }

@@ -41,16 +41,6 @@ std::size_t Layout::words_in(std::size_t chunk) const {
   return block.first_word + block.words;
 }
 
-std::optional<Block> Layout::stretch(std::size_t chunk) const {
-  if (devices() > 1 || on_devices()) return std::nullopt;
-  const std::size_t first = chunk * geometry_.blocks_per_chunk, past = first + geometry_.blocks_per_chunk;
-  const std::size_t tensor = tensor_at(first);
-  const Cut& cut = cuts_[tensor];
-  const bool whole = (past - first_block_[tensor]) * cut.elements <= cut.count;
-  if (!whole || cut.codec->exchange == nullptr) return std::nullopt;
-  return describe(tensor, first, 0);
-}
-
 std::size_t Layout::tensor_at(std::size_t block) const {
   // The last tensor that starts at or before the block; empty tensors start where the next one does.
   const auto after = std::upper_bound(first_block_.begin(), first_block_.end() - 1, block);

@@ -70,20 +70,33 @@ class Layout {
     return static_cast<std::byte*>(contributions_[device].tensors[block.tensor].out) + block.offset;
   }
 
-  // The chunk's first block, if all its blocks are whole ones of one tensor in this processor's memory, whose type has
-  // ElementCodec::exchange, and nothing else contributes: then its elements lie one after the other, as their words do.
-  std::optional<Block> stretch(std::size_t chunk) const;
+  // Goes through the blocks of a chunk, in order.
+  class Cursor {
+   public:
+    // nullopt behind the last one.
+    std::optional<Block> block() const {
+      return block_ < end_ ? std::optional(layout_->describe(tensor_, block_, block_ - begin_)) : std::nullopt;
+    }
+    // How many blocks from this one on are as long as it and lie in one tensor: their elements one after the other, as
+    // their words do in the chunk.
+    std::size_t stretch() const;
+    void advance(std::size_t blocks);
+
+   private:
+    friend class Layout;
+    Cursor(const Layout& layout, std::size_t chunk)
+        : layout_(&layout), begin_(chunk * layout.geometry_.blocks_per_chunk), end_(begin_ + layout.blocks_in(chunk)),
+          block_(begin_), tensor_(layout.tensor_at(begin_)) {}
+    const Layout* layout_;
+    std::size_t begin_, end_, block_, tensor_;
+  };
+  Cursor blocks_of(std::size_t chunk) const { return {*this, chunk}; }
 
   // Calls visit(block) for each block of the chunk, in order.
   template <typename Visit>
   void for_each_block(std::size_t chunk, Visit visit) const {
-    std::size_t block = chunk * geometry_.blocks_per_chunk;
-    const std::size_t begin = block, end = block + blocks_in(chunk);
-    for (std::size_t t = tensor_at(block); block < end; ++t) {
-      for (const std::size_t last = std::min(end, first_block_[t + 1]); block < last; ++block) {
-        visit(describe(t, block, block - begin));
-      }
-    }
+    Cursor cursor = blocks_of(chunk);
+    for (; const std::optional<Block> block = cursor.block(); cursor.advance(1)) visit(*block);
   }
 
  private:
@@ -111,6 +124,17 @@ class Layout {
   bool has_exponents_ = false;
   std::uint32_t fingerprint_ = 0;
 };
+
+inline std::size_t Layout::Cursor::stretch() const {
+  const Cut& cut = layout_->cuts_[tensor_];
+  const std::size_t index = block_ - layout_->first_block_[tensor_], whole = cut.count / cut.elements;
+  return index < whole ? std::min(whole - index, end_ - block_) : 1;
+}
+
+inline void Layout::Cursor::advance(std::size_t blocks) {
+  block_ += blocks;
+  while (block_ < end_ && block_ >= layout_->first_block_[tensor_ + 1]) ++tensor_;
+}
 
 // One step of the mixing used for fingerprints (a 32-bit finalizer, as in MurmurHash3).
 constexpr std::uint32_t mix(std::uint32_t hash, std::uint64_t value) {

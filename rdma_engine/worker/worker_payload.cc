@@ -16,6 +16,31 @@ void prefetch(const std::byte* memory, std::size_t bytes) {
   for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(memory + line, 0, 2);
 }
 
+// Of a block in this processor's memory. The same block of the next chunk is called from memory meanwhile.
+std::uint8_t exponent_of(const numerics::Codec& codec, const Layout& layout, std::size_t device, const Block& block, Phase phase) {
+  const std::byte* in = layout.in(device, block);
+  if (layout.continues_a_chunk_later(block)) prefetch(in + layout.chunk_bytes(block), block.elements * block.codec->size);
+  return (phase == Phase::kFlags ? block.codec->finite_exponent : block.codec->exponent)(codec, in, block.elements);
+}
+
+// A result's words to a block in this processor's memory.
+void decode_block(const numerics::Codec& codec, numerics::Scale scale, const Layout& layout, std::size_t device, const Block& block,
+                  const Result& result, std::uint8_t exponent, bool flagged) {
+  const std::uint32_t* sum = result.word_data + block.first_word;
+  std::byte* out = layout.out(device, block);
+  if (!flagged && layout.streams(device, block)) {
+    block.codec->decode_streaming(codec, sum, block.elements, exponent, scale, result.order, out);
+  } else {
+    block.codec->decode(codec, sum, block.elements, exponent, scale, result.order, flagged, out);
+  }
+}
+
+// Whether the blocks can be told, quantized and brought back in one.
+bool alike(const Block& ahead, const Block& in, const Block& out) {
+  return in.codec->exchange != nullptr && ahead.codec == in.codec && out.codec == in.codec && ahead.elements == in.elements &&
+         out.elements == in.elements;
+}
+
 }  // namespace
 
 void Worker::fill_exponents(const Pass& pass, std::uint8_t* out, bool merge) const {
@@ -23,17 +48,11 @@ void Worker::fill_exponents(const Pass& pass, std::uint8_t* out, bool merge) con
   const Slot& slot = slots_[pass.slot];
   const Layout& layout = entry(slot.collective).layout;
   layout.for_each_block(*announced_chunk(slot), [&](const Block& block) {
-    const auto exponent_of = pass.phase == Phase::kFlags ? block.codec->finite_exponent : block.codec->exponent;
     const bool staged = layout.on_devices() && block.codec->is_float;
     std::uint8_t exponent = merge ? out[block.index] : std::uint8_t{0};
     for (std::size_t device = 0; device < layout.devices(); ++device) {
-      if (staged) {
-        exponent = std::max(exponent, devices_->exponents(device, pass.slot)[block.index]);
-        continue;
-      }
-      const std::byte* in = layout.in(device, block);
-      if (layout.continues_a_chunk_later(block)) prefetch(in + layout.chunk_bytes(block), block.elements * block.codec->size);
-      exponent = std::max(exponent, exponent_of(codec_, in, block.elements));
+      exponent = std::max(exponent, staged ? devices_->exponents(device, pass.slot)[block.index]
+                                           : exponent_of(codec_, layout, device, block, pass.phase));
     }
     out[block.index] = exponent;
   });
@@ -114,20 +133,13 @@ void Worker::decode_data(std::size_t index, const Result& result) {
     return;
   }
   layout.for_each_block(slot.chunk, [&](const Block& block) {
-    const std::uint32_t* sum = result.word_data + block.first_word;
-    const std::uint8_t exponent = global[block.index];
     for (std::size_t device = 0; device < layout.devices(); ++device) {
-      std::byte* out = layout.out(device, block);
-      if (!flagged && layout.streams(device, block)) {
-        block.codec->decode_streaming(codec_, sum, block.elements, exponent, scale_, result.order, out);
-      } else {
-        block.codec->decode(codec_, sum, block.elements, exponent, scale_, result.order, flagged, out);
-      }
+      decode_block(codec_, scale_, layout, device, block, result, global[block.index], flagged);
     }
   });
 }
 
-// False if it cannot be done in one.
+// False if it cannot be done side by side.
 bool Worker::exchange_data(const Pass& pass, std::uint8_t* announced, bool merge, std::uint32_t* words, Store store,
                            const Result& result) const {
   const Slot &filled = slots_[pass.slot], &decoded = slots_[result.slot];
@@ -135,14 +147,39 @@ bool Worker::exchange_data(const Pass& pass, std::uint8_t* announced, bool merge
                      !decoded.flagged && result.order == numerics::Order::kHost;
   if (!plain) return false;
   const Layout &source = entry(filled.collective).layout, &target = entry(decoded.collective).layout;
-  const std::optional<Block> ahead = source.stretch(*announced_chunk(filled)), in = source.stretch(filled.chunk),
-                             out = target.stretch(decoded.chunk);
-  if (!ahead || !in || !out || ahead->codec != in->codec || out->codec != in->codec) return false;
-  in->codec->exchange(codec_,
-                      {config_.geometry.blocks_per_chunk, config_.geometry.block_size, source.in(0, *ahead), announced, merge,
-                       source.in(0, *in), exponents(pass.slot), store, words, result.word_data, exponents(result.slot),
-                       target.streams(0, *out), target.out(0, *out)},
-                      scale_);
+  if (source.devices() > 1 || source.on_devices() || target.on_devices()) return false;
+  const std::uint8_t *forth = exponents(pass.slot), *back = exponents(result.slot);
+  Layout::Cursor aheads = source.blocks_of(*announced_chunk(filled)), ins = source.blocks_of(filled.chunk),
+                 outs = target.blocks_of(decoded.chunk);
+  std::size_t written = 0;
+  while (true) {
+    const std::optional<Block> ahead = aheads.block(), in = ins.block(), out = outs.block();
+    if (!ahead && !in && !out) break;
+    std::size_t blocks = 1;
+    if (ahead && in && out && alike(*ahead, *in, *out)) {
+      blocks = std::min({aheads.stretch(), ins.stretch(), outs.stretch()});
+      in->codec->exchange(codec_,
+                          {blocks, in->elements, source.in(0, *ahead), announced + ahead->index, merge, source.in(0, *in),
+                           forth + in->index, store, words + in->first_word, result.word_data + out->first_word,
+                           back + out->index, target.streams(0, *out), target.out(0, *out)},
+                          scale_);
+    } else {
+      if (ahead) {
+        const std::uint8_t exponent = exponent_of(codec_, source, 0, *ahead, pass.phase);
+        announced[ahead->index] = merge ? std::max(announced[ahead->index], exponent) : exponent;
+      }
+      if (in) in->codec->encode(codec_, source.in(0, *in), in->elements, forth[in->index], scale_, store, words + in->first_word);
+      if (out) decode_block(codec_, scale_, target, 0, *out, result, back[out->index], false);
+    }
+    if (in) {
+      if (store != Store::kAdd) std::memset(words + written, 0, 4 * (in->first_word - written));
+      written = in->first_word + blocks * in->words;
+    }
+    aheads.advance(blocks);
+    ins.advance(blocks);
+    outs.advance(blocks);
+  }
+  if (store != Store::kAdd) std::memset(words + written, 0, 4 * (pass.words - written));
   return true;
 }
 

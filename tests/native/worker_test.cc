@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <map>
@@ -255,7 +256,6 @@ TEST_F(OneChunk, PendingPutsTheRetransmissionOff) {
   EXPECT_TRUE(group_[0].next_pass(55 * kMs));
 }
 
-// Round trips were long when the pass was sent and are short now: what pending plans may come before all other timers.
 // The results of slots 1, 3 and 5 come before that of slot 0: overtaken on one path, but not if the way to slots of
 // even number is another.
 TEST(Worker, APassIsLostWhenLaterOnesOfItsPathAreAnswered) {
@@ -274,30 +274,28 @@ TEST(Worker, APassIsLostWhenLaterOnesOfItsPathAreAnswered) {
   }
 }
 
-TEST(Layout, StretchIsAChunkOfWholeBlocksOfOneFloatTensor) {
-  const Geometry geometry{.slots = 2, .block_size = 8, .blocks_per_chunk = 2};
+TEST(Layout, AStretchIsOfWholeBlocksOfOneTensorInOneChunk) {
+  const Geometry geometry{.slots = 2, .block_size = 8, .blocks_per_chunk = 4};
   std::vector<float> memory(64);
   const auto floats = [&](std::size_t count) { return Tensor{ElementType::kFloat32, count, memory.data(), memory.data()}; };
   const Tensor integers{ElementType::kInt32, 16, memory.data(), memory.data()};
-  // Blocks: 5 of the first tensor, the last of them short; 2 of the second; 3 of the third.
-  const Layout layout({{{floats(36), integers, floats(24)}}}, geometry);
-  ASSERT_EQ(layout.chunks(), 5u);
-  ASSERT_TRUE(layout.stretch(0));
-  EXPECT_EQ(layout.stretch(0)->offset, 0u);
-  ASSERT_TRUE(layout.stretch(1));
-  EXPECT_EQ(layout.stretch(1)->offset, 4u * 16);
-  EXPECT_FALSE(layout.stretch(2));  // the short block, and integers
-  EXPECT_FALSE(layout.stretch(3));  // integers, and the third tensor
-  ASSERT_TRUE(layout.stretch(4));
-  EXPECT_EQ(layout.stretch(4)->tensor, 2u);
-  EXPECT_EQ(layout.stretch(4)->offset, 4u * 8);
-
-  const Layout half({{{floats(40)}}}, geometry);
-  EXPECT_FALSE(half.stretch(2));  // one block only
-  const Layout integral({{{integers}}}, geometry);
-  EXPECT_FALSE(integral.stretch(0));
-  const Layout two({{{floats(32)}}, {{floats(32)}}}, geometry);
-  EXPECT_FALSE(two.stretch(0));
+  // Blocks: 6 of the first tensor, the last of them short; none of the second; 2 of the third; 3 of the fourth.
+  const Layout layout({{{floats(44), floats(0), integers, floats(24)}}}, geometry);
+  using Stretch = std::array<std::size_t, 4>;  // tensor, offset, index, blocks
+  const auto stretches = [&](std::size_t chunk) {
+    std::vector<Stretch> result;
+    Layout::Cursor cursor = layout.blocks_of(chunk);
+    while (const std::optional<Block> block = cursor.block()) {
+      result.push_back({block->tensor, block->offset, block->index, cursor.stretch()});
+      cursor.advance(cursor.stretch());
+    }
+    EXPECT_FALSE((cursor.advance(1), cursor.block()));
+    return result;
+  };
+  ASSERT_EQ(layout.chunks(), 3u);
+  EXPECT_EQ(stretches(0), (std::vector<Stretch>{{0, 0, 0, 4}}));
+  EXPECT_EQ(stretches(1), (std::vector<Stretch>{{0, 4u * 32, 0, 1}, {0, 4u * 40, 1, 1}, {2, 0, 2, 2}}));
+  EXPECT_EQ(stretches(2), (std::vector<Stretch>{{3, 0, 0, 3}}));
 }
 
 std::vector<std::uint16_t> slots_sent(Worker& worker, Nanoseconds now) {
