@@ -179,7 +179,7 @@ def main() -> None:
     limit = link_limit_ms(options.size, options.rate)
     console.print(table(rounds, limit, title))
     if told := warning(max(r["stolen"] for r in rounds)):
-        console.print(f"in one of {len(rounds)} rounds, {told}")
+        console.print(f"in the worst of {len(rounds)} rounds, {told}")
     if options.plot:
         plot(rounds, limit, title, options.plot)
 

@@ -77,7 +77,7 @@ class Layout {
     std::optional<Block> block() const {
       return block_ < end_ ? std::optional(layout_->describe(tensor_, block_, block_ - begin_)) : std::nullopt;
     }
-    // How many blocks from this one on are as long as it and lie in one tensor: their elements one after the other, as
+    // How many blocks from this one on are as long as it and lie in its tensor: their elements one after the other, as
     // their words do in the chunk.
     std::size_t stretch() const;
     void advance(std::size_t blocks);

@@ -35,7 +35,7 @@ void decode_block(const numerics::Codec& codec, numerics::Scale scale, const Lay
   }
 }
 
-// Whether the blocks can be told, quantized and brought back in one.
+// Whether these blocks can be one ElementCodec::exchange.
 bool alike(const Block& ahead, const Block& in, const Block& out) {
   return in.codec->exchange != nullptr && ahead.codec == in.codec && out.codec == in.codec && ahead.elements == in.elements &&
          out.elements == in.elements;
