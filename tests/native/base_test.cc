@@ -1,0 +1,81 @@
+// Checked conversions and assertions, which also release builds keep: what they let through, and how they stop.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <string_view>
+
+#include "rdma_engine/base/assert.h"
+#include "rdma_engine/base/clock.h"
+#include "rdma_engine/base/counters.h"
+#include "rdma_engine/base/narrow.h"
+
+namespace jaxina {
+namespace {
+
+static_assert(narrow<std::uint16_t>(std::size_t{65'535}) == 65'535);
+static_assert(narrow<std::int8_t>(-128) == -128);
+static_assert(narrow<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) == 0x7fff'ffff'ffff'ffffu);
+
+TEST(Counters, EveryOneHasANameOfItsOwn) {
+  std::set<std::string_view> names;
+  std::size_t rejects = 0;
+  Counters().for_each([&](Counter counter, std::uint64_t value) {
+    EXPECT_EQ(value, 0u);
+    EXPECT_NE(to_string(counter), "unknown");
+    names.insert(to_string(counter));
+    rejects += is_reject(counter);
+  });
+  EXPECT_EQ(names.size(), Counters::kSize);
+  EXPECT_EQ(rejects, 20u);
+  for (const Counter counter : {Counter::kTruncated, Counter::kAborted, Counter::kRdmaNoAccess}) {
+    EXPECT_TRUE(is_reject(counter)) << to_string(counter);
+  }
+  for (const Counter counter : {Counter::kCollectives, Counter::kPacketsRejected, Counter::kDuplicates}) {
+    EXPECT_FALSE(is_reject(counter)) << to_string(counter);
+  }
+}
+
+TEST(Counters, AreAddedOneByOne) {
+  Counters one, other;
+  one[Counter::kUpdates] = 5;
+  other[Counter::kUpdates] = 2;
+  other[Counter::kRdmaNoAccess] = 9;
+  one += other;
+  EXPECT_EQ(one[Counter::kUpdates], 7u);
+  EXPECT_EQ(one[Counter::kRdmaNoAccess], 9u);
+  EXPECT_EQ(one[Counter::kStale], 0u);
+}
+
+TEST(Narrow, WhatFitsIsKept) {
+  for (std::size_t value = 0; value <= 255; ++value) EXPECT_EQ(narrow<std::uint8_t>(value), value);
+}
+
+TEST(NarrowDeathTest, WhatDoesNotFitStopsTheProcessWithPlaceAndValue) {
+  volatile std::size_t words = 65'536;
+  EXPECT_DEATH(narrow<std::uint16_t>(std::size_t{words}), "base_test.cc:[0-9]+: jaxina: 65536 does not fit");
+  volatile int negative = -1;
+  volatile std::uint32_t large = 0x8000'0000u;
+  EXPECT_DEATH(narrow<std::uint64_t>(int{negative}), "-1 does not fit");
+  EXPECT_DEATH(narrow<std::int32_t>(std::uint32_t{large}), "2147483648 does not fit");
+}
+
+TEST(AssertDeathTest, AFalseConditionStopsTheProcessWithPlaceAndCondition) {
+  volatile std::size_t in_flight = 5;
+  JAXINA_ASSERT(in_flight <= 5);
+  EXPECT_DEATH(JAXINA_ASSERT(in_flight <= 4), "base_test.cc:[0-9]+: jaxina: assertion failed: in_flight <= 4");
+}
+
+TEST(Clock, NeverGoesBack) {
+  Nanoseconds last = now();
+  for (int i = 0; i < 1000; ++i) {
+    const Nanoseconds next = now();
+    ASSERT_GE(next, last);
+    last = next;
+  }
+}
+
+}  // namespace
+}  // namespace jaxina
