@@ -6,19 +6,18 @@
 
 namespace jaxina {
 
-DevicePayload::DevicePayload(std::vector<TensorDevice*> devices, std::uint32_t n, Geometry geometry,
-                             const TransportMemory& transport)
+DevicePayload::DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape, const TransportMemory& transport)
     : devices_(std::move(devices)),
-      format_{geometry.block_size, n},
-      geometry_(geometry),
+      format_{shape.block_size(), shape.devices()},
+      shape_(shape),
       results_(share(transport.results)),
       sent_from_(place_for_words(transport)),
-      words_stride_(sent_from_ ? transport.stride / 4 : geometry.words_per_chunk()),
+      words_stride_(sent_from_ ? transport.stride / 4 : shape.words_per_chunk()),
       produced_order_(sent_from_ ? numerics::Order::kBigEndian : numerics::Order::kHost),
-      turn_(geometry.slots),
+      turn_(shape.slots()),
       open_(empty_batch()) {
-  const std::size_t words = geometry.slots * geometry.words_per_chunk();
-  const std::size_t exponents = std::size_t{geometry.slots} * geometry.blocks_per_chunk;
+  const std::size_t words = shape.slots() * shape.words_per_chunk();
+  const std::size_t exponents = std::size_t{shape.slots()} * shape.blocks_per_chunk();
   for (TensorDevice* device : devices_) {
     const std::size_t staged = sent_from_ ? 0 : words;
     DeviceMemory memory = device->allocate(4 * staged + exponents);
@@ -44,7 +43,7 @@ std::uint32_t* DevicePayload::place_for_words(const TransportMemory& transport) 
   if (devices_.size() > 1) return nullptr;  // their words are added on the way
   std::uint32_t* words = nullptr;
   const bool adopted = transport.adopt && transport.adopt([&] {
-    ExportedMemory memory = devices_.front()->allocate_exported(geometry_.slots * transport.stride);
+    ExportedMemory memory = devices_.front()->allocate_exported(shape_.slots() * transport.stride);
     words = reinterpret_cast<std::uint32_t*>(memory.memory.get());
     return memory;
   });
@@ -99,7 +98,7 @@ void DevicePayload::produce_exponents(std::size_t slot, const Layout& layout, st
   const auto work = finite_only ? DeviceWork::kFiniteExponents : DeviceWork::kExponents;
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
     if (!first.codec->is_float) return;
-    std::uint8_t* exponents = staging_[d].exponents + slot * geometry_.blocks_per_chunk + first.index;
+    std::uint8_t* exponents = staging_[d].exponents + slot * shape_.blocks_per_chunk() + first.index;
     tasks.push_back({work, first.codec->type, numerics::Order::kHost, elements, const_cast<std::byte*>(layout.in(d, first)),
                      nullptr, exponents});
   });

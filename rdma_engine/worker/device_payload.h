@@ -32,9 +32,9 @@ struct TransportMemory {
 
 class DevicePayload {
  public:
-  // n: of the whole group. devices: those of this process, in the order of their contributions. What they cannot reach of
+  // devices: those of this process, in the order of their contributions. What they cannot reach of
   // the transport's memory is staged.
-  DevicePayload(std::vector<TensorDevice*> devices, std::uint32_t n, Geometry geometry, const TransportMemory& transport);
+  DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape, const TransportMemory& transport);
   ~DevicePayload();  // waits until the devices touch nothing any more
 
   // What a device contributes to a slot's pass, once its production is done: in host order in staging memory, or where the
@@ -43,7 +43,7 @@ class DevicePayload {
   // Whether that is in the device's own memory, which is not read here.
   bool words_on_device() const { return exported_ != nullptr; }
   const std::uint8_t* exponents(std::size_t device, std::size_t slot) const {
-    return staging_[device].exponents + slot * geometry_.blocks_per_chunk;
+    return staging_[device].exponents + slot * shape_.blocks_per_chunk();
   }
 
   // The words of a result, of the chunk that was produced last for the slot.
@@ -53,7 +53,7 @@ class DevicePayload {
   };
   bool reads_results_in_place() const { return sums_ == nullptr; }
   // Else: where to copy them to, in host order.
-  std::uint32_t* staged_sum(std::size_t slot) { return sums_ + slot * geometry_.words_per_chunk(); }
+  std::uint32_t* staged_sum(std::size_t slot) { return sums_ + slot * shape_.words_per_chunk(); }
   void consume_flags(const Layout& layout, std::size_t chunk, Sum sum);
   void consume_data(std::size_t slot, const Layout& layout, std::size_t chunk, Sum sum, bool keep_non_finite);
 
@@ -103,7 +103,7 @@ class DevicePayload {
   template <typename Describe>
   void add(const Layout& layout, std::size_t chunk, Describe describe);
   std::uint8_t* global(std::size_t slot) {
-    return global_ + (2 * slot + turn_[slot]) * geometry_.blocks_per_chunk;
+    return global_ + (2 * slot + turn_[slot]) * shape_.blocks_per_chunk();
   }
   Batch empty_batch() const { return {std::vector<std::vector<DeviceTask>>(devices_.size()), {}, {}}; }
   void start_open();
@@ -111,7 +111,7 @@ class DevicePayload {
 
   std::vector<TensorDevice*> devices_;
   DeviceFormat format_;
-  Geometry geometry_;
+  JobShape shape_;
   DeviceMemory results_, messages_;    // the transport's, if the devices reach it
   std::uint32_t* exported_ = nullptr;  // the device's own, if messages have their words there
   std::uint32_t* sent_from_;           // one of these two, or null

@@ -10,33 +10,34 @@ std::uint32_t fingerprint(const Collective& collective) {
   return result;
 }
 
-Layout::Layout(std::vector<Collective> contributions, Geometry geometry)
+Layout::Layout(std::vector<Collective> contributions, const JobShape& shape)
     : contributions_(std::move(contributions)),
-      geometry_(geometry),
+      shape_(shape),
       fingerprint_(jaxina::fingerprint(contributions_.front())) {
   const std::vector<Tensor>& tensors = contributions_.front().tensors;
   cuts_.reserve(tensors.size());
   first_block_.reserve(tensors.size() + 1);
   for (const Tensor& tensor : tensors) {
     const numerics::ElementCodec& codec = numerics::element_codec(tensor.type);
-    const std::size_t per_block = geometry_.block_size / codec.words;
+    const std::size_t per_block = shape_.block_size() / codec.words;
     cuts_.push_back({&codec, per_block, tensor.count});
     first_block_.push_back(blocks_);
     blocks_ += (tensor.count + per_block - 1) / per_block;
     has_exponents_ = has_exponents_ || codec.is_float;
   }
   first_block_.push_back(blocks_);
+  chunks_ = (blocks_ + shape_.blocks_per_chunk() - 1) / shape_.blocks_per_chunk();
 }
 
 std::size_t Layout::blocks_in(std::size_t chunk) const {
-  const std::size_t begin = chunk * geometry_.blocks_per_chunk;
-  return std::min<std::size_t>(geometry_.blocks_per_chunk, blocks_ - begin);
+  const std::size_t begin = chunk * shape_.blocks_per_chunk();
+  return std::min<std::size_t>(shape_.blocks_per_chunk(), blocks_ - begin);
 }
 
 std::size_t Layout::words_in(std::size_t chunk) const {
-  if (geometry_.whole_chunks) return geometry_.words_per_chunk();
+  if (shape_.whole_chunks()) return shape_.words_per_chunk();
   const std::size_t index = blocks_in(chunk) - 1;
-  const std::size_t last = chunk * geometry_.blocks_per_chunk + index;
+  const std::size_t last = chunk * shape_.blocks_per_chunk() + index;
   const Block block = describe(tensor_at(last), last, index);
   return block.first_word + block.words;
 }

@@ -10,17 +10,10 @@
 #include <vector>
 
 #include "rdma_engine/numerics/element_codec.h"
+#include "rdma_engine/shape/job_shape.h"
 #include "rdma_engine/worker/tensor.h"
 
 namespace jaxina {
-
-struct Geometry {
-  std::uint32_t slots = 0;       // s
-  std::uint32_t block_size = 0;  // k: words, and for the one-word types elements, that share an exponent
-  std::uint32_t blocks_per_chunk = 0;
-  bool whole_chunks = false;  // the last chunk is filled with zeros, for aggregators that add fixed numbers of words
-  std::size_t words_per_chunk() const { return std::size_t{block_size} * blocks_per_chunk; }
-};
 
 // One block of one tensor, as it lies in a chunk.
 struct Block {
@@ -39,9 +32,9 @@ std::uint32_t fingerprint(const Collective& collective);
 class Layout {
  public:
   // contributions[d] is local device d's; there is at least one, and all have the same fingerprint.
-  Layout(std::vector<Collective> contributions, Geometry geometry);
+  Layout(std::vector<Collective> contributions, const JobShape& shape);
 
-  std::size_t chunks() const { return (blocks_ + geometry_.blocks_per_chunk - 1) / geometry_.blocks_per_chunk; }
+  std::size_t chunks() const { return chunks_; }
   std::size_t blocks_in(std::size_t chunk) const;
   // Data words a chunk occupies: whole blocks, but (unless all chunks are whole) only the words there are of its last one.
   std::size_t words_in(std::size_t chunk) const;
@@ -50,7 +43,7 @@ class Layout {
 
   // Whether the block's tensor has elements one chunk after the block's own, and how many bytes after.
   std::size_t chunk_bytes(const Block& block) const {
-    return geometry_.blocks_per_chunk * cuts_[block.tensor].elements * block.codec->size;
+    return shape_.blocks_per_chunk() * cuts_[block.tensor].elements * block.codec->size;
   }
   bool continues_a_chunk_later(const Block& block) const {
     return block.offset + chunk_bytes(block) < cuts_[block.tensor].count * block.codec->size;
@@ -85,7 +78,7 @@ class Layout {
    private:
     friend class Layout;
     Cursor(const Layout& layout, std::size_t chunk)
-        : layout_(&layout), begin_(chunk * layout.geometry_.blocks_per_chunk), end_(begin_ + layout.blocks_in(chunk)),
+        : layout_(&layout), begin_(chunk * layout.shape_.blocks_per_chunk()), end_(begin_ + layout.blocks_in(chunk)),
           block_(begin_), tensor_(layout.tensor_at(begin_)) {}
     const Layout* layout_;
     std::size_t begin_, end_, block_, tensor_;
@@ -113,14 +106,15 @@ class Layout {
     const std::size_t first = (block - first_block_[t]) * cut.elements;
     const std::size_t elements = std::min(cut.elements, cut.count - first);
     return {cut.codec,      t, first * cut.codec->size, elements, elements * cut.codec->words, index_in_chunk,
-            index_in_chunk * geometry_.block_size};
+            index_in_chunk * shape_.block_size()};
   }
 
   std::vector<Collective> contributions_;
-  Geometry geometry_;
+  JobShape shape_;
   std::vector<Cut> cuts_;                 // per tensor
   std::vector<std::size_t> first_block_;  // per tensor, and the total at the end
   std::size_t blocks_ = 0;
+  std::size_t chunks_ = 0;  // kept, for it is asked for several times a pass, and a division
   bool has_exponents_ = false;
   std::uint32_t fingerprint_ = 0;
 };

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "rdma_engine/worker/retransmission_timer.h"
+#include "rdma_engine/base/time.h"
 
 namespace jaxina {
 

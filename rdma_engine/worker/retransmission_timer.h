@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace jaxina {
+#include "rdma_engine/base/time.h"
 
-using Nanoseconds = std::int64_t;  // durations, and points of a clock that starts anywhere
+namespace jaxina {
 
 struct TimerLimits {
   Nanoseconds initial = 20'000'000;

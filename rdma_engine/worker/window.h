@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "rdma_engine/worker/retransmission_timer.h"
+#include "rdma_engine/base/time.h"
 
 namespace jaxina {
 

@@ -13,9 +13,12 @@
 
 #include "tests/native/allocations.h"
 #include "tests/native/reference.h"
+#include "tests/native/small_shape.h"
 
 namespace jaxina {
 namespace {
+
+using testing::SmallShape;
 
 constexpr Nanoseconds kMs = 1'000'000;
 
@@ -29,9 +32,10 @@ struct Transmission {
 // Workers that all send over a perfect network; the sum is taken by the test itself.
 class Group {
  public:
-  Group(std::uint32_t workers, Geometry geometry, TimerLimits timer = {}, std::uint32_t paths = 1, WindowLimits window = {}) {
+  Group(std::uint32_t workers, const SmallShape& shape, TimerLimits timer = {}, std::uint32_t paths = 1,
+        WindowLimits window = {}) {
     for (std::uint32_t w = 0; w < workers; ++w) {
-      workers_.push_back(std::make_unique<Worker>(WorkerConfig{workers, geometry, timer, paths, window}));
+      workers_.push_back(std::make_unique<Worker>(WorkerConfig{shape.of(workers), timer, paths, window}));
     }
   }
   Worker& operator[](std::size_t w) { return *workers_[w]; }
@@ -187,7 +191,7 @@ TEST_F(OneChunk, DuplicateResultIsStale) {
 }
 
 TEST_F(OneChunk, ResultBeforeAnythingWasSentIsStale) {
-  Worker fresh({2, {.slots = 1, .block_size = 4, .blocks_per_chunk = 1}, {}});
+  Worker fresh({.shape = SmallShape{.slots = 1, .block_size = 4, .blocks_per_chunk = 1}.of(2), .timer = {}});
   EXPECT_EQ(Group::give(fresh, first_), ResultVerdict::kStale);
   fresh.submit({{{ElementType::kInt32, 12, in_[0].data(), out_[0].data()}}});
   EXPECT_EQ(Group::give(fresh, first_), ResultVerdict::kStale);
@@ -275,12 +279,12 @@ TEST(Worker, APassIsLostWhenLaterOnesOfItsPathAreAnswered) {
 }
 
 TEST(Layout, AStretchIsOfWholeBlocksOfOneTensorInOneChunk) {
-  const Geometry geometry{.slots = 2, .block_size = 8, .blocks_per_chunk = 4};
+  const JobShape shape = SmallShape{.slots = 2, .block_size = 8, .blocks_per_chunk = 4}.of(1);
   std::vector<float> memory(64);
   const auto floats = [&](std::size_t count) { return Tensor{ElementType::kFloat32, count, memory.data(), memory.data()}; };
   const Tensor integers{ElementType::kInt32, 16, memory.data(), memory.data()};
   // Blocks: 6 of the first tensor, the last of them short; none of the second; 2 of the third; 3 of the fourth.
-  const Layout layout({{{floats(44), floats(0), integers, floats(24)}}}, geometry);
+  const Layout layout({{{floats(44), floats(0), integers, floats(24)}}}, shape);
   using Stretch = std::array<std::size_t, 4>;  // tensor, offset, index, blocks
   const auto stretches = [&](std::size_t chunk) {
     std::vector<Stretch> result;

@@ -1,0 +1,61 @@
+// The passes of a stream, and what comes back of them: what the worker's parts and its transport tell one another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "rdma_engine/numerics/codec.h"
+
+namespace jaxina {
+
+class Layout;
+
+enum class Phase : std::uint8_t { kLookAhead, kFlags, kData };
+
+// One transmission of one pass.
+struct Pass {
+  std::uint16_t slot;
+  std::uint32_t epoch;
+  std::uint32_t fingerprint;
+  std::uint16_t words;
+  std::uint8_t exponents;
+  Phase phase;
+  bool retransmission;
+};
+
+// A completed pass as it came from the aggregator. The pointers need only live during on_result(), but for words in
+// TransportMemory::results.
+struct Result {
+  std::uint16_t slot;
+  std::uint32_t epoch;
+  std::uint32_t fingerprint;
+  std::size_t words;
+  std::size_t exponents;
+  const std::uint32_t* word_data;
+  const std::uint8_t* exponent_data;
+  numerics::Order order;
+};
+
+// A pass's place in the stream, which is the same for all workers.
+struct Place {
+  std::uint64_t collective = 0;  // sequence number
+  std::size_t chunk = 0;
+  Phase phase = Phase::kLookAhead;
+};
+
+// What a result says of the chunk whose exponents came with it.
+struct Announced {
+  bool non_finite = false;       // it holds values that are not finite
+  std::uint32_t digest = 0;      // of the exponents
+};
+
+// What a slot's pass carries.
+struct Content {
+  Place place;
+  const Layout* layout = nullptr;        // of the collective
+  std::optional<std::size_t> announced;  // the chunk whose exponents it carries, if any
+  std::uint16_t slot = 0;
+};
+
+}  // namespace jaxina

@@ -1,0 +1,242 @@
+#include "rdma_engine/worker/pass_payload.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "rdma_engine/base/assert.h"
+
+namespace jaxina {
+
+using numerics::Store;
+
+namespace {
+
+// The next pass's elements: else they would come from memory page by page, while nothing else is done.
+void prefetch(const std::byte* memory, std::size_t bytes) {
+  for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(memory + line, 0, 2);
+}
+
+// Of a block in this processor's memory. The same block of the next chunk is called from memory meanwhile.
+std::uint8_t exponent_of(const numerics::Codec& codec, const Layout& layout, std::size_t device, const Block& block,
+                         Phase phase) {
+  const std::byte* in = layout.in(device, block);
+  if (layout.continues_a_chunk_later(block)) {
+    prefetch(in + layout.chunk_bytes(block), block.elements * block.codec->size);
+  }
+  return (phase == Phase::kFlags ? block.codec->finite_exponent : block.codec->exponent)(codec, in, block.elements);
+}
+
+// A result's words to a block in this processor's memory.
+void decode_block(const numerics::Codec& codec, numerics::Scale scale, const Layout& layout, std::size_t device,
+                  const Block& block, const Result& result, std::uint8_t exponent, bool flagged) {
+  const std::uint32_t* sum = result.word_data + block.first_word;
+  std::byte* out = layout.out(device, block);
+  if (!flagged && layout.streams(device, block)) {
+    block.codec->decode_streaming(codec, sum, block.elements, exponent, scale, result.order, out);
+  } else {
+    block.codec->decode(codec, sum, block.elements, exponent, scale, result.order, flagged, out);
+  }
+}
+
+// Whether these blocks can be one ElementCodec::exchange.
+bool alike(const Block& ahead, const Block& in, const Block& out) {
+  return in.codec->exchange != nullptr && ahead.codec == in.codec && out.codec == in.codec &&
+         ahead.elements == in.elements && out.elements == in.elements;
+}
+
+std::uint32_t digest(const std::uint8_t* bytes, std::size_t count) {
+  std::uint32_t result = 0;
+  for (std::size_t done = 0; done < count; done += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + done, std::min(count - done, sizeof(word)));
+    result = mix(result, word);
+  }
+  return result;
+}
+
+}  // namespace
+
+PassPayload::PassPayload(const JobShape& shape, const TransportMemory& memory, const numerics::Codec& codec)
+    : shape_(shape),
+      memory_(memory),
+      codec_(codec),
+      scale_(numerics::scale_for(shape.devices())),
+      exponents_(std::size_t{shape.slots()} * shape.blocks_per_chunk()),
+      flagged_(shape.slots()) {}
+
+void PassPayload::admit(const Layout& layout) {
+  if (!layout.on_devices() || devices_) return;
+  std::vector<TensorDevice*> devices;
+  for (std::size_t d = 0; d < layout.devices(); ++d) devices.push_back(layout.device(d));
+  devices_ = std::make_unique<DevicePayload>(std::move(devices), shape_, memory_);
+}
+
+bool PassPayload::produce(const Content& pass) {
+  if (!devices_) return true;
+  // Also where the tensors lie here: a device may still read the slot's last result, which stays only until this pass
+  // is sent.
+  if (pass.layout->on_devices()) {
+    if (pass.place.phase == Phase::kFlags) devices_->produce_flags(pass.slot, *pass.layout, pass.place.chunk);
+    if (pass.place.phase == Phase::kData) {
+      devices_->produce_data(pass.slot, *pass.layout, pass.place.chunk, exponents(pass.slot));
+    }
+    if (pass.announced) {
+      devices_->produce_exponents(pass.slot, *pass.layout, *pass.announced, pass.place.phase == Phase::kFlags);
+    }
+  }
+  devices_->mark({pass.slot, true, false, pass.place.collective});
+  return false;
+}
+
+void PassPayload::fill_exponents(const Content& pass, std::uint8_t* out, bool merge) const {
+  if (!pass.announced) return;
+  const Layout& layout = *pass.layout;
+  layout.for_each_block(*pass.announced, [&](const Block& block) {
+    const bool staged = layout.on_devices() && block.codec->is_float;
+    std::uint8_t exponent = merge ? out[block.index] : std::uint8_t{0};
+    for (std::size_t device = 0; device < layout.devices(); ++device) {
+      exponent = std::max(exponent, staged ? devices_->exponents(device, pass.slot)[block.index]
+                                           : exponent_of(codec_, layout, device, block, pass.place.phase));
+    }
+    out[block.index] = exponent;
+  });
+}
+
+const std::uint32_t* PassPayload::words_on_device(const Content& pass) const {
+  const bool there = devices_ && devices_->words_on_device() && pass.layout->on_devices();
+  return there && pass.place.phase != Phase::kLookAhead ? devices_->words(0, pass.slot) : nullptr;
+}
+
+void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32_t* words, Store store) {
+  if (count == 0) return;
+  const Layout& layout = *pass.layout;
+  const std::uint8_t* global = exponents(pass.slot);
+  // Words of several devices are added in host order and turned round afterwards.
+  const bool turn = store == Store::kBigEndian && layout.devices() > 1;
+  std::size_t written = 0;  // up to the next block there is padding, where a tensor's last block is short
+  layout.for_each_block(pass.place.chunk, [&](const Block& block) {
+    std::uint32_t* dst = words + block.first_word;
+    if (store != Store::kAdd) std::memset(words + written, 0, 4 * (block.first_word - written));
+    written = block.first_word + block.words;
+    // An integer has no exponents and no flags, for which nobody reads it.
+    const bool staged = layout.on_devices() && (pass.place.phase == Phase::kData || block.codec->is_float);
+    for (std::size_t device = 0; device < layout.devices(); ++device) {
+      const Store each = device > 0 ? Store::kAdd : turn ? Store::kWrite : store;
+      if (staged) {
+        const std::uint32_t* produced = devices_->words(device, pass.slot) + block.first_word;
+        if (produced == dst) continue;  // as it is sent
+        codec_.encode_int32(produced, block.words, each, dst);
+        staged_words_ += block.words;
+      } else if (pass.place.phase == Phase::kFlags) {
+        block.codec->flags(codec_, layout.in(device, block), block.elements, each, dst);
+      } else {
+        block.codec->encode(codec_, layout.in(device, block), block.elements, global[block.index], scale_, each, dst);
+      }
+    }
+    if (turn) codec_.encode_int32(dst, block.words, Store::kBigEndian, dst);
+  });
+  JAXINA_ASSERT(written <= count);
+  if (store != Store::kAdd) std::memset(words + written, 0, 4 * (count - written));
+}
+
+DevicePayload::Sum PassPayload::sum_for_devices(const Result& result) {
+  if (devices_->reads_results_in_place()) return {result.word_data, result.order};
+  std::uint32_t* copy = devices_->staged_sum(result.slot);
+  codec_.decode_int32(result.word_data, result.words, result.order, copy);
+  staged_words_ += result.words;
+  return {copy, numerics::Order::kHost};
+}
+
+void PassPayload::decode_flags(const Content& pass, const Result& result) {
+  const Layout& layout = *pass.layout;
+  flagged_[pass.slot] = true;
+  if (layout.on_devices()) {
+    devices_->consume_flags(layout, pass.place.chunk, sum_for_devices(result));
+    return;
+  }
+  layout.for_each_block(pass.place.chunk, [&](const Block& block) {
+    const std::uint32_t* sum = result.word_data + block.first_word;
+    for (std::size_t device = 0; device < layout.devices(); ++device) {
+      std::byte* out = layout.out(device, block);
+      // In place, the finite elements still have to be summed.
+      const bool clear = layout.in(device, block) != out;
+      block.codec->apply_flags(codec_, sum, block.elements, result.order, clear, out);
+    }
+  });
+}
+
+bool PassPayload::decode_data(const Content& pass, const Result& result) {
+  const Layout& layout = *pass.layout;
+  const std::uint8_t* global = exponents(pass.slot);
+  const bool flagged = std::exchange(flagged_[pass.slot], false);
+  if (layout.on_devices()) {
+    devices_->consume_data(pass.slot, layout, pass.place.chunk, sum_for_devices(result), flagged);
+    devices_->mark({pass.slot, false, true, pass.place.collective});
+    return false;
+  }
+  layout.for_each_block(pass.place.chunk, [&](const Block& block) {
+    for (std::size_t device = 0; device < layout.devices(); ++device) {
+      decode_block(codec_, scale_, layout, device, block, result, global[block.index], flagged);
+    }
+  });
+  return true;
+}
+
+bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_t* announced, bool merge,
+                           std::uint32_t* words, Store store, const Content& decoded, const Result& result) const {
+  const bool plain = filled.place.phase == Phase::kData && filled.announced && decoded.place.phase == Phase::kData &&
+                     !flagged_[decoded.slot] && result.order == numerics::Order::kHost;
+  if (!plain) return false;
+  const Layout &source = *filled.layout, &target = *decoded.layout;
+  if (source.devices() > 1 || source.on_devices() || target.on_devices()) return false;
+  JAXINA_ASSERT(target.devices() == 1);  // the local devices of a group are the same for every collective
+  const std::uint8_t *forth = exponents(filled.slot), *back = exponents(decoded.slot);
+  Layout::Cursor aheads = source.blocks_of(*filled.announced), ins = source.blocks_of(filled.place.chunk),
+                 outs = target.blocks_of(decoded.place.chunk);
+  std::size_t written = 0;
+  while (true) {
+    const std::optional<Block> ahead = aheads.block(), in = ins.block(), out = outs.block();
+    if (!ahead && !in && !out) break;
+    std::size_t blocks = 1;
+    if (ahead && in && out && alike(*ahead, *in, *out)) {
+      blocks = std::min({aheads.stretch(), ins.stretch(), outs.stretch()});
+      in->codec->exchange(codec_,
+                          {blocks, in->elements, source.in(0, *ahead), announced + ahead->index, merge,
+                           source.in(0, *in), forth + in->index, store, words + in->first_word,
+                           result.word_data + out->first_word, back + out->index, target.streams(0, *out),
+                           target.out(0, *out)},
+                          scale_);
+    } else {
+      if (ahead) {
+        const std::uint8_t exponent = exponent_of(codec_, source, 0, *ahead, Phase::kData);
+        announced[ahead->index] = merge ? std::max(announced[ahead->index], exponent) : exponent;
+      }
+      if (in) {
+        in->codec->encode(codec_, source.in(0, *in), in->elements, forth[in->index], scale_, store,
+                          words + in->first_word);
+      }
+      if (out) decode_block(codec_, scale_, target, 0, *out, result, back[out->index], false);
+    }
+    if (in) {
+      if (store != Store::kAdd) std::memset(words + written, 0, 4 * (in->first_word - written));
+      written = in->first_word + blocks * in->words;
+    }
+    aheads.advance(blocks);
+    ins.advance(blocks);
+    outs.advance(blocks);
+  }
+  if (store != Store::kAdd) std::memset(words + written, 0, 4 * (count - written));
+  return true;
+}
+
+Announced PassPayload::keep_exponents(const Result& result) {
+  JAXINA_ASSERT(result.exponents <= shape_.blocks_per_chunk());
+  std::uint8_t* kept = exponents(result.slot);
+  std::copy_n(result.exponent_data, result.exponents, kept);
+  const bool non_finite = std::find(kept, kept + result.exponents, numerics::kNonFiniteExponent) != kept + result.exponents;
+  return {non_finite, digest(kept, result.exponents)};
+}
+
+}  // namespace jaxina

@@ -1,0 +1,70 @@
+// The slots whose pass can be sent, by its place in the stream. All workers send in this order, whatever the order in
+// which results came to them: else each would soon hold back what another waits for. And a slot that a lost packet has
+// thrown back catches up.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "rdma_engine/base/assert.h"
+#include "rdma_engine/worker/pass.h"
+
+namespace jaxina {
+
+class ReadyQueue {
+ public:
+  explicit ReadyQueue(std::size_t slots) : slots_(slots) { heap_.reserve(slots); }
+
+  // The slot's pass is ready, for the first time or to be sent again. A slot that was withdrawn and still stands in the
+  // queue keeps its old place.
+  void push(std::uint16_t slot, const Place& place) {
+    slots_[slot].ready = true;
+    if (slots_[slot].queued) return;
+    slots_[slot].queued = true;
+    JAXINA_ASSERT(heap_.size() < slots_.size());
+    heap_.push_back({place.collective, place.chunk, place.phase, slot});
+    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+  }
+
+  // The slot's pass is not to be sent any more: its result came while it waited to be sent again.
+  void withdraw(std::uint16_t slot) { slots_[slot].ready = false; }
+
+  // Takes out the slot that is to be sent next.
+  std::optional<std::uint16_t> pop() {
+    while (!heap_.empty()) {
+      const std::uint16_t slot = heap_.front().slot;
+      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+      heap_.pop_back();
+      slots_[slot].queued = false;
+      if (!slots_[slot].ready) continue;
+      slots_[slot].ready = false;
+      return slot;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Entry {  // a Place's fields and not a Place: they are loaded one by one, and take 24 bytes
+    std::uint64_t collective;
+    std::size_t chunk;
+    Phase phase;
+    std::uint16_t slot;
+    bool operator>(const Entry& other) const {
+      return std::tie(collective, chunk, phase) > std::tie(other.collective, other.chunk, other.phase);
+    }
+  };
+  struct Slot {
+    bool ready = false;
+    bool queued = false;  // stands in the heap
+  };
+
+  std::vector<Entry> heap_;  // the earliest of the stream first
+  std::vector<Slot> slots_;
+};
+
+}  // namespace jaxina

@@ -1,0 +1,144 @@
+// Loss control by itself, without a stream: what it takes for lost and when, and how much it lets be in flight.
+#include "rdma_engine/worker/loss_control.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace jaxina {
+namespace {
+
+using Slots = std::vector<std::uint16_t>;
+
+constexpr Nanoseconds kMs = 1'000'000;
+constexpr TimerLimits kTimer{.initial = 10 * kMs, .minimum = kMs, .maximum = 100 * kMs, .reordering = 3};
+
+// Keeps what is lost.
+struct Loss {
+  explicit Loss(std::size_t slots, std::uint32_t paths = 1, WindowLimits window = {})
+      : control(slots, kTimer, paths, window) {}
+  void send(const Slots& slots, Nanoseconds now) {
+    for (const std::uint16_t slot : slots) control.on_sent(slot, now);
+  }
+  Slots result(std::uint16_t slot, Nanoseconds now) {
+    Slots lost;
+    control.on_result(slot, now, [&](std::uint16_t other) { lost.push_back(other); });
+    return lost;
+  }
+  Slots tick(Nanoseconds now) {
+    Slots lost;
+    control.on_tick(now, [&](std::uint16_t other) { lost.push_back(other); });
+    return lost;
+  }
+  LossControl control;
+};
+
+TEST(LossControl, WhatThreeLaterPassesOvertakeIsLost) {
+  Loss loss(6);
+  loss.send({0, 1, 2, 3, 4, 5}, 0);
+  EXPECT_EQ(loss.result(2, 1), Slots{});
+  EXPECT_EQ(loss.result(4, 1), (Slots{0, 1}));
+  EXPECT_TRUE(loss.control.was_sent(0)) << "its result may still come";
+  EXPECT_EQ(loss.control.in_flight(), 2u);
+  loss.send({0}, 2);
+  EXPECT_EQ(loss.control.retransmissions(), 1u);
+  EXPECT_EQ(loss.result(0, 3), Slots{}) << "may answer the first transmission, and says nothing of what came after";
+  EXPECT_FALSE(loss.control.was_sent(0));
+}
+
+TEST(LossControl, PathsDoNotOvertakeOneAnother) {
+  Loss loss(6, 2);
+  loss.send({0, 1, 2, 3, 4, 5}, 0);
+  for (const std::uint16_t slot : {1, 3, 5}) EXPECT_EQ(loss.result(slot, 1), Slots{});
+}
+
+TEST(LossControl, WhatIsCountedIsNotLostByBeingOvertakenButByItsTimeout) {
+  Loss loss(5);
+  loss.send({0, 1, 2, 3, 4}, 0);
+  EXPECT_EQ(loss.result(4, kMs), (Slots{0, 1}));
+  loss.send({0}, 2 * kMs);
+  loss.send({4}, 2 * kMs);
+  EXPECT_TRUE(loss.control.on_pending(2, 3 * kMs));
+  EXPECT_EQ(loss.result(4, 3 * kMs), (Slots{3})) << "but not 2, sent as long before";
+  const Nanoseconds timeout = kMs + 4 * (kMs / 2 - kMs / 8);  // after two samples of 1 ms
+  EXPECT_EQ(loss.tick(2 * kMs + timeout), (Slots{0}));
+  EXPECT_EQ(loss.tick(3 * kMs + timeout - 1), Slots{});
+  EXPECT_EQ(loss.tick(3 * kMs + timeout), (Slots{2})) << "from the notice on";
+}
+
+TEST(LossControl, ANoticeForWhatIsNotInFlightIsNone) {
+  Loss loss(2);
+  EXPECT_FALSE(loss.control.on_pending(0, 0));
+  loss.send({0}, 0);
+  loss.result(0, 1);
+  EXPECT_FALSE(loss.control.on_pending(0, 2));
+}
+
+TEST(LossControl, SilenceIsProbedWithTwiceAsManyAfterTwiceAsLong) {
+  Loss loss(12);
+  for (std::uint16_t slot = 0; slot < 12; ++slot) loss.send({slot}, slot);  // 0 is the oldest
+  std::vector<std::size_t> sizes;
+  std::vector<Nanoseconds> times;
+  for (Nanoseconds now = 0; now <= 251 * kMs; now += kMs) {
+    const Slots lost = loss.tick(now);
+    if (lost.empty()) continue;
+    if (times.empty()) {
+      EXPECT_EQ(lost, (Slots{0}));
+    }
+    times.push_back(now / kMs);
+    sizes.push_back(lost.size());
+    loss.send(lost, now);
+  }
+  EXPECT_EQ(times, (std::vector<Nanoseconds>{10, 30, 70, 150, 250}));
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{1, 2, 4, 8, 12}));
+}
+
+TEST(LossControl, ARetransmissionGivesNoSample) {
+  Loss loss(2);
+  loss.send({0}, 0);
+  EXPECT_EQ(loss.tick(10 * kMs), (Slots{0}));
+  loss.send({0}, 10 * kMs);
+  loss.result(0, 11 * kMs);
+  loss.send({1}, 11 * kMs);
+  EXPECT_EQ(loss.control.next_deadline(), 21 * kMs) << "the initial timeout still";
+}
+
+TEST(LossControl, ThereIsRoomForTheWindowAndNeverForMoreThanTheSlots) {
+  Loss loss(4, 1, {.first = 2});
+  loss.send({0, 1}, 0);
+  EXPECT_FALSE(loss.control.has_room());
+  loss.result(0, 1);
+  loss.result(1, 1);
+  loss.send({0, 1, 2}, 2);
+  EXPECT_TRUE(loss.control.has_room());
+  loss.send({3}, 2);
+  EXPECT_FALSE(loss.control.has_room());
+}
+
+TEST(LossControl, WhatWasSentLastComesFirst) {
+  Loss loss(4);
+  loss.send({2}, 1);
+  loss.send({0}, 2);
+  loss.send({3}, 3);
+  loss.result(0, 4);
+  EXPECT_EQ(loss.control.latest_first(), (Slots{3, 2}));
+}
+
+TEST(LossControl, WithNothingInFlightThereIsNoDeadline) {
+  Loss loss(1);
+  EXPECT_EQ(loss.control.next_deadline(), std::nullopt);
+  loss.send({0}, 5);
+  EXPECT_EQ(loss.control.next_deadline(), 5 + 10 * kMs);
+  loss.result(0, 6);
+  EXPECT_EQ(loss.control.next_deadline(), std::nullopt);
+  EXPECT_EQ(loss.tick(1000 * kMs), Slots{});
+}
+
+TEST(LossControlDeathTest, APassThatIsInFlightIsNotSentAgain) {
+  Loss loss(2);
+  loss.send({0}, 0);
+  EXPECT_DEATH(loss.send({0}, 1), "assertion failed");
+}
+
+}  // namespace
+}  // namespace jaxina
