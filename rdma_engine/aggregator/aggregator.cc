@@ -1,228 +1,164 @@
-// Jobs come and go, packets are checked and applied. What is sent back is in aggregator_replies.cc.
 #include "rdma_engine/aggregator/aggregator.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "rdma_engine/aggregator/job.h"
+#include "rdma_engine/base/assert.h"
+#include "rdma_engine/base/narrow.h"
 
 namespace jaxina {
-
-std::string_view to_string(Reject reject) {
-  switch (reject) {
-    case Reject::kTruncated: return "truncated";
-    case Reject::kForeign: return "foreign";
-    case Reject::kBadLength: return "bad_length";
-    case Reject::kCorrupt: return "corrupt";
-    case Reject::kNotAnUpdate: return "not_an_update";
-    case Reject::kUnknownJob: return "unknown_job";
-    case Reject::kWrongSecret: return "wrong_secret";
-    case Reject::kBadWorker: return "bad_worker";
-    case Reject::kBadSlot: return "bad_slot";
-    case Reject::kTooLarge: return "too_large";
-    case Reject::kStale: return "stale";
-    case Reject::kAhead: return "ahead";
-    case Reject::kMismatch: return "mismatch";
-    case Reject::kAborted: return "aborted";
-    case Reject::kCount: break;
-  }
-  return "unknown";
-}
-
 namespace {
 
-Reject to_reject(wire::ParseResult result) {
-  switch (result) {
-    case wire::ParseResult::kTruncated: return Reject::kTruncated;
-    case wire::ParseResult::kForeign: return Reject::kForeign;
-    case wire::ParseResult::kBadLength: return Reject::kBadLength;
-    case wire::ParseResult::kCorrupt: return Reject::kCorrupt;
-    case wire::ParseResult::kOk: break;
-  }
-  return Reject::kCount;
+std::size_t stride_for(const JobShape& shape, const AggregatorOptions& options) {
+  return options.headroom + wire::padded(shape.blocks_per_chunk()) + 4 * (shape.words_per_chunk() + options.extra_words);
+}
+
+// The slots of this shard.
+std::size_t slots_in(const JobShape& shape, const Shard& shard) {
+  return (shape.slots() + shard.of - 1 - shard.index) / shard.of;
 }
 
 }  // namespace
 
-Aggregator::Job::Job(const JobSpec& s)
-    : spec(s),
-      stride(wire::packet_size(std::size_t{s.block_size} * s.blocks_per_chunk, s.blocks_per_chunk)),
-      slots(s.slots),
-      sizes(2 * std::size_t{s.slots}),
-      payload(2 * std::size_t{s.slots} * stride),
-      workers(s.workers) {
-  for (SlotState& slot : slots) slot.reset(s.workers, s.first_epoch);
+Aggregator::Aggregator(const JobShape& shape, const AggregatorOptions& options, const numerics::Codec& codec)
+    : shape_(shape),
+      options_(options),
+      codec_(codec),
+      stride_(stride_for(shape, options)),
+      slots_(slots_in(shape, options.shard)),
+      sizes_(2 * slots_.size()),
+      payload_(std::make_unique_for_overwrite<std::uint8_t[]>(2 * slots_.size() * stride_)) {
+  JAXINA_ASSERT(options.shard.index < options.shard.of && options.headroom % 4 == 0);
+  for (SlotState& slot : slots_) slot.reset(shape.workers(), options.first_epoch);
 }
 
-Aggregator::Aggregator(const numerics::Codec& codec) : codec_(codec) {}
-Aggregator::~Aggregator() = default;
-
-Status Aggregator::add_job(const JobSpec& spec) {
-  const auto invalid = [](const char* why) { return Status(ErrorCode::kInvalidArgument, why); };
-  if (spec.workers == 0) return invalid("a job needs at least one worker");
-  if (spec.workers > numerics::kMaxWorkers) {
-    return {ErrorCode::kTooManyWorkers, "a job has at most " + std::to_string(numerics::kMaxWorkers) +
-                                            " workers, not " + std::to_string(spec.workers)};
-  }
-  if (spec.slots == 0 || spec.slots > 65536) return invalid("a job has between 1 and 65536 slots");
-  if (spec.block_size == 0) return invalid("a block has at least one element");
-  if (spec.blocks_per_chunk == 0 || spec.blocks_per_chunk > wire::kMaxBlocksPerChunk) {
-    return invalid("a chunk has between 1 and 64 blocks");
-  }
-  const std::size_t packet =
-      wire::packet_size(std::size_t{spec.block_size} * spec.blocks_per_chunk, spec.blocks_per_chunk);
-  if (packet > wire::kMaxPacketSize) {
-    return invalid("a chunk must fit one datagram: lower the block size or the blocks per chunk");
-  }
-  if (jobs_.contains(spec.job)) {
-    return {ErrorCode::kJobRejected, "job " + std::to_string(spec.job) + " exists already"};
-  }
-  const std::size_t pool = 2 * packet * spec.slots;
-  if (pool > kMaxPoolBytes - pool_bytes_) {
-    return {ErrorCode::kJobRejected, "a pool of " + std::to_string(spec.slots) + " slots takes " +
-                                         std::to_string(pool >> 20) + " MiB, and the switch has " +
-                                         std::to_string((kMaxPoolBytes - pool_bytes_) >> 20) +
-                                         " MiB left for pools: lower the slots or the chunk"};
-  }
-  const auto job = jobs_.emplace(spec.job, std::make_unique<Job>(spec)).first;
-  pool_bytes_ += job->second->payload.size();
-  return {};
+std::size_t Aggregator::bytes_for(const JobShape& shape, const AggregatorOptions& options) {
+  return slots_in(shape, options.shard) * (2 * stride_for(shape, options) + sizeof(SlotState) + 2 * sizeof(Size));
 }
 
-void Aggregator::remove_job(std::uint32_t id) {
-  const auto found = jobs_.find(id);
-  if (found == jobs_.end()) return;
-  pool_bytes_ -= found->second->payload.size();
-  jobs_.erase(found);
+Answer Aggregator::on_update(const UpdateView& update) {
+  if (update.worker >= shape_.workers()) return reject(Counter::kBadWorker);
+  if (update.slot >= shape_.slots() || update.slot % options_.shard.of != options_.shard.index) {
+    return reject(Counter::kBadSlot);
+  }
+  if (update.exponents.size() > shape_.blocks_per_chunk() ||
+      update.words.size() > shape_.words_per_chunk() + options_.extra_words) {
+    return reject(Counter::kTooLarge);
+  }
+  if (!ended_.ok()) {
+    ++counters_[Counter::kAborted];
+    return {Effect::kEnded};
+  }
+  return apply(update);
 }
 
-void Aggregator::on_packet(std::span<const std::uint8_t> packet, const Address& from, Output& output) {
-  wire::Header header;
-  const wire::ParseResult parsed = wire::parse(packet, header);
-  if (parsed != wire::ParseResult::kOk) return reject(to_reject(parsed), nullptr);
-  if (header.kind != wire::Kind::kUpdate) return reject(Reject::kNotAnUpdate, nullptr);
-  const auto found = jobs_.find(header.job);
-  if (found == jobs_.end()) {
-    reject(Reject::kUnknownJob, nullptr);
-    return reply_refused(header, wire::Refusal::kUnknownJob, from, output);
+Answer Aggregator::apply(const UpdateView& update) {
+  SlotState& slot = slots_[place(update.slot)];
+  const SlotVersion& current = slot.version(update.epoch);
+  const Size held = sizes_[version_at(update.slot, update.epoch)];
+  if (current.epoch == update.epoch && current.fingerprint == update.fingerprint &&
+      (held.words != update.words.size() || held.exponents != update.exponents.size())) {
+    return reject(Counter::kMismatch);  // equal fingerprints mean equal sizes: this update is not a worker's
   }
-  Job& job = *found->second;
-  if (header.secret != job.spec.secret) {
-    reject(Reject::kWrongSecret, &job);
-    return reply_refused(header, wire::Refusal::kUnknownJob, from, output);
-  }
-  if (header.worker >= job.spec.workers) return reject(Reject::kBadWorker, &job);
-  if (header.slot >= job.spec.slots) return reject(Reject::kBadSlot, &job);
-  if (header.exponents > job.spec.blocks_per_chunk ||
-      header.words > std::size_t{job.spec.block_size} * job.spec.blocks_per_chunk) {
-    return reject(Reject::kTooLarge, &job);
-  }
-  job.counters.bytes_received += packet.size();
-  if (!job.aborted.ok()) {
-    reject(Reject::kAborted, &job);
-    return reply_aborted(job, header.slot, from, output);
-  }
-  apply(job, header, packet.data(), from, output);
-}
-
-void Aggregator::apply(Job& job, const wire::Header& header, const std::uint8_t* packet, const Address& from,
-                       Output& output) {
-  SlotState& slot = job.slots[header.slot];
-  const SlotVersion& current = slot.version(header.epoch);
-  const Job::Size held = job.size(header.slot, header.epoch);
-  if (current.epoch == header.epoch && current.fingerprint == header.fingerprint &&
-      (held.words != header.words || held.exponents != header.exponents)) {
-    return reject(Reject::kMismatch, &job);  // equal fingerprints mean equal sizes: this packet is not a worker's
-  }
-  const Outcome outcome = apply_update(slot, job.spec.workers, {header.worker, header.epoch, header.fingerprint});
+  const Outcome outcome = apply_update(slot, shape_.workers(), {update.worker, update.epoch, update.fingerprint});
   switch (outcome.verdict) {
     case Verdict::kFirst:
     case Verdict::kAdd:
-      ++job.counters.updates;
-      job.workers[header.worker] = {from, header.slot};
-      accept(job, header, packet, outcome.verdict == Verdict::kFirst);
-      if (outcome.completes) finish(job, header, output);
-      return;
+      JAXINA_ASSERT(current.count <= shape_.workers());
+      ++counters_[Counter::kUpdates];
+      accept(update, outcome.verdict == Verdict::kFirst);
+      if (!outcome.completes) return {Effect::kCounted};
+      complete(update);
+      return {Effect::kCompleted, result_of(update)};
     case Verdict::kDuplicate:
-      ++job.counters.duplicates;
-      return reply_pending(job, header, from, output);
+      ++counters_[Counter::kDuplicates];
+      return {Effect::kPending, {}, &current.seen};
     case Verdict::kResend:
-      ++job.counters.duplicates;
-      return send(job, from, {job.packet(header.slot, header.epoch), wire::packet_size(held.words, held.exponents)}, output);
+      ++counters_[Counter::kDuplicates];
+      return {Effect::kResultAgain, result_of(update)};
     case Verdict::kStale:
-      return reject(Reject::kStale, &job);
+      return reject(Counter::kStale);
     case Verdict::kAhead:
-      reject(Reject::kAhead, &job);
-      return reply_refused(header, wire::Refusal::kAhead, from, output);
+      ++counters_[Counter::kAhead];
+      return {Effect::kAhead};
     case Verdict::kMismatch:
-      reject(Reject::kMismatch, &job);
-      return end_mismatched(job, header, current.first, from, output);
+      ++counters_[Counter::kMismatch];
+      return {Effect::kMismatch, {}, nullptr, current.first};
   }
+  return {};
 }
 
-void Aggregator::accept(Job& job, const wire::Header& header, const std::uint8_t* packet, bool first) {
-  std::uint8_t* slot = job.packet(header.slot, header.epoch);
-  const std::uint32_t* in = wire::words_of(packet, header.exponents);
-  std::uint32_t* words = wire::words_of(slot, header.exponents);
-  const std::uint8_t* arrived = wire::exponents_of(packet);
-  std::uint8_t* exponents = wire::exponents_of(slot);
+void Aggregator::accept(const UpdateView& update, bool first) {
+  const std::size_t count = update.exponents.size();
+  std::uint32_t* sum = words(update.slot, update.epoch, count);
+  std::uint8_t* largest = exponents(update.slot, update.epoch);
   if (first) {
-    job.size(header.slot, header.epoch) = {header.words, header.exponents};
-    codec_.load_big_endian(in, header.words, words);
-    std::copy_n(arrived, header.exponents, exponents);
+    sizes_[version_at(update.slot, update.epoch)] = {narrow<std::uint16_t>(update.words.size()),
+                                                     narrow<std::uint8_t>(count)};
+    codec_.load_big_endian(update.words.data(), update.words.size(), sum);
+    std::copy_n(update.exponents.data(), count, largest);
+    std::memset(largest + count, 0, wire::padded(count) - count);
     return;
   }
-  codec_.add_big_endian(in, header.words, words);
-  for (std::size_t i = 0; i < header.exponents; ++i) exponents[i] = std::max(exponents[i], arrived[i]);
+  codec_.add_big_endian(update.words.data(), update.words.size(), sum);
+  for (std::size_t i = 0; i < count; ++i) largest[i] = std::max(largest[i], update.exponents[i]);
 }
 
-const JobCounters* Aggregator::counters(std::uint32_t job) const {
-  const auto found = jobs_.find(job);
-  return found == jobs_.end() ? nullptr : &found->second->counters;
+void Aggregator::complete(const UpdateView& update) {
+  std::uint32_t* sum = words(update.slot, update.epoch, update.exponents.size());
+  codec_.encode_int32(sum, update.words.size(), numerics::Store::kBigEndian, sum);
+  ++counters_[Counter::kResults];
 }
 
-const Aggregator::Rejects* Aggregator::rejects(std::uint32_t job) const {
-  const auto found = jobs_.find(job);
-  return found == jobs_.end() ? nullptr : &found->second->rejects;
+ResultView Aggregator::result_of(const UpdateView& update) const {
+  const Size held = sizes_[version_at(update.slot, update.epoch)];
+  return {.slot = update.slot,
+          .epoch = update.epoch,
+          .fingerprint = update.fingerprint,
+          .words = {words(update.slot, update.epoch, held.exponents), held.words},
+          .exponents = {exponents(update.slot, update.epoch), held.exponents},
+          .headroom = headroom(update.slot, update.epoch)};
 }
 
-std::vector<std::uint32_t> Aggregator::missing(std::uint32_t id) const {
-  const auto found = jobs_.find(id);
-  if (found == jobs_.end()) return {};
-  const Job& job = *found->second;
-  std::vector<std::uint32_t> result;
-  for (std::uint32_t worker = 0; worker < job.spec.workers; ++worker) {
-    const bool awaited = std::any_of(job.slots.begin(), job.slots.end(), [&](const SlotState& slot) {
-      return std::any_of(slot.versions.begin(), slot.versions.end(), [&](const SlotVersion& version) {
-        return version.count < job.spec.workers && !contains(version.seen, worker);
-      });
-    });
-    if (awaited) result.push_back(worker);
+void Aggregator::end(const Status& reason) {
+  if (ended_.ok()) ended_ = reason;
+}
+
+WorkerSet Aggregator::missing() const {
+  WorkerSet result{};
+  for (const SlotState& slot : slots_) {
+    for (const SlotVersion& version : slot.versions) {
+      if (version.count == shape_.workers()) continue;
+      for (std::size_t i = 0; i < result.size(); ++i) result[i] |= ~version.seen[i];
+    }
+  }
+  // There are no workers behind the last one.
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const std::size_t first = 64 * i, workers = shape_.workers();
+    if (workers <= first) result[i] = 0;
+    else if (workers < first + 64) result[i] &= (std::uint64_t{1} << (workers - first)) - 1;
   }
   return result;
 }
 
-std::optional<SlotContents> Aggregator::inspect(std::uint32_t id, std::uint32_t slot, std::uint32_t version) const {
-  const auto found = jobs_.find(id);
-  if (found == jobs_.end() || slot >= found->second->spec.slots) return std::nullopt;
-  Job& job = *found->second;
-  const Job::Size size = job.size(slot, version);
-  const std::uint8_t* packet = job.packet(slot, version);
-  const std::uint8_t* exponents = wire::exponents_of(packet);
-  const std::uint32_t* words = wire::words_of(packet, size.exponents);
-  SlotContents contents{job.slots[slot].version(version), {exponents, exponents + size.exponents},
+std::optional<SlotContents> Aggregator::inspect(std::uint32_t slot, std::uint32_t version) const {
+  if (slot >= shape_.slots() || slot % options_.shard.of != options_.shard.index) return std::nullopt;
+  const Size size = sizes_[version_at(slot, version)];
+  const std::uint8_t* largest = exponents(slot, version);
+  const std::uint32_t* sum = words(slot, version, size.exponents);
+  SlotContents contents{slots_[place(slot)].version(version), {largest, largest + size.exponents},
                         std::vector<std::uint32_t>(size.words)};
-  if (contents.control.count == job.spec.workers) {  // a result packet by now, in network byte order
-    codec_.load_big_endian(words, size.words, contents.words.data());
+  if (contents.control.count == shape_.workers()) {  // a result by now, in network byte order
+    codec_.load_big_endian(sum, size.words, contents.words.data());
   } else {
-    std::copy_n(words, size.words, contents.words.data());
+    std::copy_n(sum, size.words, contents.words.data());
   }
   return contents;
 }
 
-void Aggregator::reject(Reject reason, Job* job) {
-  ++rejects_[static_cast<std::size_t>(reason)];
-  if (job != nullptr) ++job->rejects[static_cast<std::size_t>(reason)];
+Answer Aggregator::reject(Counter reason) {
+  ++counters_[reason];
+  return {Effect::kRejected};
 }
 
 }  // namespace jaxina

@@ -68,6 +68,33 @@ class BackwardStep {
   std::array<std::uint8_t, 256> index_{};
 };
 
+std::uint32_t image(const std::array<std::uint32_t, 32>& matrix, std::uint32_t value) {
+  std::uint32_t result = 0;
+  for (; value != 0; value &= value - 1) result ^= matrix[static_cast<std::size_t>(__builtin_ctz(value))];
+  return result;
+}
+
+// Undoes 1, 2, 4, ... steps: a number of steps is a product of some of these.
+class PowersOfTwo {
+ public:
+  PowersOfTwo() {
+    const BackwardStep back;
+    for (std::size_t bit = 0; bit < 32; ++bit) matrices_[0][bit] = back(std::uint32_t{1} << bit);
+    for (std::size_t i = 1; i < matrices_.size(); ++i) {
+      for (std::size_t bit = 0; bit < 32; ++bit) matrices_[i][bit] = image(matrices_[i - 1], matrices_[i - 1][bit]);
+    }
+  }
+  std::uint32_t unwind(std::uint32_t value, std::size_t bytes) const {
+    for (std::size_t i = 0; i < matrices_.size(); ++i) {
+      if (bytes >> i & 1) value = image(matrices_[i], value);
+    }
+    return value;
+  }
+
+ private:
+  std::array<std::array<std::uint32_t, 32>, 17> matrices_;  // datagrams are shorter than 2^17 bytes
+};
+
 }  // namespace
 
 std::uint32_t icrc(const Flow& flow, const Identification& identification, std::span<const std::uint8_t> covered) {
@@ -83,31 +110,25 @@ void store_icrc(std::uint32_t value, std::uint8_t* out) {
   for (int i = 0; i < 4; ++i) out[i] = static_cast<std::uint8_t>(value >> (8 * i));
 }
 
-const BlindIcrcCheck::Matrix& BlindIcrcCheck::unwinding(std::size_t bytes) {
-  if (last_ != nullptr && bytes == last_bytes_) return *last_;
-  const auto [found, added] = unwindings_.try_emplace(bytes);
-  if (added) {
-    static const BackwardStep back;
-    for (std::size_t bit = 0; bit < found->second.size(); ++bit) {
-      std::uint32_t value = std::uint32_t{1} << bit;
-      for (std::size_t i = 0; i < bytes; ++i) value = back(value);
-      found->second[bit] = value;
-    }
+std::uint32_t BlindIcrcCheck::unwind(std::uint32_t difference, std::size_t bytes) {
+  for (const Known& known : known_) {
+    if (known.bytes == bytes) return image(known.unwinding, difference);
   }
-  last_bytes_ = bytes;
-  last_ = &found->second;
-  return *last_;
+  static const PowersOfTwo powers;
+  if (bytes == unknown_bytes_) {  // the second in a row: worth keeping
+    Known& known = known_[next_known_++ % kKnown];
+    known.bytes = bytes;
+    for (std::size_t bit = 0; bit < 32; ++bit) known.unwinding[bit] = powers.unwind(std::uint32_t{1} << bit, bytes);
+  }
+  unknown_bytes_ = bytes;
+  return powers.unwind(difference, bytes);
 }
 
 std::optional<Identification> BlindIcrcCheck::explain(const Flow& flow, std::span<const std::uint8_t> covered,
                                                       std::uint32_t received) {
   // With id 0 and no flags these four bytes are zero; the difference to what was sent is what was there.
-  std::uint32_t difference = received ^ icrc(flow, {.id = 0, .dont_fragment = false}, covered);
-  const Matrix& matrix = unwinding(kPseudoHeader - kIdentificationOffset + covered.size());
-  std::uint32_t bytes = 0;
-  for (; difference != 0; difference &= difference - 1) {
-    bytes ^= matrix[static_cast<std::size_t>(__builtin_ctz(difference))];
-  }
+  const std::uint32_t difference = received ^ icrc(flow, {.id = 0, .dont_fragment = false}, covered);
+  const std::uint32_t bytes = unwind(difference, kPseudoHeader - kIdentificationOffset + covered.size());
   // The register takes in its low byte first: id, then flags and fragment offset.
   const std::uint32_t flags = bytes >> 16;
   if (flags != 0 && flags != kDontFragment) return std::nullopt;

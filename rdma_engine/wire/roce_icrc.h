@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <unordered_map>
 
 namespace jaxina::roce {
 
@@ -40,10 +39,18 @@ class BlindIcrcCheck {
 
  private:
   using Matrix = std::array<std::uint32_t, 32>;  // image of each bit
-  const Matrix& unwinding(std::size_t bytes);
-  std::unordered_map<std::size_t, Matrix> unwindings_;  // by length; a path's MTU bounds how many there are
-  std::size_t last_bytes_ = 0;
-  const Matrix* last_ = nullptr;
+  struct Known {
+    std::size_t bytes = 0;
+    Matrix unwinding{};
+  };
+  // Undoes the CRC's register over so many zero bytes.
+  std::uint32_t unwind(std::uint32_t difference, std::size_t bytes);
+
+  // A path has few lengths of packets. Each new one costs more, but never much: who sends ever new ones gains nothing.
+  static constexpr std::size_t kKnown = 4;
+  std::array<Known, kKnown> known_;
+  std::size_t next_known_ = 0;
+  std::size_t unknown_bytes_ = 0;  // the latest length that was not known
 };
 
 }  // namespace jaxina::roce

@@ -1,11 +1,11 @@
 // The receiving half of a queue pair: what a gap, a duplicate, a wrap and a false length do.
-#include "rdma_engine/transport/roce/write_responder.h"
+#include "rdma_engine/messages/write_responder.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "rdma_engine/transport/roce/pass_message.h"
+#include "rdma_engine/messages/pass_message.h"
 
 namespace jaxina::roce {
 namespace {
@@ -83,18 +83,38 @@ TEST_F(Responder, WhereNothingMayBeWrittenNothingIs) {
   EXPECT_EQ(memory_, std::vector<std::uint8_t>(4 * kMtu));
 }
 
+// A neighbour who guesses a queue pair's number, and has no key to its memory.
+TEST_F(Responder, AForgedFirstDisturbsNoMessageUnderWay) {
+  EXPECT_EQ(take(Opcode::kWriteFirst, 7, kMtu, 2 * kMtu + 9, 1), Placement::kPlaced);
+  EXPECT_EQ(take(Opcode::kWriteFirst, 99, kMtu, 5 * kMtu, 6), Placement::kNoAccess);
+  EXPECT_EQ(take(Opcode::kWriteOnlyImm, 99, 8, 9, 6), Placement::kBadLength);
+  EXPECT_EQ(take(Opcode::kWriteMiddle, 8, kMtu, 0, 2), Placement::kPlaced);
+  EXPECT_EQ(take(Opcode::kWriteLastImm, 9, 9, 0, 3), Placement::kComplete);
+  EXPECT_EQ(memory_[0], 1);
+}
+
 TEST(PassMessage, NamesAndPlaces) {
   for (const PassName name : {PassName{0, 0, 0}, {1, 2, 3}, {0xffffffff, 0xffff, 64}}) EXPECT_EQ(pass_at(address_of(name)), name);
   EXPECT_FALSE(pass_at(address_of({1, 2, 3}) | 1));
-  const MessageLayout layout({.slots = 8, .block_size = 256, .blocks_per_chunk = 16});
-  EXPECT_EQ(layout.bytes(4096, 16), 16 * 1024u + 16);
-  EXPECT_EQ(layout.bytes(4096, 0), 16 * 1024u);
-  EXPECT_EQ(layout.bytes(257, 3), 2 * 1024u + 4);  // whole blocks, then the exponents
-  EXPECT_EQ(layout.bytes(257, 0), 257 * 4u);
-  EXPECT_EQ(layout.bytes(0, 16), 16u);
-  EXPECT_EQ(layout.stride(), 32 * 1024u);
-  EXPECT_EQ(layout.result_place(1, 4), layout.result_place(1, 0));
-  EXPECT_EQ(layout.result_place(1, 0) - layout.result_place(0, 3), layout.stride());
+  for (const bool whole_chunks : {true, false}) {
+    const MessageLayout layout(JobShape({.devices = 1, .workers = 1, .slots = 8, .block_size = 256,
+                                         .blocks_per_chunk = 16, .whole_chunks = whole_chunks}));
+    // Two words of check, unless the aggregator has no place for them.
+    const std::size_t check = whole_chunks ? 0 : 8;
+    EXPECT_EQ(4 * layout.check_words(), check);
+    EXPECT_EQ(layout.bytes(4096, 16), 16 * 1024u + check + 16);
+    EXPECT_EQ(layout.bytes(4096, 0), 16 * 1024u + check);
+    EXPECT_EQ(layout.exponents_at(4096, 16), 16 * 1024u + check);
+    EXPECT_EQ(layout.bytes(257, 3), 2 * 1024u + check + 4);  // whole blocks, the check, then the exponents
+    EXPECT_EQ(layout.bytes(257, 0), 257 * 4u + check);
+    EXPECT_EQ(layout.bytes(0, 16), 16u) << "no words, no check";
+    EXPECT_EQ(layout.largest(), layout.bytes(4096, 16));
+    EXPECT_EQ(layout.stride(), 32 * 1024u);
+    EXPECT_EQ(layout.result_place(1, 4), layout.result_place(1, 0));
+    EXPECT_EQ(layout.result_place(1, 0) - layout.result_place(0, 3), layout.stride());
+    EXPECT_EQ(layout.queues(), 9u);
+    EXPECT_EQ(layout.notices(), 8u);
+  }
 }
 
 }  // namespace

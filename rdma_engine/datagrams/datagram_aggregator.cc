@@ -1,0 +1,136 @@
+#include "rdma_engine/datagrams/datagram_aggregator.h"
+
+#include <utility>
+
+#include "rdma_engine/datagrams/notices.h"
+
+namespace jaxina {
+namespace {
+
+Counter counter_of(wire::ParseResult result) {
+  switch (result) {
+    case wire::ParseResult::kTruncated: return Counter::kTruncated;
+    case wire::ParseResult::kForeign: return Counter::kForeign;
+    case wire::ParseResult::kBadLength: return Counter::kBadLength;
+    case wire::ParseResult::kCorrupt: return Counter::kCorrupt;
+    case wire::ParseResult::kOk: break;
+  }
+  return Counter::kCount;
+}
+
+// The sealed packet that a result lies in.
+std::span<const std::uint8_t> packet_of(const ResultView& result) {
+  return {result.headroom, wire::packet_size(result.words.size(), result.exponents.size())};
+}
+
+}  // namespace
+
+bool DatagramAggregator::add(std::unique_ptr<DatagramJob> job) {
+  const std::uint32_t id = job->id();
+  return jobs_.try_emplace(id, std::move(job)).second;
+}
+
+std::unique_ptr<DatagramJob> DatagramAggregator::remove(std::uint32_t id) {
+  auto node = jobs_.extract(id);
+  return node.empty() ? nullptr : std::move(node.mapped());
+}
+
+const Aggregator* DatagramAggregator::find(std::uint32_t id) const {
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() ? nullptr : &found->second->aggregator();
+}
+
+void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const Address& from, Output& output) {
+  wire::Header header;
+  const wire::ParseResult parsed = wire::parse(packet, header);
+  if (parsed != wire::ParseResult::kOk) {
+    ++strangers_[counter_of(parsed)];
+    return;
+  }
+  if (header.kind != wire::Kind::kUpdate) {
+    ++strangers_[Counter::kNotAnUpdate];
+    return;
+  }
+  const auto found = jobs_.find(header.job);
+  if (found == jobs_.end()) {
+    ++strangers_[Counter::kUnknownJob];
+    return output.send(from, refused_notice(header, wire::Refusal::kUnknownJob).packet());
+  }
+  DatagramJob& job = *found->second;
+  Counters& counters = job.aggregator().counters();
+  if (header.secret != job.secret()) {
+    ++counters[Counter::kWrongSecret];
+    return output.send(from, refused_notice(header, wire::Refusal::kUnknownJob).packet());
+  }
+  const Answer answer = job.aggregator().on_update(
+      {.worker = header.worker,
+       .slot = header.slot,
+       .epoch = header.epoch,
+       .fingerprint = header.fingerprint,
+       .words = {wire::words_of(packet.data(), header.exponents), header.words},
+       .exponents = {wire::exponents_of(packet.data()), header.exponents}});
+  counters[Counter::kBytesReceived] += packet.size();
+  reply(job, header, answer, from, output);
+}
+
+void DatagramAggregator::reply(DatagramJob& job, const wire::Header& header, const Answer& answer, const Address& from,
+                               Output& output) {
+  switch (answer.effect) {
+    case Effect::kCounted:
+      job.workers()[header.worker] = {from, header.slot};
+      return;
+    case Effect::kCompleted:
+      job.workers()[header.worker] = {from, header.slot};
+      return send_result(job, header, answer.result, output);
+    case Effect::kPending:
+      return send(job, from, pending_notice(header, *answer.seen, job.aggregator().shape().workers()).packet(), output);
+    case Effect::kResultAgain:
+      return send(job, from, packet_of(answer.result), output);
+    case Effect::kAhead:
+      return output.send(from, refused_notice(header, wire::Refusal::kAhead).packet());
+    case Effect::kMismatch:
+      // The pass can never complete, so every worker learns why; the one that contradicts may not have been heard before.
+      end(job, mismatch_between(answer.other, header.worker), output);
+      return send_aborted(job, header.slot, from, output);
+    case Effect::kEnded:
+      return send_aborted(job, header.slot, from, output);
+    case Effect::kRejected:
+      return;
+  }
+}
+
+void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& header, const ResultView& result,
+                                     Output& output) {
+  // The pool keeps the packet as it is sent here, ready to be sent again.
+  const std::span<const std::uint8_t> packet = packet_of(result);
+  wire::Header sealed = header;
+  sealed.kind = wire::Kind::kResult;
+  sealed.worker = wire::kAllWorkers;
+  wire::seal(sealed, result.headroom, packet.size());
+  for (const DatagramJob::Heard& worker : job.workers()) send(job, worker.address, packet, output);
+}
+
+void DatagramAggregator::send(DatagramJob& job, const Address& to, std::span<const std::uint8_t> packet, Output& output) {
+  Counters& counters = job.aggregator().counters();
+  ++counters[Counter::kPacketsSent];
+  counters[Counter::kBytesSent] += packet.size();
+  output.send(to, packet);
+}
+
+void DatagramAggregator::send_aborted(DatagramJob& job, std::uint16_t slot, const Address& to, Output& output) {
+  send(job, to, aborted_notice(job.id(), job.secret(), slot, job.aggregator().ended()).packet(), output);
+}
+
+void DatagramAggregator::end(DatagramJob& job, const Status& reason, Output& output) {
+  job.aggregator().end(reason);
+  for (const DatagramJob::Heard& worker : job.workers()) {
+    if (worker.address.size > 0) send_aborted(job, worker.slot, worker.address, output);
+  }
+}
+
+void DatagramAggregator::abort(std::uint32_t id, const Status& reason, Output& output) {
+  const auto found = jobs_.find(id);
+  if (found != jobs_.end() && found->second->aggregator().ended().ok()) end(*found->second, reason, output);
+}
+
+}  // namespace jaxina

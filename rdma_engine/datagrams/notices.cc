@@ -1,0 +1,64 @@
+#include "rdma_engine/datagrams/notices.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace jaxina {
+namespace {
+
+// The header of an answer to the update: it names the same pass and carries no words.
+wire::Header answer_to(const wire::Header& update, wire::Kind kind) {
+  wire::Header answer = update;
+  answer.kind = kind;
+  answer.words = 0;
+  answer.exponents = 0;
+  return answer;
+}
+
+void seal(const wire::Header& header, std::size_t payload, Notice& notice) {
+  notice.size = wire::kHeaderSize + payload;
+  wire::seal(header, notice.bytes.data(), notice.size);
+}
+
+}  // namespace
+
+Notice refused_notice(const wire::Header& update, wire::Refusal refusal) {
+  Notice notice;
+  wire::Header header = answer_to(update, wire::Kind::kRefused);
+  header.code = static_cast<std::uint8_t>(refusal);
+  seal(header, 0, notice);
+  return notice;
+}
+
+Notice pending_notice(const wire::Header& update, const WorkerSet& seen, std::uint32_t workers) {
+  Notice notice;
+  const std::size_t bytes = (workers + 7) / 8;
+  std::uint8_t* bitmap = &notice.bytes[wire::kHeaderSize];
+  for (std::size_t i = 0; i < bytes; ++i) bitmap[i] = static_cast<std::uint8_t>(seen[i / 8] >> (8 * (i % 8)));
+  seal(answer_to(update, wire::Kind::kPending), bytes, notice);
+  return notice;
+}
+
+Notice aborted_notice(std::uint32_t job, std::uint64_t secret, std::uint16_t slot, const Status& reason) {
+  Notice notice;
+  const std::size_t length = std::min(reason.message.size(), kMaxReason);
+  std::memcpy(&notice.bytes[wire::kHeaderSize], reason.message.data(), length);
+  wire::Header header;
+  header.kind = wire::Kind::kAbort;
+  header.job = job;
+  header.secret = secret;
+  header.worker = wire::kAllWorkers;
+  header.slot = slot;
+  header.code = static_cast<std::uint8_t>(reason.code);
+  seal(header, length, notice);
+  return notice;
+}
+
+Status mismatch_between(std::uint32_t worker, std::uint32_t other) {
+  return {ErrorCode::kMismatch, "workers " + std::to_string(worker) + " and " + std::to_string(other) +
+                                    " sum different things in the same call: check that every process runs the same "
+                                    "program with equal shapes and dtypes"};
+}
+
+}  // namespace jaxina

@@ -1,0 +1,68 @@
+#include "rdma_engine/datagrams/switch_contact.h"
+
+#include <algorithm>
+
+namespace jaxina {
+namespace {
+
+// A switch that is just starting, or restarting, refuses for a moment. Retransmissions come at least every 200 ms, so a
+// second holds several refusals.
+constexpr Nanoseconds kRefusedFor = 1'000'000'000;
+constexpr std::uint32_t kMinRefusals = 3;
+// A living switch answers every retransmission. In ten seconds there are at least 50 of them, and half of all packets
+// lost both ways loses 50 answers in a row once in two million times.
+constexpr Nanoseconds kSilentFor = 10'000'000'000;
+// The longest time between two checks that counts: more than the 200 ms between retransmissions.
+constexpr Nanoseconds kLongestWatch = 250'000'000;
+
+}  // namespace
+
+void SwitchContact::sent(bool retransmission) {
+  if (!retransmission) return;
+  if (unanswered_++ == 0) first_unanswered_ = watched_;
+}
+
+void SwitchContact::answered() {
+  unanswered_ = 0;
+  refusals_ = 0;
+}
+
+void SwitchContact::refused() {
+  if (refusals_++ == 0) first_refusal_ = watched_;
+}
+
+Status SwitchContact::check(Nanoseconds now) {
+  watched_ += std::min(now - last_check_.value_or(now), kLongestWatch);
+  last_check_ = now;
+  if (refusals_ >= kMinRefusals && watched_ - first_refusal_ >= kRefusedFor) {
+    return {ErrorCode::kSwitchUnreachable,
+            "no switch listens at " + where_ + "; check that it runs and that the address is right"};
+  }
+  if (unanswered_ > 0 && watched_ - first_unanswered_ >= kSilentFor) {
+    return {ErrorCode::kSwitchUnreachable, "the switch at " + where_ + " has not answered for " +
+                                               std::to_string(kSilentFor / 1'000'000'000) +
+                                               " s; check that its host is up and that no firewall drops its UDP ports"};
+  }
+  return {};
+}
+
+Status SwitchContact::refusal(wire::Refusal refusal) const {
+  switch (refusal) {
+    case wire::Refusal::kUnknownJob:
+    case wire::Refusal::kAhead:
+      return {ErrorCode::kJobRejected, "the switch at " + where_ +
+                                           " has lost this job's state (restarted?); start the workers again, so that "
+                                           "they join a new job"};
+  }
+  return {ErrorCode::kJobRejected, "the switch at " + where_ + " refuses this job with an unknown reason; it may be of "
+                                   "another version"};
+}
+
+Status SwitchContact::abort(std::uint8_t code, std::span<const std::uint8_t> sentence) const {
+  const bool known = code > static_cast<std::uint8_t>(ErrorCode::kOk) &&
+                     code <= static_cast<std::uint8_t>(ErrorCode::kShutDown);
+  return {known ? static_cast<ErrorCode>(code) : ErrorCode::kJobRejected,
+          std::string(sentence.begin(), sentence.end())};
+}
+
+}  // namespace jaxina

@@ -1,0 +1,133 @@
+#include "rdma_engine/messages/message_session.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "rdma_engine/messages/result_check.h"
+
+namespace jaxina::roce {
+namespace {
+
+// Soft-RoCE takes nothing more on a queue pair that lost the end of a message, until it is reset. A reset loses what is
+// on its way, so it waits until this many copies of a pass in a row brought neither a result nor a notice.
+constexpr std::uint32_t kUnansweredUntilReset = 2;
+
+// What devices may use of the queue pairs' memory. Where results are checked, they are copied first, and where messages
+// carry a check, this processor has to read their words: a device's own memory is no place for them then.
+TransportMemory memory_of(QueuePairs& pairs, const MessageLayout& layout) {
+  TransportMemory memory{.results = {}, .messages = std::as_writable_bytes(pairs.send_memory()), .stride = layout.stride()};
+  if (layout.check_words() > 0) return memory;
+  memory.results = std::as_bytes(pairs.receive_memory());
+  memory.adopt = [&pairs](const auto& allocate) { return pairs.adopt(allocate); };
+  return memory;
+}
+
+}  // namespace
+
+MessageSession::MessageSession(const MessageSessionConfig& config, QueuePairs& pairs)
+    : config_(config),
+      layout_(config.shape),
+      pairs_(pairs),
+      worker_({.shape = config.shape, .timer = config.timer, .memory = memory_of(pairs, layout_)}),
+      passes_(config.shape.slots()),
+      unanswered_(config.shape.slots()),
+      copy_(config.shape.words_per_chunk()) {}
+
+std::uint8_t* MessageSession::message(std::size_t slot) { return pairs_.send_memory().data() + slot * layout_.stride(); }
+
+Status MessageSession::post_next(Nanoseconds now, std::optional<Pass>& posted) {
+  posted = worker_.next_pass(now);
+  if (!posted) return {};
+  const Pass& pass = *posted;
+  // The buffer may still be read for an earlier copy of this slot's last pass: see docs/rdma.md why that is harmless. A
+  // device may have written this pass's words into it already.
+  std::uint8_t* out = message(pass.slot);
+  const std::size_t size = layout_.bytes(pass.words, pass.exponents), words = 4 * std::size_t{pass.words};
+  const std::uint32_t* on_device = worker_.words_on_device(pass);
+  if (!on_device) worker_.fill_words(pass, reinterpret_cast<std::uint32_t*>(out), numerics::Store::kBigEndian);
+  std::memset(out + words, 0, size - words);
+  if (pass.words > 0 && layout_.check_words() > 0) write_check(pass, out);
+  worker_.fill_exponents(pass, out + layout_.exponents_at(pass.words, pass.exponents), false);
+  passes_[pass.slot] = pass;
+  unanswered_[pass.slot] = pass.retransmission ? unanswered_[pass.slot] + 1 : 0;
+  if (unanswered_[pass.slot] == kUnansweredUntilReset) {
+    unanswered_[pass.slot] = 0;
+    if (Status status = pairs_.reset(pass.slot); !status.ok()) return status;
+  }
+  const std::size_t of_device = on_device ? words : 0;
+  const std::span<const std::uint8_t> here(out + of_device, size - of_device);
+  const std::span<const std::uint8_t> there(reinterpret_cast<const std::uint8_t*>(on_device), of_device);
+  pairs_.post_write(pass.slot, on_device ? there : here, on_device ? here : there,
+                    address_of({pass.epoch, pass.slot, pass.exponents}), pass.fingerprint);
+  return {};
+}
+
+void MessageSession::write_check(const Pass& pass, std::uint8_t* out) {
+  numerics::codec().load_big_endian(reinterpret_cast<const std::uint32_t*>(out), pass.words, copy_.data());
+  ResultCheck::of(copy_.data(), pass.words, pass.fingerprint, pass.epoch, 1)
+      .write(reinterpret_cast<std::uint32_t*>(out) + layout_.words(pass.words, pass.exponents));
+}
+
+// The words in host order, where nothing can be written over them any more; whether they are the pass's.
+bool MessageSession::copy_checked(const Pass& pass, const std::uint32_t* words) {
+  numerics::codec().load_big_endian(words, pass.words, copy_.data());
+  return ResultCheck::read(words + layout_.words(pass.words, pass.exponents)) ==
+         ResultCheck::of(copy_.data(), pass.words, pass.fingerprint, pass.epoch, config_.shape.workers());
+}
+
+MessageSession::Arrived MessageSession::on_arrival(const QueuePairs::Arrival& arrival, Nanoseconds now) {
+  return arrival.queue == layout_.notices() ? on_notice(arrival, now) : on_result(arrival, now);
+}
+
+MessageSession::Arrived MessageSession::on_result(const QueuePairs::Arrival& arrival, Nanoseconds now) {
+  const Pass& pass = passes_[arrival.queue];
+  if (arrival.immediate != pass.fingerprint || arrival.bytes != layout_.bytes(pass.words, pass.exponents)) return {};
+  const std::uint8_t* in = pairs_.receive_memory().data() + layout_.result_place(pass.slot, pass.epoch);
+  Result result{.slot = pass.slot,
+                .epoch = pass.epoch,
+                .fingerprint = pass.fingerprint,
+                .words = pass.words,
+                .exponents = pass.exponents,
+                .word_data = reinterpret_cast<const std::uint32_t*>(in),
+                .exponent_data = in + layout_.exponents_at(pass.words, pass.exponents),
+                .order = numerics::Order::kBigEndian};
+  if (pass.words > 0 && layout_.check_words() > 0) {
+    if (!copy_checked(pass, result.word_data)) return {};  // as if it had been lost: the worker asks again
+    result.word_data = copy_.data();
+    result.order = numerics::Order::kHost;
+  }
+  return {worker_.on_result(result, now) == ResultVerdict::kAccepted ? Kind::kResult : Kind::kRejected};
+}
+
+MessageSession::Arrived MessageSession::on_notice(const QueuePairs::Arrival& arrival, Nanoseconds now) {
+  const bool last = arrival.immediate == MessageLayout::kLastNotice;
+  const std::size_t room = last ? MessageLayout::kLastNoticeSize : MessageLayout::kNoticeSize;
+  if ((!last && arrival.immediate >= config_.shape.slots()) || arrival.bytes > room) return {};
+  const std::size_t place = last ? layout_.last_notice_place() : layout_.notice_place(arrival.immediate);
+  const std::span<const std::uint8_t> packet = pairs_.receive_memory().subspan(place, arrival.bytes);
+  Arrived arrived;
+  if (wire::parse(packet, arrived.header) != wire::ParseResult::kOk || arrived.header.job != config_.job ||
+      arrived.header.secret != config_.secret || arrived.header.slot >= config_.shape.slots()) {
+    return {};
+  }
+  arrived.payload = packet.subspan(wire::kHeaderSize);
+  switch (arrived.header.kind) {
+    case wire::Kind::kPending:
+      worker_.on_pending(arrived.header.slot, arrived.header.epoch, now);
+      unanswered_[arrived.header.slot] = 0;
+      arrived.kind = Kind::kPending;
+      break;
+    case wire::Kind::kRefused:
+      arrived.kind = Kind::kRefused;
+      break;
+    case wire::Kind::kAbort:
+      arrived.kind = Kind::kAborted;
+      break;
+    case wire::Kind::kUpdate:
+    case wire::Kind::kResult:
+      break;
+  }
+  return arrived;
+}
+
+}  // namespace jaxina::roce

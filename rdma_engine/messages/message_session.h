@@ -1,0 +1,67 @@
+// A worker's state machine spoken in RDMA messages: writes the passes it wants sent, checks what was written into its
+// memory, and hands it on. It drives queue pairs and knows no clock and no waiting, so that sockets, libibverbs and the
+// simulator share it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "rdma_engine/messages/pass_message.h"
+#include "rdma_engine/messages/queue_pairs.h"
+#include "rdma_engine/shape/job_shape.h"
+#include "rdma_engine/worker/worker.h"
+
+namespace jaxina::roce {
+
+struct MessageSessionConfig {
+  JobShape shape;
+  std::uint32_t job = 0;
+  std::uint64_t secret = 0;
+  TimerLimits timer;
+};
+
+class MessageSession {
+ public:
+  // The queue pairs have MessageLayout's number of queues and bytes of memory, and outlive the session.
+  MessageSession(const MessageSessionConfig& config, QueuePairs& pairs);
+
+  Worker& worker() { return worker_; }
+  const Worker& worker() const { return worker_; }
+
+  // Posts the next pass, if there is one. A failure is final.
+  Status post_next(Nanoseconds now, std::optional<Pass>& posted);
+
+  // What an arrival was.
+  enum class Kind : std::uint8_t {
+    kResult,    // a pass is complete
+    kRejected,  // of an earlier pass, damaged, or nothing this worker asked for
+    kPending,   // the payload is the bitmap of workers seen
+    kRefused,   // final: header.code is a wire::Refusal
+    kAborted,   // final: header.code is an ErrorCode, the payload a sentence
+  };
+  struct Arrived {
+    Kind kind = Kind::kRejected;
+    wire::Header header = {};                   // of a notice
+    std::span<const std::uint8_t> payload = {};  // of a notice
+  };
+  Arrived on_arrival(const QueuePairs::Arrival& arrival, Nanoseconds now);
+
+ private:
+  Arrived on_result(const QueuePairs::Arrival& arrival, Nanoseconds now);
+  Arrived on_notice(const QueuePairs::Arrival& arrival, Nanoseconds now);
+  std::uint8_t* message(std::size_t slot);
+  void write_check(const Pass& pass, std::uint8_t* message);
+  bool copy_checked(const Pass& pass, const std::uint32_t* words);
+
+  MessageSessionConfig config_;
+  MessageLayout layout_;
+  QueuePairs& pairs_;
+  Worker worker_;
+  std::vector<Pass> passes_;               // per slot: the latest one sent
+  std::vector<std::uint32_t> unanswered_;  // per slot: retransmissions since the switch last spoke of it
+  std::vector<std::uint32_t> copy_;        // words in host order: what nothing can be written over
+};
+
+}  // namespace jaxina::roce

@@ -1,0 +1,83 @@
+// How a pass becomes one RDMA write: docs/rdma.md has the table.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "rdma_engine/datagrams/notices.h"
+#include "rdma_engine/shape/job_shape.h"
+
+namespace jaxina::roce {
+
+// What the address of a write to the switch says.
+struct PassName {
+  std::uint32_t epoch = 0;
+  std::uint16_t slot = 0;
+  std::uint8_t exponents = 0;
+  bool operator==(const PassName&) const = default;
+};
+constexpr std::uint64_t address_of(const PassName& name) {
+  return std::uint64_t{name.epoch} << 32 | std::uint64_t{name.slot} << 16 | std::uint64_t{name.exponents} << 8;
+}
+constexpr std::optional<PassName> pass_at(std::uint64_t address) {
+  if ((address & 0xff) != 0) return std::nullopt;
+  return PassName{static_cast<std::uint32_t>(address >> 32), static_cast<std::uint16_t>(address >> 16),
+                  static_cast<std::uint8_t>(address >> 8)};
+}
+
+// Words behind those of a pass by which a worker sees that a result is of one piece: result_check.h. A packet processor
+// that adds fixed numbers of words has no place for them.
+inline constexpr std::size_t kCheckWords = 2;
+
+// The sizes that follow from a job's shape, the same on both sides.
+class MessageLayout {
+ public:
+  explicit MessageLayout(const JobShape& shape) : shape_(shape) {}
+
+  std::size_t check_words() const { return shape_.whole_chunks() ? 0 : kCheckWords; }
+
+  // Words a pass occupies in its message, the check's left out: whole blocks if exponents follow.
+  std::size_t words(std::size_t words, std::size_t exponents) const {
+    const std::size_t k = shape_.block_size();
+    return exponents == 0 ? words : (words + k - 1) / k * k;
+  }
+  // Where the exponents begin; what comes before are words, for who adds them.
+  std::size_t exponents_at(std::size_t pass_words, std::size_t exponents) const {
+    return 4 * (words(pass_words, exponents) + (pass_words > 0 ? check_words() : 0));
+  }
+  std::size_t bytes(std::size_t pass_words, std::size_t exponents) const {
+    return exponents_at(pass_words, exponents) + wire::padded(exponents);
+  }
+  std::size_t largest() const { return bytes(shape_.words_per_chunk(), shape_.blocks_per_chunk()); }
+
+  // Queue i carries slot i; the one behind them the switch's notices.
+  std::size_t queues() const { return std::size_t{shape_.slots()} + 1; }
+  std::size_t notices() const { return shape_.slots(); }
+
+  // The worker's receive memory: kPlaces results per slot, then a notice per slot, then the one that ends the job.
+  static constexpr std::size_t kPlaces = 4;
+  static constexpr std::size_t kNoticeSize = 256;
+  static constexpr std::size_t kLastNoticeSize = 1024;
+  std::size_t stride() const { return std::bit_ceil(largest()); }
+  std::size_t result_place(std::size_t slot, std::uint32_t epoch) const {
+    return (slot * kPlaces + epoch % kPlaces) * stride();
+  }
+  std::size_t notice_place(std::size_t slot) const {
+    return shape_.slots() * kPlaces * stride() + slot * kNoticeSize;
+  }
+  std::size_t last_notice_place() const { return notice_place(shape_.slots()); }
+  std::size_t receive_bytes() const { return last_notice_place() + kLastNoticeSize; }
+  // A notice's immediate: its slot, or this for the last one.
+  static constexpr std::uint32_t kLastNotice = 0x10000;
+
+ private:
+  JobShape shape_;
+};
+
+static_assert(wire::kHeaderSize + numerics::kMaxWorkers / 8 <= MessageLayout::kNoticeSize);
+static_assert(wire::kHeaderSize + kMaxReason <= MessageLayout::kLastNoticeSize);
+static_assert(kMaxSlots < MessageLayout::kLastNotice);
+
+}  // namespace jaxina::roce
