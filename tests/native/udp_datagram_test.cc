@@ -1,13 +1,15 @@
 // Batches of datagrams through real sockets: with and without the kernel's segmentation nothing is lost, cut or mixed.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstring>
 #include <vector>
 
-#include "rdma_engine/transport/udp/datagram_receiver.h"
-#include "rdma_engine/transport/udp/datagram_sender.h"
-#include "rdma_engine/transport/udp/loss_filter.h"
+#include "rdma_engine/net/datagram_receiver.h"
+#include "rdma_engine/net/datagram_sender.h"
+#include "rdma_engine/net/loss_filter.h"
 
 namespace jaxina::udp {
 namespace {
@@ -61,7 +63,7 @@ TEST(UdpDatagrams, ArriveWholeAndInOrderAtEveryDestination) {
                    (receivers_offload ? "with" : "without") + " coalescing");
       UdpSocket source(loopback(), {.offload = sender_offloads});
       UdpSocket first(loopback(), {.offload = receivers_offload}), second(loopback(), {.offload = receivers_offload});
-      DatagramSender sender(source);
+      DatagramSender sender(source, WhenFull::kWait);
       const Packets packets = mixed_packets();
       send_all(sender, packets, {first.local(), second.local()});
       EXPECT_EQ(sender.packets_unsent(), 0u);
@@ -79,7 +81,7 @@ TEST(UdpDatagrams, ARefusedSegmentationFallsBackToSinglePackets) {
   if (!source.segments()) GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
   const int off = 1;
   ASSERT_EQ(setsockopt(source.fd(), SOL_SOCKET, SO_NO_CHECK, &off, sizeof(off)), 0);
-  DatagramSender sender(source);
+  DatagramSender sender(source, WhenFull::kWait);
   const Packets packets = mixed_packets();
   send_all(sender, packets, {target.local()});
   EXPECT_EQ(sender.packets_unsent(), 0u);
@@ -87,17 +89,138 @@ TEST(UdpDatagrams, ARefusedSegmentationFallsBackToSinglePackets) {
   EXPECT_EQ(receive_all(receiver, target, packets.size(), source.local()), packets);
 }
 
+// Whether two packets to this address go out as one message. Sends them.
+bool merges(DatagramSender& sender, const Address& to) {
+  std::uint8_t* room = sender.reserve(8);
+  std::memset(room, 7, 8);
+  sender.add(to, {room, 8});
+  const bool merged = sender.add(to, {room, 8}) == 1;
+  EXPECT_TRUE(sender.flush().ok());
+  return merged;
+}
+
+TEST(UdpDatagrams, ADestinationThatRefusesSegmentsCostsNoOtherItsOwn) {
+  UdpSocket source(loopback(), {}), target(loopback(), {});
+  if (!source.segments()) GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
+  DatagramSender sender(source, WhenFull::kDrop);
+  const Address nobody = resolve("127.0.0.1", 0, ErrorCode::kSystem);
+  EXPECT_TRUE(merges(sender, target.local()));
+  EXPECT_TRUE(merges(sender, nobody));
+  EXPECT_FALSE(merges(sender, nobody)) << "it was refused";
+  EXPECT_TRUE(merges(sender, target.local()));
+}
+
+TEST(UdpDatagrams, SegmentationComesBack) {
+  UdpSocket source(loopback(), {}), target(loopback(), {});
+  if (!source.segments()) GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
+  const auto no_checksums = [&](int value) {
+    ASSERT_EQ(setsockopt(source.fd(), SOL_SOCKET, SO_NO_CHECK, &value, sizeof(value)), 0);
+  };
+  const auto flushes_until_merged = [&](DatagramSender& sender) {
+    int flushes = 1;
+    while (!merges(sender, target.local()) && flushes < 1000) ++flushes;
+    return flushes;
+  };
+  DatagramSender sender(source, WhenFull::kDrop);
+  no_checksums(1);
+  EXPECT_EQ(flushes_until_merged(sender), 1);
+  EXPECT_EQ(flushes_until_merged(sender), 16 + 1);
+  EXPECT_EQ(flushes_until_merged(sender), 32 + 1) << "refused again: longer";
+  no_checksums(0);
+  EXPECT_EQ(flushes_until_merged(sender), 64 + 1);
+  EXPECT_EQ(flushes_until_merged(sender), 1) << "taken: for good";
+  no_checksums(1);
+  EXPECT_EQ(flushes_until_merged(sender), 1);
+  EXPECT_EQ(flushes_until_merged(sender), 16 + 1) << "refused anew";
+  EXPECT_EQ(sender.packets_unsent(), 0u);
+}
+
 TEST(UdpDatagrams, WhatCannotBeSentIsCountedAndTheRestGoesOut) {
   UdpSocket source(loopback(), {}), target(loopback(), {});
-  DatagramSender sender(source);
+  DatagramSender sender(source, WhenFull::kWait);
   std::uint8_t* room = sender.reserve(8);
   std::memset(room, 7, 8);
   sender.add(resolve("127.0.0.1", 0, ErrorCode::kSystem), {room, 8});  // nothing has port 0
   sender.add(target.local(), {room, 8});
-  EXPECT_EQ(sender.flush().code, ErrorCode::kSystem);
+  EXPECT_TRUE(sender.flush().ok()) << "one destination is not the socket";
   EXPECT_EQ(sender.packets_unsent(), 1u);
   DatagramReceiver receiver(target);
   EXPECT_EQ(receive_all(receiver, target, 1, source.local()), Packets{std::vector<std::uint8_t>(8, 7)});
+}
+
+TEST(UdpDatagrams, ASocketThatCanNeverSendIsAnError) {
+  UdpSocket source(loopback(), {}), target(loopback(), {});
+  DatagramSender sender(source, WhenFull::kWait);
+  const FileDescriptor file(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  ASSERT_GE(dup3(file.get(), source.fd(), O_CLOEXEC), 0);
+  std::uint8_t* room = sender.reserve(8);
+  std::memset(room, 7, 8);
+  sender.add(target.local(), {room, 8});
+  EXPECT_EQ(sender.flush().code, ErrorCode::kSystem);
+  EXPECT_EQ(sender.packets_unsent(), 1u);
+}
+
+TEST(UdpDatagrams, AFullReceiveBufferIsCounted) {
+  UdpSocket source(loopback(), {.offload = false});
+  UdpSocket target(loopback(), {.receive_buffer = 20'000, .offload = false});
+  DatagramSender sender(source, WhenFull::kWait);
+  DatagramReceiver receiver(target);
+  std::uint64_t sent = 0, received = 0;
+  const auto send = [&](int packets) {
+    for (int i = 0; i < packets; ++i, ++sent) sender.add(target.local(), {sender.reserve(1000), 1000});
+    ASSERT_TRUE(sender.flush().ok());
+  };
+  const auto drain = [&] {
+    const auto ignore = [](std::span<const std::uint8_t>, const Address&) {};
+    while (const std::size_t got = receiver.receive(ignore)) received += got;
+  };
+  send(5);
+  drain();
+  EXPECT_EQ(receiver.overflows(), 0u);
+  EXPECT_FALSE(receiver.take_overflow());
+  for (int round = 0; round < 3; ++round) {
+    send(200);
+    drain();
+    send(1);  // tells of those that were dropped before it
+    drain();
+    EXPECT_GT(receiver.overflows(), 0u);
+    EXPECT_EQ(receiver.overflows(), sent - received);
+    EXPECT_TRUE(receiver.take_overflow());
+    EXPECT_FALSE(receiver.take_overflow());
+  }
+}
+
+TEST(WrappingCounter, AddsUpAcrossTheWrap) {
+  WrappingCounter counter(0xffff'fff0u);
+  counter.update(0xffff'fffeu);
+  EXPECT_EQ(counter.total(), 14u);
+  counter.update(5);
+  EXPECT_EQ(counter.total(), 21u);
+  counter.update(5);
+  EXPECT_EQ(counter.total(), 21u);
+}
+
+TEST(SocketAddress, WhatCannotBeAnswered) {
+  const auto answerable = [](const char* host, std::uint16_t port) {
+    return can_be_answered(resolve(host, port, ErrorCode::kSystem));
+  };
+  for (const char* host : {"127.0.0.1", "10.1.2.255", "223.255.255.255", "::1", "fe80::1", "::ffff:10.0.0.1"}) {
+    EXPECT_TRUE(answerable(host, 1)) << host;
+    EXPECT_FALSE(answerable(host, 0)) << host << " port 0";
+  }
+  for (const char* host : {"0.0.0.0", "224.0.0.1", "239.255.255.255", "255.255.255.255", "::", "ff02::1",
+                           "::ffff:0.0.0.0", "::ffff:224.0.0.1", "::ffff:255.255.255.255"}) {
+    EXPECT_FALSE(answerable(host, 4791)) << host;
+  }
+  EXPECT_FALSE(can_be_answered({}));
+}
+
+TEST(SocketAddress, TheSidesOfAPeerAreDifferentAddresses) {
+  Address a = resolve("10.0.0.1", 7, ErrorCode::kSystem), b = a;
+  EXPECT_EQ(HashAddress{}(a), HashAddress{}(b));
+  b.local[0] = 10;
+  EXPECT_NE(a, b);
+  EXPECT_NE(HashAddress{}(a), HashAddress{}(b));
 }
 
 TEST(LossFilter, DropsItsShareAndTheSamePacketsForTheSameSeed) {

@@ -1,0 +1,120 @@
+#include "rdma_engine/net/roce_socket.h"
+
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "rdma_engine/wire/packet.h"
+
+#include "rdma_engine/net/socket_address.h"
+
+namespace jaxina::roce {
+namespace {
+
+constexpr std::size_t kIpAndUdp = 20 + 8;
+
+Address resolve_here(const std::string& host, std::uint16_t port) {
+  const Address address = udp::resolve(host, port, ErrorCode::kInvalidArgument);
+  sockaddr_in v4{};
+  if (udp::family(address) == AF_INET) std::memcpy(&v4, address.bytes.data(), sizeof(v4));
+  if (v4.sin_addr.s_addr == INADDR_ANY) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "RoCE needs one IPv4 address of this host, not " + udp::to_string(address) + ": its checksum covers it");
+  }
+  return address;
+}
+
+std::array<std::uint8_t, 4> ip_of(const Address& address) {
+  std::array<std::uint8_t, 4> ip;
+  std::memcpy(ip.data(), &address.bytes[offsetof(sockaddr_in, sin_addr)], ip.size());
+  return ip;
+}
+
+}  // namespace
+
+RoceSocket::RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy policy, udp::WhenFull when_full,
+                       bool offload)
+    : socket_(resolve_here(host, port),
+              {.send_buffer = when_full == udp::WhenFull::kDrop ? udp::kSwitchSendBuffer : 0, .offload = offload}),
+      receiver_(socket_),
+      sender_(socket_, when_full),
+      policy_(policy) {
+  // With DF the kernel numbers the packets of one call from 0, so that their ICRCs can be computed here.
+  const int discover = IP_PMTUDISC_DO;
+  setsockopt(socket_.fd(), IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover));
+  const Address local = socket_.local();
+  flow_.source = ip_of(local);
+  flow_.source_port = udp::port_of(local);
+}
+
+std::string RoceSocket::address() const {
+  std::string text;
+  for (const std::uint8_t byte : flow_.source) text += (text.empty() ? "" : ".") + std::to_string(byte);
+  return text;
+}
+
+void RoceSocket::send(const Write& write, std::size_t mtu, std::uint32_t& psn) {
+  Headers headers{.qpn = write.qpn, .psn = psn, .address = write.address, .rkey = write.rkey,
+                  .length = static_cast<std::uint32_t>(write.size()), .immediate = write.immediate};
+  flow_.destination = ip_of(write.peer);
+  flow_.destination_port = udp::port_of(write.peer);
+  std::size_t offset = 0;
+  do {
+    const std::size_t size = std::min(mtu, write.size() - offset);
+    const bool last = offset + size == write.size();
+    headers.opcode = offset == 0 ? (last ? Opcode::kWriteOnlyImm : Opcode::kWriteFirst)
+                                 : (last ? Opcode::kWriteLastImm : Opcode::kWriteMiddle);
+    headers.pad = static_cast<std::uint8_t>(wire::padded(size) - size);
+    send_packet(write, headers, offset, size);
+    headers.psn = (headers.psn + 1) & kMask24;
+    offset += size;
+  } while (offset < write.size());
+  psn = headers.psn;
+}
+
+void RoceSocket::send_packet(const Write& write, const Headers& headers, std::size_t offset, std::size_t size) {
+  const std::size_t total = header_size(headers.opcode) + size + headers.pad + kIcrcSize;
+  std::uint8_t* packet = sender_.reserve(total);
+  if (packet == nullptr) {
+    static_cast<void>(sender_.flush());  // what cannot be sent is lost, and the worker asks again
+    packet = sender_.reserve(total);
+  }
+  roce::write(headers, packet);
+  std::uint8_t* to = packet + header_size(headers.opcode);
+  const std::size_t from_head = offset < write.head.size() ? std::min(size, write.head.size() - offset) : 0;
+  if (from_head > 0) std::memcpy(to, write.head.data() + offset, from_head);
+  if (size > from_head) std::memcpy(to + from_head, write.tail.data() + (offset + from_head - write.head.size()), size - from_head);
+  std::memset(to + size, 0, headers.pad);
+  const std::size_t number = sender_.add(write.peer, {packet, total});
+  const std::span<const std::uint8_t> covered(packet, total - kIcrcSize);
+  store_icrc(icrc(flow_, {static_cast<std::uint16_t>(number), true}, covered), packet + covered.size());
+  ++counters_[Counter::kPacketsSent];
+  counters_[Counter::kBytesSent] += total + kIpAndUdp;
+}
+
+bool RoceSocket::take_apart(std::span<const std::uint8_t> datagram, Packet& packet) {
+  ++counters_[Counter::kPacketsReceived];
+  counters_[Counter::kBytesReceived] += datagram.size() + kIpAndUdp;
+  if (parse(datagram, packet) == ParseResult::kOk) return true;
+  ++counters_[Counter::kRdmaMalformed];
+  return false;
+}
+
+bool RoceSocket::is_sound(std::span<const std::uint8_t> datagram, const Address& from, const Packet& packet) {
+  if (policy_ == IcrcPolicy::kIgnore) return true;
+  const Flow flow{ip_of(from), flow_.source, udp::port_of(from), flow_.source_port};
+  if (check_.explain(flow, datagram.first(datagram.size() - kIcrcSize), packet.icrc)) return true;
+  ++counters_[Counter::kRdmaWrongIcrc];
+  return false;
+}
+
+Counters RoceSocket::counters() const {
+  Counters counters = counters_;
+  counters[Counter::kPacketsUnsent] = sender_.packets_unsent();
+  counters[Counter::kPacketsUnanswerable] = receiver_.unanswerable();
+  counters[Counter::kSocketOverflows] = receiver_.overflows();
+  return counters;
+}
+
+}  // namespace jaxina::roce

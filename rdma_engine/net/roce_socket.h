@@ -1,0 +1,71 @@
+// RoCEv2 over a UDP socket: cuts writes into packets and sends them with GSO, hands arriving packets out, and knows the
+// ICRC. IPv4 only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "rdma_engine/base/counters.h"
+#include "rdma_engine/net/datagram_receiver.h"
+#include "rdma_engine/net/datagram_sender.h"
+#include "rdma_engine/net/udp_socket.h"
+#include "rdma_engine/wire/roce.h"
+#include "rdma_engine/wire/roce_icrc.h"
+#include "rdma_engine/wire/write.h"
+
+namespace jaxina::roce {
+
+enum class IcrcPolicy : std::uint8_t {
+  kCheck,   // drop packets that no identification explains, see BlindIcrcCheck
+  kIgnore,  // the senders do not write it
+};
+
+class RoceSocket {
+ public:
+  // `host` must be one address of this host, as the ICRC covers it. Throws Error: see udp::UdpSocket.
+  // Without `offload` every packet passes the kernel alone.
+  RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy policy, udp::WhenFull when_full,
+             bool offload = true);
+
+  std::string address() const;
+  std::uint16_t port() const { return flow_.source_port; }
+  std::size_t receive_capacity() const { return socket_.receive_capacity(); }
+
+  // Queues the packets of a write; `psn` is its first and then the next one's.
+  void send(const Write& write, std::size_t mtu, std::uint32_t& psn);
+  Status flush() { return sender_.flush(); }
+
+  // Takes what has arrived and calls visit(packet, from) for each sound packet. Packets that is_known(headers, from) wants
+  // nothing of come no further than that: an ICRC costs much more than a look at the headers. Returns how many came.
+  template <typename IsKnown, typename Visit>
+  std::size_t receive(IsKnown is_known, Visit visit) {
+    return receiver_.receive([&](std::span<const std::uint8_t> datagram, const Address& from) {
+      Packet packet;
+      if (take_apart(datagram, packet) && is_known(packet.headers, from) && is_sound(datagram, from, packet)) {
+        visit(packet, from);
+      }
+    });
+  }
+
+  void wait(Nanoseconds timeout) { socket_.wait_readable(timeout); }
+  void interrupt() { socket_.interrupt(); }
+
+  // Packets, bytes of IP packets, and why packets went no further.
+  Counters counters() const;
+
+ private:
+  bool take_apart(std::span<const std::uint8_t> datagram, Packet& packet);
+  bool is_sound(std::span<const std::uint8_t> datagram, const Address& from, const Packet& packet);
+  void send_packet(const Write& write, const Headers& headers, std::size_t offset, std::size_t size);
+
+  udp::UdpSocket socket_;
+  udp::DatagramReceiver receiver_;
+  udp::DatagramSender sender_;
+  Flow flow_;  // from here; the destination changes with every write
+  IcrcPolicy policy_;
+  BlindIcrcCheck check_;
+  Counters counters_;
+};
+
+}  // namespace jaxina::roce

@@ -1,0 +1,200 @@
+#include "rdma_engine/net/udp_socket.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <linux/errqueue.h>
+#include <linux/sockios.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "rdma_engine/errors.h"
+#include "rdma_engine/net/socket_address.h"
+
+namespace jaxina::udp {
+namespace {
+
+[[noreturn]] void throw_system(const std::string& what) {
+  throw Error(ErrorCode::kSystem, what + " failed: " + std::strerror(errno));
+}
+
+int checked(int fd, const char* what) {
+  if (fd < 0) throw_system(what);
+  return fd;
+}
+
+bool set_option(int fd, int level, int name, int value) {
+  return setsockopt(fd, level, name, &value, sizeof(value)) == 0;
+}
+
+// Asks for a buffer of so many bytes, 0: as it is. Returns what the kernel grants: it doubles the number it is given,
+// to pay for its bookkeeping.
+std::size_t set_buffer(int fd, int option, int forced_option, std::size_t bytes) {
+  const int wanted = static_cast<int>(std::min<std::size_t>(bytes, 1u << 30));
+  if (wanted > 0 && !set_option(fd, SOL_SOCKET, forced_option, wanted)) set_option(fd, SOL_SOCKET, option, wanted);
+  int granted = 0;
+  socklen_t size = sizeof(granted);
+  if (getsockopt(fd, SOL_SOCKET, option, &granted, &size) != 0) throw_system("getsockopt");
+  return static_cast<std::size_t>(granted);
+}
+
+bool is_any_address(const Address& address) {
+  if (family(address) == AF_INET6) {
+    return std::memcmp(&address.bytes[offsetof(sockaddr_in6, sin6_addr)], &in6addr_any, sizeof(in6addr_any)) == 0;
+  }
+  const in_addr any{};
+  return std::memcmp(&address.bytes[offsetof(sockaddr_in, sin_addr)], &any, sizeof(any)) == 0;
+}
+
+timespec to_timespec(Nanoseconds t) {
+  t = std::max<Nanoseconds>(t, 0);
+  return {static_cast<time_t>(t / 1'000'000'000), static_cast<long>(t % 1'000'000'000)};
+}
+
+}  // namespace
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) close(fd_);
+}
+
+UdpSocket::UdpSocket(const Address& local, const SocketOptions& options)
+    : socket_(checked(socket(family(local), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_UDP), "socket")),
+      event_(checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
+      receive_requested_(options.receive_buffer) {
+  receive_capacity_ = set_buffer(fd(), SO_RCVBUF, SO_RCVBUFFORCE, options.receive_buffer) / 2;
+  send_limit_ = set_buffer(fd(), SO_SNDBUF, SO_SNDBUFFORCE, options.send_buffer);
+  set_option(fd(), SOL_SOCKET, SO_RXQ_OVFL, 1);  // see DatagramReceiver::overflows()
+  const bool v6 = family(local) == AF_INET6;
+  if (options.report_unreachable) {
+    v6 ? set_option(fd(), IPPROTO_IPV6, IPV6_RECVERR, 1) : set_option(fd(), IPPROTO_IP, IP_RECVERR, 1);
+  }
+  any_local_ = options.answers && is_any_address(local) &&
+               (v6 ? set_option(fd(), IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) : set_option(fd(), IPPROTO_IP, IP_PKTINFO, 1));
+  if (options.offload) {
+    // The probe sets what is the default already: each message names its own segment size.
+    segments_ = set_option(fd(), IPPROTO_UDP, UDP_SEGMENT, 0);
+    set_option(fd(), IPPROTO_UDP, UDP_GRO, 1);  // without it packets come one by one
+  }
+  if (bind(fd(), as_sockaddr(local), local.size) != 0) {
+    const int error = errno;
+    const std::string where = to_string(local);
+    if (error == EADDRINUSE) {
+      throw Error(ErrorCode::kInvalidArgument, where + " is in use by another process; choose another port or end it");
+    }
+    if (error == EADDRNOTAVAIL) {
+      throw Error(ErrorCode::kInvalidArgument, where + " is not an address of this host; choose one that is");
+    }
+    throw Error(ErrorCode::kSystem, "cannot listen on " + where + ": " + std::strerror(error));
+  }
+}
+
+Address UdpSocket::local() const {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  if (getsockname(fd(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) throw_system("getsockname");
+  return from_sockaddr(reinterpret_cast<const sockaddr*>(&storage), size);
+}
+
+std::size_t UdpSocket::send_used() const {
+  int used = 0;
+  if (ioctl(fd(), SIOCOUTQ, &used) != 0) throw_system("ioctl(SIOCOUTQ)");
+  return static_cast<std::size_t>(used);
+}
+
+void UdpSocket::wait_readable(Nanoseconds timeout) {
+  pollfd waits[2] = {{fd(), POLLIN, 0}, {event_.get(), POLLIN, 0}};
+  const timespec limit = to_timespec(timeout);
+  if (ppoll(waits, 2, &limit, nullptr) > 0 && waits[1].revents != 0) {
+    std::uint64_t count;
+    [[maybe_unused]] const ssize_t taken = read(event_.get(), &count, sizeof(count));
+  }
+}
+
+bool UdpSocket::wait_writable(Nanoseconds timeout) {
+  pollfd wait = {fd(), POLLOUT, 0};
+  const timespec limit = to_timespec(timeout);
+  return ppoll(&wait, 1, &limit, nullptr) > 0;
+}
+
+void UdpSocket::interrupt() {
+  const std::uint64_t one = 1;
+  // It fails only if the counter is full, and then the wait ends as well.
+  [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
+}
+
+bool UdpSocket::take_unreachable() {
+  bool unreachable = false;
+  for (int i = 0; i < 64; ++i) {  // bounded: the queue may fill while we read
+    alignas(cmsghdr) char control[512];
+    char packet[64];
+    iovec part{packet, sizeof(packet)};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    if (recvmsg(fd(), &message, MSG_ERRQUEUE) < 0) break;
+    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+      const bool is_error = (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR) ||
+                            (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR);
+      if (!is_error) continue;
+      sock_extended_err error;
+      std::memcpy(&error, CMSG_DATA(c), sizeof(error));
+      unreachable |= means_unreachable(static_cast<int>(error.ee_errno));
+    }
+  }
+  return unreachable;
+}
+
+bool means_unreachable(int error) {
+  return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN ||
+         error == EHOSTDOWN;
+}
+
+namespace {
+
+// A new socket that the kernel has found a route for.
+int probe(const Address& address) {
+  const int fd = checked(socket(family(address), SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP), "socket");
+  if (connect(fd, as_sockaddr(address), address.size) == 0) return fd;
+  const int error = errno;
+  close(fd);
+  throw Error(ErrorCode::kSwitchUnreachable, "there is no route to the switch at " + to_string(address) + ": " +
+                                                 std::strerror(error) + "; check its address and this host's network");
+}
+
+}  // namespace
+
+std::size_t route_mtu(const Address& address) {
+  const FileDescriptor socket(probe(address));
+  int mtu = 0;
+  socklen_t size = sizeof(mtu);
+  const bool v6 = family(address) == AF_INET6;
+  if (getsockopt(socket.get(), v6 ? int{IPPROTO_IPV6} : int{IPPROTO_IP}, v6 ? IPV6_MTU : IP_MTU, &mtu, &size) != 0) {
+    throw_system("getsockopt(IP_MTU)");
+  }
+  return static_cast<std::size_t>(mtu);
+}
+
+std::string route_source(const Address& address) {
+  const FileDescriptor socket(probe(address));
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  char host[NI_MAXHOST];
+  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0 ||
+      getnameinfo(reinterpret_cast<sockaddr*>(&storage), size, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) {
+    throw_system("getsockname");
+  }
+  return host;
+}
+
+}  // namespace jaxina::udp

@@ -1,0 +1,180 @@
+// Packets to hosts that do not exist lie in the socket's send buffer for seconds; nobody else may wait for them.
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+
+#include "rdma_engine/net/datagram_receiver.h"
+#include "rdma_engine/net/datagram_sender.h"
+#include "tests/native/hostile_packets.h"
+#include "tests/native/network_namespace.h"
+#include "tests/native/udp_fixture.h"
+
+namespace jaxina {
+namespace {
+
+using namespace testing;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using udp::DatagramSender;
+using udp::Priority;
+using udp::WhenFull;
+
+constexpr std::size_t kSmallBuffer = 212'992;  // what a socket has without privileges
+
+Address here(const std::string& host) { return udp::resolve(host, 0, ErrorCode::kSystem); }
+
+void add(DatagramSender& sender, const Address& to, std::size_t size, Priority priority = Priority::kNormal) {
+  std::uint8_t* room = sender.reserve(size);
+  ASSERT_NE(room, nullptr);
+  std::memset(room, 7, size);
+  sender.add(to, {room, size}, priority);
+}
+
+// Has the sender send half a megabyte to hosts that do not exist, more than its socket takes.
+void fill_up(DatagramSender& sender) {
+  for (int i = 0; i < 250; ++i) add(sender, udp::resolve(absent_host(i), 9, ErrorCode::kSystem), 2000);
+}
+
+TEST(AbsentHosts, WhoDropsDoesNotWait) {
+  in_own_network([] {
+    udp::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer});
+    DatagramSender sender(socket, WhenFull::kDrop);
+    fill_up(sender);
+    const auto start = Clock::now();
+    EXPECT_TRUE(sender.flush().ok());
+    EXPECT_LT(Clock::now() - start, milliseconds(50));
+    EXPECT_GT(sender.packets_unsent(), 0u);
+  });
+}
+
+TEST(AbsentHosts, WhoWaitsDoesSoForATimeAndLosesTheRest) {
+  in_own_network([] {
+    udp::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer, .report_unreachable = true});
+    DatagramSender sender(socket, WhenFull::kWait);
+    fill_up(sender);
+    const auto start = Clock::now();
+    const Status status = sender.flush();
+    EXPECT_TRUE(status.ok()) << status.text();
+    EXPECT_GE(Clock::now() - start, milliseconds(100));
+    EXPECT_LT(Clock::now() - start, milliseconds(500)) << "once in a flush, not for each packet";
+    EXPECT_GT(sender.packets_unsent(), 0u);
+  });
+}
+
+TEST(AbsentHosts, AnswersToStrangersLeaveRoomForTheOthers) {
+  in_own_network([] {
+    udp::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer}), target(here("127.0.0.1"), {});
+    udp::DatagramReceiver receiver(target);
+    DatagramSender sender(socket, WhenFull::kDrop);
+    constexpr std::size_t kFlushes = 1000;
+    std::size_t arrived = 0;
+    const auto start = Clock::now();
+    for (std::size_t i = 0; i < kFlushes; ++i) {
+      for (std::size_t k = 0; k < 10; ++k) {
+        add(sender, udp::resolve(absent_host(10 * i + k), 9, ErrorCode::kSystem), 36, Priority::kLow);
+      }
+      add(sender, target.local(), 1000);
+      EXPECT_TRUE(sender.flush().ok());
+      arrived += receiver.receive([](std::span<const std::uint8_t>, const Address&) {});
+    }
+    EXPECT_EQ(arrived, kFlushes);
+    EXPECT_LT(Clock::now() - start, milliseconds(2000));
+    EXPECT_GT(sender.packets_unsent(), kFlushes) << "or the buffer was never near to full";
+  });
+}
+
+TEST(AbsentHosts, AFloodOfForgedPacketsLeavesTheSwitchItsRate) {
+  in_own_network([] {
+    SoftwareSwitch software_switch({.address = "0.0.0.0", .ports = {}});
+    const JobSpec job = job_of(2);
+    software_switch.add_job(job);
+    const std::vector<std::uint8_t> forged = update(job, {.job = 999, .secret = 5});
+    std::atomic<bool> flooding = false, done = false;
+    std::thread flood([&] {
+      Forger forger;
+      for (std::uint64_t sent = 0; !done;) {
+        for (int i = 0; flooding && i < 50; ++i) {
+          forger.send(absent_host(sent++).c_str(), 4000, software_switch.ports()[0], forged);
+        }
+        std::this_thread::sleep_for(milliseconds(10));
+      }
+    });
+    // Sums before, during and after; worker 0 keeps the time. More with the flood, which needs some to fill a buffer
+    // up.
+    std::array<std::vector<double>, 3> ms;
+    FloatSum sum(2, 5000, 1);
+    with_workers(configs_for(job, software_switch.ports()), [&](std::uint32_t w, Endpoint& endpoint) {
+      for (int phase = 0; phase < 3; ++phase) {
+        if (w == 0) flooding = phase == 1;
+        for (int i = 0; i < (phase == 1 ? 1200 : 400); ++i) {
+          const auto start = Clock::now();
+          sum.submit(w, endpoint);
+          const Status status = run_to_end(endpoint, std::chrono::seconds(5));
+          ASSERT_TRUE(status.ok()) << "phase " << phase << ", sum " << i << ": " << status.text();
+          if (w == 0) ms[phase].push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+        }
+      }
+    });
+    done = true;
+    flood.join();
+    if (::testing::Test::HasFailure()) return;
+    sum.expect_exact();
+    const auto median = [](std::vector<double>& times) {
+      std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+      return times[times.size() / 2];
+    };
+    const double before = median(ms[0]), flooded = median(ms[1]), after = median(ms[2]);
+    std::printf("ms a sum: %.3f, flooded %.3f, then %.3f\n", before, flooded, after);
+    // Two milliseconds for what else a small machine does; a switch that waits takes hundreds.
+    EXPECT_LT(flooded, 2 * before + 2);
+    EXPECT_LT(after, 2 * before + 2);
+    EXPECT_GT(software_switch.statistics().strangers[Counter::kUnknownJob], 0u);
+  });
+}
+
+TEST(AbsentHosts, PacketsFromNoAddressAreCountedAndNotAnswered) {
+  in_own_network([] {
+    udp::UdpSocket socket(here("10.9.0.1"), {});
+    udp::DatagramReceiver receiver(socket);
+    Forger forger;
+    const std::uint16_t port = udp::port_of(socket.local());
+    const std::vector<std::uint8_t> packet(40, 7);
+    for (int i = 0; i < 64; ++i) forger.send("10.9.0.7", 0, port, packet);
+    forger.send("10.9.0.7", 1, port, packet);
+    std::size_t visited = 0, came = 0;
+    const auto deadline = Clock::now() + std::chrono::seconds(5);
+    while (came < 65 && Clock::now() < deadline) {
+      came += receiver.receive([&](std::span<const std::uint8_t>, const Address& from) {
+        ++visited;
+        EXPECT_EQ(udp::port_of(from), 1);
+      });
+      if (came < 65) socket.wait_readable(100'000'000);
+    }
+    EXPECT_EQ(visited, 1u);
+    EXPECT_EQ(receiver.unanswerable(), 64u);
+  });
+}
+
+TEST(OwnNetwork, IPv6IsAnsweredFromTheAddressThatWasAsked) {
+  in_own_network([] {
+    SoftwareSwitch software_switch({.address = "::", .ports = {}});
+    const JobSpec job = job_of(3);
+    software_switch.add_job(job);
+    std::vector<UdpMember> configs = configs_for(job, software_switch.ports());
+    configs[0].udp.address = "::1";
+    configs[1].udp.address = "fd00:9::1";
+    configs[2].udp.address = "fd00:9::2";
+    FloatSum sum(3, 50'000, 9);
+    with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
+      sum.submit(w, endpoint);
+      const Status status = run_to_end(endpoint, std::chrono::seconds(5));
+      EXPECT_TRUE(status.ok()) << status.text();
+      EXPECT_LE(endpoint.statistics()[Counter::kPacketsRejected], endpoint.statistics()[Counter::kRetransmissions]);
+    });
+    sum.expect_exact();
+  });
+}
+
+}  // namespace
+}  // namespace jaxina
