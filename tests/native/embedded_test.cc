@@ -1,12 +1,15 @@
 // The embedded endpoint between threads and between processes.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <thread>
 
@@ -20,23 +23,24 @@ namespace {
 using testing::all_reduce_reference;
 using testing::random_gradient;
 
-EndpointConfig config_for(std::uint32_t workers, std::uint32_t worker, const std::string& segment = "") {
-  EndpointConfig config;
-  config.transport = "embedded";
-  config.devices = workers;
-  config.workers = workers;
-  config.worker = worker;
-  config.job = 1;
+constexpr std::uint32_t kBlock = 256;
+
+// A worker's place in a job, and the memory it shares.
+struct EmbeddedMember {
+  Membership member;
+  EmbeddedConfig embedded;
+  std::unique_ptr<Endpoint> join() const { return make_endpoint(member, embedded); }
+};
+
+EmbeddedMember config_for(std::uint32_t workers, std::uint32_t worker, const std::string& segment = "",
+                          std::uint32_t slots = 8) {
   static const std::uint64_t secret = static_cast<std::uint64_t>(getpid()) << 20;
   static std::atomic<std::uint64_t> next{0};
-  config.secret = segment.empty() ? secret + next : secret;
-  config.slots = 8;
-  config.block_size = 256;
-  config.blocks_per_chunk = 4;
-  config.segment = segment;
-  config.join_timeout_s = 10;
+  const std::uint64_t mine = segment.empty() ? secret + next : secret;
   if (worker + 1 == workers && segment.empty()) ++next;
-  return config;
+  const JobShape shape(
+      {.devices = workers, .workers = workers, .slots = slots, .block_size = kBlock, .blocks_per_chunk = 4});
+  return {{.shape = shape, .worker = worker, .job = 1, .secret = mine, .join_timeout_s = 10}, {.segment = segment}};
 }
 
 Status run_to_end(Endpoint& endpoint) {
@@ -52,12 +56,12 @@ Status run_to_end(Endpoint& endpoint) {
 // Runs body(worker, endpoint) on a thread per worker.
 template <typename Body>
 void with_workers(std::uint32_t n, Body body) {
-  std::vector<EndpointConfig> configs;
+  std::vector<EmbeddedMember> configs;
   for (std::uint32_t w = 0; w < n; ++w) configs.push_back(config_for(n, w));
   std::vector<std::thread> threads;
   for (std::uint32_t w = 0; w < n; ++w) {
     threads.emplace_back([&, w] {
-      const std::unique_ptr<Endpoint> endpoint = make_embedded_endpoint(configs[w]);
+      const std::unique_ptr<Endpoint> endpoint = configs[w].join();
       body(w, *endpoint);
     });
   }
@@ -172,15 +176,15 @@ TEST(Embedded, DifferentShapesEndInAnErrorOnAllWorkers) {
 }
 
 TEST(Embedded, TwoWorkersWithOneRank) {
-  EndpointConfig config = config_for(2, 0);
-  config.join_timeout_s = 2;
-  EndpointConfig twin = config;
+  EmbeddedMember config = config_for(2, 0);
+  config.member.join_timeout_s = 2;
+  EmbeddedMember twin = config;
   std::atomic<int> taken{0}, never{0};
   std::vector<std::thread> threads;
-  for (const EndpointConfig& c : {config, twin}) {
+  for (const EmbeddedMember& c : {config, twin}) {
     threads.emplace_back([&, c] {
       try {
-        make_embedded_endpoint(c);
+        c.join();
       } catch (const Error& error) {
         taken += error.status().code == ErrorCode::kRankTaken;
         never += error.status().code == ErrorCode::kNeverJoined;
@@ -194,18 +198,18 @@ TEST(Embedded, TwoWorkersWithOneRank) {
 }
 
 TEST(Embedded, AWorkerThatStopsWhileItHoldsASlotIsNamedAndHangsNobody) {
-  const EndpointConfig configs[] = {config_for(2, 0), config_for(2, 1)};
+  const EmbeddedMember configs[] = {config_for(2, 0), config_for(2, 1)};
   std::unique_ptr<Endpoint> first, second;
-  std::thread other([&] { second = make_embedded_endpoint(configs[1]); });
-  first = make_embedded_endpoint(configs[0]);
+  std::thread other([&] { second = configs[1].join(); });
+  first = configs[0].join();
   other.join();
   // What a SIGSTOP in the middle of adding a chunk leaves behind.
-  embedded::SharedSlot& slot = embedded::Segment::open(configs[0])->slot(0);
+  embedded::SharedSlot& slot = embedded::Segment::open(configs[0].member, configs[0].embedded)->slot(0);
   ASSERT_TRUE(slot.lock.acquire(0, 0));
   slot.holder = 1;
 
   std::vector<float> x = random_gradient(1000, 0), y = random_gradient(1000, 1);
-  const std::vector<float> expected = all_reduce_reference({x, y}, configs[0].block_size);
+  const std::vector<float> expected = all_reduce_reference({x, y}, kBlock);
   first->worker().submit({{{ElementType::kFloat32, x.size(), x.data(), x.data()}}});
   const auto start = std::chrono::steady_clock::now();
   EXPECT_TRUE(first->progress(100'000'000).ok());
@@ -224,19 +228,43 @@ TEST(Embedded, AWorkerThatStopsWhileItHoldsASlotIsNamedAndHangsNobody) {
   EXPECT_EQ(y, expected);
 }
 
-// A child process that joins the named segment, sums once, then does what `after` says.
-pid_t child_worker(const EndpointConfig& config, std::size_t count, bool dies) {
+TEST(Embedded, AWakeReachesAMemberThatWaits) {
+  constexpr int kWakes = 40;
+  const EmbeddedMember configs[] = {config_for(2, 0), config_for(2, 1)};
+  std::unique_ptr<Endpoint> waiting, late;
+  std::thread other([&] { late = configs[1].join(); });
+  waiting = configs[0].join();
+  other.join();
+  std::vector<float> x(1000, 1.0f);
+  waiting->worker().submit({{{ElementType::kFloat32, x.size(), x.data(), x.data()}}});
+  std::atomic<int> returned{0};
+  std::thread waiter([&] {
+    for (int i = 0; i < kWakes; ++i, ++returned) EXPECT_TRUE(waiting->progress(10'000'000'000).ok());
+  });
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < kWakes; ++i) {
+    while (returned < i) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // most often it sleeps by now; it need not
+    waiting->wake();
+  }
+  waiter.join();
+  // A wake that is noticed when peers are looked for takes up to 50 ms.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+}
+
+// A child process that joins the named segment, sums once, then dies as it is told or else sums again.
+pid_t child_worker(const EmbeddedMember& config, std::size_t count, const std::function<void()>& die = {}) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
   try {
-    const std::unique_ptr<Endpoint> endpoint = make_embedded_endpoint(config);
-    std::vector<float> x = random_gradient(count, config.worker);
+    const std::unique_ptr<Endpoint> endpoint = config.join();
+    std::vector<float> x = random_gradient(count, config.member.worker);
     endpoint->worker().submit({{{ElementType::kFloat32, count, x.data(), x.data()}}});
     if (!run_to_end(*endpoint).ok()) _exit(2);
-    if (dies) raise(SIGKILL);
+    if (die) die();
     std::vector<std::vector<float>> inputs;
-    for (std::uint32_t w = 0; w < config.workers; ++w) inputs.push_back(random_gradient(count, w));
-    const std::vector<float> expected = all_reduce_reference(inputs, config.block_size);
+    for (std::uint32_t w = 0; w < config.member.shape.workers(); ++w) inputs.push_back(random_gradient(count, w));
+    const std::vector<float> expected = all_reduce_reference(inputs, kBlock);
     for (std::size_t i = 0; i < count; ++i) if (!testing::same(x[i], expected[i])) _exit(3);
     endpoint->worker().submit({{{ElementType::kFloat32, count, x.data(), x.data()}}});
     const Status second = run_to_end(*endpoint);
@@ -262,7 +290,7 @@ bool segment_exists(const std::string& name) { return access(("/dev/shm/" + name
 TEST(EmbeddedProcesses, SumThroughANamedSegmentThatLeavesNoName) {
   const std::string name = "jaxina-test-" + std::to_string(getpid());
   std::vector<pid_t> children;
-  for (std::uint32_t w = 0; w < 3; ++w) children.push_back(child_worker(config_for(3, w, name), 70'000, false));
+  for (std::uint32_t w = 0; w < 3; ++w) children.push_back(child_worker(config_for(3, w, name), 70'000));
   EXPECT_EQ(exit_codes(children), std::vector<int>({0, 0, 0}));
   EXPECT_FALSE(segment_exists(name));
 }
@@ -271,37 +299,110 @@ TEST(EmbeddedProcesses, SurvivorsLearnOfADeathWithinTwoSeconds) {
   const std::string name = "jaxina-test-death-" + std::to_string(getpid());
   std::vector<pid_t> children;
   const auto start = std::chrono::steady_clock::now();
-  for (std::uint32_t w = 0; w < 3; ++w) children.push_back(child_worker(config_for(3, w, name), 1000, w == 1));
+  const auto die = [] { raise(SIGKILL); };
+  for (std::uint32_t w = 0; w < 3; ++w) {
+    children.push_back(child_worker(config_for(3, w, name), 1000, w == 1 ? die : std::function<void()>()));
+  }
   EXPECT_EQ(exit_codes(children), std::vector<int>({10, -SIGKILL, 10}));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
   EXPECT_FALSE(segment_exists(name));
 }
 
+// Runs `worker`, which forks one, in a PID namespace of its own, as in another container. Ends as it does, or with
+// kNoNamespace.
+constexpr int kNoNamespace = 77;
+pid_t in_other_pid_namespace(const std::function<pid_t()>& worker) {
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  if (unshare(CLONE_NEWPID) != 0) _exit(kNoNamespace);
+  int status = 0;
+  waitpid(worker(), &status, 0);
+  _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+TEST(EmbeddedProcesses, SurvivorsLearnOfADeathInAnotherPidNamespace) {
+  const auto leave_abruptly = [] { _exit(42); };  // a namespace's first process survives its own SIGKILL
+  if (exit_codes({in_other_pid_namespace([&] { return fork() == 0 ? (leave_abruptly(), 0) : getpid(); })}).front() ==
+      kNoNamespace) {
+    GTEST_SKIP() << "may not make a PID namespace: needs root";
+  }
+  const std::string name = "jaxina-test-namespace-" + std::to_string(getpid());
+  const EmbeddedMember configs[] = {config_for(3, 0, name), config_for(3, 1, name), config_for(3, 2, name)};
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<pid_t> children = {
+      child_worker(configs[0], 1000),
+      in_other_pid_namespace([&] { return child_worker(configs[1], 1000, leave_abruptly); }),
+      in_other_pid_namespace([&] { return child_worker(configs[2], 1000); })};
+  EXPECT_EQ(exit_codes(children), std::vector<int>({10, 42, 10}));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+}
+
+TEST(EmbeddedProcesses, AForkedChildThatGoesOnDoesNotHideADeath) {
+  const std::string name = "jaxina-test-fork-" + std::to_string(getpid());
+  int until_closed[2];
+  ASSERT_EQ(pipe(until_closed), 0);
+  const auto fork_and_die = [&] {
+    if (fork() == 0) {
+      close(until_closed[1]);
+      char byte;
+      static_cast<void>(read(until_closed[0], &byte, 1));
+      _exit(0);
+    }
+    raise(SIGKILL);
+  };
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<pid_t> children;
+  for (std::uint32_t w = 0; w < 3; ++w) {
+    children.push_back(child_worker(config_for(3, w, name), 1000, w == 1 ? fork_and_die : std::function<void()>()));
+  }
+  EXPECT_EQ(exit_codes(children), std::vector<int>({10, -SIGKILL, 10}));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  close(until_closed[0]);
+  close(until_closed[1]);
+}
+
+TEST(EmbeddedProcesses, AForkedChildThatEndsIsNotADeath) {
+  const std::string name = "jaxina-test-fork-ends-" + std::to_string(getpid());
+  const auto fork_once = [] {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    waitpid(child, nullptr, 0);
+  };
+  std::vector<pid_t> children;
+  for (std::uint32_t w = 0; w < 3; ++w) children.push_back(child_worker(config_for(3, w, name), 1000, fork_once));
+  EXPECT_EQ(exit_codes(children), std::vector<int>({0, 0, 0}));
+}
+
 TEST(EmbeddedProcesses, AWorkerThatNeverComesIsNamed) {
-  EndpointConfig config = config_for(2, 0, "jaxina-test-never-" + std::to_string(getpid()));
-  config.join_timeout_s = 0.3;
+  EmbeddedMember config = config_for(2, 0, "jaxina-test-never-" + std::to_string(getpid()));
+  config.member.join_timeout_s = 0.3;
   try {
-    make_embedded_endpoint(config);
+    config.join();
     FAIL() << "joined alone";
   } catch (const Error& error) {
     EXPECT_EQ(error.status().code, ErrorCode::kNeverJoined);
     EXPECT_NE(error.status().message.find(": 1."), std::string::npos) << error.what();
   }
-  EXPECT_FALSE(segment_exists(config.segment));
+  EXPECT_FALSE(segment_exists(config.embedded.segment));
 }
 
-TEST(EmbeddedProcesses, AFullFileSystemIsATypedError) {
-  EndpointConfig config = config_for(2, 0, "jaxina-test-full-" + std::to_string(getpid()));
-  config.slots = 60'000;
-  config.block_size = 1 << 20;
-  config.blocks_per_chunk = 16;
-  try {
-    make_embedded_endpoint(config);
-    FAIL() << "reserved terabytes";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status().code, ErrorCode::kSharedMemory) << error.what();
+// In a process whose files may not grow so large, as where the file system is full.
+TEST(EmbeddedProcesses, MemoryThatCannotBeReservedIsATypedError) {
+  const EmbeddedMember config = config_for(2, 0, "jaxina-test-full-" + std::to_string(getpid()), 1000);
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{1 << 20, 1 << 20};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    try {
+      config.join();
+    } catch (const Error& error) {
+      _exit(error.status().code == ErrorCode::kSharedMemory ? 0 : 3);
+    }
+    _exit(4);
   }
-  EXPECT_FALSE(segment_exists(config.segment));
+  EXPECT_EQ(exit_codes({child}), std::vector<int>{0});
+  EXPECT_FALSE(segment_exists(config.embedded.segment));
 }
 
 }  // namespace

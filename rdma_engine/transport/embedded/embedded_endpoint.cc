@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "rdma_engine/base/clock.h"
 #include "rdma_engine/transport/embedded/segment.h"
 #include "rdma_engine/transport/endpoint.h"
 
@@ -15,7 +16,7 @@ using embedded::Presence;
 using embedded::Segment;
 using embedded::SharedSlot;
 
-// How often a waiting member looks whether the others still live, and for a wake().
+// How often a waiting member looks whether the others still live.
 constexpr Nanoseconds kLivenessPeriod = 50'000'000;
 
 // A slot's lock that was had sooner was free: a trace does not show it as a wait.
@@ -27,32 +28,26 @@ int spins_for(std::uint32_t workers) { return workers <= std::thread::hardware_c
 
 class EmbeddedEndpoint final : public Endpoint {
  public:
-  explicit EmbeddedEndpoint(const EndpointConfig& config)
-      : config_(config),
-        segment_(Segment::open(config)),
+  EmbeddedEndpoint(const Membership& member, const EmbeddedConfig& config)
+      : member_(member),
+        segment_(Segment::open(member, config)),
         // A version's words stay until the pass after the next one begins, and that waits for this worker's next one.
-        worker_({.devices = config.devices,
-                 .geometry = {config.slots, config.block_size, config.blocks_per_chunk},
-                 .timer = {},
-                 .memory = {.results = segment_->words()}}),
-        spins_(spins_for(config.workers)),
-        in_flight_(config.slots) {
-    segment_->join(config.worker, config.join_timeout_s);
+        worker_({.shape = member.shape, .timer = {}, .memory = {.results = segment_->words()}}),
+        spins_(spins_for(member.shape.workers())),
+        in_flight_(member.shape.slots()) {
+    segment_->join(member.worker, member.join_timeout_s);
   }
-  ~EmbeddedEndpoint() override { segment_->leave(config_.worker); }
+  ~EmbeddedEndpoint() override { segment_->leave(member_.worker); }
 
   Worker& worker() override { return worker_; }
   Status progress(Nanoseconds wait) override;
-  void wake() override { woken_.store(true, std::memory_order_release); }
+  void wake() override { interrupt_.raise(); }
   std::vector<std::uint32_t> missing() override;
-  Statistics statistics() const override {
-    Statistics statistics = statistics_;
-    statistics.staged_words = worker_.staged_words();
-    return statistics;
-  }
   void end(const Status& reason) override { static_cast<void>(segment_->end(reason)); }
 
  private:
+  Counters transport_counters() const override { return counters_; }
+
   struct Awaited {
     std::uint16_t slot;
     std::uint32_t epoch;
@@ -60,7 +55,7 @@ class EmbeddedEndpoint final : public Endpoint {
   };
 
   // The worker needs no time: in shared memory nothing is sent again.
-  Nanoseconds trace_clock() const { return recorder_ ? embedded::now() : 0; }
+  Nanoseconds trace_clock() const { return recorder_ ? now() : 0; }
   bool acquire(SharedSlot& slot);
   void release(SharedSlot& slot);
   Status contribute(const Pass& pass);
@@ -71,19 +66,20 @@ class EmbeddedEndpoint final : public Endpoint {
   Awaited& front() { return in_flight_[head_]; }
   embedded::Event& done(const Awaited& a) { return segment_->slot(a.slot).done[a.epoch & 1]; }
 
-  EndpointConfig config_;
+  Membership member_;
   std::shared_ptr<Segment> segment_;
   Worker worker_;
   int spins_;
   std::optional<Pass> blocked_;     // waits for its slot, which another worker holds
   std::vector<Awaited> in_flight_;  // ring, oldest first
   std::size_t head_ = 0, size_ = 0;
-  std::atomic<bool> woken_{false};
-  Statistics statistics_;
+  Nanoseconds next_check_ = 0;  // of the peers
+  embedded::Interrupt interrupt_;
+  Counters counters_;
 };
 
 Status EmbeddedEndpoint::progress(Nanoseconds wait) {
-  const Nanoseconds deadline = embedded::now() + wait;
+  const Nanoseconds deadline = now() + wait;
   while (true) {
     while (std::optional<Pass> pass = blocked_ ? std::exchange(blocked_, std::nullopt) : worker_.next_pass(trace_clock())) {
       if (Status status = contribute(*pass); !status.ok()) return status;
@@ -91,17 +87,18 @@ Status EmbeddedEndpoint::progress(Nanoseconds wait) {
     }
     if (worker_.has_completed() || (size_ == 0 && !blocked_ && !worker_.awaits_devices())) return {};
     if (take_result()) continue;
-    const Nanoseconds left = deadline - embedded::now();
-    if (left <= 0 || woken_.exchange(false, std::memory_order_acquire)) return {};
+    const Nanoseconds left = deadline - now();
+    if (left <= 0 || interrupt_.take()) return {};
     if (blocked_) continue;
     if (worker_.awaits_devices()) {
       std::this_thread::yield();
       continue;
     }
     const Nanoseconds waits_since = trace_clock();
-    const bool complete = done(front()).wait(front().epoch, spins_, std::min(left, kLivenessPeriod));
+    const bool complete = done(front()).wait(front().epoch, spins_, std::min(left, kLivenessPeriod), &interrupt_);
     if (recorder_) recorder_->waited(TraceEvent::Wait::kResult, waits_since, trace_clock());
-    if (complete) continue;
+    if (complete || now() < next_check_) continue;
+    next_check_ = now() + kLivenessPeriod;
     if (Status status = check_peers(); !status.ok()) return status;
   }
 }
@@ -114,7 +111,7 @@ bool EmbeddedEndpoint::acquire(SharedSlot& slot) {
     recorder_->waited(TraceEvent::Wait::kSlotLock, waits_since, trace_clock());
   }
   if (!acquired) return false;
-  slot.holder.store(config_.worker, std::memory_order_relaxed);
+  slot.holder.store(member_.worker, std::memory_order_relaxed);
   return true;
 }
 
@@ -130,7 +127,7 @@ Status EmbeddedEndpoint::contribute(const Pass& pass) {
     return check_peers();
   }
   const Outcome outcome =
-      apply_update(slot.state, config_.workers, {config_.worker, pass.epoch, pass.fingerprint});
+      apply_update(slot.state, member_.shape.workers(), {member_.worker, pass.epoch, pass.fingerprint});
   const bool first = outcome.verdict == Verdict::kFirst;
   if (!first && outcome.verdict != Verdict::kAdd) {
     const Status status = contradiction(slot.state.version(pass.epoch));
@@ -150,7 +147,7 @@ Status EmbeddedEndpoint::contribute(const Pass& pass) {
   if (outcome.completes) slot.done[pass.epoch & 1].set(pass.epoch);
   release(slot);
   in_flight_[(head_ + size_++) % in_flight_.size()] = {pass.slot, pass.epoch, pass};
-  ++statistics_.packets_sent;
+  ++counters_[Counter::kPacketsSent];
   return {};
 }
 
@@ -161,7 +158,7 @@ std::optional<Result> EmbeddedEndpoint::next_result() {
   if (done(awaited).value.load(std::memory_order_acquire) != awaited.epoch) return std::nullopt;
   head_ = (head_ + 1) % in_flight_.size();
   --size_;
-  ++statistics_.packets_received;
+  ++counters_[Counter::kPacketsReceived];
   const Pass& pass = awaited.pass;
   return Result{pass.slot, pass.epoch, pass.fingerprint, pass.words, pass.exponents,
                 segment_->words(pass.slot, pass.epoch), segment_->slot(pass.slot).exponents[pass.epoch & 1],
@@ -175,7 +172,7 @@ bool EmbeddedEndpoint::take_result() {
 }
 
 Status EmbeddedEndpoint::contradiction(const SlotVersion& version) {
-  const std::string other = std::to_string(version.first), mine = std::to_string(config_.worker);
+  const std::string other = std::to_string(version.first), mine = std::to_string(member_.worker);
   return {ErrorCode::kMismatch, "workers " + other + " and " + mine +
                                     " sum different things in the same call: check that every process runs the same "
                                     "program with equal shapes and dtypes"};
@@ -187,13 +184,13 @@ std::vector<std::uint32_t> EmbeddedEndpoint::missing() {
   SharedSlot& slot = segment_->slot(blocked_ ? blocked_->slot : front().slot);
   if (!acquire(slot)) {
     const std::uint32_t holder = slot.holder.load(std::memory_order_relaxed);
-    if (holder < config_.workers) result.push_back(holder);
+    if (holder < member_.shape.workers()) result.push_back(holder);
     return result;
   }
   if (blocked_) return release(slot), result;  // free again
   const WorkerSet seen = slot.state.version(front().epoch).seen;
   release(slot);
-  for (std::uint32_t i = 0; i < config_.workers; ++i) {
+  for (std::uint32_t i = 0; i < member_.shape.workers(); ++i) {
     if (!contains(seen, i)) result.push_back(i);
   }
   return result;
@@ -202,14 +199,15 @@ std::vector<std::uint32_t> EmbeddedEndpoint::missing() {
 Status EmbeddedEndpoint::check_peers() {
   if (Status status = segment_->ended(); !status.ok()) return status;
   const std::vector<std::uint32_t> awaited = missing();
-  for (std::uint32_t i = 0; i < config_.workers; ++i) {
+  for (std::uint32_t i = 0; i < member_.shape.workers(); ++i) {
+    if (i == member_.worker) continue;
     embedded::Member& peer = segment_->member(i);
     const bool left = peer.presence.load(std::memory_order_acquire) == static_cast<std::uint32_t>(Presence::kLeft);
     const bool needed = std::find(awaited.begin(), awaited.end(), i) != awaited.end();
-    const std::string name = "worker " + std::to_string(i) + " (process " + std::to_string(peer.process.pid) + ")";
+    const std::string name = "worker " + std::to_string(i) + " (process " + std::to_string(peer.process) + ")";
     if (left && needed) {
       return segment_->end({ErrorCode::kWorkerLost, name + " left the job while others still wait for it"});
-    } else if (!left && !embedded::is_alive(peer.process)) {
+    } else if (!left && !segment_->is_alive(i)) {
       return segment_->end({ErrorCode::kWorkerLost, name + " died. Restart the job from its last checkpoint"});
     }
   }
@@ -218,8 +216,8 @@ Status EmbeddedEndpoint::check_peers() {
 
 }  // namespace
 
-std::unique_ptr<Endpoint> make_embedded_endpoint(const EndpointConfig& config) {
-  return std::make_unique<EmbeddedEndpoint>(config);
+std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const EmbeddedConfig& config) {
+  return std::make_unique<EmbeddedEndpoint>(member, config);
 }
 
 }  // namespace jaxina

@@ -10,15 +10,9 @@
 #include <climits>
 #include <cstdint>
 
-#include "rdma_engine/worker/retransmission_timer.h"
+#include "rdma_engine/base/clock.h"
 
 namespace jaxina::embedded {
-
-inline Nanoseconds now() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return Nanoseconds{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -37,36 +31,66 @@ inline void futex_wake_all(std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+class Interrupt;
+
 // A word that somebody waits to see reach a value. The count of sleepers spares the waker a system call.
 struct Event {
   std::atomic<std::uint32_t> value;
+  std::atomic<std::uint32_t> rings;  // what sleepers sleep on: after each of them they look again
   std::atomic<std::uint32_t> sleepers;
 
   void set(std::uint32_t v) {
     value.store(v, std::memory_order_seq_cst);
-    if (sleepers.load(std::memory_order_seq_cst) > 0) futex_wake_all(value);
+    if (sleepers.load(std::memory_order_seq_cst) > 0) ring();
+  }
+  void ring() {
+    rings.fetch_add(1, std::memory_order_seq_cst);
+    futex_wake_all(rings);
   }
 
-  // True once value == wanted; false after `duration`.
-  bool wait(std::uint32_t wanted, int spins, Nanoseconds duration) {
-    for (int i = 0; i < spins; ++i) {
-      if (value.load(std::memory_order_acquire) == wanted) return true;
-      relax();
-    }
-    const Nanoseconds deadline = now() + duration;
-    sleepers.fetch_add(1, std::memory_order_seq_cst);
-    bool reached = false;
-    while (true) {
-      const std::uint32_t seen = value.load(std::memory_order_seq_cst);
-      reached = seen == wanted;
-      const Nanoseconds left = deadline - now();
-      if (reached || left <= 0) break;
-      futex_wait(value, seen, left);
-    }
-    sleepers.fetch_sub(1, std::memory_order_seq_cst);
-    return reached;
-  }
+  // True once value == wanted; false after `duration`, or sooner if interrupted.
+  bool wait(std::uint32_t wanted, int spins, Nanoseconds duration, Interrupt* interrupt = nullptr);
 };
+
+// By which another thread of this process makes one that waits for events look up.
+class Interrupt {
+ public:
+  // The events of the thread that waits must still be there.
+  void raise() {
+    raised_.store(true, std::memory_order_seq_cst);
+    if (Event* event = sleeps_on_.load(std::memory_order_seq_cst)) event->ring();
+  }
+  bool raised() const { return raised_.load(std::memory_order_seq_cst); }
+  // Whether it was raised; it is not any more.
+  bool take() { return raised_.exchange(false, std::memory_order_acquire); }
+
+ private:
+  friend struct Event;
+  std::atomic<bool> raised_{false};
+  std::atomic<Event*> sleeps_on_{nullptr};
+};
+
+inline bool Event::wait(std::uint32_t wanted, int spins, Nanoseconds duration, Interrupt* interrupt) {
+  for (int i = 0; i < spins; ++i) {
+    if (value.load(std::memory_order_acquire) == wanted) return true;
+    relax();
+  }
+  const Nanoseconds deadline = now() + duration;
+  // Who sets or raises either sees this sleeper and rings, or has done so before the value and the flag are read below.
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  if (interrupt != nullptr) interrupt->sleeps_on_.store(this, std::memory_order_seq_cst);
+  bool reached = false;
+  while (true) {
+    const std::uint32_t seen = rings.load(std::memory_order_seq_cst);
+    reached = value.load(std::memory_order_seq_cst) == wanted;
+    const Nanoseconds left = deadline - now();
+    if (reached || left <= 0 || (interrupt != nullptr && interrupt->raised())) break;
+    futex_wait(rings, seen, left);
+  }
+  if (interrupt != nullptr) interrupt->sleeps_on_.store(nullptr, std::memory_order_seq_cst);
+  sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  return reached;
+}
 
 // A mutex in shared memory that gives up after a while, so that a holder's death can be noticed.
 class Lock {

@@ -1,5 +1,7 @@
 #include "rdma_engine/transport/embedded/segment.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -13,26 +15,23 @@ constexpr Nanoseconds kLivenessPeriod = 100'000'000;
 
 }  // namespace
 
-Segment::Segment(const EndpointConfig& config) {
+Segment::Segment(const JobShape& shape) {
   members_offset_ = round_up(sizeof(SegmentHeader), 64);
-  slots_offset_ = round_up(members_offset_ + config.workers * sizeof(Member), 64);
-  words_offset_ = round_up(slots_offset_ + config.slots * sizeof(SharedSlot), 4096);
+  slots_offset_ = round_up(members_offset_ + shape.workers() * sizeof(Member), 64);
+  words_offset_ = round_up(slots_offset_ + shape.slots() * sizeof(SharedSlot), 4096);
   // Chunks start at different cache sets, or a pool of power-of-two chunks would evict itself.
-  words_stride_ = round_up(std::size_t{config.block_size} * config.blocks_per_chunk, 16) + 16;
-  size_ = round_up(words_offset_ + 2 * std::size_t{config.slots} * words_stride_ * sizeof(std::uint32_t), 4096);
+  words_stride_ = round_up(shape.words_per_chunk(), 16) + 16;
+  size_ = round_up(words_offset_ + 2 * std::size_t{shape.slots()} * words_stride_ * sizeof(std::uint32_t), 4096);
 }
 
-void Segment::initialize(const EndpointConfig& config) {
+void Segment::initialize(const Membership& member) {
   SegmentHeader& h = header();
-  h.secret = config.secret;
-  h.workers = config.workers;
-  h.slots = config.slots;
-  h.block_size = config.block_size;
-  h.blocks_per_chunk = config.blocks_per_chunk;
-  for (std::uint32_t i = 0; i < config.slots; ++i) {
+  h.secret = member.secret;
+  h.shape = member.shape;
+  for (std::uint32_t i = 0; i < h.shape.slots(); ++i) {
     SharedSlot& s = slot(i);
     s.holder.store(SharedSlot::kNobody);
-    s.state.reset(config.workers);
+    s.state.reset(h.shape.workers());
     s.done[0].value.store(s.state.versions[0].epoch);
     s.done[1].value.store(s.state.versions[1].epoch);
   }
@@ -45,22 +44,23 @@ void Segment::join(std::uint32_t worker, double timeout_s) {
   if (!mine.presence.compare_exchange_strong(absent, static_cast<std::uint32_t>(Presence::kJoined))) {
     throw Error(ErrorCode::kRankTaken,
                 "worker " + std::to_string(worker) + " has joined this job already (process " +
-                    std::to_string(mine.process.pid) + "): give every worker a rank of its own");
+                    std::to_string(mine.process) + "): give every worker a rank of its own");
   }
-  mine.process = this_process();
+  mine.process = getpid();
+  hold_place(worker);
   SegmentHeader& h = header();
   const Nanoseconds deadline = now() + static_cast<Nanoseconds>(timeout_s * 1e9);
   h.joined.value.fetch_add(1, std::memory_order_seq_cst);
-  futex_wake_all(h.joined.value);
-  while (!h.joined.wait(h.workers, 0, std::min(kLivenessPeriod, std::max<Nanoseconds>(deadline - now(), 0)))) {
+  h.joined.ring();
+  while (!h.joined.wait(h.shape.workers(), 0, std::min(kLivenessPeriod, std::max<Nanoseconds>(deadline - now(), 0)))) {
     const Status early = ended();
     if (!early.ok()) throw Error(early);
     if (now() < deadline) continue;
     std::string names;
-    for (std::uint32_t i = 0; i < h.workers; ++i) {
+    for (std::uint32_t i = 0; i < h.shape.workers(); ++i) {
       if (member(i).presence.load() == static_cast<std::uint32_t>(Presence::kAbsent)) names += " " + std::to_string(i);
     }
-    end({ErrorCode::kNeverJoined, "of " + std::to_string(h.workers) + " workers these did not join within " +
+    end({ErrorCode::kNeverJoined, "of " + std::to_string(h.shape.workers()) + " workers these did not join within " +
                                       std::to_string(timeout_s) + " s:" + names +
                                       ". Start them, or raise JAXINA_JOIN_TIMEOUT"});
     throw Error(ended());

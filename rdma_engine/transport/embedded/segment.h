@@ -10,10 +10,8 @@
 #include <string>
 
 #include "rdma_engine/aggregator/slot.h"
-#include "rdma_engine/engine/engine.h"
 #include "rdma_engine/transport/embedded/futex.h"
-#include "rdma_engine/transport/embedded/process.h"
-#include "rdma_engine/wire/packet.h"
+#include "rdma_engine/transport/transport_config.h"
 
 namespace jaxina::embedded {
 
@@ -22,7 +20,7 @@ enum class Presence : std::uint32_t { kAbsent, kJoined, kLeft };
 
 struct Member {
   std::atomic<std::uint32_t> presence;
-  ProcessIdentity process;
+  std::atomic<std::int32_t> process;  // its number in its own namespace, for messages
 };
 
 struct alignas(64) SharedSlot {
@@ -36,7 +34,7 @@ struct alignas(64) SharedSlot {
 
 struct SegmentHeader {
   std::uint64_t secret;
-  std::uint32_t workers, slots, block_size, blocks_per_chunk;
+  JobShape shape;
   std::atomic<std::uint32_t> ready;  // set last by the creator
   Event joined;                      // how many members have joined
   std::atomic<std::uint32_t> ended;  // an ErrorCode, once the job has ended early
@@ -47,7 +45,7 @@ struct SegmentHeader {
 class Segment {
  public:
   // Creates (worker 0), attaches to (others) or shares (unnamed) the job's segment. Throws Error.
-  static std::shared_ptr<Segment> open(const EndpointConfig& config);
+  static std::shared_ptr<Segment> open(const Membership& member, const EmbeddedConfig& config);
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -66,23 +64,32 @@ class Segment {
   void join(std::uint32_t worker, double timeout_s);
   void leave(std::uint32_t worker);
 
+  // Whether the process that joined as this worker, another member, has not ended. A member holds a lock on its byte of
+  // the file; the kernel drops it when the process ends, whatever its PID namespace.
+  bool is_alive(std::uint32_t worker) const;
+
   // Ends the job for all workers. Returns the first reason, which stands.
   Status end(const Status& reason);
   Status ended();
 
  private:
-  explicit Segment(const EndpointConfig& config);
+  explicit Segment(const JobShape& shape);
+  friend struct SegmentFiles;
   void map_private();
-  void create_named(const EndpointConfig& config);
-  void attach_named(const EndpointConfig& config);
+  void open_file(const std::string& name, int flags);
+  void close_file();
+  void hold_place(std::uint32_t worker);
+  void create_named(const std::string& name);
+  void attach_named(const Membership& member, const std::string& name);
   void map_file(int file, const char* name);
-  void initialize(const EndpointConfig& config);
+  void initialize(const Membership& member);
   void remove_name();
 
   std::byte* base_ = nullptr;
   std::size_t members_offset_, slots_offset_, words_offset_, words_stride_, size_;
   std::string name_;     // to be unlinked, or empty
-  int file_ = -1;        // kept open: its lock says that the segment is in use
+  // Kept open: one lock says that the segment is in use, another that the member lives. An unnamed segment has none.
+  int file_ = -1;
 };
 
 // Removes segments that no process holds any more (their creator was killed before everybody had joined).

@@ -1,6 +1,7 @@
 // Where a segment's memory comes from and when it goes.
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "rdma_engine/transport/embedded/segment.h"
@@ -37,27 +39,63 @@ PrivateSegments& private_segments() {
   return instance;
 }
 
+struct flock lock_of(std::uint32_t worker) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = worker;
+  lock.l_len = 1;
+  return lock;
+}
+
 }  // namespace
 
-std::shared_ptr<Segment> Segment::open(const EndpointConfig& config) {
+// The segments of this process that have a file. A child of fork() shares these and their locks, and would seem to be
+// this process after its end: it closes them at once (and has no mapping of them). That the name is removed stays with
+// this process, too.
+struct SegmentFiles {
+  std::mutex mutex;
+  std::set<Segment*> segments;
+
+  static SegmentFiles& instance() {
+    static SegmentFiles* const files = [] {
+      auto* made = new SegmentFiles;  // never destroyed: threads may still use it when static destructors run
+      pthread_atfork([] { instance().mutex.lock(); }, [] { instance().mutex.unlock(); }, [] { instance().in_child(); });
+      return made;
+    }();
+    return *files;
+  }
+
+ private:
+  void in_child() {
+    for (Segment* segment : segments) {
+      if (segment->file_ >= 0) close(segment->file_);
+      segment->file_ = -1;
+      segment->name_.clear();
+    }
+    mutex.unlock();
+  }
+};
+
+std::shared_ptr<Segment> Segment::open(const Membership& member, const EmbeddedConfig& config) {
   if (config.segment.empty()) {
     PrivateSegments& shared = private_segments();
     const std::lock_guard guard(shared.mutex);
-    std::weak_ptr<Segment>& known = shared.segments[{config.job, config.secret}];
+    std::weak_ptr<Segment>& known = shared.segments[{member.job, member.secret}];
     if (std::shared_ptr<Segment> segment = known.lock()) return segment;
-    std::shared_ptr<Segment> segment(new Segment(config));
+    std::shared_ptr<Segment> segment(new Segment(member.shape));
     segment->map_private();
-    segment->initialize(config);
+    segment->initialize(member);
     known = segment;
     return segment;
   }
-  std::shared_ptr<Segment> segment(new Segment(config));
-  if (config.worker == 0) {
+  std::shared_ptr<Segment> segment(new Segment(member.shape));
+  if (member.worker == 0) {
     remove_orphaned_segments();
-    segment->create_named(config);
-    segment->initialize(config);
+    segment->create_named(config.segment);
+    segment->initialize(member);
   } else {
-    segment->attach_named(config);
+    segment->attach_named(member, config.segment);
   }
   return segment;
 }
@@ -65,7 +103,34 @@ std::shared_ptr<Segment> Segment::open(const EndpointConfig& config) {
 Segment::~Segment() {
   remove_name();
   if (base_ != nullptr) munmap(base_, size_);
-  if (file_ >= 0) close(file_);
+  close_file();
+}
+
+void Segment::open_file(const std::string& name, int flags) {
+  SegmentFiles& files = SegmentFiles::instance();
+  const std::lock_guard guard(files.mutex);
+  file_ = shm_open(("/" + name).c_str(), flags | O_RDWR | O_CLOEXEC, 0600);
+  if (file_ >= 0) files.segments.insert(this);
+}
+
+void Segment::close_file() {
+  if (file_ < 0) return;
+  SegmentFiles& files = SegmentFiles::instance();
+  const std::lock_guard guard(files.mutex);
+  files.segments.erase(this);
+  close(file_);
+}
+
+void Segment::hold_place(std::uint32_t worker) {
+  if (file_ < 0) return;  // all members are this process
+  struct flock lock = lock_of(worker);
+  if (fcntl(file_, F_OFD_SETLK, &lock) != 0) fail("cannot lock this worker's place in shared memory");
+}
+
+bool Segment::is_alive(std::uint32_t worker) const {
+  if (file_ < 0) return true;
+  struct flock lock = lock_of(worker);
+  return fcntl(file_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 void Segment::map_private() {
@@ -74,10 +139,10 @@ void Segment::map_private() {
   base_ = static_cast<std::byte*>(memory);
 }
 
-void Segment::create_named(const EndpointConfig& config) {
-  file_ = shm_open(("/" + config.segment).c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-  if (file_ < 0) fail("cannot create shared memory " + config.segment);
-  name_ = config.segment;
+void Segment::create_named(const std::string& name) {
+  open_file(name, O_CREAT | O_EXCL);
+  if (file_ < 0) fail("cannot create shared memory " + name);
+  name_ = name;
   flock(file_, LOCK_SH);
   // Reserved now: a full file system would otherwise kill the process at the first touch of a page.
   const int error = posix_fallocate(file_, 0, static_cast<off_t>(size_));
@@ -86,35 +151,33 @@ void Segment::create_named(const EndpointConfig& config) {
     fail("cannot reserve " + std::to_string(size_ / 1024) + " KiB in " + kDirectory,
          "Make room there, lower JAXINA_SLOTS, or use the udp aggregator");
   }
-  map_file(file_, config.segment.c_str());
+  map_file(file_, name.c_str());
 }
 
-void Segment::attach_named(const EndpointConfig& config) {
-  const Nanoseconds deadline = now() + static_cast<Nanoseconds>(config.join_timeout_s * 1e9);
-  const std::string path = "/" + config.segment;
+void Segment::attach_named(const Membership& member, const std::string& name) {
+  const Nanoseconds deadline = now() + static_cast<Nanoseconds>(member.join_timeout_s * 1e9);
   // The creator publishes the name before it has made the segment, so it may take a moment to appear and to fill.
   while (true) {
-    if (file_ < 0) file_ = shm_open(path.c_str(), O_RDWR | O_CLOEXEC, 0);
-    if (file_ < 0 && errno != ENOENT) fail("cannot open shared memory " + config.segment);
+    if (file_ < 0) open_file(name, 0);
+    if (file_ < 0 && errno != ENOENT) fail("cannot open shared memory " + name);
     struct stat info;
     const bool sized = file_ >= 0 && fstat(file_, &info) == 0 && static_cast<std::size_t>(info.st_size) >= size_;
     if (sized && base_ == nullptr) {
       flock(file_, LOCK_SH);
-      map_file(file_, config.segment.c_str());
+      map_file(file_, name.c_str());
     }
     if (base_ != nullptr && header().ready.load(std::memory_order_acquire) == 1) break;
     if (now() > deadline) {
-      throw Error(ErrorCode::kNeverJoined, "worker 0 did not create shared memory " + config.segment + " within " +
-                                               std::to_string(config.join_timeout_s) +
+      throw Error(ErrorCode::kNeverJoined, "worker 0 did not create shared memory " + name + " within " +
+                                               std::to_string(member.join_timeout_s) +
                                                " s: is it running on this host, with the same /dev/shm?");
     }
     usleep(1000);
   }
   const SegmentHeader& h = header();
-  if (h.secret != config.secret) throw Error(ErrorCode::kJobRejected, "shared memory " + config.segment + " belongs to another job");
-  if (h.workers != config.workers || h.slots != config.slots || h.block_size != config.block_size ||
-      h.blocks_per_chunk != config.blocks_per_chunk) {
-    throw Error(ErrorCode::kMismatch, "this worker's number of workers, slots or blocks differs from worker 0's");
+  if (h.secret != member.secret) throw Error(ErrorCode::kJobRejected, "shared memory " + name + " belongs to another job");
+  if (h.shape != member.shape) {
+    throw Error(ErrorCode::kMismatch, "this worker's number of workers, devices, slots or blocks differs from worker 0's");
   }
 }
 
@@ -122,6 +185,8 @@ void Segment::map_file(int file, const char* name) {
   void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
   if (memory == MAP_FAILED) fail(std::string("cannot map shared memory ") + name);
   base_ = static_cast<std::byte*>(memory);
+  // A mapping holds the open file, with its locks, as a descriptor does: see SegmentFiles.
+  if (madvise(memory, size_, MADV_DONTFORK) != 0) fail(std::string("cannot hide from children shared memory ") + name);
 }
 
 void Segment::remove_name() {

@@ -1,19 +1,19 @@
+#include "rdma_engine/net/socket_address.h"
+#include "rdma_engine/net/udp_socket.h"
 #include "rdma_engine/transport/endpoint.h"
 #include "rdma_engine/transport/roce/rdma_endpoint.h"
 #include "rdma_engine/transport/roce/socket_queue_pairs.h"
-#include "rdma_engine/transport/udp/socket_address.h"
-#include "rdma_engine/transport/udp/udp_socket.h"
 
 namespace jaxina {
 
-std::unique_ptr<Endpoint> make_roce_endpoint(const EndpointConfig& config) {
+std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const RoceConfig& config) {
   roce::SocketOptions options;
   options.host = udp::route_source(udp::resolve(config.address, roce::kUdpPort, ErrorCode::kSwitchUnreachable));
   if (!config.checksums) options.icrc = roce::IcrcPolicy::kIgnore;
-  options.loss = config.loss;
-  options.loss_seed = config.loss_seed;
+  options.loss = config.loss.share;
+  options.loss_seed = config.loss.seed;
   return roce::make_rdma_endpoint(
-      config,
+      member,
       [&](std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes) {
         return std::make_unique<roce::SocketQueuePairs>(options, queues, send_bytes, receive_bytes);
       },

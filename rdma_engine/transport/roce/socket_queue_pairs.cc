@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "rdma_engine/transport/udp/socket_address.h"
+#include "rdma_engine/net/socket_address.h"
 
 namespace jaxina::roce {
 namespace {
@@ -15,7 +15,7 @@ constexpr std::uint64_t kBase = std::uint64_t{1} << 32;
 
 SocketQueuePairs::SocketQueuePairs(const SocketOptions& options, std::size_t queues, std::size_t send_bytes,
                                    std::size_t receive_bytes)
-    : socket_(options.host, options.port, options.icrc),
+    : socket_(options.host, options.port, options.icrc, udp::WhenFull::kWait),
       mtu_(options.mtu),
       loss_(options.loss, options.loss_seed),
       send_(send_bytes),
@@ -46,22 +46,23 @@ void SocketQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_
 }
 
 Status SocketQueuePairs::poll(std::vector<Arrival>& arrivals) {
-  while (socket_.receive([&](const Packet& packet, const Address& from) { on_packet(packet, from, arrivals); }) > 0 &&
+  const auto is_known = [this](const Headers& headers, const Address& from) {
+    if (headers.qpn - local_.qpns.front() < queues_.size() && udp::same_host(from, peer_)) return true;
+    ++rejected_;
+    return false;
+  };
+  while (socket_.receive(is_known, [&](const Packet& packet, const Address&) { on_packet(packet, arrivals); }) > 0 &&
          arrivals.empty()) {
   }
   return {};
 }
 
-void SocketQueuePairs::on_packet(const Packet& packet, const Address& from, std::vector<Arrival>& arrivals) {
+void SocketQueuePairs::on_packet(const Packet& packet, std::vector<Arrival>& arrivals) {
   if (loss_.drops()) {
     ++dropped_;
     return;
   }
   const std::size_t queue = packet.headers.qpn - local_.qpns.front();
-  if (queue >= queues_.size() || !udp::same_host(from, peer_)) {
-    ++rejected_;
-    return;
-  }
   WriteResponder& responder = queues_[queue].responder;
   switch (responder.on_packet(packet, mtu_, [this](const Headers& headers) { return resolve(headers); })) {
     case Placement::kPlaced:
@@ -89,10 +90,13 @@ Status SocketQueuePairs::reset(std::size_t queue) {
   return {};
 }
 
-QueuePairs::Counters SocketQueuePairs::counters() const {
-  const RoceSocket::Counters& c = socket_.counters();
-  return {c.packets_sent, c.packets_received - dropped_, c.bytes_sent, c.bytes_received, dropped_,
-          rejected_ + c.malformed + c.wrong_icrc};
+Counters SocketQueuePairs::counters() const {
+  Counters counters = socket_.counters();
+  counters[Counter::kPacketsReceived] -= dropped_;
+  counters[Counter::kPacketsDropped] = dropped_;
+  counters[Counter::kPacketsRejected] =
+      rejected_ + counters[Counter::kRdmaMalformed] + counters[Counter::kRdmaWrongIcrc];
+  return counters;
 }
 
 }  // namespace jaxina::roce

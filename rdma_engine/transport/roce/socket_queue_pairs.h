@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "rdma_engine/transport/roce/message_memory.h"
-#include "rdma_engine/transport/roce/queue_pairs.h"
-#include "rdma_engine/transport/roce/roce_socket.h"
-#include "rdma_engine/transport/roce/write_responder.h"
-#include "rdma_engine/transport/udp/loss_filter.h"
+#include "rdma_engine/messages/queue_pairs.h"
+#include "rdma_engine/net/roce_socket.h"
+#include "rdma_engine/messages/write_responder.h"
+#include "rdma_engine/net/loss_filter.h"
 
 namespace jaxina::roce {
 
@@ -42,7 +42,7 @@ class SocketQueuePairs final : public QueuePairs {
   Counters counters() const override;
 
  private:
-  void on_packet(const Packet& packet, const Address& from, std::vector<Arrival>& arrivals);
+  void on_packet(const Packet& packet, std::vector<Arrival>& arrivals);
   std::uint8_t* resolve(const Headers& headers);
 
   struct Queue {

@@ -1,6 +1,9 @@
 // When the udp transport sends a pass again, and how many passes it has in flight.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "rdma_engine/worker/retransmission_timer.h"
 #include "rdma_engine/worker/window.h"
 
@@ -14,5 +17,12 @@ inline constexpr TimerLimits kTimer{.minimum = 2'000'000, .reordering = 64};
 // At first: what any switch's queue and any socket's buffer takes from every worker at once. A queue that stands for 8 ms
 // is longer than what evens out that a thread waits for a processor.
 inline constexpr WindowLimits kWindow{.first = 64, .standing = 8'000'000};
+
+// The same for a switch that says how many passes of each worker it has room for; 0: it does not.
+inline WindowLimits window_for(std::uint32_t room) {
+  WindowLimits limits = kWindow;
+  if (room > 0) limits.first = std::min(limits.first, room);
+  return limits;
+}
 
 }  // namespace jaxina::udp

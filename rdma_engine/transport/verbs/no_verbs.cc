@@ -8,7 +8,7 @@ constexpr char kMissing[] = "not built: libibverbs was not there (Debian: libibv
 
 }  // namespace
 
-std::unique_ptr<Endpoint> make_verbs_endpoint(const EndpointConfig&) {
+std::unique_ptr<Endpoint> make_endpoint(const Membership&, const VerbsConfig&) {
   throw Error(ErrorCode::kInvalidArgument, std::string("the verbs transport is ") + kMissing);
 }
 

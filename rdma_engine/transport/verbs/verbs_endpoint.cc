@@ -5,12 +5,12 @@
 
 namespace jaxina {
 
-std::unique_ptr<Endpoint> make_verbs_endpoint(const EndpointConfig& config) {
+std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const VerbsConfig& config) {
   return roce::make_rdma_endpoint(
-      config,
+      member,
       [&](std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes) {
         verbs::VerbsOptions options;
-        options.device = config.rdma_device;
+        options.device = config.device;
         return std::make_unique<verbs::VerbsQueuePairs>(options, queues, send_bytes, receive_bytes);
       },
       config.exchange);

@@ -190,8 +190,8 @@ void VerbsQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t
   }
   ++unfinished_[queue];
   const std::size_t mtu = std::min(local_.mtu, remote_.mtu);
-  counters_.packets_sent += roce::packets_of(message, mtu);
-  counters_.bytes_sent += roce::wire_bytes_of(message, mtu);
+  counters_[Counter::kPacketsSent] += roce::packets_of(message, mtu);
+  counters_[Counter::kBytesSent] += roce::wire_bytes_of(message, mtu);
 }
 
 Status VerbsQueuePairs::poll(std::vector<Arrival>& arrivals) {
@@ -205,13 +205,13 @@ Status VerbsQueuePairs::poll(std::vector<Arrival>& arrivals) {
       if (done[i].wr_id == kReceive) {
         ++missing_receives_;
         if (done[i].status != IBV_WC_SUCCESS) {
-          ++counters_.packets_rejected;  // Soft-RoCE spends a receive on a write it refused
+          ++counters_[Counter::kPacketsRejected];  // Soft-RoCE spends a receive on a write it refused
           continue;
         }
         arrivals.push_back({queue, ntohl(done[i].imm_data), done[i].byte_len});
         const std::size_t mtu = std::min(local_.mtu, remote_.mtu);
-        counters_.packets_received += roce::packets_of(done[i].byte_len, mtu);
-        counters_.bytes_received += roce::wire_bytes_of(done[i].byte_len, mtu);
+        counters_[Counter::kPacketsReceived] += roce::packets_of(done[i].byte_len, mtu);
+        counters_[Counter::kBytesReceived] += roce::wire_bytes_of(done[i].byte_len, mtu);
       } else if (done[i].status == IBV_WC_SUCCESS || done[i].status == IBV_WC_WR_FLUSH_ERR) {
         if (unfinished_[queue] > 0) --unfinished_[queue];  // those that a reset flushed are not counted any more
       } else {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "rdma_engine/transport/roce/message_memory.h"
-#include "rdma_engine/transport/roce/queue_pairs.h"
-#include "rdma_engine/transport/udp/udp_socket.h"
+#include "rdma_engine/messages/queue_pairs.h"
+#include "rdma_engine/net/udp_socket.h"
 #include "rdma_engine/transport/verbs/device.h"
 
 namespace jaxina::verbs {

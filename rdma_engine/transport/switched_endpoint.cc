@@ -1,0 +1,55 @@
+#include "rdma_engine/transport/switched_endpoint.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "rdma_engine/base/clock.h"
+
+namespace jaxina {
+
+Status SwitchedEndpoint::progress(Nanoseconds wait) {
+  const Nanoseconds deadline = now() + wait;
+  for (int idle = 0; !failed();) {
+    send_ready();
+    if (failed() || woken_.exchange(false) || worker().has_completed() || worker().idle()) break;
+    if (receive()) {
+      idle = 0;
+      continue;
+    }
+    // Only now is a result known to be late: nothing that has arrived is unread, however long this thread was stopped.
+    const Nanoseconds start = now();
+    fail(contact_.check(start));
+    const std::size_t in_flight = worker().in_flight();
+    worker().on_tick(start);
+    if (worker().in_flight() < in_flight || ++idle < spins_) continue;
+    if (start >= deadline) break;
+    if (worker().awaits_devices()) {
+      std::this_thread::yield();
+      continue;
+    }
+    sleep(std::max<Nanoseconds>(0, std::min(deadline, worker().next_deadline().value_or(deadline)) - start));
+    if (recorder_) recorder_->waited(TraceEvent::Wait::kSocket, start, now());
+  }
+  return failure_;
+}
+
+void SwitchedEndpoint::on_notice(const wire::Header& header, std::span<const std::uint8_t> payload) {
+  switch (header.kind) {
+    case wire::Kind::kPending:
+      return pending_.remember(header.slot, header.epoch, payload);
+    case wire::Kind::kRefused:
+      return fail(contact_.refusal(static_cast<wire::Refusal>(header.code)));
+    case wire::Kind::kAbort:
+      return fail(contact_.abort(header.code, payload));
+    case wire::Kind::kUpdate:
+    case wire::Kind::kResult:
+      return;
+  }
+}
+
+void SwitchedEndpoint::fail(Status status) {
+  if (failure_.ok()) failure_ = std::move(status);
+}
+
+}  // namespace jaxina
