@@ -1,98 +1,80 @@
 #include "rdma_engine/switch/roce_switch.h"
 
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "rdma_engine/base/narrow.h"
+#include "rdma_engine/net/socket_address.h"
+
 namespace jaxina {
 namespace {
 
-constexpr Nanoseconds kLongestSleep = 1'000'000'000;
+std::uint32_t random_word() { return std::random_device()(); }
+
+bool has_mtu(const roce::ConnectionEnd& end) { return end.mtu >= 256 && end.mtu <= 4096 && (end.mtu & (end.mtu - 1)) == 0; }
 
 }  // namespace
 
-RoceSwitch::RoceSwitch(const RoceSwitchConfig& config)
-    : socket_(config.address, config.port, config.icrc, config.offload),
-      connections_(socket_, config.mtu, config.first_psn),
-      loss_(config.loss, config.loss_seed) {
-  thread_ = std::thread([this] { run(); });
-}
-
-RoceSwitch::~RoceSwitch() {
-  stopping_ = true;
-  socket_.interrupt();
-  thread_.join();
-}
-
-void RoceSwitch::run() {
-  while (!stopping_) {
-    const std::size_t packets = receive();
-    while (callers_ > 0) std::this_thread::yield();
-    if (packets == 0) socket_.wait(kLongestSleep);
-  }
-}
-
-std::unique_lock<std::mutex> RoceSwitch::lock() {
-  ++callers_;
-  std::unique_lock held(mutex_);
-  --callers_;
-  return held;
-}
-
-std::size_t RoceSwitch::receive() {
-  const std::lock_guard lock(mutex_);
-  const std::size_t packets = socket_.receive([this](const roce::Packet& packet, const Address& from) {
-    if (loss_.drops()) {
-      ++packets_dropped_;
-      return;
-    }
-    connections_.on_packet(packet, from, aggregator_);
-  });
-  // What cannot be sent is lost; the workers ask again.
-  static_cast<void>(socket_.flush());
-  return packets;
+RoceSwitch::RoceSwitch(const RoceSwitchConfig& config) : config_(config) {
+  std::vector<std::unique_ptr<MessageEngine>> engines;
+  engines.push_back(std::make_unique<MessageEngine>(
+      MessageEngine::Config{config.address, config.port, config.icrc, config.loss, config.loss_seed, config.offload}));
+  address_ = engines.front()->socket().address();
+  port_ = engines.front()->socket().port();
+  lanes_ = std::make_unique<Lanes<MessageEngine>>(std::move(engines));
 }
 
 void RoceSwitch::add_job(const JobSpec& spec) {
-  const auto held = lock();
-  if (const Status status = aggregator_.add_job(spec); !status.ok()) throw Error(status);
-  connections_.add_job(spec);
+  lanes_->add_job(spec.job, MessageJob::bytes_for(spec),
+                  [&](const Shard&) { return std::make_unique<MessageJob>(spec, random_word()); });
 }
 
-void RoceSwitch::remove_job(std::uint32_t job) {
-  const auto held = lock();
-  connections_.remove_job(job);
-  aggregator_.remove_job(job);
-}
-
-void RoceSwitch::abort_job(std::uint32_t job, const Status& reason) {
-  const auto held = lock();
-  aggregator_.abort_job(job, reason, connections_);
-  static_cast<void>(socket_.flush());
-}
-
-roce::ConnectionEnd RoceSwitch::connect(std::uint32_t job, std::uint16_t worker, const roce::ConnectionEnd& remote) {
-  const auto held = lock();
-  return connections_.connect(job, worker, remote);
-}
-
-RoceSwitchStatistics RoceSwitch::statistics(std::uint32_t job) {
-  const auto held = lock();
-  RoceSwitchStatistics statistics;
-  if (aggregator_.has_job(job)) {
-    statistics.job = *aggregator_.counters(job);
-    statistics.rejects = *aggregator_.rejects(job);
+roce::ConnectionEnd RoceSwitch::connect(std::uint32_t id, std::uint32_t worker, const roce::ConnectionEnd& remote) {
+  // What takes time is done here, before the data thread is asked.
+  if (remote.qpns.size() > std::size_t{kMaxSlots} + 1) {
+    throw Error(ErrorCode::kInvalidArgument, "a worker connects one queue pair per slot and one for notices, not " +
+                                                 std::to_string(remote.qpns.size()));
   }
-  statistics.roce = connections_.counters();
-  statistics.packets = socket_.counters();
-  statistics.packets_dropped = packets_dropped_;
-  return statistics;
-}
-
-std::vector<std::uint32_t> RoceSwitch::missing(std::uint32_t job) {
-  const auto held = lock();
-  return aggregator_.missing(job);
-}
-
-std::optional<SlotContents> RoceSwitch::inspect(std::uint32_t job, std::uint32_t slot, std::uint32_t version) {
-  const auto held = lock();
-  return aggregator_.inspect(job, slot, version);
+  const Address peer = udp::from_ipv4(remote.address, remote.udp_port);
+  auto connection = std::make_unique<MessageJob::Connection>();
+  connection->worker = worker;
+  connection->remote = remote;
+  connection->peer = peer;
+  connection->mtu = std::min(config_.mtu, remote.mtu);
+  connection->queues.resize(remote.qpns.size());
+  roce::ConnectionEnd local{.address = address_,
+                            .udp_port = port_,
+                            .mtu = narrow<std::uint32_t>(connection->mtu),
+                            .qpns = {},
+                            .psn = config_.first_psn.value_or(random_word()) & roce::kMask24,
+                            .rkey = 0,
+                            .memory = 0};
+  for (auto& queue : connection->queues) queue.psn = local.psn;
+  struct Given {
+    std::unique_ptr<MessageJob::Connection> old;  // freed by the caller
+    std::uint32_t first_qpn, rkey;
+  };
+  const Given given = lanes_->on_first([id, connection = std::move(connection)](MessageEngine& engine) mutable {
+    MessageJob* job = engine.aggregators().find(id);
+    if (job == nullptr) throw Error(ErrorCode::kJobRejected, "there is no job " + std::to_string(id));
+    const std::size_t queues = job->layout().queues();
+    if (connection->worker >= job->spec().shape.workers() || connection->queues.size() != queues ||
+        !has_mtu(connection->remote)) {
+      throw Error(ErrorCode::kInvalidArgument, "a worker of job " + std::to_string(id) + " connects " +
+                                                   std::to_string(queues) +
+                                                   " queue pairs, with an MTU that is a power of two from 256 to 4096");
+    }
+    Given result;
+    const MessageJob::Connection& made = *connection;
+    result.old = engine.aggregators().connect(id, std::move(connection));
+    result.first_qpn = made.first_qpn;
+    result.rkey = job->rkey();
+    return result;
+  });
+  local.rkey = given.rkey;
+  for (std::size_t i = 0; i < remote.qpns.size(); ++i) local.qpns.push_back(given.first_qpn + narrow<std::uint32_t>(i));
+  return local;
 }
 
 }  // namespace jaxina

@@ -1,19 +1,17 @@
-// The software switch for RDMA: an aggregator behind a RoCEv2 socket, on a thread of its own. NICs send to one UDP port, so
+// The software switch for RDMA: aggregators behind a RoCEv2 socket, on a thread of its own. NICs send to one UDP port, so
 // there is one thread; slots are not sharded as those of the udp transport are.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "rdma_engine/aggregator/aggregator.h"
-#include "rdma_engine/switch/roce_connections.h"
-#include "rdma_engine/transport/roce/roce_socket.h"
-#include "rdma_engine/transport/udp/loss_filter.h"
+#include "rdma_engine/messages/connection_end.h"
+#include "rdma_engine/shape/job_spec.h"
+#include "rdma_engine/switch/lanes.h"
+#include "rdma_engine/switch/message_engine.h"
 
 namespace jaxina {
 
@@ -28,50 +26,35 @@ struct RoceSwitchConfig {
   std::optional<std::uint32_t> first_psn = {};  // drawn for every connection unless given
 };
 
-struct RoceSwitchStatistics {
-  JobCounters job;
-  Aggregator::Rejects rejects{};
-  RoceCounters roce;                   // of all jobs, as what follows
-  roce::RoceSocket::Counters packets;
-  std::uint64_t packets_dropped = 0;   // by `loss`
-};
-
-// All methods may be called from any thread; they wait for the packets that the data thread has taken to be handled.
 class RoceSwitch {
  public:
-  // Throws Error(kInvalidArgument) for a port in use or an address that is not this host's.
+  // Throws Error(kInvalidArgument) for a port in use or an address that is not this host's, Error(kSystem) if the system
+  // has no thread left.
   explicit RoceSwitch(const RoceSwitchConfig& config);
-  ~RoceSwitch();
 
-  std::uint16_t port() const { return socket_.port(); }
+  std::uint16_t port() const { return port_; }
 
-  // Throws Error: see Aggregator::add_job.
+  // See Lanes.
   void add_job(const JobSpec& spec);
-  void remove_job(std::uint32_t job);
-  // Tells the workers heard from so far, and every worker that asks from now on.
-  void abort_job(std::uint32_t job, const Status& reason);
-  // Throws Error: see RoceConnections::connect.
-  roce::ConnectionEnd connect(std::uint32_t job, std::uint16_t worker, const roce::ConnectionEnd& remote);
+  void remove_job(std::uint32_t job) { lanes_->remove_job(job); }
+  void abort_job(std::uint32_t job, const Status& reason) { lanes_->abort_job(job, reason); }
+  SwitchCounters statistics() { return lanes_->statistics(); }
+  std::vector<std::uint32_t> missing(std::uint32_t job) { return lanes_->missing(job); }
+  std::optional<SlotContents> inspect(std::uint32_t job, std::uint32_t slot, std::uint32_t version) {
+    return lanes_->inspect(job, slot, version);
+  }
+  void stop() { lanes_->stop(); }
 
-  // Zeros for a job that does not exist.
-  RoceSwitchStatistics statistics(std::uint32_t job);
-  std::vector<std::uint32_t> missing(std::uint32_t job);
-  std::optional<SlotContents> inspect(std::uint32_t job, std::uint32_t slot, std::uint32_t version);
+  // Gives a worker its queue pairs; a worker that connects anew loses those it had. `remote.address` is an IPv4 address in
+  // numbers: nobody resolves names here. Throws Error(kInvalidArgument) for an end that does not fit the job,
+  // Error(kJobRejected) if there is no such job.
+  roce::ConnectionEnd connect(std::uint32_t job, std::uint32_t worker, const roce::ConnectionEnd& remote);
 
  private:
-  void run();
-  std::size_t receive();
-  std::unique_lock<std::mutex> lock();
-
-  std::mutex mutex_;  // of all below but what the thread waits on
-  std::atomic<int> callers_ = 0;  // that want the mutex; the data thread lets them have it
-  roce::RoceSocket socket_;
-  RoceConnections connections_;
-  Aggregator aggregator_;
-  udp::LossFilter loss_;
-  std::uint64_t packets_dropped_ = 0;
-  std::atomic<bool> stopping_ = false;
-  std::thread thread_;
+  RoceSwitchConfig config_;
+  std::string address_;
+  std::uint16_t port_;
+  std::unique_ptr<Lanes<MessageEngine>> lanes_;
 };
 
 }  // namespace jaxina

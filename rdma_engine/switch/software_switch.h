@@ -1,18 +1,17 @@
-// The software switch: the aggregator behind UDP sockets, slots sharded over threads. Every thread has a port and an
-// aggregator of its own that knows all jobs; slot i of a job is served by thread i mod T, to whose port the workers
-// send it. So no two threads share a slot, and no lock lies on the packets' way.
+// The software switch: aggregators behind UDP sockets, slots sharded over threads (Lanes), each with a port of its own, to
+// which the workers send what belongs to its slots.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <set>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "rdma_engine/aggregator/aggregator.h"
 #include "rdma_engine/errors.h"
+#include "rdma_engine/shape/job_spec.h"
+#include "rdma_engine/switch/datagram_engine.h"
+#include "rdma_engine/switch/lanes.h"
 
 namespace jaxina {
 
@@ -24,56 +23,35 @@ struct SwitchConfig {
   std::uint64_t loss_seed = 0;
 };
 
-struct SwitchStatistics {
-  struct Job {
-    JobCounters counters;
-    Aggregator::Rejects rejects{};
-  };
-  std::map<std::uint32_t, Job> jobs;
-  Aggregator::Rejects rejects{};        // of packets that belong to none of these jobs
-  std::uint64_t packets_received = 0;   // before `loss`
-  std::uint64_t packets_dropped = 0;    // by `loss`
-  std::uint64_t packets_unsent = 0;     // the network would not take them
-};
-
-class SwitchThread;
-
-// All methods may be called from any thread. They wait for the data threads, at most five seconds, and throw
-// Error(kSystem) if one does not answer.
 class SoftwareSwitch {
  public:
-  // Throws Error(kInvalidArgument) for a port in use, an address that is not this host's or a number that cannot work.
+  // Throws Error(kInvalidArgument) for a port in use, an address that is not this host's or a number that cannot work,
+  // Error(kSystem) if the system has no thread left.
   explicit SoftwareSwitch(const SwitchConfig& config);
-  ~SoftwareSwitch();
 
   const std::vector<std::uint16_t>& ports() const { return ports_; }
 
-  // Throws Error: see Aggregator::add_job.
+  // See Lanes.
   void add_job(const JobSpec& spec);
-  void remove_job(std::uint32_t job);
-  // Answers every packet of the job with this error from now on; workers heard from so far are told at once.
-  void abort_job(std::uint32_t job, const Status& reason);
+  void remove_job(std::uint32_t job) { lanes_->remove_job(job); }
+  void abort_job(std::uint32_t job, const Status& reason) { lanes_->abort_job(job, reason); }
+  SwitchCounters statistics() { return lanes_->statistics(); }
+  std::vector<std::uint32_t> missing(std::uint32_t job) { return lanes_->missing(job); }
+  void stop() { lanes_->stop(); }
 
-  SwitchStatistics statistics();
-  // The workers that some incomplete pass of the job waits for, in ascending order.
-  std::vector<std::uint32_t> missing(std::uint32_t job);
+  // The largest pool, up to the shape's own, for which the first bursts of all workers, which come at once, fit the socket
+  // buffers that the system granted. A larger one works, but may lose packets to them.
+  std::uint32_t slots_that_fit(const JobShape& shape) const;
 
-  // The largest pool for which the first bursts of all workers, which come at once, fit the socket buffers that the
-  // system granted. A larger one works, but may lose packets to them.
-  std::uint32_t slots_that_fit(std::uint32_t workers, std::uint32_t block_size, std::uint32_t blocks_per_chunk) const;
-
-  // Closes the ports and ends the threads. The other methods then throw Error(kShutDown).
-  void stop();
+  // Bytes of packets that may wait unread at each socket: what the system granted, what was asked for. Less was granted if
+  // net.core.rmem_max limits it.
+  std::size_t receive_buffer_granted() const { return receive_granted_; }
+  std::size_t receive_buffer_requested() const { return receive_requested_; }
 
  private:
-  template <typename Command>
-  auto on_every_thread(Command command);
-
-  std::mutex mutex_;  // one command at a time
-  std::set<std::uint32_t> jobs_;
-  std::vector<std::unique_ptr<SwitchThread>> threads_;
   std::vector<std::uint16_t> ports_;
-  std::size_t receive_capacity_ = 0;  // bytes, of one socket
+  std::size_t receive_granted_ = 0, receive_requested_ = 0;
+  std::unique_ptr<Lanes<DatagramEngine>> lanes_;
 };
 
 }  // namespace jaxina

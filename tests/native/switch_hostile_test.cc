@@ -8,8 +8,9 @@
 #include <mutex>
 #include <random>
 
-#include "rdma_engine/transport/udp/datagram_sender.h"
-#include "rdma_engine/worker/session.h"
+#include "rdma_engine/base/clock.h"
+#include "rdma_engine/datagrams/session.h"
+#include "rdma_engine/net/datagram_sender.h"
 #include "tests/native/hostile_packets.h"
 #include "tests/native/udp_fixture.h"
 
@@ -24,11 +25,6 @@ constexpr std::uint64_t kHostilePackets = 100'000;
 #else
 constexpr std::uint64_t kHostilePackets = 1'000'000;
 #endif
-
-Nanoseconds now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // The latest packets of a job, as somebody on the way sees them.
 class Tap {
@@ -59,7 +55,7 @@ class OpenWorker {
         session_({.job = job.job,
                   .secret = job.secret,
                   .worker = static_cast<std::uint16_t>(worker),
-                  .stream = {job.workers, {job.slots, job.block_size, job.blocks_per_chunk}, {}}}),
+                  .stream = {.shape = job.shape, .timer = {}}}),
         tap_(tap) {}
 
   Worker& worker() { return session_.worker(); }
@@ -111,8 +107,8 @@ Packet own(const JobSpec& job, std::mt19937_64& random) {
   wire::Header header{.kind = wire::Kind::kUpdate,
                       .job = job.job,
                       .secret = job.secret,
-                      .worker = static_cast<std::uint16_t>(odd(65536, job.workers)),
-                      .slot = static_cast<std::uint16_t>(odd(65536, job.slots)),
+                      .worker = static_cast<std::uint16_t>(odd(65536, job.shape.workers())),
+                      .slot = static_cast<std::uint16_t>(odd(65536, job.shape.slots())),
                       .epoch = odd(0xffffffff, 4),
                       .fingerprint = odd(5000, 1),
                       .words = static_cast<std::uint16_t>(odd(100, 3)),
@@ -123,25 +119,28 @@ Packet own(const JobSpec& job, std::mt19937_64& random) {
   return packet;
 }
 
-constexpr JobSpec kMarkers{.job = 10, .secret = 10, .workers = 1, .slots = 1, .block_size = 1, .blocks_per_chunk = 1};
+const JobSpec kMarkers{
+    .job = 10,
+    .secret = 10,
+    .shape = JobShape(
+        {.devices = 1, .workers = 1, .slots = 1, .block_size = 1, .blocks_per_chunk = 1, .widest_element = 1})};
 
 struct Totals {
   std::uint64_t rejected = 0, counted = 0;
-  std::map<Reject, std::uint64_t> by_kind;
+  std::map<Counter, std::uint64_t> by_kind;
 };
 
-Totals totals_of(const SwitchStatistics& statistics) {
+Totals totals_of(const SwitchCounters& counters) {
   Totals totals;
-  const auto add = [&](const Aggregator::Rejects& rejects) {
-    for (std::size_t kind = 0; kind < rejects.size(); ++kind) {
-      totals.rejected += rejects[kind];
-      totals.by_kind[static_cast<Reject>(kind)] += rejects[kind];
-    }
+  const auto add = [&](Counter counter, std::uint64_t value) {
+    if (!is_reject(counter)) return;
+    totals.rejected += value;
+    totals.by_kind[counter] += value;
   };
-  add(statistics.rejects);
-  for (const auto& [id, job] : statistics.jobs) {
-    add(job.rejects);
-    totals.counted += job.counters.updates + job.counters.duplicates;
+  counters.strangers.for_each(add);
+  for (const auto& [id, job] : counters.jobs) {
+    job.for_each(add);
+    totals.counted += job[Counter::kUpdates] + job[Counter::kDuplicates];
   }
   return totals;
 }
@@ -154,7 +153,8 @@ class Attacker {
         tap_(tap),
         // No more at once than the switch's socket holds beside the victims' packets: nobody counts a packet that the
         // kernel drops.
-        burst_(std::clamp<std::uint64_t>(software_switch.slots_that_fit(1, 256, 4) / 8, 1, 1000)) {
+        burst_(std::clamp<std::uint64_t>(software_switch.slots_that_fit(job_of(1, 1, {.slots = kMaxSlots}).shape) / 8,
+            1, 1000)) {
     for (const JobSpec& victim : victims) {
       for (Forgery& forgery : forgeries(victim)) {
         // Empty datagrams do not fit the sender's batches; switch_test.cc sends them.
@@ -166,7 +166,7 @@ class Attacker {
   void run() {
     udp::UdpSocket socket(udp::resolve("127.0.0.1", 0, ErrorCode::kSystem), {});
     const Address target = udp::resolve("127.0.0.1", software_switch_.ports()[0], ErrorCode::kSystem);
-    udp::DatagramSender sender(socket);
+    udp::DatagramSender sender(socket, udp::WhenFull::kWait);
     std::uint64_t unsettled = 0;
     while (sent_ < kHostilePackets) {
       add(sender, target, draw());
@@ -181,7 +181,7 @@ class Attacker {
     ASSERT_EQ(sender.packets_unsent(), 0u);
   }
 
-  std::uint64_t forged(Reject reject) const { return forged_.contains(reject) ? forged_.at(reject) : 0; }
+  std::uint64_t forged(Counter reject) const { return forged_.contains(reject) ? forged_.at(reject) : 0; }
 
  private:
   Packet draw() {
@@ -216,7 +216,7 @@ class Attacker {
   }
   void wait_until_read() {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (software_switch_.statistics().jobs.at(kMarkers.job).counters.updates < markers_) {
+    while (software_switch_.statistics().jobs.at(kMarkers.job)[Counter::kUpdates] < markers_) {
       ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the switch has not read what was sent";
     }
   }
@@ -226,7 +226,7 @@ class Attacker {
   const Tap& tap_;
   const std::uint64_t burst_;
   std::vector<Forgery> forgeries_;
-  std::map<Reject, std::uint64_t> forged_;
+  std::map<Counter, std::uint64_t> forged_;
   std::mt19937_64 random_{7};
   std::uint64_t sent_ = 0;
   std::uint32_t markers_ = 0;
@@ -235,8 +235,8 @@ class Attacker {
 TEST(SwitchHostile, AMillionPacketsAreCountedAndTwoOtherJobsStayExact) {
   constexpr std::uint32_t n = 2;
   SoftwareSwitch software_switch({});
-  JobSpec quiet = job_of(n, 7), overheard = job_of(n, 8), hostile = job_of(n, 9);
-  quiet.slots = overheard.slots = 8;  // their bursts leave room for the attacker's in a small socket buffer, too
+  // The victims' bursts leave room for the attacker's in a small socket buffer, too.
+  const JobSpec quiet = job_of(n, 7, {.slots = 8}), overheard = job_of(n, 8, {.slots = 8}), hostile = job_of(n, 9);
   for (const JobSpec& job : {quiet, overheard, hostile, kMarkers}) software_switch.add_job(job);
   Tap tap;
   Attacker attacker(software_switch, {quiet, overheard}, hostile, tap);
@@ -261,9 +261,7 @@ TEST(SwitchHostile, AMillionPacketsAreCountedAndTwoOtherJobsStayExact) {
   };
   std::thread quiet_job([&] {
     std::vector<std::unique_ptr<Endpoint>> endpoints;
-    for (const EndpointConfig& config : configs_for(quiet, software_switch.ports())) {
-      endpoints.push_back(make_udp_endpoint(config));
-    }
+    for (const UdpMember& config : configs_for(quiet, software_switch.ports())) endpoints.push_back(config.join());
     sum_on_and_on([&](FloatSum& sum) {
       std::vector<std::thread> workers;
       for (std::uint32_t w = 0; w < n; ++w) {
@@ -299,28 +297,28 @@ TEST(SwitchHostile, AMillionPacketsAreCountedAndTwoOtherJobsStayExact) {
 
   // Every packet that came is accounted for, and forgeries by their kind. What replays and the attacker's own job are
   // counted as depends on when they come; unknown jobs and the like come from forgeries alone.
-  const SwitchStatistics statistics = software_switch.statistics();
-  const Totals totals = totals_of(statistics);
-  EXPECT_EQ(totals.rejected + totals.counted, statistics.packets_received);
-  EXPECT_GE(statistics.packets_received, kHostilePackets);
-  for (const Reject reject : {Reject::kUnknownJob, Reject::kWrongSecret, Reject::kNotAnUpdate, Reject::kTruncated,
-                              Reject::kForeign, Reject::kBadLength, Reject::kCorrupt}) {
+  const SwitchCounters counters = software_switch.statistics();
+  const Totals totals = totals_of(counters);
+  EXPECT_EQ(totals.rejected + totals.counted, counters.sockets[Counter::kPacketsReceived]);
+  EXPECT_GE(counters.sockets[Counter::kPacketsReceived], kHostilePackets);
+  for (const Counter reject : {Counter::kUnknownJob, Counter::kWrongSecret, Counter::kNotAnUpdate, Counter::kTruncated,
+                               Counter::kForeign, Counter::kBadLength, Counter::kCorrupt}) {
     EXPECT_EQ(totals.by_kind.at(reject), attacker.forged(reject)) << to_string(reject);
     EXPECT_GT(attacker.forged(reject), 0u);
   }
   for (const JobSpec& victim : {quiet, overheard}) {
-    const Aggregator::Rejects& rejects = statistics.jobs.at(victim.job).rejects;
-    EXPECT_GT(count_of(rejects, Reject::kBadWorker), 0u);
-    EXPECT_GT(count_of(rejects, Reject::kBadSlot), 0u);
-    EXPECT_GT(count_of(rejects, Reject::kTooLarge), 0u);
-    EXPECT_EQ(count_of(rejects, Reject::kMismatch), 0u);
-    EXPECT_EQ(count_of(rejects, Reject::kAborted), 0u);
+    const Counters& rejects = counters.jobs.at(victim.job);
+    EXPECT_GT(rejects[Counter::kBadWorker], 0u);
+    EXPECT_GT(rejects[Counter::kBadSlot], 0u);
+    EXPECT_GT(rejects[Counter::kTooLarge], 0u);
+    EXPECT_EQ(rejects[Counter::kMismatch], 0u);
+    EXPECT_EQ(rejects[Counter::kAborted], 0u);
   }
-  EXPECT_GT(count_of(statistics.jobs.at(overheard.job).rejects, Reject::kStale), 0u);
+  EXPECT_GT(counters.jobs.at(overheard.job)[Counter::kStale], 0u);
   RecordProperty("sums", static_cast<int>(sums));
   std::printf("%lu hostile packets, %lu sums exact, %lu duplicates and %lu stale packets replayed\n", kHostilePackets,
-              sums.load(), statistics.jobs.at(overheard.job).counters.duplicates,
-              count_of(statistics.jobs.at(overheard.job).rejects, Reject::kStale));
+              sums.load(), counters.jobs.at(overheard.job)[Counter::kDuplicates],
+              counters.jobs.at(overheard.job)[Counter::kStale]);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // The software switch: what packets of strangers do to it (nothing), and its control interface.
+#include <pthread.h>
+
 #include <atomic>
 
 #include "rdma_engine/wire/packet.h"
@@ -35,14 +37,12 @@ TEST(Switch, ForgedPacketsChangeNothingAndAreCounted) {
   forger.join();
   sum.expect_exact();
 
-  std::map<Reject, std::uint64_t> expected;
+  std::map<Counter, std::uint64_t> expected;
   for (const Forgery& forgery : packets) expected[forgery.counted_as] += rounds;
   // The switch reads in order of arrival, but may still be reading: until it has seen all, bounded.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  SwitchStatistics statistics = software_switch.statistics();
-  const auto rejected = [&](Reject reject) {
-    return count_of(statistics.rejects, reject) + count_of(statistics.jobs.at(job.job).rejects, reject);
-  };
+  SwitchCounters counters = software_switch.statistics();
+  const auto rejected = [&](Counter reject) { return counters.strangers[reject] + counters.jobs.at(job.job)[reject]; };
   const auto all_seen = [&] {
     for (const auto& [reject, count] : expected) {
       if (rejected(reject) != count) return false;
@@ -51,33 +51,57 @@ TEST(Switch, ForgedPacketsChangeNothingAndAreCounted) {
   };
   while (!all_seen() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    statistics = software_switch.statistics();
+    counters = software_switch.statistics();
   }
   for (const auto& [reject, count] : expected) {
     EXPECT_EQ(rejected(reject), count) << to_string(reject);
   }
   // Packets that name the job and its slots are its own affair, whoever sent them.
-  EXPECT_EQ(count_of(statistics.rejects, Reject::kUnknownJob), rounds);
-  EXPECT_EQ(count_of(statistics.jobs.at(job.job).rejects, Reject::kWrongSecret), rounds);
-  EXPECT_EQ(statistics.jobs.at(job.job).counters.results, (1'000'000 + 1023) / 1024 + job.slots);
+  EXPECT_EQ(counters.strangers[Counter::kUnknownJob], rounds);
+  EXPECT_EQ(counters.jobs.at(job.job)[Counter::kWrongSecret], rounds);
+  EXPECT_EQ(counters.jobs.at(job.job)[Counter::kResults], (1'000'000 + 1023) / 1024 + job.shape.slots());
 }
 
-TEST(Switch, AnswersFromTheAddressThatWasAsked) {
-  // Bound to all of the host's addresses, and asked at one that the system would not choose by itself.
-  SoftwareSwitch software_switch({.address = "0.0.0.0", .ports = {}});
+// Bound to all of the host's addresses, and asked at one that the system would not choose by itself.
+void expect_answers_from_the_address_asked(const std::string& bound_to) {
+  SoftwareSwitch software_switch({.address = bound_to, .ports = {}});
   const JobSpec job = job_of(2);
   software_switch.add_job(job);
-  std::vector<EndpointConfig> configs = configs_for(job, software_switch.ports());
-  configs[1].address = "127.0.0.2";
+  std::vector<UdpMember> configs = configs_for(job, software_switch.ports());
+  configs[1].udp.address = "127.0.0.2";
   FloatSum sum(2, 50'000, 9);
   with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
     sum.submit(w, endpoint);
     const Status status = run_to_end(endpoint);
     EXPECT_TRUE(status.ok()) << status.text();
     // Each packet that was sent again may bring a second answer; one from a wrong address would come for every packet.
-    EXPECT_LE(endpoint.statistics().packets_rejected, endpoint.statistics().retransmissions);
+    EXPECT_LE(endpoint.statistics()[Counter::kPacketsRejected], endpoint.statistics()[Counter::kRetransmissions]);
   });
   sum.expect_exact();
+}
+
+TEST(Switch, AnswersFromTheAddressThatWasAsked) { expect_answers_from_the_address_asked("0.0.0.0"); }
+
+TEST(Switch, AnswersIPv4FromTheAddressThatWasAskedOnASocketForBoth) { expect_answers_from_the_address_asked("::"); }
+
+TEST(Switch, NoThreadToBeHadIsATypedErrorAndNothingStays) {
+  pthread_attr_t usual, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(pthread_attr_init(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, std::size_t{1} << 47), 0);  // all the address space there is
+  const std::uint16_t port = SoftwareSwitch({}).ports()[0];
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  Status status;
+  try {
+    SoftwareSwitch({.ports = {port}});
+  } catch (const Error& error) {
+    status = error.status();
+  }
+  ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
+  pthread_attr_destroy(&usual);
+  pthread_attr_destroy(&huge);
+  EXPECT_EQ(status.code, ErrorCode::kSystem) << status.text();
+  EXPECT_EQ(SoftwareSwitch({.ports = {port}}).ports()[0], port) << "the port is free again";
 }
 
 TEST(Switch, ReplayedPacketsChangeNothing) {
@@ -115,7 +139,7 @@ TEST(Switch, ReplayedPacketsChangeNothing) {
   replayer.join();
   for (const FloatSum& sum : sums) sum.expect_exact();
   EXPECT_GT(replays, 0u);
-  EXPECT_GT(count_of(software_switch.statistics().jobs.at(job.job).rejects, Reject::kStale), 0u);
+  EXPECT_GT(software_switch.statistics().jobs.at(job.job)[Counter::kStale], 0u);
 }
 
 TEST(Switch, ControlInterface) {
@@ -132,15 +156,19 @@ TEST(Switch, ControlInterface) {
     return ErrorCode::kOk;
   };
   EXPECT_EQ(code_of([&] { software_switch.add_job(job); }), ErrorCode::kJobRejected);
-  JobSpec crowd = job_of(5000, 8);
-  EXPECT_EQ(code_of([&] { software_switch.add_job(crowd); }), ErrorCode::kTooManyWorkers);
+  EXPECT_EQ(code_of([&] { software_switch.add_job(job_of(5000, 8)); }), ErrorCode::kTooManyWorkers);
   EXPECT_TRUE(software_switch.missing(job.job).empty());
   EXPECT_EQ(software_switch.statistics().jobs.size(), 1u);
   software_switch.remove_job(job.job);
   EXPECT_TRUE(software_switch.statistics().jobs.empty());
   software_switch.remove_job(job.job);  // idempotent
-  EXPECT_GT(software_switch.slots_that_fit(2, 256, 4), 0u);
-  EXPECT_GT(software_switch.slots_that_fit(2, 256, 4), software_switch.slots_that_fit(4, 256, 4));
+  // Pools that no socket buffer here has room for, so that what fits depends on how many send.
+  const auto fit = [&](std::uint32_t workers) {
+    return software_switch.slots_that_fit(job_of(workers, 1, {.slots = kMaxSlots}).shape);
+  };
+  EXPECT_GT(fit(2), 0u);
+  EXPECT_GT(fit(2), fit(4));
+  EXPECT_EQ(software_switch.slots_that_fit(job_of(2, 1, {.slots = 1}).shape), 1u) << "no more than asked for";
 
   EXPECT_EQ(code_of([&] { SoftwareSwitch({.ports = {software_switch.ports()[0]}}); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of([&] { SoftwareSwitch({.address = "192.0.2.1", .ports = {}}); }), ErrorCode::kInvalidArgument);
@@ -151,6 +179,31 @@ TEST(Switch, ControlInterface) {
   software_switch.stop();
   software_switch.stop();
   EXPECT_EQ(code_of([&] { software_switch.statistics(); }), ErrorCode::kShutDown);
+}
+
+TEST(Switch, PoolsHaveAMemoryLimitThatRemovedJobsGiveBack) {
+  SoftwareSwitch software_switch({.ports = {}, .threads = 2});
+  const auto with_slots = [](std::uint32_t job, std::uint32_t slots) {
+    return JobSpec{.job = job,
+                   .secret = 1,
+                   .shape = JobShape({.devices = 2, .workers = 2, .slots = slots, .block_size = 16'000,
+                       .blocks_per_chunk = 1})};
+  };
+  const auto code_of = [&](const JobSpec& job) {
+    try {
+      software_switch.add_job(job);
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("MiB left for pools"), std::string::npos) << error.what();
+      return error.status().code;
+    }
+    return ErrorCode::kOk;
+  };
+  EXPECT_EQ(code_of(with_slots(50, kMaxSlots)), ErrorCode::kJobRejected);
+  EXPECT_EQ(code_of(with_slots(50, 4096)), ErrorCode::kOk) << "half of the limit";
+  EXPECT_EQ(code_of(with_slots(51, 4400)), ErrorCode::kJobRejected) << "a little more than the other half";
+  EXPECT_EQ(software_switch.statistics().jobs.size(), 1u);
+  software_switch.remove_job(50);
+  EXPECT_EQ(code_of(with_slots(51, 4400)), ErrorCode::kOk);
 }
 
 TEST(Switch, CommandsFromManyThreadsWhileDataFlows) {

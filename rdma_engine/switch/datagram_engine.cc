@@ -1,0 +1,69 @@
+#include "rdma_engine/switch/datagram_engine.h"
+
+#include <cstring>
+
+namespace jaxina {
+namespace {
+
+bool is_refusal(std::span<const std::uint8_t> packet) {
+  return packet[offsetof(wire::HeaderBytes, kind)] == static_cast<std::uint8_t>(wire::Kind::kRefused);
+}
+
+}  // namespace
+
+DatagramEngine::DatagramEngine(const Address& local, double loss, std::uint64_t loss_seed)
+    : socket_(local, {.send_buffer = udp::kSwitchSendBuffer, .answers = true}),
+      receiver_(socket_),
+      sender_(socket_, udp::WhenFull::kDrop),
+      loss_(loss, loss_seed),
+      output_(sender_) {}
+
+std::size_t DatagramEngine::turn() {
+  const std::size_t packets = receiver_.receive(
+      [this](std::span<const std::uint8_t> packet, const Address& from) { on_packet(packet, from); });
+  output_.flush();
+  return packets;
+}
+
+void DatagramEngine::on_packet(std::span<const std::uint8_t> packet, const Address& from) {
+  ++packets_received_;
+  if (loss_.drops()) {
+    ++packets_dropped_;
+    return;
+  }
+  output_.forget_copy();
+  aggregators_.on_packet(packet, from, output_);
+}
+
+void DatagramEngine::count(SwitchCounters& counters) const {
+  counters.strangers += aggregators_.strangers();
+  Counters& sockets = counters.sockets;
+  sockets[Counter::kPacketsReceived] += packets_received_;
+  sockets[Counter::kPacketsDropped] += packets_dropped_;
+  sockets[Counter::kPacketsUnsent] += sender_.packets_unsent();
+  sockets[Counter::kPacketsUnanswerable] += receiver_.unanswerable();
+  sockets[Counter::kSocketOverflows] += receiver_.overflows();
+}
+
+void DatagramEngine::Output::send(const Address& to, std::span<const std::uint8_t> packet) {
+  if (packet.data() != source_.data() || packet.size() != source_.size()) {
+    std::uint8_t* room = sender_.reserve(packet.size());
+    if (room == nullptr) {
+      flush();
+      room = sender_.reserve(packet.size());
+    }
+    std::memcpy(room, packet.data(), packet.size());
+    source_ = packet;
+    copy_ = {room, packet.size()};
+  }
+  // Who is refused may not exist; everybody else knows the secret of a job.
+  sender_.add(to, copy_, is_refusal(packet) ? udp::Priority::kLow : udp::Priority::kNormal);
+}
+
+void DatagramEngine::Output::flush() {
+  // What cannot be sent is counted by the sender and lost; the workers ask again.
+  static_cast<void>(sender_.flush());
+  forget_copy();
+}
+
+}  // namespace jaxina

@@ -1,0 +1,65 @@
+// A port of the software switch: datagrams of a UDP socket, and the aggregators that they are for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "rdma_engine/datagrams/datagram_aggregator.h"
+#include "rdma_engine/net/datagram_receiver.h"
+#include "rdma_engine/net/datagram_sender.h"
+#include "rdma_engine/net/loss_filter.h"
+#include "rdma_engine/net/udp_socket.h"
+#include "rdma_engine/switch/packet_engine.h"
+#include "rdma_engine/switch/switch_counters.h"
+
+namespace jaxina {
+
+class DatagramEngine final : public PacketEngine {
+ public:
+  using Job = DatagramJob;
+
+  DatagramEngine(const Address& local, double loss, std::uint64_t loss_seed);
+
+  const udp::UdpSocket& socket() const { return socket_; }
+
+  std::size_t turn() override;
+  void flush() override { output_.flush(); }
+  void wait(Nanoseconds timeout) override { socket_.wait_readable(timeout); }
+  void interrupt() override { socket_.interrupt(); }
+
+  // See Lanes.
+  bool add(std::unique_ptr<Job> job) { return aggregators_.add(std::move(job)); }
+  std::unique_ptr<Job> remove(std::uint32_t job) { return aggregators_.remove(job); }
+  void abort(std::uint32_t job, const Status& reason) { aggregators_.abort(job, reason, output_); }
+  const Aggregator* find(std::uint32_t job) const { return aggregators_.find(job); }
+  void count(SwitchCounters& counters) const;
+
+ private:
+  // Copies what the aggregators send into the sender's arena; a result for all workers is copied once.
+  class Output final : public DatagramAggregator::Output {
+   public:
+    explicit Output(udp::DatagramSender& sender) : sender_(sender) {}
+    void send(const Address& to, std::span<const std::uint8_t> packet) override;
+    // The aggregators' buffers may have changed: copies made so far stand for nothing else.
+    void forget_copy() { source_ = {}; }
+    void flush();
+
+   private:
+    udp::DatagramSender& sender_;
+    std::span<const std::uint8_t> source_, copy_;
+  };
+
+  void on_packet(std::span<const std::uint8_t> packet, const Address& from);
+
+  udp::UdpSocket socket_;
+  udp::DatagramReceiver receiver_;
+  udp::DatagramSender sender_;
+  udp::LossFilter loss_;
+  DatagramAggregator aggregators_;
+  Output output_;
+  std::uint64_t packets_received_ = 0;
+  std::uint64_t packets_dropped_ = 0;
+};
+
+}  // namespace jaxina
