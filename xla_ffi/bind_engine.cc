@@ -32,11 +32,11 @@ Engine::Connector connector_from(nb::callable callable) {
   return [held = shared_callable(std::move(callable))](const Group& group) {
     nb::gil_scoped_acquire gil;
     try {
-      return nb::cast<EndpointConfig>((*held)(group));
+      return nb::cast<GroupConfig>((*held)(group));
     } catch (const nb::python_error& error) {
       throw to_native(error);
     } catch (const nb::cast_error&) {
-      throw Error(ErrorCode::kInvalidArgument, "the connector did not return an EndpointConfig");
+      throw Error(ErrorCode::kInvalidArgument, "the connector did not return a GroupConfig");
     }
   };
 }
@@ -65,52 +65,105 @@ roce::Exchange exchange_from(nb::callable callable) {
   };
 }
 
-nb::dict as_dict(const Statistics& s) {
+nb::dict fields_of(const EmbeddedConfig& config) {
   nb::dict d;
-  d["collectives"] = s.collectives;
-  d["elements"] = s.elements;
-  d["packets_sent"] = s.packets_sent;
-  d["packets_received"] = s.packets_received;
-  d["bytes_sent"] = s.bytes_sent;
-  d["bytes_received"] = s.bytes_received;
-  d["retransmissions"] = s.retransmissions;
-  d["packets_dropped"] = s.packets_dropped;
-  d["packets_rejected"] = s.packets_rejected;
-  d["staged_words"] = s.staged_words;
+  d["kind"] = "embedded";
+  d["segment"] = config.segment;
+  return d;
+}
+
+template <typename Switched>
+nb::dict switched_fields(const char* kind, const Switched& config) {
+  nb::dict d;
+  d["kind"] = kind;
+  d["address"] = config.address;
+  d["checksums"] = config.checksums;
+  d["loss"] = config.loss.share;
+  d["loss_seed"] = config.loss.seed;
+  return d;
+}
+
+nb::dict fields_of(const UdpConfig& config) {
+  nb::dict d = switched_fields("udp", config);
+  d["ports"] = config.ports;
+  d["first_window"] = config.first_window;
+  return d;
+}
+
+nb::dict fields_of(const RoceConfig& config) { return switched_fields("roce", config); }
+
+nb::dict fields_of(const VerbsConfig& config) {
+  nb::dict d;
+  d["kind"] = "verbs";
+  d["device"] = config.device;
+  return d;
+}
+
+// What a worker counts.
+nb::dict as_dict(const Counters& counters) {
+  nb::dict d;
+  for (const Counter counter :
+       {Counter::kCollectives, Counter::kElements, Counter::kPacketsSent, Counter::kPacketsReceived, Counter::kBytesSent,
+        Counter::kBytesReceived, Counter::kRetransmissions, Counter::kPacketsDropped, Counter::kPacketsUnsent,
+        Counter::kPacketsRejected, Counter::kSocketOverflows, Counter::kStagedWords}) {
+    const std::string_view name = to_string(counter);
+    d[nb::str(name.data(), name.size())] = counters[counter];
+  }
   return d;
 }
 
 }  // namespace
 
 void bind_engine(nb::module_& m) {
-  nb::class_<EndpointConfig>(m, "EndpointConfig", "How this process takes part in a group.")
-      .def(nb::init<>())
-      .def_rw("transport", &EndpointConfig::transport)
-      .def_rw("devices", &EndpointConfig::devices)
-      .def_rw("local", &EndpointConfig::local)
-      .def_rw("workers", &EndpointConfig::workers)
-      .def_rw("worker", &EndpointConfig::worker)
-      .def_rw("job", &EndpointConfig::job)
-      .def_rw("secret", &EndpointConfig::secret)
-      .def_rw("slots", &EndpointConfig::slots)
-      .def_rw("block_size", &EndpointConfig::block_size)
-      .def_rw("blocks_per_chunk", &EndpointConfig::blocks_per_chunk)
-      .def_rw("segment", &EndpointConfig::segment)
-      .def_rw("address", &EndpointConfig::address)
-      .def_rw("ports", &EndpointConfig::ports)
+  nb::class_<GroupConfig>(m, "GroupConfig", "How this process takes part in a group.")
       .def(
-          "set_exchange",
-          [](EndpointConfig& config, nb::callable exchange) { config.exchange = exchange_from(std::move(exchange)); },
-          "exchange"_a,
-          "For RDMA: exchange(end) gives the switch this end of the queue pairs and returns the switch's, both as "
-          "(address, udp_port, mtu, qpns, psn, rkey, memory). Called on the engine's own thread.")
-      .def_rw("whole_chunks", &EndpointConfig::whole_chunks)
-      .def_rw("checksums", &EndpointConfig::checksums)
-      .def_rw("rdma_device", &EndpointConfig::rdma_device)
-      .def_rw("loss", &EndpointConfig::loss)
-      .def_rw("loss_seed", &EndpointConfig::loss_seed)
-      .def_rw("join_timeout_s", &EndpointConfig::join_timeout_s)
-      .def_rw("collective_timeout_s", &EndpointConfig::collective_timeout_s);
+          "__init__",
+          [](GroupConfig* self, const JobShape& shape, std::uint32_t worker, std::vector<std::uint32_t> local,
+             std::uint32_t job, std::uint64_t secret, double join_timeout_s, double collective_timeout_s) {
+            new (self) GroupConfig{.member = {shape, worker, job, secret, join_timeout_s},
+                                   .local = std::move(local),
+                                   .transport = {},
+                                   .collective_timeout_s = collective_timeout_s};
+          },
+          nb::kw_only(), "shape"_a, "worker"_a, "local"_a, "job"_a = 0, "secret"_a = 0, "join_timeout_s"_a = 60.0,
+          "collective_timeout_s"_a = 300.0,
+          "worker: this process among the group's. local: its devices, by their places in the group. job, secret: at the "
+          "aggregator; a group of one process needs none. Timeouts in seconds.")
+      .def(
+          "use_embedded", [](GroupConfig& c, std::string segment) { c.transport = EmbeddedConfig{std::move(segment)}; },
+          "segment"_a, "Sums in shared memory of this name; \"\" is private to this process.")
+      .def(
+          "use_udp",
+          [](GroupConfig& c, std::string address, std::vector<std::uint16_t> ports, bool checksums,
+             std::uint32_t first_window, double loss, std::uint64_t loss_seed) {
+            c.transport = UdpConfig{std::move(address), std::move(ports), checksums, first_window, {loss, loss_seed}};
+          },
+          "address"_a, "ports"_a, "checksums"_a = true, nb::kw_only(), "first_window"_a = 0, "loss"_a = 0.0,
+          "loss_seed"_a = 0,
+          "Sums at a switch's host: one data port per thread of it. checksums: whether its replies carry a CRC. "
+          "first_window: passes it has room for at first, 0 if not known. loss: share of arriving packets to drop.")
+      .def(
+          "use_roce",
+          [](GroupConfig& c, std::string address, nb::callable exchange, bool checksums, double loss,
+             std::uint64_t loss_seed) {
+            c.transport = RoceConfig{std::move(address), exchange_from(std::move(exchange)), checksums, {loss, loss_seed}};
+          },
+          "address"_a, "exchange"_a, "checksums"_a = true, nb::kw_only(), "loss"_a = 0.0, "loss_seed"_a = 0,
+          "Sums at a switch by RDMA from user space. exchange(end) gives the switch this end of the queue pairs and returns "
+          "the switch's, both as (address, udp_port, mtu, qpns, psn, rkey, memory). Called on the engine's own thread.")
+      .def(
+          "use_verbs",
+          [](GroupConfig& c, std::string device, nb::callable exchange) {
+            c.transport = VerbsConfig{std::move(device), exchange_from(std::move(exchange))};
+          },
+          "device"_a, "exchange"_a, "Sums at a switch by an RDMA device, \"\" for any; exchange as for use_roce.")
+      .def_prop_ro("shape", [](const GroupConfig& c) { return c.member.shape; })
+      .def_prop_ro("worker", [](const GroupConfig& c) { return c.member.worker; })
+      .def_prop_ro("job", [](const GroupConfig& c) { return c.member.job; })
+      .def_prop_ro("secret", [](const GroupConfig& c) { return c.member.secret; })
+      .def_ro("local", &GroupConfig::local)
+      .def_prop_ro("transport", [](const GroupConfig& c) { return std::visit([](const auto& t) { return fields_of(t); }, c.transport); },
+                   "What was chosen by use_...(), as a dict with the transport's name as `kind`.");
 
   m.def(
       "start", [](nb::callable connector, nb::callable ended, bool trace) {
@@ -120,7 +173,7 @@ void bind_engine(nb::module_& m) {
         Engine::instance().start(std::move(connect), std::move(tell), trace);
       },
       "connector"_a, "ended"_a, "trace"_a = false,
-      "Opens the engine. On its own threads it calls connector(group: list[int]) -> EndpointConfig when a group is first "
+      "Opens the engine. On its own threads it calls connector(group: list[int]) -> GroupConfig when a group is first "
       "used, and ended(group, code: str, message: str) when a group ends for a reason that other processes cannot see. With trace, records what its groups do.");
   m.def("shutdown", [] { Engine::instance().shutdown(); }, nb::call_guard<nb::gil_scoped_release>(),
         "Fails pending collectives, leaves all groups and joins the engine's threads.");
@@ -153,12 +206,12 @@ void bind_engine(nb::module_& m) {
   m.def(
       "statistics",
       [] {
-        Statistics statistics;
+        Counters counters;
         {
           nb::gil_scoped_release release;
-          statistics = Engine::instance().statistics();
+          counters = Engine::instance().statistics();
         }
-        return as_dict(statistics);
+        return as_dict(counters);
       },
       "Counters summed over the groups, by name.");
 }

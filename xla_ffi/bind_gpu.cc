@@ -23,12 +23,29 @@ void bind_gpu(nb::module_& m) {
         const GpuHandlers handlers = gpu_handlers();
         nb::dict named;
         if (handlers.start != nullptr) {
-          named["jaxina_all_reduce_start"] = target(handlers.start);
+          nb::dict start;
+          start["initialize"] = target(handlers.initialize);
+          start["execute"] = target(handlers.start);
+          named["jaxina_all_reduce_start"] = start;
           named["jaxina_all_reduce_done"] = target(handlers.done);
         }
         return named;
       },
       "Custom call -> its handler on CUDA, for jax.ffi.register_ffi_target; empty if jaxina was built without CUDA.");
+  m.def(
+      "gpu_types",
+      [] {
+        const GpuHandlers handlers = gpu_handlers();
+        nb::dict named;
+        if (handlers.state != nullptr) {
+          nb::dict running;
+          running["type_id"] = nb::capsule(handlers.state);
+          running["type_info"] = nb::capsule(handlers.state_info);
+          named["jaxina_running"] = running;
+        }
+        return named;
+      },
+      "Type of the handlers' state -> its registration, for jax.ffi.register_ffi_type before that of the handlers.");
   m.def("set_gpu_ids", &set_gpu_ids, "id_of_ordinal"_a,
         "This process's GPUs: their numbers within the process -> JAX's global device ids.");
   m.def(

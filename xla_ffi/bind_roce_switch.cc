@@ -15,27 +15,10 @@ namespace jaxina {
 namespace nb = nanobind;
 using namespace nb::literals;
 
-namespace {
-
-nb::dict rejected_packets(const RoceSwitchStatistics& statistics) {
-  nb::dict d;
-  const auto put = [&](const char* name, std::uint64_t count) {
-    if (count > 0) d[name] = count;
-  };
-  put("rdma_unknown_queue_pair", statistics.roce.unknown_queue_pair);
-  put("rdma_out_of_sequence", statistics.roce.out_of_sequence);
-  put("rdma_bad_length", statistics.roce.bad_length);
-  put("rdma_no_access", statistics.roce.no_access);
-  put("rdma_malformed", statistics.packets.malformed);
-  put("rdma_wrong_icrc", statistics.packets.wrong_icrc);
-  return d;
-}
-
-}  // namespace
-
 void bind_roce_switch(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
-  nb::class_<RoceSwitch>(m, "RoceSwitch", "An aggregator that answers RoCEv2 writes, on a thread of its own.")
+  nb::class_<RoceSwitch> bound(m, "RoceSwitch", "An aggregator that answers RoCEv2 writes, on a thread of its own.");
+  bound
       .def(
           "__init__",
           [](RoceSwitch* self, std::string address, std::uint16_t port, bool check_icrc, double loss,
@@ -54,55 +37,14 @@ void bind_roce_switch(nb::module_& m) {
           "InvalidArgument if the port is in use.")
       .def_prop_ro("port", &RoceSwitch::port)
       .def(
-          "add_job",
-          [](RoceSwitch& self, std::uint32_t job, std::uint64_t secret, std::uint32_t workers, std::uint32_t slots,
-             std::uint32_t block_size, std::uint32_t blocks_per_chunk) {
-            self.add_job({.job = job,
-                          .secret = secret,
-                          .workers = workers,
-                          .slots = slots,
-                          .block_size = block_size,
-                          .blocks_per_chunk = blocks_per_chunk});
-          },
-          "job"_a, "secret"_a, "workers"_a, "slots"_a, "block_size"_a, "blocks_per_chunk"_a, Release())
-      .def("remove_job", &RoceSwitch::remove_job, "job"_a, Release())
-      .def(
-          "abort_job",
-          [](RoceSwitch& self, std::uint32_t job, const std::string& code, const std::string& message) {
-            self.abort_job(job, Status(error_code_named(code), message));
-          },
-          "job"_a, "code"_a, "message"_a, Release())
-      .def(
           "connect",
-          [](RoceSwitch& self, std::uint32_t job, std::uint16_t worker, const ConnectionFields& end) {
+          [](RoceSwitch& self, std::uint32_t job, std::uint32_t worker, const ConnectionFields& end) {
             return fields_of(self.connect(job, worker, connection_of(end)));
           },
           "job"_a, "worker"_a, "end"_a, Release(),
           "end: (address, udp_port, mtu, qpns, psn, rkey, memory) of the worker; returns the switch's. Raises "
-          "InvalidArgument or JobRejected.")
-      .def(
-          "statistics",
-          [](RoceSwitch& self, std::uint32_t job) {
-            RoceSwitchStatistics statistics;
-            {
-              nb::gil_scoped_release release;
-              statistics = self.statistics(job);
-            }
-            return as_dict(statistics.job, statistics.rejects);
-          },
-          "job"_a, "The job's counters, by the names of SoftwareSwitch.statistics; bytes are those of the udp transport's packets.")
-      .def(
-          "rejected",
-          [](RoceSwitch& self) {
-            RoceSwitchStatistics statistics;
-            {
-              nb::gil_scoped_release release;
-              statistics = self.statistics(0);
-            }
-            return rejected_packets(statistics);
-          },
-          "Packets of all jobs that changed nothing, by kind.")
-      .def("missing", &RoceSwitch::missing, "job"_a, Release());
+          "InvalidArgument or JobRejected.");
+  bind_jobs(bound);
 }
 
 }  // namespace jaxina

@@ -15,6 +15,7 @@ void bind_gpu(nanobind::module_& m);
 void bind_mpi(nanobind::module_& m);
 void bind_numerics(nanobind::module_& m);
 void bind_roce_switch(nanobind::module_& m);
+void bind_shape(nanobind::module_& m);
 void bind_sim(nanobind::module_& m);
 void bind_switch(nanobind::module_& m);
 

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "rdma_engine/transport/roce/connection_end.h"
+#include "rdma_engine/messages/connection_end.h"
 
 namespace jaxina {
 

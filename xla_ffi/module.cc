@@ -15,6 +15,7 @@ NB_MODULE(_native, m) {
   jaxina::bind_mpi(m);
   jaxina::bind_numerics(m);
   jaxina::bind_roce_switch(m);
+  jaxina::bind_shape(m);
   jaxina::bind_sim(m);
   jaxina::bind_switch(m);
   m.def(

@@ -1,8 +1,10 @@
 #include "rdma_engine/engine/completion_thread.h"
 
+#include "rdma_engine/engine/start_thread.h"
+
 namespace jaxina {
 
-CompletionThread::CompletionThread() : thread_([this] { run(); }) {}
+CompletionThread::CompletionThread() : thread_(start_thread([this] { run(); })) {}
 
 CompletionThread::~CompletionThread() {
   {
@@ -16,6 +18,7 @@ CompletionThread::~CompletionThread() {
 void CompletionThread::post(Engine::Completion done, Status status) {
   {
     const std::lock_guard guard(mutex_);
+    uncalled_.fetch_add(1, std::memory_order_relaxed);
     queue_.emplace_back(std::move(done), std::move(status));
   }
   changed_.notify_one();
@@ -30,6 +33,7 @@ void CompletionThread::run() {
     queue_.pop_front();
     lock.unlock();
     done(std::move(status));
+    uncalled_.fetch_sub(1, std::memory_order_release);
     done = nullptr;  // what it holds goes before the lock is taken
     lock.lock();
   }

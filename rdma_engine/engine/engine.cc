@@ -1,5 +1,7 @@
 #include "rdma_engine/engine/engine.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -12,11 +14,13 @@ namespace jaxina {
 struct Engine::State {
   mutable std::mutex mutex;
   bool running = false;
+  bool forked = false;            // from a process where it ran, and not opened since
+  State* of_parent = nullptr;     // whose locks and threads are as the fork found them: never touched again
   Connector connector;
   Ended ended;
   bool trace = false;
   std::map<Group, std::shared_ptr<Node>> nodes;
-  Statistics finished;  // of nodes that were shut down
+  Counters finished;  // of nodes that were shut down
   std::map<Group, std::unique_ptr<Recorder>> recorded;  // by them
 };
 
@@ -25,18 +29,8 @@ namespace {
 // The latest of a group that a trace keeps, in 25 MB: what two sums of 100 MB in datagrams of 1 KB make.
 constexpr std::size_t kTraceEvents = 1 << 19;
 
-void add(Statistics& sum, const Statistics& s) {
-  sum.collectives += s.collectives;
-  sum.elements += s.elements;
-  sum.packets_sent += s.packets_sent;
-  sum.packets_received += s.packets_received;
-  sum.bytes_sent += s.bytes_sent;
-  sum.bytes_received += s.bytes_received;
-  sum.retransmissions += s.retransmissions;
-  sum.packets_dropped += s.packets_dropped;
-  sum.packets_rejected += s.packets_rejected;
-  sum.staged_words += s.staged_words;
-}
+constexpr char kForked[] =
+    "this process was forked after jaxina.init(); use spawn, or call jaxina.init() in the child";
 
 }  // namespace
 
@@ -45,8 +39,23 @@ Engine::~Engine() = default;
 
 Engine& Engine::instance() {
   // Never destroyed: XLA's threads may still hold work when static destructors run.
-  static Engine* engine = new Engine;
+  static Engine* const engine = [] {
+    static Engine* const made = new Engine;
+    pthread_atfork(nullptr, nullptr, [] { made->after_fork_in_child(); });
+    return made;
+  }();
   return *engine;
+}
+
+void Engine::after_fork_in_child() {
+  State* const parents = state_.release();
+  state_ = std::make_unique<State>();
+  state_->of_parent = parents;
+  state_->forked = parents->running || parents->forked;
+}
+
+void Engine::check_not_forked() const {
+  if (state_->forked) throw Error(ErrorCode::kNotInitialized, kForked);
 }
 
 void Engine::start(Connector connector, Ended ended, bool trace) {
@@ -56,6 +65,7 @@ void Engine::start(Connector connector, Ended ended, bool trace) {
   state_->ended = std::move(ended);
   state_->trace = trace;
   state_->running = true;
+  state_->forked = false;
   state_->finished = {};
   state_->recorded.clear();
 }
@@ -64,13 +74,14 @@ void Engine::shutdown() {
   std::map<Group, std::shared_ptr<Node>> nodes;
   {
     const std::lock_guard guard(state_->mutex);
+    check_not_forked();
     state_->running = false;
     nodes.swap(state_->nodes);
   }
   for (auto& [group, node] : nodes) {
     node->close();
     const std::lock_guard guard(state_->mutex);
-    add(state_->finished, node->statistics());
+    state_->finished += node->statistics();
     if (auto recorder = node->take_recorder()) state_->recorded[group] = std::move(recorder);
   }
   const std::lock_guard guard(state_->mutex);
@@ -89,8 +100,10 @@ void Engine::submit(const Group& group, std::int64_t device, Collective collecti
     return done({ErrorCode::kInvalidArgument, "device " + std::to_string(device) + " is not in the group it sums with"});
   }
   std::shared_ptr<Node> node;  // kept: shutdown() may come meanwhile
+  bool forked = false;
   {
     const std::lock_guard guard(state_->mutex);
+    forked = state_->forked;
     if (state_->running) {
       auto [known, is_new] = state_->nodes.try_emplace(group);
       if (is_new) {
@@ -100,12 +113,16 @@ void Engine::submit(const Group& group, std::int64_t device, Collective collecti
       node = known->second;
     }
   }
-  if (!node) return done({ErrorCode::kNotInitialized, "a psum ran outside jaxina.init() and jaxina.shutdown()"});
+  if (!node) {
+    return done({ErrorCode::kNotInitialized,
+                 forked ? kForked : "a psum ran outside jaxina.init() and jaxina.shutdown()"});
+  }
   node->submit(static_cast<std::uint32_t>(place - group.begin()), std::move(collective), std::move(done));
 }
 
 void Engine::abort(const Group& group, Status reason) {
   const std::lock_guard guard(state_->mutex);
+  check_not_forked();
   for (auto& [known, node] : state_->nodes) {
     if (group.empty() || known == group) node->abort(reason);
   }
@@ -113,13 +130,15 @@ void Engine::abort(const Group& group, Status reason) {
 
 std::map<Group, std::unique_ptr<Recorder>> Engine::take_trace() {
   const std::lock_guard guard(state_->mutex);
+  check_not_forked();
   return std::exchange(state_->recorded, {});
 }
 
-Statistics Engine::statistics() const {
+Counters Engine::statistics() const {
   const std::lock_guard guard(state_->mutex);
-  Statistics sum = state_->finished;
-  for (const auto& [group, node] : state_->nodes) add(sum, node->statistics());
+  check_not_forked();
+  Counters sum = state_->finished;
+  for (const auto& [group, node] : state_->nodes) sum += node->statistics();
   return sum;
 }
 

@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "rdma_engine/engine/start_thread.h"
+
 namespace jaxina {
 
 Collective part_of(const Collective& whole, std::size_t part, std::size_t parts, std::uint32_t block_size) {
@@ -34,17 +36,14 @@ Collective part_of(const Collective& whole, std::size_t part, std::size_t parts,
 
 namespace {
 
-Geometry one_slot(Geometry geometry) {
-  geometry.slots = 1;
-  return geometry;
-}
+JobShape one_slot(const JobShape& shape) { return shape.with_slots(1); }
 
 }  // namespace
 
 class LocalSum::Lane {
  public:
-  Lane(std::uint32_t devices, Geometry geometry)
-      : worker_({devices, geometry, {}}), words_(geometry.words_per_chunk()), exponents_(geometry.blocks_per_chunk) {}
+  explicit Lane(const JobShape& shape)
+      : worker_({.shape = shape, .timer = {}}), words_(shape.words_per_chunk()), exponents_(shape.blocks_per_chunk()) {}
 
   void run(std::vector<Collective> contributions) {
     worker_.submit_contributions(std::move(contributions));
@@ -74,17 +73,17 @@ class LocalSum::Crew {
  public:
   using Task = std::function<void(std::size_t thread)>;
 
+  // Throws Error(kSystem).
   explicit Crew(std::size_t helpers) {
-    for (std::size_t i = 0; i < helpers; ++i) threads_.emplace_back([this, i] { help(i + 1); });
-  }
-  ~Crew() {
-    {
-      const std::lock_guard guard(mutex_);
-      stopping_ = true;
+    threads_.reserve(helpers);
+    try {
+      for (std::size_t i = 0; i < helpers; ++i) threads_.push_back(start_thread([this, i] { help(i + 1); }));
+    } catch (const Error&) {
+      stop();
+      throw;
     }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
   }
+  ~Crew() { stop(); }
   std::size_t size() const { return threads_.size() + 1; }
 
   void run(const Task& task) {
@@ -101,6 +100,15 @@ class LocalSum::Crew {
   }
 
  private:
+  void stop() {
+    {
+      const std::lock_guard guard(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
   void help(std::size_t index) {
     std::unique_lock lock(mutex_);
     for (std::uint64_t done = 0;;) {
@@ -124,8 +132,8 @@ class LocalSum::Crew {
   std::vector<std::thread> threads_;
 };
 
-LocalSum::LocalSum(std::uint32_t devices, Geometry geometry) : devices_(devices), geometry_(geometry) {
-  lanes_.push_back(std::make_unique<Lane>(devices_, one_slot(geometry_)));
+LocalSum::LocalSum(const JobShape& shape) : shape_(shape) {
+  lanes_.push_back(std::make_unique<Lane>(one_slot(shape_)));
 }
 
 LocalSum::~LocalSum() = default;
@@ -136,7 +144,7 @@ void LocalSum::run(std::vector<Collective> contributions) {
 }
 
 void LocalSum::run_on_devices(std::vector<Collective> contributions) {
-  if (!device_lane_) device_lane_ = std::make_unique<Lane>(devices_, geometry_);
+  if (!device_lane_) device_lane_ = std::make_unique<Lane>(shape_);
   try {
     device_lane_->run(std::move(contributions));
   } catch (const Error&) {
@@ -148,9 +156,9 @@ void LocalSum::run_on_devices(std::vector<Collective> contributions) {
 void LocalSum::run_together(const std::vector<Collective>& contributions) {
   if (!crew_) {
     // More threads than devices would be more than XLA itself uses.
-    const std::size_t threads = std::min<std::size_t>(devices_, std::max(1u, std::thread::hardware_concurrency()));
+    const std::size_t threads = std::min<std::size_t>(shape_.devices(), std::max(1u, std::thread::hardware_concurrency()));
     crew_ = std::make_unique<Crew>(threads - 1);
-    while (lanes_.size() < threads) lanes_.push_back(std::make_unique<Lane>(devices_, one_slot(geometry_)));
+    while (lanes_.size() < threads) lanes_.push_back(std::make_unique<Lane>(one_slot(shape_)));
   }
   // Several parts for each thread, because some get less of a processor than others.
   const std::size_t parts = 4 * crew_->size();
@@ -158,7 +166,7 @@ void LocalSum::run_together(const std::vector<Collective>& contributions) {
   crew_->run([&](std::size_t thread) {
     for (std::size_t part = next++; part < parts; part = next++) {
       std::vector<Collective> mine;
-      for (const Collective& whole : contributions) mine.push_back(part_of(whole, part, parts, geometry_.block_size));
+      for (const Collective& whole : contributions) mine.push_back(part_of(whole, part, parts, shape_.block_size()));
       lanes_[thread]->run(std::move(mine));
     }
   });

@@ -12,15 +12,16 @@ namespace jaxina {
 
 class LocalSum {
  public:
-  // For n = `devices`, all of which contribute to every call. geometry.slots: how many chunks are under way where the
+  // All of shape.devices() contribute to every call. shape.slots(): how many chunks are under way where the
   // tensors lie on devices; one is enough elsewhere.
-  LocalSum(std::uint32_t devices, Geometry geometry);
+  explicit LocalSum(const JobShape& shape);
   ~LocalSum();
 
   // Sums on the calling thread. contributions[d] is device d's; all have the same fingerprint. Throws Error if the
   // devices that the tensors lie on fail; then nothing can be summed any more.
   void run(std::vector<Collective> contributions);
-  // The same with the help of other threads, which start at the first call, for tensors of this processor's.
+  // The same with the help of other threads, which start at the first call, for tensors of this processor's. Throws
+  // Error(kSystem) if they cannot be started.
   void run_together(const std::vector<Collective>& contributions);
 
  private:
@@ -29,8 +30,7 @@ class LocalSum {
 
   void run_on_devices(std::vector<Collective> contributions);
 
-  const std::uint32_t devices_;
-  const Geometry geometry_;
+  const JobShape shape_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<Lane> device_lane_;
   std::unique_ptr<Crew> crew_;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "rdma_engine/base/clock.h"
 #include "rdma_engine/engine/result_memory.h"
+#include "rdma_engine/engine/start_thread.h"
 
 namespace jaxina {
 namespace {
@@ -16,10 +18,6 @@ constexpr auto kIdleTick = std::chrono::milliseconds(250);
 // longer. From kTogether on several threads share the work.
 constexpr std::size_t kInlineElements = 64 * 1024;
 constexpr std::size_t kTogetherElements = 256 * 1024;
-
-Nanoseconds now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::size_t bytes_of(const Tensor& tensor) { return tensor.count * numerics::element_codec(tensor.type).size; }
 
@@ -46,25 +44,9 @@ void prepare_results(std::vector<Collective>& contributions) {
   }
 }
 
-void check(const EndpointConfig& config) {
-  if (config.devices > numerics::kMaxWorkers) {
-    throw Error(ErrorCode::kTooManyWorkers, "a group has at most " + std::to_string(numerics::kMaxWorkers) +
-                                                " devices, not " + std::to_string(config.devices));
-  }
-  if (config.block_size < numerics::kMinBlockSize || config.block_size > numerics::kMaxBlockSize) {
-    throw Error(ErrorCode::kInvalidArgument, "the block size is between " + std::to_string(numerics::kMinBlockSize) +
-                                                 " and " + std::to_string(numerics::kMaxBlockSize) + ", not " +
-                                                 std::to_string(config.block_size));
-  }
-}
-
-std::unique_ptr<Endpoint> make_endpoint(const EndpointConfig& config) {
-  if (config.transport == "embedded") return make_embedded_endpoint(config);
-  if (config.transport == "udp") return make_udp_endpoint(config);
-  if (config.transport == "roce") return make_roce_endpoint(config);
-  if (config.transport == "verbs") return make_verbs_endpoint(config);
-  throw Error(ErrorCode::kInvalidArgument,
-              "unknown aggregator '" + config.transport + "': choose embedded, udp, roce or verbs");
+// Joins the group's aggregator. Throws Error.
+std::unique_ptr<Endpoint> make_endpoint(const GroupConfig& config) {
+  return std::visit([&](const auto& transport) { return make_endpoint(config.member, transport); }, config.transport);
 }
 
 std::string seconds(double s) { return std::to_string(static_cast<long>(s)) + " s"; }
@@ -75,8 +57,13 @@ Node::Node(Group group, Engine::Connector connector, Engine::Ended ended, std::u
     : group_(std::move(group)),
       connector_(std::move(connector)),
       ended_(std::move(ended)),
-      recorder_(std::move(recorder)),
-      thread_([this] { run(); }) {}
+      recorder_(std::move(recorder)) {
+  try {
+    thread_ = start_thread([this] { run(); });
+  } catch (const Error& error) {
+    failed_ = error.status();
+  }
+}
 
 void Node::close() {
   {
@@ -85,7 +72,7 @@ void Node::close() {
     if (endpoint_) endpoint_->wake();
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !busy_; });
   std::map<std::uint32_t, Device> devices;
@@ -99,17 +86,30 @@ void Node::submit(std::uint32_t index, Collective collective, Engine::Completion
   const std::uint32_t print = fingerprint(collective);
   const Nanoseconds begun = now();
   std::unique_lock lock(mutex_);
-  if (failed_.ok()) {
-    Device& device = devices_[index];
+  Status failed = failed_;
+  auto known = devices_.find(index);
+  if (failed.ok() && known == devices_.end()) {
+    try {
+      known = devices_.try_emplace(index).first;
+    } catch (const Error& error) {
+      failed = no_thread_ = error.status();
+      if (endpoint_) endpoint_->wake();
+      changed_.notify_all();
+    }
+  }
+  if (failed.ok()) {
+    Device& device = known->second;
     device.requests.push_back({std::move(collective), std::move(done), print, begun});
     if (!complete() || sum_inline(lock, device)) return;
     if (endpoint_) endpoint_->wake();
     changed_.notify_all();
     return;
   }
-  const Status failed = failed_;
+  if (known != devices_.end() && !known->second.completions.has_called_all()) {
+    return known->second.completions.post(std::move(done), std::move(failed));
+  }
   lock.unlock();
-  done(failed);
+  done(std::move(failed));
 }
 
 bool Node::sum_inline(std::unique_lock<std::mutex>& lock, Device& submitter) {
@@ -127,9 +127,15 @@ bool Node::sum_inline(std::unique_lock<std::mutex>& lock, Device& submitter) {
   for (std::size_t i = 0; i < local_.size(); ++i) {
     if (i != mine) local_[i]->completions.post(std::move(round.done[i]), {});
   }
-  round.done[mine]({});
+  // Not before what its device waits for longer.
+  if (submitter.completions.has_called_all()) {
+    round.done[mine]({});
+  } else {
+    submitter.completions.post(std::move(round.done[mine]), {});
+  }
   lock.lock();
   busy_ = false;
+  if (!failed_.ok()) fail_requests();
   if (complete() || stopping_) changed_.notify_all();
   return true;
 }
@@ -143,7 +149,7 @@ void Node::abort(Status reason) {
   changed_.notify_all();
 }
 
-Statistics Node::statistics() const {
+Counters Node::statistics() const {
   const std::lock_guard guard(mutex_);
   return statistics_;
 }
@@ -155,22 +161,23 @@ void Node::run() {
 
 bool Node::connect() {
   try {
-    EndpointConfig config = connector_(group_);
-    check(config);
+    GroupConfig config = connector_(group_);
+    const JobShape shape = config.member.shape;
+    {
+      // Before the others are joined: the devices' threads may not be had.
+      const std::lock_guard guard(mutex_);
+      config_ = std::move(config);
+      for (const std::uint32_t index : config_->local) local_.push_back(&devices_[index]);
+      if (devices_.size() != local_.size()) {
+        throw Error(ErrorCode::kInvalidArgument, "a device of another process was submitted here");
+      }
+    }
     std::unique_ptr<Endpoint> endpoint;
-    if (config.workers > 1) endpoint = make_endpoint(config);
+    if (shape.workers() > 1) endpoint = make_endpoint(*config_);
     if (endpoint) endpoint->record(recorder_.get());
     const std::lock_guard guard(mutex_);
-    config_ = std::move(config);
-    for (const std::uint32_t index : config_.local) local_.push_back(&devices_[index]);
-    if (devices_.size() != local_.size()) {
-      throw Error(ErrorCode::kInvalidArgument, "a device of another process was submitted here");
-    }
     endpoint_ = std::move(endpoint);
-    if (!endpoint_) {
-      const Geometry geometry{config_.slots, config_.block_size, config_.blocks_per_chunk, config_.whole_chunks};
-      local_sum_ = std::make_unique<LocalSum>(config_.devices, geometry);
-    }
+    if (!endpoint_) local_sum_ = std::make_unique<LocalSum>(shape);
     return true;
   } catch (const Error& error) {
     fail(error.status());
@@ -185,7 +192,7 @@ bool Node::step() {
   {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kIdleTick, [this] {
-      return stopping_ || !abort_reason_.ok() || !in_flight_.empty() || (complete() && !busy_);
+      return stopping_ || !abort_reason_.ok() || !no_thread_.ok() || !in_flight_.empty() || (complete() && !busy_);
     });
     if (stopping_) {
       lock.unlock();
@@ -197,7 +204,7 @@ bool Node::step() {
       if (endpoint_) endpoint_->end(ended);
       return fail(ended), false;
     }
-    Status wrong = late_device(now());
+    Status wrong = no_thread_.ok() ? late_device(now()) : no_thread_;
     while (wrong.ok() && complete() && !busy_) {
       wrong = disagreement();
       if (!wrong.ok()) break;
@@ -252,10 +259,9 @@ bool Node::advance() {
   const Status status = endpoint_->progress(kTick);
   {
     const std::lock_guard guard(mutex_);
-    const std::uint64_t collectives = statistics_.collectives, elements = statistics_.elements;
-    statistics_ = endpoint_->statistics();
-    statistics_.collectives = collectives;
-    statistics_.elements = elements;
+    Counters counters = endpoint_->statistics();
+    for (const Counter own : {Counter::kCollectives, Counter::kElements}) counters[own] = statistics_[own];
+    statistics_ = counters;
   }
   for (std::size_t done = endpoint_->worker().pop_completed(); done > 0; --done) {
     finish(in_flight_.front());
@@ -263,7 +269,7 @@ bool Node::advance() {
   }
   if (!status.ok()) return fail(status), false;
   if (Status broken = endpoint_->worker().device_failure(); !broken.ok()) return end_for_all(std::move(broken)), false;
-  const auto timeout = static_cast<Nanoseconds>(config_.collective_timeout_s * 1e9);
+  const auto timeout = static_cast<Nanoseconds>(config_->collective_timeout_s * 1e9);
   if (in_flight_.empty() || now() < in_flight_.front().begun + timeout) return true;
   return end_for_all(overdue()), false;
 }
@@ -291,20 +297,24 @@ void Node::end_for_all(Status reason) {
 
 void Node::fail(Status reason) {
   std::unique_ptr<Endpoint> endpoint;
-  std::map<std::uint32_t, std::deque<Request>> requests;
   {
     const std::lock_guard guard(mutex_);
-    failed_ = reason;
     endpoint = std::move(endpoint_);
-    for (auto& [index, device] : devices_) device.requests.swap(requests[index]);
   }
   endpoint.reset();  // no buffer is touched after this
+  const std::lock_guard guard(mutex_);
+  failed_ = std::move(reason);  // what is submitted from now on comes after what is posted here
   for (Round& round : in_flight_) {
-    for (std::size_t i = 0; i < local_.size(); ++i) local_[i]->completions.post(std::move(round.done[i]), reason);
+    for (std::size_t i = 0; i < local_.size(); ++i) local_[i]->completions.post(std::move(round.done[i]), failed_);
   }
   in_flight_.clear();
-  for (auto& [index, waiting] : requests) {
-    for (Request& request : waiting) devices_.at(index).completions.post(std::move(request.done), reason);
+  if (!busy_) fail_requests();  // else who sums does, after what it completes
+}
+
+void Node::fail_requests() {
+  for (auto& [index, device] : devices_) {
+    for (Request& request : device.requests) device.completions.post(std::move(request.done), failed_);
+    device.requests.clear();
   }
 }
 
@@ -317,14 +327,14 @@ Node::Round Node::take() {
   Round round{{}, {}, local_.front()->requests.front().begun, rounds_++, 0};
   for (Device* device : local_) {
     Request& request = device->requests.front();
-    ++statistics_.collectives;
+    ++statistics_[Counter::kCollectives];
     round.elements += elements_of(request.collective);
     round.begun = std::min(round.begun, request.begun);
     round.contributions.push_back(std::move(request.collective));
     round.done.push_back(std::move(request.done));
     device->requests.pop_front();
   }
-  statistics_.elements += round.elements;
+  statistics_[Counter::kElements] += round.elements;
   return round;
 }
 
@@ -333,8 +343,8 @@ Status Node::disagreement() const {
     const Request &one = local_[0]->requests.front(), &other = local_[i]->requests.front();
     const bool alike = (one.collective.device == nullptr) == (other.collective.device == nullptr);
     if (alike && one.fingerprint == other.fingerprint) continue;
-    return {ErrorCode::kMismatch, "devices " + std::to_string(group_[config_.local[0]]) + " and " +
-                                      std::to_string(group_[config_.local[i]]) +
+    return {ErrorCode::kMismatch, "devices " + std::to_string(group_[config_->local[0]]) + " and " +
+                                      std::to_string(group_[config_->local[i]]) +
                                       " sum different things in the same call: check that every device runs the same "
                                       "program with equal shapes and dtypes"};
   }
@@ -342,16 +352,16 @@ Status Node::disagreement() const {
 }
 
 Status Node::late_device(Nanoseconds now) const {
-  const auto timeout = static_cast<Nanoseconds>(config_.collective_timeout_s * 1e9);
+  const auto timeout = static_cast<Nanoseconds>(config_->collective_timeout_s * 1e9);
   std::string late;
   bool overdue = false;
   for (std::size_t i = 0; i < local_.size(); ++i) {
     const std::deque<Request>& requests = local_[i]->requests;
-    if (requests.empty()) late += " " + std::to_string(group_[config_.local[i]]);
+    if (requests.empty()) late += " " + std::to_string(group_[config_->local[i]]);
     else overdue = overdue || now > requests.front().begun + timeout;
   }
   if (!overdue || late.empty()) return {};
-  return {ErrorCode::kTimeout, "devices of this process waited " + seconds(config_.collective_timeout_s) +
+  return {ErrorCode::kTimeout, "devices of this process waited " + seconds(config_->collective_timeout_s) +
                                    " for others of its devices, which did not reach this sum:" + late +
                                    ". Look at their programs, or raise JAXINA_TIMEOUT"};
 }
@@ -360,8 +370,8 @@ Status Node::overdue() const {
   const Worker::Progress progress = endpoint_->worker().progress();
   std::string missing;
   for (const std::uint32_t worker : endpoint_->missing()) missing += " " + std::to_string(worker);
-  return {ErrorCode::kTimeout, "worker " + std::to_string(config_.worker) + " waited " +
-                                   seconds(config_.collective_timeout_s) + " with " + std::to_string(progress.done) +
+  return {ErrorCode::kTimeout, "worker " + std::to_string(config_->member.worker) + " waited " +
+                                   seconds(config_->collective_timeout_s) + " with " + std::to_string(progress.done) +
                                    " of " + std::to_string(progress.total) + " chunks done; missing workers:" +
                                    (missing.empty() ? " unknown" : missing) +
                                    ". Look at those processes, or raise JAXINA_TIMEOUT"};

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -20,13 +21,13 @@ namespace jaxina {
 
 class Node {
  public:
-  // With a recorder, tells it of collectives, passes and waits.
+  // With a recorder, tells it of collectives, passes and waits. Without a thread to be had, everything fails.
   Node(Group group, Engine::Connector connector, Engine::Ended ended, std::unique_ptr<Recorder> recorder = nullptr);
 
   // `index` is the device's place in the group. `done` may be called before this returns.
   void submit(std::uint32_t index, Collective collective, Engine::Completion done);
   void abort(Status reason);
-  Statistics statistics() const;
+  Counters statistics() const;
 
   // Fails what is pending with kShutDown and joins all threads; to be called once, before the destruction, and not from
   // a completion.
@@ -67,6 +68,7 @@ class Node {
   bool sum_inline(std::unique_lock<std::mutex>& lock, Device& submitter);
 
   // With the lock held:
+  void fail_requests();
   bool complete() const;  // whether every local device waits
   Round take();
   Status disagreement() const;
@@ -77,7 +79,7 @@ class Node {
   const Engine::Connector connector_;
   const Engine::Ended ended_;
   std::unique_ptr<Recorder> recorder_;  // of the thread that drives the endpoint, or that has set busy_
-  EndpointConfig config_;  // written by connect()
+  std::optional<GroupConfig> config_;  // written by connect()
   std::unique_ptr<LocalSum> local_sum_;  // of a group that lies in this process; used by who has set busy_
   std::unique_ptr<Endpoint> endpoint_;   // else: made, used and destroyed by the thread; wake() under the mutex
   std::deque<Round> in_flight_;          // submitted to the endpoint's worker; the thread's own
@@ -89,8 +91,9 @@ class Node {
   bool busy_ = false;                        // a round is being summed here
   Status failed_;                            // sticky
   Status abort_reason_;
+  Status no_thread_;  // a device's completions have none: the group ends for all
   bool stopping_ = false;
-  Statistics statistics_;
+  Counters statistics_;
   std::uint64_t rounds_ = 0;  // taken
   std::thread thread_;
 };

@@ -12,6 +12,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "rdma_engine/engine/node.h"
@@ -72,40 +73,48 @@ inline std::uint32_t total(const Processes& processes) {
   return sum;
 }
 
-inline EndpointConfig config_for(const Processes& processes, std::uint32_t worker) {
+inline JobSpec job_for(const Processes& processes, bool whole_chunks = false) {
+  return {.job = 9,
+          .secret = 77,
+          .shape = JobShape({.devices = total(processes),
+                             .workers = static_cast<std::uint32_t>(processes.size()),
+                             .slots = 8,
+                             .block_size = kBlock,
+                             .blocks_per_chunk = 4,
+                             .whole_chunks = whole_chunks})};
+}
+
+inline GroupConfig config_for(const Processes& processes, std::uint32_t worker) {
   static std::atomic<std::uint64_t> next{0};
-  EndpointConfig config;
-  config.transport = "embedded";
-  config.devices = total(processes);
-  config.workers = static_cast<std::uint32_t>(processes.size());
-  config.worker = worker;
-  config.slots = 8;
-  config.block_size = kBlock;
-  config.blocks_per_chunk = 4;
-  config.join_timeout_s = 30;
-  config.collective_timeout_s = 60;
+  Membership member = member_of(job_for(processes), worker);
+  member.join_timeout_s = 30;
+  GroupConfig config{.member = member, .local = {}, .transport = EmbeddedConfig{}, .collective_timeout_s = 60};
   for (std::uint32_t w = 0, first = 0; w < processes.size(); first += processes[w++]) {
     for (std::uint32_t d = 0; w == worker && d < processes[w]; ++d) config.local.push_back(first + d);
   }
   if (worker == 0) ++next;
-  config.segment = "jaxina-node-test-" + std::to_string(getpid()) + "-" + std::to_string(next);
+  config.transport = EmbeddedConfig{"jaxina-node-test-" + std::to_string(getpid()) + "-" + std::to_string(next)};
   return config;
 }
 
-inline std::vector<EndpointConfig> configs_for(const Processes& processes) {
-  std::vector<EndpointConfig> configs;
+inline std::vector<GroupConfig> configs_for(const Processes& processes) {
+  std::vector<GroupConfig> configs;
   for (std::uint32_t w = 0; w < processes.size(); ++w) configs.push_back(config_for(processes, w));
   return configs;
+}
+
+inline std::unique_ptr<Endpoint> join(const GroupConfig& config) {
+  return std::visit([&](const auto& transport) { return make_endpoint(config.member, transport); }, config.transport);
 }
 
 // The nodes of a group's processes, all in this one.
 class Cluster {
  public:
-  explicit Cluster(std::vector<EndpointConfig> configs, std::function<void(const Status&)> ended = [](const Status&) {})
+  explicit Cluster(std::vector<GroupConfig> configs, std::function<void(const Status&)> ended = [](const Status&) {})
       : configs_(std::move(configs)) {
     Group group;
-    for (std::uint32_t d = 0; d < configs_.front().devices; ++d) group.push_back(d);
-    for (const EndpointConfig& config : configs_) {
+    for (std::uint32_t d = 0; d < configs_.front().member.shape.devices(); ++d) group.push_back(d);
+    for (const GroupConfig& config : configs_) {
       nodes_.push_back(std::make_unique<Node>(group, [config](const Group&) { return config; },
                                               [ended](const Group&, const Status& reason) { ended(reason); }));
     }
@@ -128,7 +137,7 @@ class Cluster {
   Node& node(std::size_t worker) { return *nodes_[worker]; }
 
  private:
-  std::vector<EndpointConfig> configs_;
+  std::vector<GroupConfig> configs_;
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 
@@ -182,20 +191,11 @@ inline Operands flat(std::vector<Operands> devices, std::size_t count) {
   return devices.front();
 }
 
-inline JobSpec job_for(const Processes& processes) {
-  return {.job = 9, .secret = 77, .workers = static_cast<std::uint32_t>(processes.size()), .slots = 8,
-          .block_size = kBlock, .blocks_per_chunk = 4};
-}
-
-inline std::vector<EndpointConfig> udp_configs(const Processes& processes, std::vector<std::uint16_t> ports) {
-  std::vector<EndpointConfig> configs = configs_for(processes);
-  for (EndpointConfig& config : configs) {
-    config.transport = "udp";
-    config.job = 9;
-    config.secret = 77;
-    config.address = "127.0.0.1";
-    config.ports = ports;
-    config.loss_seed = 5 + config.worker;
+inline std::vector<GroupConfig> udp_configs(const Processes& processes, std::vector<std::uint16_t> ports) {
+  std::vector<GroupConfig> configs = configs_for(processes);
+  for (GroupConfig& config : configs) {
+    config.transport =
+        UdpConfig{.address = "127.0.0.1", .ports = ports, .loss = {.share = 0, .seed = 5 + config.member.worker}};
   }
   return configs;
 }

@@ -8,7 +8,9 @@
 #include <bit>
 #include <cstring>
 #include <future>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "tests/native/node_fixture.h"
 #include "tests/native/udp_relay.h"
@@ -68,7 +70,8 @@ TEST(Node, OverANetworkThatLosesDuplicatesAndReordersTheBitsAreTheSame) {
   {
     Cluster cluster(udp_configs(processes, {relay.port()}));
     sum(cluster, devices, count, true, 3);
-    again = cluster.node(0).statistics().retransmissions + cluster.node(1).statistics().retransmissions;
+    again = cluster.node(0).statistics()[Counter::kRetransmissions] +
+            cluster.node(1).statistics()[Counter::kRetransmissions];
   }
   relay.stop();
   expect_equal(devices, expected, count);
@@ -94,11 +97,11 @@ std::uint64_t passes(const Processes& processes, std::uint64_t& bytes) {
   std::uint64_t first = 0, again = 0;
   bytes = 0;
   for (std::size_t w = 0; w < processes.size(); ++w) {
-    const Statistics statistics = cluster.node(w).statistics();
-    EXPECT_EQ(statistics.collectives, processes[w]);
-    first += statistics.packets_sent - statistics.retransmissions;
-    again += statistics.retransmissions;
-    bytes += statistics.bytes_sent;
+    const Counters counters = cluster.node(w).statistics();
+    EXPECT_EQ(counters[Counter::kCollectives], processes[w]);
+    first += counters[Counter::kPacketsSent] - counters[Counter::kRetransmissions];
+    again += counters[Counter::kRetransmissions];
+    bytes += counters[Counter::kBytesSent];
   }
   if (again > 0) bytes = 0;
   return first;
@@ -116,8 +119,8 @@ TEST(Node, AGroupWithinOneProcessSendsNothing) {
   Cluster cluster(udp_configs({3}, {}));  // no switch there to answer
   std::vector<Operands> devices = operands(3, 5000, 1, false);
   sum(cluster, devices, 5000, false);
-  EXPECT_EQ(cluster.node(0).statistics().packets_sent, 0u);
-  EXPECT_EQ(cluster.node(0).statistics().collectives, 3u);
+  EXPECT_EQ(cluster.node(0).statistics()[Counter::kPacketsSent], 0u);
+  EXPECT_EQ(cluster.node(0).statistics()[Counter::kCollectives], 3u);
 }
 
 TEST(Node, ManyCollectivesInFlightKeepTheirOrderOnEveryDevice) {
@@ -168,8 +171,8 @@ TEST(Node, LocalDevicesThatDisagreeEndTheGroupForAllProcesses) {
 
 TEST(Node, ADeviceThatNeverComesIsNamed) {
   for (const Processes& processes : {Processes{3}, Processes{2, 1}}) {
-    std::vector<EndpointConfig> configs = configs_for(processes);
-    for (EndpointConfig& config : configs) config.collective_timeout_s = 1;
+    std::vector<GroupConfig> configs = configs_for(processes);
+    for (GroupConfig& config : configs) config.collective_timeout_s = 1;
     Cluster cluster(configs);
     std::uint32_t x = 1, y = 1;
     std::future<Status> first = cluster.submit(0, {{{ElementType::kInt32, 1, &x, &x}}});
@@ -197,6 +200,82 @@ TEST(Node, AbortAndCloseReachWhatWaits) {
     }
     EXPECT_EQ(outcome(closed).code, ErrorCode::kShutDown);
   }
+}
+
+// A group of two devices in this process, whose first one's earliest completion does not return until it is let.
+class Blocked {
+ public:
+  Blocked() { sum(*cluster_, devices_, kCount, false); }
+  ~Blocked() { let_go(); }
+
+  // Sums one element; device 0's completion notes the number, after it has waited if it is the first.
+  std::future<Status> submit(std::uint32_t device, int number = 0) {
+    auto promise = std::make_shared<std::promise<Status>>();
+    std::future<Status> future = promise->get_future();
+    Collective one = devices_[device].collective(kCount, false);
+    cluster_->node(0).submit(device, std::move(one), [this, device, number, promise](Status status) {
+      if (device == 0 && number == 0) released_.wait();
+      if (device == 0) {
+        const std::lock_guard guard(mutex_);
+        order_.push_back(number);
+      }
+      promise->set_value(std::move(status));
+    });
+    return future;
+  }
+  void let_go() {
+    if (!std::exchange(blocked_, false)) return;
+    release_.set_value();
+  }
+  std::vector<int> order() {
+    const std::lock_guard guard(mutex_);
+    return order_;
+  }
+  Node& node() { return cluster_->node(0); }
+
+ private:
+  static constexpr std::size_t kCount = 1;
+  std::vector<Operands> devices_ = operands(2, kCount, 3, true);
+  bool blocked_ = true;
+  std::promise<void> release_;
+  std::shared_future<void> released_ = release_.get_future().share();
+  std::mutex mutex_;
+  std::vector<int> order_;
+  std::unique_ptr<Cluster> cluster_ = std::make_unique<Cluster>(configs_for({2}));  // last: its end calls the above
+};
+
+TEST(Node, ACompletionOnTheSubmittingThreadOvertakesNone) {
+  Blocked group;
+  std::vector<std::future<Status>> done;
+  // The last device to come sums: in the third round that is the one whose completions are held up.
+  for (const auto& [device, number] : {std::pair{0u, 0}, {1u, 0}, {0u, 1}, {1u, 1}, {1u, 2}, {0u, 2}}) {
+    done.push_back(group.submit(device, number));
+  }
+  EXPECT_EQ(group.order(), std::vector<int>{});
+  group.let_go();
+  for (auto& future : done) EXPECT_TRUE(outcome(future).ok());
+  EXPECT_EQ(group.order(), (std::vector<int>{0, 1, 2}));
+}
+
+TEST(Node, AFailureOnTheSubmittingThreadOvertakesNone) {
+  Blocked group;
+  std::vector<std::future<Status>> done;
+  done.push_back(group.submit(0, 0));
+  std::future<Status> summed = group.submit(1);
+  EXPECT_EQ(outcome(summed).code, ErrorCode::kOk);
+  done.push_back(group.submit(0, 1));
+  group.node().abort({ErrorCode::kWorkerLost, "worker 1 died"});
+  // Once device 1 is told so, the group has ended.
+  std::future<Status> other = group.submit(1);
+  EXPECT_EQ(outcome(other).code, ErrorCode::kWorkerLost);
+  done.push_back(group.submit(0, 2));
+  EXPECT_EQ(group.order(), std::vector<int>{});
+  group.let_go();
+  std::vector<ErrorCode> codes;
+  for (auto& future : done) codes.push_back(outcome(future).code);
+  using enum ErrorCode;
+  EXPECT_EQ(codes, (std::vector<ErrorCode>{kOk, kWorkerLost, kWorkerLost}));
+  EXPECT_EQ(group.order(), (std::vector<int>{0, 1, 2}));
 }
 
 TEST(Node, PartsOfACollectiveAreWholeBlocksAndTogetherTheWhole) {

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
 #include <thread>
 
 namespace jaxina {
@@ -60,6 +63,28 @@ TEST(PendingCollectives, AFailureWaitsForAllThatUseTheBuffersOfTheRun) {
   EXPECT_EQ(pending.finish(other_call, {&memory[1]}).code, ErrorCode::kInvalidArgument);  // went with the run
   elsewhere->set_value({});
   EXPECT_TRUE(pending.finish(other_device, {&memory[2]}).ok());
+}
+
+TEST(PendingCollectives, TheEndOfARunWaitsForWhatItStartedAndDidNotFinish) {
+  PendingCollectives pending;
+  const Key other_call{5, 0, 12}, other_device{5, 1, 12}, other_run{6, 0, 12};
+  auto run = std::make_unique<PendingCollectives::Run>(pending, kCall.run, kCall.device);
+  pending.add(kCall, {&memory[0]})->set_value({});
+  EXPECT_TRUE(pending.finish(kCall, {&memory[0]}).ok());
+  const auto in_loop = pending.add(kCall, {&memory[0]}), under_way = pending.add(other_call, {&memory[1]});
+  const auto elsewhere = pending.add(other_device, {&memory[2]}), later = pending.add(other_run, {&memory[3]});
+  std::future<void> over = std::async(std::launch::async, [&] { run.reset(); });  // the program failed
+  in_loop->set_value({ErrorCode::kTimeout, "late"});
+  EXPECT_EQ(over.wait_for(std::chrono::milliseconds(30)), std::future_status::timeout);
+  under_way->set_value({});
+  over.get();
+  EXPECT_EQ(pending.finish(kCall, {&memory[0]}).code, ErrorCode::kInvalidArgument);  // went with the run
+  elsewhere->set_value({});
+  later->set_value({});
+  EXPECT_TRUE(pending.finish(other_device, {&memory[2]}).ok());
+  EXPECT_TRUE(pending.finish(other_run, {&memory[3]}).ok());
+  run = std::make_unique<PendingCollectives::Run>(pending, kCall.run, kCall.device);
+  run.reset();  // nothing was started
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 // run ahead, but nothing within a stream can fail a program with a reason, and a sum that was lost must not pass for one.
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -51,7 +52,21 @@ void copy(const void* from, void* to, std::size_t bytes, cudaStream_t stream) {
   if (!status.ok()) throw Error(status);
 }
 
-ffi::Error start(cudaStream_t stream, ffi::RunId run, std::int32_t ordinal, ffi::RemainingArgs args,
+// XLA keeps one for each call of start in a running program, and destroys them before it frees the run's buffers.
+struct Running : PendingCollectives::Run {
+  using Run::Run;
+  static ffi::TypeId id;  // given by XLA
+};
+ffi::TypeId Running::id = {};
+const ffi::TypeInfo kRunningInfo = ffi::MakeTypeInfo<Running>();
+
+ffi::ErrorOr<std::unique_ptr<Running>> initialize(ffi::RunId run, std::int32_t ordinal) try {
+  return std::make_unique<Running>(pending(), run.run_id, id_of(ordinal));
+} catch (const Error& error) {
+  return ffi::Unexpected(to_xla(error.status()));
+}
+
+ffi::Error start(Running*, cudaStream_t stream, ffi::RunId run, std::int32_t ordinal, ffi::RemainingArgs args,
                  ffi::RemainingRets results, ffi::Span<const std::int64_t> groups, std::int64_t group_size,
                  std::int64_t identity) try {
   const std::int64_t device = id_of(ordinal);
@@ -99,9 +114,18 @@ ffi::Error done(cudaStream_t stream, ffi::RunId run, std::int32_t ordinal, ffi::
   return to_xla(error.status());
 }
 
+XLA_FFI_Error* initialize_handler(XLA_FFI_CallFrame* call_frame) {
+  XLA_FFI_DEFINE_HANDLER(handler, initialize,
+                         ffi::Ffi::Bind<ffi::ExecutionStage::kInitialize>()
+                             .Ctx<ffi::RunId>()
+                             .Ctx<ffi::DeviceOrdinal>());
+  return (*handler)(call_frame);
+}
+
 XLA_FFI_Error* start_handler(XLA_FFI_CallFrame* call_frame) {
   XLA_FFI_DEFINE_HANDLER(handler, start,
                          ffi::Ffi::Bind()
+                             .Ctx<ffi::Initialized<Running>>()  // without one nothing starts
                              .Ctx<ffi::PlatformStream<cudaStream_t>>()
                              .Ctx<ffi::RunId>()
                              .Ctx<ffi::DeviceOrdinal>()
@@ -132,6 +156,6 @@ void set_gpu_ids(std::map<int, std::int64_t> id_of_ordinal) {
   ids().of_ordinal = std::move(id_of_ordinal);
 }
 
-GpuHandlers gpu_handlers() { return {start_handler, done_handler}; }
+GpuHandlers gpu_handlers() { return {initialize_handler, start_handler, done_handler, &Running::id, &kRunningInfo}; }
 
 }  // namespace jaxina

@@ -14,19 +14,22 @@ PendingCollectives::Ending PendingCollectives::add(const Key& key, Buffers resul
 
 Status PendingCollectives::finish(const Key& key, const Buffers& results) {
   Status status = wait_for(key, results);
-  if (status.ok()) return status;
-  std::vector<Pending> others;
+  if (!status.ok()) wait_for_all(key.run, key.device);
+  return status;
+}
+
+void PendingCollectives::wait_for_all(std::int64_t run, std::int64_t device) {
+  std::vector<Pending> started;
   {
     const std::lock_guard guard(mutex_);
     constexpr std::int64_t first = std::numeric_limits<std::int64_t>::min();
-    auto it = pending_.lower_bound({key.run, key.device, first});
-    while (it != pending_.end() && it->first.run == key.run && it->first.device == key.device) {
-      for (Pending& pending : it->second) others.push_back(std::move(pending));
+    auto it = pending_.lower_bound({run, device, first});
+    while (it != pending_.end() && it->first.run == run && it->first.device == device) {
+      for (Pending& pending : it->second) started.push_back(std::move(pending));
       it = pending_.erase(it);
     }
   }
-  for (Pending& pending : others) pending.ended.wait();
-  return status;
+  for (Pending& pending : started) pending.ended.wait();
 }
 
 Status PendingCollectives::wait_for(const Key& key, const Buffers& results) {

@@ -27,6 +27,22 @@ class PendingCollectives {
   using Buffers = std::vector<const void*>;
   using Ending = std::shared_ptr<std::promise<Status>>;
 
+  // One run of a program on a device, made before its first start. XLA destroys it when the run is over, also one that
+  // failed between a start and its finish, and frees the run's buffers after that: so it waits until no collective of
+  // the run uses them any more. Their timeout bounds that.
+  class Run {
+   public:
+    Run(PendingCollectives& pending, std::int64_t run, std::int64_t device)
+        : pending_(pending), run_(run), device_(device) {}
+    ~Run() { pending_.wait_for_all(run_, device_); }
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+
+   private:
+    PendingCollectives& pending_;
+    const std::int64_t run_, device_;
+  };
+
   // What is to be told, exactly once, how the collective ended. results: where its sums will lie.
   Ending add(const Key& key, Buffers results);
 
@@ -41,6 +57,7 @@ class PendingCollectives {
     std::future<Status> ended;
   };
   Status wait_for(const Key& key, const Buffers& results);
+  void wait_for_all(std::int64_t run, std::int64_t device);
 
   std::mutex mutex_;
   std::map<Key, std::deque<Pending>> pending_;

@@ -1,0 +1,245 @@
+// The engine in processes that may have no more threads, and in forked ones: an error at once, never a hang, and
+// nothing that disturbs the parent. Each test runs in a child process, because the engine is the process's only one.
+#include <gtest/gtest.h>
+#include <grp.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <future>
+#include <memory>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "rdma_engine/engine/engine.h"
+
+namespace jaxina {
+namespace {
+
+const Group kGroup = {0, 1};
+constexpr std::size_t kSmall = 1000, kTogether = 200'000;  // the latter is summed by several threads
+
+GroupConfig config_of(const Group&) {
+  const JobShape shape({.devices = 2, .workers = 1, .slots = 8, .block_size = 256, .blocks_per_chunk = 1});
+  return {.member = {.shape = shape},
+          .local = {0, 1},
+          .transport = {}};
+}
+
+void start(Engine::Connector connector = config_of) {
+  Engine::instance().start(std::move(connector), [](const Group&, const Status&) {});
+}
+
+// One device's part of a sum of ones.
+struct Part {
+  std::vector<float> values;
+  std::future<Status> ended;
+
+  ErrorCode code() {
+    if (ended.wait_for(std::chrono::seconds(10)) != std::future_status::ready) return ErrorCode::kTimeout;
+    const Status status = ended.get();
+    if (status.code == ErrorCode::kSystem) {
+      EXPECT_NE(status.message.find("cannot start a thread"), std::string::npos) << status.message;
+    }
+    return status.code;
+  }
+};
+
+std::unique_ptr<Part> submit(std::int64_t device, std::size_t count = kSmall) {
+  auto part = std::make_unique<Part>();
+  part->values.assign(count, 1.0f);
+  auto promise = std::make_shared<std::promise<Status>>();
+  part->ended = promise->get_future();
+  float* const values = part->values.data();
+  Engine::instance().submit(kGroup, device, {{{ElementType::kFloat32, count, values, values}}},
+                            [promise](Status status) { promise->set_value(std::move(status)); });
+  return part;
+}
+
+void expect_sum() {
+  const auto first = submit(0), second = submit(1);
+  EXPECT_EQ(first->code(), ErrorCode::kOk);
+  EXPECT_EQ(second->code(), ErrorCode::kOk);
+  EXPECT_EQ(first->values, std::vector<float>(kSmall, 2.0f));
+  EXPECT_EQ(second->values, first->values);
+}
+
+ErrorCode code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.status().code;
+  }
+  return ErrorCode::kOk;
+}
+
+constexpr int kPassed = 0, kFailed = 1, kNotHere = 77;
+
+// What the child ends with; a hang ends it by SIGALRM.
+int in_child(const std::function<void()>& body) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    [&]() noexcept { body(); }();  // or an exception would run the other tests here
+    std::fflush(nullptr);
+    _exit(::testing::Test::HasFailure() ? kFailed : kPassed);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+// While it lives, this process may start no thread.
+class NoThreads {
+ public:
+  NoThreads() {
+    getrlimit(RLIMIT_NPROC, &before_);
+    const rlimit none{0, before_.rlim_max};
+    setrlimit(RLIMIT_NPROC, &none);
+  }
+  ~NoThreads() { setrlimit(RLIMIT_NPROC, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+// As in_child, as a user whom such limits bind: root they do not.
+int in_limited_child(const std::function<void()>& body) {
+  return in_child([&] {
+    constexpr uid_t kNobody = 65534;
+    if (geteuid() == 0 && (setgroups(0, nullptr) != 0 || setresgid(kNobody, kNobody, kNobody) != 0 ||
+                           setresuid(kNobody, kNobody, kNobody) != 0)) {
+      _exit(kNotHere);
+    }
+    try {
+      const NoThreads limit;
+      std::thread([] {}).join();
+      _exit(kNotHere);
+    } catch (const std::system_error&) {
+    }
+    body();
+  });
+}
+
+void expect_passed(int code) {
+  if (code == kNotHere) GTEST_SKIP() << "no limit on threads binds this process";
+  EXPECT_EQ(code, kPassed);
+}
+
+TEST(NoThread, ForAGroupIsItsError) {
+  expect_passed(in_limited_child([] {
+    start();
+    {
+      const NoThreads limit;
+      EXPECT_EQ(submit(0)->code(), ErrorCode::kSystem);
+    }
+    EXPECT_EQ(submit(1)->code(), ErrorCode::kSystem);  // or it would wait for device 0
+    Engine::instance().shutdown();
+    start();
+    expect_sum();
+    Engine::instance().shutdown();
+  }));
+}
+
+TEST(NoThread, ForTheDeviceThatSubmitsEndsTheGroup) {
+  expect_passed(in_limited_child([] {
+    std::promise<void> release;
+    start([&](const Group& group) {
+      release.get_future().wait();
+      return config_of(group);
+    });
+    const auto first = submit(0);
+    {
+      const NoThreads limit;
+      EXPECT_EQ(submit(1)->code(), ErrorCode::kSystem);
+    }
+    release.set_value();
+    EXPECT_EQ(first->code(), ErrorCode::kSystem);
+    Engine::instance().shutdown();
+  }));
+}
+
+TEST(NoThread, ForADeviceThatHasNotSubmittedEndsTheGroup) {
+  expect_passed(in_limited_child([] {
+    std::promise<void> submitted;
+    std::unique_ptr<NoThreads> limit;
+    start([&](const Group& group) {
+      submitted.get_future().wait();
+      limit = std::make_unique<NoThreads>();
+      return config_of(group);
+    });
+    const auto first = submit(0);
+    submitted.set_value();
+    EXPECT_EQ(first->code(), ErrorCode::kSystem);
+    EXPECT_EQ(submit(1)->code(), ErrorCode::kSystem);
+    Engine::instance().shutdown();
+  }));
+}
+
+TEST(NoThread, ForTheHelpersOfASumIsItsError) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one processor: a sum has no helpers";
+  expect_passed(in_limited_child([] {
+    start();
+    expect_sum();
+    {
+      const NoThreads limit;
+      const auto first = submit(0, kTogether), second = submit(1, kTogether);
+      EXPECT_EQ(first->code(), ErrorCode::kSystem);
+      EXPECT_EQ(second->code(), ErrorCode::kSystem);
+    }
+    Engine::instance().shutdown();
+  }));
+}
+
+TEST(Fork, TheChildHasNoEngineAndMayStartItsOwn) {
+  expect_passed(in_child([] {
+    Engine& engine = Engine::instance();
+    start();
+    expect_sum();
+    expect_passed(in_child([&] {
+      EXPECT_FALSE(engine.running());
+      EXPECT_EQ(submit(0)->code(), ErrorCode::kNotInitialized);
+      EXPECT_EQ(code_of([&] { engine.statistics(); }), ErrorCode::kNotInitialized);
+      EXPECT_EQ(code_of([&] { engine.abort({}, {ErrorCode::kWorkerLost, "a test"}); }), ErrorCode::kNotInitialized);
+      EXPECT_EQ(code_of([&] { engine.take_trace(); }), ErrorCode::kNotInitialized);
+      EXPECT_EQ(code_of([&] { engine.shutdown(); }), ErrorCode::kNotInitialized);
+      expect_passed(in_child([&] { EXPECT_EQ(submit(0)->code(), ErrorCode::kNotInitialized); }));
+#if !defined(__SANITIZE_THREAD__)  // with it such a child may start no thread
+      start();
+      expect_sum();
+      EXPECT_EQ(engine.statistics()[Counter::kCollectives], 2u);
+      engine.shutdown();
+#endif
+    }));
+    expect_sum();
+    EXPECT_EQ(engine.statistics()[Counter::kCollectives], 4u);
+    engine.shutdown();
+    expect_passed(in_child([&] { EXPECT_EQ(code_of([&] { engine.statistics(); }), ErrorCode::kOk); }));
+  }));
+}
+
+TEST(Fork, LocksThatAreHeldMeanwhileHoldUpNothingInTheChild) {
+  expect_passed(in_child([] {
+    Engine& engine = Engine::instance();
+    start();
+    std::atomic<bool> stop = false;
+    std::thread busy([&] {
+      while (!stop) engine.statistics();
+    });
+    for (int i = 0; i < 200; ++i) {
+      expect_passed(in_child([&] { EXPECT_EQ(submit(0)->code(), ErrorCode::kNotInitialized); }));
+    }
+    stop = true;
+    busy.join();
+    engine.shutdown();
+  }));
+}
+
+}  // namespace
+}  // namespace jaxina
