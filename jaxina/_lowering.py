@@ -165,6 +165,8 @@ def install() -> None:
     """Registers the handlers and overrides the primitives that sum. Does not initialise a backend."""
     compat.check_version()
     jax.ffi.register_ffi_target(TARGET, _native.all_reduce_cpu(), platform="cpu")
+    for name, registration in _native.gpu_types().items():
+        jax.ffi.register_ffi_type(name, registration, platform="CUDA")
     for target, handler in gpu_handlers().items():
         jax.ffi.register_ffi_target(target, handler, platform="CUDA")
     compat.install_order(_finish, _left_to_xla)

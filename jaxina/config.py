@@ -11,27 +11,30 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jaxina._native import (
+    MAX_BLOCK_SIZE,
+    MAX_BLOCKS_PER_CHUNK,
+    MAX_SLOTS,
+    MAX_WORKERS,
+    MIN_BLOCK_SIZE,
+    JobShape,
+)
 from jaxina.errors import InvalidArgumentError
 
 PREFIX = "JAXINA_"
 
-# Limits of the packet format (rdma_engine/wire/packet.h) and of the worker sets
-# (rdma_engine/aggregator/slot.h).
-MAX_WORKERS = 1024
-MAX_SLOTS = 65535
-MAX_BLOCKS_PER_CHUNK = 64
-MAX_PACKET_BYTES = 65507
-HEADER_BYTES = 36
+TOKEN_CHARACTERS = (16, 256)  # of JAXINA_TOKEN, from and to
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
     """A type of value: how a text is read, and what is allowed, in words. `parse` raises
-    ValueError otherwise.
+    ValueError otherwise. A secret value is printed nowhere.
     """
 
     parse: Callable[[str], Any]
     allowed: str
+    secret: bool = False
 
 
 def integer(low: int, high: int) -> Kind:
@@ -85,6 +88,17 @@ def path() -> Kind:
     return Kind(str, "a file name")
 
 
+def token() -> Kind:
+    low, high = TOKEN_CHARACTERS
+
+    def parse(text: str) -> str:
+        if not low <= len(text) <= high or not all("!" <= character <= "~" for character in text):
+            raise ValueError
+        return text
+
+    return Kind(parse, f"{low} to {high} printable ASCII characters, no spaces", secret=True)
+
+
 def split_address(text: str) -> tuple[str, int]:
     """`HOST:PORT` or `[IPv6]:PORT` in two parts, the host without brackets. Raises ValueError."""
     host, colon, port = text.rpartition(":")
@@ -98,7 +112,8 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 def _setting(kind: Kind, default: Any, doc: str) -> Any:
-    return dataclasses.field(default=None, metadata={"kind": kind, "default": default, "doc": doc})
+    metadata = {"kind": kind, "default": default, "doc": doc}
+    return dataclasses.field(default=None, repr=not kind.secret, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,18 +131,28 @@ class Configuration:
         "127.0.0.1:51000",
         "Control address of the switch (all but embedded); `jaxina switch` starts one.",
     )
+    token: str | None = _setting(
+        token(),
+        None,
+        "What a shared switch asks of its callers, where it was started with one: the same for the "
+        "switch, its workers and `jaxina status`; read from the environment only, or by `jaxina "
+        "switch --token-file`. It travels in clear: it keeps out those who do not read the network.",
+    )
     slots: int = _setting(
         integer(1, MAX_SLOTS),
         {"embedded": 8, "udp": 128, "roce": 16, "verbs": 64},
         "Pool size s: how many chunks of a group are in flight at once.",
     )
     block_size: int = _setting(
-        integer(1, 16384), 256, "Block size k: elements that share one exponent."
+        integer(MIN_BLOCK_SIZE, MAX_BLOCK_SIZE),
+        256,
+        "Block size k: elements that share one exponent.",
     )
     blocks_per_chunk: int = _setting(
         integer(1, MAX_BLOCKS_PER_CHUNK),
         {"embedded": 32, "udp": 1, "roce": 16, "verbs": 16},
-        "Blocks that one slot pass carries.",
+        "Blocks that one slot pass carries. Left out, and with another block size than 256, as many as "
+        "make a chunk of as many words, at least 1.",
     )
     join_timeout: float = _setting(
         seconds(), 60.0, "How long to wait for the other workers and for the switch when joining."
@@ -194,6 +219,21 @@ class Configuration:
     # For each field: "argument", "environment" or "default".
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
+    def shape(self, devices: int, workers: int, whole_chunks: bool = False) -> JobShape:
+        """The shape of a job of `workers` processes with `devices` devices in all.
+
+        Raises:
+          InvalidArgumentError, TooManyWorkersError: there can be no such job.
+        """
+        return JobShape(
+            devices=devices,
+            workers=workers,
+            slots=self.slots,
+            block_size=self.block_size,
+            blocks_per_chunk=self.blocks_per_chunk,
+            whole_chunks=whole_chunks,
+        )
+
     @property
     def shared(self) -> dict[str, Any]:
         """The settings on which all processes of a job must agree."""
@@ -218,6 +258,11 @@ def default_text(field: dataclasses.Field) -> str:
     if isinstance(default, dict):
         return ", ".join(f"{value} ({aggregator})" for aggregator, value in default.items())
     return "" if default is None else f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def shown(field: dataclasses.Field, value: Any) -> str:
+    """The value as a person may see it."""
+    return "" if value is None else "(set)" if field.metadata["kind"].secret else str(value)
 
 
 def resolve(environ: Mapping[str, str] | None = None, **arguments: Any) -> Configuration:
@@ -245,6 +290,9 @@ def resolve(environ: Mapping[str, str] | None = None, **arguments: Any) -> Confi
         else:
             values[name] = default[values["aggregator"]] if isinstance(default, dict) else default
             origins[name] = "default"
+            if name == "blocks_per_chunk":  # the default is for blocks of 256
+                blocks = 256 * values[name] // values["block_size"]
+                values[name] = min(max(blocks, 1), MAX_BLOCKS_PER_CHUNK)
     configuration = Configuration(**values, origins=origins)
     _check_together(configuration)
     return configuration
@@ -254,9 +302,8 @@ def _read(kind: Kind, name: str, value: Any) -> Any:
     try:
         return kind.parse(str(value).strip())
     except ValueError:
-        raise InvalidArgumentError(
-            f"{name}={value!r} is not allowed: give {kind.allowed}"
-        ) from None
+        given = name if kind.secret else f"{name}={value!r}"
+        raise InvalidArgumentError(f"{given} is not allowed: give {kind.allowed}") from None
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
@@ -266,16 +313,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
 
 def _check_together(configuration: Configuration) -> None:
-    if configuration.aggregator != "embedded":
-        words = configuration.block_size * configuration.blocks_per_chunk
-        packet = HEADER_BYTES + 4 * ((configuration.blocks_per_chunk + 3) // 4) + 4 * words
-        if packet > MAX_PACKET_BYTES:
-            raise InvalidArgumentError(
-                f"block_size={configuration.block_size} with "
-                f"blocks_per_chunk={configuration.blocks_per_chunk} makes "
-                f"packets of {packet} bytes; a datagram holds {MAX_PACKET_BYTES}: make either "
-                "smaller"
-            )
+    configuration.shape(devices=1, workers=1)  # raises where slots, blocks and chunks do not go together
     launched = (configuration.coordinator, configuration.rank, configuration.processes)
     if any(value is not None for value in launched):
         if any(value is None for value in launched):

@@ -24,6 +24,7 @@ _log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _current: Job | None = None
+_of_parent: list[Job | None] = []  # kept where this process was forked: to leave is the parent's to do
 _incarnation = 0  # how often init() succeeded in this process; part of every published key
 
 
@@ -169,9 +170,7 @@ def _start(configuration: config.Configuration, topology: JaxTopology, incarnati
     from jaxina import _native
 
     aggregators = _aggregators(configuration)
-    connector = Connector(
-        configuration, topology, aggregators, _jax_store, incarnation, _native.EndpointConfig
-    )
+    connector = Connector(configuration, topology, aggregators, _jax_store, incarnation)
     try:
         _native.set_mpi_world(topology.process, topology.processes, topology.only_devices)
         _native.start(connector, connector.ended, trace=configuration.trace is not None)
@@ -292,6 +291,15 @@ def _at_exit() -> None:
     job = _current
     if job is not None:
         _shut_down(job, _described(getattr(sys, "last_value", None)))
+
+
+def _forget_in_child() -> None:
+    global _lock, _current
+    _of_parent.append(_current)
+    _lock, _current = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def _described(error: BaseException | None) -> str | None:

@@ -63,10 +63,9 @@ def _settings() -> Table:
     for column in ("variable", "value", "origin", "default", "allowed", "meaning"):
         table.add_column(column, overflow="fold")
     for field in config.fields():
-        value = getattr(resolved, field.name)
         table.add_row(
             config.variable(field.name),
-            "" if value is None else str(value),
+            config.shown(field, getattr(resolved, field.name)),
             resolved.origins[field.name],
             config.default_text(field),
             field.metadata["kind"].allowed,

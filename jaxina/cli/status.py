@@ -15,6 +15,7 @@ from rich.text import Text
 from jaxina import config
 
 _CALL_TIMEOUT = 5.0  # seconds
+_RECEIVE_BUFFER = 32 << 20  # bytes that the switch asks for, of each socket
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +30,7 @@ def status(
         bool, typer.Option("--watch", "-w", help="Keep it up to date until Ctrl-C.")
     ] = False,
     interval: Annotated[
-        float, typer.Option(min=0.1, max=60, help="Seconds between two looks.")
+        float, typer.Option(min=0.5, max=60, help="Seconds between two looks.")
     ] = 1.0,
 ) -> None:
     """Show a switch's jobs: workers, slots, rates, retransmissions, rejected packets, who is
@@ -37,9 +38,10 @@ def status(
     """
     from jaxina.control.client import SwitchClient
 
-    address = config.resolve(switch=switch).switch
+    settings = config.resolve(switch=switch)
+    address = settings.switch
     console = Console()
-    with SwitchClient(address, _CALL_TIMEOUT) as client:
+    with SwitchClient(address, _CALL_TIMEOUT, settings.token) as client:
         rates = Rates()
         rates.look(client.status())
         time.sleep(interval)
@@ -62,13 +64,18 @@ class Rates:
 
     def __init__(self) -> None:
         self._before: dict[int, dict[str, int]] = {}
-        self._at = 0.0
+        self._at = -1.0
+        self._rates: dict[int, dict[str, float]] = {}
 
     def look(self, reply: Any) -> dict[int, dict[str, float]]:
-        """Per job and counter; 0 for what is new."""
+        """Per job and counter; 0 for what is new. A reply that the switch gave before changes
+        nothing.
+        """
         passed = reply.uptime_s - self._at
+        if passed == 0:
+            return self._rates
         now = {job.job: dict(job.counters) for job in reply.jobs}
-        rates = {
+        self._rates = {
             job: {
                 name: (value - self._before[job].get(name, 0)) / passed
                 if job in self._before and passed > 0
@@ -78,7 +85,7 @@ class Rates:
             for job, counters in now.items()
         }
         self._before, self._at = now, reply.uptime_s
-        return rates
+        return self._rates
 
 
 def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -> Group:
@@ -106,10 +113,9 @@ def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -
         )
     for job in reply.jobs:
         rate = rates.get(job.job, {})
-        joined = sum(member.state == "joined" for member in job.members)
         table.add_row(
             str(job.job),
-            f"{joined}/{job.workers}",
+            f"{job.present}/{job.workers}",
             str(job.slots),
             f"{job.block_size} x {job.blocks_per_chunk}",
             f"{rate.get('updates', 0) + rate.get('duplicates', 0):,.0f}",
@@ -126,18 +132,30 @@ def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -
         lines.append(Text("no jobs"))
     if any(reply.rejected.values()):
         lines.append(Text(f"rejected, of no job: {_kinds(reply.rejected)}"))
+    if lost := reply.counters.get("socket_overflows", 0):
+        lines.append(Text(_overflows(lost), style="yellow"))
     return Group(*lines)
 
 
 def _state(job: Any) -> Text:
     if job.aborted:
         return Text(f"aborted: {job.aborted}", style="red")
-    if len(job.members) < job.workers:
+    if job.absent:
         return Text("gathering", style="yellow")
     return Text("running", style="green")
 
 
+def _overflows(lost: int) -> str:
+    return (
+        f"{lost:,} packets lost because a socket's buffer was full, and sent again: allow larger "
+        f"buffers by `sysctl -w net.core.rmem_max={_RECEIVE_BUFFER}` on the switch's host, and start "
+        "the switch again"
+    )
+
+
 def _missing(job: Any) -> str:
+    if job.brief:
+        return "(not listed: too many jobs)"
     holders = {member.rank: f"{member.rank} ({member.host}:{member.pid})" for member in job.members}
     return ", ".join(holders.get(rank, f"{rank} (not joined)") for rank in job.missing)
 

@@ -96,6 +96,13 @@ def switch(
             help="With --backend tofino: no chip; the log has every write that its tables would get.",
         ),
     ] = False,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Serve only who has the token in FILE, as JAXINA_TOKEN; left out, that variable of the switch.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log warnings only.")] = False,
     announce_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -103,6 +110,7 @@ def switch(
     from jaxina.control.server import ControlServer
 
     host = _host(bind)
+    token = config.resolve(token=_read_token(token_file)).token
     _log_to_terminal(quiet)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -117,7 +125,7 @@ def switch(
         if chip or dry_run:
             raise InvalidArgumentError("--chip and --dry-run are of --backend tofino")
         plane = _software(host, data_ports, threads, rdma, icrc, loss, loss_seed)
-    with plane as (data_plane, where), ControlServer(data_plane, bind) as server:
+    with plane as (data_plane, where), ControlServer(data_plane, bind, token) as server:
         if backend is Backend.tofino:
             data_plane.ended = server.end_job
         if announce_fd is not None:
@@ -125,6 +133,7 @@ def switch(
             os.close(announce_fd)
         log = logging.getLogger("jaxina.switch")
         log.info("control at %s, data at %s", server.address, where)
+        log.info("open to %s", "everybody who reaches it" if token is None else "who has its token")
         stop.wait()
         log.info("stopping")
 
@@ -151,6 +160,7 @@ def _software(
         )
     rdma_host, rdma_port = _rdma_address(rdma)
     datagrams = _native.SoftwareSwitch(host, count, loss, loss_seed, ports)
+    _warn_of_small_buffers(datagrams.receive_buffer_granted, datagrams.receive_buffer_requested)
     try:
         roce = _native.RoceSwitch(rdma_host, rdma_port, icrc, loss, loss_seed) if rdma else None
         where = f"UDP {', '.join(map(str, datagrams.ports))} of {host}"
@@ -181,11 +191,32 @@ def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[
         plane.stop()
 
 
+def _warn_of_small_buffers(granted: int, requested: int) -> None:
+    """Says so if net.core.rmem_max limited the data ports' receive buffers, in bytes."""
+    if granted < requested:
+        logging.getLogger("jaxina.switch").warning(
+            "the system grants receive buffers of %d bytes instead of %d, so bursts of many workers may be lost; "
+            "before starting the switch: sysctl -w net.core.rmem_max=%d",
+            granted,
+            requested,
+            requested,
+        )
+
+
 def _host(bind: str) -> str:
     try:
         return config.split_address(bind)[0]
     except ValueError as error:
         raise InvalidArgumentError(f"--bind: {error}") from None
+
+
+def _read_token(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(f"--token-file {file}: {error}") from None
 
 
 def _rdma_address(text: str | None) -> tuple[str, int]:

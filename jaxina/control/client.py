@@ -9,9 +9,10 @@ from typing import Any
 import grpc
 
 from jaxina.control import control_pb2 as pb
-from jaxina.control import control_pb2_grpc
+from jaxina.control import control_pb2_grpc, limits
 from jaxina.control.data_plane import QueuePairs, Terms
 from jaxina.control.session import Session
+from jaxina.control.token_check import metadata_of
 from jaxina.control.typed_status import error_from
 
 _OPTIONS = (
@@ -23,6 +24,7 @@ _OPTIONS = (
     ("grpc.keepalive_time_ms", 2000),
     ("grpc.keepalive_timeout_ms", 5000),
     ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", limits.MAX_REPLY_BYTES),
 )
 
 
@@ -34,17 +36,19 @@ class JobGrant:
     secret: int = dataclasses.field(repr=False)
     data_ports: list[int]
     terms: Terms
+    first_window: int  # passes in flight at first; 0: not known
 
 
 class SwitchClient:
-    """Calls the switch at `address` (HOST:PORT). A call waits up to `timeout` seconds for the
-    switch to be there.
+    """Calls the switch at `address` (HOST:PORT), with the `token` it may need. A call waits up to
+    `timeout` seconds for the switch to be there.
 
     Every method raises SwitchUnreachableError, or the error the switch answered with.
     """
 
-    def __init__(self, address: str, timeout: float):
+    def __init__(self, address: str, timeout: float, token: str | None = None):
         self.address = address
+        self._metadata = metadata_of(token)
         self._timeout = timeout
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
         self._stub = control_pb2_grpc.AggregatorStub(self._channel)
@@ -52,6 +56,7 @@ class SwitchClient:
     def create_job(
         self,
         *,
+        devices: int,
         workers: int,
         slots: int,
         block_size: int,
@@ -62,6 +67,7 @@ class SwitchClient:
         reply = self._call(
             self._stub.CreateJob,
             pb.CreateJobRequest(
+                devices=devices,
                 workers=workers,
                 slots=slots,
                 block_size=block_size,
@@ -71,7 +77,7 @@ class SwitchClient:
             ),
         )
         terms = Terms(reply.whole_chunks, not reply.without_checksums)
-        return JobGrant(reply.job, reply.secret, list(reply.data_ports), terms)
+        return JobGrant(reply.job, reply.secret, list(reply.data_ports), terms, reply.first_window)
 
     def join(
         self,
@@ -95,6 +101,7 @@ class SwitchClient:
             secret,
             ranks,
             timeout=self._timeout,
+            metadata=self._metadata,
             heartbeat_timeout=heartbeat_timeout,
             statistics=statistics,
             aborted=aborted,
@@ -103,13 +110,14 @@ class SwitchClient:
     def status(self) -> pb.StatusReply:
         return self._call(self._stub.Status, pb.StatusRequest())
 
-    def who_is_missing(self, job: int) -> pb.WhoIsMissingReply:
-        return self._call(self._stub.WhoIsMissing, pb.WhoIsMissingRequest(job=job))
+    def who_is_missing(self, job: int, secret: int) -> pb.WhoIsMissingReply:
+        request = pb.WhoIsMissingRequest(job=job, secret=secret)
+        return self._call(self._stub.WhoIsMissing, request)
 
     def connect_queue_pairs(
         self, job: int, secret: int, rank: int, end: QueuePairs
     ) -> QueuePairs:
-        """Gives a worker's queue pairs to the switch and returns those they are connected to.
+        """Gives a joined worker's queue pairs to the switch and returns those they are connected to.
 
         Raises:
           InvalidArgumentError: the switch has no RDMA, or the end does not fit the job.
@@ -142,6 +150,8 @@ class SwitchClient:
 
     def _call(self, method: Any, request: Any) -> Any:
         try:
-            return method(request, timeout=self._timeout, wait_for_ready=True)
+            return method(
+                request, timeout=self._timeout, metadata=self._metadata, wait_for_ready=True
+            )
         except grpc.RpcError as error:
             raise error_from(error, self.address) from None

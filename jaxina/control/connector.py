@@ -11,27 +11,25 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from jaxina.config import MAX_WORKERS, Configuration
+from jaxina._native import GroupConfig, JobShape
+from jaxina.config import Configuration
 from jaxina.control.data_plane import Terms
 from jaxina.control.rendezvous import Agreement, Presence, Rendezvous
 from jaxina.control.store import Store
 from jaxina.control.topology import Topology, this_place
-from jaxina.errors import InvalidArgumentError, TooManyWorkersError
+from jaxina.errors import InvalidArgumentError
 
 _log = logging.getLogger(__name__)
 
 Group = tuple[int, ...]
 
-# What an agreement says of the endpoint.
-_OF_AGREEMENT = ("job", "secret", "segment", "address", "ports", "whole_chunks", "checksums")
-
 
 class Aggregators(Protocol):
     """A kind of aggregator, as the connector uses it. Its workers are the processes of a group."""
 
-    def arrange(self, processes: Sequence[Presence]) -> Agreement:
-        """Called in the leader: sets a job up with one worker per process; returns what all must
-        know, fit for JSON.
+    def arrange(self, processes: Sequence[Presence], devices: int) -> Agreement:
+        """Called in the leader: sets a job up with one worker per process, for a group of so many
+        devices; returns what all must know, fit for JSON. The leader joins at once.
         """
         ...
 
@@ -61,7 +59,7 @@ class EmbeddedAggregators:
     segment.
     """
 
-    def arrange(self, processes: Sequence[Presence]) -> Agreement:
+    def arrange(self, processes: Sequence[Presence], devices: int) -> Agreement:
         machines = {presence.place.machine: presence.place.host for presence in processes}
         if len(machines) > 1:
             raise InvalidArgumentError(
@@ -75,6 +73,7 @@ class EmbeddedAggregators:
             "secret": secrets.randbits(64),
             "address": "",
             "ports": [],
+            "first_window": 0,
             **dataclasses.asdict(Terms()),
         }
 
@@ -105,19 +104,17 @@ class Connector:
         aggregators: Aggregators,
         store: Callable[[], Store],
         incarnation: int,
-        endpoint: Callable[[], Any],
     ):
         self._configuration = configuration
         self._topology = topology
         self._aggregators = aggregators
         self._store = store
         self._incarnation = incarnation
-        self._endpoint = endpoint
         self._place = this_place()
         self._closing = threading.Event()
 
-    def __call__(self, group: Sequence[int]) -> Any:
-        """The EndpointConfig of this process in `group` (global device ids): called once for each,
+    def __call__(self, group: Sequence[int]) -> GroupConfig:
+        """The GroupConfig of this process in `group` (global device ids): called once for each,
         and blocks until all its processes have come.
 
         Raises:
@@ -134,36 +131,56 @@ class Connector:
         """To be called when the group has ended here for a reason that others cannot see."""
         self._aggregators.end(tuple(group), code, message)
 
-    def _enter(self, group: Group) -> Any:
-        if len(group) > MAX_WORKERS:
-            raise TooManyWorkersError(
-                f"a group of {len(group)} devices; one aggregator serves {MAX_WORKERS}: sum over a "
-                "smaller mesh axis, "
-                "or over two axes one after the other"
-            )
+    def _enter(self, group: Group) -> GroupConfig:
         owners = self._topology.owners(group)
         processes = list(dict.fromkeys(owners))  # as workers, in this order
         worker = processes.index(self._topology.process)
-        endpoint = self._endpoint()
-        endpoint.devices = len(group)
-        endpoint.local = [
-            index for index, owner in enumerate(owners) if owner == self._topology.process
-        ]
-        endpoint.workers = len(processes)
-        endpoint.worker = worker
-        self._configure(endpoint)
-        if len(processes) > 1:
-            agreement = self._meet(group, processes)
-            self._aggregators.join(group, worker, len(processes), agreement)
-            _log.debug(
-                "group %s: worker %d of %d, job %s", group, worker, len(processes), agreement["job"]
-            )
-            for name in _OF_AGREEMENT:
-                setattr(endpoint, name, agreement[name])
-            endpoint.set_exchange(
-                functools.partial(self._aggregators.connect_queue_pairs, agreement, worker)
-            )
-        return endpoint
+        shape = self._configuration.shape(devices=len(group), workers=len(processes))
+        local = [index for index, owner in enumerate(owners) if owner == self._topology.process]
+        if len(processes) == 1:
+            return self._config(shape, worker, local, job=0, secret=0)
+        agreement = self._meet(group, processes)
+        self._aggregators.join(group, worker, len(processes), agreement)
+        job = agreement["job"]
+        _log.debug("group %s: worker %d of %d, job %s", group, worker, len(processes), job)
+        if agreement["whole_chunks"]:
+            shape = self._configuration.shape(len(group), len(processes), whole_chunks=True)
+        config = self._config(shape, worker, local, job, agreement["secret"])
+        self._choose_transport(config, agreement, worker)
+        return config
+
+    def _config(
+        self, shape: JobShape, worker: int, local: list[int], job: int, secret: int
+    ) -> GroupConfig:
+        configuration = self._configuration
+        return GroupConfig(
+            shape=shape,
+            worker=worker,
+            local=local,
+            job=job,
+            secret=secret,
+            join_timeout_s=configuration.join_timeout,
+            collective_timeout_s=configuration.timeout,
+        )
+
+    def _choose_transport(self, config: GroupConfig, agreement: Agreement, worker: int) -> None:
+        configuration = self._configuration
+        exchange = functools.partial(self._aggregators.connect_queue_pairs, agreement, worker)
+        # Workers that dropped the same packets would be one experiment n times.
+        loss = {
+            "loss": configuration.loss,
+            "loss_seed": (configuration.loss_seed + worker) % 2**64,
+        }
+        address, checksums = agreement["address"], agreement["checksums"]
+        if configuration.aggregator == "embedded":
+            config.use_embedded(agreement["segment"])
+        elif configuration.aggregator == "udp":
+            window = agreement["first_window"]
+            config.use_udp(address, agreement["ports"], checksums, first_window=window, **loss)
+        elif configuration.aggregator == "roce":
+            config.use_roce(address, exchange, checksums, **loss)
+        else:
+            config.use_verbs(configuration.rdma_device or "", exchange)
 
     def _meet(self, group: Group, processes: Sequence[int]) -> Agreement:
         name = hashlib.sha256(repr(group).encode()).hexdigest()[:16]
@@ -175,20 +192,9 @@ class Connector:
             self._closing.is_set,
         )
         me = Presence(self._topology.process, self._place, self._configuration.shared)
-        return rendezvous.meet(me, self._aggregators.arrange)
-
-    def _configure(self, endpoint: Any) -> None:
-        configuration = self._configuration
-        endpoint.transport = configuration.aggregator
-        endpoint.slots = configuration.slots
-        endpoint.block_size = configuration.block_size
-        endpoint.blocks_per_chunk = configuration.blocks_per_chunk
-        endpoint.rdma_device = configuration.rdma_device or ""
-        endpoint.loss = configuration.loss
-        # Workers that dropped the same packets would be one experiment n times.
-        endpoint.loss_seed = (configuration.loss_seed + endpoint.worker) % 2**64
-        endpoint.join_timeout_s = configuration.join_timeout
-        endpoint.collective_timeout_s = configuration.timeout
+        return rendezvous.meet(
+            me, functools.partial(self._aggregators.arrange, devices=len(group))
+        )
 
     def interrupt(self) -> None:
         """Ends waits in progress."""

@@ -5,7 +5,14 @@ hardware one's driver.
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 from typing import Any, Protocol
+
+from jaxina._native import JobShape
+from jaxina.errors import InvalidArgumentError
+
+_NUMBERS = 2**24  # queue pairs and packets are numbered in 24 bits
+_MTUS = (256, 512, 1024, 2048, 4096)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +28,30 @@ class QueuePairs:
     psn: int
     rkey: int = dataclasses.field(repr=False)
     memory: int
+
+    def check(self, slots: int) -> None:
+        """Raises InvalidArgumentError if this cannot be a worker's end in a job of so many slots."""
+        try:
+            address = ipaddress.IPv4Address(self.address)
+        except ValueError:
+            raise InvalidArgumentError(
+                f"queue pairs at {self.address[:64]!r}: give an IPv4 address in numbers"
+            ) from None
+        if address.is_multicast or address.is_unspecified or address.is_reserved:
+            raise InvalidArgumentError(f"queue pairs at {address}, which is no host's address")
+        if not 0 < self.udp_port < 65536:
+            raise InvalidArgumentError(f"queue pairs at UDP port {self.udp_port}: give 1 to 65535")
+        if self.mtu not in _MTUS:
+            raise InvalidArgumentError(
+                f"RDMA packets of {self.mtu} bytes: give {', '.join(map(str, _MTUS))}"
+            )
+        if len(self.qpns) != slots + 1:
+            raise InvalidArgumentError(
+                f"a worker of a job of {slots} slots connects {slots + 1} queue pairs, not "
+                f"{len(self.qpns)}"
+            )
+        if max(self.qpns) >= _NUMBERS or self.psn >= _NUMBERS:
+            raise InvalidArgumentError("queue pairs and packets are numbered in 24 bits")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,15 +73,7 @@ class DataPlane(Protocol):
         """UDP ports of the data path; slot i of a job belongs to ports[i % len(ports)]."""
         ...
 
-    def add_job(
-        self,
-        job: int,
-        secret: int,
-        workers: int,
-        slots: int,
-        block_size: int,
-        blocks_per_chunk: int,
-    ) -> None: ...
+    def add_job(self, job: int, secret: int, shape: JobShape) -> None: ...
 
     def remove_job(self, job: int) -> None: ...
 
@@ -59,11 +82,13 @@ class DataPlane(Protocol):
         ...
 
     def statistics(self) -> dict[str, Any]:
-        """{"rejected": {kind: packets}, "jobs": {job: {counter: value, "rejected": {kind: packets}}}}.
+        """{"rejected": {kind: packets}, "jobs": {job: {counter: value, "rejected": {kind: packets}}},
+        counter: value}.
 
         The outer `rejected` counts packets that belong to no job. Counters that `jaxina status`
         shows: updates, duplicates (retransmissions of updates that were counted already),
-        packets_sent, bytes_received, bytes_sent.
+        packets_sent, bytes_received, bytes_sent; of the whole: socket_overflows (packets lost
+        because a socket's buffer was full). One that is not counted is left out.
         """
         ...
 
@@ -71,10 +96,16 @@ class DataPlane(Protocol):
         """Workers that some slot waits for."""
         ...
 
+    def slots_that_fit(self, shape: JobShape) -> int:
+        """How many passes each worker of such a job may have in flight at first, so that the bursts
+        of all fit the buffers; 0: not known."""
+        ...
+
     def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
-        """Gives a worker of the job queue pairs of this switch.
+        """Gives a joined worker of the job queue pairs of this switch. `end` is a sound one
+        (`QueuePairs.check`).
 
         Raises:
-          InvalidArgumentError: there is no RDMA here, or the end does not fit the job.
+          InvalidArgumentError: there is no RDMA here, or the end does not fit the switch.
         """
         ...

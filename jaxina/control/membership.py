@@ -7,11 +7,12 @@ from __future__ import annotations
 import dataclasses
 import hmac
 import itertools
-import math
 import secrets
 from collections.abc import Mapping, Sequence
 
-from jaxina.config import MAX_WORKERS
+from jaxina.control import limits
+from jaxina.control.job_spec import JobSpec
+from jaxina.control.quota import JobQuota
 from jaxina.errors import (
     BY_CODE,
     InvalidArgumentError,
@@ -21,24 +22,6 @@ from jaxina.errors import (
     TooManyWorkersError,
     from_code,
 )
-
-# What a stranger can make the switch hold, and repeat to others, is bounded.
-MAX_JOBS = 4096
-MAX_TIMEOUT = 86400.0  # seconds
-MAX_HOST = 255  # characters
-MAX_MESSAGE = 1000
-MAX_STATISTICS = 32  # names
-MAX_NAME = 32  # characters
-
-
-@dataclasses.dataclass(frozen=True)
-class JobSpec:
-    workers: int
-    slots: int
-    block_size: int
-    blocks_per_chunk: int
-    join_timeout: float  # seconds until a job that nobody joins is dropped
-    heartbeat_timeout: float  # seconds of silence after which a session is dead
 
 
 @dataclasses.dataclass(eq=False)
@@ -64,6 +47,7 @@ class Job:
     secret: int = dataclasses.field(repr=False)
     spec: JobSpec
     created: float
+    address: str  # whence it was made
     members: dict[int, Session] = dataclasses.field(
         default_factory=dict
     )  # by rank, those that left included
@@ -72,7 +56,16 @@ class Job:
 
     @property
     def not_joined(self) -> list[int]:
-        return [rank for rank in range(self.spec.workers) if rank not in self.members]
+        return [rank for rank in range(self.spec.shape.workers) if rank not in self.members]
+
+    @property
+    def pool_bytes(self) -> int:
+        return self.spec.shape.pool_bytes
+
+    @property
+    def joined(self) -> bool:
+        """Whether somebody has joined."""
+        return bool(self.members)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,34 +106,24 @@ class Membership:
 
     def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}
+        self._quota = JobQuota()
         self._last_id = secrets.randbits(
             16
         )  # so that ids of a restarted switch are not those of its predecessor
 
-    def create(self, spec: JobSpec, now: float) -> Job:
-        """A new job, with an id and a secret that no earlier incarnation had.
+    def create(self, spec: JobSpec, address: str, now: float) -> Job:
+        """A new job, asked for from `address`, with an id and a secret that no earlier incarnation
+        had.
 
         Raises:
           TooManyWorkersError, InvalidArgumentError: the job cannot work.
-          JobRejectedError: the switch serves as many jobs as it can.
+          JobRejectedError: the switch, or the address, has as many jobs as it can.
         """
-        if spec.workers > MAX_WORKERS:
-            raise TooManyWorkersError(
-                f"a job of {spec.workers} workers; one aggregator serves {MAX_WORKERS}: sum over a "
-                "smaller mesh axis"
-            )
-        sizes = (spec.workers, spec.slots, spec.block_size, spec.blocks_per_chunk)
-        times = (spec.join_timeout, spec.heartbeat_timeout)
-        if min(sizes) < 1 or not all(math.isfinite(t) and 0 < t <= MAX_TIMEOUT for t in times):
-            raise InvalidArgumentError(
-                f"a job needs positive sizes, and times of at most {MAX_TIMEOUT:g} s, not {spec}"
-            )
-        if len(self.jobs) >= MAX_JOBS:
-            raise JobRejectedError(f"the switch serves {MAX_JOBS} jobs already, its most")
+        self._quota.admit(address, spec.shape.pool_bytes, self.jobs.values(), now)
         self._last_id = (self._last_id + 1) % 2**32
         while self._last_id in self.jobs:
             self._last_id = (self._last_id + 1) % 2**32
-        job = Job(self._last_id, secrets.randbits(64), spec, now)
+        job = Job(self._last_id, secrets.randbits(64), spec, now, address)
         self.jobs[job.id] = job
         return job
 
@@ -161,6 +144,23 @@ class Membership:
         if not hmac.compare_digest(expected.to_bytes(8, "big"), secret.to_bytes(8, "big")):
             raise JobRejectedError(f"wrong secret for job {job_id}: it belongs to another run")
 
+    def job_of_worker(self, job_id: int, secret: int, rank: int) -> Job:
+        """The job, if this worker of it is joined.
+
+        Raises:
+          JobRejectedError: no such job, another secret, or the worker is not joined.
+          JaxinaError: what the job was aborted with.
+        """
+        self.check_secret(job_id, secret)
+        job = self.find(job_id)
+        if job.aborted is not None:
+            raise job.aborted
+        if job.members.get(rank) not in job.sessions:
+            raise JobRejectedError(
+                f"worker {rank} is not joined to job {job_id}: only a worker that is may connect"
+            )
+        return job
+
     def join(
         self, job_id: int, secret: int, ranks: Sequence[int], host: str, pid: int, now: float
     ) -> tuple[Session, list[Effect]]:
@@ -175,12 +175,12 @@ class Membership:
             raise InvalidArgumentError(
                 f"a process joins with distinct ranks, not {list(ranks[:16])}"
             )
-        host = host[:MAX_HOST]
-        if max(ranks) >= job.spec.workers:
+        host = host[:limits.MAX_HOST]
+        if max(ranks) >= job.spec.shape.workers:
             raise TooManyWorkersError(
                 f"worker {max(ranks)} (host {host}, pid {pid}) wants to join job {job_id}, which "
                 "is for "
-                f"{job.spec.workers} workers, numbered from 0: start as many processes as the job "
+                f"{job.spec.shape.workers} workers, numbered from 0: start as many processes as the job "
                 "was made for"
             )
         taken = [rank for rank in ranks if rank in job.members]
@@ -198,15 +198,15 @@ class Membership:
 
     def heartbeat(self, session: Session, statistics: Mapping[str, int], now: float) -> None:
         session.last_heard = now
-        named = ((name, statistics[name]) for name in sorted(statistics) if len(name) <= MAX_NAME)
-        session.statistics = dict(itertools.islice(named, MAX_STATISTICS))
+        named = ((name, statistics[name]) for name in sorted(statistics) if len(name) <= limits.MAX_NAME)
+        session.statistics = dict(itertools.islice(named, limits.MAX_STATISTICS))
 
     def leave(self, session: Session, code: str, message: str) -> list[Effect]:
         """An orderly end if `code` is empty, else the end of the job with that error, or as a lost
         worker if there is no such error.
         """
         if code:
-            message = message[:MAX_MESSAGE]
+            message = message[:limits.MAX_TEXT]
             error = from_code(
                 code if code in BY_CODE else "WORKER_LOST",
                 f"{session}: {message}" if message else str(session),
@@ -240,7 +240,8 @@ class Membership:
         unused = [
             job.id
             for job in self.jobs.values()
-            if not job.members and now - job.created > job.spec.join_timeout
+            if not job.joined
+            and now - job.created > min(job.spec.join_timeout, limits.UNJOINED_LIFE)
         ]
         for job_id in unused:
             del self.jobs[job_id]

@@ -10,9 +10,10 @@ import threading
 import grpc
 
 from jaxina.config import split_address
-from jaxina.control import control_pb2_grpc
+from jaxina.control import control_pb2_grpc, limits
 from jaxina.control.data_plane import DataPlane
 from jaxina.control.service import AggregatorService
+from jaxina.control.token_check import TokenCheck
 from jaxina.errors import InvalidArgumentError, SystemCallError, from_code
 
 _log = logging.getLogger(__name__)
@@ -27,20 +28,33 @@ _OPTIONS = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 500),
     ("grpc.http2.max_ping_strikes", 0),
+    # What strangers may make gRPC hold.
+    ("grpc.max_receive_message_length", limits.MAX_MESSAGE_BYTES),
+    ("grpc.max_concurrent_streams", limits.STREAMS_PER_CONNECTION),
+    # Not max_connection_idle: a call that goes out while its connection is closed fails.
+    ("grpc.server_handshake_timeout_ms", int(1000 * limits.HANDSHAKE)),
 )
 
 
 class ControlServer:
     """The control service at `bind` (HOST:PORT; port 0 picks one). Serves from construction to
-    `stop`.
+    `stop`, with a `token` only who has it. The data plane is asked how it is every `ask_every`
+    seconds at most.
 
     Raises:
       InvalidArgumentError: the address cannot be bound.
     """
 
-    def __init__(self, data_plane: DataPlane, bind: str):
+    def __init__(
+        self,
+        data_plane: DataPlane,
+        bind: str,
+        token: str | None = None,
+        ask_every: float = limits.ASK_EVERY,
+    ):
         self.address = ""  # HOST:PORT that it listens at
-        self._service = AggregatorService(data_plane)
+        self._service = AggregatorService(data_plane, ask_every=ask_every)
+        self._interceptors = () if token is None else (TokenCheck(token),)
         self._bind = bind
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
@@ -83,7 +97,7 @@ class ControlServer:
 
     async def _serve(self) -> None:
         service = self._service
-        server = grpc.aio.server(options=_OPTIONS)
+        server = grpc.aio.server(options=_OPTIONS, interceptors=self._interceptors)
         control_pb2_grpc.add_AggregatorServicer_to_server(service, server)
         host, _ = split_address(self._bind)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -12,54 +13,69 @@ from typing import Any
 
 import grpc
 
+from jaxina._native import JobShape
 from jaxina.control import control_pb2 as pb
-from jaxina.control import control_pb2_grpc
+from jaxina.control import control_pb2_grpc, limits
 from jaxina.control.data_plane import DataPlane, QueuePairs
+from jaxina.control.job_spec import JobSpec
 from jaxina.control.membership import (
     Aborted,
     Effect,
     Job,
-    JobSpec,
     Left,
     Membership,
     Ready,
     Removed,
     Session,
 )
-from jaxina.control.typed_status import METADATA_KEY, status_of
+from jaxina.control.peer import address_of
+from jaxina.control.quota import CallQuota, ConnectQuota, Crowd
+from jaxina.control.status_reply import StatusReplies
+from jaxina.control.typed_status import refuse
 from jaxina.errors import InvalidArgumentError, JaxinaError
 
 _log = logging.getLogger(__name__)
 
 _EXPIRE_EVERY = 0.1  # seconds
 _DIED = "died: its session with the switch broke off"
-_JOIN_WITHIN = 10.0  # seconds a new session has for its Join
 
 
 def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Ends the call with a typed status where the method raises a jaxina error."""
+    """Counts the call, and ends it with a typed status where the method raises a jaxina error."""
 
     @functools.wraps(method)
     async def answer(self: Any, request: Any, context: grpc.aio.ServicerContext) -> Any:
         try:
+            self._calls.take(address_of(context.peer()), self._clock())
             return await method(self, request, context)
         except JaxinaError as error:
-            await _refuse(context, error)
+            await refuse(context, error)
 
     return answer
 
 
 class AggregatorService(control_pb2_grpc.AggregatorServicer):
     """Runs in one asyncio loop; every method runs to its next await undisturbed, so the state
-    needs no lock.
+    needs no lock. The data plane is asked how it is every `ask_every` seconds at most.
     """
 
-    def __init__(self, data_plane: DataPlane, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        data_plane: DataPlane,
+        clock: Callable[[], float] = time.monotonic,
+        ask_every: float = limits.ASK_EVERY,
+    ):
         self._data_plane = data_plane
         self._clock = clock
         self._membership = Membership()
         self._outboxes: dict[Session, asyncio.Queue[pb.SwitchMessage | None]] = {}
-        self._started = clock()
+        self._replies = StatusReplies(data_plane, clock, ask_every)
+        self._calls = CallQuota()
+        self._connects = ConnectQuota()
+        self._sessions = Crowd("sessions", limits.SESSIONS_PER_ADDRESS, limits.MAX_SESSIONS)
+        self._waiting = Crowd(
+            "sessions that have not joined", limits.WAITING_PER_ADDRESS, limits.MAX_WAITING
+        )
 
     # ---- the methods of control.proto
 
@@ -67,89 +83,79 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
     async def CreateJob(
         self, request: pb.CreateJobRequest, context: grpc.aio.ServicerContext
     ) -> pb.CreateJobReply:
-        spec = JobSpec(
-            request.workers,
-            request.slots,
-            request.block_size,
-            request.blocks_per_chunk,
-            request.join_timeout_s,
-            request.heartbeat_timeout_s,
-        )
-        job = self._create(spec)
-        _log.info("job %d: created for %d workers, %d slots", job.id, spec.workers, spec.slots)
         terms = self._data_plane.terms
+        shape = JobShape(
+            devices=request.devices,
+            workers=request.workers,
+            slots=request.slots,
+            block_size=request.block_size,
+            blocks_per_chunk=request.blocks_per_chunk,
+            whole_chunks=terms.whole_chunks,
+        )
+        spec = JobSpec(shape, request.join_timeout_s, request.heartbeat_timeout_s)
+        job = self._create(spec, address_of(context.peer()))
+        _log.info("job %d: created for %d workers, %d slots", job.id, shape.workers, shape.slots)
         return pb.CreateJobReply(
             job=job.id,
             secret=job.secret,
             data_ports=self._data_plane.ports,
             whole_chunks=terms.whole_chunks,
             without_checksums=not terms.checksums,
+            first_window=self._data_plane.slots_that_fit(shape),
         )
 
     async def Session(
         self, requests: AsyncIterator[pb.WorkerMessage], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.SwitchMessage]:
-        try:
-            session = self._join(await self._first(requests))
-        except JaxinaError as error:
-            _log.info("join refused: %s", error)
-            await _refuse(context, error)
-        outbox = self._outboxes[session]
-        reader = asyncio.create_task(self._read(session, requests))
-        try:
-            yield pb.SwitchMessage(joined=pb.Joined())
-            while (message := await outbox.get()) is not None:
-                yield message
-        finally:
-            # Here also when the call is cancelled, which is how a broken connection shows.
-            reader.cancel()
-            self._outboxes.pop(session, None)
-            self._perform(self._membership.lost(session, _DIED))
+        address = address_of(context.peer())
+        with contextlib.ExitStack() as inside:
+            try:
+                self._calls.take(address, self._clock())
+                inside.enter_context(self._sessions.one_more(address))
+                with self._waiting.one_more(address):
+                    first = await self._first(requests)
+                session = self._join(first)
+            except JaxinaError as error:
+                _log.debug("join refused: %s", error)
+                await refuse(context, error)
+            outbox = self._outboxes[session]
+            reader = asyncio.create_task(self._read(session, requests))
+            try:
+                yield pb.SwitchMessage(joined=pb.Joined())
+                while (message := await outbox.get()) is not None:
+                    yield message
+            finally:
+                # Here also when the call is cancelled, which is how a broken connection shows.
+                reader.cancel()
+                self._outboxes.pop(session, None)
+                self._perform(self._membership.lost(session, _DIED))
 
     @_typed
     async def Status(
         self, request: pb.StatusRequest, context: grpc.aio.ServicerContext
     ) -> pb.StatusReply:
-        statistics = self._data_plane.statistics()
-        now = self._clock()
-        return pb.StatusReply(
-            uptime_s=now - self._started,
-            data_ports=self._data_plane.ports,
-            rejected=statistics["rejected"],
-            jobs=[
-                self._job_status(job, statistics["jobs"].get(job.id, {}), now)
-                for job in self._membership.jobs.values()
-            ],
-        )
+        return self._replies.status(self._membership.jobs.values())
 
     @_typed
     async def WhoIsMissing(
         self, request: pb.WhoIsMissingRequest, context: grpc.aio.ServicerContext
     ) -> pb.WhoIsMissingReply:
+        self._membership.check_secret(request.job, request.secret)
         job = self._membership.find(request.job)
-        return pb.WhoIsMissingReply(
-            not_joined=job.not_joined, awaited=self._data_plane.missing(job.id)
-        )
+        return pb.WhoIsMissingReply(not_joined=job.not_joined, awaited=self._replies.awaited(job))
 
     @_typed
     async def ConnectQueuePairs(
         self, request: pb.ConnectQueuePairsRequest, context: grpc.aio.ServicerContext
     ) -> pb.QueuePairs:
+        spec = self._membership.job_of_worker(request.job, request.secret, request.rank).spec
         end = request.worker
-        self._membership.check_secret(request.job, request.secret)
-        ours = self._data_plane.connect_queue_pairs(
-            request.job,
-            request.rank,
-            QueuePairs(
-                end.address,
-                end.udp_port,
-                end.mtu,
-                tuple(end.qpns),
-                end.psn,
-                end.rkey,
-                end.memory,
-            ),
+        theirs = QueuePairs(
+            end.address, end.udp_port, end.mtu, tuple(end.qpns), end.psn, end.rkey, end.memory
         )
+        theirs.check(spec.shape.slots)
+        self._connects.take(request.job, spec.shape.workers, self._clock())
+        ours = self._data_plane.connect_queue_pairs(request.job, request.rank, theirs)
         return pb.QueuePairs(**dataclasses.asdict(ours))
 
     # ---- what happens without being asked
@@ -174,12 +180,10 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
 
     # ---- inside
 
-    def _create(self, spec: JobSpec) -> Job:
-        job = self._membership.create(spec, self._clock())
+    def _create(self, spec: JobSpec, address: str) -> Job:
+        job = self._membership.create(spec, address, self._clock())
         try:
-            self._data_plane.add_job(
-                job.id, job.secret, spec.workers, spec.slots, spec.block_size, spec.blocks_per_chunk
-            )
+            self._data_plane.add_job(job.id, job.secret, spec.shape)
         except BaseException:
             del self._membership.jobs[job.id]
             raise
@@ -187,11 +191,14 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
 
     async def _first(self, requests: AsyncIterator[pb.WorkerMessage]) -> pb.Join:
         try:
-            message = await asyncio.wait_for(anext(aiter(requests)), _JOIN_WITHIN)
+            message = await asyncio.wait_for(anext(aiter(requests)), limits.JOIN_WITHIN)
         except (StopAsyncIteration, TimeoutError):
             message = pb.WorkerMessage()
-        if message.WhichOneof("kind") != "join":
-            raise InvalidArgumentError(f"a session begins with a Join, within {_JOIN_WITHIN:g} s")
+        if message.WhichOneof("kind") != "join" or message.ByteSize() > limits.MAX_SESSION_BYTES:
+            raise InvalidArgumentError(
+                f"a session begins with a Join of at most {limits.MAX_SESSION_BYTES} bytes, within "
+                f"{limits.JOIN_WITHIN:g} s"
+            )
         return message.join
 
     def _join(self, join: pb.Join) -> Session:
@@ -206,6 +213,9 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
     async def _read(self, session: Session, requests: AsyncIterator[pb.WorkerMessage]) -> None:
         """Takes a session's messages until it leaves; a stream that just ends is a loss."""
         async for request in requests:
+            if (size := request.ByteSize()) > limits.MAX_SESSION_BYTES:
+                self._perform(self._membership.lost(session, f"sent a message of {size} bytes"))
+                break
             if request.WhichOneof("kind") == "heartbeat":
                 self._membership.heartbeat(
                     session, request.heartbeat.statistics, self._clock()
@@ -241,6 +251,8 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             elif isinstance(effect, Removed):
                 _log.info("job %d: ended", effect.job)
                 self._tell_data_plane("remove_job", effect.job)
+                self._replies.forget(effect.job)
+                self._connects.forget(effect.job)
 
     def _tell_data_plane(self, method: str, *arguments: Any) -> None:
         """A data plane that does not answer keeps nobody from hearing the rest."""
@@ -258,33 +270,3 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         outbox = self._outboxes.get(session)
         if outbox is not None:
             outbox.put_nowait(None)
-
-    def _job_status(self, job: Job, counters: dict[str, Any], now: float) -> pb.JobStatus:
-        awaited = self._data_plane.missing(job.id)
-        return pb.JobStatus(
-            job=job.id,
-            workers=job.spec.workers,
-            slots=job.spec.slots,
-            block_size=job.spec.block_size,
-            blocks_per_chunk=job.spec.blocks_per_chunk,
-            members=[
-                pb.MemberStatus(
-                    rank=rank,
-                    host=session.host,
-                    pid=session.pid,
-                    state="joined" if session in job.sessions else "left",
-                    silent_s=now - session.last_heard,
-                    statistics=session.statistics,
-                )
-                for rank, session in sorted(job.members.items())
-            ],
-            missing=sorted({*job.not_joined, *awaited}),
-            aborted=str(job.aborted or ""),
-            counters={name: value for name, value in counters.items() if name != "rejected"},
-            rejected=counters.get("rejected", {}),
-        )
-
-
-async def _refuse(context: grpc.aio.ServicerContext, error: JaxinaError) -> None:
-    """Ends the call with the error; does not return."""
-    await context.abort(status_of(error), error.message, ((METADATA_KEY, error.code),))

@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 
 from jaxina.control import control_pb2 as pb
+from jaxina.control import limits
 from jaxina.control.typed_status import error_from, unreachable
 from jaxina.errors import JaxinaError, SwitchUnreachableError, from_code
 
@@ -33,6 +34,7 @@ class Session:
       address: the switch's, for messages.
       job, secret, ranks: what to join as.
       timeout: seconds to wait for the switch's answer to the join.
+      metadata: of the call.
       heartbeat_timeout: the job's; heartbeats go out four times as often.
       statistics: called for each heartbeat.
       aborted: called once, on the session's thread, with the code and message of the error that
@@ -48,6 +50,7 @@ class Session:
         ranks: Sequence[int],
         *,
         timeout: float,
+        metadata: Sequence[tuple[str, str]],
         heartbeat_timeout: float,
         statistics: Callable[[], dict[str, int]],
         aborted: Callable[[str, str], Any],
@@ -70,7 +73,7 @@ class Session:
         self._error: JaxinaError | None = None
         self._leaving = False
         self._left_timer: threading.Timer | None = None
-        self._call = stream(self._requests(), wait_for_ready=True)
+        self._call = stream(self._requests(), metadata=metadata, wait_for_ready=True)
         self._thread = threading.Thread(
             target=self._receive, name=f"jaxina-session-{job}", daemon=True
         )
@@ -97,7 +100,8 @@ class Session:
         self._leaving = True
         if self._left_timer is not None:
             self._left_timer.cancel()
-        self._outgoing.put(pb.WorkerMessage(leave=pb.Leave(code=code, message=message)))
+        why = pb.Leave(code=code, message=message[: limits.MAX_TEXT])
+        self._outgoing.put(pb.WorkerMessage(leave=why))
         self._thread.join(_LEAVE_TIMEOUT)
         self._call.cancel()
         self._thread.join(_LEAVE_TIMEOUT)

@@ -44,7 +44,9 @@ class SwitchAggregators:
         self._lock = threading.Lock()
         self._data_host = _resolved(configuration.switch)
         self._client = SwitchClient(
-            configuration.switch, min(ANSWER_TIMEOUT, configuration.join_timeout)
+            configuration.switch,
+            min(ANSWER_TIMEOUT, configuration.join_timeout),
+            configuration.token,
         )
         try:
             self._client.status()  # better now than in the first psum
@@ -52,9 +54,10 @@ class SwitchAggregators:
             self._client.close()
             raise
 
-    def arrange(self, processes: Sequence[Presence]) -> Agreement:
+    def arrange(self, processes: Sequence[Presence], devices: int) -> Agreement:
         configuration = self._configuration
         grant = self._client.create_job(
+            devices=devices,
             workers=len(processes),
             slots=configuration.slots,
             block_size=configuration.block_size,
@@ -68,6 +71,7 @@ class SwitchAggregators:
             "ports": grant.data_ports,
             "address": self._data_host,
             "segment": "",
+            "first_window": grant.first_window,
             **dataclasses.asdict(grant.terms),
         }
 
@@ -84,17 +88,18 @@ class SwitchAggregators:
         )
         try:
             if not session.wait_until_complete(deadline):
-                raise self._never_joined(session.job, workers)
+                raise self._never_joined(agreement, workers)
         except JaxinaError as error:
             session.leave(error.code, error.message)
             raise
         with self._lock:
             self._sessions[group] = session
 
-    def _never_joined(self, job: int, workers: int) -> NeverJoinedError:
-        missing = ", ".join(map(str, self._client.who_is_missing(job).not_joined))
+    def _never_joined(self, agreement: Agreement, workers: int) -> NeverJoinedError:
+        reply = self._client.who_is_missing(agreement["job"], agreement["secret"])
+        missing = ", ".join(map(str, reply.not_joined))
         return NeverJoinedError(
-            f"worker {missing} of {workers} did not join job {job} at {self._client.address} "
+            f"worker {missing} of {workers} did not join job {agreement['job']} at {self._client.address} "
             "within "
             f"{self._configuration.join_timeout:g} s; see its output. A slow start needs a longer "
             "JAXINA_JOIN_TIMEOUT"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs, Terms
 from jaxina.errors import InvalidArgumentError
 
@@ -21,25 +22,19 @@ class SwitchPlanes:
     def __init__(self, datagrams: Any, rdma: Any | None):
         self._datagrams = datagrams
         self._rdma = rdma
-        self._specs: dict[int, tuple[int, ...]] = {}
+        self._specs: dict[int, tuple[int, JobShape]] = {}
         self._rdma_jobs: set[int] = set()
 
     @property
     def ports(self) -> list[int]:
         return self._datagrams.ports
 
-    def add_job(
-        self,
-        job: int,
-        secret: int,
-        workers: int,
-        slots: int,
-        block_size: int,
-        blocks_per_chunk: int,
-    ) -> None:
-        spec = (secret, workers, slots, block_size, blocks_per_chunk)
-        self._datagrams.add_job(job, *spec)
-        self._specs[job] = spec
+    def add_job(self, job: int, secret: int, shape: JobShape) -> None:
+        self._datagrams.add_job(job, secret, shape)
+        self._specs[job] = (secret, shape)
+
+    def slots_that_fit(self, shape: JobShape) -> int:
+        return self._datagrams.slots_that_fit(shape)
 
     def remove_job(self, job: int) -> None:
         self._specs.pop(job, None)
@@ -68,9 +63,7 @@ class SwitchPlanes:
         statistics = self._datagrams.statistics()
         if self._rdma is None:
             return statistics
-        _add(statistics["rejected"], self._rdma.rejected())
-        for job in self._rdma_jobs:
-            _add(statistics["jobs"][job], self._rdma.statistics(job))
+        _add(statistics, self._rdma.statistics())
         return statistics
 
     def missing(self, job: int) -> list[int]:

@@ -4,6 +4,8 @@ status message.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import grpc
 
 from jaxina.errors import JaxinaError, SwitchUnreachableError, from_code
@@ -22,6 +24,12 @@ _STATUS = {
 
 def status_of(error: JaxinaError) -> grpc.StatusCode:
     return _STATUS.get(error.code, grpc.StatusCode.UNKNOWN)
+
+
+async def refuse(context: grpc.aio.ServicerContext, error: JaxinaError) -> NoReturn:
+    """Ends the call with the error."""
+    await context.abort(status_of(error), error.message, ((METADATA_KEY, error.code),))
+    raise AssertionError("abort raises")
 
 
 def error_from(call: grpc.RpcError, address: str) -> JaxinaError:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from jaxina._native import MAX_WORKERS
+
 DEFAULT_BLOCK_SIZE = 256
 """k, the elements that share one exponent."""
-
-MAX_WORKERS = 1024
-"""The most workers one job may have."""
 
 NON_FINITE_EXPONENT = 255
 """The exponent byte of a block that holds a NaN or an infinity."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs, Terms
 from jaxina.errors import InvalidArgumentError, JaxinaError
 from jaxina.controller.chip import Chip
@@ -88,18 +89,12 @@ class TofinoPlane:
     def ports(self) -> list[int]:
         return [UDP_PORT]
 
-    def add_job(
-        self,
-        job: int,
-        secret: int,
-        workers: int,
-        slots: int,
-        block_size: int,
-        blocks_per_chunk: int,
-    ) -> None:
+    def add_job(self, job: int, secret: int, shape: JobShape) -> None:
         with self._lock:
             rkey = self._random_bits(32)
-            added = self._pool.add(job, secret, workers, slots, block_size, blocks_per_chunk, rkey)
+            added = self._pool.add(
+                job, secret, shape.workers, shape.slots, shape.block_size, shape.blocks_per_chunk, rkey
+            )
             try:
                 # A job never starts on what an older one left.
                 self._slot_turn.clear(added)
@@ -111,6 +106,10 @@ class TofinoPlane:
                 # Nobody has learned its secret, so what entries it may have match no packet.
                 del self._pool.jobs[job]
                 raise
+
+    def slots_that_fit(self, shape: JobShape) -> int:
+        """Not known: packets of all ports share the chip's buffer."""
+        return 0
 
     def remove_job(self, job: int) -> None:
         with self._lock:
@@ -174,10 +173,6 @@ class TofinoPlane:
         serve."""
         size = self._chip.size
         host = self._chip.host(end.address)
-        if worker >= job.workers or len(end.qpns) != job.slots + 1:
-            raise InvalidArgumentError(
-                f"a worker of job {job.id} is one of {job.workers}, and connects {job.slots + 1} queue pairs"
-            )
         if host is None:
             raise InvalidArgumentError(
                 f"this switch does not know the host {end.address}: add it to its file as a [[host]]"

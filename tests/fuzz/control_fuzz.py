@@ -31,7 +31,7 @@ from jaxina import _native
 from jaxina.control import control_pb2 as pb
 from jaxina.control import roll_call
 from jaxina.control.data_plane import Terms
-from jaxina.control.membership import MAX_JOBS
+from jaxina.control.limits import MAX_JOBS
 from jaxina.control.service import AggregatorService
 from jaxina.control.topology import Place
 from jaxina.control.typed_status import METADATA_KEY, status_of
@@ -50,7 +50,7 @@ _UNARY = [  # name and request of each method that is no stream
 ]
 _NUMBERS = (0, 1, 2, 3, 63, 64, 255, 256, 1023, 1024, 1025, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1)
 _TIMES = (0.0, -1.0, 0.5, 5.0, 1e9, 1e308, float("inf"), float("-inf"), float("nan"))
-_TEXTS = ("", "a", "TIMEOUT", "WORKER_LOST", "NO_SUCH_CODE", "\0", "é" * 40, "x" * 70_000)
+_TEXTS = ("", "a", "TIMEOUT", "WORKER_LOST", "NO_SUCH_CODE", "\0", "é" * 40, "x" * 10_000, "x" * 70_000)
 
 
 class Finding(Exception):
@@ -78,6 +78,12 @@ class DataPlane:
 
 class Context:
     """The part of a call's context that the service uses."""
+
+    def __init__(self, address: str = "192.0.2.1"):
+        self._address = address
+
+    def peer(self) -> str:
+        return f"ipv4:{self._address}:50000"
 
     async def abort(self, status: grpc.StatusCode, details: str, metadata: Any) -> None:
         code = dict(metadata).get(METADATA_KEY)
@@ -301,6 +307,9 @@ class Fuzzer:
         """A request that names one of our jobs, if the kind names any."""
         grant = self._random.choice(self._grants) if self._grants else pb.CreateJobReply()
         known = {field.name for field in kind.DESCRIPTOR.fields}
+        if kind is pb.ConnectQueuePairsRequest:
+            end = pb.QueuePairs(address="192.0.2.1", udp_port=4791, mtu=1024, qpns=(1, 2, 3))
+            return kind(job=grant.job, secret=grant.secret, rank=self._random.randrange(3), worker=end)
         return kind(**{name: getattr(grant, name) for name in ("job", "secret") if name in known})
 
     def _sound_join(self) -> pb.WorkerMessage:
@@ -381,7 +390,7 @@ class FakeConnection:
 
 def _sound_job(workers: int) -> pb.CreateJobRequest:
     return pb.CreateJobRequest(
-        workers=workers, slots=2, block_size=4, blocks_per_chunk=1, join_timeout_s=5, heartbeat_timeout_s=5
+        devices=workers, workers=workers, slots=2, block_size=8, blocks_per_chunk=1, join_timeout_s=5, heartbeat_timeout_s=5
     )
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
+from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs, Terms
 
 
@@ -20,31 +20,19 @@ class FakeDataPlane:
 
     def __init__(self, ports: list[int] | None = None):
         self.ports = ports or [51001, 51002]
-        self.jobs: dict[int, dict[str, int]] = {}
+        self.jobs: dict[int, tuple[int, JobShape]] = {}  # secrets and shapes
         self.aborted: dict[int, tuple[str, str]] = {}
         self.removed: list[int] = []
         self.refuse_with: Exception | None = None
         self.awaited: list[int] = []
+        self.asked = 0  # for statistics
+        self.asked_for: list[int] = []  # jobs, who is missing
         self.connected: list[tuple[int, int, QueuePairs]] = []
 
-    def add_job(
-        self,
-        job: int,
-        secret: int,
-        workers: int,
-        slots: int,
-        block_size: int,
-        blocks_per_chunk: int,
-    ) -> None:
+    def add_job(self, job: int, secret: int, shape: JobShape) -> None:
         if self.refuse_with is not None:
             raise self.refuse_with
-        self.jobs[job] = {
-            "secret": secret,
-            "workers": workers,
-            "slots": slots,
-            "block_size": block_size,
-            "blocks_per_chunk": blocks_per_chunk,
-        }
+        self.jobs[job] = (secret, shape)
 
     def remove_job(self, job: int) -> None:
         del self.jobs[job]
@@ -53,7 +41,11 @@ class FakeDataPlane:
     def abort_job(self, job: int, code: str, message: str) -> None:
         self.aborted[job] = (code, message)
 
+    def slots_that_fit(self, shape: JobShape) -> int:
+        return 96 // shape.workers
+
     def statistics(self) -> dict[str, Any]:
+        self.asked += 1
         return {
             "rejected": {"malformed": 2},
             "jobs": {
@@ -63,6 +55,7 @@ class FakeDataPlane:
         }
 
     def missing(self, job: int) -> list[int]:
+        self.asked_for.append(job)
         return self.awaited
 
     def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
@@ -120,13 +113,6 @@ class FakeEngine:
     @staticmethod
     def statistics() -> dict[str, int]:
         return {"collectives": 7}
-
-
-class Endpoint(SimpleNamespace):
-    """Keeps what the connector sets."""
-
-    def set_exchange(self, exchange: Callable[..., Any]) -> None:
-        self.exchange = exchange
 
 
 def in_threads(*calls: Callable[[], Any], timeout: float = 20) -> list[Any]:

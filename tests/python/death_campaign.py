@@ -248,11 +248,13 @@ def _counted(row: Row) -> Iterator[None]:
 class Switch:
     """A `jaxina switch` of its own process."""
 
-    def __init__(self, bind: str = "127.0.0.1:0", prefix: tuple[str, ...] = ()):
+    def __init__(
+        self, bind: str = "127.0.0.1:0", prefix: tuple[str, ...] = (), options: tuple[str, ...] = (), threads: int = 1
+    ):
         read, write = os.pipe()
-        command = [*prefix, sys.executable, "-m", "jaxina.cli", "switch", "--bind", bind, "--threads", "1", "--quiet"]
+        command = [*prefix, sys.executable, "-m", "jaxina.cli", "switch", "--bind", bind, "--threads", str(threads)]
         self.process = subprocess.Popen(
-            [*command, "--announce-fd", str(write)], pass_fds=[write], stderr=subprocess.DEVNULL
+            [*command, "--quiet", *options, "--announce-fd", str(write)], pass_fds=[write], stderr=subprocess.DEVNULL
         )
         os.close(write)
         with open(read) as announced:

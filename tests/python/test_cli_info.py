@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import jax
+from rich.console import Console
 
 from jaxina import config
+from jaxina.cli import info as info_command
 from jaxina.control import last_run
 
 
@@ -33,10 +35,20 @@ def test_versions_and_every_setting():
     assert re.search(rf"JAXINA_SLOTS\W+9\W+environment\W+{re.escape(default)}", slots)
 
 
+def test_a_token_is_not_printed(monkeypatch):
+    monkeypatch.setenv("JAXINA_TOKEN", "correct-horse-battery")
+    with open(os.devnull, "w") as nowhere:
+        console = Console(width=300, record=True, file=nowhere)
+        console.print(info_command._settings())
+    out = console.export_text()
+    (row,) = [line for line in out.splitlines() if "JAXINA_TOKEN" in line]
+    assert "(set)" in row and "environment" in row and "horse" not in out
+
+
 def test_a_bad_value_is_one_line_and_exit_code_2():
     code, _, err = info(JAXINA_BLOCK_SIZE="big")
     assert code == 2
-    assert "JAXINA_BLOCK_SIZE='big' is not allowed: give an integer from 1 to 16384" in err
+    assert "JAXINA_BLOCK_SIZE='big' is not allowed: give an integer from 8 to 16384" in err
     assert "Traceback" not in err
 
 

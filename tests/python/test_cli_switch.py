@@ -9,20 +9,24 @@ import time
 
 import pytest
 from control_fakes import eventually
+from rich.console import Console
 
-from jaxina.cli.status import Rates
+from jaxina import _native
+from jaxina.cli import switch as switch_command
+from jaxina.cli.status import Rates, render
 from jaxina.control import control_pb2 as pb
 from jaxina.control.client import SwitchClient
+from jaxina.errors import InvalidArgumentError, JobRejectedError
 
 
-def jaxina(*arguments, timeout=60):
+def jaxina(*arguments, timeout=60, **environment):
     """(exit code, stdout, stderr) of a command."""
     done = subprocess.run(
         [sys.executable, "-m", "jaxina.cli", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=timeout,
-        env={**os.environ, "COLUMNS": "200"},
+        env={**os.environ, "COLUMNS": "200", **environment},
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -57,12 +61,31 @@ def test_a_signal_ends_it_in_order(start_switch, number):
     assert "stopping" in log.read_text() and "Traceback" not in log.read_text()
 
 
+def test_a_receive_buffer_that_the_system_limits_is_named_with_its_remedy(caplog):
+    switch_command._warn_of_small_buffers(granted=212992, requested=33554432)
+    assert "sysctl -w net.core.rmem_max=33554432" in caplog.text and "212992" in caplog.text
+    caplog.clear()
+    switch_command._warn_of_small_buffers(granted=33554432, requested=33554432)
+    assert not caplog.text
+
+
+def test_the_data_plane_tells_its_buffers_and_what_they_lost():
+    datagrams = _native.SoftwareSwitch("127.0.0.1", 1, 0.0, 0)
+    try:
+        assert 0 < datagrams.receive_buffer_granted <= datagrams.receive_buffer_requested
+        statistics = datagrams.statistics()
+        assert statistics["socket_overflows"] == statistics["packets_unanswerable"] == 0
+    finally:
+        datagrams.stop()
+
+
 def test_jobs_come_and_go_in_status_and_log(start_switch):
     _, address, log = start_switch("--threads", "2")
-    code, out, _ = jaxina("status", "--switch", address, "--interval", 0.1)
+    code, out, _ = jaxina("status", "--switch", address, "--interval", 0.5)
     assert code == 0 and address in out and "no jobs" in out
     with SwitchClient(address, 5) as client:
         grant = client.create_job(
+            devices=2,
             workers=2,
             slots=32,
             block_size=128,
@@ -79,7 +102,7 @@ def test_jobs_come_and_go_in_status_and_log(start_switch):
             statistics=dict,
             aborted=lambda *why: None,
         )
-        code, out, _ = jaxina("status", "--switch", address, "--interval", 0.1)
+        code, out, _ = jaxina("status", "--switch", address, "--interval", 0.5)
         (row,) = [line for line in out.splitlines() if str(grant.job) in line]
         for text in ("1/2", " 32 ", "128 x 2", "0 (not joined)", "gathering"):
             assert text in row, row
@@ -111,6 +134,50 @@ def test_bad_arguments(arguments, message):
     assert code == 2 and message in err and "Traceback" not in err
 
 
+TOKEN = "correct-horse-battery"
+
+
+def test_a_switch_with_a_token(start_switch, tmp_path):
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    _, address, log = start_switch("--token-file", str(file))
+    with SwitchClient(address, 30) as stranger, pytest.raises(JobRejectedError, match="TOKEN"):
+        stranger.status()
+    code, out, _ = jaxina("status", "--switch", address, JAXINA_TOKEN=TOKEN)
+    assert code == 0 and "no jobs" in out
+    assert TOKEN not in log.read_text() and "who has its token" in log.read_text()
+
+
+def test_a_bad_token_file(tmp_path):
+    assert switch_command._read_token(None) is None
+    with pytest.raises(InvalidArgumentError, match="--token-file .*nowhere"):
+        switch_command._read_token(tmp_path / "nowhere")
+    file = tmp_path / "bytes"
+    file.write_bytes(b"\xff" * 20)
+    with pytest.raises(InvalidArgumentError, match="--token-file .*bytes"):
+        switch_command._read_token(file)
+
+
+def shown(reply):
+    console = Console(width=300, record=True, file=open(os.devnull, "w"))
+    with console.file:
+        console.print(render("here:1", reply, {}))
+    return console.export_text()
+
+
+def test_packets_lost_at_a_full_buffer_come_with_the_remedy():
+    assert "rmem_max" not in shown(pb.StatusReply())
+    assert "rmem_max" not in shown(pb.StatusReply(counters={"socket_overflows": 0, "other": 3}))
+    text = shown(pb.StatusReply(counters={"socket_overflows": 1234}))
+    assert "1,234 packets lost" in text and "sysctl -w net.core.rmem_max=33554432" in text
+
+
+def test_a_job_told_in_brief_shows_how_many_are_there():
+    job = pb.JobStatus(job=7, workers=9, present=5, absent=3, brief=True)
+    (row,) = [line for line in shown(pb.StatusReply(jobs=[job])).splitlines() if "5/9" in line]
+    assert "gathering" in row and "not listed" in row
+
+
 def test_status_of_no_switch():
     began = time.monotonic()
     code, _, err = jaxina("status", "--switch", "127.0.0.1:1")
@@ -125,4 +192,7 @@ def test_rates_are_growth_per_second():
     rates = Rates()
     assert rates.look(reply(10.0, updates=100)) == {7: {"updates": 0.0}}
     assert rates.look(reply(12.0, updates=160)) == {7: {"updates": 30.0}}
-    assert rates.look(reply(12.0, updates=160)) == {7: {"updates": 0.0}}
+    same = "the switch answers a second look at once with what it found in the first"
+    assert rates.look(reply(12.0, updates=160)) == {7: {"updates": 30.0}}, same
+    assert rates.look(reply(14.0, updates=160)) == {7: {"updates": 0.0}}
+    assert rates.look(reply(1.0, updates=10)) == {7: {"updates": 0.0}}, "it was started anew"

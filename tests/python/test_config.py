@@ -1,8 +1,11 @@
 """Where settings come from, and what bad ones say."""
 
+import importlib.util
+import sys
+
 import pytest
 
-from jaxina import config
+from jaxina import _native, config
 from jaxina.errors import InvalidArgumentError
 
 
@@ -43,6 +46,8 @@ def test_arguments_beat_the_environment_which_beats_defaults():
         ("SLOTS", "65536"),
         ("SLOTS", "many"),
         ("BLOCK_SIZE", "-1"),
+        ("BLOCK_SIZE", "7"),
+        ("BLOCK_SIZE", "16385"),
         ("BLOCKS_PER_CHUNK", "65"),
         ("JOIN_TIMEOUT", "0"),
         ("TIMEOUT", "inf"),
@@ -77,10 +82,79 @@ def test_a_bad_argument_is_named_as_the_argument():
         config.resolve({}, slot=1)
 
 
-def test_packets_that_no_datagram_holds():
-    with pytest.raises(InvalidArgumentError, match="packets of 65576 bytes"):
-        config.resolve({}, aggregator="udp", block_size=16384, blocks_per_chunk=1)
-    assert config.resolve({}, aggregator="embedded", block_size=16384).block_size == 16384
+TOKEN = "correct-horse-battery"
+
+
+def test_a_token_is_shown_nowhere():
+    resolved = config.resolve({"JAXINA_TOKEN": TOKEN})
+    (field,) = [field for field in config.fields() if field.name == "token"]
+    assert resolved.token == TOKEN
+    assert TOKEN not in repr(resolved) and TOKEN not in str(resolved.shared)
+    assert config.shown(field, resolved.token) == "(set)" and config.shown(field, None) == ""
+
+
+@pytest.mark.parametrize("bad", ["short", "x" * 257, "with spaces between it", "schöner-langer-token"])
+def test_a_bad_token_is_refused_without_being_told(bad):
+    for given in (dict(environ={"JAXINA_TOKEN": bad}), dict(environ={}, token=bad)):
+        with pytest.raises(InvalidArgumentError, match="16 to 256 printable") as caught:
+            config.resolve(**given)
+        assert bad not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "aggregator,block_size,blocks",
+    [
+        ("embedded", 256, 32),
+        ("embedded", 2048, 4),
+        ("embedded", 3000, 2),
+        ("embedded", 16000, 1),
+        ("embedded", 8, _native.MAX_BLOCKS_PER_CHUNK),
+        ("udp", 2048, 1),
+        ("udp", 64, 4),
+        ("verbs", 512, 8),
+    ],
+)
+def test_left_out_blocks_per_chunk_follow_the_block_size(aggregator, block_size, blocks):
+    environ = {"JAXINA_AGGREGATOR": aggregator, "JAXINA_BLOCK_SIZE": str(block_size)}
+    resolved = config.resolve(environ)
+    assert resolved.blocks_per_chunk == blocks and resolved.origins["blocks_per_chunk"] == "default"
+    assert resolved.shape(devices=4, workers=2).blocks_per_chunk == blocks
+    assert config.resolve(environ, blocks_per_chunk=1).blocks_per_chunk == 1, "given, it stays"
+
+
+@pytest.mark.parametrize("aggregator", ["embedded", "udp", "roce", "verbs"])
+@pytest.mark.parametrize(
+    "block_size,blocks,size",
+    [(16384, 32, 2097220), (3000, 32, 384068), (2048, 8, 65580), (16384, 1, 65576), (16384, None, 65576)],
+)
+def test_packets_that_no_datagram_holds(aggregator, block_size, blocks, size):
+    environ = {"JAXINA_AGGREGATOR": aggregator, "JAXINA_BLOCK_SIZE": str(block_size)}
+    if blocks is not None:
+        environ["JAXINA_BLOCKS_PER_CHUNK"] = str(blocks)
+    with pytest.raises(InvalidArgumentError, match=f"packets of {size} bytes") as caught:
+        config.resolve(environ)
+    assert "lower JAXINA_BLOCK_SIZE or JAXINA_BLOCKS_PER_CHUNK" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "constant,setting",
+    [
+        ("MAX_SLOTS", "slots"),
+        ("MIN_BLOCK_SIZE", "block_size"),
+        ("MAX_BLOCK_SIZE", "block_size"),
+        ("MAX_BLOCKS_PER_CHUNK", "blocks_per_chunk"),
+        ("MAX_WORKERS", "processes"),
+    ],
+)
+def test_the_limits_are_those_of_the_native_code(constant, setting, monkeypatch):
+    """Read anew, the settings allow what the native constants say, whatever that is."""
+    monkeypatch.setattr(_native, constant, 77)
+    anew = importlib.util.spec_from_file_location("config_read_anew", config.__file__)
+    module = importlib.util.module_from_spec(anew)
+    monkeypatch.setitem(sys.modules, anew.name, module)
+    anew.loader.exec_module(module)
+    (field,) = [field for field in module.fields() if field.name == setting]
+    assert "77" in field.metadata["kind"].allowed.split()
 
 
 def test_launcher_variables_belong_together():

@@ -2,7 +2,10 @@
 
 import pytest
 
-from jaxina.control.membership import Aborted, JobSpec, Left, Membership, Ready, Removed
+from jaxina._native import JobShape
+from jaxina.control import limits
+from jaxina.control.job_spec import JobSpec
+from jaxina.control.membership import Aborted, Left, Membership, Ready, Removed
 from jaxina.errors import (
     InvalidArgumentError,
     JobRejectedError,
@@ -12,12 +15,17 @@ from jaxina.errors import (
 )
 
 
-def spec(workers=2, join_timeout=10.0, heartbeat_timeout=5.0):
-    return JobSpec(workers, 64, 256, 1, join_timeout, heartbeat_timeout)
+HERE = "10.0.0.1"
 
 
-def job_of(membership, **options):
-    return membership.create(spec(**options), now=0.0)
+def spec(workers=2, devices=None, slots=64, join_timeout=10.0, heartbeat_timeout=5.0):
+    devices = workers if devices is None else devices
+    shape = JobShape(devices=devices, workers=workers, slots=slots, block_size=256, blocks_per_chunk=1)
+    return JobSpec(shape, join_timeout, heartbeat_timeout)
+
+
+def job_of(membership, address=HERE, now=0.0, **options):
+    return membership.create(spec(**options), address, now)
 
 
 def join(membership, job, *ranks, now=0.0, secret=None):
@@ -58,7 +66,7 @@ def test_a_rank_beyond_the_job_is_too_many_workers():
 
 def test_more_workers_than_the_format_allows():
     with pytest.raises(TooManyWorkersError, match="1024"):
-        Membership().create(spec(workers=1025), now=0.0)
+        job_of(Membership(), workers=1025)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +74,7 @@ def test_more_workers_than_the_format_allows():
 )
 def test_a_job_needs_positive_sizes(bad):
     with pytest.raises(InvalidArgumentError):
-        Membership().create(spec(**bad), now=0.0)
+        job_of(Membership(), **bad)
 
 
 def test_a_wrong_secret_is_rejected_and_not_told():

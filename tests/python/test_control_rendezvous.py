@@ -4,7 +4,7 @@ import dataclasses
 import time
 
 import pytest
-from control_fakes import Endpoint, FakeStore, FakeTopology, in_threads
+from control_fakes import FakeStore, FakeTopology, in_threads
 
 from jaxina import config
 from jaxina.control.connector import Connector, EmbeddedAggregators
@@ -118,32 +118,32 @@ def connector(store, process, processes, devices=1, incarnation=1, aggregators=N
         aggregators or EmbeddedAggregators(),
         lambda: store,
         incarnation,
-        Endpoint,
     )
 
 
 def test_a_process_alone_needs_nobody():
-    endpoint = connector(None, 0, 1, devices=4, slots=3, aggregators=object())([0, 1, 2, 3])
-    assert (endpoint.workers, endpoint.worker) == (1, 0)
-    assert (endpoint.devices, endpoint.local) == (4, [0, 1, 2, 3])
-    assert (endpoint.transport, endpoint.slots, endpoint.block_size) == ("embedded", 3, 256)
+    part = connector(None, 0, 1, devices=4, slots=3, aggregators=object())([0, 1, 2, 3])
+    assert (part.shape.workers, part.worker) == (1, 0)
+    assert (part.shape.devices, part.local) == (4, [0, 1, 2, 3])
+    assert part.transport == {"kind": "embedded", "segment": ""}
+    assert (part.shape.slots, part.shape.block_size) == (3, 256)
 
 
 def test_processes_share_a_named_segment():
     store = FakeStore()
     connectors = [connector(store, p, 2, devices=2) for p in range(2)]
-    endpoints = in_threads(*[lambda c=c: c([0, 1, 2, 3]) for c in connectors])
-    (segment,) = {e.segment for e in endpoints}
+    parts = in_threads(*[lambda c=c: c([0, 1, 2, 3]) for c in connectors])
+    (segment,) = {p.transport["segment"] for p in parts}
     assert segment.startswith("jaxina-") and len(segment) > 20
-    assert len({e.secret for e in endpoints}) == 1
+    assert len({p.secret for p in parts}) == 1
 
 
 def test_every_process_is_one_worker_whatever_the_order_of_its_devices():
     store = FakeStore()
     connectors = [connector(store, p, 2, devices=2) for p in range(2)]
-    endpoints = in_threads(*[lambda c=c: c([2, 0, 3, 1]) for c in connectors])
-    assert [(e.worker, e.workers) for e in endpoints] == [(1, 2), (0, 2)]
-    assert [(e.devices, e.local) for e in endpoints] == [(4, [1, 3]), (4, [0, 2])]
+    parts = in_threads(*[lambda c=c: c([2, 0, 3, 1]) for c in connectors])
+    assert [(p.worker, p.shape.workers) for p in parts] == [(1, 2), (0, 2)]
+    assert [(p.shape.devices, p.local) for p in parts] == [(4, [1, 3]), (4, [0, 2])]
 
 
 def test_groups_and_incarnations_do_not_meet_each_other():
@@ -151,8 +151,8 @@ def test_groups_and_incarnations_do_not_meet_each_other():
     for incarnation in (1, 2):
         pair = [connector(store, p, 4, incarnation=incarnation) for p in range(4)]
         for group in ([0, 1], [1, 0], [2, 3], [0, 1, 2, 3]):
-            endpoints = in_threads(*[lambda d=d: pair[d](group) for d in group])
-            (segment,) = {e.segment for e in endpoints}
+            parts = in_threads(*[lambda d=d: pair[d](group) for d in group])
+            (segment,) = {p.transport["segment"] for p in parts}
             segments.append(segment)
     assert len(set(segments)) == 8
 
@@ -177,7 +177,7 @@ def test_different_configurations_are_a_mismatch():
 def test_embedded_needs_one_host():
     places = [Presence(p, Place(f"host{p}", p, f"machine{p}"), {}) for p in range(2)]
     with pytest.raises(InvalidArgumentError, match="host0, host1.*udp"):
-        EmbeddedAggregators().arrange(places)
+        EmbeddedAggregators().arrange(places, devices=2)
 
 
 def test_too_many_workers():
@@ -187,9 +187,11 @@ def test_too_many_workers():
 
 def test_workers_drop_different_packets():
     store = FakeStore()
-    pair = [connector(store, p, 2, loss=0.5, loss_seed=2**64 - 1) for p in range(2)]
-    endpoints = in_threads(*[lambda c=c: c([0, 1]) for c in pair])
-    assert [e.loss_seed for e in endpoints] == [2**64 - 1, 0]
+    settings = dict(aggregator="udp", loss=0.5, loss_seed=2**64 - 1)
+    pair = [connector(store, p, 2, **settings) for p in range(2)]
+    parts = in_threads(*[lambda c=c: c([0, 1]) for c in pair])
+    assert [p.transport["loss"] for p in parts] == [0.5, 0.5]
+    assert [p.transport["loss_seed"] for p in parts] == [2**64 - 1, 0]
 
 
 def test_an_interrupted_connector_stops_waiting():

@@ -1,6 +1,7 @@
 """The control service and its client over real gRPC on loopback; the data plane is a fake."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,7 +12,8 @@ import time
 import pytest
 from control_fakes import FakeDataPlane, FakeEngine, eventually, in_threads
 
-from jaxina.control import control_pb2
+from jaxina._native import JobShape
+from jaxina.control import control_pb2 as pb
 from jaxina.control.client import SwitchClient
 from jaxina.control.server import ControlServer
 from jaxina.errors import (
@@ -32,7 +34,7 @@ def data_plane():
 
 @pytest.fixture
 def server(data_plane):
-    with ControlServer(data_plane, "127.0.0.1:0") as running:
+    with ControlServer(data_plane, "127.0.0.1:0", ask_every=0) as running:
         yield running
 
 
@@ -44,6 +46,7 @@ def client(server):
 
 def create(client, workers=2, heartbeat_timeout=5.0, join_timeout=5.0):
     return client.create_job(
+        devices=2 * workers,
         workers=workers,
         slots=64,
         block_size=256,
@@ -71,13 +74,8 @@ class Worker:
 def test_create_join_and_leave_reach_the_data_plane(client, data_plane):
     grant = create(client)
     assert grant.data_ports == data_plane.ports
-    assert data_plane.jobs[grant.job] == {
-        "secret": grant.secret,
-        "workers": 2,
-        "slots": 64,
-        "block_size": 256,
-        "blocks_per_chunk": 1,
-    }
+    shape = JobShape(devices=4, workers=2, slots=64, block_size=256, blocks_per_chunk=1)
+    assert data_plane.jobs[grant.job] == (grant.secret, shape)
     first, second = Worker(client, grant, 0), Worker(client, grant, 1)
     assert first.session.wait_until_complete(time.monotonic() + 5)
     assert second.session.wait_until_complete(time.monotonic() + 5)
@@ -116,8 +114,10 @@ def test_wrong_secret_and_unknown_job(client):
     grant = create(client)
     with pytest.raises(JobRejectedError, match="secret"):
         Worker(client, grant, 0, secret=grant.secret ^ 1)
+    with pytest.raises(JobRejectedError, match="secret"):
+        client.who_is_missing(grant.job, grant.secret ^ 1)
     with pytest.raises(JobRejectedError, match="no job"):
-        client.who_is_missing(grant.job + 1)
+        client.who_is_missing(grant.job + 1, grant.secret)
 
 
 def test_who_is_missing(client, data_plane):
@@ -125,7 +125,7 @@ def test_who_is_missing(client, data_plane):
     worker = Worker(client, grant, 0, 2)
     assert not worker.session.wait_until_complete(time.monotonic() + 0.1)
     data_plane.awaited = [2]
-    missing = client.who_is_missing(grant.job)
+    missing = client.who_is_missing(grant.job, grant.secret)
     assert list(missing.not_joined) == [1, 3] and list(missing.awaited) == [2]
 
 
@@ -142,7 +142,7 @@ def test_status_shows_everything_but_the_secret(client, data_plane):
     }
     assert status.rejected == {"malformed": 2}
     assert str(grant.secret) not in str(status)
-    assert "secret" not in {f.name for f in control_pb2.JobStatus.DESCRIPTOR.fields}
+    assert "secret" not in {f.name for f in pb.JobStatus.DESCRIPTOR.fields}
     assert str(grant.secret) not in repr(grant)
     del workers
 
@@ -282,6 +282,25 @@ def test_a_job_that_nobody_joins_is_dropped(client, data_plane):
     assert eventually(lambda: data_plane.removed == [grant.job], timeout=3)
 
 
+def test_too_long_a_message_ends_its_own_job_only(client):
+    grant, others = create(client), create(client, workers=1)
+    first, second = Worker(client, grant, 0), Worker(client, grant, 1)
+    other = Worker(client, others, 0)
+    flood = pb.Heartbeat(statistics={f"name{number}": 2**60 for number in range(2000)})
+    second.session._outgoing.put(pb.WorkerMessage(heartbeat=flood))
+    assert first.engine.aborted.wait(2)
+    assert re.search(r"worker 1 .* sent a message of \d+ bytes", first.engine.aborts[0][2])
+    assert second.engine.aborted.wait(2) and not other.engine.aborts
+
+
+def test_a_long_reason_is_cut_and_told(client):
+    grant = create(client)
+    first, second = Worker(client, grant, 0), Worker(client, grant, 1)
+    second.session.leave("WORKER_LOST", "x" * 100_000)
+    assert first.engine.aborted.wait(2)
+    assert "xxx" in first.engine.aborts[0][2] and len(first.engine.aborts[0][2]) < 1200
+
+
 def test_many_jobs_at_once_do_not_mix(client, data_plane):
     grants = [create(client) for _ in range(4)]
     workers = in_threads(*[lambda g=g, r=r: Worker(client, g, r) for g in grants for r in range(2)])
@@ -303,6 +322,6 @@ def test_a_data_plane_that_does_not_answer_is_a_typed_error(client, data_plane, 
     grant = create(client)
     monkeypatch.setattr(data_plane, "statistics", fail)
     monkeypatch.setattr(data_plane, "missing", fail)
-    for call in (client.status, lambda: client.who_is_missing(grant.job)):
+    for call in (client.status, lambda: client.who_is_missing(grant.job, grant.secret)):
         with pytest.raises(SystemCallError, match="has not answered"):
             call()

@@ -8,7 +8,6 @@ import time
 
 import pytest
 from control_fakes import (
-    Endpoint,
     FakeDataPlane,
     FakeEngine,
     FakeStore,
@@ -18,6 +17,8 @@ from control_fakes import (
 )
 
 from jaxina import config
+from jaxina._native import JobShape
+from jaxina.control import limits
 from jaxina.control.connector import Connector
 from jaxina.control.rendezvous import Presence
 from jaxina.control.server import ControlServer
@@ -51,7 +52,6 @@ class Process:
             self.aggregators,
             lambda: store,
             1,
-            Endpoint,
         )
 
 
@@ -62,37 +62,62 @@ def presences(count):
 def test_two_processes_with_two_devices_each_are_two_workers(server, data_plane):
     store = FakeStore()
     processes = [Process(server.address, store, p, 2, devices=2) for p in range(2)]
-    endpoints = in_threads(*[lambda p=p: p.connector([0, 1, 2, 3]) for p in processes])
-    ((job, made),) = data_plane.jobs.items()
-    assert made == {
-        "secret": endpoints[0].secret,
-        "workers": 2,
-        "slots": config.resolve({}, aggregator="udp").slots,
-        "block_size": 256,
-        "blocks_per_chunk": 1,
-    }
-    for worker, endpoint in enumerate(endpoints):
-        assert (endpoint.transport, endpoint.worker, endpoint.workers, endpoint.job) == (
-            "udp",
-            worker,
-            2,
-            job,
-        )
-        assert (endpoint.devices, endpoint.local) == (4, [2 * worker, 2 * worker + 1])
-        assert (endpoint.address, endpoint.ports, endpoint.secret) == (
-            "127.0.0.1",
-            [51001, 51002],
-            made["secret"],
-        )
+    parts = in_threads(*[lambda p=p: p.connector([0, 1, 2, 3]) for p in processes])
+    ((job, (secret, shape)),) = data_plane.jobs.items()
+    slots = config.resolve({}, aggregator="udp").slots
+    assert shape == JobShape(devices=4, workers=2, slots=slots, block_size=256, blocks_per_chunk=1)
+    for worker, part in enumerate(parts):
+        assert part.shape == shape
+        assert (part.worker, part.job, part.secret) == (worker, job, secret)
+        assert part.local == [2 * worker, 2 * worker + 1]
+        to = part.transport
+        assert (to["kind"], to["address"], to["ports"]) == ("udp", "127.0.0.1", [51001, 51002])
     for process in processes:
         process.connector.close(None)
     assert eventually(lambda: data_plane.removed == [job])
     assert [process.engine.aborts for process in processes] == [[], []]
 
 
+def test_the_switch_learns_the_devices_and_the_workers_the_window(server, data_plane):
+    process = Process(server.address, None, 0, 1)
+    agreement = process.aggregators.arrange(presences(3), devices=12)
+    (job,) = server._service._membership.jobs.values()
+    assert (job.spec.shape.devices, job.spec.shape.workers) == (12, 3)
+    assert agreement["first_window"] == data_plane.slots_that_fit(job.spec.shape) == 32
+    process.connector.close(None)
+
+
+def test_a_group_of_several_devices_per_process_says_how_many(server, data_plane):
+    store = FakeStore()
+    processes = [Process(server.address, store, p, 2, devices=3) for p in range(2)]
+    in_threads(*[lambda p=p: p.connector(range(6)) for p in processes])
+    (job,) = server._service._membership.jobs.values()
+    assert (job.spec.shape.devices, job.spec.shape.workers) == (6, 2)
+    for process in processes:
+        process.connector.close(None)
+
+
+def test_the_leader_joins_as_soon_as_it_has_the_job(server, data_plane, monkeypatch):
+    """A job that nobody has joined is dropped after a short time, however slow the others are."""
+    monkeypatch.setattr(limits, "UNJOINED_LIFE", 1.0)
+    store = FakeStore()
+    processes = [Process(server.address, store, p, 2, join_timeout=20) for p in range(2)]
+    late = processes[1].aggregators.join
+
+    def join(*arguments):
+        time.sleep(1.5)
+        late(*arguments)
+
+    monkeypatch.setattr(processes[1].aggregators, "join", join)
+    parts = in_threads(*[lambda p=p: p.connector([0, 1]) for p in processes])
+    assert [part.worker for part in parts] == [0, 1]
+    for process in processes:
+        process.connector.close(None)
+
+
 def test_one_process_alone_needs_no_store_and_no_job(server, data_plane):
     process = Process(server.address, None, 0, 1, devices=2)
-    assert process.connector([0, 1]).workers == 1
+    assert process.connector([0, 1]).shape.workers == 1
     assert data_plane.jobs == {}
     process.connector.close(None)
 
@@ -127,7 +152,7 @@ def test_a_failed_process_aborts_the_groups_of_the_others(server):
 def test_never_joined_at_the_switch_names_the_worker(server):
     """The other process announces itself, then gets stuck before it joins."""
     process = Process(server.address, None, 0, 1, join_timeout=0.5)
-    agreement = process.aggregators.arrange(presences(3))
+    agreement = process.aggregators.arrange(presences(3), devices=3)
     began = time.monotonic()
     with pytest.raises(NeverJoinedError, match="worker 1, 2 of 3"):
         process.aggregators.join((0, 1, 2), 0, 3, agreement)
@@ -137,7 +162,7 @@ def test_never_joined_at_the_switch_names_the_worker(server):
 def test_one_that_gives_up_waiting_tells_the_others(server):
     patient = Process(server.address, None, 0, 1, join_timeout=20)
     hasty = Process(server.address, None, 0, 1, join_timeout=0.5)
-    agreement = patient.aggregators.arrange(presences(3))
+    agreement = patient.aggregators.arrange(presences(3), devices=3)
     errors = in_threads(
         *[
             lambda r=r, p=p: p.aggregators.join((0, 1, 2), r, 3, agreement)

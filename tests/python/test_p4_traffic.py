@@ -20,6 +20,7 @@ from conformance.vector import Job, Packet
 
 from interpreter.controller_tables import ChipTables
 from interpreter.program import Program
+from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs
 from jaxina.controller.data_plane import TofinoPlane
 from jaxina.controller.tables import Entry, Ternary
@@ -51,7 +52,10 @@ class Switch:
         self.plane = TofinoPlane(self.tables, description(size))
         self.ended = queue.SimpleQueue()
         self.plane.ended = lambda *what: self.ended.put(what)
-        self.plane.add_job(1, 2, WORKERS, SLOTS, WORDS[size], 1)
+        shape = JobShape(
+            devices=WORKERS, workers=WORKERS, slots=SLOTS, block_size=WORDS[size], blocks_per_chunk=1
+        )
+        self.plane.add_job(1, 2, shape)
         self.link = BusyLink(self.tables)
         if mtu:
             self.rdma = RdmaWorkers(self.link, self.names, check_icrc=False)

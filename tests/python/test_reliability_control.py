@@ -30,8 +30,11 @@ def test_nothing_is_found():
     [
         pytest.param("membership.hmac.compare_digest = lambda a, b: True", id="secret not checked"),
         pytest.param("membership.BY_CODE = type('', (), {'__contains__': lambda *_: True})()", id="unknown code passed on"),
-        pytest.param("membership.MAX_TIMEOUT = float('inf')", id="jobs that stay forever"),
-        pytest.param("membership.MAX_HOST = 10**9", id="a stranger's text repeated whole"),
+        pytest.param(
+            "membership.limits.MAX_TIMEOUT = membership.limits.UNJOINED_LIFE = float('inf')",
+            id="jobs that stay forever",
+        ),
+        pytest.param("membership.limits.MAX_HOST = 10**9", id="a stranger's text repeated whole"),
     ],
 )
 def test_planted_bugs_are_found(planted):

@@ -63,6 +63,7 @@ def test_a_dry_run_logs_its_writes(tmp_path):
         address = log.read_text().partition("control at ")[2].partition(",")[0]
         with SwitchClient(address, BUSY) as client:
             client.create_job(
+                devices=2,
                 workers=2,
                 slots=4,
                 block_size=64,

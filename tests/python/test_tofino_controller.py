@@ -101,11 +101,11 @@ COUNTERS = "\n".join(
 )
 
 
-def lines(text, endpoint=None):
-    if endpoint is not None:
+def lines(text, part=None):
+    if part is not None:
         names = {
-            "J": f"job={endpoint.job:#x}&0xffffffff",
-            "S": f"secret={endpoint.secret:#x}&0x{'f' * 16}",
+            "J": f"job={part.job:#x}&0xffffffff",
+            "S": f"secret={part.secret:#x}&0x{'f' * 16}",
         }
         text = text.format(counters=COUNTERS, **names)
     return text.strip().splitlines()
@@ -114,11 +114,11 @@ def lines(text, endpoint=None):
 def test_the_writes_of_workers_that_join_and_leave_are_exactly_these(switch):
     assert switch.new_writes() == lines(START)
     before = switch.matches()
-    processes, endpoints = join(switch)
-    for worker, endpoint in enumerate(endpoints):
-        assert (endpoint.worker, endpoint.workers, endpoint.ports) == (worker, 2, [51001])
-        assert (endpoint.whole_chunks, endpoint.checksums) == (True, False)
-    assert switch.new_writes() == lines(JOIN, endpoints[0])
+    processes, parts = join(switch)
+    for worker, part in enumerate(parts):
+        assert (part.worker, part.shape.workers, part.transport["ports"]) == (worker, 2, [51001])
+        assert (part.shape.whole_chunks, part.transport["checksums"]) == (True, False)
+    assert switch.new_writes() == lines(JOIN, parts[0])
     switch.hears(1, 1)
     assert soon(lambda: len(switch.tables.writes) == 3)
     assert switch.new_writes() == lines(FIRST_HEARD)
@@ -129,19 +129,19 @@ def test_the_writes_of_workers_that_join_and_leave_are_exactly_these(switch):
     for process in processes:
         process.connector.close(None)
     assert soon(lambda: switch.matches() == before)
-    assert switch.new_writes() == lines(LEAVE, endpoints[0])
+    assert switch.new_writes() == lines(LEAVE, parts[0])
 
 
 def test_a_death_stops_the_counting_and_tells_the_others(switch):
     before = switch.matches()
-    processes, endpoints = join(switch)
+    processes, parts = join(switch)
     switch.new_writes()
     processes[1].connector.close("ValueError: bad data")
     assert processes[0].engine.aborted.wait(BUSY)
     assert processes[0].engine.aborts[0][1] == "WORKER_LOST"
     *deletions, refusal = switch.new_writes()
-    assert deletions == lines(LEAVE, endpoints[0])[:6]  # what admits workers
-    rest = lines(JOIN, endpoints[0])[-2]
+    assert deletions == lines(LEAVE, parts[0])[:6]  # what admits workers
+    rest = lines(JOIN, parts[0])[-2]
     assert refusal == rest.replace("insert", "modify").replace("reason=7", "reason=15")
     processes[0].connector.close(None)
     assert soon(lambda: switch.matches() == before)
@@ -222,7 +222,7 @@ def test_the_writes_of_an_rdma_worker_are_exactly_these(switch):
 
 
 def test_an_rdma_worker_that_the_chip_cannot_serve_is_told_why(switch):
-    grant = switch.create()
+    grant = switch.create_joined()
     switch.new_writes()
 
     def connect(**changes):
@@ -296,7 +296,7 @@ def test_four_pipes(tmp_path):
         assert ports == [196, 324, 452, 452, 324, 324, 196, 196, 68, 68]
         with pytest.raises(JobRejectedError, match="JAXINA_BLOCK_SIZE=256"):
             switch.create()
-        grant = switch.create(block_size=256)
+        grant = switch.create_joined(block_size=256)
         with pytest.raises(InvalidArgumentError, match="1028 bytes"):
             switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0))
         switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0, mtu=4096))
@@ -312,7 +312,7 @@ def register(name, index, **fields):
 
 def test_who_is_missing_is_read_from_the_registers(switch):
     grant = switch.create(workers=3)
-    assert switch.client.who_is_missing(grant.job).awaited == []
+    assert switch.client.who_is_missing(grant.job, grant.secret).awaited == []
     turns, stamps = "Ingress.slot_turn.turns", "Ingress.worker_stamp.stamps"
     # Slot 0 sums pass 4, for which worker 1 is still missing; slot 1 pass 3, which nobody has
     # begun.
@@ -327,7 +327,7 @@ def test_who_is_missing_is_read_from_the_registers(switch):
             *(register(stamps, 32 + worker, even=2, odd=1) for worker in range(3)),
         ]
     )
-    assert switch.client.who_is_missing(grant.job).awaited == [1]
+    assert switch.client.who_is_missing(grant.job, grant.secret).awaited == [1]
 
 
 def counter(index, packets):
@@ -358,7 +358,7 @@ def test_the_names_are_those_of_the_program(switch):
     """Every table, key, action, parameter and register that is written, and every digest, is one
     of p4/tofino."""
     names = p4_names.read(Path(__file__).parents[2] / "p4" / "tofino")
-    grant = switch.create()
+    grant = switch.create_joined()
     switch.hears(1, 1)
     assert soon(lambda: "Ingress.source_check" in str(switch.tables.writes[-1]))
     switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0))

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from control_fakes import (
-    Endpoint,
-    FakeEngine,
-    FakeStore,
-    FakeTopology,
-    eventually,
-    in_threads,
-)
+from control_fakes import FakeEngine, FakeStore, FakeTopology, eventually, in_threads
 
 from jaxina import config
 from jaxina.control.client import SwitchClient
@@ -64,7 +57,7 @@ class Switch:
         self.tables = DryRun()
         numbers = itertools.count(0x1000)
         self.plane = TofinoPlane(self.tables, chip.read(file), lambda bits: next(numbers))
-        self.server = ControlServer(self.plane, "127.0.0.1:0")
+        self.server = ControlServer(self.plane, "127.0.0.1:0", ask_every=0)
         self.plane.ended = self.server.end_job
         self.client = SwitchClient(self.server.address, BUSY)
 
@@ -81,7 +74,17 @@ class Switch:
 
     def create(self, **sizes):
         sizes = {"workers": 2, "slots": 2, "block_size": 64, "blocks_per_chunk": 1, **sizes}
+        sizes.setdefault("devices", sizes["workers"])
         return self.client.create_job(join_timeout=30, heartbeat_timeout=30, **sizes)
+
+    def create_joined(self, **sizes):
+        """A job whose workers have joined, all in one process."""
+        grant = self.create(**sizes)
+        ranks = range(sizes.get("workers", 2))
+        self.client.join(
+            grant.job, grant.secret, ranks, heartbeat_timeout=30, statistics=dict, aborted=print
+        )
+        return grant
 
     def hears(self, index, worker):
         """The first packet of a UDP worker, as the program tells it."""
@@ -100,7 +103,7 @@ class Switch:
 
 class Process:
     def __init__(self, switch, store, number, processes, **settings):
-        settings = {"slots": 2, "block_size": 64, "join_timeout": BUSY, **settings}
+        settings = {"slots": 2, "block_size": 64, "blocks_per_chunk": 1, "join_timeout": BUSY, **settings}
         configuration = config.resolve(
             {}, aggregator="udp", switch=switch.server.address, **settings
         )
@@ -109,13 +112,11 @@ class Process:
             configuration, self.engine.abort, self.engine.statistics
         )
         topology = FakeTopology(number, processes)
-        self.connector = Connector(
-            configuration, topology, self.aggregators, lambda: store, 1, Endpoint
-        )
+        self.connector = Connector(configuration, topology, self.aggregators, lambda: store, 1)
 
 
 def join(switch, processes=2, **settings):
-    """Processes that have joined one job, and their endpoints or errors."""
+    """Processes that have joined one job, and their parts in its group or errors."""
     store = FakeStore()
     made = [Process(switch, store, p, processes, **settings) for p in range(processes)]
     group = list(range(processes))

@@ -19,6 +19,7 @@ _CONTROL_TIMEOUT = 10.0
 _JOB_TIMEOUT = 600.0
 _LEARNS_WITHIN = 20.0
 _AGAIN_AFTER = 0.2
+_LOOK_AFTER = 0.01
 
 
 class SwitchDevice:
@@ -66,7 +67,7 @@ class SwitchDevice:
         )
         self._settle()
         self._came.clear()
-        status = self._client.status()
+        status = self._fresh_status()
         self._before = {"-": dict(status.rejected)}
         for job in vector.jobs:
             self._before[job.name] = self._totals(status, job.name)
@@ -87,7 +88,7 @@ class SwitchDevice:
         raise NotImplementedError("the control service does not tell registers")
 
     def counts(self, job: str) -> dict[str, int]:
-        status = self._client.status()
+        status = self._fresh_status()
         now = dict(status.rejected) if job == "-" else self._totals(status, job)
         before = self._before[job]
         counted = {name: value - before.get(name, 0) for name, value in now.items()}
@@ -109,6 +110,7 @@ class SwitchDevice:
 
     def _create(self, job: Job) -> None:
         grant = self._client.create_job(
+            devices=job.workers,
             workers=job.workers,
             slots=job.slots,
             block_size=job.block,
@@ -150,13 +152,14 @@ class SwitchDevice:
         nothing is sent until it is counted as such."""
         endpoint, packet = f"{job.name}{worker}", self._introduction(job, worker)
         deadline = time.monotonic() + _LEARNS_WITHIN
-        before = self._totals(self._client.status(), job.name).get("ahead", 0)
+        before = self._totals(self._fresh_status(), job.name).get("ahead", 0)
         while time.monotonic() < deadline:
             self.send(endpoint, packet)
             again = time.monotonic() + _AGAIN_AFTER
             while time.monotonic() < again:
                 if self._totals(self._client.status(), job.name).get("ahead", 0) > before:
                     return
+                time.sleep(_LOOK_AFTER)
         raise TimeoutError(f"the switch does not know worker {worker} of job {job.name}")
 
     @staticmethod
@@ -167,6 +170,13 @@ class SwitchDevice:
             **{"epoch": 2, "fingerprint": 2, "exponents": (0,), "words": ()},
         }
         return Packet("update", fields)
+
+    def _fresh_status(self) -> Any:
+        """What the switch looked up after this call began; it may tell the same for a while."""
+        told = self._client.status().uptime_s
+        while (status := self._client.status()).uptime_s == told:
+            time.sleep(_LOOK_AFTER)
+        return status
 
     def _totals(self, status: Any, name: str) -> dict[str, int]:
         (job,) = [job for job in status.jobs if job.job == self._names.jobs[name]]

@@ -1,0 +1,178 @@
+"""What one address, and all together, may have of a switch: jobs, pools, streams, calls."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+from collections.abc import Collection, Iterator
+from typing import Protocol
+
+from jaxina.control import limits
+from jaxina.control.bucket import Bucket, Buckets
+from jaxina.errors import JobRejectedError
+
+_OWN_SWITCH = "or use a switch of your own (`jaxina switch`)"
+
+
+class HeldJob(Protocol):
+    """A job as the quota sees it."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def pool_bytes(self) -> int: ...
+
+    @property
+    def joined(self) -> bool:
+        """Whether somebody has joined it."""
+        ...
+
+
+@dataclasses.dataclass
+class _Held:
+    """What an address has."""
+
+    jobs: int = 0
+    unjoined: int = 0
+    pool_bytes: int = 0
+
+
+class JobQuota:
+    """Decides whether an address may have one more job."""
+
+    def __init__(self) -> None:
+        self._making = Buckets(*limits.MAKING_PER_ADDRESS)
+        self._making_in_all = Bucket(*limits.MAKING_IN_ALL)
+
+    def admit(self, address: str, pool_bytes: int, jobs: Collection[HeldJob], now: float) -> None:
+        """`jobs` are those that the switch has.
+
+        Raises:
+          JobRejectedError: the limit, and what to do.
+        """
+        mine = _Held()
+        unjoined = 0
+        for job in jobs:
+            unjoined += not job.joined
+            if job.address == address:
+                mine.jobs += 1
+                mine.unjoined += not job.joined
+                mine.pool_bytes += job.pool_bytes
+        self._check_numbers(address, mine, len(jobs), unjoined)
+        if mine.pool_bytes + pool_bytes > limits.POOL_PER_ADDRESS:
+            raise JobRejectedError(
+                f"a pool of {_mib(pool_bytes)} MiB; {address} has {_mib(mine.pool_bytes)} of the "
+                f"{_mib(limits.POOL_PER_ADDRESS)} MiB that one address may have at this switch: "
+                f"lower JAXINA_SLOTS or JAXINA_BLOCKS_PER_CHUNK, {_OWN_SWITCH}"
+            )
+        cost = limits.JOB_COST + pool_bytes
+        making = self._making.of(address, now)
+        wait = max(making.wait(cost, now), self._making_in_all.wait(cost, now))
+        if wait > 0:
+            raise JobRejectedError(
+                f"too many jobs or too large ones are made at this switch in a short time, by "
+                f"{address} or by all: try again in {wait:.1f} s, {_OWN_SWITCH}"
+            )
+        making.spend(cost, now)
+        self._making_in_all.spend(cost, now)
+
+    @staticmethod
+    def _check_numbers(address: str, mine: _Held, jobs: int, unjoined: int) -> None:
+        if jobs >= limits.MAX_JOBS:
+            raise JobRejectedError(
+                f"the switch serves {limits.MAX_JOBS} jobs, its most: wait for one to end, {_OWN_SWITCH}"
+            )
+        if mine.jobs >= limits.JOBS_PER_ADDRESS:
+            raise JobRejectedError(
+                f"{address} has {limits.JOBS_PER_ADDRESS} jobs at this switch, the most for one "
+                f"address: end some (jaxina.shutdown()), {_OWN_SWITCH}"
+            )
+        for held, most, whose in (
+            (mine.unjoined, limits.UNJOINED_PER_ADDRESS, f"{address} has"),
+            (unjoined, limits.MAX_UNJOINED, "the switch has"),
+        ):
+            if held >= most:
+                raise JobRejectedError(
+                    f"{whose} {most} jobs that nobody has joined, the most: join them, or try again "
+                    f"in {limits.UNJOINED_LIFE:g} s, when they are dropped"
+                )
+
+
+class ConnectQuota:
+    """How often queue pairs are connected."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, Bucket] = {}
+        self._in_all = Bucket(*limits.CONNECTS_IN_ALL)
+
+    def take(self, job: int, workers: int, now: float) -> None:
+        """Raises JobRejectedError if the job of so many workers, or all, have connected too often."""
+        bucket = self._jobs.get(job)
+        if bucket is None:
+            most = limits.CONNECTS_PER_WORKER * workers
+            bucket = self._jobs[job] = Bucket(most, limits.CONNECTS_PER_JOB)
+        wait = max(bucket.wait(1, now), self._in_all.wait(1, now))
+        if wait > 0:
+            raise JobRejectedError(
+                f"queue pairs are connected too often, in job {job} or at the switch as a whole: "
+                f"try again in {wait:.1f} s"
+            )
+        bucket.spend(1, now)
+        self._in_all.spend(1, now)
+
+    def forget(self, job: int) -> None:
+        self._jobs.pop(job, None)
+
+
+class CallQuota:
+    """How often an address calls."""
+
+    def __init__(self) -> None:
+        self._calls = Buckets(*limits.CALLS_PER_ADDRESS)
+
+    def take(self, address: str, now: float) -> None:
+        """Raises JobRejectedError for one call too many."""
+        if not self._calls.of(address, now).take(1, now):
+            raise JobRejectedError(
+                f"more than {limits.CALLS_PER_ADDRESS[1]} calls a second come from {address}: call "
+                "this switch less often"
+            )
+
+
+class Crowd:
+    """How many there are at once of something that strangers may open."""
+
+    def __init__(self, what: str, per_address: int, in_all: int):
+        self._what = what
+        self._per_address = per_address
+        self._in_all = in_all
+        self._inside: collections.Counter[str] = collections.Counter()
+        self._total = 0
+
+    @contextlib.contextmanager
+    def one_more(self, address: str) -> Iterator[None]:
+        """Raises JobRejectedError if that would be too many."""
+        if self._inside[address] >= self._per_address:
+            raise JobRejectedError(
+                f"{address} has {self._per_address} {self._what} at this switch, the most for one "
+                f"address: end some, {_OWN_SWITCH}"
+            )
+        if self._total >= self._in_all:
+            raise JobRejectedError(
+                f"the switch has {self._in_all} {self._what}, its most: try again later, {_OWN_SWITCH}"
+            )
+        self._inside[address] += 1
+        self._total += 1
+        try:
+            yield
+        finally:
+            self._total -= 1
+            self._inside[address] -= 1
+            if not self._inside[address]:
+                del self._inside[address]
+
+
+def _mib(size: int) -> str:
+    return f"{size / limits.MIB:,.0f}"
