@@ -1,0 +1,1 @@
+"""What tests/campaigns/hostile_strangers.py is made of."""

@@ -1,0 +1,334 @@
+"""One attack beside one job: phases by turns, medians, a verdict.
+
+    quiet ... quiet  (attack, pause, control, quiet) ...  pause  quiet ... quiet
+
+The control is an attacker that burns the attack's processor time and leaves the switch alone. An attack is compared
+with the quiet before it, a control with the quiet after it, because the machine has other work, too; the pause lets the
+switch end what the attack has left it to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from strangers import stranger
+from strangers.bystanders import (
+    RDMA_PORT,
+    Job,
+    Switch,
+    Usage,
+    _fork,
+    machine_processor,
+    overhear,
+    try_to_come_in,
+)
+from strangers.network import Network
+from strangers.stranger import Attack, Target
+
+KEPT = 0.8  # share of the rate that must stay
+MOST_GROWN = 256  # MiB that the switch may take for strangers beyond what it had
+MOST_THREADS = 64  # that the switch may start for strangers
+_GUARD = 8 * MOST_GROWN  # where an attack is broken off, before the machine suffers
+_LOOK_EVERY = 0.05  # seconds
+_PAUSE, _SETTLE = 0.6, 1.0
+_STOPS_WITHIN = 8.0  # seconds; then the attacker is killed
+_UNDECIDED = (0.5, KEPT)  # between these, a ratio gets more rounds
+_MORE = 3  # times the rounds, at most
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How long: `rounds` attacks of `attack` seconds, and as many pauses and controls of `other` seconds each."""
+
+    rounds: int
+    attack: float
+    other: float
+
+    @staticmethod
+    def of(seconds: float) -> Plan:
+        rounds = max(3, round(seconds / 6))
+        return Plan(rounds, seconds / rounds, max(0.4, seconds / rounds / 3))
+
+
+@dataclasses.dataclass
+class Outcome:
+    """One line of the table. Rates are sums per second."""
+
+    attack: str
+    kind: str
+    transport: str
+    before: float = 0.0
+    attacked: float = 0.0
+    control: float = 0.0
+    after: float = 0.0
+    to_undisturbed: float = 0.0
+    to_control: float = 0.0  # the one that counts
+    fresh: float = 0.0  # of a new job at a new switch, where the old one seems not to recover
+    sums: int = 0
+    wrong: int = 0
+    recovered: bool = False
+    sent: float = 0.0  # packets or calls per second
+    share: float = 0.0  # of a core that the attacker took
+    mib_before: int = 0
+    mib_peak: int = 0
+    threads_before: int = 0
+    threads_peak: int = 0
+    others: float = 0.0  # cores that other work on the machine took in the quiet: what the rates are worth
+    switch_quiet: float = 0.0  # the switch's processor time, in cores
+    switch_attacked: float = 0.0
+    newcomer: str = ""  # why an honest newcomer was refused a job during the attack
+    failures: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def slower_only(self) -> bool:
+        """Whether nothing is wrong but rates, which other work on the machine can lower as well."""
+        return len(self.failures) == (self.to_control < KEPT) + (not self.recovered) > 0
+
+    def judge(self) -> None:
+        if self.wrong:
+            self.failures.append(f"{self.wrong} of {self.sums} sums are wrong")
+        if self.to_control < KEPT:
+            self.failures.append(f"the rate falls to {self.to_control:.0%}")
+        if not self.recovered:
+            self.failures.append(f"{self.after:.0f} sums/s afterwards, {self.before:.0f} before, {self.fresh:.0f} anew")
+        if self.mib_peak - self.mib_before > MOST_GROWN:
+            self.failures.append(f"the switch grew by {self.mib_peak - self.mib_before} MiB")
+        if self.threads_peak - self.threads_before > MOST_THREADS:
+            self.failures.append(f"the switch started {self.threads_peak - self.threads_before} threads")
+        if self.newcomer:
+            self.failures.append(f"a newcomer gets no job: {self.newcomer}")
+
+
+class Broken(Exception):
+    """The job or the switch has ended, or the attack had to."""
+
+
+class Measurement:
+    """Runs the phases; `settings` are as of a Job."""
+
+    def __init__(self, network: Network, switch: Switch, job: Job, attack: Attack, outcome: Outcome, plan: Plan):
+        self._network, self._switch, self._job = network, switch, job
+        self._attack, self._outcome, self._plan = attack, outcome, plan
+        self._rates: list[tuple[str, float]] = []  # (phase, sums per second), in their order
+        self._processor: dict[str, list[float]] = {"before": [], "attack": []}
+        self._others: list[float] = []
+        self._sent: list[float] = []  # per second
+        self._share = 0.0
+        self._target = Target(switch.address, switch.data_ports, RDMA_PORT)
+        first = switch.usage()
+        outcome.mib_before, outcome.threads_before = first.mib, first.threads
+
+    def run(self) -> None:
+        outcome, plan = self._outcome, self._plan
+        overheard = self._ask(functools.partial(overhear, self._network, (*self._switch.data_ports, RDMA_PORT)), 10.0)
+        self._target = dataclasses.replace(self._target, overheard=overheard or ())
+        try:
+            self._repeat("before")
+            rounds = 0
+            while rounds < plan.rounds or (rounds < _MORE * plan.rounds and self._undecided()):
+                rounds += 1
+                self._one_round(rounds)
+                if rounds == plan.rounds:
+                    outcome.newcomer = self._newcomer_during_attack()
+            self._watch(_SETTLE)
+            for _ in range(_MORE):
+                self._repeat("after")
+                if self._median("after") >= KEPT * self._median("before"):
+                    break
+        except (Broken, ProcessLookupError) as error:
+            outcome.failures.append(str(error))
+        finally:
+            self._conclude()
+
+    def _repeat(self, phase: str) -> None:
+        for _ in range(self._plan.rounds):
+            self._slice(phase, self._plan.other)
+
+    def _one_round(self, number: int) -> None:
+        act = functools.partial(stranger.attack_for, self._plan.attack, self._attack, self._target, number)
+        with self._attacker(act) as result:
+            self._slice("attack", self._plan.attack)
+            sent, processor = result()
+        self._sent.append(sent / self._plan.attack)
+        self._share = processor / self._plan.attack
+        self._watch(max(_PAUSE, self._plan.other))
+        with self._attacker(functools.partial(stranger.burn_for, self._plan.other, self._share)):
+            self._slice("control", self._plan.other)
+        self._slice("between", self._plan.other)
+
+    def _newcomer_during_attack(self) -> str:
+        act = functools.partial(stranger.attack_for, min(2.0, self._plan.attack), self._attack, self._target, 0)
+        with self._attacker(act):
+            self._watch(min(1.0, self._plan.attack / 2))
+            answer = self._ask(functools.partial(try_to_come_in, self._network, self._switch.address), 20.0)
+        return "no answer" if answer is None else str(answer)
+
+    # ---- processes
+
+    @contextlib.contextmanager
+    def _attacker(self, act: Callable[[], int]) -> Iterator[Callable[[], tuple[int, float]]]:
+        """An attacking process beside; yields a function that waits for what it tells: how much it sent, and its
+        processor time."""
+        hear, tell = _fork.Pipe(duplex=False)
+        process = _fork.Process(
+            target=stranger.run, args=(act, functools.partial(self._network.enter, "stranger"), tell), daemon=True
+        )
+        process.start()
+        tell.close()
+
+        def result() -> tuple[int, float]:
+            with contextlib.suppress(EOFError):
+                if hear.poll(_STOPS_WITHIN):
+                    return hear.recv()
+            raise Broken("the attacker did not stop by itself, or failed")
+
+        try:
+            yield result
+            process.join(_STOPS_WITHIN)
+            if process.exitcode:
+                raise Broken(f"the attacker failed, exit code {process.exitcode}")
+        finally:
+            process.kill()
+            process.join()
+
+    def _ask(self, act: Callable[[Any], None], within: float) -> Any:
+        """What a process of its own tells, None if nothing in time."""
+        hear, tell = _fork.Pipe(duplex=False)
+        process = _fork.Process(target=act, args=(tell,), daemon=True)
+        process.start()
+        tell.close()
+        try:
+            return hear.recv() if hear.poll(within) else None
+        except EOFError:
+            return None
+        finally:
+            process.kill()
+            process.join()
+
+    # ---- looking
+
+    def _slice(self, phase: str, seconds: float) -> None:
+        started, sums, switch, job, machine = self._now()
+        self._watch(seconds)
+        ended, more_sums, more_switch, more_job, more_machine = self._now()
+        took = ended - started
+        self._rates.append((phase, (more_sums - sums) / took))
+        if phase in self._processor:
+            self._processor[phase].append((more_switch - switch) / took)
+        if phase in ("before", "between", "after"):
+            self._others.append((more_machine - machine - (more_switch - switch) - (more_job - job)) / took)
+
+    def _now(self) -> tuple[float, int, float, float, float]:
+        """The time, the job's sums, and the seconds of processor time of the switch, the job and the machine."""
+        job = self._job
+        return time.monotonic(), job.sums, self._switch.usage().processor, job.processor, machine_processor()
+
+    def _watch(self, seconds: float) -> None:
+        """Lets time pass."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(_LOOK_EVERY, left))
+            self._note(self._switch.usage())
+            if error := self._job.error():
+                raise Broken(f"the job ended: {error}")
+
+    def _note(self, usage: Usage) -> None:
+        outcome = self._outcome
+        outcome.mib_peak = max(outcome.mib_peak, usage.mib)
+        outcome.threads_peak = max(outcome.threads_peak, usage.threads)
+        if outcome.mib_peak - outcome.mib_before > _GUARD:
+            raise Broken(f"broken off: the switch grew by more than {_GUARD} MiB")
+
+    # ---- the verdict
+
+    def _median(self, *phases: str) -> float:
+        return statistics.median([rate for phase, rate in self._rates if phase in phases] or [0.0])
+
+    def _share_of_quiet(self, phase: str) -> float:
+        """The phase's rate as a share of that of the quiet next to it, in the middle."""
+        shares = []
+        for first, second in itertools.pairwise(self._rates):
+            (name, rate), (_, quiet) = (first, second) if phase == "control" else (second, first)
+            if name == phase and quiet > 0:
+                shares.append(rate / quiet)
+        return statistics.median(shares or [0.0])
+
+    def _ratios(self) -> tuple[float, float]:
+        """What is left of the rate during the attack: of the undisturbed, and beside the control."""
+        before, between = self._median("before"), self._median("between")
+        lasting = between < KEPT * before
+        attacked = self._median("attack") / before if lasting and before else self._share_of_quiet("attack")
+        cost = min(1.0, self._share_of_quiet("control"))
+        return attacked, attacked / cost if cost else attacked
+
+    def _undecided(self) -> bool:
+        low, high = _UNDECIDED
+        return low <= self._ratios()[1] < high
+
+    def _conclude(self) -> None:
+        outcome = self._outcome
+        outcome.before, outcome.attacked = self._median("before"), self._median("attack")
+        outcome.control, outcome.after = self._median("control"), self._median("after")
+        outcome.recovered = outcome.after >= KEPT * outcome.before > 0
+        outcome.to_undisturbed, outcome.to_control = self._ratios()
+        outcome.sent, outcome.share = statistics.median(self._sent or [0.0]), self._share
+        outcome.sums, outcome.wrong = self._job.sums, self._job.wrong
+        outcome.others = max(0.0, statistics.median(self._others or [0.0]))
+        outcome.switch_quiet = statistics.median(self._processor["before"] or [0.0])
+        outcome.switch_attacked = statistics.median(self._processor["attack"] or [0.0])
+
+
+@dataclasses.dataclass(frozen=True)
+class Bystanders:
+    """The job that runs beside."""
+
+    network: Network
+    workers: int
+    elements: int  # of a float32 tensor
+    threads: int  # of the switch's data path
+
+
+def measure(bystanders: Bystanders, attack: Attack, transport: str, plan: Plan) -> Outcome:
+    """The attack beside a new job at a new switch, so that what an attack breaks is its own. What only seems slow is
+    measured a second time, and that counts."""
+    outcome = _measure_once(bystanders, attack, transport, plan)
+    return _measure_once(bystanders, attack, transport, plan) if outcome.slower_only else outcome
+
+
+def _measure_once(bystanders: Bystanders, attack: Attack, transport: str, plan: Plan) -> Outcome:
+    outcome = Outcome(attack.name, attack.kind, transport)
+    try:
+        with _running(bystanders, transport) as (switch, job):
+            Measurement(bystanders.network, switch, job, attack, outcome, plan).run()
+        if outcome.after > 0 and not outcome.recovered:  # or has the machine become slower?
+            outcome.fresh = _fresh_rate(bystanders, transport, plan)
+            outcome.recovered = outcome.after >= KEPT * outcome.fresh
+    except (RuntimeError, OSError) as error:
+        outcome.failures.append(str(error))
+    outcome.judge()
+    return outcome
+
+
+@contextlib.contextmanager
+def _running(bystanders: Bystanders, transport: str) -> Iterator[tuple[Switch, Job]]:
+    network = bystanders.network
+    with Switch(network, bystanders.threads) as switch:
+        with Job(network, switch, transport, bystanders.workers, bystanders.elements) as job:
+            yield switch, job
+
+
+def _fresh_rate(bystanders: Bystanders, transport: str, plan: Plan) -> float:
+    rates = []
+    with _running(bystanders, transport) as (_, job):
+        for _ in range(plan.rounds):
+            sums, started = job.sums, time.monotonic()
+            time.sleep(plan.other)
+            rates.append((job.sums - sums) / (time.monotonic() - started))
+    return statistics.median(rates)

@@ -1,0 +1,82 @@
+"""The bytes that a stranger puts on the wire: rdma_engine/wire/packet.h and rdma_engine/wire/roce.h, in Python, with no
+regard for what is allowed."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import zlib
+
+UPDATE, RESULT, PENDING, REFUSED, ABORT = 1, 2, 3, 4, 5
+_HEADER = struct.Struct(">HBBIQHHIIHBB")  # all but the checksum
+
+WRITE_FIRST, WRITE_MIDDLE, WRITE_LAST, WRITE_ONLY_IMMEDIATE = 0x26, 0x27, 0x28, 0x2B
+
+LARGEST_PAYLOAD = 65507  # of a datagram
+
+
+def update(
+    job: int,
+    secret: int,
+    *,
+    worker: int = 0,
+    slot: int = 0,
+    epoch: int = 0,
+    fingerprint: int = 0,
+    words: int = 0,
+    exponents: int = 0,
+    kind: int = UPDATE,
+) -> bytes:
+    """A packet with a right checksum; `words` and `exponents` are counts, their bytes are zero."""
+    head = _HEADER.pack(0x4A58, 1, kind, job, secret, worker, slot, epoch, fingerprint, words, exponents, 0)
+    payload = bytes((exponents + 3) // 4 * 4 + 4 * words)
+    return head + struct.pack(">I", zlib.crc32(payload, zlib.crc32(head))) + payload
+
+
+def ip_datagram(
+    source: str, source_port: int, target: str, target_port: int, payload: bytes, identification: int
+) -> bytes:
+    """An IP packet for a raw socket, from any source. The kernel adds the IP checksum; there is no UDP checksum."""
+    ip = struct.pack(
+        ">BBHHHBBH4s4s", 0x45, 0, 0, identification, 0x4000, 64, socket.IPPROTO_UDP, 0, *_four_bytes(source, target)
+    )
+    return ip + struct.pack(">HHHH", source_port, target_port, 8 + len(payload), 0) + payload
+
+
+def rdma_write(
+    opcode: int,
+    qpn: int,
+    psn: int,
+    payload: bytes,
+    *,
+    address: int = 0,
+    rkey: int = 0,
+    length: int = 0,
+    immediate: int = 0,
+) -> bytes:
+    """What the ICRC covers of an RDMA write's packet: everything behind the UDP header but the ICRC itself."""
+    pad = -len(payload) % 4
+    packet = struct.pack(">BBHII", opcode, pad << 4, 0xFFFF, qpn & 0xFFFFFF, psn & 0xFFFFFF)
+    if opcode in (WRITE_FIRST, WRITE_ONLY_IMMEDIATE):
+        packet += struct.pack(">QII", address, rkey, length)
+    if opcode == WRITE_ONLY_IMMEDIATE:
+        packet += struct.pack(">I", immediate)
+    return packet + payload + bytes(pad)
+
+
+def pass_address(epoch: int, slot: int, exponents: int) -> int:
+    return epoch << 32 | slot << 16 | exponents << 8
+
+
+def icrc(source: str, source_port: int, target: str, target_port: int, identification: int, covered: bytes) -> bytes:
+    """The right one for an IP packet with this identification and "do not fragment"."""
+    size = len(covered) + 4
+    link, ones = b"\xff" * 8, b"\xff"
+    addresses = _four_bytes(source, target)
+    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0xFF, 28 + size, identification, 0x4000, 0xFF, 17, 0xFFFF, *addresses)
+    udp = struct.pack(">HHHH", source_port, target_port, 8 + size, 0xFFFF)
+    return struct.pack("<I", zlib.crc32(link + ip + udp + covered[:4] + ones + covered[5:]))
+
+
+def _four_bytes(*addresses: str) -> list[bytes]:
+    return [socket.inet_aton(address) for address in addresses]
