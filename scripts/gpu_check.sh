@@ -160,7 +160,7 @@ step compute-sanitizer 120 bash -c sanitizer
 step kernel-benchmark 90 bash -c benchmark
 export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
 step psum-2-processes 120 bash -c 'psum -n 2 tests/gpu/psum_on_gpu.py'
-step psum-wide 120 env JAXINA_SLOTS=256 JAXINA_BLOCKS_PER_CHUNK=64 bash -c 'psum -n 2 tests/gpu/psum_on_gpu.py --only-time'
+step psum-wide 120 env JAXINA_SLOTS=256 JAXINA_BLOCKS_PER_CHUNK=63 bash -c 'psum -n 2 tests/gpu/psum_on_gpu.py --only-time'
 step mnist 120 bash -c 'psum -n 2 examples/mnist/train.py --collective jaxina --steps 60'
 unset CUDA_VISIBLE_DEVICES
 step psum-all-gpus 120 bash -c 'psum -n 1 tests/gpu/psum_on_gpu.py --several'

@@ -12,6 +12,8 @@ for sanitizers in address,undefined thread; do
   scripts/build_native.sh "$folder" -DJAXINA_SANITIZE=$sanitizers
   ctest --test-dir "$folder" --output-on-failure --no-tests=error --timeout 600 || failed+=("native, $sanitizers")
 done
+scripts/build_native.sh build/native
+build/native/tests/native/shapes_campaign 100000 "$(date +%s)" || failed+=("random shapes of jobs")
 if command -v clang++ >/dev/null; then
   scripts/fuzz.sh build/fuzz 1000000 || failed+=("fuzzers")
 else

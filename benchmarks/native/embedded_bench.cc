@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "rdma_engine/base/clock.h"
 #include "rdma_engine/engine/result_memory.h"
 #include "rdma_engine/numerics/narrow_float.h"
 #include "rdma_engine/transport/embedded/futex.h"
@@ -120,26 +121,27 @@ struct Elements {
   }
 };
 
-void worker(EndpointConfig config, std::uint32_t rank, Shared& shared, const Elements& elements, int iterations,
-            std::size_t tensors) {
-  config.worker = rank;
-  const std::unique_ptr<Endpoint> endpoint = make_embedded_endpoint(config);
+void worker(Membership member, const EmbeddedConfig& config, std::uint32_t rank, Shared& shared,
+            const Elements& elements, int iterations, std::size_t tensors) {
+  member.worker = rank;
+  const std::unique_ptr<Endpoint> endpoint = make_endpoint(member, config);
   const std::size_t bytes = elements.bytes;
   std::byte *in = room(bytes), *out = room(bytes);
   elements.fill(0.25f * static_cast<float>(rank + 1), in);
   elements.fill(0, out);
-  Barrier barrier(shared, config.workers);
+  const std::uint32_t workers = member.shape.workers();
+  Barrier barrier(shared, workers);
   std::vector<Sample> sums, trees, copies;
   const auto timed = [&](std::vector<Sample>& samples, bool keep, const std::function<void()>& run) {
     barrier.wait();
     const double cpu = cpu_milliseconds();
-    const Nanoseconds begun = embedded::now();
+    const Nanoseconds begun = now();
     run();
     const double own = cpu_milliseconds() - cpu;
     barrier.wait();
-    if (keep) samples.push_back({1e-6 * static_cast<double>(embedded::now() - begun), own});
+    if (keep) samples.push_back({1e-6 * static_cast<double>(now() - begun), own});
   };
-  const float expected = 0.125f * static_cast<float>(config.workers * (config.workers + 1));
+  const float expected = 0.125f * static_cast<float>(workers * (workers + 1));
   const auto sum = [&](std::vector<Tensor> of) {
     endpoint->worker().submit({std::move(of)});
     while (!endpoint->worker().idle()) {
@@ -168,16 +170,17 @@ void worker(EndpointConfig config, std::uint32_t rank, Shared& shared, const Ele
   }
 }
 
-int run(EndpointConfig config, const Elements& elements, int iterations, std::size_t tensors) {
+int run(const Membership& member, const EmbeddedConfig& config, const Elements& elements, int iterations,
+        std::size_t tensors) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return std::perror("mmap"), 1;
   Shared& shared = *new (memory) Shared{};
   std::vector<pid_t> children;
-  for (std::uint32_t rank = 0; rank < config.workers; ++rank) {
+  for (std::uint32_t rank = 0; rank < member.shape.workers(); ++rank) {
     const pid_t child = fork();
     if (child < 0) return std::perror("fork"), 1;
     if (child == 0) {
-      worker(config, rank, shared, elements, iterations, tensors);
+      worker(member, config, rank, shared, elements, iterations, tensors);
       std::exit(0);
     }
     children.push_back(child);
@@ -202,16 +205,16 @@ int main(int argc, char** argv) {
     return 2;
   }
   const auto number = [&](int i) { return static_cast<std::uint32_t>(std::strtoul(argv[i], nullptr, 10)); };
-  jaxina::EndpointConfig config;
-  config.transport = "embedded";
-  config.devices = config.workers = number(1);
-  config.job = 1;
-  config.secret = static_cast<std::uint64_t>(getpid());
-  config.slots = number(2);
-  config.blocks_per_chunk = number(3);
-  config.segment = "jaxina-embedded-bench-" + std::to_string(getpid());
+  const jaxina::Membership member{.shape = jaxina::JobShape({.devices = number(1),
+                                                            .workers = number(1),
+                                                            .slots = number(2),
+                                                            .block_size = 256,
+                                                            .blocks_per_chunk = number(3)}),
+                                  .job = 1,
+                                  .secret = static_cast<std::uint64_t>(getpid())};
+  const jaxina::EmbeddedConfig config{"jaxina-embedded-bench-" + std::to_string(getpid())};
   const auto element = type == "float16" ? jaxina::ElementType::kFloat16
                        : type == "bfloat16" ? jaxina::ElementType::kBfloat16 : jaxina::ElementType::kFloat32;
-  return jaxina::run(config, {element, std::size_t{number(4)} * 1'000'000},
+  return jaxina::run(member, config, {element, std::size_t{number(4)} * 1'000'000},
                      std::min(static_cast<int>(number(5)), jaxina::kMaxIterations), argc == 8 ? number(7) : 0);
 }

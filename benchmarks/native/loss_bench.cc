@@ -11,10 +11,10 @@
 #include <memory>
 #include <vector>
 
-#include "rdma_engine/aggregator/aggregator.h"
+#include "rdma_engine/datagrams/datagram_aggregator.h"
+#include "rdma_engine/datagrams/session.h"
 #include "rdma_engine/sim/network.h"
 #include "rdma_engine/transport/udp/stream_limits.h"
-#include "rdma_engine/worker/session.h"
 
 namespace jaxina::sim {
 namespace {
@@ -39,7 +39,7 @@ void check(bool ok, const char* what) {
   if (!ok) std::fprintf(stderr, "%s\n", what), std::exit(1);
 }
 
-class Sum final : private Aggregator::Output {
+class Sum final : private DatagramAggregator::Output {
  public:
   Sum(const Options& options, double loss, std::uint64_t seed)
       : options_(options),
@@ -47,17 +47,17 @@ class Sum final : private Aggregator::Output {
         network_({.loss = static_cast<std::uint32_t>(loss * 65536)}, events_, random_),
         input_(options.packets * kBlock, 1.0f),
         timers_(options.workers, -1) {
-    const JobSpec spec{.job = kJob, .secret = kSecret, .workers = options.workers, .slots = options.slots, .block_size = kBlock,
-                       .blocks_per_chunk = 1};
-    check(aggregator_.add_job(spec).ok(), "the aggregator refuses the job");
+    const JobShape shape({.devices = options.workers, .workers = options.workers, .slots = options.slots,
+                          .block_size = kBlock, .blocks_per_chunk = 1});
+    const JobSpec spec{.job = kJob, .secret = kSecret, .shape = shape};
+    check(aggregator_.add(std::make_unique<DatagramJob>(spec, Shard{})), "the aggregator refuses the job");
     for (std::uint32_t w = 0; w < options.workers; ++w) {
       network_.add_host({.delay = options.delay, .bytes_per_us = kBytesPerMicrosecond, .queue = kSecond});
       output_.emplace_back(input_.size());
       sessions_.push_back(std::make_unique<Session>(SessionConfig{.job = kJob,
                                                                   .secret = kSecret,
                                                                   .worker = static_cast<std::uint16_t>(w),
-                                                                  .stream = {.devices = options.workers,
-                                                                             .geometry = {options.slots, kBlock, 1},
+                                                                  .stream = {.shape = shape,
                                                                              .timer = udp::kTimer,
                                                                              .window = udp::kWindow}}));
     }
@@ -135,7 +135,7 @@ class Sum final : private Aggregator::Output {
   Random random_;
   EventQueue events_;
   Network network_;
-  Aggregator aggregator_;
+  DatagramAggregator aggregator_;
   std::vector<float> input_;
   std::vector<std::vector<float>> output_;
   std::vector<std::unique_ptr<Session>> sessions_;

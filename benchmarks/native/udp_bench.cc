@@ -24,8 +24,8 @@
 
 #include "rdma_engine/switch/software_switch.h"
 #include "rdma_engine/transport/endpoint.h"
-#include "rdma_engine/transport/udp/datagram_receiver.h"
-#include "rdma_engine/transport/udp/datagram_sender.h"
+#include "rdma_engine/net/datagram_receiver.h"
+#include "rdma_engine/net/datagram_sender.h"
 #include "rdma_engine/wire/packet.h"
 
 namespace jaxina {
@@ -117,7 +117,13 @@ struct Packets {
 
 Times sum(const Options& options, Buffers& buffers, Packets& packets) {
   const std::uint32_t n = options.workers;
-  JobSpec job{.job = 1, .secret = 42, .workers = n, .slots = options.slots, .block_size = 256, .blocks_per_chunk = options.blocks_per_chunk};
+  const JobSpec job{.job = 1,
+                    .secret = 42,
+                    .shape = JobShape({.devices = n,
+                                       .workers = n,
+                                       .slots = options.slots,
+                                       .block_size = 256,
+                                       .blocks_per_chunk = options.blocks_per_chunk})};
   std::unique_ptr<SoftwareSwitch> software_switch;
   std::thread([&] {
     enter(options, "switch");
@@ -126,18 +132,9 @@ Times sum(const Options& options, Buffers& buffers, Packets& packets) {
   software_switch->add_job(job);
   std::atomic<std::uint64_t> sent = 0, retransmissions = 0;
   const Times times = run_workers(options, [&](std::uint32_t w, auto start) {
-    EndpointConfig config;
-    config.devices = n;
-    config.workers = n;
-    config.worker = w;
-    config.job = job.job;
-    config.secret = job.secret;
-    config.slots = job.slots;
-    config.block_size = job.block_size;
-    config.blocks_per_chunk = job.blocks_per_chunk;
-    config.address = options.server();
-    config.ports = software_switch->ports();
-    const std::unique_ptr<Endpoint> endpoint = make_udp_endpoint(config);
+    const std::unique_ptr<Endpoint> endpoint =
+        make_endpoint({.shape = job.shape, .worker = w, .job = job.job, .secret = job.secret},
+                      UdpConfig{.address = options.server(), .ports = software_switch->ports()});
     std::vector<float>&in = buffers.in[w], &out = buffers.out[w];
     start();
     endpoint->worker().submit({{{ElementType::kFloat32, in.size(), in.data(), out.data()}}});
@@ -148,8 +145,8 @@ Times sum(const Options& options, Buffers& buffers, Packets& packets) {
     }
     const float expected = 0.125f * static_cast<float>(n * (n + 1));
     check(out.front() == expected && out.back() == expected, "wrong sum");
-    sent += endpoint->statistics().packets_sent;
-    retransmissions += endpoint->statistics().retransmissions;
+    sent += endpoint->statistics()[Counter::kPacketsSent];
+    retransmissions += endpoint->statistics()[Counter::kRetransmissions];
   });
   packets.sent += sent;
   packets.retransmissions += retransmissions;
@@ -158,7 +155,7 @@ Times sum(const Options& options, Buffers& buffers, Packets& packets) {
 
 void serve_echo(udp::UdpSocket& socket, const std::atomic<bool>& done) {
   udp::DatagramReceiver receiver(socket);
-  udp::DatagramSender sender(socket);
+  udp::DatagramSender sender(socket, udp::WhenFull::kWait);
   while (!done) {
     const std::size_t packets = receiver.receive([&](std::span<const std::uint8_t> bytes, const Address& from) {
       std::uint8_t* room = sender.reserve(bytes.size());
@@ -196,7 +193,7 @@ Times echo(const Options& options) {
   const Times times = run_workers(options, [&](std::uint32_t w, auto start) {
     const std::unique_ptr<udp::UdpSocket> socket = bind(options.testbed ? "198.18.1." + std::to_string(w + 1) : options.server());
     udp::DatagramReceiver receiver(*socket);
-    udp::DatagramSender sender(*socket);
+    udp::DatagramSender sender(*socket, udp::WhenFull::kWait);
     std::vector<Address> to;
     for (const auto& server : servers) to.push_back(server->local());
     start();

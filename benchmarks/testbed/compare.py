@@ -29,7 +29,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from jaxina import config, testbed
+from jaxina import _native, testbed
 from jaxina.bench.report import environment
 from jaxina.bench.stolen_time import StolenTime, warning
 
@@ -44,7 +44,7 @@ def link_limit_ms(size: int, rate: int) -> float:
     """How long a worker's link takes for `size` bytes in jaxina's packets of one block, headers and all."""
     packets = size / (4 * _BLOCK)
     exponent = 4  # one byte, padded
-    return packets * (4 * _BLOCK + exponent + config.HEADER_BYTES + _IP_UDP_ETHERNET) * 8 / (rate * 1e3)
+    return packets * (4 * _BLOCK + exponent + _native.HEADER_BYTES + _IP_UDP_ETHERNET) * 8 / (rate * 1e3)
 
 
 def through_jax(workers: int, options: argparse.Namespace) -> dict[str, float]:

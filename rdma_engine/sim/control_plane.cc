@@ -2,6 +2,7 @@
 #include "rdma_engine/sim/simulation.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace jaxina::sim {
 namespace {
@@ -17,24 +18,19 @@ void Simulation::start_job(std::uint32_t j) {
   const JobPlan& plan = *run.plan;
   const std::uint32_t old_id = run.spec.job;
   const bool keeps_id = run.incarnation > 0 && plan.keeps_id;
+  if (run.counters != nullptr && !keeps_id) retired_.push_back(std::exchange(run.counters, nullptr));
   if (run.counters != nullptr) forget_counters(run);
-  if (keeps_id) aggregator_.remove_job(old_id);
+  if (keeps_id) aggregator_.remove(old_id);
   run.generation = ++generations_;
   ++run.incarnation;
-  run.spec = {.job = keeps_id ? old_id : 1000 + run.generation,
-              .secret = random_.next(),
-              .workers = plan.workers,
-              .slots = plan.geometry.slots,
-              .block_size = plan.geometry.block_size,
-              .blocks_per_chunk = plan.geometry.blocks_per_chunk};
-  require(aggregator_.add_job(run.spec).ok(), "the aggregator refuses a job");
-  run.counters = aggregator_.counters(run.spec.job);
+  run.spec = {.job = keeps_id ? old_id : 1000 + run.generation, .secret = random_.next(), .shape = plan.shape};
+  run.counters = add_job(run.spec);
   run.workload = std::make_unique<Workload>(plan, random_);
-  run.next_epoch.assign(std::size_t{plan.workers} * plan.geometry.slots, 0);
+  run.next_epoch.assign(std::size_t{plan.shape.workers()} * plan.shape.slots(), 0);
   run.crashed = run.wiped = run.aborted = false;
   run.reason = {};
   run.active = true;
-  for (std::uint32_t rank = 0; rank < plan.workers; ++rank) {
+  for (std::uint32_t rank = 0; rank < plan.shape.workers(); ++rank) {
     const auto index = static_cast<std::uint16_t>(run.first_host + rank);
     Host& host = hosts_[index];
     host = {};
@@ -43,8 +39,7 @@ void Simulation::start_job(std::uint32_t j) {
     host.session = std::make_unique<Session>(SessionConfig{.job = run.spec.job,
                                                            .secret = run.spec.secret,
                                                            .worker = static_cast<std::uint16_t>(rank),
-                                                           .stream = {.devices = plan.workers,
-                                                                      .geometry = plan.geometry,
+                                                           .stream = {.shape = plan.shape,
                                                                       .timer = plan.timer,
                                                                       .window = plan.window}});
     host.contact.emplace("switch");
@@ -87,7 +82,7 @@ void Simulation::wipe(const Fault& fault) {
     if (run.counters == nullptr) continue;
     tell(j, Trace::kEverySlot, "the switch goes down and loses its memory");
     forget_counters(run);
-    aggregator_.remove_job(run.spec.job);
+    aggregator_.remove(run.spec.job);
     run.wiped = true;
   }
   events_.push(down_until_, EventKind::kRevive, 0, 0, fault.forgets_jobs);
@@ -98,8 +93,7 @@ void Simulation::revive(bool forgot_jobs) {
     JobRun& run = jobs_[j];
     if (!run.wiped || forgot_jobs || !run.active || !run.reason.ok()) continue;
     tell(j, Trace::kEverySlot, "the switch is back, with the job's slots empty");
-    require(aggregator_.add_job(run.spec).ok(), "the aggregator refuses a job");
-    run.counters = aggregator_.counters(run.spec.job);
+    run.counters = add_job(run.spec);
     std::fill(run.next_epoch.begin(), run.next_epoch.end(), 0);
   }
 }
@@ -125,8 +119,8 @@ void Simulation::detect(std::uint32_t j) {
   tell(j, Trace::kEverySlot, "the control plane ends the job: " + run.reason.message);
   run.aborted = true;
   replying_to_ = run.generation;
-  aggregator_.abort_job(run.spec.job, run.reason, *this);
-  for (std::uint32_t rank = 0; rank < run.plan->workers; ++rank) {
+  aggregator_.abort(run.spec.job, run.reason, *this);
+  for (std::uint32_t rank = 0; rank < run.plan->shape.workers(); ++rank) {
     events_.push(now_ + random_.range(0, kSlowestNotice), EventKind::kNotify, run.first_host + rank, run.generation);
   }
   finish_if_ended(j);
@@ -134,7 +128,7 @@ void Simulation::detect(std::uint32_t j) {
 
 void Simulation::finish_if_ended(std::uint32_t j) {
   JobRun& run = jobs_[j];
-  const auto begin = hosts_.begin() + run.first_host, end = begin + run.plan->workers;
+  const auto begin = hosts_.begin() + run.first_host, end = begin + run.plan->shape.workers();
   if (!run.active || !std::all_of(begin, end, [](const Host& host) { return host.ended(); })) return;
   if (!run.reason.ok() && !run.aborted) return;
   check_ended(run);
@@ -150,8 +144,13 @@ void Simulation::finish_if_ended(std::uint32_t j) {
   --jobs_left_;
 }
 
+const Counters* Simulation::add_job(const JobSpec& spec) {
+  require(aggregator_.add(std::make_unique<DatagramJob>(spec, Shard{})), "the aggregator has the job already");
+  return &aggregator_.find(spec.job)->counters();
+}
+
 void Simulation::forget_counters(JobRun& run) {
-  counted_gone_ += run.counters->updates + run.counters->duplicates;
+  counted_gone_ += handled(*run.counters);
   run.counters = nullptr;
 }
 

@@ -17,9 +17,8 @@ wire::Kind draw_reply_kind(Random& random) {
 
 void Simulation::start_hostile() {
   hostile_left_ = plan_.hostile_packets;
-  hostile_job_ = {.job = 1, .secret = random_.next(), .workers = 2, .slots = 2, .block_size = 4, .blocks_per_chunk = 2};
-  require(aggregator_.add_job(hostile_job_).ok(), "the aggregator refuses a job");
-  hostile_counters_ = aggregator_.counters(hostile_job_.job);
+  hostile_job_ = {.job = 1, .secret = random_.next(), .shape = simulated_shape(2, 2, 4, 2)};
+  hostile_counters_ = add_job(hostile_job_);
   events_.push(plan_.hostile_interval, EventKind::kHostile);
 }
 
@@ -65,16 +64,16 @@ Packet Simulation::make_garbage() {
 // A sound packet of another's job but for the secret.
 Packet Simulation::make_forged(bool reply) {
   const JobRun& run = jobs_[random_.below(jobs_.size())];
-  const auto victim = static_cast<std::uint16_t>(run.first_host + random_.below(run.plan->workers));
+  const auto victim = static_cast<std::uint16_t>(run.first_host + random_.below(run.plan->shape.workers()));
   Packet packet = make_garbage();
   wire::Header header{.kind = reply ? draw_reply_kind(random_) : wire::Kind::kUpdate,
                       .job = run.spec.job,
                       .secret = random_.one_in(2) ? random_.next() : hostile_job_.secret,
-                      .worker = static_cast<std::uint16_t>(random_.below(run.plan->workers + 1)),
-                      .slot = static_cast<std::uint16_t>(random_.below(run.plan->geometry.slots + 1)),
+                      .worker = static_cast<std::uint16_t>(random_.below(run.plan->shape.workers() + 1)),
+                      .slot = static_cast<std::uint16_t>(random_.below(run.plan->shape.slots() + 1)),
                       .epoch = static_cast<std::uint32_t>(random_.below(6)) - 2,
                       .fingerprint = static_cast<std::uint32_t>(random_.next()),
-                      .words = static_cast<std::uint16_t>(random_.below(run.plan->geometry.words_per_chunk() + 1)),
+                      .words = static_cast<std::uint16_t>(random_.below(run.plan->shape.words_per_chunk() + 1)),
                       .exponents = static_cast<std::uint8_t>(random_.below(5)),
                       .code = static_cast<std::uint8_t>(random_.below(16))};
   packet.size = static_cast<std::uint16_t>(wire::packet_size(header.words, header.exponents));

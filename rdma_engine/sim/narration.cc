@@ -32,7 +32,7 @@ void Simulation::tell_sent(const Packet& packet, Fate fate) {
            (packet.origin.repeated ? ", again after a timeout" : "") + fates[static_cast<int>(fate)]);
 }
 
-void Simulation::tell_arrival(const Packet& packet, std::size_t position, const Aggregator::Rejects& before,
+void Simulation::tell_arrival(const Packet& packet, std::size_t position, const Counters& before,
                               std::uint64_t updates) {
   wire::Header header;
   const std::size_t owner = packet.origin.host;
@@ -41,9 +41,9 @@ void Simulation::tell_arrival(const Packet& packet, std::size_t position, const 
   const JobRun& run = jobs_[host.job];
   const bool sound = wire::parse(packet.view(), header) == wire::ParseResult::kOk;
   std::string what = "duplicate";
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    if (aggregator_.rejects()[i] != before[i]) what = "rejected, " + std::string(to_string(static_cast<Reject>(i)));
-  }
+  all_counters().for_each([&](Counter counter, std::uint64_t value) {
+    if (is_reject(counter) && value != before[counter]) what = "rejected, " + std::string(to_string(counter));
+  });
   if (updates_counted() != updates) what = "counted";
   const std::string sender = name_of(packet, static_cast<std::uint16_t>(owner), run.first_host);
   if (!sound) return trace_->insert(position, now_, host.job, Trace::kEverySlot, "switch: a damaged packet of " + sender);

@@ -11,8 +11,8 @@ void Simulation::require(bool holds, std::string_view what) {
 }
 
 std::uint64_t Simulation::updates_counted() const {
-  std::uint64_t sum = hostile_counters_ != nullptr ? hostile_counters_->updates : 0;
-  for (const JobRun& run : jobs_) sum += run.counters != nullptr ? run.counters->updates : 0;
+  std::uint64_t sum = hostile_counters_ != nullptr ? (*hostile_counters_)[Counter::kUpdates] : 0;
+  for (const JobRun& run : jobs_) sum += run.counters != nullptr ? (*run.counters)[Counter::kUpdates] : 0;
   return sum;
 }
 
@@ -35,7 +35,7 @@ void Simulation::check_contribution(const Packet& packet, std::uint64_t before) 
   const std::uint32_t slot = header.slot[0] << 8 | header.slot[1];
   const std::uint32_t epoch = static_cast<std::uint32_t>(header.epoch[0]) << 24 | header.epoch[1] << 16 |
                               header.epoch[2] << 8 | header.epoch[3];
-  std::uint32_t& next = run.next_epoch[std::size_t{host.rank} * run.plan->geometry.slots + slot];
+  std::uint32_t& next = run.next_epoch[std::size_t{host.rank} * run.plan->shape.slots() + slot];
   require(epoch >= next, "a contribution was counted twice");
   require(epoch <= next, "a contribution was counted before its turn");
   next = epoch + 1;
@@ -62,20 +62,33 @@ void Simulation::check_failure(const Host& host) {
 
 void Simulation::check_ended(JobRun& run) {
   if (run.disturbed()) return;
-  require(run.counters->updates == run.counters->results * run.plan->workers, "a completed pass holds too few contributions");
-  require(run.counters->updates == std::accumulate(run.next_epoch.begin(), run.next_epoch.end(), std::uint64_t{0}),
+  const Counters& counters = *run.counters;
+  require(counters[Counter::kUpdates] == counters[Counter::kResults] * run.plan->shape.workers(), "a completed pass holds too few contributions");
+  require(counters[Counter::kUpdates] == std::accumulate(run.next_epoch.begin(), run.next_epoch.end(), std::uint64_t{0}),
           "a job counted an update that none of its workers made");
-  outcome_.passes += run.counters->results;
+  outcome_.passes += counters[Counter::kResults];
+}
+
+// Packets that an aggregator has counted as one thing or another.
+std::uint64_t Simulation::handled(const Counters& counters) {
+  std::uint64_t sum = counters[Counter::kUpdates] + counters[Counter::kDuplicates];
+  counters.for_each([&](Counter counter, std::uint64_t value) { sum += is_reject(counter) ? value : 0; });
+  return sum;
+}
+
+// Of all jobs that the aggregator has.
+Counters Simulation::all_counters() const {
+  Counters sum = aggregator_.strangers();
+  if (hostile_counters_ != nullptr) sum += *hostile_counters_;
+  for (const JobRun& run : jobs_) {
+    if (run.counters != nullptr) sum += *run.counters;
+  }
+  for (const Counters* counters : retired_) sum += *counters;
+  return sum;
 }
 
 void Simulation::check_accounting() {
-  std::uint64_t counted = counted_gone_;
-  if (hostile_counters_ != nullptr) counted += hostile_counters_->updates + hostile_counters_->duplicates;
-  for (const JobRun& run : jobs_) {
-    if (run.counters != nullptr) counted += run.counters->updates + run.counters->duplicates;
-  }
-  for (const std::uint64_t rejected : aggregator_.rejects()) counted += rejected;
-  require(counted == at_switch_, "the aggregator's counters do not account for every packet");
+  require(counted_gone_ + handled(all_counters()) == at_switch_, "the aggregator's counters do not account for every packet");
 }
 
 }  // namespace jaxina::sim

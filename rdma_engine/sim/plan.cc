@@ -33,16 +33,16 @@ LinkFaults draw_link_faults(std::uint32_t features, Random& random) {
 JobPlan draw_job(std::uint32_t features, Random& random) {
   JobPlan job;
   const bool many = features & kManyWorkers;
-  job.workers = static_cast<std::uint32_t>(many ? random.range(9, 64) : random.range(1, 8));
-  job.geometry.slots = static_cast<std::uint32_t>(random.one_in(3) ? 1 : random.range(1, 16));
-  job.geometry.block_size = static_cast<std::uint32_t>(random.range(1, 8));
-  job.geometry.blocks_per_chunk = static_cast<std::uint32_t>(random.range(1, 4));
+  const auto workers = static_cast<std::uint32_t>(many ? random.range(9, 64) : random.range(1, 8));
+  const auto slots = static_cast<std::uint32_t>(random.one_in(3) ? 1 : random.range(1, 16));
+  const auto block_size = static_cast<std::uint32_t>(random.range(1, 8));
+  job.shape = simulated_shape(workers, slots, block_size, static_cast<std::uint32_t>(random.range(1, 4)));
   // Limits around and far below the round trip too: early retransmissions are what makes stale packets.
   job.timer.minimum = random.log_range(5 * kMicrosecond, kMillisecond);
   job.timer.maximum = random.log_range(kMillisecond, 20 * kMillisecond);
   job.timer.initial = random.log_range(job.timer.minimum, job.timer.maximum);
   job.timer.reordering = static_cast<std::uint32_t>(random.range(1, 10));  // the pools are small too
-  job.window = {.first = static_cast<std::uint32_t>(random.range(1, job.geometry.slots)),
+  job.window = {.first = static_cast<std::uint32_t>(random.range(1, job.shape.slots())),
                 .standing = random.log_range(5 * kMicrosecond, 5 * kMillisecond)};
   job.collectives = static_cast<std::uint32_t>(random.range(1, many ? 3 : 10));
   job.ahead = static_cast<std::uint32_t>(random.range(1, 4));
@@ -50,9 +50,9 @@ JobPlan draw_job(std::uint32_t features, Random& random) {
   const LinkPlan link{.delay = random.log_range(500, 100 * kMicrosecond),
                       .bytes_per_us = static_cast<std::uint32_t>(random.log_range(100, 12'500)),
                       .queue = random.log_range(50 * kMicrosecond, 10 * kMillisecond)};
-  job.links.assign(job.workers, link);
+  job.links.assign(job.shape.workers(), link);
   if (features & kSlowWorkers) {
-    LinkPlan& slow = job.links[random.below(job.workers)];
+    LinkPlan& slow = job.links[random.below(job.shape.workers())];
     slow.bytes_per_us = static_cast<std::uint32_t>(random.log_range(10, 100));
     slow.delay = random.log_range(10 * kMicrosecond, 500 * kMicrosecond);
     slow.queue = 10 * kMillisecond;
@@ -102,7 +102,7 @@ Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
     Fault fault{.kind = kind};
     fault.at = random.range(0, random.log_range(10 * kMicrosecond, plan.quiet_at));
     fault.job = static_cast<std::uint32_t>(random.below(plan.jobs.size()));
-    fault.worker = static_cast<std::uint32_t>(random.below(plan.jobs[fault.job].workers));
+    fault.worker = static_cast<std::uint32_t>(random.below(plan.jobs[fault.job].shape.workers()));
     fault.duration = random.log_range(kMicrosecond, longest);
     fault.drops = random.one_in(2);
     fault.forgets_jobs = random.one_in(2);
@@ -133,9 +133,9 @@ std::string to_string(const Plan& plan) {
                      " strikes, " + std::to_string(plan.hostile_packets) + " hostile packets\n";
   for (std::size_t j = 0; j < plan.jobs.size(); ++j) {
     const JobPlan& job = plan.jobs[j];
-    text += "  job " + std::to_string(j) + ": " + std::to_string(job.workers) + " workers, " +
-            std::to_string(job.geometry.slots) + " slots, chunks of " + std::to_string(job.geometry.blocks_per_chunk) +
-            " blocks of " + std::to_string(job.geometry.block_size) + " words, " + std::to_string(job.collectives) +
+    text += "  job " + std::to_string(j) + ": " + std::to_string(job.shape.workers()) + " workers, " +
+            std::to_string(job.shape.slots()) + " slots, chunks of " + std::to_string(job.shape.blocks_per_chunk()) +
+            " blocks of " + std::to_string(job.shape.block_size()) + " words, " + std::to_string(job.collectives) +
             " collectives, link delay " + std::to_string(job.links[0].delay) + " ns, retransmission after " +
             std::to_string(job.timer.minimum / kMicrosecond) + " to " +
             std::to_string(job.timer.maximum / kMicrosecond) + " us\n";

@@ -53,9 +53,20 @@ struct LinkPlan {
   Nanoseconds queue = 0;          // packets that would wait longer are dropped
 };
 
+// Simulated jobs sum float32 and int32, whose elements are one word wide, in blocks of a few words.
+inline JobShape simulated_shape(std::uint32_t workers, std::uint32_t slots, std::uint32_t block_size,
+                                std::uint32_t blocks_per_chunk) {
+  return JobShape({.devices = workers,
+                   .workers = workers,
+                   .slots = slots,
+                   .block_size = block_size,
+                   .blocks_per_chunk = blocks_per_chunk,
+                   .widest_element = 1});
+}
+inline JobShape smallest_shape() { return simulated_shape(1, 1, 1, 1); }
+
 struct JobPlan {
-  std::uint32_t workers = 0;
-  Geometry geometry;
+  JobShape shape = smallest_shape();
   TimerLimits timer;
   WindowLimits window;
   std::uint32_t collectives = 0;

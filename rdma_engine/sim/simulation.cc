@@ -39,7 +39,7 @@ Simulation::Simulation(const Plan& plan, Random random, Trace* trace)
     JobRun run;
     run.plan = &plan.jobs[j];
     run.first_host = static_cast<std::uint16_t>(hosts_.size());
-    for (std::uint32_t rank = 0; rank < run.plan->workers; ++rank) {
+    for (std::uint32_t rank = 0; rank < run.plan->shape.workers(); ++rank) {
       network_.add_host(run.plan->links[rank]);
       hosts_.emplace_back();
       hosts_.back().job = j;
@@ -154,7 +154,7 @@ void Simulation::arrive_at_switch(const Packet& packet) {
   if (trace_ == nullptr) {
     aggregator_.on_packet(packet.view(), address_of(packet.from), *this);
   } else {
-    const Aggregator::Rejects rejects = aggregator_.rejects();
+    const Counters rejects = all_counters();
     const std::size_t position = trace_->size();
     aggregator_.on_packet(packet.view(), address_of(packet.from), *this);
     tell_arrival(packet, position, rejects, before);
@@ -194,7 +194,7 @@ void Simulation::work(std::uint16_t index) {
     send_ready(index, host);
     take_completed(host);
   } while (submit_next(index, host));
-  require(worker.in_flight() <= run_of(host).plan->geometry.slots, "memory: more passes in flight than slots");
+  require(worker.in_flight() <= run_of(host).plan->shape.slots(), "memory: more passes in flight than slots");
   const Status contact = host.contact->check(now_);
   if (!contact.ok()) return fail_host(index, contact);
   if (host.completed == run_of(host).workload->collectives()) {

@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "rdma_engine/aggregator/aggregator.h"
+#include "rdma_engine/datagrams/datagram_aggregator.h"
 #include "rdma_engine/sim/network.h"
 #include "rdma_engine/sim/plan.h"
 #include "rdma_engine/sim/trace.h"
 #include "rdma_engine/sim/workload.h"
-#include "rdma_engine/transport/udp/switch_contact.h"
-#include "rdma_engine/worker/session.h"
+#include "rdma_engine/datagrams/switch_contact.h"
+#include "rdma_engine/datagrams/session.h"
 
 namespace jaxina::sim {
 
@@ -33,7 +33,7 @@ struct Outcome {
   std::uint64_t jobs_finished = 0, jobs_ended_early = 0;
 };
 
-class Simulation final : private Aggregator::Output {
+class Simulation final : private DatagramAggregator::Output {
  public:
   // With a trace, every step is written down; without, nothing is formatted.
   Simulation(const Plan& plan, Random random, Trace* trace);
@@ -44,7 +44,7 @@ class Simulation final : private Aggregator::Output {
   struct Host {
     std::uint32_t job = 0, rank = 0;
     std::unique_ptr<Session> session;
-    std::optional<udp::SwitchContact> contact;
+    std::optional<SwitchContact> contact;
     std::size_t submitted = 0, completed = 0;
     Nanoseconds next_submit = 0;
     Nanoseconds paused_until = 0;
@@ -56,13 +56,13 @@ class Simulation final : private Aggregator::Output {
   };
   struct JobRun {
     const JobPlan* plan = nullptr;
-    JobSpec spec;
+    JobSpec spec{.shape = smallest_shape()};
     std::uint32_t generation = 0;  // of all jobs, counted together; 0: not started
     std::uint32_t incarnation = 0;
     std::uint16_t first_host = 0;
     std::unique_ptr<Workload> workload;
     std::vector<std::uint32_t> next_epoch;  // [worker * slots + slot]: what the aggregator must count next
-    const JobCounters* counters = nullptr;  // nullptr while the aggregator does not have the job
+    const Counters* counters = nullptr;  // nullptr while the aggregator does not have the job
     bool active = false;           // started, and some worker can still finish or fail
     bool crashed = false, wiped = false;
     Nanoseconds crashed_at = 0;
@@ -92,6 +92,7 @@ class Simulation final : private Aggregator::Output {
   void plan_abort(JobRun& run, const std::string& why);
   void detect(std::uint32_t job);
   void finish_if_ended(std::uint32_t job);
+  const Counters* add_job(const JobSpec& spec);
   void forget_counters(JobRun& run);
 
   // oracles.cc
@@ -102,6 +103,8 @@ class Simulation final : private Aggregator::Output {
   void check_ended(JobRun& run);
   void check_accounting();
   std::uint64_t updates_counted() const;
+  Counters all_counters() const;
+  static std::uint64_t handled(const Counters& counters);
 
   // hostile.cc
   void start_hostile();
@@ -116,7 +119,7 @@ class Simulation final : private Aggregator::Output {
   // narration.cc: what the trace says
   void tell(std::uint32_t job, std::uint32_t slot, std::string text);
   void tell_sent(const Packet& packet, Fate fate);
-  void tell_arrival(const Packet& packet, std::size_t position, const Aggregator::Rejects& before, std::uint64_t updates);
+  void tell_arrival(const Packet& packet, std::size_t position, const Counters& before, std::uint64_t updates);
   void tell_reply(const Packet& packet, const Host& host, Session::Reply reply);
 
   JobRun& run_of(const Host& host) { return jobs_[host.job]; }
@@ -129,13 +132,13 @@ class Simulation final : private Aggregator::Output {
   Trace* trace_;
   EventQueue events_;
   Network network_;
-  Aggregator aggregator_;
+  DatagramAggregator aggregator_;
   std::vector<Host> hosts_;
   std::vector<JobRun> jobs_;
   std::vector<Packet> captured_;  // what the hostile sender overheard
   std::size_t next_captured_ = 0;
-  JobSpec hostile_job_;
-  const JobCounters* hostile_counters_ = nullptr;
+  JobSpec hostile_job_{.shape = smallest_shape()};
+  const Counters* hostile_counters_ = nullptr;
   std::uint32_t hostile_left_ = 0;
   Nanoseconds now_ = 0;
   Nanoseconds down_until_ = 0;    // the switch is off
@@ -144,7 +147,8 @@ class Simulation final : private Aggregator::Output {
   std::uint32_t generations_ = 0;
   std::size_t jobs_left_ = 0;
   std::uint64_t at_switch_ = 0;   // packets the aggregator was given
-  std::uint64_t counted_gone_ = 0; // of jobs it has no more: updates and duplicates
+  std::vector<const Counters*> retired_;  // of earlier incarnations that the aggregator still has
+  std::uint64_t counted_gone_ = 0;        // of jobs it has no more
   std::uint64_t steps_ = 0;
   std::uint64_t hash_ = 0;
   Outcome outcome_;

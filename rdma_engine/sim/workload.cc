@@ -85,24 +85,24 @@ bool equal_bits(ElementType type, std::uint32_t a, std::uint32_t b) {
 }
 
 Workload::Workload(const JobPlan& plan, Random& random) {
-  const std::size_t chunk = plan.geometry.words_per_chunk();
+  const std::size_t chunk = plan.shape.words_per_chunk();
   collectives_.resize(plan.collectives);
   for (auto& tensors : collectives_) {
     const auto size = random.below(4);
     tensors.resize(size);
     // Some collectives walk through each slot several times, others share a chunk.
-    const std::size_t most = random.one_in(2) ? chunk : std::min<std::size_t>(3 * chunk * plan.geometry.slots, 200);
+    const std::size_t most = random.one_in(2) ? chunk : std::min<std::size_t>(3 * chunk * plan.shape.slots(), 200);
     for (WorkTensor& tensor : tensors) {
       tensor.type = random.one_in(3) ? ElementType::kInt32 : ElementType::kFloat32;
       tensor.count = random.one_in(10) ? 0 : static_cast<std::size_t>(random.range(1, static_cast<std::int64_t>(most)));
       tensor.in_place = random.one_in(2);
       const bool non_finite = random.one_in(4);
-      for (std::uint32_t w = 0; w < plan.workers; ++w) {
+      for (std::uint32_t w = 0; w < plan.shape.workers(); ++w) {
         tensor.in.push_back(draw_tensor(tensor.type, tensor.count, non_finite, random));
         tensor.out.emplace_back(tensor.count + 2, kGuard);
         if (tensor.in_place) std::copy(tensor.in[w].begin(), tensor.in[w].end(), tensor.out[w].begin() + 1);
       }
-      tensor.expected = expected_sum(tensor.type, tensor.in, plan.geometry.block_size);
+      tensor.expected = expected_sum(tensor.type, tensor.in, plan.shape.block_size());
     }
   }
 }

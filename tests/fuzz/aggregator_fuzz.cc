@@ -1,4 +1,4 @@
-// The aggregator fed with a sequence of packets: headers with numbers near the sensible ones, raw bytes now and then.
+// The aggregators fed with a sequence of packets: headers with numbers near the sensible ones, raw bytes now and then.
 // A few lines of bookkeeping say what every result must hold. One aggregator serves all inputs, its jobs begin anew
 // with each; nothing here allocates per packet, because the sanitizers make that the dearest part.
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "rdma_engine/aggregator/aggregator.h"
+#include "rdma_engine/datagrams/datagram_aggregator.h"
 #include "tests/fuzz/input.h"
 
 using namespace jaxina;
@@ -14,9 +14,15 @@ using fuzz::require;
 
 namespace {
 
-constexpr JobSpec kJobs[] = {
-    {.job = 1, .secret = 11, .workers = 2, .slots = 2, .block_size = 2, .blocks_per_chunk = 2},
-    {.job = 2, .secret = 22, .workers = 3, .slots = 1, .block_size = 4, .blocks_per_chunk = 1},
+JobShape shape_of(std::uint32_t workers, std::uint32_t slots, std::uint32_t block_size,
+                  std::uint32_t blocks_per_chunk) {
+  return JobShape({.devices = workers, .workers = workers, .slots = slots, .block_size = block_size,
+                   .blocks_per_chunk = blocks_per_chunk, .widest_element = 1});
+}
+
+const JobSpec kJobs[] = {
+    {.job = 1, .secret = 11, .shape = shape_of(2, 2, 2, 2)},
+    {.job = 2, .secret = 22, .shape = shape_of(3, 1, 4, 1)},
 };
 constexpr std::size_t kMaxWords = 4, kMaxExponents = 2;  // of both jobs
 constexpr std::size_t kMaxPacket = 128;
@@ -38,7 +44,7 @@ std::uint32_t word_at(const std::uint8_t* bytes) {
   return static_cast<std::uint32_t>(bytes[0]) << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
 }
 
-struct Checker final : Aggregator::Output {
+struct Checker final : DatagramAggregator::Output {
   Sum* find(const wire::Header& header) {
     for (Sum& sum : sums) {
       if (sum.job == header.job && sum.slot == header.slot && sum.epoch == header.epoch) return &sum;
@@ -51,7 +57,7 @@ struct Checker final : Aggregator::Output {
     require(header.kind != wire::Kind::kUpdate);
     if (header.kind != wire::Kind::kResult) return;
     const Sum* sum = find(header);
-    require(sum != nullptr && sum->count == kJobs[header.job - 1].workers);
+    require(sum != nullptr && sum->count == kJobs[header.job - 1].shape.workers());
     require(header.words == sum->size && header.exponents == sum->exponent_count);
     for (std::size_t i = 0; i < sum->size; ++i) {
       require(word_at(packet.data() + wire::packet_size(i, header.exponents)) == sum->words[i]);
@@ -64,24 +70,25 @@ struct Checker final : Aggregator::Output {
 
 // The contribution is entered before the aggregator sees the packet and taken back if it is not counted, because the
 // result of the last one is sent at once.
-void deliver(Aggregator& aggregator, Checker& checker, std::span<const std::uint8_t> bytes, std::uint8_t from) {
+void deliver(DatagramAggregator& aggregator, Checker& checker, std::span<const std::uint8_t> bytes, std::uint8_t from) {
   Address address;
   address.bytes[0] = from;
   address.size = 1;
   wire::Header header;
   const bool update = wire::parse(bytes, header) == wire::ParseResult::kOk && header.kind == wire::Kind::kUpdate;
-  const JobCounters* counters = update ? aggregator.counters(header.job) : nullptr;
-  if (counters == nullptr) return aggregator.on_packet(bytes, address, checker);
-  const std::uint64_t before = counters->updates;
+  const Aggregator* const known = update ? aggregator.find(header.job) : nullptr;
+  if (known == nullptr) return aggregator.on_packet(bytes, address, checker);
+  const auto updates = [known] { return known->counters()[Counter::kUpdates]; };
+  const std::uint64_t before = updates();
   if (header.words > kMaxWords || header.exponents > kMaxExponents) {
     aggregator.on_packet(bytes, address, checker);
-    return require(counters->updates == before);
+    return require(updates() == before);
   }
   Sum* sum = checker.find(header);
   if (sum == nullptr) sum = &checker.sums.emplace_back(Sum{header.job, header.slot, header.epoch});
   const Sum old = *sum;
   const JobSpec& job = kJobs[header.job - 1];
-  if (old.count < job.workers) {  // else complete already: only its result may be asked for
+  if (old.count < job.shape.workers()) {  // else complete already: only its result may be asked for
     ++sum->count;
     sum->size = std::max<std::uint32_t>(sum->size, header.words);
     sum->exponent_count = std::max<std::uint32_t>(sum->exponent_count, header.exponents);
@@ -91,9 +98,9 @@ void deliver(Aggregator& aggregator, Checker& checker, std::span<const std::uint
     }
   }
   aggregator.on_packet(bytes, address, checker);
-  require(counters->updates == before || (counters->updates == before + 1 && old.count < job.workers));
-  if (counters->updates == before) *sum = old;
-  require(counters->updates == before || header.secret == job.secret);
+  require(updates() == before || (updates() == before + 1 && old.count < job.shape.workers()));
+  if (updates() == before) *sum = old;
+  require(updates() == before || header.secret == job.secret);
 }
 
 void draw_packet(fuzz::Input& input, Packet& packet) {
@@ -107,8 +114,8 @@ void draw_packet(fuzz::Input& input, Packet& packet) {
   wire::Header header{.kind = oddity == 1 ? static_cast<wire::Kind>(1 + input.below(5)) : wire::Kind::kUpdate,
                       .job = oddity == 2 ? input.below(4) : job.job,
                       .secret = oddity == 3 ? input.word() : job.secret,
-                      .worker = static_cast<std::uint16_t>(input.below(oddity == 4 ? 256 : job.workers)),
-                      .slot = static_cast<std::uint16_t>(input.below(oddity == 5 ? 256 : job.slots)),
+                      .worker = static_cast<std::uint16_t>(input.below(oddity == 4 ? 256 : job.shape.workers())),
+                      .slot = static_cast<std::uint16_t>(input.below(oddity == 5 ? 256 : job.shape.slots())),
                       .epoch = oddity == 6 ? static_cast<std::uint32_t>(input.word()) : input.below(8),
                       .fingerprint = oddity == 7 ? input.below(3) : 1,
                       .words = static_cast<std::uint16_t>(oddity == 8 ? input.below(12) : 2),
@@ -121,16 +128,17 @@ void draw_packet(fuzz::Input& input, Packet& packet) {
   if (oddity == 11) packet.size = input.below(static_cast<std::uint32_t>(packet.size) + 8);
 }
 
-std::uint64_t total(const Aggregator::Rejects& rejects) {
-  std::uint64_t sum = 0;
-  for (const std::uint64_t kind : rejects) sum += kind;
+// The packets that these counters account for.
+std::uint64_t total(const Counters& counters) {
+  std::uint64_t sum = counters[Counter::kUpdates] + counters[Counter::kDuplicates];
+  counters.for_each([&](Counter counter, std::uint64_t value) { sum += is_reject(counter) ? value : 0; });
   return sum;
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static Aggregator aggregator;
+  static DatagramAggregator aggregator;
   static Checker checker;
   static std::vector<Packet> sent;
   // Packets end where this memory does, so that the address sanitizer sees a read beyond them.
@@ -140,10 +148,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   sent.clear();
   checker.sums.clear();
   for (const JobSpec& job : kJobs) {
-    aggregator.remove_job(job.job);
-    require(aggregator.add_job(job).ok());
+    aggregator.remove(job.job);
+    require(aggregator.add(std::make_unique<DatagramJob>(job, Shard{})));
   }
-  const std::uint64_t rejected_before = total(aggregator.rejects());
+  const std::uint64_t strangers_before = total(aggregator.strangers());
   std::uint64_t packets = 0;
   while (!input.empty()) {
     if (!sent.empty() && input.below(4) == 0) {
@@ -158,8 +166,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     deliver(aggregator, checker, {place, packet.size}, static_cast<std::uint8_t>(input.below(4)));
     ++packets;
   }
-  std::uint64_t counted = total(aggregator.rejects()) - rejected_before;
-  for (const JobSpec& job : kJobs) counted += aggregator.counters(job.job)->updates + aggregator.counters(job.job)->duplicates;
+  std::uint64_t counted = total(aggregator.strangers()) - strangers_before;
+  for (const JobSpec& job : kJobs) counted += total(aggregator.find(job.job)->counters());
   require(counted == packets);
   return 0;
 }

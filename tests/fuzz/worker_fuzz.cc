@@ -56,7 +56,7 @@ class Fuzzed {
   ResultVerdict give_wrong(fuzz::Input& input);
   void pop_completed();
 
-  Geometry geometry_;
+  std::optional<JobShape> shape_;
   std::optional<Worker> worker_;
   Nanoseconds now_ = 0;
   std::vector<std::unique_ptr<Sum>> sums_;  // the first `submitted_` are in use
@@ -80,7 +80,7 @@ void Fuzzed::submit(fuzz::Input& input) {
 std::optional<Answer> Fuzzed::take_pass() {
   const std::optional<Pass> pass = worker_->next_pass(now_);
   if (!pass) return std::nullopt;
-  require(pass->words <= geometry_.words_per_chunk() && pass->exponents <= geometry_.blocks_per_chunk);
+  require(pass->words <= shape_->words_per_chunk() && pass->exponents <= shape_->blocks_per_chunk());
   Answer answer{*pass, pass->words, pass->exponents, {}, {}};
   worker_->fill_exponents(*pass, exponents_.last(answer.exponents), false);
   worker_->fill_words(*pass, words_.last(answer.words), numerics::Store::kWrite);
@@ -102,7 +102,7 @@ ResultVerdict Fuzzed::give_wrong(fuzz::Input& input) {
   switch (input.below(5)) {
     case 0: wrong.pass.epoch += 1 + input.byte(); break;
     case 1: wrong.pass.fingerprint ^= 1 + input.byte(); break;
-    case 2: wrong.pass.slot = static_cast<std::uint16_t>(geometry_.slots + input.byte()); break;
+    case 2: wrong.pass.slot = static_cast<std::uint16_t>(shape_->slots() + input.byte()); break;
     case 3: wrong.words += 1 + input.below(kOversize); break;
     case 4: wrong.exponents += 1 + input.below(kOversize); break;
   }
@@ -114,10 +114,13 @@ void Fuzzed::pop_completed() {
 }
 
 void Fuzzed::run(fuzz::Input& input) {
-  geometry_ = {.slots = 1 + input.below(4),
-               .block_size = 1 + input.below(kMaxBlock),
-               .blocks_per_chunk = 1 + input.below(kMaxBlocks)};
-  worker_.emplace(WorkerConfig{1, geometry_, {.initial = 100, .minimum = 10, .maximum = 1000}});
+  shape_.emplace(ShapeRequest{.devices = 1,
+                              .workers = 1,
+                              .slots = 1 + input.below(4),
+                              .block_size = 1 + input.below(kMaxBlock),
+                              .blocks_per_chunk = 1 + input.below(kMaxBlocks),
+                              .widest_element = 1});
+  worker_.emplace(WorkerConfig{.shape = *shape_, .timer = {.initial = 100, .minimum = 10, .maximum = 1000}});
   now_ = 0;
   submitted_ = completed_ = 0;
   answers_.clear();
@@ -145,7 +148,7 @@ void Fuzzed::run(fuzz::Input& input) {
         worker_->on_pending(static_cast<std::uint16_t>(input.below(6)), input.below(8), now_);
         break;
     }
-    require(worker_->in_flight() <= geometry_.slots);
+    require(worker_->in_flight() <= shape_->slots());
     pop_completed();
   }
   // Whatever came before, the right answers still bring everything to its end.

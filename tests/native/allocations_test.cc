@@ -1,5 +1,5 @@
 // No allocation while packets flow: a whole pass from worker to aggregator and back, and the software switch's threads.
-// Aggregator and Worker by themselves are looked at in aggregator_test.cc and worker_test.cc.
+// DatagramAggregator and Worker by themselves are looked at in datagram_aggregator_test.cc and worker_test.cc.
 #include "tests/native/allocations.h"
 
 #include <gtest/gtest.h>
@@ -10,20 +10,25 @@
 #include <cstring>
 #include <vector>
 
-#include "rdma_engine/aggregator/aggregator.h"
+#include "rdma_engine/datagrams/datagram_aggregator.h"
+#include "rdma_engine/datagrams/session.h"
+#include "rdma_engine/net/socket_address.h"
+#include "rdma_engine/net/udp_socket.h"
 #include "rdma_engine/switch/software_switch.h"
-#include "rdma_engine/transport/udp/socket_address.h"
-#include "rdma_engine/transport/udp/udp_socket.h"
-#include "rdma_engine/worker/session.h"
 
 namespace jaxina {
 namespace {
 
-constexpr JobSpec kJob{.job = 3, .secret = 4, .workers = 2, .slots = 4, .block_size = 64, .blocks_per_chunk = 2};
+JobSpec job_of(std::uint32_t workers) {
+  return {.job = 3,
+          .secret = 4,
+          .shape = JobShape(
+              {.devices = workers, .workers = workers, .slots = 4, .block_size = 64, .blocks_per_chunk = 2})};
+}
 constexpr std::size_t kElements = 20'000;
 
 // Hands results straight to the sessions; keeps the latest of each kind of packet out of the way.
-struct Wire final : Aggregator::Output {
+struct Wire final : DatagramAggregator::Output {
   void send(const Address& to, std::span<const std::uint8_t> packet) override {
     alignas(4) static std::uint8_t copy[wire::kMaxPacketSize];
     std::memcpy(copy, packet.data(), packet.size());
@@ -34,11 +39,11 @@ struct Wire final : Aggregator::Output {
 };
 
 TEST(Allocations, APassFromWorkersToTheAggregatorAndBack) {
-  Aggregator aggregator;
-  ASSERT_TRUE(aggregator.add_job(kJob).ok());
-  const Geometry geometry{kJob.slots, kJob.block_size, kJob.blocks_per_chunk};
-  Session first({kJob.job, kJob.secret, 0, {kJob.workers, geometry, {}}});
-  Session second({kJob.job, kJob.secret, 1, {kJob.workers, geometry, {}}});
+  const JobSpec job = job_of(2);
+  DatagramAggregator aggregator;
+  ASSERT_TRUE(aggregator.add(std::make_unique<DatagramJob>(job, Shard{})));
+  Session first({job.job, job.secret, 0, {.shape = job.shape, .timer = {}}});
+  Session second({job.job, job.secret, 1, {.shape = job.shape, .timer = {}}});
   Wire wire;
   wire.sessions = {&first, &second};
   Recorder recorder(64);
@@ -72,8 +77,7 @@ TEST(Allocations, APassFromWorkersToTheAggregatorAndBack) {
 
 TEST(Allocations, TheSoftwareSwitchOnceItIsWarm) {
   SoftwareSwitch software_switch({});
-  JobSpec alone = kJob;
-  alone.workers = 1;
+  const JobSpec alone = job_of(1);
   software_switch.add_job(alone);
   udp::UdpSocket socket(udp::resolve("127.0.0.1", 0, ErrorCode::kSystem), {.offload = false});
   const Address to = udp::resolve("127.0.0.1", software_switch.ports()[0], ErrorCode::kSystem);
@@ -107,7 +111,7 @@ TEST(Allocations, TheSoftwareSwitchOnceItIsWarm) {
   const std::uint64_t before = testing::allocations();
   many();
   EXPECT_EQ(testing::allocations(), before);
-  EXPECT_EQ(software_switch.statistics().jobs.at(alone.job).counters.results, 1000u);
+  EXPECT_EQ(software_switch.statistics().jobs.at(alone.job)[Counter::kResults], 1000u);
 }
 
 }  // namespace

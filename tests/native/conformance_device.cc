@@ -13,11 +13,12 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "rdma_engine/aggregator/aggregator.h"
+#include "rdma_engine/datagrams/datagram_aggregator.h"
 #include "rdma_engine/switch/roce_switch.h"
 
 namespace jaxina {
@@ -37,7 +38,7 @@ std::vector<std::uint8_t> from_hex(const std::string& text) {
   return bytes;
 }
 
-struct Printer final : Aggregator::Output {
+struct Printer final : DatagramAggregator::Output {
   void send(const Address& to, std::span<const std::uint8_t> packet) override {
     const std::string_view name(reinterpret_cast<const char*>(to.bytes.data()), to.size);
     std::printf("send %s ", name.empty() ? "nowhere" : std::string(name).c_str());
@@ -46,10 +47,14 @@ struct Printer final : Aggregator::Output {
   }
 };
 
-JobSpec read_job(std::istream& in) {
-  JobSpec spec;
-  in >> spec.job >> spec.secret >> spec.workers >> spec.slots >> spec.block_size >> spec.blocks_per_chunk >> spec.first_epoch;
-  return spec;
+// The vectors' messages carry no check words, which is what whole chunks mean.
+JobSpec read_job(std::istream& in, bool whole_chunks) {
+  ShapeRequest shape{.whole_chunks = whole_chunks, .widest_element = 1};
+  std::uint32_t job = 0, first_epoch = 0;
+  std::uint64_t secret = 0;
+  in >> job >> secret >> shape.workers >> shape.slots >> shape.block_size >> shape.blocks_per_chunk >> first_epoch;
+  shape.devices = shape.workers;
+  return {.job = job, .secret = secret, .shape = JobShape(shape), .first_epoch = first_epoch};
 }
 
 template <typename Values>
@@ -62,11 +67,12 @@ void print_list(const Values& values) {
   if (values.empty()) std::printf(" -");
 }
 
-template <typename Device>
-void print_state(Device& device, std::istream& in) {
+// inspect(job, slot, version) is the aggregator's.
+template <typename Inspect>
+void print_state(std::istream& in, Inspect inspect) {
   std::uint32_t job = 0, slot = 0, version = 0;
   in >> job >> slot >> version;
-  const std::optional<SlotContents> contents = device.inspect(job, slot, version);
+  const std::optional<SlotContents> contents = inspect(job, slot, version);
   if (!contents) throw Error(ErrorCode::kInvalidArgument, "no such slot");
   std::vector<std::uint32_t> seen;
   for (std::uint32_t worker = 0; worker < numerics::kMaxWorkers; ++worker) {
@@ -79,15 +85,21 @@ void print_state(Device& device, std::istream& in) {
   std::printf("\n");
 }
 
-void print_count(std::string_view name, std::uint64_t value) {
-  if (value > 0) std::printf("count %.*s %llu\n", static_cast<int>(name.size()), name.data(), static_cast<unsigned long long>(value));
+void print_counts(const Counters& counters) {
+  counters.for_each([](Counter counter, std::uint64_t value) {
+    const bool of_updates = counter == Counter::kUpdates || counter == Counter::kResults ||
+        counter == Counter::kDuplicates;
+    if (value == 0 || !(of_updates || is_reject(counter))) return;
+    const std::string_view name = to_string(counter);
+    std::printf("count %.*s %llu\n", static_cast<int>(name.size()), name.data(),
+        static_cast<unsigned long long>(value));
+  });
 }
 
-void print_counts(const JobCounters& counters, const Aggregator::Rejects& rejects) {
-  print_count("updates", counters.updates);
-  print_count("results", counters.results);
-  print_count("duplicates", counters.duplicates);
-  for (std::size_t kind = 0; kind < rejects.size(); ++kind) print_count(to_string(static_cast<Reject>(kind)), rejects[kind]);
+template <typename Found>
+Found& existing(Found* found) {
+  if (found == nullptr) throw Error(ErrorCode::kInvalidArgument, "there is no such job");
+  return *found;
 }
 
 class Commands {
@@ -116,47 +128,45 @@ class Commands {
   void on_datagrams(const std::string& command, std::istream& in) {
     std::string name, text;
     if (command == "job") {
-      const JobSpec spec = read_job(in);
-      if (const Status status = aggregator_.add_job(spec); !status.ok()) throw Error(status);
-      jobs_.push_back(spec.job);
+      if (!aggregator_.add(std::make_unique<DatagramJob>(read_job(in, false), Shard{}))) {
+        throw Error(ErrorCode::kJobRejected, "the job exists already");
+      }
     } else if (command == "remove") {
       std::uint32_t job = 0;
       in >> job;
-      aggregator_.remove_job(job);
-      std::erase(jobs_, job);
+      aggregator_.remove(job);
     } else if (command == "packet") {
       in >> name >> text;
       aggregator_.on_packet(from_hex(text), address_of(name), printer_);
     } else if (command == "state") {
-      print_state(aggregator_, in);
+      print_state(in, [this](std::uint32_t job, std::uint32_t slot, std::uint32_t version) {
+        return existing(aggregator_.find(job)).inspect(slot, version);
+      });
     } else if (command == "counts") {
       in >> name;
-      print_datagram_counts(name);
+      print_counts(name == "-" ? aggregator_.strangers() : existing(aggregator_.find(id_of(name))).counters());
     } else {
       throw Error(ErrorCode::kInvalidArgument, "unknown command " + command);
     }
   }
 
-  void print_datagram_counts(const std::string& job) {
-    Aggregator::Rejects rejects = aggregator_.rejects();
-    if (job != "-") {
-      const auto id = static_cast<std::uint32_t>(std::stoul(job));
-      return print_counts(*aggregator_.counters(id), *aggregator_.rejects(id));
-    }
-    for (const std::uint32_t id : jobs_) {
-      for (std::size_t kind = 0; kind < rejects.size(); ++kind) rejects[kind] -= (*aggregator_.rejects(id))[kind];
-    }
-    print_counts({}, rejects);
-  }
+  static std::uint32_t id_of(const std::string& job) { return static_cast<std::uint32_t>(std::stoul(job)); }
 
   void on_rdma(const std::string& command, std::istream& in) {
     std::uint32_t job = 0;
-    if (command == "job") return roce_.add_job(read_job(in));
-    if (command == "state") return print_state(roce_, in);
+    if (command == "job") return roce_.add_job(read_job(in, true));
+    if (command == "state") {
+      return print_state(in, [this](std::uint32_t id, std::uint32_t slot, std::uint32_t version) {
+        return roce_.inspect(id, slot, version);
+      });
+    }
     if (command == "counts") {
       std::string name;
       in >> name;
-      return print_rdma_counts(name);
+      const SwitchCounters counters = roce_.statistics();
+      if (name == "-") return print_counts(counters.strangers);
+      const auto found = counters.jobs.find(id_of(name));
+      return print_counts(existing(found != counters.jobs.end() ? &found->second : nullptr));
     }
     in >> job;
     if (command == "remove") return roce_.remove_job(job);
@@ -171,23 +181,8 @@ class Commands {
     std::printf("\n");
   }
 
-  void print_rdma_counts(const std::string& job) {
-    if (job != "-") {
-      const RoceSwitchStatistics statistics = roce_.statistics(static_cast<std::uint32_t>(std::stoul(job)));
-      return print_counts(statistics.job, statistics.rejects);
-    }
-    const RoceSwitchStatistics statistics = roce_.statistics(0);
-    print_count("rdma_unknown_queue_pair", statistics.roce.unknown_queue_pair);
-    print_count("rdma_out_of_sequence", statistics.roce.out_of_sequence);
-    print_count("rdma_bad_length", statistics.roce.bad_length);
-    print_count("rdma_no_access", statistics.roce.no_access);
-    print_count("rdma_malformed", statistics.packets.malformed);
-    print_count("rdma_wrong_icrc", statistics.packets.wrong_icrc);
-  }
-
   Printer printer_;
-  Aggregator aggregator_;
-  std::vector<std::uint32_t> jobs_;
+  DatagramAggregator aggregator_;
   // PSNs begin just before their wrap, so that every longer run sees it.
   RoceSwitch roce_{{.port = 0, .mtu = 4096, .first_psn = 0xfffffe}};
 };

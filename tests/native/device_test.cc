@@ -92,7 +92,7 @@ TEST(Devices, ManyCollectivesAreUnderWayAtOnce) {
 TEST(Devices, WhatIsAskedForWhileADeviceIsBusyGoesToItTogether) {
   constexpr std::size_t count = 100 * 4 * kBlock;  // 100 chunks over 8 slots
   Many many(1);
-  std::vector<EndpointConfig> configs = configs_for({1});
+  std::vector<GroupConfig> configs = configs_for({1});
   many.devices[0]->hold();
   Cluster cluster(configs);
   std::byte* const tensor = many.tensor(0, count, 2);
@@ -134,7 +134,7 @@ TEST(Devices, AbortTimeoutAndCloseReachWhatWaits) {
       Many many(1);
       std::future<Status> done;
       {
-        std::vector<EndpointConfig> configs = configs_for({1, 1});
+        std::vector<GroupConfig> configs = configs_for({1, 1});
         if (end == "timeout") configs[0].collective_timeout_s = 1;
         Cluster cluster(configs);
         if (held) many.devices[0]->hold();
@@ -161,16 +161,16 @@ TEST(Devices, AbortTimeoutAndCloseReachWhatWaits) {
 
 TEST(Devices, AProcessThatDiesIsAnErrorForTheOneThatWaits) {
   constexpr std::size_t count = 20'000;
-  std::vector<EndpointConfig> configs = configs_for({1, 1});
+  std::vector<GroupConfig> configs = configs_for({1, 1});
   const pid_t child = fork();
   if (child == 0) {
     // Joins, and dies without a sum.
-    std::unique_ptr<Endpoint> endpoint = make_embedded_endpoint(configs[1]);
+    std::unique_ptr<Endpoint> endpoint = join(configs[1]);
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     raise(SIGKILL);
   }
   Many many(1);
-  std::vector<EndpointConfig> mine = {configs[0]};
+  std::vector<GroupConfig> mine = {configs[0]};
   Cluster cluster(mine);
   std::future<Status> done = cluster.submit(0, many.collective(0, many.tensor(0, count, 1), count));
   const Status status = outcome(done);

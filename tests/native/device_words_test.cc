@@ -19,14 +19,17 @@ using namespace testing::nodes;
 
 constexpr std::uint64_t kNone = 0;
 
-std::vector<EndpointConfig> roce_configs(const Processes& processes, RoceSwitch& roce_switch, double loss = 0) {
-  std::vector<EndpointConfig> configs = udp_configs(processes, {});
-  for (EndpointConfig& config : configs) {
-    config.transport = "roce";
-    config.loss = loss;
-    config.exchange = [&roce_switch, worker = config.worker](const roce::ConnectionEnd& local) {
-      return roce_switch.connect(9, static_cast<std::uint16_t>(worker), local);
-    };
+// The job's chunks are whole: its messages carry no check, so that devices may write and read them in place.
+std::vector<GroupConfig> roce_configs(const Processes& processes, RoceSwitch& roce_switch, double loss = 0,
+                                      bool whole_chunks = true) {
+  std::vector<GroupConfig> configs = configs_for(processes);
+  for (GroupConfig& config : configs) {
+    config.member.shape = job_for(processes, whole_chunks).shape;
+    const std::uint32_t worker = config.member.worker;
+    config.transport = RoceConfig{
+        .address = "127.0.0.1",
+        .exchange = [&roce_switch, worker](const auto& end) { return roce_switch.connect(9, worker, end); },
+        .loss = {.share = loss, .seed = 5 + worker}};
   }
   return configs;
 }
@@ -38,9 +41,9 @@ struct Outcome {
 };
 
 // Sums on devices, of which the first `refusing` share nothing, and compares the bits with those of the hosts.
-Outcome sum_and_compare(const std::vector<EndpointConfig>& configs, bool finite, std::size_t refusing = 0) {
+Outcome sum_and_compare(const std::vector<GroupConfig>& configs, bool finite, std::size_t refusing = 0) {
   constexpr std::size_t count = 2000;
-  std::vector<Operands> mine = operands(configs.front().devices, count, 21 + finite, finite);
+  std::vector<Operands> mine = operands(configs.front().member.shape.devices(), count, 21 + finite, finite);
   const Operands expected = flat(mine, count);
   Outcome result;
   std::vector<Resident> devices = on_devices(mine, true);
@@ -49,7 +52,9 @@ Outcome sum_and_compare(const std::vector<EndpointConfig>& configs, bool finite,
   sum_residents(cluster, devices, mine, count);
   expect_equal(mine, expected, count);
   for (Resident& resident : devices) result.moved.push_back(resident.device->words_moved());
-  for (std::size_t w = 0; w < configs.size(); ++w) result.staged.push_back(cluster.node(w).statistics().staged_words);
+  for (std::size_t w = 0; w < configs.size(); ++w) {
+    result.staged.push_back(cluster.node(w).statistics()[Counter::kStagedWords]);
+  }
   return result;
 }
 
@@ -70,7 +75,7 @@ TEST(DeviceWords, MessagesOfOneDeviceAreWrittenByItAndResultsReadWhereTheyCame) 
   for (const double loss : {0.0, 0.02}) {
     const Processes processes{1, 1};
     RoceSwitch roce_switch({.port = 0, .loss = loss, .loss_seed = 3});
-    roce_switch.add_job(job_for(processes));
+    roce_switch.add_job(job_for(processes, true));
     const Outcome result = sum_and_compare(roce_configs(processes, roce_switch, loss), false);
     for (std::size_t w = 0; w < 2; ++w) {
       EXPECT_EQ(result.moved[w].read_allocated, kNone);
@@ -80,15 +85,29 @@ TEST(DeviceWords, MessagesOfOneDeviceAreWrittenByItAndResultsReadWhereTheyCame) 
       EXPECT_EQ(result.staged[w], kNone);
     }
     if (loss > 0) {
-      EXPECT_GT(roce_switch.statistics(9).packets_dropped, kNone);
+      EXPECT_GT(roce_switch.statistics().sockets[Counter::kPacketsDropped], kNone);
     }
+  }
+}
+
+TEST(DeviceWords, ResultsThatCarryACheckAreReadFromStaging) {
+  const Processes processes{1, 1};
+  RoceSwitch roce_switch({.port = 0});
+  roce_switch.add_job(job_for(processes));
+  const Outcome result = sum_and_compare(roce_configs(processes, roce_switch, 0, false), false);
+  for (std::size_t w = 0; w < 2; ++w) {
+    EXPECT_EQ(result.moved[w].read_shared, kNone);
+    EXPECT_GT(result.moved[w].read_allocated, kNone);
+    EXPECT_GT(result.moved[w].written_shared, kNone) << "messages are written in place all the same";
+    EXPECT_EQ(result.moved[w].written_allocated, kNone);
+    EXPECT_GE(result.staged[w], result.moved[w].read_allocated) << "no result without a copy";
   }
 }
 
 TEST(DeviceWords, MessagesOfSeveralDevicesAreSummedFromStaging) {
   const Processes processes{1, 2};
   RoceSwitch roce_switch({.port = 0});
-  roce_switch.add_job(job_for(processes));
+  roce_switch.add_job(job_for(processes, true));
   const Outcome result = sum_and_compare(roce_configs(processes, roce_switch), false);
   EXPECT_GT(result.moved[0].written_shared, kNone);
   EXPECT_EQ(result.moved[0].written_allocated, kNone);
@@ -114,7 +133,7 @@ TEST(DeviceWords, DatagramsAreStaged) {
 TEST(DeviceWords, MemoryThatADeviceCannotReachIsStaged) {
   const Processes processes{1, 1};
   RoceSwitch roce_switch({.port = 0});
-  roce_switch.add_job(job_for(processes));
+  roce_switch.add_job(job_for(processes, true));
   for (const auto& configs : {configs_for(processes), roce_configs(processes, roce_switch)}) {
     const Outcome result = sum_and_compare(configs, false, 1);
     EXPECT_EQ(result.moved[0].read_shared + result.moved[0].written_shared, kNone);
@@ -258,16 +277,14 @@ struct Alone {
       for (const bool finite : {true, false}) sums.push_back(operands(1, count, count, finite)[0]);
     }
     RoceSwitch roce_switch({.port = 0});
-    JobSpec job = job_for({1});
+    const JobSpec job = job_for({1}, whole_chunks);
     roce_switch.add_job(job);
-    EndpointConfig config = testing::config_for(job, 0, {});
-    config.whole_chunks = whole_chunks;
     FakeDevice device(5);
     const auto endpoint = roce::make_rdma_endpoint(
-        config,
+        testing::member_of(job, 0),
         [&](std::size_t queues, std::size_t send, std::size_t receive) {
           auto pairs = std::make_unique<roce::SocketQueuePairs>(roce::SocketOptions{.host = "127.0.0.1"}, queues, send, receive);
-          const roce::MessageLayout layout({config.slots, config.block_size, config.blocks_per_chunk});
+          const roce::MessageLayout layout(job.shape);
           return std::make_unique<WatchedPairs>(std::move(pairs), layout, watch, sent, repeated);
         },
         [&](const roce::ConnectionEnd& local) { return roce_switch.connect(job.job, 0, local); });
@@ -288,7 +305,8 @@ struct Alone {
     const Status status = testing::run_to_end(*endpoint);
     EXPECT_TRUE(status.ok()) << status.text();
     EXPECT_TRUE(endpoint->worker().device_failure().ok()) << endpoint->worker().device_failure().text();
-    EXPECT_EQ(endpoint->worker().staged_words(), kNone);
+    // A result that carries a check is copied before a device reads it.
+    EXPECT_EQ(endpoint->worker().staged_words() > 0, on_device && !whole_chunks);
     std::size_t next = 0;
     for (Operands& mine : sums) {
       for (Bytes& out : mine.out) {
@@ -310,16 +328,21 @@ TEST(DeviceWords, MessagesAreThoseOfAProcessorByteForByte) {
     EXPECT_GT(device.moved.written_shared, kNone);
     EXPECT_EQ(device.moved.written_allocated + device.moved.written_exported, kNone);
     EXPECT_EQ(exporting.sent, host.sent);
-    EXPECT_GT(exporting.moved.written_exported, kNone);
-    EXPECT_EQ(exporting.moved.written_allocated + exporting.moved.written_shared, kNone);
+    // The processor reads the words that it writes a check for: then they are not left in a device's own memory.
+    const std::uint64_t exported = exporting.moved.written_exported, shared = exporting.moved.written_shared;
+    EXPECT_GT(whole_chunks ? exported : shared, kNone);
+    EXPECT_EQ(whole_chunks ? shared : exported, kNone);
+    EXPECT_EQ(exporting.moved.written_allocated, kNone);
   }
 }
 
 TEST(DeviceWords, CopiesOfAResultThatComeWhileADeviceReadsItChangeNothing) {
-  const Alone host(false, {}, false), device(true, {.repeat = true}, false);
-  EXPECT_GT(device.repeated, 100u);
-  for (std::size_t i = 0; i < host.sums.size(); ++i) {
-    expect_equal({device.sums[i]}, host.sums[i], host.sums[i].in[0].size() / size_of(kTypes[0]));
+  for (const bool whole_chunks : {false, true}) {
+    const Alone host(false, {}, whole_chunks), device(true, {.repeat = true}, whole_chunks);
+    EXPECT_GT(device.repeated, 100u);
+    for (std::size_t i = 0; i < host.sums.size(); ++i) {
+      expect_equal({device.sums[i]}, host.sums[i], host.sums[i].in[0].size() / size_of(kTypes[0]));
+    }
   }
 }
 

@@ -7,9 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "rdma_engine/aggregator/aggregator.h"
-#include "rdma_engine/transport/udp/socket_address.h"
-#include "rdma_engine/transport/udp/udp_socket.h"
+#include "rdma_engine/base/counters.h"
+#include "rdma_engine/net/socket_address.h"
+#include "rdma_engine/net/udp_socket.h"
+#include "rdma_engine/shape/job_spec.h"
 #include "rdma_engine/wire/packet.h"
 
 namespace jaxina::testing {
@@ -42,29 +43,29 @@ inline std::vector<std::uint8_t> update(const JobSpec& job, wire::Header header,
 }
 
 struct Forgery {
-  Reject counted_as;
+  Counter counted_as;
   std::vector<std::uint8_t> packet;
 };
 
 inline std::vector<Forgery> forgeries(const JobSpec& job) {
   const std::uint64_t secret = job.secret;
   std::vector<Forgery> all{
-      {Reject::kUnknownJob, update(job, {.job = 999, .secret = secret})},
-      {Reject::kWrongSecret, update(job, {.secret = secret ^ 1})},
-      {Reject::kBadWorker, update(job, {.secret = secret, .worker = static_cast<std::uint16_t>(job.workers)})},
-      {Reject::kBadSlot, update(job, {.secret = secret, .slot = static_cast<std::uint16_t>(job.slots)})},
-      {Reject::kTooLarge, update(job, {.secret = secret, .slot = 1}, job.block_size * job.blocks_per_chunk + 1)},
-      {Reject::kNotAnUpdate, update(job, {.kind = wire::Kind::kResult, .secret = secret})},
-      {Reject::kTruncated, {}},
-      {Reject::kTruncated, std::vector<std::uint8_t>(wire::kHeaderSize - 1, 0x4a)},
-      {Reject::kForeign, std::vector<std::uint8_t>(100, 0xff)},
+      {Counter::kUnknownJob, update(job, {.job = 999, .secret = secret})},
+      {Counter::kWrongSecret, update(job, {.secret = secret ^ 1})},
+      {Counter::kBadWorker, update(job, {.secret = secret, .worker = static_cast<std::uint16_t>(job.shape.workers())})},
+      {Counter::kBadSlot, update(job, {.secret = secret, .slot = static_cast<std::uint16_t>(job.shape.slots())})},
+      {Counter::kTooLarge, update(job, {.secret = secret, .slot = 1}, job.shape.words_per_chunk() + 1)},
+      {Counter::kNotAnUpdate, update(job, {.kind = wire::Kind::kResult, .secret = secret})},
+      {Counter::kTruncated, {}},
+      {Counter::kTruncated, std::vector<std::uint8_t>(wire::kHeaderSize - 1, 0x4a)},
+      {Counter::kForeign, std::vector<std::uint8_t>(100, 0xff)},
   };
   std::vector<std::uint8_t> cut = update(job, {.secret = secret});
   cut.pop_back();
-  all.push_back({Reject::kBadLength, cut});
+  all.push_back({Counter::kBadLength, cut});
   std::vector<std::uint8_t> flipped = update(job, {.secret = secret});
   flipped.back() ^= 1;
-  all.push_back({Reject::kCorrupt, flipped});
+  all.push_back({Counter::kCorrupt, flipped});
   return all;
 }
 

@@ -1,7 +1,7 @@
 // The roce transport against the software switch over loopback: sums under loss, and what must not get through.
 #include <gtest/gtest.h>
 
-#include "rdma_engine/transport/udp/socket_address.h"
+#include "rdma_engine/net/socket_address.h"
 #include "tests/native/roce_fixture.h"
 
 namespace jaxina {
@@ -17,7 +17,7 @@ TEST(RoceEndpoint, SumsAreBitExactForEverySize) {
     roce_switch.add_job(job);
     std::vector<FloatSum> sums;
     for (const std::size_t count : {1u, 255u, 257u, 1024u, 5000u, 32u * 1024u, 100'000u}) sums.emplace_back(n, count, 31 * n + count);
-    with_roce_workers(roce_switch, configs_for(job, {}), {}, [&](std::uint32_t w, Endpoint& endpoint) {
+    with_roce_workers(roce_switch, members_of(job), {}, [&](std::uint32_t w, Endpoint& endpoint) {
       for (FloatSum& sum : sums) {
         sum.submit(w, endpoint);
         const Status status = run_to_end(endpoint);
@@ -25,48 +25,48 @@ TEST(RoceEndpoint, SumsAreBitExactForEverySize) {
       }
     });
     for (const FloatSum& sum : sums) sum.expect_exact();
-    const RoceSwitchStatistics statistics = roce_switch.statistics(job.job);
-    EXPECT_EQ(statistics.roce.no_access + statistics.roce.bad_length + statistics.packets.wrong_icrc, 0u);
+    const Counters strangers = roce_switch.statistics().strangers;
+    for (const Counter counter : {Counter::kRdmaNoAccess, Counter::kRdmaBadLength, Counter::kRdmaWrongIcrc}) {
+      EXPECT_EQ(strangers[counter], 0u) << to_string(counter);
+    }
   }
 }
 
 TEST(RoceEndpoint, SixteenPacketMessagesAndLossesOnBothWays) {
   constexpr std::uint32_t n = 3;
   RoceSwitch roce_switch({.port = 0, .loss = 0.005, .loss_seed = 1});
-  JobSpec job = job_of(n);
-  job.blocks_per_chunk = 16;
+  const JobSpec job = job_of(n, 7, {.blocks_per_chunk = 16});
   roce_switch.add_job(job);
-  std::vector<EndpointConfig> configs = configs_for(job, {});
-  for (EndpointConfig& config : configs) config.loss = 0.005;
   FloatSum sum(n, 1'000'000, 5);
   std::atomic<std::uint64_t> dropped = 0, retransmissions = 0;
-  with_roce_workers(roce_switch, configs, {.host = "127.0.0.1", .first_psn = 0xfffff0}, [&](std::uint32_t w, Endpoint& endpoint) {
+  const roce::SocketOptions options{.host = "127.0.0.1", .loss = 0.005, .first_psn = 0xfffff0};
+  with_roce_workers(roce_switch, members_of(job), options, [&](std::uint32_t w, Endpoint& endpoint) {
     sum.submit(w, endpoint);
     const Status status = run_to_end(endpoint);
     EXPECT_TRUE(status.ok()) << status.text();
-    dropped += endpoint.statistics().packets_dropped;
-    retransmissions += endpoint.statistics().retransmissions;
+    dropped += endpoint.statistics()[Counter::kPacketsDropped];
+    retransmissions += endpoint.statistics()[Counter::kRetransmissions];
   });
   sum.expect_exact();
   EXPECT_GT(dropped, 0u);
   EXPECT_GT(retransmissions, 0u);
-  const RoceSwitchStatistics statistics = roce_switch.statistics(job.job);
-  EXPECT_GT(statistics.packets_dropped, 0u);
-  EXPECT_GT(statistics.roce.out_of_sequence, 0u);  // what followed a loss within its message
+  const SwitchCounters counters = roce_switch.statistics();
+  EXPECT_GT(counters.sockets[Counter::kPacketsDropped], 0u);
+  EXPECT_GT(counters.strangers[Counter::kRdmaOutOfSequence], 0u);  // what followed a loss within its message
 }
 
 TEST(RoceEndpoint, AWorkerThatRestartsGetsNewQueuePairsAndTheOldOnesAreGone) {
   RoceSwitch roce_switch({.port = 0});
-  JobSpec job = job_of(1);
+  const JobSpec job = job_of(1);
   roce_switch.add_job(job);
   FloatSum first(1, 1000, 1), second(1, 1000, 2);
-  auto old_one = roce_endpoint(roce_switch, config_for(job, 0, {}));
+  auto old_one = roce_endpoint(roce_switch, member_of(job, 0));
   first.submit(0, *old_one);
   ASSERT_TRUE(run_to_end(*old_one).ok());
   // A new incarnation is a new job; a second connection of the same worker replaces the first at once.
-  JobSpec again = job_of(1, 8);
+  const JobSpec again = job_of(1, 8);
   roce_switch.add_job(again);
-  auto new_one = roce_endpoint(roce_switch, config_for(again, 0, {}));
+  auto new_one = roce_endpoint(roce_switch, member_of(again, 0));
   roce_switch.remove_job(job.job);
   second.submit(0, *new_one);
   ASSERT_TRUE(run_to_end(*new_one).ok());
@@ -74,7 +74,7 @@ TEST(RoceEndpoint, AWorkerThatRestartsGetsNewQueuePairsAndTheOldOnesAreGone) {
   lost.submit(0, *old_one);
   for (int i = 0; i < 5 && old_one->progress(20'000'000).ok(); ++i) {
   }
-  EXPECT_GT(roce_switch.statistics(again.job).roce.unknown_queue_pair, 0u);
+  EXPECT_GT(roce_switch.statistics().strangers[Counter::kRdmaUnknownQueuePair], 0u);
   EXPECT_FALSE(old_one->worker().has_completed());
   first.expect_exact();
   second.expect_exact();
@@ -86,7 +86,7 @@ TEST(RoceEndpoint, AMismatchEndsTheJobForEveryWorkerWithTheReason) {
   roce_switch.add_job(job);
   FloatSum small(2, 100, 1), large(2, 200, 1);
   std::atomic<int> mismatches = 0;
-  with_roce_workers(roce_switch, configs_for(job, {}), {}, [&](std::uint32_t w, Endpoint& endpoint) {
+  with_roce_workers(roce_switch, members_of(job), {}, [&](std::uint32_t w, Endpoint& endpoint) {
     (w == 0 ? small : large).submit(w, endpoint);
     const Status status = run_to_end(endpoint);
     mismatches += status.code == ErrorCode::kMismatch;
@@ -99,7 +99,7 @@ TEST(RoceEndpoint, SaysWhoIsMissing) {
   const JobSpec job = job_of(3);
   roce_switch.add_job(job);
   FloatSum sum(3, 1000, 1);
-  auto endpoint = roce_endpoint(roce_switch, config_for(job, 1, {}));
+  auto endpoint = roce_endpoint(roce_switch, member_of(job, 1));
   sum.submit(1, *endpoint);
   for (int i = 0; i < 100 && endpoint->missing().empty(); ++i) ASSERT_TRUE(endpoint->progress(20'000'000).ok());
   EXPECT_EQ(endpoint->missing(), (std::vector<std::uint32_t>{0, 2}));
@@ -110,7 +110,7 @@ TEST(RoceEndpoint, SaysWhoIsMissing) {
 class Intruder {
  public:
   explicit Intruder(RoceSwitch& roce_switch, const JobSpec& job)
-      : layout_({job.slots, job.block_size, job.blocks_per_chunk}),
+      : layout_(job.shape),
         pairs_({.host = "127.0.0.1"}, layout_.queues(), 4096, layout_.receive_bytes()),
         end_(roce_switch.connect(job.job, 0, pairs_.local())) {}
 
@@ -143,17 +143,17 @@ TEST(RoceSwitch, AWrongKeyAddressOrLengthChangesNothingAndIsCounted) {
   roce_switch.add_job(job);
   Intruder intruder(roce_switch, job);
   const std::uint64_t sound = roce::address_of({0, 0, 1});
-  const auto refused = [&] { return roce_switch.statistics(job.job).roce.no_access; };
+  const auto refused = [&] { return roce_switch.statistics().strangers[Counter::kRdmaNoAccess]; };
   intruder.write(sound, intruder.rkey() ^ 1);
   intruder.write(roce::address_of({0, 1, 1}), intruder.rkey());            // another slot's queue pair
   intruder.write(roce::address_of({0, 0, 200}), intruder.rkey());          // more exponents than blocks
   intruder.write(sound | 1, intruder.rkey());                              // no pass
   intruder.write(sound, intruder.rkey(), 0, 0);                            // too short for its exponents
-  intruder.write(sound, intruder.rkey(), job.slots);                       // the queue pair of the notices
+  intruder.write(sound, intruder.rkey(), job.shape.slots());                       // the queue pair of the notices
   EXPECT_EQ(wait_for(refused, 6), 6u);
-  EXPECT_EQ(roce_switch.statistics(job.job).job.updates, 0u);
+  EXPECT_EQ(roce_switch.statistics().jobs.at(job.job)[Counter::kUpdates], 0u);
   intruder.write(sound, intruder.rkey());
-  EXPECT_EQ(wait_for([&] { return roce_switch.statistics(job.job).job.results; }, 1), 1u);
+  EXPECT_EQ(wait_for([&] { return roce_switch.statistics().jobs.at(job.job)[Counter::kResults]; }, 1), 1u);
 }
 
 TEST(RoceSwitch, AWrongIcrcIsDroppedUnlessSendersDoNotWriteIt) {
@@ -161,7 +161,7 @@ TEST(RoceSwitch, AWrongIcrcIsDroppedUnlessSendersDoNotWriteIt) {
     RoceSwitch roce_switch({.port = 0, .icrc = policy});
     const JobSpec job = job_of(1);
     roce_switch.add_job(job);
-    roce::MessageLayout layout({job.slots, job.block_size, job.blocks_per_chunk});
+    roce::MessageLayout layout(job.shape);
     udp::UdpSocket socket(udp::resolve("127.0.0.1", 0, ErrorCode::kSystem), {});
     roce::ConnectionEnd end{.address = "127.0.0.1", .udp_port = udp::port_of(socket.local()), .mtu = 1024,
                             .qpns = std::vector<std::uint32_t>(layout.queues()), .psn = 0, .rkey = 0, .memory = 0};
@@ -173,11 +173,11 @@ TEST(RoceSwitch, AWrongIcrcIsDroppedUnlessSendersDoNotWriteIt) {
     ASSERT_EQ(sendto(socket.fd(), packet, sizeof(packet), 0, udp::as_sockaddr(to), to.size), 40);
     const bool checks = policy == roce::IcrcPolicy::kCheck;
     const auto seen = [&] {
-      const RoceSwitchStatistics statistics = roce_switch.statistics(job.job);
-      return statistics.packets.wrong_icrc + statistics.job.results;
+      const SwitchCounters counters = roce_switch.statistics();
+      return counters.strangers[Counter::kRdmaWrongIcrc] + counters.jobs.at(job.job)[Counter::kResults];
     };
     EXPECT_EQ(wait_for(seen, 1), 1u);
-    EXPECT_EQ(roce_switch.statistics(job.job).packets.wrong_icrc, checks ? 1u : 0u);
+    EXPECT_EQ(roce_switch.statistics().strangers[Counter::kRdmaWrongIcrc], checks ? 1u : 0u);
   }
 }
 

@@ -13,29 +13,35 @@
 
 namespace jaxina::testing {
 
+// Workers' places in a job, as many as it has.
+inline std::vector<Membership> members_of(const JobSpec& job) {
+  std::vector<Membership> members;
+  for (std::uint32_t w = 0; w < job.shape.workers(); ++w) members.push_back(member_of(job, w));
+  return members;
+}
+
 // Connects through the switch's own method, as the control service does.
-inline std::unique_ptr<Endpoint> roce_endpoint(RoceSwitch& roce_switch, const EndpointConfig& config,
+inline std::unique_ptr<Endpoint> roce_endpoint(RoceSwitch& roce_switch, const Membership& member,
                                                roce::SocketOptions options = {}) {
   if (options.host.empty()) options.host = "127.0.0.1";
-  options.loss = config.loss;
-  options.loss_seed = config.loss_seed;
+  options.loss_seed = 1000 + member.worker;
   return roce::make_rdma_endpoint(
-      config,
+      member,
       [&](std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes) {
         return std::make_unique<roce::SocketQueuePairs>(options, queues, send_bytes, receive_bytes);
       },
       [&](const roce::ConnectionEnd& local) {
-        return roce_switch.connect(config.job, static_cast<std::uint16_t>(config.worker), local);
+        return roce_switch.connect(member.job, member.worker, local);
       });
 }
 
 template <typename Body>
-void with_roce_workers(RoceSwitch& roce_switch, const std::vector<EndpointConfig>& configs,
+void with_roce_workers(RoceSwitch& roce_switch, const std::vector<Membership>& members,
                        const roce::SocketOptions& options, Body body) {
   std::vector<std::thread> threads;
-  for (std::uint32_t w = 0; w < configs.size(); ++w) {
+  for (std::uint32_t w = 0; w < members.size(); ++w) {
     threads.emplace_back([&, w] {
-      const std::unique_ptr<Endpoint> endpoint = roce_endpoint(roce_switch, configs[w], options);
+      const std::unique_ptr<Endpoint> endpoint = roce_endpoint(roce_switch, members[w], options);
       body(w, *endpoint);
     });
   }

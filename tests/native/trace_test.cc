@@ -88,24 +88,24 @@ TEST(Trace, EveryTransmissionAndEveryLossOverUdpIsThere) {
   SoftwareSwitch software_switch({});
   const JobSpec job = testing::job_of(2);
   software_switch.add_job(job);
-  std::vector<EndpointConfig> configs = testing::configs_for(job, software_switch.ports());
-  for (EndpointConfig& config : configs) config.loss = 0.05;
+  std::vector<testing::UdpMember> configs = testing::configs_for(job, software_switch.ports());
+  for (testing::UdpMember& config : configs) config.udp.loss.share = 0.05;
   FloatSum operands(2, 200'000, 5);
   std::vector<Recorder> recorders(2, Recorder(kRoom));
-  std::vector<Statistics> statistics(2);
+  std::vector<Counters> counters(2);
   testing::with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
     endpoint.record(&recorders[w]);
     operands.submit(w, endpoint);
     const Status status = testing::run_to_end(endpoint);
     EXPECT_TRUE(status.ok()) << status.text();
-    statistics[w] = endpoint.statistics();
+    counters[w] = endpoint.statistics();
   });
   operands.expect_exact();
   for (std::uint32_t w = 0; w < 2; ++w) {
-    EXPECT_EQ(expect_passes_in_order(recorders[w], true), statistics[w].packets_sent);
-    EXPECT_GT(statistics[w].retransmissions, 0u);
-    EXPECT_EQ(count(recorders[w], Kind::kSentAgain), statistics[w].retransmissions);
-    EXPECT_EQ(count(recorders[w], Kind::kDropped), statistics[w].packets_dropped);
+    EXPECT_EQ(expect_passes_in_order(recorders[w], true), counters[w][Counter::kPacketsSent]);
+    EXPECT_GT(counters[w][Counter::kRetransmissions], 0u);
+    EXPECT_EQ(count(recorders[w], Kind::kSentAgain), counters[w][Counter::kRetransmissions]);
+    EXPECT_EQ(count(recorders[w], Kind::kDropped), counters[w][Counter::kPacketsDropped]);
     EXPECT_GT(count(recorders[w], Kind::kWait), 0u);
   }
 }
@@ -113,25 +113,24 @@ TEST(Trace, EveryTransmissionAndEveryLossOverUdpIsThere) {
 TEST(Trace, EveryPassThroughSharedMemoryIsThere) {
   FloatSum operands(2, 200'000, 6);
   std::vector<Recorder> recorders(2, Recorder(kRoom));
-  std::vector<Statistics> statistics(2);
+  std::vector<Counters> counters(2);
   std::vector<std::thread> threads;
   for (std::uint32_t w = 0; w < 2; ++w) {
     threads.emplace_back([&, w] {
-      EndpointConfig config = testing::config_for(testing::job_of(2, 77), w, {});
-      config.secret += static_cast<std::uint64_t>(getpid()) << 20;
-      config.transport = "embedded";
-      const std::unique_ptr<Endpoint> endpoint = make_embedded_endpoint(config);
+      Membership member = testing::member_of(testing::job_of(2, 77), w);
+      member.secret += static_cast<std::uint64_t>(getpid()) << 20;
+      const std::unique_ptr<Endpoint> endpoint = make_endpoint(member, EmbeddedConfig{});
       endpoint->record(&recorders[w]);
       operands.submit(w, *endpoint);
       const Status status = testing::run_to_end(*endpoint);
       EXPECT_TRUE(status.ok()) << status.text();
-      statistics[w] = endpoint->statistics();
+      counters[w] = endpoint->statistics();
     });
   }
   for (std::thread& t : threads) t.join();
   operands.expect_exact();
   for (std::uint32_t w = 0; w < 2; ++w) {
-    EXPECT_EQ(expect_passes_in_order(recorders[w], false), statistics[w].packets_sent);
+    EXPECT_EQ(expect_passes_in_order(recorders[w], false), counters[w][Counter::kPacketsSent]);
   }
 }
 

@@ -50,11 +50,11 @@ Tree random_tree(std::uint64_t shapes, std::uint64_t values) {
 
 // trees[w] are worker w's collectives, which all of them submit at once.
 void sum(std::vector<std::vector<Tree>>& trees) {
-  const std::vector<EndpointConfig> configs = configs_for(Processes(trees.size(), 1));
+  const std::vector<GroupConfig> configs = configs_for(Processes(trees.size(), 1));
   std::vector<std::thread> threads;
   for (std::size_t w = 0; w < trees.size(); ++w) {
     threads.emplace_back([&, w] {
-      const std::unique_ptr<Endpoint> endpoint = make_embedded_endpoint(configs[w]);
+      const std::unique_ptr<Endpoint> endpoint = join(configs[w]);
       for (Tree& tree : trees[w]) {
         Collective collective;
         for (Operand& operand : tree) collective.tensors.push_back(operand.tensor());
@@ -113,7 +113,13 @@ struct Sent {
 
 // All that one worker alone sends, into memory that held something else; the result of a pass comes when the next is sent.
 std::vector<Sent> passes(std::vector<Tree>& trees, bool side_by_side, bool whole_chunks) {
-  Worker worker({.devices = 1, .geometry = {2, kBlock, 4, whole_chunks}, .timer = {}});
+  const JobShape shape({.devices = 1,
+                        .workers = 1,
+                        .slots = 2,
+                        .block_size = kBlock,
+                        .blocks_per_chunk = 4,
+                        .whole_chunks = whole_chunks});
+  Worker worker({.shape = shape, .timer = {}});
   for (Tree& tree : trees) {
     Collective collective;
     for (Operand& operand : tree) collective.tensors.push_back(operand.tensor());

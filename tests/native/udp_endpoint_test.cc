@@ -1,6 +1,6 @@
 // The udp transport against a software switch over loopback: sums, several jobs, several threads.
-#include "rdma_engine/transport/udp/socket_address.h"
-#include "rdma_engine/transport/udp/udp_socket.h"
+#include "rdma_engine/net/socket_address.h"
+#include "rdma_engine/net/udp_socket.h"
 #include "tests/native/udp_fixture.h"
 
 namespace jaxina {
@@ -24,9 +24,9 @@ TEST(UdpEndpoint, SumsAreBitExactForEverySize) {
           const Status status = run_to_end(endpoint);
           ASSERT_TRUE(status.ok()) << status.text();
         }
-        const Statistics statistics = endpoint.statistics();
-        EXPECT_EQ(statistics.packets_dropped, 0u);
-        EXPECT_GT(statistics.bytes_sent, 28 * statistics.packets_sent);
+        const Counters counters = endpoint.statistics();
+        EXPECT_EQ(counters[Counter::kPacketsDropped], 0u);
+        EXPECT_GT(counters[Counter::kBytesSent], 28 * counters[Counter::kPacketsSent]);
       });
       for (const FloatSum& sum : sums) sum.expect_exact();
     }
@@ -37,13 +37,11 @@ TEST(UdpEndpoint, SumsAreBitExactForEverySize) {
 TEST(UdpEndpoint, WholeChunksSumTheSame) {
   constexpr std::uint32_t n = 3;
   SoftwareSwitch software_switch({.ports = {}});
-  const JobSpec job = job_of(n);
+  const JobSpec job = job_of(n, 7, {.whole_chunks = true});
   software_switch.add_job(job);
-  std::vector<EndpointConfig> configs = configs_for(job, software_switch.ports());
-  for (EndpointConfig& config : configs) config.whole_chunks = true;
   std::vector<FloatSum> sums;
   for (const std::size_t count : {1u, 256u, 257u, 1023u, 1024u, 5000u}) sums.emplace_back(n, count, count);
-  with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
+  with_workers(configs_for(job, software_switch.ports()), [&](std::uint32_t w, Endpoint& endpoint) {
     for (FloatSum& sum : sums) {
       sum.submit(w, endpoint);
       const Status status = run_to_end(endpoint);
@@ -52,17 +50,15 @@ TEST(UdpEndpoint, WholeChunksSumTheSame) {
   });
   for (const FloatSum& sum : sums) sum.expect_exact();
   // One chunk of 1024 words for each sum but the last, of five; and as many passes with exponents only.
-  const JobCounters counters = software_switch.statistics().jobs.at(job.job).counters;
-  EXPECT_EQ(counters.results, 2u * 10);
-  EXPECT_GE(counters.bytes_received, n * 10u * (4 * 1024 + 2 * wire::kHeaderSize));
+  const Counters counters = software_switch.statistics().jobs.at(job.job);
+  EXPECT_EQ(counters[Counter::kResults], 2u * 10);
+  EXPECT_GE(counters[Counter::kBytesReceived], n * 10u * (4 * 1024 + 2 * wire::kHeaderSize));
 }
 
 TEST(UdpEndpoint, LargeSums) {
   for (const std::uint32_t n : {2u, 4u}) {
     SoftwareSwitch software_switch({.ports = {}, .threads = 2});
-    JobSpec job = job_of(n);
-    job.slots = 128;
-    job.blocks_per_chunk = 16;
+    const JobSpec job = job_of(n, 7, {.slots = 128, .blocks_per_chunk = 16});
     software_switch.add_job(job);
     FloatSum sum(n, 3'000'000, n);
     with_workers(configs_for(job, software_switch.ports()), [&](std::uint32_t w, Endpoint& endpoint) {
@@ -114,12 +110,13 @@ TEST(UdpEndpoint, TwoJobsAtOnceDoNotMeet) {
   }
   for (std::thread& t : threads) t.join();
   for (const FloatSum& sum : sums) sum.expect_exact();
-  const SwitchStatistics statistics = software_switch.statistics();
+  const SwitchCounters counters = software_switch.statistics();
   // Every pass of either job completed exactly once: one look-ahead pass for each slot used, one for each chunk.
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     const std::size_t chunks = (j == 0 ? 400'000 : 300'000) / 1024 + 1;
-    EXPECT_EQ(statistics.jobs.at(jobs[j].job).counters.results, chunks + jobs[j].slots);
-    EXPECT_EQ(statistics.jobs.at(jobs[j].job).counters.updates, jobs[j].workers * (chunks + jobs[j].slots));
+    const JobShape& shape = jobs[j].shape;
+    EXPECT_EQ(counters.jobs.at(jobs[j].job)[Counter::kResults], chunks + shape.slots());
+    EXPECT_EQ(counters.jobs.at(jobs[j].job)[Counter::kUpdates], shape.workers() * (chunks + shape.slots()));
   }
 }
 
@@ -146,7 +143,7 @@ TEST(UdpEndpoint, WakeEndsAWait) {
   SoftwareSwitch software_switch({});
   const JobSpec job = job_of(2);  // worker 1 never comes
   software_switch.add_job(job);
-  const std::unique_ptr<Endpoint> endpoint = make_udp_endpoint(config_for(job, 0, software_switch.ports()));
+  const std::unique_ptr<Endpoint> endpoint = config_for(job, 0, software_switch.ports()).join();
   FloatSum sum(2, 10'000, 1);
   sum.submit(0, *endpoint);
   for (int i = 0; i < 5; ++i) {
@@ -176,8 +173,8 @@ TEST(UdpEndpoint, SumsOverIpv6) {
   SoftwareSwitch software_switch({.address = "::1", .ports = {}});
   const JobSpec job = job_of(2);
   software_switch.add_job(job);
-  std::vector<EndpointConfig> configs = configs_for(job, software_switch.ports());
-  for (EndpointConfig& config : configs) config.address = "::1";
+  std::vector<UdpMember> configs = configs_for(job, software_switch.ports());
+  for (UdpMember& config : configs) config.udp.address = "::1";
   FloatSum sum(2, 50'000, 9);
   with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
     sum.submit(w, endpoint);

@@ -1,8 +1,8 @@
 // What a user is told when the switch or the other workers fail: a typed error that names the cause, within a bound.
 #include <atomic>
 
-#include "rdma_engine/transport/udp/socket_address.h"
-#include "rdma_engine/transport/udp/udp_socket.h"
+#include "rdma_engine/net/socket_address.h"
+#include "rdma_engine/net/udp_socket.h"
 #include "tests/native/udp_fixture.h"
 
 namespace jaxina {
@@ -20,7 +20,7 @@ std::uint16_t free_port() {
 
 TEST(UdpErrors, NobodyListens) {
   const std::uint16_t port = free_port();
-  const std::unique_ptr<Endpoint> endpoint = make_udp_endpoint(config_for(job_of(2), 0, {port}));
+  const std::unique_ptr<Endpoint> endpoint = config_for(job_of(2), 0, {port}).join();
   FloatSum sum(2, 5000, 1);
   sum.submit(0, *endpoint);
   const auto start = Clock::now();
@@ -64,14 +64,14 @@ TEST(UdpErrors, ASwitchThatStartsLateIsFound) {
 }
 
 TEST(UdpErrors, TheAddressCannotBeResolved) {
-  EndpointConfig config = config_for(job_of(1), 0, {4791});
-  config.address = "no such host.invalid";
+  UdpMember config = config_for(job_of(1), 0, {4791});
+  config.udp.address = "no such host.invalid";
   try {
-    make_udp_endpoint(config);
+    config.join();
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.status().code, ErrorCode::kSwitchUnreachable);
-    EXPECT_TRUE(mentions(error.status(), config.address)) << error.what();
+    EXPECT_TRUE(mentions(error.status(), config.udp.address)) << error.what();
   }
 }
 
@@ -110,7 +110,7 @@ TEST(UdpErrors, ARestartedSwitchHasLostTheJob) {
   const std::vector<std::uint16_t> ports = software_switch->ports();
   for (const bool job_known : {false, true}) {
     SCOPED_TRACE(job_known ? "same job added again" : "job unknown");
-    const std::unique_ptr<Endpoint> endpoint = make_udp_endpoint(config_for(job, 0, ports));
+    const std::unique_ptr<Endpoint> endpoint = config_for(job, 0, ports).join();
     if (job_known) {
       software_switch->remove_job(job.job);
       software_switch->add_job(job);
@@ -150,7 +150,7 @@ TEST(UdpErrors, AnAbortedJobEndsOnAllWorkers) {
   SoftwareSwitch software_switch({.ports = {}, .threads = 2});
   const JobSpec job = job_of(n + 1);  // one worker never comes
   software_switch.add_job(job);
-  std::vector<EndpointConfig> configs = configs_for(job, software_switch.ports());
+  std::vector<UdpMember> configs = configs_for(job, software_switch.ports());
   configs.pop_back();
   std::thread aborter([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));

@@ -14,30 +14,38 @@
 
 namespace jaxina::testing {
 
-inline JobSpec job_of(std::uint32_t workers, std::uint32_t job = 7) {
+// What tests change of a job's usual shape.
+struct Size {
+  std::uint32_t slots = 32;
+  std::uint32_t blocks_per_chunk = 4;
+  bool whole_chunks = false;
+};
+
+inline JobSpec job_of(std::uint32_t workers, std::uint32_t job = 7, const Size& size = {}) {
   return {.job = job,
           .secret = 0x1234'5678'9abc'def0u + job,
-          .workers = workers,
-          .slots = 32,
-          .block_size = 256,
-          .blocks_per_chunk = 4};
+          .shape = JobShape({.devices = workers,
+                             .workers = workers,
+                             .slots = size.slots,
+                             .block_size = 256,
+                             .blocks_per_chunk = size.blocks_per_chunk,
+                             .whole_chunks = size.whole_chunks})};
 }
 
-inline EndpointConfig config_for(const JobSpec& job, std::uint32_t worker, std::vector<std::uint16_t> ports) {
-  EndpointConfig config;
-  config.transport = "udp";
-  config.devices = job.workers;
-  config.workers = job.workers;
-  config.worker = worker;
-  config.job = job.job;
-  config.secret = job.secret;
-  config.slots = job.slots;
-  config.block_size = job.block_size;
-  config.blocks_per_chunk = job.blocks_per_chunk;
-  config.address = "127.0.0.1";
-  config.ports = std::move(ports);
-  config.loss_seed = 1000 + worker;
-  return config;
+inline Membership member_of(const JobSpec& job, std::uint32_t worker) {
+  return {.shape = job.shape, .worker = worker, .job = job.job, .secret = job.secret};
+}
+
+// A worker's place in a job, and its way to the switch.
+struct UdpMember {
+  Membership member;
+  UdpConfig udp;
+  std::unique_ptr<Endpoint> join() const { return make_endpoint(member, udp); }
+};
+
+inline UdpMember config_for(const JobSpec& job, std::uint32_t worker, std::vector<std::uint16_t> ports) {
+  return {member_of(job, worker),
+          {.address = "127.0.0.1", .ports = std::move(ports), .loss = {.share = 0, .seed = 1000 + worker}}};
 }
 
 // Drives the endpoint until everything submitted is complete.
@@ -53,20 +61,20 @@ inline Status run_to_end(Endpoint& endpoint, std::chrono::seconds bound = std::c
 
 // Runs body(worker, endpoint) on a thread per worker, all joined at the end.
 template <typename Body>
-void with_workers(const std::vector<EndpointConfig>& configs, Body body) {
+void with_workers(const std::vector<UdpMember>& configs, Body body) {
   std::vector<std::thread> threads;
   for (std::uint32_t w = 0; w < configs.size(); ++w) {
     threads.emplace_back([&, w] {
-      const std::unique_ptr<Endpoint> endpoint = make_udp_endpoint(configs[w]);
+      const std::unique_ptr<Endpoint> endpoint = configs[w].join();
       body(w, *endpoint);
     });
   }
   for (std::thread& t : threads) t.join();
 }
 
-inline std::vector<EndpointConfig> configs_for(const JobSpec& job, const std::vector<std::uint16_t>& ports) {
-  std::vector<EndpointConfig> configs;
-  for (std::uint32_t w = 0; w < job.workers; ++w) configs.push_back(config_for(job, w, ports));
+inline std::vector<UdpMember> configs_for(const JobSpec& job, const std::vector<std::uint16_t>& ports) {
+  std::vector<UdpMember> configs;
+  for (std::uint32_t w = 0; w < job.shape.workers(); ++w) configs.push_back(config_for(job, w, ports));
   return configs;
 }
 
@@ -97,9 +105,5 @@ class FloatSum {
  private:
   std::vector<std::vector<float>> inputs_, outputs_;
 };
-
-inline std::uint64_t count_of(const Aggregator::Rejects& rejects, Reject reject) {
-  return rejects[static_cast<std::size_t>(reject)];
-}
 
 }  // namespace jaxina::testing

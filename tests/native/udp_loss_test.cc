@@ -12,23 +12,24 @@ TEST(UdpLoss, LossAtBothEndsIsRepairedAndCounted) {
   SoftwareSwitch software_switch({.ports = {}, .threads = 2, .loss = 0.05, .loss_seed = 11});
   const JobSpec job = job_of(n);
   software_switch.add_job(job);
-  std::vector<EndpointConfig> configs = configs_for(job, software_switch.ports());
-  for (EndpointConfig& config : configs) config.loss = 0.05;
+  std::vector<UdpMember> configs = configs_for(job, software_switch.ports());
+  for (UdpMember& config : configs) config.udp.loss.share = 0.05;
   FloatSum sum(n, 500'000, 21);
   with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
     sum.submit(w, endpoint);
     const Status status = run_to_end(endpoint);
     ASSERT_TRUE(status.ok()) << status.text();
-    const Statistics statistics = endpoint.statistics();
-    EXPECT_GT(statistics.packets_dropped, 0u);
-    EXPECT_GT(statistics.retransmissions, 0u);
+    const Counters counters = endpoint.statistics();
+    EXPECT_GT(counters[Counter::kPacketsDropped], 0u);
+    EXPECT_GT(counters[Counter::kRetransmissions], 0u);
     // Of about 500 packets a share of 0.05 is dropped; 0.2 is further off than a seed's whim.
-    EXPECT_LT(statistics.packets_dropped, (statistics.packets_received + statistics.packets_dropped) / 5);
+    const std::uint64_t dropped = counters[Counter::kPacketsDropped];
+    EXPECT_LT(dropped, (counters[Counter::kPacketsReceived] + dropped) / 5);
   });
   sum.expect_exact();
-  const SwitchStatistics statistics = software_switch.statistics();
-  EXPECT_GT(statistics.packets_dropped, 0u);
-  EXPECT_EQ(statistics.jobs.at(job.job).counters.results, (500'000 + 1023) / 1024 + job.slots);
+  const SwitchCounters counters = software_switch.statistics();
+  EXPECT_GT(counters.sockets[Counter::kPacketsDropped], 0u);
+  EXPECT_EQ(counters.jobs.at(job.job)[Counter::kResults], (500'000 + 1023) / 1024 + job.shape.slots());
 }
 
 TEST(UdpLoss, LossDuplicationAndReorderingInTheNetwork) {
@@ -36,8 +37,7 @@ TEST(UdpLoss, LossDuplicationAndReorderingInTheNetwork) {
     const std::uint32_t n = 1 + seed % 4;
     SCOPED_TRACE("seed " + std::to_string(seed) + ", workers " + std::to_string(n));
     SoftwareSwitch software_switch({.ports = {}, .threads = 2});
-    JobSpec job = job_of(n);
-    job.slots = 16;
+    const JobSpec job = job_of(n, 7, {.slots = 16});
     software_switch.add_job(job);
     const Faults faults{.lose = 0.05, .duplicate = 0.1, .delay = 0.3};
     std::vector<std::unique_ptr<UdpRelay>> relays;
@@ -60,8 +60,8 @@ TEST(UdpLoss, LossDuplicationAndReorderingInTheNetwork) {
       EXPECT_GT(relay->counts().duplicated, 0u);
       EXPECT_GT(relay->counts().delayed, 0u);
     }
-    const SwitchStatistics statistics = software_switch.statistics();
-    EXPECT_GT(statistics.jobs.at(job.job).counters.duplicates, 0u);
+    const SwitchCounters counters = software_switch.statistics();
+    EXPECT_GT(counters.jobs.at(job.job)[Counter::kDuplicates], 0u);
   }
 }
 

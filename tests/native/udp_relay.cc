@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "rdma_engine/transport/udp/socket_address.h"
+#include "rdma_engine/net/socket_address.h"
 
 namespace jaxina::testing {
 namespace {

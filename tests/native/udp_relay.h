@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdma_engine/transport/udp/udp_socket.h"
+#include "rdma_engine/net/udp_socket.h"
 
 namespace jaxina::testing {
 

@@ -63,7 +63,10 @@ void message() {
   config.address = guest::kPeer;
   config.offload = false;  // GSO packets would be captured as one
   const auto roce_switch = guest::in_peer([&] { return std::make_unique<RoceSwitch>(config); });
-  const JobSpec job = guest::job_of(1, 1);
+  // Whole chunks carry no check words: the message is the words alone.
+  JobSpec job = guest::job_of(1, 1);
+  job.shape = JobShape(
+      {.devices = 1, .workers = 1, .slots = 4, .block_size = 256, .blocks_per_chunk = 16, .whole_chunks = true});
   roce_switch->add_job(job);
   const auto endpoint = guest::join(*roce_switch, job, 0, guest::Kind::kVerbs);
   std::vector<std::int32_t> in(16 * 256), out(in.size());

@@ -44,9 +44,7 @@ struct Variation {
 void sum(const std::vector<Kind>& kinds, std::size_t count, const Variation& variation = {}) {
   const auto workers = static_cast<std::uint32_t>(kinds.size());
   const auto roce_switch = start_switch(variation.first_psn, variation.mtu);
-  JobSpec job = job_of(workers, 1);
-  job.blocks_per_chunk = variation.blocks_per_chunk;
-  job.slots = variation.slots;
+  const JobSpec job = job_of(workers, 1, variation.slots, variation.blocks_per_chunk);
   roce_switch->add_job(job);
   Sum sum(workers, count);
   std::vector<std::unique_ptr<Endpoint>> endpoints;
@@ -62,24 +60,23 @@ void sum(const std::vector<Kind>& kinds, std::size_t count, const Variation& var
   }
   for (std::thread& thread : threads) thread.join();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::uint64_t retransmissions = 0, rejected = 0;
-  for (const auto& endpoint : endpoints) {
-    retransmissions += endpoint->statistics().retransmissions;
-    rejected += endpoint->statistics().packets_rejected;
-  }
+  Counters mine;
+  for (const auto& endpoint : endpoints) mine += endpoint->statistics();
   const std::size_t wrong = sum.wrong();
-  const RoceSwitchStatistics s = roce_switch->statistics(job.job);
-  std::printf("  %.1f MB of %u workers in %.1f s: %zu wrong elements; messages %llu to the switch, %llu back; packets %llu and "
-              "%llu; sent again %llu messages\n",
+  const SwitchCounters s = roce_switch->statistics();
+  const Counters& of_job = s.jobs.at(job.job);
+  const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
+  std::printf("  %.1f MB of %u workers in %.1f s: %zu wrong elements; %llu messages to the switch counted, %llu back; "
+              "%llu packets to the switch; sent again %llu messages\n",
               static_cast<double>(sum.bytes()) / 1e6, workers, seconds, wrong,
-              static_cast<unsigned long long>(s.roce.messages_received), static_cast<unsigned long long>(s.roce.messages_sent),
-              static_cast<unsigned long long>(s.packets.packets_received), static_cast<unsigned long long>(s.packets.packets_sent),
-              static_cast<unsigned long long>(retransmissions));
+              number(of_job[Counter::kUpdates] + of_job[Counter::kDuplicates]), number(of_job[Counter::kPacketsSent]),
+              number(s.sockets[Counter::kPacketsReceived]), number(mine[Counter::kRetransmissions]));
   std::printf("  the switch dropped %llu packets out of sequence, %llu with a wrong ICRC, %llu malformed; workers refused %llu\n",
-              static_cast<unsigned long long>(s.roce.out_of_sequence), static_cast<unsigned long long>(s.packets.wrong_icrc),
-              static_cast<unsigned long long>(s.packets.malformed), static_cast<unsigned long long>(rejected));
+              number(s.strangers[Counter::kRdmaOutOfSequence]), number(s.strangers[Counter::kRdmaWrongIcrc]),
+              number(s.strangers[Counter::kRdmaMalformed]), number(mine[Counter::kPacketsRejected]));
   expect(wrong == 0, "every element is the exact sum");
-  expect(s.roce.no_access == 0 && s.roce.bad_length == 0, "no sound message was refused");
+  expect(s.strangers[Counter::kRdmaNoAccess] == 0 && s.strangers[Counter::kRdmaBadLength] == 0,
+      "no sound message was refused");
 }
 
 const std::vector<Kind> kFourVerbs(4, Kind::kVerbs);
@@ -172,7 +169,7 @@ void wrong_keys() {
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   expect(collect(*pair.verbs, 1).empty() && collect(*pair.socket, 1).empty(), "nothing arrives");
   expect(pair.verbs->receive_memory()[0] == 0 && pair.socket->receive_memory()[0] == 0, "nothing is written");
-  expect(pair.socket->counters().packets_rejected == 1, "it is counted");
+  expect(pair.socket->counters()[Counter::kPacketsRejected] == 1, "it is counted");
   std::printf("  writes with a wrong rkey: refused by both sides\n");
 }
 

@@ -19,20 +19,19 @@ namespace jaxina::guest {
 inline constexpr char kHere[] = "10.9.0.1", kPeer[] = "10.9.0.2";
 
 // Slots few enough that the emulated machine answers before the workers take their messages for lost.
-inline JobSpec job_of(std::uint32_t workers, std::uint32_t job) {
-  return {.job = job, .secret = 0xfeedface + job, .workers = workers, .slots = 4, .block_size = 256, .blocks_per_chunk = 16};
+inline JobSpec job_of(std::uint32_t workers, std::uint32_t job, std::uint32_t slots = 4,
+                      std::uint32_t blocks_per_chunk = 16) {
+  return {.job = job,
+          .secret = 0xfeedface + job,
+          .shape = JobShape({.devices = workers,
+                             .workers = workers,
+                             .slots = slots,
+                             .block_size = 256,
+                             .blocks_per_chunk = blocks_per_chunk})};
 }
 
-inline EndpointConfig config_for(const JobSpec& job, std::uint32_t worker) {
-  EndpointConfig config;
-  config.devices = config.workers = job.workers;
-  config.worker = worker;
-  config.job = job.job;
-  config.secret = job.secret;
-  config.slots = job.slots;
-  config.block_size = job.block_size;
-  config.blocks_per_chunk = job.blocks_per_chunk;
-  return config;
+inline Membership member_of(const JobSpec& job, std::uint32_t worker) {
+  return {.shape = job.shape, .worker = worker, .job = job.job, .secret = job.secret};
 }
 
 enum class Kind { kVerbs, kSocket };
@@ -56,10 +55,10 @@ inline std::unique_ptr<roce::QueuePairs> make_pairs(Kind kind, std::size_t queue
 inline std::unique_ptr<Endpoint> join(RoceSwitch& roce_switch, const JobSpec& job, std::uint32_t worker, Kind kind,
                                       std::uint32_t first_psn = 7, std::size_t mtu = 1024) {
   return roce::make_rdma_endpoint(
-      config_for(job, worker),
+      member_of(job, worker),
       [&](std::size_t queues, std::size_t send, std::size_t receive) { return make_pairs(kind, queues, send, receive, first_psn, mtu); },
       [&](const roce::ConnectionEnd& local) {
-        return roce_switch.connect(job.job, static_cast<std::uint16_t>(worker), local);
+        return roce_switch.connect(job.job, worker, local);
       });
 }
 
