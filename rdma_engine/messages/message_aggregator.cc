@@ -1,6 +1,7 @@
 #include "rdma_engine/messages/message_aggregator.h"
 
 #include <algorithm>
+#include <random>
 #include <string>
 #include <utility>
 

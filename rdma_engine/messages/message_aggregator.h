@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
 #include <unordered_map>
 
 #include "rdma_engine/base/counters.h"

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "rdma_engine/wire/packet.h"
-
 #include "rdma_engine/net/socket_address.h"
+#include "rdma_engine/wire/packet.h"
 
 namespace jaxina::roce {
 namespace {

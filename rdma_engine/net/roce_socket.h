@@ -30,7 +30,6 @@ class RoceSocket {
 
   std::string address() const;
   std::uint16_t port() const { return flow_.source_port; }
-  std::size_t receive_capacity() const { return socket_.receive_capacity(); }
 
   // Queues the packets of a write; `psn` is its first and then the next one's.
   void send(const Write& write, std::size_t mtu, std::uint32_t& psn);
