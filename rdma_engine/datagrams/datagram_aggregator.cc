@@ -27,6 +27,7 @@ std::span<const std::uint8_t> packet_of(const ResultView& result) {
 
 bool DatagramAggregator::add(std::unique_ptr<DatagramJob> job) {
   const std::uint32_t id = job->id();
+  job->overflows_told() = overflows_;  // what was lost before was not this job's
   return jobs_.try_emplace(id, std::move(job)).second;
 }
 
@@ -106,6 +107,7 @@ void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& heade
   wire::Header sealed = header;
   sealed.kind = wire::Kind::kResult;
   sealed.worker = wire::kAllWorkers;
+  sealed.code = std::exchange(job.overflows_told(), overflows_) != overflows_ ? wire::kOverflowed : 0;
   wire::seal(sealed, result.headroom, packet.size());
   for (const DatagramJob::Heard& worker : job.workers()) send(job, worker.address, packet, output);
 }

@@ -33,6 +33,9 @@ class DatagramAggregator {
   // One datagram, aligned to 4; whatever it holds, only a valid update of a known job changes anything.
   void on_packet(std::span<const std::uint8_t> packet, const Address& from, Output& output);
 
+  // The receive buffer had no room for some datagram: the next result of each job says so.
+  void on_overflow() { ++overflows_; }
+
   // Null if there is no such job.
   const Aggregator* find(std::uint32_t job) const;
   // Of packets that belong to no job here.
@@ -41,13 +44,13 @@ class DatagramAggregator {
  private:
   void reply(DatagramJob& job, const wire::Header& header, const Answer& answer, const Address& from, Output& output);
   void send_result(DatagramJob& job, const wire::Header& header, const ResultView& result, Output& output);
-  void send_again(DatagramJob& job, const ResultView& result, const Address& to, Output& output);
   void send_aborted(DatagramJob& job, std::uint16_t slot, const Address& to, Output& output);
   void end(DatagramJob& job, const Status& reason, Output& output);
   void send(DatagramJob& job, const Address& to, std::span<const std::uint8_t> packet, Output& output);
 
   std::unordered_map<std::uint32_t, std::unique_ptr<DatagramJob>> jobs_;
   Counters strangers_;
+  std::uint64_t overflows_ = 0;
 };
 
 }  // namespace jaxina

@@ -34,6 +34,8 @@ class DatagramJob {
   Aggregator& aggregator() { return aggregator_; }
   const Aggregator& aggregator() const { return aggregator_; }
   std::vector<Heard>& workers() { return workers_; }
+  // How often the receive buffer had overflowed when the workers were last told.
+  std::uint64_t& overflows_told() { return overflows_told_; }
 
  private:
   static AggregatorOptions options(const JobSpec& spec, const Shard& shard) {
@@ -44,6 +46,7 @@ class DatagramJob {
   std::uint64_t secret_;
   Aggregator aggregator_;
   std::vector<Heard> workers_;
+  std::uint64_t overflows_told_ = 0;
 };
 
 }  // namespace jaxina

@@ -42,6 +42,7 @@ Session::Reply Session::on_reply(const wire::Header& header, const std::uint8_t*
     case wire::Kind::kResult:
       break;
   }
+  if (header.code == wire::kOverflowed) worker_.on_overflow();
   const Result result{.slot = header.slot,
                       .epoch = header.epoch,
                       .fingerprint = header.fingerprint,

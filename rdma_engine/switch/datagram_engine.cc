@@ -32,6 +32,7 @@ void DatagramEngine::on_packet(std::span<const std::uint8_t> packet, const Addre
     return;
   }
   output_.forget_copy();
+  if (receiver_.take_overflow()) aggregators_.on_overflow();
   aggregators_.on_packet(packet, from, output_);
 }
 

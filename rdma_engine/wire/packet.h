@@ -29,6 +29,10 @@ enum class Refusal : std::uint8_t {
   kAhead = 2,       // an epoch the slot has not reached: the aggregator lost its state
 };
 
+// `code` of a kResult: the aggregator's receive buffer has overflowed since the job's last result. Switches that cannot know
+// send 0.
+inline constexpr std::uint8_t kOverflowed = 1;
+
 std::string_view to_string(Kind kind);
 
 // A parsed header in host byte order; the wire form below is 36 bytes.

@@ -22,12 +22,13 @@ std::size_t LossControl::probe(Nanoseconds now) {
   const auto first = [&](std::uint16_t a, std::uint16_t b) {
     return std::tie(slots_[a].counted, slots_[a].sent) < std::tie(slots_[b].counted, slots_[b].sent);
   };
-  const std::size_t count = std::min(probes_, silent_.size());
+  // After an overflow loss is the likelier reason, and there is room for a window of them.
+  const std::size_t probes = window_.recovers() ? std::max<std::size_t>(probes_, window_.passes()) : probes_;
+  const std::size_t count = std::min(probes, silent_.size());
   std::partial_sort(silent_.begin(), silent_.begin() + static_cast<std::ptrdiff_t>(count), silent_.end(), first);
   probes_ = std::min(2 * probes_, slots_.size());
   silences_ = std::min(silences_ + 1, 16u);
   next_probe_ = now + std::min(timer_.timeout() << silences_, timer_.maximum());
-  window_.on_silence();
   return count;
 }
 

@@ -49,6 +49,7 @@ class LossControl {
     next_deadline_ = in_flight_ == 1 ? due(slot) : std::min(next_deadline_, due(slot));
   }
 
+  bool is_in_flight(std::uint16_t slot) const { return slots_[slot].in_flight; }
   // Whether the slot's pass has been sent and its result has not come: it is in flight, or taken for lost.
   bool was_sent(std::uint16_t slot) const { return slots_[slot].attempts > 0; }
 
@@ -57,6 +58,7 @@ class LossControl {
   void on_result(std::uint16_t slot, Nanoseconds now, Lost lost) {
     Slot& s = slots_[slot];
     if (s.in_flight) leave_flight(s);
+    window_.on_any_result();
     if (s.attempts == 1) {
       timer_.sample(now - s.sent);
       window_.on_result(now - s.sent);
@@ -78,6 +80,9 @@ class LossControl {
       if (!slots_[overtaken].counted) give_up(overtaken, lost);
     });
   }
+
+  // A receive buffer overflowed, here or at the aggregator.
+  void on_overflow() { window_.on_overflow(); }
 
   // The aggregator has the slot's pass and waits for other workers. False if the pass is not in flight.
   bool on_pending(std::uint16_t slot, Nanoseconds now);

@@ -1,6 +1,7 @@
 // The passes of a stream, and what comes back of them: what the worker's parts and its transport tell one another.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -42,6 +43,7 @@ struct Place {
   std::uint64_t collective = 0;  // sequence number
   std::size_t chunk = 0;
   Phase phase = Phase::kLookAhead;
+  auto operator<=>(const Place&) const = default;
 };
 
 // What a result says of the chunk whose exponents came with it.

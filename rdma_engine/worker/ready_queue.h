@@ -34,18 +34,20 @@ class ReadyQueue {
   // The slot's pass is not to be sent any more: its result came while it waited to be sent again.
   void withdraw(std::uint16_t slot) { slots_[slot].ready = false; }
 
-  // Takes out the slot that is to be sent next.
+  // The slot that is to be sent next.
+  std::optional<std::uint16_t> first() {
+    while (!heap_.empty() && !slots_[heap_.front().slot].ready) drop_first();
+    return heap_.empty() ? std::nullopt : std::optional(heap_.front().slot);
+  }
+
+  // Takes it out.
   std::optional<std::uint16_t> pop() {
-    while (!heap_.empty()) {
-      const std::uint16_t slot = heap_.front().slot;
-      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-      heap_.pop_back();
-      slots_[slot].queued = false;
-      if (!slots_[slot].ready) continue;
-      slots_[slot].ready = false;
-      return slot;
+    const std::optional<std::uint16_t> slot = first();
+    if (slot) {
+      drop_first();
+      slots_[*slot].ready = false;
     }
-    return std::nullopt;
+    return slot;
   }
 
  private:
@@ -62,6 +64,12 @@ class ReadyQueue {
     bool ready = false;
     bool queued = false;  // stands in the heap
   };
+
+  void drop_first() {
+    slots_[heap_.front().slot].queued = false;
+    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+    heap_.pop_back();
+  }
 
   std::vector<Entry> heap_;  // the earliest of the stream first
   std::vector<Slot> slots_;

@@ -25,13 +25,24 @@ void Worker::prepare(std::uint16_t slot) {
 std::optional<Pass> Worker::next_pass(Nanoseconds now) {
   payload_.progress([this](std::uint16_t slot) { ready_.push(slot, stream_.content(slot).place); },
                     [this](std::uint64_t collective) { stream_.chunk_done(collective); });
-  if (!loss_.has_room()) return std::nullopt;
+  if (!loss_.has_room() && !holds_back_others()) return std::nullopt;
   const std::optional<std::uint16_t> slot = ready_.pop();
   if (!slot) return std::nullopt;
   const Pass pass = stream_.pass(*slot, loss_.was_sent(*slot));
   loss_.on_sent(*slot, now);
   if (recorder_) record(pass.retransmission ? TraceEvent::Kind::kSentAgain : TraceEvent::Kind::kSent, *slot, now);
   return pass;
+}
+
+bool Worker::holds_back_others() {
+  const std::optional<std::uint16_t> first = ready_.first();
+  if (!first) return false;
+  const Place& place = stream_.content(*first).place;
+  for (std::size_t i = 0; i < stream_.slots(); ++i) {
+    const auto slot = narrow<std::uint16_t>(i);
+    if (loss_.is_in_flight(slot) && stream_.content(slot).place < place) return false;
+  }
+  return true;
 }
 
 ResultVerdict Worker::on_result(const Result& result, Nanoseconds now) {

@@ -65,6 +65,8 @@ class Worker {
                          numerics::Store store, const Result& result, Nanoseconds now);
   // The aggregator has this pass and waits for other workers: the next retransmission may come late.
   void on_pending(std::uint16_t slot, std::uint32_t epoch, Nanoseconds now);
+  // A receive buffer overflowed, this worker's or its aggregator's: less will be in flight.
+  void on_overflow() { loss_.on_overflow(); }
   // Makes every pass whose timer has expired ready to be sent again.
   void on_tick(Nanoseconds now);
   // When on_tick() is due; nullopt if nothing is in flight. May be early, and late once the timeout has shrunk.
@@ -96,6 +98,9 @@ class Worker {
     JAXINA_ASSERT(pass.slot < stream_.slots() && pass.epoch == stream_.epoch(pass.slot));
     return stream_.content(pass.slot);
   }
+  // Whether what is ready comes before all that is in flight. Then it is sent though the window is full: other workers may
+  // have all of theirs in flight waiting for it, as this one has for what they lost.
+  bool holds_back_others();
   ResultVerdict judge(const Result& result) const;
   // What follows from an accepted result, which may have been decoded already.
   void accept(const Result& result, bool decoded, Nanoseconds now);

@@ -100,6 +100,30 @@ class DatagramAggregatorTest : public ::testing::Test {
   Outbox outbox_;
 };
 
+// Each job's workers are told once, with the next result; a result that is sent again says what it said.
+TEST_F(DatagramAggregatorTest, AResultSaysThatTheReceiveBufferOverflowed) {
+  const auto codes = [](const std::vector<Sent>& sent) {
+    std::vector<int> codes;
+    for (const Sent& one : sent) {
+      EXPECT_EQ(one.header.kind, wire::Kind::kResult);
+      codes.push_back(one.header.code);
+    }
+    return codes;
+  };
+  const auto complete = [&](std::uint32_t epoch) {
+    std::vector<Sent> sent;
+    for (std::uint32_t worker = 0; worker < spec_.shape.workers(); ++worker) sent = update(worker, epoch);
+    return codes(sent);
+  };
+  const std::vector<int> quiet(spec_.shape.workers(), 0), told(spec_.shape.workers(), wire::kOverflowed);
+  EXPECT_EQ(complete(0), quiet);
+  aggregator_.on_overflow();
+  aggregator_.on_overflow();
+  EXPECT_EQ(complete(1), told);
+  EXPECT_EQ(codes(update(0, 1)), std::vector<int>{wire::kOverflowed});
+  EXPECT_EQ(complete(2), quiet);
+}
+
 TEST_F(DatagramAggregatorTest, InOrder) {
   for (std::uint32_t epoch = 0; epoch < 5; ++epoch) {
     EXPECT_TRUE(update(0, epoch).empty());

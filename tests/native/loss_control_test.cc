@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace jaxina {
@@ -113,6 +114,49 @@ TEST(LossControl, ThereIsRoomForTheWindowAndNeverForMoreThanTheSlots) {
   EXPECT_TRUE(loss.control.has_room());
   loss.send({3}, 2);
   EXPECT_FALSE(loss.control.has_room());
+}
+
+std::size_t fill(Loss& loss, std::uint16_t slots, Nanoseconds now) {
+  for (std::uint16_t slot = 0; slot < slots && loss.control.has_room(); ++slot) {
+    if (!loss.control.was_sent(slot)) loss.send({slot}, now);
+  }
+  return loss.control.in_flight();
+}
+
+TEST(LossControl, AnOverflowHalvesTheWindowOnceForAllThatWasInFlightAndBelowItsFirstSize) {
+  Loss loss(8, 1, {.first = 8});
+  EXPECT_EQ(fill(loss, 8, 0), 8u);
+  for (int told = 0; told < 3; ++told) loss.control.on_overflow();  // by its own buffer and by every result
+  for (std::uint16_t slot = 0; slot < 8; ++slot) {
+    EXPECT_EQ(loss.control.has_room(), slot >= 5) << slot;
+    loss.result(slot, 1);
+  }
+  EXPECT_EQ(fill(loss, 8, 2), 4u);
+  loss.control.on_overflow();
+  for (std::uint16_t slot = 0; slot < 4; ++slot) loss.result(slot, 3);
+  EXPECT_EQ(fill(loss, 8, 4), 2u);
+  // It grows back slowly: what an overflow loses costs more than many round trips.
+  std::size_t largest = 2;
+  for (Nanoseconds now = 5; now < 400; now += 2) {
+    for (std::uint16_t slot = 0; slot < 8; ++slot) {
+      if (loss.control.is_in_flight(slot)) loss.result(slot, now);
+    }
+    const std::size_t in_flight = fill(loss, 8, now + 1);
+    EXPECT_LE(in_flight, largest + 1);
+    if (now < 100) {
+      EXPECT_EQ(in_flight, 2u);
+    }
+    largest = std::max(largest, in_flight);
+  }
+  EXPECT_GE(largest, 4u);
+}
+
+TEST(LossControl, AfterAnOverflowAWindowIsSentAgainInSilence) {
+  Loss patient(8, 1, {.first = 8}), told(8, 1, {.first = 8});
+  for (Loss* loss : {&patient, &told}) fill(*loss, 8, 0);
+  told.control.on_overflow();
+  EXPECT_EQ(patient.tick(10 * kMs).size(), 1u);
+  EXPECT_EQ(told.tick(10 * kMs).size(), 4u) << "the window, which is half of what was in flight";
 }
 
 TEST(LossControl, WhatWasSentLastComesFirst) {

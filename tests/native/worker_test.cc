@@ -398,6 +398,27 @@ TEST(Worker, TheWindowGrowsWithResultsAndShrinksWhenAQueueStands) {
   EXPECT_GE(sizes.back(), 2u);
 }
 
+// Two workers with a window of one pass each, who wait for each other: one lost slot 0's pass, the other slot 1's.
+TEST(Worker, WhatOthersWaitForIsSentThoughTheWindowIsFull) {
+  Group group(1, {.slots = 2, .block_size = 1, .blocks_per_chunk = 1}, {.initial = kMs, .minimum = kMs, .maximum = kMs}, 1,
+              {.first = 2});
+  Worker& worker = group[0];
+  std::vector<std::uint32_t> in(2, 1), out(2);
+  worker.submit({{{ElementType::kInt32, 2, in.data(), out.data()}}});
+  EXPECT_EQ(slots_sent(worker, 0), (std::vector<std::uint16_t>{0, 1}));
+  worker.on_overflow();
+  worker.on_tick(2 * kMs);  // nothing has come: slot 0's is taken for lost
+  ASSERT_EQ(worker.in_flight(), 1u) << "slot 1's still fills the window, and waits for another worker";
+  EXPECT_EQ(slots_sent(worker, 2 * kMs), std::vector<std::uint16_t>{0});
+}
+
+TEST(Worker, WhatCanWaitIsNotSentWhileTheWindowIsFull) {
+  Group group(1, {.slots = 3, .block_size = 1, .blocks_per_chunk = 1}, {}, 1, {.first = 1});
+  std::vector<std::uint32_t> in(3, 1), out(3);
+  group[0].submit({{{ElementType::kInt32, 3, in.data(), out.data()}}});
+  EXPECT_EQ(slots_sent(group[0], 0), std::vector<std::uint16_t>{0});
+}
+
 TEST(Worker, DeadlineIsNeverLate) {
   Group group(2, {.slots = 2, .block_size = 1, .blocks_per_chunk = 1}, {.initial = 100 * kMs, .minimum = kMs, .maximum = 200 * kMs});
   std::vector<std::uint32_t> in(2, 1), out(2);

@@ -89,6 +89,7 @@ bool UdpEndpoint::receive() {
   const Nanoseconds arrival = now();
   const std::size_t packets = receiver_.receive(
       [&](std::span<const std::uint8_t> packet, const Address& from) { on_packet(packet, from, arrival); });
+  if (receiver_.take_overflow()) session_.worker().on_overflow();
   if (sender_.take_unreachable() | receiver_.take_unreachable()) on_unreachable();
   return packets > 0;
 }
