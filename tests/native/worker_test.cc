@@ -398,7 +398,7 @@ TEST(Worker, TheWindowGrowsWithResultsAndShrinksWhenAQueueStands) {
   EXPECT_GE(sizes.back(), 2u);
 }
 
-// Two workers with a window of one pass each, who wait for each other: one lost slot 0's pass, the other slot 1's.
+// A window of one pass, which slot 1's fills, while another worker, whose own window slot 0's fills, waits for slot 0's here.
 TEST(Worker, WhatOthersWaitForIsSentThoughTheWindowIsFull) {
   Group group(1, {.slots = 2, .block_size = 1, .blocks_per_chunk = 1}, {.initial = kMs, .minimum = kMs, .maximum = kMs}, 1,
               {.first = 2});
