@@ -25,6 +25,7 @@ void add(Outcome& total, const Outcome& one) {
   total.network.lost += one.network.lost;
   total.network.duplicated += one.network.duplicated;
   total.network.reordered += one.network.reordered;
+  total.network.overflowed += one.network.overflowed;
   total.network.corrupted += one.network.corrupted;
   total.hostile += one.hostile;
   total.passes += one.passes;

@@ -20,6 +20,7 @@ enum class EventKind : std::uint8_t {
   kNotify,    // index: host; the control plane tells a worker that its job has ended
   kStart,     // index: job; its next incarnation begins
   kHostile,   // the hostile sender sends
+  kServed,    // index: packet; the switch takes it from its receive buffer
 };
 
 struct Event {

@@ -38,12 +38,15 @@ int main(int argc, char** argv) {
   }
   const Outcome& total = result.total;
   const double packets = static_cast<double>(total.network.sent + total.network.duplicated);
-  std::printf("%llu seeds, %zu failed; %.0f packets (%llu lost, %llu corrupted, %llu hostile), %llu sums, %llu jobs finished, "
-              "%llu ended early; %.2f s, %.2f million packets per core and second\n",
+  std::printf("%llu seeds, %zu failed; %.0f packets (%llu lost, %llu by the switch's buffer, %llu corrupted, %llu hostile), "
+              "%llu sent again, %llu sums, %llu jobs finished, %llu ended early; hash %016llx; %.3f s of virtual time; %.2f s, "
+              "%.2f million packets per core and second\n",
               static_cast<unsigned long long>(result.seeds), result.failures.size(), packets,
-              static_cast<unsigned long long>(total.network.lost), static_cast<unsigned long long>(total.network.corrupted),
-              static_cast<unsigned long long>(total.hostile), static_cast<unsigned long long>(total.sums),
-              static_cast<unsigned long long>(total.jobs_finished), static_cast<unsigned long long>(total.jobs_ended_early),
+              static_cast<unsigned long long>(total.network.lost), static_cast<unsigned long long>(total.network.overflowed), static_cast<unsigned long long>(total.network.corrupted),
+              static_cast<unsigned long long>(total.hostile), static_cast<unsigned long long>(total.retransmissions),
+              static_cast<unsigned long long>(total.sums),
+              static_cast<unsigned long long>(total.jobs_finished), static_cast<unsigned long long>(total.jobs_ended_early), static_cast<unsigned long long>(total.log_hash),
+              static_cast<double>(total.virtual_time) * 1e-9,
               result.seconds, packets / result.core_seconds / 1e6);
   return result.failures.empty() ? 0 : 1;
 }

@@ -61,32 +61,50 @@ Fate Network::send(const Packet& packet, Nanoseconds now) {
   ++counters_.sent;
   const bool upward = packet.to == kSwitch;
   Link& link = links_[upward ? packet.from : packet.to];
-  const std::uint64_t dice = random_.next();
-  const auto strikes = [&](int which, std::uint32_t share) { return (dice >> (16 * which) & 0xffff) < share; };
+  Burst& burst = link.bursts[upward];
+  const bool follows = merging_ && burst.takes(packet, now);
+  if (!follows) burst = {.sent = now, .size = packet.size, .dice = random_.next()};
+  ++burst.packets;
+  const auto strikes = [&](int which, std::uint32_t share) { return (burst.dice >> (16 * which) & 0xffff) < share; };
 
   const bool clogged = link.clogged_until > now;
   const Nanoseconds open = clogged && !link.drops ? link.clogged_until : now;
   const Nanoseconds start = std::max(open, link.busy_until[upward]);
-  if ((clogged && link.drops) || start - open > link.plan.queue || strikes(0, faults_.loss)) {
+  if (!follows) burst.lost = (clogged && link.drops) || start - open > link.plan.queue || strikes(0, faults_.loss);
+  if (burst.lost) {
     ++counters_.lost;
     return Fate::kLost;
   }
   const Nanoseconds departure = start + packet.size * kMicrosecond / link.plan.bytes_per_us;
   link.busy_until[upward] = departure;
-  Nanoseconds arrival = departure + link.plan.delay;
-  if (strikes(1, faults_.reordering)) {
-    ++counters_.reordered;
-    arrival += static_cast<Nanoseconds>(random_.below(static_cast<std::uint64_t>(faults_.max_extra_delay)));
-  }
-  const std::uint32_t index = schedule(packet, arrival);
+  const bool overtaken = strikes(1, faults_.reordering);
+  counters_.reordered += overtaken;
+  if (!follows) burst.arrival = departure + link.plan.delay + (overtaken ? extra_delay() : 0);
+  const std::uint32_t index = schedule(packet, burst.arrival);
   if (strikes(2, faults_.duplication)) {
     ++counters_.duplicated;
-    schedule(packet, arrival + 1 + static_cast<Nanoseconds>(random_.below(static_cast<std::uint64_t>(faults_.max_extra_delay))));
+    schedule(packet, burst.arrival + 1 + extra_delay());
   }
   if (!strikes(3, faults_.corruption)) return Fate::kDelivered;
   ++counters_.corrupted;
   corrupt(packets_[index], random_);
   return Fate::kCorrupted;
+}
+
+Nanoseconds Network::extra_delay() {
+  return static_cast<Nanoseconds>(random_.below(static_cast<std::uint64_t>(faults_.max_extra_delay)));
+}
+
+bool Network::queue_at_switch(std::uint32_t index, Nanoseconds now) {
+  const Nanoseconds start = std::max(now, ingress_busy_until_);
+  if (ingress_.room > 0 && start - now >= ingress_.room * ingress_.service) {
+    ++counters_.lost;
+    ++counters_.overflowed;
+    return false;
+  }
+  ingress_busy_until_ = start + ingress_.service;
+  events_.push(ingress_busy_until_, EventKind::kServed, index);
+  return true;
 }
 
 }  // namespace jaxina::sim

@@ -34,16 +34,17 @@ struct Packet {
 
 struct NetworkCounters {
   std::uint64_t sent = 0, delivered = 0, lost = 0, duplicated = 0, reordered = 0, corrupted = 0;
+  std::uint64_t overflowed = 0;  // of the lost ones, those that the switch's receive buffer had no room for
 };
 
 enum class Fate : std::uint8_t { kDelivered, kLost, kCorrupted };
 
 class Network {
  public:
-  Network(const LinkFaults& faults, EventQueue& events, Random& random)
-      : faults_(faults), events_(events), random_(random) {}
+  Network(const Plan& plan, EventQueue& events, Random& random)
+      : faults_(plan.faults), ingress_(plan.ingress), merging_(plan.merging), events_(events), random_(random) {}
 
-  void add_host(const LinkPlan& link) { links_.push_back({link, {}, 0, false}); }
+  void add_host(const LinkPlan& link) { links_.push_back({link, {}, {}, 0, false}); }
   void clog(std::uint16_t host, Nanoseconds until, bool drops);
   void end_faults() { faults_ = {}; }
 
@@ -51,6 +52,10 @@ class Network {
   Fate send(const Packet& packet, Nanoseconds now);
   // Past all links and faults, from somewhere else.
   void inject(const Packet& packet, Nanoseconds arrival) { schedule(packet, arrival); }
+
+  // Puts a packet that has arrived at the switch into its receive buffer; kServed follows. False if there is no room: the
+  // packet is lost.
+  bool queue_at_switch(std::uint32_t index, Nanoseconds now);
 
   Packet& packet(std::uint32_t index) { return packets_[index]; }
   void release(std::uint32_t index) {
@@ -62,15 +67,33 @@ class Network {
   void count_delivery() { ++counters_.delivered; }
 
  private:
+  // Packets that were sent in one burst, where bursts travel as one.
+  struct Burst {
+    Nanoseconds sent = -1;
+    std::uint16_t size = 0;
+    std::uint32_t packets = 0;
+    std::uint64_t dice = 0;
+    bool lost = false;
+    Nanoseconds arrival = 0;
+    bool takes(const Packet& packet, Nanoseconds now) const {
+      return sent == now && size == packet.size && packets < kMostInBurst;
+    }
+  };
+  static constexpr std::uint32_t kMostInBurst = 64;  // as Linux's UDP_MAX_SEGMENTS
   struct Link {
     LinkPlan plan;
     std::array<Nanoseconds, 2> busy_until;  // towards the switch, from the switch
+    std::array<Burst, 2> bursts;            // the latest ones
     Nanoseconds clogged_until;
     bool drops;
   };
   std::uint32_t schedule(const Packet& packet, Nanoseconds arrival);
+  Nanoseconds extra_delay();
 
   LinkFaults faults_;
+  IngressPlan ingress_;
+  Nanoseconds ingress_busy_until_ = 0;
+  bool merging_;
   EventQueue& events_;
   Random& random_;
   std::vector<Link> links_;

@@ -5,11 +5,11 @@
 namespace jaxina::sim {
 namespace {
 
-constexpr std::uint32_t kEverything = (1u << 12) - 1;
+constexpr std::uint32_t kSwarm = kIncast - 1;
 
 // In the swarm, most features come in every second seed; those that end or dominate a run are rarer.
 std::uint32_t draw_features(Random& random) {
-  std::uint32_t features = static_cast<std::uint32_t>(random.next()) & kEverything;
+  std::uint32_t features = static_cast<std::uint32_t>(random.next()) & kSwarm;
   if (!random.one_in(4)) features &= ~kCrash;
   if (!random.one_in(4)) features &= ~kWipe;
   if (!random.one_in(32)) features &= ~kManyWorkers;
@@ -28,6 +28,24 @@ LinkFaults draw_link_faults(std::uint32_t features, Random& random) {
   if (features & kCorruption) faults.corruption = percent(random, 10);
   faults.max_extra_delay = random.log_range(kMicrosecond, 5 * kMillisecond);
   return faults;
+}
+
+// As over udp, with times of that order: the first windows of all workers together are more than the buffer holds.
+void make_incast(JobPlan& job, Random& random) {
+  const auto workers = static_cast<std::uint32_t>(random.range(2, 16));
+  job.shape = simulated_shape(workers, static_cast<std::uint32_t>(random.range(64, 256)), 1, 1);
+  job.timer = {.minimum = 2 * kMillisecond, .reordering = 64};
+  job.window = {.first = 64, .standing = 8 * kMillisecond};
+  job.collectives = 2;
+  job.longest = std::size_t{20} * job.shape.slots();
+  job.links.assign(workers, {.delay = 10 * kMicrosecond, .bytes_per_us = 1'000, .queue = 10 * kMillisecond});
+}
+
+void make_crowd(JobPlan& job, Random& random) {
+  const auto workers = static_cast<std::uint32_t>(random.range(65, 256));
+  job.shape = simulated_shape(workers, job.shape.slots(), job.shape.block_size(), job.shape.blocks_per_chunk());
+  job.links.assign(workers, job.links.front());
+  job.collectives = 1;
 }
 
 JobPlan draw_job(std::uint32_t features, Random& random) {
@@ -51,6 +69,9 @@ JobPlan draw_job(std::uint32_t features, Random& random) {
                       .bytes_per_us = static_cast<std::uint32_t>(random.log_range(100, 12'500)),
                       .queue = random.log_range(50 * kMicrosecond, 10 * kMillisecond)};
   job.links.assign(job.shape.workers(), link);
+  job.longest = std::min<std::size_t>(3 * std::size_t{job.shape.words_per_chunk()} * job.shape.slots(), 200);
+  if (features & kIncast) make_incast(job, random);
+  if (features & kMostWorkers) make_crowd(job, random);
   if (features & kSlowWorkers) {
     LinkPlan& slow = job.links[random.below(job.shape.workers())];
     slow.bytes_per_us = static_cast<std::uint32_t>(random.log_range(10, 100));
@@ -66,7 +87,7 @@ JobPlan draw_job(std::uint32_t features, Random& random) {
 
 const std::vector<Scenario>& scenarios() {
   static const std::vector<Scenario> all = {
-      {"swarm", kEverything, "a subset of everything below, drawn anew for every seed"},
+      {"swarm", kSwarm, "a subset of everything below, drawn anew for every seed"},
       {"clean", 0, "no faults"},
       {"lossy", kLoss | kDuplication | kCorruption, "loss, duplication and corruption"},
       {"reordering", kDuplication | kReordering, "duplicates and packets that come late"},
@@ -77,6 +98,10 @@ const std::vector<Scenario>& scenarios() {
       {"hostile", kLoss | kDuplication | kReordering | kSeveralJobs | kHostile | kCrash,
        "a sender forges, replays and mutates packets of everybody's jobs"},
       {"many", kLoss | kDuplication | kManyWorkers, "9 to 64 workers"},
+      {"crowd", kLoss | kDuplication | kMostWorkers, "65 to 256 workers"},
+      {"incast", kIncast, "workers send more at once than the switch's receive buffer holds"},
+      {"bursts", kLoss | kDuplication | kReordering | kPauses | kMerging,
+       "packets of a burst travel, are lost and are read as one, as with segmentation offload"},
   };
   return all;
 }
@@ -91,12 +116,17 @@ const Scenario* scenario_named(std::string_view name) {
 Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
   Plan plan;
   plan.seed = seed;
-  plan.features = scenario.features == kEverything ? draw_features(random) : scenario.features;
+  plan.features = scenario.features == kSwarm ? draw_features(random) : scenario.features;
   plan.faults = draw_link_faults(plan.features, random);
   plan.quiet_at = random.log_range(kMillisecond, 50 * kMillisecond);
   plan.detection_delay = random.log_range(100 * kMicrosecond, 100 * kMillisecond);
   const auto jobs = plan.features & kSeveralJobs ? random.range(2, 3) : 1;
   for (int j = 0; j < jobs; ++j) plan.jobs.push_back(draw_job(plan.features, random));
+  if (plan.features & kIncast) {
+    plan.ingress.room = static_cast<std::uint32_t>(random.range(64, 256));
+    plan.ingress.service = random.range(500, 2 * kMicrosecond);
+  }
+  plan.merging = plan.features & kMerging;
 
   const auto strike = [&](FaultKind kind, Nanoseconds longest) {
     Fault fault{.kind = kind};

@@ -30,6 +30,10 @@ enum Feature : std::uint32_t {
   kSeveralJobs = 1u << 9,
   kHostile = 1u << 10,
   kManyWorkers = 1u << 11,
+  // Not in the swarm, whose seeds mean what they meant before these were thought of.
+  kIncast = 1u << 12,
+  kMerging = 1u << 13,
+  kMostWorkers = 1u << 14,
 };
 
 struct Scenario {
@@ -65,11 +69,18 @@ inline JobShape simulated_shape(std::uint32_t workers, std::uint32_t slots, std:
 }
 inline JobShape smallest_shape() { return simulated_shape(1, 1, 1, 1); }
 
+// The switch's receive buffer, which all links share.
+struct IngressPlan {
+  std::uint32_t room = 0;        // packets; 0: there is always room
+  Nanoseconds service = 0;       // until the aggregator has taken a packet in
+};
+
 struct JobPlan {
   JobShape shape = smallest_shape();
   TimerLimits timer;
   WindowLimits window;
   std::uint32_t collectives = 0;
+  std::size_t longest = 0;              // elements of a tensor, at most
   std::uint32_t ahead = 0;              // collectives a worker submits before the first of them is done
   Nanoseconds max_compute = 0;          // between two collectives
   std::vector<LinkPlan> links;          // per worker, both directions
@@ -91,6 +102,8 @@ struct Plan {
   std::uint64_t seed = 0;
   std::uint32_t features = 0;
   LinkFaults faults;
+  IngressPlan ingress;
+  bool merging = false;            // a burst of packets travels as one, and is lost as one, as with segmentation offload
   Nanoseconds quiet_at = 0;        // from here on nothing goes wrong any more
   Nanoseconds detection_delay = 0; // until the control plane notices a death or a failure
   std::vector<JobPlan> jobs;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace jaxina::sim {
 namespace {
@@ -34,7 +35,7 @@ Outcome simulate(const Scenario& scenario, std::uint64_t seed, Trace* trace) {
 }
 
 Simulation::Simulation(const Plan& plan, Random random, Trace* trace)
-    : plan_(plan), random_(random), trace_(trace), network_(plan.faults, events_, random_) {
+    : plan_(plan), random_(random), trace_(trace), network_(plan, events_, random_) {
   for (std::uint32_t j = 0; j < plan.jobs.size(); ++j) {
     JobRun run;
     run.plan = &plan.jobs[j];
@@ -82,6 +83,8 @@ void Simulation::step(const Event& event) {
   switch (event.kind) {
     case EventKind::kArrival:
       return arrive(event.index);
+    case EventKind::kServed:
+      return take_in(event.index);
     case EventKind::kStrike:
       return strike(plan_.strikes[event.index]);
     case EventKind::kRevive:
@@ -137,12 +140,22 @@ void Simulation::arrive(std::uint32_t index) {
     std::memcpy(&word, &packet.bytes[packet.size - 8u], sizeof(word));
     log(word);
   }
-  if (packet.to == kSwitch) {
+  if (packet.to == kSwitch && plan_.ingress.room > 0) {
+    if (network_.queue_at_switch(index, now_)) return;
+    overflowed_ = true;
+  } else if (packet.to == kSwitch) {
     if (now_ >= down_until_) arrive_at_switch(packet);
   } else if (packet.to < hosts_.size()) {
     network_.count_delivery();
     arrive_at_host(packet, hosts_[packet.to]);
   }
+  network_.release(index);
+}
+
+void Simulation::take_in(std::uint32_t index) {
+  // The kernel says with the next packet that the buffer has overflowed.
+  if (std::exchange(overflowed_, false)) aggregator_.on_overflow();
+  if (now_ >= down_until_) arrive_at_switch(network_.packet(index));
   network_.release(index);
 }
 
@@ -182,7 +195,9 @@ void Simulation::arrive_at_host(Packet& packet, Host& host) {
     case Session::Reply::kPending:
       break;
   }
-  work(index);
+  // What came as one is read as one.
+  if (!plan_.merging) return work(index);
+  if (std::exchange(host.reads_at, now_) != now_) events_.push(now_, EventKind::kWork, index, run_of(host).generation);
 }
 
 void Simulation::work(std::uint16_t index) {

@@ -48,6 +48,7 @@ class Simulation final : private DatagramAggregator::Output {
     std::size_t submitted = 0, completed = 0;
     Nanoseconds next_submit = 0;
     Nanoseconds paused_until = 0;
+    Nanoseconds reads_at = -1;   // when it last planned to act on what came
     Nanoseconds timer_at = -1;   // of the pending kTimer event that counts
     bool dead = false;
     Status failure;
@@ -74,6 +75,7 @@ class Simulation final : private DatagramAggregator::Output {
   // simulation.cc: events and the thin shell around a worker
   void step(const Event& event);
   void arrive(std::uint32_t index);
+  void take_in(std::uint32_t index);
   void arrive_at_switch(const Packet& packet);
   void arrive_at_host(Packet& packet, Host& host);
   void work(std::uint16_t host);
@@ -144,6 +146,7 @@ class Simulation final : private DatagramAggregator::Output {
   Nanoseconds down_until_ = 0;    // the switch is off
   std::uint32_t replying_to_ = 0; // generation of the update the aggregator is answering
   bool quiet_ = false;
+  bool overflowed_ = false;       // the switch's receive buffer, since it took the latest packet from it
   std::uint32_t generations_ = 0;
   std::size_t jobs_left_ = 0;
   std::uint64_t at_switch_ = 0;   // packets the aggregator was given

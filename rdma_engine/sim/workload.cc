@@ -91,7 +91,7 @@ Workload::Workload(const JobPlan& plan, Random& random) {
     const auto size = random.below(4);
     tensors.resize(size);
     // Some collectives walk through each slot several times, others share a chunk.
-    const std::size_t most = random.one_in(2) ? chunk : std::min<std::size_t>(3 * chunk * plan.shape.slots(), 200);
+    const std::size_t most = random.one_in(2) ? chunk : plan.longest;
     for (WorkTensor& tensor : tensors) {
       tensor.type = random.one_in(3) ? ElementType::kInt32 : ElementType::kFloat32;
       tensor.count = random.one_in(10) ? 0 : static_cast<std::size_t>(random.range(1, static_cast<std::int64_t>(most)));

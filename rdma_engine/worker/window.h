@@ -6,7 +6,8 @@
 // shortest time is above a limit has a queue standing in it, which carries nothing more: the window is halved, and grows
 // by a quarter in a round trip from then on. Loss is no sign of a queue: a packet lost by any worker makes its pass
 // look lost to all. But a receive buffer that is known to have overflowed is: the window is halved, below its first size
-// if need be, and grows by one in many round trips from then on (TCP's multiplicative decrease, a slower increase).
+// if need be, and grows by a quarter in many round trips from then on. (TCP's increase by one would leave a job slow for
+// seconds after a stranger's burst has filled the switch's buffer.)
 #pragma once
 
 #include <algorithm>
@@ -35,7 +36,7 @@ class Window {
   // Of a pass that was sent once.
   void on_result(Nanoseconds round_trip) {
     shortest_ = std::min(shortest_, round_trip);
-    if (grows()) passes_ = std::min(passes_ + 1, slots_);
+    if (grows()) passes_ = std::min(passes_ + (overflowed_ ? std::max(passes_ / 4, 1u) : 1), slots_);
     if (++results_ < passes_) return;
     ++round_trips_;
     if (shortest_ > limits_.standing) {

@@ -71,6 +71,14 @@ TEST(Simulator, SwarmOfSeeds) {
   EXPECT_GT(result.total.jobs_ended_early, 200u);
 }
 
+// Without the switch's word that its buffer overflowed, 70 % of what is sent here is sent again.
+TEST(Simulator, ASmallReceiveBufferMakesWorkersSendLess) {
+  const CampaignResult result = run_campaign(*scenario_named("incast"), 0, 40, 1);
+  expect_no_failures(result);
+  EXPECT_GT(result.total.network.overflowed, 1'000u);
+  EXPECT_LT(result.total.retransmissions * 50, result.total.network.sent);
+}
+
 class ScenarioTest : public ::testing::TestWithParam<Scenario> {};
 
 TEST_P(ScenarioTest, HoldsForSeeds) { expect_no_failures(run_campaign(GetParam(), 10'000, 10'200, 1)); }
