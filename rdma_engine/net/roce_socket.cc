@@ -54,37 +54,21 @@ std::string RoceSocket::address() const {
 }
 
 void RoceSocket::send(const Write& write, std::size_t mtu, std::uint32_t& psn) {
-  Headers headers{.qpn = write.qpn, .psn = psn, .address = write.address, .rkey = write.rkey,
-                  .length = static_cast<std::uint32_t>(write.size()), .immediate = write.immediate};
   flow_.destination = ip_of(write.peer);
   flow_.destination_port = udp::port_of(write.peer);
-  std::size_t offset = 0;
-  do {
-    const std::size_t size = std::min(mtu, write.size() - offset);
-    const bool last = offset + size == write.size();
-    headers.opcode = offset == 0 ? (last ? Opcode::kWriteOnlyImm : Opcode::kWriteFirst)
-                                 : (last ? Opcode::kWriteLastImm : Opcode::kWriteMiddle);
-    headers.pad = static_cast<std::uint8_t>(wire::padded(size) - size);
+  cut_into_packets(write, mtu, psn, [&](const Headers& headers, std::size_t offset, std::size_t size) {
     send_packet(write, headers, offset, size);
-    headers.psn = (headers.psn + 1) & kMask24;
-    offset += size;
-  } while (offset < write.size());
-  psn = headers.psn;
+  });
 }
 
 void RoceSocket::send_packet(const Write& write, const Headers& headers, std::size_t offset, std::size_t size) {
-  const std::size_t total = header_size(headers.opcode) + size + headers.pad + kIcrcSize;
+  const std::size_t total = packet_size(headers, size);
   std::uint8_t* packet = sender_.reserve(total);
   if (packet == nullptr) {
     static_cast<void>(sender_.flush());  // what cannot be sent is lost, and the worker asks again
     packet = sender_.reserve(total);
   }
-  roce::write(headers, packet);
-  std::uint8_t* to = packet + header_size(headers.opcode);
-  const std::size_t from_head = offset < write.head.size() ? std::min(size, write.head.size() - offset) : 0;
-  if (from_head > 0) std::memcpy(to, write.head.data() + offset, from_head);
-  if (size > from_head) std::memcpy(to + from_head, write.tail.data() + (offset + from_head - write.head.size()), size - from_head);
-  std::memset(to + size, 0, headers.pad);
+  write_packet(write, headers, offset, size, packet);
   const std::size_t number = sender_.add(write.peer, {packet, total});
   const std::span<const std::uint8_t> covered(packet, total - kIcrcSize);
   store_icrc(icrc(flow_, {static_cast<std::uint16_t>(number), true}, covered), packet + covered.size());

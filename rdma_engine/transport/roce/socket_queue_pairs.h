@@ -2,13 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "rdma_engine/transport/roce/message_memory.h"
-#include "rdma_engine/messages/queue_pairs.h"
-#include "rdma_engine/net/roce_socket.h"
-#include "rdma_engine/messages/write_responder.h"
+#include "rdma_engine/messages/soft_queue_pairs.h"
 #include "rdma_engine/net/loss_filter.h"
+#include "rdma_engine/net/roce_socket.h"
 
 namespace jaxina::roce {
 
@@ -22,40 +21,25 @@ struct SocketOptions {
   std::uint32_t first_psn = 0;
 };
 
-class SocketQueuePairs final : public QueuePairs {
+class SocketQueuePairs final : public SoftQueuePairs {
  public:
   // Throws Error: see RoceSocket.
   SocketQueuePairs(const SocketOptions& options, std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes);
 
-  const ConnectionEnd& local() const override { return local_; }
   void connect(const ConnectionEnd& remote) override;
-  std::span<std::uint8_t> send_memory() override { return send_.bytes(); }
-  std::span<const std::uint8_t> receive_memory() const override { return receive_.bytes(); }
-  bool adopt(const std::function<ExportedMemory()>&) override { return false; }  // packets are put together by the processor
-  void post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
-                  std::uint64_t remote_address, std::uint32_t immediate) override;
-  Status flush() override { return socket_.flush(); }
+  Status flush() override { return socket_->flush(); }
   Status poll(std::vector<Arrival>& arrivals) override;
-  void wait(Nanoseconds timeout) override { socket_.wait(timeout); }
-  void interrupt() override { socket_.interrupt(); }
-  Status reset(std::size_t queue) override;
+  void wait(Nanoseconds timeout) override { socket_->wait(timeout); }
+  void interrupt() override { socket_->interrupt(); }
   Counters counters() const override;
 
  private:
-  void on_packet(const Packet& packet, std::vector<Arrival>& arrivals);
-  std::uint8_t* resolve(const Headers& headers);
+  SocketQueuePairs(const SocketOptions& options, std::unique_ptr<RoceSocket> socket, std::size_t queues,
+                   std::size_t send_bytes, std::size_t receive_bytes);
+  void send(const Write& write, std::size_t mtu, std::uint32_t& psn) override { socket_->send(write, mtu, psn); }
 
-  struct Queue {
-    WriteResponder responder;
-    std::uint32_t psn;  // of the next packet to send
-  };
-  RoceSocket socket_;
-  std::size_t mtu_;
+  std::unique_ptr<RoceSocket> socket_;
   udp::LossFilter loss_;
-  MessageMemory send_, receive_;
-  std::vector<Queue> queues_;
-  ConnectionEnd local_, remote_;
-  Address peer_;
   std::uint64_t dropped_ = 0, rejected_ = 0;
 };
 

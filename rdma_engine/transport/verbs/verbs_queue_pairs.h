@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "rdma_engine/transport/roce/message_memory.h"
+#include "rdma_engine/messages/message_memory.h"
 #include "rdma_engine/messages/queue_pairs.h"
 #include "rdma_engine/net/udp_socket.h"
 #include "rdma_engine/transport/verbs/device.h"

@@ -1,0 +1,62 @@
+#include "rdma_engine/messages/soft_queue_pairs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rdma_engine/base/narrow.h"
+
+namespace jaxina::roce {
+
+SoftQueuePairs::SoftQueuePairs(ConnectionEnd local, std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes)
+    : local_(std::move(local)), mtu_(local_.mtu), send_(send_bytes), receive_(receive_bytes),
+      queues_(queues, Queue{{}, local_.psn}) {
+  local_.memory = kBase;
+  while (local_.qpns.size() < queues) local_.qpns.push_back(local_.qpns.back() + 1);
+}
+
+void SoftQueuePairs::connect_to(const ConnectionEnd& remote, const Address& peer) {
+  if (remote.qpns.size() != queues_.size()) {
+    throw Error(ErrorCode::kInvalidArgument, "the switch must offer one queue pair for each of ours");
+  }
+  remote_ = remote;
+  peer_ = peer;
+  mtu_ = std::min<std::size_t>(mtu_, remote.mtu);
+}
+
+void SoftQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
+                                std::uint64_t remote_address, std::uint32_t immediate) {
+  send({.peer = peer_, .qpn = remote_.qpns[queue], .rkey = remote_.rkey, .address = remote_address,
+        .immediate = immediate, .head = head, .tail = tail},
+       mtu_, queues_[queue].psn);
+}
+
+bool SoftQueuePairs::on_packet(const Packet& packet, std::vector<Arrival>& arrivals) {
+  const std::size_t queue = packet.headers.qpn - local_.qpns.front();
+  WriteResponder& responder = queues_[queue].responder;
+  switch (responder.on_packet(packet, mtu_, [this](const Headers& headers) { return resolve(headers); })) {
+    case Placement::kPlaced:
+      return true;
+    case Placement::kComplete:
+      arrivals.push_back({queue, responder.message().immediate, responder.message().length});
+      return true;
+    case Placement::kOutOfSequence:
+    case Placement::kBadLength:
+    case Placement::kNoAccess:
+      break;
+  }
+  return false;
+}
+
+std::uint8_t* SoftQueuePairs::resolve(const Headers& headers) {
+  const std::uint64_t offset = headers.address - kBase;
+  const std::span<std::uint8_t> memory = receive_.bytes();
+  const bool inside = headers.address >= kBase && offset <= memory.size() && headers.length <= memory.size() - offset;
+  return inside && headers.rkey == local_.rkey ? memory.data() + offset : nullptr;
+}
+
+Status SoftQueuePairs::reset(std::size_t queue) {
+  queues_[queue] = {{}, local_.psn};
+  return {};
+}
+
+}  // namespace jaxina::roce
