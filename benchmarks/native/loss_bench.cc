@@ -44,7 +44,7 @@ class Sum final : private DatagramAggregator::Output {
   Sum(const Options& options, double loss, std::uint64_t seed)
       : options_(options),
         random_(seed),
-        network_({.loss = static_cast<std::uint32_t>(loss * 65536)}, events_, random_),
+        network_(sim::Plan{.faults = {.loss = static_cast<std::uint32_t>(loss * 65536)}}, events_, random_),
         input_(options.packets * kBlock, 1.0f),
         timers_(options.workers, -1) {
     const JobShape shape({.devices = options.workers, .workers = options.workers, .slots = options.slots,

@@ -106,6 +106,10 @@ void Aggregator::accept(const UpdateView& update, bool first) {
 
 void Aggregator::complete(const UpdateView& update) {
   std::uint32_t* sum = words(update.slot, update.epoch, update.exponents.size());
+  if (options_.seal != nullptr) {
+    JAXINA_ASSERT(update.words.size() >= options_.extra_words);
+    options_.seal({sum, update.words.size()}, {exponents(update.slot, update.epoch), update.exponents.size()});
+  }
   codec_.encode_int32(sum, update.words.size(), numerics::Store::kBigEndian, sum);
   ++counters_[Counter::kResults];
 }

@@ -77,7 +77,9 @@ struct Shard {
 struct AggregatorOptions {
   Shard shard = {};
   std::size_t headroom = 0;       // bytes in front of every result, a multiple of 4
-  std::size_t extra_words = 0;    // that a pass may have beyond a chunk's
+  std::size_t extra_words = 0;    // of every pass beyond its own; who speaks for the aggregator sees to it
+  // Called once for every complete pass, with its words in host order.
+  void (*seal)(std::span<std::uint32_t> words, std::span<const std::uint8_t> exponents) = nullptr;
   std::uint32_t first_epoch = 0;  // of every slot's first pass; workers begin with 0, tests of the wrap do not
 };
 

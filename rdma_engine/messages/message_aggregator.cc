@@ -137,9 +137,9 @@ std::uint8_t* MessageAggregator::place_for(Connection& connection, std::size_t i
   const JobShape& shape = job.spec().shape;
   const auto pass = roce::pass_at(headers.address);
   if (headers.rkey != job.rkey() || !pass || pass->slot != index || index >= shape.slots()) return nullptr;
-  const std::size_t tail = wire::padded(pass->exponents);
+  const std::size_t least = 4 * job.layout().check_words() + wire::padded(pass->exponents);
   const bool fits = pass->exponents <= shape.blocks_per_chunk() && headers.length <= job.layout().largest() &&
-                    headers.length >= tail && headers.length % 4 == 0;
+                    headers.length >= least && headers.length % 4 == 0;
   if (!fits) return nullptr;
   Queue& queue = connection.queues[index];
   queue.pass = *pass;

@@ -11,6 +11,7 @@
 #include "rdma_engine/messages/connection_end.h"
 #include "rdma_engine/messages/pass_message.h"
 #include "rdma_engine/messages/reassembly_buffers.h"
+#include "rdma_engine/messages/result_check.h"
 #include "rdma_engine/messages/write_responder.h"
 #include "rdma_engine/shape/job_spec.h"
 
@@ -58,7 +59,12 @@ class MessageJob {
 
  private:
   static AggregatorOptions options(const JobSpec& spec) {
-    return {.extra_words = roce::kCheckWords, .first_epoch = spec.first_epoch};
+    AggregatorOptions options{.first_epoch = spec.first_epoch};
+    if (!spec.shape.whole_chunks()) {
+      options.extra_words = roce::kCheckWords;
+      options.seal = roce::ResultCheck::seal;
+    }
+    return options;
   }
   static std::size_t most_messages(const JobShape& shape) { return std::size_t{shape.workers()} * shape.slots(); }
 

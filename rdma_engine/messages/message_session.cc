@@ -31,7 +31,8 @@ MessageSession::MessageSession(const MessageSessionConfig& config, QueuePairs& p
       worker_({.shape = config.shape, .timer = config.timer, .memory = memory_of(pairs, layout_)}),
       passes_(config.shape.slots()),
       unanswered_(config.shape.slots()),
-      copy_(config.shape.words_per_chunk()) {}
+      copy_(config.shape.words_per_chunk()),
+      exponents_(config.shape.blocks_per_chunk()) {}
 
 std::uint8_t* MessageSession::message(std::size_t slot) { return pairs_.send_memory().data() + slot * layout_.stride(); }
 
@@ -46,7 +47,7 @@ Status MessageSession::post_next(Nanoseconds now, std::optional<Pass>& posted) {
   const std::uint32_t* on_device = worker_.words_on_device(pass);
   if (!on_device) worker_.fill_words(pass, reinterpret_cast<std::uint32_t*>(out), numerics::Store::kBigEndian);
   std::memset(out + words, 0, size - words);
-  if (pass.words > 0 && layout_.check_words() > 0) write_check(pass, out);
+  if (layout_.check_words() > 0) write_check(pass, out);
   worker_.fill_exponents(pass, out + layout_.exponents_at(pass.words, pass.exponents), false);
   passes_[pass.slot] = pass;
   unanswered_[pass.slot] = pass.retransmission ? unanswered_[pass.slot] + 1 : 0;
@@ -68,11 +69,18 @@ void MessageSession::write_check(const Pass& pass, std::uint8_t* out) {
       .write(reinterpret_cast<std::uint32_t*>(out) + layout_.words(pass.words, pass.exponents));
 }
 
-// The words in host order, where nothing can be written over them any more; whether they are the pass's.
-bool MessageSession::copy_checked(const Pass& pass, const std::uint32_t* words) {
+// The result's words, then in host order, and exponents, where nothing can be written over them any more; whether they are
+// the pass's.
+bool MessageSession::copy_checked(const Pass& pass, Result& result) {
+  const std::uint32_t* words = result.word_data;
+  std::copy_n(result.exponent_data, pass.exponents, exponents_.data());
   numerics::codec().load_big_endian(words, pass.words, copy_.data());
+  result.word_data = copy_.data();
+  result.order = numerics::Order::kHost;
+  result.exponent_data = exponents_.data();
   return ResultCheck::read(words + layout_.words(pass.words, pass.exponents)) ==
-         ResultCheck::of(copy_.data(), pass.words, pass.fingerprint, pass.epoch, config_.shape.workers());
+         ResultCheck::of(copy_.data(), pass.words, pass.fingerprint, pass.epoch, config_.shape.workers())
+             .with({exponents_.data(), pass.exponents});
 }
 
 MessageSession::Arrived MessageSession::on_arrival(const QueuePairs::Arrival& arrival, Nanoseconds now) {
@@ -91,11 +99,8 @@ MessageSession::Arrived MessageSession::on_result(const QueuePairs::Arrival& arr
                 .word_data = reinterpret_cast<const std::uint32_t*>(in),
                 .exponent_data = in + layout_.exponents_at(pass.words, pass.exponents),
                 .order = numerics::Order::kBigEndian};
-  if (pass.words > 0 && layout_.check_words() > 0) {
-    if (!copy_checked(pass, result.word_data)) return {};  // as if it had been lost: the worker asks again
-    result.word_data = copy_.data();
-    result.order = numerics::Order::kHost;
-  }
+  // What is not sound counts as lost: the worker asks again.
+  if (layout_.check_words() > 0 && !copy_checked(pass, result)) return {};
   return {worker_.on_result(result, now) == ResultVerdict::kAccepted ? Kind::kResult : Kind::kRejected};
 }
 

@@ -53,7 +53,7 @@ class MessageSession {
   Arrived on_notice(const QueuePairs::Arrival& arrival, Nanoseconds now);
   std::uint8_t* message(std::size_t slot);
   void write_check(const Pass& pass, std::uint8_t* message);
-  bool copy_checked(const Pass& pass, const std::uint32_t* words);
+  bool copy_checked(const Pass& pass, Result& result);
 
   MessageSessionConfig config_;
   MessageLayout layout_;
@@ -61,7 +61,9 @@ class MessageSession {
   Worker worker_;
   std::vector<Pass> passes_;               // per slot: the latest one sent
   std::vector<std::uint32_t> unanswered_;  // per slot: retransmissions since the switch last spoke of it
-  std::vector<std::uint32_t> copy_;        // words in host order: what nothing can be written over
+  // Of a result, where nothing can be written over it: words in host order, and exponents.
+  std::vector<std::uint32_t> copy_;
+  std::vector<std::uint8_t> exponents_;
 };
 
 }  // namespace jaxina::roce

@@ -45,7 +45,7 @@ class MessageLayout {
   }
   // Where the exponents begin; what comes before are words, for who adds them.
   std::size_t exponents_at(std::size_t pass_words, std::size_t exponents) const {
-    return 4 * (words(pass_words, exponents) + (pass_words > 0 ? check_words() : 0));
+    return 4 * (words(pass_words, exponents) + check_words());
   }
   std::size_t bytes(std::size_t pass_words, std::size_t exponents) const {
     return exponents_at(pass_words, exponents) + wire::padded(exponents);

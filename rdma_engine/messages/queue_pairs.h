@@ -51,7 +51,8 @@ class QueuePairs {
   virtual void wait(Nanoseconds timeout) = 0;
   virtual void interrupt() = 0;  // thread-safe
 
-  // Starts the queue pair's sequence numbers anew; what is queued on it is lost.
+  // Makes the queue pair take the next message, whatever it waits for; what is queued on it is lost. The next packet it
+  // sends has a number that does not follow any that is on its way.
   virtual Status reset(std::size_t queue) = 0;
 
   // Packets and bytes, of IP packets.

@@ -23,6 +23,15 @@ struct ResultCheck {
     const numerics::LinearSums sums = numerics::linear_sums(words, count);
     return {{sums.plain + workers * name, sums.weighted + workers * mix(name, epoch)}};
   }
+  // As sealed with the exponents that come with the words.
+  ResultCheck with(std::span<const std::uint8_t> exponents) const {
+    return {{sums.plain + digest(exponents), sums.weighted}};
+  }
+  // What the aggregator does with the words of a pass that is complete, the sums of the checks among them. Exponents are
+  // maxima, for which no worker can send a check along.
+  static void seal(std::span<std::uint32_t> words, std::span<const std::uint8_t> exponents) {
+    words[words.size() - kCheckWords] += digest(exponents);
+  }
   // From and to two words of a message, in network order.
   static ResultCheck read(const std::uint32_t* words) { return {{turn(words[0]), turn(words[1])}}; }
   void write(std::uint32_t* words) const {

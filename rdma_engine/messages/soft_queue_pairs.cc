@@ -55,7 +55,9 @@ std::uint8_t* SoftQueuePairs::resolve(const Headers& headers) {
 }
 
 Status SoftQueuePairs::reset(std::size_t queue) {
-  queues_[queue] = {{}, local_.psn};
+  // What it sends goes on where it was: were numbers used again, packets that are still on their way would seem to follow
+  // those of the next message.
+  queues_[queue].responder = {};
   return {};
 }
 

@@ -20,7 +20,7 @@ void Simulation::start_job(std::uint32_t j) {
   const bool keeps_id = run.incarnation > 0 && plan.keeps_id;
   if (run.counters != nullptr && !keeps_id) retired_.push_back(std::exchange(run.counters, nullptr));
   if (run.counters != nullptr) forget_counters(run);
-  if (keeps_id) aggregator_.remove(old_id);
+  if (keeps_id) switch_->remove(old_id);
   run.generation = ++generations_;
   ++run.incarnation;
   run.spec = {.job = keeps_id ? old_id : 1000 + run.generation, .secret = random_.next(), .shape = plan.shape};
@@ -36,12 +36,7 @@ void Simulation::start_job(std::uint32_t j) {
     host = {};
     host.job = j;
     host.rank = rank;
-    host.session = std::make_unique<Session>(SessionConfig{.job = run.spec.job,
-                                                           .secret = run.spec.secret,
-                                                           .worker = static_cast<std::uint16_t>(rank),
-                                                           .stream = {.shape = plan.shape,
-                                                                      .timer = plan.timer,
-                                                                      .window = plan.window}});
+    host.end = switch_->join(run.spec, rank, index, plan);
     host.contact.emplace("switch");
     events_.push(now_ + random_.range(0, 100 * kMicrosecond), EventKind::kWork, index, run.generation);
   }
@@ -65,7 +60,7 @@ void Simulation::strike(const Fault& fault) {
       if (!run.active || host.ended()) return;
       tell(fault.job, Trace::kEverySlot, name + " dies");
       host.dead = true;
-      host.session.reset();
+      host.end.reset();
       run.crashed = true;
       run.crashed_at = now_;
       plan_abort(run, "worker " + std::to_string(fault.worker) + " died");
@@ -82,7 +77,7 @@ void Simulation::wipe(const Fault& fault) {
     if (run.counters == nullptr) continue;
     tell(j, Trace::kEverySlot, "the switch goes down and loses its memory");
     forget_counters(run);
-    aggregator_.remove(run.spec.job);
+    switch_->remove(run.spec.job);
     run.wiped = true;
   }
   events_.push(down_until_, EventKind::kRevive, 0, 0, fault.forgets_jobs);
@@ -119,7 +114,7 @@ void Simulation::detect(std::uint32_t j) {
   tell(j, Trace::kEverySlot, "the control plane ends the job: " + run.reason.message);
   run.aborted = true;
   replying_to_ = run.generation;
-  aggregator_.abort(run.spec.job, run.reason, *this);
+  switch_->abort(run.spec.job, run.reason, *this);
   for (std::uint32_t rank = 0; rank < run.plan->shape.workers(); ++rank) {
     events_.push(now_ + random_.range(0, kSlowestNotice), EventKind::kNotify, run.first_host + rank, run.generation);
   }
@@ -145,8 +140,9 @@ void Simulation::finish_if_ended(std::uint32_t j) {
 }
 
 const Counters* Simulation::add_job(const JobSpec& spec) {
-  require(aggregator_.add(std::make_unique<DatagramJob>(spec, Shard{})), "the aggregator has the job already");
-  return &aggregator_.find(spec.job)->counters();
+  const Counters* counters = switch_->add(spec);
+  require(counters != nullptr, "the aggregator has the job already");
+  return counters;
 }
 
 void Simulation::forget_counters(JobRun& run) {

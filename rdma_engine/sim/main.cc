@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
     Random random(seed);
     const Plan plan = draw_plan(*scenario, seed, random);
     Trace trace;
-    const Outcome outcome = Simulation(plan, random, &trace).run();
+    const Outcome outcome = run(plan, random, &trace);
     std::printf("%s%s\nhash %016llx\n%s\n", to_string(plan).c_str(), trace.text().c_str(),
                 static_cast<unsigned long long>(outcome.log_hash),
                 outcome.failure.empty() ? "ok" : outcome.failure.c_str());

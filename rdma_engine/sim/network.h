@@ -21,6 +21,8 @@ struct Origin {
   bool altered = false;           // corrupted or mutated after it was made
   std::uint16_t host = 0;         // the worker that made it
   std::uint32_t generation = 0;   // of the job it was made for
+  std::uint16_t slot = 0;         // the pass it belongs to, if a worker made it
+  std::uint32_t epoch = 0;
   bool repeated = false;          // a retransmission
 };
 

@@ -41,6 +41,16 @@ void make_incast(JobPlan& job, Random& random) {
   job.links.assign(workers, {.delay = 10 * kMicrosecond, .bytes_per_us = 1'000, .queue = 10 * kMillisecond});
 }
 
+// Many passes of few slots in a time for which packets are late: what was written for one pass is written over by copies of
+// an earlier one, while the worker is stopped.
+void make_late_copies(JobPlan& job, Random& random) {
+  job.shape = simulated_shape(job.shape.workers(), static_cast<std::uint32_t>(random.range(1, 2)), job.shape.block_size(),
+                              job.shape.blocks_per_chunk());
+  job.longest = std::size_t{50} * job.shape.words_per_chunk() * job.shape.slots();
+  job.collectives = 3;
+  job.links.assign(job.shape.workers(), {.delay = random.range(500, 5'000), .bytes_per_us = 10'000, .queue = kMillisecond});
+}
+
 void make_crowd(JobPlan& job, Random& random) {
   const auto workers = static_cast<std::uint32_t>(random.range(65, 256));
   job.shape = simulated_shape(workers, job.shape.slots(), job.shape.block_size(), job.shape.blocks_per_chunk());
@@ -71,6 +81,7 @@ JobPlan draw_job(std::uint32_t features, Random& random) {
   job.links.assign(job.shape.workers(), link);
   job.longest = std::min<std::size_t>(3 * std::size_t{job.shape.words_per_chunk()} * job.shape.slots(), 200);
   if (features & kIncast) make_incast(job, random);
+  if (features & kLateCopies) make_late_copies(job, random);
   if (features & kMostWorkers) make_crowd(job, random);
   if (features & kSlowWorkers) {
     LinkPlan& slow = job.links[random.below(job.shape.workers())];
@@ -99,6 +110,13 @@ const std::vector<Scenario>& scenarios() {
        "a sender forges, replays and mutates packets of everybody's jobs"},
       {"many", kLoss | kDuplication | kManyWorkers, "9 to 64 workers"},
       {"crowd", kLoss | kDuplication | kMostWorkers, "65 to 256 workers"},
+      {"roce", kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kSlowWorkers | kSeveralJobs | kMessages,
+       "RDMA messages of several packets each, over links on which everything goes wrong"},
+      {"roce-ends", kLoss | kDuplication | kReordering | kCrash | kWipe | kMessages,
+       "RDMA messages; a worker dies, the switch reboots"},
+      {"roce-late", kDuplication | kReordering | kMessages | kLateCopies,
+       "RDMA messages whose late copies are written over newer ones that are not yet read"},
+      {"embedded", kSharedMemory, "shared memory; workers take turns in an order that the seed draws"},
       {"incast", kIncast, "workers send more at once than the switch's receive buffer holds"},
       {"bursts", kLoss | kDuplication | kReordering | kPauses | kMerging,
        "packets of a burst travel, are lost and are read as one, as with segmentation offload"},
@@ -118,6 +136,7 @@ Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
   plan.seed = seed;
   plan.features = scenario.features == kSwarm ? draw_features(random) : scenario.features;
   plan.faults = draw_link_faults(plan.features, random);
+  if (plan.features & kLateCopies) plan.faults.max_extra_delay = random.log_range(100 * kMicrosecond, kMillisecond);
   plan.quiet_at = random.log_range(kMillisecond, 50 * kMillisecond);
   plan.detection_delay = random.log_range(100 * kMicrosecond, 100 * kMillisecond);
   const auto jobs = plan.features & kSeveralJobs ? random.range(2, 3) : 1;
@@ -127,6 +146,8 @@ Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
     plan.ingress.service = random.range(500, 2 * kMicrosecond);
   }
   plan.merging = plan.features & kMerging;
+  plan.messages = plan.features & kMessages;
+  plan.shared_memory = plan.features & kSharedMemory;
 
   const auto strike = [&](FaultKind kind, Nanoseconds longest) {
     Fault fault{.kind = kind};
@@ -143,6 +164,9 @@ Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
   }
   if (plan.features & kPauses) {
     for (auto left = random.range(1, 6); left > 0; --left) strike(FaultKind::kPause, 30 * kMillisecond);
+  }
+  if (plan.features & kLateCopies) {
+    for (int left = 100; left > 0; --left) strike(FaultKind::kPause, 200 * kMicrosecond);
   }
   if (plan.features & kCrash) strike(FaultKind::kCrash, kMillisecond);
   if (plan.features & kWipe) strike(FaultKind::kWipe, 10 * kMillisecond);

@@ -34,6 +34,9 @@ enum Feature : std::uint32_t {
   kIncast = 1u << 12,
   kMerging = 1u << 13,
   kMostWorkers = 1u << 14,
+  kMessages = 1u << 15,
+  kSharedMemory = 1u << 16,
+  kLateCopies = 1u << 17,
 };
 
 struct Scenario {
@@ -101,13 +104,15 @@ struct Fault {
 struct Plan {
   std::uint64_t seed = 0;
   std::uint32_t features = 0;
-  LinkFaults faults;
-  IngressPlan ingress;
+  bool messages = false;           // of RDMA, where else datagrams are sent
+  bool shared_memory = false;      // the embedded transport: nothing is sent
+  LinkFaults faults = {};
+  IngressPlan ingress = {};
   bool merging = false;            // a burst of packets travels as one, and is lost as one, as with segmentation offload
   Nanoseconds quiet_at = 0;        // from here on nothing goes wrong any more
   Nanoseconds detection_delay = 0; // until the control plane notices a death or a failure
-  std::vector<JobPlan> jobs;
-  std::vector<Fault> strikes;      // in no order
+  std::vector<JobPlan> jobs = {};
+  std::vector<Fault> strikes = {};      // in no order
   std::uint32_t hostile_packets = 0;
   Nanoseconds hostile_interval = 0;
 };

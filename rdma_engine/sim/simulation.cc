@@ -13,29 +13,21 @@ constexpr Nanoseconds kCollectiveTimeout = 10 * kSecond;
 // Seeds take some thousand steps; one that runs on for millions sends without end.
 constexpr std::uint64_t kMostSteps = 20'000'000;
 
-Address address_of(std::uint16_t host) {
-  Address address;
-  std::memcpy(address.bytes.data(), &host, sizeof(host));
-  address.size = sizeof(host);
-  return address;
-}
-
-std::uint16_t host_at(const Address& address) {
-  std::uint16_t host;
-  std::memcpy(&host, address.bytes.data(), sizeof(host));
-  return host;
-}
-
 }  // namespace
 
 Outcome simulate(const Scenario& scenario, std::uint64_t seed, Trace* trace) {
   Random random(seed);
   const Plan plan = draw_plan(scenario, seed, random);
-  return Simulation(plan, random, trace).run();
+  return run(plan, random, trace);
+}
+
+Outcome run(const Plan& plan, Random random, Trace* trace) {
+  return plan.shared_memory ? simulate_shared_memory(plan, random, trace) : Simulation(plan, random, trace).run();
 }
 
 Simulation::Simulation(const Plan& plan, Random random, Trace* trace)
-    : plan_(plan), random_(random), trace_(trace), network_(plan, events_, random_) {
+    : plan_(plan), random_(random), trace_(trace), network_(plan, events_, random_),
+      switch_(plan.messages ? make_message_protocol(random_) : make_datagram_protocol()) {
   for (std::uint32_t j = 0; j < plan.jobs.size(); ++j) {
     JobRun run;
     run.plan = &plan.jobs[j];
@@ -131,8 +123,9 @@ void Simulation::step(const Event& event) {
 
 void Simulation::arrive(std::uint32_t index) {
   Packet& packet = network_.packet(index);
-  if (packet.to != kSwitch && packet.to < hosts_.size() && hosts_[packet.to].paused_until > now_) {
-    return events_.push(hosts_[packet.to].paused_until, EventKind::kArrival, index);
+  Host* host = packet.to != kSwitch && packet.to < hosts_.size() ? &hosts_[packet.to] : nullptr;
+  if (host != nullptr && host->paused_until > now_ && !(host->end && host->end->has_network_card())) {
+    return events_.push(host->paused_until, EventKind::kArrival, index);
   }
   log(packet.size);
   if (packet.size >= 8) {
@@ -145,16 +138,16 @@ void Simulation::arrive(std::uint32_t index) {
     overflowed_ = true;
   } else if (packet.to == kSwitch) {
     if (now_ >= down_until_) arrive_at_switch(packet);
-  } else if (packet.to < hosts_.size()) {
+  } else if (host != nullptr) {
     network_.count_delivery();
-    arrive_at_host(packet, hosts_[packet.to]);
+    arrive_at_host(packet, *host);
   }
   network_.release(index);
 }
 
 void Simulation::take_in(std::uint32_t index) {
   // The kernel says with the next packet that the buffer has overflowed.
-  if (std::exchange(overflowed_, false)) aggregator_.on_overflow();
+  if (std::exchange(overflowed_, false)) switch_->on_overflow();
   if (now_ >= down_until_) arrive_at_switch(network_.packet(index));
   network_.release(index);
 }
@@ -165,45 +158,61 @@ void Simulation::arrive_at_switch(const Packet& packet) {
   const std::uint64_t before = updates_counted();
   replying_to_ = packet.origin.generation;
   if (trace_ == nullptr) {
-    aggregator_.on_packet(packet.view(), address_of(packet.from), *this);
+    switch_->on_packet(packet, *this);
   } else {
     const Counters rejects = all_counters();
     const std::size_t position = trace_->size();
-    aggregator_.on_packet(packet.view(), address_of(packet.from), *this);
+    switch_->on_packet(packet, *this);
     tell_arrival(packet, position, rejects, before);
   }
   check_contribution(packet, before);
 }
 
-void Simulation::arrive_at_host(Packet& packet, Host& host) {
-  if (host.dead || !host.failure.ok() || !host.session || packet.from != kSwitch) return;
-  const std::optional<wire::Header> header = host.session->accept(packet.view());
-  if (!header) return;
-  host.contact->answered();
-  const Session::Reply reply = host.session->on_reply(*header, packet.bytes.data(), now_);
-  if (trace_ != nullptr) tell_reply(packet, host, reply);
+void Simulation::arrive_at_host(const Packet& packet, Host& host) {
+  if (host.dead || !host.failure.ok() || !host.end || packet.from != kSwitch) return;
   const std::uint16_t index = index_of(host);
-  switch (reply) {
-    case Session::Reply::kResult:
-      check_result(packet, host);
-      break;
-    case Session::Reply::kRefused:
-      return fail_host(index, host.contact->refusal(static_cast<wire::Refusal>(header->code)));
-    case Session::Reply::kAborted:
-      return fail_host(index, host.contact->abort(header->code, packet.view().subspan(wire::kHeaderSize)));
-    case Session::Reply::kStale:
-    case Session::Reply::kPending:
-      break;
+  host.end->arrive(packet);
+  if (host.paused_until > now_) {
+    return events_.push(host.paused_until, EventKind::kWork, index, run_of(host).generation);
   }
+  if (!read_replies(host, &packet)) return;
   // What came as one is read as one.
   if (!plan_.merging) return work(index);
   if (std::exchange(host.reads_at, now_) != now_) events_.push(now_, EventKind::kWork, index, run_of(host).generation);
 }
 
+// `latest`, if given, is what has just arrived. False if there was nothing, or the worker has failed.
+bool Simulation::read_replies(Host& host, const Packet* latest) {
+  Origin origin;
+  bool any = false;
+  while (const std::optional<WorkerEnd::Reply> reply = host.end->next_reply(now_, origin)) {
+    any = true;
+    host.contact->answered();
+    if (trace_ != nullptr && latest != nullptr) tell_reply(*latest, host, reply->kind);
+    switch (reply->kind) {
+      case WorkerEnd::Kind::kResult:
+        check_result(origin, host);
+        break;
+      case WorkerEnd::Kind::kRefused:
+        fail_host(index_of(host), host.contact->refusal(static_cast<wire::Refusal>(reply->header.code)));
+        return false;
+      case WorkerEnd::Kind::kAborted:
+        fail_host(index_of(host), host.contact->abort(reply->header.code, reply->payload));
+        return false;
+      case WorkerEnd::Kind::kStale:
+      case WorkerEnd::Kind::kPending:
+        break;
+    }
+  }
+  return any;
+}
+
 void Simulation::work(std::uint16_t index) {
   Host& host = hosts_[index];
   if (host.ended()) return;
-  Worker& worker = host.session->worker();
+  read_replies(host, nullptr);  // of what came while the process was stopped
+  if (host.ended()) return;
+  Worker& worker = host.end->worker();
   do {
     worker.on_tick(now_);
     send_ready(index, host);
@@ -223,21 +232,27 @@ void Simulation::work(std::uint16_t index) {
 }
 
 void Simulation::send_ready(std::uint16_t index, Host& host) {
-  Packet packet;
-  packet.origin = {.maker = Origin::Maker::kWorker, .host = index, .generation = run_of(host).generation};
-  packet.from = index;
-  packet.to = kSwitch;
-  while (const auto outgoing = host.session->next_packet(now_, packet.bytes.data())) {
-    packet.size = static_cast<std::uint16_t>(outgoing->size);
-    host.contact->sent(outgoing->pass.retransmission);
-    packet.origin.repeated = outgoing->pass.retransmission;
-    outcome_.retransmissions += outgoing->pass.retransmission;
-    transmit(packet);
+  struct Sender final : WorkerEnd::Output {
+    Simulation& simulation;
+    std::uint16_t host;
+    Sender(Simulation& s, std::uint16_t h) : simulation(s), host(h) {}
+    void send(Packet& packet) override {
+      packet.origin.maker = Origin::Maker::kWorker;
+      packet.origin.host = host;
+      packet.origin.generation = simulation.run_of(simulation.hosts_[host]).generation;
+      packet.from = host;
+      packet.to = kSwitch;
+      simulation.transmit(packet);
+    }
+  } sender(*this, index);
+  while (const std::optional<Pass> pass = host.end->send_next(now_, sender)) {
+    host.contact->sent(pass->retransmission);
+    outcome_.retransmissions += pass->retransmission;
   }
 }
 
 void Simulation::take_completed(Host& host) {
-  for (std::size_t popped = host.session->worker().pop_completed(); popped > 0; --popped) {
+  for (std::size_t popped = host.end->worker().pop_completed(); popped > 0; --popped) {
     require(run_of(host).workload->is_exact(host.completed, host.rank), "a delivered sum is wrong");
     tell(host.job, Trace::kEverySlot,
          "w" + std::to_string(host.rank) + " has the sum of collective " + std::to_string(host.completed));
@@ -250,7 +265,7 @@ bool Simulation::submit_next(std::uint16_t index, Host& host) {
   JobRun& run = run_of(host);
   if (host.submitted == run.workload->collectives() || host.submitted - host.completed >= run.plan->ahead) return false;
   if (now_ < host.next_submit) return false;
-  host.session->worker().submit(run.workload->collective(host.submitted, host.rank));
+  host.end->worker().submit(run.workload->collective(host.submitted, host.rank));
   events_.push(now_ + kCollectiveTimeout, EventKind::kDeadline, index, run.generation,
                static_cast<std::uint32_t>(host.submitted));
   ++host.submitted;
@@ -261,8 +276,7 @@ bool Simulation::submit_next(std::uint16_t index, Host& host) {
   return true;
 }
 
-void Simulation::send(const Address& to, std::span<const std::uint8_t> bytes) {
-  const std::uint16_t host = host_at(to);
+void Simulation::send(std::uint16_t host, std::span<const std::uint8_t> bytes) {
   if (host >= hosts_.size()) return;  // the hostile sender takes no interest in replies
   Packet packet;
   packet.origin = {.maker = Origin::Maker::kSwitch, .host = host, .generation = replying_to_};

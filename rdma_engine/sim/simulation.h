@@ -1,4 +1,4 @@
-// One seed's run: the real Worker and Aggregator objects around virtual time, with oracles that watch every step.
+// One seed's run: the real Worker, Session and Aggregator objects around virtual time, with oracles that watch every step.
 //
 // Oracles: every delivered sum is right bit for bit; a contribution counts once, in its turn, and only if the worker
 // made it for this incarnation of the job; a result is taken only as the aggregator made it for this incarnation; jobs
@@ -11,13 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "rdma_engine/datagrams/datagram_aggregator.h"
+#include "rdma_engine/datagrams/switch_contact.h"
 #include "rdma_engine/sim/network.h"
 #include "rdma_engine/sim/plan.h"
+#include "rdma_engine/sim/protocol.h"
 #include "rdma_engine/sim/trace.h"
 #include "rdma_engine/sim/workload.h"
-#include "rdma_engine/datagrams/switch_contact.h"
-#include "rdma_engine/datagrams/session.h"
 
 namespace jaxina::sim {
 
@@ -33,7 +32,7 @@ struct Outcome {
   std::uint64_t jobs_finished = 0, jobs_ended_early = 0;
 };
 
-class Simulation final : private DatagramAggregator::Output {
+class Simulation final : private Protocol::Output {
  public:
   // With a trace, every step is written down; without, nothing is formatted.
   Simulation(const Plan& plan, Random random, Trace* trace);
@@ -43,7 +42,7 @@ class Simulation final : private DatagramAggregator::Output {
   // A worker process and its end of the protocol; the latter lives as long as one incarnation of the job.
   struct Host {
     std::uint32_t job = 0, rank = 0;
-    std::unique_ptr<Session> session;
+    std::unique_ptr<WorkerEnd> end;
     std::optional<SwitchContact> contact;
     std::size_t submitted = 0, completed = 0;
     Nanoseconds next_submit = 0;
@@ -77,12 +76,13 @@ class Simulation final : private DatagramAggregator::Output {
   void arrive(std::uint32_t index);
   void take_in(std::uint32_t index);
   void arrive_at_switch(const Packet& packet);
-  void arrive_at_host(Packet& packet, Host& host);
+  void arrive_at_host(const Packet& packet, Host& host);
+  bool read_replies(Host& host, const Packet* latest);
   void work(std::uint16_t host);
   void send_ready(std::uint16_t index, Host& host);
   void take_completed(Host& host);
   bool submit_next(std::uint16_t index, Host& host);
-  void send(const Address& to, std::span<const std::uint8_t> packet) override;
+  void send(std::uint16_t host, std::span<const std::uint8_t> packet) override;
   void transmit(const Packet& packet);
 
   // control_plane.cc: jobs begin, are struck and end
@@ -100,7 +100,7 @@ class Simulation final : private DatagramAggregator::Output {
   // oracles.cc
   void require(bool holds, std::string_view what);
   void check_contribution(const Packet& packet, std::uint64_t before);
-  void check_result(const Packet& packet, const Host& host);
+  void check_result(const Origin& origin, const Host& host);
   void check_failure(const Host& host);
   void check_ended(JobRun& run);
   void check_accounting();
@@ -122,7 +122,7 @@ class Simulation final : private DatagramAggregator::Output {
   void tell(std::uint32_t job, std::uint32_t slot, std::string text);
   void tell_sent(const Packet& packet, Fate fate);
   void tell_arrival(const Packet& packet, std::size_t position, const Counters& before, std::uint64_t updates);
-  void tell_reply(const Packet& packet, const Host& host, Session::Reply reply);
+  void tell_reply(const Packet& packet, const Host& host, WorkerEnd::Kind kind);
 
   JobRun& run_of(const Host& host) { return jobs_[host.job]; }
   std::uint16_t index_of(const Host& host) const { return static_cast<std::uint16_t>(&host - hosts_.data()); }
@@ -134,7 +134,7 @@ class Simulation final : private DatagramAggregator::Output {
   Trace* trace_;
   EventQueue events_;
   Network network_;
-  DatagramAggregator aggregator_;
+  std::unique_ptr<Protocol> switch_;
   std::vector<Host> hosts_;
   std::vector<JobRun> jobs_;
   std::vector<Packet> captured_;  // what the hostile sender overheard
@@ -155,9 +155,13 @@ class Simulation final : private DatagramAggregator::Output {
   std::uint64_t steps_ = 0;
   std::uint64_t hash_ = 0;
   Outcome outcome_;
-  alignas(8) std::array<std::uint8_t, kMaxPacket> scratch_{};
 };
 
+// The same for a plan of shared memory, where nothing is sent.
+Outcome simulate_shared_memory(const Plan& plan, Random random, Trace* trace);
+
+// Runs a plan that was drawn with `random`.
+Outcome run(const Plan& plan, Random random, Trace* trace);
 // Draws the plan of a seed and runs it.
 Outcome simulate(const Scenario& scenario, std::uint64_t seed, Trace* trace = nullptr);
 

@@ -1,5 +1,7 @@
 #include "rdma_engine/worker/layout.h"
 
+#include <cstring>
+
 namespace jaxina {
 
 std::uint32_t fingerprint(const Collective& collective) {
@@ -46,6 +48,16 @@ std::size_t Layout::tensor_at(std::size_t block) const {
   // The last tensor that starts at or before the block; empty tensors start where the next one does.
   const auto after = std::upper_bound(first_block_.begin(), first_block_.end() - 1, block);
   return static_cast<std::size_t>(after - first_block_.begin()) - 1;
+}
+
+std::uint32_t digest(std::span<const std::uint8_t> exponents) {
+  std::uint32_t result = 0;
+  for (std::size_t done = 0; done < exponents.size(); done += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, exponents.data() + done, std::min(exponents.size() - done, sizeof(word)));
+    result = mix(result, word);
+  }
+  return result;
 }
 
 }  // namespace jaxina

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "rdma_engine/numerics/element_codec.h"
@@ -142,5 +143,8 @@ constexpr std::uint32_t mix(std::uint32_t hash, std::uint64_t value) {
   }
   return hash;
 }
+
+// Of exponents.
+std::uint32_t digest(std::span<const std::uint8_t> exponents);
 
 }  // namespace jaxina

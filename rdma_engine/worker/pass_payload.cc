@@ -46,16 +46,6 @@ bool alike(const Block& ahead, const Block& in, const Block& out) {
          ahead.elements == in.elements && out.elements == in.elements;
 }
 
-std::uint32_t digest(const std::uint8_t* bytes, std::size_t count) {
-  std::uint32_t result = 0;
-  for (std::size_t done = 0; done < count; done += sizeof(std::uint64_t)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes + done, std::min(count - done, sizeof(word)));
-    result = mix(result, word);
-  }
-  return result;
-}
-
 }  // namespace
 
 PassPayload::PassPayload(const JobShape& shape, const TransportMemory& memory, const numerics::Codec& codec)
@@ -236,7 +226,7 @@ Announced PassPayload::keep_exponents(const Result& result) {
   std::uint8_t* kept = exponents(result.slot);
   std::copy_n(result.exponent_data, result.exponents, kept);
   const bool non_finite = std::find(kept, kept + result.exponents, numerics::kNonFiniteExponent) != kept + result.exponents;
-  return {non_finite, digest(kept, result.exponents)};
+  return {non_finite, digest({kept, result.exponents})};
 }
 
 }  // namespace jaxina

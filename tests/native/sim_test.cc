@@ -1,6 +1,7 @@
 // The simulator itself: it replays, its oracles are right, and a few thousand seeds hold.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <set>
@@ -84,7 +85,11 @@ class ScenarioTest : public ::testing::TestWithParam<Scenario> {};
 TEST_P(ScenarioTest, HoldsForSeeds) { expect_no_failures(run_campaign(GetParam(), 10'000, 10'200, 1)); }
 
 INSTANTIATE_TEST_SUITE_P(Every, ScenarioTest, ::testing::ValuesIn(scenarios()),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& info) {
+                           std::string name(info.param.name);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace jaxina::sim

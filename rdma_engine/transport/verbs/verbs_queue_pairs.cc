@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <random>
 
 namespace jaxina::verbs {
 namespace {
@@ -100,10 +101,10 @@ int VerbsQueuePairs::to_receive(std::size_t queue) {
                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN);
 }
 
-int VerbsQueuePairs::to_send(std::size_t queue) {
+int VerbsQueuePairs::to_send(std::size_t queue, std::uint32_t psn) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTS;
-  attributes.sq_psn = local_.psn;
+  attributes.sq_psn = psn;
   return ibv_modify_qp(queues_[queue].get(), &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN);
 }
 
@@ -114,7 +115,7 @@ void VerbsQueuePairs::connect(const roce::ConnectionEnd& remote) {
   remote_ = remote;
   for (std::size_t queue = 0; queue < queues_.size(); ++queue) {
     const int error = to_receive(queue);
-    if (const int code = error != 0 ? error : to_send(queue); code != 0) {
+    if (const int code = error != 0 ? error : to_send(queue, local_.psn); code != 0) {
       throw Error(ErrorCode::kSwitchUnreachable, "a queue pair of " + device_.name + " cannot be connected to " +
                                                      remote.address + ": " + std::strerror(code));
     }
@@ -127,7 +128,8 @@ Status VerbsQueuePairs::reset(std::size_t queue) {
   int error = ibv_modify_qp(queues_[queue].get(), &attributes, IBV_QP_STATE);
   if (error == 0) error = to_init(queues_[queue].get());
   if (error == 0) error = to_receive(queue);
-  if (error == 0) error = to_send(queue);
+  // Not where they began: packets that are still on their way would seem to follow those of the next message.
+  if (error == 0) error = to_send(queue, std::random_device()() & roce::kMask24);
   unfinished_[queue] = 0;
   if (error == 0) return {};
   return {ErrorCode::kSystem, "a queue pair of " + device_.name + " cannot be reset: " + std::strerror(error)};

@@ -49,7 +49,7 @@ class VerbsQueuePairs final : public roce::QueuePairs {
   void create_queues(std::size_t queues);
   int to_init(ibv_qp* qp);
   int to_receive(std::size_t queue);
-  int to_send(std::size_t queue);
+  int to_send(std::size_t queue, std::uint32_t psn);
   void post_receives(std::size_t count);
   void acknowledge_events();
 

@@ -1,0 +1,233 @@
+// RDMA messages: MessageSession over queue pairs made by the processor, and MessageAggregator, as over RoCE. The network
+// checks ICRCs as a NIC does, all 32 bits.
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "rdma_engine/base/narrow.h"
+#include "rdma_engine/messages/message_aggregator.h"
+#include "rdma_engine/messages/message_session.h"
+#include "rdma_engine/messages/soft_queue_pairs.h"
+#include "rdma_engine/sim/protocol.h"
+#include "rdma_engine/sim/trace.h"
+#include "rdma_engine/wire/roce_icrc.h"
+
+namespace jaxina::sim {
+namespace {
+
+// Small, so that small messages are several packets.
+constexpr std::uint32_t kMtu = 16;
+
+// Between two hosts; the ports play no part.
+roce::Flow flow_between(std::uint16_t from, std::uint16_t to) {
+  const auto ip = [](std::uint16_t host) {
+    return std::array<std::uint8_t, 4>{10, 0, static_cast<std::uint8_t>(host >> 8), static_cast<std::uint8_t>(host)};
+  };
+  return {.source = ip(from), .destination = ip(to), .source_port = roce::kUdpPort, .destination_port = roce::kUdpPort};
+}
+
+// Calls send(bytes) for each packet of a write.
+template <typename Send>
+void send_packets(const roce::Write& write, std::size_t mtu, std::uint32_t& psn, const roce::Flow& flow, Send send) {
+  roce::cut_into_packets(write, mtu, psn, [&](const roce::Headers& headers, std::size_t offset, std::size_t size) {
+    alignas(8) std::array<std::uint8_t, kMaxPacket> bytes;
+    const std::size_t total = roce::packet_size(headers, size);
+    const std::span<const std::uint8_t> covered(bytes.data(), total - roce::kIcrcSize);
+    roce::write_packet(write, headers, offset, size, bytes.data());
+    roce::store_icrc(roce::icrc(flow, {}, covered), bytes.data() + covered.size());
+    send(std::span<const std::uint8_t>(bytes.data(), total));
+  });
+}
+
+// Whether the packet is a sound one of its two hosts; then `parsed` is it. Nobody marks congestion here, and the ICRC does
+// not cover the mark: what has one was damaged, and the oracles could not tell that it does no harm.
+bool is_sound(const Packet& packet, roce::Packet& parsed) {
+  if (roce::parse(packet.view(), parsed) != roce::ParseResult::kOk) return false;
+  if (packet.bytes[offsetof(roce::BthBytes, congestion)] != 0) return false;
+  const auto covered = packet.view().first(packet.size - roce::kIcrcSize);
+  return roce::icrc(flow_between(packet.from, packet.to), {}, covered) == parsed.icrc;
+}
+
+class SimulatedQueuePairs final : public roce::SoftQueuePairs {
+ public:
+  SimulatedQueuePairs(const roce::ConnectionEnd& local, const roce::MessageLayout& layout, const JobShape& shape,
+                      std::uint16_t host)
+      : SoftQueuePairs(local, layout.queues(), shape.slots() * layout.stride(), layout.receive_bytes()), host_(host) {}
+
+  // The packets of what was posted.
+  std::vector<Packet>& outgoing() { return outgoing_; }
+  // The message that the packet completed.
+  std::optional<Arrival> arrive(const Packet& packet) {
+    roce::Packet parsed;
+    std::vector<Arrival> arrivals;  // at most one
+    if (is_sound(packet, parsed) && has(parsed.headers.qpn)) on_packet(parsed, arrivals);
+    return arrivals.empty() ? std::nullopt : std::optional(arrivals.front());
+  }
+
+  void connect(const roce::ConnectionEnd& remote) override { connect_to(remote, address_of(kSwitch)); }
+  Status flush() override { return {}; }
+  Status poll(std::vector<Arrival>&) override { return {}; }
+  void wait(Nanoseconds) override {}
+  void interrupt() override {}
+  Counters counters() const override { return {}; }
+
+ private:
+  void send(const roce::Write& write, std::size_t mtu, std::uint32_t& psn) override {
+    send_packets(write, mtu, psn, flow_between(host_, kSwitch), [this](std::span<const std::uint8_t> bytes) {
+      Packet& packet = outgoing_.emplace_back();
+      packet.size = narrow<std::uint16_t>(bytes.size());
+      std::memcpy(packet.bytes.data(), bytes.data(), bytes.size());
+    });
+  }
+  std::uint16_t host_;
+  std::vector<Packet> outgoing_;
+};
+
+class MessageEnd final : public WorkerEnd {
+ public:
+  MessageEnd(const roce::MessageSessionConfig& config, std::unique_ptr<SimulatedQueuePairs> pairs)
+      : pairs_(std::move(pairs)), session_(config, *pairs_) {}
+
+  Worker& worker() override { return session_.worker(); }
+
+  std::optional<Pass> send_next(Nanoseconds now, WorkerEnd::Output& output) override {
+    std::optional<Pass> posted;
+    static_cast<void>(session_.post_next(now, posted));  // these queue pairs cannot fail
+    for (Packet& packet : pairs_->outgoing()) {
+      packet.origin.slot = posted->slot;
+      packet.origin.epoch = posted->epoch;
+      packet.origin.repeated = posted->retransmission;
+      output.send(packet);
+    }
+    pairs_->outgoing().clear();
+    return posted;
+  }
+
+  bool has_network_card() const override { return true; }
+  void arrive(const Packet& packet) override {
+    if (const auto arrival = pairs_->arrive(packet)) unread_.push_back({*arrival, packet.origin});
+  }
+  std::optional<Reply> next_reply(Nanoseconds now, Origin& origin) override {
+    if (unread_.empty()) return std::nullopt;
+    const Unread next = unread_.front();
+    unread_.pop_front();
+    origin = next.origin;
+    const roce::MessageSession::Arrived message = session_.on_arrival(next.arrival, now);
+    return Reply{kind_of(message.kind), message.header, message.payload};
+  }
+
+ private:
+  struct Unread {
+    roce::QueuePairs::Arrival arrival;
+    Origin origin;
+  };
+  static Kind kind_of(roce::MessageSession::Kind kind) {
+    switch (kind) {
+      case roce::MessageSession::Kind::kResult: return Kind::kResult;
+      case roce::MessageSession::Kind::kRejected: return Kind::kStale;
+      case roce::MessageSession::Kind::kPending: return Kind::kPending;
+      case roce::MessageSession::Kind::kRefused: return Kind::kRefused;
+      case roce::MessageSession::Kind::kAborted: return Kind::kAborted;
+    }
+    return Kind::kStale;
+  }
+  std::unique_ptr<SimulatedQueuePairs> pairs_;
+  roce::MessageSession session_;
+  std::deque<Unread> unread_;
+};
+
+class MessageProtocol final : public Protocol {
+ public:
+  explicit MessageProtocol(Random& random) : random_(random), aggregator_(0) {}
+
+  const Counters* add(const JobSpec& spec) override {
+    if (!aggregator_.add(std::make_unique<MessageJob>(spec, static_cast<std::uint32_t>(random_.next())))) return nullptr;
+    return &aggregator_.find(spec.job)->aggregator().counters();
+  }
+  void remove(std::uint32_t job) override { aggregator_.remove(job); }
+  void abort(std::uint32_t job, const Status& reason, Output& output) override {
+    Sender sender(output);
+    aggregator_.abort(job, reason, sender);
+  }
+  std::unique_ptr<WorkerEnd> join(const JobSpec& spec, std::uint32_t worker, std::uint16_t host,
+                                  const JobPlan& plan) override;
+
+  void on_packet(const Packet& packet, Output& output) override {
+    roce::Packet parsed;
+    if (!is_sound(packet, parsed)) return;
+    const auto same = [](const Address& a, const Address& b) { return a == b; };
+    if (!aggregator_.knows(parsed.headers.qpn, address_of(packet.from), same)) return;
+    Sender sender(output);
+    aggregator_.on_packet(parsed, sender);
+  }
+  void on_overflow() override {}
+  const Counters& strangers() const override { return aggregator_.strangers(); }
+  bool accounts_for_packets() const override { return false; }
+
+  std::optional<Told> describe(const Packet& packet) const override {
+    roce::Packet parsed;
+    if (!is_sound(packet, parsed)) return std::nullopt;
+    const bool from_worker = packet.origin.maker == Origin::Maker::kWorker;
+    return Told{from_worker ? packet.origin.slot : Trace::kEverySlot,
+                (from_worker ? "epoch " + std::to_string(packet.origin.epoch) + ", " : "") + to_string(parsed.headers)};
+  }
+
+ private:
+  class Sender final : public MessageAggregator::Output {
+   public:
+    explicit Sender(Protocol::Output& output) : output_(output) {}
+    void send(const roce::Write& write, std::size_t mtu, std::uint32_t& psn) override {
+      const std::uint16_t host = host_at(write.peer);
+      send_packets(write, mtu, psn, flow_between(kSwitch, host),
+                   [&](std::span<const std::uint8_t> bytes) { output_.send(host, bytes); });
+    }
+
+   private:
+    Protocol::Output& output_;
+  };
+  // Of a queue pair's first packet. Many begin shortly before numbers begin anew.
+  std::uint32_t draw_psn() {
+    const std::uint64_t psn = random_.one_in(2) ? roce::kMask24 - random_.below(100) : random_.next();
+    return static_cast<std::uint32_t>(psn) & roce::kMask24;
+  }
+
+  Random& random_;
+  MessageAggregator aggregator_;
+};
+
+std::unique_ptr<WorkerEnd> MessageProtocol::join(const JobSpec& spec, std::uint32_t worker, std::uint16_t host,
+                                                 const JobPlan& plan) {
+  const roce::MessageLayout layout(spec.shape);
+  const roce::ConnectionEnd local{.address = {},
+                                  .mtu = kMtu,
+                                  .qpns = {static_cast<std::uint32_t>(random_.below(roce::kMask24 - layout.queues()))},
+                                  .psn = draw_psn(),
+                                  .rkey = static_cast<std::uint32_t>(random_.next())};
+  auto pairs = std::make_unique<SimulatedQueuePairs>(local, layout, spec.shape, host);
+
+  auto connection = std::make_unique<MessageJob::Connection>();
+  connection->worker = worker;
+  connection->remote = pairs->local();
+  connection->peer = address_of(host);
+  connection->mtu = kMtu;
+  connection->queues.resize(layout.queues());
+  roce::ConnectionEnd remote{.address = {}, .mtu = kMtu, .qpns = {}, .psn = draw_psn(),
+                             .rkey = aggregator_.find(spec.job)->rkey()};
+  for (auto& queue : connection->queues) queue.psn = remote.psn;
+  const MessageJob::Connection& made = *connection;
+  aggregator_.connect(spec.job, std::move(connection));
+  for (std::uint32_t i = 0; i < layout.queues(); ++i) remote.qpns.push_back(made.first_qpn + i);
+  pairs->connect(remote);
+  return std::make_unique<MessageEnd>(
+      roce::MessageSessionConfig{.shape = spec.shape, .job = spec.job, .secret = spec.secret, .timer = plan.timer},
+      std::move(pairs));
+}
+
+}  // namespace
+
+std::unique_ptr<Protocol> make_message_protocol(Random& random) { return std::make_unique<MessageProtocol>(random); }
+
+}  // namespace jaxina::sim
