@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "rdma_engine/base/assert.h"
 #include "rdma_engine/wire/packet.h"
 
 namespace jaxina::udp {
@@ -20,6 +21,7 @@ constexpr std::size_t kArenaSize = std::size_t{512} << 10;
 // Destinations are remembered between flushes until there are more than a job has workers.
 constexpr std::size_t kMaxRemembered = 4096;
 constexpr std::size_t kMaxMessagesPerCall = 64;
+constexpr std::size_t kMaxOpen = 8;  // messages of different segments that wait for more packets
 constexpr std::uint64_t kFirstPause = 16, kLongestPause = std::uint64_t{1} << 16;  // flushes
 
 // Errors that say "not with UDP_SEGMENT": an old kernel, a device without checksums, a packet above the route's MTU.
@@ -70,44 +72,73 @@ DatagramSender::Destination& DatagramSender::destination_for(const Address& to) 
   }
   const auto [found, added] = index_.try_emplace(to, destinations_.size());
   if (added) {
-    destinations_.emplace_back();
-    destinations_.back().address = to;
+    destinations_.push_back({.address = to});
   }
   last_destination_ = found->second;
   return destinations_[last_destination_];
 }
 
-std::size_t DatagramSender::add(const Address& to, std::span<const std::uint8_t> packet, Priority priority) {
-  Destination& destination = destination_for(to);
-  Message* message = destination.messages.empty() ? nullptr : &destination.messages.back();
-  const bool joins = destination.open && message->priority == priority && packet.size() <= message->segment &&
-                     message->packets < kMaxSegments && message->bytes + packet.size() <= wire::kMaxPacketSize;
-  if (!joins) {
-    (priority == Priority::kLow ? low_ : queued_).push_back({last_destination_, destination.messages.size()});
-    destination.messages.push_back({destination.parts.size(), 0, 0, 0, packet.size(), priority});
-    message = &destination.messages.back();
+DatagramSender::Stream& DatagramSender::stream_of(Destination& destination, std::uint32_t name) {
+  std::vector<Stream>& streams = destination.streams;
+  if (destination.latest_stream < streams.size() && streams[destination.latest_stream].name == name) {
+    return streams[destination.latest_stream];
   }
-  iovec* last = message->parts > 0 ? &destination.parts.back() : nullptr;
+  const auto found = std::find_if(streams.begin(), streams.end(), [name](const Stream& s) { return s.name == name; });
+  destination.latest_stream = static_cast<std::size_t>(found - streams.begin());
+  return found != streams.end() ? *found : streams.emplace_back(name, 0);
+}
+
+std::size_t DatagramSender::message_for(Destination& destination, std::size_t size, Priority priority,
+                                        const Stream* stream) {
+  std::vector<std::size_t>& open = destination.open;
+  for (const std::size_t index : open) {
+    const Message& message = messages_[index];
+    // Only a message's last packet may be shorter, so a shorter one would keep other streams' packets out.
+    const bool fits = stream != nullptr ? size == message.segment && index >= stream->message
+                                        : size <= message.segment && priority == message.priority;
+    if (fits && message.bytes + size <= wire::kMaxPacketSize) return index;
+  }
+  if (begun_ == messages_.size()) messages_.emplace_back();
+  Message& message = messages_[begun_];
+  message.destination = last_destination_;
+  message.segment = size;
+  message.priority = priority;
+  (priority == Priority::kLow ? low_ : queued_).push_back(begun_);
+  if (stream == nullptr || open.size() == kMaxOpen) {
+    open.clear();
+  } else {
+    std::erase_if(open, [&](std::size_t index) { return messages_[index].segment == size; });
+  }
+  if (socket_.segments() && destination.segments_from <= flushes_) open.push_back(begun_);
+  return begun_++;
+}
+
+std::size_t DatagramSender::add(const Address& to, std::span<const std::uint8_t> packet, Priority priority,
+                                std::optional<std::uint32_t> name) {
+  Destination& destination = destination_for(to);
+  JAXINA_ASSERT(name.has_value() || destination.streams.empty());  // without a name it would overtake them
+  Stream* const stream = name ? &stream_of(destination, *name) : nullptr;
+  const std::size_t index = message_for(destination, packet.size(), priority, stream);
+  if (stream != nullptr) stream->message = index;
+  Message& message = messages_[index];
   auto* bytes = const_cast<std::uint8_t*>(packet.data());
+  iovec* last = message.parts.empty() ? nullptr : &message.parts.back();
   if (last != nullptr && static_cast<std::uint8_t*>(last->iov_base) + last->iov_len == bytes) {
     last->iov_len += packet.size();
   } else {
-    destination.parts.push_back({bytes, packet.size()});
-    ++message->parts;
+    message.parts.push_back({bytes, packet.size()});
   }
-  ++message->packets;
-  message->bytes += packet.size();
-  destination.open = packet.size() == message->segment &&  // only the last segment may be shorter
-                     socket_.segments() && destination.segments_from <= flushes_;
-  return message->packets - 1;
+  message.bytes += packet.size();
+  if (++message.packets == kMaxSegments || packet.size() < message.segment) std::erase(destination.open, index);
+  return message.packets - 1;
 }
 
-void DatagramSender::prepare(msghdr& header, Control& control, Destination& destination, const Message& message) {
+void DatagramSender::prepare(msghdr& header, Control& control, Destination& destination, Message& message) {
   header = {};
   header.msg_name = destination.address.bytes.data();
   header.msg_namelen = destination.address.size;
-  header.msg_iov = &destination.parts[message.first_part];
-  header.msg_iovlen = message.parts;
+  header.msg_iov = message.parts.data();
+  header.msg_iovlen = message.parts.size();
   add_controls(header, control, destination.address, message);
 }
 
@@ -153,29 +184,30 @@ void DatagramSender::send_low_priority() {
     if (socket_.send_used() < socket_.send_limit() / 4) {
       send_from(low_, done, 1);
     } else {
-      packets_unsent_ += message_of(low_[done++]).packets;
+      packets_unsent_ += messages_[low_[done++]].packets;
     }
   }
 }
 
-void DatagramSender::send_from(const std::vector<Queued>& queued, std::size_t& done, std::size_t most) {
+void DatagramSender::send_from(const std::vector<std::size_t>& queued, std::size_t& done, std::size_t most) {
   const std::size_t count = std::min(queued.size() - done, full_ ? 1 : most);  // most likely the next one fails as well
   for (std::size_t i = 0; i < count; ++i) {
-    const Queued& next = queued[done + i];
-    prepare(headers_[i].msg_hdr, controls_[i], destinations_[next.destination], message_of(next));
+    Message& next = messages_[queued[done + i]];
+    prepare(headers_[i].msg_hdr, controls_[i], destinations_[next.destination], next);
   }
   const int sent = sendmmsg(socket_.fd(), headers_.data(), static_cast<unsigned>(count), MSG_DONTWAIT);
   if (sent > 0) {
     for (int i = 0; i < sent; ++i, ++done) {
-      if (message_of(queued[done]).packets > 1) destinations_[queued[done].destination].pause = 0;
+      const Message& message = messages_[queued[done]];
+      if (message.packets > 1) destinations_[message.destination].pause = 0;
     }
     retried_ = full_ = false;
     return;
   }
   const int error = errno;
   if (try_again(error)) return;
-  Destination& destination = destinations_[queued[done].destination];
-  const Message& message = message_of(queued[done]);
+  const Message& message = messages_[queued[done]];
+  Destination& destination = destinations_[message.destination];
   retried_ = false;
   if (refuses_segments(error) && message.packets > 1) {
     pause_segments(destination);
@@ -187,14 +219,13 @@ void DatagramSender::send_from(const std::vector<Queued>& queued, std::size_t& d
 }
 
 void DatagramSender::send_one_by_one(Destination& destination, const Message& message) {
-  Message single{.first_part = 0, .parts = 1, .packets = 1, .bytes = 0, .segment = 0, .priority = message.priority};
-  for (std::size_t p = 0; p < message.parts; ++p) {
-    const iovec& part = destination.parts[message.first_part + p];
+  Message single{.packets = 1, .priority = message.priority};
+  for (const iovec& part : message.parts) {
     for (std::size_t begin = 0; begin < part.iov_len; begin += message.segment) {
-      iovec packet{static_cast<std::uint8_t*>(part.iov_base) + begin, std::min(message.segment, part.iov_len - begin)};
+      auto* packet = static_cast<std::uint8_t*>(part.iov_base) + begin;
+      single.parts = {{packet, std::min(message.segment, part.iov_len - begin)}};
       msghdr header;
       prepare(header, controls_[0], destination, single);
-      header.msg_iov = &packet;
       while (sendmsg(socket_.fd(), &header, MSG_DONTWAIT) < 0) {
         const int error = errno;
         if (try_again(error)) continue;
@@ -246,16 +277,16 @@ void DatagramSender::clear() {
     index_.clear();
     last_destination_ = 0;
   }
-  for (std::vector<Queued>* queue : {&queued_, &low_}) {
-    for (const Queued& queued : *queue) {
-      if (destinations_.empty()) break;
-      Destination& destination = destinations_[queued.destination];
-      destination.parts.clear();
-      destination.messages.clear();
-      destination.open = false;
-    }
-    queue->clear();
+  for (; begun_ > 0; --begun_) {
+    Message& message = messages_[begun_ - 1];
+    message.parts.clear();
+    message.packets = message.bytes = 0;
+    if (destinations_.empty()) continue;
+    destinations_[message.destination].open.clear();
+    destinations_[message.destination].streams.clear();
   }
+  queued_.clear();
+  low_.clear();
 }
 
 bool DatagramSender::take_unreachable() { return std::exchange(unreachable_, false); }

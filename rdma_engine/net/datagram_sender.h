@@ -41,9 +41,12 @@ class DatagramSender {
   // Gives back what the latest reserve() took too much.
   void shrink(std::size_t size);
   // Queues a packet that lies in reserved room. Returns its number among the packets that one message will carry, by
-  // which the kernel numbers their IP identifications if DF is set.
-  std::size_t add(const Address& to, std::span<const std::uint8_t> packet, Priority priority = Priority::kNormal);
-  // Sends what is queued, in order for each destination and priority. A message that cannot be sent is counted and
+  // which the kernel numbers their IP identifications if DF is set. Packets to one destination leave in order for each
+  // priority. If all of them name a stream, they leave in order for each stream: then equal packets of different streams
+  // share a message, though others lie between them.
+  std::size_t add(const Address& to, std::span<const std::uint8_t> packet, Priority priority = Priority::kNormal,
+                  std::optional<std::uint32_t> stream = std::nullopt);
+  // Sends what is queued. A message that cannot be sent is counted and
   // forgotten, as if the network had lost it. An error, kSystem, says that this socket can never send.
   Status flush();
 
@@ -53,34 +56,38 @@ class DatagramSender {
 
  private:
   struct Message {
-    std::size_t first_part;  // in its destination's parts
-    std::size_t parts;
-    std::size_t packets;
-    std::size_t bytes;
-    std::size_t segment;
-    Priority priority;
+    std::size_t destination = 0;
+    std::vector<iovec> parts = {};  // runs of whole packets that lie one after the other
+    std::size_t packets = 0;
+    std::size_t bytes = 0;
+    std::size_t segment = 0;
+    Priority priority = Priority::kNormal;
+  };
+  struct Stream {
+    std::uint32_t name;
+    std::size_t message;  // of its latest packet
   };
   struct Destination {
     Address address;
-    std::vector<iovec> parts;  // runs of whole packets that lie one after the other
-    std::vector<Message> messages;
-    bool open = false;  // the last message takes another packet
+    std::vector<std::size_t> open = {};  // messages that take another packet: the latest one of each segment size
+    std::vector<Stream> streams = {};    // that have packets queued
+    std::size_t latest_stream = 0;       // most packets follow one of the same stream
     // Flushes to go without segmentation after it was refused, doubled each time it is refused again; then it is tried.
     std::uint64_t segments_from = 0, pause = 0;
-  };
-  struct Queued {
-    std::size_t destination, message;
   };
   struct alignas(cmsghdr) Control {
     char bytes[CMSG_SPACE(sizeof(std::uint16_t)) + CMSG_SPACE(sizeof(in6_pktinfo))];
   };
 
   Destination& destination_for(const Address& to);
-  void prepare(msghdr& header, Control& control, Destination& destination, const Message& message);
+  Stream& stream_of(Destination& destination, std::uint32_t name);
+  // The message that such a packet joins, a new one if there is none.
+  std::size_t message_for(Destination& destination, std::size_t size, Priority priority, const Stream* stream);
+  void prepare(msghdr& header, Control& control, Destination& destination, Message& message);
   void add_controls(msghdr& header, Control& control, const Address& to, const Message& message);
   void send_low_priority();
   // Sends at most `most` messages from queued[done] on and moves `done` past those that are dealt with.
-  void send_from(const std::vector<Queued>& queued, std::size_t& done, std::size_t most);
+  void send_from(const std::vector<std::size_t>& queued, std::size_t& done, std::size_t most);
   void send_one_by_one(Destination& destination, const Message& message);
   void pause_segments(Destination& destination);
   // After a failed call: whether another try makes sense. Waits for room if that is the policy.
@@ -88,7 +95,6 @@ class DatagramSender {
   bool wait_for_room(int error);
   void give_up(int error, std::size_t packets);
   void clear();
-  Message& message_of(const Queued& queued) { return destinations_[queued.destination].messages[queued.message]; }
 
   UdpSocket& socket_;
   WhenFull when_full_;
@@ -97,7 +103,9 @@ class DatagramSender {
   std::vector<Destination> destinations_;
   std::unordered_map<Address, std::size_t, HashAddress> index_;
   std::size_t last_destination_ = 0;
-  std::vector<Queued> queued_, low_;  // messages in the order they were begun
+  std::vector<Message> messages_;          // in the order they were begun; kept between flushes for their memory
+  std::size_t begun_ = 0;
+  std::vector<std::size_t> queued_, low_;  // which of them are sent, in this order
   std::vector<mmsghdr> headers_;
   std::vector<Control> controls_;
   Status status_;                           // of this flush

@@ -69,7 +69,8 @@ void RoceSocket::send_packet(const Write& write, const Headers& headers, std::si
     packet = sender_.reserve(total);
   }
   write_packet(write, headers, offset, size, packet);
-  const std::size_t number = sender_.add(write.peer, {packet, total});
+  // Queue pairs do not keep each other's order, so equally long packets of their messages may leave together.
+  const std::size_t number = sender_.add(write.peer, {packet, total}, udp::Priority::kNormal, headers.qpn);
   const std::span<const std::uint8_t> covered(packet, total - kIcrcSize);
   store_icrc(icrc(flow_, {static_cast<std::uint16_t>(number), true}, covered), packet + covered.size());
   ++counters_[Counter::kPacketsSent];

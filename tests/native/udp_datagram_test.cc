@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <vector>
 
 #include "rdma_engine/net/datagram_receiver.h"
@@ -133,6 +134,41 @@ TEST(UdpDatagrams, SegmentationComesBack) {
   EXPECT_EQ(flushes_until_merged(sender), 1);
   EXPECT_EQ(flushes_until_merged(sender), 16 + 1) << "refused anew";
   EXPECT_EQ(sender.packets_unsent(), 0u);
+}
+
+TEST(UdpDatagrams, StreamsShareMessagesAndEachKeepsItsOrder) {
+  for (const bool offload : {true, false}) {
+    SCOPED_TRACE(offload ? "with segmentation" : "without");
+    UdpSocket source(loopback(), {.offload = offload}), target(loopback(), {});
+    DatagramSender sender(source, WhenFull::kWait);
+    // As RDMA messages are cut: a longer packet first and a short one last. Each stream has two messages under way.
+    std::vector<std::size_t> numbers;
+    std::map<int, Packets> sent, received;
+    for (const int stream : {1, 2, 3, 1, 2, 3}) {
+      for (int i = 0; i < 30; ++i) {
+        const std::size_t size = i == 0 ? 1056 : i < 29 ? 1040 : 44;
+        std::uint8_t* room = sender.reserve(size);
+        ASSERT_NE(room, nullptr);
+        std::memset(room, static_cast<int>(sent[stream].size()), size);
+        room[0] = static_cast<std::uint8_t>(stream);
+        const auto name = static_cast<std::uint32_t>(stream);
+        numbers.push_back(sender.add(target.local(), {room, size}, Priority::kNormal, name));
+        sent[stream].emplace_back(room, room + size);
+      }
+    }
+    ASSERT_TRUE(sender.flush().ok());
+    if (source.segments()) {
+      EXPECT_EQ(numbers[0], 0u);
+      EXPECT_EQ(numbers[30], 1u) << "the second stream's first packet joins the first one's";
+      EXPECT_EQ(numbers[31], 28u) << "and what follows it those that follow";
+      EXPECT_EQ(numbers[90], 0u) << "but a stream's second message does not overtake its first";
+    }
+    DatagramReceiver receiver(target);
+    for (const auto& packet : receive_all(receiver, target, numbers.size(), source.local())) {
+      received[packet[0]].push_back(packet);
+    }
+    EXPECT_EQ(received, sent);
+  }
 }
 
 TEST(UdpDatagrams, WhatCannotBeSentIsCountedAndTheRestGoesOut) {
