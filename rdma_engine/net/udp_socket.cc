@@ -168,7 +168,7 @@ int probe(const Address& address) {
   if (connect(fd, as_sockaddr(address), address.size) == 0) return fd;
   const int error = errno;
   close(fd);
-  throw Error(ErrorCode::kSwitchUnreachable, "there is no route to the switch at " + to_string(address) + ": " +
+  throw Error(ErrorCode::kSwitchUnreachable, "there is no route to " + to_string(address) + ": " +
                                                  std::strerror(error) + "; check its address and this host's network");
 }
 

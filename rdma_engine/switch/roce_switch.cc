@@ -6,6 +6,7 @@
 
 #include "rdma_engine/base/narrow.h"
 #include "rdma_engine/net/socket_address.h"
+#include "rdma_engine/net/udp_socket.h"
 
 namespace jaxina {
 namespace {
@@ -41,7 +42,8 @@ roce::ConnectionEnd RoceSwitch::connect(std::uint32_t id, std::uint32_t worker, 
   connection->worker = worker;
   connection->remote = remote;
   connection->peer = peer;
-  connection->mtu = std::min(config_.mtu, remote.mtu);
+  const std::size_t route_mtu = roce::mtu_within(udp::route_mtu(peer));  // the worker knows its own end's only
+  connection->mtu = std::min<std::size_t>({config_.mtu, remote.mtu, route_mtu});
   connection->queues.resize(remote.qpns.size());
   roce::ConnectionEnd local{.address = address_,
                             .udp_port = port_,

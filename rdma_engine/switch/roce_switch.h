@@ -47,7 +47,7 @@ class RoceSwitch {
 
   // Gives a worker its queue pairs; a worker that connects anew loses those it had. `remote.address` is an IPv4 address in
   // numbers: nobody resolves names here. Throws Error(kInvalidArgument) for an end that does not fit the job,
-  // Error(kJobRejected) if there is no such job.
+  // Error(kJobRejected) if there is no such job, Error(kSwitchUnreachable) if no route leads to the worker.
   roce::ConnectionEnd connect(std::uint32_t job, std::uint32_t worker, const roce::ConnectionEnd& remote);
 
  private:

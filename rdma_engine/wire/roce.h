@@ -62,6 +62,13 @@ constexpr std::size_t header_size(Opcode o) {
 static_assert(header_size(Opcode::kWriteFirst) == 28 && header_size(Opcode::kWriteMiddle) == 12 &&
               header_size(Opcode::kWriteLastImm) == 16 && header_size(Opcode::kWriteOnlyImm) == 32);
 
+// The largest MTU whose packets fit into IPv4 packets of `ip_mtu` bytes, the smallest one if none do.
+constexpr std::size_t mtu_within(std::size_t ip_mtu) {
+  std::size_t mtu = 4096;
+  while (mtu > 256 && 20 + 8 + kMaxHeaders + mtu + kIcrcSize > ip_mtu) mtu /= 2;
+  return mtu;
+}
+
 // The headers in host byte order.
 struct Headers {
   Opcode opcode = Opcode::kWriteOnlyImm;

@@ -55,6 +55,29 @@ TEST(RoceEndpoint, SixteenPacketMessagesAndLossesOnBothWays) {
   EXPECT_GT(counters.strangers[Counter::kRdmaOutOfSequence], 0u);  // what followed a loss within its message
 }
 
+TEST(RoceEndpoint, PacketsAreAsLargeAsBothEndsAndTheirRouteTake) {
+  for (const std::uint32_t of_switch : {512u, 4096u}) {
+    RoceSwitch roce_switch({.port = 0, .mtu = of_switch});
+    const JobSpec job = job_of(1, 7, {.blocks_per_chunk = 16});
+    roce_switch.add_job(job);
+    roce::ConnectionEnd offered, answered;
+    const auto exchange = [&](const roce::ConnectionEnd& end) {
+      return answered = roce_switch.connect(job.job, 0, offered = end);
+    };
+    const auto endpoint = make_endpoint(member_of(job, 0), RoceConfig{.address = "127.0.0.1", .exchange = exchange});
+    EXPECT_EQ(offered.mtu, 4096u) << "loopback's packets are larger";
+    EXPECT_EQ(answered.mtu, of_switch);
+    FloatSum sum(1, 100'000, 1);
+    sum.submit(0, *endpoint);
+    ASSERT_TRUE(run_to_end(*endpoint).ok());
+    sum.expect_exact();
+    const std::size_t packets = roce::packets_of(roce::MessageLayout(job.shape).largest(), of_switch);
+    const std::size_t messages = 100'000 / job.shape.words_per_chunk() + 1;
+    const std::size_t look_ahead = job.shape.slots();  // a packet of exponents each, at most
+    EXPECT_LE(endpoint->statistics()[Counter::kPacketsSent], messages * packets + look_ahead);
+  }
+}
+
 TEST(RoceEndpoint, AWorkerThatRestartsGetsNewQueuePairsAndTheOldOnesAreGone) {
   RoceSwitch roce_switch({.port = 0});
   const JobSpec job = job_of(1);

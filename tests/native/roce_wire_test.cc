@@ -82,6 +82,13 @@ TEST(RoceWire, CapturedFramesAreWhatWasWritten) {
   }
 }
 
+TEST(RoceWire, TheMtuIsTheLargestWhosePacketsFit) {
+  for (const auto& [ip_mtu, mtu] : std::vector<std::pair<std::size_t, std::size_t>>{
+           {65536, 4096}, {9000, 4096}, {4160, 4096}, {4159, 2048}, {1500, 1024}, {1088, 1024}, {1087, 512}, {68, 256}}) {
+    EXPECT_EQ(mtu_within(ip_mtu), mtu) << ip_mtu;
+  }
+}
+
 TEST(RoceWire, HeadersWrittenAgainAreTheCapturedBytes) {
   for (const Frame& frame : captured()) {
     Packet packet;
