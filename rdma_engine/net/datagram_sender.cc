@@ -22,6 +22,7 @@ constexpr std::size_t kArenaSize = std::size_t{512} << 10;
 constexpr std::size_t kMaxRemembered = 4096;
 constexpr std::size_t kMaxMessagesPerCall = 64;
 constexpr std::size_t kMaxOpen = 8;  // messages of different segments that wait for more packets
+constexpr Nanoseconds kHopAge = 1'000'000'000;  // until the kernel is asked again
 constexpr std::uint64_t kFirstPause = 16, kLongestPause = std::uint64_t{1} << 16;  // flushes
 
 // Errors that say "not with UDP_SEGMENT": an old kernel, a device without checksums, a packet above the route's MTU.
@@ -172,16 +173,38 @@ Status DatagramSender::flush() {
   status_ = {};
   wait_until_.reset();
   ++flushes_;
-  for (std::size_t done = 0; done < queued_.size();) send_from(queued_, done, kMaxMessagesPerCall);
+  send_normal_priority();
   send_low_priority();
   clear();
   return std::move(status_);
 }
 
+void DatagramSender::send_normal_priority() {
+  for (std::size_t done = 0; done < queued_.size();) {
+    if (when_full_ == WhenFull::kWait || !crowded()) {
+      send_from(queued_, done, kMaxMessagesPerCall);
+    } else if (const Message& message = messages_[queued_[done]]; stays(destinations_[message.destination])) {
+      packets_unsent_ += message.packets;
+      ++done;
+    } else {
+      send_from(queued_, done, 1);
+    }
+  }
+}
+
+bool DatagramSender::stays(Destination& destination) {
+  const Nanoseconds start = now();
+  if (start >= destination.ask_hop_at) {
+    destination.hop_resolved = next_hops_.resolved(destination.address);
+    destination.ask_hop_at = start + kHopAge;
+  }
+  return !destination.hop_resolved;
+}
+
 void DatagramSender::send_low_priority() {
   // One at a time, for each adds to what the buffer holds.
   for (std::size_t done = 0; done < low_.size();) {
-    if (socket_.send_used() < socket_.send_limit() / 4) {
+    if (!crowded()) {
       send_from(low_, done, 1);
     } else {
       packets_unsent_ += messages_[low_[done++]].packets;

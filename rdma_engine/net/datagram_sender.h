@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "rdma_engine/errors.h"
+#include "rdma_engine/net/next_hops.h"
 #include "rdma_engine/net/socket_address.h"
 #include "rdma_engine/net/udp_socket.h"
 
@@ -20,7 +21,9 @@ namespace jaxina::udp {
 
 // What happens to packets that the network does not take at once.
 enum class WhenFull : std::uint8_t {
-  kDrop,  // they are lost: whoever serves many must not wait for one of them
+  // They are lost: whoever serves many must not wait for one of them. Packets whose next hop is not known are lost sooner,
+  // while a quarter of the send buffer is taken: they lie there for seconds.
+  kDrop,
   kWait,  // flush() waits for room, at most kMaxSendWait in all
 };
 inline constexpr Nanoseconds kMaxSendWait = 100'000'000;
@@ -74,6 +77,8 @@ class DatagramSender {
     std::size_t latest_stream = 0;       // most packets follow one of the same stream
     // Flushes to go without segmentation after it was refused, doubled each time it is refused again; then it is tried.
     std::uint64_t segments_from = 0, pause = 0;
+    bool hop_resolved = true;
+    Nanoseconds ask_hop_at = 0;  // when that is too old
   };
   struct alignas(cmsghdr) Control {
     char bytes[CMSG_SPACE(sizeof(std::uint16_t)) + CMSG_SPACE(sizeof(in6_pktinfo))];
@@ -85,6 +90,10 @@ class DatagramSender {
   std::size_t message_for(Destination& destination, std::size_t size, Priority priority, const Stream* stream);
   void prepare(msghdr& header, Control& control, Destination& destination, Message& message);
   void add_controls(msghdr& header, Control& control, const Address& to, const Message& message);
+  bool crowded() const { return socket_.send_used() >= socket_.send_limit() / 4; }
+  // Whether a packet to there would lie in the send buffer.
+  bool stays(Destination& destination);
+  void send_normal_priority();
   void send_low_priority();
   // Sends at most `most` messages from queued[done] on and moves `done` past those that are dealt with.
   void send_from(const std::vector<std::size_t>& queued, std::size_t& done, std::size_t most);
@@ -98,6 +107,7 @@ class DatagramSender {
 
   UdpSocket& socket_;
   WhenFull when_full_;
+  NextHops next_hops_;
   std::vector<std::uint8_t> arena_;
   std::size_t used_ = 0, last_reserved_ = 0;
   std::vector<Destination> destinations_;

@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "rdma_engine/net/datagram_receiver.h"
 #include "rdma_engine/net/datagram_sender.h"
+#include "rdma_engine/net/next_hops.h"
 #include "tests/native/hostile_packets.h"
 #include "tests/native/network_namespace.h"
 #include "tests/native/udp_fixture.h"
@@ -80,6 +82,49 @@ TEST(AbsentHosts, AnswersToStrangersLeaveRoomForTheOthers) {
     }
     EXPECT_EQ(arrived, kFlushes);
     EXPECT_LT(Clock::now() - start, milliseconds(2000));
+    EXPECT_GT(sender.packets_unsent(), kFlushes) << "or the buffer was never near to full";
+  });
+}
+
+TEST(AbsentHosts, TheNextHopSaysWhetherPacketsLeave) {
+  in_own_network([] {
+    const udp::NextHops hops;
+    const auto to = [](const std::string& host) { return udp::resolve(host, 9, ErrorCode::kSystem); };
+    EXPECT_TRUE(hops.resolved(to("127.0.0.1")));
+    EXPECT_TRUE(hops.resolved(to("10.9.0.1"))) << "this host";
+    EXPECT_TRUE(hops.resolved(to("fd00:9::1"))) << "this host";
+    EXPECT_TRUE(hops.resolved(to("198.51.100.7"))) << "no route: sending fails at once";
+    EXPECT_FALSE(hops.resolved(to("10.9.0.7")));
+    EXPECT_FALSE(hops.resolved(to("::ffff:10.9.0.7")));
+    ASSERT_EQ(std::system("ip neighbour add 10.9.0.8 lladdr 02:00:00:00:00:08 dev near nud stale && "
+                          "ip route add 192.0.2.0/25 via 10.9.0.8 && ip route add 192.0.2.128/25 via 10.9.0.9 && "
+                          "ip -6 address add fd00:a::1/64 dev near nodad && "
+                          "ip -6 neighbour add fd00:a::8 lladdr 02:00:00:00:00:08 dev near"), 0);
+    EXPECT_TRUE(hops.resolved(to("10.9.0.8")));
+    EXPECT_TRUE(hops.resolved(to("192.0.2.1"))) << "the gateway is known";
+    EXPECT_FALSE(hops.resolved(to("192.0.2.129"))) << "the gateway is not";
+    EXPECT_TRUE(hops.resolved(to("fd00:a::8")));
+    EXPECT_FALSE(hops.resolved(to("fd00:a::9")));
+  });
+}
+
+// Also of jobs: whoever has one can say that its workers are where nobody is.
+TEST(AbsentHosts, ResultsToThemLeaveRoomForTheOthers) {
+  in_own_network([] {
+    udp::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer}), target(here("127.0.0.1"), {});
+    udp::DatagramReceiver receiver(target);
+    DatagramSender sender(socket, WhenFull::kDrop);
+    constexpr std::size_t kFlushes = 1000;
+    std::size_t arrived = 0;
+    for (std::size_t i = 0; i < kFlushes; ++i) {
+      for (std::size_t k = 0; k < 4; ++k) {
+        add(sender, udp::resolve(absent_host(4 * i + k), 9, ErrorCode::kSystem), 20'000);
+      }
+      add(sender, target.local(), 1000);
+      EXPECT_TRUE(sender.flush().ok());
+      arrived += receiver.receive([](std::span<const std::uint8_t>, const Address&) {});
+    }
+    EXPECT_EQ(arrived, kFlushes);
     EXPECT_GT(sender.packets_unsent(), kFlushes) << "or the buffer was never near to full";
   });
 }
