@@ -63,6 +63,7 @@ class SwitchClient:
         blocks_per_chunk: int,
         join_timeout: float,
         heartbeat_timeout: float,
+        whole_chunks: bool = False,
     ) -> JobGrant:
         reply = self._call(
             self._stub.CreateJob,
@@ -74,6 +75,7 @@ class SwitchClient:
                 blocks_per_chunk=blocks_per_chunk,
                 join_timeout_s=join_timeout,
                 heartbeat_timeout_s=heartbeat_timeout,
+                whole_chunks=whole_chunks,
             ),
         )
         terms = Terms(reply.whole_chunks, not reply.without_checksums)

@@ -84,13 +84,14 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self, request: pb.CreateJobRequest, context: grpc.aio.ServicerContext
     ) -> pb.CreateJobReply:
         terms = self._data_plane.terms
+        whole_chunks = terms.whole_chunks or request.whole_chunks
         shape = JobShape(
             devices=request.devices,
             workers=request.workers,
             slots=request.slots,
             block_size=request.block_size,
             blocks_per_chunk=request.blocks_per_chunk,
-            whole_chunks=terms.whole_chunks,
+            whole_chunks=whole_chunks,
         )
         spec = JobSpec(shape, request.join_timeout_s, request.heartbeat_timeout_s)
         job = self._create(spec, address_of(context.peer()))
@@ -99,7 +100,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             job=job.id,
             secret=job.secret,
             data_ports=self._data_plane.ports,
-            whole_chunks=terms.whole_chunks,
+            whole_chunks=whole_chunks,
             without_checksums=not terms.checksums,
             first_window=self._data_plane.slots_that_fit(shape),
         )

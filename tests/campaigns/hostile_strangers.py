@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Strangers at a switch: what attackers without a secret can do to the job of others.
 
-    tests/campaigns/hostile_strangers.py              # every attack, 60 s each, beside udp and roce: hours
+    tests/campaigns/hostile_strangers.py              # every attack, 60 s each: an hour and a half
     tests/campaigns/hostile_strangers.py --seconds 2  # quick
     tests/campaigns/hostile_strangers.py --attacks 'absent*' --transports udp
 
-Each attack meets a `jaxina switch` of its own and a running job of real workers, in network namespaces that the
-campaign makes and removes: it needs root. The attacker has a budget of packets, calls and processor time, and low
-priority. The exit code is 1 if the job's rate falls by more than 20 % beside what an attacker costs that only burns the
+Each attack meets a `jaxina switch` of its own and two running jobs of real workers, one over udp and one over roce, in
+network namespaces that the campaign makes and removes: it needs root. The attacker has a budget of packets, calls and
+processor time, and low priority. The exit code is 1 if a job's rate falls by more than 20 % beside what an attacker costs that only burns the
 same processor time, if it does not come back afterwards, if a sum is wrong in any bit, if something hangs, if the
 switch's memory or threads grow beyond their bounds, or if an honest newcomer gets no job meanwhile.
 """
@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each attack, in all its phases together")
     parser.add_argument("--transports", nargs="+", default=["udp", "roce"], choices=("udp", "roce"))
     parser.add_argument("--attacks", nargs="+", default=["*"], help="names, with wildcards, or data, rdma, control")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2, help="of each job")
     parser.add_argument("--elements", type=int, default=250_000, help="of each float32 tensor")
     parser.add_argument("--threads", type=int, default=1, help="of the switch's data path")
     parser.add_argument("--json", type=pathlib.Path)
@@ -100,19 +100,23 @@ def main() -> None:
     started = time.monotonic()
     outcomes = []
     with Network() as network:
-        bystanders = Bystanders(network, arguments.workers, arguments.elements, arguments.threads)
-        for transport in arguments.transports:
-            for one in attacks:
-                outcome = measure(bystanders, one, transport, plan)
+        transports = tuple(dict.fromkeys(arguments.transports))
+        bystanders = Bystanders(network, transports, arguments.workers, arguments.elements, arguments.threads)
+        for number, one in enumerate(attacks, start=1):
+            for outcome in measure(bystanders, one, plan):
                 outcomes.append(outcome)
-                if arguments.json:
-                    arguments.json.write_text(json.dumps([dataclasses.asdict(one) for one in outcomes], indent=1))
                 what = "; ".join(outcome.failures) or f"holds, {outcome.to_control:.2f} of control"
-                console.print(f"{time.monotonic() - started:6.0f} s  {one.name}, {transport}: {what}", highlight=False)
+                seconds = time.monotonic() - started
+                console.print(
+                    f"{seconds:6.0f} s  {number} of {len(attacks)}: {one.name}, {outcome.transport}: {what}",
+                    highlight=False,
+                )
+            if arguments.json:
+                arguments.json.write_text(json.dumps([dataclasses.asdict(one) for one in outcomes], indent=1))
     console.print(_table(outcomes))
     failed = sum(bool(outcome.failures) for outcome in outcomes)
     console.print(
-        f"{len(outcomes)} attacks of {arguments.seconds:g} s in {time.monotonic() - started:.0f} s, {failed} hurt.\n"
+        f"{len(attacks)} attacks of {arguments.seconds:g} s in {time.monotonic() - started:.0f} s, {failed} hurt.\n"
         f"core: what the attacker took. MiB and threads of the switch: before, and the growth (at most {MOST_GROWN} MiB). "
         "switch: its cores, quiet and attacked. others: cores that other work took; above 0.3 rates say little.",
         highlight=False,

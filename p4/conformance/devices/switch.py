@@ -117,6 +117,7 @@ class SwitchDevice:
             blocks_per_chunk=job.blocks,
             join_timeout=_JOB_TIMEOUT,
             heartbeat_timeout=_JOB_TIMEOUT,
+            whole_chunks=True,  # else a software switch checks RDMA messages, which a packet processor cannot
         )
         self._names.jobs[job.name] = grant.job
         self._names.secrets[job.name] = grant.secret

@@ -1,4 +1,4 @@
-"""One attack beside one job: phases by turns, medians, a verdict.
+"""One attack beside one job of each transport, at one switch: phases by turns, medians, a verdict for each job.
 
     quiet ... quiet  (attack, pause, control, quiet) ...  pause  quiet ... quiet
 
@@ -111,22 +111,32 @@ class Broken(Exception):
 
 
 class Measurement:
-    """Runs the phases; `settings` are as of a Job."""
+    """Runs the phases. `jobs` and `outcomes` are by transport."""
 
-    def __init__(self, network: Network, switch: Switch, job: Job, attack: Attack, outcome: Outcome, plan: Plan):
-        self._network, self._switch, self._job = network, switch, job
-        self._attack, self._outcome, self._plan = attack, outcome, plan
-        self._rates: list[tuple[str, float]] = []  # (phase, sums per second), in their order
+    def __init__(
+        self,
+        network: Network,
+        switch: Switch,
+        jobs: dict[str, Job],
+        attack: Attack,
+        outcomes: dict[str, Outcome],
+        plan: Plan,
+    ):
+        self._network, self._switch, self._jobs = network, switch, jobs
+        self._attack, self._outcomes, self._plan = attack, outcomes, plan
+        # (phase, sums per second), in their order
+        self._rates: dict[str, list[tuple[str, float]]] = {transport: [] for transport in jobs}
         self._processor: dict[str, list[float]] = {"before": [], "attack": []}
         self._others: list[float] = []
         self._sent: list[float] = []  # per second
         self._share = 0.0
         self._target = Target(switch.address, switch.data_ports, RDMA_PORT)
         first = switch.usage()
-        outcome.mib_before, outcome.threads_before = first.mib, first.threads
+        for outcome in outcomes.values():
+            outcome.mib_before, outcome.threads_before = first.mib, first.threads
 
     def run(self) -> None:
-        outcome, plan = self._outcome, self._plan
+        plan = self._plan
         overheard = self._ask(functools.partial(overhear, self._network, (*self._switch.data_ports, RDMA_PORT)), 10.0)
         self._target = dataclasses.replace(self._target, overheard=overheard or ())
         try:
@@ -136,16 +146,20 @@ class Measurement:
                 rounds += 1
                 self._one_round(rounds)
                 if rounds == plan.rounds:
-                    outcome.newcomer = self._newcomer_during_attack()
+                    newcomer = self._newcomer_during_attack()
+                    for outcome in self._outcomes.values():
+                        outcome.newcomer = newcomer
             self._watch(_SETTLE)
             for _ in range(_MORE):
                 self._repeat("after")
-                if self._median("after") >= KEPT * self._median("before"):
+                if all(self._median(job, "after") >= KEPT * self._median(job, "before") for job in self._jobs):
                     break
         except (Broken, ProcessLookupError) as error:
-            outcome.failures.append(str(error))
+            for outcome in self._outcomes.values():
+                outcome.failures.append(str(error))
         finally:
-            self._conclude()
+            for transport, outcome in self._outcomes.items():
+                self._conclude(transport, outcome)
 
     def _repeat(self, phase: str) -> None:
         for _ in range(self._plan.rounds):
@@ -219,16 +233,18 @@ class Measurement:
         self._watch(seconds)
         ended, more_sums, more_switch, more_job, more_machine = self._now()
         took = ended - started
-        self._rates.append((phase, (more_sums - sums) / took))
+        for transport, rates in self._rates.items():
+            rates.append((phase, (more_sums[transport] - sums[transport]) / took))
         if phase in self._processor:
             self._processor[phase].append((more_switch - switch) / took)
         if phase in ("before", "between", "after"):
             self._others.append((more_machine - machine - (more_switch - switch) - (more_job - job)) / took)
 
-    def _now(self) -> tuple[float, int, float, float, float]:
-        """The time, the job's sums, and the seconds of processor time of the switch, the job and the machine."""
-        job = self._job
-        return time.monotonic(), job.sums, self._switch.usage().processor, job.processor, machine_processor()
+    def _now(self) -> tuple[float, dict[str, int], float, float, float]:
+        """The time, each job's sums, and the seconds of processor time of the switch, the jobs and the machine."""
+        sums = {transport: job.sums for transport, job in self._jobs.items()}
+        jobs = sum(job.processor for job in self._jobs.values())
+        return time.monotonic(), sums, self._switch.usage().processor, jobs, machine_processor()
 
     def _watch(self, seconds: float) -> None:
         """Lets time pass."""
@@ -236,50 +252,51 @@ class Measurement:
         while (left := deadline - time.monotonic()) > 0:
             time.sleep(min(_LOOK_EVERY, left))
             self._note(self._switch.usage())
-            if error := self._job.error():
-                raise Broken(f"the job ended: {error}")
+            for transport, job in self._jobs.items():
+                if error := job.error():
+                    raise Broken(f"the {transport} job ended: {error}")
 
     def _note(self, usage: Usage) -> None:
-        outcome = self._outcome
-        outcome.mib_peak = max(outcome.mib_peak, usage.mib)
-        outcome.threads_peak = max(outcome.threads_peak, usage.threads)
-        if outcome.mib_peak - outcome.mib_before > _GUARD:
-            raise Broken(f"broken off: the switch grew by more than {_GUARD} MiB")
+        for outcome in self._outcomes.values():
+            outcome.mib_peak = max(outcome.mib_peak, usage.mib)
+            outcome.threads_peak = max(outcome.threads_peak, usage.threads)
+            if outcome.mib_peak - outcome.mib_before > _GUARD:
+                raise Broken(f"broken off: the switch grew by more than {_GUARD} MiB")
 
     # ---- the verdict
 
-    def _median(self, *phases: str) -> float:
-        return statistics.median([rate for phase, rate in self._rates if phase in phases] or [0.0])
+    def _median(self, transport: str, phase: str) -> float:
+        return statistics.median([rate for name, rate in self._rates[transport] if name == phase] or [0.0])
 
-    def _share_of_quiet(self, phase: str) -> float:
+    def _share_of_quiet(self, transport: str, phase: str) -> float:
         """The phase's rate as a share of that of the quiet next to it, in the middle."""
         shares = []
-        for first, second in itertools.pairwise(self._rates):
+        for first, second in itertools.pairwise(self._rates[transport]):
             (name, rate), (_, quiet) = (first, second) if phase == "control" else (second, first)
             if name == phase and quiet > 0:
                 shares.append(rate / quiet)
         return statistics.median(shares or [0.0])
 
-    def _ratios(self) -> tuple[float, float]:
+    def _ratios(self, transport: str) -> tuple[float, float]:
         """What is left of the rate during the attack: of the undisturbed, and beside the control."""
-        before, between = self._median("before"), self._median("between")
-        lasting = between < KEPT * before
-        attacked = self._median("attack") / before if lasting and before else self._share_of_quiet("attack")
-        cost = min(1.0, self._share_of_quiet("control"))
+        before, between = self._median(transport, "before"), self._median(transport, "between")
+        attacked = self._share_of_quiet(transport, "attack")
+        if 0 < before and between < KEPT * before:  # lasting
+            attacked = self._median(transport, "attack") / before
+        cost = min(1.0, self._share_of_quiet(transport, "control"))
         return attacked, attacked / cost if cost else attacked
 
     def _undecided(self) -> bool:
         low, high = _UNDECIDED
-        return low <= self._ratios()[1] < high
+        return any(low <= self._ratios(transport)[1] < high for transport in self._jobs)
 
-    def _conclude(self) -> None:
-        outcome = self._outcome
-        outcome.before, outcome.attacked = self._median("before"), self._median("attack")
-        outcome.control, outcome.after = self._median("control"), self._median("after")
+    def _conclude(self, transport: str, outcome: Outcome) -> None:
+        outcome.before, outcome.attacked = self._median(transport, "before"), self._median(transport, "attack")
+        outcome.control, outcome.after = self._median(transport, "control"), self._median(transport, "after")
         outcome.recovered = outcome.after >= KEPT * outcome.before > 0
-        outcome.to_undisturbed, outcome.to_control = self._ratios()
+        outcome.to_undisturbed, outcome.to_control = self._ratios(transport)
         outcome.sent, outcome.share = statistics.median(self._sent or [0.0]), self._share
-        outcome.sums, outcome.wrong = self._job.sums, self._job.wrong
+        outcome.sums, outcome.wrong = self._jobs[transport].sums, self._jobs[transport].wrong
         outcome.others = max(0.0, statistics.median(self._others or [0.0]))
         outcome.switch_quiet = statistics.median(self._processor["before"] or [0.0])
         outcome.switch_attacked = statistics.median(self._processor["attack"] or [0.0])
@@ -287,48 +304,59 @@ class Measurement:
 
 @dataclasses.dataclass(frozen=True)
 class Bystanders:
-    """The job that runs beside."""
+    """The jobs that run beside, one of each transport."""
 
     network: Network
-    workers: int
+    transports: tuple[str, ...]
+    workers: int  # of each
     elements: int  # of a float32 tensor
     threads: int  # of the switch's data path
 
 
-def measure(bystanders: Bystanders, attack: Attack, transport: str, plan: Plan) -> Outcome:
-    """The attack beside a new job at a new switch, so that what an attack breaks is its own. What only seems slow is
+def measure(bystanders: Bystanders, attack: Attack, plan: Plan) -> list[Outcome]:
+    """The attack beside new jobs at a new switch, so that what an attack breaks is its own. What only seems slow is
     measured a second time, and that counts."""
-    outcome = _measure_once(bystanders, attack, transport, plan)
-    return _measure_once(bystanders, attack, transport, plan) if outcome.slower_only else outcome
+    outcomes = _measure_once(bystanders, attack, plan)
+    return _measure_once(bystanders, attack, plan) if any(one.slower_only for one in outcomes) else outcomes
 
 
-def _measure_once(bystanders: Bystanders, attack: Attack, transport: str, plan: Plan) -> Outcome:
-    outcome = Outcome(attack.name, attack.kind, transport)
+def _measure_once(bystanders: Bystanders, attack: Attack, plan: Plan) -> list[Outcome]:
+    outcomes = {transport: Outcome(attack.name, attack.kind, transport) for transport in bystanders.transports}
     try:
-        with _running(bystanders, transport) as (switch, job):
-            Measurement(bystanders.network, switch, job, attack, outcome, plan).run()
-        if outcome.after > 0 and not outcome.recovered:  # or has the machine become slower?
-            outcome.fresh = _fresh_rate(bystanders, transport, plan)
-            outcome.recovered = outcome.after >= KEPT * outcome.fresh
+        with _running(bystanders) as (switch, jobs):
+            Measurement(bystanders.network, switch, jobs, attack, outcomes, plan).run()
+        if any(one.after > 0 and not one.recovered for one in outcomes.values()):  # or has the machine become slower?
+            fresh = _fresh_rates(bystanders, plan)
+            for transport, outcome in outcomes.items():
+                outcome.fresh = fresh[transport]
+                outcome.recovered = outcome.recovered or outcome.after >= KEPT * outcome.fresh
     except (RuntimeError, OSError) as error:
-        outcome.failures.append(str(error))
-    outcome.judge()
-    return outcome
+        for outcome in outcomes.values():
+            outcome.failures.append(str(error))
+    for outcome in outcomes.values():
+        outcome.judge()
+    return list(outcomes.values())
 
 
 @contextlib.contextmanager
-def _running(bystanders: Bystanders, transport: str) -> Iterator[tuple[Switch, Job]]:
+def _running(bystanders: Bystanders) -> Iterator[tuple[Switch, dict[str, Job]]]:
     network = bystanders.network
-    with Switch(network, bystanders.threads) as switch:
-        with Job(network, switch, transport, bystanders.workers, bystanders.elements) as job:
-            yield switch, job
+    with contextlib.ExitStack() as stack:
+        switch = stack.enter_context(Switch(network, bystanders.threads))
+        jobs = {}
+        for transport in bystanders.transports:
+            job = Job(network, switch, transport, bystanders.workers, bystanders.elements)
+            jobs[transport] = stack.enter_context(job)
+        yield switch, jobs
 
 
-def _fresh_rate(bystanders: Bystanders, transport: str, plan: Plan) -> float:
-    rates = []
-    with _running(bystanders, transport) as (_, job):
+def _fresh_rates(bystanders: Bystanders, plan: Plan) -> dict[str, float]:
+    rates: dict[str, list[float]] = {transport: [] for transport in bystanders.transports}
+    with _running(bystanders) as (_, jobs):
         for _ in range(plan.rounds):
-            sums, started = job.sums, time.monotonic()
+            sums, started = {transport: job.sums for transport, job in jobs.items()}, time.monotonic()
             time.sleep(plan.other)
-            rates.append((job.sums - sums) / (time.monotonic() - started))
-    return statistics.median(rates)
+            took = time.monotonic() - started
+            for transport, job in jobs.items():
+                rates[transport].append((job.sums - sums[transport]) / took)
+    return {transport: statistics.median(of) for transport, of in rates.items()}
