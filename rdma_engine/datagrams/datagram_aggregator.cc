@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "rdma_engine/aggregator/mismatch.h"
 #include "rdma_engine/datagrams/notices.h"
 
 namespace jaxina {

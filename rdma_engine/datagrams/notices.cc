@@ -55,10 +55,4 @@ Notice aborted_notice(std::uint32_t job, std::uint64_t secret, std::uint16_t slo
   return notice;
 }
 
-Status mismatch_between(std::uint32_t worker, std::uint32_t other) {
-  return {ErrorCode::kMismatch, "workers " + std::to_string(worker) + " and " + std::to_string(other) +
-                                    " sum different things in the same call: check that every process runs the same "
-                                    "program with equal shapes and dtypes"};
-}
-
 }  // namespace jaxina

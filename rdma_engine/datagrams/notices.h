@@ -30,7 +30,4 @@ Notice pending_notice(const wire::Header& update, const WorkerSet& seen, std::ui
 // The job has ended.
 Notice aborted_notice(std::uint32_t job, std::uint64_t secret, std::uint16_t slot, const Status& reason);
 
-// Why workers that differ can never sum: for an error that all of them get.
-Status mismatch_between(std::uint32_t worker, std::uint32_t other);
-
 }  // namespace jaxina

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "rdma_engine/aggregator/mismatch.h"
 #include "rdma_engine/base/narrow.h"
 
 namespace jaxina {

@@ -6,6 +6,13 @@
 
 #include "rdma_engine/sim/campaign.h"
 
+namespace {
+
+// For printf.
+unsigned long long number(std::uint64_t value) { return value; }
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace jaxina::sim;
   if (argc < 2) {
@@ -26,7 +33,7 @@ int main(int argc, char** argv) {
     Trace trace;
     const Outcome outcome = run(plan, random, &trace);
     std::printf("%s%s\nhash %016llx\n%s\n", to_string(plan).c_str(), trace.text().c_str(),
-                static_cast<unsigned long long>(outcome.log_hash),
+                number(outcome.log_hash),
                 outcome.failure.empty() ? "ok" : outcome.failure.c_str());
     return outcome.failure.empty() ? 0 : 1;
   }
@@ -34,19 +41,17 @@ int main(int argc, char** argv) {
   const CampaignResult result =
       run_campaign(*scenario, std::stoull(seeds.substr(0, colon)), std::stoull(seeds.substr(colon + 1)), threads);
   for (const Failure& failure : result.failures) {
-    std::printf("seed %llu: %s\n", static_cast<unsigned long long>(failure.seed), failure.what.c_str());
+    std::printf("seed %llu: %s\n", number(failure.seed), failure.what.c_str());
   }
   const Outcome& total = result.total;
   const double packets = static_cast<double>(total.network.sent + total.network.duplicated);
   std::printf("%llu seeds, %zu failed; %.0f packets (%llu lost, %llu by the switch's buffer, %llu corrupted, %llu hostile), "
               "%llu sent again, %llu sums, %llu jobs finished, %llu ended early; hash %016llx; %.3f s of virtual time; %.2f s, "
               "%.2f million packets per core and second\n",
-              static_cast<unsigned long long>(result.seeds), result.failures.size(), packets,
-              static_cast<unsigned long long>(total.network.lost), static_cast<unsigned long long>(total.network.overflowed), static_cast<unsigned long long>(total.network.corrupted),
-              static_cast<unsigned long long>(total.hostile), static_cast<unsigned long long>(total.retransmissions),
-              static_cast<unsigned long long>(total.sums),
-              static_cast<unsigned long long>(total.jobs_finished), static_cast<unsigned long long>(total.jobs_ended_early), static_cast<unsigned long long>(total.log_hash),
-              static_cast<double>(total.virtual_time) * 1e-9,
+              number(result.seeds), result.failures.size(), packets,
+              number(total.network.lost), number(total.network.overflowed), number(total.network.corrupted),
+              number(total.hostile), number(total.retransmissions), number(total.sums), number(total.jobs_finished),
+              number(total.jobs_ended_early), number(total.log_hash), static_cast<double>(total.virtual_time) * 1e-9,
               result.seconds, packets / result.core_seconds / 1e6);
   return result.failures.empty() ? 0 : 1;
 }

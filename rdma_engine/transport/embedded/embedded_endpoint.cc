@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "rdma_engine/aggregator/mismatch.h"
 #include "rdma_engine/base/clock.h"
 #include "rdma_engine/transport/embedded/segment.h"
 #include "rdma_engine/transport/endpoint.h"
@@ -62,7 +63,6 @@ class EmbeddedEndpoint final : public Endpoint {
   std::optional<Result> next_result();
   bool take_result();
   Status check_peers();
-  Status contradiction(const SlotVersion& version);
   Awaited& front() { return in_flight_[head_]; }
   embedded::Event& done(const Awaited& a) { return segment_->slot(a.slot).done[a.epoch & 1]; }
 
@@ -130,7 +130,7 @@ Status EmbeddedEndpoint::contribute(const Pass& pass) {
       apply_update(slot.state, member_.shape.workers(), {member_.worker, pass.epoch, pass.fingerprint});
   const bool first = outcome.verdict == Verdict::kFirst;
   if (!first && outcome.verdict != Verdict::kAdd) {
-    const Status status = contradiction(slot.state.version(pass.epoch));
+    const Status status = mismatch_between(slot.state.version(pass.epoch).first, member_.worker);
     release(slot);
     return segment_->end(status);
   }
@@ -169,13 +169,6 @@ bool EmbeddedEndpoint::take_result() {
   const std::optional<Result> result = next_result();
   if (result) worker_.on_result(*result, trace_clock());
   return result.has_value();
-}
-
-Status EmbeddedEndpoint::contradiction(const SlotVersion& version) {
-  const std::string other = std::to_string(version.first), mine = std::to_string(member_.worker);
-  return {ErrorCode::kMismatch, "workers " + other + " and " + mine +
-                                    " sum different things in the same call: check that every process runs the same "
-                                    "program with equal shapes and dtypes"};
 }
 
 std::vector<std::uint32_t> EmbeddedEndpoint::missing() {
