@@ -153,9 +153,9 @@ Times sum(const Options& options, Buffers& buffers, Packets& packets) {
   return times;
 }
 
-void serve_echo(udp::UdpSocket& socket, const std::atomic<bool>& done) {
-  udp::DatagramReceiver receiver(socket);
-  udp::DatagramSender sender(socket, udp::WhenFull::kWait);
+void serve_echo(net::UdpSocket& socket, const std::atomic<bool>& done) {
+  net::DatagramReceiver receiver(socket);
+  net::DatagramSender sender(socket, net::WhenFull::kWait);
   while (!done) {
     const std::size_t packets = receiver.receive([&](std::span<const std::uint8_t> bytes, const Address& from) {
       std::uint8_t* room = sender.reserve(bytes.size());
@@ -173,13 +173,13 @@ void serve_echo(udp::UdpSocket& socket, const std::atomic<bool>& done) {
 
 Times echo(const Options& options) {
   const auto bind = [&](const std::string& host) {
-    return std::make_unique<udp::UdpSocket>(udp::resolve(host, 0, ErrorCode::kSystem), udp::SocketOptions{});
+    return std::make_unique<net::UdpSocket>(net::resolve(host, 0, ErrorCode::kSystem), net::SocketOptions{});
   };
-  std::vector<std::unique_ptr<udp::UdpSocket>> servers(options.threads);
+  std::vector<std::unique_ptr<net::UdpSocket>> servers(options.threads);
   std::vector<std::thread> threads;
   std::atomic<bool> done = false;
   std::barrier<> ready(options.threads + 1);
-  for (std::unique_ptr<udp::UdpSocket>& server : servers) {
+  for (std::unique_ptr<net::UdpSocket>& server : servers) {
     threads.emplace_back([&] {
       enter(options, "switch");
       server = bind(options.server());
@@ -191,9 +191,9 @@ Times echo(const Options& options) {
   const std::size_t size = wire::packet_size(std::size_t{256} * options.blocks_per_chunk, options.blocks_per_chunk);
   const std::size_t total = options.bytes / (std::size_t{1024} * options.blocks_per_chunk);
   const Times times = run_workers(options, [&](std::uint32_t w, auto start) {
-    const std::unique_ptr<udp::UdpSocket> socket = bind(options.testbed ? "198.18.1." + std::to_string(w + 1) : options.server());
-    udp::DatagramReceiver receiver(*socket);
-    udp::DatagramSender sender(*socket, udp::WhenFull::kWait);
+    const std::unique_ptr<net::UdpSocket> socket = bind(options.testbed ? "198.18.1." + std::to_string(w + 1) : options.server());
+    net::DatagramReceiver receiver(*socket);
+    net::DatagramSender sender(*socket, net::WhenFull::kWait);
     std::vector<Address> to;
     for (const auto& server : servers) to.push_back(server->local());
     start();

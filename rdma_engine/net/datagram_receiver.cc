@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-namespace jaxina::udp {
+namespace jaxina::net {
 namespace {
 
 constexpr std::size_t kMessages = 64;
@@ -96,4 +96,4 @@ bool DatagramReceiver::take_unreachable() { return std::exchange(unreachable_, f
 
 bool DatagramReceiver::take_overflow() { return std::exchange(overflows_taken_, overflows()) != overflows(); }
 
-}  // namespace jaxina::udp
+}  // namespace jaxina::net

@@ -11,7 +11,7 @@
 #include "rdma_engine/net/socket_address.h"
 #include "rdma_engine/net/udp_socket.h"
 
-namespace jaxina::udp {
+namespace jaxina::net {
 
 // Adds up a cumulative counter of 32 bits that wraps.
 class WrappingCounter {
@@ -94,4 +94,4 @@ class DatagramReceiver {
   std::uint64_t overflows_taken_ = 0;
 };
 
-}  // namespace jaxina::udp
+}  // namespace jaxina::net

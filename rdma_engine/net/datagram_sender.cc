@@ -13,7 +13,7 @@
 #include "rdma_engine/base/assert.h"
 #include "rdma_engine/wire/packet.h"
 
-namespace jaxina::udp {
+namespace jaxina::net {
 namespace {
 
 // What a flush sends at most; small enough to stay in a core's cache between filling and the kernel's copy.
@@ -314,4 +314,4 @@ void DatagramSender::clear() {
 
 bool DatagramSender::take_unreachable() { return std::exchange(unreachable_, false); }
 
-}  // namespace jaxina::udp
+}  // namespace jaxina::net

@@ -17,7 +17,7 @@
 #include "rdma_engine/net/socket_address.h"
 #include "rdma_engine/net/udp_socket.h"
 
-namespace jaxina::udp {
+namespace jaxina::net {
 
 // What happens to packets that the network does not take at once.
 enum class WhenFull : std::uint8_t {
@@ -127,4 +127,4 @@ class DatagramSender {
   bool unreachable_ = false;
 };
 
-}  // namespace jaxina::udp
+}  // namespace jaxina::net

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace jaxina::udp {
+namespace jaxina::net {
 
 class LossFilter {
  public:
@@ -27,4 +27,4 @@ class LossFilter {
   std::uint64_t threshold_;
 };
 
-}  // namespace jaxina::udp
+}  // namespace jaxina::net

@@ -16,7 +16,7 @@
 
 #include "rdma_engine/net/socket_address.h"
 
-namespace jaxina::udp {
+namespace jaxina::net {
 namespace {
 
 // States of a neighbour to which the kernel sends at once.
@@ -133,4 +133,4 @@ bool NextHops::resolved(const Address& to) const {
   return !has_link_addresses(interface);
 }
 
-}  // namespace jaxina::udp
+}  // namespace jaxina::net

@@ -5,7 +5,7 @@
 #include "rdma_engine/base/address.h"
 #include "rdma_engine/net/udp_socket.h"
 
-namespace jaxina::udp {
+namespace jaxina::net {
 
 class NextHops {
  public:
@@ -19,4 +19,4 @@ class NextHops {
   FileDescriptor netlink_;  // -1: not to be had
 };
 
-}  // namespace jaxina::udp
+}  // namespace jaxina::net

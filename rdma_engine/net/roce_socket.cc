@@ -14,12 +14,12 @@ namespace {
 constexpr std::size_t kIpAndUdp = 20 + 8;
 
 Address resolve_here(const std::string& host, std::uint16_t port) {
-  const Address address = udp::resolve(host, port, ErrorCode::kInvalidArgument);
+  const Address address = net::resolve(host, port, ErrorCode::kInvalidArgument);
   sockaddr_in v4{};
-  if (udp::family(address) == AF_INET) std::memcpy(&v4, address.bytes.data(), sizeof(v4));
+  if (net::family(address) == AF_INET) std::memcpy(&v4, address.bytes.data(), sizeof(v4));
   if (v4.sin_addr.s_addr == INADDR_ANY) {
     throw Error(ErrorCode::kInvalidArgument,
-                "RoCE needs one IPv4 address of this host, not " + udp::to_string(address) + ": its checksum covers it");
+                "RoCE needs one IPv4 address of this host, not " + net::to_string(address) + ": its checksum covers it");
   }
   return address;
 }
@@ -32,10 +32,10 @@ std::array<std::uint8_t, 4> ip_of(const Address& address) {
 
 }  // namespace
 
-RoceSocket::RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy policy, udp::WhenFull when_full,
+RoceSocket::RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy policy, net::WhenFull when_full,
                        bool offload)
     : socket_(resolve_here(host, port),
-              {.send_buffer = when_full == udp::WhenFull::kDrop ? udp::kSwitchSendBuffer : 0, .offload = offload}),
+              {.send_buffer = when_full == net::WhenFull::kDrop ? net::kSwitchSendBuffer : 0, .offload = offload}),
       receiver_(socket_),
       sender_(socket_, when_full),
       policy_(policy) {
@@ -44,7 +44,7 @@ RoceSocket::RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy p
   setsockopt(socket_.fd(), IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover));
   const Address local = socket_.local();
   flow_.source = ip_of(local);
-  flow_.source_port = udp::port_of(local);
+  flow_.source_port = net::port_of(local);
 }
 
 std::string RoceSocket::address() const {
@@ -55,7 +55,7 @@ std::string RoceSocket::address() const {
 
 void RoceSocket::send(const Write& write, std::size_t mtu, std::uint32_t& psn) {
   flow_.destination = ip_of(write.peer);
-  flow_.destination_port = udp::port_of(write.peer);
+  flow_.destination_port = net::port_of(write.peer);
   cut_into_packets(write, mtu, psn, [&](const Headers& headers, std::size_t offset, std::size_t size) {
     send_packet(write, headers, offset, size);
   });
@@ -70,7 +70,7 @@ void RoceSocket::send_packet(const Write& write, const Headers& headers, std::si
   }
   write_packet(write, headers, offset, size, packet);
   // Queue pairs do not keep each other's order, so equally long packets of their messages may leave together.
-  const std::size_t number = sender_.add(write.peer, {packet, total}, udp::Priority::kNormal, headers.qpn);
+  const std::size_t number = sender_.add(write.peer, {packet, total}, net::Priority::kNormal, headers.qpn);
   const std::span<const std::uint8_t> covered(packet, total - kIcrcSize);
   store_icrc(icrc(flow_, {static_cast<std::uint16_t>(number), true}, covered), packet + covered.size());
   ++counters_[Counter::kPacketsSent];
@@ -87,7 +87,7 @@ bool RoceSocket::take_apart(std::span<const std::uint8_t> datagram, Packet& pack
 
 bool RoceSocket::is_sound(std::span<const std::uint8_t> datagram, const Address& from, const Packet& packet) {
   if (policy_ == IcrcPolicy::kIgnore) return true;
-  const Flow flow{ip_of(from), flow_.source, udp::port_of(from), flow_.source_port};
+  const Flow flow{ip_of(from), flow_.source, net::port_of(from), flow_.source_port};
   if (check_.explain(flow, datagram.first(datagram.size() - kIcrcSize), packet.icrc)) return true;
   ++counters_[Counter::kRdmaWrongIcrc];
   return false;

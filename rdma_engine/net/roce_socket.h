@@ -23,9 +23,9 @@ enum class IcrcPolicy : std::uint8_t {
 
 class RoceSocket {
  public:
-  // `host` must be one address of this host, as the ICRC covers it. Throws Error: see udp::UdpSocket.
+  // `host` must be one address of this host, as the ICRC covers it. Throws Error: see net::UdpSocket.
   // Without `offload` every packet passes the kernel alone.
-  RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy policy, udp::WhenFull when_full,
+  RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy policy, net::WhenFull when_full,
              bool offload = true);
 
   std::string address() const;
@@ -58,9 +58,9 @@ class RoceSocket {
   bool is_sound(std::span<const std::uint8_t> datagram, const Address& from, const Packet& packet);
   void send_packet(const Write& write, const Headers& headers, std::size_t offset, std::size_t size);
 
-  udp::UdpSocket socket_;
-  udp::DatagramReceiver receiver_;
-  udp::DatagramSender sender_;
+  net::UdpSocket socket_;
+  net::DatagramReceiver receiver_;
+  net::DatagramSender sender_;
   Flow flow_;  // from here; the destination changes with every write
   IcrcPolicy policy_;
   BlindIcrcCheck check_;

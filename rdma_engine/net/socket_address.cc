@@ -7,7 +7,7 @@
 #include <cstring>
 #include <memory>
 
-namespace jaxina::udp {
+namespace jaxina::net {
 
 Address resolve(const std::string& host, std::uint16_t port, ErrorCode on_failure) {
   addrinfo hints{};
@@ -87,4 +87,4 @@ std::string to_string(const Address& address) {
   return family(address) == AF_INET6 ? "[" + std::string(host) + "]:" + port : std::string(host) + ":" + port;
 }
 
-}  // namespace jaxina::udp
+}  // namespace jaxina::net

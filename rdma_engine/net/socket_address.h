@@ -12,7 +12,7 @@
 #include "rdma_engine/base/address.h"
 #include "rdma_engine/errors.h"
 
-namespace jaxina::udp {
+namespace jaxina::net {
 
 // The first IPv4 or IPv6 address of `host`, a name or a number. Throws Error(on_failure).
 Address resolve(const std::string& host, std::uint16_t port, ErrorCode on_failure);
@@ -46,4 +46,4 @@ struct HashAddress {
   }
 };
 
-}  // namespace jaxina::udp
+}  // namespace jaxina::net

@@ -20,7 +20,7 @@
 #include "rdma_engine/errors.h"
 #include "rdma_engine/net/socket_address.h"
 
-namespace jaxina::udp {
+namespace jaxina::net {
 namespace {
 
 [[noreturn]] void throw_system(const std::string& what) {
@@ -197,4 +197,4 @@ std::string route_source(const Address& address) {
   return host;
 }
 
-}  // namespace jaxina::udp
+}  // namespace jaxina::net

@@ -10,7 +10,7 @@
 #include "rdma_engine/base/address.h"
 #include "rdma_engine/base/time.h"
 
-namespace jaxina::udp {
+namespace jaxina::net {
 
 // Linux lets one message carry this many segments.
 inline constexpr std::size_t kMaxSegments = 64;
@@ -90,4 +90,4 @@ std::size_t route_mtu(const Address& address);
 // This host's own address, in numbers, on the route to `address`. Throws the same.
 std::string route_source(const Address& address);
 
-}  // namespace jaxina::udp
+}  // namespace jaxina::net

@@ -12,9 +12,9 @@ bool is_refusal(std::span<const std::uint8_t> packet) {
 }  // namespace
 
 DatagramEngine::DatagramEngine(const Address& local, double loss, std::uint64_t loss_seed)
-    : socket_(local, {.send_buffer = udp::kSwitchSendBuffer, .answers = true}),
+    : socket_(local, {.send_buffer = net::kSwitchSendBuffer, .answers = true}),
       receiver_(socket_),
-      sender_(socket_, udp::WhenFull::kDrop),
+      sender_(socket_, net::WhenFull::kDrop),
       loss_(loss, loss_seed),
       output_(sender_) {}
 
@@ -58,7 +58,7 @@ void DatagramEngine::Output::send(const Address& to, std::span<const std::uint8_
     copy_ = {room, packet.size()};
   }
   // Who is refused may not exist; everybody else knows the secret of a job.
-  sender_.add(to, copy_, is_refusal(packet) ? udp::Priority::kLow : udp::Priority::kNormal);
+  sender_.add(to, copy_, is_refusal(packet) ? net::Priority::kLow : net::Priority::kNormal);
 }
 
 void DatagramEngine::Output::flush() {

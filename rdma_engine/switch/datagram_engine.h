@@ -21,7 +21,7 @@ class DatagramEngine final : public PacketEngine {
 
   DatagramEngine(const Address& local, double loss, std::uint64_t loss_seed);
 
-  const udp::UdpSocket& socket() const { return socket_; }
+  const net::UdpSocket& socket() const { return socket_; }
 
   std::size_t turn() override;
   void flush() override { output_.flush(); }
@@ -39,23 +39,23 @@ class DatagramEngine final : public PacketEngine {
   // Copies what the aggregators send into the sender's arena; a result for all workers is copied once.
   class Output final : public DatagramAggregator::Output {
    public:
-    explicit Output(udp::DatagramSender& sender) : sender_(sender) {}
+    explicit Output(net::DatagramSender& sender) : sender_(sender) {}
     void send(const Address& to, std::span<const std::uint8_t> packet) override;
     // The aggregators' buffers may have changed: copies made so far stand for nothing else.
     void forget_copy() { source_ = {}; }
     void flush();
 
    private:
-    udp::DatagramSender& sender_;
+    net::DatagramSender& sender_;
     std::span<const std::uint8_t> source_, copy_;
   };
 
   void on_packet(std::span<const std::uint8_t> packet, const Address& from);
 
-  udp::UdpSocket socket_;
-  udp::DatagramReceiver receiver_;
-  udp::DatagramSender sender_;
-  udp::LossFilter loss_;
+  net::UdpSocket socket_;
+  net::DatagramReceiver receiver_;
+  net::DatagramSender sender_;
+  net::LossFilter loss_;
   DatagramAggregator aggregators_;
   Output output_;
   std::uint64_t packets_received_ = 0;

@@ -5,14 +5,14 @@
 namespace jaxina {
 
 MessageEngine::MessageEngine(const Config& config)
-    : socket_(config.address, config.port, config.icrc, udp::WhenFull::kDrop, config.offload),
+    : socket_(config.address, config.port, config.icrc, net::WhenFull::kDrop, config.offload),
       loss_(config.loss, config.loss_seed),
       output_(socket_) {}
 
 std::size_t MessageEngine::turn() {
   // Whose packet it is comes before its ICRC: that costs much more, and strangers could ask for it.
   const auto is_known = [this](const roce::Headers& headers, const Address& from) {
-    return aggregators_.knows(headers.qpn, from, udp::same_host);
+    return aggregators_.knows(headers.qpn, from, net::same_host);
   };
   const std::size_t packets = socket_.receive(is_known, [this](const roce::Packet& packet, const Address&) {
     if (loss_.drops()) {

@@ -53,7 +53,7 @@ class MessageEngine final : public PacketEngine {
   };
 
   roce::RoceSocket socket_;
-  udp::LossFilter loss_;
+  net::LossFilter loss_;
   MessageAggregator aggregators_;
   Output output_;
   std::uint64_t packets_dropped_ = 0;

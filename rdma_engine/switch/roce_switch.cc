@@ -37,12 +37,12 @@ roce::ConnectionEnd RoceSwitch::connect(std::uint32_t id, std::uint32_t worker, 
     throw Error(ErrorCode::kInvalidArgument, "a worker connects one queue pair per slot and one for notices, not " +
                                                  std::to_string(remote.qpns.size()));
   }
-  const Address peer = udp::from_ipv4(remote.address, remote.udp_port);
+  const Address peer = net::from_ipv4(remote.address, remote.udp_port);
   auto connection = std::make_unique<MessageJob::Connection>();
   connection->worker = worker;
   connection->remote = remote;
   connection->peer = peer;
-  const std::size_t route_mtu = roce::mtu_within(udp::route_mtu(peer));  // the worker knows its own end's only
+  const std::size_t route_mtu = roce::mtu_within(net::route_mtu(peer));  // the worker knows its own end's only
   connection->mtu = std::min<std::size_t>({config_.mtu, remote.mtu, route_mtu});
   connection->queues.resize(remote.qpns.size());
   roce::ConnectionEnd local{.address = address_,

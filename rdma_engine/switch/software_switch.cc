@@ -33,10 +33,10 @@ SoftwareSwitch::SoftwareSwitch(const SwitchConfig& config) {
   std::vector<std::unique_ptr<DatagramEngine>> engines;
   for (std::uint32_t i = 0; i < config.threads; ++i) {
     const std::uint16_t port = config.ports.empty() ? std::uint16_t{0} : config.ports[i];
-    const Address local = udp::resolve(config.address, port, ErrorCode::kInvalidArgument);
+    const Address local = net::resolve(config.address, port, ErrorCode::kInvalidArgument);
     engines.push_back(std::make_unique<DatagramEngine>(local, config.loss, config.loss_seed + i));
-    const udp::UdpSocket& socket = engines.back()->socket();
-    ports_.push_back(udp::port_of(socket.local()));
+    const net::UdpSocket& socket = engines.back()->socket();
+    ports_.push_back(net::port_of(socket.local()));
     receive_granted_ = i == 0 ? socket.receive_capacity() : std::min(receive_granted_, socket.receive_capacity());
     receive_requested_ = socket.receive_requested();
   }

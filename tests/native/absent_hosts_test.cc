@@ -18,13 +18,13 @@ namespace {
 using namespace testing;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-using udp::DatagramSender;
-using udp::Priority;
-using udp::WhenFull;
+using net::DatagramSender;
+using net::Priority;
+using net::WhenFull;
 
 constexpr std::size_t kSmallBuffer = 212'992;  // what a socket has without privileges
 
-Address here(const std::string& host) { return udp::resolve(host, 0, ErrorCode::kSystem); }
+Address here(const std::string& host) { return net::resolve(host, 0, ErrorCode::kSystem); }
 
 void add(DatagramSender& sender, const Address& to, std::size_t size, Priority priority = Priority::kNormal) {
   std::uint8_t* room = sender.reserve(size);
@@ -35,12 +35,12 @@ void add(DatagramSender& sender, const Address& to, std::size_t size, Priority p
 
 // Has the sender send half a megabyte to hosts that do not exist, more than its socket takes.
 void fill_up(DatagramSender& sender) {
-  for (int i = 0; i < 250; ++i) add(sender, udp::resolve(absent_host(i), 9, ErrorCode::kSystem), 2000);
+  for (int i = 0; i < 250; ++i) add(sender, net::resolve(absent_host(i), 9, ErrorCode::kSystem), 2000);
 }
 
 TEST(AbsentHosts, WhoDropsDoesNotWait) {
   in_own_network([] {
-    udp::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer});
+    net::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer});
     DatagramSender sender(socket, WhenFull::kDrop);
     fill_up(sender);
     const auto start = Clock::now();
@@ -52,7 +52,7 @@ TEST(AbsentHosts, WhoDropsDoesNotWait) {
 
 TEST(AbsentHosts, WhoWaitsDoesSoForATimeAndLosesTheRest) {
   in_own_network([] {
-    udp::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer, .report_unreachable = true});
+    net::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer, .report_unreachable = true});
     DatagramSender sender(socket, WhenFull::kWait);
     fill_up(sender);
     const auto start = Clock::now();
@@ -66,15 +66,15 @@ TEST(AbsentHosts, WhoWaitsDoesSoForATimeAndLosesTheRest) {
 
 TEST(AbsentHosts, AnswersToStrangersLeaveRoomForTheOthers) {
   in_own_network([] {
-    udp::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer}), target(here("127.0.0.1"), {});
-    udp::DatagramReceiver receiver(target);
+    net::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer}), target(here("127.0.0.1"), {});
+    net::DatagramReceiver receiver(target);
     DatagramSender sender(socket, WhenFull::kDrop);
     constexpr std::size_t kFlushes = 1000;
     std::size_t arrived = 0;
     const auto start = Clock::now();
     for (std::size_t i = 0; i < kFlushes; ++i) {
       for (std::size_t k = 0; k < 10; ++k) {
-        add(sender, udp::resolve(absent_host(10 * i + k), 9, ErrorCode::kSystem), 36, Priority::kLow);
+        add(sender, net::resolve(absent_host(10 * i + k), 9, ErrorCode::kSystem), 36, Priority::kLow);
       }
       add(sender, target.local(), 1000);
       EXPECT_TRUE(sender.flush().ok());
@@ -88,8 +88,8 @@ TEST(AbsentHosts, AnswersToStrangersLeaveRoomForTheOthers) {
 
 TEST(AbsentHosts, TheNextHopSaysWhetherPacketsLeave) {
   in_own_network([] {
-    const udp::NextHops hops;
-    const auto to = [](const std::string& host) { return udp::resolve(host, 9, ErrorCode::kSystem); };
+    const net::NextHops hops;
+    const auto to = [](const std::string& host) { return net::resolve(host, 9, ErrorCode::kSystem); };
     EXPECT_TRUE(hops.resolved(to("127.0.0.1")));
     EXPECT_TRUE(hops.resolved(to("10.9.0.1"))) << "this host";
     EXPECT_TRUE(hops.resolved(to("fd00:9::1"))) << "this host";
@@ -111,14 +111,14 @@ TEST(AbsentHosts, TheNextHopSaysWhetherPacketsLeave) {
 // Also of jobs: whoever has one can say that its workers are where nobody is.
 TEST(AbsentHosts, ResultsToThemLeaveRoomForTheOthers) {
   in_own_network([] {
-    udp::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer}), target(here("127.0.0.1"), {});
-    udp::DatagramReceiver receiver(target);
+    net::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer}), target(here("127.0.0.1"), {});
+    net::DatagramReceiver receiver(target);
     DatagramSender sender(socket, WhenFull::kDrop);
     constexpr std::size_t kFlushes = 1000;
     std::size_t arrived = 0;
     for (std::size_t i = 0; i < kFlushes; ++i) {
       for (std::size_t k = 0; k < 4; ++k) {
-        add(sender, udp::resolve(absent_host(4 * i + k), 9, ErrorCode::kSystem), 20'000);
+        add(sender, net::resolve(absent_host(4 * i + k), 9, ErrorCode::kSystem), 20'000);
       }
       add(sender, target.local(), 1000);
       EXPECT_TRUE(sender.flush().ok());
@@ -180,10 +180,10 @@ TEST(AbsentHosts, AFloodOfForgedPacketsLeavesTheSwitchItsRate) {
 
 TEST(AbsentHosts, PacketsFromNoAddressAreCountedAndNotAnswered) {
   in_own_network([] {
-    udp::UdpSocket socket(here("10.9.0.1"), {});
-    udp::DatagramReceiver receiver(socket);
+    net::UdpSocket socket(here("10.9.0.1"), {});
+    net::DatagramReceiver receiver(socket);
     Forger forger;
-    const std::uint16_t port = udp::port_of(socket.local());
+    const std::uint16_t port = net::port_of(socket.local());
     const std::vector<std::uint8_t> packet(40, 7);
     for (int i = 0; i < 64; ++i) forger.send("10.9.0.7", 0, port, packet);
     forger.send("10.9.0.7", 1, port, packet);
@@ -192,7 +192,7 @@ TEST(AbsentHosts, PacketsFromNoAddressAreCountedAndNotAnswered) {
     while (came < 65 && Clock::now() < deadline) {
       came += receiver.receive([&](std::span<const std::uint8_t>, const Address& from) {
         ++visited;
-        EXPECT_EQ(udp::port_of(from), 1);
+        EXPECT_EQ(net::port_of(from), 1);
       });
       if (came < 65) socket.wait_readable(100'000'000);
     }

@@ -79,8 +79,8 @@ TEST(Allocations, TheSoftwareSwitchOnceItIsWarm) {
   SoftwareSwitch software_switch({});
   const JobSpec alone = job_of(1);
   software_switch.add_job(alone);
-  udp::UdpSocket socket(udp::resolve("127.0.0.1", 0, ErrorCode::kSystem), {.offload = false});
-  const Address to = udp::resolve("127.0.0.1", software_switch.ports()[0], ErrorCode::kSystem);
+  net::UdpSocket socket(net::resolve("127.0.0.1", 0, ErrorCode::kSystem), {.offload = false});
+  const Address to = net::resolve("127.0.0.1", software_switch.ports()[0], ErrorCode::kSystem);
   alignas(4) std::uint8_t packet[wire::packet_size(64, 1)], reply[wire::packet_size(64, 1)];
   // One pass and its answer, or a forged packet and the refusal.
   const auto ask = [&](std::uint32_t epoch, bool forged) {
@@ -93,7 +93,7 @@ TEST(Allocations, TheSoftwareSwitchOnceItIsWarm) {
                         .exponents = 1};
     std::memset(packet, 1, sizeof(packet));
     wire::seal(header, packet, sizeof(packet));
-    ASSERT_EQ(sendto(socket.fd(), packet, sizeof(packet), 0, udp::as_sockaddr(to), to.size), ssize_t{sizeof(packet)});
+    ASSERT_EQ(sendto(socket.fd(), packet, sizeof(packet), 0, net::as_sockaddr(to), to.size), ssize_t{sizeof(packet)});
     pollfd ready{socket.fd(), POLLIN, 0};
     ASSERT_EQ(poll(&ready, 1, 10'000), 1) << "no answer";
     ASSERT_GT(recv(socket.fd(), reply, sizeof(reply), 0), 0);

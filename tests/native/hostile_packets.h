@@ -19,16 +19,16 @@ namespace jaxina::testing {
 class Stranger {
  public:
   explicit Stranger(std::uint16_t port)
-      : socket_(udp::resolve("127.0.0.1", 0, ErrorCode::kSystem), {.offload = false}),
-        switch_(udp::resolve("127.0.0.1", port, ErrorCode::kSystem)) {}
+      : socket_(net::resolve("127.0.0.1", 0, ErrorCode::kSystem), {.offload = false}),
+        switch_(net::resolve("127.0.0.1", port, ErrorCode::kSystem)) {}
 
   void send(std::span<const std::uint8_t> packet) {
-    ASSERT_EQ(sendto(socket_.fd(), packet.data(), packet.size(), 0, udp::as_sockaddr(switch_), switch_.size),
+    ASSERT_EQ(sendto(socket_.fd(), packet.data(), packet.size(), 0, net::as_sockaddr(switch_), switch_.size),
               static_cast<ssize_t>(packet.size()));
   }
 
  private:
-  udp::UdpSocket socket_;
+  net::UdpSocket socket_;
   Address switch_;
 };
 

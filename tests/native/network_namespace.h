@@ -103,7 +103,7 @@ class Forger {
     return static_cast<std::uint16_t>(~sum);
   }
 
-  udp::FileDescriptor socket_;
+  net::FileDescriptor socket_;
 };
 
 // Of the 200 hosts of the link that do not exist.

@@ -185,15 +185,15 @@ TEST(RoceSwitch, AWrongIcrcIsDroppedUnlessSendersDoNotWriteIt) {
     const JobSpec job = job_of(1);
     roce_switch.add_job(job);
     roce::MessageLayout layout(job.shape);
-    udp::UdpSocket socket(udp::resolve("127.0.0.1", 0, ErrorCode::kSystem), {});
-    roce::ConnectionEnd end{.address = "127.0.0.1", .udp_port = udp::port_of(socket.local()), .mtu = 1024,
+    net::UdpSocket socket(net::resolve("127.0.0.1", 0, ErrorCode::kSystem), {});
+    roce::ConnectionEnd end{.address = "127.0.0.1", .udp_port = net::port_of(socket.local()), .mtu = 1024,
                             .qpns = std::vector<std::uint32_t>(layout.queues()), .psn = 0, .rkey = 0, .memory = 0};
     end = roce_switch.connect(job.job, 0, end);
     std::uint8_t packet[32 + 12 + 4];
     roce::write({.qpn = end.qpns[0], .address = roce::address_of({0, 0, 1}), .rkey = end.rkey, .length = 12, .immediate = 1}, packet);
     std::fill(packet + 32, packet + 48, std::uint8_t{0});
-    const Address to = udp::resolve("127.0.0.1", roce_switch.port(), ErrorCode::kSystem);
-    ASSERT_EQ(sendto(socket.fd(), packet, sizeof(packet), 0, udp::as_sockaddr(to), to.size), 48);
+    const Address to = net::resolve("127.0.0.1", roce_switch.port(), ErrorCode::kSystem);
+    ASSERT_EQ(sendto(socket.fd(), packet, sizeof(packet), 0, net::as_sockaddr(to), to.size), 48);
     const bool checks = policy == roce::IcrcPolicy::kCheck;
     const auto seen = [&] {
       const SwitchCounters counters = roce_switch.statistics();

@@ -50,8 +50,8 @@ class Tap {
 class OpenWorker {
  public:
   OpenWorker(const JobSpec& job, std::uint32_t worker, std::uint16_t port, Tap& tap)
-      : socket_(udp::resolve("127.0.0.1", 0, ErrorCode::kSystem), {.offload = false}),
-        switch_(udp::resolve("127.0.0.1", port, ErrorCode::kSystem)),
+      : socket_(net::resolve("127.0.0.1", 0, ErrorCode::kSystem), {.offload = false}),
+        switch_(net::resolve("127.0.0.1", port, ErrorCode::kSystem)),
         session_({.job = job.job,
                   .secret = job.secret,
                   .worker = static_cast<std::uint16_t>(worker),
@@ -77,7 +77,7 @@ class OpenWorker {
  private:
   void send_all() {
     while (const auto packet = session_.next_packet(now(), buffer_)) {
-      sendto(socket_.fd(), buffer_, packet->size, 0, udp::as_sockaddr(switch_), switch_.size);
+      sendto(socket_.fd(), buffer_, packet->size, 0, net::as_sockaddr(switch_), switch_.size);
       tap_.saw(buffer_, packet->size);
     }
   }
@@ -92,7 +92,7 @@ class OpenWorker {
     }
   }
 
-  udp::UdpSocket socket_;
+  net::UdpSocket socket_;
   Address switch_;
   Session session_;
   Tap& tap_;
@@ -164,9 +164,9 @@ class Attacker {
   }
 
   void run() {
-    udp::UdpSocket socket(udp::resolve("127.0.0.1", 0, ErrorCode::kSystem), {});
-    const Address target = udp::resolve("127.0.0.1", software_switch_.ports()[0], ErrorCode::kSystem);
-    udp::DatagramSender sender(socket, udp::WhenFull::kWait);
+    net::UdpSocket socket(net::resolve("127.0.0.1", 0, ErrorCode::kSystem), {});
+    const Address target = net::resolve("127.0.0.1", software_switch_.ports()[0], ErrorCode::kSystem);
+    net::DatagramSender sender(socket, net::WhenFull::kWait);
     std::uint64_t unsettled = 0;
     while (sent_ < kHostilePackets) {
       add(sender, target, draw());
@@ -198,7 +198,7 @@ class Attacker {
         return own(own_, random_);
     }
   }
-  static void add(udp::DatagramSender& sender, const Address& target, const Packet& packet) {
+  static void add(net::DatagramSender& sender, const Address& target, const Packet& packet) {
     std::uint8_t* room = sender.reserve(packet.size());
     if (room == nullptr) {
       ASSERT_TRUE(sender.flush().ok());

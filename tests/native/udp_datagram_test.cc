@@ -12,7 +12,7 @@
 #include "rdma_engine/net/datagram_sender.h"
 #include "rdma_engine/net/loss_filter.h"
 
-namespace jaxina::udp {
+namespace jaxina::net {
 namespace {
 
 Address loopback() { return resolve("127.0.0.1", 0, ErrorCode::kSystem); }
@@ -273,4 +273,4 @@ TEST(LossFilter, DropsItsShareAndTheSamePacketsForTheSameSeed) {
 }
 
 }  // namespace
-}  // namespace jaxina::udp
+}  // namespace jaxina::net

@@ -166,7 +166,7 @@ TEST(UdpEndpoint, WakeEndsAWait) {
 
 TEST(UdpEndpoint, SumsOverIpv6) {
   try {
-    udp::UdpSocket(udp::resolve("::1", 0, ErrorCode::kSystem), {});
+    net::UdpSocket(net::resolve("::1", 0, ErrorCode::kSystem), {});
   } catch (const Error& error) {
     GTEST_SKIP() << "this host has no IPv6: " << error.what();
   }

@@ -15,7 +15,7 @@ bool mentions(const Status& status, const std::string& words) { return status.me
 
 // A port that nobody listens on: it was free a moment ago.
 std::uint16_t free_port() {
-  return udp::port_of(udp::UdpSocket(udp::resolve("127.0.0.1", 0, ErrorCode::kSystem), {}).local());
+  return net::port_of(net::UdpSocket(net::resolve("127.0.0.1", 0, ErrorCode::kSystem), {}).local());
 }
 
 TEST(UdpErrors, NobodyListens) {

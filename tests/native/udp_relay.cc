@@ -10,9 +10,9 @@
 namespace jaxina::testing {
 namespace {
 
-Address loopback(std::uint16_t port) { return udp::resolve("127.0.0.1", port, ErrorCode::kSystem); }
+Address loopback(std::uint16_t port) { return net::resolve("127.0.0.1", port, ErrorCode::kSystem); }
 
-constexpr udp::SocketOptions kPlain{.offload = false};
+constexpr net::SocketOptions kPlain{.offload = false};
 
 }  // namespace
 
@@ -28,7 +28,7 @@ void UdpRelay::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::uint16_t UdpRelay::port() const { return udp::port_of(front_.local()); }
+std::uint16_t UdpRelay::port() const { return net::port_of(front_.local()); }
 
 void UdpRelay::run() {
   while (!stopping_) {
@@ -43,7 +43,7 @@ void UdpRelay::run() {
   }
 }
 
-bool UdpRelay::read_from(udp::UdpSocket& socket, udp::UdpSocket* fixed_out, const Address* fixed_to) {
+bool UdpRelay::read_from(net::UdpSocket& socket, net::UdpSocket* fixed_out, const Address* fixed_to) {
   std::vector<std::uint8_t> bytes(65536);
   sockaddr_storage source{};
   socklen_t size = sizeof(source);
@@ -55,10 +55,10 @@ bool UdpRelay::read_from(udp::UdpSocket& socket, udp::UdpSocket* fixed_out, cons
     pass_on({std::move(bytes), fixed_out, *fixed_to});
     return true;
   }
-  const Address from = udp::from_sockaddr(reinterpret_cast<const sockaddr*>(&source), size);
+  const Address from = net::from_sockaddr(reinterpret_cast<const sockaddr*>(&source), size);
   auto client = std::find_if(clients_.begin(), clients_.end(), [&](const Client& c) { return c.address == from; });
   if (client == clients_.end()) {
-    clients_.push_back({from, std::make_unique<udp::UdpSocket>(loopback(0), kPlain)});
+    clients_.push_back({from, std::make_unique<net::UdpSocket>(loopback(0), kPlain)});
     client = clients_.end() - 1;
   }
   pass_on({std::move(bytes), client->back.get(), switch_});
@@ -88,7 +88,7 @@ void UdpRelay::release(Clock::time_point now) {
   for (; !held_.empty() && held_.top().due <= now; held_.pop()) {
     const Packet& packet = *held_.top().packet;
     // A full socket loses the packet, as a full queue in a network would.
-    sendto(packet.out->fd(), packet.bytes.data(), packet.bytes.size(), MSG_DONTWAIT, udp::as_sockaddr(packet.to),
+    sendto(packet.out->fd(), packet.bytes.data(), packet.bytes.size(), MSG_DONTWAIT, net::as_sockaddr(packet.to),
            packet.to.size);
   }
 }

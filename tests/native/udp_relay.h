@@ -42,7 +42,7 @@ class UdpRelay {
   using Clock = std::chrono::steady_clock;
   struct Packet {
     std::vector<std::uint8_t> bytes;
-    udp::UdpSocket* out;
+    net::UdpSocket* out;
     Address to;
   };
   struct Held {
@@ -53,7 +53,7 @@ class UdpRelay {
   };
 
   void run();
-  bool read_from(udp::UdpSocket& socket, udp::UdpSocket* fixed_out, const Address* fixed_to);
+  bool read_from(net::UdpSocket& socket, net::UdpSocket* fixed_out, const Address* fixed_to);
   void pass_on(Packet packet);
   void release(Clock::time_point now);
   double chance() { return std::uniform_real_distribution<double>()(random_); }
@@ -61,10 +61,10 @@ class UdpRelay {
   Address switch_;
   Faults faults_;
   std::mt19937_64 random_;
-  udp::UdpSocket front_;  // the workers' side
+  net::UdpSocket front_;  // the workers' side
   struct Client {
     Address address;
-    std::unique_ptr<udp::UdpSocket> back;  // the switch sees each worker by its own port
+    std::unique_ptr<net::UdpSocket> back;  // the switch sees each worker by its own port
   };
   std::vector<Client> clients_;
   std::priority_queue<Held, std::vector<Held>, std::greater<>> held_;

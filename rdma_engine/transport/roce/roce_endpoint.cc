@@ -8,9 +8,9 @@ namespace jaxina {
 
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const RoceConfig& config) {
   roce::SocketOptions options;
-  const Address address = udp::resolve(config.address, roce::kUdpPort, ErrorCode::kSwitchUnreachable);
-  options.host = udp::route_source(address);
-  options.mtu = roce::mtu_within(udp::route_mtu(address));  // as a NIC's follows its port's
+  const Address address = net::resolve(config.address, roce::kUdpPort, ErrorCode::kSwitchUnreachable);
+  options.host = net::route_source(address);
+  options.mtu = roce::mtu_within(net::route_mtu(address));  // as a NIC's follows its port's
   if (!config.checksums) options.icrc = roce::IcrcPolicy::kIgnore;
   options.loss = config.loss.share;
   options.loss_seed = config.loss.seed;

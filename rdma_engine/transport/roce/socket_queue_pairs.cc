@@ -23,7 +23,7 @@ ConnectionEnd local_end(const SocketOptions& options, const RoceSocket& socket, 
 
 SocketQueuePairs::SocketQueuePairs(const SocketOptions& options, std::size_t queues, std::size_t send_bytes,
                                    std::size_t receive_bytes)
-    : SocketQueuePairs(options, std::make_unique<RoceSocket>(options.host, options.port, options.icrc, udp::WhenFull::kWait),
+    : SocketQueuePairs(options, std::make_unique<RoceSocket>(options.host, options.port, options.icrc, net::WhenFull::kWait),
                        queues, send_bytes, receive_bytes) {}
 
 SocketQueuePairs::SocketQueuePairs(const SocketOptions& options, std::unique_ptr<RoceSocket> socket, std::size_t queues,
@@ -33,13 +33,13 @@ SocketQueuePairs::SocketQueuePairs(const SocketOptions& options, std::unique_ptr
       loss_(options.loss, options.loss_seed) {}
 
 void SocketQueuePairs::connect(const ConnectionEnd& remote) {
-  connect_to(remote, udp::resolve(remote.address, remote.udp_port, ErrorCode::kSwitchUnreachable));
-  udp::route_mtu(peer());  // throws if there is no route
+  connect_to(remote, net::resolve(remote.address, remote.udp_port, ErrorCode::kSwitchUnreachable));
+  net::route_mtu(peer());  // throws if there is no route
 }
 
 Status SocketQueuePairs::poll(std::vector<Arrival>& arrivals) {
   const auto is_known = [this](const Headers& headers, const Address& from) {
-    if (has(headers.qpn) && udp::same_host(from, peer())) return true;
+    if (has(headers.qpn) && net::same_host(from, peer())) return true;
     ++rejected_;
     return false;
   };

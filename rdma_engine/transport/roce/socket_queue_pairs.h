@@ -39,7 +39,7 @@ class SocketQueuePairs final : public SoftQueuePairs {
   void send(const Write& write, std::size_t mtu, std::uint32_t& psn) override { socket_->send(write, mtu, psn); }
 
   std::unique_ptr<RoceSocket> socket_;
-  udp::LossFilter loss_;
+  net::LossFilter loss_;
   std::uint64_t dropped_ = 0, rejected_ = 0;
 };
 

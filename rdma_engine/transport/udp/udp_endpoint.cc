@@ -23,7 +23,7 @@ constexpr int kPacketsPerReading = 8;
 constexpr int kSpins = 1;
 
 // What a packet adds to its payload on the wire: the UDP header and the IP header.
-std::size_t network_headers(const Address& address) { return udp::family(address) == AF_INET6 ? 8 + 40 : 8 + 20; }
+std::size_t network_headers(const Address& address) { return net::family(address) == AF_INET6 ? 8 + 40 : 8 + 20; }
 
 std::vector<Address> switch_addresses(const UdpConfig& config) {
   if (config.ports.empty()) {
@@ -31,24 +31,24 @@ std::vector<Address> switch_addresses(const UdpConfig& config) {
   }
   std::vector<Address> addresses;
   for (const std::uint16_t port : config.ports) {
-    addresses.push_back(udp::resolve(config.address, port, ErrorCode::kSwitchUnreachable));
-    udp::route_mtu(addresses.back());  // throws if there is no route
+    addresses.push_back(net::resolve(config.address, port, ErrorCode::kSwitchUnreachable));
+    net::route_mtu(addresses.back());  // throws if there is no route
   }
   return addresses;
 }
 
 Address any_address(int family) {
-  return udp::resolve(family == AF_INET6 ? "::" : "0.0.0.0", 0, ErrorCode::kSystem);
+  return net::resolve(family == AF_INET6 ? "::" : "0.0.0.0", 0, ErrorCode::kSystem);
 }
 
 class UdpEndpoint final : public SwitchedEndpoint {
  public:
   UdpEndpoint(const Membership& member, const UdpConfig& config, std::vector<Address> switch_ports)
-      : SwitchedEndpoint(member.shape, udp::to_string(switch_ports.front()), kSpins),
+      : SwitchedEndpoint(member.shape, net::to_string(switch_ports.front()), kSpins),
         switch_(std::move(switch_ports)),
-        socket_(any_address(udp::family(switch_.front())), {.report_unreachable = true}),
+        socket_(any_address(net::family(switch_.front())), {.report_unreachable = true}),
         receiver_(socket_),
-        sender_(socket_, udp::WhenFull::kWait),
+        sender_(socket_, net::WhenFull::kWait),
         session_({.job = member.job,
                   .secret = member.secret,
                   .worker = narrow<std::uint16_t>(member.worker),
@@ -76,11 +76,11 @@ class UdpEndpoint final : public SwitchedEndpoint {
   void on_packet(std::span<const std::uint8_t> packet, const Address& from, Nanoseconds arrival);
 
   std::vector<Address> switch_;  // by port index
-  udp::UdpSocket socket_;
-  udp::DatagramReceiver receiver_;
-  udp::DatagramSender sender_;
+  net::UdpSocket socket_;
+  net::DatagramReceiver receiver_;
+  net::DatagramSender sender_;
   Session session_;
-  udp::LossFilter loss_;
+  net::LossFilter loss_;
   std::size_t headers_;
   Counters counters_;
 };

@@ -58,7 +58,7 @@ class VerbsQueuePairs final : public roce::QueuePairs {
   ExportedMemory adopted_;
   MemoryRegion send_region_, receive_region_, adopted_region_;
   CompletionChannel channel_;
-  udp::FileDescriptor wakeup_;
+  net::FileDescriptor wakeup_;
   CompletionQueue completions_;
   SharedReceiveQueue receives_;
   std::vector<QueuePair> queues_;
