@@ -1,6 +1,7 @@
 """`jaxina switch` and `jaxina status`, as processes, with the real data plane."""
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -51,6 +52,19 @@ def start_switch(tmp_path):
     for process in started:
         process.kill()
         process.wait()
+
+
+def test_the_data_path_goes_before_the_control_service(start_switch):
+    process, _, _ = start_switch("--threads", "2", "--rdma", "127.0.0.1:0")
+
+    def niceness(thread: str) -> int:
+        text = pathlib.Path(f"/proc/{process.pid}/task/{thread}/stat").read_text()
+        return int(text.rpartition(")")[2].split()[16])
+
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    threads = {thread: niceness(thread) for thread in os.listdir(f"/proc/{process.pid}/task")}
+    assert threads.pop(str(process.pid)) > usual, "it serves control calls"
+    assert sum(value == usual for value in threads.values()) >= 3, "two of datagrams and one of RDMA"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
