@@ -3,8 +3,8 @@
 
     benchmarks/by_turns.py BEFORE NOW --figure 'sum ?: ([\\d.]+)' --runs 9 -- build/native/benchmarks/native/udp_bench 2 1 256 8 20 9
 
-BEFORE and NOW are checkouts in which jaxina was built; the command runs in each of them. Prints the medians, what is smaller as
-a ratio (the median of the pairs), and the share of time that the machine's host gave to others.
+BEFORE and NOW are checkouts in which jaxina was built. The command runs in each of them. Prints both medians, their ratio, the
+median of the ratios of the pairs, and the share of time that the machine's host gave to others.
 """
 
 from __future__ import annotations

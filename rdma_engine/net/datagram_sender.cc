@@ -50,7 +50,9 @@ DatagramSender::DatagramSender(UdpSocket& socket, WhenFull when_full)
       when_full_(when_full),
       arena_(kArenaSize),
       headers_(kMaxMessagesPerCall),
-      controls_(kMaxMessagesPerCall) {}
+      controls_(kMaxMessagesPerCall) {
+  if (when_full == WhenFull::kDrop) next_hops_.emplace();
+}
 
 std::uint8_t* DatagramSender::reserve(std::size_t size) {
   if (used_ + size > arena_.size()) return nullptr;
@@ -181,7 +183,7 @@ Status DatagramSender::flush() {
 
 void DatagramSender::send_normal_priority() {
   for (std::size_t done = 0; done < queued_.size();) {
-    if (when_full_ == WhenFull::kWait || !crowded()) {
+    if (!next_hops_ || !crowded()) {
       send_from(queued_, done, kMaxMessagesPerCall);
     } else if (const Message& message = messages_[queued_[done]]; stays(destinations_[message.destination])) {
       packets_unsent_ += message.packets;
@@ -195,7 +197,7 @@ void DatagramSender::send_normal_priority() {
 bool DatagramSender::stays(Destination& destination) {
   const Nanoseconds start = now();
   if (start >= destination.ask_hop_at) {
-    destination.hop_resolved = next_hops_.resolved(destination.address);
+    destination.hop_resolved = next_hops_->resolved(destination.address);
     destination.ask_hop_at = start + kHopAge;
   }
   return !destination.hop_resolved;

@@ -107,7 +107,7 @@ class DatagramSender {
 
   UdpSocket& socket_;
   WhenFull when_full_;
-  NextHops next_hops_;
+  std::optional<NextHops> next_hops_;  // of who drops
   std::vector<std::uint8_t> arena_;
   std::size_t used_ = 0, last_reserved_ = 0;
   std::vector<Destination> destinations_;

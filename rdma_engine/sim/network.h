@@ -44,7 +44,7 @@ enum class Fate : std::uint8_t { kDelivered, kLost, kCorrupted };
 class Network {
  public:
   Network(const Plan& plan, EventQueue& events, Random& random)
-      : faults_(plan.faults), ingress_(plan.ingress), merging_(plan.merging), events_(events), random_(random) {}
+      : faults_(plan.faults), ingress_(plan.ingress), merging_(plan.features & kMerging), events_(events), random_(random) {}
 
   void add_host(const LinkPlan& link) { links_.push_back({link, {}, {}, 0, false}); }
   void clog(std::uint16_t host, Nanoseconds until, bool drops);

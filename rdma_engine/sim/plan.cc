@@ -145,9 +145,6 @@ Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
     plan.ingress.room = static_cast<std::uint32_t>(random.range(64, 256));
     plan.ingress.service = random.range(500, 2 * kMicrosecond);
   }
-  plan.merging = plan.features & kMerging;
-  plan.messages = plan.features & kMessages;
-  plan.shared_memory = plan.features & kSharedMemory;
 
   const auto strike = [&](FaultKind kind, Nanoseconds longest) {
     Fault fault{.kind = kind};

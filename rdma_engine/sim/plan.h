@@ -32,10 +32,10 @@ enum Feature : std::uint32_t {
   kManyWorkers = 1u << 11,
   // Not in the swarm, whose seeds mean what they meant before these were thought of.
   kIncast = 1u << 12,
-  kMerging = 1u << 13,
+  kMerging = 1u << 13,       // a burst of packets travels, is lost and is read as one, as with segmentation offload
   kMostWorkers = 1u << 14,
-  kMessages = 1u << 15,
-  kSharedMemory = 1u << 16,
+  kMessages = 1u << 15,      // of RDMA, where else datagrams are sent
+  kSharedMemory = 1u << 16,  // the embedded transport: nothing is sent
   kLateCopies = 1u << 17,
 };
 
@@ -104,11 +104,8 @@ struct Fault {
 struct Plan {
   std::uint64_t seed = 0;
   std::uint32_t features = 0;
-  bool messages = false;           // of RDMA, where else datagrams are sent
-  bool shared_memory = false;      // the embedded transport: nothing is sent
   LinkFaults faults = {};
   IngressPlan ingress = {};
-  bool merging = false;            // a burst of packets travels as one, and is lost as one, as with segmentation offload
   Nanoseconds quiet_at = 0;        // from here on nothing goes wrong any more
   Nanoseconds detection_delay = 0; // until the control plane notices a death or a failure
   std::vector<JobPlan> jobs = {};

@@ -22,12 +22,12 @@ Outcome simulate(const Scenario& scenario, std::uint64_t seed, Trace* trace) {
 }
 
 Outcome run(const Plan& plan, Random random, Trace* trace) {
-  return plan.shared_memory ? simulate_shared_memory(plan, random, trace) : Simulation(plan, random, trace).run();
+  return plan.features & kSharedMemory ? simulate_shared_memory(plan, random, trace) : Simulation(plan, random, trace).run();
 }
 
 Simulation::Simulation(const Plan& plan, Random random, Trace* trace)
     : plan_(plan), random_(random), trace_(trace), network_(plan, events_, random_),
-      switch_(plan.messages ? make_message_protocol(random_) : make_datagram_protocol()) {
+      switch_(plan.features & kMessages ? make_message_protocol(random_) : make_datagram_protocol()) {
   for (std::uint32_t j = 0; j < plan.jobs.size(); ++j) {
     JobRun run;
     run.plan = &plan.jobs[j];
@@ -177,7 +177,7 @@ void Simulation::arrive_at_host(const Packet& packet, Host& host) {
   }
   if (!read_replies(host, &packet)) return;
   // What came as one is read as one.
-  if (!plan_.merging) return work(index);
+  if (!(plan_.features & kMerging)) return work(index);
   if (std::exchange(host.reads_at, now_) != now_) events_.push(now_, EventKind::kWork, index, run_of(host).generation);
 }
 
