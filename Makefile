@@ -30,8 +30,8 @@ cuda: ## compile the GPU's part for all targets, with nvcc from PyPI, and agains
 test-verbs: $(STAMP) ## the RDMA transport on Linux's Soft-RoCE, in a virtual machine made of Debian's packages
 	scripts/test_verbs.sh $(VENV)
 
-test-nightly: $(STAMP) ## the long tests, and the native tests under the sanitizers
-	scripts/test_nightly.sh $(VENV)
+test-nightly: $(STAMP) ## the long tests, and the native tests under the sanitizers (PARTS="shapes fuzz" runs only these)
+	scripts/test_nightly.sh $(VENV) $(PARTS)
 
 p4: ## compile the P4 program with the Tofino compiler on PATH, and report its resources
 	scripts/p4.sh
