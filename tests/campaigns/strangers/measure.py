@@ -53,8 +53,8 @@ class Plan:
 
     @staticmethod
     def of(seconds: float) -> Plan:
-        rounds = max(3, round(seconds / 6))
-        return Plan(rounds, seconds / rounds, max(0.4, seconds / rounds / 3))
+        rounds = max(3, round(seconds / 10))
+        return Plan(rounds, seconds / rounds, min(max(0.4, seconds / rounds / 3), 2.0))
 
 
 @dataclasses.dataclass
@@ -172,7 +172,7 @@ class Measurement:
             sent, processor = result()
         self._sent.append(sent / self._plan.attack)
         self._share = processor / self._plan.attack
-        self._watch(max(_PAUSE, self._plan.other))
+        self._watch(max(_PAUSE, self._plan.other / 2))
         with self._attacker(functools.partial(stranger.burn_for, self._plan.other, self._share)):
             self._slice("control", self._plan.other)
         self._slice("between", self._plan.other)
