@@ -14,7 +14,7 @@ from jaxina.control import control_pb2_grpc, limits
 from jaxina.control.data_plane import DataPlane
 from jaxina.control.service import AggregatorService
 from jaxina.control.token_check import TokenCheck
-from jaxina.errors import InvalidArgumentError, SystemCallError, from_code
+from jaxina.errors import InvalidArgumentError, SwitchUnreachableError, SystemCallError, from_code
 
 _log = logging.getLogger(__name__)
 
@@ -114,6 +114,8 @@ class ControlServer:
         self._started.set_result(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         await self._stopping.wait()
         expiry.cancel()
+        # Before the sessions break off, which would look as if the workers had died.
+        service.end_all(SwitchUnreachableError(f"the switch at {self.address} was stopped; start it and the job again"))
         await server.stop(_STOP_GRACE)
         # gRPC's own tasks of the sessions that were cut off end a little later than stop().
         pending = asyncio.all_tasks() - {asyncio.current_task()}

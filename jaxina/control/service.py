@@ -179,6 +179,11 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         if job_id in self._membership.jobs:
             self._perform(self._membership.end(job_id, error))
 
+    def end_all(self, error: JaxinaError) -> None:
+        """Ends every job: the switch stops."""
+        for job_id in list(self._membership.jobs):
+            self.end_job(job_id, error)
+
     # ---- inside
 
     def _create(self, spec: JobSpec, address: str) -> Job:
