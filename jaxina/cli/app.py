@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -26,9 +28,18 @@ testbed.register(app)
 info.register(app)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"jaxina {importlib.metadata.version('jaxina')}")
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     _state["debug"] = debug
 

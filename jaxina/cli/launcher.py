@@ -22,9 +22,11 @@ from typing import IO, Any
 
 from jaxina.cli.tagged_output import LineSplitter, TaggedOutput
 
-# After a worker failed, the others may end by themselves (they get an error that names it) before
-# they are told to.
-FAILURE_GRACE = 4.0  # seconds
+# After a worker failed, the others may end by themselves before they are told to: within a second or two they get an
+# error that names it.
+FAILURE_GRACE = 2.0  # seconds
+# After Ctrl-C, from SIGINT to SIGTERM. Python's `except`, `finally` and `atexit` run on SIGINT only.
+INTERRUPT_GRACE = 5.0
 TERMINATE_GRACE = 5.0  # from SIGTERM to SIGKILL
 LAST_LINES = 12
 _PR_SET_PDEATHSIG = 1
@@ -88,8 +90,8 @@ class Launcher:
         self._interrupts = 0
 
     def run(self) -> Outcome:
-        """Returns when every worker and its output have ended. The first Ctrl-C or SIGTERM ends
-        the workers.
+        """Returns when every worker and its output have ended. The first Ctrl-C or SIGTERM is passed on to the workers;
+        what does not end by it gets the next stronger signal. The second kills them.
         """
         wakeup_read, wakeup_write = socket.socketpair()
         wakeup_read.setblocking(False)
@@ -216,7 +218,12 @@ class Launcher:
         if self._interrupts == 1:
             if self._outcome.code == 0:
                 self._outcome = Outcome(128 + number, f"ended by {signal.Signals(number).name}")
-            self._terminate_at = time.monotonic()
+            now = time.monotonic()
+            if number == signal.SIGINT:
+                self._end_all(signal.SIGINT)
+                self._terminate_at = now + INTERRUPT_GRACE
+            else:
+                self._terminate_at = now
         else:
             self._terminate_at = None
             self._kill_at = time.monotonic()

@@ -86,6 +86,10 @@ def run(
     """
     command = command_of(program, module)
     settings = config.resolve(aggregator=aggregator, switch=switch, loss=loss)
+    config.check_used(settings)
+    for option, path in (("--stats-json", stats_json), ("--trace", trace)):
+        if path is not None and not path.resolve().parent.is_dir():
+            raise InvalidArgumentError(f"{option} {path}: there is no folder {path.resolve().parent}")
     if catch_all and devices not in (None, 1):
         raise InvalidArgumentError("--catch-all needs one device per process")
     with tempfile.TemporaryDirectory(prefix="jaxina-run-") as folder:
@@ -153,7 +157,10 @@ def launch(
                 "JAXINA_PROCESSES": str(count),
                 "JAXINA_AGGREGATOR": settings.aggregator,
                 "JAXINA_LOSS": str(settings.loss),
+                "JAXINA_LOG": settings.log if rank or settings.origins["log"] != "default" else "info",
                 "PYTHONUNBUFFERED": "1",
+                # JAX's notifier of preemptions swallows SIGTERM, so that a worker told to end would not.
+                "JAX_ENABLE_PREEMPTION_SERVICE": os.environ.get("JAX_ENABLE_PREEMPTION_SERVICE", "0"),
             }
             if settings.keep_memory == "yes":
                 variables.update(worker_memory.keeping(os.environ))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
 import time
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
+from google.protobuf.json_format import MessageToDict
+from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -32,6 +37,9 @@ def status(
     interval: Annotated[
         float, typer.Option(min=0.5, max=60, help="Seconds between two looks.")
     ] = 1.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: one object, or one a line with --watch.")
+    ] = False,
 ) -> None:
     """Show a switch's jobs: workers, slots, rates, retransmissions, rejected packets, who is
     missing.
@@ -41,22 +49,21 @@ def status(
     settings = config.resolve(switch=switch)
     address = settings.switch
     console = Console()
-    with SwitchClient(address, _CALL_TIMEOUT, settings.token) as client:
+    with SwitchClient(address, _CALL_TIMEOUT, settings.token) as client, contextlib.suppress(KeyboardInterrupt):
         rates = Rates()
         rates.look(client.status())
-        time.sleep(interval)
-        view = render(address, reply := client.status(), rates.look(reply))
-        if not watch:
-            console.print(view)
+        looks = (look(client, rates, interval) for _ in (itertools.count() if watch else range(1)))
+        if as_json:
+            for reply, growth in looks:
+                print(json.dumps(record(reply, growth)), flush=True)
             return
-        with Live(view, console=console, auto_refresh=False) as live:
-            try:
-                while True:
-                    time.sleep(interval)
-                    reply = client.status()
-                    live.update(render(address, reply, rates.look(reply)), refresh=True)
-            except KeyboardInterrupt:
-                return
+        with Live(console=console, auto_refresh=False) if watch else contextlib.nullcontext() as live:
+            for reply, growth in looks:
+                view = render(address, reply, growth)
+                if live is None:
+                    console.print(view)
+                else:
+                    live.update(view, refresh=True)
 
 
 class Rates:
@@ -88,61 +95,70 @@ class Rates:
         return self._rates
 
 
+def look(client: Any, rates: Rates, interval: float) -> tuple[Any, dict[int, dict[str, float]]]:
+    """What the switch answers after `interval` seconds, and its counters' rates since the look before."""
+    time.sleep(interval)
+    reply = client.status()
+    return reply, rates.look(reply)
+
+
 def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -> Group:
-    """The table of one look."""
-    table = Table(
-        title=f"switch {address}, up {_duration(reply.uptime_s)}, "
-        f"data ports {', '.join(map(str, reply.data_ports))}"
-    )
-    for column in (
-        "job",
-        "workers",
-        "slots",
-        "block",
-        "packets/s in",
-        "packets/s out",
-        "MB/s in",
-        "MB/s out",
-        "retransm.",
-        "rejected",
-        "missing",
-        "state",
-    ):
-        table.add_column(
-            column, justify="left" if column in ("rejected", "missing", "state") else "right"
-        )
+    """The table of one look; it has room on 80 columns."""
+    title = Text(f"switch {address}, up {_duration(reply.uptime_s)}", style="table.title")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for column in ("job", "workers", "slots\nx block", "packets/s\nin, out", "MB/s\nin, out", "again", "state"):
+        table.add_column(column, justify="left" if column == "state" else "right")
+    notes = []
     for job in reply.jobs:
         rate = rates.get(job.job, {})
         table.add_row(
             str(job.job),
             f"{job.present}/{job.workers}",
-            str(job.slots),
-            f"{job.block_size} x {job.blocks_per_chunk}",
-            f"{rate.get('updates', 0) + rate.get('duplicates', 0):,.0f}",
-            f"{rate.get('packets_sent', 0):,.0f}",
-            f"{rate.get('bytes_received', 0) / 1e6:,.1f}",
-            f"{rate.get('bytes_sent', 0) / 1e6:,.1f}",
+            f"{job.slots} x {job.block_size}" + (f" x {job.blocks_per_chunk}" if job.blocks_per_chunk > 1 else ""),
+            f"{_short(rate.get('updates', 0) + rate.get('duplicates', 0))}, {_short(rate.get('packets_sent', 0))}",
+            f"{_short(rate.get('bytes_received', 0) / 1e6)}, {_short(rate.get('bytes_sent', 0) / 1e6)}",
             f"{job.counters.get('duplicates', 0):,}",
-            _kinds(job.rejected),
-            _missing(job),
             _state(job),
         )
-    lines = [table]
+        if job.aborted:
+            notes.append(Text(f"job {job.job} is aborted: {job.aborted}", style="red"))
+        elif missing := _missing(job):
+            notes.append(Text(f"job {job.job} waits for worker {missing}", style="yellow"))
+        if rejected := _kinds(job.rejected):
+            notes.append(Text(f"job {job.job} rejected packets: {rejected}"))
     if not reply.jobs:
-        lines.append(Text("no jobs"))
+        notes.append(Text("no jobs"))
     if any(reply.rejected.values()):
-        lines.append(Text(f"rejected, of no job: {_kinds(reply.rejected)}"))
+        notes.append(Text(f"packets of no job rejected: {_kinds(reply.rejected)}"))
     if lost := reply.counters.get("socket_overflows", 0):
-        lines.append(Text(_overflows(lost), style="yellow"))
-    return Group(*lines)
+        notes.append(Text(_overflows(lost), style="yellow"))
+    notes.append(Text(f"data ports {', '.join(map(str, reply.data_ports))}; again: packets that came twice", style="dim"))
+    return Group(table, *notes)
+
+
+def record(reply: Any, rates: Mapping[int, Mapping[str, float]]) -> dict[str, Any]:
+    """The look for programs: the reply as control.proto describes it, with `rates` (counters' growth per second) in
+    each job."""
+    found = MessageToDict(reply, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    for job in found["jobs"]:
+        job["rates"] = rates.get(job["job"], {})
+    return found
 
 
 def _state(job: Any) -> Text:
     if job.aborted:
-        return Text(f"aborted: {job.aborted}", style="red")
+        return Text("aborted", style="red")
     if job.absent:
         return Text("gathering", style="yellow")
     return Text("running", style="green")
+
+
+def _short(number: float) -> str:
+    """Three digits, as 12.5, 480 or 1.25 M."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= 0.9995 * size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number:.3g}"
 
 
 def _overflows(lost: int) -> str:
