@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import dataclasses
 import math
 import sys
@@ -94,11 +95,9 @@ def _trainer(setting: Setting, programs: Programs, carriers: Mapping[str, Carrie
 
 def _carriers(names: Collection[str]) -> dict[str, Carrier]:
     """Context managers in which psums are carried by what is named."""
-    found: dict[str, Carrier] = {"xla": contextlib.nullcontext}
     if "jaxina" in names:
         jaxina.init()
-        found["jaxina"] = jaxina.collectives
-    return found
+    return {"xla": functools.partial(jaxina.collectives, False), "jaxina": jaxina.collectives}
 
 
 def _study(options: argparse.Namespace) -> Grid:

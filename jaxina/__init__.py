@@ -1,21 +1,10 @@
 """jaxina: `jax.lax.psum` summed by the network."""
 
-from jaxina import _lowering, errors
-from jaxina.collectives import collectives, disable, enable, fallbacks, pmean, psum, psum_scatter
+from jaxina import _seat, errors
+from jaxina._report import Program, Report, Stays, report
+from jaxina.collectives import collectives
 from jaxina.job import Job, init, shutdown
 
-_lowering.install()
+_seat.take()
 
-__all__ = [
-    "Job",
-    "collectives",
-    "disable",
-    "enable",
-    "errors",
-    "fallbacks",
-    "init",
-    "pmean",
-    "psum",
-    "psum_scatter",
-    "shutdown",
-]
+__all__ = ["Job", "Program", "Report", "Stays", "collectives", "errors", "init", "report", "shutdown"]

@@ -1,8 +1,7 @@
 """How a psum becomes a `jaxina_all_reduce` custom call, and which ones do.
 
-A psum is carried if the switch was on while it was traced, it sums over a named axis, and its dtype is in
-`CARRIED_DTYPES`. Everything else keeps XLA's own collective, is logged at debug level under the logger ``jaxina``, and
-is counted in `fallbacks`.
+A psum is carried if `_switch.carrying` was on while it was traced, it sums over a named axis, and its dtype is in
+`CARRIED_DTYPES`. Everything else keeps XLA's own collective, and `jaxina.report` says why.
 
 A psum_scatter is a psum of which each device keeps its part. An aggregator needs every worker's whole operand in any
 case, and a link carries both directions at once, so sending back the whole sum takes no longer than the operands took to
@@ -11,9 +10,8 @@ arrive.
 
 from __future__ import annotations
 
-import collections
+import functools
 import itertools
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -21,8 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxina import _jax_compat as compat
-from jaxina import _module, _native
+from jaxina import _module, _native, _report, _switch, joining
+from jaxina._jax_compat import compiled, program
+from jaxina._jax_compat import lowering as compat
 from jaxina.errors import InvalidArgumentError, NotInitializedError
 
 TARGET = "jaxina_all_reduce"
@@ -38,45 +37,27 @@ CARRIED_DTYPES = frozenset(
     )
 )
 
-# Part of JAX's trace and compilation cache keys, so programs with and without jaxina never get mixed up.
-switch = jax.make_user_context(False)
 
-# Psums that nothing but their order chains are merged up to this many bytes. A collective has a fixed cost of some 0.3 ms
-# and sums on the order of 1 GB/s on a CPU, so 4 MiB make the fixed cost small against the sum, and larger gradients still
-# leave while the backward pass computes the next ones. Part of the cache keys, too.
-BUCKET_BYTES = 4 << 20
-bucket_bytes = jax.make_user_context(BUCKET_BYTES)
-
-# Reason -> how many psums and psum_scatters, or whole programs, kept XLA's own collectives for it, counted when they are
-# traced or lowered.
-fallbacks: collections.Counter[str] = collections.Counter()
-
-_log = logging.getLogger("jaxina")
-
-
-def _psum_carried(aval: Any, *, axes: tuple[Any, ...], **_: Any) -> bool:
+def _psum_why_not(aval: Any, *, axes: tuple[Any, ...], **_: Any) -> str | None:
     if all(isinstance(axis, int) for axis in axes):
-        return False
-    return _carried("psum", aval, axes, breaks_in_partial_auto=compat.PARTIAL_AUTO_BREAKS)
+        return ""  # it is no collective
+    return _why_not("psum", aval, breaks_in_partial_auto=compat.PARTIAL_AUTO_BREAKS)
 
 
-def _psum_scatter_carried(aval: Any, *, axis_name: Any, **_: Any) -> bool:
+def _psum_scatter_why_not(aval: Any, **_: Any) -> str | None:
     # A device's number, by which it finds its part, is not known where the partitioner has axes left.
-    return _carried("psum_scatter", aval, axis_name, breaks_in_partial_auto=True)
+    return _why_not("psum_scatter", aval, breaks_in_partial_auto=True)
 
 
-def _carried(name: str, aval: Any, axes: Any, *, breaks_in_partial_auto: bool) -> bool:
-    if not switch.value:
-        return False
+def _why_not(name: str, aval: Any, *, breaks_in_partial_auto: bool) -> str | None:
+    """Why this sum stays with XLA; None if it is carried."""
+    if not _switch.carrying.value:
+        return _report.OFF
     if aval.dtype not in CARRIED_DTYPES:
-        reason = f"dtype {aval.dtype}"
-    elif breaks_in_partial_auto and compat.in_partial_auto(aval):
-        reason = f"{name} in a partial-auto shard_map"
-    else:
-        return True
-    fallbacks[reason] += 1
-    _log.debug("%s of %s over %s stays with XLA: %s", name, aval, axes, reason)
-    return False
+        return f"dtype {aval.dtype}"
+    if breaks_in_partial_auto and compat.in_partial_auto(aval):
+        return f"{name} in a partial-auto shard_map"
+    return None
 
 
 def _psum(
@@ -122,9 +103,7 @@ def _on_gpu(rule: Callable[..., Any]) -> Callable[..., Any]:
 
     def lowered(ctx: Any, operand: Any, **params: Any) -> Any:
         if not gpu_handlers():
-            reason = "jaxina was built without CUDA"
-            fallbacks[reason] += 1
-            _log.debug("a psum on a GPU stays with XLA: %s", reason)
+            compat.note("jaxina was built without CUDA")
             return None
         if gpus := compat.local_gpus():
             _native.set_gpu_ids(gpus)
@@ -152,28 +131,50 @@ def _global_groups(positions: list[list[int]]) -> np.ndarray:
 
 def _finish(module: Any) -> None:
     """What is done to each lowered module that holds carried psums."""
-    _module.finish(module, (TARGET, START), bucket_bytes.value)
+    _module.finish(module, (TARGET, START), _switch.bucket_bytes.value)
     _module.split(module, START, DONE)
 
 
-def _left_to_xla(reason: str) -> None:
-    fallbacks[reason] += 1
-    _log.debug("all collectives of a program stay with XLA: %s", reason)
+def _begin() -> None:
+    if not _native.running():
+        joining.refuse_without_init()
+
+
+def _note(text: Callable[[], str]) -> None:
+    if _native.running():
+        _report.note(text, frozenset((TARGET, START)), _routed())
+
+
+def _routed() -> frozenset[str]:
+    """XLA's own collectives that come to jaxina as well, because XLA takes it for its MPI library (xla_ffi/mpi)."""
+    if jax.config.jax_cpu_collectives_implementation == "mpi":
+        return frozenset(("all-reduce", "reduce-scatter", "all-gather"))
+    return frozenset()
 
 
 def install() -> None:
     """Registers the handlers and overrides the primitives that sum. Does not initialise a backend."""
-    compat.check_version()
     jax.ffi.register_ffi_target(TARGET, _native.all_reduce_cpu(), platform="cpu")
     for name, registration in _native.gpu_types().items():
         jax.ffi.register_ffi_type(name, registration, platform="CUDA")
     for target, handler in gpu_handlers().items():
         jax.ffi.register_ffi_target(target, handler, platform="CUDA")
-    compat.install_order(_finish, _left_to_xla)
-    for primitive in (compat.psum_p, compat.psum_invariant_p):
-        compat.extend_effects(primitive, _psum_carried)
-        compat.override_lowering(primitive, {"cpu": _psum, "cuda": _on_gpu(_psum)})
-    compat.extend_effects(compat.reduce_scatter_p, _psum_scatter_carried)
-    compat.override_lowering(
-        compat.reduce_scatter_p, {"cpu": _psum_scatter, "cuda": _on_gpu(_psum_scatter)}
-    )
+    program.install(_finish, _report.REASONS, _report.SEPARATOR)
+    compiled.watch(_begin, _note)
+    for primitives, rule, why_not in (
+        (compat.PSUMS, _psum, _psum_why_not),
+        ((compat.PSUM_SCATTER,), _psum_scatter, _psum_scatter_why_not),
+    ):
+        for primitive in primitives:
+            compat.extend_effects(primitive, functools.partial(_carried, why_not))
+            rules = {"cpu": rule, "cuda": _on_gpu(rule)}
+            compat.override_lowering(primitive, rules, functools.partial(_stays, why_not))
+
+
+def _carried(why_not: Callable[..., str | None], aval: Any, **params: Any) -> bool:
+    return why_not(aval, **params) is None
+
+
+def _stays(why_not: Callable[..., str | None], aval: Any, **params: Any) -> str | None:
+    """What the report of a running job says of a sum that is lowered natively."""
+    return why_not(aval, **params) if _native.running() else None

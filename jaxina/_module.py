@@ -5,8 +5,8 @@ the token. A collective costs a few hundred microseconds whatever its size, so p
 token chains become one call with many operands, up to `bucket_bytes` of them. The call stands where the last of them
 stood; what used their results moves behind it. Every process compiles the same module, so all merge alike.
 
-**Names.** Each call gets an `identity`, a hash of the module's name, the call's place among the module's psums, and its
-groups. It is part of what the aggregator compares, so that processes that run different programs, or are at different
+**Names.** Each call gets an `identity`, a hash of the module's whole text, the call's place among the module's psums, and
+its groups. It is part of what the aggregator compares, so that processes that run different programs, or are at different
 psums of one program, get a MismatchError even if shapes and types agree. It is part of the compiled program, hence the
 same in all processes and after a load from the compilation cache.
 
@@ -22,7 +22,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from jaxina._jax_compat import hlo, ir
+from jaxina._jax_compat.lowering import hlo, ir
 
 _CONFIGURATION = "mhlo.backend_config"
 _ALIASES = "output_operand_aliases"
@@ -41,12 +41,12 @@ def finish(module: ir.Module, targets: Sequence[str], bucket_bytes: int) -> None
     with module.context:
         for block, target in itertools.product(list(_blocks(module.operation)), targets):
             _merge_in(block, target, bucket_bytes)
-        name = ir.StringAttr(module.operation.attributes["sym_name"]).value
+        program = _digest(module)
         place = 0
         for block in _blocks(module.operation):
             for view in block.operations:
                 if any(_is_call(view.operation, target) for target in targets):
-                    _set_identity(view.operation, f"{name}:{place}")
+                    _set_identity(view.operation, f"{program}:{place}")
                     _work_in_place(view.operation)
                     place += 1
 
@@ -236,6 +236,12 @@ def _joined(layouts: list[ir.Attribute]) -> ir.Attribute:
     """Layouts of the merged call: the token's, once, and those of all other operands."""
     lists = [list(ir.ArrayAttr(layout)) for layout in layouts]
     return ir.ArrayAttr.get([lists[0][0], *(layout for one in lists for layout in one[1:])])
+
+
+def _digest(module: ir.Module) -> str:
+    """A hash of what the module does. Where it stands in the source does not count."""
+    text = module.operation.get_asm(enable_debug_info=False)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _set_identity(call: ir.Operation, name: str) -> None:

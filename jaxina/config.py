@@ -185,10 +185,16 @@ class Configuration:
         "Whether `jaxina run` lets its workers' malloc keep what they free, in huge pages, instead of "
         "giving it back to the system, which would have to clear it again for every result (glibc).",
     )
+    strict: str = _setting(
+        choice("yes", "no"),
+        "no",
+        "Whether a program is refused, when it is compiled, of which a sum stays with XLA and is not in "
+        "`jaxina.collectives(False)`.",
+    )
     log: str = _setting(
         choice("debug", "info", "warning", "error"),
         "warning",
-        "What the `jaxina` logger prints to stderr.",
+        "What the `jaxina` logger prints to stderr; `jaxina run` lets process 0 say info.",
     )
     coordinator: str | None = _setting(
         host_and_port(),
@@ -310,6 +316,20 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Variables that look like ours but are not: most likely typing errors."""
     known = {variable(field.name) for field in fields()}
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+
+
+def check_used(configuration: Configuration) -> None:
+    """Raises InvalidArgumentError if a setting was given that the aggregator does not use. What comes from the
+    environment may stand there for other runs, if the aggregator was chosen."""
+    if configuration.aggregator != "embedded":
+        return
+    ignored = {"argument", "environment"} if configuration.origins["aggregator"] == "default" else {"argument"}
+    for name, given in (("switch", configuration.switch), ("loss", configuration.loss or None)):
+        if given is not None and configuration.origins[name] in ignored:
+            raise InvalidArgumentError(
+                f"{variable(name)}={given} is given, but the embedded aggregator has no network: choose "
+                f"{variable('aggregator')}=udp (or --aggregator udp, or jaxina.init('udp')), or leave it out"
+            )
 
 
 def _check_together(configuration: Configuration) -> None:

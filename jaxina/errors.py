@@ -1,23 +1,22 @@
 """The errors that jaxina raises, one class per cause.
 
-The native code and the collectives inside compiled programs name the cause in the error's text,
-``jaxina[CODE]: message``. XLA passes that text on in its own exception, a `JaxRuntimeError`; leaving
-``with jaxina.collectives():`` turns it into the class below. With the process-wide switch
-(`jaxina.enable`) the `JaxRuntimeError` arrives as it is, possibly only where the result is first used; ask
-`from_exception` for the cause::
+The native code and the collectives inside compiled programs name the cause in the error's text, ``jaxina[CODE]: message``.
+XLA passes that text on in an exception of its own: a `ValueError` if the program fails before its dispatch returns, else a
+`jax.errors.JaxRuntimeError`, possibly only where the result is first used. `typed` turns either into the class below::
 
     try:
-        loss = train_step(...)
-        loss.block_until_ready()
-    except jax.errors.JaxRuntimeError as error:
-        cause = jaxina.errors.from_exception(error)
-        if isinstance(cause, jaxina.errors.WorkerLostError):
-            ...
+        with jaxina.errors.typed():
+            loss = train_step(...)
+            loss.block_until_ready()
+    except jaxina.errors.WorkerLostError:
+        ...
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 _TEXT = re.compile(r"jaxina\[([A-Z_]+)\]: (.*)", re.DOTALL)
 
@@ -44,6 +43,12 @@ class NotInitializedError(JaxinaError):
     """A psum ran before `jaxina.init`."""
 
     code = "NOT_INITIALIZED"
+
+
+class NotCarriedError(JaxinaError):
+    """A program's sum stays with XLA, and `jaxina.init(strict=True)` refuses that."""
+
+    code = "NOT_CARRIED"
 
 
 class UnsupportedTypeError(JaxinaError):
@@ -146,7 +151,7 @@ def from_exception(error: BaseException) -> JaxinaError | None:
     """The jaxina error that `error` is, or that an XLA run-time error carries in its text.
 
     Args:
-      error: any exception, typically a `jax.errors.JaxRuntimeError`.
+      error: any exception, typically a `jax.errors.JaxRuntimeError` or a `ValueError` of XLA's.
 
     Returns:
       The typed error, or None if `error` does not come from jaxina.
@@ -155,3 +160,22 @@ def from_exception(error: BaseException) -> JaxinaError | None:
         return error
     found = _TEXT.search(str(error))
     return from_code(found.group(1), found.group(2).strip()) if found else None
+
+
+@contextlib.contextmanager
+def typed() -> Iterator[None]:
+    """Inside it, and as a decorator, an exception that jaxina caused leaves as the typed error that names the cause; all
+    others leave as they are.
+
+    JAX dispatches asynchronously: wait for the results inside (`jax.block_until_ready`), or the error may surface later.
+
+    Raises:
+      JaxinaError: of the class for the cause, raised from XLA's own exception.
+    """
+    try:
+        yield
+    except Exception as error:
+        cause = from_exception(error)
+        if cause is None or cause is error:
+            raise
+        raise cause from error

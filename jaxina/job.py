@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
-import json
 import logging
 import os
 import sys
 import threading
-from pathlib import Path
 from types import TracebackType
 
-from jaxina import config, trace_file
+from jaxina import _report, _seat, _switch, config, joining, records
 from jaxina.control import last_run
 from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
-from jaxina.control.roll_call import Answer, call_roll
-from jaxina.control.store import JaxStore
-from jaxina.control.topology import JaxTopology, this_place
-from jaxina.errors import InvalidArgumentError, NotInitializedError, SystemCallError
+from jaxina.control.topology import JaxTopology
+from jaxina.errors import InvalidArgumentError, NotCarriedError, NotInitializedError
 
 _log = logging.getLogger(__name__)
 
@@ -85,9 +80,11 @@ def init(
     loss: float | None = None,
     loss_seed: int | None = None,
     trace: str | os.PathLike[str] | None = None,
+    strict: bool | None = None,
 ) -> Job:
     """Starts aggregation in this process. Every process of the job calls it, with the same
-    arguments.
+    arguments. From then on the sums of all programs are carried; `jaxina.collectives(False)` leaves
+    some to XLA.
 
     Under `jaxina run` it also initialises jax.distributed, unless that was done before; so it must
     then come before anything that starts JAX's backend. An argument left out comes from its
@@ -108,6 +105,8 @@ def init(
       trace: file for a timeline of this process's slots, packets and waits, written at shutdown in
         Chrome's trace event format, for ui.perfetto.dev. Of several processes, process r writes
         NAME.r.json instead of NAME.json.
+      strict: refuse to compile a program of which a sum stays with XLA, unless it stands in
+        `jaxina.collectives(False)`: a NotCarriedError then names it.
 
     Returns:
       The job; `jaxina.shutdown`, the end of `with`, or the end of the process ends it.
@@ -118,6 +117,7 @@ def init(
       NeverJoinedError, RankTakenError, MismatchError: the launched processes are not complete, or
       do not agree.
       SwitchUnreachableError: no switch answers at `switch`.
+      NotCarriedError: `strict`, and this JAX is one that jaxina does not know.
     """
     global _current, _incarnation
     configuration = config.resolve(
@@ -132,16 +132,22 @@ def init(
         loss=loss,
         loss_seed=loss_seed,
         trace=trace,
+        strict=None if strict is None else ("yes" if strict else "no"),
     )
+    config.check_used(configuration)
+    if configuration.strict == "yes" and _seat.empty:
+        raise NotCarriedError(f"no psum can be carried: {_seat.empty}")
     with _lock:
         if _current is not None:
             raise InvalidArgumentError(
                 "jaxina.init() ran already: call jaxina.shutdown() before another init()"
             )
         _set_up_logging(configuration)
-        topology = _join_processes(configuration)
+        topology = joining.join_processes(configuration)
         _current = _start(configuration, topology, _incarnation + 1)
         _incarnation += 1
+        _report.be_strict(configuration.strict == "yes")
+        _switch.carrying.set_global(True)
         if _incarnation == 1:
             atexit.register(_at_exit)
         _log.info("%r", _current)
@@ -170,7 +176,7 @@ def _start(configuration: config.Configuration, topology: JaxTopology, incarnati
     from jaxina import _native
 
     aggregators = _aggregators(configuration)
-    connector = Connector(configuration, topology, aggregators, _jax_store, incarnation)
+    connector = Connector(configuration, topology, aggregators, joining.jax_store, incarnation)
     try:
         _native.set_mpi_world(topology.process, topology.processes, topology.only_devices)
         _native.start(connector, connector.ended, trace=configuration.trace is not None)
@@ -189,56 +195,30 @@ def _aggregators(configuration: config.Configuration) -> Aggregators:
     return SwitchAggregators(configuration, _native.abort, _native.statistics)
 
 
-def _jax_store() -> JaxStore:
-    from jaxina import _jax_compat
-
-    return JaxStore(_jax_compat.distributed_client())
-
-
-def _join_processes(configuration: config.Configuration) -> JaxTopology:
-    """Initialises jax.distributed if we were launched and nobody did."""
-    import jax
-
-    from jaxina import _jax_compat
-
-    if not jax.distributed.is_initialized() and (configuration.processes or 1) > 1:
-        if _jax_compat.backend_started():
-            raise InvalidArgumentError(
-                "jaxina.init() came after the first use of JAX's devices: call it before anything "
-                "that asks for devices or computes, so that the processes find each other"
-            )
-        me = Answer(configuration.rank, configuration.processes, this_place(), configuration.shared)
-        call_roll(configuration.coordinator, me, configuration.join_timeout)
-        jax.distributed.initialize(
-            coordinator_address=configuration.coordinator,
-            num_processes=configuration.processes,
-            process_id=configuration.rank,
-            cluster_detection_method="deactivate",
-            initialization_timeout=max(1, int(configuration.join_timeout)),
-        )
-    if not jax.distributed.is_initialized():
-        return JaxTopology(0, 1)
-    return JaxTopology(*_jax_compat.distributed_process())
-
-
 def _shut_down(job: Job, failure: str | None) -> None:
     global _current
     with _lock:
         if _current is not job:
             return
         _current = None
+        _switch.carrying.set_global(False)
         if failure is None:
             _finish_computations()
         job._connector.interrupt()
-        from jaxina import _lowering, _native
+        from jaxina import _native
 
         statistics = job.statistics()
         _native.shutdown()
         job._connector.close(failure)
-        _write_statistics(job, statistics)
-        _write_trace(job)
+        configuration = job.configuration
+        if configuration.stats_file is not None:
+            record = {"process": job.process, "aggregator": job.aggregator, **statistics}
+            records.write_statistics(configuration.stats_file, record)
+        if configuration.trace is not None:
+            records.write_trace(configuration.trace, job.process, job.processes, job.aggregator)
         if job.process == 0:
-            last_run.write(job.aggregator, job.processes, statistics, dict(_lowering.fallbacks))
+            records.sum_up(job.processes, statistics)
+            last_run.write(job.aggregator, job.processes, statistics, _report.report())
 
 
 def _finish_computations() -> None:
@@ -252,38 +232,6 @@ def _finish_computations() -> None:
         jax.block_until_ready(jax.live_arrays())
     except Exception as error:
         _log.warning("a dispatched computation failed before shutdown: %s", error)
-
-
-def _write_statistics(job: Job, statistics: dict[str, int]) -> None:
-    path = job.configuration.stats_file
-    if path is None:
-        return
-    partial = Path(f"{path}.{os.getpid()}")
-    record = {"process": job.process, "aggregator": job.aggregator, **statistics}
-    try:
-        partial.write_text(json.dumps(record), encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise SystemCallError(f"cannot write {path} (JAXINA_STATS_FILE): {error.strerror}") from error
-
-
-def _write_trace(job: Job) -> None:
-    if job.configuration.trace is None:
-        return
-    from jaxina import _native
-
-    name = f"worker {job.process} of {job.processes}, {job.aggregator}"
-    events, passes, fell_out = _native.take_trace(job.process, name)
-    path = trace_file.of_process(job.configuration.trace, job.process, job.processes)
-    try:
-        trace_file.write(path, events)
-    except OSError as error:
-        raise SystemCallError(f"cannot write {path} (JAXINA_TRACE): {error.strerror}") from error
-    _log.info("%d passes in %s", passes, path)
-    if fell_out:
-        _log.warning("the trace of process %d begins late: %d older events had no room", job.process, fell_out)
 
 
 def _at_exit() -> None:

@@ -49,10 +49,9 @@ class Sum:
 
     def milliseconds(self) -> float:
         multihost_utils.sync_global_devices("call")
-        with jaxina.collectives():
-            began = time.perf_counter()
-            results = jax.block_until_ready(self._program(self._tree))
-            took = 1e3 * (time.perf_counter() - began)
+        began = time.perf_counter()
+        results = jax.block_until_ready(self._program(self._tree))
+        took = 1e3 * (time.perf_counter() - began)
         for tensor, result in enumerate(results):
             wrong = first_difference(np.asarray(result.addressable_data(0))[0], self._expected)
             if wrong is not None:

@@ -7,7 +7,7 @@ A layout PxD is P processes of D devices each. Exits with 1 if any cell is not a
 
     =     equal bit for bit (operands are small integers, whose sums are exact in every type)
     0.12  random operands; the largest error, as a share of the bound in `conformance_cases.bound`
-    xla   not carried (visible in jaxina.fallbacks()), equal bit for bit
+    xla   not carried (jaxina.report() says why), equal bit for bit
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def products(m: jax.Array) -> Any:
 def measure(case: str, repetitions: int) -> None:
     """Runs in every process; process 0 prints its medians, in milliseconds."""
     elements, late = CASES[case]
-    with jaxina.init(), jaxina.collectives():
+    with jaxina.init():
         mesh = jax.make_mesh((jax.device_count(),), ("w",), axis_types=(AxisType.Auto,))
         spread = NamedSharding(mesh, P("w"))
 

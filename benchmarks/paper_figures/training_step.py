@@ -9,7 +9,7 @@ for bit, on all workers. Steps alone keep each worker's own gradient and go nowh
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import dataclasses
 import itertools
 import json
@@ -49,7 +49,11 @@ MODELS = {
     "vgg": Model(lambda rngs: PlainNetwork(32, 2048, rngs), 32),
     "resnet": Model(lambda rngs: ResidualNetwork((16, 32, 64), 2, rngs), 512),
 }
-_SCOPES = {"jaxina": jaxina.collectives, "gloo": contextlib.nullcontext, "alone": contextlib.nullcontext}
+_SCOPES = {
+    "jaxina": jaxina.collectives,
+    "gloo": functools.partial(jaxina.collectives, False),
+    "alone": functools.partial(jaxina.collectives, False),
+}
 
 
 def make_step(graph: nnx.GraphDef, mesh: Mesh, together: bool) -> Callable:

@@ -4,13 +4,12 @@
     jaxina run -n 4 examples/mnist/train.py --collective jaxina   # four processes
 
 The training code is plain Flax, optax and `jax.lax.pmean` in a `jax.shard_map`. With `--collective
-jaxina` the training loop runs inside `jaxina.collectives()`; nothing else differs.
+jaxina` it calls `jaxina.init()` first; nothing else differs.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
 import os
 import time
@@ -228,13 +227,9 @@ def main() -> None:
         import jaxina
 
         jaxina.init()
-        scope = jaxina.collectives()
     else:
         join_processes()
-        scope = contextlib.nullcontext()
-
-    with scope:
-        record = train(options, Progress(visible=jax.process_index() == 0))
+    record = train(options, Progress(visible=jax.process_index() == 0))
 
     if jax.process_index() == 0:
         print(record.summary(), flush=True)

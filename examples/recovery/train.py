@@ -84,19 +84,21 @@ def train(folder: Path, steps: int, dies_at: int | None) -> None:
 
     step_of = make_step(mesh, optimizer)
     state = jax.tree.map(lambda value: put(np.asarray(value), P()), state)
-    with jaxina.collectives():
-        for step in range(start, steps):
-            if step == dies_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-            images, labels = batch_of(step)
+    for step in range(start, steps):
+        if step == dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        images, labels = batch_of(step)
+        with jaxina.errors.typed():
             state, loss = step_of(state, put(images, P("data")), put(labels, P("data")))
             record = {"step": step, "loss": float(loss), "workers": jax.process_count()}  # waits for the step
-            if me == 0:
-                with (folder / "loss.jsonl").open("a") as log:
-                    log.write(json.dumps(record) + "\n")
-                if (step + 1) % SAVE_EVERY == 0:
+        if me == 0:
+            with (folder / "loss.jsonl").open("a") as log:
+                log.write(json.dumps(record) + "\n")
+            if (step + 1) % SAVE_EVERY == 0:
+                with jaxina.errors.typed():
                     host = jax.tree.map(lambda value: np.asarray(value.addressable_data(0)), state)
-                    checkpoints.save(folder / "checkpoints", step + 1, host, me)
+                checkpoints.save(folder / "checkpoints", step + 1, host, me)
+    with jaxina.errors.typed():
         jax.block_until_ready(state)
 
 

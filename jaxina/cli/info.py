@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxina import config
+from jaxina._report import Report
 from jaxina.control import last_run
 
 
@@ -21,56 +22,67 @@ def register(app: typer.Typer) -> None:
 def info(
     last: Annotated[
         bool,
-        typer.Option("--last", help="Show what this user's last run summed and what fell back."),
+        typer.Option("--last", help="Show what this user's last run summed, by whom, and why."),
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show versions, transports and settings."""
     console = Console(highlight=False)
-    if last:
+    if as_json:
+        print(json.dumps(last_run.read() if last else {"facts": _facts(), "settings": _settings()}, indent=2))
+    elif last:
         _print_last(console)
     else:
-        console.print(_facts())
-        console.print(_settings())
+        facts = Table(show_header=False, box=None)
+        for name, value in _facts().items():
+            facts.add_row(name, value)
+        console.print(facts)
+        console.print(_table(_settings()))
 
 
-def _facts() -> Table:
+def _facts() -> dict[str, str]:
     import jax
     import jaxlib
 
-    from jaxina import _jax_compat, _native
+    from jaxina import _native
+    from jaxina._jax_compat import versions
 
-    tested = any(jax.__version__.startswith(f"{version}.") for version in _jax_compat.TESTED)
-    table = Table(show_header=False, box=None)
-    table.add_row("jaxina", importlib.metadata.version("jaxina"))
-    table.add_row(
-        "jax, jaxlib",
-        f"{jax.__version__}, {jaxlib.__version__} "
-        f"({'tested' if tested else 'not tested; tested are ' + ', '.join(_jax_compat.TESTED)})",
-    )
-    table.add_row("codec", _native.numerics.codec_name())
-    table.add_row("aggregators", "embedded, udp, roce, verbs")
-    table.add_row("verbs", _native.verbs_availability())
+    tested = "tested" if versions.is_tested() else f"not tested; tested are {', '.join(versions.TESTED)}"
     gpu = _native.gpu_facts()
-    table.add_row("GPUs", gpu["gpus"])
-    table.add_row("CUDA", gpu["toolkit"])
-    table.add_row("dma-buf", gpu["dma_buf"])
-    return table
+    return {
+        "jaxina": importlib.metadata.version("jaxina"),
+        "jax, jaxlib": f"{jax.__version__}, {jaxlib.__version__} ({tested})",
+        "codec": _native.numerics.codec_name(),
+        "aggregators": "embedded, udp, roce, verbs",
+        "verbs": _native.verbs_availability(),
+        "GPUs": gpu["gpus"],
+        "CUDA": gpu["toolkit"],
+        "dma-buf": gpu["dma_buf"],
+    }
 
 
-def _settings() -> Table:
+def _settings() -> list[dict[str, str]]:
+    """Every setting: its variable, value and so on. A secret value is not told."""
     resolved = config.resolve()
+    return [
+        {
+            "variable": config.variable(field.name),
+            "value": config.shown(field, getattr(resolved, field.name)),
+            "origin": resolved.origins[field.name],
+            "default": config.default_text(field),
+            "allowed": field.metadata["kind"].allowed,
+            "meaning": field.metadata["doc"],
+        }
+        for field in config.fields()
+    ]
+
+
+def _table(settings: list[dict[str, str]]) -> Table:
     table = Table(title="settings", title_justify="left")
-    for column in ("variable", "value", "origin", "default", "allowed", "meaning"):
+    for column in settings[0]:
         table.add_column(column, overflow="fold")
-    for field in config.fields():
-        table.add_row(
-            config.variable(field.name),
-            config.shown(field, getattr(resolved, field.name)),
-            resolved.origins[field.name],
-            config.default_text(field),
-            field.metadata["kind"].allowed,
-            field.metadata["doc"],
-        )
+    for one in settings:
+        table.add_row(*one.values())
     return table
 
 
@@ -84,7 +96,4 @@ def _print_last(console: Console) -> None:
         "process 0:"
     )
     console.print(json.dumps(record["statistics"], indent=2))
-    if not record["fallbacks"]:
-        console.print("every psum that was traced with jaxina switched on was carried")
-    for reason, count in record["fallbacks"].items():
-        console.print(f"{count} psums stayed with XLA's own collective: {reason}", markup=False)
+    console.print(str(Report.of_records(record["programs"])), markup=False)

@@ -5,12 +5,15 @@ folder.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import json
 import logging
 import os
 from pathlib import Path
 from typing import Any
+
+from jaxina._report import Report
 
 _log = logging.getLogger(__name__)
 
@@ -20,16 +23,14 @@ def path() -> Path:
     return Path(folder) / "jaxina" / "last_run.json"
 
 
-def write(
-    aggregator: str, processes: int, statistics: dict[str, int], fallbacks: dict[str, int]
-) -> None:
+def write(aggregator: str, processes: int, statistics: dict[str, int], report: Report) -> None:
     """A record that cannot be written is no reason to fail a run; it is logged."""
     record = {
         "when": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "aggregator": aggregator,
         "processes": processes,
         "statistics": statistics,
-        "fallbacks": fallbacks,
+        "programs": [dataclasses.asdict(program) for program in report.programs],
     }
     partial = path().with_suffix(f".{os.getpid()}")
     try:

@@ -25,7 +25,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         import jaxina
 
         recorder.job = jaxina.init(aggregator="embedded", join_timeout=30, timeout=60)
-        jaxina.enable()
 
 
 class _Recorder:

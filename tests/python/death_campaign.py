@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxina import _native, config, job
+from jaxina import _native, config, job, joining
 from jaxina.errors import JaxinaError
 
 _fork = multiprocessing.get_context("fork")
@@ -100,7 +100,7 @@ def _work(rank: int, workers: int, folder: pathlib.Path, settings: Settings, bef
     try:
         if before is not None:
             before(rank)
-        job._jax_store = lambda: FileStore(folder)
+        joining.jax_store = lambda: FileStore(folder)
         job._finish_computations = lambda: None  # JAX has none here, and would start its backend to find out
         job._current = job._start(config.resolve(**settings), OneDeviceEach(rank, workers), 1)
         group = list(range(workers))

@@ -20,7 +20,8 @@ jax.config.update("jax_num_cpu_devices", DEVICES)
 
 @pytest.fixture(scope="module")
 def job() -> Iterator[jaxina.Job]:
-    with jaxina.init(aggregator="embedded", join_timeout=20, timeout=30) as running:
+    """A job in which only what stands in `jaxina.collectives(True)` is carried, so that both can be compared."""
+    with jaxina.init(aggregator="embedded", join_timeout=20, timeout=30) as running, jaxina.collectives(False):
         yield running
 
 
@@ -48,7 +49,7 @@ def on_devices(rows: np.ndarray) -> jax.Array:
 def carried(f: Callable[[], Any], bucket_bytes: int | None = None) -> tuple[Any, int]:
     """f() with jaxina on, and how many collectives the engine summed for it, over all devices."""
     before = _settled()
-    with jaxina.collectives(bucket_bytes=bucket_bytes):
+    with jaxina.collectives(True, bucket_bytes=bucket_bytes):
         result = jax.block_until_ready(f())
     return result, _settled() - before
 

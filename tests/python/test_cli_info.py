@@ -1,5 +1,7 @@
 """`jaxina info`: versions, settings and their origins, the last run."""
 
+import importlib.metadata
+import json
 import os
 import re
 import subprocess
@@ -8,7 +10,7 @@ import sys
 import jax
 from rich.console import Console
 
-from jaxina import config
+from jaxina import Program, Report, Stays, config
 from jaxina.cli import info as info_command
 from jaxina.control import last_run
 
@@ -35,11 +37,28 @@ def test_versions_and_every_setting():
     assert re.search(rf"JAXINA_SLOTS\W+9\W+environment\W+{re.escape(default)}", slots)
 
 
+def test_json_has_the_same():
+    code, out, err = info("--json", JAXINA_SLOTS="9", JAXINA_TOKEN="correct-horse-battery")
+    assert code == 0, err
+    found = json.loads(out)
+    assert jax.__version__ in found["facts"]["jax, jaxlib"]
+    settings = {one["variable"]: one for one in found["settings"]}
+    assert (settings["JAXINA_SLOTS"]["value"], settings["JAXINA_SLOTS"]["origin"]) == ("9", "environment")
+    assert settings["JAXINA_TOKEN"]["value"] == "(set)" and "horse" not in out
+
+
+def test_the_version():
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxina.cli", "--version"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and done.stdout == f"jaxina {importlib.metadata.version('jaxina')}\n"
+
+
 def test_a_token_is_not_printed(monkeypatch):
     monkeypatch.setenv("JAXINA_TOKEN", "correct-horse-battery")
     with open(os.devnull, "w") as nowhere:
         console = Console(width=300, record=True, file=nowhere)
-        console.print(info_command._settings())
+        console.print(info_command._table(info_command._settings()))
     out = console.export_text()
     (row,) = [line for line in out.splitlines() if "JAXINA_TOKEN" in line]
     assert "(set)" in row and "environment" in row and "horse" not in out
@@ -67,14 +86,19 @@ def test_the_last_run(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     code, out, _ = info("--last")
     assert code == 0 and "no run has been recorded" in out
-    last_run.write("udp", 4, {"collectives": 12}, {"dtype bool": 3})
+    program = Program("jit_step", 2, 5, (Stays("all-reduce", 3, "dtype float8_e5m2", True),))
+    last_run.write("udp", 4, {"collectives": 12}, Report((program,)))
     code, out, _ = info("--last")
     assert code == 0 and "udp, 4 processes" in out and '"collectives": 12' in out
-    assert "3 psums stayed with XLA's own collective: dtype bool" in out
+    assert "jit_step: carries 2 collectives (5 tensors), 3 all-reduces with XLA (dtype float8_e5m2)" in out
+    code, out, _ = info("--last", "--json")
+    assert code == 0 and json.loads(out)["programs"][0]["stays"][0]["number"] == 3
+    last_run.write("udp", 4, {"collectives": 0}, Report(()))
+    assert "no program with collectives has been compiled" in info("--last")[1]
 
 
 def test_a_record_that_cannot_be_written_fails_nothing(tmp_path, monkeypatch):
     (tmp_path / "jaxina").write_text("a file in the folder's place")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    last_run.write("udp", 4, {}, {})
+    last_run.write("udp", 4, {}, Report(()))
     assert last_run.read() is None

@@ -111,7 +111,7 @@ def test_a_run_in_the_testbed(up: Callable[..., testbed.Testbed], tmp_path: Path
         "import socket, jax, jaxina\n"
         "with jaxina.init():\n"
         "    print('sees', sorted(name for _, name in socket.if_nameindex()), jax.process_count())\n"
-        "    print('sum', jax.pmap(lambda x: jaxina.psum(x, 'w'), 'w')(jax.numpy.ones((1, 3)))[0])\n"
+        "    print('sum', jax.pmap(lambda x: jax.lax.psum(x, 'w'), 'w')(jax.numpy.ones((1, 3)))[0])\n"
     )
     command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "run", "-n", "2", "--aggregator", "udp"]
     done = subprocess.run([*command, str(program)], capture_output=True, text=True, timeout=100)

@@ -262,7 +262,7 @@ def test_shard_map_in_shard_map_is_carried_or_visibly_left_to_xla():
 
     whole = np.round(X * 8)
     reason = "the program has a shard_map inside another shard_map"
-    before = jaxina.fallbacks().get(reason, 0)
+    before = jaxina.report().stays.get(reason, 0)
     (got, by_scan), collectives = carried(lambda: jax.jit(outer)(whole))
     want = whole.reshape(4, 2, 4, 6).sum(1)
     assert np.array_equal(got, want.reshape(16, 6))
@@ -270,7 +270,7 @@ def test_shard_map_in_shard_map_is_carried_or_visibly_left_to_xla():
     if jax.__version_info__ >= (0, 12):
         assert collectives == DEVICES * (1 + 4)
     else:
-        assert collectives == 0 and jaxina.fallbacks()[reason] == before + 1
+        assert collectives == 0 and jaxina.report().stays[reason] == before + 2
 
 
 def test_a_program_with_two_meshes_is_visibly_left_to_xla():
@@ -284,9 +284,9 @@ def test_a_program_with_two_meshes_is_visibly_left_to_xla():
     first, second = summed(grids[0], "a"), summed(grids[1], "c")
     whole = np.round(X[:, :4] * 8)
     reason = "the program has several meshes"
-    before = jaxina.fallbacks().get(reason, 0)
+    before = jaxina.report().stays.get(reason, 0)
     got, collectives = carried(lambda: jax.jit(lambda x: second(first(x)))(whole))
-    assert collectives == 0 and jaxina.fallbacks()[reason] == before + 1
+    assert collectives == 0 and jaxina.report().stays[reason] == before + 2
     _, each = carried(lambda: jax.jit(second)(np.asarray(jax.jit(first)(whole))))
     assert each == 2 * DEVICES, "one program after the other"
     rows = np.tile(whole.reshape(4, -1, 4).sum(0), (4, 1))

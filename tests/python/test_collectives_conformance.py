@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from eight_devices import job, mesh  # noqa: F401 (job is a fixture)
 
+import jaxina
+
 SOURCE = Path(__file__).parents[2] / "benchmarks" / "jax" / "conformance_cases.py"
 
 pytestmark = pytest.mark.usefixtures("job")
@@ -27,7 +29,7 @@ def cases() -> ModuleType:
 @pytest.mark.parametrize("vma", [True, False], ids=["vma", "no_vma"])
 def test_cells_of_the_table(cases: ModuleType, vma: bool):
     operations = ("psum", "psum over a", "groups", "cond", "gradient")
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), jaxina.collectives(True):
         table = cases.table(mesh(4, 2, names=cases.AXES), vma, operations, cases.TYPES)
     cells = {(row, dtype): cell for row, by_type in table.items() for dtype, cell in by_type.items()}
     assert len(cells) >= 50

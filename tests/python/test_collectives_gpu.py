@@ -4,7 +4,6 @@ do then is tested in tests/native/device_test.cc, and by `make gpu-check` where 
 
 from __future__ import annotations
 
-import logging
 import re
 
 import jax
@@ -27,7 +26,7 @@ def built_for_cuda(monkeypatch):
 
 
 def lowered(f, *args, bucket_bytes=None, platform="cuda") -> str:
-    with jaxina.collectives(bucket_bytes=bucket_bytes):
+    with jaxina.collectives(True, bucket_bytes=bucket_bytes):
         return jax.jit(f).trace(*args).lower(lowering_platforms=(platform,)).as_text()
 
 
@@ -121,12 +120,9 @@ def test_the_cpu_keeps_its_one_call():
     assert calls(text) == [("jaxina_all_reduce", 2)]
 
 
-def test_without_cuda_a_psum_on_a_gpu_stays_with_xla_visibly(monkeypatch, caplog):
+def test_without_cuda_a_psum_on_a_gpu_stays_with_xla_visibly(monkeypatch):
     monkeypatch.setattr(_lowering, "gpu_handlers", dict)
-    before = jaxina.fallbacks().get("jaxina was built without CUDA", 0)
-    with caplog.at_level(logging.DEBUG, logger="jaxina"):
-        text = lowered(sharded(lambda x: jax.lax.psum(x, "w")), X)
+    text = lowered(sharded(lambda x: jax.lax.psum(x, "w")), X)
     assert calls(text) == []
     assert "stablehlo.all_reduce" in text
-    assert jaxina.fallbacks()["jaxina was built without CUDA"] == before + 1
-    assert "stays with XLA: jaxina was built without CUDA" in caplog.text
+    assert 'jaxina.stays = "jaxina was built without CUDA"' in text  # for the report, once it is compiled

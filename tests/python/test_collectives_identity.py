@@ -23,7 +23,7 @@ X = np.arange(DEVICES * 4, dtype=np.float32).reshape(DEVICES, 4)
 
 
 def identities(f: Callable[..., Any]) -> list[str]:
-    with jaxina.collectives(bucket_bytes=0):
+    with jaxina.collectives(True, bucket_bytes=0):
         text = jax.jit(f).lower(X).as_text()
     return re.findall(r"identity = (-?\d+) : i64", text)
 
@@ -55,7 +55,7 @@ def test_devices_at_different_psums_of_equal_shape_get_an_error(job: jaxina.Job)
             lax.axis_index("w") == 3, lambda: lax.psum(x, "w"), lambda: lax.psum(x * 2, "w")
         )
 
-    with pytest.raises(errors.MismatchError), jaxina.collectives():
+    with pytest.raises(errors.MismatchError), errors.typed(), jaxina.collectives(True):
         jax.jit(sharded(disagree, vma=False))(on_devices(X)).block_until_ready()
 
 

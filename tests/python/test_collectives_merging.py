@@ -89,7 +89,7 @@ def through_a_called_function(x: Any) -> Any:
 def test_merged_psums_give_the_same_results(f: Callable[[Any], Any], calls: int):
     program = jax.jit(sharded(f, vma=False))
     want = program(X)
-    with jaxina.collectives():
+    with jaxina.collectives(True):
         assert program.lower(X).as_text().count(f"@{TARGET}") == calls
     got, merged = carried(lambda: program(X))
     single, unmerged = carried(lambda: jax.jit(sharded(f, vma=False))(X), bucket_bytes=0)
@@ -100,7 +100,7 @@ def test_merged_psums_give_the_same_results(f: Callable[[Any], Any], calls: int)
 
 def test_what_does_not_depend_on_the_last_moves_next_to_it():
     """The second of three depends on the first: the second and the third merge."""
-    with jaxina.collectives():
+    with jaxina.collectives(True):
         text = jax.jit(sharded(dependent, vma=False)).lower(X).as_text()
     operands = [len(re.findall("%", call)) for call in re.findall(rf"@{TARGET}\((.*?)\)", text)]
     assert operands == [2, 3]  # with the token
@@ -112,18 +112,18 @@ def test_a_bucket_holds_at_most_its_bytes(bucket: int, sizes: list[int]):
         return psum([jnp.tile(x, (4, 1)) * i for i in range(6)])  # 256 bytes each
 
     program = jax.jit(sharded(six, vma=False))
-    with jaxina.collectives(bucket_bytes=bucket):
+    with jaxina.collectives(True, bucket_bytes=bucket):
         text = program.lower(X).as_text()
     assert [len(re.findall("%", call)) - 1 for call in re.findall(rf"@{TARGET}\((.*?)\)", text)] == sizes
 
 
 def test_the_bucket_of_the_scope_is_inherited_and_part_of_the_cache_keys():
     program = jax.jit(sharded(tree_of_200))
-    with jaxina.collectives(bucket_bytes=0):
+    with jaxina.collectives(True, bucket_bytes=0):
         assert program.lower(X).as_text().count(f"@{TARGET}") == 200
         with jaxina.collectives():
             assert program.lower(X).as_text().count(f"@{TARGET}") == 200
-    with jaxina.collectives():
+    with jaxina.collectives(True):
         assert program.lower(X).as_text().count(f"@{TARGET}") == 1
 
 

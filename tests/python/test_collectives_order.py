@@ -47,7 +47,7 @@ def test_sixteen_independent_psums_always_match(monkeypatch: pytest.MonkeyPatch)
         on_devices(rng.integers(0, 1000, (DEVICES * 64, size)).astype(np.float32)) for size in SIZES
     ]
     native = jax.jit(sharded(independent_psums, vma=False))(operands)
-    with jaxina.collectives(bucket_bytes=0):
+    with jaxina.collectives(True, bucket_bytes=0):
         ours = jax.jit(
             sharded(
                 lambda xs: lax.cond(lax.axis_index("w") == 3, dependent_psums, independent_psums, xs),
@@ -63,7 +63,7 @@ def test_programs_of_one_thread_keep_their_order():
     """Programs in flight at once, each of another shape, on all devices."""
     programs = [jax.jit(sharded(lambda x: lax.psum(x, "w"))) for _ in SIZES]
     operands = [on_devices(np.full((DEVICES, size), i, np.float32)) for i, size in enumerate(SIZES)]
-    with jaxina.collectives():
+    with jaxina.collectives(True):
         for _ in range(20):
             results = [program(x) for program, x in zip(programs, operands, strict=True)]
             for i, result in enumerate(results):
@@ -89,7 +89,7 @@ def test_the_token_stays_inside_the_program(devices: int):
     on = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("w",))
     f = jax.jit(sharded(lambda x: lax.psum(x, "w"), on=on))
     x = np.ones((devices, 4), np.float32)
-    with jaxina.collectives():
+    with jaxina.collectives(True):
         text = f.lower(x).as_text()
         compiled = f.lower(x).compile()
     assert text.count("jaxina_all_reduce") == 1
@@ -124,7 +124,7 @@ def test_ordered_effects_of_others_keep_theirs(capfd: pytest.CaptureFixture):
         jax.debug.print("after {}", y[0], ordered=True)
         return y
 
-    with jaxina.collectives():
+    with jaxina.collectives(True):
         assert jax.jit(f)(np.array([4.0], np.float32)) == 4
     jax.effects_barrier()
     assert capfd.readouterr().out.split() == ["before", "4.0", "after", "4.0"]
@@ -138,7 +138,7 @@ def test_computed_operands_are_summed_in_place_and_parameters_are_not_copied():
         return (*lax.psum((x * 2, x, kept), "w"), x, kept)
 
     g = jax.jit(sharded(two_computed_and_a_parameter, outs=(P(), P(), P(), P("w"), P("w"))))
-    with jaxina.collectives():
+    with jaxina.collectives(True):
         (call,) = re.findall(r"output_to_operand_aliasing=\{(.*?)\}, ", g.lower(x).compile().as_text())
         doubled, total, tripled, same, kept = g(x)
     assert re.findall(r"\{(\d)\}: \((\d), \{\}", call) == [("1", "1"), ("3", "3")]

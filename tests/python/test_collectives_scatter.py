@@ -139,10 +139,10 @@ def test_where_the_partitioner_has_axes_left_it_stays_with_xla():
             axis_names={"a"},
         )
     )
-    before = jaxina.fallbacks().get("psum_scatter in a partial-auto shard_map", 0)
+    before = jaxina.report().stays.get("psum_scatter in a partial-auto shard_map", 0)
     got, collectives = carried(lambda: program(rows))
     assert collectives == 0
-    assert jaxina.fallbacks()["psum_scatter in a partial-auto shard_map"] == before + 1
+    assert jaxina.report().stays["psum_scatter in a partial-auto shard_map"] == before + 1
     assert np.array_equal(np.asarray(got), rows[:4] + rows[4:])
 
 

@@ -1,16 +1,20 @@
-"""The switch: its scopes, JAX's caches, threads; and how errors come out of it."""
+"""The switch: from init() to shutdown(), its scopes, JAX's caches, threads; and how errors come out."""
 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
-from eight_devices import DEVICES, carried, on_devices, sharded
+from eight_devices import DEVICES, on_devices, sharded
 from jax import lax
 
 import jaxina
@@ -42,82 +46,88 @@ def is_carried(f: Any) -> bool:
     return "jaxina_all_reduce" in f.lower(X).as_text()
 
 
-def test_caches_keep_on_and_off_apart(job: jaxina.Job):
+def test_a_job_carries_from_init_to_shutdown_whenever_a_program_was_traced_first():
+    before, within = program(), program()
+    assert not is_carried(before)
+    native = before(X)
+    with jaxina.init(aggregator="embedded") as job:
+        assert is_carried(before) and is_carried(within)
+        assert np.array_equal(before(X), native)
+        carried = job.statistics()["collectives"]
+        for _ in range(10):  # called again and again it stays so
+            before(X).block_until_ready()
+        assert job.statistics()["collectives"] >= carried + 10
+    assert not is_carried(before) and not is_carried(within)
+    assert np.array_equal(within(X), native)
+
+
+def test_a_scope_keeps_a_piece_with_xla(job: jaxina.Job):
     f = program()
-    assert not is_carried(f)
-    with jaxina.collectives():
-        assert is_carried(f)
-        with jaxina.collectives():
+    assert is_carried(f)
+    with jaxina.collectives(False):
+        assert not is_carried(f)
+        with jaxina.collectives():  # as it is outside
+            assert not is_carried(f)
+        with jaxina.collectives(True):
             assert is_carried(f)
-        assert is_carried(f)
-    assert not is_carried(f)
-    f(X)
-    _, collectives = carried(lambda: f(X))
-    assert collectives == DEVICES
-    before = job.statistics()["collectives"]
-    f(X).block_until_ready()
-    assert job.statistics()["collectives"] == before
+        assert not is_carried(f)
+        before = job.statistics()["collectives"]
+        f(X).block_until_ready()
+        assert job.statistics()["collectives"] == before
+    assert is_carried(f)
+    assert not jaxina.collectives(False)(lambda: is_carried(program()))(), "as a decorator"
 
 
-def test_decorator_process_wide_switch_and_single_calls(job: jaxina.Job):
-    assert jaxina.collectives()(lambda: is_carried(program()))()
-    assert not is_carried(program())
-
-    jaxina.enable()
-    try:
-        assert is_carried(program())
-        with concurrent.futures.ThreadPoolExecutor(1) as other:
-            assert other.submit(lambda: is_carried(program())).result(30)
-    finally:
-        jaxina.disable()
-    assert not is_carried(program())
-
-    both = jax.jit(sharded(lambda x: (jaxina.psum(x, "w"), psum(x), jaxina.pmean({"a": x}, "w"))))
-    assert both.lower(X).as_text().count("jaxina_all_reduce") == 1  # psum and pmean in one
-    ours, native, mean = both(X)
-    assert np.array_equal(ours, native)
-    assert np.array_equal(ours / DEVICES, mean["a"])
+def test_a_loss_has_its_gradients_sums_carried_too(job: jaxina.Job):
+    loss = sharded(lambda w, x: lax.psum((w * x).sum(), "w"), ins=(jax.P(), jax.P("w")), outs=jax.P())
+    text = jax.jit(jax.value_and_grad(loss)).lower(np.float32(1), X).as_text()
+    assert text.count("stablehlo.all_reduce") == 0 and text.count("jaxina_all_reduce") >= 1
 
 
-def test_scope_is_the_threads_own(job: jaxina.Job):
-    with jaxina.collectives(), concurrent.futures.ThreadPoolExecutor(1) as other:
-        assert not other.submit(lambda: is_carried(program())).result(30)
-        assert is_carried(program())
+def test_threads_carry_as_the_job_does_and_a_scope_is_its_threads_own(job: jaxina.Job):
+    with jaxina.collectives(False), concurrent.futures.ThreadPoolExecutor(1) as other:
+        assert other.submit(lambda: is_carried(program())).result(30)
+        assert not is_carried(program())
 
 
-def test_psum_before_init_is_a_typed_error_when_compiled():
+def test_psum_without_a_job_is_a_typed_error_when_compiled_if_it_is_to_be_carried():
     f = program()
-    with pytest.raises(errors.NotInitializedError, match=r"jaxina\.init\(\)"), jaxina.collectives():
+    with pytest.raises(errors.NotInitializedError, match=r"jaxina\.init\(\)"), jaxina.collectives(True):
         f(X)
-    with jaxina.collectives():
+    with jaxina.collectives(True):
         jaxpr = jax.make_jaxpr(sharded(psum))(X)  # tracing alone needs no job
     assert "psum" in str(jaxpr)
 
 
-def test_compiled_psum_after_shutdown_is_a_typed_error_and_works_after_the_next_init():
-    f = program()
-    with jaxina.init(aggregator="embedded"), jaxina.collectives():
-        want = f(X)
-    with pytest.raises(errors.NotInitializedError), jaxina.collectives():
-        f(X).block_until_ready()
-    with jaxina.init(aggregator="embedded"), jaxina.collectives():
-        assert np.array_equal(f(X), want)
-
-
-def test_an_aborted_group_raises_the_typed_error_in_scope_and_names_it_outside(job: jaxina.Job):
-    f = program()
-    with jaxina.collectives():
-        f(X).block_until_ready()
-        compiled = f.lower(X).compile()
-    _native.abort([], "WORKER_LOST", "worker 3 is gone; restart the job")
-    with pytest.raises(errors.WorkerLostError, match="worker 3 is gone") as caught, jaxina.collectives():
-        f(X).block_until_ready()
-    assert isinstance(caught.value.__cause__, jax.errors.JaxRuntimeError)
-    assert caught.value.message.startswith("worker 3 is gone; restart the job")
-
-    with pytest.raises(jax.errors.JaxRuntimeError) as untyped:
+def test_a_psum_compiled_ahead_is_a_typed_error_after_shutdown_and_works_in_the_next_job():
+    with jaxina.init(aggregator="embedded"):
+        compiled = program().lower(X).compile()
+        want = compiled(X)
+    with pytest.raises(errors.NotInitializedError), errors.typed():
         compiled(X).block_until_ready()
-    assert isinstance(errors.from_exception(untyped.value), errors.WorkerLostError)
+    with jaxina.init(aggregator="embedded"):
+        assert np.array_equal(compiled(X), want)
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["jit", "compiled ahead"])
+@pytest.mark.parametrize("within", [True, False], ids=["in a scope", "outside"])
+def test_one_pattern_catches_in_all_cases(job: jaxina.Job, ahead: bool, within: bool):
+    f = program()
+    f(X).block_until_ready()
+    run = f.lower(X).compile() if ahead else f
+    _native.abort([], "WORKER_LOST", "worker 3 is gone; restart the job")
+    with pytest.raises(errors.WorkerLostError, match="worker 3 is gone") as caught, errors.typed():
+        with jaxina.collectives() if within else contextlib.nullcontext():
+            run(X).block_until_ready()
+    assert caught.value.message.startswith("worker 3 is gone; restart the job")
+    assert isinstance(caught.value.__cause__, jax.errors.JaxRuntimeError | ValueError)
+
+
+def test_it_catches_where_dispatch_is_synchronous_too():
+    environment = {**os.environ, "JAX_CPU_ENABLE_ASYNC_DISPATCH": "0"}
+    command = [sys.executable, "-m", "pytest", "-q", __file__, "-k", "one_pattern"]
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert finished.returncode == 0 and "4 passed" in finished.stdout, finished.stdout + finished.stderr
 
 
 def test_devices_that_disagree_get_an_error_not_a_sum(job: jaxina.Job):
@@ -127,20 +137,22 @@ def test_devices_that_disagree_get_an_error_not_a_sum(job: jaxina.Job):
         )
 
     f = jax.jit(sharded(disagree, vma=False))
-    with pytest.raises(errors.MismatchError), jaxina.collectives():
+    with pytest.raises(errors.MismatchError), errors.typed():
         f(on_devices(X)).block_until_ready()
 
 
-def test_other_errors_leave_the_scope_as_they_are(job: jaxina.Job):
-    with pytest.raises(ZeroDivisionError), jaxina.collectives():
+def test_other_errors_stay_as_they_are():
+    with pytest.raises(ZeroDivisionError), errors.typed():
         raise ZeroDivisionError
-    with pytest.raises(jax.errors.JaxRuntimeError, match="not ours"), jaxina.collectives():
+    with pytest.raises(jax.errors.JaxRuntimeError, match="not ours"), errors.typed():
         raise jax.errors.JaxRuntimeError("INTERNAL: not ours")
 
 
 def test_export_is_refused(job: jaxina.Job):
-    with pytest.raises(ValueError, match="jaxina_all_reduce"), jaxina.collectives():
+    with pytest.raises(ValueError, match="jaxina_all_reduce"):
         jax.export.export(program())(X)
+    with jaxina.collectives(False):
+        assert jax.export.export(program())(X).nr_devices == DEVICES
 
 
 def test_errors_of_the_engine_reach_python_typed(job: jaxina.Job):
@@ -164,7 +176,7 @@ def test_errors_of_the_connector_end_the_collective(connect: Any, raised: type[E
     _native.start(connect, print)
     try:
         f = program()
-        with pytest.raises(raised), jaxina.collectives():
+        with pytest.raises(raised), errors.typed(), jaxina.collectives(True):
             f(X).block_until_ready()
     finally:
         _native.shutdown()

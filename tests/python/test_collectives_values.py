@@ -128,11 +128,11 @@ def test_what_is_not_carried_stays_with_xla_visibly(caplog: pytest.LogCaptureFix
     def f(x: Any) -> Any:
         return lax.psum(x.astype(jnp.float8_e5m2), "w").astype(jnp.float32), lax.psum(x, "w")
 
-    before = jaxina.fallbacks().get("dtype float8_e5m2", 0)
-    with caplog.at_level("DEBUG", logger="jaxina"):
+    before = jaxina.report().stays.get("dtype float8_e5m2", 0)
+    with caplog.at_level("INFO", logger="jaxina"):
         (narrow, wide), collectives = carried(lambda: jax.jit(sharded(f))(on_devices(rows)))
     assert np.array_equal(wide[0], rows.sum(0))
     assert np.array_equal(narrow[0], jax.jit(sharded(f))(on_devices(rows))[0][0])
     assert collectives == DEVICES
-    assert jaxina.fallbacks()["dtype float8_e5m2"] == before + 1
+    assert jaxina.report().stays["dtype float8_e5m2"] == before + 1
     assert "dtype float8_e5m2" in caplog.text

@@ -95,7 +95,7 @@ def summer():
         row = np.arange(elements, dtype=np.float32)
         mine = np.stack([row + first + d for d in range(local)])
         x = jax.make_array_from_process_local_data(NamedSharding(mesh, P("w")), mine, (n, elements))
-        with jaxina.collectives():
+        with jaxina.errors.typed():
             y = f(x)
             y.block_until_ready()
         expected = n * row + n * (n - 1) / 2
@@ -229,7 +229,7 @@ x = jax.make_array_from_callback(
 )
 began = time.monotonic()
 try:
-    with jaxina.collectives():
+    with jaxina.errors.typed():
         f(x).block_until_ready()
 except jaxina.errors.MismatchError as error:
     print(time.monotonic() - began < 20, error.message, flush=True)

@@ -16,7 +16,7 @@ import jax, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 import jaxina
 
-with jaxina.init() as job, jaxina.collectives():
+with jaxina.init() as job:
     mesh = jax.make_mesh((job.processes,), ("workers",))
     x = np.random.default_rng(job.process).standard_normal((1, 100_000)).astype(np.float32)
     x = jax.make_array_from_process_local_data(NamedSharding(mesh, P("workers")), x)
@@ -95,7 +95,7 @@ def test_a_process_that_is_alone_writes_the_file_itself(tmp_path):
     text = (
         "import jax, jax.numpy as jnp, jaxina\n"
         "mesh = jax.sharding.Mesh(jax.devices(), 'd')\n"
-        f"with jaxina.init(trace={str(path)!r}), jaxina.collectives():\n"
+        f"with jaxina.init(trace={str(path)!r}):\n"
         "    f = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, 'd'), mesh=mesh,\n"
         "        in_specs=jax.P('d'), out_specs=jax.P()))\n"
         "    assert float(f(jnp.ones(2))[0]) == 2\n"

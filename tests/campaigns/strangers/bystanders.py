@@ -14,7 +14,7 @@ from typing import Any
 
 import death_campaign
 import numpy as np
-from jaxina import _native, config, job
+from jaxina import _native, config, job, joining
 from jaxina.control.client import SwitchClient
 from jaxina.errors import JaxinaError
 
@@ -79,7 +79,7 @@ def _work(
     """Sums until it is killed or an error ends it. counts[2 * rank] are sums, the next are wrong ones."""
     try:
         network.enter("hub")
-        job._jax_store = lambda: death_campaign.FileStore(pathlib.Path(folder))
+        joining.jax_store = lambda: death_campaign.FileStore(pathlib.Path(folder))
         job._current = job._start(config.resolve(**settings), death_campaign.OneDeviceEach(rank, workers), 1)
         places = np.arange(elements, dtype=np.int64)
         patterns = [(places * (7 + turn) + turn) % 1000 for turn in range(TENSORS)]

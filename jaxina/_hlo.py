@@ -1,0 +1,75 @@
+"""The collectives in the text of a compiled program, as XLA prints an HLO module."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+# `  %name = TYPE opcode(%operand, ...), attribute=..., metadata={op_name="..."}`; TYPE may be a tuple.
+_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%[\w.-]+ = (?:\(.*?\)|\S+) ([a-z][\w-]*)\((.*)$")
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%([\w.-]+) \(.*\{$")
+_ROOT = re.compile(r"^\s*ROOT %[\w.-]+ = \S+ ([a-z][\w-]*)\(")
+_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+_OP_NAME = re.compile(r'op_name="([^"]*)"')
+_TO_APPLY = re.compile(r"to_apply=%([\w.-]+)")
+
+_COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute", "ragged-all-to-all")
+
+
+@dataclasses.dataclass(frozen=True)
+class Collective:
+    """One instruction.
+
+    Attributes:
+      kind: its HLO opcode, or the target of a custom call.
+      operands: how many arrays it takes.
+      sums: whether what it does is a sum.
+      made_of: the JAX operation it came from, "psum" for instance; empty if XLA does not say.
+    """
+
+    kind: str
+    operands: int
+    sums: bool
+    made_of: str
+
+
+def collectives(text: str, targets: frozenset[str]) -> Iterator[Collective]:
+    """XLA's collectives in the module's text, and its custom calls of `targets`."""
+    lines = text.splitlines()
+    roots = _roots(lines)
+    for line in lines:
+        found = _INSTRUCTION.match(line)
+        if not found:
+            continue
+        opcode, rest = found.group(1).removesuffix("-start"), found.group(2)
+        if opcode == "custom-call":
+            target = _TARGET.search(rest)
+            if target and target.group(1) in targets:
+                yield Collective(target.group(1), _operands(rest), True, _made_of(rest))
+        elif opcode in _COLLECTIVES:
+            computation = _TO_APPLY.search(rest)
+            # A sum of booleans is an `or`, which is no sum; XLA writes a sum of several arrays as one `add` too.
+            sums = computation is not None and roots.get(computation.group(1)) == "add"
+            yield Collective(opcode, _operands(rest), sums, _made_of(rest))
+
+
+def _roots(lines: list[str]) -> dict[str, str]:
+    """Computation -> the opcode of its result."""
+    roots: dict[str, str] = {}
+    name = ""
+    for line in lines:
+        if found := _COMPUTATION.match(line):
+            name = found.group(1)
+        elif found := _ROOT.match(line):
+            roots[name] = found.group(1)
+    return roots
+
+
+def _operands(rest: str) -> int:
+    return rest[: rest.index(")")].count("%")
+
+
+def _made_of(rest: str) -> str:
+    found = _OP_NAME.search(rest)
+    return found.group(1).rpartition("/")[2] if found else ""

@@ -1,0 +1,191 @@
+"""What a lowering rule does with JAX's and MLIR's private parts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src.interpreters import mlir
+from jax._src.interpreters.mlir import (
+    TokenSet,
+    custom_call,
+    dense_int_array,
+    ir_attribute,
+    ir_constant,
+    lower_fun,
+    lower_with_sharding_in_types,
+    register_lowering,
+    token_type,
+)
+from jax._src.lax.lax import reduce_sum
+from jax._src.lax.parallel import _replica_groups, psum_invariant_p, psum_p, reduce_scatter_p
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import hlo
+
+from jaxina._jax_compat.effect import ORDER
+
+PSUMS = (psum_p, psum_invariant_p)
+PSUM_SCATTER = reduce_scatter_p
+
+class _UnderWay(threading.local):
+    """What the lowering under way in this thread knows."""
+
+    devices: Any = None  # the module's; None if they are not known
+    token_inside = False  # whether its caller keeps no token for ORDER
+    reasons: dict[str, None] = {}  # why sums stay with XLA, in their order
+
+
+under_way = _UnderWay()
+
+
+def note(reason: str) -> None:
+    """Notes why sums of the module under lowering stay with XLA."""
+    under_way.reasons[reason] = None
+
+
+def check() -> None:
+    """Raises AttributeError or ImportError if the primitives cannot be overridden."""
+    for primitive in (*PSUMS, PSUM_SCATTER):
+        if not hasattr(mlir._lowerings.get(primitive), "rule"):
+            raise ImportError(f"jax._src.interpreters.mlir._lowerings has no rule for {primitive}")
+        for name in ("abstract_eval", "def_effectful_abstract_eval"):
+            getattr(primitive, name)
+
+
+def extend_effects(primitive: Any, carried: Callable[..., bool]) -> None:
+    """Makes `primitive` have the effect ORDER whenever `carried(aval, **params)` holds."""
+    native = primitive.abstract_eval
+
+    def abstract_eval(aval: Any, **params: Any):
+        out, effs = native(aval, **params)
+        return out, {*effs, ORDER} if carried(aval, **params) else effs
+
+    primitive.def_effectful_abstract_eval(abstract_eval)
+
+
+def override_lowering(
+    primitive: Any, rules: dict[str, Callable[..., Any]], stays: Callable[..., str | None]
+) -> None:
+    """Equations that have the effect ORDER are lowered by rules[platform](ctx, operand, **params), on the platforms named.
+
+    All other equations keep the native rule; so do those with the effect on other platforms, and those for which the
+    platform's rule returns None. The reason that stays(aval, **params) gives for it is noted in the module; for None
+    there is none.
+    """
+    native = mlir._lowerings[primitive].rule
+
+    def elsewhere(ctx: Any, operand: Any, **params: Any):
+        results = native(ctx, operand, **params)
+        if ORDER in ctx.tokens_in.effects():
+            ctx.set_tokens_out(ctx.tokens_in)
+        elif reason := stays(ctx.avals_in[0], **params):
+            note(reason)
+        return results
+
+    def lowered_by(rule: Callable[..., Any]) -> Callable[..., Any]:
+        def here(ctx: Any, operand: Any, **params: Any):
+            results = rule(ctx, operand, **params) if ORDER in ctx.tokens_in.effects() else None
+            return elsewhere(ctx, operand, **params) if results is None else results
+
+        return here
+
+    register_lowering(primitive, elsewhere)
+    for platform, rule in rules.items():
+        register_lowering(primitive, lowered_by(rule), platform=platform)
+
+
+# Up to JAX 0.11 XLA aborts on a token in a shard_map that leaves some mesh axes to the partitioner.
+PARTIAL_AUTO_BREAKS = jax.__version_info__ < (0, 12)
+
+
+def in_partial_auto(aval: Any) -> bool:
+    """Whether this operand stands in a shard_map that leaves axes to the partitioner, as far as its type tells."""
+    mesh = aval.sharding.mesh
+    manual = set(mesh.manual_axes)
+    return any(size > 1 for axis, size in mesh.shape.items() if axis not in manual)
+
+
+def replica_groups(
+    ctx: Any, axes: Sequence[Any], axis_index_groups: Sequence[Sequence[int]] | None
+) -> list[list[int]]:
+    """The groups of a collective over named axes, as positions in the program's device list."""
+    groups = _replica_groups(ctx.module_context.axis_context, axes, axis_index_groups)
+    return [list(map(int, group)) for group in groups]
+
+
+def device_ids() -> list[int] | None:
+    """Global ids of the devices that the module under lowering is for, in order; None if they are not known."""
+    return None if under_way.devices is None else [device.id for device in under_way.devices]
+
+
+def local_gpus() -> dict[int, int]:
+    """This process's GPUs among the devices of the module under lowering: number within the process -> global id."""
+    return {
+        device.local_hardware_id: device.id
+        for device in under_way.devices or ()
+        if device.platform == "gpu" and device.process_index == device.client.process_index()
+    }
+
+
+def sum_positional(ctx: Any, operand: ir.Value, axes: Sequence[int]) -> ir.Value:
+    """`operand` summed over its own dimensions `axes`, within one device."""
+    (aval,) = ctx.avals_in
+    shape = tuple(size for axis, size in enumerate(aval.shape) if axis not in axes)
+    sub_ctx = ctx.replace(primitive=None, avals_in=[aval], avals_out=[aval.update(shape=shape)])
+    (result,) = lower_fun(reduce_sum, multiple_results=False)(sub_ctx, operand, axes=tuple(axes))
+    return result
+
+
+def ordered_custom_call(
+    ctx: Any, target: str, operand: ir.Value, attributes: dict[str, np.ndarray | np.integer]
+) -> ir.Value:
+    """The result of a typed-FFI custom call with one operand of the same type, ordered by the token of ORDER.
+
+    It has no side effect in XLA's sense: the token alone keeps it, in order, and lets shard_map's partial-auto mode
+    replicate it.
+    """
+    layout = tuple(range(ir.RankedTensorType(operand.type).rank - 1, -1, -1))
+    call = custom_call(
+        target,
+        result_types=[token_type(), operand.type],
+        operands=[ctx.tokens_in.get(ORDER), operand],
+        has_side_effect=False,
+        api_version=4,
+        backend_config={name: ir_attribute(value) for name, value in attributes.items()},
+        operand_layouts=[(), layout],
+        result_layouts=[(), layout],
+    )
+    ctx.set_tokens_out(ctx.tokens_in.update_tokens(TokenSet({ORDER: call.results[0]})))
+    return call.results[1]
+
+
+def own_part(operand: ir.Value, places: Sequence[int], dimension: int, tiled: bool) -> ir.Value:
+    """The part of `operand` that belongs to the running device.
+
+    Args:
+      operand: cut along `dimension` into as many equal parts as there are different places.
+      places: [number of devices]: which part is whose, in the order of the program's devices.
+      tiled: if not, the parts have size 1 along `dimension`, and the result lacks it.
+    """
+    full = ir.RankedTensorType(operand.type)
+    shape = list(full.shape)
+    shape[dimension] //= len(set(places))
+    scalar = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    starts = ir_constant(np.array(places, np.int32) * np.int32(shape[dimension]))
+    device = hlo.convert(scalar, hlo.partition_id())
+    start = hlo.reshape(scalar, hlo.dynamic_slice(starts, [device], dense_int_array([1])))
+    zero = ir_constant(np.int32(0))
+    corner = [start if axis == dimension else zero for axis in range(len(shape))]
+    part = hlo.dynamic_slice(operand, corner, dense_int_array(shape))
+    if tiled:
+        return part
+    del shape[dimension]
+    return hlo.reshape(ir.RankedTensorType.get(shape, full.element_type), part)
+
+
+def as_result(ctx: Any, value: ir.Value) -> list[ir.Value]:
+    """What a lowering rule returns whose one result is `value`."""
+    return [lower_with_sharding_in_types(ctx, value, ctx.avals_out[0])]

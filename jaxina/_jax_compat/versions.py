@@ -1,0 +1,33 @@
+"""Which versions of JAX jaxina is for. No private name stands here."""
+
+from __future__ import annotations
+
+import warnings
+
+import jax
+
+OLDEST = (0, 10, 2)
+TESTED = ("0.10", "0.11", "0.12")
+
+
+def found() -> str:
+    return f"JAX {jax.__version__}"
+
+
+def tested() -> str:
+    return f"jaxina has been tested with JAX {', '.join(TESTED)}."
+
+
+def is_tested() -> bool:
+    return any(jax.__version__.startswith(f"{version}.") for version in TESTED)
+
+
+def check_oldest() -> None:
+    """Raises ImportError if this JAX is too old."""
+    if jax.__version_info__[:3] < OLDEST:
+        raise ImportError(f"jaxina needs JAX {'.'.join(map(str, OLDEST))} or newer, found {jax.__version__}")
+
+
+def warn_if_untested() -> None:
+    if not is_tested():
+        warnings.warn(f"{tested()} This is {found()}.", stacklevel=4)

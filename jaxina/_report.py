@@ -1,0 +1,169 @@
+"""Who sums what: for each program that was compiled, which collectives jaxina carries, which stay with XLA, and why.
+
+It is read from what XLA has made of a program, so it has the collectives that XLA's partitioner puts in, too.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import logging
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from jaxina import _hlo
+from jaxina.errors import NotCarriedError
+
+_log = logging.getLogger("jaxina")
+
+# What JAX calls the sums that a program asks for. All other sums come from XLA's partitioner.
+_ASKED_FOR = ("psum", "psum_invariant", "reduce_scatter")
+# The module's attribute in which the lowering leaves its reasons for the compiled program, and what parts them.
+REASONS, SEPARATOR = "jaxina.stays", "; "
+OFF = "jaxina.collectives(False)"
+SUMS_NOTHING = "sums nothing"
+PARTITIONER = "put in by XLA's partitioner; `jaxina run --catch-all` carries these"
+UNKNOWN = "lowered before jaxina.init()"
+
+_NAME = re.compile(r"HloModule ([^\s,]+)")
+_REASONS = re.compile(re.escape(REASONS) + r'="([^"]*)"')
+
+
+@dataclasses.dataclass(frozen=True)
+class Stays:
+    """Collectives of one program that stay with XLA, of one kind and for one reason.
+
+    Attributes:
+      kind: HLO's name, as "all-reduce".
+      number: how many stand in the program. One in a loop's body counts once.
+      why: the reason.
+      sums: whether they are sums, which jaxina would carry but for the reason.
+    """
+
+    kind: str
+    number: int
+    why: str
+    sums: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """One compiled program that has collectives.
+
+    Attributes:
+      name: as XLA has it: "jit_step" for a jitted function `step`.
+      carried: how many of its collectives jaxina carries. One in a loop's body counts once.
+      tensors: how many arrays these sum.
+      stays: all others.
+    """
+
+    name: str
+    carried: int
+    tensors: int
+    stays: tuple[Stays, ...]
+
+    def __str__(self) -> str:
+        parts = []
+        if self.carried:
+            what = f"{self.carried} collective{'s' * (self.carried > 1)}"
+            parts.append(f"carries {what} ({self.tensors} tensor{'s' * (self.tensors > 1)})")
+        for one in self.stays:
+            parts.append(f"{one.number} {one.kind}{'s' * (one.number > 1)} with XLA ({one.why})")
+        return f"{self.name}: " + ", ".join(parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The programs that this process has compiled since its first `jaxina.init`, as far as they have collectives and
+    several devices."""
+
+    programs: tuple[Program, ...]
+
+    @staticmethod
+    def of_records(records: list[dict[str, Any]]) -> Report:
+        """From what `dataclasses.asdict` made of the programs."""
+        return Report(
+            tuple(Program(**{**one, "stays": tuple(Stays(**stay) for stay in one["stays"])}) for one in records)
+        )
+
+    @property
+    def carried(self) -> int:
+        """Collectives in them that jaxina carries."""
+        return sum(program.carried for program in self.programs)
+
+    @property
+    def stays(self) -> dict[str, int]:
+        """Reason -> number of collectives in them that stay with XLA for it."""
+        counts: collections.Counter[str] = collections.Counter()
+        for program in self.programs:
+            for one in program.stays:
+                counts[one.why] += one.number
+        return dict(counts)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.programs)) or "no program with collectives has been compiled"
+
+
+_lock = threading.Lock()
+_programs: list[Program] = []
+_strict = False
+
+
+def report() -> Report:
+    """What jaxina carries, and what stays with XLA, of all programs that this process has compiled for several devices
+    while a job was running."""
+    with _lock:
+        return Report(tuple(_programs))
+
+
+def be_strict(strict: bool) -> None:
+    """Whether a program is refused of which a sum stays with XLA although nobody said so."""
+    global _strict
+    _strict = strict
+
+
+def note(text: Callable[[], str], targets: frozenset[str], routed: frozenset[str]) -> None:
+    """Takes up a compiled program.
+
+    Args:
+      text: gives its optimized HLO module.
+      targets: custom calls that are jaxina's.
+      routed: kinds of XLA's own collectives that jaxina carries as well, because XLA calls it for them.
+
+    Raises:
+      NotCarriedError: a sum stays with XLA, and `be_strict(True)` was called.
+    """
+    program = _read(text(), targets, routed)
+    if not program.carried and not program.stays:
+        return
+    with _lock:
+        _programs.append(program)
+    _log.info("%s", program)
+    if _strict and any(one.sums and one.why != OFF for one in program.stays):
+        raise NotCarriedError(f"{program}; init(strict=True) refuses that")
+
+
+def _read(text: str, targets: frozenset[str], routed: frozenset[str]) -> Program:
+    given = _REASONS.search(text)
+    asked_for = given.group(1) if given else UNKNOWN
+    carried = tensors = 0
+    stays: collections.Counter[tuple[str, str, bool]] = collections.Counter()
+    for one in _hlo.collectives(text, targets):
+        if one.kind in targets:
+            carried += 1
+            tensors += one.operands - 1  # the first is the token
+        elif one.kind in routed:
+            carried += 1
+            tensors += one.operands
+        else:
+            why = SUMS_NOTHING if not one.sums else asked_for if one.made_of in _ASKED_FOR else PARTITIONER
+            stays[one.kind, why, one.sums] += 1
+    name = _NAME.search(text)
+    return Program(
+        name.group(1) if name else "?",
+        carried,
+        tensors,
+        tuple(Stays(kind, number, why, sums) for (kind, why, sums), number in stays.items()),
+    )

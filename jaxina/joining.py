@@ -1,0 +1,90 @@
+"""How the processes of a job come to know each other, and how one is told that it forgot to."""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+
+import jax
+
+from jaxina import config
+from jaxina._jax_compat import versions
+from jaxina.control.roll_call import Answer, call_roll
+from jaxina.control.store import JaxStore
+from jaxina.control.topology import JaxTopology, this_place
+from jaxina.errors import InvalidArgumentError, NotInitializedError
+
+# Where launchers say how many processes they have started.
+_LAUNCHERS = {
+    "SLURM_STEP_NUM_TASKS": "srun",
+    "OMPI_COMM_WORLD_SIZE": "Open MPI's mpirun",
+    "PMI_SIZE": "an MPI launcher",
+    "WORLD_SIZE": "torchrun",
+}
+
+
+def jax_store() -> JaxStore:
+    return JaxStore(_processes().client())
+
+
+def _processes() -> ModuleType:
+    """What JAX knows of the other processes.
+
+    Raises:
+      InvalidArgumentError: this JAX has other private names than jaxina expects.
+    """
+    try:
+        from jaxina._jax_compat import processes
+    except ImportError as error:
+        raise InvalidArgumentError(
+            f"{versions.found()} is not what jaxina expects, so its processes do not find each other: {error}. {versions.tested()}"
+        ) from error
+    return processes
+
+
+def join_processes(configuration: config.Configuration) -> JaxTopology:
+    """Initialises jax.distributed if we were launched and nobody did."""
+    if not jax.distributed.is_initialized() and (configuration.processes or 1) > 1:
+        if _processes().backend_started():
+            raise InvalidArgumentError(
+                "jaxina.init() came after the first use of JAX's devices: call it before anything "
+                "that asks for devices or computes, so that the processes find each other"
+            )
+        me = Answer(configuration.rank, configuration.processes, this_place(), configuration.shared)
+        call_roll(configuration.coordinator, me, configuration.join_timeout)
+        jax.distributed.initialize(
+            coordinator_address=configuration.coordinator,
+            num_processes=configuration.processes,
+            process_id=configuration.rank,
+            cluster_detection_method="deactivate",
+            initialization_timeout=max(1, int(configuration.join_timeout)),
+        )
+    if not jax.distributed.is_initialized():
+        _refuse_to_be_alone()
+        return JaxTopology(0, 1)
+    return JaxTopology(*_processes().this_process())
+
+
+def _refuse_to_be_alone() -> None:
+    """Raises InvalidArgumentError if a launcher has started several processes that do not know of each other."""
+    for variable, launcher in _LAUNCHERS.items():
+        count = os.environ.get(variable, "")
+        if count.isdigit() and int(count) > 1:
+            raise InvalidArgumentError(
+                f"{variable}={count}: {launcher} started {count} processes, but each would be a job of its own, since "
+                "jax.distributed.initialize() was not called before jaxina.init(). Call it; or, if the processes shall "
+                f"not sum together, unset {variable}"
+            )
+
+
+def refuse_without_init() -> None:
+    """Raises NotInitializedError if `jaxina run` started this process with others and it computes alone.
+
+    To be called when a program is compiled while no job is running.
+    """
+    count = os.environ.get(config.variable("processes"), "")
+    if count.isdigit() and int(count) > 1 and not jax.distributed.is_initialized():
+        raise NotInitializedError(
+            f"{config.variable('processes')}={count}: `jaxina run` started {count} processes, but this one computes "
+            "alone. Call jaxina.init() before anything that computes"
+        )

@@ -1,0 +1,53 @@
+"""What a job leaves behind when it ends: a summary in the log, its statistics, its timeline."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+from pathlib import Path
+
+from jaxina import _report, _seat, trace_file
+from jaxina.errors import SystemCallError
+
+_log = logging.getLogger("jaxina")
+
+
+def sum_up(processes: int, statistics: dict[str, int]) -> None:
+    """Says at the end what was carried, and warns where nothing was."""
+    found = _report.report()
+    stays = "; ".join(f"{number} with XLA: {why}" for why, number in found.stays.items())
+    if statistics["collectives"]:
+        what = f"{statistics['collectives']} sums of {statistics['elements']} elements were carried"
+        _log.info("%s%s", what, f". In the programs' text {stays}" if stays else "")
+    elif found.programs or processes > 1:
+        why = _seat.empty or stays or "no program with a collective was compiled after jaxina.init()"
+        _log.warning("no sum was carried: %s", why)
+
+
+def write_statistics(path: str, record: dict[str, int | str]) -> None:
+    """Raises SystemCallError."""
+    partial = Path(f"{path}.{os.getpid()}")
+    try:
+        partial.write_text(json.dumps(record), encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise SystemCallError(f"cannot write {path} (JAXINA_STATS_FILE): {error.strerror}") from error
+
+
+def write_trace(path: str, process: int, processes: int, aggregator: str) -> None:
+    """Raises SystemCallError."""
+    from jaxina import _native
+
+    events, passes, fell_out = _native.take_trace(process, f"worker {process} of {processes}, {aggregator}")
+    path = trace_file.of_process(path, process, processes)
+    try:
+        trace_file.write(path, events)
+    except OSError as error:
+        raise SystemCallError(f"cannot write {path} (JAXINA_TRACE): {error.strerror}") from error
+    _log.info("%d passes in %s", passes, path)
+    if fell_out:
+        _log.warning("the trace of process %d begins late: %d older events had no room", process, fell_out)

@@ -1,0 +1,109 @@
+"""A JAX whose private parts have moved: jaxina can be imported, psums stay with XLA, one warning names what is missing."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jaxina
+
+FOLDER = Path(jaxina.__file__).parent / "_jax_compat"
+
+# In a child of its own for each name: takes it away, imports jaxina and tells what was warned of.
+CHILDREN = """
+import json, os, sys, types, warnings
+import jax
+
+def without(path, name):
+    module = sys.modules[path]
+    copy = types.ModuleType(path)
+    copy.__dict__.update({key: value for key, value in vars(module).items() if key != name})
+    if not hasattr(module, "__path__"):  # a name that is a module itself is found in its folder
+        copy.__dict__.pop("__spec__")
+    sys.modules.pop(f"{path}.{name}", None)
+    if name in vars(module) and isinstance(vars(module)[name], types.ModuleType):
+        sys.modules[f"{path}.{name}"] = None
+    sys.modules[path] = copy
+
+def child(path, name, uses):
+    __import__(path, fromlist=[name])
+    without(path, name)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        import jaxina
+    found = [str(one.message) for one in caught if "jaxina" in str(one.message)]
+    if uses:
+        jax.config.update("jax_num_cpu_devices", 2)
+        with jaxina.init():
+            total = jax.pmap(lambda x: jax.lax.psum(x, "w"), "w")(jax.numpy.arange(2.0))
+            found.append([float(total[0]), jaxina.job.current().statistics()["collectives"]])
+        try:
+            jaxina.init(strict=True)
+        except jaxina.errors.NotCarriedError as error:
+            found.append(error.message)
+    print(json.dumps([path, name, found]), flush=True)
+
+for number, (path, name) in enumerate(json.loads(sys.argv[1])):
+    pid = os.fork()
+    if pid == 0:
+        child(path, name, uses=number == 0)
+        os._exit(0)
+    if os.waitpid(pid, 0)[1]:
+        print(json.dumps([path, name, ["the child failed"]]), flush=True)
+"""
+
+
+def private_names() -> list[tuple[str, str]]:
+    """(module, name) of all that the folder takes from JAX's private modules, but for what only several processes need."""
+    found = []
+    for path in sorted(FOLDER.glob("*.py")):
+        if path.name == "processes.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jax._src"):
+                found += [(node.module, name.name) for name in node.names]
+    return sorted(set(found))
+
+
+def test_only_one_folder_knows_private_names():
+    for path in FOLDER.parent.rglob("*.py"):
+        if FOLDER not in path.parents:
+            assert "jax._src" not in path.read_text(), path
+    assert len(private_names()) > 20
+
+
+def test_whatever_is_missing_is_named_and_psums_run_natively():
+    import jax
+
+    names = [one for one in private_names() if one[1] not in ("mlir", "ir", "func")]  # JAX itself goes with them
+    # `_replica_groups` first: a child does more with the first.
+    names.sort(key=lambda one: one[1] != "_replica_groups")
+    done = subprocess.run(
+        [sys.executable, "-c", CHILDREN, json.dumps(names)], capture_output=True, text=True, timeout=200
+    )
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(path, name) for path, name, _ in told] == names, done.stderr
+    for path, name, (warning, *_) in told:
+        assert name in warning and f"JAX {jax.__version__}" in warning, (path, name, warning)
+        assert "All psums stay with XLA's own collectives" in warning
+    first = told[0][2]
+    assert len(first) == 3, first
+    assert first[1] == [1.0, 0] and "_replica_groups" in first[2]
+    assert all(len(found) == 1 for _, _, found in told[1:])
+
+
+def test_a_tested_jax_is_taken_without_a_word():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "import jaxina"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["psum_p", "_cached_lowering_to_hlo"])
+def test_the_names_are_found_at_all(name: str):
+    assert name in [found for _, found in private_names()]
