@@ -1,7 +1,12 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <memory>
+#include <cstdint>
+#include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "xla_ffi/bindings.h"
 #include "xla_ffi/mpi/communicator.h"
@@ -11,24 +16,51 @@ namespace jaxina {
 namespace nb = nanobind;
 using namespace nb::literals;
 
+namespace {
+
+// Lives as long as the process: XLA may ask until its end.
+nb::callable* kept(nb::callable& callable) { return new nb::callable(callable); }
+
+template <typename Result, typename... Arguments>
+Result asked(const nb::callable& callable, Arguments... arguments) {
+  nb::gil_scoped_acquire gil;
+  try {
+    return nb::cast<Result>(callable(arguments...));
+  } catch (const nb::python_error& error) {
+    throw to_native(error);
+  }
+}
+
+}  // namespace
+
 void bind_mpi(nb::module_& m) {
   m.def(
       "set_mpi_world",
-      [](int rank, int size, nb::callable devices) {
-        // Lives as long as the process: XLA may ask until its end.
-        auto* held = new nb::callable(std::move(devices));
-        mpi::set_world({rank, size, [held] {
-                          nb::gil_scoped_acquire gil;
-                          try {
-                            return nb::cast<Group>((*held)());
-                          } catch (const nb::python_error& error) {
-                            throw to_native(error);
-                          }
-                        }});
+      [](int rank, int size, std::string host, double timeout, nb::callable devices, nb::callable endpoints,
+         nb::callable ended) {
+        mpi::World world;
+        world.rank = rank;
+        world.size = size;
+        world.host = std::move(host);
+        world.timeout = static_cast<Nanoseconds>(timeout * 1e9);
+        world.devices = [call = kept(devices)] { return asked<Group>(*call); };
+        world.endpoints = [call = kept(endpoints)](const mpi::Endpoint& own) {
+          std::vector<mpi::Endpoint> all;
+          for (auto& [its_host, port, secret] : asked<std::vector<std::tuple<std::string, std::uint16_t, std::uint64_t>>>(
+                   *call, own.port, own.secret)) {
+            all.push_back({std::move(its_host), port, secret});
+          }
+          return all;
+        };
+        world.ended = [call = kept(ended)](int other) { return asked<bool>(*call, other); };
+        nb::gil_scoped_release released;  // a thread of the world before may ask Python something
+        mpi::set_world(std::move(world));
       },
-      "rank"_a, "size"_a, "devices"_a,
-      "What XLA's MPI collectives learn of the job, should they be in use. devices() -> list[int]: the global id of every "
-      "process's one device, by rank; called when they are first used.");
+      "rank"_a, "size"_a, "host"_a, "timeout_s"_a, "devices"_a, "endpoints"_a, "ended"_a,
+      "What XLA's MPI collectives learn of the job, should they be in use. host: this process's numeric address. devices() -> "
+      "list[int]: the global id of every process's one device, by rank; called when they are first used. endpoints(port, "
+      "secret) -> list[tuple[str, int, int]]: where every process takes messages, by rank, given where this one does. "
+      "ended(rank) -> bool: whether a process is known to have ended.");
 }
 
 }  // namespace jaxina

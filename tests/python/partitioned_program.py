@@ -16,6 +16,18 @@ def arrays(mesh: jax.sharding.Mesh, values: np.ndarray, spec: P) -> jax.Array:
     return jax.make_array_from_callback(values.shape, NamedSharding(mesh, spec), lambda index: values[index])
 
 
+# What moves data between devices, by collective permutes and all-to-alls.
+RESHARDS = {
+    "reshard": lambda x: x + 0,
+    "transpose": lambda x: x.T,
+    "roll": lambda x: jnp.roll(x, 3, 0),
+    "flip": lambda x: x[::-1],
+    "slice and concatenate": lambda x: jnp.concatenate([x[5:], x[:5]]),
+    "sort": lambda x: jnp.sort(-x, axis=0),
+    "padded convolution": lambda x: x + jnp.pad(x, ((1, 0), (0, 0)))[:-1] + jnp.pad(x, ((0, 1), (0, 0)))[1:],
+}
+
+
 def carried() -> int:
     return jaxina.job.current().statistics()["collectives"]
 
@@ -82,10 +94,19 @@ def main() -> None:
         shifted = jax.jit(
             jax.shard_map(lambda x: lax.ppermute(x, "w", ring), mesh=mesh, in_specs=P("w"), out_specs=P("w"))
         )
-        try:
-            jax.block_until_ready(shifted(arrays(mesh, np.arange(n, dtype=np.float32), P("w"))))
-        except jax.errors.JaxRuntimeError as error:
-            print("permute:", "not carried" if "collective permute" in str(error) else error)
+        got = shifted(arrays(mesh, np.arange(n, dtype=np.float32), P("w")))
+        assert np.asarray(got.addressable_data(0)) == (rank - 1) % n
+        print("permute: right")
+
+        for name, f in RESHARDS.items():
+            for axis in range(2):
+                spec = P("w") if axis == 0 else P(None, "w")
+                whole = np.arange(4 * n * 4 * n, dtype=np.float32).reshape(4 * n, 4 * n)
+                laid_out = NamedSharding(mesh, spec)
+                got = jax.jit(f, out_shardings=laid_out)(arrays(mesh, whole, P("w")))
+                want = np.asarray(f(whole))
+                np.testing.assert_array_equal(np.asarray(got.addressable_data(0)), want[got.addressable_shards[0].index])
+            print(f"{name}: right")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ def test_a_partitioned_program(processes: int, aggregator: str):
     for right in (
         *("gradient: right, carried", "sum: right", "max: right", "max with a NaN: right"),
         *("sum of complex: right", "min of int16: right", "product: right", "gather: right"),
-        *("scatter: right", "permute: not carried"),
+        *("scatter: right", "permute: right", "reshard: right", "transpose: right", "roll: right", "flip: right"),
+        *("slice and concatenate: right", "sort: right", "padded convolution: right"),
         *(["two axes: right"] if processes == 4 else []),
     ):
         lines = [line.split("] ", 1)[1] for line in finished.stdout.splitlines()]

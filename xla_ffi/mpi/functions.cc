@@ -1,9 +1,13 @@
 // What MPItrampoline looks up in the library: the functions and constants that XLA's MPI collectives use. All others come
 // from abi_names.py and fail when called.
 #include <cstdio>
+#include <algorithm>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "xla_ffi/mpi/abi.h"
 #include "xla_ffi/mpi/collectives.h"
@@ -43,13 +47,24 @@ const Communicator& of(Handle handle) {
 
 std::size_t size(int count) { return static_cast<std::size_t>(count); }
 
+std::size_t bytes_of(int count, Type type) { return size(count) * jaxina::mpi::data_type(type).bytes; }
+
+using Posted = std::shared_ptr<jaxina::mpi::Peers::Receive>;
+
+// Posted by this thread and not yet waited for. XLA gives up at the first error, and its memory with it.
+thread_local std::vector<Posted> outstanding;
+
+void abandon_all() {
+  for (const Posted& posted : outstanding) jaxina::mpi::peers().abandon(posted);
+  outstanding.clear();
+}
+
 }  // namespace
 
 int not_provided(const char* name) {
   return returning([&] {
     throw Error(ErrorCode::kUnsupportedType,
-                std::string(name) + " is not carried: `jaxina run --catch-all` carries all-reduce, all-gather and "
-                "reduce-scatter, but no collective permute and no all-to-all");
+                std::string(name) + " is not carried: XLA uses more of MPI than jaxina knows of");
   });
 }
 
@@ -74,6 +89,8 @@ JAXINA_MPI_EXPORT extern const Type MPIABI_INT32_T = Type::kInt32;
 JAXINA_MPI_EXPORT extern const Type MPIABI_UINT32_T = Type::kUint32;
 JAXINA_MPI_EXPORT extern const Type MPIABI_INT64_T = Type::kInt64;
 JAXINA_MPI_EXPORT extern const Type MPIABI_UINT64_T = Type::kUint64;
+JAXINA_MPI_EXPORT extern const Type MPIABI_BYTE = Type::kUint8;
+JAXINA_MPI_EXPORT extern const Type MPIABI_CHAR = Type::kInt8;
 JAXINA_MPI_EXPORT extern const Type MPIABI_FLOAT = Type::kFloat;
 JAXINA_MPI_EXPORT extern const Type MPIABI_DOUBLE = Type::kDouble;
 JAXINA_MPI_EXPORT extern const Type MPIABI_C_COMPLEX = Type::kComplex;
@@ -139,7 +156,58 @@ JAXINA_MPI_EXPORT int MPIABI_Allreduce(const void* in, void* out, int count, Typ
 
 JAXINA_MPI_EXPORT int MPIABI_Allgather(const void* in, int count, Type type, void* out, int, Type, Handle communicator) {
   return returning([&] {
-    jaxina::mpi::all_gather(of(communicator), in, out, size(count) * jaxina::mpi::data_type(type).bytes);
+    jaxina::mpi::all_gather(of(communicator), in, out, bytes_of(count, type));
+  });
+}
+
+// A request is a posted receive; a message has been sent when the call returns.
+JAXINA_MPI_EXPORT int MPIABI_Isend(const void* data, int count, Type type, int to, int tag, Handle communicator,
+                                   Handle* request) {
+  *request = 0;
+  const int code = returning([&] { of(communicator).send(to, tag, data, bytes_of(count, type)); });
+  if (code != kSuccess) abandon_all();
+  return code;
+}
+
+JAXINA_MPI_EXPORT int MPIABI_Irecv(void* data, int count, Type type, int from, int tag, Handle communicator,
+                                   Handle* request) {
+  *request = 0;
+  return returning([&] {
+    outstanding.push_back(of(communicator).post(from, tag, data, bytes_of(count, type)));
+    *request = reinterpret_cast<Handle>(outstanding.back().get());
+  });
+}
+
+JAXINA_MPI_EXPORT int MPIABI_Wait(Handle* request, void*) {
+  const auto wanted = reinterpret_cast<jaxina::mpi::Peers::Receive*>(std::exchange(*request, 0));
+  const auto found = std::find_if(outstanding.begin(), outstanding.end(),
+                                  [wanted](const Posted& posted) { return posted.get() == wanted; });
+  if (found == outstanding.end()) return kSuccess;  // a message that was sent, or given up
+  const Posted posted = *found;
+  outstanding.erase(found);
+  const int code = returning([&] { jaxina::mpi::peers().wait(posted); });
+  if (code != kSuccess) abandon_all();
+  return code;
+}
+
+JAXINA_MPI_EXPORT int MPIABI_Waitall(int count, Handle* requests, void*) {
+  int code = kSuccess;
+  for (int i = 0; i < count && code == kSuccess; ++i) code = MPIABI_Wait(&requests[i], nullptr);
+  return code;
+}
+
+JAXINA_MPI_EXPORT int MPIABI_Sendrecv(const void* out, int out_count, Type out_type, int to, int out_tag, void* in,
+                                      int in_count, Type in_type, int from, int in_tag, Handle communicator, void*) {
+  return returning([&] {
+    const Communicator& all = of(communicator);
+    const Posted posted = all.post(from, in_tag, in, bytes_of(in_count, in_type));
+    try {
+      all.send(to, out_tag, out, bytes_of(out_count, out_type));
+    } catch (...) {
+      jaxina::mpi::peers().abandon(posted);
+      throw;
+    }
+    jaxina::mpi::peers().wait(posted);
   });
 }
 
