@@ -148,7 +148,7 @@ def _note(text: Callable[[], str]) -> None:
 def _routed() -> frozenset[str]:
     """XLA's own collectives that come to jaxina as well, because XLA takes it for its MPI library (xla_ffi/mpi)."""
     if jax.config.jax_cpu_collectives_implementation == "mpi":
-        return frozenset(("all-reduce", "reduce-scatter", "all-gather"))
+        return frozenset(("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute"))
     return frozenset()
 
 

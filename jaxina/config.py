@@ -199,7 +199,7 @@ class Configuration:
     coordinator: str | None = _setting(
         host_and_port(),
         None,
-        "Address where worker process 0 gathers the others; set by `jaxina run`.",
+        "Address where the processes find each other; set by `jaxina run`, or what `jaxina coordinator` prints.",
     )
     rank: int | None = _setting(
         integer(0, MAX_WORKERS - 1), None, "This process's number; set by `jaxina run`."
@@ -212,6 +212,15 @@ class Configuration:
         None,
         "Where this process writes its engine's statistics (JSON) at shutdown; set by `jaxina "
         "run`.",
+    )
+
+    error_file: str | None = _setting(
+        path(),
+        None,
+        "Where this process says which error has ended it (JSON); set by `jaxina run`.",
+    )
+    restarts: int = _setting(
+        integer(0, 2**31 - 1), 0, "How often all workers were started again; set by `jaxina run`."
     )
 
     trace: str | None = _setting(

@@ -9,7 +9,7 @@ import sys
 import threading
 from types import TracebackType
 
-from jaxina import _report, _seat, _switch, config, joining, records
+from jaxina import _report, _seat, _switch, config, joining, last_words, records
 from jaxina.control import last_run
 from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
 from jaxina.control.topology import JaxTopology
@@ -143,6 +143,8 @@ def init(
                 "jaxina.init() ran already: call jaxina.shutdown() before another init()"
             )
         _set_up_logging(configuration)
+        if configuration.error_file is not None:
+            last_words.install(configuration.error_file)
         topology = joining.join_processes(configuration)
         _current = _start(configuration, topology, _incarnation + 1)
         _incarnation += 1
@@ -176,9 +178,17 @@ def _start(configuration: config.Configuration, topology: JaxTopology, incarnati
     from jaxina import _native
 
     aggregators = _aggregators(configuration)
-    connector = Connector(configuration, topology, aggregators, joining.jax_store, incarnation)
+    connector = Connector(configuration, topology, aggregators, joining.jax_store, joining.ended_processes, incarnation)
     try:
-        _native.set_mpi_world(topology.process, topology.processes, topology.only_devices)
+        _native.set_mpi_world(
+            topology.process,
+            topology.processes,
+            joining.own_host(topology.processes),
+            configuration.timeout,
+            topology.only_devices,
+            lambda port, secret: joining.exchange_endpoints(topology, incarnation, (port, secret), configuration.timeout),
+            lambda process: process in joining.ended_processes(),
+        )
         _native.start(connector, connector.ended, trace=configuration.trace is not None)
     except BaseException:
         aggregators.leave(None)
@@ -245,6 +255,7 @@ def _forget_in_child() -> None:
     global _lock, _current
     _of_parent.append(_current)
     _lock, _current = threading.Lock(), None
+    joining.forget_in_child()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
@@ -263,5 +274,6 @@ def _set_up_logging(configuration: config.Configuration) -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("jaxina: %(levelname)s: %(message)s"))
         logger.addHandler(handler)
+        logger.propagate = False  # the root logger may get a handler later, by absl for one
     for name in config.unknown_variables(os.environ):
         _log.warning("%s is not a jaxina variable (see `jaxina info`)", name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from types import ModuleType
 
@@ -9,7 +10,8 @@ import jax
 
 from jaxina import config
 from jaxina._jax_compat import versions
-from jaxina.control.roll_call import Answer, call_roll
+from jaxina.control import endpoints
+from jaxina.control.roll_call import Answer, Roommates, answer_roll
 from jaxina.control.store import JaxStore
 from jaxina.control.topology import JaxTopology, this_place
 from jaxina.errors import InvalidArgumentError, NotInitializedError
@@ -23,8 +25,38 @@ _LAUNCHERS = {
 }
 
 
+_roommates: Roommates | None = None  # where we were launched
+
+
+def ended_processes() -> set[int]:
+    """The processes that are known to have ended, by number. Only launched processes know."""
+    return _roommates.ended() if _roommates is not None else set()
+
+
+def forget_in_child() -> None:
+    """After a fork, in the child."""
+    global _roommates
+    if _roommates is not None:
+        _roommates.forget()
+        _roommates = None
+
+
 def jax_store() -> JaxStore:
     return JaxStore(_processes().client())
+
+
+def own_host(processes: int) -> str:
+    """The numeric address of this host, as the other processes reach it."""
+    return endpoints.own_host(_processes().coordinator_address() if processes > 1 else None)
+
+
+def exchange_endpoints(
+    topology: JaxTopology, incarnation: int, own: tuple[int, int], timeout: float
+) -> list[endpoints.Endpoint]:
+    """Where every process takes messages, by process; `own` is this one's port and secret."""
+    here = (own_host(topology.processes), *own)
+    prefix = f"jaxina/{incarnation}/endpoints"
+    return endpoints.exchange(jax_store(), prefix, topology.process, here, topology.processes, timeout, ended_processes)
 
 
 def _processes() -> ModuleType:
@@ -44,21 +76,19 @@ def _processes() -> ModuleType:
 
 def join_processes(configuration: config.Configuration) -> JaxTopology:
     """Initialises jax.distributed if we were launched and nobody did."""
+    global _roommates
     if not jax.distributed.is_initialized() and (configuration.processes or 1) > 1:
         if _processes().backend_started():
             raise InvalidArgumentError(
                 "jaxina.init() came after the first use of JAX's devices: call it before anything "
                 "that asks for devices or computes, so that the processes find each other"
             )
-        me = Answer(configuration.rank, configuration.processes, this_place(), configuration.shared)
-        call_roll(configuration.coordinator, me, configuration.join_timeout)
-        jax.distributed.initialize(
-            coordinator_address=configuration.coordinator,
-            num_processes=configuration.processes,
-            process_id=configuration.rank,
-            cluster_detection_method="deactivate",
-            initialization_timeout=max(1, int(configuration.join_timeout)),
-        )
+        count, patience = configuration.processes, configuration.join_timeout
+        me = Answer(configuration.rank, count, this_place(), configuration.shared, patience)
+        service, _roommates = answer_roll(configuration.coordinator, me)
+        # Before jax.distributed's own handler, which then waits for all others: they must not wait for this process.
+        atexit.register(_roommates.end)
+        _processes().join(service, count, configuration.rank, patience)
     if not jax.distributed.is_initialized():
         _refuse_to_be_alone()
         return JaxTopology(0, 1)

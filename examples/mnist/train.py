@@ -211,9 +211,8 @@ def parse_options() -> argparse.Namespace:
 
 def join_processes() -> None:
     """Makes one JAX program of the processes that `jaxina run` started, as jaxina.init() does."""
-    if "JAXINA_COORDINATOR" in os.environ:
+    if "JAXINA_RANK" in os.environ:  # JAX itself reads JAX_COORDINATOR_ADDRESS, which `jaxina run` sets, too
         jax.distributed.initialize(
-            coordinator_address=os.environ["JAXINA_COORDINATOR"],
             num_processes=int(os.environ["JAXINA_PROCESSES"]),
             process_id=int(os.environ["JAXINA_RANK"]),
         )

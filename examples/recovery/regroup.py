@@ -6,9 +6,12 @@ the next life says so; the first to come waits a while for the others, then writ
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import socket
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -53,8 +56,24 @@ def _lead(place: Path, expected: int) -> None:
     deadline = time.monotonic() + SETTLE
     while len(os.listdir(place / "members")) < expected and time.monotonic() < deadline:
         time.sleep(0.02)
-    with socket.create_server(("127.0.0.1", 0)) as free:  # one host; else the leader's address
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    text = json.dumps({"members": sorted(os.listdir(place / "members")), "coordinator": address})
+    members = sorted(os.listdir(place / "members"))
+    address = _start_coordinator(place, len(members))
+    text = json.dumps({"members": members, "coordinator": address})
     (place / "list.partial").write_text(text)
     (place / "list.partial").rename(place / "list.json")
+
+
+def _start_coordinator(place: Path, members: int) -> str:
+    """Starts what the members of a life find each other by, and returns its address. It is a process of its own, which
+    outlives any member: JAX ends all of them when it goes."""
+    command = [sys.executable, "-m", "jaxina.cli", "coordinator", "-n", str(members)]  # one host; else --bind HOST:0
+    coordinator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    (place / "coordinator").write_text(str(coordinator.pid))
+    return coordinator.stdout.readline().removeprefix("JAXINA_COORDINATOR=").split()[0]
+
+
+def end_coordinators(folder: Path) -> None:
+    """Once all lives have ended."""
+    for file in folder.glob("life-*/coordinator"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(file.read_text()), signal.SIGTERM)

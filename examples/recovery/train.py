@@ -141,12 +141,9 @@ def launch(arguments: argparse.Namespace) -> int:
         name, ended = names.pop(pid), os.waitstatus_to_exitcode(status)
         if ended == -signal.SIGKILL and arguments.replace:
             start("replacement", 1)
-        elif ended == -signal.SIGABRT:
-            # The coordinator of jax.distributed lived in the worker that was killed, and JAX was quicker to end this
-            # one than this one to begin anew.
-            start(name, 1)
         elif ended != -signal.SIGKILL:
             code = max(code, abs(ended))
+    regroup.end_coordinators(arguments.folder)
     return code
 
 

@@ -1,11 +1,17 @@
-"""What JAX knows of the other processes before it has devices."""
+"""What JAX knows of the other processes before it has devices, and how it comes to know."""
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
+import jax
 from jax._src.distributed import global_state
+from jax._src.lib import _jax
 from jax._src.xla_bridge import backends_are_initialized
+
+_lock = threading.Lock()
+_start_service = _jax.get_distributed_runtime_service
 
 
 def client() -> Any:
@@ -18,6 +24,44 @@ def this_process() -> tuple[int, int]:
     return global_state.process_id, global_state.num_processes
 
 
+def coordinator_address() -> str | None:
+    """HOST:PORT of the service; None if jax.distributed has not been initialised."""
+    return global_state.coordinator_address
+
+
 def backend_started() -> bool:
     """Whether JAX has looked for devices; after that jax.distributed can no longer be initialised."""
     return backends_are_initialized()
+
+
+def host_service(address: str, processes: int) -> Any:
+    """Starts the service of jax.distributed, which ends with the result. Raises RuntimeError."""
+    return _start_service(address, processes)
+
+
+def join(service: str, processes: int, rank: int, timeout: float) -> None:
+    """`jax.distributed.initialize`, with a service that runs in none of the processes. Raises what that raises."""
+
+    def elsewhere(*_: Any, **__: Any) -> _ServiceElsewhere:
+        return _ServiceElsewhere()
+
+    # JAX has process 0 start the service, and knows no other way.
+    with _lock:
+        _jax.get_distributed_runtime_service = elsewhere
+        try:
+            jax.distributed.initialize(
+                coordinator_address=service,
+                num_processes=processes,
+                process_id=rank,
+                cluster_detection_method="deactivate",
+                initialization_timeout=max(1, int(timeout)),
+            )
+        finally:
+            _jax.get_distributed_runtime_service = _start_service
+
+
+class _ServiceElsewhere:
+    """What process 0 takes for the service."""
+
+    def shutdown(self) -> None:
+        pass

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from jaxina.cli import bench, info, run, sim, status, switch, testbed
+from jaxina.cli import bench, coordinator, info, run, sim, status, switch, testbed
 from jaxina.errors import InvalidArgumentError, JaxinaError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 run.register(app)
 switch.register(app)
+coordinator.register(app)
 status.register(app)
 bench.register(app)
 sim.register(app)

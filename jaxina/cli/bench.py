@@ -17,7 +17,8 @@ from jaxina import config
 from jaxina.bench import report
 from jaxina.bench.exact_input import DTYPES, most_ranks
 from jaxina.bench.sizes import parse_size, sweep
-from jaxina.cli import run
+from jaxina.cli import run_report
+from jaxina.cli.launch import Launch, check_output
 from jaxina.errors import InvalidArgumentError
 
 
@@ -70,6 +71,10 @@ def bench(
     """Time an all-reduce over -n workers, one device each, and check every element."""
     sizes = sweep(parse_size(begin), parse_size(end), factor)
     settings = config.resolve(aggregator=aggregator, switch=switch, loss=loss)
+    config.check_used(settings)
+    check_output("--json", json_file)
+    check_output("--plot", plot_file)
+    check_output("--trace", trace)
     if count > most_ranks(dtype):
         raise InvalidArgumentError(f"no more than {most_ranks(dtype)} workers: above, a sum of {dtype} is not exact")
     if plot_file is not None and importlib.util.find_spec("matplotlib") is None:
@@ -87,18 +92,19 @@ def bench(
                 "output": str(lines),
             }
         )
-        outcome = run.launch(
+        outcome, _ = Launch(
             [sys.executable, "-m", "jaxina.bench.worker", options],
             count,
             settings,
             own_switch=settings.origins["switch"] == "default",
             devices=1,
             trace=trace,
-        )
+            log="warning",
+        ).run()
         text = lines.read_text() if lines.exists() else ""
     records = [report.summarize(json.loads(line)) for line in text.splitlines()]
     title = f"all-reduce of {dtype} over {count} workers, {settings.aggregator}"
-    run.report(outcome)
+    run_report.report(outcome)
     if records:
         Console().print(report.table(records, title))
     if outcome.code == 0:

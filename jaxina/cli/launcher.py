@@ -9,7 +9,6 @@ group is ended.
 from __future__ import annotations
 
 import collections
-import ctypes
 import dataclasses
 import os
 import selectors
@@ -20,18 +19,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
+from jaxina.cli.children import die_with
 from jaxina.cli.tagged_output import LineSplitter, TaggedOutput
+from jaxina.errors import WorkerLostError
 
-# After a worker failed, the others may end by themselves before they are told to: within a second or two they get an
-# error that names it.
-FAILURE_GRACE = 2.0  # seconds
 # After Ctrl-C, from SIGINT to SIGTERM. Python's `except`, `finally` and `atexit` run on SIGINT only.
-INTERRUPT_GRACE = 5.0
+INTERRUPT_GRACE = 5.0  # seconds
 TERMINATE_GRACE = 5.0  # from SIGTERM to SIGKILL
 LAST_LINES = 12
-_PR_SET_PDEATHSIG = 1
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,14 +35,25 @@ class Outcome:
 
     Attributes:
       code: the exit code to pass on: the first failed worker's, 128 + signal as shells do, 0 if
-      none failed.
+      none failed. A worker that failed because it lost another is not the first.
       reason: one sentence about the first failed worker; empty if none failed.
       last_lines: its last lines of stderr.
+      interrupted: whether it was told to end.
     """
 
     code: int
     reason: str = ""
     last_lines: tuple[str, ...] = ()
+    interrupted: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class _Failure:
+    rank: int
+    how: str  # ", was killed by SIGKILL", for instance
+    code: int
+    last_lines: tuple[str, ...]
+    follows: bool  # it only lost another worker
 
 
 class _Worker:
@@ -66,28 +72,38 @@ class _Worker:
 
 
 class Launcher:
-    """Runs `command(r)` as worker r of `count`, with `environment(r)` on top of this process's
-    variables.
+    """Runs `command(r)` as worker r of `ranks`, with `environment(r)` on top of this process's
+    variables. Worker 0 has this process's stdin, the others none.
+
+    Args:
+      failure_code: rank -> the code of the jaxina error that a worker says has ended it; empty if none has.
+      failure_grace: seconds that the others have to end by themselves after a worker failed; within a second or two they
+        get an error that names it.
     """
 
     def __init__(
         self,
         command: Callable[[int], Sequence[str]],
-        count: int,
+        ranks: Sequence[int],
         environment: Callable[[int], Mapping[str, str]],
         output: TaggedOutput,
+        failure_code: Callable[[int], str],
+        failure_grace: float,
     ):
         self._command = command
-        self._count = count
+        self._ranks = ranks
         self._environment = environment
         self._output = output
+        self._failure_code = failure_code
+        self._failure_grace = failure_grace
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
         self._open_pipes = 0
-        self._outcome = Outcome(0)
+        self._failures: list[_Failure] = []
+        self._interrupted_by: int | None = None
+        self._ending = False
         self._terminate_at: float | None = None
         self._kill_at: float | None = None
-        self._interrupts = 0
 
     def run(self) -> Outcome:
         """Returns when every worker and its output have ended. The first Ctrl-C or SIGTERM is passed on to the workers;
@@ -116,15 +132,15 @@ class Launcher:
             wakeup_read.close()
             wakeup_write.close()
             self._selector.close()
-        return self._outcome
+        return self._outcome()
 
     def _start(self) -> None:
         parent = os.getpid()
-        for rank in range(self._count):
+        for rank in self._ranks:
             process = subprocess.Popen(
                 self._command(rank),
                 env={**os.environ, **self._environment(rank)},
-                stdin=subprocess.DEVNULL,
+                stdin=None if rank == 0 else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
@@ -151,7 +167,7 @@ class Launcher:
             write(worker.rank, text)
             remember(text)
 
-        splitter = LineSplitter(line)
+        splitter = LineSplitter(line, lambda text: self._output.progress(worker.rank, text))
 
         def readable() -> None:
             data = os.read(pipe.fileno(), 65536)
@@ -171,6 +187,7 @@ class Launcher:
             now = time.monotonic()
             if self._terminate_at is not None and now >= self._terminate_at:
                 self._terminate_at = None
+                self._ending = True
                 self._end_all(signal.SIGTERM)
                 self._kill_at = now + TERMINATE_GRACE
             if self._kill_at is not None and now >= self._kill_at:
@@ -185,10 +202,11 @@ class Launcher:
         self._selector.unregister(worker.pidfd)
         status = worker.process.wait()
         worker.ended = True
-        if status != 0 and self._terminate_at is None and self._kill_at is None:
+        if status != 0 and not self._ending and self._interrupted_by is None:
             self._failed(worker, status)
         if all(w.ended for w in self._workers):
             # Descendants of a worker may hold its pipes; the run is over for them too.
+            self._ending = True
             self._end_all(signal.SIGTERM)
             if self._kill_at is None:
                 self._kill_at = time.monotonic() + TERMINATE_GRACE
@@ -196,14 +214,26 @@ class Launcher:
     def _failed(self, worker: _Worker, status: int) -> None:
         self._drain(worker)
         if status < 0:
-            name = signal.Signals(-status).name
-            how, code = f"was killed by {name}", 128 - status
+            how, code = f"was killed by {signal.Signals(-status).name}", 128 - status
         else:
             how, code = f"ended with exit code {status}", status
-        self._outcome = Outcome(
-            code, f"worker {worker.rank} (pid {worker.process.pid}) {how}", tuple(worker.last_lines)
-        )
-        self._terminate_at = time.monotonic() + FAILURE_GRACE
+        follows = self._failure_code(worker.rank) == WorkerLostError.code
+        how = f"worker {worker.rank} (pid {worker.process.pid}) {how}"
+        self._failures.append(_Failure(worker.rank, how, code, tuple(worker.last_lines), follows))
+        if self._terminate_at is None:
+            self._terminate_at = time.monotonic() + self._failure_grace
+
+    def _outcome(self) -> Outcome:
+        interrupted = self._interrupted_by is not None
+        if not self._failures:
+            if self._interrupted_by is None:
+                return Outcome(0)
+            name = signal.Signals(self._interrupted_by).name
+            return Outcome(128 + self._interrupted_by, f"ended by {name}", interrupted=True)
+        first = next((one for one in self._failures if not one.follows), self._failures[0])
+        lost = ", ".join(str(one.rank) for one in self._failures if one.follows and one is not first)
+        reason = first.how + (f"; worker {lost} lost it" if lost else "")
+        return Outcome(first.code, reason, first.last_lines, interrupted)
 
     def _drain(self, worker: _Worker) -> None:
         """Reads what the worker wrote before it ended, so that its last lines are known."""
@@ -214,19 +244,17 @@ class Launcher:
                     key.data()
 
     def _interrupted(self, number: int, _frame: Any) -> None:
-        self._interrupts += 1
-        if self._interrupts == 1:
-            if self._outcome.code == 0:
-                self._outcome = Outcome(128 + number, f"ended by {signal.Signals(number).name}")
-            now = time.monotonic()
-            if number == signal.SIGINT:
-                self._end_all(signal.SIGINT)
-                self._terminate_at = now + INTERRUPT_GRACE
-            else:
-                self._terminate_at = now
+        now = time.monotonic()
+        if self._interrupted_by is not None or self._ending:
+            self._terminate_at, self._kill_at = None, now
+            self._ending = True
+            return
+        self._interrupted_by = number
+        if number == signal.SIGINT:
+            self._end_all(signal.SIGINT)
+            self._terminate_at = now + INTERRUPT_GRACE
         else:
-            self._terminate_at = None
-            self._kill_at = time.monotonic()
+            self._terminate_at = now
 
     def _end_all(self, number: int) -> None:
         for worker in self._workers:
@@ -237,17 +265,3 @@ def _readable(fd: int) -> bool:
     with selectors.DefaultSelector() as selector:
         selector.register(fd, selectors.EVENT_READ)
         return bool(selector.select(0))
-
-
-def die_with(parent: int) -> None:
-    """Between fork and exec: the kernel kills this process when the launcher's thread ends."""
-    if _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
-        raise OSError(ctypes.get_errno(), "prctl")
-    if os.getppid() != parent:  # it ended before the line above
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def free_port() -> int:
-    """A loopback port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]

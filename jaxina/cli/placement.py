@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
+from collections.abc import Callable
+from typing import TypeVar
 
 from jaxina.errors import InvalidArgumentError
 from jaxina.testbed import Testbed
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +39,15 @@ class Placement:
         if self.testbed is None:
             return command
         return [*self.testbed.inside(self.testbed.worker_namespace(rank)), *command]
+
+    def at_first_worker(self, make: Callable[[], T]) -> T:
+        """What `make` returns where worker 0 is: a socket, say, that then belongs there."""
+        return make() if self.testbed is None else self.testbed.within(self.testbed.worker_namespace(0), make)
+
+    def enter_first_worker(self) -> None:
+        """Moves this process to where worker 0 is."""
+        if self.testbed is not None:
+            self.testbed.enter(self.testbed.worker_namespace(0))
 
     def check(self, workers: int, aggregator: str) -> None:
         """Raises InvalidArgumentError if so many workers cannot be, or would not use the network."""

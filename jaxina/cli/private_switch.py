@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 
 from jaxina.cli import placement
-from jaxina.cli.launcher import die_with
+from jaxina.cli.children import die_with
 from jaxina.errors import SwitchUnreachableError
 
 _START_TIMEOUT = 30.0  # seconds; importing JAX on a busy machine takes many

@@ -1,23 +1,32 @@
-"""Many processes' lines on one terminal, each tagged with its worker's rank."""
+"""Many processes' lines on one terminal, each tagged with its worker's rank, and in a file for each worker."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable
-from typing import TextIO
+from pathlib import Path
+from typing import IO, TextIO
+
+from jaxina.errors import SystemCallError
 
 _COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95, 92, 94, 91)
 _MAX_LINE = 1 << 20
+# A line that is overwritten again and again, as progress bars are, is shown so often.
+_SECONDS_ON_TERMINAL = 0.2
+_SECONDS_IN_PIPE = 10.0
 
 
 class LineSplitter:
-    """Turns a byte stream into lines. Of a line that was overwritten by carriage returns only the
-    last state counts.
+    """Turns a byte stream into lines. Of a line that was overwritten by carriage returns only the last state is a line;
+    the states before are `progress`.
     """
 
-    def __init__(self, line: Callable[[str], None]):
+    def __init__(self, line: Callable[[str], None], progress: Callable[[str], None] = lambda text: None):
         self._line = line
+        self._progress = progress
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
@@ -27,31 +36,84 @@ class LineSplitter:
             lines.append(self._rest)
             self._rest = b""
         for line in lines:
-            text = line.decode("utf-8", errors="replace").rstrip("\r")
-            self._line(text.rpartition("\r")[2])
+            self._line(_last_state(line))
+        if b"\r" in self._rest:
+            self._progress(_last_state(self._rest))
+            shown = self._rest.rstrip(b"\r").rfind(b"\r")
+            self._rest = self._rest[max(shown, 0) :]  # a bar may go on for hours
+
+
+def _last_state(line: bytes) -> str:
+    """What a terminal shows of it."""
+    text = line.decode("utf-8", errors="replace").rstrip("\r")
+    return text.rpartition("\r")[2]
 
 
 class TaggedOutput:
-    """Writes `[rank] line`; the tag is coloured where the stream is a terminal."""
+    """Writes `[rank] line`; the tag is coloured where the stream is a terminal.
 
-    def __init__(self, stdout: TextIO | None = None, stderr: TextIO | None = None):
+    Args:
+      folder: gets a file RANK.log with each worker's lines, untagged; None for none.
+
+    Raises:
+      SystemCallError: the folder cannot be made.
+    """
+
+    def __init__(self, stdout: TextIO | None = None, stderr: TextIO | None = None, folder: Path | None = None):
         self._stdout = stdout or sys.stdout
         self._stderr = stderr or sys.stderr
+        self._folder = folder
+        self._files: dict[int, IO[str]] = {}
+        self._shown_at: dict[int, float] = {}  # progress, by rank
+        self._overwritable: TextIO | None = None  # where the last thing shown was progress
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise SystemCallError(f"cannot make {folder} (--log-dir): {error.strerror}") from error
 
     def out(self, rank: int, line: str) -> None:
-        _write(self._stdout, rank, line)
+        self._keep(rank, line)
+        self._write(self._stdout, rank, line + "\n")
 
     def err(self, rank: int, line: str) -> None:
-        _write(self._stderr, rank, line)
+        self._keep(rank, line)
+        self._write(self._stderr, rank, line + "\n")
 
+    def progress(self, rank: int, text: str) -> None:
+        """A line that will be overwritten: shown in its place on a terminal, now and then elsewhere."""
+        terminal = self._stderr.isatty()
+        now = time.monotonic()
+        if now - self._shown_at.get(rank, 0.0) < (_SECONDS_ON_TERMINAL if terminal else _SECONDS_IN_PIPE):
+            return
+        self._shown_at[rank] = now
+        self._write(self._stderr, rank, text + ("" if terminal else "\n"))
+        self._overwritable = self._stderr if terminal else None
 
-def _write(stream: TextIO, rank: int, line: str) -> None:
-    tag = f"[{rank}]"
-    if stream.isatty() and "NO_COLOR" not in os.environ:
-        tag = f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m{tag}\x1b[0m"
-    try:
-        stream.write(f"{tag} {line}\n")
-        stream.flush()
-    except BrokenPipeError:
-        # Nobody reads any more (`jaxina run ... | head`); the workers go on to their end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def _keep(self, rank: int, line: str) -> None:
+        if self._folder is None:
+            return
+        if rank not in self._files:
+            self._files[rank] = (self._folder / f"{rank}.log").open("a", encoding="utf-8", buffering=1)
+        self._files[rank].write(line + "\n")
+
+    def _write(self, stream: TextIO, rank: int, text: str) -> None:
+        tag = f"[{rank}]"
+        if stream.isatty() and "NO_COLOR" not in os.environ:
+            tag = f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m{tag}\x1b[0m"
+        try:
+            if self._overwritable is not None:
+                self._overwritable.write("\r\x1b[K")
+                self._overwritable.flush()
+                self._overwritable = None
+            stream.write(f"{tag} {text}")
+            stream.flush()
+        except BrokenPipeError:
+            # Nobody reads any more (`jaxina run ... | head`); the workers go on to their end.
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -103,12 +103,14 @@ class Connector:
         topology: Topology,
         aggregators: Aggregators,
         store: Callable[[], Store],
+        ended: Callable[[], set[int]],
         incarnation: int,
     ):
         self._configuration = configuration
         self._topology = topology
         self._aggregators = aggregators
         self._store = store
+        self._ended = ended
         self._incarnation = incarnation
         self._place = this_place()
         self._closing = threading.Event()
@@ -188,8 +190,9 @@ class Connector:
             self._store(),
             f"jaxina/{self._incarnation}/{name}",
             processes,
-            self._configuration.join_timeout,
+            self._configuration.timeout,
             self._closing.is_set,
+            self._ended,
         )
         me = Presence(self._topology.process, self._place, self._configuration.shared)
         return rendezvous.meet(

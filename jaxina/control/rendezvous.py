@@ -15,7 +15,14 @@ from typing import Any
 
 from jaxina.control.store import Store
 from jaxina.control.topology import Place
-from jaxina.errors import JaxinaError, MismatchError, NeverJoinedError, ShutDownError, from_code
+from jaxina.errors import (
+    JaxinaError,
+    MismatchError,
+    NeverJoinedError,
+    ShutDownError,
+    WorkerLostError,
+    from_code,
+)
 
 # The store's waits cannot be interrupted, so they are taken in slices between which `closing` is
 # looked at.
@@ -56,6 +63,7 @@ class Rendezvous:
         processes: Sequence[int],
         timeout: float,
         closing: Callable[[], bool] = lambda: False,
+        ended: Callable[[], set[int]] = set,
     ):
         self._store = store
         self._prefix = prefix
@@ -63,12 +71,14 @@ class Rendezvous:
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout
         self._closing = closing
+        self._ended = ended
 
     def meet(self, me: Presence, agree: Callable[[list[Presence]], Agreement]) -> Agreement:
         """Returns what the leader's `agree` returned, in every process.
 
         Raises:
           NeverJoinedError: a process did not announce itself within the deadline.
+      WorkerLostError: a process of the group has ended.
           MismatchError: processes run with different settings.
           JaxinaError: whatever `agree` raised in the leader.
         """
@@ -132,12 +142,20 @@ class Rendezvous:
         while True:
             if self._closing():
                 raise ShutDownError("jaxina.shutdown() ran while the group was still gathering")
+            if gone := self._ended().intersection(self._processes):
+                raise self._lost(min(gone))
             left = deadline - time.monotonic()
             if left <= 0:
                 return self._store.look(key)
             text = self._store.get(key, min(left, _SLICE))
             if text is not None:
                 return text
+
+    def _lost(self, process: int) -> WorkerLostError:
+        return WorkerLostError(
+            f"worker {self._processes.index(process)} (process {process}) ended before all had come to this sum; see its "
+            "output"
+        )
 
     def _never_joined(self, missing: Sequence[int]) -> NeverJoinedError:
         workers = [index for index, process in enumerate(self._processes) if process in missing]
@@ -146,8 +164,8 @@ class Rendezvous:
             "did not join within "
             f"{self._timeout:g} s: process{'es' if len(missing) > 1 else ''} {_listed(missing)} "
             "never reached this "
-            "collective. Every process must run the same program; a slow start needs a longer "
-            "JAXINA_JOIN_TIMEOUT"
+            "collective. Every process must run the same program, with the same jaxina.collectives(); one that computes long before it needs a longer "
+            "JAXINA_TIMEOUT"
         )
 
 

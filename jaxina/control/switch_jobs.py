@@ -42,7 +42,7 @@ class SwitchAggregators:
         self._statistics = statistics
         self._sessions: dict[Group, Session] = {}
         self._lock = threading.Lock()
-        self._data_host = _resolved(configuration.switch)
+        candidates = _resolved(configuration.switch)
         self._client = SwitchClient(
             configuration.switch,
             min(ANSWER_TIMEOUT, configuration.join_timeout),
@@ -50,6 +50,7 @@ class SwitchAggregators:
         )
         try:
             self._client.status()  # better now than in the first psum
+            self._data_host = _answering(candidates, configuration.switch)
         except JaxinaError:
             self._client.close()
             raise
@@ -131,10 +132,23 @@ class SwitchAggregators:
         self._client.close()
 
 
-def _resolved(address: str) -> str:
-    """The numeric address of HOST:PORT's host, as the packet path wants it."""
+def _resolved(address: str) -> list[str]:
+    """The numeric addresses of HOST:PORT's host, as the packet path wants them."""
     host, port = split_address(address)
     try:
-        return str(socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0][4][0])
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except OSError as error:
         raise unreachable(address, f"unknown host: {error.strerror}") from error
+    return list(dict.fromkeys(str(one[4][0]) for one in found))
+
+
+def _answering(candidates: Sequence[str], address: str) -> str:
+    """The one at which the control service answers: `localhost` is 127.0.0.1 and ::1, and a switch may have only one."""
+    _, port = split_address(address)
+    for candidate in candidates[:-1]:
+        try:
+            with socket.create_connection((candidate, port), timeout=ANSWER_TIMEOUT):
+                return candidate
+        except OSError:
+            continue
+    return candidates[-1]

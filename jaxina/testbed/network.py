@@ -9,12 +9,15 @@ exactly that.
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from jaxina.errors import InvalidArgumentError, SystemCallError
 from jaxina.testbed.random_loss import pinned
@@ -29,6 +32,10 @@ MAX_WORKERS = 64
 # What may wait at a shaped end: 5 ms of the rate, as in a small switch, but never less than a few large packets.
 _QUEUE_S = 0.005
 _MIN_QUEUE = 1 << 18
+_CLONE_NEWNET = 0x40000000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +79,22 @@ class Testbed:
     def inside(namespace: str) -> list[str]:
         """What goes before a command to run it in the namespace."""
         return ["ip", "netns", "exec", namespace]
+
+    @staticmethod
+    def enter(namespace: str) -> None:
+        """Moves this thread into the network of the namespace. Raises SystemCallError."""
+        with (_NAMESPACES / namespace).open() as file:
+            _set_namespace(file.fileno())
+
+    @staticmethod
+    def within(namespace: str, make: Callable[[], T]) -> T:
+        """Calls `make` in the network of the namespace. Raises SystemCallError."""
+        with Path("/proc/thread-self/ns/net").open() as home:
+            Testbed.enter(namespace)
+            try:
+                return make()
+            finally:
+                _set_namespace(home.fileno())
 
 
 def up(workers: int, link: Link) -> Testbed:
@@ -140,6 +163,11 @@ def down() -> None:
             _run("ip", "netns", "del", name)
         shutil.rmtree(_HOSTS / name, ignore_errors=True)
     STATE.unlink()
+
+
+def _set_namespace(fd: int) -> None:
+    if _libc.setns(fd, _CLONE_NEWNET) != 0:
+        raise SystemCallError(f"setns: {os.strerror(ctypes.get_errno())}")
 
 
 def _check_tools(link: Link) -> None:

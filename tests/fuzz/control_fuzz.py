@@ -29,7 +29,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from jaxina import _native
 from jaxina.control import control_pb2 as pb
-from jaxina.control import roll_call
+from jaxina.control import roll
 from jaxina.control.data_plane import Terms
 from jaxina.control.limits import MAX_JOBS
 from jaxina.control.service import AggregatorService
@@ -232,21 +232,21 @@ class Fuzzer:
     async def _line(self) -> None:
         """A line in the roll call."""
         place = {"host": "h", "pid": 1, "machine": "m"}
-        sound = {"rank": self._random.choice((-1, 0, 1, 2, 3, 2**40)), "processes": 3, "place": place, "settings": {}}
-        line = json.dumps({**sound, **self._random.choice(({}, {"rank": None}, {"place": []}, {"settings": [1]}))}).encode()
+        sound = {"rank": self._random.choice((-1, 0, 1, 2, 3, 2**40)), "processes": 3, "place": place, "settings": {}, "patience": 9}
+        line = json.dumps({**sound, **self._random.choice(({}, {"rank": None}, {"place": []}, {"settings": [1]}, {"patience": -1}, {"patience": "x"}))}).encode()
         line = self._random.choice((line, self._damage(line), b"[" * 60_000, b'{"rank": 1e999}', b"\xff\n", b""))
         connection = FakeConnection()
         self._remember("roll", line)
-        self._roll._note(connection, line)
+        self._roll.note(connection, line)
         ranks = set(self._roll._here)
-        if not ranks <= {1, 2}:
+        if not ranks <= {0, 1, 2}:
             raise Finding(f"the roll has ranks {ranks} of 3 processes")
         if not connection.closed and connection not in [held for _, held in self._roll._here.values()]:
             raise Finding("a connection that is in nobody's hands")
         if connection.sent and json.loads(connection.sent)["error"] not in BY_CODE:
             raise Finding(f"an answer without a type: {connection.sent!r}")
         self.outcomes["Roll call " + ("refused" if connection.sent else "dropped" if connection.closed else "taken")] += 1
-        if len(ranks) == 2:
+        if len(ranks) == 3:
             self._roll = self._new_roll()
 
     # ---- messages
@@ -370,8 +370,8 @@ class Fuzzer:
         self.recent.append(f"{what} {len(wire)} bytes {wire[:80].hex()}")
 
     @staticmethod
-    def _new_roll() -> roll_call._Roll:
-        return roll_call._Roll(None, roll_call.Answer(0, 3, Place("here", 1, "m"), {}), 1.0)
+    def _new_roll() -> roll.Roll:
+        return roll.Roll(None, 3, lambda: "")
 
 
 class FakeConnection:

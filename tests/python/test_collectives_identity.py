@@ -19,6 +19,7 @@ import jaxina
 from jaxina import errors
 
 PROGRAM = Path(__file__).with_name("two_programs.py")
+CAMPAIGN = Path(__file__).parents[1] / "campaigns" / "different_programs.py"
 X = np.arange(DEVICES * 4, dtype=np.float32).reshape(DEVICES, 4)
 
 
@@ -57,6 +58,14 @@ def test_devices_at_different_psums_of_equal_shape_get_an_error(job: jaxina.Job)
 
     with pytest.raises(errors.MismatchError), errors.typed(), jaxina.collectives(True):
         jax.jit(sharded(disagree, vma=False))(on_devices(X)).block_until_ready()
+
+
+def test_random_programs_that_differ_in_one_operation_never_make_a_sum():
+    """The whole campaign has 1,000 pairs that differ and 10,000 that are equal."""
+    command = [sys.executable, str(CAMPAIGN), "--differ", "12", "--equal", "24"]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert finished.stdout.count("{'MismatchError': 12}") == 2 and finished.stdout.count("{'a sum': 24}") == 2
 
 
 @pytest.mark.parametrize("aggregator", ["embedded", "udp"])

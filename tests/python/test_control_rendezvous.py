@@ -16,6 +16,7 @@ from jaxina.errors import (
     NeverJoinedError,
     ShutDownError,
     TooManyWorkersError,
+    WorkerLostError,
 )
 
 
@@ -110,15 +111,41 @@ def test_shutdown_ends_the_wait():
     assert isinstance(error, ShutDownError) and time.monotonic() - began < 2
 
 
-def connector(store, process, processes, devices=1, incarnation=1, aggregators=None, **settings):
-    configuration = config.resolve({}, join_timeout=2, **settings)
+def connector(store, process, processes, devices=1, incarnation=1, aggregators=None, ended=set, **settings):
+    configuration = config.resolve({}, **{"join_timeout": 2, "timeout": 2, **settings})
     return Connector(
         configuration,
         FakeTopology(process, processes, devices),
         aggregators or EmbeddedAggregators(),
         lambda: store,
+        ended,
         incarnation,
     )
+
+
+def test_a_process_that_has_ended_is_not_waited_for():
+    began = time.monotonic()
+    store, gone = FakeStore(), set()
+
+    def ends_soon():
+        time.sleep(0.5)
+        gone.add(2)
+
+    first, second, _ = in_threads(
+        lambda: connector(store, 0, 3, ended=lambda: gone, timeout=30)([0, 1, 2]),
+        lambda: connector(store, 1, 3, ended=lambda: gone, timeout=30)([0, 1, 2]),
+        ends_soon,
+    )
+    assert time.monotonic() - began < 3
+    for error in (first, second):
+        assert isinstance(error, WorkerLostError) and "worker 2 (process 2) ended" in error.message
+
+
+def test_the_first_sum_waits_as_long_as_any_other():
+    began = time.monotonic()
+    (error,) = in_threads(lambda: connector(FakeStore(), 0, 2, join_timeout=30, timeout=1)([0, 1]))
+    assert isinstance(error, NeverJoinedError) and "JAXINA_TIMEOUT" in error.message
+    assert time.monotonic() - began < 5
 
 
 def test_a_process_alone_needs_nobody():
@@ -196,7 +223,7 @@ def test_workers_drop_different_packets():
 
 def test_an_interrupted_connector_stops_waiting():
     one = connector(FakeStore(), 0, 2)
-    one._configuration = dataclasses.replace(one._configuration, join_timeout=60)
+    one._configuration = dataclasses.replace(one._configuration, timeout=60)
     one.interrupt()
     (error,) = in_threads(lambda: one([0, 1]))
     assert isinstance(error, ShutDownError)

@@ -1,96 +1,166 @@
-"""The launched processes' roll call, over loopback TCP; threads play processes."""
+"""The launched processes' roll, over loopback TCP; threads play the processes and the coordinator."""
 
+import contextlib
 import socket
+import threading
 import time
 
 import pytest
-from control_fakes import in_threads
+from control_fakes import eventually, in_threads
 
-from jaxina.control.roll_call import Answer, call_roll
+from jaxina.control.coordinator import address_of, listen
+from jaxina.control.roll import Roll
+from jaxina.control.roll_call import Answer, answer_roll
 from jaxina.control.topology import Place
-from jaxina.errors import InvalidArgumentError, MismatchError, NeverJoinedError, RankTakenError
+from jaxina.errors import (
+    InvalidArgumentError,
+    JaxinaError,
+    MismatchError,
+    NeverJoinedError,
+    RankTakenError,
+)
+
+SERVICE = "10.1.2.3:4567"
 
 
 @pytest.fixture
-def address():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"127.0.0.1:{free.getsockname()[1]}"
+def coordinator():
+    """Starts a coordinator for so many processes; returns its address and what its service was asked."""
+    with contextlib.ExitStack() as stack:
+
+        def start(processes):
+            listener = stack.enter_context(listen("127.0.0.1:0"))
+            asked = []
+
+            def serve():
+                asked.append("start")
+                return SERVICE
+
+            def run():
+                roll = Roll(listener, processes, serve)
+                with contextlib.suppress(JaxinaError, OSError, ValueError):
+                    roll.call()
+                    roll.stay()
+
+            threading.Thread(target=run, daemon=True).start()
+            return address_of(listener), asked
+
+        yield start
 
 
-def call(address, rank, processes, timeout=5.0, delay=0.0, pid=None, settings=None):
+def come(address, rank, processes, patience=5.0, delay=0.0, pid=None, settings=None):
+    time.sleep(delay)
+    place = Place("host", 100 + rank if pid is None else pid, "machine")
+    return answer_roll(address, Answer(rank, processes, place, settings or {"slots": 4}, patience))
+
+
+def answer(*arguments, **options):
     def run():
-        time.sleep(delay)
-        place = Place("host", 100 + rank if pid is None else pid, "machine")
-        return call_roll(address, Answer(rank, processes, place, settings or {"slots": 4}), timeout)
+        service, room = come(*arguments, **options)
+        room.end()
+        return service
 
     return run
 
 
-def test_all_return_when_all_are_there(address):
-    assert in_threads(*[call(address, rank, 5) for rank in range(5)]) == [None] * 5
+def test_all_are_told_the_service_when_all_are_there(coordinator):
+    address, asked = coordinator(5)
+    assert in_threads(*[answer(address, rank, 5) for rank in range(5)]) == [SERVICE] * 5
+    assert asked == ["start"]
 
 
-def test_the_order_of_arrival_is_free_and_the_address_can_be_used_again(address):
+def test_the_order_of_arrival_is_free(coordinator):
     for order in ([0.3, 0, 0.1], [0, 0.2, 0]):
+        address, _ = coordinator(3)
         assert (
-            in_threads(*[call(address, r, 3, delay=d) for r, d in enumerate(order)]) == [None] * 3
+            in_threads(*[answer(address, r, 3, delay=d) for r, d in enumerate(order)]) == [SERVICE] * 3
         )
 
 
-def test_the_missing_are_named_in_all(address):
-    errors = in_threads(*[call(address, rank, 4, timeout=0.6) for rank in (0, 2)])
+@pytest.mark.parametrize("present", [(0, 2), (1, 3)], ids=["with process 0", "without"])
+def test_the_missing_are_named_in_all(coordinator, present):
+    address, asked = coordinator(4)
+    errors = in_threads(*[answer(address, rank, 4, patience=0.6) for rank in present])
+    missing = ", ".join(str(rank) for rank in range(4) if rank not in present)
     for error in errors:
         assert isinstance(error, NeverJoinedError)
-        assert "processes 1, 3 of 4 did not call jaxina.init() within 0.6 s" in error.message
+        assert f"processes {missing} of 4 did not call jaxina.init() within 0.6 s" in error.message
+    assert asked == []
 
 
-def test_a_missing_process_0_is_named(address):
+def test_the_first_whose_patience_ends_ends_it_for_all(coordinator):
+    address, _ = coordinator(3)
     began = time.monotonic()
-    (error,) = in_threads(call(address, 1, 2, timeout=0.5))
-    assert (
-        isinstance(error, NeverJoinedError)
-        and "process 0" in error.message
-        and address in error.message
-    )
+    errors = in_threads(answer(address, 0, 3, patience=30), answer(address, 2, 3, patience=0.5))
+    assert all(isinstance(error, NeverJoinedError) and "process 1 of 3" in error.message for error in errors)
+    assert time.monotonic() - began < 5
+
+
+def test_a_missing_coordinator_is_named():
+    with listen("127.0.0.1:0") as free:
+        address = address_of(free)
+    began = time.monotonic()
+    (error,) = in_threads(answer(address, 1, 2, patience=0.5))
+    assert isinstance(error, NeverJoinedError) and address in error.message and "jaxina run" in error.message
     assert time.monotonic() - began < 3
 
 
-def test_a_taken_rank_is_refused_and_the_others_go_on(address):
+def test_a_taken_rank_is_refused_and_the_others_go_on(coordinator):
+    address, _ = coordinator(3)
     results = in_threads(
-        call(address, 0, 3),
-        call(address, 1, 3, pid=111, delay=0.2),
-        call(address, 1, 3, pid=222, delay=0.4),
-        call(address, 2, 3, delay=0.6),
+        answer(address, 0, 3),
+        answer(address, 1, 3, pid=111, delay=0.2),
+        answer(address, 1, 3, pid=222, delay=0.4),
+        answer(address, 2, 3, delay=0.6),
     )
-    assert [results[i] for i in (0, 1, 3)] == [None] * 3
+    assert [results[i] for i in (0, 1, 3)] == [SERVICE] * 3
     assert isinstance(results[2], RankTakenError)
     assert "rank 1 is taken by host host, pid 111; host host, pid 222" in results[2].message
 
 
-def test_a_second_process_0_cannot_listen(address):
-    first, second, other = in_threads(
-        call(address, 0, 2), call(address, 0, 2, delay=0.3), call(address, 1, 2, delay=1)
-    )
-    assert first is None and other is None
-    assert isinstance(second, InvalidArgumentError) and "rank 0" in second.message
+def test_who_comes_when_all_are_there_is_refused(coordinator):
+    address, _ = coordinator(2)
+    assert in_threads(*[answer(address, rank, 2) for rank in range(2)]) == [SERVICE] * 2
+    (late,) = in_threads(answer(address, 0, 2, pid=333))
+    assert isinstance(late, RankTakenError) and "pid 333" in late.message
 
 
-def test_other_settings_are_a_mismatch_in_all(address):
+def test_who_ends_is_told_to_the_others(coordinator):
+    address, _ = coordinator(3)
+    rooms = [found[1] for found in in_threads(*[lambda rank=rank: come(address, rank, 3) for rank in range(3)])]
+    assert [room.ended() for room in rooms] == [set()] * 3
+    rooms[1].end()
+    assert eventually(lambda: rooms[0].ended() == rooms[2].ended() == {1})
+    rooms[2].end()
+    assert eventually(lambda: rooms[0].ended() == {1, 2})
+    rooms[0].end()
+
+
+def test_an_address_in_use_is_refused():
+    with listen("127.0.0.1:0") as taken, pytest.raises(InvalidArgumentError, match=address_of(taken)):
+        listen(address_of(taken))
+
+
+def test_other_settings_are_a_mismatch_in_all(coordinator):
+    address, _ = coordinator(3)
     errors = in_threads(
-        call(address, 0, 3),
-        call(address, 1, 3),
-        call(address, 2, 3, delay=0.3, settings={"slots": 5}),
+        answer(address, 0, 3),
+        answer(address, 1, 3),
+        answer(address, 2, 3, delay=0.3, settings={"slots": 5}),
     )
     for error in errors:
         assert isinstance(error, MismatchError) and "process 2 has 5" in error.message
 
 
-def test_another_number_of_processes_is_a_mismatch(address):
-    results = in_threads(call(address, 0, 2), call(address, 1, 3), call(address, 1, 2, delay=0.5))
-    assert isinstance(results[1], MismatchError) and results[0] is results[2] is None
+def test_another_number_of_processes_is_a_mismatch(coordinator):
+    address, _ = coordinator(2)
+    results = in_threads(answer(address, 0, 2), answer(address, 1, 3), answer(address, 1, 2, delay=0.5))
+    assert isinstance(results[1], MismatchError) and results[0] == results[2] == SERVICE
 
 
-def test_strangers_do_not_disturb(address):
+def test_strangers_do_not_disturb(coordinator):
+    address, _ = coordinator(2)
+
     def stranger(data):
         def run():
             time.sleep(0.2)
@@ -103,11 +173,11 @@ def test_strangers_do_not_disturb(address):
         return run
 
     results = in_threads(
-        call(address, 0, 2),
+        answer(address, 0, 2),
         stranger(b"GET / HTTP/1.1\r\n\r\n"),
         stranger(b'{"rank": 1}\n'),
         stranger(b""),
         stranger(b"x" * 100000),
-        call(address, 1, 2, delay=0.6),
+        answer(address, 1, 2, delay=0.6),
     )
-    assert results[0] is None and results[5] is None
+    assert results[0] == results[5] == SERVICE

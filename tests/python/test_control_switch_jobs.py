@@ -18,7 +18,7 @@ from control_fakes import (
 
 from jaxina import config
 from jaxina._native import JobShape
-from jaxina.control import limits
+from jaxina.control import limits, switch_jobs
 from jaxina.control.connector import Connector
 from jaxina.control.rendezvous import Presence
 from jaxina.control.server import ControlServer
@@ -51,6 +51,7 @@ class Process:
             FakeTopology(number, processes, devices),
             self.aggregators,
             lambda: store,
+            set,
             1,
         )
 
@@ -191,3 +192,10 @@ def test_no_switch_is_found_out_at_once():
 def test_an_unknown_host_is_named():
     with pytest.raises(SwitchUnreachableError, match="no-such-host.invalid:5"):
         Process("no-such-host.invalid:5", None, 0, 1)
+
+
+def test_of_several_addresses_the_one_that_answers_is_taken():
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+        address = f"localhost:{server.getsockname()[1]}"
+        assert switch_jobs._answering(["127.0.0.1", "::1"], address) == "::1"
+        assert switch_jobs._answering(["::1", "127.0.0.1"], address) == "::1"

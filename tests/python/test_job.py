@@ -284,7 +284,7 @@ except jaxina.errors.NeverJoinedError as error:
 def test_a_process_that_never_comes_to_the_psum_is_named(run):
     code, out, err = run(
         """
-jaxina.init(join_timeout=6)
+jaxina.init(timeout=6)
 add = summer()
 if rank == 1:
     time.sleep(30)
@@ -298,6 +298,27 @@ except jaxina.errors.NeverJoinedError as error:
     )
     assert code == 5, err
     assert len(out) == 2 and all("process 1 never reached" in line for line in out), (out, err)
+
+
+@pytest.mark.parametrize("end", ["sys.exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"], ids=["exit", "SIGKILL"])
+def test_a_process_that_ends_before_the_first_psum_is_not_waited_for(run, end):
+    _, out, err = run(
+        f"""
+import signal
+jaxina.init()
+add = summer()
+if rank == 1:
+    {end}
+began = time.monotonic()
+try:
+    add()
+except jaxina.errors.WorkerLostError as error:
+    print(time.monotonic() - began < 10, error.message, flush=True)
+    leave(5, 0, 2)
+""",
+        *("-n", 3, "--grace", 20),
+    )
+    assert len(out) == 2 and all("True worker 1 (process 1) ended" in line for line in out), (out, err)
 
 
 def test_processes_that_disagree_are_a_mismatch_in_all(run):

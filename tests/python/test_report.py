@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -143,6 +143,13 @@ def test_a_forgotten_init_is_an_error_that_names_the_variable():
     assert done.returncode == 1, done.stderr
     assert "NotInitializedError" in done.stderr and "JAXINA_PROCESSES=4" in done.stderr
     assert run(SUM).returncode == 0
+
+
+@pytest.mark.nightly
+def test_sixty_programs_are_reported_as_the_engine_counts_them():
+    script = Path(__file__).parents[2] / "benchmarks" / "jax" / "what_is_carried.py"
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "60 programs, 0 of which" in done.stdout, done.stdout + done.stderr
 
 
 HLO = """HloModule jit_step, is_scheduled=true

@@ -112,7 +112,7 @@ class Process:
             configuration, self.engine.abort, self.engine.statistics
         )
         topology = FakeTopology(number, processes)
-        self.connector = Connector(configuration, topology, self.aggregators, lambda: store, 1)
+        self.connector = Connector(configuration, topology, self.aggregators, lambda: store, set, 1)
 
 
 def join(switch, processes=2, **settings):

@@ -1,0 +1,84 @@
+"""`jaxina coordinator`: where the processes of a job find each other; and the one that `jaxina run` has for itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from typing import Annotated, NoReturn
+
+import typer
+
+from jaxina import config
+from jaxina.cli import placement
+from jaxina.cli.children import die_with
+from jaxina.control.coordinator import address_of, coordinate, listen
+from jaxina.errors import JaxinaError
+
+
+def register(app: typer.Typer) -> None:
+    app.command("coordinator")(coordinator)
+
+
+def coordinator(
+    count: Annotated[
+        int,
+        typer.Option("-n", "--workers", min=1, max=config.MAX_WORKERS, help="Processes of the job."),
+    ],
+    bind: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="An address of this host that all processes reach.")
+    ] = "127.0.0.1:0",
+) -> None:
+    """Let the processes of one job find each other. `jaxina run` starts a coordinator by itself."""
+    with listen(bind) as listener:
+        print(
+            f"JAXINA_COORDINATOR={address_of(listener)} JAXINA_PROCESSES={count}, and in each process its JAXINA_RANK",
+            flush=True,
+        )
+        with contextlib.suppress(KeyboardInterrupt):
+            coordinate(listener, count)
+
+
+@contextlib.contextmanager
+def private_coordinator(bind: str, count: int) -> Iterator[str]:
+    """A coordinator that ends with the run, in a process of its own; yields its address, HOST:PORT.
+
+    It must be made before this process has threads: the child goes on as a copy of it.
+
+    Raises:
+      InvalidArgumentError: it cannot listen at `bind`.
+    """
+    where = placement.current.get()
+    parent = os.getpid()
+    listener = where.at_first_worker(lambda: listen(bind))
+    with listener:
+        address = address_of(listener)
+        child = os.fork()
+        if child == 0:
+            _be_coordinator(listener, count, parent)
+    try:
+        yield address
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _be_coordinator(listener: socket.socket, count: int, parent: int) -> NoReturn:
+    """The rest of the child's life."""
+    code, usual = 1, os.dup(2)
+    try:
+        os.setsid()  # Ctrl-C is for the workers, who need the coordinator until their end
+        die_with(parent)
+        with open(os.devnull, "w") as nowhere:  # the service writes about every worker that dies
+            os.dup2(nowhere.fileno(), 1)
+            os.dup2(nowhere.fileno(), 2)
+        placement.current.get().enter_first_worker()  # for the service's own socket
+        coordinate(listener, count)
+    except JaxinaError:
+        code = 0  # the workers have been told
+    except BaseException as error:
+        os.write(usual, f"jaxina run: the coordinator failed: {error!r}\n".encode())
+    finally:
+        os._exit(code)

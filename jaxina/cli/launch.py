@@ -1,0 +1,209 @@
+"""One launch of a job's workers: their variables, and what they need beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from jaxina import config, trace_file
+from jaxina.cli import placement, worker_memory
+from jaxina.cli.coordinator import private_coordinator
+from jaxina.cli.launcher import Launcher, Outcome
+from jaxina.cli.private_switch import private_switch
+from jaxina.cli.run_report import collect, failure_code
+from jaxina.cli.tagged_output import TaggedOutput
+from jaxina.control.coordinator import address_of, listen
+from jaxina.errors import InvalidArgumentError, SystemCallError
+
+
+@dataclasses.dataclass(frozen=True)
+class Nodes:
+    """The hosts of a job: `jaxina run` is called on each.
+
+    Attributes:
+      count: how many.
+      this: the number of this one.
+      coordinator: where node 0 has the coordinator; None for any port of loopback.
+    """
+
+    count: int = 1
+    this: int = 0
+    coordinator: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.this >= self.count:
+            raise InvalidArgumentError(f"--node {self.this} is not below --nodes {self.count}: nodes count from 0")
+        if self.count > 1 and self.coordinator is None:
+            raise InvalidArgumentError(
+                "several nodes need --coordinator HOST:PORT, an address of node 0 with a free port, the same on all nodes"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """What all attempts of a run have in common.
+
+    Attributes:
+      command: what each worker runs.
+      count: workers on this host.
+      settings: for all workers.
+      own_switch: whether the run has a switch of its own, should it need one.
+      devices: CPU devices of each worker; None leaves that to the workers.
+      catch_all: whether XLA takes jaxina for its MPI library.
+      trace: file for the timelines of all workers.
+      log_folder: gets a file of output for each worker.
+      grace: seconds that workers have to end by themselves after one failed.
+      log: what worker 0 logs, if the settings do not say.
+    """
+
+    command: Sequence[str]
+    count: int
+    settings: config.Configuration
+    own_switch: bool
+    nodes: Nodes = Nodes()
+    devices: int | None = None
+    catch_all: bool = False
+    trace: Path | None = None
+    log_folder: Path | None = None
+    grace: float = 2.0
+    log: str = "info"
+
+    @property
+    def processes(self) -> int:
+        return self.count * self.nodes.count
+
+    @property
+    def ranks(self) -> range:
+        first = self.nodes.this * self.count
+        return range(first, first + self.count)
+
+    def run(self, attempt: int = 0) -> tuple[Outcome, dict[str, Any]]:
+        """Runs the workers to their end. Returns how it was, and their statistics."""
+        where = placement.current.get()
+        where.check(self.count, self.settings.aggregator)
+        output = TaggedOutput(folder=self.log_folder)
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jaxina-run-")))
+            stack.callback(output.close)
+            coordinator = stack.enter_context(self._coordinator())
+            switch = stack.enter_context(self._switch())
+            trace_part = stack.enter_context(self._traced())
+            # For programs without jaxina. On several nodes they have to agree themselves.
+            alone = self.nodes.count == 1
+            without_us = where.at_first_worker(lambda: _free_beside(coordinator)) if alone else None
+
+            def environment(rank: int) -> Mapping[str, str]:
+                variables = self._environment(rank)
+                variables["JAXINA_COORDINATOR"] = coordinator
+                if without_us is not None:
+                    variables["JAX_COORDINATOR_ADDRESS"] = without_us
+                variables["JAXINA_RESTARTS"] = str(attempt)
+                variables["JAXINA_STATS_FILE"] = str(folder / f"{rank}.json")
+                variables["JAXINA_ERROR_FILE"] = str(folder / f"{rank}.error")
+                if switch is not None:
+                    variables["JAXINA_SWITCH"] = switch
+                if trace_part is not None:
+                    variables["JAXINA_TRACE"] = str(trace_part)
+                return variables
+
+            outcome = Launcher(
+                lambda rank: where.on_worker(rank, list(self.command)),
+                self.ranks,
+                environment,
+                output,
+                lambda rank: failure_code(folder, rank),
+                self.grace,
+            ).run()
+            return outcome, collect(folder)
+
+    def _environment(self, rank: int) -> dict[str, str]:
+        settings = self.settings
+        variables = {
+            "JAXINA_RANK": str(rank),
+            "JAXINA_PROCESSES": str(self.processes),
+            "JAXINA_AGGREGATOR": settings.aggregator,
+            "JAXINA_LOSS": str(settings.loss),
+            "JAXINA_LOG": settings.log if rank or settings.origins["log"] != "default" else self.log,
+            "PYTHONUNBUFFERED": "1",
+            # JAX's notifier of preemptions swallows SIGTERM, so that a worker told to end would not.
+            "JAX_ENABLE_PREEMPTION_SERVICE": os.environ.get("JAX_ENABLE_PREEMPTION_SERVICE", "0"),
+        }
+        if settings.keep_memory == "yes":
+            variables.update(worker_memory.keeping(os.environ))
+        if self.devices is not None:
+            variables["JAX_NUM_CPU_DEVICES"] = str(self.devices)
+        if self.catch_all:
+            variables.update(_catch_all())
+        return variables
+
+    def _coordinator(self) -> contextlib.AbstractContextManager[str]:
+        nodes = self.nodes
+        if nodes.this > 0:
+            return contextlib.nullcontext(nodes.coordinator)
+        bind = nodes.coordinator or f"{placement.current.get().first_host}:0"
+        return private_coordinator(bind, self.processes)
+
+    @contextlib.contextmanager
+    def _switch(self) -> Iterator[str | None]:
+        settings = self.settings
+        if settings.aggregator == "embedded":
+            yield None
+        elif self.own_switch:
+            # More threads than a loopback host can feed only compete with the workers.
+            threads = 1 if (os.cpu_count() or 1) < 2 * self.count else 2
+            rdma = settings.aggregator != "udp"
+            with private_switch(settings.loss, settings.loss_seed, threads, rdma) as address:
+                yield address
+        else:
+            yield settings.switch
+
+    @contextlib.contextmanager
+    def _traced(self) -> Iterator[Path | None]:
+        """Where the processes write their timelines, which become the file `trace` at the end."""
+        if self.trace is None:
+            yield None
+            return
+        with tempfile.TemporaryDirectory(prefix="jaxina-trace-") as folder:
+            part = Path(folder) / "trace.json"
+            yield part
+            parts = [trace_file.of_process(part, rank, self.processes) for rank in self.ranks]
+            try:
+                found = trace_file.merge(parts, self.trace)
+            except OSError as error:
+                raise SystemCallError(f"cannot write {self.trace} (--trace): {error.strerror}") from error
+        text = f"{found} of {self.count} workers in {self.trace}; https://ui.perfetto.dev opens it"
+        Console(stderr=True, highlight=False).print(f"jaxina: {text}", markup=False, soft_wrap=True)
+
+
+def _free_beside(coordinator: str) -> str:
+    """An address on the coordinator's host where nobody listens, for programs that call `jax.distributed.initialize`
+    themselves: JAX then has process 0 listen there."""
+    host, _ = config.split_address(coordinator)
+    with listen(f"[{host}]:0" if ":" in host else f"{host}:0") as free:
+        return address_of(free)
+
+
+def check_output(option: str, path: Path | None) -> None:
+    """Raises InvalidArgumentError if a file that is to be written after the run could not be."""
+    if path is not None and not path.resolve().parent.is_dir():
+        raise InvalidArgumentError(f"{option} {path}: there is no folder {path.resolve().parent}")
+
+
+def _catch_all() -> dict[str, str]:
+    """What makes XLA:CPU take jaxina for its MPI library (xla_ffi/mpi)."""
+    from jaxina import _native
+
+    return {
+        "MPITRAMPOLINE_LIB": _native.__file__,
+        "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "mpi",
+        # XLA makes MPI's communicators in the main thread only.
+        "JAX_CPU_ENABLE_ASYNC_DISPATCH": "0",
+        "JAX_NUM_CPU_DEVICES": "1",
+    }

@@ -1,0 +1,76 @@
+"""Where the processes of a job find each other: the roll, then the service of jax.distributed.
+
+It is a process of its own, so that no worker's death takes the others with it: JAX ends every process whose service has
+gone.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from jaxina._jax_compat import processes as jax_processes
+from jaxina.config import split_address
+from jaxina.control.roll import Roll
+from jaxina.errors import InvalidArgumentError, SystemCallError
+
+_TRIES = 5  # a port that was free may not be so any more
+_BACKLOG = 1024
+
+
+def listen(address: str) -> socket.socket:
+    """A socket at HOST:PORT, port 0 for any.
+
+    Raises:
+      InvalidArgumentError: there can be none.
+    """
+    host, port = split_address(address)
+    try:
+        return socket.create_server((host, port), family=_family(host), backlog=_BACKLOG)
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"the coordinator cannot listen at {address}: {error.strerror}. It must be a free port of this host"
+        ) from error
+
+
+def address_of(listener: socket.socket) -> str:
+    """HOST:PORT."""
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def coordinate(listener: socket.socket, processes: int) -> None:
+    """Serves one job of so many processes, for ever.
+
+    Raises:
+      NeverJoinedError, MismatchError: the processes are not complete, or do not agree; they have been told.
+      SystemCallError: the service cannot be started.
+    """
+    services: list[Any] = []  # it ends with its last reference
+
+    def serve() -> str:
+        address, service = _start_service(address_of(listener), processes)
+        services.append(service)
+        return address
+
+    roll = Roll(listener, processes, serve)
+    roll.call()
+    roll.stay()
+
+
+def _start_service(beside: str, processes: int) -> tuple[str, Any]:
+    """The service of jax.distributed on the host of the address `beside`, and its own address."""
+    host, _ = split_address(beside)
+    why: Exception | None = None
+    for _ in range(_TRIES):
+        with socket.create_server((host, 0), family=_family(host)) as free:
+            address = address_of(free)
+        try:
+            return address, jax_processes.host_service(address, processes)
+        except RuntimeError as error:
+            why = error
+    raise SystemCallError(f"the service of jax.distributed does not start on {host}: {why}")
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
