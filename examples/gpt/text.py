@@ -83,14 +83,17 @@ class Loader:
     def __next__(self) -> np.ndarray:
         return self._ready.get()
 
-    def _work(self, step: int) -> None:
+    def _work(self, first_step: int) -> None:
+        epoch, first = divmod(first_step, self._per_epoch)
         while True:
-            epoch, place = divmod(step, self._per_epoch)
-            if place == 0 or step == 0 or "order" not in locals():
-                chance = np.random.default_rng((self._seed, epoch))
-                start = chance.integers(self._length)
-                windows = len(self._text[start:]) // (self._length + 1)
-                rows = self._text[start : start + windows * (self._length + 1)].reshape(windows, -1)
-                order = chance.permutation(windows)
-            self._ready.put(rows[order[place * self._rows : (place + 1) * self._rows]])
-            step += 1
+            rows = self._shuffled(epoch)
+            for place in range(first, self._per_epoch):
+                self._ready.put(rows[place * self._rows : (place + 1) * self._rows])
+            epoch, first = epoch + 1, 0
+
+    def _shuffled(self, epoch: int) -> np.ndarray:
+        """All rows of an epoch, in its order."""
+        chance = np.random.default_rng((self._seed, epoch))
+        start, width = chance.integers(self._length), self._length + 1
+        windows = (len(self._text) - start) // width
+        return chance.permutation(self._text[start : start + windows * width].reshape(windows, width))

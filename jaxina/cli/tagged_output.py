@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import time
@@ -84,7 +85,7 @@ class TaggedOutput:
         """A line that will be overwritten: shown in its place on a terminal, now and then elsewhere."""
         terminal = self._stderr.isatty()
         now = time.monotonic()
-        if now - self._shown_at.get(rank, 0.0) < (_SECONDS_ON_TERMINAL if terminal else _SECONDS_IN_PIPE):
+        if now - self._shown_at.get(rank, -math.inf) < (_SECONDS_ON_TERMINAL if terminal else _SECONDS_IN_PIPE):
             return
         self._shown_at[rank] = now
         self._write(self._stderr, rank, text + ("" if terminal else "\n"))
