@@ -114,9 +114,13 @@ class ControlServer:
         self._started.set_result(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         await self._stopping.wait()
         expiry.cancel()
-        # Before the sessions break off, which would look as if the workers had died.
-        service.end_all(SwitchUnreachableError(f"the switch at {self.address} was stopped; start it and the job again"))
-        await server.stop(_STOP_GRACE)
+        try:
+            # Before the sessions break off, which would look as if the workers had died.
+            service.end_all(
+                SwitchUnreachableError(f"the switch at {self.address} was stopped; start it and the job again")
+            )
+        finally:
+            await server.stop(_STOP_GRACE)
         # gRPC's own tasks of the sessions that were cut off end a little later than stop().
         pending = asyncio.all_tasks() - {asyncio.current_task()}
         if pending:

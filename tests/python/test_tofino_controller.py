@@ -270,8 +270,8 @@ def test_slots_and_admissions_run_out_and_come_back(switch):
         switch.create(slots=25)
     second = switch.create(slots=24)
     assert [job.slot_base for job in switch.plane._pool.jobs.values()] == [0, 1000]
-    switch.plane.remove_job(first.job)
-    switch.plane.remove_job(second.job)
+    switch.end(first)
+    switch.end(second)
     # 3 entries a worker, because a port is in another pipe, and 2 more: 98 a job.
     for _ in range(5):
         switch.create(workers=32, slots=1)
@@ -282,7 +282,7 @@ def test_slots_and_admissions_run_out_and_come_back(switch):
 
 def test_a_gap_between_jobs_is_used_again(switch):
     jobs = [switch.create(slots=s) for s in (100, 200, 300)]
-    switch.plane.remove_job(jobs[1].job)
+    switch.end(jobs[1])
     for slots, base in ((150, 100), (60, 600), (50, 250)):
         grant = switch.create(slots=slots)
         assert switch.plane._pool.jobs[grant.job].slot_base == base

@@ -80,11 +80,18 @@ class Switch:
     def create_joined(self, **sizes):
         """A job whose workers have joined, all in one process."""
         grant = self.create(**sizes)
-        ranks = range(sizes.get("workers", 2))
-        self.client.join(
+        self._join(grant, range(sizes.get("workers", 2)))
+        return grant
+
+    def end(self, grant):
+        """Ends a job of two workers that nobody has joined yet, as its last worker's leaving does."""
+        self._join(grant, range(2)).leave()
+        assert soon(lambda: grant.job not in self.plane._pool.jobs)
+
+    def _join(self, grant, ranks):
+        return self.client.join(
             grant.job, grant.secret, ranks, heartbeat_timeout=30, statistics=dict, aborted=print
         )
-        return grant
 
     def hears(self, index, worker):
         """The first packet of a UDP worker, as the program tells it."""
