@@ -91,14 +91,18 @@ class Stranger:
     ) -> None:
         """One RDMA packet with a right ICRC, or a wrong one."""
         port = self.target.rdma_port
-        code = packets.icrc(source, source_port, HUB, port, self._identification + 1, covered)
+        code = packets.icrc(source, source_port, HUB, port, self._next_identification(), covered)
         self._send_raw(source, source_port, port, covered + (code if right else bytes(byte ^ 0x55 for byte in code)))
 
     def _send_raw(self, source: str, source_port: int, port: int, payload: bytes) -> None:
-        self._identification = self._identification % 0xFFFF + 1
+        self._identification = self._next_identification()
         packet = packets.ip_datagram(source, source_port, HUB, port, payload, self._identification)
         with contextlib.suppress(BlockingIOError, OSError):  # our own queue is full: lost, as on any network
             self._raw.sendto(packet, (HUB, 0))
+
+    def _next_identification(self) -> int:
+        """16 bits, and never 0, for which the kernel would put in a number of its own."""
+        return self._identification % 0xFFFF + 1
 
     # ---- calls
 
