@@ -155,7 +155,7 @@ def install() -> None:
         jax.ffi.register_ffi_target(target, handler, platform="CUDA")
     program.install(_finish, _report.REASONS, _report.SEPARATOR)
     compiled.watch(_begin, _note)
-    run.surround(_route.around)
+    run.surround(functools.partial(_route.around, _module.digest))
     for primitives, rule, why_not in (
         (compat.PSUMS, _psum, _psum_why_not),
         ((compat.PSUM_SCATTER,), _psum_scatter, _psum_scatter_why_not),
