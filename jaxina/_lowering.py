@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxina import _module, _native, _report, _switch, joining
-from jaxina._jax_compat import compiled, program
+from jaxina import _module, _native, _report, _route, _switch, joining
+from jaxina._jax_compat import compiled, program, run
 from jaxina._jax_compat import lowering as compat
 from jaxina.errors import InvalidArgumentError, NotInitializedError
 
@@ -142,14 +142,8 @@ def _begin() -> None:
 
 def _note(text: Callable[[], str]) -> None:
     if _native.running():
-        _report.note(text, frozenset((TARGET, START)), _routed())
-
-
-def _routed() -> frozenset[str]:
-    """XLA's own collectives that come to jaxina as well, because XLA takes it for its MPI library (xla_ffi/mpi)."""
-    if jax.config.jax_cpu_collectives_implementation == "mpi":
-        return frozenset(("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute"))
-    return frozenset()
+        routed = frozenset() if _route.closed else _route.KINDS
+        _report.note(text, frozenset((TARGET, START)), routed, _route.closed)
 
 
 def install() -> None:
@@ -161,6 +155,7 @@ def install() -> None:
         jax.ffi.register_ffi_target(target, handler, platform="CUDA")
     program.install(_finish, _report.REASONS, _report.SEPARATOR)
     compiled.watch(_begin, _note)
+    run.surround(functools.partial(_route.around, _module.digest))
     for primitives, rule, why_not in (
         (compat.PSUMS, _psum, _psum_why_not),
         ((compat.PSUM_SCATTER,), _psum_scatter, _psum_scatter_why_not),

@@ -41,7 +41,7 @@ def finish(module: ir.Module, targets: Sequence[str], bucket_bytes: int) -> None
     with module.context:
         for block, target in itertools.product(list(_blocks(module.operation)), targets):
             _merge_in(block, target, bucket_bytes)
-        program = _digest(module)
+        program = digest(module)
         place = 0
         for block in _blocks(module.operation):
             for view in block.operations:
@@ -238,7 +238,7 @@ def _joined(layouts: list[ir.Attribute]) -> ir.Attribute:
     return ir.ArrayAttr.get([lists[0][0], *(layout for one in lists for layout in one[1:])])
 
 
-def _digest(module: ir.Module) -> str:
+def digest(module: ir.Module) -> str:
     """A hash of what the module does. Where it stands in the source does not count."""
     text = module.operation.get_asm(enable_debug_info=False)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -24,7 +24,7 @@ _ASKED_FOR = ("psum", "psum_invariant", "reduce_scatter")
 REASONS, SEPARATOR = "jaxina.stays", "; "
 OFF = "jaxina.collectives(False)"
 SUMS_NOTHING = "sums nothing"
-PARTITIONER = "put in by XLA's partitioner; `jaxina run --catch-all` carries these"
+PARTITIONER = "put in by XLA's partitioner; "
 UNKNOWN = "lowered before jaxina.init()"
 
 _NAME = re.compile(r"HloModule ([^\s,]+)")
@@ -124,13 +124,14 @@ def be_strict(strict: bool) -> None:
     _strict = strict
 
 
-def note(text: Callable[[], str], targets: frozenset[str], routed: frozenset[str]) -> None:
+def note(text: Callable[[], str], targets: frozenset[str], routed: frozenset[str], closed: str | None) -> None:
     """Takes up a compiled program.
 
     Args:
       text: gives its optimized HLO module.
       targets: custom calls that are jaxina's.
-      routed: kinds of XLA's own collectives that jaxina carries as well, because XLA calls it for them.
+      routed: kinds of XLA's own collectives that XLA calls jaxina for.
+      closed: why there are none, if so.
 
     Raises:
       NotCarriedError: a sum stays with XLA, and `be_strict(True)` was called.
@@ -140,7 +141,7 @@ def note(text: Callable[[], str], targets: frozenset[str], routed: frozenset[str
     except RuntimeError as error:  # of a backend that keeps its modules for itself
         _log.info("a compiled program cannot be read, and is not in the report: %s", error)
         return
-    program = _read(found, targets, routed)
+    program = _read(found, targets, routed, closed)
     if not program.carried and not program.stays:
         return
     with _lock:
@@ -150,20 +151,31 @@ def note(text: Callable[[], str], targets: frozenset[str], routed: frozenset[str
         raise NotCarriedError(f"{program}; init(strict=True) refuses that")
 
 
-def _read(text: str, targets: frozenset[str], routed: frozenset[str]) -> Program:
-    given = _REASONS.search(text)
-    asked_for = given.group(1) if given else UNKNOWN
+def says_off(text: str) -> bool:
+    """Whether a sum of the program, whose optimized HLO module this is, was asked for in `jaxina.collectives(False)`."""
+    return OFF in (_reasons(text) or "").split(SEPARATOR)
+
+
+def _reasons(text: str) -> str | None:
+    found = _REASONS.search(text)
+    return found.group(1) if found else None
+
+
+def _read(text: str, targets: frozenset[str], routed: frozenset[str], closed: str | None) -> Program:
+    asked_for = _reasons(text) or UNKNOWN
+    off = says_off(text)
     carried = tensors = 0
     stays: collections.Counter[tuple[str, str, bool]] = collections.Counter()
     for one in _hlo.collectives(text, targets):
         if one.kind in targets:
             carried += 1
             tensors += one.operands - 1  # the first is the token
-        elif one.kind in routed:
+        elif one.kind in routed and not (one.sums and off):
             carried += 1
             tensors += one.operands
         else:
-            why = SUMS_NOTHING if not one.sums else asked_for if one.made_of in _ASKED_FOR else PARTITIONER
+            partitioner = OFF if one.kind in routed else f"{PARTITIONER}{closed}"
+            why = SUMS_NOTHING if not one.sums else asked_for if one.made_of in _ASKED_FOR else partitioner
             stays[one.kind, why, one.sums] += 1
     name = _NAME.search(text)
     return Program(

@@ -21,9 +21,9 @@ def take() -> None:
     global empty
     versions.check_oldest()
     try:
-        from jaxina._jax_compat import compiled, lowering, program
+        from jaxina._jax_compat import compiled, lowering, program, run
 
-        for part in (compiled, lowering, program):
+        for part in (compiled, lowering, program, run):
             part.check()
     except (ImportError, AttributeError) as error:
         empty = f"{versions.found()} is not what jaxina expects: {error}"

@@ -191,6 +191,12 @@ class Configuration:
         "Whether a program is refused, when it is compiled, of which a sum stays with XLA and is not in "
         "`jaxina.collectives(False)`.",
     )
+    catch_all: str = _setting(
+        choice("yes", "no"),
+        "yes",
+        "Whether XLA's own collectives come to jaxina too, those that the partitioner puts in above all, where that is "
+        "possible: on CPU, with one device a process, and if `init` comes before JAX's backend starts.",
+    )
     log: str = _setting(
         choice("debug", "info", "warning", "error"),
         "warning",
@@ -252,7 +258,7 @@ class Configuration:
     @property
     def shared(self) -> dict[str, Any]:
         """The settings on which all processes of a job must agree."""
-        names = ("aggregator", "slots", "block_size", "blocks_per_chunk")
+        names = ("aggregator", "slots", "block_size", "blocks_per_chunk", "catch_all")
         values = {name: getattr(self, name) for name in names}
         if self.aggregator != "embedded":
             values["switch"] = self.switch

@@ -9,7 +9,7 @@ import sys
 import threading
 from types import TracebackType
 
-from jaxina import _report, _seat, _switch, config, joining, last_words, records
+from jaxina import _report, _route, _seat, _switch, config, joining, last_words, records
 from jaxina.control import last_run
 from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
 from jaxina.control.topology import JaxTopology
@@ -81,6 +81,7 @@ def init(
     loss_seed: int | None = None,
     trace: str | os.PathLike[str] | None = None,
     strict: bool | None = None,
+    catch_all: bool | None = None,
 ) -> Job:
     """Starts aggregation in this process. Every process of the job calls it, with the same
     arguments. From then on the sums of all programs are carried; `jaxina.collectives(False)` leaves
@@ -107,6 +108,8 @@ def init(
         NAME.r.json instead of NAME.json.
       strict: refuse to compile a program of which a sum stays with XLA, unless it stands in
         `jaxina.collectives(False)`: a NotCarriedError then names it.
+      catch_all: whether XLA's own collectives come to jaxina too, as those of `jit` with shardings, where that is
+        possible: on CPU, with one device a process, and if JAX's backend has not started yet.
 
     Returns:
       The job; `jaxina.shutdown`, the end of `with`, or the end of the process ends it.
@@ -132,7 +135,8 @@ def init(
         loss=loss,
         loss_seed=loss_seed,
         trace=trace,
-        strict=None if strict is None else ("yes" if strict else "no"),
+        strict=_yes_or_no(strict),
+        catch_all=_yes_or_no(catch_all),
     )
     config.check_used(configuration)
     if configuration.strict == "yes" and _seat.empty:
@@ -148,12 +152,18 @@ def init(
         topology = joining.join_processes(configuration)
         _current = _start(configuration, topology, _incarnation + 1)
         _incarnation += 1
+        if not _seat.empty:
+            _route.open_route(configuration, topology.processes, joining.backend_started)
         _report.be_strict(configuration.strict == "yes")
         _switch.carrying.set_global(True)
         if _incarnation == 1:
             atexit.register(_at_exit)
         _log.info("%r", _current)
         return _current
+
+
+def _yes_or_no(given: bool | None) -> str | None:
+    return None if given is None else ("yes" if given else "no")
 
 
 def shutdown() -> None:

@@ -45,6 +45,11 @@ def jax_store() -> JaxStore:
     return JaxStore(_processes().client())
 
 
+def backend_started() -> bool:
+    """Whether JAX has looked for devices."""
+    return _processes().backend_started()
+
+
 def own_host(processes: int) -> str:
     """The numeric address of this host, as the other processes reach it."""
     return endpoints.own_host(_processes().coordinator_address() if processes > 1 else None)

@@ -115,6 +115,7 @@ nb::dict as_dict(const Counters& counters) {
 }  // namespace
 
 void bind_engine(nb::module_& m) {
+  m.attr("SECOND_STREAM") = kSecondStream;  // see engine.h
   nb::class_<GroupConfig>(m, "GroupConfig", "How this process takes part in a group.")
       .def(
           "__init__",

@@ -10,6 +10,7 @@
 
 #include "xla_ffi/bindings.h"
 #include "xla_ffi/mpi/communicator.h"
+#include "xla_ffi/mpi/running_program.h"
 
 namespace jaxina {
 
@@ -43,7 +44,7 @@ void bind_mpi(nb::module_& m) {
         world.size = size;
         world.host = std::move(host);
         world.timeout = static_cast<Nanoseconds>(timeout * 1e9);
-        world.devices = [call = kept(devices)] { return asked<Group>(*call); };
+        world.devices = [call = kept(devices)] { return second_stream(asked<Group>(*call)); };
         world.endpoints = [call = kept(endpoints)](const mpi::Endpoint& own) {
           std::vector<mpi::Endpoint> all;
           for (auto& [its_host, port, secret] : asked<std::vector<std::tuple<std::string, std::uint16_t, std::uint64_t>>>(
@@ -61,6 +62,28 @@ void bind_mpi(nb::module_& m) {
       "list[int]: the global id of every process's one device, by rank; called when they are first used. endpoints(port, "
       "secret) -> list[tuple[str, int, int]]: where every process takes messages, by rank, given where this one does. "
       "ended(rank) -> bool: whether a process is known to have ended.");
+  m.def(
+      "begin_mpi_program",
+      [](std::uint64_t identity, std::vector<int> processes, bool carries_sums) {
+        mpi::running_program().begin(identity, std::move(processes), carries_sums);
+      },
+      "identity"_a, "processes"_a, "carries_sums"_a,
+      "From here to end_mpi_program() this process runs one program whose collectives come to jaxina as to an MPI library. "
+      "identity: equal in all processes that run the same program; these are `processes`, by rank. carries_sums: whether its "
+      "sums go to the aggregator.");
+  m.def(
+      "end_mpi_program",
+      [](bool compare) {
+        const mpi::Communicator all = mpi::Communicator::all();
+        const std::uint64_t name = mpi::running_program().end();
+        if (!compare || all.size() < 2) return;
+        nb::gil_scoped_release released;
+        std::int32_t nothing = 0;
+        all.sum({ElementType::kInt32, 1, &nothing, &nothing}, name);
+      },
+      "compare"_a,
+      "Ends it. With `compare` it waits for all the processes, and raises MismatchError unless they have made as many "
+      "collective calls.");
 }
 
 }  // namespace jaxina

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from jaxina import config, trace_file
+from jaxina import _native, _route, config, trace_file
 from jaxina.cli import placement, worker_memory
 from jaxina.cli.coordinator import private_coordinator
 from jaxina.cli.launcher import Launcher, Outcome
@@ -56,7 +56,6 @@ class Launch:
       settings: for all workers.
       own_switch: whether the run has a switch of its own, should it need one.
       devices: CPU devices of each worker; None leaves that to the workers.
-      catch_all: whether XLA takes jaxina for its MPI library.
       trace: file for the timelines of all workers.
       log_folder: gets a file of output for each worker.
       grace: seconds that workers have to end by themselves after one failed.
@@ -69,7 +68,6 @@ class Launch:
     own_switch: bool
     nodes: Nodes = Nodes()
     devices: int | None = None
-    catch_all: bool = False
     trace: Path | None = None
     log_folder: Path | None = None
     grace: float = 2.0
@@ -130,17 +128,18 @@ class Launch:
             "JAXINA_PROCESSES": str(self.processes),
             "JAXINA_AGGREGATOR": settings.aggregator,
             "JAXINA_LOSS": str(settings.loss),
+            "JAXINA_CATCH_ALL": settings.catch_all,
             "JAXINA_LOG": settings.log if rank or settings.origins["log"] != "default" else self.log,
             "PYTHONUNBUFFERED": "1",
             # JAX's notifier of preemptions swallows SIGTERM, so that a worker told to end would not.
             "JAX_ENABLE_PREEMPTION_SERVICE": os.environ.get("JAX_ENABLE_PREEMPTION_SERVICE", "0"),
         }
+        if settings.catch_all == "yes":
+            variables[_route.LIBRARY] = _native.__file__
         if settings.keep_memory == "yes":
             variables.update(worker_memory.keeping(os.environ))
         if self.devices is not None:
             variables["JAX_NUM_CPU_DEVICES"] = str(self.devices)
-        if self.catch_all:
-            variables.update(_catch_all())
         return variables
 
     def _coordinator(self) -> contextlib.AbstractContextManager[str]:
@@ -195,15 +194,3 @@ def check_output(option: str, path: Path | None) -> None:
     if path is not None and not path.resolve().parent.is_dir():
         raise InvalidArgumentError(f"{option} {path}: there is no folder {path.resolve().parent}")
 
-
-def _catch_all() -> dict[str, str]:
-    """What makes XLA:CPU take jaxina for its MPI library (xla_ffi/mpi)."""
-    from jaxina import _native
-
-    return {
-        "MPITRAMPOLINE_LIB": _native.__file__,
-        "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "mpi",
-        # XLA makes MPI's communicators in the main thread only.
-        "JAX_CPU_ENABLE_ASYNC_DISPATCH": "0",
-        "JAX_NUM_CPU_DEVICES": "1",
-    }

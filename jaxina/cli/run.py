@@ -52,13 +52,14 @@ def run(
         ),
     ] = None,
     catch_all: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--catch-all",
-            help="Carry all of XLA's all-reduces, also those that the partitioner puts in "
-            "(jit with shardings, no shard_map). One device per process.",
+            "--catch-all/--no-catch-all",
+            help="Whether XLA's own collectives come to jaxina too, as those of jit with shardings.  [default: yes, on CPU "
+            "with one device per worker]",
+            show_default=False,
         ),
-    ] = False,
+    ] = None,
     module: Annotated[
         bool, typer.Option("-m", help="SCRIPT is a module's name, as for python -m.")
     ] = False,
@@ -99,13 +100,12 @@ def run(
     all workers. The first worker that fails ends the run, or has all started again.
     """
     command = command_of(program, module)
-    settings = config.resolve(aggregator=aggregator, switch=switch, loss=loss)
+    wanted = None if catch_all is None else "yes" if catch_all else "no"
+    settings = config.resolve(aggregator=aggregator, switch=switch, loss=loss, catch_all=wanted)
     own_switch = settings.origins["switch"] == "default"
     config.check_used(settings)
     check_output("--stats-json", stats_json)
     check_output("--trace", trace)
-    if catch_all and devices not in (None, 1):
-        raise InvalidArgumentError("--catch-all needs one device per process")
     if nodes > 1 and (settings.aggregator == "embedded" or own_switch):
         raise InvalidArgumentError(
             "several nodes need a switch that all reach: --aggregator udp --switch HOST:PORT, say"
@@ -117,7 +117,6 @@ def run(
         own_switch,
         nodes=Nodes(nodes, node, coordinator),
         devices=devices,
-        catch_all=catch_all,
         trace=trace,
         log_folder=log_dir,
         grace=grace,

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Sequence
 from typing import Protocol
 
+from jaxina._native import SECOND_STREAM
 from jaxina.errors import InvalidArgumentError
 
 
@@ -16,7 +17,7 @@ class Topology(Protocol):
     processes: int
 
     def owners(self, devices: Sequence[int]) -> list[int]:
-        """The process of each device, given as global device ids."""
+        """The process of each device, given as global device ids, of either stream."""
         ...
 
 
@@ -35,7 +36,7 @@ class JaxTopology:
         import jax
 
         process_of = {device.id: device.process_index for device in jax.devices()}
-        return [process_of[device] for device in devices]
+        return [process_of[device % SECOND_STREAM] for device in devices]
 
     def only_devices(self) -> list[int]:
         """The device of every process, by process number.
@@ -48,8 +49,8 @@ class JaxTopology:
         device_of = {device.process_index: device.id for device in jax.devices()}
         if len(device_of) != jax.device_count():
             raise InvalidArgumentError(
-                "with --catch-all every process has one device; "
-                f"here {len(device_of)} have {jax.device_count()}"
+                "XLA calls MPI's collectives for one device a process; "
+                f"here {len(device_of)} processes have {jax.device_count()}"
             )
         return [device_of[process] for process in range(self.processes)]
 

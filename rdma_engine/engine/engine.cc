@@ -37,6 +37,11 @@ constexpr char kForked[] =
 Engine::Engine() : state_(std::make_unique<State>()) {}
 Engine::~Engine() = default;
 
+Group second_stream(Group group) {
+  for (std::int64_t& device : group) device += kSecondStream;
+  return group;
+}
+
 Engine& Engine::instance() {
   // Never destroyed: XLA's threads may still hold work when static destructors run.
   static Engine* const engine = [] {

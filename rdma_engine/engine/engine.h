@@ -21,6 +21,11 @@ namespace jaxina {
 // The devices that sum together, as global device ids.
 using Group = std::vector<std::int64_t>;
 
+// Added to a device's id, it names the device's second stream of sums, which has an order and aggregators of its own: sums
+// that XLA calls for itself come in no fixed order beside those that the program asked for.
+inline constexpr std::int64_t kSecondStream = std::int64_t{1} << 32;
+Group second_stream(Group group);
+
 // How this process takes part in a group: its devices are summed here, and one stream goes to the aggregator, whose
 // workers are the group's processes. Filled by the control plane (Python), once per group.
 struct GroupConfig {

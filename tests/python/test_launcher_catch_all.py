@@ -1,4 +1,4 @@
-"""`jaxina run --catch-all`: a program of jit and shardings alone is carried, partitioner's all-reduces and all."""
+"""A program of jit and shardings alone is carried, the partitioner's all-reduces and all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).with_name("partitioned_program.py")
-RUN = [sys.executable, "-m", "jaxina.cli", "run", "--catch-all"]
+RUN = [sys.executable, "-m", "jaxina.cli", "run"]
 
 
 @pytest.mark.parametrize(
@@ -28,10 +28,3 @@ def test_a_partitioned_program(processes: int, aggregator: str):
     ):
         lines = [line.split("] ", 1)[1] for line in finished.stdout.splitlines()]
         assert lines.count(right) == processes, (right, finished.stdout)
-
-
-def test_several_devices_per_process_are_refused():
-    command = [*RUN, "-n", "2", "--devices-per-process", "2", str(PROGRAM)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert finished.returncode != 0
-    assert "--catch-all needs one device per process" in finished.stderr

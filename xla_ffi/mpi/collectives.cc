@@ -1,50 +1,102 @@
 #include "xla_ffi/mpi/collectives.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
+#include "xla_ffi/mpi/running_program.h"
+
 namespace jaxina::mpi {
 namespace {
 
-constexpr std::uint64_t kGather = 1u << 8;
+// What a call does, for its name.
+constexpr std::uint64_t kGather = 1, kReduce = 2, kScatter = 3;
 
-std::uint64_t call_name(Type type, Op op) {
-  return 1u << 16 | static_cast<std::uint64_t>(op) << 8 | static_cast<std::uint64_t>(type);
+std::uint64_t what(std::uint64_t kind, std::size_t count, Type type, Op op) {
+  return hash_of({kind, count, static_cast<std::uint64_t>(type), static_cast<std::uint64_t>(op)});
 }
+
+// Consecutive parts of memory, with ends[i] the end of the ith, in bytes.
+template <typename Part, typename Byte>
+std::vector<Part> parts(Byte* memory, const std::vector<std::size_t>& ends) {
+  std::vector<Part> result;
+  std::size_t begin = 0;
+  for (const std::size_t end : ends) {
+    result.push_back({memory + begin, end - begin});
+    begin = end;
+  }
+  return result;
+}
+
+std::vector<std::size_t> equal_parts(std::size_t n, std::size_t bytes) {
+  std::vector<std::size_t> ends(n);
+  for (std::size_t i = 0; i < n; ++i) ends[i] = (i + 1) * bytes;
+  return ends;
+}
+
+// Reduces this process's part of `in`, whose parts end at `ends`, in elements.
+std::vector<std::byte> reduce_own(const Communicator& communicator, const void* in, const std::vector<std::size_t>& ends,
+                                  Type type, Op op, std::uint64_t name) {
+  const auto n = static_cast<std::size_t>(communicator.size());
+  const auto own = static_cast<std::size_t>(communicator.rank());
+  const std::size_t width = data_type(type).bytes;
+  const std::size_t count = ends[own] - (own == 0 ? 0 : ends[own - 1]);
+  std::vector<std::size_t> bytes(ends);
+  for (std::size_t& end : bytes) end *= width;
+
+  std::vector<std::byte> operands(n * count * width);
+  communicator.exchange(parts<Bytes>(static_cast<const std::byte*>(in), bytes),
+                        parts<WritableBytes>(operands.data(), equal_parts(n, count * width)), name);
+  std::vector<std::byte> reduced(count * width);
+  reduce(operands.data(), n, count, type, op, reduced.data());
+  return reduced;
+}
+
+bool carried(Op op) { return op == Op::kSum && running_program().carries_sums() && Engine::instance().running(); }
 
 }  // namespace
 
 void all_gather(const Communicator& communicator, const void* in, void* out, std::size_t bytes) {
-  const std::size_t words = (bytes + 3) / 4;
   const auto n = static_cast<std::size_t>(communicator.size());
-  std::vector<std::uint32_t> all(words * n, 0);
-  std::memcpy(all.data() + words * static_cast<std::size_t>(communicator.rank()), in, bytes);
-  if (n > 1) communicator.sum({ElementType::kInt32, all.size(), all.data(), all.data()}, kGather);
-  for (std::size_t i = 0; i < n; ++i) {
-    std::memcpy(static_cast<std::byte*>(out) + i * bytes, all.data() + i * words, bytes);
-  }
+  // A copy, since it may lie in `out`.
+  const std::vector<std::byte> own(static_cast<const std::byte*>(in), static_cast<const std::byte*>(in) + bytes);
+  communicator.exchange(std::vector<Bytes>(n, own), parts<WritableBytes>(static_cast<std::byte*>(out), equal_parts(n, bytes)),
+                        communicator.next_collective(hash_of({kGather, bytes})));
 }
 
 void all_reduce(const Communicator& communicator, const void* in, void* out, std::size_t count, Type type, Op op) {
   const DataType data = data_type(type);
   const auto n = static_cast<std::size_t>(communicator.size());
+  const std::uint64_t name = communicator.next_collective(what(kReduce, count, type, op));
   if (n == 1) {
     std::memmove(out, in, count * data.bytes);
-  } else if (op == Op::kSum) {
-    communicator.sum({data.element, count * data.parts, in, out}, call_name(type, op));
+  } else if (carried(op)) {
+    communicator.sum({data.element, count * data.parts, in, out}, name);
   } else {
-    std::vector<std::byte> all(n * count * data.bytes);
-    all_gather(communicator, in, all.data(), count * data.bytes);
-    reduce(all.data(), n, count, type, op, out);
+    std::vector<std::size_t> ends(n);
+    for (std::size_t i = 0; i < n; ++i) ends[i] = count * (i + 1) / n;
+    const std::vector<std::byte> reduced = reduce_own(communicator, in, ends, type, op, name);
+    for (std::size_t& end : ends) end *= data.bytes;
+    communicator.exchange(std::vector<Bytes>(n, reduced), parts<WritableBytes>(static_cast<std::byte*>(out), ends),
+                          hash_of({name, kGather}));
   }
 }
 
 void reduce_scatter(const Communicator& communicator, const void* in, void* out, std::size_t count, Type type, Op op) {
-  const std::size_t bytes = count * data_type(type).bytes;
-  std::vector<std::byte> reduced(static_cast<std::size_t>(communicator.size()) * bytes);
-  all_reduce(communicator, in, reduced.data(), static_cast<std::size_t>(communicator.size()) * count, type, op);
-  std::memcpy(out, reduced.data() + static_cast<std::size_t>(communicator.rank()) * bytes, bytes);
+  const DataType data = data_type(type);
+  const auto n = static_cast<std::size_t>(communicator.size());
+  const std::uint64_t name = communicator.next_collective(what(kScatter, count, type, op));
+  if (n > 1 && carried(op)) {
+    // The aggregator needs every process's whole operand in any case.
+    std::vector<std::byte> sums(n * count * data.bytes);
+    communicator.sum({data.element, n * count * data.parts, in, sums.data()}, name);
+    const auto own = sums.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(communicator.rank()) * count * data.bytes);
+    std::copy_n(own, count * data.bytes, static_cast<std::byte*>(out));
+  } else {
+    const std::vector<std::byte> reduced = reduce_own(communicator, in, equal_parts(n, count), type, op, name);
+    std::copy(reduced.begin(), reduced.end(), static_cast<std::byte*>(out));
+  }
 }
 
 }  // namespace jaxina::mpi

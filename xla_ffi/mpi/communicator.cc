@@ -5,20 +5,39 @@
 #include <mutex>
 #include <vector>
 
+#include "rdma_engine/base/assert.h"
+#include "xla_ffi/mpi/running_program.h"
+
 namespace jaxina::mpi {
 namespace {
 
-constexpr std::uint64_t kSplit = 0x73706c6974;  // no other call's name
+// Tags and names that XLA's own messages do not have: its tags are not negative.
+constexpr int kExchangeTag = -1;
+constexpr std::uint64_t kSplit = 0x73706c6974;
 
 World& the_world() {
   static World world;
   return world;
 }
 
-std::mutex peers_mutex;
+std::mutex peers_mutex;  // of the two below
+Group& the_devices() {
+  static Group devices;
+  return devices;
+}
 std::unique_ptr<Peers>& the_peers() {
   static std::unique_ptr<Peers> peers;
   return peers;
+}
+
+// The devices of processes, in the stream of XLA's own sums; those of all are asked for once.
+Group group_of(const std::vector<int>& ranks) {
+  const std::lock_guard lock(peers_mutex);
+  if (!the_world().devices) throw Error(ErrorCode::kNotInitialized, "call jaxina.init() before the program computes");
+  if (the_devices().empty()) the_devices() = the_world().devices();
+  Group group;
+  for (const int rank : ranks) group.push_back(the_devices()[static_cast<std::size_t>(rank)]);
+  return group;
 }
 
 }  // namespace
@@ -26,6 +45,8 @@ std::unique_ptr<Peers>& the_peers() {
 void set_world(World world) {
   const std::lock_guard lock(peers_mutex);
   the_peers().reset();
+  the_devices().clear();
+  running_program().forget();
   the_world() = std::move(world);
 }
 
@@ -42,12 +63,27 @@ Peers& peers() {
   return *the_peers();
 }
 
+Communicator Communicator::all() {
+  std::vector<int> ranks = running_program().processes();
+  const auto own = std::find(ranks.begin(), ranks.end(), world().rank);
+  JAXINA_ASSERT(own != ranks.end());
+  const auto place = static_cast<int>(own - ranks.begin());
+  return {std::move(ranks), place};
+}
+
 std::shared_ptr<Peers::Receive> Communicator::post(int from, int tag, void* data, std::size_t bytes) const {
-  return peers().post(in_world(from), channel(tag), data, bytes);
+  return peers().post(in_world(from), call(tag, Direction::kIn, from), data, bytes);
 }
 
 void Communicator::send(int to, int tag, const void* data, std::size_t bytes) const {
-  peers().send(in_world(to), channel(tag), data, bytes);
+  peers().send(in_world(to), call(tag, Direction::kOut, to), data, bytes);
+}
+
+// The sender's nth message on a channel is the receiver's nth: they give it the same name.
+Call Communicator::call(int tag, Direction direction, int other) const {
+  const std::uint64_t channel = this->channel(tag);
+  const std::uint64_t stream = hash_of({channel, static_cast<std::uint64_t>(direction), static_cast<std::uint64_t>(other)});
+  return {channel, running_program().next(stream)};
 }
 
 int Communicator::in_world(int rank) const {
@@ -55,56 +91,76 @@ int Communicator::in_world(int rank) const {
   return ranks_[static_cast<std::size_t>(rank)];
 }
 
-// FNV-1a, over what all processes of the communicator know alike.
+// What all processes of the communicator know alike.
 std::uint64_t Communicator::channel(int tag) const {
-  std::uint64_t hash = 14695981039346656037u;
-  const auto take = [&hash](std::uint64_t value) {
-    for (int shift = 0; shift < 64; shift += 8) hash = (hash ^ (value >> shift & 0xff)) * 1099511628211u;
-  };
-  take(static_cast<std::uint64_t>(tag));
-  for (const int rank : ranks_) take(static_cast<std::uint64_t>(rank));
+  std::uint64_t hash = hash_of({static_cast<std::uint64_t>(tag)});
+  for (const int rank : ranks_) hash = hash_of({hash, static_cast<std::uint64_t>(rank)});
   return hash;
 }
 
-void Communicator::sum(const Tensor& tensor, std::uint64_t call) const {
+std::uint64_t Communicator::next_collective(std::uint64_t what) const {
+  return running_program().next_collective(channel(kExchangeTag), what);
+}
+
+void Communicator::exchange(const std::vector<Bytes>& out, const std::vector<WritableBytes>& in, std::uint64_t name) const {
+  const auto n = static_cast<std::size_t>(size());
+  const auto own = static_cast<std::size_t>(rank_);
+  JAXINA_ASSERT(out.size() == n && in.size() == n && out[own].size() == in[own].size());
+  const Call call{channel(kExchangeTag), name};
+  std::vector<std::shared_ptr<Peers::Receive>> posted;
+  std::size_t waited = 0;
+  try {
+    for (std::size_t i = 1; i < n; ++i) {
+      const WritableBytes part = in[(own + n - i) % n];
+      posted.push_back(peers().post(ranks_[(own + n - i) % n], call, part.data(), part.size()));
+    }
+    std::copy(out[own].begin(), out[own].end(), in[own].begin());
+    for (std::size_t i = 1; i < n; ++i) {
+      const Bytes part = out[(own + i) % n];
+      peers().send(ranks_[(own + i) % n], call, part.data(), part.size());
+    }
+    while (waited < posted.size()) peers().wait(posted[waited++]);
+  } catch (...) {
+    for (; waited < posted.size(); ++waited) peers().abandon(posted[waited]);
+    throw;
+  }
+}
+
+void Communicator::sum(const Tensor& tensor, std::uint64_t name) const {
+  const Group group = group_of(ranks_);
   Collective collective;
-  collective.identity = call;
+  collective.identity = name;
   collective.tensors.push_back(tensor);
   std::promise<Status> promise;
   auto outcome = promise.get_future();
-  Engine::instance().submit(group_, group_[static_cast<std::size_t>(rank_)], std::move(collective),
+  Engine::instance().submit(group, group[static_cast<std::size_t>(rank_)], std::move(collective),
                             [&](Status status) { promise.set_value(std::move(status)); });
   const Status status = outcome.get();
   if (!status.ok()) throw Error(status);
 }
 
 Communicator Communicator::split(int color, int key) {
-  const World& all = world();
-  if (!all.devices) {
-    throw Error(ErrorCode::kNotInitialized, "a program run with --catch-all calls jaxina.init() before it computes");
-  }
-  const Group devices = all.devices();
   struct Choice {
     std::int32_t color, key;
   };
-  std::vector<Choice> choices(devices.size(), Choice{0, 0});
-  choices[static_cast<std::size_t>(all.rank)] = {color, key};
-  if (devices.size() > 1) {
-    Communicator(devices, {}, all.rank)
-        .sum({ElementType::kInt32, 2 * choices.size(), choices.data(), choices.data()}, kSplit);
-  }
+  const Communicator everybody = all();
+  const auto n = static_cast<std::size_t>(everybody.size());
+  const Choice own{color, key};
+  std::vector<Choice> choices(n);
+  std::vector<WritableBytes> in;
+  for (Choice& choice : choices) in.push_back(std::as_writable_bytes(std::span(&choice, 1)));
+  everybody.exchange(std::vector<Bytes>(n, std::as_bytes(std::span(&own, 1))), in, kSplit);
 
-  std::vector<std::size_t> ranks;
-  for (std::size_t rank = 0; rank < choices.size(); ++rank) {
-    if (choices[rank].color == color) ranks.push_back(rank);
+  std::vector<std::size_t> places;
+  for (std::size_t place = 0; place < n; ++place) {
+    if (choices[place].color == color) places.push_back(place);
   }
-  std::stable_sort(ranks.begin(), ranks.end(),
+  std::stable_sort(places.begin(), places.end(),
                    [&](std::size_t a, std::size_t b) { return choices[a].key < choices[b].key; });
-  Group group;
-  for (const std::size_t rank : ranks) group.push_back(devices[rank]);
-  const auto own = std::find(ranks.begin(), ranks.end(), static_cast<std::size_t>(all.rank));
-  const auto place = static_cast<int>(own - ranks.begin());
-  return {std::move(group), std::vector<int>(ranks.begin(), ranks.end()), place};
+  std::vector<int> ranks;
+  for (const std::size_t place : places) ranks.push_back(everybody.ranks_[place]);
+  const auto place = std::find(ranks.begin(), ranks.end(), world().rank) - ranks.begin();
+  return {std::move(ranks), static_cast<int>(place)};
 }
 
 }  // namespace jaxina::mpi

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +18,8 @@ namespace jaxina::mpi {
 struct World {
   int rank = 0;
   int size = 1;
-  std::function<Group()> devices;  // global device ids by rank; called once JAX has its devices, throws Error
+  // Global device ids by rank, in a stream of their own; called once JAX has its devices. Throws Error.
+  std::function<Group()> devices;
   std::string host;                // this process's numeric address
   // Tells the others where this process takes messages, and returns where all do, by rank. Throws Error.
   std::function<std::vector<Endpoint>(const Endpoint& own)> endpoints;
@@ -31,32 +33,43 @@ const World& world();
 // Connects to the other processes when first asked. Throws Error.
 Peers& peers();
 
+using Bytes = std::span<const std::byte>;
+using WritableBytes = std::span<std::byte>;
+
 class Communicator {
  public:
-  // All processes of the world call it with a color; those with the same one become a communicator, ordered by key, then
-  // rank. Throws Error.
+  // All processes of the running program, by rank.
+  static Communicator all();
+  // All processes of the running program call it with a color; those with the same one become a communicator, ordered by
+  // key, then rank. Throws Error.
   static Communicator split(int color, int key);
 
-  // `ranks`: in the world, of the processes in the group's order.
-  Communicator(Group group, std::vector<int> ranks, int rank)
-      : group_(std::move(group)), ranks_(std::move(ranks)), rank_(rank) {}
+  // `ranks`: in the world, of the processes in the communicator's order. `rank`: this process's place in it.
+  Communicator(std::vector<int> ranks, int rank) : ranks_(std::move(ranks)), rank_(rank) {}
 
   int rank() const { return rank_; }
-  int size() const { return static_cast<int>(group_.size()); }
+  int size() const { return static_cast<int>(ranks_.size()); }
 
-  // Sums the tensor over the communicator; blocks until the sum is there, at most the engine's timeout. `call` names what
-  // the processes do: those that do different things get kMismatch. Throws Error.
-  void sum(const Tensor& tensor, std::uint64_t call) const;
+  // Sums the tensor in the aggregator; blocks until the sum is there, at most the engine's timeout. Processes that call it
+  // with different names get kMismatch. Throws Error.
+  void sum(const Tensor& tensor, std::uint64_t name) const;
+  // The name of the next collective, of which `what` says what it does.
+  std::uint64_t next_collective(std::uint64_t what) const;
 
-  // Messages within the communicator; ranks are those in it. See Peers.
+  // Messages of programs; ranks are places in the communicator. See Peers.
   std::shared_ptr<Peers::Receive> post(int from, int tag, void* data, std::size_t bytes) const;
   void send(int to, int tag, const void* data, std::size_t bytes) const;
+  // Sends each process a part, and takes one from each, by rank. All processes call it with the same name. The parts of
+  // `in` lie apart from those of `out`. Throws Error.
+  void exchange(const std::vector<Bytes>& out, const std::vector<WritableBytes>& in, std::uint64_t name) const;
 
  private:
+  enum class Direction : std::uint64_t { kIn, kOut };
+
   std::uint64_t channel(int tag) const;
+  Call call(int tag, Direction direction, int other) const;
   int in_world(int rank) const;
 
-  Group group_;
   std::vector<int> ranks_;
   int rank_;
 };

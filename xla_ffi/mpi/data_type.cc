@@ -36,7 +36,7 @@ void reduce_as(const void* in, std::size_t operands, std::size_t count, Op op, v
 }
 
 [[noreturn]] void unsupported() {
-  throw Error(ErrorCode::kUnsupportedType, "MPI was asked for a data type that --catch-all does not carry");
+  throw Error(ErrorCode::kUnsupportedType, "XLA asked MPI for a data type that jaxina does not carry");
 }
 
 }  // namespace

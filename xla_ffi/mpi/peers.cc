@@ -19,25 +19,14 @@
 
 #include "rdma_engine/base/clock.h"
 #include "rdma_engine/base/narrow.h"
+#include "xla_ffi/mpi/peers_parts.h"
 
 namespace jaxina::mpi {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x6a61786970656572;  // another byte order reads another number, and is refused
-constexpr std::size_t kMaxStrangers = 64;
 constexpr Nanoseconds kLook = 200'000'000;  // how often who waits looks whether the other has ended
-constexpr std::size_t kPiece = 1 << 20;     // read at once, so that all peers get their turn
 
-struct Hello {
-  std::uint64_t magic, secret, rank;
-};
-struct Header {
-  std::uint64_t channel, bytes;
-};
-
-[[noreturn]] void fail(const std::string& what) {
-  throw Error(ErrorCode::kSystem, what + ": " + std::strerror(errno));
-}
+[[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::kSystem, what + ": " + std::strerror(errno)); }
 
 struct Address {
   sockaddr_storage storage{};
@@ -60,34 +49,21 @@ Address address_of(const std::string& host, std::uint16_t port) {
   return address;
 }
 
-std::string process(int rank) { return "process " + std::to_string(rank); }
-
 }  // namespace
 
-struct Peers::Receive {
-  Key key;
-  std::byte* data;
-  std::size_t bytes;
-  bool done = false;
-  Status status;
-};
+Peers::Link::~Link() {
+  if (fd >= 0) close(fd);
+}
 
-struct Peers::Link {
-  int fd = -1;
-  bool lost = false;
-  std::mutex sending;
-  // The message that is arriving.
-  Header header{};
-  std::size_t header_read = 0;
-  bool in_message = false;
-  std::size_t read = 0;
-  std::shared_ptr<Receive> into;  // else into `held`
-  std::vector<std::byte> held;
-
-  ~Link() {
-    if (fd >= 0) close(fd);
+Status Peers::Receive::check(std::uint64_t its_name, std::size_t its_bytes) const {
+  const char* advice = ": check that every process runs the same program";
+  if (its_name != name) {
+    return {ErrorCode::kMismatch, process(key.first) + " is in another program than this process, or at another call of it" + advice};
   }
-};
+  if (its_bytes == bytes) return {};
+  return {ErrorCode::kMismatch, process(key.first) + " sends " + std::to_string(its_bytes) + " bytes where " +
+                                    std::to_string(bytes) + " are expected" + advice};
+}
 
 Peers::Peers(int rank, const std::string& host) : rank_(rank) {
   const Address any = address_of(host, 0);
@@ -125,9 +101,10 @@ void Peers::meet(std::vector<Endpoint> by_rank, Nanoseconds timeout, std::functi
   ended_ = std::move(ended);
 }
 
-std::shared_ptr<Peers::Receive> Peers::post(int from, std::uint64_t channel, void* data, std::size_t bytes) {
+std::shared_ptr<Peers::Receive> Peers::post(int from, const Call& call, void* data, std::size_t bytes) {
   auto receive = std::make_shared<Receive>();
-  receive->key = {from, channel};
+  receive->key = {from, call.channel};
+  receive->name = call.name;
   receive->data = static_cast<std::byte*>(data);
   receive->bytes = bytes;
   if (from != rank_) reach(from);
@@ -137,17 +114,17 @@ std::shared_ptr<Peers::Receive> Peers::post(int from, std::uint64_t channel, voi
     posted_[receive->key].push_back(receive);
     return receive;
   }
-  const std::vector<std::byte> message = std::move(early.front());
+  const Message message = std::move(early.front());
   early.pop_front();
-  receive->done = true;
-  if (message.size() == bytes) {
-    std::copy(message.begin(), message.end(), receive->data);
-  } else {
-    receive->status = {ErrorCode::kMismatch, process(from) + " sends " + std::to_string(message.size()) + " bytes where " +
-                                                 std::to_string(bytes) +
-                                                 " are expected: check that every process runs the same program"};
-  }
+  complete(*receive, message);
   return receive;
+}
+
+// With mutex_ held, or for a receive that nobody else knows yet.
+void Peers::complete(Receive& receive, const Message& message) {
+  receive.done = true;
+  receive.status = receive.check(message.name, message.data.size());
+  if (receive.status.ok()) std::copy(message.data.begin(), message.data.end(), receive.data);
 }
 
 void Peers::wait(const std::shared_ptr<Receive>& receive) {
@@ -186,15 +163,15 @@ void Peers::withdraw(const std::shared_ptr<Receive>& receive, std::unique_lock<s
   changed_.wait(lock, [&] { return link->second->into != receive; });
 }
 
-void Peers::send(int to, std::uint64_t channel, const void* data, std::size_t bytes) {
+void Peers::send(int to, const Call& call, const void* data, std::size_t bytes) {
   if (to == rank_) {
     const auto* first = static_cast<const std::byte*>(data);
-    deliver(to, channel, {first, first + bytes});
+    deliver(to, call.channel, {call.name, {first, first + bytes}});
     return;
   }
   Link& link = reach(to);
   const Nanoseconds deadline = now() + timeout_;
-  Header header{channel, bytes};
+  Header header{call.channel, call.name, bytes};
   const std::lock_guard sending(link.sending);
   std::size_t sent = 0;
   while (sent < sizeof(header) + bytes) {
@@ -261,7 +238,7 @@ void Peers::connect_to(int rank, Nanoseconds deadline) {
       if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
     }
   }
-  const Hello hello{kMagic, theirs.secret, static_cast<std::uint64_t>(rank_)};
+  const Hello hello{Hello::kMagic, theirs.secret, static_cast<std::uint64_t>(rank_)};
   if (error == 0 && ::send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) error = errno ? errno : EIO;
   if (error != 0) {
     close(fd);
@@ -287,169 +264,23 @@ void Peers::adopt(int rank, int fd) {
   wake();
 }
 
-void Peers::deliver(int from, std::uint64_t channel, std::vector<std::byte> message) {
+// With a receive posted already, it is the first that waits.
+void Peers::deliver(int from, std::uint64_t channel, Message message) {
   const std::lock_guard lock(mutex_);
-  arrived_[{from, channel}].push_back(std::move(message));
+  const Key key{from, channel};
+  auto& waiting = posted_[key];
+  if (waiting.empty()) {
+    arrived_[key].push_back(std::move(message));
+  } else {
+    complete(*waiting.front(), message);
+    waiting.pop_front();
+  }
   changed_.notify_all();
 }
 
 void Peers::wake() const {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(wakeup_, &one, sizeof(one));
-}
-
-// ---- the thread
-
-void Peers::run() {
-  std::vector<pollfd> watched;
-  std::vector<int> ranks;  // of the watched, from the third on; -1: a stranger
-  while (true) {
-    watched = {{wakeup_, POLLIN, 0}, {listener_, POLLIN, 0}};
-    ranks.clear();
-    {
-      const std::lock_guard lock(mutex_);
-      if (stopping_) return;
-      for (const auto& [rank, link] : links_) {
-        if (link->lost) continue;
-        watched.push_back({link->fd, POLLIN, 0});
-        ranks.push_back(rank);
-      }
-    }
-    for (const auto& [fd, said] : strangers_) {
-      watched.push_back({fd, POLLIN, 0});
-      ranks.push_back(-1);
-    }
-    poll(watched.data(), watched.size(), -1);
-    std::uint64_t count;
-    if (watched[0].revents != 0) [[maybe_unused]] const ssize_t got = read(wakeup_, &count, sizeof(count));
-    if (watched[1].revents != 0) accept_one();
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      if (watched[i + 2].revents == 0) continue;
-      if (ranks[i] < 0) {
-        if (!read_hello(watched[i + 2].fd)) {
-          strangers_.erase(watched[i + 2].fd);
-          close(watched[i + 2].fd);
-        }
-        continue;
-      }
-      Link* link;
-      {
-        const std::lock_guard lock(mutex_);
-        link = links_.at(ranks[i]).get();
-      }
-      bool goes_on = false;
-      try {
-        goes_on = read_from(ranks[i], *link);
-      } catch (const std::bad_alloc&) {  // for a message that nobody waits for yet
-      }
-      if (!goes_on) lose(*link);
-    }
-  }
-}
-
-void Peers::accept_one() {
-  const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) return;
-  if (strangers_.size() >= kMaxStrangers) {
-    close(fd);
-    return;
-  }
-  strangers_[fd];
-}
-
-// False if the connection is not one of the job's. One that is becomes a link.
-bool Peers::read_hello(int fd) {
-  std::vector<std::byte>& said = strangers_.at(fd);
-  std::byte part[sizeof(Hello)];
-  const ssize_t got = recv(fd, part, sizeof(Hello) - said.size(), 0);
-  if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
-  said.insert(said.end(), part, part + got);
-  if (said.size() < sizeof(Hello)) return true;
-  Hello hello;
-  std::memcpy(&hello, said.data(), sizeof(hello));
-  if (hello.magic != kMagic || hello.secret != own_.secret || hello.rank >= static_cast<std::uint64_t>(rank_)) return false;
-  strangers_.erase(fd);
-  const std::lock_guard lock(mutex_);
-  adopt(static_cast<int>(hello.rank), fd);
-  return true;
-}
-
-// Takes what has arrived, up to a piece. False if the connection has ended.
-bool Peers::read_from(int rank, Link& link) {
-  std::size_t budget = kPiece;
-  while (budget > 0) {
-    std::byte* to;
-    std::size_t room;
-    if (!link.in_message) {
-      to = reinterpret_cast<std::byte*>(&link.header) + link.header_read;
-      room = sizeof(Header) - link.header_read;
-    } else {
-      to = (link.into ? link.into->data : link.held.data()) + link.read;
-      room = static_cast<std::size_t>(link.header.bytes) - link.read;
-    }
-    if (room > 0) {
-      const ssize_t got = recv(link.fd, to, std::min(room, budget), MSG_DONTWAIT);
-      if (got == 0) return false;
-      if (got < 0) return errno == EAGAIN || errno == EINTR;
-      budget -= static_cast<std::size_t>(got);
-      (link.in_message ? link.read : link.header_read) += static_cast<std::size_t>(got);
-    }
-    if (!link.in_message && link.header_read == sizeof(Header)) {
-      begin_message(rank, link);
-    } else if (link.in_message && link.read == link.header.bytes) {
-      end_message(rank, link);
-    }
-  }
-  return true;
-}
-
-void Peers::begin_message(int rank, Link& link) {
-  const std::lock_guard lock(mutex_);
-  link.in_message = true;
-  link.header_read = link.read = 0;
-  auto& waiting = posted_[{rank, link.header.channel}];
-  if (!waiting.empty() && waiting.front()->bytes == link.header.bytes) {
-    link.into = waiting.front();
-    waiting.pop_front();
-  } else {
-    link.held.resize(link.header.bytes);
-  }
-}
-
-void Peers::end_message(int rank, Link& link) {
-  const std::lock_guard lock(mutex_);
-  link.in_message = false;
-  if (link.into) {
-    link.into->done = true;
-    link.into.reset();
-  } else {
-    const Key key{rank, link.header.channel};
-    auto& waiting = posted_[key];
-    if (waiting.empty()) {
-      arrived_[key].push_back(std::move(link.held));
-    } else {
-      const std::shared_ptr<Receive> receive = waiting.front();
-      waiting.pop_front();
-      receive->done = true;
-      if (receive->bytes == link.held.size()) {
-        std::copy(link.held.begin(), link.held.end(), receive->data);
-      } else {
-        receive->status = {ErrorCode::kMismatch,
-                           process(rank) + " sends " + std::to_string(link.held.size()) + " bytes where " +
-                               std::to_string(receive->bytes) +
-                               " are expected: check that every process runs the same program"};
-      }
-    }
-    link.held = {};
-  }
-  changed_.notify_all();
-}
-
-void Peers::lose(Link& link) {
-  const std::lock_guard lock(mutex_);
-  link.lost = true;
-  link.into.reset();
-  changed_.notify_all();
 }
 
 }  // namespace jaxina::mpi

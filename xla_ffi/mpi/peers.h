@@ -1,8 +1,8 @@
 // Messages from process to process, for what sums nothing: XLA's reshards, rolls, transposes and all-to-alls. One TCP
 // connection for each pair that talks, made when it first does: the lower rank connects.
 //
-// A message has a channel; those of one sender and channel arrive in the order in which they were sent. Whoever calls may be
-// any thread. A thread of its own receives, into the caller's memory where a receive is posted already, else into its own.
+// A message has a channel; those of one sender and channel arrive in the order in which they were sent. It also has a name,
+// which the receiver must expect. Whoever calls may be any thread. A thread of its own receives, into the caller's memory where a receive is posted already, else into its own.
 #pragma once
 
 #include <condition_variable>
@@ -30,6 +30,11 @@ struct Endpoint {
   std::uint64_t secret = 0;
 };
 
+struct Call {
+  std::uint64_t channel;
+  std::uint64_t name;  // of what the processes do: see running_program.h
+};
+
 class Peers {
  public:
   // Listens at a free port of the numeric address. Throws Error(kSystem).
@@ -44,16 +49,20 @@ class Peers {
 
   struct Receive;
   // The memory must stay until wait() returns or throws.
-  std::shared_ptr<Receive> post(int from, std::uint64_t channel, void* data, std::size_t bytes);
-  // Throws Error: kMismatch for a message of another size, kWorkerLost, kTimeout.
+  std::shared_ptr<Receive> post(int from, const Call& call, void* data, std::size_t bytes);
+  // Throws Error: kMismatch for a message of another name or size, kWorkerLost, kTimeout.
   void wait(const std::shared_ptr<Receive>& receive);
   // Instead of wait(): nobody writes into the memory any more.
   void abandon(const std::shared_ptr<Receive>& receive);
   // Returns once the memory may be used again. Throws Error: kWorkerLost, kTimeout, kSystem.
-  void send(int to, std::uint64_t channel, const void* data, std::size_t bytes);
+  void send(int to, const Call& call, const void* data, std::size_t bytes);
 
  private:
   struct Link;
+  struct Message {
+    std::uint64_t name;
+    std::vector<std::byte> data;
+  };
   using Key = std::pair<int, std::uint64_t>;
 
   void withdraw(const std::shared_ptr<Receive>& receive, std::unique_lock<std::mutex>& lock);
@@ -61,7 +70,8 @@ class Peers {
   void connect_to(int rank, Nanoseconds deadline);
   void adopt(int rank, int fd);
   void check_alive(int rank, Nanoseconds deadline, const char* what) const;
-  void deliver(int from, std::uint64_t channel, std::vector<std::byte> message);
+  void complete(Receive& receive, const Message& message);
+  void deliver(int from, std::uint64_t channel, Message message);
 
   void run();
   void accept_one();
@@ -82,7 +92,7 @@ class Peers {
   std::condition_variable changed_;
   std::map<int, std::unique_ptr<Link>> links_;
   std::map<Key, std::deque<std::shared_ptr<Receive>>> posted_;
-  std::map<Key, std::deque<std::vector<std::byte>>> arrived_;
+  std::map<Key, std::deque<Message>> arrived_;
   bool stopping_ = false;
 
   int listener_ = -1;

@@ -1,0 +1,158 @@
+"""XLA's own collectives, which come to jaxina as to an MPI library: what they are worth where processes differ, and where
+jaxina is switched off or has ended."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PRELUDE = """
+import jax, jax.numpy as jnp, numpy as np, sys
+from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+import jaxina
+from jaxina.errors import JaxinaError, typed
+
+jaxina.init({init})
+rank, n = jax.process_index(), jax.process_count()
+devices = jax.device_count()
+mesh = jax.make_mesh((devices,), ("w",), axis_types=(AxisType.Auto,))
+
+def laid_out(values, spec=P("w")):
+    values = np.asarray(values)
+    return jax.make_array_from_callback(values.shape, NamedSharding(mesh, spec), lambda index: values[index])
+
+def whole(array):
+    return np.asarray(array.addressable_data(0))
+
+def carried():
+    return jaxina.job.current().statistics()["collectives"]
+
+rows = np.linspace(0, 1, 4 * devices, dtype=np.float32)
+x = laid_out(rows)
+
+def attempt(*programs):
+    try:
+        with typed():
+            for program in programs:
+                print("result", whole(program(x)))
+    except JaxinaError as error:
+        print(error.code, error.message)
+"""
+
+
+def outputs(
+    folder, program: str, processes: int = 2, init: str = "timeout=8", before: str = ""
+) -> list[list[str]]:
+    """What each process printed."""
+    file = folder / "program.py"
+    file.write_text(before + PRELUDE.replace("{init}", init) + textwrap.dedent(program))
+    command = [sys.executable, "-m", "jaxina.cli", "run", "-n", str(processes), str(file)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    lines = [line.partition("] ") for line in finished.stdout.splitlines()]
+    told = [[text for head, _, text in lines if head == f"[{rank}"] for rank in range(processes)]
+    assert all(told), finished.stdout + finished.stderr
+    return told
+
+
+UNLIKE = {
+    "another operation": "attempt(jax.jit(lambda x: jnp.sum(x * (1 if rank else 100))))",
+    "another order": """
+        one, two = jax.jit(lambda x: jnp.sum(x)), jax.jit(lambda x: jnp.sum(2 * x))
+        attempt(*((one, two) if rank else (two, one)))""",
+    "once more": """
+        one = jax.jit(lambda x: jnp.sum(x))
+        attempt(*([one] * (1 + rank)), jax.jit(lambda x: jnp.sum(2 * x)))""",
+    "another permute": "attempt(jax.jit(lambda x: jnp.roll(x, 1 + rank)))",
+    "a branch that one process takes": """
+        def body(x):
+            return lax.cond(lax.axis_index("w") == 0, lambda x: lax.pmax(x, "w"), lambda x: x, x)
+        attempt(jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("w"), out_specs=P("w"), check_vma=False)))""",
+    "a loop that one process leaves early": """
+        def body(x):
+            last = lax.axis_index("w") + 2
+            return lax.while_loop(lambda s: s[0] < last, lambda s: (s[0] + 1, lax.pmax(s[1], "w") + 1), (0, x))[1]
+        attempt(jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("w"), out_specs=P("w"), check_vma=False)))""",
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_processes_that_do_unlike_things_get_an_error(tmp_path, name: str):
+    for lines in outputs(tmp_path, UNLIKE[name]):
+        # One that waits for a message nobody sends finds out at its timeout, or when the other has ended.
+        code = lines[-1].split()[0]
+        assert code in ("MISMATCH", "WORKER_LOST", "TIMEOUT", "NEVER_JOINED"), lines
+        assert code == "MISMATCH" or "branch" in name or "loop" in name or "permute" in name, lines
+
+
+LIKE = """
+def same(name, got, want):
+    np.testing.assert_allclose(got, want, rtol=1e-6, err_msg=name)
+    print(name)
+
+tiny = laid_out(np.where(np.arange(4 * n) == 0, 1, 1e-12).astype(np.float32), P("w"))
+before = carried()
+with jaxina.collectives(False):
+    f = jax.jit(jax.shard_map(lambda x: lax.psum(x, "w"), mesh=mesh, in_specs=P("w"), out_specs=P()))
+    same("exact floats", whole(f(tiny))[3], np.float32(n * 1e-12))
+assert carried() == before
+assert jaxina.report().programs[-1].carried == 0, jaxina.report()
+
+# Carried at the same time: what the program asks for, and what the partitioner puts in.
+def both(x):
+    asked = jax.shard_map(lambda x: lax.psum(x, "w"), mesh=mesh, in_specs=P("w"), out_specs=P())(x)
+    return asked.sum() + jnp.sum(x * x)
+f = jax.jit(both)
+for _ in range(20):
+    got = f(x)
+same("two streams", got.addressable_data(0), rows.sum() + (rows * rows).sum())
+assert carried() >= before + 40, carried()
+
+def steps(x):
+    return lax.while_loop(lambda s: jnp.sum(s) < 100, lambda s: s * 2, x)
+same("a loop with a sum", whole(jax.jit(steps)(x)), rows[4 * rank : 4 * rank + 4] * 2**5)
+
+if n > 2 and rank < 2:
+    few = jax.make_mesh((2,), ("w",), devices=jax.devices()[:2], axis_types=(AxisType.Auto,))
+    part = jax.make_array_from_callback((4,), NamedSharding(few, P("w")), lambda index: rows[:4][index])
+    got = jax.jit(jnp.sum, out_shardings=NamedSharding(few, P()))(part)
+    same("a program of some", got.addressable_data(0), rows[:4].sum())
+elif n > 2:
+    print("a program of some")
+
+half = jax.jit(jnp.sum, out_shardings=NamedSharding(mesh, P()))
+same("in a job", half(x).addressable_data(0), rows.sum())
+jaxina.shutdown()
+same("after it", half(x).addressable_data(0), rows.sum())
+jaxina.init()
+before = carried()
+same("in the next", half(x).addressable_data(0), rows.sum())
+assert carried() > before
+"""
+
+
+@pytest.mark.parametrize("processes", (2, 3))
+def test_every_program_goes_on_wherever_jaxina_is_switched_off_or_has_ended(tmp_path, processes: int):
+    want = ["exact floats", "two streams", "a loop with a sum", "a program of some", "in a job", "after it", "in the next"]
+    for lines in outputs(tmp_path, LIKE, processes):
+        assert lines == [name for name in want if processes > 2 or name != "a program of some"]
+
+
+CLOSED = {
+    "catch_all=False": "JAXINA_CATCH_ALL=no",
+    "": "a process has several devices",
+}
+
+
+@pytest.mark.parametrize("init", CLOSED)
+def test_the_report_says_why_they_stay(tmp_path, init: str):
+    devices = "import jax; jax.config.update('jax_num_cpu_devices', 2)\n" if not init else ""
+    program = """
+    total = jax.jit(jnp.sum, out_shardings=NamedSharding(mesh, P()))(x)
+    print(whole(total) > 0, jaxina.report())
+    """
+    for lines in outputs(tmp_path, program, init=init, before=devices):
+        assert f"put in by XLA's partitioner; {CLOSED[init]}" in lines[-1]

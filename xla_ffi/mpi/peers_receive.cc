@@ -1,0 +1,158 @@
+// The thread of Peers that takes connections and messages.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "xla_ffi/mpi/peers_parts.h"
+
+namespace jaxina::mpi {
+namespace {
+
+constexpr std::size_t kMaxStrangers = 64;
+constexpr std::size_t kPiece = 1 << 20;  // read at once, so that all peers get their turn
+
+}  // namespace
+
+void Peers::run() {
+  std::vector<pollfd> watched;
+  std::vector<int> ranks;  // of the watched, from the third on; -1: a stranger
+  while (true) {
+    watched = {{wakeup_, POLLIN, 0}, {listener_, POLLIN, 0}};
+    ranks.clear();
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+      for (const auto& [rank, link] : links_) {
+        if (link->lost) continue;
+        watched.push_back({link->fd, POLLIN, 0});
+        ranks.push_back(rank);
+      }
+    }
+    for (const auto& [fd, said] : strangers_) {
+      watched.push_back({fd, POLLIN, 0});
+      ranks.push_back(-1);
+    }
+    poll(watched.data(), watched.size(), -1);
+    std::uint64_t count;
+    if (watched[0].revents != 0) [[maybe_unused]] const ssize_t got = read(wakeup_, &count, sizeof(count));
+    if (watched[1].revents != 0) accept_one();
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      if (watched[i + 2].revents == 0) continue;
+      if (ranks[i] < 0) {
+        if (!read_hello(watched[i + 2].fd)) {
+          strangers_.erase(watched[i + 2].fd);
+          close(watched[i + 2].fd);
+        }
+        continue;
+      }
+      Link* link;
+      {
+        const std::lock_guard lock(mutex_);
+        link = links_.at(ranks[i]).get();
+      }
+      bool goes_on = false;
+      try {
+        goes_on = read_from(ranks[i], *link);
+      } catch (const std::bad_alloc&) {  // for a message that nobody waits for yet
+      }
+      if (!goes_on) lose(*link);
+    }
+  }
+}
+
+void Peers::accept_one() {
+  const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return;
+  if (strangers_.size() >= kMaxStrangers) {
+    close(fd);
+    return;
+  }
+  strangers_[fd];
+}
+
+// False if the connection is not one of the job's. One that is becomes a link.
+bool Peers::read_hello(int fd) {
+  std::vector<std::byte>& said = strangers_.at(fd);
+  std::byte part[sizeof(Hello)];
+  const ssize_t got = recv(fd, part, sizeof(Hello) - said.size(), 0);
+  if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
+  said.insert(said.end(), part, part + got);
+  if (said.size() < sizeof(Hello)) return true;
+  Hello hello;
+  std::memcpy(&hello, said.data(), sizeof(hello));
+  if (hello.magic != Hello::kMagic || hello.secret != own_.secret || hello.rank >= static_cast<std::uint64_t>(rank_)) return false;
+  strangers_.erase(fd);
+  const std::lock_guard lock(mutex_);
+  adopt(static_cast<int>(hello.rank), fd);
+  return true;
+}
+
+// Takes what has arrived, up to a piece. False if the connection has ended.
+bool Peers::read_from(int rank, Link& link) {
+  std::size_t budget = kPiece;
+  while (budget > 0) {
+    std::byte* to;
+    std::size_t room;
+    if (!link.in_message) {
+      to = reinterpret_cast<std::byte*>(&link.header) + link.header_read;
+      room = sizeof(Header) - link.header_read;
+    } else {
+      to = (link.into ? link.into->data : link.held.data()) + link.read;
+      room = static_cast<std::size_t>(link.header.bytes) - link.read;
+    }
+    if (room > 0) {
+      const ssize_t got = recv(link.fd, to, std::min(room, budget), MSG_DONTWAIT);
+      if (got == 0) return false;
+      if (got < 0) return errno == EAGAIN || errno == EINTR;
+      budget -= static_cast<std::size_t>(got);
+      (link.in_message ? link.read : link.header_read) += static_cast<std::size_t>(got);
+    }
+    if (!link.in_message && link.header_read == sizeof(Header)) {
+      begin_message(rank, link);
+    } else if (link.in_message && link.read == link.header.bytes) {
+      end_message(rank, link);
+    }
+  }
+  return true;
+}
+
+void Peers::begin_message(int rank, Link& link) {
+  const std::lock_guard lock(mutex_);
+  link.in_message = true;
+  link.header_read = link.read = 0;
+  auto& waiting = posted_[{rank, link.header.channel}];
+  if (!waiting.empty() && waiting.front()->check(link.header.name, link.header.bytes).ok()) {
+    link.into = waiting.front();
+    waiting.pop_front();
+  } else {
+    link.held.resize(link.header.bytes);
+  }
+}
+
+void Peers::end_message(int rank, Link& link) {
+  link.in_message = false;
+  if (!link.into) {
+    deliver(rank, link.header.channel, {link.header.name, std::exchange(link.held, {})});
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  link.into->done = true;
+  link.into.reset();
+  changed_.notify_all();
+}
+
+void Peers::lose(Link& link) {
+  const std::lock_guard lock(mutex_);
+  link.lost = true;
+  link.into.reset();
+  changed_.notify_all();
+}
+
+}  // namespace jaxina::mpi

@@ -1,0 +1,76 @@
+#include "xla_ffi/mpi/running_program.h"
+
+#include <utility>
+
+#include "rdma_engine/errors.h"
+
+namespace jaxina::mpi {
+
+std::uint64_t hash_of(std::initializer_list<std::uint64_t> values) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (const std::uint64_t value : values) {
+    for (int shift = 0; shift < 64; shift += 8) hash = (hash ^ (value >> shift & 0xff)) * 1099511628211u;
+  }
+  return hash;
+}
+
+void RunningProgram::begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums) {
+  const std::lock_guard lock(mutex_);
+  run_ = hash_of({identity, ++runs_[identity]});
+  processes_ = std::move(processes);
+  carries_sums_ = carries_sums;
+  collectives_ = 0;
+  calls_.clear();
+}
+
+std::uint64_t RunningProgram::end() {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t name = hash_of({run_, collectives_});
+  processes_.clear();
+  return name;
+}
+
+void RunningProgram::forget() {
+  const std::lock_guard lock(mutex_);
+  runs_.clear();
+}
+
+bool RunningProgram::carries_sums() const {
+  const std::lock_guard lock(mutex_);
+  return carries_sums_;
+}
+
+std::vector<int> RunningProgram::processes() const {
+  const std::lock_guard lock(mutex_);
+  check_running();
+  return processes_;
+}
+
+std::uint64_t RunningProgram::next(std::uint64_t stream) {
+  const std::lock_guard lock(mutex_);
+  return hash_of({run_, count(stream)});
+}
+
+std::uint64_t RunningProgram::next_collective(std::uint64_t stream, std::uint64_t what) {
+  const std::lock_guard lock(mutex_);
+  ++collectives_;
+  return hash_of({run_, count(stream), what});
+}
+
+std::uint64_t RunningProgram::count(std::uint64_t stream) {
+  check_running();
+  return ++calls_[stream];
+}
+
+void RunningProgram::check_running() const {
+  if (processes_.empty()) {
+    throw Error(ErrorCode::kNotInitialized, "XLA runs a program with collectives that jaxina was not told of");
+  }
+}
+
+RunningProgram& running_program() {
+  static RunningProgram program;
+  return program;
+}
+
+}  // namespace jaxina::mpi
