@@ -134,8 +134,8 @@ class Launch:
             # JAX's notifier of preemptions swallows SIGTERM, so that a worker told to end would not.
             "JAX_ENABLE_PREEMPTION_SERVICE": os.environ.get("JAX_ENABLE_PREEMPTION_SERVICE", "0"),
         }
-        if settings.catch_all == "yes":
-            variables[_route.LIBRARY] = _native.__file__
+        if settings.catch_all == "yes":  # unless the user has an MPI library of his own
+            variables[_route.LIBRARY] = os.environ.get(_route.LIBRARY, _native.__file__)
         if settings.keep_memory == "yes":
             variables.update(worker_memory.keeping(os.environ))
         if self.devices is not None:
