@@ -32,7 +32,7 @@ _COLLECTIVE = re.compile(rf" (?:{'|'.join(KINDS)})(?:-start)?\(")
 _BRANCHES = re.compile(r" conditional\(| while\((?!.*known_trip_count)")
 
 # Why XLA's own collectives stay with XLA; None if they come.
-closed: str | None = "lowered before jaxina.init()"
+closed: str | None = "jaxina.init() has not been called"
 _one_at_a_time = threading.Lock()
 _patience = 0.0  # seconds that one program may wait for another
 
@@ -107,8 +107,8 @@ def around(
 def _run(identity: int, processes: list[int], carries_sums: bool, compare: bool) -> Iterator[None]:
     if not _one_at_a_time.acquire(timeout=_patience):
         raise CollectiveTimeoutError(
-            f"another program with collectives has been running for {_patience:g} s in this process: it may wait for this one, "
-            "if a callback of it runs it"
+            f"another program with collectives has been running for {_patience:g} s in this process: it may wait for "
+            "this one, if a callback of it runs it"
         )
     ended = False
     try:

@@ -91,8 +91,8 @@ void reduce_scatter(const Communicator& communicator, const void* in, void* out,
     // The aggregator needs every process's whole operand in any case.
     std::vector<std::byte> sums(n * count * data.bytes);
     communicator.sum({data.element, n * count * data.parts, in, sums.data()}, name);
-    const auto own = sums.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(communicator.rank()) * count * data.bytes);
-    std::copy_n(own, count * data.bytes, static_cast<std::byte*>(out));
+    const std::size_t bytes = count * data.bytes;
+    std::memcpy(out, sums.data() + static_cast<std::size_t>(communicator.rank()) * bytes, bytes);
   } else {
     const std::vector<std::byte> reduced = reduce_own(communicator, in, equal_parts(n, count), type, op, name);
     std::copy(reduced.begin(), reduced.end(), static_cast<std::byte*>(out));

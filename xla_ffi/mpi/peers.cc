@@ -58,7 +58,8 @@ Peers::Link::~Link() {
 Status Peers::Receive::check(std::uint64_t its_name, std::size_t its_bytes) const {
   const char* advice = ": check that every process runs the same program";
   if (its_name != name) {
-    return {ErrorCode::kMismatch, process(key.first) + " is in another program than this process, or at another call of it" + advice};
+    return {ErrorCode::kMismatch,
+            process(key.first) + " is in another program than this process, or at another call of it" + advice};
   }
   if (its_bytes == bytes) return {};
   return {ErrorCode::kMismatch, process(key.first) + " sends " + std::to_string(its_bytes) + " bytes where " +

@@ -1,8 +1,9 @@
 // Messages from process to process, for what sums nothing: XLA's reshards, rolls, transposes and all-to-alls. One TCP
 // connection for each pair that talks, made when it first does: the lower rank connects.
 //
-// A message has a channel; those of one sender and channel arrive in the order in which they were sent. It also has a name,
-// which the receiver must expect. Whoever calls may be any thread. A thread of its own receives, into the caller's memory where a receive is posted already, else into its own.
+// A message has a channel; those of one sender and channel arrive in the order in which they were sent. It also has a
+// name, which the receiver must expect. Whoever calls may be any thread. A thread of its own receives, into the caller's
+// memory where a receive is posted already, else into its own.
 #pragma once
 
 #include <condition_variable>
