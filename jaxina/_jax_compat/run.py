@@ -29,14 +29,14 @@ def check() -> None:
 
 
 def surround(around: Around) -> None:
-    """Asks `around` for every program that is compiled for several processes."""
+    """Asks `around` for every program that is compiled for several processes, this one among them."""
     signature = inspect.signature(_from_hlo)
 
     def from_hlo(*args: Any, **kwargs: Any) -> MeshExecutable:
         made = _from_hlo(*args, **kwargs)
         given = signature.bind(*args, **kwargs).arguments
         processes = sorted({device.process_index for device in given["device_list"] or ()})
-        if len(processes) > 1:
+        if len(processes) > 1 and jax.process_index() in processes:
             text = lambda: made.xla_executable.hlo_modules()[0].to_string()  # noqa: E731
             context = around(given["hlo"], text, processes)
             if context is not None:
