@@ -40,8 +40,8 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """How the links are: a worker's megabits per second each way, the share of packets lost each way, bytes of an IP
-    packet."""
+    """How the links are: a worker's megabits per second each way, the share of IP packets lost each way, bytes of an
+    IP packet."""
 
     rate: int
     loss: float = 0.0
@@ -218,7 +218,9 @@ def _lose(name: str, port: str, program: Path) -> None:
     tc = ("tc", "-n", _BRIDGE)
     _run(*tc, "qdisc", "add", "dev", port, "clsact")
     for direction in ("ingress", "egress"):
-        _run(*tc, "filter", "add", "dev", port, direction, "bpf", "da", "object-pinned", str(program))
+        # Not ARP: the kernel throws away all that waits for a neighbour that has not answered three requests.
+        chosen = ("protocol", "ip", "bpf", "da", "object-pinned", str(program))
+        _run(*tc, "filter", "add", "dev", port, direction, *chosen)
     # A super-packet would be lost as a whole. So the host cuts what it sends, as a network card would, the bridge has each
     # packet alone, and what is left is put together again when it arrives.
     offloads = [f for feature in ("tx-udp-segmentation", "tso", "gso") for f in (feature, "off")]

@@ -104,6 +104,18 @@ def test_links_lose_what_was_asked_for(up: Callable[..., testbed.Testbed]):
     assert abs(2000 - received - 380) < 5 * (2000 * 0.19 * 0.81) ** 0.5
 
 
+def test_links_do_not_lose_arp(up: Callable[..., testbed.Testbed]):
+    made = up(2, testbed.Link(rate=1000, loss=0.9))
+    inside = made.inside(made.worker_namespace(1))
+    ask = "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'', ('{host}', 5000))"
+    subprocess.run([*inside, sys.executable, "-c", ask.format(host=made.worker_host(0))], check=True, timeout=60)
+    deadline = time.monotonic() + 3  # one of three requests is answered in 3 of 100 times if ARP is lost, too
+    neighbours = [*inside, "ip", "neighbour", "show", made.worker_host(0)]
+    while "lladdr" not in (told := subprocess.run(neighbours, capture_output=True, text=True).stdout):
+        assert time.monotonic() < deadline, told
+        time.sleep(0.05)
+
+
 def test_a_run_in_the_testbed(up: Callable[..., testbed.Testbed], tmp_path: Path):
     up(2, testbed.Link(rate=1000))
     program = tmp_path / "program.py"
