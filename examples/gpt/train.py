@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,10 @@ from layouts import NAMES, Layout
 from model import Decoder, Size
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # shared
+
+from shared.processes import join_processes  # noqa: E402
 
 
 def loss_of(graph: nnx.GraphDef, parameters: Any, batch: jax.Array) -> jax.Array:
@@ -150,14 +154,6 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
         "step_ms": 1e3 * statistics.median(seconds[1:] or seconds or [0.0]),
         "sample": written,
     }
-
-
-def join_processes() -> None:
-    """Makes one JAX program of the processes that `jaxina run` started, as jaxina.init() does."""
-    if "JAXINA_RANK" in os.environ:  # JAX itself reads JAX_COORDINATOR_ADDRESS, which `jaxina run` sets, too
-        jax.distributed.initialize(
-            num_processes=int(os.environ["JAXINA_PROCESSES"]), process_id=int(os.environ["JAXINA_RANK"])
-        )
 
 
 def parse_options() -> argparse.Namespace:

@@ -10,8 +10,7 @@ jaxina` it calls `jaxina.init()` first; nothing else differs.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,15 +18,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from flax import nnx
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from cnn import CNN
-from digits import Digits, load_digits, shuffled_batches
 from report import Progress, RunRecord
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # shared
+
+from shared.data_parallel import make_count_correct, mesh_for, replicated_hash, shard  # noqa: E402
+from shared.digits import load_digits, shuffled_batches  # noqa: E402
+from shared.processes import join_processes  # noqa: E402
 
 Params = Any
 
@@ -83,82 +86,15 @@ def make_train_step(
     )
 
 
-def make_count_correct(graph: nnx.GraphDef, mesh: jax.sharding.Mesh) -> Callable:
-    """Counts the images of a global batch that are classified right; label -1 marks padding."""
-
-    def count_correct(params, images, labels):
-        predicted = nnx.merge(graph, params)(images).argmax(-1)
-        return jax.lax.psum((predicted == labels).sum(), "data")
-
-    return jax.jit(
-        jax.shard_map(count_correct, mesh=mesh, in_specs=(P(), P("data"), P("data")), out_specs=P())
-    )
-
-
-def shard(digits: Digits, mesh: jax.sharding.Mesh) -> tuple[jax.Array, jax.Array]:
-    """The digits as global arrays; each device gets its own equal share of the rows."""
-    sharding = NamedSharding(mesh, P("data"))
-
-    def place(rows: np.ndarray) -> jax.Array:
-        return jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])
-
-    return place(digits.images), place(digits.labels)
-
-
-def padded(digits: Digits, multiple: int) -> Digits:
-    missing = -len(digits) % multiple
-    return Digits(
-        np.pad(digits.images, ((0, missing), (0, 0), (0, 0), (0, 0))),
-        np.pad(digits.labels, (0, missing), constant_values=-1),
-    )
-
-
-def rows_of_all(row: jax.Array) -> jax.Array:
-    """[1, k] of one device -> [devices, k] of all, by a sum: a collective that every choice has."""
-    rows = jnp.zeros((jax.lax.axis_size("data"), row.shape[1]), row.dtype)
-    return jax.lax.psum(rows.at[jax.lax.axis_index("data")].set(row[0]), "data")
-
-
-def parameter_hash(params: Params, mesh: jax.sharding.Mesh) -> str:
-    """SHA-256 over all leaves: path, dtype, shape and bytes.
-
-    Raises RuntimeError on every process if any device of any process has other parameters.
-    """
-    digests = []
-    for device in jax.local_devices():
-        digest = hashlib.sha256()
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-            (copy,) = [s.data for s in leaf.addressable_shards if s.device == device]
-            value = np.asarray(copy)
-            digest.update(f"{jax.tree_util.keystr(path)} {value.dtype} {value.shape}".encode())
-            digest.update(value.tobytes())
-        digests.append(np.frombuffer(digest.digest(), np.uint8))
-    mine = jax.make_array_from_process_local_data(
-        NamedSharding(mesh, P("data")), np.stack(digests).astype(np.int32)
-    )
-    gather = jax.jit(jax.shard_map(rows_of_all, mesh=mesh, in_specs=P("data"), out_specs=P()))
-    everywhere = np.asarray(gather(mine)).astype(np.uint8)
-    if (everywhere != everywhere[0]).any():
-        hashes = ", ".join(bytes(row).hex()[:12] for row in everywhere)
-        raise RuntimeError(f"the devices ended with different parameters; their hashes: {hashes}")
-    return bytes(everywhere[0]).hex()
-
-
 def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
     training, test = load_digits()
-    devices = jax.device_count()
-    if options.batch_size % devices or options.batch_size > len(training):
-        raise SystemExit(
-            f"--batch-size {options.batch_size} must be a multiple of the {devices} devices and at "
-            f"most {len(training)}"
-        )
+    mesh = mesh_for(options.batch_size, len(training))
     steps = options.steps or options.epochs * (len(training) // options.batch_size)
-    mesh = jax.make_mesh((devices,), ("data",))
 
     optimizer = optax.adam(optax.cosine_decay_schedule(options.learning_rate, steps))
     graph, params, optimizer_state = make_replicated_state(options.seed, optimizer, mesh)
     train_step = make_train_step(graph, optimizer, mesh)
-    count_correct = make_count_correct(graph, mesh)
+    count_correct = make_count_correct(lambda params, images: nnx.merge(graph, params)(images), mesh)
 
     record = RunRecord(
         collective=options.collective,
@@ -166,7 +102,7 @@ def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
         batch_size=options.batch_size,
         steps=steps,
         processes=jax.process_count(),
-        devices=devices,
+        devices=mesh.size,
         jax_version=jax.__version__,
     )
     batches = shuffled_batches(training, options.batch_size, options.seed)
@@ -180,9 +116,8 @@ def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
             loss, accuracy = float(loss), float(accuracy)  # waits for the step
             record.add_step(loss, accuracy, time.perf_counter() - start)
             progress.show(record)
-    correct = int(count_correct(params, *shard(padded(test, devices), mesh)))
-    record.test_accuracy = correct / len(test)
-    record.parameter_sha256 = parameter_hash(params, mesh)
+    record.test_accuracy = count_correct(params, test) / len(test)
+    record.parameter_sha256 = replicated_hash(params, mesh)
     return record
 
 
@@ -207,15 +142,6 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="curves of loss and accuracy")
     parser.add_argument("--json", type=Path, metavar="FILE", help="results and curves")
     return parser.parse_args()
-
-
-def join_processes() -> None:
-    """Makes one JAX program of the processes that `jaxina run` started, as jaxina.init() does."""
-    if "JAXINA_RANK" in os.environ:  # JAX itself reads JAX_COORDINATOR_ADDRESS, which `jaxina run` sets, too
-        jax.distributed.initialize(
-            num_processes=int(os.environ["JAXINA_PROCESSES"]),
-            process_id=int(os.environ["JAXINA_RANK"]),
-        )
 
 
 def main() -> None:

@@ -65,7 +65,7 @@ def test_a_batch_that_cannot_be_shared_equally_is_refused() -> None:
 def test_digits_are_split_without_overlap_and_the_same_each_time() -> None:
     script = """
 import numpy as np
-from digits import load_digits, shuffled_batches
+from shared.digits import load_digits, shuffled_batches
 training, test = load_digits()
 assert training.images.shape == (4000, 28, 28, 1) and test.images.shape == (1000, 28, 28, 1)
 assert training.images.dtype == np.float32
@@ -85,25 +85,25 @@ assert not np.array_equal(first.labels, next_epoch.labels), "every epoch has the
     assert done.returncode == 0, done.stderr
 
 
-def test_parameters_that_differ_between_devices_are_noticed() -> None:
+def test_values_that_differ_between_devices_are_noticed() -> None:
     script = """
 import jax, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
-from train import parameter_hash
+from shared.data_parallel import replicated_hash
 jax.config.update("jax_num_cpu_devices", 2)
 mesh = jax.make_mesh((2,), ("data",))
 sharding = NamedSharding(mesh, P())
 def copies(*values):
     return {"w": jax.make_array_from_single_device_arrays(
         (3,), sharding, [jax.device_put(np.full(3, v, np.float32), d) for v, d in zip(values, jax.devices())])}
-one, again, other = (parameter_hash(copies(v, v), mesh) for v in (1, 1, 2))
+one, again, other = (replicated_hash(copies(v, v), mesh) for v in (1, 1, 2))
 assert one == again != other
 try:
-    parameter_hash(copies(1, 2), mesh)
+    replicated_hash(copies(1, 2), mesh)
 except RuntimeError as error:
-    assert "different parameters" in str(error)
+    assert "different values" in str(error)
 else:
-    raise SystemExit("different parameters were not noticed")
+    raise SystemExit("different values were not noticed")
 """
     done = run_python("-c", script)
     assert done.returncode == 0, done.stderr
