@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import logging
 import os
 import sys
@@ -118,7 +119,8 @@ def init(
       InvalidArgumentError: a value is not allowed, `init` ran already, or JAX's backend was
         started before the launched processes knew each other.
       NeverJoinedError, RankTakenError, MismatchError: the launched processes are not complete, or
-      do not agree.
+      do not agree, or one of them does not call `init`.
+      WorkerLostError: one of them has ended.
       SwitchUnreachableError: no switch answers at `switch`.
       NotCarriedError: `strict`, and this JAX is one that jaxina does not know.
     """
@@ -150,10 +152,11 @@ def init(
         if configuration.error_file is not None:
             last_words.install(configuration.error_file)
         topology = joining.join_processes(configuration)
+        tell_all = functools.partial(joining.tell_obstacles, topology, configuration.join_timeout)
+        obstacle = _route.agree(configuration, topology.processes, joining.backend_started, tell_all)
         _current = _start(configuration, topology, _incarnation + 1)
         _incarnation += 1
-        if not _seat.empty:
-            _route.open_route(configuration, topology.processes, joining.backend_started)
+        _route.open_route(obstacle, configuration.timeout)
         _report.be_strict(configuration.strict == "yes")
         _switch.carrying.set_global(True)
         if _incarnation == 1:

@@ -10,6 +10,7 @@
 
 #include "xla_ffi/bindings.h"
 #include "xla_ffi/mpi/communicator.h"
+#include "xla_ffi/mpi/program_end.h"
 #include "xla_ffi/mpi/running_program.h"
 
 namespace jaxina {
@@ -71,19 +72,9 @@ void bind_mpi(nb::module_& m) {
       "From here to end_mpi_program() this process runs one program whose collectives come to jaxina as to an MPI library. "
       "identity: equal in all processes that run the same program; these are `processes`, by rank. carries_sums: whether its "
       "sums go to the aggregator.");
-  m.def(
-      "end_mpi_program",
-      [](bool compare) {
-        const mpi::Communicator all = mpi::Communicator::all();
-        const std::uint64_t name = mpi::running_program().end();
-        if (!compare || all.size() < 2) return;
-        nb::gil_scoped_release released;
-        std::int32_t nothing = 0;
-        all.sum({ElementType::kInt32, 1, &nothing, &nothing}, name);
-      },
-      "compare"_a,
-      "Ends it. With `compare` it waits for all the processes, and raises MismatchError unless they have made as many "
-      "collective calls.");
+  m.def("end_mpi_program", &mpi::end_program, "compare"_a, "completed"_a, nb::call_guard<nb::gil_scoped_release>(),
+        "Ends it. completed: its results are there. With `compare` it waits for all the processes, and raises MismatchError "
+        "unless they have made as many collective calls. Without `completed` it tells the others, whose waiting ends.");
 }
 
 }  // namespace jaxina

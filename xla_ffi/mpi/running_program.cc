@@ -21,13 +21,18 @@ void RunningProgram::begin(std::uint64_t identity, std::vector<int> processes, b
   carries_sums_ = carries_sums;
   collectives_ = 0;
   calls_.clear();
+  failure_.reset();
 }
 
-std::uint64_t RunningProgram::end() {
+void RunningProgram::fail(const Status& status, bool known) {
   const std::lock_guard lock(mutex_);
-  const std::uint64_t name = hash_of({run_, collectives_});
+  if (!failure_) failure_ = Failure{status, known};
+}
+
+RunningProgram::End RunningProgram::end() {
+  const std::lock_guard lock(mutex_);
   processes_.clear();
-  return name;
+  return {run_, hash_of({run_, collectives_}), std::exchange(failure_, std::nullopt)};
 }
 
 void RunningProgram::forget() {
@@ -44,6 +49,11 @@ std::vector<int> RunningProgram::processes() const {
   const std::lock_guard lock(mutex_);
   check_running();
   return processes_;
+}
+
+std::uint64_t RunningProgram::run() const {
+  const std::lock_guard lock(mutex_);
+  return run_;
 }
 
 std::uint64_t RunningProgram::next(std::uint64_t stream) {

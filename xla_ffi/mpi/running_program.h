@@ -6,7 +6,10 @@
 #include <initializer_list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
+
+#include "rdma_engine/errors.h"
 
 namespace jaxina::mpi {
 
@@ -19,13 +22,27 @@ class RunningProgram {
   // processes that run the same program; they are `processes`, by rank. `carries_sums`: whether its sums go to the
   // aggregator.
   void begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums);
-  // Returns the name of the end: equal in all processes if they have made as many collective calls.
-  std::uint64_t end();
+
+  struct Failure {
+    Status status;
+    bool known;  // whether the other processes have got an error, too
+  };
+  // The first failure of a run counts.
+  void fail(const Status& status, bool known);
+
+  struct End {
+    std::uint64_t run;
+    std::uint64_t name;  // equal in all processes if they have made as many collective calls
+    std::optional<Failure> failure;
+  };
+  End end();
   // All programs begin with their first run again.
   void forget();
 
   bool carries_sums() const;
   std::vector<int> processes() const;
+  // Name of the run: equal in all processes that run the same program for the nth time.
+  std::uint64_t run() const;
   // Name of the next call of a stream, whose calls come in an order that all its processes agree on. Throws Error if no
   // program is running.
   std::uint64_t next(std::uint64_t stream);
@@ -41,6 +58,7 @@ class RunningProgram {
   std::uint64_t run_ = 0;
   std::uint64_t collectives_ = 0;  // of the run
   std::vector<int> processes_;
+  std::optional<Failure> failure_;
   bool carries_sums_ = false;
 };
 
