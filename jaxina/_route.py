@@ -106,12 +106,12 @@ def _on_cpu() -> bool:
 
 
 def around(
-    digest: Callable[[Any], str], module: Any, text: Callable[[], str], processes: list[int]
+    identity_of: Callable[[Any], int], module: Any, text: Callable[[], str], processes: list[int]
 ) -> Callable[[], contextlib.AbstractContextManager[None]] | None:
     """What each run of a compiled program happens in; None if the program has nothing that comes this way.
 
     Args:
-      digest: gives the hash of a lowered program, in hexadecimal digits.
+      identity_of: gives the hash of a lowered program, 64 bits.
       module: the lowered program.
       text: gives its optimized HLO module.
       processes: those of its devices, at least two.
@@ -130,7 +130,7 @@ def around(
             "another type, by jax.lax.psum in a shard_map, or leave XLA's own collectives with gloo: "
             "`jaxina run --no-catch-all`, JAXINA_CATCH_ALL=no or jaxina.init(catch_all=False)"
         )
-    identity = int(digest(module)[:16], 16)
+    identity = identity_of(module)
     carries_sums = not _report.says_off(compiled)
     compare = bool(_BRANCHES.search(compiled))
     return lambda: _run(identity, processes, carries_sums, compare)

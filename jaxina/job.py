@@ -43,15 +43,18 @@ class Job:
         self.aggregator = configuration.aggregator
         self.configuration = configuration
         self._connector = connector
+        self._rounded_before = _report.rounded_to_zero()
 
     def statistics(self) -> dict[str, int]:
         """Counters of this process's engine since `init`, by name: collectives, elements,
         packets_sent,
         packets_received, bytes_sent, bytes_received, retransmissions, packets_dropped,
-        packets_rejected, staged_words (words of GPUs that the processor copied or added)."""
+        packets_rejected, staged_words (words of GPUs that the processor copied or added),
+        rounded_to_zero (numbers on CPU: see `jaxina.report`)."""
         from jaxina import _native
 
-        return dict(_native.statistics())
+        lost = _report.rounded_to_zero() - self._rounded_before
+        return {**_native.statistics(), "rounded_to_zero": lost}
 
     def __enter__(self) -> Job:
         return self

@@ -7,6 +7,7 @@
 
 #include "xla_ffi/all_reduce_call.h"
 #include "xla_ffi/error_codes.h"
+#include "xla_ffi/sum_counts.h"
 
 namespace jaxina {
 namespace {
@@ -42,6 +43,7 @@ ffi::Future all_reduce(std::int32_t device, ffi::RemainingArgs args, ffi::Remain
     copy(call.collective);
     return finished({});
   }
+  count_sum(call.collective.identity, call.collective);
   ffi::Promise promise;
   ffi::Future future(promise);
   Engine::instance().submit(call.group, device, std::move(call.collective), [promise](Status status) mutable {

@@ -38,14 +38,15 @@ struct ElementCodec {
 
   std::uint8_t (*exponent)(const Codec&, const void* x, std::size_t count);
   std::uint8_t (*finite_exponent)(const Codec&, const void* x, std::size_t count);
-  void (*encode)(const Codec&, const void* x, std::size_t count, std::uint8_t exponent, Scale, Store, std::uint32_t* dst);
+  // Returns how many finite elements other than zero have become words of 0.
+  std::size_t (*encode)(const Codec&, const void* x, std::size_t count, std::uint8_t exponent, Scale, Store, std::uint32_t* dst);
   void (*decode)(const Codec&, const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale, Order,
                  bool keep_non_finite, void* y);
   // The same without keep_non_finite, for large results: see FloatCodec::dequantize_streaming.
   void (*decode_streaming)(const Codec&, const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale, Order,
                            void* y);
   // See FloatCodec; null where exponents, words and results are only to be had one after the other.
-  void (*exchange)(const Codec&, const Exchange&, Scale);
+  std::size_t (*exchange)(const Codec&, const Exchange&, Scale);
   // Flags occupy as many words as data does.
   void (*flags)(const Codec&, const void* x, std::size_t count, Store, std::uint32_t* dst);
   void (*apply_flags)(const Codec&, const std::uint32_t* sum, std::size_t count, Order, bool clear, void* y);

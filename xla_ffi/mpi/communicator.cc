@@ -8,6 +8,7 @@
 
 #include "rdma_engine/base/assert.h"
 #include "xla_ffi/mpi/running_program.h"
+#include "xla_ffi/sum_counts.h"
 
 namespace jaxina::mpi {
 namespace {
@@ -138,6 +139,7 @@ void Communicator::sum(const Tensor& tensor, std::uint64_t name) const {
   Collective collective;
   collective.identity = name;
   collective.tensors.push_back(tensor);
+  count_sum(running_program().identity(), collective);
   std::promise<Status> promise;
   auto outcome = promise.get_future();
   Engine::instance().submit(group, group[static_cast<std::size_t>(rank_)], std::move(collective),

@@ -16,6 +16,7 @@ std::uint64_t hash_of(std::initializer_list<std::uint64_t> values) {
 
 void RunningProgram::begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums) {
   const std::lock_guard lock(mutex_);
+  identity_ = identity;
   run_ = hash_of({identity, ++runs_[identity]});
   processes_ = std::move(processes);
   carries_sums_ = carries_sums;
@@ -38,6 +39,11 @@ RunningProgram::End RunningProgram::end() {
 void RunningProgram::forget() {
   const std::lock_guard lock(mutex_);
   runs_.clear();
+}
+
+std::uint64_t RunningProgram::identity() const {
+  const std::lock_guard lock(mutex_);
+  return identity_;
 }
 
 bool RunningProgram::carries_sums() const {

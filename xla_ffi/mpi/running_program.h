@@ -39,6 +39,7 @@ class RunningProgram {
   // All programs begin with their first run again.
   void forget();
 
+  std::uint64_t identity() const;
   bool carries_sums() const;
   std::vector<int> processes() const;
   // Name of the run: equal in all processes that run the same program for the nth time.
@@ -55,7 +56,7 @@ class RunningProgram {
   mutable std::mutex mutex_;
   std::map<std::uint64_t, std::uint64_t> runs_;   // by identity
   std::map<std::uint64_t, std::uint64_t> calls_;  // of the run, by stream
-  std::uint64_t run_ = 0;
+  std::uint64_t identity_ = 0, run_ = 0;
   std::uint64_t collectives_ = 0;  // of the run
   std::vector<int> processes_;
   std::optional<Failure> failure_;
