@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 
-from jaxina import _native, _report, _seat
+from jaxina import _native, _report, _seat, _switch
 from jaxina.config import Configuration, variable
 from jaxina.errors import CollectiveTimeoutError, UnsupportedTypeError
 
@@ -133,11 +133,12 @@ def around(
     identity = identity_of(module)
     carries_sums = not _report.says_off(compiled)
     compare = bool(_BRANCHES.search(compiled))
-    return lambda: _run(identity, processes, carries_sums, compare)
+    bits = _switch.bits.value
+    return lambda: _run(identity, processes, carries_sums, bits, compare)
 
 
 @contextlib.contextmanager
-def _run(identity: int, processes: list[int], carries_sums: bool, compare: bool) -> Iterator[None]:
+def _run(identity: int, processes: list[int], carries_sums: bool, bits: int, compare: bool) -> Iterator[None]:
     if not _one_at_a_time.acquire(timeout=_patience):
         raise CollectiveTimeoutError(
             f"another program with collectives has been running for {_patience:g} s in this process: it may wait for "
@@ -145,7 +146,7 @@ def _run(identity: int, processes: list[int], carries_sums: bool, compare: bool)
         )
     completed = False
     try:
-        _native.begin_mpi_program(identity, processes, carries_sums)
+        _native.begin_mpi_program(identity, processes, carries_sums, bits)
         try:
             yield
             completed = True

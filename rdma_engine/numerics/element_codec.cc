@@ -175,11 +175,24 @@ constexpr ElementCodec kCodecs[] = {
     make<ElementByElement<IntegerForm<std::uint8_t>>>(ElementType::kInt8, 1, 1, false),
     make<ElementByElement<IntegerForm<std::uint16_t>>>(ElementType::kInt16, 2, 1, false),
     make<ElementByElement<IntegerForm<std::uint64_t>>>(ElementType::kInt64, 8, 4, false),
+    make<ElementByElement<WideFloatForm<Float32>>>(ElementType::kWideFloat32, 4, 2, true),
+    make<ElementByElement<WideFloatForm<Float16>>>(ElementType::kWideFloat16, 2, 2, true),
+    make<ElementByElement<WideFloatForm<Bfloat16>>>(ElementType::kWideBfloat16, 2, 2, true),
 };
 
 }  // namespace
 
 const ElementCodec& element_codec(ElementType type) { return kCodecs[static_cast<std::size_t>(type) - 1]; }
+
+ElementType in_bits(ElementType type, std::int64_t bits) {
+  if (bits == 32) return type;
+  switch (type) {
+    case ElementType::kFloat32: return ElementType::kWideFloat32;
+    case ElementType::kFloat16: return ElementType::kWideFloat16;
+    case ElementType::kBfloat16: return ElementType::kWideBfloat16;
+    default: return type;
+  }
+}
 
 std::string_view to_string(ElementType type) {
   switch (type) {
@@ -191,6 +204,9 @@ std::string_view to_string(ElementType type) {
     case ElementType::kInt8: return "int8";
     case ElementType::kInt16: return "int16";
     case ElementType::kInt64: return "int64";
+    case ElementType::kWideFloat32: return "float32 in 64 bits";
+    case ElementType::kWideFloat16: return "float16 in 64 bits";
+    case ElementType::kWideBfloat16: return "bfloat16 in 64 bits";
   }
   return "unknown";
 }

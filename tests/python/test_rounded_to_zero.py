@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jaxina
+import jaxina.errors
 import pytest
 
 PROGRAM = """
@@ -38,9 +40,22 @@ def loses_nothing(x):
 
 by_partitioner = jax.jit(lambda x: x.sum(0), out_shardings=NamedSharding(mesh, P()))
 
+@jax.jit
+def wide_by_partitioner(x):
+    return jax.lax.with_sharding_constraint(x.sum(0), NamedSharding(mesh, P()))
+
+@jax.jit
+@jax.shard_map(mesh=mesh, in_specs=P("data"), out_specs=P())
+def wide(x):
+    return jax.lax.psum(x, "data")
+
 for _ in range(3):
     asked_for(everywhere(row)).block_until_ready()
 by_partitioner(everywhere(row)).block_until_ready()
+with jaxina.collectives(bits=64):
+    for keeps in (wide, wide_by_partitioner):
+        got = np.asarray(keeps(everywhere(row)).addressable_data(0)).reshape(-1)
+        np.testing.assert_array_equal(got, jax.device_count() * row)
 loses_nothing(everywhere(np.arange(1, 1000, dtype=np.float32))).block_until_ready()
 if jax.process_index() == 0:
     import json
@@ -68,6 +83,8 @@ def test_lost_numbers_are_counted_by_program_and_once(aggregator: list[str], tmp
     assert counts == {
         "jit_asked_for": [3 * 65536, 3 * ONCE],
         "jit__lambda": [65536, ONCE],
+        "jit_wide": [65536, 0],
+        "jit_wide_by_partitioner": [65536, 0],
         "jit_loses_nothing": [999, 0],
     }
     assert lost == 4 * ONCE
@@ -89,6 +106,36 @@ def test_devices_of_one_process_are_counted_each() -> None:
     assert counts["jit__lambda"] == [0, 0], "it stays with XLA"
 
 
+def test_other_numbers_of_bits_are_refused() -> None:
+    with pytest.raises(jaxina.errors.InvalidArgumentError, match="32 or 64, not 16"):
+        jaxina.collectives(bits=16)
+
+
 def test_smaller_blocks_lose_less() -> None:
     _, counts, _ = run(["-n", "2"], JAXINA_BLOCK_SIZE="8")
     assert counts["jit_asked_for"] == [3 * 65536, 3 * 256 * 6]
+
+
+DISAGREES = """
+import jax, jaxina, jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+jaxina.init()
+mesh = jax.make_mesh((2,), ("data",))
+rows = jax.make_array_from_callback((2, 8), NamedSharding(mesh, P("data")), lambda _: jnp.ones((1, 8)))
+asked_for = jax.shard_map(lambda x: jax.lax.psum(x, "data"), mesh=mesh, in_specs=P("data"), out_specs=P())
+by_partitioner = jax.jit(lambda x: x.sum(0), out_shardings=NamedSharding(mesh, P()))
+with jaxina.collectives(bits=64 if jax.process_index() == 0 else 32):
+    try:
+        jax.block_until_ready({PROGRAM}(rows))
+    except Exception as error:
+        print("refused:", "MISMATCH" in str(error), flush=True)
+"""
+
+
+@pytest.mark.parametrize("program", ["jax.jit(asked_for)", "by_partitioner"])
+def test_processes_that_give_other_numbers_of_bits_get_an_error(program: str) -> None:
+    source = DISAGREES.replace("{PROGRAM}", program)
+    command = [str(Path(sys.executable).with_name("jaxina")), "run", "-n", "2", sys.executable, "-c", source]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.count("refused: True") == 2, done.stdout + done.stderr

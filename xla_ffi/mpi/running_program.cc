@@ -14,12 +14,14 @@ std::uint64_t hash_of(std::initializer_list<std::uint64_t> values) {
   return hash;
 }
 
-void RunningProgram::begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums) {
+void RunningProgram::begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums,
+                           std::int64_t bits) {
   const std::lock_guard lock(mutex_);
   identity_ = identity;
   run_ = hash_of({identity, ++runs_[identity]});
   processes_ = std::move(processes);
   carries_sums_ = carries_sums;
+  bits_ = bits;
   collectives_ = 0;
   calls_.clear();
   failure_.reset();
@@ -49,6 +51,11 @@ std::uint64_t RunningProgram::identity() const {
 bool RunningProgram::carries_sums() const {
   const std::lock_guard lock(mutex_);
   return carries_sums_;
+}
+
+std::int64_t RunningProgram::bits() const {
+  const std::lock_guard lock(mutex_);
+  return bits_;
 }
 
 std::vector<int> RunningProgram::processes() const {

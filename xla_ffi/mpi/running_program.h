@@ -20,8 +20,8 @@ class RunningProgram {
  public:
   // The process has one program of this kind under way at a time; who runs it sees to that. `identity` is equal in all
   // processes that run the same program; they are `processes`, by rank. `carries_sums`: whether its sums go to the
-  // aggregator.
-  void begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums);
+  // aggregator; `bits`: how many a float of at most 32 bits has there.
+  void begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums, std::int64_t bits);
 
   struct Failure {
     Status status;
@@ -41,6 +41,7 @@ class RunningProgram {
 
   std::uint64_t identity() const;
   bool carries_sums() const;
+  std::int64_t bits() const;
   std::vector<int> processes() const;
   // Name of the run: equal in all processes that run the same program for the nth time.
   std::uint64_t run() const;
@@ -61,6 +62,7 @@ class RunningProgram {
   std::vector<int> processes_;
   std::optional<Failure> failure_;
   bool carries_sums_ = false;
+  std::int64_t bits_ = 32;
 };
 
 RunningProgram& running_program();
