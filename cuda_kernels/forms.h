@@ -22,6 +22,9 @@ auto with_float_form(numerics::ElementType type, Use use) {
     case ElementType::kFloat32: return use(TypeTag<numerics::FloatForm<numerics::Float32>>{});
     case ElementType::kFloat16: return use(TypeTag<numerics::FloatForm<numerics::Float16>>{});
     case ElementType::kBfloat16: return use(TypeTag<numerics::FloatForm<numerics::Bfloat16>>{});
+    case ElementType::kWideFloat32: return use(TypeTag<numerics::WideFloatForm<numerics::Float32>>{});
+    case ElementType::kWideFloat16: return use(TypeTag<numerics::WideFloatForm<numerics::Float16>>{});
+    case ElementType::kWideBfloat16: return use(TypeTag<numerics::WideFloatForm<numerics::Bfloat16>>{});
     case ElementType::kFloat64: return use(TypeTag<numerics::Float64Form>{});
     default: return Result{};
   }

@@ -12,6 +12,7 @@ _COMPUTATION = re.compile(r"^(?:ENTRY )?%([\w.-]+) \(.*\{$")
 _ROOT = re.compile(r"^\s*ROOT %[\w.-]+ = \S+ ([a-z][\w-]*)\(")
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
+_IDENTITY = re.compile(r"identity = (-?\d+) : i64")
 _TO_APPLY = re.compile(r"to_apply=%([\w.-]+)")
 
 _COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute", "ragged-all-to-all")
@@ -26,12 +27,14 @@ class Collective:
       operands: how many arrays it takes.
       sums: whether what it does is a sum.
       made_of: the JAX operation it came from, "psum" for instance; empty if XLA does not say.
+      identity: of a custom call that has one, as a number without sign.
     """
 
     kind: str
     operands: int
     sums: bool
     made_of: str
+    identity: int | None = None
 
 
 def collectives(text: str, targets: frozenset[str]) -> Iterator[Collective]:
@@ -46,7 +49,7 @@ def collectives(text: str, targets: frozenset[str]) -> Iterator[Collective]:
         if opcode == "custom-call":
             target = _TARGET.search(rest)
             if target and target.group(1) in targets:
-                yield Collective(target.group(1), _operands(rest), True, _made_of(rest))
+                yield Collective(target.group(1), _operands(rest), True, _made_of(rest), _identity(rest))
         elif opcode in _COLLECTIVES:
             computation = _TO_APPLY.search(rest)
             # A sum of booleans is an `or`, which is no sum; XLA writes a sum of several arrays as one `add` too.
@@ -68,6 +71,11 @@ def _roots(lines: list[str]) -> dict[str, str]:
 
 def _operands(rest: str) -> int:
     return rest[: rest.index(")")].count("%")
+
+
+def _identity(rest: str) -> int | None:
+    found = _IDENTITY.search(rest)
+    return int(found.group(1)) % 2**64 if found else None
 
 
 def _made_of(rest: str) -> str:

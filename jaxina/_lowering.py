@@ -95,6 +95,7 @@ def _all_reduce(ctx: Any, target: str, operand: Any, positions: list[list[int]])
     if groups.shape[1] > 1 and not _native.running():
         raise NotInitializedError("a psum is to be compiled for jaxina, but jaxina.init() has not been called")
     attributes = {"groups": groups.reshape(-1), "group_size": np.int64(groups.shape[1])}
+    attributes["bits"] = np.int64(_switch.bits.value)
     return compat.ordered_custom_call(ctx, target, operand, attributes)
 
 
@@ -140,10 +141,10 @@ def _begin() -> None:
         joining.refuse_without_init()
 
 
-def _note(text: Callable[[], str]) -> None:
+def _note(module: Any, text: Callable[[], str]) -> None:
     if _native.running():
         routed = frozenset() if _route.closed else _route.KINDS
-        _report.note(text, frozenset((TARGET, START)), routed, _route.closed)
+        _report.note(text, frozenset((TARGET, START)), routed, _route.closed, lambda: _module.identity(module))
 
 
 def install() -> None:
@@ -155,7 +156,7 @@ def install() -> None:
         jax.ffi.register_ffi_target(target, handler, platform="CUDA")
     program.install(_finish, _report.REASONS, _report.SEPARATOR)
     compiled.watch(_begin, _note)
-    run.surround(functools.partial(_route.around, _module.digest))
+    run.surround(functools.partial(_route.around, _module.identity))
     for primitives, rule, why_not in (
         (compat.PSUMS, _psum, _psum_why_not),
         ((compat.PSUM_SCATTER,), _psum_scatter, _psum_scatter_why_not),

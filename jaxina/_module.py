@@ -244,6 +244,11 @@ def digest(module: ir.Module) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+def identity(module: ir.Module) -> int:
+    """The first 64 bits of the digest."""
+    return int(digest(module)[:16], 16)
+
+
 def _set_identity(call: ir.Operation, name: str) -> None:
     configuration = {named.name: named.attr for named in ir.DictAttr(call.attributes[_CONFIGURATION])}
     described = f"{name}:{configuration['groups']}:{configuration['group_size']}"

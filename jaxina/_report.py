@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from jaxina import _hlo
+from jaxina import _hlo, _native
 from jaxina.errors import NotCarriedError
 
 _log = logging.getLogger("jaxina")
@@ -57,12 +57,18 @@ class Program:
       carried: how many of its collectives jaxina carries. One in a loop's body counts once.
       tensors: how many arrays these sum.
       stays: all others.
+      floats: how many floating-point numbers on CPU this process has given to the carried ones, as of the report. A complex
+        number is two.
+      rounded_to_zero: how many of these were not zero, but became it: n workers keep 31 - ceil(log2 n) bits of a block's
+        largest number, and these were smaller than what that leaves.
     """
 
     name: str
     carried: int
     tensors: int
     stays: tuple[Stays, ...]
+    floats: int = 0
+    rounded_to_zero: int = 0
 
     def __str__(self) -> str:
         parts = []
@@ -71,6 +77,8 @@ class Program:
             parts.append(f"carries {what} ({self.tensors} tensor{'s' * (self.tensors > 1)})")
         for one in self.stays:
             parts.append(f"{one.number} {one.kind}{'s' * (one.number > 1)} with XLA ({one.why})")
+        if self.rounded_to_zero:
+            parts.append(f"{self.rounded_to_zero} of {self.floats} numbers rounded to zero")
         return f"{self.name}: " + ", ".join(parts)
 
 
@@ -107,15 +115,26 @@ class Report:
 
 
 _lock = threading.Lock()
-_programs: list[Program] = []
+_programs: list[tuple[Program, frozenset[int]]] = []  # with the names under which the engine counts its sums
 _strict = False
 
 
 def report() -> Report:
     """What jaxina carries, and what stays with XLA, of all programs that this process has compiled for several devices
     while a job was running."""
+    counts = _native.sum_counts()
     with _lock:
-        return Report(tuple(_programs))
+        return Report(tuple(_counted(program, [counts.get(name, (0, 0)) for name in names]) for program, names in _programs))
+
+
+def rounded_to_zero() -> int:
+    """Numbers that became zero in all sums of this process so far; see `Program`."""
+    return sum(lost for _, lost in _native.sum_counts().values())
+
+
+def _counted(program: Program, counts: list[tuple[int, int]]) -> Program:
+    floats, lost = (sum(column) for column in zip((0, 0), *counts, strict=True))
+    return dataclasses.replace(program, floats=floats, rounded_to_zero=lost)
 
 
 def be_strict(strict: bool) -> None:
@@ -124,7 +143,13 @@ def be_strict(strict: bool) -> None:
     _strict = strict
 
 
-def note(text: Callable[[], str], targets: frozenset[str], routed: frozenset[str], closed: str | None) -> None:
+def note(
+    text: Callable[[], str],
+    targets: frozenset[str],
+    routed: frozenset[str],
+    closed: str | None,
+    identity: Callable[[], int],
+) -> None:
     """Takes up a compiled program.
 
     Args:
@@ -132,6 +157,7 @@ def note(text: Callable[[], str], targets: frozenset[str], routed: frozenset[str
       targets: custom calls that are jaxina's.
       routed: kinds of XLA's own collectives that XLA calls jaxina for.
       closed: why there are none, if so.
+      identity: gives the name under which the engine counts what comes of `routed`.
 
     Raises:
       NotCarriedError: a sum stays with XLA, and `be_strict(True)` was called.
@@ -141,11 +167,11 @@ def note(text: Callable[[], str], targets: frozenset[str], routed: frozenset[str
     except RuntimeError as error:  # of a backend that keeps its modules for itself
         _log.info("a compiled program cannot be read, and is not in the report: %s", error)
         return
-    program = _read(found, targets, routed, closed)
+    program, names = _read(found, targets, routed, closed)
     if not program.carried and not program.stays:
         return
     with _lock:
-        _programs.append(program)
+        _programs.append((program, frozenset(names) | ({identity()} if routed else set())))
     _log.info("%s", program)
     if _strict and any(one.sums and one.why != OFF for one in program.stays):
         raise NotCarriedError(f"{program}; init(strict=True) refuses that")
@@ -161,15 +187,17 @@ def _reasons(text: str) -> str | None:
     return found.group(1) if found else None
 
 
-def _read(text: str, targets: frozenset[str], routed: frozenset[str], closed: str | None) -> Program:
+def _read(text: str, targets: frozenset[str], routed: frozenset[str], closed: str | None) -> tuple[Program, set[int]]:
     asked_for = _reasons(text) or UNKNOWN
     off = says_off(text)
     carried = tensors = 0
+    names = set()  # of custom calls
     stays: collections.Counter[tuple[str, str, bool]] = collections.Counter()
     for one in _hlo.collectives(text, targets):
         if one.kind in targets:
             carried += 1
             tensors += one.operands - 1  # the first is the token
+            names.add(one.identity)
         elif one.kind in routed and not (one.sums and off):
             carried += 1
             tensors += one.operands
@@ -178,9 +206,10 @@ def _read(text: str, targets: frozenset[str], routed: frozenset[str], closed: st
             why = SUMS_NOTHING if not one.sums else asked_for if one.made_of in _ASKED_FOR else partitioner
             stays[one.kind, why, one.sums] += 1
     name = _NAME.search(text)
-    return Program(
+    program = Program(
         name.group(1) if name else "?",
         carried,
         tensors,
         tuple(Stays(kind, number, why, sums) for (kind, why, sums), number in stays.items()),
     )
+    return program, names

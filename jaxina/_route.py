@@ -18,9 +18,9 @@ from typing import Any
 
 import jax
 
-from jaxina import _native, _report
+from jaxina import _native, _report, _seat, _switch
 from jaxina.config import Configuration, variable
-from jaxina.errors import CollectiveTimeoutError
+from jaxina.errors import CollectiveTimeoutError, UnsupportedTypeError
 
 # Names the library; read when jaxlib is loaded, so it must be set before Python starts.
 LIBRARY = "MPITRAMPOLINE_LIB"
@@ -31,25 +31,49 @@ _COLLECTIVE = re.compile(rf" (?:{'|'.join(KINDS)})(?:-start)?\(")
 # Control flow of which XLA does not know how often its body runs: processes may differ there.
 _BRANCHES = re.compile(r" conditional\(| while\((?!.*known_trip_count)")
 
+# Reductions in a type that XLA's calls of an MPI library do not have.
+_REFUSED = re.compile(r"= [^=\n]*\bf16\[[^=\n]* (?:all-reduce|reduce-scatter)(?:-start)?\(")
+
 # Why XLA's own collectives stay with XLA; None if they come.
 closed: str | None = "jaxina.init() has not been called"
 _one_at_a_time = threading.Lock()
 _patience = 0.0  # seconds that one program may wait for another
+_decided = False
 
 
-def open_route(configuration: Configuration, processes: int, backend_started: Callable[[], bool]) -> None:
-    """Sends XLA's own collectives to jaxina, from the start of JAX's CPU backend to the end of the process, if that is
-    possible; else `closed` says why not."""
-    global closed, _patience
-    _patience = configuration.timeout
-    if closed is None:
-        return
-    closed = _obstacle(configuration, processes, backend_started)
+def agree(
+    configuration: Configuration,
+    processes: int,
+    backend_started: Callable[[], bool],
+    tell_all: Callable[[str | None], list[str | None]],
+) -> str | None:
+    """Why XLA's own collectives stay with XLA in one process of the job, and so in all; None if they come to jaxina.
+
+    Args:
+      tell_all: tells all processes what is in this one's way, if anything, and returns what is in each one's. It is
+        called once in a process: JAX's backend does not change.
+    """
+    if _decided:
+        return closed
+    own = _obstacle(configuration, processes, backend_started)
+    if processes == 1:
+        return own
+    others = enumerate(tell_all(own))
+    return own or next((f"process {rank}: {why}" for rank, why in others if why), None)
+
+
+def open_route(obstacle: str | None, patience: float) -> None:
+    """Sends XLA's own collectives to jaxina, from the start of JAX's CPU backend to the end of the process, unless there is
+    an obstacle. A program waits `patience` seconds for another of this process."""
+    global closed, _patience, _decided
+    closed, _patience, _decided = obstacle, patience, True
     if closed is None:
         jax.config.update("jax_cpu_collectives_implementation", "mpi")
 
 
 def _obstacle(configuration: Configuration, processes: int, backend_started: Callable[[], bool]) -> str | None:
+    if _seat.empty:
+        return _seat.empty
     if processes == 1:
         return "the job has one process"
     if configuration.catch_all == "no":
@@ -82,41 +106,51 @@ def _on_cpu() -> bool:
 
 
 def around(
-    digest: Callable[[Any], str], module: Any, text: Callable[[], str], processes: list[int]
+    identity_of: Callable[[Any], int], module: Any, text: Callable[[], str], processes: list[int]
 ) -> Callable[[], contextlib.AbstractContextManager[None]] | None:
     """What each run of a compiled program happens in; None if the program has nothing that comes this way.
 
     Args:
-      digest: gives the hash of a lowered program, in hexadecimal digits.
+      identity_of: gives the hash of a lowered program, 64 bits.
       module: the lowered program.
       text: gives its optimized HLO module.
       processes: those of its devices, at least two.
+
+    Raises:
+      UnsupportedTypeError: it reduces what XLA cannot give to an MPI library.
     """
     if closed is not None:
         return None
     compiled = text()
     if not _COLLECTIVE.search(compiled):
         return None
-    identity = int(digest(module)[:16], 16)
+    if _REFUSED.search(compiled):
+        raise UnsupportedTypeError(
+            "XLA reduces a float16 array between processes in this program, for which it has no MPI type. Reduce it in "
+            "another type, by jax.lax.psum in a shard_map, or leave XLA's own collectives with gloo: "
+            "`jaxina run --no-catch-all`, JAXINA_CATCH_ALL=no or jaxina.init(catch_all=False)"
+        )
+    identity = identity_of(module)
     carries_sums = not _report.says_off(compiled)
     compare = bool(_BRANCHES.search(compiled))
-    return lambda: _run(identity, processes, carries_sums, compare)
+    bits = _switch.bits.value
+    return lambda: _run(identity, processes, carries_sums, bits, compare)
 
 
 @contextlib.contextmanager
-def _run(identity: int, processes: list[int], carries_sums: bool, compare: bool) -> Iterator[None]:
+def _run(identity: int, processes: list[int], carries_sums: bool, bits: int, compare: bool) -> Iterator[None]:
     if not _one_at_a_time.acquire(timeout=_patience):
         raise CollectiveTimeoutError(
             f"another program with collectives has been running for {_patience:g} s in this process: it may wait for "
             "this one, if a callback of it runs it"
         )
-    ended = False
+    completed = False
     try:
-        _native.begin_mpi_program(identity, processes, carries_sums)
+        _native.begin_mpi_program(identity, processes, carries_sums, bits)
         try:
             yield
-            ended = True
+            completed = True
         finally:
-            _native.end_mpi_program(compare and ended and _native.running())
+            _native.end_mpi_program(compare, completed)
     finally:
         _one_at_a_time.release()

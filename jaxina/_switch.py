@@ -10,6 +10,10 @@ import jax
 
 carrying = jax.make_user_context(False)
 
+# How many bits a float of at most 32 bits has on the wire.
+BITS = (32, 64)
+bits = jax.make_user_context(BITS[0])
+
 # Psums that nothing but their order chains are merged up to this many bytes. A collective has a fixed cost of some 0.3 ms
 # and sums on the order of 1 GB/s on a CPU, so 4 MiB make the fixed cost small against the sum, and larger gradients still
 # leave while the backward pass computes the next ones.

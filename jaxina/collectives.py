@@ -8,6 +8,9 @@ From `jaxina.init()` to `jaxina.shutdown()` all programs that the process compil
 
     with jaxina.collectives(bucket_bytes=0):     # every psum is a collective of its own
         ...
+
+    with jaxina.collectives(bits=64):            # small numbers beside large ones are kept
+        ...
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import contextlib
 from typing import Any
 
 from jaxina import _switch
+from jaxina.errors import InvalidArgumentError
 
 
 class collectives(contextlib.ContextDecorator):  # noqa: N801 (used like a function)
@@ -29,9 +33,21 @@ class collectives(contextlib.ContextDecorator):  # noqa: N801 (used like a funct
       bucket_bytes: neighbouring psums that do not depend on each other become one collective of at most this many
         bytes; 0 keeps every psum a collective of its own, None what is set outside (4 MiB at first). It must be the
         same in all processes.
+      bits: how many bits float32, float16, bfloat16 and the parts of complex64 have on the wire: 32, or 64 for twice the
+        bytes and twice the digits: with n workers 62 - 2 ceil(log2 n) bits of the largest number of a block, not
+        31 - ceil(log2 n). None keeps what is set outside (32 at first). Other types do not change. It must be the same in
+        all processes, whose sums otherwise raise MismatchError.
+
+    Raises:
+      InvalidArgumentError: `bits` is something else.
     """
 
-    def __init__(self, carried: bool | None = None, *, bucket_bytes: int | None = None) -> None:
+    def __init__(
+        self, carried: bool | None = None, *, bucket_bytes: int | None = None, bits: int | None = None
+    ) -> None:
+        if bits is not None and bits not in _switch.BITS:
+            raise InvalidArgumentError(f"bits must be 32 or 64, not {bits!r}")
+        self._bits = bits
         self._carried = carried
         self._bucket_bytes = bucket_bytes
         self._entered: list[contextlib.ExitStack] = []
@@ -42,6 +58,8 @@ class collectives(contextlib.ContextDecorator):  # noqa: N801 (used like a funct
                 stack.enter_context(_switch.carrying(self._carried))
             if self._bucket_bytes is not None:
                 stack.enter_context(_switch.bucket_bytes(self._bucket_bytes))
+            if self._bits is not None:
+                stack.enter_context(_switch.bits(self._bits))
             self._entered.append(stack.pop_all())
         return self
 
@@ -49,4 +67,4 @@ class collectives(contextlib.ContextDecorator):  # noqa: N801 (used like a funct
         self._entered.pop().__exit__(kind, error, traceback)
 
     def _recreate_cm(self) -> collectives:
-        return collectives(self._carried, bucket_bytes=self._bucket_bytes)
+        return collectives(self._carried, bucket_bytes=self._bucket_bytes, bits=self._bits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import logging
 import os
 import sys
@@ -42,15 +43,18 @@ class Job:
         self.aggregator = configuration.aggregator
         self.configuration = configuration
         self._connector = connector
+        self._rounded_before = _report.rounded_to_zero()
 
     def statistics(self) -> dict[str, int]:
         """Counters of this process's engine since `init`, by name: collectives, elements,
         packets_sent,
         packets_received, bytes_sent, bytes_received, retransmissions, packets_dropped,
-        packets_rejected, staged_words (words of GPUs that the processor copied or added)."""
+        packets_rejected, staged_words (words of GPUs that the processor copied or added),
+        rounded_to_zero (numbers on CPU: see `jaxina.report`)."""
         from jaxina import _native
 
-        return dict(_native.statistics())
+        lost = _report.rounded_to_zero() - self._rounded_before
+        return {**_native.statistics(), "rounded_to_zero": lost}
 
     def __enter__(self) -> Job:
         return self
@@ -118,7 +122,8 @@ def init(
       InvalidArgumentError: a value is not allowed, `init` ran already, or JAX's backend was
         started before the launched processes knew each other.
       NeverJoinedError, RankTakenError, MismatchError: the launched processes are not complete, or
-      do not agree.
+      do not agree, or one of them does not call `init`.
+      WorkerLostError: one of them has ended.
       SwitchUnreachableError: no switch answers at `switch`.
       NotCarriedError: `strict`, and this JAX is one that jaxina does not know.
     """
@@ -150,10 +155,11 @@ def init(
         if configuration.error_file is not None:
             last_words.install(configuration.error_file)
         topology = joining.join_processes(configuration)
+        tell_all = functools.partial(joining.tell_obstacles, topology, configuration.join_timeout)
+        obstacle = _route.agree(configuration, topology.processes, joining.backend_started, tell_all)
         _current = _start(configuration, topology, _incarnation + 1)
         _incarnation += 1
-        if not _seat.empty:
-            _route.open_route(configuration, topology.processes, joining.backend_started)
+        _route.open_route(obstacle, configuration.timeout)
         _report.be_strict(configuration.strict == "yes")
         _switch.carrying.set_global(True)
         if _incarnation == 1:

@@ -10,7 +10,7 @@ import jax
 
 from jaxina import config
 from jaxina._jax_compat import versions
-from jaxina.control import endpoints
+from jaxina.control.exchange import exchange, own_host_towards
 from jaxina.control.roll_call import Answer, Roommates, answer_roll
 from jaxina.control.store import JaxStore
 from jaxina.control.topology import JaxTopology, this_place
@@ -24,6 +24,8 @@ _LAUNCHERS = {
     "WORLD_SIZE": "torchrun",
 }
 
+
+Endpoint = tuple[str, int, int]  # numeric host, port, secret
 
 _roommates: Roommates | None = None  # where we were launched
 
@@ -52,16 +54,36 @@ def backend_started() -> bool:
 
 def own_host(processes: int) -> str:
     """The numeric address of this host, as the other processes reach it."""
-    return endpoints.own_host(_processes().coordinator_address() if processes > 1 else None)
+    return own_host_towards(_processes().coordinator_address() if processes > 1 else None)
 
 
 def exchange_endpoints(
     topology: JaxTopology, incarnation: int, own: tuple[int, int], timeout: float
-) -> list[endpoints.Endpoint]:
+) -> list[Endpoint]:
     """Where every process takes messages, by process; `own` is this one's port and secret."""
     here = (own_host(topology.processes), *own)
-    prefix = f"jaxina/{incarnation}/endpoints"
-    return endpoints.exchange(jax_store(), prefix, topology.process, here, topology.processes, timeout, ended_processes)
+    return [
+        (host, port, secret)
+        for host, port, secret in exchange(
+            *(jax_store(), f"jaxina/{incarnation}/endpoints", topology.process, here, topology.processes),
+            *(timeout, ended_processes),
+            "sends no messages, though others do: every process must run the same program; one that computes long before "
+            "needs a longer JAXINA_TIMEOUT",
+        )
+    ]
+
+
+def tell_obstacles(topology: JaxTopology, timeout: float, own: str | None) -> list[str | None]:
+    """What keeps XLA's own collectives from jaxina, by process; `own` in this one. Waits for all.
+
+    Raises:
+      NeverJoinedError: a process has not called `jaxina.init` within `timeout` seconds.
+      WorkerLostError: one has ended.
+    """
+    return exchange(
+        *(jax_store(), "jaxina/route", topology.process, own, topology.processes, timeout, ended_processes),
+        f"has not called jaxina.init() within {timeout:g} s: every process of the job must, or JAXINA_JOIN_TIMEOUT be longer",
+    )
 
 
 def _processes() -> ModuleType:

@@ -20,6 +20,8 @@ def sum_up(processes: int, statistics: dict[str, int]) -> None:
     stays = "; ".join(f"{number} with XLA: {why}" for why, number in found.stays.items())
     if statistics["collectives"]:
         what = f"{statistics['collectives']} sums of {statistics['elements']} elements were carried"
+        if lost := statistics["rounded_to_zero"]:
+            what += f"; {lost} numbers of process 0 became zero beside larger ones of their block"
         _log.info("%s%s", what, f". In the programs' text {stays}" if stays else "")
     elif found.programs or processes > 1:
         why = _seat.empty or stays or "no program with a collective was compiled after jaxina.init()"

@@ -50,8 +50,8 @@ Group group_of(ffi::Span<const std::int64_t> groups, std::int64_t group_size, st
 
 AllReduceCall all_reduce_call(std::int64_t device, const AllReduceAttributes& attributes, const ffi::RemainingArgs& args,
                               ffi::RemainingRets& results) {
-  const auto& [groups, group_size, identity] = attributes;
-  if (args.size() != results.size() || args.size() < 2 || group_size < 1 || groups.size() % group_size != 0) {
+  const auto& [groups, group_size, identity, bits] = attributes;
+  if (args.size() != results.size() || args.size() < 2 || group_size < 1 || (bits != 32 && bits != 64) || groups.size() % group_size != 0) {
     throw Error(ErrorCode::kInvalidArgument, "malformed jaxina_all_reduce custom call; jaxina's Python and native "
                                              "parts do not fit together: reinstall jaxina");
   }
@@ -73,7 +73,7 @@ AllReduceCall all_reduce_call(std::int64_t device, const AllReduceAttributes& at
                   "operand " + std::to_string(i - 1) + " of a psum has a type that jaxina does not carry");
     }
     call.collective.tensors.push_back(
-        {type->type, in->element_count() * type->parts, in->untyped_data(), (*out)->untyped_data()});
+        {numerics::in_bits(type->type, bits), in->element_count() * type->parts, in->untyped_data(), (*out)->untyped_data()});
   }
   return call;
 }

@@ -7,6 +7,7 @@
 
 #include "xla_ffi/all_reduce_call.h"
 #include "xla_ffi/error_codes.h"
+#include "xla_ffi/sum_counts.h"
 
 namespace jaxina {
 namespace {
@@ -31,10 +32,10 @@ void copy(const Collective& collective) {
 }
 
 ffi::Future all_reduce(std::int32_t device, ffi::RemainingArgs args, ffi::RemainingRets results,
-                       ffi::Span<const std::int64_t> groups, std::int64_t group_size, std::int64_t identity) {
+                       ffi::Span<const std::int64_t> groups, std::int64_t group_size, std::int64_t identity, std::int64_t bits) {
   AllReduceCall call;
   try {
-    call = all_reduce_call(device, {groups, group_size, identity}, args, results);
+    call = all_reduce_call(device, {groups, group_size, identity, bits}, args, results);
   } catch (const Error& error) {
     return finished(error.status());
   }
@@ -42,6 +43,7 @@ ffi::Future all_reduce(std::int32_t device, ffi::RemainingArgs args, ffi::Remain
     copy(call.collective);
     return finished({});
   }
+  count_sum(call.collective.identity, call.collective);
   ffi::Promise promise;
   ffi::Future future(promise);
   Engine::instance().submit(call.group, device, std::move(call.collective), [promise](Status status) mutable {
@@ -64,7 +66,8 @@ XLA_FFI_Error* all_reduce_cpu(XLA_FFI_CallFrame* call_frame) {
                              .RemainingRets()
                              .Attr<ffi::Span<const std::int64_t>>("groups")
                              .Attr<std::int64_t>("group_size")
-                             .Attr<std::int64_t>("identity"));
+                             .Attr<std::int64_t>("identity")
+                             .Attr<std::int64_t>("bits"));
   return (*handler)(call_frame);
 }
 

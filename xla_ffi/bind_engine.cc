@@ -10,6 +10,7 @@
 #include "rdma_engine/transport/verbs/availability.h"
 #include "xla_ffi/bindings.h"
 #include "xla_ffi/connection_end.h"
+#include "xla_ffi/sum_counts.h"
 
 namespace jaxina {
 
@@ -215,6 +216,17 @@ void bind_engine(nb::module_& m) {
         return as_dict(counters);
       },
       "Counters summed over the groups, by name.");
+  m.def(
+      "sum_counts",
+      [] {
+        nb::dict result;
+        for (const auto& [name, counts] : sum_counts()) {
+          result[nb::int_(name)] = nb::make_tuple(counts.floats, counts.rounded_to_zero);
+        }
+        return result;
+      },
+      "Of all sums of this process so far, by a call's `identity` or by the identity that begin_mpi_program() was given, as a "
+      "number without sign: (floats on CPU, how many of them other than zero became zero).");
 }
 
 }  // namespace jaxina

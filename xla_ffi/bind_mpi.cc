@@ -10,6 +10,7 @@
 
 #include "xla_ffi/bindings.h"
 #include "xla_ffi/mpi/communicator.h"
+#include "xla_ffi/mpi/program_end.h"
 #include "xla_ffi/mpi/running_program.h"
 
 namespace jaxina {
@@ -64,26 +65,16 @@ void bind_mpi(nb::module_& m) {
       "ended(rank) -> bool: whether a process is known to have ended.");
   m.def(
       "begin_mpi_program",
-      [](std::uint64_t identity, std::vector<int> processes, bool carries_sums) {
-        mpi::running_program().begin(identity, std::move(processes), carries_sums);
+      [](std::uint64_t identity, std::vector<int> processes, bool carries_sums, std::int64_t bits) {
+        mpi::running_program().begin(identity, std::move(processes), carries_sums, bits);
       },
-      "identity"_a, "processes"_a, "carries_sums"_a,
+      "identity"_a, "processes"_a, "carries_sums"_a, "bits"_a,
       "From here to end_mpi_program() this process runs one program whose collectives come to jaxina as to an MPI library. "
       "identity: equal in all processes that run the same program; these are `processes`, by rank. carries_sums: whether its "
-      "sums go to the aggregator.");
-  m.def(
-      "end_mpi_program",
-      [](bool compare) {
-        const mpi::Communicator all = mpi::Communicator::all();
-        const std::uint64_t name = mpi::running_program().end();
-        if (!compare || all.size() < 2) return;
-        nb::gil_scoped_release released;
-        std::int32_t nothing = 0;
-        all.sum({ElementType::kInt32, 1, &nothing, &nothing}, name);
-      },
-      "compare"_a,
-      "Ends it. With `compare` it waits for all the processes, and raises MismatchError unless they have made as many "
-      "collective calls.");
+      "sums go to the aggregator; bits: how many a float of at most 32 bits has there, 32 or 64.");
+  m.def("end_mpi_program", &mpi::end_program, "compare"_a, "completed"_a, nb::call_guard<nb::gil_scoped_release>(),
+        "Ends it. completed: its results are there. With `compare` it waits for all the processes, and raises MismatchError "
+        "unless they have made as many collective calls. Without `completed` it tells the others, whose waiting ends.");
 }
 
 }  // namespace jaxina

@@ -17,15 +17,15 @@ def check() -> None:
         raise ImportError(f"jax._src.compiler.compile_or_get_cached takes {', '.join(names)}")
 
 
-def watch(begin: Callable[[], None], tell: Callable[[Callable[[], str]], None]) -> None:
-    """Calls begin() before each compilation, and tell(text) with each program for several devices; text() is its
-    optimized HLO module. What they raise, the compilation raises."""
+def watch(begin: Callable[[], None], tell: Callable[[Any, Callable[[], str]], None]) -> None:
+    """Calls begin() before each compilation, and tell(module, text) with each program for several devices: its lowered
+    module, and what gives its optimized HLO module. What they raise, the compilation raises."""
 
     def compile_and_tell(backend: Any, computation: Any, devices: Any, *args: Any, **kwargs: Any):
         begin()
         executable = compile_or_get_cached(backend, computation, devices, *args, **kwargs)
         if devices.size > 1:
-            tell(lambda: executable.hlo_modules()[0].to_string())
+            tell(computation, lambda: executable.hlo_modules()[0].to_string())
         return executable
 
     compiler.compile_or_get_cached = compile_and_tell

@@ -18,7 +18,7 @@ Collective part_of(const Collective& whole, std::size_t part, std::size_t parts,
   std::size_t blocks = 0;
   for (const Tensor& t : whole.tensors) blocks += blocks_of(t);
   const std::size_t begin = blocks * part / parts, end = blocks * (part + 1) / parts;
-  Collective result{{}, whole.identity};
+  Collective result{{}, whole.identity, whole.rounded_to_zero};
   std::size_t first = 0;  // block of the tensor
   for (const Tensor& t : whole.tensors) {
     const std::size_t past = first + blocks_of(t);

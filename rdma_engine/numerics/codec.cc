@@ -29,10 +29,10 @@ struct FloatVariant {
     const IeeeFloatMode mode;
     return static_cast<std::uint8_t>((kernels.*type).max_finite_magnitude(x, count) >> kMantissaBits);
   }
-  static void quantize(const void* x, std::size_t count, std::uint8_t exponent, Scale scale, Store store,
-                       std::uint32_t* dst) {
+  static std::size_t quantize(const void* x, std::size_t count, std::uint8_t exponent, Scale scale, Store store,
+                              std::uint32_t* dst) {
     const IeeeFloatMode mode;
-    (kernels.*type).quantize(x, count, split_power(scale_exponent(exponent, scale)), scale.limit, store, dst);
+    return (kernels.*type).quantize(x, count, split_power(scale_exponent(exponent, scale)), scale.limit, store, dst);
   }
   static void dequantize(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale, Order order,
                          bool keep_non_finite, void* y) {
@@ -44,19 +44,22 @@ struct FloatVariant {
     const IeeeFloatMode mode;
     (kernels.*type).dequantize_streaming(sum, count, split_power(-scale_exponent(exponent, scale)), order, y);
   }
-  static void exchange(const Exchange& step, Scale scale) {
+  static std::size_t exchange(const Exchange& step, Scale scale) {
     const IeeeFloatMode mode;
+    std::size_t lost = 0;
     for (std::size_t i = 0; i < step.blocks; ++i) {
       const std::size_t first = i * step.block_size, byte = first * element_bytes;
-      const std::uint32_t largest = (kernels.*type).exchange(
+      const BlockExchanged found = (kernels.*type).exchange(
           {step.block_size, static_cast<const std::byte*>(step.ahead) + byte, static_cast<const std::byte*>(step.x) + byte,
            split_power(scale_exponent(step.x_exponents[i], scale)), scale.limit, step.store, step.words + first,
            step.sum + first, split_power(-scale_exponent(step.sum_exponents[i], scale)), step.streaming,
            static_cast<std::byte*>(step.y) + byte});
-      const auto exponent = static_cast<std::uint8_t>(largest >> kMantissaBits);
+      const auto exponent = static_cast<std::uint8_t>(found.largest >> kMantissaBits);
       std::uint8_t& merged = step.ahead_exponents[i];
       merged = step.merge_exponents ? std::max(merged, exponent) : exponent;
+      lost += found.lost;
     }
+    return lost;
   }
   static void non_finite_flags(const void* x, std::size_t count, Store store, std::uint32_t* dst) {
     const IeeeFloatMode mode;

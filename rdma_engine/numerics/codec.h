@@ -47,8 +47,9 @@ struct FloatCodec {
   std::uint8_t (*exponent)(const void* x, std::size_t count);
   // The same over the finite values only (0 if there are none).
   std::uint8_t (*finite_exponent)(const void* x, std::size_t count);
-  // floats -> fixed point; NaN and Inf become 0.
-  void (*quantize)(const void* x, std::size_t count, std::uint8_t exponent, Scale scale, Store store, std::uint32_t* dst);
+  // floats -> fixed point; NaN and Inf become 0. Returns how many other elements than these and zeros have become 0.
+  std::size_t (*quantize)(const void* x, std::size_t count, std::uint8_t exponent, Scale scale, Store store,
+                          std::uint32_t* dst);
   // sum of fixed point -> floats. With keep_non_finite, elements of y that hold NaN or Inf stay as they are (a NaN quiet).
   void (*dequantize)(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale, Order order,
                      bool keep_non_finite, void* y);
@@ -57,8 +58,8 @@ struct FloatCodec {
   void (*dequantize_streaming)(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale,
                                Order order, void* y);
   // Does what exponent, quantize and dequantize do, a vector of each at a time: one waits for memory while another
-  // computes, and a third's writes drain.
-  void (*exchange)(const Exchange& step, Scale scale);
+  // computes, and a third's writes drain. Returns what quantize returns.
+  std::size_t (*exchange)(const Exchange& step, Scale scale);
   // Non-finite values as words that add up: +Inf is 1 in the low half, -Inf is 1 in the high half, NaN is both.
   void (*non_finite_flags)(const void* x, std::size_t count, Store store, std::uint32_t* dst);
   // Writes NaN, +Inf or -Inf into y where flags say so, by IEEE addition's rules (Inf - Inf = NaN). Other elements get

@@ -50,8 +50,18 @@ struct Avx2Vector {
     half = _mm_max_epi32(half, _mm_shuffle_epi32(half, _MM_SHUFFLE(2, 3, 0, 1)));
     return static_cast<std::uint32_t>(_mm_cvtsi128_si32(half));
   }
+  static std::uint32_t sum(Words a) {
+    __m128i half = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, _MM_SHUFFLE(1, 0, 3, 2)));
+    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, _MM_SHUFFLE(2, 3, 0, 1)));
+    return static_cast<std::uint32_t>(_mm_cvtsi128_si32(half));
+  }
   static Words min_signed(Words a, Words b) { return _mm256_min_epi32(a, b); }
   static Mask equal(Words a, Words b) { return _mm256_cmpeq_epi32(a, b); }
+  static Mask zero_but_for(Words a, Words b) {
+    return _mm256_andnot_si256(equal(_mm256_slli_epi32(b, 1), fill(0)), equal(a, fill(0)));
+  }
+  static Words count(Words total, Mask mask) { return _mm256_sub_epi32(total, mask); }
   static Mask greater_signed(Words a, Words b) { return _mm256_cmpgt_epi32(a, b); }
   static Words select(Mask mask, Words a, Words b) { return _mm256_blendv_epi8(b, a, mask); }
 

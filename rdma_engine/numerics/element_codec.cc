@@ -32,8 +32,9 @@ template <FloatCodec Codec::*type>
 struct OneWordFloat {
   static std::uint8_t exponent(const Codec& c, const void* x, std::size_t n) { return (c.*type).exponent(x, n); }
   static std::uint8_t finite_exponent(const Codec& c, const void* x, std::size_t n) { return (c.*type).finite_exponent(x, n); }
-  static void encode(const Codec& c, const void* x, std::size_t n, std::uint8_t e, Scale s, Store store, std::uint32_t* dst) {
-    (c.*type).quantize(x, n, e, s, store, dst);
+  static std::size_t encode(const Codec& c, const void* x, std::size_t n, std::uint8_t e, Scale s, Store store,
+                            std::uint32_t* dst) {
+    return (c.*type).quantize(x, n, e, s, store, dst);
   }
   static void decode(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order, bool keep,
                      void* y) {
@@ -43,7 +44,7 @@ struct OneWordFloat {
                                void* y) {
     (c.*type).dequantize_streaming(sum, n, e, s, order, y);
   }
-  static void exchange(const Codec& c, const Exchange& step, Scale s) { (c.*type).exchange(step, s); }
+  static std::size_t exchange(const Codec& c, const Exchange& step, Scale s) { return (c.*type).exchange(step, s); }
   static void flags(const Codec& c, const void* x, std::size_t n, Store store, std::uint32_t* dst) {
     (c.*type).non_finite_flags(x, n, store, dst);
   }
@@ -83,13 +84,25 @@ struct ElementByElement {
     }
     return 0;
   }
-  static void encode(const Codec&, const void* x, std::size_t n, std::uint8_t e, Scale s, Store store, std::uint32_t* dst) {
+  static std::size_t encode(const Codec&, const void* x, std::size_t n, std::uint8_t e, Scale s, Store store,
+                            std::uint32_t* dst) {
+    const IeeeFloatMode mode;
     const auto scale = Form::encode_scale(e, s);
+    std::size_t lost = 0;
     for (std::size_t i = 0; i < n; ++i) {
-      std::uint32_t words[Form::kWords];
-      Form::encode(load(x, i), scale, words);
-      for (const std::uint32_t& word : words) put(dst + Form::kWords * i + (&word - words), word, store);
+      std::uint32_t words[Form::kWords], all = 0;
+      const Element element = load(x, i);
+      Form::encode(element, scale, words);
+      for (std::size_t w = 0; w < Form::kWords; ++w) {
+        all |= words[w];
+        put(dst + Form::kWords * i + w, words[w], store);
+      }
+      if constexpr (Form::kIsFloat) {
+        const bool zero = static_cast<decltype(element.bits)>(element.bits << 1) == 0;  // of either sign
+        lost += all == 0 && !zero && Form::flag(element) == 0;
+      }
     }
+    return lost;
   }
   static void decode(const Codec&, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order, bool keep,
                      void* y) {
@@ -120,8 +133,10 @@ struct ElementByElement {
 };
 
 struct SimdInt32 : ElementByElement<IntegerForm<std::uint32_t>> {
-  static void encode(const Codec& c, const void* x, std::size_t n, std::uint8_t, Scale, Store store, std::uint32_t* dst) {
+  static std::size_t encode(const Codec& c, const void* x, std::size_t n, std::uint8_t, Scale, Store store,
+                            std::uint32_t* dst) {
     c.encode_int32(static_cast<const std::uint32_t*>(x), n, store, dst);
+    return 0;
   }
   static void decode(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t, Scale, Order order, bool, void* y) {
     c.decode_int32(sum, n, order, static_cast<std::uint32_t*>(y));
@@ -160,11 +175,24 @@ constexpr ElementCodec kCodecs[] = {
     make<ElementByElement<IntegerForm<std::uint8_t>>>(ElementType::kInt8, 1, 1, false),
     make<ElementByElement<IntegerForm<std::uint16_t>>>(ElementType::kInt16, 2, 1, false),
     make<ElementByElement<IntegerForm<std::uint64_t>>>(ElementType::kInt64, 8, 4, false),
+    make<ElementByElement<WideFloatForm<Float32>>>(ElementType::kWideFloat32, 4, 2, true),
+    make<ElementByElement<WideFloatForm<Float16>>>(ElementType::kWideFloat16, 2, 2, true),
+    make<ElementByElement<WideFloatForm<Bfloat16>>>(ElementType::kWideBfloat16, 2, 2, true),
 };
 
 }  // namespace
 
 const ElementCodec& element_codec(ElementType type) { return kCodecs[static_cast<std::size_t>(type) - 1]; }
+
+ElementType in_bits(ElementType type, std::int64_t bits) {
+  if (bits == 32) return type;
+  switch (type) {
+    case ElementType::kFloat32: return ElementType::kWideFloat32;
+    case ElementType::kFloat16: return ElementType::kWideFloat16;
+    case ElementType::kBfloat16: return ElementType::kWideBfloat16;
+    default: return type;
+  }
+}
 
 std::string_view to_string(ElementType type) {
   switch (type) {
@@ -176,6 +204,9 @@ std::string_view to_string(ElementType type) {
     case ElementType::kInt8: return "int8";
     case ElementType::kInt16: return "int16";
     case ElementType::kInt64: return "int64";
+    case ElementType::kWideFloat32: return "float32 in 64 bits";
+    case ElementType::kWideFloat16: return "float16 in 64 bits";
+    case ElementType::kWideBfloat16: return "bfloat16 in 64 bits";
   }
   return "unknown";
 }

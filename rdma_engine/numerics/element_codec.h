@@ -3,6 +3,7 @@
 //   type               words   form
 //   float32              1     block fixed point
 //   float16, bfloat16    1     widened to float32 (exact), summed as that, rounded once at the end
+//   the same, wide       2     62 bits of block fixed point instead of 31
 //   int8, int16, int32   1     zero-extended; exact modulo 2^bits, so signed and unsigned are alike
 //   int64                4     16-bit limbs, exact modulo 2^64
 //   float64              5     80-bit block fixed point in 16-bit limbs, see float64_limbs.h
@@ -25,7 +26,13 @@ enum class ElementType : std::uint8_t {
   kInt8 = 6,
   kInt16 = 7,
   kInt64 = 8,
+  kWideFloat32 = 9,
+  kWideFloat16 = 10,
+  kWideBfloat16 = 11,
 };
+
+// How elements of a type travel where a float of one word is given so many bits, 32 or 64.
+ElementType in_bits(ElementType type, std::int64_t bits);
 
 std::string_view to_string(ElementType type);
 
@@ -38,14 +45,15 @@ struct ElementCodec {
 
   std::uint8_t (*exponent)(const Codec&, const void* x, std::size_t count);
   std::uint8_t (*finite_exponent)(const Codec&, const void* x, std::size_t count);
-  void (*encode)(const Codec&, const void* x, std::size_t count, std::uint8_t exponent, Scale, Store, std::uint32_t* dst);
+  // Returns how many finite elements other than zero have become words of 0.
+  std::size_t (*encode)(const Codec&, const void* x, std::size_t count, std::uint8_t exponent, Scale, Store, std::uint32_t* dst);
   void (*decode)(const Codec&, const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale, Order,
                  bool keep_non_finite, void* y);
   // The same without keep_non_finite, for large results: see FloatCodec::dequantize_streaming.
   void (*decode_streaming)(const Codec&, const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale, Order,
                            void* y);
   // See FloatCodec; null where exponents, words and results are only to be had one after the other.
-  void (*exchange)(const Codec&, const Exchange&, Scale);
+  std::size_t (*exchange)(const Codec&, const Exchange&, Scale);
   // Flags occupy as many words as data does.
   void (*flags)(const Codec&, const void* x, std::size_t count, Store, std::uint32_t* dst);
   void (*apply_flags)(const Codec&, const std::uint32_t* sum, std::size_t count, Order, bool clear, void* y);

@@ -78,11 +78,55 @@ struct FloatForm {
     return narrowed(numerics::flagged<ScalarVector>(flag, clear ? 0 : widened_bits(old)));
   }
 
- private:
+ protected:
   JAXINA_HOST_DEVICE static Element narrowed(std::uint32_t bits) {
     Element y;
     narrow_bits(bits, y);
     return y;
+  }
+};
+
+// ---- the same in two words: the second is what the first leaves over, times 2^(31 - L)
+
+struct WideEncodeScale {
+  WordScale first;
+  Factors second;
+};
+struct WideDecodeScale {
+  Factors first;
+  float second;        // 2^-(31 - L)
+  std::int64_t weight;  // of the first word, in units of the second
+};
+
+// Keeps 62 - 2 L bits of the block's largest number. What the first word leaves over is at most a half and is exact in
+// float32, so n second words add up as n first ones do.
+template <class Stored>
+struct WideFloatForm : FloatForm<Stored> {
+  using Element = Stored;
+  using EncodeScale = WideEncodeScale;
+  using DecodeScale = WideDecodeScale;
+  static constexpr std::uint32_t kWords = 2;
+
+  JAXINA_HOST_DEVICE static EncodeScale encode_scale(std::uint8_t exponent, Scale scale) {
+    return {FloatForm<Stored>::encode_scale(exponent, scale), {power_of_two(31 - scale.log2_workers), 1}};
+  }
+  JAXINA_HOST_DEVICE static DecodeScale decode_scale(std::uint8_t exponent, Scale scale) {
+    const int bits = 31 - scale.log2_workers;
+    return {FloatForm<Stored>::decode_scale(exponent, scale), power_of_two(-bits), std::int64_t{1} << bits};
+  }
+  JAXINA_HOST_DEVICE static void encode(Element x, EncodeScale scale, std::uint32_t* words) {
+    const std::uint32_t bits = widened_bits(x);
+    const auto [factors, limit] = scale.first;
+    const float scaled = times<ScalarVector>(ScalarVector::as_floats(finite<ScalarVector>(bits) ? bits : 0), factors);
+    words[0] = quantized<ScalarVector>(bits, factors, limit);
+    const float rest = scaled - ScalarVector::to_floats(words[0]);
+    words[1] = quantized<ScalarVector>(ScalarVector::as_words(rest), scale.second, limit);
+  }
+  JAXINA_HOST_DEVICE static Element decode(const std::uint32_t* words, DecodeScale scale, bool keep, Element old) {
+    if (keep && !finite<ScalarVector>(widened_bits(old))) return FloatForm<Stored>::narrowed(widened_bits(old));
+    const auto first = static_cast<std::int32_t>(words[0]), second = static_cast<std::int32_t>(words[1]);
+    const auto sum = static_cast<float>(first * scale.weight + second);
+    return FloatForm<Stored>::narrowed(ScalarVector::as_words(times<ScalarVector>(sum * scale.second, scale.first)));
   }
 };
 

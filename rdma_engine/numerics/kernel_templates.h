@@ -14,6 +14,18 @@ namespace {
 
 constexpr bool kHostIsLittleEndian = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 
+// Runs body(vector type, first element, words) as for_each_vector does. It returns the words of the next call, of as many
+// lanes; the first are 0. Returns the sum of the lanes.
+template <class Wide, class Body>
+inline std::uint32_t fold_vectors(std::size_t count, Body body) {
+  const std::size_t whole = count - count % Wide::kWidth;
+  auto wide = Wide::fill(0);
+  for (std::size_t i = 0; i < whole; i += Wide::kWidth) wide = body(Wide{}, i, wide);
+  std::uint32_t total = Wide::sum(wide);
+  for (std::size_t i = whole; i < count; ++i) total = body(ScalarVector{}, i, total);
+  return total;
+}
+
 // Runs body(vector type, first element) over [0, count): whole vectors, then single elements.
 template <class Wide, class Body>
 inline void for_each_vector(std::size_t count, Body body) {
@@ -65,22 +77,26 @@ std::uint32_t max_magnitude(const void* elements, std::size_t count) {
 }
 
 template <class Wide, class Element, Store store>
-void quantize_to(const Element* x, std::size_t count, Factors factors, std::int32_t limit, std::uint32_t* dst) {
-  for_each_vector<Wide>(count, [=](auto vector, std::size_t i) {
+std::uint32_t quantize_to(const Element* x, std::size_t count, Factors factors, std::int32_t limit, std::uint32_t* dst) {
+  return fold_vectors<Wide>(count, [=](auto vector, std::size_t i, auto lost) {
     using V = decltype(vector);
-    put<V, store>(dst + i, quantized<V>(V::load_float(x + i), factors, limit));
+    const auto bits = V::load_float(x + i);
+    const auto word = quantized<V>(bits, factors, limit);
+    put<V, store>(dst + i, word);
+    return count_lost<V>(lost, bits, word);
   });
 }
 
 template <class Wide, class Element>
-void quantize(const void* elements, std::size_t count, Factors factors, std::int32_t limit, Store store,
-              std::uint32_t* dst) {
+std::uint32_t quantize(const void* elements, std::size_t count, Factors factors, std::int32_t limit, Store store,
+                       std::uint32_t* dst) {
   const auto* x = static_cast<const Element*>(elements);
   switch (store) {
     case Store::kWrite: return quantize_to<Wide, Element, Store::kWrite>(x, count, factors, limit, dst);
     case Store::kAdd: return quantize_to<Wide, Element, Store::kAdd>(x, count, factors, limit, dst);
     case Store::kBigEndian: return quantize_to<Wide, Element, Store::kBigEndian>(x, count, factors, limit, dst);
   }
+  return 0;
 }
 
 enum class Write { kAll, kKeepNonFinite, kStreaming };
@@ -140,27 +156,36 @@ void dequantize_streaming(const std::uint32_t* sum, std::size_t count, Factors f
 constexpr std::size_t kPrefetchedBytes = 4096;
 constexpr std::size_t kLineBytes = 64;
 
+// What an exchange finds out about a block, lane by lane.
+template <class V>
+struct Found {
+  typename V::Words widest = V::fill(0), lost = V::fill(0);
+};
+
 template <class V, class Element, Store store, Write write>
-inline typename V::Words exchange_vector(const BlockExchange& b, std::size_t i, typename V::Words widest) {
+inline void exchange_vector(const BlockExchange& b, std::size_t i, Found<V>& found) {
   const Element* ahead = static_cast<const Element*>(b.ahead) + i;
   if (i % (kLineBytes / sizeof(Element)) == 0) __builtin_prefetch(ahead + kPrefetchedBytes / sizeof(Element), 0, 2);
-  put<V, store>(b.words + i, quantized<V>(V::load_float(static_cast<const Element*>(b.x) + i), b.forth, b.limit));
+  const auto bits = V::load_float(static_cast<const Element*>(b.x) + i);
+  const auto word = quantized<V>(bits, b.forth, b.limit);
+  put<V, store>(b.words + i, word);
+  found.lost = count_lost<V>(found.lost, bits, word);
   put_float<V, Element, write>(static_cast<Element*>(b.y) + i, dequantized<V>(V::load(b.sum + i), b.back));
-  return V::max_signed(widest, magnitude<V>(V::load_float(ahead)));
+  found.widest = V::max_signed(found.widest, magnitude<V>(V::load_float(ahead)));
 }
 
 template <class Wide, class Element, Store store, Write write>
-std::uint32_t exchange_to(const BlockExchange b) {
+BlockExchanged exchange_to(const BlockExchange b) {
   const std::size_t whole = b.count - b.count % Wide::kWidth;
-  auto widest = Wide::fill(0);
-  for (std::size_t i = 0; i < whole; i += Wide::kWidth) widest = exchange_vector<Wide, Element, store, write>(b, i, widest);
-  std::uint32_t largest = Wide::largest_signed(widest);
-  for (std::size_t i = whole; i < b.count; ++i) largest = exchange_vector<ScalarVector, Element, store, write>(b, i, largest);
-  return largest;
+  Found<Wide> found;
+  for (std::size_t i = 0; i < whole; i += Wide::kWidth) exchange_vector<Wide, Element, store, write>(b, i, found);
+  Found<ScalarVector> all{Wide::largest_signed(found.widest), Wide::sum(found.lost)};
+  for (std::size_t i = whole; i < b.count; ++i) exchange_vector<ScalarVector, Element, store, write>(b, i, all);
+  return {all.widest, all.lost};
 }
 
 template <class Wide, class Element>
-std::uint32_t exchange(const BlockExchange& b) {
+BlockExchanged exchange(const BlockExchange& b) {
   if (b.streaming && may_stream<Wide>(static_cast<const Element*>(b.y))) {
     return b.store == Store::kAdd ? exchange_to<Wide, Element, Store::kAdd, Write::kStreaming>(b)
                                   : exchange_to<Wide, Element, Store::kWrite, Write::kStreaming>(b);

@@ -25,19 +25,24 @@ struct BlockExchange {
   void* y;
 };
 
+struct BlockExchanged {
+  std::uint32_t largest;  // |ahead[i]|, as its IEEE-754 bits
+  std::uint32_t lost;     // elements of x, as quantize() returns
+};
+
 // For float32, float16 or bfloat16: x, y and ahead point to elements of that type. Narrow ones are widened to float32 and
 // rounded from it in registers.
 struct FloatKernels {
   // The largest |x|, as its IEEE-754 bits; 0 for no elements.
   std::uint32_t (*max_magnitude)(const void* x, std::size_t count);
   std::uint32_t (*max_finite_magnitude)(const void* x, std::size_t count);
-  void (*quantize)(const void* x, std::size_t count, Factors factors, std::int32_t limit, Store store,
-                   std::uint32_t* dst);
+  // Returns how many finite elements other than zero have become 0.
+  std::uint32_t (*quantize)(const void* x, std::size_t count, Factors factors, std::int32_t limit, Store store,
+                            std::uint32_t* dst);
   void (*dequantize)(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, bool keep_non_finite,
                      void* y);
   void (*dequantize_streaming)(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, void* y);
-  // Returns the largest |ahead[i]|, as its IEEE-754 bits.
-  std::uint32_t (*exchange)(const BlockExchange& block);
+  BlockExchanged (*exchange)(const BlockExchange& block);
   void (*non_finite_flags)(const void* x, std::size_t count, Store store, std::uint32_t* dst);
   void (*apply_non_finite_flags)(const std::uint32_t* sum, std::size_t count, Order order, bool clear, void* y);
 };

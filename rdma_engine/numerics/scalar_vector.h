@@ -60,9 +60,14 @@ struct ScalarVector {
 #endif
   }
   JAXINA_HOST_DEVICE static Words max_signed(Words a, Words b) { return greater_signed(a, b) ? a : b; }
-  static std::uint32_t largest_signed(Words a) { return a; }  // of a's lanes
+  // Of a's lanes.
+  static std::uint32_t largest_signed(Words a) { return a; }
+  static std::uint32_t sum(Words a) { return a; }
   JAXINA_HOST_DEVICE static Words min_signed(Words a, Words b) { return greater_signed(a, b) ? b : a; }
   JAXINA_HOST_DEVICE static Mask equal(Words a, Words b) { return a == b; }
+  // Where a is 0, and b is neither of float32's zeros.
+  static Mask zero_but_for(Words a, Words b) { return a == 0 && b << 1 != 0; }
+  static Words count(Words total, Mask mask) { return total + (mask ? 1 : 0); }  // adds 1 where true
   JAXINA_HOST_DEVICE static Mask greater_signed(Words a, Words b) {
     return static_cast<std::int32_t>(a) > static_cast<std::int32_t>(b);
   }

@@ -49,6 +49,12 @@ JAXINA_HOST_DEVICE inline typename V::Words quantized(typename V::Words bits, Fa
   return V::max_signed(V::min_signed(word, highest), lowest);
 }
 
+// Adds 1 to the count of each lane whose float32 is finite and not zero, but has become the word 0.
+template <class V>
+inline typename V::Words count_lost(typename V::Words count, typename V::Words bits, typename V::Words word) {
+  return V::count(count, V::zero_but_for(word, V::select(finite<V>(bits), bits, V::fill(0))));
+}
+
 // word -> float32 bits.
 template <class V>
 JAXINA_HOST_DEVICE inline typename V::Words dequantized(typename V::Words word, Factors factors) {

@@ -57,6 +57,11 @@ class Layout {
   const std::byte* in(std::size_t device, const Block& block) const {
     return static_cast<const std::byte*>(contributions_[device].tensors[block.tensor].in) + block.offset;
   }
+  // That so many numbers of the local device's tensors became zero.
+  void count_rounded_to_zero(std::size_t device, std::size_t numbers) const {
+    std::atomic<std::uint64_t>* count = contributions_[device].rounded_to_zero;
+    if (numbers != 0 && count != nullptr) count->fetch_add(numbers, std::memory_order_relaxed);
+  }
   bool streams(std::size_t device, const Block& block) const {
     return contributions_[device].tensors[block.tensor].streams;
   }

@@ -99,7 +99,7 @@ const std::uint32_t* PassPayload::words_on_device(const Content& pass) const {
   return there && pass.place.phase != Phase::kLookAhead ? devices_->words(0, pass.slot) : nullptr;
 }
 
-void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32_t* words, Store store) {
+void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32_t* words, Store store, bool again) {
   if (count == 0) return;
   const Layout& layout = *pass.layout;
   const std::uint8_t* global = exponents(pass.slot);
@@ -122,7 +122,9 @@ void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32
       } else if (pass.place.phase == Phase::kFlags) {
         block.codec->flags(codec_, layout.in(device, block), block.elements, each, dst);
       } else {
-        block.codec->encode(codec_, layout.in(device, block), block.elements, global[block.index], scale_, each, dst);
+        const std::size_t lost = block.codec->encode(codec_, layout.in(device, block), block.elements, global[block.index],
+                                                     scale_, each, dst);
+        if (!again) layout.count_rounded_to_zero(device, lost);
       }
     }
     if (turn) codec_.encode_int32(dst, block.words, Store::kBigEndian, dst);
@@ -185,27 +187,27 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
   const std::uint8_t *forth = exponents(filled.slot), *back = exponents(decoded.slot);
   Layout::Cursor aheads = source.blocks_of(*filled.announced), ins = source.blocks_of(filled.place.chunk),
                  outs = target.blocks_of(decoded.place.chunk);
-  std::size_t written = 0;
+  std::size_t written = 0, lost = 0;
   while (true) {
     const std::optional<Block> ahead = aheads.block(), in = ins.block(), out = outs.block();
     if (!ahead && !in && !out) break;
     std::size_t blocks = 1;
     if (ahead && in && out && alike(*ahead, *in, *out)) {
       blocks = std::min({aheads.stretch(), ins.stretch(), outs.stretch()});
-      in->codec->exchange(codec_,
-                          {blocks, in->elements, source.in(0, *ahead), announced + ahead->index, merge,
-                           source.in(0, *in), forth + in->index, store, words + in->first_word,
-                           result.word_data + out->first_word, back + out->index, target.streams(0, *out),
-                           target.out(0, *out)},
-                          scale_);
+      lost += in->codec->exchange(codec_,
+                                  {blocks, in->elements, source.in(0, *ahead), announced + ahead->index, merge,
+                                   source.in(0, *in), forth + in->index, store, words + in->first_word,
+                                   result.word_data + out->first_word, back + out->index, target.streams(0, *out),
+                                   target.out(0, *out)},
+                                  scale_);
     } else {
       if (ahead) {
         const std::uint8_t exponent = exponent_of(codec_, source, 0, *ahead, Phase::kData);
         announced[ahead->index] = merge ? std::max(announced[ahead->index], exponent) : exponent;
       }
       if (in) {
-        in->codec->encode(codec_, source.in(0, *in), in->elements, forth[in->index], scale_, store,
-                          words + in->first_word);
+        lost += in->codec->encode(codec_, source.in(0, *in), in->elements, forth[in->index], scale_, store,
+                                  words + in->first_word);
       }
       if (out) decode_block(codec_, scale_, target, 0, *out, result, back[out->index], false);
     }
@@ -218,6 +220,7 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
     outs.advance(blocks);
   }
   if (store != Store::kAdd) std::memset(words + written, 0, 4 * (count - written));
+  source.count_rounded_to_zero(0, lost);
   return true;
 }
 

@@ -42,9 +42,9 @@ class PassPayload {
   bool awaits_devices() const { return devices_ && devices_->busy(); }
   Status device_failure() const { return devices_ ? devices_->failure() : Status(); }
 
-  // See Worker. `words` is how many the pass has.
+  // See Worker. `count` is how many words the pass has; what is filled `again` has been counted.
   void fill_exponents(const Content& pass, std::uint8_t* exponents, bool merge) const;
-  void fill_words(const Content& pass, std::size_t count, std::uint32_t* words, numerics::Store store);
+  void fill_words(const Content& pass, std::size_t count, std::uint32_t* words, numerics::Store store, bool again = false);
   const std::uint32_t* words_on_device(const Content& pass) const;
 
   // Takes the words of a result, with the exponents that a pass before announced.

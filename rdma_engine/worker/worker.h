@@ -56,7 +56,7 @@ class Worker {
   const std::uint32_t* words_on_device(const Pass& pass) const { return payload_.words_on_device(content(pass)); }
   // Writes (or adds) pass.words words, but for what a device has written there already.
   void fill_words(const Pass& pass, std::uint32_t* words, numerics::Store store) {
-    payload_.fill_words(content(pass), pass.words, words, store);
+    payload_.fill_words(content(pass), pass.words, words, store, pass.retransmission);
   }
 
   ResultVerdict on_result(const Result& result, Nanoseconds now);

@@ -27,7 +27,8 @@ using testing::WatchedAccess;
 using testing::WatchedMemory;
 
 constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kFloat16, ElementType::kBfloat16, ElementType::kFloat64,
-                                  ElementType::kInt8,    ElementType::kInt16,   ElementType::kInt32,    ElementType::kInt64};
+                                  ElementType::kInt8,    ElementType::kInt16,   ElementType::kInt32,    ElementType::kInt64,
+                                  ElementType::kWideFloat32, ElementType::kWideFloat16, ElementType::kWideBfloat16};
 constexpr ElementType kOneWordFloats[] = {ElementType::kFloat32, ElementType::kFloat16, ElementType::kBfloat16};
 constexpr std::byte kUntouched{0xa5};
 
@@ -74,8 +75,11 @@ class KernelBodiesTest : public ::testing::Test {
 
   static std::uint64_t exponent_mask(ElementType type) {
     switch (type) {
+      case ElementType::kWideFloat32:
       case ElementType::kFloat32: return 0x7f800000;
+      case ElementType::kWideFloat16:
       case ElementType::kFloat16: return 0x7c00;
+      case ElementType::kWideBfloat16:
       case ElementType::kBfloat16: return 0x7f80;
       case ElementType::kFloat64: return 0x7ff0000000000000;
       default: return 0;
@@ -86,8 +90,11 @@ class KernelBodiesTest : public ::testing::Test {
     numerics::Float16 half;
     numerics::Bfloat16 brain;
     switch (type) {
+      case ElementType::kWideFloat32:
       case ElementType::kFloat32: return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+      case ElementType::kWideFloat16:
       case ElementType::kFloat16: numerics::narrow(static_cast<float>(value), half); return half.bits;
+      case ElementType::kWideBfloat16:
       case ElementType::kBfloat16: numerics::narrow(static_cast<float>(value), brain); return brain.bits;
       case ElementType::kFloat64: return std::bit_cast<std::uint64_t>(value);
       default: return otherwise;

@@ -166,6 +166,44 @@ TEST(Float64, ShortFractionsSumExactly) {
   EXPECT_EQ(sum_block(ElementType::kFloat64, inputs, false), expected);
 }
 
+// Every worker's rounding leaves at most half a unit of the second words; the result is rounded once more.
+TEST(WideFloats, KeepWhatOneWordLoses) {
+  std::mt19937_64 random(12);
+  std::normal_distribution<double> normal;
+  for (const std::size_t workers : {1u, 2u, 3u, 8u, 100u, 127u, 128u, 129u, 1024u}) {
+    const int l = scale_for(static_cast<std::uint32_t>(workers)).log2_workers;
+    for (const int magnitude : {-80, -20, 0, 7, 100}) {
+      std::vector<std::vector<float>> inputs(workers, std::vector<float>(128));
+      std::vector<long double> exact(128, 0);
+      float largest = 0;
+      for (auto& x : inputs) {
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          x[i] = static_cast<float>(std::ldexp(normal(random), magnitude - static_cast<int>(i) / 4));
+          exact[i] += x[i];
+          largest = std::max(largest, std::fabs(x[i]));
+        }
+      }
+      const std::vector<float> y = sum_block(ElementType::kWideFloat32, inputs, workers % 2 == 0);
+      const int m = std::ilogb(largest) + 1;  // largest < 2^m
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const long double own = std::fabs(std::nextafter(y[i], INFINITY) - y[i]);
+        const long double bound = static_cast<long double>(workers) * std::ldexp(1.0L, m - 63 + 2 * l) + own / 2;
+        ASSERT_LE(std::fabs(y[i] - exact[i]), bound) << workers << " workers, 2^" << magnitude << ", element " << i;
+      }
+    }
+  }
+}
+
+TEST(WideFloats, TheLargestSumsFit) {
+  for (const std::size_t workers : {1u, 2u, 3u, 127u, 128u, 129u, 256u, 1000u, 1024u}) {
+    for (const float x : {std::nextafter(2.0f, 0.0f), 1.0f, -std::nextafter(2.0f, 0.0f), 1.5f + 0x1p-23f}) {
+      const std::vector<std::vector<float>> inputs(workers, std::vector<float>(128, x));
+      const auto expected = static_cast<float>(static_cast<double>(workers) * x);
+      EXPECT_EQ(sum_block(ElementType::kWideFloat32, inputs, true), std::vector<float>(128, expected)) << workers << " " << x;
+    }
+  }
+}
+
 template <typename T, typename Make>
 void check_non_finite(ElementType type, Make make) {
   const double inf = INFINITY;
@@ -190,6 +228,7 @@ void check_non_finite(ElementType type, Make make) {
 
 TEST(NonFinite, FollowIeeeAdditionInEveryFloatType) {
   check_non_finite<double>(ElementType::kFloat64, [](double v) { return v; });
+  check_non_finite<Float16>(ElementType::kWideFloat16, [](double v) { Float16 y; narrow(static_cast<float>(v), y); return y; });
   check_non_finite<Float16>(ElementType::kFloat16, [](double v) { Float16 y; narrow(static_cast<float>(v), y); return y; });
   check_non_finite<Bfloat16>(ElementType::kBfloat16, [](double v) { Bfloat16 y; narrow(static_cast<float>(v), y); return y; });
 }

@@ -121,8 +121,8 @@ TEST_P(NarrowCodecTest, QuantizesAndFlags) {
         const std::uint8_t e = exponent();
         const Scale scale = scale_for(1 + static_cast<std::uint32_t>(random_() % 1024));
         Words got = words(count + 1), expected = got;  // one more, to see writes past the end
-        narrow_->quantize(x.data(), count, e, scale, store, got.data());
-        codec_->float32.quantize(wides.data(), count, e, scale, store, expected.data());
+        const std::size_t lost = narrow_->quantize(x.data(), count, e, scale, store, got.data());
+        ASSERT_EQ(codec_->float32.quantize(wides.data(), count, e, scale, store, expected.data()), lost) << count;
         ASSERT_EQ(got, expected) << count << " " << int(store);
         narrow_->non_finite_flags(x.data(), count, store, got.data());
         codec_->float32.non_finite_flags(wides.data(), count, store, expected.data());

@@ -140,10 +140,14 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
   void check_quantize(const Floats& x, int exponent, std::uint32_t n, Store store) {
     Words dst = words(x.size() + 1);  // one more, to see writes past the end
     Words expected = dst;
+    std::size_t lost = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
-      expected[i] = reference_stored(dst[i], reference_quantize(x[i], exponent, n), store);
+      const auto word = reference_quantize(x[i], exponent, n);
+      expected[i] = reference_stored(dst[i], word, store);
+      lost += word == 0 && x[i] != 0 && std::isfinite(x[i]);
     }
-    codec_->float32.quantize(x.data(), x.size(), static_cast<std::uint8_t>(exponent), scale_for(n), store, dst.data());
+    const auto e = static_cast<std::uint8_t>(exponent);
+    ASSERT_EQ(codec_->float32.quantize(x.data(), x.size(), e, scale_for(n), store, dst.data()), lost) << "n=" << n << " b=" << exponent;
     for (std::size_t i = 0; i < dst.size(); ++i) {
       ASSERT_EQ(dst[i], expected[i]) << "n=" << n << " b=" << exponent << " store=" << int(store) << " i=" << i << "/"
                                      << x.size() << " x=" << (i < x.size() ? x[i] : 0);
@@ -202,18 +206,21 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
     std::size_t room = 4 * memory.size();
     std::align(64, 64, line, room);
     float* y = static_cast<float*>(line) + (aligned ? 0 : 3);
-    codec_->float32.exchange({blocks, block_size, ahead.data(), exponents.data(), merge, x.data(), x_exponents.data(), store,
-                      dst.data(), sum.data(), sum_exponents.data(), streaming, y},
-                     scale_for(n));
+    const std::size_t lost = codec_->float32.exchange(
+        {blocks, block_size, ahead.data(), exponents.data(), merge, x.data(), x_exponents.data(), store, dst.data(),
+         sum.data(), sum_exponents.data(), streaming, y},
+        scale_for(n));
     codec_->end_streaming();
+    std::size_t expected_lost = 0;
     for (std::size_t i = 0; i < blocks; ++i) {
       const std::size_t first = i * block_size;
       const std::uint8_t exponent = codec_->float32.exponent(&ahead[first], block_size);
       ASSERT_EQ(exponents[i], merge ? std::max(old_exponents[i], exponent) : exponent) << i;
-      codec_->float32.quantize(&x[first], block_size, x_exponents[i], scale_for(n), store, &expected_dst[first]);
+      expected_lost += codec_->float32.quantize(&x[first], block_size, x_exponents[i], scale_for(n), store, &expected_dst[first]);
       codec_->float32.dequantize(&sum[first], block_size, sum_exponents[i], scale_for(n), Order::kHost, false, &expected_y[first]);
     }
     ASSERT_EQ(dst, expected_dst);
+    ASSERT_EQ(lost, expected_lost);
     for (std::size_t i = 0; i < count; ++i) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(expected_y[i])) << i;
     }

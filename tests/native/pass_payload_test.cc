@@ -95,6 +95,30 @@ TEST(PassPayload, AnExchangeIsFillingAndDecoding) {
   EXPECT_NE(outcome(true, numerics::Store::kWrite, false).y, Outcome().y);
 }
 
+// Of each block of 8 one number is large, one is zero, and the six others are too small beside the large one.
+TEST(PassPayload, WhatBecomesZeroIsCountedOnceOnEveryWay) {
+  constexpr std::size_t kCount = 6 * 16;
+  std::vector<float> x(kCount, 1e-12f), y(kCount);
+  for (std::size_t i = 0; i < kCount; i += 8) x[i] = 1, x[i + 1] = 0;
+  std::atomic<std::uint64_t> lost = 0;
+  const Layout layout({{{{ElementType::kFloat32, kCount, x.data(), y.data()}}, 0, &lost}}, kShape);
+  PassPayload payload(kShape, {}, numerics::codec());
+  std::vector<std::uint8_t> exponents(2);
+  std::vector<std::uint32_t> words(16), sum(16);
+  for (std::uint16_t slot = 0; slot < 2; ++slot) {
+    payload.fill_exponents({{0, slot, Phase::kLookAhead}, &layout, slot, slot}, exponents.data(), false);
+    payload.keep_exponents(result_of(slot, {}, exponents));
+  }
+  const Content out{{0, 0, Phase::kData}, &layout, 2, 0}, in{{0, 1, Phase::kData}, &layout, 3, 1};
+  payload.fill_words(in, 16, sum.data(), numerics::Store::kBigEndian);
+  EXPECT_EQ(lost, 12u);
+  payload.fill_words(in, 16, sum.data(), numerics::Store::kWrite, true);
+  EXPECT_EQ(lost, 12u) << "sent again";
+  ASSERT_TRUE(payload.exchange(out, 16, exponents.data(), false, words.data(), numerics::Store::kWrite, in,
+                               result_of(1, sum, {})));
+  EXPECT_EQ(lost, 24u);
+}
+
 TEST(PassPayload, FlagsAreAppliedAndTheFiniteValuesSummedBesides) {
   std::vector<float> x(16, 1.0f), y(16);
   x[3] = INFINITY;
@@ -131,7 +155,7 @@ TEST(Worker, ACollectiveWhoseDeviceHasNoMemoryIsNotInTheStream) {
   FullDevice device;
   Worker worker({.shape = kShape, .timer = {}});
   std::vector<std::uint32_t> in(5, 3), out(5);
-  EXPECT_THROW(worker.submit({{{ElementType::kInt32, 5, in.data(), out.data()}}, 0, &device}), Error);
+  EXPECT_THROW(worker.submit({{{ElementType::kInt32, 5, in.data(), out.data()}}, 0, nullptr, &device}), Error);
   EXPECT_TRUE(worker.idle());
   worker.submit({{{ElementType::kInt32, 5, in.data(), out.data()}}});
   const std::optional<Pass> pass = worker.next_pass(0);

@@ -1,18 +1,21 @@
 #include "xla_ffi/mpi/communicator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 #include <mutex>
 #include <vector>
 
 #include "rdma_engine/base/assert.h"
 #include "xla_ffi/mpi/running_program.h"
+#include "xla_ffi/sum_counts.h"
 
 namespace jaxina::mpi {
 namespace {
 
 // Tags and names that XLA's own messages do not have: its tags are not negative.
 constexpr int kExchangeTag = -1;
+constexpr std::chrono::seconds kSpoiling{10};  // a process that does not sum now gets its error when it does
 constexpr std::uint64_t kSplit = 0x73706c6974;
 
 World& the_world() {
@@ -63,6 +66,11 @@ Peers& peers() {
   return *the_peers();
 }
 
+bool has_peers() {
+  const std::lock_guard lock(peers_mutex);
+  return the_peers() != nullptr;
+}
+
 Communicator Communicator::all() {
   std::vector<int> ranks = running_program().processes();
   const auto own = std::find(ranks.begin(), ranks.end(), world().rank);
@@ -83,7 +91,7 @@ void Communicator::send(int to, int tag, const void* data, std::size_t bytes) co
 Call Communicator::call(int tag, Direction direction, int other) const {
   const std::uint64_t channel = this->channel(tag);
   const std::uint64_t stream = hash_of({channel, static_cast<std::uint64_t>(direction), static_cast<std::uint64_t>(other)});
-  return {channel, running_program().next(stream)};
+  return {channel, running_program().next(stream), running_program().run()};
 }
 
 int Communicator::in_world(int rank) const {
@@ -106,7 +114,7 @@ void Communicator::exchange(const std::vector<Bytes>& out, const std::vector<Wri
   const auto n = static_cast<std::size_t>(size());
   const auto own = static_cast<std::size_t>(rank_);
   JAXINA_ASSERT(out.size() == n && in.size() == n && out[own].size() == in[own].size());
-  const Call call{channel(kExchangeTag), name};
+  const Call call{channel(kExchangeTag), name, running_program().run()};
   std::vector<std::shared_ptr<Peers::Receive>> posted;
   std::size_t waited = 0;
   try {
@@ -131,12 +139,29 @@ void Communicator::sum(const Tensor& tensor, std::uint64_t name) const {
   Collective collective;
   collective.identity = name;
   collective.tensors.push_back(tensor);
+  count_sum(running_program().identity(), collective);
   std::promise<Status> promise;
   auto outcome = promise.get_future();
   Engine::instance().submit(group, group[static_cast<std::size_t>(rank_)], std::move(collective),
                             [&](Status status) { promise.set_value(std::move(status)); });
   const Status status = outcome.get();
-  if (!status.ok()) throw Error(status);
+  if (status.ok()) return;
+  running_program().fail(status, true);
+  throw Error(status);
+}
+
+void Communicator::spoil_sum(std::uint64_t name) const {
+  const Group group = group_of(ranks_);
+  struct Spoiled {
+    std::int32_t nothing = 0;
+    std::promise<void> done;
+  };
+  const auto spoiled = std::make_shared<Spoiled>();  // may be under way for longer than this call
+  Collective collective;
+  collective.identity = name;
+  collective.tensors.push_back({ElementType::kInt32, 1, &spoiled->nothing, &spoiled->nothing});
+  Engine::instance().submit(group, group[static_cast<std::size_t>(rank_)], std::move(collective), [spoiled](Status) { spoiled->done.set_value(); });
+  spoiled->done.get_future().wait_for(kSpoiling);
 }
 
 Communicator Communicator::split(int color, int key) {

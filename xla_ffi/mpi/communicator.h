@@ -32,6 +32,7 @@ void set_world(World world);
 const World& world();
 // Connects to the other processes when first asked. Throws Error.
 Peers& peers();
+bool has_peers();
 
 using Bytes = std::span<const std::byte>;
 using WritableBytes = std::span<std::byte>;
@@ -48,11 +49,14 @@ class Communicator {
   Communicator(std::vector<int> ranks, int rank) : ranks_(std::move(ranks)), rank_(rank) {}
 
   int rank() const { return rank_; }
+  const std::vector<int>& ranks() const { return ranks_; }
   int size() const { return static_cast<int>(ranks_.size()); }
 
   // Sums the tensor in the aggregator; blocks until the sum is there, at most the engine's timeout. Processes that call it
   // with different names get kMismatch. Throws Error.
   void sum(const Tensor& tensor, std::uint64_t name) const;
+  // Makes the others' sum, under way or next, a kMismatch. Returns when they have one, or after a few seconds.
+  void spoil_sum(std::uint64_t name) const;
   // The name of the next collective, of which `what` says what it does.
   std::uint64_t next_collective(std::uint64_t what) const;
 

@@ -11,6 +11,7 @@
 
 #include "xla_ffi/mpi/abi.h"
 #include "xla_ffi/mpi/collectives.h"
+#include "xla_ffi/mpi/running_program.h"
 
 namespace {
 
@@ -30,6 +31,10 @@ int returning(const std::function<void()>& body) {
   try {
     body();
     return kSuccess;
+  } catch (const Error& error) {
+    jaxina::mpi::running_program().fail(error.status(), false);
+    last_error = error.what();
+    return kFailed;
   } catch (const std::exception& error) {
     last_error = error.what();
     return kFailed;

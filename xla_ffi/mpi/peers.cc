@@ -24,6 +24,7 @@
 namespace jaxina::mpi {
 namespace {
 
+constexpr const char* kAdvice = ": check that every process runs the same program";
 constexpr Nanoseconds kLook = 200'000'000;  // how often who waits looks whether the other has ended
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::kSystem, what + ": " + std::strerror(errno)); }
@@ -56,14 +57,18 @@ Peers::Link::~Link() {
 }
 
 Status Peers::Receive::check(std::uint64_t its_name, std::size_t its_bytes) const {
-  const char* advice = ": check that every process runs the same program";
   if (its_name != name) {
     return {ErrorCode::kMismatch,
-            process(key.first) + " is in another program than this process, or at another call of it" + advice};
+            process(key.first) + " is in another program than this process, or at another call of it" + kAdvice};
   }
   if (its_bytes == bytes) return {};
   return {ErrorCode::kMismatch, process(key.first) + " sends " + std::to_string(its_bytes) + " bytes where " +
-                                    std::to_string(bytes) + " are expected" + advice};
+                                    std::to_string(bytes) + " are expected" + kAdvice};
+}
+
+Status Peers::Receive::ended() const {
+  return {ErrorCode::kMismatch, process(key.first) + " has ended its run of this program without the message that this process " +
+                                    "waits for" + kAdvice + ", and takes the same branches"};
 }
 
 Peers::Peers(int rank, const std::string& host) : rank_(rank) {
@@ -106,13 +111,20 @@ std::shared_ptr<Peers::Receive> Peers::post(int from, const Call& call, void* da
   auto receive = std::make_shared<Receive>();
   receive->key = {from, call.channel};
   receive->name = call.name;
+  receive->run = call.run;
   receive->data = static_cast<std::byte*>(data);
   receive->bytes = bytes;
   if (from != rank_) reach(from);
   const std::lock_guard lock(mutex_);
   auto& early = arrived_[receive->key];
   if (early.empty()) {
-    posted_[receive->key].push_back(receive);
+    const auto link = links_.find(from);
+    receive->done = link != links_.end() && link->second->ended_run == call.run;
+    if (receive->done) {
+      receive->status = receive->ended();
+    } else {
+      posted_[receive->key].push_back(receive);
+    }
     return receive;
   }
   const Message message = std::move(early.front());
@@ -170,15 +182,20 @@ void Peers::send(int to, const Call& call, const void* data, std::size_t bytes) 
     deliver(to, call.channel, {call.name, {first, first + bytes}});
     return;
   }
-  Link& link = reach(to);
+  write_message(to, reach(to), {call.channel, call.name, bytes}, data);
+}
+
+void Peers::write_message(int to, Link& link, const Header& header, const void* data) {
   const Nanoseconds deadline = now() + timeout_;
-  Header header{call.channel, call.name, bytes};
+  const auto bytes = static_cast<std::size_t>(header.bytes);
   const std::lock_guard sending(link.sending);
   std::size_t sent = 0;
   while (sent < sizeof(header) + bytes) {
     iovec parts[2];
     int count = 0;
-    if (sent < sizeof(header)) parts[count++] = {reinterpret_cast<std::byte*>(&header) + sent, sizeof(header) - sent};
+    if (sent < sizeof(header)) {
+      parts[count++] = {reinterpret_cast<std::byte*>(const_cast<Header*>(&header)) + sent, sizeof(header) - sent};
+    }
     const std::size_t of_data = sent < sizeof(header) ? 0 : sent - sizeof(header);
     if (bytes > of_data) {
       parts[count++] = {const_cast<std::byte*>(static_cast<const std::byte*>(data)) + of_data, bytes - of_data};
@@ -196,6 +213,33 @@ void Peers::send(int to, const Call& call, const void* data, std::size_t bytes) 
       throw Error(ErrorCode::kWorkerLost, process(to) + " ended while a message was sent to it: " + std::strerror(errno));
     }
   }
+}
+
+void Peers::end(const std::vector<int>& ranks, std::uint64_t run) {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_run_ = run;  // a connection that is made later begins with it
+  }
+  for (const int rank : ranks) {
+    if (Link* link = rank > rank_ ? &reach(rank) : connected(rank)) write_message(rank, *link, {Header::kEnded, run, 0}, nullptr);
+  }
+}
+
+void Peers::give_up(const std::vector<int>& ranks, ErrorCode code) {
+  for (const int rank : ranks) {
+    Link* link = connected(rank);
+    if (link == nullptr) continue;
+    try {
+      write_message(rank, *link, {Header::kGaveUp, static_cast<std::uint64_t>(code), 0}, nullptr);
+    } catch (const Error&) {  // it has ended, or does not listen: there is an error already
+    }
+  }
+}
+
+Peers::Link* Peers::connected(int rank) {
+  const std::lock_guard lock(mutex_);
+  const auto found = links_.find(rank);
+  return found == links_.end() ? nullptr : found->second.get();
 }
 
 void Peers::check_alive(int rank, Nanoseconds deadline, const char* what) const {
@@ -260,23 +304,11 @@ void Peers::adopt(int rank, int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   auto link = std::make_unique<Link>();
   link->fd = fd;
+  const Header ended{Header::kEnded, ended_run_, 0};
+  if (ended_run_ != 0 && ::send(fd, &ended, sizeof(ended), MSG_NOSIGNAL) != sizeof(ended)) shutdown(fd, SHUT_RDWR);
   links_[rank] = std::move(link);
   changed_.notify_all();
   wake();
-}
-
-// With a receive posted already, it is the first that waits.
-void Peers::deliver(int from, std::uint64_t channel, Message message) {
-  const std::lock_guard lock(mutex_);
-  const Key key{from, channel};
-  auto& waiting = posted_[key];
-  if (waiting.empty()) {
-    arrived_[key].push_back(std::move(message));
-  } else {
-    complete(*waiting.front(), message);
-    waiting.pop_front();
-  }
-  changed_.notify_all();
 }
 
 void Peers::wake() const {

@@ -31,9 +31,12 @@ struct Endpoint {
   std::uint64_t secret = 0;
 };
 
+struct Header;
+
 struct Call {
   std::uint64_t channel;
   std::uint64_t name;  // of what the processes do: see running_program.h
+  std::uint64_t run;   // of the program
 };
 
 class Peers {
@@ -57,6 +60,11 @@ class Peers {
   void abandon(const std::shared_ptr<Receive>& receive);
   // Returns once the memory may be used again. Throws Error: kWorkerLost, kTimeout, kSystem.
   void send(int to, const Call& call, const void* data, std::size_t bytes);
+  // Tells other processes that this one sends no more messages of a run: who waits for one gets kMismatch. Throws Error.
+  void end(const std::vector<int>& ranks, std::uint64_t run);
+  // Tells those that it is connected to that it has failed with the code: who waits for a message of it gets kMismatch,
+  // too, or kWorkerLost.
+  void give_up(const std::vector<int>& ranks, ErrorCode code);
 
  private:
   struct Link;
@@ -68,11 +76,14 @@ class Peers {
 
   void withdraw(const std::shared_ptr<Receive>& receive, std::unique_lock<std::mutex>& lock);
   Link& reach(int rank);
+  Link* connected(int rank);  // null: it is not
   void connect_to(int rank, Nanoseconds deadline);
   void adopt(int rank, int fd);
   void check_alive(int rank, Nanoseconds deadline, const char* what) const;
   void complete(Receive& receive, const Message& message);
   void deliver(int from, std::uint64_t channel, Message message);
+  void write_message(int to, Link& link, const Header& header, const void* data);
+  void take_notice(int from, const Header& header);
 
   void run();
   void accept_one();
@@ -94,6 +105,7 @@ class Peers {
   std::map<int, std::unique_ptr<Link>> links_;
   std::map<Key, std::deque<std::shared_ptr<Receive>>> posted_;
   std::map<Key, std::deque<Message>> arrived_;
+  std::uint64_t ended_run_ = 0;  // this process's last; 0: none
   bool stopping_ = false;
 
   int listener_ = -1;

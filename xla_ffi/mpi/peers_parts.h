@@ -22,12 +22,14 @@ struct Hello {
 
 // What a message begins with.
 struct Header {
+  // Channels that no call has, for messages without data. Their name is a run's, or an error code.
+  static constexpr std::uint64_t kEnded = ~std::uint64_t{0}, kGaveUp = kEnded - 1;
   std::uint64_t channel, name, bytes;
 };
 
 struct Peers::Receive {
   Key key;
-  std::uint64_t name;
+  std::uint64_t name, run;
   std::byte* data;
   std::size_t bytes;
   bool done = false;
@@ -35,6 +37,8 @@ struct Peers::Receive {
 
   // What is wrong with a message that comes for it.
   Status check(std::uint64_t its_name, std::size_t its_bytes) const;
+  // What is wrong if its sender has ended the run.
+  Status ended() const;
 };
 
 struct Peers::Link {
@@ -48,6 +52,7 @@ struct Peers::Link {
   std::size_t read = 0;
   std::shared_ptr<Receive> into;  // else into `held`
   std::vector<std::byte> held;
+  std::uint64_t ended_run = 0;  // the other process's last that it told of; 0: none
 
   ~Link();
 };

@@ -138,6 +138,10 @@ void Peers::begin_message(int rank, Link& link) {
 
 void Peers::end_message(int rank, Link& link) {
   link.in_message = false;
+  if (link.header.channel >= Header::kGaveUp) {
+    take_notice(rank, link.header);
+    return;
+  }
   if (!link.into) {
     deliver(rank, link.header.channel, {link.header.name, std::exchange(link.held, {})});
     return;
@@ -145,6 +149,38 @@ void Peers::end_message(int rank, Link& link) {
   const std::lock_guard lock(mutex_);
   link.into->done = true;
   link.into.reset();
+  changed_.notify_all();
+}
+
+// With a receive posted already, it is the first that waits.
+void Peers::deliver(int from, std::uint64_t channel, Message message) {
+  const std::lock_guard lock(mutex_);
+  const Key key{from, channel};
+  auto& waiting = posted_[key];
+  if (waiting.empty()) {
+    arrived_[key].push_back(std::move(message));
+  } else {
+    complete(*waiting.front(), message);
+    waiting.pop_front();
+  }
+  changed_.notify_all();
+}
+
+// What the other process says of itself.
+void Peers::take_notice(int from, const Header& header) {
+  const std::lock_guard lock(mutex_);
+  if (header.channel == Header::kEnded) links_.at(from)->ended_run = header.name;
+  const bool unlike = static_cast<ErrorCode>(header.name) == ErrorCode::kMismatch;
+  const Status gave_up{unlike ? ErrorCode::kMismatch : ErrorCode::kWorkerLost,
+                       process(from) + " has given up a program while it was needed for a message: its own error says why"};
+  for (auto of = posted_.lower_bound({from, 0}); of != posted_.end() && of->first.first == from; ++of) {
+    std::erase_if(of->second, [&](const std::shared_ptr<Receive>& receive) {
+      if (header.channel == Header::kEnded && receive->run != header.name) return false;
+      receive->done = true;
+      receive->status = header.channel == Header::kEnded ? receive->ended() : gave_up;
+      return true;
+    });
+  }
   changed_.notify_all();
 }
 

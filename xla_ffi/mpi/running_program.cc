@@ -14,20 +14,28 @@ std::uint64_t hash_of(std::initializer_list<std::uint64_t> values) {
   return hash;
 }
 
-void RunningProgram::begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums) {
+void RunningProgram::begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums,
+                           std::int64_t bits) {
   const std::lock_guard lock(mutex_);
+  identity_ = identity;
   run_ = hash_of({identity, ++runs_[identity]});
   processes_ = std::move(processes);
   carries_sums_ = carries_sums;
+  bits_ = bits;
   collectives_ = 0;
   calls_.clear();
+  failure_.reset();
 }
 
-std::uint64_t RunningProgram::end() {
+void RunningProgram::fail(const Status& status, bool known) {
   const std::lock_guard lock(mutex_);
-  const std::uint64_t name = hash_of({run_, collectives_});
+  if (!failure_) failure_ = Failure{status, known};
+}
+
+RunningProgram::End RunningProgram::end() {
+  const std::lock_guard lock(mutex_);
   processes_.clear();
-  return name;
+  return {run_, hash_of({run_, collectives_}), std::exchange(failure_, std::nullopt)};
 }
 
 void RunningProgram::forget() {
@@ -35,15 +43,30 @@ void RunningProgram::forget() {
   runs_.clear();
 }
 
+std::uint64_t RunningProgram::identity() const {
+  const std::lock_guard lock(mutex_);
+  return identity_;
+}
+
 bool RunningProgram::carries_sums() const {
   const std::lock_guard lock(mutex_);
   return carries_sums_;
+}
+
+std::int64_t RunningProgram::bits() const {
+  const std::lock_guard lock(mutex_);
+  return bits_;
 }
 
 std::vector<int> RunningProgram::processes() const {
   const std::lock_guard lock(mutex_);
   check_running();
   return processes_;
+}
+
+std::uint64_t RunningProgram::run() const {
+  const std::lock_guard lock(mutex_);
+  return run_;
 }
 
 std::uint64_t RunningProgram::next(std::uint64_t stream) {

@@ -1,4 +1,4 @@
-"""How the processes of a job learn where each takes messages (xla_ffi/mpi/peers.h)."""
+"""How the processes of a job tell each other something, as where each takes messages (xla_ffi/mpi/peers.h)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
 from jaxina.config import split_address
 from jaxina.control.store import Store
@@ -13,10 +14,8 @@ from jaxina.errors import NeverJoinedError, SystemCallError, WorkerLostError
 
 _SLICE = 0.25  # seconds; the store's waits cannot be interrupted
 
-Endpoint = tuple[str, int, int]  # numeric host, port, secret
 
-
-def own_host(coordinator: str | None) -> str:
+def own_host_towards(coordinator: str | None) -> str:
     """The numeric address of this host on the way to the job's coordinator (HOST:PORT); loopback where there is none.
 
     Raises:
@@ -35,9 +34,19 @@ def own_host(coordinator: str | None) -> str:
 
 
 def exchange(
-    store: Store, prefix: str, process: int, own: Endpoint, processes: int, timeout: float, ended: Callable[[], set[int]]
-) -> list[Endpoint]:
-    """Tells the others this process's endpoint; returns those of all, by process.
+    store: Store,
+    prefix: str,
+    process: int,
+    own: Any,
+    processes: int,
+    timeout: float,
+    ended: Callable[[], set[int]],
+    absent: str,
+) -> list[Any]:
+    """Tells the others something, in what JSON knows; returns what all told, by process.
+
+    Args:
+      absent: what is said of a process that did not tell in time.
 
     Raises:
       NeverJoinedError: one did not tell within `timeout` seconds.
@@ -45,17 +54,12 @@ def exchange(
     """
     store.set(f"{prefix}/{process}", json.dumps(own))
     deadline = time.monotonic() + timeout
-    return [own if one == process else _wait(store, f"{prefix}/{one}", one, deadline, ended) for one in range(processes)]
-
-
-def _wait(store: Store, key: str, process: int, deadline: float, ended: Callable[[], set[int]]) -> Endpoint:
-    while (text := store.get(key, _SLICE)) is None:
-        if process in ended():
-            raise WorkerLostError(f"process {process} ended before it could be sent a message; see its output")
-        if time.monotonic() > deadline:
-            raise NeverJoinedError(
-                f"process {process} sends no messages, though others do: every process must run the same program; one that "
-                "computes long before needs a longer JAXINA_TIMEOUT"
-            )
-    host, port, secret = json.loads(text)
-    return host, port, secret
+    told = []
+    for one in range(processes):
+        while (text := store.get(f"{prefix}/{one}", _SLICE)) is None:
+            if one in ended():
+                raise WorkerLostError(f"process {one} ended while it was needed; see its output")
+            if time.monotonic() > deadline:
+                raise NeverJoinedError(f"process {one} {absent}")
+        told.append(json.loads(text))
+    return told

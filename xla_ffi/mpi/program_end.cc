@@ -1,0 +1,39 @@
+#include "xla_ffi/mpi/program_end.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "rdma_engine/engine/engine.h"
+#include "xla_ffi/mpi/communicator.h"
+#include "xla_ffi/mpi/running_program.h"
+
+namespace jaxina::mpi {
+namespace {
+
+constexpr std::uint64_t kFailedRun = 0x6661696c6564;
+
+void give_up(const Communicator& all, const RunningProgram::End& end) {
+  if (end.failure && end.failure->known) return;
+  const ErrorCode code = end.failure ? end.failure->status.code : ErrorCode::kWorkerLost;
+  if (has_peers()) peers().give_up(all.ranks(), code);
+  if (Engine::instance().running()) all.spoil_sum(hash_of({end.run, kFailedRun}));
+}
+
+}  // namespace
+
+void end_program(bool compare, bool completed) {
+  const Communicator all = Communicator::all();
+  const RunningProgram::End end = running_program().end();
+  if (all.size() < 2) return;
+  if (!completed) {
+    give_up(all, end);
+  } else if (compare) {
+    peers().end(all.ranks(), end.run);
+    if (Engine::instance().running()) {
+      std::int32_t nothing = 0;
+      all.sum({ElementType::kInt32, 1, &nothing, &nothing}, end.name);
+    }
+  }
+}
+
+}  // namespace jaxina::mpi
