@@ -22,10 +22,10 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "out"
 EXAMPLE = ROOT / "examples" / "mnist" / "train.py"
-sys.path.insert(0, str(EXAMPLE.parent))
+sys.path[:0] = [str(EXAMPLE.parent), str(EXAMPLE.parents[1])]
 
 from curves import plot_curves  # noqa: E402
-from report import RunRecord  # noqa: E402
+from shared.report import RunRecord  # noqa: E402
 
 WORKERS = 4
 TRAINING_TIMEOUT = 180  # seconds for one row

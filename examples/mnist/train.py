@@ -24,13 +24,13 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from cnn import CNN
-from report import Progress, RunRecord
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # shared
 
 from shared.data_parallel import make_count_correct, mesh_for, replicated_hash, shard  # noqa: E402
 from shared.digits import load_digits, shuffled_batches  # noqa: E402
 from shared.processes import join_processes  # noqa: E402
+from shared.report import Progress, RunRecord  # noqa: E402
 
 Params = Any
 

@@ -23,7 +23,7 @@ def demo():
         yield module
     finally:
         sys.path[:] = before
-        for name in ("demo", "report", "curves"):
+        for name in ("demo", "shared", "shared.report", "curves"):
             sys.modules.pop(name, None)
 
 

@@ -16,6 +16,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples" / "mnist"
 def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs Python in the example's folder, free of what other tests or a launcher put into the environment."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAXINA_", "XLA_"))}
+    environment["PYTHONPATH"] = str(FOLDER.parent)  # shared, which a script adds for itself
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=FOLDER,
