@@ -61,7 +61,7 @@ def main(local_devices: int, repetitions: int) -> None:
             for x in whole
         ]
         body = dependent if jax.process_index() == 0 else independent
-        _module.digest = lambda module: "sums"  # else a psum is known by its program's text and its place
+        _module.digest = lambda module: "0" * 32  # else a psum is known by its program's text and its place
         program = jax.jit(
             jax.shard_map(body, mesh=mesh, in_specs=P("w"), out_specs=P(), check_vma=False)
         )
