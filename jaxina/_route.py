@@ -31,8 +31,8 @@ _COLLECTIVE = re.compile(rf" (?:{'|'.join(KINDS)})(?:-start)?\(")
 # Control flow of which XLA does not know how often its body runs: processes may differ there.
 _BRANCHES = re.compile(r" conditional\(| while\((?!.*known_trip_count)")
 
-# Reductions in a type that XLA's calls of an MPI library do not have.
-_REFUSED = re.compile(r"= [^=\n]*\bf16\[[^=\n]* (?:all-reduce|reduce-scatter)(?:-start)?\(")
+# Collectives in a type that XLA's calls of an MPI library do not have. XLA:CPU makes float16 of float8 for an all-gather.
+_REFUSED = re.compile(r"= [^=\n]*\bf16\[[^=\n]* (?:all-reduce|reduce-scatter|all-gather)(?:-start)?\(")
 
 # Why XLA's own collectives stay with XLA; None if they come.
 closed: str | None = "jaxina.init() has not been called"
@@ -114,10 +114,10 @@ def around(
       identity_of: gives the hash of a lowered program, 64 bits.
       module: the lowered program.
       text: gives its optimized HLO module.
-      processes: those of its devices, at least two.
+      processes: those of its devices, this one among them.
 
     Raises:
-      UnsupportedTypeError: it reduces what XLA cannot give to an MPI library.
+      UnsupportedTypeError: it reduces or gathers what XLA cannot give to an MPI library.
     """
     if closed is not None:
         return None
@@ -126,8 +126,8 @@ def around(
         return None
     if _REFUSED.search(compiled):
         raise UnsupportedTypeError(
-            "XLA reduces a float16 array between processes in this program, for which it has no MPI type. Reduce it in "
-            "another type, by jax.lax.psum in a shard_map, or leave XLA's own collectives with gloo: "
+            "XLA reduces or gathers a float16 (or float8) array between processes in this program, for which it has no MPI "
+            "type. Use another type, reduce by jax.lax.psum in a shard_map, or leave XLA's own collectives with gloo: "
             "`jaxina run --no-catch-all`, JAXINA_CATCH_ALL=no or jaxina.init(catch_all=False)"
         )
     identity = identity_of(module)

@@ -23,6 +23,8 @@ def sum_up(processes: int, statistics: dict[str, int]) -> None:
         if lost := statistics["rounded_to_zero"]:
             what += f"; {lost} numbers of process 0 became zero beside larger ones of their block"
         _log.info("%s%s", what, f". In the programs' text {stays}" if stays else "")
+    elif any(program.carried for program in found.programs):
+        _log.info("no sum was carried: of the collectives that are carried, none is a sum that was run")
     elif found.programs or processes > 1:
         why = _seat.empty or stays or "no program with a collective was compiled after jaxina.init()"
         _log.warning("no sum was carried: %s", why)

@@ -4,6 +4,8 @@
     git clone --depth 1 --branch jax-v0.10.2 https://github.com/jax-ml/jax FOLDER
     scripts/run_jax_suite.py --jax-tests FOLDER
 
+    scripts/run_jax_suite.py --jax-tests FOLDER --processes 2     # its multi-process tests, one device a process
+
 FOLDER is a checkout of JAX at the release that is installed. Exits with 1 if any test has another outcome with jaxina.
 """
 
@@ -20,17 +22,30 @@ from typing import Any
 
 PLUGIN = Path(__file__).resolve().parents[1] / "tests" / "jax_suite"
 FILES = ("tests/shard_map_test.py", "tests/pmap_test.py")
+# Left out: those that need a TPU or a GPU, or packages beside JAX, and those without a computation.
+MULTIPROCESS_FILES = tuple(
+    f"tests/multiprocess/{name}_test.py"
+    for name in (
+        "all_gather", "all_reduce", "all_to_all", "array", "axis_index", "device_id", "host_callback", "multihost_utils",
+        "pjit", "pmap", "wait_barrier",
+    )
+)  # fmt: skip
 MODES = {"native": (), "jaxina": ("--jaxina",)}
 LIMIT_S = 3 * 3600
 
 
-def run(checkout: Path, file: str, mode: str, outcomes: Path, pytest_options: list[str]) -> None:
-    """Runs the file's tests; `outcomes` gets a JSON line when a test starts and one when it ends."""
+def run(checkout: Path, file: str, mode: str, outcomes: Path, processes: int, pytest_options: list[str]) -> None:
+    """Runs the file's tests; `outcomes` gets a JSON line when a test starts and one when it ends. With more processes than
+    one, each has its own file, of which the name ends with its rank."""
     outcomes = outcomes.resolve()
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(PLUGIN)}
-    # pmap_test.py asks for its devices too late under pytest, and would run with one.
-    environment["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "jaxina_suite_plugin", "-p", "no:cacheprovider"]
+    command = [sys.executable]
+    if processes > 1:
+        command += ["-m", "jaxina.cli", "run", "-n", str(processes), "--aggregator", "embedded"]
+    else:
+        # pmap_test.py asks for its devices too late under pytest, and would run with one.
+        environment["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+    command += ["-m", "pytest", "-q", "-p", "jaxina_suite_plugin", "-p", "no:cacheprovider"]
     command += ["--outcomes", str(outcomes), *MODES[mode], *pytest_options, file]
     with outcomes.with_suffix(".log").open("w") as log:
         subprocess.run(
@@ -38,16 +53,25 @@ def run(checkout: Path, file: str, mode: str, outcomes: Path, pytest_options: li
         )
 
 
-def read(outcomes: Path) -> dict[str, Any]:
-    """Outcome and details of every test, by its id. A test that ended the process is "crashed"."""
+def read(outcomes: Path, processes: int) -> dict[str, Any]:
+    """Outcome and details of every test, by its id and, of several processes, its rank. A test that ended the process is
+    "crashed"."""
     tests: dict[str, Any] = {}
-    for line in outcomes.read_text().splitlines():
-        entry = json.loads(line)
-        tests[entry["test"]] = entry
+    for rank, file in enumerate(saved(outcomes, processes)):
+        for line in file.read_text().splitlines():
+            entry = json.loads(line)
+            tests[entry["test"] + (f", process {rank}" if processes > 1 else "")] = entry
     for entry in tests.values():
         if entry["outcome"] == "started":
             entry["outcome"] = "crashed"
     return tests
+
+
+def saved(outcomes: Path, processes: int) -> list[Path]:
+    """The files that the processes write."""
+    if processes == 1:
+        return [outcomes]
+    return [outcomes.with_name(f"{outcomes.name}.{rank}") for rank in range(processes)]
 
 
 def counts(tests: dict[str, Any]) -> str:
@@ -62,29 +86,35 @@ def main() -> int:
     parser.add_argument("--jax-tests", type=Path, required=True, metavar="FOLDER", help="a checkout of JAX")
     parser.add_argument("--results", type=Path, default=Path("out/jax_suite"))
     parser.add_argument("--only", choices=tuple(MODES), help="run this mode, take the other from an earlier run")
-    parser.add_argument("--files", nargs="+", default=FILES)
+    parser.add_argument("--processes", type=int, default=1, help="of one device each; left out, one process of eight devices")
+    parser.add_argument("--files", nargs="+", help="left out, those of shard_map and pmap, or the multi-process ones")
     parser.add_argument("pytest_options", nargs="*", help="after --, for example: -- -k psum")
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
 
     differing = 0
-    for file in options.files:
+    total = 0
+    for file in options.files or (FILES if options.processes == 1 else MULTIPROCESS_FILES):
         outcomes: dict[str, Any] = {}
         for mode in MODES:
-            saved = options.results / f"{Path(file).stem}-{mode}.jsonl"
+            target = options.results / f"{Path(file).stem}-{options.processes}-{mode}.jsonl"
+            files = saved(target, options.processes)
             if options.only in (None, mode):
-                run(options.jax_tests, file, mode, saved, options.pytest_options)
-            outcomes[mode] = read(saved) if saved.exists() else None
+                for one in files:
+                    one.unlink(missing_ok=True)
+                run(options.jax_tests, file, mode, target, options.processes, options.pytest_options)
+            outcomes[mode] = read(target, options.processes) if all(one.exists() for one in files) else None
             print(f"{file} {mode}: {counts(outcomes[mode] or {}) or 'not run yet'}", flush=True)
         if None in outcomes.values():
             continue
+        total += len(outcomes["native"])
         for test in sorted({*outcomes["native"], *outcomes["jaxina"]}):
             native, ours = (outcomes[mode].get(test, {"outcome": "missing"}) for mode in MODES)
             if native["outcome"] != ours["outcome"]:
                 differing += 1
                 last = ours.get("error", "").strip().splitlines()[-1:] or [""]
                 print(f"  {test}: {native['outcome']} -> {ours['outcome']}  {last[0]}")
-    print(f"{differing} tests have another outcome with jaxina")
+    print(f"{differing} of {total} tests have another outcome with jaxina")
     return int(differing > 0)
 
 

@@ -29,14 +29,15 @@ def check() -> None:
 
 
 def surround(around: Around) -> None:
-    """Asks `around` for every program that is compiled for several processes, this one among them."""
+    """Asks `around` for every program that is compiled for this process in a job of several. Programs of this process alone
+    are among them: XLA calls its collectives for them, too."""
     signature = inspect.signature(_from_hlo)
 
     def from_hlo(*args: Any, **kwargs: Any) -> MeshExecutable:
         made = _from_hlo(*args, **kwargs)
         given = signature.bind(*args, **kwargs).arguments
         processes = sorted({device.process_index for device in given["device_list"] or ()})
-        if len(processes) > 1 and jax.process_index() in processes:
+        if jax.process_count() > 1 and jax.process_index() in processes:
             text = lambda: made.xla_executable.hlo_modules()[0].to_string()  # noqa: E731
             context = around(given["hlo"], text, processes)
             if context is not None:

@@ -6,6 +6,8 @@ Used by scripts/run_jax_suite.py, which puts this folder on PYTHONPATH. The test
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,13 +20,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before the test modules are imported
 def pytest_sessionstart(session: pytest.Session) -> None:
-    outcomes = session.config.getoption("outcomes").open("w", buffering=1)  # a crash must not take lines with it
+    file, jaxina_on = session.config.getoption("outcomes"), session.config.getoption("jaxina")
+    if rank := os.environ.get("JAXINA_RANK"):  # one of the processes of a job
+        file = file.with_name(f"{file.name}.{rank}")
+        _parse_flags(int(os.environ["JAXINA_PROCESSES"]))
+        if not jaxina_on:
+            _join_processes()
+    outcomes = file.open("w", buffering=1)  # a crash must not take lines with it
     recorder = _Recorder(outcomes)
     session.config.pluginmanager.register(recorder)
-    if session.config.getoption("jaxina"):
+    if jaxina_on:
         import jaxina
 
         recorder.job = jaxina.init(aggregator="embedded", join_timeout=30, timeout=60)
+
+
+def _parse_flags(processes: int) -> None:
+    """As test_multiprocess.main() does, which pytest does not call."""
+    from absl import flags
+    from jax._src import test_multiprocess  # noqa: F401, defines the flags
+
+    flags.FLAGS([sys.argv[0], f"--num_processes={processes}"])
+
+
+def _join_processes() -> None:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from examples.shared.processes import join_processes
+
+    join_processes()
 
 
 class _Recorder:

@@ -161,6 +161,27 @@ def test_every_program_goes_on_wherever_jaxina_is_switched_off_or_has_ended(tmp_
         assert lines == [name for name in want if processes > 2 or name != "a program of some"]
 
 
+def test_a_program_of_one_process_in_a_job_of_two(tmp_path):
+    program = """
+    def alone(x):
+        total, shares = lax.psum(x, "i"), lax.psum_scatter(jnp.stack([x]), "i", tiled=False)
+        turned = lax.ppermute(x, "i", [(0, 0)])
+        return jnp.stack([total, lax.all_gather(x, "i")[0], shares, turned, lax.pmax(x, "i")])
+
+    own = jax.sharding.Mesh(np.array(jax.local_devices()), ("i",))
+    collectives = jax.shard_map(alone, mesh=own, in_specs=P(), out_specs=P(), check_vma=False)
+    operand = jnp.arange(3, dtype=jnp.float32) + rank
+    # As it is written, and by way of its jaxpr, as jax.core.eval_jaxpr runs it.
+    written = jax.jit(collectives)(operand)
+    traced = jax.make_jaxpr(collectives)(operand)
+    (evaluated,) = jax.core.eval_jaxpr(traced.jaxpr, traced.consts, operand)
+    print(np.array_equal(written, [operand] * 5) and np.array_equal(evaluated, [operand] * 5))
+    attempt(jax.jit(lambda x: jnp.roll(x, 1)))
+    """
+    for lines in outputs(tmp_path, program):
+        assert lines[0] == "True" and lines[1].startswith("result"), lines
+
+
 CLOSED = {
     "catch_all=False": "JAXINA_CATCH_ALL=no",
     "": "a process has several devices",
@@ -185,10 +206,12 @@ def test_float16_is_refused_when_it_is_compiled_and_named(tmp_path):
     attempt(jax.jit(lambda x: total(x, jnp.float16)))
     with jaxina.collectives(False):
         attempt(jax.jit(lambda x: total(x, jnp.float16) + 1))
+    for dtype in (jnp.float16, jnp.float8_e4m3fn):
+        attempt(jax.jit(lambda x: x.astype(dtype), out_shardings=NamedSharding(mesh, P())))
     attempt(jax.jit(lambda x: total(x, jnp.bfloat16)), jax.jit(lambda x: jnp.roll(x.astype(jnp.float16), 1)))
     """
     for lines in outputs(tmp_path, program):
-        assert [line.split()[0] for line in lines] == ["UNSUPPORTED_TYPE", "UNSUPPORTED_TYPE", "result", "result"], lines
+        assert [line.split()[0] for line in lines] == ["UNSUPPORTED_TYPE"] * 4 + ["result"] * 2, lines
         assert "--no-catch-all" in lines[0]
 
 
