@@ -72,7 +72,7 @@ def imagenet(folder: Path, steps: int, tensor: int) -> Callable[[], Any]:
     config = importlib.import_module("configs.default").get_config()
     config.model, config.batch_size, config.profile = "ResNet18", ROWS * jax.process_count(), False
     config.num_train_steps, config.log_every_steps, config.steps_per_eval = steps, 1, 2
-    config.learning_rate, config.warmup_epochs = 1.0, 0.0  # for a batch of 256, and the example scales it
+    config.warmup_epochs = 0.0  # the run is one epoch
     return lambda: train.train_and_evaluate(config, str(folder / "work"))
 
 
@@ -89,9 +89,10 @@ def gemma(folder: Path, steps: int, tensor: int) -> Callable[[], Any]:
     pipeline.get_raw_dataset = raw
     train = importlib.import_module("train")
     # The example's sampler of text fails on JAX 0.10.2, with gloo and with jaxina: "Incompatible types for broadcasting".
-    train.sampler_lib = SimpleNamespace(Sampler=lambda **options: lambda *prompts, **options: SimpleNamespace(text=[]))
+    train.sampler_lib = SimpleNamespace(Sampler=lambda **options: lambda *prompts, **options: SimpleNamespace(text=[""]))
     config = importlib.import_module("configs.tiny").get_config()
     config = config.replace(
+        vocab_path=str(folder.parent / "sentencepiece_model"),  # of both ways: training one is not deterministic
         vocab_size=512, max_corpus_chars=20_000, per_device_batch_size=ROWS * tensor, eval_per_device_batch_size=ROWS * tensor,
         num_train_steps=steps, num_eval_steps=2, warmup_steps=5, max_eval_target_length=128,
         prefetch_num_workers=0, use_bfloat16=False, tensor_parallelism=tensor,
