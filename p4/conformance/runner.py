@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -122,17 +123,9 @@ def _exchange(device: Device, sent: Send | None, answers: list[Receive], outcome
     device.send(sent.endpoint, sent.packet)
     outcome.packets += 1
     came = _without_notices(device.replies(len(answers)), device)
-    missing, extra = _difference(answers, came)
-    if missing or extra:
-        outcome.failures.append(
-            "\n".join(
-                [
-                    f"after   {line_of(sent)}",
-                    *(f"missing {line_of(answer)}" for answer in missing),
-                    *(f"extra   {line_of(answer)}" for answer in extra),
-                ]
-            )
-        )
+    differences = _differences(answers, came)
+    if differences:
+        outcome.failures.append("\n".join([f"after   {line_of(sent)}", *differences]))
 
 
 def _without_notices(packets: list[Receive], device: Device) -> list[Receive]:
@@ -147,19 +140,25 @@ def _notice(packet: Packet) -> str | None:
     return "notices" if packet.kind in ("pending", "refused", "abort") else None
 
 
-def _difference(
-    wanted: Sequence[Receive], came: Sequence[Receive]
-) -> tuple[list[Receive], list[Receive]]:
-    """What is only in one of them. Packets to one endpoint must keep their order; those to several
-    have none."""
-    missing, extra = [], []
+def _differences(wanted: Sequence[Receive], came: Sequence[Receive]) -> list[str]:
+    """A line for each packet that differs. Packets to one endpoint must keep their order; those to
+    several have none."""
+    lines = []
     for endpoint in sorted({r.endpoint for r in (*wanted, *came)}):
-        ours = [r for r in wanted if r.endpoint == endpoint]
-        theirs = [r for r in came if r.endpoint == endpoint]
-        if ours != theirs:
-            missing += [r for r in ours if r not in theirs] or ours
-            extra += [r for r in theirs if r not in ours]
-    return missing, extra
+        ours = [line_of(r) for r in wanted if r.endpoint == endpoint]
+        theirs = [line_of(r) for r in came if r.endpoint == endpoint]
+        missing = [f"missing {line}" for line in _without(ours, theirs)]
+        extra = [f"extra   {line}" for line in _without(theirs, ours)]
+        if not missing and not extra and ours != theirs:
+            extra = [f"came in this order: {line}" for line in theirs]
+        lines += missing + extra
+    return lines
+
+
+def _without(lines: list[str], others: list[str]) -> list[str]:
+    """Those of `lines` that `others` has not, or not as often."""
+    left = collections.Counter(lines) - collections.Counter(others)
+    return list(left.elements())
 
 
 def _check(device: Device, check: State | Count, outcome: Outcome) -> None:
