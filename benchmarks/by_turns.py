@@ -27,7 +27,9 @@ def figure_of(folder: pathlib.Path, command: list[str], figure: re.Pattern[str])
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     found = figure.search(done.stdout)
     if done.returncode != 0 or found is None:
-        sys.exit(f"{folder}: exit code {done.returncode}, and no figure like {figure.pattern}:\n{done.stdout}{done.stderr}")
+        sys.exit(
+            f"{folder}: exit code {done.returncode}, and no figure like {figure.pattern}:\n{done.stdout}{done.stderr}"
+        )
     return float(found[1])
 
 
@@ -53,7 +55,9 @@ def main() -> None:
     before, now = figures.values()
     pairs = statistics.median(one / other for one, other in zip(before, now, strict=True))
     share = (last[0] - first[0]) / (last[1] - first[1])
-    print(f"before / now: {statistics.median(before) / statistics.median(now):.3f}, by pairs {pairs:.3f}; {share:.2%} stolen")
+    print(
+        f"before / now: {statistics.median(before) / statistics.median(now):.3f}, by pairs {pairs:.3f}; {share:.2%} stolen"
+    )
 
 
 if __name__ == "__main__":

@@ -33,26 +33,27 @@ struct Format {
   numerics::Order order = numerics::Order::kHost;          // byte order of the words in memory
 };
 
-// Consecutive blocks of one tensor, as they lie in one chunk or in several that follow one another: block i has elements
-// [i * e, min((i + 1) * e, count)), where e = block_size / element_codec(type).words, and its words start at word
-// i * block_size. All blocks but the last have e elements. A run whose tensor ends within it therefore takes
+// Consecutive blocks of one tensor, as they lie in one chunk or in several that follow one another: block i has
+// elements [i * e, min((i + 1) * e, count)), where e = block_size / element_codec(type).words, and its words start at
+// word i * block_size. All blocks but the last have e elements. A run whose tensor ends within it therefore takes
 // (blocks - 1) * block_size + (elements of the last block) * element_codec(type).words words; what lies behind them is
-// not touched. Pointers are aligned to their element or word at least; with 16 bytes, and a block size that is a multiple
-// of 16, the kernels move 16 bytes at a time.
+// not touched. Pointers are aligned to their element or word at least; with 16 bytes, and a block size that is a
+// multiple of 16, the kernels move 16 bytes at a time.
 
-// The exponent byte of each block: 255 if any of its values is NaN or Inf, or, with finite_only, that of its finite values.
+// The exponent byte of each block: 255 if any of its values is NaN or Inf, or, with finite_only, that of its finite
+// values.
 struct ExponentRun {
-  const void* x;            // count elements
+  const void* x;  // count elements
   std::size_t count;
   std::uint8_t* exponents;  // one a block, written
 };
 
 // Fixed point with the exponents given; NaN and Inf become 0. An exponent must not be 255.
 struct QuantizeRun {
-  const void* x;                  // count elements
+  const void* x;  // count elements
   std::size_t count;
   const std::uint8_t* exponents;  // one a block; integer types read none
-  void* words;                    // written; the words that fill a block up to block_size become 0, but for the last block
+  void* words;  // written; the words that fill a block up to block_size become 0, but for the last block
   std::uint64_t first_index = 0;  // of x[0] in its tensor: which random numbers stochastic rounding takes
 };
 
@@ -68,7 +69,7 @@ struct DequantizeRun {
 struct FlagRun {
   const void* x;  // count elements
   std::size_t count;
-  void* words;    // written as QuantizeRun's
+  void* words;  // written as QuantizeRun's
 };
 struct ApplyFlagRun {
   const void* words;
@@ -79,8 +80,8 @@ struct ApplyFlagRun {
 // The most runs that one kernel takes.
 inline constexpr std::size_t kMaxRuns = 24;
 
-// All of these fail with kInvalidArgument (a format that cannot be: block size, workers, a narrow word for an integer or
-// 64-bit type, a word too narrow for n workers; a misaligned pointer) or kGpu (the launch failed; the message has
+// All of these fail with kInvalidArgument (a format that cannot be: block size, workers, a narrow word for an integer
+// or 64-bit type, a word too narrow for n workers; a misaligned pointer) or kGpu (the launch failed; the message has
 // CUDA's). A kernel that fails later is reported by whatever waits for the stream.
 
 Status block_exponents(Stream stream, const Format& format, std::span<const ExponentRun> runs, bool finite_only);

@@ -1,5 +1,5 @@
-// What a kernel is told: its runs, and where each block of them lies. Made on the host (plan.h), passed by value, read by
-// every thread.
+// What a kernel is told: its runs, and where each block of them lies. Made on the host (plan.h), passed by value, read
+// by every thread.
 //
 // A group of 1 to 32 neighbouring threads handles one block; group g of the grid handles block g of the runs put one
 // after another.
@@ -18,7 +18,7 @@ inline constexpr std::uint32_t kWarp = 32;
 template <class Run>
 struct Runs {
   std::uint32_t count = 0;
-  std::uint32_t wide = 0;  // bit r: run r lies so that whole vectors can be moved
+  std::uint32_t wide = 0;                        // bit r: run r lies so that whole vectors can be moved
   std::uint64_t first_block[kMaxRuns + 1] = {};  // of each run; and the number of all blocks, after the last
   Run run[kMaxRuns] = {};
 
@@ -98,7 +98,8 @@ JAXINA_HOST_DEVICE inline Lane lane_of(std::uint64_t thread, std::uint32_t log2_
 
 // How many elements are moved at once: so many that the larger of the element and its word fills 16 bytes. A warp then
 // reads and writes whole lines on both sides. Types of several words go one by one.
-JAXINA_HOST_DEVICE constexpr std::uint32_t vector_size(std::size_t element_bytes, std::size_t words, std::size_t word_bytes) {
+JAXINA_HOST_DEVICE constexpr std::uint32_t vector_size(std::size_t element_bytes, std::size_t words,
+                                                       std::size_t word_bytes) {
   return words > 1 ? 1 : static_cast<std::uint32_t>(16 / (element_bytes > word_bytes ? element_bytes : word_bytes));
 }
 

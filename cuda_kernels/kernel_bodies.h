@@ -83,7 +83,8 @@ JAXINA_HOST_DEVICE std::uint32_t lane_maximum(const ExponentJob& job, Lane lane,
   Packed<Element, kSize> loaded[kInFlight];
   for_each_vector(
       vectors, lane.index, job.lanes(),
-      [&](std::uint32_t i, std::uint32_t v) { loaded[i] = memory.template load<kSize>(x + std::uint64_t{v} * kSize); }, [] {},
+      [&](std::uint32_t i, std::uint32_t v) { loaded[i] = memory.template load<kSize>(x + std::uint64_t{v} * kSize); },
+      [] {},
       [&](std::uint32_t i, std::uint32_t) {
         for (const Element& element : loaded[i].values) include(element);
       });
@@ -147,7 +148,9 @@ JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory mem
     Packed<Element, kSize> loaded[kInFlight];
     for_each_vector(
         vectors, lane.index, job.lanes(),
-        [&](std::uint32_t i, std::uint32_t v) { loaded[i] = memory.template load<kSize>(x + std::uint64_t{v} * kSize); },
+        [&](std::uint32_t i, std::uint32_t v) {
+          loaded[i] = memory.template load<kSize>(x + std::uint64_t{v} * kSize);
+        },
         prepare,
         [&](std::uint32_t i, std::uint32_t v) {
           Packed<Word, kSize> out;
@@ -195,7 +198,9 @@ JAXINA_HOST_DEVICE void decode_block(const DecodeJob& job, Lane lane, Memory mem
     Packed<Word, kSize> loaded[kInFlight];
     for_each_vector(
         vectors, lane.index, job.lanes(),
-        [&](std::uint32_t i, std::uint32_t v) { loaded[i] = memory.template load<kSize>(words + std::uint64_t{v} * kSize); },
+        [&](std::uint32_t i, std::uint32_t v) {
+          loaded[i] = memory.template load<kSize>(words + std::uint64_t{v} * kSize);
+        },
         prepare,
         [&](std::uint32_t i, std::uint32_t v) {
           Packed<Element, kSize> out;
@@ -211,7 +216,8 @@ JAXINA_HOST_DEVICE void decode_block(const DecodeJob& job, Lane lane, Memory mem
   for (std::uint32_t i = vectors * kSize + lane.index; i < block.elements; i += job.lanes()) {
     std::uint32_t taken[Form::kWords];
     for (std::uint32_t w = 0; w < Form::kWords; ++w) {
-      taken[w] = extended(in_order(memory.template load<1>(words + std::uint64_t{i} * Form::kWords + w).values[0], job.swap));
+      taken[w] =
+          extended(in_order(memory.template load<1>(words + std::uint64_t{i} * Form::kWords + w).values[0], job.swap));
     }
     const Element before = job.keep ? memory.template load<1>(y + i).values[0] : Element{};
     memory.template store<1>(y + i, {{Form::decode(taken, scale, job.keep, before)}});

@@ -35,8 +35,9 @@ template <class... Jobs>
 Status launch(void (*kernel)(Jobs...), Stream stream, std::uint64_t groups, std::uint32_t log2_lanes, Jobs... jobs) {
   if (groups == 0) return {};
   void* arguments[] = {&jobs...};
-  const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(thread_blocks(groups, log2_lanes)),
-                                             dim3(kThreads), arguments, 0, stream);
+  const cudaError_t error =
+      cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(thread_blocks(groups, log2_lanes)), dim3(kThreads),
+                       arguments, 0, stream);
   return to_status(error, "launching a block-fixed-point kernel");
 }
 

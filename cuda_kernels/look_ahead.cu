@@ -39,7 +39,8 @@ Status quantize_and_look_ahead(Stream stream, const Format& format, std::span<co
       using Form = typename decltype(form)::type;
       using Word = typename decltype(word)::type;
       if constexpr (Form::kIsFloat) {
-        return launch(look_ahead_kernel<Form, Word, stochastic.value>, stream, groups, encode.log2_lanes, encode, exponents);
+        return launch(look_ahead_kernel<Form, Word, stochastic.value>, stream, groups, encode.log2_lanes, encode,
+                      exponents);
       } else {
         return {};  // left above
       }

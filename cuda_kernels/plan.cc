@@ -32,8 +32,9 @@ Status check(const Format& format, numerics::Rounding rounding = {}) {
   const bool one_word_float = codec_of(format).is_float && codec_of(format).words == 1;
   const bool narrow = format.word != numerics::WireWord::kInt32;
   if ((narrow || rounding.stochastic) && !one_word_float) {
-    return {ErrorCode::kInvalidArgument, "narrow words and stochastic rounding are for float32, float16 and bfloat16, not " +
-                                             std::string(to_string(format.type))};
+    return {ErrorCode::kInvalidArgument,
+            "narrow words and stochastic rounding are for float32, float16 and bfloat16, not " +
+                std::string(to_string(format.type))};
   }
   if (numerics::scale_for(format.workers, format.word).limit == 0) {
     return {ErrorCode::kInvalidArgument, std::to_string(8 * static_cast<int>(format.word)) +
@@ -107,14 +108,14 @@ Status plan_moves(const Format& format, std::span<const Run> runs, bool exponent
 
 Status plan_encode(const Format& format, std::span<const QuantizeRun> runs, bool exponents, EncodeJob& job) {
   return plan_moves(
-      format, runs, exponents, [](const QuantizeRun& run) { return std::pair(run.x, static_cast<const void*>(run.words)); },
-      job);
+      format, runs, exponents,
+      [](const QuantizeRun& run) { return std::pair(run.x, static_cast<const void*>(run.words)); }, job);
 }
 
 Status plan_decode(const Format& format, std::span<const DequantizeRun> runs, bool exponents, DecodeJob& job) {
   const Status planned = plan_moves(
-      format, runs, exponents, [](const DequantizeRun& run) { return std::pair(static_cast<const void*>(run.y), run.words); },
-      job);
+      format, runs, exponents,
+      [](const DequantizeRun& run) { return std::pair(static_cast<const void*>(run.y), run.words); }, job);
   if (job.keep) job.runs.wide = 0;  // rare, and keeping the old values of whole vectors would take many registers
   return planned;
 }
@@ -134,8 +135,7 @@ Status plan(const Format& format, std::span<const ExponentRun> runs, bool finite
   job.log2_lanes = log2_lanes_for(job.shape, vector);
   job.finite_only = finite_only;
   for (const ExponentRun& run : runs) {
-    const Status added =
-        add(run, run.exponents, true, job.shape, vector, {{run.x, codec.size, "elements"}}, job.runs);
+    const Status added = add(run, run.exponents, true, job.shape, vector, {{run.x, codec.size, "elements"}}, job.runs);
     if (!added.ok()) return added;
   }
   return {};

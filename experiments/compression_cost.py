@@ -48,7 +48,8 @@ def main() -> None:
         "gradient_ms": {name: gradient_ms(name, study.workers) for name in track(study.workloads, "gradients")},
         "compression_ns": {
             compressors.spec_of(compressor): 1e6 * compression_ms(compressor, gradient, study.workers) / elements
-            for compressor in track(chosen, "compressors")},
+            for compressor in track(chosen, "compressors")
+        },
         "provenance": provenance(),
     }
     FILE.write_text(json.dumps(document, indent=1) + "\n")
@@ -88,8 +89,10 @@ def encoded(compressor: Compressor, gradient: Any, workers: int) -> list[Any]:
 
 
 def decoded(compressor: Compressor, payloads: list[Any], gradient: Any, workers: int) -> list[jax.Array]:
-    return [jax.vmap(lambda one: compressor.decode(one, _context(compressor, x, workers, 0)))(payload).sum(axis=0)
-            for payload, x in zip(payloads, jax.tree.leaves(gradient), strict=True)]
+    return [
+        jax.vmap(lambda one: compressor.decode(one, _context(compressor, x, workers, 0)))(payload).sum(axis=0)
+        for payload, x in zip(payloads, jax.tree.leaves(gradient), strict=True)
+    ]
 
 
 def _context(compressor: Compressor, x: jax.Array, workers: int, worker: jax.Array | int) -> Context:

@@ -76,11 +76,15 @@ def _run(trainer: Trainer, setting: Setting, file: Path, progress: Progress) -> 
     step, score = outcome.scores[-1]
     progress.console.print(
         f"{name}: {workload.metric} {'-' if score is None else f'{score:.4g}'} after {step} steps, "
-        f"{outcome.step_seconds * 1e3:.1f} ms/step, {outcome.sent:.0f} bytes sent")
+        f"{outcome.step_seconds * 1e3:.1f} ms/step, {outcome.sent:.0f} bytes sent"
+    )
     result = dataclasses.asdict(outcome)
     result["losses"] = [float(f"{loss:.5g}") if math.isfinite(loss) else None for loss in outcome.losses]
-    result |= {"metric": workload.metric, "higher_is_better": workload.higher_is_better,
-               "parameters": trainer.programs.parameter_count()}
+    result |= {
+        "metric": workload.metric,
+        "higher_is_better": workload.higher_is_better,
+        "parameters": trainer.programs.parameter_count(),
+    }
     records.append(file, setting, result)
 
 
@@ -89,8 +93,13 @@ def _programs(setting: Setting) -> Programs:
 
 
 def _trainer(setting: Setting, programs: Programs, carriers: Mapping[str, Carrier]) -> Trainer:
-    return Trainer(programs, compressors.get(setting.compressor), setting.steps, setting.learning_rate_scale,
-                   collectives=carriers[setting.collective])
+    return Trainer(
+        programs,
+        compressors.get(setting.compressor),
+        setting.steps,
+        setting.learning_rate_scale,
+        collectives=carriers[setting.collective],
+    )
 
 
 def _carriers(names: Collection[str]) -> dict[str, Carrier]:
@@ -113,22 +122,36 @@ def _study(options: argparse.Namespace) -> Grid:
 
 def _progress(console: Console) -> Progress:
     return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[latest]}"),
-        TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[latest]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", action="append", choices=workloads.names(), help="may be repeated; of a study, only these")
-    parser.add_argument("--compressor", action="append", help="spec, as topk:0.01; may be repeated; of a study, only these")
+    parser.add_argument(
+        "--workload", action="append", choices=workloads.names(), help="may be repeated; of a study, only these"
+    )
+    parser.add_argument(
+        "--compressor", action="append", help="spec, as topk:0.01; may be repeated; of a study, only these"
+    )
     parser.add_argument("--config", type=Path, help="a study's file")
     parser.add_argument("--all", action="store_true", help=f"the study {grid.DEFAULT.name}")
     parser.add_argument("--workers", type=int)
     parser.add_argument("--seeds", type=int, help="how many: 0, 1, ...")
     parser.add_argument("--steps", type=int, help="instead of the workload's own")
     parser.add_argument("--size", choices=["small", "large"])
-    parser.add_argument("--collective", choices=["xla", "jaxina", grid.DEPLOYED],
-                        help="what carries psums; deployed, the default: jaxina, but for float32's")
+    parser.add_argument(
+        "--collective",
+        choices=["xla", "jaxina", grid.DEPLOYED],
+        help="what carries psums; deployed, the default: jaxina, but for float32's",
+    )
     parser.add_argument("--results", type=Path, help="file to add to, instead of the study's in experiments/results")
     return parser.parse_args(arguments)
 

@@ -69,7 +69,9 @@ def gradients(name: str, steps: int) -> npt.NDArray[np.float32]:
     return np.concatenate([np.asarray(leaf).reshape(WORKERS, -1) for leaf in jax.tree.leaves(each)], axis=1)
 
 
-def summed(x: npt.NDArray[np.float32], bits: int, block: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def summed(
+    x: npt.NDArray[np.float32], bits: int, block: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """The sum over workers of [n, d] in block fixed point, and f, per element. As `jaxina.compressors`' words of any
     width, in float64, where all but the rounding is exact."""
     workers = len(x)
@@ -85,8 +87,9 @@ def measure(workload: str, x: npt.NDArray[np.float32], bits: int, block: int) ->
     exact = x.astype(np.float64).sum(axis=0)
     ours, f = summed(x, bits, block)
     error = np.abs(ours - exact)
-    return Point(workload, bits, block, float(np.linalg.norm(error) / np.linalg.norm(exact)),
-                 float((error * f).max() / len(x)))
+    return Point(
+        workload, bits, block, float(np.linalg.norm(error) / np.linalg.norm(exact)), float((error * f).max() / len(x))
+    )
 
 
 def plot(points: list[Point], file) -> None:
@@ -123,8 +126,12 @@ def main() -> None:
         sums = [(bits, block) for block in BLOCKS for bits in BITS]
         points += [measure(name, x, bits, block) for bits, block in track(sums, description=name)]
     RESULTS.mkdir(parents=True, exist_ok=True)
-    document = {"workers": WORKERS, "steps": STEPS, "points": [dataclasses.asdict(p) for p in points],
-                "provenance": provenance()}
+    document = {
+        "workers": WORKERS,
+        "steps": STEPS,
+        "points": [dataclasses.asdict(p) for p in points],
+        "provenance": provenance(),
+    }
     (RESULTS / "effect_of_f.json").write_text(json.dumps(document, indent=1) + "\n")
     plot(points, RESULTS / "effect_of_f.png")
     print(f"largest error: {max(p.of_bound for p in points):.3f} of theorem 1's bound")

@@ -108,15 +108,21 @@ def rows() -> Iterator[Row]:
 def document() -> str:
     table = list(rows())
     lines = [
-        "# Table 2, the paper's and ours", "",
+        "# Table 2, the paper's and ours",
+        "",
         "Written by `python -m experiments.emulator`; its text says how. Speed-up of a batch over ring all-reduce: "
-        "paper / ours (difference). The ring is what the others are compared with: 1 on both sides.", "",
-        "| Gbit/s | model | " + " | ".join(["INA", *COMPRESSED]) + " |", "|---|---|" + "---|" * (1 + len(COMPRESSED)),
+        "paper / ours (difference). The ring is what the others are compared with: 1 on both sides.",
+        "",
+        "| Gbit/s | model | " + " | ".join(["INA", *COMPRESSED]) + " |",
+        "|---|---|" + "---|" * (1 + len(COMPRESSED)),
     ]
     for gbps in SPEEDS:
         for model in SPEEDUPS[gbps]:
-            cells = [f"{r.paper:.2f} / {r.ours:.2f} ({r.difference:+.0%})"
-                     for r in table if (r.model, r.gbps) == (model, gbps)]
+            cells = [
+                f"{r.paper:.2f} / {r.ours:.2f} ({r.difference:+.0%})"
+                for r in table
+                if (r.model, r.gbps) == (model, gbps)
+            ]
             lines.append(f"| {gbps} | {model} | " + " | ".join(cells) + " |")
     costs = ", ".join(f"{spec} {fitted_ms_per_mb(spec):.3f}" for spec in COMPRESSED)
     lines += ["", f"Cost of compression, ms per MB, fitted to {_FITTED_TO[0]} at {_FITTED_TO[1]} Gbit/s: {costs}.", ""]
@@ -124,8 +130,9 @@ def document() -> str:
     if {(r.model, r.gbps) for r in different} != EXPLANATIONS.keys():
         raise AssertionError(f"to be explained: {different}")
     lines += ["INA differs by over 5 % for:", ""]
-    lines += [f"* {r.model} at {r.gbps} Gbit/s ({r.difference:+.0%}): {EXPLANATIONS[r.model, r.gbps]}."
-              for r in different]
+    lines += [
+        f"* {r.model} at {r.gbps} Gbit/s ({r.difference:+.0%}): {EXPLANATIONS[r.model, r.gbps]}." for r in different
+    ]
     return "\n".join(lines) + "\n"
 
 

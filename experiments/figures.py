@@ -27,10 +27,18 @@ ORDER = [BASELINE, *(spec for specs in PANELS.values() for spec in specs)]
 def name(spec: str) -> str:
     """As a reader would call it."""
     return {
-        "none": "float32", "qsgd": "QSGD, 64 levels", "qsgd:levels=256": "QSGD, 256 levels", "terngrad": "TernGrad",
-        "thc": "THC", "efsignsgd": "EF-signSGD", "topk:ratio=0.1-ef": "Top-10 %, no error feedback",
-        "topk-ef": "Top-1 %, no error feedback", "topk": "Top-1 %, error feedback", "powersgd": "PowerSGD, rank 4",
-        "int8:stochastic": "int8, stochastic", "int32:paper": "int32, the paper's f",
+        "none": "float32",
+        "qsgd": "QSGD, 64 levels",
+        "qsgd:levels=256": "QSGD, 256 levels",
+        "terngrad": "TernGrad",
+        "thc": "THC",
+        "efsignsgd": "EF-signSGD",
+        "topk:ratio=0.1-ef": "Top-10 %, no error feedback",
+        "topk-ef": "Top-1 %, no error feedback",
+        "topk": "Top-1 %, error feedback",
+        "powersgd": "PowerSGD, rank 4",
+        "int8:stochastic": "int8, stochastic",
+        "int32:paper": "int32, the paper's f",
     }.get(spec, spec)
 
 
@@ -40,8 +48,9 @@ def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any
     kinds = {title: [spec for spec in specs if spec in by_compressor] for title, specs in PANELS.items()}
     kinds["others"] = [spec for spec in by_compressor if spec not in ORDER]
     kinds = {title: specs for title, specs in kinds.items() if specs}
-    figure, (panels,) = plt.subplots(1, len(kinds), figsize=(4 * len(kinds), 4), sharey=True, layout="constrained",
-                                     squeeze=False)
+    figure, (panels,) = plt.subplots(
+        1, len(kinds), figsize=(4 * len(kinds), 4), sharey=True, layout="constrained", squeeze=False
+    )
     for axes, (title, specs) in zip(panels, kinds.items()):
         for number, spec in enumerate([BASELINE, *specs]):
             if spec in by_compressor:
@@ -52,16 +61,22 @@ def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any
     panels[0].set_ylabel(f"{outcome['metric']}, {'higher' if outcome['higher_is_better'] else 'lower'} is better")
     if not outcome["higher_is_better"]:
         readable_log_scale(panels[0])
-    seen = [score for runs in by_compressor.values() for run in runs for _, score in run["outcome"]["scores"]
-            if score is not None]
+    seen = [
+        score
+        for runs in by_compressor.values()
+        for run in runs
+        for _, score in run["outcome"]["scores"]
+        if score is not None
+    ]
     margin = 0.05 * (max(seen) - min(seen))
     panels[0].set_ylim(min(seen) - margin, max(seen) + margin)  # a band of three seeds may leave what is possible
     figure.suptitle(f"{workload}: {_conditions(by_compressor)}, mean and 95 % confidence band")
     return figure
 
 
-def _banded(axes: Axes, spec: str, x: np.ndarray, mean: np.ndarray, half: np.ndarray,
-            style: dict[str, Any] | None = None) -> None:
+def _banded(
+    axes: Axes, spec: str, x: np.ndarray, mean: np.ndarray, half: np.ndarray, style: dict[str, Any] | None = None
+) -> None:
     style = style or _style(spec)
     axes.plot(x, mean, label=name(spec), **style)
     axes.fill_between(x, mean - half, mean + half, color=style["color"], alpha=0.15, linewidth=0)
@@ -86,8 +101,14 @@ def finals(groups: Groups) -> Figure:
     """The paper's table 4 and figure 10: the final metric of every compressor, one dot for each seed."""
     found = {spec: None for by_compressor in groups.values() for spec in by_compressor}
     specs = [*(spec for spec in ORDER if spec in found), *(spec for spec in found if spec not in ORDER)]
-    figure, panels = plt.subplots(1, len(groups), figsize=(2 + 2.6 * len(groups), 1 + 0.3 * len(specs)), sharey=True,
-                                  layout="constrained", squeeze=False)
+    figure, panels = plt.subplots(
+        1,
+        len(groups),
+        figsize=(2 + 2.6 * len(groups), 1 + 0.3 * len(specs)),
+        sharey=True,
+        layout="constrained",
+        squeeze=False,
+    )
     for axes, (workload, by_compressor) in zip(panels[0], groups.items()):
         for row, spec in enumerate(specs):
             scores = final_scores(by_compressor.get(spec, []))
@@ -103,7 +124,9 @@ def finals(groups: Groups) -> Figure:
         axes.grid(alpha=0.3)
     panels[0][0].set_yticks(range(len(specs)), [name(spec) for spec in specs])
     panels[0][0].invert_yaxis()
-    figure.suptitle("Final metric: a dot for each seed, a bar for their mean, float32's mean dotted; arrows point to better")
+    figure.suptitle(
+        "Final metric: a dot for each seed, a bar for their mean, float32's mean dotted; arrows point to better"
+    )
     return figure
 
 

@@ -80,7 +80,8 @@ class Grid:
         return dataclasses.replace(
             self,
             workloads=tuple(name for name in self.workloads if not workload_names or name in workload_names),
-            compressors=tuple(spec for spec in self.compressors if not specs or compressors.get(spec) in chosen))
+            compressors=tuple(spec for spec in self.compressors if not specs or compressors.get(spec) in chosen),
+        )
 
     def _scale(self, workload: str, spec: str) -> float:
         name = spec.partition(":")[0]

@@ -37,9 +37,13 @@ class Profile:
 
 
 def _profile(size_mb: float, *measured: tuple[float, float, float]) -> Profile:
-    return Profile(size_mb, {
-        gbps: Measured(batch, communication / 100, overlap / 100)
-        for gbps, (batch, communication, overlap) in zip(SPEEDS, measured)})
+    return Profile(
+        size_mb,
+        {
+            gbps: Measured(batch, communication / 100, overlap / 100)
+            for gbps, (batch, communication, overlap) in zip(SPEEDS, measured)
+        },
+    )
 
 
 PROFILES = {

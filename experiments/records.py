@@ -67,8 +67,11 @@ def read(file: Path) -> list[dict[str, Any]]:
 def append(file: Path, setting: Setting, outcome: Mapping[str, Any]) -> None:
     """Adds one line and has it on disk before returning."""
     record = {
-        "id": setting.id, "setting": dataclasses.asdict(setting), "outcome": dict(outcome),
-        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "provenance": provenance(),
+        "id": setting.id,
+        "setting": dataclasses.asdict(setting),
+        "outcome": dict(outcome),
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "provenance": provenance(),
     }
     line = json.dumps(record, allow_nan=False)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +91,9 @@ def provenance() -> dict[str, Any]:
         "versions": {"python": platform.python_version()}
         | {name: importlib.metadata.version(name) for name in packages},
         "commit": _git("rev-parse", "HEAD"),
-        "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no", "--", "experiments", "jaxina")),
+        "uncommitted_changes": bool(
+            _git("status", "--porcelain", "--untracked-files=no", "--", "experiments", "jaxina")
+        ),
         "machine": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform()},
     }
 

@@ -29,8 +29,15 @@ BASELINE = "none"
 def grouped(records: Sequence[Record]) -> dict[str, dict[str, list[Record]]]:
     """workload -> compressor -> runs; workloads and compressors by name, but the baseline first, runs by seed."""
     groups: dict[str, dict[str, list[Record]]] = collections.defaultdict(lambda: collections.defaultdict(list))
-    for record in sorted(records, key=lambda r: (r["setting"]["compressor"] != BASELINE, r["setting"]["workload"],
-                                                 r["setting"]["compressor"], r["setting"]["seed"])):
+    for record in sorted(
+        records,
+        key=lambda r: (
+            r["setting"]["compressor"] != BASELINE,
+            r["setting"]["workload"],
+            r["setting"]["compressor"],
+            r["setting"]["seed"],
+        ),
+    ):
         groups[record["setting"]["workload"]][record["setting"]["compressor"]].append(record)
     return {workload: dict(runs) for workload, runs in sorted(groups.items())}
 
@@ -69,8 +76,11 @@ def largest_loss_difference(runs: Sequence[Record], baseline: Sequence[Record]) 
     differences = [0.0]
     for run in runs:
         theirs = of_seed.get(run["setting"]["seed"], [])
-        differences += [math.inf if ours is None else abs(ours / loss - 1)
-                        for ours, loss in zip(run["outcome"]["losses"], theirs) if loss]
+        differences += [
+            math.inf if ours is None else abs(ours / loss - 1)
+            for ours, loss in zip(run["outcome"]["losses"], theirs)
+            if loss
+        ]
     return max(differences)
 
 
@@ -82,20 +92,33 @@ def table(records: Sequence[Record]) -> str:
         outcome, setting = first["outcome"], first["setting"]
         better = "higher" if outcome["higher_is_better"] else "lower"
         lines += [
-            f"## {workload}", "",
+            f"## {workload}",
+            "",
             f"{outcome['metric']} ({better} is better) after {setting['steps']} steps, {setting['workers']} workers, "
-            f"{outcome['parameters']:,} parameters; mean ± standard deviation over seeds.", "",
-            "| compressor | runs | " + outcome["metric"]
+            f"{outcome['parameters']:,} parameters; mean ± standard deviation over seeds.",
+            "",
+            "| compressor | runs | "
+            + outcome["metric"]
             + " | as float32 | loss differs by | sent, bytes a step | received | paper |",
             "|---|---:|---|---|---:|---:|---:|---|",
         ]
         baseline = by_compressor.get(BASELINE, [])
         for spec, runs in by_compressor.items():
             alike = within_one_standard_error(runs, baseline)
-            lines.append(" | ".join([
-                f"| `{spec}`", str(len(runs)), cell(runs), "" if alike is None else "yes" if alike else "no",
-                f"{100 * largest_loss_difference(runs, baseline):.2g} %", f"{_mean(runs, 'sent'):,.0f}",
-                f"{_mean(runs, 'received'):,.0f}", TABLE4.get(workload, {}).get(spec, "") + " |"]))
+            lines.append(
+                " | ".join(
+                    [
+                        f"| `{spec}`",
+                        str(len(runs)),
+                        cell(runs),
+                        "" if alike is None else "yes" if alike else "no",
+                        f"{100 * largest_loss_difference(runs, baseline):.2g} %",
+                        f"{_mean(runs, 'sent'):,.0f}",
+                        f"{_mean(runs, 'received'):,.0f}",
+                        TABLE4.get(workload, {}).get(spec, "") + " |",
+                    ]
+                )
+            )
         lines.append("")
     return "\n".join(lines + [_NOTE])
 
@@ -123,8 +146,12 @@ def curve(runs: Sequence[Record]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def smoothed_losses(runs: Sequence[Record], window: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """As `curve`, of the training loss averaged over windows of steps."""
     whole = [run["outcome"]["losses"] for run in runs if not run["outcome"]["diverged"]]
-    means = np.array([[np.mean(losses[start : start + window]) for start in range(0, len(losses) - window + 1, window)]
-                      for losses in whole])
+    means = np.array(
+        [
+            [np.mean(losses[start : start + window]) for start in range(0, len(losses) - window + 1, window)]
+            for losses in whole
+        ]
+    )
     return window * (np.arange(means.shape[1]) + 0.5), *_mean_and_band(means.T.tolist())
 
 
@@ -150,8 +177,9 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path)
     for file in parser.parse_args().files or [RESULTS / "convergence.jsonl"]:
         records = read(file)
-        file.with_suffix(".md").write_text(f"# {file.stem}\n\nWritten by `python -m experiments.summarize`.\n\n"
-                                           + table(records))
+        file.with_suffix(".md").write_text(
+            f"# {file.stem}\n\nWritten by `python -m experiments.summarize`.\n\n" + table(records)
+        )
         groups = grouped(records)
         drawn = {"": figures.finals(groups)}
         if all("int32" in by_compressor for by_compressor in groups.values()):

@@ -99,13 +99,22 @@ def ways(by_compressor: dict[str, list[Record]], costs: dict, scale: str) -> lis
         traffic = max(np.mean([run["outcome"][way] for run in runs]) for way in ("sent", "received"))
         if spec == BASELINE:
             traffic *= 2 * (workers - 1) / workers
-        found.append(Way(
-            spec, steps_to(target, higher, runs),
-            compute_s=(costs["gradient_ms"][name] if scale == "small" else measured.batch_ms - measured.communication_ms
-                       + measured.hidden_ms) / 1e3,
-            compression_s=0.0 if spec == BASELINE or scale == "paper, free"
-            else costs["compression_ns"][spec] / 1e9 * elements,
-            megabits=8 * traffic / 1e6 * elements / parameters))
+        found.append(
+            Way(
+                spec,
+                steps_to(target, higher, runs),
+                compute_s=(
+                    costs["gradient_ms"][name]
+                    if scale == "small"
+                    else measured.batch_ms - measured.communication_ms + measured.hidden_ms
+                )
+                / 1e3,
+                compression_s=0.0
+                if spec == BASELINE or scale == "paper, free"
+                else costs["compression_ns"][spec] / 1e9 * elements,
+                megabits=8 * traffic / 1e6 * elements / parameters,
+            )
+        )
     return found
 
 
@@ -113,10 +122,16 @@ def table(all_ways: dict[str, dict[str, list[Way]]]) -> str:
     """scale -> workload -> ways, as Markdown: time relative to float32 in a ring, and the winners."""
     lines = ["# Time to accuracy", "", "Written by `python -m experiments.time_to_accuracy`; its text says how.", ""]
     for scale, by_workload in all_ways.items():
-        lines += [f"## {_TITLES[scale]}", "",
-                  "Speed-up over float32 in a ring, in time to the target (its steps, relative to float32's, in front).", "",
-                  "| compressor | " + " | ".join(f"{w}: steps | " + " | ".join(f"{s}G" for s in SPEEDS) for w in by_workload)
-                  + " |", "|---|" + "---:|" * (4 * len(by_workload))]
+        lines += [
+            f"## {_TITLES[scale]}",
+            "",
+            "Speed-up over float32 in a ring, in time to the target (its steps, relative to float32's, in front).",
+            "",
+            "| compressor | "
+            + " | ".join(f"{w}: steps | " + " | ".join(f"{s}G" for s in SPEEDS) for w in by_workload)
+            + " |",
+            "|---|" + "---:|" * (4 * len(by_workload)),
+        ]
         for spec in dict.fromkeys(way.spec for found in by_workload.values() for way in found):
             cells = []
             for found in by_workload.values():
@@ -125,12 +140,22 @@ def table(all_ways: dict[str, dict[str, list[Way]]]) -> str:
                 if way is None or way.steps is None:
                     cells += ["-", *["-"] * len(SPEEDS)]
                 else:
-                    cells += [f"{way.steps / ring.steps:.2f}",
-                              *[f"{ring.seconds(gbps) / way.seconds(gbps):.2f}" for gbps in SPEEDS]]
+                    cells += [
+                        f"{way.steps / ring.steps:.2f}",
+                        *[f"{ring.seconds(gbps) / way.seconds(gbps):.2f}" for gbps in SPEEDS],
+                    ]
             lines.append(f"| `{spec}` | " + " | ".join(cells) + " |")
-        lines += ["", "Fastest: " + "; ".join(
-            f"{workload} " + ", ".join(f"`{min(found, key=lambda way: way.seconds(gbps)).spec}` at {gbps}" for gbps in SPEEDS)
-            for workload, found in by_workload.items()) + " (Gbit/s).", ""]
+        lines += [
+            "",
+            "Fastest: "
+            + "; ".join(
+                f"{workload} "
+                + ", ".join(f"`{min(found, key=lambda way: way.seconds(gbps)).spec}` at {gbps}" for gbps in SPEEDS)
+                for workload, found in by_workload.items()
+            )
+            + " (Gbit/s).",
+            "",
+        ]
     return "\n".join([*lines, "A dash: the target was never reached.", ""])
 
 
@@ -151,8 +176,14 @@ def plot(all_ways: dict[str, dict[str, list[Way]]], file: Path) -> None:
     speeds = np.geomspace(1, 100, 60)
     workloads = list(all_ways["small"])
     specs = [way.spec for way in all_ways["small"][workloads[0]] if way.spec in SHOWN]
-    figure, rows = plt.subplots(len(all_ways), len(workloads), figsize=(3.3 * len(workloads), 3.1 * len(all_ways)),
-                                sharex=True, layout="constrained", squeeze=False)
+    figure, rows = plt.subplots(
+        len(all_ways),
+        len(workloads),
+        figsize=(3.3 * len(workloads), 3.1 * len(all_ways)),
+        sharex=True,
+        layout="constrained",
+        squeeze=False,
+    )
     for panels, (scale, by_workload) in zip(rows, all_ways.items()):
         for axes, workload in zip(panels, workloads):
             by_spec = {way.spec: way for way in by_workload[workload]}

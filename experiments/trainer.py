@@ -64,8 +64,11 @@ class Programs:
         self.replicated, self.split = NamedSharding(self.mesh, P()), NamedSharding(self.mesh, P(AXIS))
         self._graph = nnx.graphdef(nnx.eval_shape(lambda: workload.network(nnx.Rngs(0))))
         self.parameters = jax.jit(self._parameters, out_shardings=self.replicated)
-        self.gradients = jax.jit(jax.shard_map(
-            self._loss_and_gradients, mesh=self.mesh, in_specs=(P(), P(AXIS)), out_specs=P(AXIS), check_vma=False))
+        self.gradients = jax.jit(
+            jax.shard_map(
+                self._loss_and_gradients, mesh=self.mesh, in_specs=(P(), P(AXIS)), out_specs=P(AXIS), check_vma=False
+            )
+        )
         self._predict = jax.jit(lambda params, batch: workload.predict(nnx.merge(self._graph, params), batch))
         self._tests = jax.device_put(workload.test_batches(), jax.devices()[0])
 
@@ -99,19 +102,24 @@ class Trainer:
     """
 
     def __init__(
-        self, programs: Programs, compressor: Compressor, steps: int, scale: float = 1.0,
+        self,
+        programs: Programs,
+        compressor: Compressor,
+        steps: int,
+        scale: float = 1.0,
         collectives: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
     ) -> None:
         self.programs, self.compressor, self.steps = programs, compressor, steps
         self._collectives = collectives
         # DGC keeps momentum itself, before it selects.
         self._optimizer = programs.workload.optimizer(steps, scale, momentum=not isinstance(compressor, DGC))
-        self._init = jax.jit(
-            self._initial_states, out_shardings=(programs.replicated, programs.split))
+        self._init = jax.jit(self._initial_states, out_shardings=(programs.replicated, programs.split))
         self._meter = Meter(compressor)
         self._exchange = self._compile()
 
-    def run(self, seed: int, evaluations: int, on_step: Callable[[int, float], None] = lambda step, loss: None) -> Outcome:
+    def run(
+        self, seed: int, evaluations: int, on_step: Callable[[int, float], None] = lambda step, loss: None
+    ) -> Outcome:
         """Trains from `seed`; scores the model `evaluations` times, evenly, the last time at the end."""
         programs = self.programs
         key = jax.random.key(seed)
@@ -151,7 +159,8 @@ class Trainer:
         """The optimizer's, alike everywhere, and the compressor's, with a leading axis of workers."""
         workers = self.programs.workers
         stacked = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (workers, *leaf.shape)), self.compressor.init(params, key))
+            lambda leaf: jnp.broadcast_to(leaf, (workers, *leaf.shape)), self.compressor.init(params, key)
+        )
         return self._optimizer.init(params), stacked
 
     def _compile(self) -> Callable:
@@ -167,5 +176,6 @@ class Trainer:
         specs = (P(), P(), P(AXIS))
         # Gradients must stay each worker's own: with check_vma JAX would sum those of replicated parameters itself.
         sharded = jax.shard_map(
-            exchange, mesh=self.programs.mesh, in_specs=(specs, P(AXIS)), out_specs=(specs, P(AXIS)), check_vma=False)
+            exchange, mesh=self.programs.mesh, in_specs=(specs, P(AXIS)), out_specs=(specs, P(AXIS)), check_vma=False
+        )
         return jax.jit(sharded, donate_argnums=0)

@@ -22,16 +22,21 @@ WORKERS = 4
 
 
 def settings(names: list[str]) -> list[Setting]:
-    return [Setting(name, "small", "none", WORKERS, SEED, workloads.get(name).steps, scale, "xla")
-            for name in names for scale in SCALES]
+    return [
+        Setting(name, "small", "none", WORKERS, SEED, workloads.get(name).steps, scale, "xla")
+        for name in names
+        for scale in SCALES
+    ]
 
 
 def table(found: list[dict]) -> str:
     """One row for each workload: the metric at each multiple of its learning rate."""
     lines = [
-        "# Learning rates", "",
+        "# Learning rates",
+        "",
         "Written by `python -m experiments.tune`: float32, seed 100, the final metric at multiples of the learning rate in "
-        "the workload's file.", "",
+        "the workload's file.",
+        "",
         "| workload | metric | " + " | ".join(f"x {scale:g}" for scale in SCALES) + " |",
         "|---|---|" + "---:|" * len(SCALES),
     ]

@@ -63,12 +63,15 @@ def run(check: Check, folder: str) -> tuple[bool, str]:
     mode = "-DNP" if check.progress else "-DSAFETY"
     subprocess.run(
         ["cc", "-O1", "-w", mode, "-DCOLLAPSE", "-DVECTORSZ=4096", f"-DMEMLIM={MEMORY_MIB}", "-o", "pan", "pan.c"],
-        cwd=folder, check=True)
+        cwd=folder,
+        check=True,
+    )
     # A network that keeps packets forever never comes to rest, so where a run of it ends says nothing.
     forever = "FOREVER" in check.defines
     options = ["-m2000000", *(["-l"] if check.progress else ["-E"] if forever else [])]
-    output = subprocess.run(["./pan", *options], cwd=folder, check=True, stdout=subprocess.PIPE, text=True,
-                            timeout=TIME_LIMIT_S).stdout
+    output = subprocess.run(
+        ["./pan", *options], cwd=folder, check=True, stdout=subprocess.PIPE, text=True, timeout=TIME_LIMIT_S
+    ).stdout
     errors = int(re.search(r"errors: (\d+)", output).group(1))
     if errors == 0 and ("max search depth too small" in output or "Search not completed" in output):
         raise RuntimeError(f"{check.name}: the search was not exhaustive\n{output}")

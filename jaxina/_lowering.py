@@ -60,9 +60,7 @@ def _why_not(name: str, aval: Any, *, breaks_in_partial_auto: bool) -> str | Non
     return None
 
 
-def _psum(
-    ctx: Any, operand: Any, *, axes: tuple[Any, ...], axis_index_groups: Any = None, target: str = TARGET
-) -> Any:
+def _psum(ctx: Any, operand: Any, *, axes: tuple[Any, ...], axis_index_groups: Any = None, target: str = TARGET) -> Any:
     named = tuple(axis for axis in axes if not isinstance(axis, int))
     positional = tuple(axis for axis in axes if isinstance(axis, int))
     if positional:

@@ -124,7 +124,9 @@ def report() -> Report:
     while a job was running."""
     counts = _native.sum_counts()
     with _lock:
-        return Report(tuple(_counted(program, [counts.get(name, (0, 0)) for name in names]) for program, names in _programs))
+        return Report(
+            tuple(_counted(program, [counts.get(name, (0, 0)) for name in names]) for program, names in _programs)
+        )
 
 
 def rounded_to_zero() -> int:

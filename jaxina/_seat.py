@@ -27,9 +27,7 @@ def take() -> None:
             part.check()
     except (ImportError, AttributeError) as error:
         empty = f"{versions.found()} is not what jaxina expects: {error}"
-        warnings.warn(
-            f"{empty}. All psums stay with XLA's own collectives. {versions.tested()}", stacklevel=3
-        )
+        warnings.warn(f"{empty}. All psums stay with XLA's own collectives. {versions.tested()}", stacklevel=3)
         return
     versions.warn_if_untested()
     from jaxina import _lowering

@@ -161,12 +161,9 @@ class Configuration:
     heartbeat_timeout: float = _setting(
         seconds(),
         20.0,
-        "Silence after which the switch takes a worker for dead. A worker whose process ends is "
-        "noticed at once.",
+        "Silence after which the switch takes a worker for dead. A worker whose process ends is noticed at once.",
     )
-    loss: float = _setting(
-        share(), 0.0, "Share of arriving packets to drop, for experiments (udp, roce)."
-    )
+    loss: float = _setting(share(), 0.0, "Share of arriving packets to drop, for experiments (udp, roce).")
     loss_seed: int = _setting(integer(0, 2**64 - 1), 0, "Seed of the dropped packets.")
     rdma_device: str | None = _setting(
         Kind(str, "a device's name"),
@@ -176,8 +173,7 @@ class Configuration:
     codec: str | None = _setting(
         choice("scalar", "avx2", "avx512"),
         None,
-        "Instruction set of the CPU codec, instead of the widest the processor has; read from the "
-        "environment only.",
+        "Instruction set of the CPU codec, instead of the widest the processor has; read from the environment only.",
     )
     keep_memory: str = _setting(
         choice("yes", "no"),
@@ -207,17 +203,12 @@ class Configuration:
         None,
         "Address where the processes find each other; set by `jaxina run`, or what `jaxina coordinator` prints.",
     )
-    rank: int | None = _setting(
-        integer(0, MAX_WORKERS - 1), None, "This process's number; set by `jaxina run`."
-    )
-    processes: int | None = _setting(
-        integer(1, MAX_WORKERS), None, "Number of processes; set by `jaxina run`."
-    )
+    rank: int | None = _setting(integer(0, MAX_WORKERS - 1), None, "This process's number; set by `jaxina run`.")
+    processes: int | None = _setting(integer(1, MAX_WORKERS), None, "Number of processes; set by `jaxina run`.")
     stats_file: str | None = _setting(
         path(),
         None,
-        "Where this process writes its engine's statistics (JSON) at shutdown; set by `jaxina "
-        "run`.",
+        "Where this process writes its engine's statistics (JSON) at shutdown; set by `jaxina run`.",
     )
 
     error_file: str | None = _setting(
@@ -225,9 +216,7 @@ class Configuration:
         None,
         "Where this process says which error has ended it (JSON); set by `jaxina run`.",
     )
-    restarts: int = _setting(
-        integer(0, 2**31 - 1), 0, "How often all workers were started again; set by `jaxina run`."
-    )
+    restarts: int = _setting(integer(0, 2**31 - 1), 0, "How often all workers were started again; set by `jaxina run`.")
 
     trace: str | None = _setting(
         path(),

@@ -35,9 +35,7 @@ class Job:
       configuration: all settings, with their origins.
     """
 
-    def __init__(
-        self, configuration: config.Configuration, topology: JaxTopology, connector: Connector
-    ):
+    def __init__(self, configuration: config.Configuration, topology: JaxTopology, connector: Connector):
         self.process = topology.process
         self.processes = topology.processes
         self.aggregator = configuration.aggregator
@@ -148,9 +146,7 @@ def init(
         raise NotCarriedError(f"no psum can be carried: {_seat.empty}")
     with _lock:
         if _current is not None:
-            raise InvalidArgumentError(
-                "jaxina.init() ran already: call jaxina.shutdown() before another init()"
-            )
+            raise InvalidArgumentError("jaxina.init() ran already: call jaxina.shutdown() before another init()")
         _set_up_logging(configuration)
         if configuration.error_file is not None:
             last_words.install(configuration.error_file)
@@ -202,7 +198,9 @@ def _start(configuration: config.Configuration, topology: JaxTopology, incarnati
             joining.own_host(topology.processes),
             configuration.timeout,
             topology.only_devices,
-            lambda port, secret: joining.exchange_endpoints(topology, incarnation, (port, secret), configuration.timeout),
+            lambda port, secret: joining.exchange_endpoints(
+                topology, incarnation, (port, secret), configuration.timeout
+            ),
             lambda process: process in joining.ended_processes(),
         )
         _native.start(connector, connector.ended, trace=configuration.trace is not None)

@@ -57,9 +57,7 @@ def own_host(processes: int) -> str:
     return own_host_towards(_processes().coordinator_address() if processes > 1 else None)
 
 
-def exchange_endpoints(
-    topology: JaxTopology, incarnation: int, own: tuple[int, int], timeout: float
-) -> list[Endpoint]:
+def exchange_endpoints(topology: JaxTopology, incarnation: int, own: tuple[int, int], timeout: float) -> list[Endpoint]:
     """Where every process takes messages, by process; `own` is this one's port and secret."""
     here = (own_host(topology.processes), *own)
     return [

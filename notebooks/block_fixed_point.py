@@ -79,8 +79,10 @@ for axes, (bits, color) in zip(panels, ((8, COLOURS[1]), (16, COLOURS[2]), (32, 
     axes.hist(steps, bins=np.linspace(-4, 4, 65), density=True, color=color)
     at = np.linspace(-4, 4, 200)
     axes.plot(at, np.exp(-(at**2) * 12 / (2 * WORKERS)) / np.sqrt(2 * np.pi * WORKERS / 12), color="black", linewidth=1)
-    axes.set(title=f"int{bits}: {np.linalg.norm(result - exact) / np.linalg.norm(exact):.1g} of the sum's norm",
-             xlabel="error, steps of 1 / f")
+    axes.set(
+        title=f"int{bits}: {np.linalg.norm(result - exact) / np.linalg.norm(exact):.1g} of the sum's norm",
+        xlabel="error, steps of 1 / f",
+    )
 panels[0].set_ylabel("density")
 _ = figure.suptitle("Error of the sum of 8 workers; black: normal, variance n / 12. The bound is n / 2 = 4 steps")
 
@@ -105,8 +107,13 @@ for number, bits in enumerate((8, 16, 32)):
     axes.plot(at, np.maximum(middle, 1e-10), label=f"int{bits}, median", **line(number + 1))
     axes.fill_between(at, np.maximum(low, 1e-10), np.maximum(high, 1e-10), color=line(number + 1)["color"], alpha=0.2)
 axes.axhline(1, color="grey", linestyle="dotted", label="nothing is left")
-axes.set(xlabel="|sum of an element|", ylabel="relative error (band: 10 to 90 %)", xscale="log", yscale="log",
-         ylim=(1e-10, 10))
+axes.set(
+    xlabel="|sum of an element|",
+    ylabel="relative error (band: 10 to 90 %)",
+    xscale="log",
+    yscale="log",
+    ylim=(1e-10, 10),
+)
 axes.legend(loc="upper right", bbox_to_anchor=(1, 0.55))
 axes.grid(alpha=0.3)
 

@@ -97,8 +97,9 @@ counts = 4 ** np.arange(7)
 errors = [np.abs(draws[:count].mean(axis=0) - x) for count in counts]
 figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
 axes.plot(counts, [np.mean(e) for e in errors], label="mean over elements", **line(1))
-axes.fill_between(counts, *([np.quantile(e, q) for e in errors] for q in (0.1, 0.9)), alpha=0.2, color=COLOURS[1],
-                  label="10 to 90 %")
+axes.fill_between(
+    counts, *([np.quantile(e, q) for e in errors] for q in (0.1, 0.9)), alpha=0.2, color=COLOURS[1], label="10 to 90 %"
+)
 axes.plot(counts, np.mean(errors[0]) / np.sqrt(counts), color="black", linestyle="dotted", label="1 / root of keys")
 axes.set(xlabel="keys averaged", ylabel="|mean - x|", xscale="log", yscale="log")
 axes.legend()
@@ -142,7 +143,9 @@ def losses_of(spec, seeds, steps=80):
     @jax.jit
     def step(weights, states):
         values, gradients = jax.vmap(jax.value_and_grad(loss), in_axes=(None, 0, 0))(weights, inputs, labels)
-        means, states = jax.vmap(lambda g, s: compressor.update(g, s, "workers"), axis_name="workers")(gradients, states)
+        means, states = jax.vmap(lambda g, s: compressor.update(g, s, "workers"), axis_name="workers")(
+            gradients, states
+        )
         return weights - 2.0 * means[0], states, values.mean()
 
     curves = []

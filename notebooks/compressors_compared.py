@@ -96,12 +96,18 @@ _ = figure.legend(labelled.values(), labelled.keys(), loc="outside lower center"
 jaxina.init()
 programs = Programs(workloads.get("vgg"), 4)
 figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-for number, (spec, through) in enumerate({"none": None, "int8:stochastic": jaxina.collectives, "topk:0.01": None}.items()):
+for number, (spec, through) in enumerate(
+    {"none": None, "int8:stochastic": jaxina.collectives, "topk:0.01": None}.items()
+):
     carrier = {"collectives": through} if through else {}
     outcome = Trainer(programs, compressors.get(spec), 60, **carrier).run(seed=0, evaluations=1)
     losses = np.convolve(outcome.losses, np.ones(5) / 5, mode="valid")
-    axes.plot(np.arange(5, 61), losses, label=f"{spec}: {outcome.sent / 1e3:.0f} kB sent a step",
-              **{**line(number), "markevery": 8})
+    axes.plot(
+        np.arange(5, 61),
+        losses,
+        label=f"{spec}: {outcome.sent / 1e3:.0f} kB sent a step",
+        **{**line(number), "markevery": 8},
+    )
     print(f"{spec}: accuracy {outcome.scores[-1][1]:.1f} % after 60 steps")
 axes.set(xlabel="step", ylabel="training loss, mean of five steps")
 axes.legend()

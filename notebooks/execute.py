@@ -24,8 +24,9 @@ def sources() -> list[Path]:
 def execute(source: Path) -> Path:
     """Runs one notebook in the repository's root and writes it beside its source."""
     notebook = jupytext.read(source)
-    NotebookClient(notebook, timeout=CELL_SECONDS, kernel_name="python3",
-                   resources={"metadata": {"path": str(FOLDER.parent)}}).execute()
+    NotebookClient(
+        notebook, timeout=CELL_SECONDS, kernel_name="python3", resources={"metadata": {"path": str(FOLDER.parent)}}
+    ).execute()
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"  # random otherwise: every execution would change every cell
         cell.metadata.pop("execution", None)  # when it ran

@@ -24,8 +24,6 @@ std::string_view to_string(ErrorCode code) {
   return "UNKNOWN";
 }
 
-std::string Status::text() const {
-  return "jaxina[" + std::string(to_string(code)) + "]: " + message;
-}
+std::string Status::text() const { return "jaxina[" + std::string(to_string(code)) + "]: " + message; }
 
 }  // namespace jaxina

@@ -46,8 +46,7 @@ struct Status {
 // Thrown while setting things up; the data path returns Status instead.
 class Error : public std::exception {
  public:
-  Error(ErrorCode code, std::string message)
-      : status_(code, std::move(message)), text_(status_.text()) {}
+  Error(ErrorCode code, std::string message) : status_(code, std::move(message)), text_(status_.text()) {}
   explicit Error(Status status) : status_(std::move(status)), text_(status_.text()) {}
   const Status& status() const { return status_; }
   const char* what() const noexcept override { return text_.c_str(); }

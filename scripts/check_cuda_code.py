@@ -36,7 +36,9 @@ def main(cuobjdump: str, library: str, targets: list[str]) -> None:
         failures.append(f"the PTX has {len(ptx)} kernels, {targets[0]} {len(kernels[targets[0]])}")
     if failures:
         sys.exit("\n".join(failures))
-    print(f"{len(kernels[targets[0]])} kernels for each of {', '.join(targets)} and as PTX, at most {largest} registers")
+    print(
+        f"{len(kernels[targets[0]])} kernels for each of {', '.join(targets)} and as PTX, at most {largest} registers"
+    )
 
 
 def run(*command: str) -> str:

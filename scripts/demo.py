@@ -135,12 +135,8 @@ def problems(outcomes: list[Outcome]) -> list[str]:
             )
     for outcome in aggregated:
         lossy = "--loss" in outcome.row.launcher_options
-        if lossy and not (
-            outcome.statistics["packets_dropped"] and outcome.statistics["retransmissions"]
-        ):
-            found.append(
-                f"{outcome.row.name}: no packet was dropped and sent again; the row shows nothing"
-            )
+        if lossy and not (outcome.statistics["packets_dropped"] and outcome.statistics["retransmissions"]):
+            found.append(f"{outcome.row.name}: no packet was dropped and sent again; the row shows nothing")
     return found
 
 
@@ -156,9 +152,7 @@ def table(outcomes: list[Outcome]) -> Table:
     shown.add_column("parameters", no_wrap=True)
     for outcome in outcomes:
         record, statistics = outcome.record, outcome.statistics
-        packets = (
-            statistics["packets_sent"] + statistics["packets_received"] if statistics else None
-        )
+        packets = statistics["packets_sent"] + statistics["packets_received"] if statistics else None
         counts = (packets, statistics.get("retransmissions"))
         shown.add_row(
             outcome.row.name,

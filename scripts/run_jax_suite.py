@@ -48,9 +48,7 @@ def run(checkout: Path, file: str, mode: str, outcomes: Path, processes: int, py
     command += ["-m", "pytest", "-q", "-p", "jaxina_suite_plugin", "-p", "no:cacheprovider"]
     command += ["--outcomes", str(outcomes), *MODES[mode], *pytest_options, file]
     with outcomes.with_suffix(".log").open("w") as log:
-        subprocess.run(
-            command, cwd=checkout, env=environment, stdout=log, stderr=subprocess.STDOUT, timeout=LIMIT_S
-        )
+        subprocess.run(command, cwd=checkout, env=environment, stdout=log, stderr=subprocess.STDOUT, timeout=LIMIT_S)
 
 
 def read(outcomes: Path, processes: int) -> dict[str, Any]:
@@ -86,7 +84,9 @@ def main() -> int:
     parser.add_argument("--jax-tests", type=Path, required=True, metavar="FOLDER", help="a checkout of JAX")
     parser.add_argument("--results", type=Path, default=Path("out/jax_suite"))
     parser.add_argument("--only", choices=tuple(MODES), help="run this mode, take the other from an earlier run")
-    parser.add_argument("--processes", type=int, default=1, help="of one device each; left out, one process of eight devices")
+    parser.add_argument(
+        "--processes", type=int, default=1, help="of one device each; left out, one process of eight devices"
+    )
     parser.add_argument("--files", nargs="+", help="left out, those of shard_map and pmap, or the multi-process ones")
     parser.add_argument("pytest_options", nargs="*", help="after --, for example: -- -k psum")
     options = parser.parse_args()

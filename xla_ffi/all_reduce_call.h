@@ -6,9 +6,9 @@
 
 namespace jaxina {
 
-// What sums where: attribute `groups` holds [number of groups x group_size] global device ids, shorter groups padded with
-// -1; `identity` names the call, see jaxina/_module.py; `bits` is how many a float of at
-// most 32 bits has on the wire: 32 or 64.
+// What sums where: attribute `groups` holds [number of groups x group_size] global device ids, shorter groups padded
+// with -1; `identity` names the call, see jaxina/_module.py; `bits` is how many a float of at most 32 bits has on the
+// wire: 32 or 64.
 struct AllReduceAttributes {
   xla::ffi::Span<const std::int64_t> groups;
   std::int64_t group_size;

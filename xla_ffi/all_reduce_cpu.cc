@@ -32,7 +32,8 @@ void copy(const Collective& collective) {
 }
 
 ffi::Future all_reduce(std::int32_t device, ffi::RemainingArgs args, ffi::RemainingRets results,
-                       ffi::Span<const std::int64_t> groups, std::int64_t group_size, std::int64_t identity, std::int64_t bits) {
+                       ffi::Span<const std::int64_t> groups, std::int64_t group_size, std::int64_t identity,
+                       std::int64_t bits) {
   AllReduceCall call;
   try {
     call = all_reduce_call(device, {groups, group_size, identity, bits}, args, results);

@@ -104,9 +104,9 @@ nb::dict fields_of(const VerbsConfig& config) {
 nb::dict as_dict(const Counters& counters) {
   nb::dict d;
   for (const Counter counter :
-       {Counter::kCollectives, Counter::kElements, Counter::kPacketsSent, Counter::kPacketsReceived, Counter::kBytesSent,
-        Counter::kBytesReceived, Counter::kRetransmissions, Counter::kPacketsDropped, Counter::kPacketsUnsent,
-        Counter::kPacketsRejected, Counter::kSocketOverflows, Counter::kStagedWords}) {
+       {Counter::kCollectives, Counter::kElements, Counter::kPacketsSent, Counter::kPacketsReceived,
+        Counter::kBytesSent, Counter::kBytesReceived, Counter::kRetransmissions, Counter::kPacketsDropped,
+        Counter::kPacketsUnsent, Counter::kPacketsRejected, Counter::kSocketOverflows, Counter::kStagedWords}) {
     const std::string_view name = to_string(counter);
     d[nb::str(name.data(), name.size())] = counters[counter];
   }
@@ -129,7 +129,8 @@ void bind_engine(nb::module_& m) {
           },
           nb::kw_only(), "shape"_a, "worker"_a, "local"_a, "job"_a = 0, "secret"_a = 0, "join_timeout_s"_a = 60.0,
           "collective_timeout_s"_a = 300.0,
-          "worker: this process among the group's. local: its devices, by their places in the group. job, secret: at the "
+          "worker: this process among the group's. local: its devices, by their places in the group. job, secret: at "
+          "the "
           "aggregator; a group of one process needs none. Timeouts in seconds.")
       .def(
           "use_embedded", [](GroupConfig& c, std::string segment) { c.transport = EmbeddedConfig{std::move(segment)}; },
@@ -148,10 +149,12 @@ void bind_engine(nb::module_& m) {
           "use_roce",
           [](GroupConfig& c, std::string address, nb::callable exchange, bool checksums, double loss,
              std::uint64_t loss_seed) {
-            c.transport = RoceConfig{std::move(address), exchange_from(std::move(exchange)), checksums, {loss, loss_seed}};
+            c.transport =
+                RoceConfig{std::move(address), exchange_from(std::move(exchange)), checksums, {loss, loss_seed}};
           },
           "address"_a, "exchange"_a, "checksums"_a = true, nb::kw_only(), "loss"_a = 0.0, "loss_seed"_a = 0,
-          "Sums at a switch by RDMA from user space. exchange(end) gives the switch this end of the queue pairs and returns "
+          "Sums at a switch by RDMA from user space. exchange(end) gives the switch this end of the queue pairs and "
+          "returns "
           "the switch's, both as (address, udp_port, mtu, qpns, psn, rkey, memory). Called on the engine's own thread.")
       .def(
           "use_verbs",
@@ -164,11 +167,14 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro("job", [](const GroupConfig& c) { return c.member.job; })
       .def_prop_ro("secret", [](const GroupConfig& c) { return c.member.secret; })
       .def_ro("local", &GroupConfig::local)
-      .def_prop_ro("transport", [](const GroupConfig& c) { return std::visit([](const auto& t) { return fields_of(t); }, c.transport); },
-                   "What was chosen by use_...(), as a dict with the transport's name as `kind`.");
+      .def_prop_ro(
+          "transport",
+          [](const GroupConfig& c) { return std::visit([](const auto& t) { return fields_of(t); }, c.transport); },
+          "What was chosen by use_...(), as a dict with the transport's name as `kind`.");
 
   m.def(
-      "start", [](nb::callable connector, nb::callable ended, bool trace) {
+      "start",
+      [](nb::callable connector, nb::callable ended, bool trace) {
         Engine::Connector connect = connector_from(std::move(connector));
         Engine::Ended tell = ended_from(std::move(ended));
         nb::gil_scoped_release release;
@@ -176,9 +182,11 @@ void bind_engine(nb::module_& m) {
       },
       "connector"_a, "ended"_a, "trace"_a = false,
       "Opens the engine. On its own threads it calls connector(group: list[int]) -> GroupConfig when a group is first "
-      "used, and ended(group, code: str, message: str) when a group ends for a reason that other processes cannot see. With trace, records what its groups do.");
-  m.def("shutdown", [] { Engine::instance().shutdown(); }, nb::call_guard<nb::gil_scoped_release>(),
-        "Fails pending collectives, leaves all groups and joins the engine's threads.");
+      "used, and ended(group, code: str, message: str) when a group ends for a reason that other processes cannot see. "
+      "With trace, records what its groups do.");
+  m.def(
+      "shutdown", [] { Engine::instance().shutdown(); }, nb::call_guard<nb::gil_scoped_release>(),
+      "Fails pending collectives, leaves all groups and joins the engine's threads.");
   m.def(
       "take_trace",
       [](std::uint32_t process, const std::string& name) {
@@ -190,7 +198,8 @@ void bind_engine(nb::module_& m) {
         return nb::make_tuple(nb::bytes(text.events.data(), text.events.size()), text.passes, text.fell_out);
       },
       "process"_a, "name"_a,
-      "After shutdown(): what was recorded since start(), and forgets it. (events, passes, fell_out): Chrome trace events, "
+      "After shutdown(): what was recorded since start(), and forgets it. (events, passes, fell_out): Chrome trace "
+      "events, "
       "one JSON object a line with commas between; how many slot passes are among them; how many older events had no "
       "room.");
   m.def("verbs_availability", &verbs::availability,
@@ -225,7 +234,8 @@ void bind_engine(nb::module_& m) {
         }
         return result;
       },
-      "Of all sums of this process so far, by a call's `identity` or by the identity that begin_mpi_program() was given, as a "
+      "Of all sums of this process so far, by a call's `identity` or by the identity that begin_mpi_program() was "
+      "given, as a "
       "number without sign: (floats on CPU, how many of them other than zero became zero).");
 }
 

@@ -1,10 +1,10 @@
-#include "xla_ffi/bindings.h"
-
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
 #include <exception>
 #include <string>
+
+#include "xla_ffi/bindings.h"
 
 namespace jaxina {
 

@@ -48,8 +48,8 @@ void bind_mpi(nb::module_& m) {
         world.devices = [call = kept(devices)] { return second_stream(asked<Group>(*call)); };
         world.endpoints = [call = kept(endpoints)](const mpi::Endpoint& own) {
           std::vector<mpi::Endpoint> all;
-          for (auto& [its_host, port, secret] : asked<std::vector<std::tuple<std::string, std::uint16_t, std::uint64_t>>>(
-                   *call, own.port, own.secret)) {
+          for (auto& [its_host, port, secret] :
+               asked<std::vector<std::tuple<std::string, std::uint16_t, std::uint64_t>>>(*call, own.port, own.secret)) {
             all.push_back({std::move(its_host), port, secret});
           }
           return all;
@@ -59,8 +59,10 @@ void bind_mpi(nb::module_& m) {
         mpi::set_world(std::move(world));
       },
       "rank"_a, "size"_a, "host"_a, "timeout_s"_a, "devices"_a, "endpoints"_a, "ended"_a,
-      "What XLA's MPI collectives learn of the job, should they be in use. host: this process's numeric address. devices() -> "
-      "list[int]: the global id of every process's one device, by rank; called when they are first used. endpoints(port, "
+      "What XLA's MPI collectives learn of the job, should they be in use. host: this process's numeric address. "
+      "devices() -> "
+      "list[int]: the global id of every process's one device, by rank; called when they are first used. "
+      "endpoints(port, "
       "secret) -> list[tuple[str, int, int]]: where every process takes messages, by rank, given where this one does. "
       "ended(rank) -> bool: whether a process is known to have ended.");
   m.def(
@@ -69,11 +71,14 @@ void bind_mpi(nb::module_& m) {
         mpi::running_program().begin(identity, std::move(processes), carries_sums, bits);
       },
       "identity"_a, "processes"_a, "carries_sums"_a, "bits"_a,
-      "From here to end_mpi_program() this process runs one program whose collectives come to jaxina as to an MPI library. "
-      "identity: equal in all processes that run the same program; these are `processes`, by rank. carries_sums: whether its "
+      "From here to end_mpi_program() this process runs one program whose collectives come to jaxina as to an MPI "
+      "library. "
+      "identity: equal in all processes that run the same program; these are `processes`, by rank. carries_sums: "
+      "whether its "
       "sums go to the aggregator; bits: how many a float of at most 32 bits has there, 32 or 64.");
   m.def("end_mpi_program", &mpi::end_program, "compare"_a, "completed"_a, nb::call_guard<nb::gil_scoped_release>(),
-        "Ends it. completed: its results are there. With `compare` it waits for all the processes, and raises MismatchError "
+        "Ends it. completed: its results are there. With `compare` it waits for all the processes, and raises "
+        "MismatchError "
         "unless they have made as many collective calls. Without `completed` it tells the others, whose waiting ends.");
 }
 

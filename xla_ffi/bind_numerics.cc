@@ -161,8 +161,8 @@ Output<std::int32_t> encode_elements(const Input<float>& x, const Input<std::uin
   return words;
 }
 
-Output<float> decode_elements(const Input<std::int32_t>& words, const Input<std::uint8_t>& exponents, std::uint32_t workers,
-                              std::size_t block_size, int word_bits) {
+Output<float> decode_elements(const Input<std::int32_t>& words, const Input<std::uint8_t>& exponents,
+                              std::uint32_t workers, std::size_t block_size, int word_bits) {
   const Scale scale = narrow_scale(workers, word_bits);
   check_exponents(exponents, words.size(), block_size);
   const numerics::IeeeFloatMode mode;

@@ -15,7 +15,8 @@ namespace {
 std::string text_of(const JobShape& s) {
   return "JobShape(devices=" + std::to_string(s.devices()) + ", workers=" + std::to_string(s.workers()) +
          ", slots=" + std::to_string(s.slots()) + ", block_size=" + std::to_string(s.block_size()) +
-         ", blocks_per_chunk=" + std::to_string(s.blocks_per_chunk()) + (s.whole_chunks() ? ", whole_chunks=True)" : ")");
+         ", blocks_per_chunk=" + std::to_string(s.blocks_per_chunk()) +
+         (s.whole_chunks() ? ", whole_chunks=True)" : ")");
 }
 
 }  // namespace
@@ -28,11 +29,12 @@ void bind_shape(nb::module_& m) {
   m.attr("MAX_BLOCKS_PER_CHUNK") = wire::kMaxBlocksPerChunk;
   m.attr("HEADER_BYTES") = wire::kHeaderSize;
 
-  nb::class_<JobShape>(m, "JobShape", "Everything on which a job's memory and packets depend. It is made once; every limit holds.")
+  nb::class_<JobShape>(m, "JobShape",
+                       "Everything on which a job's memory and packets depend. It is made once; every limit holds.")
       .def(
           "__init__",
-          [](JobShape* self, std::uint32_t devices, std::uint32_t workers, std::uint32_t slots, std::uint32_t block_size,
-             std::uint32_t blocks_per_chunk, bool whole_chunks) {
+          [](JobShape* self, std::uint32_t devices, std::uint32_t workers, std::uint32_t slots,
+             std::uint32_t block_size, std::uint32_t blocks_per_chunk, bool whole_chunks) {
             new (self) JobShape({.devices = devices,
                                  .workers = workers,
                                  .slots = slots,
@@ -40,9 +42,12 @@ void bind_shape(nb::module_& m) {
                                  .blocks_per_chunk = blocks_per_chunk,
                                  .whole_chunks = whole_chunks});
           },
-          nb::kw_only(), "devices"_a, "workers"_a, "slots"_a, "block_size"_a, "blocks_per_chunk"_a, "whole_chunks"_a = false,
-          "devices: of the group, in all processes. workers: its processes. slots: the pool's. block_size: words, and for the "
-          "one-word types elements, that share an exponent. whole_chunks: a chunk is always filled up. Raises TooManyWorkers or "
+          nb::kw_only(), "devices"_a, "workers"_a, "slots"_a, "block_size"_a, "blocks_per_chunk"_a,
+          "whole_chunks"_a = false,
+          "devices: of the group, in all processes. workers: its processes. slots: the pool's. block_size: words, and "
+          "for the "
+          "one-word types elements, that share an exponent. whole_chunks: a chunk is always filled up. Raises "
+          "TooManyWorkers or "
           "InvalidArgument.")
       .def_prop_ro("devices", &JobShape::devices)
       .def_prop_ro("workers", &JobShape::workers)

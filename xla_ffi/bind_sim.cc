@@ -20,7 +20,8 @@ namespace {
 const sim::Scenario& checked_scenario(const std::string& name) {
   if (const sim::Scenario* scenario = sim::scenario_named(name)) return *scenario;
   std::string names;
-  for (const sim::Scenario& scenario : sim::scenarios()) names += (names.empty() ? "" : ", ") + std::string(scenario.name);
+  for (const sim::Scenario& scenario : sim::scenarios())
+    names += (names.empty() ? "" : ", ") + std::string(scenario.name);
   throw Error(ErrorCode::kInvalidArgument, "no scenario is named " + name + "; there are " + names);
 }
 
@@ -100,8 +101,8 @@ void bind_sim(nb::module_& m) {
       nb::arg("scenario"), nb::arg("seed"),
       "Runs one seed; returns its plan, its timeline, the hash of its log and the failure ('' if there is none).");
   nb::class_<Campaign>(module, "Campaign")
-      .def(nb::init<const std::string&, std::uint64_t, std::uint64_t, unsigned>(), nb::arg("scenario"), nb::arg("begin"),
-           nb::arg("end"), nb::arg("threads"), "Starts to run the seeds [begin, end).")
+      .def(nb::init<const std::string&, std::uint64_t, std::uint64_t, unsigned>(), nb::arg("scenario"),
+           nb::arg("begin"), nb::arg("end"), nb::arg("threads"), "Starts to run the seeds [begin, end).")
       .def_prop_ro("done", &Campaign::done, "Seeds finished so far.")
       .def_prop_ro("finished", &Campaign::finished)
       .def("stop", &Campaign::stop, nb::call_guard<nb::gil_scoped_release>(), "Ends early, after the seeds under way.")

@@ -14,10 +14,10 @@ using namespace nb::literals;
 
 void bind_switch(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
-  nb::class_<SoftwareSwitch> bound(
-      m, "SoftwareSwitch",
-      "An aggregator behind UDP sockets of this host. Slot i of a job is served by thread i % threads, which has a port "
-      "of its own. Its threads run until stop().");
+  nb::class_<SoftwareSwitch> bound(m, "SoftwareSwitch",
+                                   "An aggregator behind UDP sockets of this host. Slot i of a job is served by thread "
+                                   "i % threads, which has a port "
+                                   "of its own. Its threads run until stop().");
   bound
       .def(
           "__init__",

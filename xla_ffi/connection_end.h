@@ -10,8 +10,8 @@
 
 namespace jaxina {
 
-using ConnectionFields = std::tuple<std::string, std::uint16_t, std::uint32_t, std::vector<std::uint32_t>, std::uint32_t,
-                                    std::uint32_t, std::uint64_t>;
+using ConnectionFields = std::tuple<std::string, std::uint16_t, std::uint32_t, std::vector<std::uint32_t>,
+                                    std::uint32_t, std::uint32_t, std::uint64_t>;
 
 inline ConnectionFields fields_of(const roce::ConnectionEnd& end) {
   return {end.address, end.udp_port, end.mtu, end.qpns, end.psn, end.rkey, end.memory};

@@ -79,7 +79,8 @@ void bind_jobs(nanobind::class_<Switch>& bound) {
           },
           "{'jobs': {id: {'updates', 'results', 'duplicates', 'packets_sent', 'bytes_received', 'bytes_sent', "
           "'rejected': {kind: count}}}, 'rejected': {kind: count}, 'packets_received', 'packets_dropped', "
-          "'packets_unsent', 'packets_unanswerable', 'socket_overflows'}; bytes are those of datagrams or messages, the outer "
+          "'packets_unsent', 'packets_unanswerable', 'socket_overflows'}; bytes are those of datagrams or messages, "
+          "the outer "
           "'rejected' counts packets of none of the jobs, 'socket_overflows' what the kernel dropped at a full buffer.")
       .def("missing", &Switch::missing, "job"_a, Release(),
            "The workers that some incomplete pass of the job waits for, ascending.")

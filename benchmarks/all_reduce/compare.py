@@ -74,7 +74,9 @@ def _run(command: list[str], variables: dict[str, str] | None = None) -> str:
 
 
 def table(rounds: list[Round], sizes: list[int], title: str) -> Table:
-    made = Table(title=title, box=box.SIMPLE_HEAD, caption="ms; below it how many times jaxina's, least to most of the rounds")
+    made = Table(
+        title=title, box=box.SIMPLE_HEAD, caption="ms; below it how many times jaxina's, least to most of the rounds"
+    )
     peers = list(rounds[0])
     for heading in ("size", *peers):
         made.add_column(heading, justify="right", no_wrap=True)
@@ -100,7 +102,9 @@ def plot(rounds: list[Round], sizes: list[int], title: str, path: Path) -> None:
     for peer in rounds[0]:
         of_peer = [[r[peer][size] for r in rounds] for size in sizes]
         (line,) = axes.plot(sizes, [statistics.median(t) for t in of_peer], marker="o", label=peer)
-        axes.fill_between(sizes, [min(t) for t in of_peer], [max(t) for t in of_peer], color=line.get_color(), alpha=0.2)
+        axes.fill_between(
+            sizes, [min(t) for t in of_peer], [max(t) for t in of_peer], color=line.get_color(), alpha=0.2
+        )
     axes.set(xscale="log", yscale="log", xlabel="bytes", ylabel="ms (median of rounds, and their range)", title=title)
     axes.grid(True, which="major", alpha=0.4)
     axes.legend()
@@ -126,7 +130,9 @@ def main() -> None:
     for number in range(options.rounds):
         console.print(f"round {number + 1} of {options.rounds}", style="dim")
         found = through_jax(options.workers, sizes, options.iterations, options.bench_options, True)
-        found["gloo, plain"] = through_jax(options.workers, sizes, options.iterations, options.bench_options, False)["gloo"]
+        found["gloo, plain"] = through_jax(options.workers, sizes, options.iterations, options.bench_options, False)[
+            "gloo"
+        ]
         for peer, layers in OPEN_MPI.items():
             found[peer] = through_open_mpi(options.workers, sizes, options.iterations, layers)
         rounds.append(found)
@@ -137,7 +143,9 @@ def main() -> None:
         console.print(told)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps({**around, "options": vars(options), "rounds": rounds}, default=str, indent=2))
+        options.json.write_text(
+            json.dumps({**around, "options": vars(options), "rounds": rounds}, default=str, indent=2)
+        )
     if options.plot:
         plot(rounds, sizes, title, options.plot)
 

@@ -87,7 +87,8 @@ def main() -> None:
         medians = {name: statistics.median(values) for name, values in times.items()}
         cuts = np.array_split(np.arange(options.iterations), STRETCHES)
         ratios = sorted(
-            statistics.median(times["tree"][i] for i in cut) / statistics.median(times["one"][i] for i in cut) for cut in cuts
+            statistics.median(times["tree"][i] for i in cut) / statistics.median(times["one"][i] for i in cut)
+            for cut in cuts
         )
         print(
             f"{size_text(4 * options.tensors * elements)} over {job.processes} workers: {options.tensors} tensors "

@@ -1,9 +1,10 @@
 // Usage: kernel_bench [JSON_FILE [MIB...]]. The bandwidth of the block-fixed-point kernels beside that of a copy on the
-// same device. MIB: bytes of float32 elements, 256 and 1024 if none is given; types of other sizes have as many elements.
+// same device. MIB: bytes of float32 elements, 256 and 1024 if none is given; types of other sizes have as many
+// elements.
 //
-// Bytes are those that the kernel must read and write: elements, words and exponents, each once; the copy's are twice its
-// size. Every repetition runs the copy and all kernels once, so that they share whatever else the device does; a number is
-// the median of the repetitions. The values are normally distributed around 0, the exponents their own.
+// Bytes are those that the kernel must read and write: elements, words and exponents, each once; the copy's are twice
+// its size. Every repetition runs the copy and all kernels once, so that they share whatever else the device does; a
+// number is the median of the repetitions. The values are normally distributed around 0, the exponents their own.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -137,7 +138,8 @@ class Measurement {
     const Format brain{.type = ElementType::kBfloat16, .workers = 4};
 
     operations_.push_back({"copy", 8 * n, [this](cudaStream_t stream) {
-                             must(cudaMemcpyAsync(words_.data, x_.data, 4 * count_, cudaMemcpyDeviceToDevice, stream), "copying");
+                             must(cudaMemcpyAsync(words_.data, x_.data, 4 * count_, cudaMemcpyDeviceToDevice, stream),
+                                  "copying");
                            }});
     const auto add_quantize = [&](const char* name, Format format, double bytes, const DeviceArray& x,
                                   const DeviceArray& exponents, numerics::Rounding rounding) {
@@ -151,20 +153,20 @@ class Measurement {
                                must(dequantize(stream, format, {&run, 1}, false));
                              }});
     };
-    operations_.push_back({"exponents float32", 4 * n + e, [run = exponents_of(next_, next_exponents_)](cudaStream_t stream) {
-                             must(block_exponents(stream, {}, {&run, 1}, false));
-                           }});
+    operations_.push_back(
+        {"exponents float32", 4 * n + e, [run = exponents_of(next_, next_exponents_)](cudaStream_t stream) {
+           must(block_exponents(stream, {}, {&run, 1}, false));
+         }});
     add_quantize("quantize float32 -> int32", native, 8 * n + e, x_, exponents_, {});
     add_quantize("quantize float32 -> int32 big-endian", network, 8 * n + e, x_, exponents_, {});
     add_quantize("quantize float32 -> int16", int16, 6 * n + e, x_, exponents_, {});
     add_quantize("quantize float32 -> int8", int8, 5 * n + e, x_, exponents_, {});
     add_quantize("quantize float32 -> int8 stochastic", int8, 5 * n + e, x_, exponents_, {true, 7});
     add_quantize("quantize bfloat16 -> int32", brain, 6 * n + e, narrow_, narrow_exponents_, {});
-    operations_.push_back({"quantize and look ahead, float32", 12 * n + 2 * e,
-                           [network, now = quantize_of(x_, exponents_),
-                            next = exponents_of(next_, next_exponents_)](cudaStream_t stream) {
-                             must(quantize_and_look_ahead(stream, network, {&now, 1}, {&next, 1}, {}));
-                           }});
+    operations_.push_back(
+        {"quantize and look ahead, float32", 12 * n + 2 * e,
+         [network, now = quantize_of(x_, exponents_), next = exponents_of(next_, next_exponents_)](
+             cudaStream_t stream) { must(quantize_and_look_ahead(stream, network, {&now, 1}, {&next, 1}, {})); }});
     // The words are those that the fused kernel left; what they dequantize to does not change the time.
     add_dequantize("dequantize int32 big-endian -> float32", network, 8 * n + e, next_, next_exponents_);
     add_dequantize("dequantize int32 -> float32", native, 8 * n + e, next_, next_exponents_);
@@ -189,8 +191,10 @@ void write_json(const char* path, const std::string& device, const std::vector<s
   int driver = 0, runtime = 0;
   must(cudaDriverGetVersion(&driver), "asking for the driver");
   must(cudaRuntimeGetVersion(&runtime), "asking for the runtime");
-  std::fprintf(file, "{\"device\": \"%s\", \"driver_cuda\": %d, \"runtime_cuda\": %d, \"rows\": [\n", device.c_str(), driver, runtime);
-  for (std::size_t i = 0; i < rows.size(); ++i) std::fprintf(file, "  %s%s\n", rows[i].c_str(), i + 1 < rows.size() ? "," : "");
+  std::fprintf(file, "{\"device\": \"%s\", \"driver_cuda\": %d, \"runtime_cuda\": %d, \"rows\": [\n", device.c_str(),
+               driver, runtime);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    std::fprintf(file, "  %s%s\n", rows[i].c_str(), i + 1 < rows.size() ? "," : "");
   std::fprintf(file, "]}\n");
   if (std::fclose(file) != 0) throw std::runtime_error(std::string("cannot write ") + path);
 }
@@ -203,7 +207,8 @@ int main_of(int argc, char** argv) {
   cudaStream_t stream;
   must(cudaStreamCreate(&stream), "creating a stream");
   std::vector<std::string> rows;
-  std::printf("%s, %d repetitions\n%8s  %-40s %10s %9s\n", device.c_str(), kRepetitions, "MiB", "operation", "GB/s", "of copy");
+  std::printf("%s, %d repetitions\n%8s  %-40s %10s %9s\n", device.c_str(), kRepetitions, "MiB", "operation", "GB/s",
+              "of copy");
   for (const std::size_t mib : sizes) {
     Measurement measurement(mib);
     measurement.run(stream);
@@ -212,7 +217,8 @@ int main_of(int argc, char** argv) {
       const double speed = operation.gigabytes_per_second();
       std::printf("%8zu  %-40s %10.0f %8.0f%%\n", mib, operation.name.c_str(), speed, 100 * speed / copy);
       char row[400];
-      std::snprintf(row, sizeof(row), "{\"mib\": %zu, \"operation\": \"%s\", \"bytes\": %.0f, \"gb_per_s\": %.1f, \"of_copy\": %.4f}",
+      std::snprintf(row, sizeof(row),
+                    "{\"mib\": %zu, \"operation\": \"%s\", \"bytes\": %.0f, \"gb_per_s\": %.1f, \"of_copy\": %.4f}",
                     mib, operation.name.c_str(), operation.bytes, speed, speed / copy);
       rows.emplace_back(row);
     }

@@ -95,7 +95,16 @@ def main() -> int:
     table = Table(title=f"JAX {jax.__version__}, {options.aggregator}, {options.steps} steps", title_justify="left")
     for column in ("example", "layout", "processes"):
         table.add_column(column)
-    for column in ("first loss", "last, gloo", "last, jaxina", "difference", "step, gloo", "step, jaxina", "sums", "collectives"):
+    for column in (
+        "first loss",
+        "last, gloo",
+        "last, jaxina",
+        "difference",
+        "step, gloo",
+        "step, jaxina",
+        "sums",
+        "collectives",
+    ):
         table.add_column(column, justify="right")
     wrong = []
     with tempfile.TemporaryDirectory() as root:
@@ -117,7 +126,9 @@ def main() -> int:
             carried = (str(ours["summed"]), str(ours["carried"]))
             table.add_row(run.example, run.layout, str(run.processes), *losses, f"{far:.1e}", *steps, *carried)
     console.print(table)
-    console.print("sums: that the engine counted in the whole run. collectives: carried in the text of all compiled programs.")
+    console.print(
+        "sums: that the engine counted in the whole run. collectives: carried in the text of all compiled programs."
+    )
     console.print(*wrong, sep="\n", markup=False, soft_wrap=True)
     return int(bool(wrong))
 

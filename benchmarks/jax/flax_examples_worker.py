@@ -84,12 +84,16 @@ def gemma(folder: Path, steps: int, tensor: int) -> Callable[[], Any]:
     def raw(name: str, split: str) -> Any:
         # Processes along "tensor" have the same part of the batch.
         share = sentences[jax.process_index() // tensor :: jax.process_count() // tensor]
-        return grain.MapDataset.source(share).map(lambda line: {"inputs": line, "targets": line})  # written into later on
+        return grain.MapDataset.source(share).map(
+            lambda line: {"inputs": line, "targets": line}
+        )  # written into later on
 
     pipeline.get_raw_dataset = raw
     train = importlib.import_module("train")
     # The example's sampler of text fails on JAX 0.10.2, with gloo and with jaxina: "Incompatible types for broadcasting".
-    train.sampler_lib = SimpleNamespace(Sampler=lambda **options: lambda *prompts, **options: SimpleNamespace(text=[""]))
+    train.sampler_lib = SimpleNamespace(
+        Sampler=lambda **options: lambda *prompts, **options: SimpleNamespace(text=[""])
+    )
     config = importlib.import_module("configs.tiny").get_config()
     config = config.replace(
         vocab_path=str(folder.parent / "sentencepiece_model"),  # of both ways: training one is not deterministic

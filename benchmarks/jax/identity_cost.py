@@ -1,6 +1,6 @@
 """What the identity of a program costs when it is lowered: one hash of the module's text. A call costs nothing more.
 
-    python benchmarks/jax/identity_cost.py
+python benchmarks/jax/identity_cost.py
 """
 
 from __future__ import annotations

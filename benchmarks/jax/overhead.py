@@ -70,8 +70,11 @@ def main() -> None:
             calls = {world: on(devices, psum, np.ones((devices, 1), np.float32)) for world in ("native", "jaxina")}
             found = medians(calls, repetitions)
             more = found["jaxina"] - found["native"]
-            print(f"4 B, {devices} device(s): native {found['native']:.0f}, jaxina {found['jaxina']:.0f}, "
-                  f"more {more:.0f}", flush=True)
+            print(
+                f"4 B, {devices} device(s): native {found['native']:.0f}, jaxina {found['jaxina']:.0f}, "
+                f"more {more:.0f}",
+                flush=True,
+            )
         small = [np.ones((DEVICES, EACH), np.float32) for _ in range(TENSORS)]
         large = np.ones((DEVICES, TENSORS * EACH), np.float32)
         calls = {

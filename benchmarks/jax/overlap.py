@@ -84,9 +84,12 @@ def measure(case: str, repetitions: int) -> None:
             found = {name: statistics.median(values) for name, values in times.items()}
             alone = found["psums"], found["matmuls"]
             hidden = (sum(alone) - found["both"]) / min(alone)
-            print(f"{case}: JAX {jax.__version__}, {mesh.size} processes, {os.cpu_count()} cores, "
-                  f"medians of {repetitions}, ms: psums {alone[0]:.1f}, matmuls {alone[1]:.1f}, sum {sum(alone):.1f}, together {found['both']:.1f}; "
-                  f"{hidden:.0%} of the shorter is hidden", flush=True)
+            print(
+                f"{case}: JAX {jax.__version__}, {mesh.size} processes, {os.cpu_count()} cores, "
+                f"medians of {repetitions}, ms: psums {alone[0]:.1f}, matmuls {alone[1]:.1f}, sum {sum(alone):.1f}, together {found['both']:.1f}; "
+                f"{hidden:.0%} of the shorter is hidden",
+                flush=True,
+            )
 
 
 def main() -> None:

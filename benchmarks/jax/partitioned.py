@@ -60,7 +60,9 @@ def job(way: str, n: int, names: list[str], aggregator: str, folder: Path, progr
     log, task = folder / "log", progress.add_task(f"{n} processes, {way}", total=len(names))
     deadline = time.monotonic() + LIMIT_S
     with log.open("w") as output:
-        running = subprocess.Popen([*command, str(WORKER), str(folder), *names], stdout=output, stderr=subprocess.STDOUT)
+        running = subprocess.Popen(
+            [*command, str(WORKER), str(folder), *names], stdout=output, stderr=subprocess.STDOUT
+        )
         while running.poll() is None:
             progress.update(task, completed=len(list(folder.glob("*.0.json"))))
             if time.monotonic() > deadline:
@@ -122,7 +124,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = programs()
     parser.add_argument("--processes", type=int, nargs="+", default=[2, 4], choices=(2, 4))
-    parser.add_argument("--programs", nargs="+", default=list(known), choices=known, metavar="NAME", help="left out, all")
+    parser.add_argument(
+        "--programs", nargs="+", default=list(known), choices=known, metavar="NAME", help="left out, all"
+    )
     parser.add_argument("--aggregator", default="embedded")
     options = parser.parse_args()
     names = options.programs

@@ -66,7 +66,9 @@ def _evaluate(jaxpr: Any, constants: Any, operands: list[Pair], n: int) -> list[
         return known[atom]
 
     known.update(zip(jaxpr.invars, operands, strict=True))
-    known.update((var, (np.asarray(c), np.zeros(np.shape(c)))) for var, c in zip(jaxpr.constvars, constants, strict=True))
+    known.update(
+        (var, (np.asarray(c), np.zeros(np.shape(c)))) for var, c in zip(jaxpr.constvars, constants, strict=True)
+    )
     for equation in _needed(jaxpr):
         results = _apply(equation, [read(atom) for atom in equation.invars], n)
         known.update(zip(equation.outvars, results, strict=True))
@@ -136,7 +138,9 @@ def _alike(outer: Any, inner: Any) -> int:
     return sum(one.aval.shape == other.aval.shape for one, other in zip(outer, inner, strict=True))
 
 
-def _bound(name: str, parameters: dict[str, Any], bind: Bind, operands: list[Pair], result: np.ndarray, n: int) -> np.ndarray:
+def _bound(
+    name: str, parameters: dict[str, Any], bind: Bind, operands: list[Pair], result: np.ndarray, n: int
+) -> np.ndarray:
     if name in SUMS:
         return _of_sum(bind, operands, SUMS[name], n)
     errors = [error for _, error in operands]
@@ -216,5 +220,3 @@ def share(ours: np.ndarray, theirs: np.ndarray, bound: np.ndarray) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.where(difference == 0, 0, difference / bound)
     return float(np.nan_to_num(shares, nan=np.inf, posinf=np.inf).max(initial=0))
-
-

@@ -58,7 +58,9 @@ class Program:
     def jitted(self, mesh: Mesh) -> Any:
         if self.outs is None:
             return self.jit(self.function)
-        laid_out = jax.tree.map(lambda spec: NamedSharding(mesh, spec), self.outs, is_leaf=lambda spec: isinstance(spec, P))
+        laid_out = jax.tree.map(
+            lambda spec: NamedSharding(mesh, spec), self.outs, is_leaf=lambda spec: isinstance(spec, P)
+        )
         return self.jit(self.function, out_shardings=laid_out)
 
     def unjitted(self, *inputs: Any) -> Any:
@@ -244,8 +246,11 @@ def programs() -> dict[str, Program]:
             adam, (mlp, state, x, y), (cut, adam_specs(cut), ROWS, ROWS), (cut, adam_specs(cut), P())
         ),
         "train step, FSDP and tensor parallel, 2-D mesh": Program(
-            adam, (mlp, state, x, y), (cut_twice, adam_specs(cut_twice), P("a"), P("a")),
-            (cut_twice, adam_specs(cut_twice), P()), ("a", "b"),
+            adam,
+            (mlp, state, x, y),
+            (cut_twice, adam_specs(cut_twice), P("a"), P("a")),
+            (cut_twice, adam_specs(cut_twice), P()),
+            ("a", "b"),
         ),
         "train step, nnx.jit": Program(
             nnx_step, (linears, x, y), (linears_cut, P(), P()), jit=nnx.jit, enter=nnx_arguments, leave=nnx_results

@@ -1,8 +1,8 @@
-// How long one all-reduce of floats through shared memory takes on this host without JAX, beside the memory's floor: every
-// worker copying its input to its output once (memcpy), all at once.
+// How long one all-reduce of floats through shared memory takes on this host without JAX, beside the memory's floor:
+// every worker copying its input to its output once (memcpy), all at once.
 //   embedded_bench WORKERS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [float32|float16|bfloat16 [TENSORS]]
-// Workers are processes, as in a job. Sums and copies take turns; with TENSORS, also sums of the same elements as so many
-// tensors in one collective.
+// Workers are processes, as in a job. Sums and copies take turns; with TENSORS, also sums of the same elements as so
+// many tensors in one collective.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -75,15 +75,16 @@ std::byte* room(std::size_t bytes) {
 }
 
 void print(const char* what, std::vector<Sample> samples, double bytes) {
-  const auto median = [&](double Sample::*field) {
+  const auto median = [&](double Sample::* field) {
     std::sort(samples.begin(), samples.end(), [&](auto& a, auto& b) { return a.*field < b.*field; });
     return samples[samples.size() / 2].*field;
   };
   const double wall = median(&Sample::wall_ms), cpu = median(&Sample::cpu_ms);
-  std::printf("%-6s median %7.2f ms (%5.2f GB/s), best %7.2f ms; a worker's processor time %7.2f ms\n", what, wall,
-              bytes / wall / 1e6, std::min_element(samples.begin(), samples.end(), [](auto& a, auto& b) {
-                return a.wall_ms < b.wall_ms;
-              })->wall_ms, cpu);
+  std::printf(
+      "%-6s median %7.2f ms (%5.2f GB/s), best %7.2f ms; a worker's processor time %7.2f ms\n", what, wall,
+      bytes / wall / 1e6,
+      std::min_element(samples.begin(), samples.end(), [](auto& a, auto& b) { return a.wall_ms < b.wall_ms; })->wall_ms,
+      cpu);
 }
 
 // What the workers sum.
@@ -96,8 +97,9 @@ struct Elements {
     numerics::Float16 half;
     numerics::Bfloat16 brain;
     numerics::narrow(x, half), numerics::narrow(x, brain);
-    const void* from = type == ElementType::kFloat32 ? static_cast<const void*>(&x)
-                       : type == ElementType::kFloat16 ? static_cast<const void*>(&half) : &brain;
+    const void* from = type == ElementType::kFloat32   ? static_cast<const void*>(&x)
+                       : type == ElementType::kFloat16 ? static_cast<const void*>(&half)
+                                                       : &brain;
     std::memcpy(to, from, size());
   }
   void fill(float x, std::byte* memory) const {
@@ -201,20 +203,23 @@ int main(int argc, char** argv) {
   const std::string type = argc >= 7 ? argv[6] : "float32";
   const bool known = type == "float32" || type == "float16" || type == "bfloat16";
   if (argc < 6 || argc > 8 || !known) {
-    std::fprintf(stderr, "embedded_bench WORKERS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [float32|float16|bfloat16 [TENSORS]]\n");
+    std::fprintf(
+        stderr,
+        "embedded_bench WORKERS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [float32|float16|bfloat16 [TENSORS]]\n");
     return 2;
   }
   const auto number = [&](int i) { return static_cast<std::uint32_t>(std::strtoul(argv[i], nullptr, 10)); };
   const jaxina::Membership member{.shape = jaxina::JobShape({.devices = number(1),
-                                                            .workers = number(1),
-                                                            .slots = number(2),
-                                                            .block_size = 256,
-                                                            .blocks_per_chunk = number(3)}),
+                                                             .workers = number(1),
+                                                             .slots = number(2),
+                                                             .block_size = 256,
+                                                             .blocks_per_chunk = number(3)}),
                                   .job = 1,
                                   .secret = static_cast<std::uint64_t>(getpid())};
   const jaxina::EmbeddedConfig config{"jaxina-embedded-bench-" + std::to_string(getpid())};
-  const auto element = type == "float16" ? jaxina::ElementType::kFloat16
-                       : type == "bfloat16" ? jaxina::ElementType::kBfloat16 : jaxina::ElementType::kFloat32;
+  const auto element = type == "float16"    ? jaxina::ElementType::kFloat16
+                       : type == "bfloat16" ? jaxina::ElementType::kBfloat16
+                                            : jaxina::ElementType::kFloat32;
   return jaxina::run(member, config, {element, std::size_t{number(4)} * 1'000'000},
                      std::min(static_cast<int>(number(5)), jaxina::kMaxIterations), argc == 8 ? number(7) : 0);
 }

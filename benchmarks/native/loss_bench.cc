@@ -1,9 +1,10 @@
-// What lost packets cost the udp transport's protocol, whatever processors it runs on: the real worker and aggregator over
-// simulated links, in virtual time, in which nothing but the links takes any.
+// What lost packets cost the udp transport's protocol, whatever processors it runs on: the real worker and aggregator
+// over simulated links, in virtual time, in which nothing but the links takes any.
 //   loss_bench WORKERS SLOTS PACKETS [MICROSECONDS] [SEEDS]
-// One float32 sum of PACKETS packets; a link carries one in 8.8 us (as 1 Gbit/s does one of 256 elements, with headers),
-// delays it by MICROSECONDS (50), and loses it with the given probability, each way. Prints for every loss the times as
-// multiples of what the links allow, median (least - most) of SEEDS (5) seeds, and the share of updates sent again.
+// One float32 sum of PACKETS packets; a link carries one in 8.8 us (as 1 Gbit/s does one of 256 elements, with
+// headers), delays it by MICROSECONDS (50), and loses it with the given probability, each way. Prints for every loss
+// the times as multiples of what the links allow, median (least - most) of SEEDS (5) seeds, and the share of updates
+// sent again.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -47,19 +48,21 @@ class Sum final : private DatagramAggregator::Output {
         network_(sim::Plan{.faults = {.loss = static_cast<std::uint32_t>(loss * 65536)}}, events_, random_),
         input_(options.packets * kBlock, 1.0f),
         timers_(options.workers, -1) {
-    const JobShape shape({.devices = options.workers, .workers = options.workers, .slots = options.slots,
-                          .block_size = kBlock, .blocks_per_chunk = 1});
+    const JobShape shape({.devices = options.workers,
+                          .workers = options.workers,
+                          .slots = options.slots,
+                          .block_size = kBlock,
+                          .blocks_per_chunk = 1});
     const JobSpec spec{.job = kJob, .secret = kSecret, .shape = shape};
     check(aggregator_.add(std::make_unique<DatagramJob>(spec, Shard{})), "the aggregator refuses the job");
     for (std::uint32_t w = 0; w < options.workers; ++w) {
       network_.add_host({.delay = options.delay, .bytes_per_us = kBytesPerMicrosecond, .queue = kSecond});
       output_.emplace_back(input_.size());
-      sessions_.push_back(std::make_unique<Session>(SessionConfig{.job = kJob,
-                                                                  .secret = kSecret,
-                                                                  .worker = static_cast<std::uint16_t>(w),
-                                                                  .stream = {.shape = shape,
-                                                                             .timer = udp::kTimer,
-                                                                             .window = udp::kWindow}}));
+      sessions_.push_back(std::make_unique<Session>(
+          SessionConfig{.job = kJob,
+                        .secret = kSecret,
+                        .worker = static_cast<std::uint16_t>(w),
+                        .stream = {.shape = shape, .timer = udp::kTimer, .window = udp::kWindow}}));
     }
   }
 
@@ -81,9 +84,11 @@ class Sum final : private DatagramAggregator::Output {
     std::uint64_t again = 0;
     for (const auto& session : sessions_) again += session->worker().retransmissions();
     for (const auto& sum : output_) {
-      check(std::all_of(sum.begin(), sum.end(), [&](float x) { return x == static_cast<float>(options_.workers); }), "a sum is wrong");
+      check(std::all_of(sum.begin(), sum.end(), [&](float x) { return x == static_cast<float>(options_.workers); }),
+            "a sum is wrong");
     }
-    const Nanoseconds packet = static_cast<Nanoseconds>(wire::packet_size(kBlock, 1)) * kMicrosecond / kBytesPerMicrosecond;
+    const Nanoseconds packet =
+        static_cast<Nanoseconds>(wire::packet_size(kBlock, 1)) * kMicrosecond / kBytesPerMicrosecond;
     const auto updates = static_cast<double>(options_.workers * options_.packets);
     return {static_cast<double>(now_) / static_cast<double>(packet * static_cast<Nanoseconds>(options_.packets)),
             static_cast<double>(again) / updates};
@@ -154,8 +159,8 @@ void report(const Options& options) {
       again += figures.sent_again / static_cast<double>(options.seeds);
     }
     std::sort(times.begin(), times.end());
-    std::printf("loss %5.2f %%: %.3f (%.3f - %.3f) x the links, %.2f %% sent again\n", 100 * loss, times[times.size() / 2],
-                times.front(), times.back(), 100 * again);
+    std::printf("loss %5.2f %%: %.3f (%.3f - %.3f) x the links, %.2f %% sent again\n", 100 * loss,
+                times[times.size() / 2], times.front(), times.back(), 100 * again);
   }
 }
 

@@ -2,9 +2,9 @@
 //   udp_bench WORKERS THREADS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [testbed] [no-echo]
 // Workers are threads of this process; the switch's, or the echo's, come on top of them. With `testbed` each thread
 // works in its namespace of the one that `jaxina testbed up` made, else all use loopback. The echo has as many threads
-// as the switch, and every worker keeps SLOTS packets on their way, as the switch's do. What is compared per core is the
-// processor time of the threads that serve: what they move is the same, each worker's bytes once in and once out. The echo
-// does not survive loss: leave it out where links lose packets.
+// as the switch, and every worker keeps SLOTS packets on their way, as the switch's do. What is compared per core is
+// the processor time of the threads that serve: what they move is the same, each worker's bytes once in and once out.
+// The echo does not survive loss: leave it out where links lose packets.
 #include <fcntl.h>
 #include <sched.h>
 #include <time.h>
@@ -22,10 +22,10 @@
 #include <thread>
 #include <vector>
 
-#include "rdma_engine/switch/software_switch.h"
-#include "rdma_engine/transport/endpoint.h"
 #include "rdma_engine/net/datagram_receiver.h"
 #include "rdma_engine/net/datagram_sender.h"
+#include "rdma_engine/switch/software_switch.h"
+#include "rdma_engine/transport/endpoint.h"
 #include "rdma_engine/wire/packet.h"
 
 namespace jaxina {
@@ -127,7 +127,8 @@ Times sum(const Options& options, Buffers& buffers, Packets& packets) {
   std::unique_ptr<SoftwareSwitch> software_switch;
   std::thread([&] {
     enter(options, "switch");
-    software_switch = std::make_unique<SoftwareSwitch>(SwitchConfig{.address = options.server(), .ports = {}, .threads = options.threads});
+    software_switch = std::make_unique<SoftwareSwitch>(
+        SwitchConfig{.address = options.server(), .ports = {}, .threads = options.threads});
   }).join();
   software_switch->add_job(job);
   std::atomic<std::uint64_t> sent = 0, retransmissions = 0;
@@ -191,7 +192,8 @@ Times echo(const Options& options) {
   const std::size_t size = wire::packet_size(std::size_t{256} * options.blocks_per_chunk, options.blocks_per_chunk);
   const std::size_t total = options.bytes / (std::size_t{1024} * options.blocks_per_chunk);
   const Times times = run_workers(options, [&](std::uint32_t w, auto start) {
-    const std::unique_ptr<net::UdpSocket> socket = bind(options.testbed ? "198.18.1." + std::to_string(w + 1) : options.server());
+    const std::unique_ptr<net::UdpSocket> socket =
+        bind(options.testbed ? "198.18.1." + std::to_string(w + 1) : options.server());
     net::DatagramReceiver receiver(*socket);
     net::DatagramSender sender(*socket, net::WhenFull::kWait);
     std::vector<Address> to;
@@ -220,7 +222,8 @@ Times echo(const Options& options) {
 std::string spread(std::vector<double> values, int digits) {
   std::sort(values.begin(), values.end());
   char text[96];
-  std::snprintf(text, sizeof(text), "%.*f (%.*f - %.*f)", digits, values[values.size() / 2], digits, values.front(), digits, values.back());
+  std::snprintf(text, sizeof(text), "%.*f (%.*f - %.*f)", digits, values[values.size() / 2], digits, values.front(),
+                digits, values.back());
   return text;
 }
 
@@ -244,7 +247,9 @@ void compare(const Options& options) {
     ratios.push_back(echoes.back().serving / sums.back().serving);
   }
   std::printf("median (least - most) of %d rounds\n", options.iterations);
-  report("sum ", sums, "; " + std::to_string(packets.retransmissions) + " of " + std::to_string(packets.sent) + " packets sent again");
+  report(
+      "sum ", sums,
+      "; " + std::to_string(packets.retransmissions) + " of " + std::to_string(packets.sent) + " packets sent again");
   if (!options.echo) return;
   report("echo", echoes, "");
   std::printf("the switch moves %s times what the echo moves per core\n", spread(ratios, 2).c_str());

@@ -44,6 +44,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     figure, both = drawing.axes(len(PLACES), 3.6)
     for axes, (place, name) in zip(both, PLACES.items(), strict=True):
         ms = _ms(rows, place)
-        axes.bar_label(axes.bar(list(ms), list(ms.values()), 0.6, color=drawing.COLOURS["jaxina"]), fmt="%.1f", fontsize=8)
+        axes.bar_label(
+            axes.bar(list(ms), list(ms.values()), 0.6, color=drawing.COLOURS["jaxina"]), fmt="%.1f", fontsize=8
+        )
         axes.set(title=name, ylabel="ms")
     drawing.save(figure, path)

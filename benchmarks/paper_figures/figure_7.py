@@ -40,7 +40,9 @@ def table(rows: list[dict[str, Any]]) -> list[list[str]]:
     for r in rows:
         both = [a + b for a, b in zip(r["sent"], r["sent again"], strict=True)]
         span = f"{min(both[:-1])} - {max(both[:-1])}" if len(both) > 1 else "-"
-        result.append([name_of(r), f"{r['ms']:.0f}", str(sum(both)), str(sum(r["sent again"])), span, f"{r['ideal']:.0f}"])
+        result.append(
+            [name_of(r), f"{r['ms']:.0f}", str(sum(both)), str(sum(r["sent again"])), span, f"{r['ideal']:.0f}"]
+        )
     return result
 
 

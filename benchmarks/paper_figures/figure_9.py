@@ -24,7 +24,9 @@ def measure(size: int, calls: int) -> list[dict[str, Any]]:
                 options = ("-i", str(calls), "-w", "1", "--aggregator", "udp", "--trace", str(trace))
                 record = runs.bench(WORKERS, size, *options, slots=slots)
                 events = runs.events_of_worker_0(trace)
-            rows.append({"slots": slots, "ms": record["results"]["jaxina"]["median_ms"], "rtt_ms": _rtt(events), **record})
+            rows.append(
+                {"slots": slots, "ms": record["results"]["jaxina"]["median_ms"], "rtt_ms": _rtt(events), **record}
+            )
     return rows
 
 

@@ -113,7 +113,9 @@ def main() -> None:
         mesh = jax.make_mesh((job.processes,), ("workers",))
         network = model.network(nnx.Rngs(jax.random.key(0, impl="rbg")))
         graph, start = nnx.graphdef(network), nnx.state(network, nnx.Param)
-        start = jax.tree.map(lambda x: jax.make_array_from_process_local_data(NamedSharding(mesh, P()), np.asarray(x)), start)
+        start = jax.tree.map(
+            lambda x: jax.make_array_from_process_local_data(NamedSharding(mesh, P()), np.asarray(x)), start
+        )
         steps = {way: make_step(graph, mesh, together=way != "alone") for way in _SCOPES}
         params: dict[str, Any] = dict.fromkeys(_SCOPES, start)
         times: dict[str, list[float]] = {way: [] for way in _SCOPES}
@@ -131,10 +133,14 @@ def main() -> None:
             if difference is None:
                 difference = largest_difference(params["jaxina"], params["gloo"])
                 if not difference < _TOLERANCE:
-                    raise SystemExit(f"jaxina's parameters differ from gloo's by {difference:g} of the largest after a step")
+                    raise SystemExit(
+                        f"jaxina's parameters differ from gloo's by {difference:g} of the largest after a step"
+                    )
         for way in ("jaxina", "gloo"):
             check_alike_on_all_workers(way, params[way])
-        slowest = {way: np.max(multihost_utils.process_allgather(np.array(t[_WARM_UP:])), axis=0) for way, t in times.items()}
+        slowest = {
+            way: np.max(multihost_utils.process_allgather(np.array(t[_WARM_UP:])), axis=0) for way, t in times.items()
+        }
         if job.process == 0:
             found = {"parameters": sum(x.size for x in jax.tree.leaves(start)), "steps": calls, "losses": losses}
             found |= {"batch_of_all": model.batch_size, "difference_after_a_step": difference}

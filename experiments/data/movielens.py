@@ -48,7 +48,8 @@ def load() -> Ratings:
     rng = np.random.default_rng(2021)
     unseen = [rng.choice(np.flatnonzero(~row), CANDIDATES - 1, replace=False) for row in seen]
     return Ratings(
-        users, items,
+        users,
+        items,
         pairs=np.stack([user[~last], item[~last]], axis=1).astype(np.int32),
         seen=seen,
         candidates=np.concatenate([item[last][:, None], np.stack(unseen)], axis=1).astype(np.int32),

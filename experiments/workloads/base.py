@@ -77,14 +77,14 @@ class Workload(abc.ABC):
 def adam(learning_rate: float, steps: int, scale: float, momentum: bool) -> optax.GradientTransformation:
     """Adam after a short warm-up, with a cosine decay to a tenth. Without momentum its first average is off."""
     schedule = optax.warmup_cosine_decay_schedule(
-        0.0, scale * learning_rate, max(1, steps // 20), steps, 0.1 * scale * learning_rate)
+        0.0, scale * learning_rate, max(1, steps // 20), steps, 0.1 * scale * learning_rate
+    )
     return optax.adam(schedule, b1=0.9 if momentum else 0.0)
 
 
 def sgd(learning_rate: float, steps: int, scale: float, momentum: bool) -> optax.GradientTransformation:
     """SGD with momentum 0.9, after a short warm-up, with a cosine decay to zero."""
-    schedule = optax.warmup_cosine_decay_schedule(
-        0.0, scale * learning_rate, max(1, steps // 20), steps)
+    schedule = optax.warmup_cosine_decay_schedule(0.0, scale * learning_rate, max(1, steps // 20), steps)
     return optax.sgd(schedule, momentum=0.9 if momentum else None)
 
 

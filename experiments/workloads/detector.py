@@ -22,8 +22,9 @@ class SingleShot(nnx.Module):
 
     def __init__(self, width: int, rngs: nnx.Rngs) -> None:
         channels = (1, width, 2 * width, 4 * width)
-        self.convolutions = nnx.List([
-            nnx.Conv(a, b, (3, 3), strides=(2, 2), rngs=rngs) for a, b in zip(channels, channels[1:])])
+        self.convolutions = nnx.List(
+            [nnx.Conv(a, b, (3, 3), strides=(2, 2), rngs=rngs) for a, b in zip(channels, channels[1:])]
+        )
         self.context = nnx.Conv(channels[-1], channels[-1], (5, 5), rngs=rngs)
         self.head = nnx.Conv(channels[-1], 13, (1, 1), rngs=rngs)
 
@@ -80,7 +81,7 @@ class Detector(Workload):
 
 
 def composed(source: Batch, count: int, rng: np.random.Generator) -> Batch:
-    """"images" float32 [count, 48, 48, 1]; "cells" float32 [count, 6, 6, 4]: a centre is here, its place in the cell
+    """ "images" float32 [count, 48, 48, 1]; "cells" float32 [count, 6, 6, 4]: a centre is here, its place in the cell
     (down, right; 0 to 1), the digit. Digits do not share a cell; they may overlap."""
     pictures = photographs.load()
     images = np.empty((count, _IMAGE, _IMAGE, 1), np.float32)
@@ -108,11 +109,21 @@ def mean_average_precision(answers: np.ndarray, cells: np.ndarray) -> float:
     corner = np.stack(np.meshgrid(np.arange(_CELLS), np.arange(_CELLS), indexing="ij"), axis=-1)
     found, truth = (_CELL * (corner + values[..., 1:3]) for values in (answers, cells))
     logits = answers[..., 3:]
-    sure = logits - np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1, keepdims=True)) - logits.max(
-        -1, keepdims=True) - np.logaddexp(0, -answers[..., :1])
+    sure = (
+        logits
+        - np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1, keepdims=True))
+        - logits.max(-1, keepdims=True)
+        - np.logaddexp(0, -answers[..., :1])
+    )
     present = cells[..., 0] > 0
-    return float(np.mean([
-        _average_precision(sure[..., digit], found, truth, present & (cells[..., 3] == digit)) for digit in range(10)]))
+    return float(
+        np.mean(
+            [
+                _average_precision(sure[..., digit], found, truth, present & (cells[..., 3] == digit))
+                for digit in range(10)
+            ]
+        )
+    )
 
 
 def _average_precision(sure: np.ndarray, found: np.ndarray, truth: np.ndarray, wanted: np.ndarray) -> float:

@@ -30,6 +30,7 @@ from jaxina._jax_compat.effect import ORDER
 PSUMS = (psum_p, psum_invariant_p)
 PSUM_SCATTER = reduce_scatter_p
 
+
 class _UnderWay(threading.local):
     """What the lowering under way in this thread knows."""
 
@@ -66,9 +67,7 @@ def extend_effects(primitive: Any, carried: Callable[..., bool]) -> None:
     primitive.def_effectful_abstract_eval(abstract_eval)
 
 
-def override_lowering(
-    primitive: Any, rules: dict[str, Callable[..., Any]], stays: Callable[..., str | None]
-) -> None:
+def override_lowering(primitive: Any, rules: dict[str, Callable[..., Any]], stays: Callable[..., str | None]) -> None:
     """Equations that have the effect ORDER are lowered by rules[platform](ctx, operand, **params), on the platforms named.
 
     All other equations keep the native rule; so do those with the effect on other platforms, and those for which the
@@ -108,9 +107,7 @@ def in_partial_auto(aval: Any) -> bool:
     return any(size > 1 for axis, size in mesh.shape.items() if axis not in manual)
 
 
-def replica_groups(
-    ctx: Any, axes: Sequence[Any], axis_index_groups: Sequence[Sequence[int]] | None
-) -> list[list[int]]:
+def replica_groups(ctx: Any, axes: Sequence[Any], axis_index_groups: Sequence[Sequence[int]] | None) -> list[list[int]]:
     """The groups of a collective over named axes, as positions in the program's device list."""
     groups = _replica_groups(ctx.module_context.axis_context, axes, axis_index_groups)
     return [list(map(int, group)) for group in groups]

@@ -169,9 +169,7 @@ def _create_token_inside(module: ir.Module, position: int) -> None:
         for attributes in parameter_attributes:
             aliased = attributes.get("tf.aliasing_output")  # the number of a result
             if aliased is not None and ir.IntegerAttr(aliased).value > result:
-                attributes["tf.aliasing_output"] = ir.IntegerAttr.get(
-                    aliased.type, ir.IntegerAttr(aliased).value - 1
-                )
+                attributes["tf.aliasing_output"] = ir.IntegerAttr.get(aliased.type, ir.IntegerAttr(aliased).value - 1)
         main.attributes["function_type"] = ir.TypeAttr.get(
             ir.FunctionType.get([a.type for a in body.arguments], [v.type for v in returned])
         )

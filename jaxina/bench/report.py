@@ -87,10 +87,7 @@ def environment() -> dict[str, Any]:
         },
         "versions": {
             "python": platform.python_version(),
-            **{
-                name: importlib.metadata.version(name)
-                for name in ("jaxina", "jax", "jaxlib", "numpy")
-            },
+            **{name: importlib.metadata.version(name) for name in ("jaxina", "jax", "jaxlib", "numpy")},
         },
     }
 

@@ -19,9 +19,7 @@ def parse_size(text: str) -> int:
         size = -1.0
     if not (size.is_integer() and _ELEMENT <= size <= 2**40):
         raise InvalidArgumentError(
-            f"{text!r} is not a size: give bytes, at least {_ELEMENT}, with K, M or G for powers "
-            "of "
-            "1024, as 4K or 100M"
+            f"{text!r} is not a size: give bytes, at least {_ELEMENT}, with K, M or G for powers of 1024, as 4K or 100M"
         )
     return int(size)
 
@@ -44,7 +42,5 @@ def size_text(size: int) -> str:
     """The shortest form: 4 KB, 97.7 KB, 100 MB."""
     for unit, name in ((2**30, "GB"), (2**20, "MB"), (2**10, "KB")):
         if size >= unit:
-            return (
-                f"{size / unit:.3g} {name}" if size < 1000 * unit else f"{size / unit:.0f} {name}"
-            )
+            return f"{size / unit:.3g} {name}" if size < 1000 * unit else f"{size / unit:.0f} {name}"
     return f"{size} B"

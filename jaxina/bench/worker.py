@@ -64,9 +64,7 @@ class Bench:
 
     def _global(self, sharding: NamedSharding, turn: int) -> jax.Array:
         local = rank_input(self._elements, self._rank, turn, self._dtype)[None]
-        return jax.make_array_from_process_local_data(
-            sharding, local, (self._ranks, self._elements)
-        )
+        return jax.make_array_from_process_local_data(sharding, local, (self._ranks, self._elements))
 
     def row(self, name: str, first_turn: int, length: int) -> list[float]:
         """Seconds of each of `length` all-reduces, one after the other; all results checked."""
@@ -106,10 +104,7 @@ def measure(options: Options, size: int, mesh: Mesh, rank: int, ranks: int) -> d
     elements = size // np.dtype(options.dtype).itemsize
     bench = Bench(mesh, elements, rank, ranks, options.dtype)
     length = max(1, min(_MAX_ROW, _ROW_BYTES // size))
-    warm = {
-        name: [bench.row(name, turn, 1)[0] for turn in range(max(1, options.warmup))]
-        for name in names
-    }
+    warm = {name: [bench.row(name, turn, 1)[0] for turn in range(max(1, options.warmup))] for name in names}
     iterations = options.iterations or _iterations(warm)
     times: dict[str, list[float]] = {name: [] for name in names}
     turn = 0

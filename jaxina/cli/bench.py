@@ -54,15 +54,9 @@ def bench(
         typer.Option(metavar="HOST:PORT", help="A running switch (udp); else one of its own."),
     ] = None,
     loss: Annotated[float | None, typer.Option(help="Share of packets to drop (udp).")] = None,
-    versus: Annotated[
-        Versus, typer.Option("--vs", help="What to compare with: XLA's gloo, or nothing.")
-    ] = Versus.NONE,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to FILE.")
-    ] = None,
-    plot_file: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw time over size.")
-    ] = None,
+    versus: Annotated[Versus, typer.Option("--vs", help="What to compare with: XLA's gloo, or nothing.")] = Versus.NONE,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to FILE.")] = None,
+    plot_file: Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw time over size.")] = None,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="FILE.json", help="Write a timeline for ui.perfetto.dev to FILE."),

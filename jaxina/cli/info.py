@@ -91,9 +91,6 @@ def _print_last(console: Console) -> None:
     if record is None:
         console.print(f"no run has been recorded ({last_run.path()})")
         return
-    console.print(
-        f"last run: {record['when']}, {record['aggregator']}, {record['processes']} processes; of "
-        "process 0:"
-    )
+    console.print(f"last run: {record['when']}, {record['aggregator']}, {record['processes']} processes; of process 0:")
     console.print(json.dumps(record["statistics"], indent=2))
     console.print(str(Report.of_records(record["programs"])), markup=False)

@@ -193,4 +193,3 @@ def check_output(option: str, path: Path | None) -> None:
     """Raises InvalidArgumentError if a file that is to be written after the run could not be."""
     if path is not None and not path.resolve().parent.is_dir():
         raise InvalidArgumentError(f"{option} {path}: there is no folder {path.resolve().parent}")
-

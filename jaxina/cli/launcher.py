@@ -148,9 +148,7 @@ class Launcher:
             )
             worker = _Worker(rank, process)
             self._workers.append(worker)
-            self._selector.register(
-                worker.pidfd, selectors.EVENT_READ, lambda w=worker: self._ended(w)
-            )
+            self._selector.register(worker.pidfd, selectors.EVENT_READ, lambda w=worker: self._ended(w))
             self._watch(worker, process.stdout, self._output.out)
             self._watch(worker, process.stderr, self._output.err, worker.last_lines.append)
 

@@ -32,9 +32,7 @@ def run(
     ],
     count: Annotated[
         int,
-        typer.Option(
-            "-n", "--workers", min=1, max=config.MAX_WORKERS, help="Number of worker processes."
-        ),
+        typer.Option("-n", "--workers", min=1, max=config.MAX_WORKERS, help="Number of worker processes."),
     ],
     aggregator: Annotated[str | None, typer.Option(help="embedded, udp, roce or verbs.")] = None,
     devices: Annotated[
@@ -47,9 +45,7 @@ def run(
     ] = None,
     switch: Annotated[
         str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="A running switch (udp); left out, the run starts its own."
-        ),
+        typer.Option(metavar="HOST:PORT", help="A running switch (udp); left out, the run starts its own."),
     ] = None,
     catch_all: Annotated[
         bool | None,
@@ -60,9 +56,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    module: Annotated[
-        bool, typer.Option("-m", help="SCRIPT is a module's name, as for python -m.")
-    ] = False,
+    module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name, as for python -m.")] = False,
     max_restarts: Annotated[
         int,
         typer.Option(min=0, metavar="N", help="Start all workers again, N times at most, after one failed."),
@@ -71,9 +65,7 @@ def run(
         float,
         typer.Option(min=0, max=86400, help="Seconds that the others have after a worker failed."),
     ] = 2.0,
-    nodes: Annotated[
-        int, typer.Option(min=1, max=config.MAX_WORKERS, help="Hosts; call `jaxina run` on each.")
-    ] = 1,
+    nodes: Annotated[int, typer.Option(min=1, max=config.MAX_WORKERS, help="Hosts; call `jaxina run` on each.")] = 1,
     node: Annotated[int, typer.Option(min=0, help="The number of this host, from 0.")] = 0,
     coordinator: Annotated[
         str | None,
@@ -82,9 +74,7 @@ def run(
     log_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write each worker's output to DIR/RANK.log, too.")
     ] = None,
-    stats: Annotated[
-        bool, typer.Option("--stats", help="Print packets and retransmissions at the end.")
-    ] = False,
+    stats: Annotated[bool, typer.Option("--stats", help="Print packets and retransmissions at the end.")] = False,
     stats_json: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write each process's statistics to FILE.")
     ] = None,
@@ -147,7 +137,5 @@ def command_of(program: Sequence[str], module: bool) -> list[str]:
         return [sys.executable, *program]
     found = shutil.which(name)
     if found is None:
-        raise InvalidArgumentError(
-            f"{name!r} is neither a file here nor a program on PATH (a module needs -m)"
-        )
+        raise InvalidArgumentError(f"{name!r} is neither a file here nor a program on PATH (a module needs -m)")
     return [found, *program[1:]]

@@ -36,13 +36,8 @@ def failure_code(folder: Path, rank: int) -> str:
 
 def collect(folder: Path) -> dict[str, Any]:
     """What the processes wrote at their shutdown; a process that died wrote nothing."""
-    workers = [
-        json.loads(path.read_text())
-        for path in sorted(folder.glob("*.json"), key=lambda path: int(path.stem))
-    ]
-    names = [
-        name for name in (workers[0] if workers else {}) if name not in ("process", "aggregator")
-    ]
+    workers = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"), key=lambda path: int(path.stem))]
+    names = [name for name in (workers[0] if workers else {}) if name not in ("process", "aggregator")]
     return {
         "workers": workers,
         "total": {name: sum(worker[name] for worker in workers) for name in names},

@@ -24,14 +24,10 @@ def register(app: typer.Typer) -> None:
 
 def sim(
     seeds: Annotated[str, typer.Option(metavar="A:B", help="Seeds A to B - 1, or one seed.")],
-    scenario: Annotated[
-        str, typer.Option(metavar="NAME", help="Which faults; 'list' tells the names.")
-    ] = "swarm",
+    scenario: Annotated[str, typer.Option(metavar="NAME", help="Which faults; 'list' tells the names.")] = "swarm",
     jobs: Annotated[int | None, typer.Option(min=1, help="Threads; left out, all cores.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Print one seed's timeline.")] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to FILE.")
-    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to FILE.")] = None,
 ) -> None:
     """Runs the real worker and aggregator in virtual time, with faults drawn from each seed.
 
@@ -77,10 +73,7 @@ def run_campaign(scenario: str, begin: int, end: int, threads: int) -> dict[str,
     console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     total, told = end - begin, 0
-    previous = {
-        number: signal.signal(number, lambda *_: campaign.stop())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    previous = {number: signal.signal(number, lambda *_: campaign.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task(scenario, total=total)
         while not campaign.finished:

@@ -28,15 +28,9 @@ def register(app: typer.Typer) -> None:
 
 
 def status(
-    switch: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="The switch's control address.")
-    ] = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Keep it up to date until Ctrl-C.")
-    ] = False,
-    interval: Annotated[
-        float, typer.Option(min=0.5, max=60, help="Seconds between two looks.")
-    ] = 1.0,
+    switch: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The switch's control address.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep it up to date until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(min=0.5, max=60, help="Seconds between two looks.")] = 1.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON: one object, or one a line with --watch.")
     ] = False,
@@ -84,9 +78,7 @@ class Rates:
         now = {job.job: dict(job.counters) for job in reply.jobs}
         self._rates = {
             job: {
-                name: (value - self._before[job].get(name, 0)) / passed
-                if job in self._before and passed > 0
-                else 0.0
+                name: (value - self._before[job].get(name, 0)) / passed if job in self._before and passed > 0 else 0.0
                 for name, value in counters.items()
             }
             for job, counters in now.items()
@@ -132,7 +124,9 @@ def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -
         notes.append(Text(f"packets of no job rejected: {_kinds(reply.rejected)}"))
     if lost := reply.counters.get("socket_overflows", 0):
         notes.append(Text(_overflows(lost), style="yellow"))
-    notes.append(Text(f"data ports {', '.join(map(str, reply.data_ports))}; again: packets that came twice", style="dim"))
+    notes.append(
+        Text(f"data ports {', '.join(map(str, reply.data_ports))}; again: packets that came twice", style="dim")
+    )
     return Group(table, *notes)
 
 

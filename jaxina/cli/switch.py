@@ -49,9 +49,7 @@ def switch(
     ] = None,
     threads: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=256, help="Threads of the data path; left out, one per processor, at most 4."
-        ),
+        typer.Option(min=1, max=256, help="Threads of the data path; left out, one per processor, at most 4."),
     ] = None,
     rdma: Annotated[
         str | None,
@@ -67,9 +65,7 @@ def switch(
             help="Whether RDMA packets whose ICRC is wrong are dropped; some senders do not write it.",
         ),
     ] = True,
-    loss: Annotated[
-        float, typer.Option(min=0, max=0.99, help="Share of arriving packets to drop.")
-    ] = 0.0,
+    loss: Annotated[float, typer.Option(min=0, max=0.99, help="Share of arriving packets to drop.")] = 0.0,
     loss_seed: Annotated[int, typer.Option(min=0, help="Seed of the dropped packets.")] = 0,
     backend: Annotated[
         Backend,
@@ -86,9 +82,7 @@ def switch(
     ] = None,
     bfrt: Annotated[
         str,
-        typer.Option(
-            metavar="HOST:PORT", help="With --backend tofino: where the chip's BfRt server listens."
-        ),
+        typer.Option(metavar="HOST:PORT", help="With --backend tofino: where the chip's BfRt server listens."),
     ] = "127.0.0.1:50052",
     dry_run: Annotated[
         bool,
@@ -165,9 +159,7 @@ def _software(
     ports = _port_range(data_ports)
     count = threads or (len(ports) if ports else min(4, os.cpu_count() or 1))
     if ports and len(ports) != count:
-        raise InvalidArgumentError(
-            f"--data-ports {data_ports} are {len(ports)} ports for --threads {count}: one each"
-        )
+        raise InvalidArgumentError(f"--data-ports {data_ports} are {len(ports)} ports for --threads {count}: one each")
     rdma_host, rdma_port = _rdma_address(rdma)
     datagrams = _native.SoftwareSwitch(host, count, loss, loss_seed, ports)
     _warn_of_small_buffers(datagrams.receive_buffer_granted, datagrams.receive_buffer_requested)

@@ -23,9 +23,7 @@ def register(app: typer.Typer) -> None:
 def up(
     workers: Annotated[int, typer.Option("-n", "--workers", min=1, max=testbed.network.MAX_WORKERS)],
     rate: Annotated[int, typer.Option(help="Megabits per second of a worker's link, each way.")] = 1000,
-    loss: Annotated[
-        float, typer.Option(help="Share of packets that each link loses, each way, as 0.001.")
-    ] = 0.0,
+    loss: Annotated[float, typer.Option(help="Share of packets that each link loses, each way, as 0.001.")] = 0.0,
     mtu: Annotated[int, typer.Option(help="Largest IP packet, in bytes.")] = 1500,
 ) -> None:
     """Make a namespace for each worker and for the switch, and shaped links between them. Needs root."""

@@ -47,7 +47,8 @@ class DGC(Compressor):
         check_ratio(self.ratio)
         if not 0 <= self.momentum < 1 or self.warmup < 0:
             raise InvalidArgumentError(
-                f"momentum must be in [0, 1) and warmup not negative, not {self.momentum} and {self.warmup}")
+                f"momentum must be in [0, 1) and warmup not negative, not {self.momentum} and {self.warmup}"
+            )
 
     def init_leaf(self, x: jax.Array, key: jax.Array) -> Arrays:
         zeros = jnp.zeros(x.shape, jnp.float32)

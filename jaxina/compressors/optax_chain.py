@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     import optax
 
 
-def all_reduce_mean(
-    compressor: Compressor | str, axis_name: Any, seed: int = 0
-) -> optax.GradientTransformation:
+def all_reduce_mean(compressor: Compressor | str, axis_name: Any, seed: int = 0) -> optax.GradientTransformation:
     """Averages gradients over workers, compressed; goes first in an `optax.chain`::
 
         optimizer = optax.chain(compressors.all_reduce_mean("topk:0.01", "workers"), optax.adam(1e-3))

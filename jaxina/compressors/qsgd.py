@@ -43,7 +43,9 @@ class QSGD(Compressor):
         if self.levels < 1 or self.bucket < 1:
             raise InvalidArgumentError(f"levels and bucket must be at least 1, not {self.levels} and {self.bucket}")
         if self.ef and min(self.bucket / self.levels**2, self.bucket**0.5 / self.levels) >= 1:
-            raise InvalidArgumentError(f"{self.levels} levels are too few for error feedback in buckets of {self.bucket}")
+            raise InvalidArgumentError(
+                f"{self.levels} levels are too few for error feedback in buckets of {self.bucket}"
+            )
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
         rows = rows_of(x, self.bucket)

@@ -89,7 +89,8 @@ def get(spec: str) -> Compressor:
         if key not in types or types[key] is bool or key in values:
             raise InvalidArgumentError(
                 f"{argument!r} in {spec!r} is not a parameter of {name}, or one too many; it has "
-                f"{', '.join(types) or 'none'}")
+                f"{', '.join(types) or 'none'}"
+            )
         try:
             values[key] = types[key](text)
         except ValueError:

@@ -52,9 +52,7 @@ class Exchange:
     answer: Arrays | None
 
 
-def run(
-    reductions: Sequence[LeafReduction], axis_name: Any
-) -> tuple[list[tuple[jax.Array, Any]], list[Exchange]]:
+def run(reductions: Sequence[LeafReduction], axis_name: Any) -> tuple[list[tuple[jax.Array, Any]], list[Exchange]]:
     """Runs all leaves' reductions to their ends.
 
     Args:

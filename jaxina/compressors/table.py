@@ -16,8 +16,26 @@ from jaxina.compressors.registry import get
 from jaxina.compressors.traffic import measure
 
 ROWS = (
-    "none", "int32", "int16", "int8", "int8:stochastic", "fp16", "bf16", "qsgd:64", "qsgd:256", "terngrad", "natural",
-    "signsgd", "efsignsgd", "onebit", "topk:0.1", "topk:0.01", "threshold:2.5", "randomk:0.01", "dgc:0.01", "powersgd:4",
+    "none",
+    "int32",
+    "int16",
+    "int8",
+    "int8:stochastic",
+    "fp16",
+    "bf16",
+    "qsgd:64",
+    "qsgd:256",
+    "terngrad",
+    "natural",
+    "signsgd",
+    "efsignsgd",
+    "onebit",
+    "topk:0.1",
+    "topk:0.01",
+    "threshold:2.5",
+    "randomk:0.01",
+    "dgc:0.01",
+    "powersgd:4",
     "thc",
 )
 WORKERS = 8
@@ -62,7 +80,8 @@ def document(counted: Sequence[str] = ROWS) -> str:
     lines = [_row(spec, get(spec), gradients) for spec in counted]
     plain = [f"`{spec}`" for spec in ROWS if get(spec).carries_non_finite]
     explanation = _EXPLANATION.format(
-        workers=WORKERS, rows=SHAPE[0], columns=SHAPE[1], plain=", ".join(plain[:-1]) + " and " + plain[-1])
+        workers=WORKERS, rows=SHAPE[0], columns=SHAPE[1], plain=", ".join(plain[:-1]) + " and " + plain[-1]
+    )
     promises = {get(spec).promise.title: get(spec).promise for spec in ROWS}
     notes = [f"* **{p.title}**. {p.note} *{p.paper}.*" for p in promises.values() if p.paper != "-"]
     return _INTRODUCTION + "\n".join(lines) + "\n" + explanation + "\n".join(notes) + "\n"
@@ -73,16 +92,18 @@ def _row(spec: str, compressor: Compressor, gradients: list[np.ndarray]) -> str:
     traffic, _ = measure(compressor, gradients, jax.random.key(0))
     elements = gradients[0].size
     unbiased = promise.unbiased or getattr(compressor, "stochastic", False)
-    return " | ".join([
-        f"| `{spec}`",
-        promise.title,
-        "yes" if unbiased else "no",
-        _FEEDBACK[promise.error_feedback],
-        "yes" if compressor.kind == SUM else "no",
-        f"{8 * traffic.sent / elements:.2f}",
-        f"{8 * traffic.received / elements:.2f}",
-        f"{100 * (traffic.sent + traffic.received) / (8 * elements):.1f} % |",
-    ])
+    return " | ".join(
+        [
+            f"| `{spec}`",
+            promise.title,
+            "yes" if unbiased else "no",
+            _FEEDBACK[promise.error_feedback],
+            "yes" if compressor.kind == SUM else "no",
+            f"{8 * traffic.sent / elements:.2f}",
+            f"{8 * traffic.received / elements:.2f}",
+            f"{100 * (traffic.sent + traffic.received) / (8 * elements):.1f} % |",
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -50,7 +50,8 @@ class THC(Compressor):
         super().__post_init__()
         if not 1 <= self.bits <= 8 or self.grid < 2**self.bits - 1 or self.grid % 2:
             raise InvalidArgumentError(
-                f"bits must be in [1, 8] and grid even, at least 2^bits - 1, not {self.bits} and {self.grid}")
+                f"bits must be in [1, 8] and grid even, at least 2^bits - 1, not {self.bits} and {self.grid}"
+            )
         if self.block < 2 or self.block & (self.block - 1):
             raise InvalidArgumentError(f"the block must be a power of two, not {self.block}")
 

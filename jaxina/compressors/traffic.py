@@ -56,8 +56,10 @@ class Meter:
             lengths = [len(packing.to_bytes(_of(ours, w), message.fields)) for w in _read(message, worker, workers)]
             sent += lengths[0]
             received += (
-                sum(lengths[1:]) if message.kind == GATHER
-                else len(packing.to_bytes(_of(answer, worker), message.answer_fields)))
+                sum(lengths[1:])
+                if message.kind == GATHER
+                else len(packing.to_bytes(_of(answer, worker), message.answer_fields))
+            )
         return Traffic(sent, received)
 
 

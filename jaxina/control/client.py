@@ -116,9 +116,7 @@ class SwitchClient:
         request = pb.WhoIsMissingRequest(job=job, secret=secret)
         return self._call(self._stub.WhoIsMissing, request)
 
-    def connect_queue_pairs(
-        self, job: int, secret: int, rank: int, end: QueuePairs
-    ) -> QueuePairs:
+    def connect_queue_pairs(self, job: int, secret: int, rank: int, end: QueuePairs) -> QueuePairs:
         """Gives a joined worker's queue pairs to the switch and returns those they are connected to.
 
         Raises:
@@ -152,8 +150,6 @@ class SwitchClient:
 
     def _call(self, method: Any, request: Any) -> Any:
         try:
-            return method(
-                request, timeout=self._timeout, metadata=self._metadata, wait_for_ready=True
-            )
+            return method(request, timeout=self._timeout, metadata=self._metadata, wait_for_ready=True)
         except grpc.RpcError as error:
             raise error_from(error, self.address) from None

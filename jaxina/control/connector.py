@@ -37,9 +37,7 @@ class Aggregators(Protocol):
         """Called once per process and group: this process is `worker` of `workers`."""
         ...
 
-    def connect_queue_pairs(
-        self, agreement: Agreement, worker: int, end: tuple[Any, ...]
-    ) -> tuple[Any, ...]:
+    def connect_queue_pairs(self, agreement: Agreement, worker: int, end: tuple[Any, ...]) -> tuple[Any, ...]:
         """For RDMA: gives the switch this worker's end of the queue pairs, returns the switch's. The
         fields are those of `data_plane.QueuePairs`.
         """
@@ -80,9 +78,7 @@ class EmbeddedAggregators:
     def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:
         """Nothing: attaching to the segment is joining."""
 
-    def connect_queue_pairs(
-        self, agreement: Agreement, worker: int, end: tuple[Any, ...]
-    ) -> tuple[Any, ...]:
+    def connect_queue_pairs(self, agreement: Agreement, worker: int, end: tuple[Any, ...]) -> tuple[Any, ...]:
         raise InvalidArgumentError("shared memory has no queue pairs")
 
     def end(self, group: Group, code: str, message: str) -> None:
@@ -151,9 +147,7 @@ class Connector:
         self._choose_transport(config, agreement, worker)
         return config
 
-    def _config(
-        self, shape: JobShape, worker: int, local: list[int], job: int, secret: int
-    ) -> GroupConfig:
+    def _config(self, shape: JobShape, worker: int, local: list[int], job: int, secret: int) -> GroupConfig:
         configuration = self._configuration
         return GroupConfig(
             shape=shape,
@@ -195,9 +189,7 @@ class Connector:
             self._ended,
         )
         me = Presence(self._topology.process, self._place, self._configuration.shared)
-        return rendezvous.meet(
-            me, functools.partial(self._aggregators.arrange, devices=len(group))
-        )
+        return rendezvous.meet(me, functools.partial(self._aggregators.arrange, devices=len(group)))
 
     def interrupt(self) -> None:
         """Ends waits in progress."""

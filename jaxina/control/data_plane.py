@@ -42,13 +42,10 @@ class QueuePairs:
         if not 0 < self.udp_port < 65536:
             raise InvalidArgumentError(f"queue pairs at UDP port {self.udp_port}: give 1 to 65535")
         if self.mtu not in _MTUS:
-            raise InvalidArgumentError(
-                f"RDMA packets of {self.mtu} bytes: give {', '.join(map(str, _MTUS))}"
-            )
+            raise InvalidArgumentError(f"RDMA packets of {self.mtu} bytes: give {', '.join(map(str, _MTUS))}")
         if len(self.qpns) != slots + 1:
             raise InvalidArgumentError(
-                f"a worker of a job of {slots} slots connects {slots + 1} queue pairs, not "
-                f"{len(self.qpns)}"
+                f"a worker of a job of {slots} slots connects {slots + 1} queue pairs, not {len(self.qpns)}"
             )
         if max(self.qpns) >= _NUMBERS or self.psn >= _NUMBERS:
             raise InvalidArgumentError("queue pairs and packets are numbered in 24 bits")

@@ -48,9 +48,7 @@ class Job:
     spec: JobSpec
     created: float
     address: str  # whence it was made
-    members: dict[int, Session] = dataclasses.field(
-        default_factory=dict
-    )  # by rank, those that left included
+    members: dict[int, Session] = dataclasses.field(default_factory=dict)  # by rank, those that left included
     sessions: set[Session] = dataclasses.field(default_factory=set)  # present ones
     aborted: JaxinaError | None = None
 
@@ -107,9 +105,7 @@ class Membership:
     def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}
         self._quota = JobQuota()
-        self._last_id = secrets.randbits(
-            16
-        )  # so that ids of a restarted switch are not those of its predecessor
+        self._last_id = secrets.randbits(16)  # so that ids of a restarted switch are not those of its predecessor
 
     def create(self, spec: JobSpec, address: str, now: float) -> Job:
         """A new job, asked for from `address`, with an id and a secret that no earlier incarnation
@@ -156,9 +152,7 @@ class Membership:
         if job.aborted is not None:
             raise job.aborted
         if job.members.get(rank) not in job.sessions:
-            raise JobRejectedError(
-                f"worker {rank} is not joined to job {job_id}: only a worker that is may connect"
-            )
+            raise JobRejectedError(f"worker {rank} is not joined to job {job_id}: only a worker that is may connect")
         return job
 
     def join(
@@ -172,10 +166,8 @@ class Membership:
         if job.aborted is not None:
             raise job.aborted
         if not ranks or len(set(ranks)) != len(ranks):
-            raise InvalidArgumentError(
-                f"a process joins with distinct ranks, not {list(ranks[:16])}"
-            )
-        host = host[:limits.MAX_HOST]
+            raise InvalidArgumentError(f"a process joins with distinct ranks, not {list(ranks[:16])}")
+        host = host[: limits.MAX_HOST]
         if max(ranks) >= job.spec.shape.workers:
             raise TooManyWorkersError(
                 f"worker {max(ranks)} (host {host}, pid {pid}) wants to join job {job_id}, which "
@@ -206,7 +198,7 @@ class Membership:
         worker if there is no such error.
         """
         if code:
-            message = message[:limits.MAX_TEXT]
+            message = message[: limits.MAX_TEXT]
             error = from_code(
                 code if code in BY_CODE else "WORKER_LOST",
                 f"{session}: {message}" if message else str(session),
@@ -219,9 +211,7 @@ class Membership:
         job = self.jobs.get(session.job)
         if job is None or session not in job.sessions:
             return []
-        return self.end(session.job, from_code("WORKER_LOST", f"{session} {how}")) + self._drop(
-            session
-        )
+        return self.end(session.job, from_code("WORKER_LOST", f"{session} {how}")) + self._drop(session)
 
     def expire(self, now: float) -> list[tuple[Session, list[Effect]]]:
         """Ends silent sessions, and returns each with what follows from its end."""
@@ -240,8 +230,7 @@ class Membership:
         unused = [
             job.id
             for job in self.jobs.values()
-            if not job.joined
-            and now - job.created > min(job.spec.join_timeout, limits.UNJOINED_LIFE)
+            if not job.joined and now - job.created > min(job.spec.join_timeout, limits.UNJOINED_LIFE)
         ]
         for job_id in unused:
             del self.jobs[job_id]

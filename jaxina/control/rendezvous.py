@@ -76,11 +76,11 @@ class Rendezvous:
     def meet(self, me: Presence, agree: Callable[[list[Presence]], Agreement]) -> Agreement:
         """Returns what the leader's `agree` returned, in every process.
 
-        Raises:
-          NeverJoinedError: a process did not announce itself within the deadline.
-      WorkerLostError: a process of the group has ended.
-          MismatchError: processes run with different settings.
-          JaxinaError: whatever `agree` raised in the leader.
+          Raises:
+            NeverJoinedError: a process did not announce itself within the deadline.
+        WorkerLostError: a process of the group has ended.
+            MismatchError: processes run with different settings.
+            JaxinaError: whatever `agree` raised in the leader.
         """
         self._store.set(self._presence(me.process), me.to_json())
         if me.process == self._processes[0]:
@@ -109,8 +109,7 @@ class Rendezvous:
 
     def _gather(self) -> list[Presence]:
         texts = {
-            process: self._wait(self._presence(process), self._deadline)
-            for process in _each_once(self._processes)
+            process: self._wait(self._presence(process), self._deadline) for process in _each_once(self._processes)
         }
         missing = [process for process, text in texts.items() if text is None]
         if missing:
@@ -121,9 +120,7 @@ class Rendezvous:
         text = self._wait(f"{self._prefix}/agreement", self._deadline)
         if text is None:
             missing = [
-                process
-                for process in _each_once(self._processes)
-                if self._store.look(self._presence(process)) is None
+                process for process in _each_once(self._processes) if self._store.look(self._presence(process)) is None
             ]
             if missing:
                 raise self._never_joined(missing)
@@ -184,9 +181,7 @@ def _check_settings(me: Presence, everybody: Sequence[Presence]) -> None:
         check_equal_settings(me.process, me.settings, other.process, other.settings)
 
 
-def check_equal_settings(
-    process: int, mine: dict[str, Any], other: int, theirs: dict[str, Any]
-) -> None:
+def check_equal_settings(process: int, mine: dict[str, Any], other: int, theirs: dict[str, Any]) -> None:
     """Raises MismatchError naming the first setting on which two processes differ."""
     for name in sorted({*mine, *theirs}):
         if mine.get(name) != theirs.get(name):

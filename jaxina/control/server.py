@@ -64,9 +64,7 @@ class ControlServer:
         try:
             self.address = self._started.result(_START_TIMEOUT)
         except concurrent.futures.TimeoutError:
-            raise SystemCallError(
-                f"the control service did not start within {_START_TIMEOUT:g} s"
-            ) from None
+            raise SystemCallError(f"the control service did not start within {_START_TIMEOUT:g} s") from None
 
     def end_job(self, job: int, code: str, message: str) -> None:
         """Ends a job for all its workers: what the data plane has seen. From any thread."""

@@ -73,16 +73,12 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self._calls = CallQuota()
         self._connects = ConnectQuota()
         self._sessions = Crowd("sessions", limits.SESSIONS_PER_ADDRESS, limits.MAX_SESSIONS)
-        self._waiting = Crowd(
-            "sessions that have not joined", limits.WAITING_PER_ADDRESS, limits.MAX_WAITING
-        )
+        self._waiting = Crowd("sessions that have not joined", limits.WAITING_PER_ADDRESS, limits.MAX_WAITING)
 
     # ---- the methods of control.proto
 
     @_typed
-    async def CreateJob(
-        self, request: pb.CreateJobRequest, context: grpc.aio.ServicerContext
-    ) -> pb.CreateJobReply:
+    async def CreateJob(self, request: pb.CreateJobRequest, context: grpc.aio.ServicerContext) -> pb.CreateJobReply:
         terms = self._data_plane.terms
         whole_chunks = terms.whole_chunks or request.whole_chunks
         shape = JobShape(
@@ -132,9 +128,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 self._perform(self._membership.lost(session, _DIED))
 
     @_typed
-    async def Status(
-        self, request: pb.StatusRequest, context: grpc.aio.ServicerContext
-    ) -> pb.StatusReply:
+    async def Status(self, request: pb.StatusRequest, context: grpc.aio.ServicerContext) -> pb.StatusReply:
         return self._replies.status(self._membership.jobs.values())
 
     @_typed
@@ -151,9 +145,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
     ) -> pb.QueuePairs:
         spec = self._membership.job_of_worker(request.job, request.secret, request.rank).spec
         end = request.worker
-        theirs = QueuePairs(
-            end.address, end.udp_port, end.mtu, tuple(end.qpns), end.psn, end.rkey, end.memory
-        )
+        theirs = QueuePairs(end.address, end.udp_port, end.mtu, tuple(end.qpns), end.psn, end.rkey, end.memory)
         theirs.check(spec.shape.slots)
         self._connects.take(request.job, spec.shape.workers, self._clock())
         ours = self._data_plane.connect_queue_pairs(request.job, request.rank, theirs)
@@ -208,9 +200,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         return message.join
 
     def _join(self, join: pb.Join) -> Session:
-        session, effects = self._membership.join(
-            join.job, join.secret, join.ranks, join.host, join.pid, self._clock()
-        )
+        session, effects = self._membership.join(join.job, join.secret, join.ranks, join.host, join.pid, self._clock())
         _log.info("job %d: %s joined", session.job, session)
         self._outboxes[session] = asyncio.Queue()
         self._perform(effects)
@@ -223,13 +213,9 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 self._perform(self._membership.lost(session, f"sent a message of {size} bytes"))
                 break
             if request.WhichOneof("kind") == "heartbeat":
-                self._membership.heartbeat(
-                    session, request.heartbeat.statistics, self._clock()
-                )
+                self._membership.heartbeat(session, request.heartbeat.statistics, self._clock())
             elif request.WhichOneof("kind") == "leave":
-                self._perform(
-                    self._membership.leave(session, request.leave.code, request.leave.message)
-                )
+                self._perform(self._membership.leave(session, request.leave.code, request.leave.message))
                 break
         else:
             self._perform(self._membership.lost(session, _DIED))
@@ -245,14 +231,10 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 self._tell(effect.job, pb.SwitchMessage(left=pb.Left(ranks=effect.session.ranks)))
             elif isinstance(effect, Aborted):
                 _log.warning("job %d: aborted: %s", effect.job, effect.error)
-                self._tell_data_plane(
-                    "abort_job", effect.job, effect.error.code, effect.error.message
-                )
+                self._tell_data_plane("abort_job", effect.job, effect.error.code, effect.error.message)
                 self._tell(
                     effect.job,
-                    pb.SwitchMessage(
-                        aborted=pb.Aborted(code=effect.error.code, message=effect.error.message)
-                    ),
+                    pb.SwitchMessage(aborted=pb.Aborted(code=effect.error.code, message=effect.error.message)),
                 )
             elif isinstance(effect, Removed):
                 _log.info("job %d: ended", effect.job)

@@ -63,9 +63,7 @@ class Session:
         self._outgoing: queue.SimpleQueue[pb.WorkerMessage] = queue.SimpleQueue()
         self._outgoing.put(
             pb.WorkerMessage(
-                join=pb.Join(
-                    job=job, secret=secret, ranks=ranks, host=socket.gethostname(), pid=os.getpid()
-                )
+                join=pb.Join(job=job, secret=secret, ranks=ranks, host=socket.gethostname(), pid=os.getpid())
             )
         )
         self._joined = threading.Event()
@@ -74,9 +72,7 @@ class Session:
         self._leaving = False
         self._left_timer: threading.Timer | None = None
         self._call = stream(self._requests(), metadata=metadata, wait_for_ready=True)
-        self._thread = threading.Thread(
-            target=self._receive, name=f"jaxina-session-{job}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._receive, name=f"jaxina-session-{job}", daemon=True)
         self._thread.start()
         if not self._joined.wait(timeout):
             self._fail(unreachable(address, f"no answer to the join within {timeout:g} s"))
@@ -139,8 +135,7 @@ class Session:
                 self._fail_code,
                 (
                     "WORKER_LOST",
-                    f"worker {ranks} called jaxina.shutdown() or ended: nothing more can be summed "
-                    "with it",
+                    f"worker {ranks} called jaxina.shutdown() or ended: nothing more can be summed with it",
                 ),
             )
             self._left_timer.daemon = True
@@ -150,9 +145,7 @@ class Session:
         """The stream is over."""
         if not self._leaving:
             if isinstance(error, SwitchUnreachableError) and self._joined.is_set():
-                error = SwitchUnreachableError(
-                    f"lost the connection to the switch in job {self.job}: {error.message}"
-                )
+                error = SwitchUnreachableError(f"lost the connection to the switch in job {self.job}: {error.message}")
             self._fail(error)
 
     def _fail_code(self, code: str, message: str) -> None:

@@ -29,9 +29,7 @@ class JaxStore:
         try:
             self._client.key_value_set(key, value)
         except RuntimeError as error:
-            raise SystemCallError(
-                f"jax.distributed's key-value store refused {key}: {error}"
-            ) from error
+            raise SystemCallError(f"jax.distributed's key-value store refused {key}: {error}") from error
 
     def get(self, key: str, timeout: float) -> str | None:
         try:

@@ -106,13 +106,9 @@ class SwitchAggregators:
             "JAXINA_JOIN_TIMEOUT"
         )
 
-    def connect_queue_pairs(
-        self, agreement: Agreement, worker: int, end: tuple[Any, ...]
-    ) -> tuple[Any, ...]:
+    def connect_queue_pairs(self, agreement: Agreement, worker: int, end: tuple[Any, ...]) -> tuple[Any, ...]:
         ours = QueuePairs(*end)
-        theirs = self._client.connect_queue_pairs(
-            agreement["job"], agreement["secret"], worker, ours
-        )
+        theirs = self._client.connect_queue_pairs(agreement["job"], agreement["secret"], worker, ours)
         return dataclasses.astuple(theirs)
 
     def end(self, group: Group, code: str, message: str) -> None:

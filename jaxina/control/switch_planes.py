@@ -51,8 +51,7 @@ class SwitchPlanes:
     def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
         if self._rdma is None:
             raise InvalidArgumentError(
-                "this switch has no RDMA: start it with --rdma and an IPv4 address of its host, or "
-                "use aggregator='udp'"
+                "this switch has no RDMA: start it with --rdma and an IPv4 address of its host, or use aggregator='udp'"
             )
         if job not in self._rdma_jobs:
             self._rdma.add_job(job, *self._specs[job])

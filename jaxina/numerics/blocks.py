@@ -53,6 +53,5 @@ def check_exponent_count(exponents: int, elements: int, block_size: int) -> None
     blocks = block_count(elements, block_size)
     if exponents != blocks:
         raise ValueError(
-            f"{elements} elements are {blocks} blocks of {block_size}, "
-            f"but there are {exponents} exponents"
+            f"{elements} elements are {blocks} blocks of {block_size}, but there are {exponents} exponents"
         )

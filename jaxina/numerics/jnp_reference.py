@@ -31,9 +31,7 @@ _QUIET_NAN = 0x7FC00000
 _FRACTION_BITS = 23
 
 
-def block_exponents(
-    x: jax.Array, block_size: int = DEFAULT_BLOCK_SIZE, *, finite_only: bool = False
-) -> jax.Array:
+def block_exponents(x: jax.Array, block_size: int = DEFAULT_BLOCK_SIZE, *, finite_only: bool = False) -> jax.Array:
     """`jaxina.numerics.block_exponents`: float32[N] -> uint8[ceil(N / k)].
 
     b is the largest biased exponent field of the block.
@@ -46,9 +44,7 @@ def block_exponents(
     return padded.reshape(blocks, block_size).max(axis=1).astype(jnp.uint8)
 
 
-def quantize(
-    x: jax.Array, exponents: jax.Array, workers: int, block_size: int = DEFAULT_BLOCK_SIZE
-) -> jax.Array:
+def quantize(x: jax.Array, exponents: jax.Array, workers: int, block_size: int = DEFAULT_BLOCK_SIZE) -> jax.Array:
     """`jaxina.numerics.quantize`: float32[N], uint8[ceil(N / k)] -> int32[N].
 
     `workers` and `block_size` are static. With x = significand 2^(e - 150), the word is
@@ -63,9 +59,7 @@ def quantize(
     return jnp.where(_finite(bits), word, 0)
 
 
-def dequantize(
-    words: jax.Array, exponents: jax.Array, workers: int, block_size: int = DEFAULT_BLOCK_SIZE
-) -> jax.Array:
+def dequantize(words: jax.Array, exponents: jax.Array, workers: int, block_size: int = DEFAULT_BLOCK_SIZE) -> jax.Array:
     """`jaxina.numerics.dequantize`: int32[N], uint8[ceil(N / k)] -> float32[N].
 
     `workers` and `block_size` are static.
@@ -78,9 +72,7 @@ def dequantize(
     normal = (field.astype(jnp.uint32) << _FRACTION_BITS) | (bits & _FRACTION)
     # A carry out of the rounded fraction is the smallest normal number, as it should be.
     subnormal = _shifted(significand, field - 1)
-    magnitude = jnp.where(
-        field >= 255, jnp.uint32(_INFINITY), jnp.where(field > 0, normal, subnormal)
-    )
+    magnitude = jnp.where(field >= 255, jnp.uint32(_INFINITY), jnp.where(field > 0, normal, subnormal))
     magnitude = jnp.where(flat == 0, jnp.uint32(0), magnitude)
     return _as_float(magnitude | (bits & ~jnp.uint32(_MAGNITUDE)))
 
@@ -95,13 +87,9 @@ def non_finite_sum(arrays: Sequence[jax.Array]) -> jax.Array:
     return _as_float(jnp.select([nan, plus, minus], kinds, jnp.uint32(0)))
 
 
-def all_reduce_reference(
-    arrays: Sequence[jax.Array], block_size: int = DEFAULT_BLOCK_SIZE
-) -> jax.Array:
+def all_reduce_reference(arrays: Sequence[jax.Array], block_size: int = DEFAULT_BLOCK_SIZE) -> jax.Array:
     """`jaxina.numerics.all_reduce_reference` for float32: one array per worker -> their sum."""
-    exponents = jnp.stack(
-        [block_exponents(array, block_size, finite_only=True) for array in arrays]
-    ).max(axis=0)
+    exponents = jnp.stack([block_exponents(array, block_size, finite_only=True) for array in arrays]).max(axis=0)
     words = sum(quantize(array, exponents, len(arrays), block_size) for array in arrays)
     y = _bits(dequantize(words, exponents, len(arrays), block_size))
     special = _bits(non_finite_sum(arrays))
@@ -131,14 +119,10 @@ def _finite(bits: jax.Array) -> jax.Array:
     return (bits & _MAGNITUDE) < _INFINITY
 
 
-def _scale_exponent(
-    exponents: jax.Array, workers: int, elements: int, block_size: int
-) -> jax.Array:
+def _scale_exponent(exponents: jax.Array, workers: int, elements: int, block_size: int) -> jax.Array:
     check_exponent_count(exponents.size, elements, block_size)
     per_block = 157 - log2_workers(workers) - exponents.astype(jnp.int32).reshape(-1)
-    return jnp.repeat(per_block, block_size, total_repeat_length=exponents.size * block_size)[
-        :elements
-    ]
+    return jnp.repeat(per_block, block_size, total_repeat_length=exponents.size * block_size)[:elements]
 
 
 def _shifted(significand: jax.Array, power: jax.Array) -> jax.Array:

@@ -52,9 +52,7 @@ def dequantize(
         return (flat.astype(np.float64) / f).astype(np.float32)
 
 
-def all_reduce(
-    arrays: Sequence[npt.ArrayLike], block_size: int = DEFAULT_BLOCK_SIZE
-) -> npt.NDArray[np.float32]:
+def all_reduce(arrays: Sequence[npt.ArrayLike], block_size: int = DEFAULT_BLOCK_SIZE) -> npt.NDArray[np.float32]:
     """The sum of one finite float32 array per worker; the sums of words wrap modulo 2^32."""
     exponents = np.max([block_exponents(array, block_size) for array in arrays], axis=0)
     words = np.zeros(np.asarray(arrays[0]).size, np.int32)

@@ -82,9 +82,7 @@ def block_exponents(
     return exponents.astype(np.uint8)
 
 
-def scale_exponent(
-    exponents: npt.ArrayLike, workers: int, word_bits: int = 32
-) -> npt.NDArray[np.int32]:
+def scale_exponent(exponents: npt.ArrayLike, workers: int, word_bits: int = 32) -> npt.NDArray[np.int32]:
     """S = 125 + w - ceil(log2 n) - b for each block.
 
     Raises:
@@ -178,9 +176,7 @@ def non_finite_sum(arrays: Sequence[npt.ArrayLike]) -> npt.NDArray[np.float32]:
     return np.select([nan, plus, minus], [np.nan, np.inf, -np.inf], 0.0).astype(np.float32)
 
 
-def all_reduce_reference(
-    arrays: Sequence[npt.ArrayLike], block_size: int = DEFAULT_BLOCK_SIZE
-) -> npt.NDArray:
+def all_reduce_reference(arrays: Sequence[npt.ArrayLike], block_size: int = DEFAULT_BLOCK_SIZE) -> npt.NDArray:
     """The sum over workers that every transport must give, bit for bit.
 
     Args:
@@ -204,9 +200,7 @@ def all_reduce_reference(
         words = [array.reshape(-1).view(np.uint32) for array in workers]
         return np.add.reduce(words, dtype=np.uint32).view(first.dtype).reshape(first.shape)
 
-    exponents = np.max(
-        [block_exponents(array, block_size, finite_only=True) for array in workers], axis=0
-    )
+    exponents = np.max([block_exponents(array, block_size, finite_only=True) for array in workers], axis=0)
     words = np.zeros(first.size, np.int32)
     for array in workers:
         words += quantize(array, exponents, len(workers), block_size)

@@ -64,9 +64,7 @@ def _arguments() -> argparse.Namespace:
         metavar="NAME,...",
         help="with --control: send raw frames on these; left out, UDP sockets of loopback",
     )
-    parser.add_argument(
-        "--address", metavar="IP", help="with --control: where packets go, if not to its host"
-    )
+    parser.add_argument("--address", metavar="IP", help="with --control: where packets go, if not to its host")
     parser.add_argument(
         "--network",
         default="198.18.64.0/18",
@@ -79,9 +77,7 @@ def _arguments() -> argparse.Namespace:
         metavar="SIZE",
         help="with --control: the switch is p4/tofino in this size",
     )
-    parser.add_argument(
-        "--without", metavar="ABILITY,...", default="", help="what else it lacks: see README.md"
-    )
+    parser.add_argument("--without", metavar="ABILITY,...", default="", help="what else it lacks: see README.md")
     parser.add_argument(
         "--define",
         metavar="NAME",
@@ -91,9 +87,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--size", type=int, choices=SIZES, help="words of a block; left out, all")
     parser.add_argument("--show", type=int, default=3, help="differences to print of each vector")
-    parser.add_argument(
-        "--must-fail", action="store_true", help="succeed if a vector fails: for a planted bug"
-    )
+    parser.add_argument("--must-fail", action="store_true", help="succeed if a vector fails: for a planted bug")
     parser.add_argument("--quiet", action="store_true", help="name failures only")
     return parser.parse_args()
 

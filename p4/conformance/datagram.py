@@ -86,9 +86,7 @@ def decode(datagram: bytes, names: Names, checksums: bool = True) -> Packet:
     if len(datagram) < HEADER_SIZE:
         raise ValueError(f"a datagram of {len(datagram)} bytes")
     head, payload = datagram[: HEADER.size], datagram[HEADER_SIZE:]
-    (magic, version, number, job, secret, worker, slot, epoch, fingerprint, count, length, code) = (
-        HEADER.unpack(head)
-    )
+    (magic, version, number, job, secret, worker, slot, epoch, fingerprint, count, length, code) = HEADER.unpack(head)
     kind = next((name for name, n in KINDS.items() if n == number), "")
     if (magic, version) != (MAGIC, VERSION) or not kind:
         raise ValueError(f"not jaxina's: {datagram[:8].hex()}")
@@ -107,16 +105,12 @@ def decode(datagram: bytes, names: Names, checksums: bool = True) -> Packet:
     if kind == "result":
         padded = -(-length // 4) * 4
         if len(payload) != padded + 4 * count:
-            raise ValueError(
-                f"a result of {len(payload)} bytes for {count} words, {length} exponents"
-            )
+            raise ValueError(f"a result of {len(payload)} bytes for {count} words, {length} exponents")
         words = struct.unpack(f">{count}i", payload[padded:])
         return Packet(kind, {**fields, "exponents": tuple(payload[:length]), "words": words})
     if kind == "pending":
         bits = int.from_bytes(payload, "little")
-        return Packet(
-            kind, {**fields, "seen": tuple(w for w in range(bits.bit_length()) if bits >> w & 1)}
-        )
+        return Packet(kind, {**fields, "seen": tuple(w for w in range(bits.bit_length()) if bits >> w & 1)})
     return Packet(kind, {**fields, "code": _name(REFUSALS, code)})
 
 

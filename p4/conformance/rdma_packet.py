@@ -85,9 +85,7 @@ def encode(packet: Packet, switch: End) -> bytes:
     return head + struct.pack(f">{len(words)}i", *words) + bytes(fields["exponents"])
 
 
-def decode(
-    packet: bytes, worker: End, switch: End, memory: Memory, names: datagram.Names
-) -> Packet:
+def decode(packet: bytes, worker: End, switch: End, memory: Memory, names: datagram.Names) -> Packet:
     """What a `recv` line would say of a packet from the switch, which ends with its ICRC.
 
     Raises:
@@ -126,9 +124,7 @@ def decode(
     return Packet(kind, fields)
 
 
-def icrc(
-    source: tuple[str, int], destination: tuple[str, int], covered: bytes, identification: int = 0
-) -> bytes:
+def icrc(source: tuple[str, int], destination: tuple[str, int], covered: bytes, identification: int = 0) -> bytes:
     """The invariant CRC of a packet that must not be fragmented, as four bytes of the wire."""
     size = 8 + len(covered) + 4
     ip = struct.pack(">BBHHHBBH", 0x45, 0xFF, 20 + size, identification, 0x4000, 0xFF, 17, 0xFFFF)

@@ -66,9 +66,7 @@ class RdmaScript(Script):
             packets.append(Packet(kind, {**fields, "words": payload[0], "exponents": payload[1]}))
         return packets
 
-    def message(
-        self, worker: int, epoch: int, verdict: str, lost: Collection[int] = (), **how: Value
-    ) -> list[Receive]:
+    def message(self, worker: int, epoch: int, verdict: str, lost: Collection[int] = (), **how: Value) -> list[Receive]:
         """Sends a message whose packets `lost` (by number) do not arrive. `verdict` is that of the
         last one; what comes
         behind a lost packet is out of sequence."""

@@ -25,9 +25,7 @@ class Queue:
     """The switch's end of one queue pair."""
 
     psn: int = 0  # of the next packet to send, counted from the one that the switch has named
-    expected: int | None = (
-        None  # of the next packet of the message that comes in; None between messages
-    )
+    expected: int | None = None  # of the next packet of the message that comes in; None between messages
     first: Packet | None = None  # of that message
     words: list[int] = dataclasses.field(default_factory=list)
     exponents: list[int] = dataclasses.field(default_factory=list)
@@ -91,12 +89,7 @@ class RdmaAggregator(Aggregator):
             tail = -(-int(packet["count"]) // 4) * 4
             largest = 4 * job.block * job.blocks + -(-job.blocks // 4) * 4
             named = packet["slot"] == packet["queue"] and packet["count"] <= job.blocks
-            if (
-                packet["key"] != job.name
-                or not named
-                or not tail <= length <= largest
-                or length % 4
-            ):
+            if packet["key"] != job.name or not named or not tail <= length <= largest or length % 4:
                 return "rdma_no_access"
             queue.first, queue.words, queue.exponents, queue.size = packet, [], [], 0
         else:
@@ -140,9 +133,7 @@ class RdmaAggregator(Aggregator):
             written.append(self._packet(reply.endpoint, slot, kind, fields))
         return written
 
-    def _packet(
-        self, endpoint: str, queue: int | str, kind: str, fields: dict[str, Value]
-    ) -> Receive:
+    def _packet(self, endpoint: str, queue: int | str, kind: str, fields: dict[str, Value]) -> Receive:
         end = self.queues[endpoint, queue]
         psn, end.psn = end.psn, (end.psn + 1) % PSNS
         return Receive(endpoint, Packet(kind, {"queue": queue, "psn": psn, **fields}))
@@ -152,9 +143,7 @@ def padded(exponents: Sequence[int]) -> tuple[int, ...]:
     return (*exponents, *[0] * (-len(exponents) % 4))
 
 
-def cut(
-    job: Job, words: Sequence[int], exponents: Sequence[int]
-) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def cut(job: Job, words: Sequence[int], exponents: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """The payloads of a message's packets: one if all fits the MTU, else (with an MTU of one
     block) a block in each, and
     the exponents in a packet of their own."""

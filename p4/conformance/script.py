@@ -88,8 +88,7 @@ class Script:
         replies = self.aggregator.on_packet(endpoint, packet)
         if self.aggregator.verdict != verdict:
             raise AssertionError(
-                f"{self.vector.name}: {line_of(Send(endpoint, packet))} is "
-                f"{self.aggregator.verdict}, not {verdict}"
+                f"{self.vector.name}: {line_of(Send(endpoint, packet))} is {self.aggregator.verdict}, not {verdict}"
             )
         self.vector.steps += [Send(endpoint, packet), *replies]
         return replies

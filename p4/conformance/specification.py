@@ -48,9 +48,7 @@ class Aggregator:
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
         self.slots: dict[tuple[str, int], Slot] = {}
-        self.homes: dict[
-            tuple[str, int], str
-        ] = {}  # the endpoint that each worker was counted from
+        self.homes: dict[tuple[str, int], str] = {}  # the endpoint that each worker was counted from
         self.ended: dict[str, int] = {}  # jobs that a mismatch ended
         self.counts: dict[str, dict[str, int]] = {"-": {}}
         self.verdict = ""
@@ -74,9 +72,7 @@ class Aggregator:
         if fields["secret"] != name:
             return self._refuse(sender, packet, "unknown_job", "wrong_secret", name)
         job = self.jobs[name]
-        worker, slot, words, exponents = (
-            fields[field] for field in ("worker", "slot", "words", "exponents")
-        )
+        worker, slot, words, exponents = (fields[field] for field in ("worker", "slot", "words", "exponents"))
         if worker >= job.workers:
             return self._reject("bad_worker", name)
         if slot >= job.slots:
@@ -165,9 +161,7 @@ class Aggregator:
     def _pending(self, update: Packet, version: Version) -> Packet:
         return Packet("pending", {**_names(update), "seen": tuple(sorted(version.seen))})
 
-    def _refuse(
-        self, sender: str, update: Packet, code: str, reason: str, name: str
-    ) -> list[Receive]:
+    def _refuse(self, sender: str, update: Packet, code: str, reason: str, name: str) -> list[Receive]:
         self._reject(reason, name)
         return [Receive(sender, Packet("refused", {**_names(update), "code": code}))]
 

@@ -53,15 +53,11 @@ class BfRtTables:
         self._client = client_library()
         self._pipe = pipe
         try:
-            self._interface = self._client.ClientInterface(
-                address, _CLIENT_ID, _DEVICE_ID, timeout=_CONNECT_TIMEOUT
-            )
+            self._interface = self._client.ClientInterface(address, _CLIENT_ID, _DEVICE_ID, timeout=_CONNECT_TIMEOUT)
             self._interface.bind_pipeline_config(program)
             self._info = self._interface.bfrt_info_get(program)
         except Exception as error:  # the client has several, some of them RuntimeError
-            raise SwitchUnreachableError(
-                f"no BfRt server with the program {program} at {address}: {error}"
-            ) from error
+            raise SwitchUnreachableError(f"no BfRt server with the program {program} at {address}: {error}") from error
         self._target = self._client.Target(device_id=_DEVICE_ID, pipe_id=0xFFFF)
         self._pending: list[Digest] = []
 

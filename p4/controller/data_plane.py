@@ -149,9 +149,7 @@ class TofinoPlane:
             self._multicast.add_worker(found, worker)
             self._job_admission.connect(found, worker, end.address)
             qpns = tuple(found.queue_pair(worker, queue) for queue in range(found.slots + 1))
-            return QueuePairs(
-                self._chip.address, ROCE_PORT, min(end.mtu, _PATH_MTU), qpns, psn, found.rkey, 0
-            )
+            return QueuePairs(self._chip.address, ROCE_PORT, min(end.mtu, _PATH_MTU), qpns, psn, found.rkey, 0)
 
     def statistics(self) -> dict[str, Any]:
         with self._lock:
@@ -219,9 +217,7 @@ class TofinoPlane:
             if job is None or job.ended or worker >= job.workers:
                 return
             if digest.name == "heard":
-                station = Station(
-                    fields["mac"], fields["ip"], fields["port"], fields["ingress_port"]
-                )
+                station = Station(fields["mac"], fields["ip"], fields["port"], fields["ingress_port"])
                 return self._on_heard(job, worker, station)
             id = job.id
         # Outside the lock: the control service may be waiting for it.

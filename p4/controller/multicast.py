@@ -22,10 +22,7 @@ class Multicast:
         self._tables.insert([_node(_FLOOD_NODES + port, 0, port) for port in ports])
         self._tables.insert([_group(FLOOD, [_FLOOD_NODES + port for port in ports])])
         self._tables.modify(
-            [
-                Entry("$pre.prune", {"$MULTICAST_L2_XID": port}, {"$DEV_PORT": (port,)})
-                for port in ports
-            ]
+            [Entry("$pre.prune", {"$MULTICAST_L2_XID": port}, {"$DEV_PORT": (port,)}) for port in ports]
         )
 
     def add_worker(self, job: Job, worker: int) -> None:

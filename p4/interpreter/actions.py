@@ -53,10 +53,7 @@ class Action:
         if len(given) != len(self.parameters):
             raise ProgramError(f"{self.name} takes {len(self.parameters)} arguments")
         places = self.parameters.values()
-        codes = [
-            (place.path, caller.fitted(tree, place.type).run)
-            for tree, place in zip(given, places, strict=True)
-        ]
+        codes = [(place.path, caller.fitted(tree, place.type).run) for tree, place in zip(given, places, strict=True)]
         run = self._run
 
         def act(p: Pass) -> None:

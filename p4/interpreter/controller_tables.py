@@ -181,10 +181,7 @@ class ChipTables:
         if name in self._inventory.counters:
             index = _number(entry, "$COUNTER_INDEX")
             counted = [memory.counters[name, index] for memory in self.chip.pipes]
-            return {
-                field: sum(pipe[i] for pipe in counted)
-                for i, field in enumerate(_FIELDS_OF_A_COUNTER)
-            }
+            return {field: sum(pipe[i] for pipe in counted) for i, field in enumerate(_FIELDS_OF_A_COUNTER)}
         registers = self.chip.pipes[self._pipe].registers
         held = registers[name].get(_number(entry, "$REGISTER_INDEX"), {})
         fields = self._inventory.registers[name].fields

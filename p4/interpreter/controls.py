@@ -55,9 +55,7 @@ class Control:
         return Code(NOTHING, compile_control(self._tree, inside, self._outside, self._inventory))
 
 
-def compile_control(
-    tree: Tree, expressions: Expressions, outside: Expressions, inventory: Inventory
-) -> Step:
+def compile_control(tree: Tree, expressions: Expressions, outside: Expressions, inventory: Inventory) -> Step:
     """`expressions` knows the parameters; `outside`, what all controls know."""
     _, _, locals, block = tree.children
     for local in locals.children:
@@ -65,9 +63,7 @@ def compile_control(
     return compile_block(block, expressions)
 
 
-def declare(
-    tree: Tree, expressions: Expressions, outside: Expressions, inventory: Inventory
-) -> None:
+def declare(tree: Tree, expressions: Expressions, outside: Expressions, inventory: Inventory) -> None:
     """Adds an action, a table or an instance to what a control or a parser knows."""
     if tree.data == "instantiation":
         name = str(tree.children[2])
@@ -82,9 +78,7 @@ def declare(
         expressions.scope[name] = inventory.tables[path] = Table(path, tree, expressions)
 
 
-def _instance(
-    tree: Tree, path: str, expressions: Expressions, outside: Expressions, inventory: Inventory
-) -> object:
+def _instance(tree: Tree, path: str, expressions: Expressions, outside: Expressions, inventory: Inventory) -> object:
     type_tree, arguments, _, method = tree.children
     kind, given = str(type_tree.children[0]), listed(arguments)
     if kind not in EXTERNS:
@@ -122,9 +116,7 @@ def _first_argument(type_tree: Tree, expressions: Expressions) -> Type:
     return expressions.type(type_tree.children[1].children[0])
 
 
-def parameter_places(
-    tree: Tree, paths: Sequence[str], outside: Expressions
-) -> dict[str, object]:
+def parameter_places(tree: Tree, paths: Sequence[str], outside: Expressions) -> dict[str, object]:
     """The chip's own names for the parameters of a parser or control that it calls."""
     places: dict[str, object] = {}
     for parameter, path in zip(listed(tree.children[1]), paths, strict=True):

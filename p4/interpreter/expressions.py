@@ -152,9 +152,7 @@ class Expressions:
         if header is None:
             return Code(place.type, lambda p: p.values.get(path, unset))
         absent = Unknown(0, place.type.mask, f"{path} of a header that is not there")
-        return Code(
-            place.type, lambda p: p.values.get(path, unset) if header in p.valid else absent
-        )
+        return Code(place.type, lambda p: p.values.get(path, unset) if header in p.valid else absent)
 
     def _number(self, tree: Tree) -> Code:
         return _constant(INTEGER, int(tree.children[0], 0))

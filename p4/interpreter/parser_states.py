@@ -48,10 +48,7 @@ def _transition(tree: Tree, expressions: Expressions) -> Callable[[Pass], str]:
     arguments, cases_tree = tree.children
     codes = [expressions.compile(argument) for argument in listed(arguments)]
     types = [code.type for code in codes]
-    cases = [
-        (keyset(case.children[0], types, expressions), str(case.children[1]))
-        for case in cases_tree.children
-    ]
+    cases = [(keyset(case.children[0], types, expressions), str(case.children[1])) for case in cases_tree.children]
 
     def select(p: Pass) -> str:
         values = [code.run(p) for code in codes]

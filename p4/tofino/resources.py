@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What the program takes of a Tofino 1, and what it carries.
 
-    p4/tofino/resources.py FOLDER     # of one compilation: its resources.json and phv.json
-    p4/tofino/resources.py --rates    # packets and goodput of both sizes: arithmetic alone
+p4/tofino/resources.py FOLDER     # of one compilation: its resources.json and phv.json
+p4/tofino/resources.py --rates    # packets and goodput of both sizes: arithmetic alone
 """
 
 import json

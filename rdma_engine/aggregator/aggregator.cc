@@ -10,7 +10,8 @@ namespace jaxina {
 namespace {
 
 std::size_t stride_for(const JobShape& shape, const AggregatorOptions& options) {
-  return options.headroom + wire::padded(shape.blocks_per_chunk()) + 4 * (shape.words_per_chunk() + options.extra_words);
+  return options.headroom + wire::padded(shape.blocks_per_chunk()) +
+         4 * (shape.words_per_chunk() + options.extra_words);
 }
 
 // The slots of this shard.
@@ -70,20 +71,11 @@ Answer Aggregator::apply(const UpdateView& update) {
       if (!outcome.completes) return {Effect::kCounted};
       complete(update);
       return {Effect::kCompleted, result_of(update)};
-    case Verdict::kDuplicate:
-      ++counters_[Counter::kDuplicates];
-      return {Effect::kPending, {}, &current.seen};
-    case Verdict::kResend:
-      ++counters_[Counter::kDuplicates];
-      return {Effect::kResultAgain, result_of(update)};
-    case Verdict::kStale:
-      return reject(Counter::kStale);
-    case Verdict::kAhead:
-      ++counters_[Counter::kAhead];
-      return {Effect::kAhead};
-    case Verdict::kMismatch:
-      ++counters_[Counter::kMismatch];
-      return {Effect::kMismatch, {}, nullptr, current.first};
+    case Verdict::kDuplicate: ++counters_[Counter::kDuplicates]; return {Effect::kPending, {}, &current.seen};
+    case Verdict::kResend: ++counters_[Counter::kDuplicates]; return {Effect::kResultAgain, result_of(update)};
+    case Verdict::kStale: return reject(Counter::kStale);
+    case Verdict::kAhead: ++counters_[Counter::kAhead]; return {Effect::kAhead};
+    case Verdict::kMismatch: ++counters_[Counter::kMismatch]; return {Effect::kMismatch, {}, nullptr, current.first};
   }
   return {};
 }
@@ -150,7 +142,8 @@ std::optional<SlotContents> Aggregator::inspect(std::uint32_t slot, std::uint32_
   const Size size = sizes_[version_at(slot, version)];
   const std::uint8_t* largest = exponents(slot, version);
   const std::uint32_t* sum = words(slot, version, size.exponents);
-  SlotContents contents{slots_[place(slot)].version(version), {largest, largest + size.exponents},
+  SlotContents contents{slots_[place(slot)].version(version),
+                        {largest, largest + size.exponents},
                         std::vector<std::uint32_t>(size.words)};
   if (contents.control.count == shape_.workers()) {  // a result by now, in network byte order
     codec_.load_big_endian(sum, size.words, contents.words.data());

@@ -30,9 +30,9 @@ struct UpdateView {
   std::span<const std::uint8_t> exponents;
 };
 
-// A completed pass, as it lies in the pool until the pass after next of its slot begins: the headroom, the exponents with
-// zeros up to the next multiple of 4, the words in network byte order. The headroom is the codec's: it may write a header
-// there, which stays as long as the rest.
+// A completed pass, as it lies in the pool until the pass after next of its slot begins: the headroom, the exponents
+// with zeros up to the next multiple of 4, the words in network byte order. The headroom is the codec's: it may write a
+// header there, which stays as long as the rest.
 struct ResultView {
   std::uint32_t slot = 0;
   std::uint32_t epoch = 0;
@@ -76,8 +76,8 @@ struct Shard {
 
 struct AggregatorOptions {
   Shard shard = {};
-  std::size_t headroom = 0;       // bytes in front of every result, a multiple of 4
-  std::size_t extra_words = 0;    // of every pass beyond its own; who speaks for the aggregator sees to it
+  std::size_t headroom = 0;     // bytes in front of every result, a multiple of 4
+  std::size_t extra_words = 0;  // of every pass beyond its own; who speaks for the aggregator sees to it
   // Called once for every complete pass, with its words in host order.
   void (*seal)(std::span<std::uint32_t> words, std::span<const std::uint8_t> exponents) = nullptr;
   std::uint32_t first_epoch = 0;  // of every slot's first pass; workers begin with 0, tests of the wrap do not
@@ -85,8 +85,8 @@ struct AggregatorOptions {
 
 class Aggregator {
  public:
-  // Allocates the slots, and does not touch their payload: what the system has not given yet, it gives at the first use.
-  // Throws std::bad_alloc.
+  // Allocates the slots, and does not touch their payload: what the system has not given yet, it gives at the first
+  // use. Throws std::bad_alloc.
   Aggregator(const JobShape& shape, const AggregatorOptions& options, const numerics::Codec& codec = numerics::codec());
 
   // Memory that such an aggregator takes.

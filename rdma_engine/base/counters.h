@@ -10,28 +10,45 @@
 namespace jaxina {
 
 enum class Counter : std::uint8_t {
-  kCollectives,      // of every local device
-  kElements,         // of every local device
-  kPacketsSent,      // shared memory: passes
+  kCollectives,  // of every local device
+  kElements,     // of every local device
+  kPacketsSent,  // shared memory: passes
   kPacketsReceived,
-  kBytesSent,        // a worker's: IP packets; an aggregator's: UDP payload; 0 in shared memory
+  kBytesSent,  // a worker's: IP packets; an aggregator's: UDP payload; 0 in shared memory
   kBytesReceived,
   kRetransmissions,
-  kPacketsDropped,   // by `loss`, on purpose
+  kPacketsDropped,       // by `loss`, on purpose
   kPacketsUnsent,        // the network would not take them
   kPacketsUnanswerable,  // came from no address: port 0, multicast and the like
-  kPacketsRejected,  // by a worker: malformed, stale or foreign
-  kSocketOverflows,  // packets that came when the socket's receive buffer was full
-  kStagedWords,      // that GPUs wrote and the processor copied or added, or that it copied for them to read
-  kUpdates,          // accepted contributions
-  kResults,          // completed passes
-  kDuplicates,       // retransmissions of what was counted already
+  kPacketsRejected,      // by a worker: malformed, stale or foreign
+  kSocketOverflows,      // packets that came when the socket's receive buffer was full
+  kStagedWords,          // that GPUs wrote and the processor copied or added, or that it copied for them to read
+  kUpdates,              // accepted contributions
+  kResults,              // completed passes
+  kDuplicates,           // retransmissions of what was counted already
   // Why an aggregator changed nothing: of datagrams,
-  kTruncated, kForeign, kBadLength, kCorrupt, kNotAnUpdate, kUnknownJob, kWrongSecret,
+  kTruncated,
+  kForeign,
+  kBadLength,
+  kCorrupt,
+  kNotAnUpdate,
+  kUnknownJob,
+  kWrongSecret,
   // of updates,
-  kBadWorker, kBadSlot, kTooLarge, kStale, kAhead, kMismatch, kAborted,
+  kBadWorker,
+  kBadSlot,
+  kTooLarge,
+  kStale,
+  kAhead,
+  kMismatch,
+  kAborted,
   // of RoCEv2 packets.
-  kRdmaMalformed, kRdmaWrongIcrc, kRdmaUnknownQueuePair, kRdmaOutOfSequence, kRdmaBadLength, kRdmaNoAccess,
+  kRdmaMalformed,
+  kRdmaWrongIcrc,
+  kRdmaUnknownQueuePair,
+  kRdmaOutOfSequence,
+  kRdmaBadLength,
+  kRdmaNoAccess,
   kCount
 };
 

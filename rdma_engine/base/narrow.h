@@ -21,7 +21,8 @@ template <std::integral From>
 // (Debian 12's clang, which the fuzzers are built with, has no std::source_location.)
 template <std::integral To, std::integral From>
 constexpr To narrow(From value, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  if (!std::in_range<To>(value)) [[unlikely]] narrowing_failed(value, file, line);
+  if (!std::in_range<To>(value)) [[unlikely]]
+    narrowing_failed(value, file, line);
   return static_cast<To>(value);
 }
 

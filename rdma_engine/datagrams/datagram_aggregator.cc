@@ -64,13 +64,13 @@ void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const A
     ++counters[Counter::kWrongSecret];
     return output.send(from, refused_notice(header, wire::Refusal::kUnknownJob).packet());
   }
-  const Answer answer = job.aggregator().on_update(
-      {.worker = header.worker,
-       .slot = header.slot,
-       .epoch = header.epoch,
-       .fingerprint = header.fingerprint,
-       .words = {wire::words_of(packet.data(), header.exponents), header.words},
-       .exponents = {wire::exponents_of(packet.data()), header.exponents}});
+  const Answer answer =
+      job.aggregator().on_update({.worker = header.worker,
+                                  .slot = header.slot,
+                                  .epoch = header.epoch,
+                                  .fingerprint = header.fingerprint,
+                                  .words = {wire::words_of(packet.data(), header.exponents), header.words},
+                                  .exponents = {wire::exponents_of(packet.data()), header.exponents}});
   counters[Counter::kBytesReceived] += packet.size();
   reply(job, header, answer, from, output);
 }
@@ -78,26 +78,21 @@ void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const A
 void DatagramAggregator::reply(DatagramJob& job, const wire::Header& header, const Answer& answer, const Address& from,
                                Output& output) {
   switch (answer.effect) {
-    case Effect::kCounted:
-      job.workers()[header.worker] = {from, header.slot};
-      return;
+    case Effect::kCounted: job.workers()[header.worker] = {from, header.slot}; return;
     case Effect::kCompleted:
       job.workers()[header.worker] = {from, header.slot};
       return send_result(job, header, answer.result, output);
     case Effect::kPending:
       return send(job, from, pending_notice(header, *answer.seen, job.aggregator().shape().workers()).packet(), output);
-    case Effect::kResultAgain:
-      return send(job, from, packet_of(answer.result), output);
-    case Effect::kAhead:
-      return output.send(from, refused_notice(header, wire::Refusal::kAhead).packet());
+    case Effect::kResultAgain: return send(job, from, packet_of(answer.result), output);
+    case Effect::kAhead: return output.send(from, refused_notice(header, wire::Refusal::kAhead).packet());
     case Effect::kMismatch:
-      // The pass can never complete, so every worker learns why; the one that contradicts may not have been heard before.
+      // The pass can never complete, so every worker learns why; the one that contradicts may not have been heard
+      // before.
       end(job, mismatch_between(answer.other, header.worker), output);
       return send_aborted(job, header.slot, from, output);
-    case Effect::kEnded:
-      return send_aborted(job, header.slot, from, output);
-    case Effect::kRejected:
-      return;
+    case Effect::kEnded: return send_aborted(job, header.slot, from, output);
+    case Effect::kRejected: return;
   }
 }
 
@@ -113,7 +108,8 @@ void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& heade
   for (const DatagramJob::Heard& worker : job.workers()) send(job, worker.address, packet, output);
 }
 
-void DatagramAggregator::send(DatagramJob& job, const Address& to, std::span<const std::uint8_t> packet, Output& output) {
+void DatagramAggregator::send(DatagramJob& job, const Address& to, std::span<const std::uint8_t> packet,
+                              Output& output) {
   Counters& counters = job.aggregator().counters();
   ++counters[Counter::kPacketsSent];
   counters[Counter::kBytesSent] += packet.size();

@@ -1,6 +1,6 @@
 // The aggregators of many jobs, spoken to in datagrams: checks what comes in, makes updates of it, and puts the answers
-// into packets. Sans-IO: no sockets, threads or clocks, and no allocation while packets flow. A software switch runs one
-// per thread, the simulator runs the same class.
+// into packets. Sans-IO: no sockets, threads or clocks, and no allocation while packets flow. A software switch runs
+// one per thread, the simulator runs the same class.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,9 @@ namespace jaxina {
 class DatagramJob {
  public:
   DatagramJob(const JobSpec& spec, const Shard& shard, const numerics::Codec& codec = numerics::codec())
-      : id_(spec.job), secret_(spec.secret), aggregator_(spec.shape, options(spec, shard), codec),
+      : id_(spec.job),
+        secret_(spec.secret),
+        aggregator_(spec.shape, options(spec, shard), codec),
         workers_(spec.shape.workers()) {}
 
   static std::size_t bytes_for(const JobSpec& spec, const Shard& shard) {

@@ -24,23 +24,18 @@ std::optional<Session::Outgoing> Session::next_packet(Nanoseconds now, std::uint
 
 std::optional<wire::Header> Session::accept(std::span<const std::uint8_t> packet) const {
   wire::Header header;
-  const bool ours = wire::parse(packet, header, config_.checksum) == wire::ParseResult::kOk && header.kind != wire::Kind::kUpdate &&
-                    header.job == config_.job && header.secret == config_.secret;
+  const bool ours = wire::parse(packet, header, config_.checksum) == wire::ParseResult::kOk &&
+                    header.kind != wire::Kind::kUpdate && header.job == config_.job && header.secret == config_.secret;
   return ours ? std::optional(header) : std::nullopt;
 }
 
 Session::Reply Session::on_reply(const wire::Header& header, const std::uint8_t* packet, Nanoseconds now) {
   switch (header.kind) {
-    case wire::Kind::kPending:
-      worker_.on_pending(header.slot, header.epoch, now);
-      return Reply::kPending;
-    case wire::Kind::kRefused:
-      return Reply::kRefused;
-    case wire::Kind::kAbort:
-      return Reply::kAborted;
+    case wire::Kind::kPending: worker_.on_pending(header.slot, header.epoch, now); return Reply::kPending;
+    case wire::Kind::kRefused: return Reply::kRefused;
+    case wire::Kind::kAbort: return Reply::kAborted;
     case wire::Kind::kUpdate:
-    case wire::Kind::kResult:
-      break;
+    case wire::Kind::kResult: break;
   }
   if (header.code == wire::kOverflowed) worker_.on_overflow();
   const Result result{.slot = header.slot,

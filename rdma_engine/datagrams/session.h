@@ -42,11 +42,11 @@ class Session {
   std::optional<wire::Header> accept(std::span<const std::uint8_t> packet) const;
 
   enum class Reply : std::uint8_t {
-    kResult,    // a pass is complete
-    kStale,     // the result of a pass that was complete already, or that contradicts this worker's
-    kPending,   // the payload is the bitmap of workers seen
-    kRefused,   // final: header.code is a wire::Refusal
-    kAborted,   // final: header.code is an ErrorCode, the payload a sentence
+    kResult,   // a pass is complete
+    kStale,    // the result of a pass that was complete already, or that contradicts this worker's
+    kPending,  // the payload is the bitmap of workers seen
+    kRefused,  // final: header.code is a wire::Refusal
+    kAborted,  // final: header.code is an ErrorCode, the payload a sentence
   };
   // Takes an accepted packet, aligned to 4.
   Reply on_reply(const wire::Header& header, const std::uint8_t* packet, Nanoseconds now);

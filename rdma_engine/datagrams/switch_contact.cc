@@ -39,9 +39,9 @@ Status SwitchContact::check(Nanoseconds now) {
             "no switch listens at " + where_ + "; check that it runs and that the address is right"};
   }
   if (unanswered_ > 0 && watched_ - first_unanswered_ >= kSilentFor) {
-    return {ErrorCode::kSwitchUnreachable, "the switch at " + where_ + " has not answered for " +
-                                               std::to_string(kSilentFor / 1'000'000'000) +
-                                               " s; check that its host is up and that no firewall drops its UDP ports"};
+    return {ErrorCode::kSwitchUnreachable,
+            "the switch at " + where_ + " has not answered for " + std::to_string(kSilentFor / 1'000'000'000) +
+                " s; check that its host is up and that no firewall drops its UDP ports"};
   }
   return {};
 }
@@ -54,13 +54,14 @@ Status SwitchContact::refusal(wire::Refusal refusal) const {
                                            " has lost this job's state (restarted?); start the workers again, so that "
                                            "they join a new job"};
   }
-  return {ErrorCode::kJobRejected, "the switch at " + where_ + " refuses this job with an unknown reason; it may be of "
-                                   "another version"};
+  return {ErrorCode::kJobRejected, "the switch at " + where_ +
+                                       " refuses this job with an unknown reason; it may be of "
+                                       "another version"};
 }
 
 Status SwitchContact::abort(std::uint8_t code, std::span<const std::uint8_t> sentence) const {
-  const bool known = code > static_cast<std::uint8_t>(ErrorCode::kOk) &&
-                     code <= static_cast<std::uint8_t>(ErrorCode::kShutDown);
+  const bool known =
+      code > static_cast<std::uint8_t>(ErrorCode::kOk) && code <= static_cast<std::uint8_t>(ErrorCode::kShutDown);
   return {known ? static_cast<ErrorCode>(code) : ErrorCode::kJobRejected,
           std::string(sentence.begin(), sentence.end())};
 }

@@ -35,7 +35,7 @@ class SwitchContact {
   std::uint32_t unanswered_ = 0;  // retransmissions since the last answer
   std::uint32_t refusals_ = 0;    // since the last answer
   std::optional<Nanoseconds> last_check_;
-  Nanoseconds watched_ = 0;  // a clock that stands still between checks that are far apart
+  Nanoseconds watched_ = 0;                               // a clock that stands still between checks that are far apart
   Nanoseconds first_unanswered_ = 0, first_refusal_ = 0;  // by that clock
 };
 

@@ -14,13 +14,13 @@ namespace jaxina {
 struct Engine::State {
   mutable std::mutex mutex;
   bool running = false;
-  bool forked = false;            // from a process where it ran, and not opened since
-  State* of_parent = nullptr;     // whose locks and threads are as the fork found them: never touched again
+  bool forked = false;         // from a process where it ran, and not opened since
+  State* of_parent = nullptr;  // whose locks and threads are as the fork found them: never touched again
   Connector connector;
   Ended ended;
   bool trace = false;
   std::map<Group, std::shared_ptr<Node>> nodes;
-  Counters finished;  // of nodes that were shut down
+  Counters finished;                                    // of nodes that were shut down
   std::map<Group, std::unique_ptr<Recorder>> recorded;  // by them
 };
 
@@ -29,8 +29,7 @@ namespace {
 // The latest of a group that a trace keeps, in 25 MB: what two sums of 100 MB in datagrams of 1 KB make.
 constexpr std::size_t kTraceEvents = 1 << 19;
 
-constexpr char kForked[] =
-    "this process was forked after jaxina.init(); use spawn, or call jaxina.init() in the child";
+constexpr char kForked[] = "this process was forked after jaxina.init(); use spawn, or call jaxina.init() in the child";
 
 }  // namespace
 
@@ -65,7 +64,8 @@ void Engine::check_not_forked() const {
 
 void Engine::start(Connector connector, Ended ended, bool trace) {
   const std::lock_guard guard(state_->mutex);
-  if (state_->running) throw Error(ErrorCode::kInvalidArgument, "jaxina is initialized already: call jaxina.shutdown() first");
+  if (state_->running)
+    throw Error(ErrorCode::kInvalidArgument, "jaxina is initialized already: call jaxina.shutdown() first");
   state_->connector = std::move(connector);
   state_->ended = std::move(ended);
   state_->trace = trace;
@@ -102,7 +102,8 @@ bool Engine::running() const {
 void Engine::submit(const Group& group, std::int64_t device, Collective collective, Completion done) {
   const auto place = std::find(group.begin(), group.end(), device);
   if (place == group.end()) {
-    return done({ErrorCode::kInvalidArgument, "device " + std::to_string(device) + " is not in the group it sums with"});
+    return done(
+        {ErrorCode::kInvalidArgument, "device " + std::to_string(device) + " is not in the group it sums with"});
   }
   std::shared_ptr<Node> node;  // kept: shutdown() may come meanwhile
   bool forked = false;
@@ -119,8 +120,8 @@ void Engine::submit(const Group& group, std::int64_t device, Collective collecti
     }
   }
   if (!node) {
-    return done({ErrorCode::kNotInitialized,
-                 forked ? kForked : "a psum ran outside jaxina.init() and jaxina.shutdown()"});
+    return done(
+        {ErrorCode::kNotInitialized, forked ? kForked : "a psum ran outside jaxina.init() and jaxina.shutdown()"});
   }
   node->submit(static_cast<std::uint32_t>(place - group.begin()), std::move(collective), std::move(done));
 }

@@ -21,16 +21,16 @@ namespace jaxina {
 // The devices that sum together, as global device ids.
 using Group = std::vector<std::int64_t>;
 
-// Added to a device's id, it names the device's second stream of sums, which has an order and aggregators of its own: sums
-// that XLA calls for itself come in no fixed order beside those that the program asked for.
+// Added to a device's id, it names the device's second stream of sums, which has an order and aggregators of its own:
+// sums that XLA calls for itself come in no fixed order beside those that the program asked for.
 inline constexpr std::int64_t kSecondStream = std::int64_t{1} << 32;
 Group second_stream(Group group);
 
 // How this process takes part in a group: its devices are summed here, and one stream goes to the aggregator, whose
 // workers are the group's processes. Filled by the control plane (Python), once per group.
 struct GroupConfig {
-  Membership member;                  // of this process; one process alone needs no aggregator
-  std::vector<std::uint32_t> local;   // this process's devices, by their places in the group
+  Membership member;                 // of this process; one process alone needs no aggregator
+  std::vector<std::uint32_t> local;  // this process's devices, by their places in the group
   TransportConfig transport;
   double collective_timeout_s = 300;  // how long one collective may take
 };

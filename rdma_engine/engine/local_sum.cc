@@ -156,7 +156,8 @@ void LocalSum::run_on_devices(std::vector<Collective> contributions) {
 void LocalSum::run_together(const std::vector<Collective>& contributions) {
   if (!crew_) {
     // More threads than devices would be more than XLA itself uses.
-    const std::size_t threads = std::min<std::size_t>(shape_.devices(), std::max(1u, std::thread::hardware_concurrency()));
+    const std::size_t threads =
+        std::min<std::size_t>(shape_.devices(), std::max(1u, std::thread::hardware_concurrency()));
     crew_ = std::make_unique<Crew>(threads - 1);
     while (lanes_.size() < threads) lanes_.push_back(std::make_unique<Lane>(one_slot(shape_)));
   }

@@ -1,5 +1,5 @@
-// The sum of a group that lies in one process: every chunk goes through the same worker arithmetic as elsewhere, but its
-// result is there at once, so nothing is sent, shared or waited for.
+// The sum of a group that lies in one process: every chunk goes through the same worker arithmetic as elsewhere, but
+// its result is there at once, so nothing is sent, shared or waited for.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ class LocalSum {
   std::unique_ptr<Crew> crew_;
 };
 
-// Part `part` of `parts` of a collective, which lie next to one another: whole blocks, so that summing all parts gives the
-// bits of summing the whole.
+// Part `part` of `parts` of a collective, which lie next to one another: whole blocks, so that summing all parts gives
+// the bits of summing the whole.
 Collective part_of(const Collective& whole, std::size_t part, std::size_t parts, std::uint32_t block_size);
 
 }  // namespace jaxina

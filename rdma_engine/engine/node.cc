@@ -156,7 +156,8 @@ Counters Node::statistics() const {
 
 void Node::run() {
   if (!connect()) return;
-  while (step()) {}
+  while (step()) {
+  }
 }
 
 bool Node::connect() {
@@ -372,8 +373,8 @@ Status Node::overdue() const {
   for (const std::uint32_t worker : endpoint_->missing()) missing += " " + std::to_string(worker);
   return {ErrorCode::kTimeout, "worker " + std::to_string(config_->member.worker) + " waited " +
                                    seconds(config_->collective_timeout_s) + " with " + std::to_string(progress.done) +
-                                   " of " + std::to_string(progress.total) + " chunks done; missing workers:" +
-                                   (missing.empty() ? " unknown" : missing) +
+                                   " of " + std::to_string(progress.total) +
+                                   " chunks done; missing workers:" + (missing.empty() ? " unknown" : missing) +
                                    ". Look at those processes, or raise JAXINA_TIMEOUT"};
 }
 

@@ -51,7 +51,7 @@ class Node {
   struct Round {
     std::vector<Collective> contributions;
     std::vector<Engine::Completion> done;
-    Nanoseconds begun;  // by the first device
+    Nanoseconds begun;                       // by the first device
     std::uint64_t number = 0, elements = 0;  // for the trace
   };
 
@@ -78,8 +78,8 @@ class Node {
   const Group group_;
   const Engine::Connector connector_;
   const Engine::Ended ended_;
-  std::unique_ptr<Recorder> recorder_;  // of the thread that drives the endpoint, or that has set busy_
-  std::optional<GroupConfig> config_;  // written by connect()
+  std::unique_ptr<Recorder> recorder_;   // of the thread that drives the endpoint, or that has set busy_
+  std::optional<GroupConfig> config_;    // written by connect()
   std::unique_ptr<LocalSum> local_sum_;  // of a group that lies in this process; used by who has set busy_
   std::unique_ptr<Endpoint> endpoint_;   // else: made, used and destroyed by the thread; wake() under the mutex
   std::deque<Round> in_flight_;          // submitted to the endpoint's worker; the thread's own

@@ -17,8 +17,8 @@ inline void advise_huge_pages(void* memory, std::size_t bytes) {
   if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
-// Results of this size, all together, are better written past the caches: to write a line that is not there the processor
-// would first read it from memory.
+// Results of this size, all together, are better written past the caches: to write a line that is not there the
+// processor would first read it from memory.
 inline constexpr std::size_t kStreamedBytes = 1 << 20;
 
 // Whether the kernel has given the memory its pages already, told by the one in the middle. It clears new ones in the

@@ -15,8 +15,8 @@ std::thread start_thread(Body body) {
   try {
     return std::thread(std::move(body));
   } catch (const std::system_error& error) {
-    throw Error(ErrorCode::kSystem, "cannot start a thread: " + error.code().message() +
-                                        ". Raise ulimit -u or the cgroup's pids limit");
+    throw Error(ErrorCode::kSystem,
+                "cannot start a thread: " + error.code().message() + ". Raise ulimit -u or the cgroup's pids limit");
   }
 }
 

@@ -109,8 +109,9 @@ void Writer::slice(std::uint64_t track, const Open& pass, Nanoseconds end, bool 
   line("X", track,
        R"("name":"%s","ts":%s,"dur":%s,"args":{"chunk":%)" PRIu32 R"(,"epoch":%)" PRIu32 R"(,"collective":%)" PRIu64
        R"(,"transmissions":%)" PRIu32 R"(%s})",
-       name_of(static_cast<Phase>(e.detail)), microseconds(e.time).text, microseconds(std::max<Nanoseconds>(0, end - e.time)).text,
-       e.chunk, e.epoch, e.collective, pass.transmissions, finished ? "" : R"(,"unfinished":true)");
+       name_of(static_cast<Phase>(e.detail)), microseconds(e.time).text,
+       microseconds(std::max<Nanoseconds>(0, end - e.time)).text, e.chunk, e.epoch, e.collective, pass.transmissions,
+       finished ? "" : R"(,"unfinished":true)");
   ++text_.passes;
 }
 
@@ -175,7 +176,8 @@ void Writer::group(std::uint64_t index, const Group& group, const Recorder& reco
 
 }  // namespace
 
-TraceText trace_text(std::uint32_t process, const std::string& name, const std::map<Group, std::unique_ptr<Recorder>>& trace) {
+TraceText trace_text(std::uint32_t process, const std::string& name,
+                     const std::map<Group, std::unique_ptr<Recorder>>& trace) {
   TraceText text;
   Writer writer(process, text);
   writer.process_name(name);

@@ -15,11 +15,12 @@
 namespace jaxina {
 
 struct TraceText {
-  std::string events;  // JSON objects, one a line, with commas between
+  std::string events;          // JSON objects, one a line, with commas between
   std::uint64_t passes = 0;    // that are slices
   std::uint64_t fell_out = 0;  // events that the recorders had no room for
 };
 
-TraceText trace_text(std::uint32_t process, const std::string& name, const std::map<Group, std::unique_ptr<Recorder>>& trace);
+TraceText trace_text(std::uint32_t process, const std::string& name,
+                     const std::map<Group, std::unique_ptr<Recorder>>& trace);
 
 }  // namespace jaxina

@@ -115,21 +115,14 @@ void MessageAggregator::on_packet(const roce::Packet& packet, Output& output) {
   Queue& queue = connection->queues[index];
   const auto resolve = [&](const roce::Headers& headers) { return place_for(*connection, index, headers); };
   switch (queue.responder.on_packet(packet, connection->mtu, resolve)) {
-    case Placement::kPlaced:
-      return;
+    case Placement::kPlaced: return;
     case Placement::kComplete:
       deliver(*connection, queue, output);
       connection->job->buffers().give_back(std::exchange(queue.buffer, nullptr));
       return;
-    case Placement::kOutOfSequence:
-      ++strangers_[Counter::kRdmaOutOfSequence];
-      return;
-    case Placement::kBadLength:
-      ++strangers_[Counter::kRdmaBadLength];
-      return;
-    case Placement::kNoAccess:
-      ++strangers_[Counter::kRdmaNoAccess];
-      return;
+    case Placement::kOutOfSequence: ++strangers_[Counter::kRdmaOutOfSequence]; return;
+    case Placement::kBadLength: ++strangers_[Counter::kRdmaBadLength]; return;
+    case Placement::kNoAccess: ++strangers_[Counter::kRdmaNoAccess]; return;
   }
 }
 
@@ -154,13 +147,13 @@ void MessageAggregator::deliver(Connection& connection, Queue& queue, Output& ou
   const std::size_t words = (message.length - wire::padded(queue.pass.exponents)) / 4;
   Counters& counters = job.aggregator().counters();
   counters[Counter::kBytesReceived] += message.length;
-  const Answer answer = job.aggregator().on_update(
-      {.worker = connection.worker,
-       .slot = queue.pass.slot,
-       .epoch = queue.pass.epoch,
-       .fingerprint = message.immediate,
-       .words = {reinterpret_cast<const std::uint32_t*>(queue.buffer), words},
-       .exponents = {queue.buffer + 4 * words, queue.pass.exponents}});
+  const Answer answer =
+      job.aggregator().on_update({.worker = connection.worker,
+                                  .slot = queue.pass.slot,
+                                  .epoch = queue.pass.epoch,
+                                  .fingerprint = message.immediate,
+                                  .words = {reinterpret_cast<const std::uint32_t*>(queue.buffer), words},
+                                  .exponents = {queue.buffer + 4 * words, queue.pass.exponents}});
   const wire::Header header{.kind = wire::Kind::kUpdate,
                             .job = job.spec().job,
                             .secret = job.spec().secret,
@@ -171,7 +164,8 @@ void MessageAggregator::deliver(Connection& connection, Queue& queue, Output& ou
   reply(connection, header, answer, output);
 }
 
-void MessageAggregator::reply(Connection& connection, const wire::Header& header, const Answer& answer, Output& output) {
+void MessageAggregator::reply(Connection& connection, const wire::Header& header, const Answer& answer,
+                              Output& output) {
   MessageJob& job = *connection.job;
   switch (answer.effect) {
     case Effect::kCompleted:
@@ -179,31 +173,29 @@ void MessageAggregator::reply(Connection& connection, const wire::Header& header
         if (worker) send_result(*worker, answer.result, output);
       }
       return;
-    case Effect::kResultAgain:
-      return send_result(connection, answer.result, output);
+    case Effect::kResultAgain: return send_result(connection, answer.result, output);
     case Effect::kPending:
-      return send_notice(connection, pending_notice(header, *answer.seen, job.spec().shape.workers()), header.slot, output);
+      return send_notice(connection, pending_notice(header, *answer.seen, job.spec().shape.workers()), header.slot,
+                         output);
     case Effect::kAhead:
       return send_notice(connection, refused_notice(header, wire::Refusal::kAhead), header.slot, output);
-    case Effect::kMismatch:
-      return end(job, mismatch_between(answer.other, header.worker), output);
-    case Effect::kEnded:
-      return tell_ended(connection, output);
+    case Effect::kMismatch: return end(job, mismatch_between(answer.other, header.worker), output);
+    case Effect::kEnded: return tell_ended(connection, output);
     case Effect::kCounted:
-    case Effect::kRejected:
-      return;
+    case Effect::kRejected: return;
   }
 }
 
 void MessageAggregator::send_result(Connection& connection, const ResultView& result, Output& output) {
   const MessageLayout& layout = connection.job->layout();
-  const roce::Write write{.peer = connection.peer,
-                          .qpn = connection.remote.qpns[result.slot],
-                          .rkey = connection.remote.rkey,
-                          .address = connection.remote.memory + layout.result_place(result.slot, result.epoch),
-                          .immediate = result.fingerprint,
-                          .head = {reinterpret_cast<const std::uint8_t*>(result.words.data()), result.words.size_bytes()},
-                          .tail = {result.exponents.data(), wire::padded(result.exponents.size())}};
+  const roce::Write write{
+      .peer = connection.peer,
+      .qpn = connection.remote.qpns[result.slot],
+      .rkey = connection.remote.rkey,
+      .address = connection.remote.memory + layout.result_place(result.slot, result.epoch),
+      .immediate = result.fingerprint,
+      .head = {reinterpret_cast<const std::uint8_t*>(result.words.data()), result.words.size_bytes()},
+      .tail = {result.exponents.data(), wire::padded(result.exponents.size())}};
   count_sent(connection, write.size());
   output.send(write, connection.mtu, connection.queues[result.slot].psn);
 }
@@ -211,14 +203,14 @@ void MessageAggregator::send_result(Connection& connection, const ResultView& re
 void MessageAggregator::send_notice(Connection& connection, const Notice& notice, std::uint32_t slot, Output& output) {
   const MessageLayout& layout = connection.job->layout();
   const bool last = slot == MessageLayout::kLastNotice;
-  const roce::Write write{.peer = connection.peer,
-                          .qpn = connection.remote.qpns[layout.notices()],
-                          .rkey = connection.remote.rkey,
-                          .address = connection.remote.memory +
-                                     (last ? layout.last_notice_place() : layout.notice_place(slot)),
-                          .immediate = slot,
-                          .head = notice.packet(),
-                          .tail = {}};
+  const roce::Write write{
+      .peer = connection.peer,
+      .qpn = connection.remote.qpns[layout.notices()],
+      .rkey = connection.remote.rkey,
+      .address = connection.remote.memory + (last ? layout.last_notice_place() : layout.notice_place(slot)),
+      .immediate = slot,
+      .head = notice.packet(),
+      .tail = {}};
   count_sent(connection, write.size());
   output.send(write, connection.mtu, connection.queues[layout.notices()].psn);
 }

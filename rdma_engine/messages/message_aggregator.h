@@ -1,5 +1,5 @@
-// The aggregators of many jobs, spoken to in RDMA messages: what arrives on the workers' queue pairs becomes updates, and
-// the answers become writes into the workers' memory. Sans-IO; owned by one thread.
+// The aggregators of many jobs, spoken to in RDMA messages: what arrives on the workers' queue pairs becomes updates,
+// and the answers become writes into the workers' memory. Sans-IO; owned by one thread.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 #include "rdma_engine/base/counters.h"
 #include "rdma_engine/datagrams/notices.h"
 #include "rdma_engine/messages/message_job.h"
-#include "rdma_engine/wire/write.h"
 #include "rdma_engine/wire/roce.h"
+#include "rdma_engine/wire/write.h"
 
 namespace jaxina {
 
@@ -26,8 +26,8 @@ class MessageAggregator {
     virtual void send(const roce::Write& write, std::size_t mtu, std::uint32_t& psn) = 0;
   };
 
-  // Queue pairs' numbers are drawn for each connection, so that nobody knows a neighbour's by his own. With `first_qpn` they
-  // are given out one after the other from there on, as tests want it.
+  // Queue pairs' numbers are drawn for each connection, so that nobody knows a neighbour's by his own. With `first_qpn`
+  // they are given out one after the other from there on, as tests want it.
   explicit MessageAggregator(std::optional<std::uint32_t> first_qpn = std::nullopt);
 
   // False if a job of that id is there already.
@@ -37,10 +37,11 @@ class MessageAggregator {
   // From now on every update of the job is answered with the reason; workers that are connected are told at once.
   void abort(std::uint32_t job, const Status& reason, Output& output);
 
-  // Takes a worker's connection in, under numbers that no other one has, and returns the one that the worker had. Numbers
-  // are not used again soon, so that packets of an old connection find none. Throws Error(kJobRejected) if there is no
-  // such job, or no numbers are left.
-  std::unique_ptr<MessageJob::Connection> connect(std::uint32_t job, std::unique_ptr<MessageJob::Connection> connection);
+  // Takes a worker's connection in, under numbers that no other one has, and returns the one that the worker had.
+  // Numbers are not used again soon, so that packets of an old connection find none. Throws Error(kJobRejected) if
+  // there is no such job, or no numbers are left.
+  std::unique_ptr<MessageJob::Connection> connect(std::uint32_t job,
+                                                  std::unique_ptr<MessageJob::Connection> connection);
 
   // Whether `qpn` leads to a connection with the host that `from` is an address of. Cheap, so that it can come first.
   using SameHost = bool (*)(const Address&, const Address&);

@@ -1,5 +1,6 @@
-// One job whose workers write RDMA messages: its aggregator, its key, and the connections of its workers. It may be made
-// and destroyed on any thread, as may a connection; the thread that serves it only takes them in and gives them back.
+// One job whose workers write RDMA messages: its aggregator, its key, and the connections of its workers. It may be
+// made and destroyed on any thread, as may a connection; the thread that serves it only takes them in and gives them
+// back.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,12 @@ class MessageJob {
  public:
   // The rkey is what a worker must know to write to the switch.
   MessageJob(const JobSpec& spec, std::uint32_t rkey)
-      : spec_(spec), layout_(spec.shape), rkey_(rkey), aggregator_(spec.shape, options(spec)),
-        buffers_(most_messages(spec.shape), layout_.largest()), connections_(spec.shape.workers()) {}
+      : spec_(spec),
+        layout_(spec.shape),
+        rkey_(rkey),
+        aggregator_(spec.shape, options(spec)),
+        buffers_(most_messages(spec.shape), layout_.largest()),
+        connections_(spec.shape.workers()) {}
 
   static std::size_t bytes_for(const JobSpec& spec) {
     const roce::MessageLayout layout(spec.shape);

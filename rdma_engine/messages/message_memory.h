@@ -18,7 +18,8 @@ class MessageMemory {
  public:
   // Zeroed.
   explicit MessageMemory(std::size_t bytes) : bytes_(bytes) {
-    // Two pages: packet processors choose among a slot's four places (2048 bytes each for 256 words) by bits of the address.
+    // Two pages: packet processors choose among a slot's four places (2048 bytes each for 256 words) by bits of the
+    // address.
     const std::size_t alignment = std::max<std::size_t>(8192, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
     const std::size_t whole = (bytes + alignment - 1) / alignment * alignment;
     memory_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(alignment, whole)));

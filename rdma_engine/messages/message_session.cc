@@ -15,7 +15,8 @@ constexpr std::uint32_t kUnansweredUntilReset = 2;
 // What devices may use of the queue pairs' memory. Where results are checked, they are copied first, and where messages
 // carry a check, this processor has to read their words: a device's own memory is no place for them then.
 TransportMemory memory_of(QueuePairs& pairs, const MessageLayout& layout) {
-  TransportMemory memory{.results = {}, .messages = std::as_writable_bytes(pairs.send_memory()), .stride = layout.stride()};
+  TransportMemory memory{
+      .results = {}, .messages = std::as_writable_bytes(pairs.send_memory()), .stride = layout.stride()};
   if (layout.check_words() > 0) return memory;
   memory.results = std::as_bytes(pairs.receive_memory());
   memory.adopt = [&pairs](const auto& allocate) { return pairs.adopt(allocate); };
@@ -34,7 +35,9 @@ MessageSession::MessageSession(const MessageSessionConfig& config, QueuePairs& p
       copy_(config.shape.words_per_chunk()),
       exponents_(config.shape.blocks_per_chunk()) {}
 
-std::uint8_t* MessageSession::message(std::size_t slot) { return pairs_.send_memory().data() + slot * layout_.stride(); }
+std::uint8_t* MessageSession::message(std::size_t slot) {
+  return pairs_.send_memory().data() + slot * layout_.stride();
+}
 
 Status MessageSession::post_next(Nanoseconds now, std::optional<Pass>& posted) {
   posted = worker_.next_pass(now);
@@ -69,8 +72,8 @@ void MessageSession::write_check(const Pass& pass, std::uint8_t* out) {
       .write(reinterpret_cast<std::uint32_t*>(out) + layout_.words(pass.words, pass.exponents));
 }
 
-// The result's words, then in host order, and exponents, where nothing can be written over them any more; whether they are
-// the pass's.
+// The result's words, then in host order, and exponents, where nothing can be written over them any more; whether they
+// are the pass's.
 bool MessageSession::copy_checked(const Pass& pass, Result& result) {
   const std::uint32_t* words = result.word_data;
   std::copy_n(result.exponent_data, pass.exponents, exponents_.data());
@@ -122,15 +125,10 @@ MessageSession::Arrived MessageSession::on_notice(const QueuePairs::Arrival& arr
       unanswered_[arrived.header.slot] = 0;
       arrived.kind = Kind::kPending;
       break;
-    case wire::Kind::kRefused:
-      arrived.kind = Kind::kRefused;
-      break;
-    case wire::Kind::kAbort:
-      arrived.kind = Kind::kAborted;
-      break;
+    case wire::Kind::kRefused: arrived.kind = Kind::kRefused; break;
+    case wire::Kind::kAbort: arrived.kind = Kind::kAborted; break;
     case wire::Kind::kUpdate:
-    case wire::Kind::kResult:
-      break;
+    case wire::Kind::kResult: break;
   }
   return arrived;
 }

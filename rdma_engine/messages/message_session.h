@@ -43,7 +43,7 @@ class MessageSession {
   };
   struct Arrived {
     Kind kind = Kind::kRejected;
-    wire::Header header = {};                   // of a notice
+    wire::Header header = {};                    // of a notice
     std::span<const std::uint8_t> payload = {};  // of a notice
   };
   Arrived on_arrival(const QueuePairs::Arrival& arrival, Nanoseconds now);

@@ -64,9 +64,7 @@ class MessageLayout {
   std::size_t result_place(std::size_t slot, std::uint32_t epoch) const {
     return (slot * kPlaces + epoch % kPlaces) * stride();
   }
-  std::size_t notice_place(std::size_t slot) const {
-    return shape_.slots() * kPlaces * stride() + slot * kNoticeSize;
-  }
+  std::size_t notice_place(std::size_t slot) const { return shape_.slots() * kPlaces * stride() + slot * kNoticeSize; }
   std::size_t last_notice_place() const { return notice_place(shape_.slots()); }
   std::size_t receive_bytes() const { return last_notice_place() + kLastNoticeSize; }
   // A notice's immediate: its slot, or this for the last one.

@@ -31,9 +31,9 @@ class QueuePairs {
   // Lets messages begin in a GPU's memory, which is kept; false if the device cannot read it, or there is none (Error).
   virtual bool adopt(const std::function<ExportedMemory()>& allocate) = 0;
 
-  // Queues an RDMA Write with Immediate of bytes in the send memory or the adopted memory (head), and then in the send memory
-  // (tail). They must stay until they are overwritten by the next message of this queue. It may be lost, also because the
-  // queue is full.
+  // Queues an RDMA Write with Immediate of bytes in the send memory or the adopted memory (head), and then in the send
+  // memory (tail). They must stay until they are overwritten by the next message of this queue. It may be lost, also
+  // because the queue is full.
   virtual void post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
                           std::uint64_t remote_address, std::uint32_t immediate) = 0;
   // Hands what was posted to the network. A failure is final.
@@ -60,7 +60,9 @@ class QueuePairs {
 };
 
 // IP packets and their bytes that a message makes.
-constexpr std::size_t packets_of(std::size_t message, std::size_t mtu) { return message <= mtu ? 1 : (message + mtu - 1) / mtu; }
+constexpr std::size_t packets_of(std::size_t message, std::size_t mtu) {
+  return message <= mtu ? 1 : (message + mtu - 1) / mtu;
+}
 constexpr std::size_t wire_bytes_of(std::size_t message, std::size_t mtu) {
   return (message + 3) / 4 * 4 + sizeof(RethBytes) + sizeof(ImmediateBytes) +
          packets_of(message, mtu) * (20 + 8 + sizeof(BthBytes) + kIcrcSize);

@@ -1,7 +1,7 @@
-// Where messages of several packets are put together at a switch. NICs interleave the messages of all their queue pairs,
-// so there are as many buffers as queue pairs can have messages under way. The one that was given back last is taken
-// first: where messages come in one piece, packet after packet, only a few buffers are ever touched, and the system gives
-// memory for no others.
+// Where messages of several packets are put together at a switch. NICs interleave the messages of all their queue
+// pairs, so there are as many buffers as queue pairs can have messages under way. The one that was given back last is
+// taken first: where messages come in one piece, packet after packet, only a few buffers are ever touched, and the
+// system gives memory for no others.
 #pragma once
 
 #include <cstddef>

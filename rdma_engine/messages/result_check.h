@@ -27,8 +27,8 @@ struct ResultCheck {
   ResultCheck with(std::span<const std::uint8_t> exponents) const {
     return {{sums.plain + digest(exponents), sums.weighted}};
   }
-  // What the aggregator does with the words of a pass that is complete, the sums of the checks among them. Exponents are
-  // maxima, for which no worker can send a check along.
+  // What the aggregator does with the words of a pass that is complete, the sums of the checks among them. Exponents
+  // are maxima, for which no worker can send a check along.
   static void seal(std::span<std::uint32_t> words, std::span<const std::uint8_t> exponents) {
     words[words.size() - kCheckWords] += digest(exponents);
   }

@@ -7,8 +7,12 @@
 
 namespace jaxina::roce {
 
-SoftQueuePairs::SoftQueuePairs(ConnectionEnd local, std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes)
-    : local_(std::move(local)), mtu_(local_.mtu), send_(send_bytes), receive_(receive_bytes),
+SoftQueuePairs::SoftQueuePairs(ConnectionEnd local, std::size_t queues, std::size_t send_bytes,
+                               std::size_t receive_bytes)
+    : local_(std::move(local)),
+      mtu_(local_.mtu),
+      send_(send_bytes),
+      receive_(receive_bytes),
       queues_(queues, Queue{{}, local_.psn}) {
   local_.memory = kBase;
   while (local_.qpns.size() < queues) local_.qpns.push_back(local_.qpns.back() + 1);
@@ -23,10 +27,16 @@ void SoftQueuePairs::connect_to(const ConnectionEnd& remote, const Address& peer
   mtu_ = std::min<std::size_t>(mtu_, remote.mtu);
 }
 
-void SoftQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
-                                std::uint64_t remote_address, std::uint32_t immediate) {
-  send({.peer = peer_, .qpn = remote_.qpns[queue], .rkey = remote_.rkey, .address = remote_address,
-        .immediate = immediate, .head = head, .tail = tail},
+void SoftQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t> head,
+                                std::span<const std::uint8_t> tail, std::uint64_t remote_address,
+                                std::uint32_t immediate) {
+  send({.peer = peer_,
+        .qpn = remote_.qpns[queue],
+        .rkey = remote_.rkey,
+        .address = remote_address,
+        .immediate = immediate,
+        .head = head,
+        .tail = tail},
        mtu_, queues_[queue].psn);
 }
 
@@ -34,15 +44,13 @@ bool SoftQueuePairs::on_packet(const Packet& packet, std::vector<Arrival>& arriv
   const std::size_t queue = packet.headers.qpn - local_.qpns.front();
   WriteResponder& responder = queues_[queue].responder;
   switch (responder.on_packet(packet, mtu_, [this](const Headers& headers) { return resolve(headers); })) {
-    case Placement::kPlaced:
-      return true;
+    case Placement::kPlaced: return true;
     case Placement::kComplete:
       arrivals.push_back({queue, responder.message().immediate, responder.message().length});
       return true;
     case Placement::kOutOfSequence:
     case Placement::kBadLength:
-    case Placement::kNoAccess:
-      break;
+    case Placement::kNoAccess: break;
   }
   return false;
 }
@@ -55,8 +63,8 @@ std::uint8_t* SoftQueuePairs::resolve(const Headers& headers) {
 }
 
 Status SoftQueuePairs::reset(std::size_t queue) {
-  // What it sends goes on where it was: were numbers used again, packets that are still on their way would seem to follow
-  // those of the next message.
+  // What it sends goes on where it was: were numbers used again, packets that are still on their way would seem to
+  // follow those of the next message.
   queues_[queue].responder = {};
   return {};
 }

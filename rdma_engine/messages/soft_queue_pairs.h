@@ -17,7 +17,9 @@ class SoftQueuePairs : public QueuePairs {
   const ConnectionEnd& local() const final { return local_; }
   std::span<std::uint8_t> send_memory() final { return send_.bytes(); }
   std::span<const std::uint8_t> receive_memory() const final { return receive_.bytes(); }
-  bool adopt(const std::function<ExportedMemory()>&) final { return false; }  // packets are put together by the processor
+  bool adopt(const std::function<ExportedMemory()>&) final {
+    return false;
+  }  // packets are put together by the processor
   void post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
                   std::uint64_t remote_address, std::uint32_t immediate) final;
   Status reset(std::size_t queue) final;
@@ -33,8 +35,8 @@ class SoftQueuePairs : public QueuePairs {
   void connect_to(const ConnectionEnd& remote, const Address& peer);
   const Address& peer() const { return peer_; }
 
-  // Carries the packets of a write, of at most `mtu` bytes of payload. `psn` is the first one's number, and then the next
-  // one's.
+  // Carries the packets of a write, of at most `mtu` bytes of payload. `psn` is the first one's number, and then the
+  // next one's.
   virtual void send(const Write& write, std::size_t mtu, std::uint32_t& psn) = 0;
 
   // Whether a packet is for one of these.

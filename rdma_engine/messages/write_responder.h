@@ -1,5 +1,5 @@
-// The receiving half of one UC queue pair: sequence numbers, and where the payload goes. Sans-IO. As a NIC does, it drops
-// what does not follow the last packet, up to the next message's first.
+// The receiving half of one UC queue pair: sequence numbers, and where the payload goes. Sans-IO. As a NIC does, it
+// drops what does not follow the last packet, up to the next message's first.
 #pragma once
 
 #include <cstddef>

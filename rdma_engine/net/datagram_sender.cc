@@ -21,7 +21,7 @@ constexpr std::size_t kArenaSize = std::size_t{512} << 10;
 // Destinations are remembered between flushes until there are more than a job has workers.
 constexpr std::size_t kMaxRemembered = 4096;
 constexpr std::size_t kMaxMessagesPerCall = 64;
-constexpr std::size_t kMaxOpen = 8;  // messages of different segments that wait for more packets
+constexpr std::size_t kMaxOpen = 8;             // messages of different segments that wait for more packets
 constexpr Nanoseconds kHopAge = 1'000'000'000;  // until the kernel is asked again
 constexpr std::uint64_t kFirstPause = 16, kLongestPause = std::uint64_t{1} << 16;  // flushes
 

@@ -21,7 +21,8 @@ namespace jaxina::net {
 
 // What happens to packets that the network does not take at once.
 enum class WhenFull : std::uint8_t {
-  // They are lost: whoever serves many must not wait for one of them. Packets whose next hop is not known are lost sooner,
+  // They are lost: whoever serves many must not wait for one of them. Packets whose next hop is not known are lost
+  // sooner,
   // while a quarter of the send buffer is taken: they lie there for seconds.
   kDrop,
   kWait,  // flush() waits for room, at most kMaxSendWait in all
@@ -45,8 +46,8 @@ class DatagramSender {
   void shrink(std::size_t size);
   // Queues a packet that lies in reserved room. Returns its number among the packets that one message will carry, by
   // which the kernel numbers their IP identifications if DF is set. Packets to one destination leave in order for each
-  // priority. If all of them name a stream, they leave in order for each stream: then equal packets of different streams
-  // share a message, though others lie between them.
+  // priority. If all of them name a stream, they leave in order for each stream: then equal packets of different
+  // streams share a message, though others lie between them.
   std::size_t add(const Address& to, std::span<const std::uint8_t> packet, Priority priority = Priority::kNormal,
                   std::optional<std::uint32_t> stream = std::nullopt);
   // Sends what is queued. A message that cannot be sent is counted and
@@ -113,15 +114,15 @@ class DatagramSender {
   std::vector<Destination> destinations_;
   std::unordered_map<Address, std::size_t, HashAddress> index_;
   std::size_t last_destination_ = 0;
-  std::vector<Message> messages_;          // in the order they were begun; kept between flushes for their memory
+  std::vector<Message> messages_;  // in the order they were begun; kept between flushes for their memory
   std::size_t begun_ = 0;
   std::vector<std::size_t> queued_, low_;  // which of them are sent, in this order
   std::vector<mmsghdr> headers_;
   std::vector<Control> controls_;
-  Status status_;                           // of this flush
+  Status status_;                               // of this flush
   std::optional<Nanoseconds> wait_until_ = {};  // of this flush, once it has had to wait
-  bool retried_ = false;                    // the message whose turn it is
-  bool full_ = false;                       // the last message was not sent for want of room
+  bool retried_ = false;                        // the message whose turn it is
+  bool full_ = false;                           // the last message was not sent for want of room
   std::uint64_t flushes_ = 0;
   std::uint64_t packets_unsent_ = 0;
   bool unreachable_ = false;

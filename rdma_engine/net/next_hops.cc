@@ -51,7 +51,10 @@ class Query {
  public:
   Query(std::uint16_t type, const Body& body, std::uint16_t attribute, const Ip& ip) {
     request_.header = {.nlmsg_len = static_cast<std::uint32_t>(offsetof(Request, ip) + ip.size),
-                       .nlmsg_type = type, .nlmsg_flags = NLM_F_REQUEST, .nlmsg_seq = 0, .nlmsg_pid = 0};
+                       .nlmsg_type = type,
+                       .nlmsg_flags = NLM_F_REQUEST,
+                       .nlmsg_seq = 0,
+                       .nlmsg_pid = 0};
     request_.body = body;
     request_.attribute = {.rta_len = static_cast<std::uint16_t>(RTA_LENGTH(ip.size)), .rta_type = attribute};
     request_.ip = ip.bytes;

@@ -1,5 +1,6 @@
-// Whether packets to a destination can leave at once. The kernel keeps those whose next hop's link address it does not know
-// yet, seconds long if nobody has that address, and they take the sending socket's buffer from all other destinations.
+// Whether packets to a destination can leave at once. The kernel keeps those whose next hop's link address it does not
+// know yet, seconds long if nobody has that address, and they take the sending socket's buffer from all other
+// destinations.
 #pragma once
 
 #include "rdma_engine/base/address.h"

@@ -18,8 +18,8 @@ Address resolve_here(const std::string& host, std::uint16_t port) {
   sockaddr_in v4{};
   if (net::family(address) == AF_INET) std::memcpy(&v4, address.bytes.data(), sizeof(v4));
   if (v4.sin_addr.s_addr == INADDR_ANY) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "RoCE needs one IPv4 address of this host, not " + net::to_string(address) + ": its checksum covers it");
+    throw Error(ErrorCode::kInvalidArgument, "RoCE needs one IPv4 address of this host, not " +
+                                                 net::to_string(address) + ": its checksum covers it");
   }
   return address;
 }

@@ -35,8 +35,9 @@ class RoceSocket {
   void send(const Write& write, std::size_t mtu, std::uint32_t& psn);
   Status flush() { return sender_.flush(); }
 
-  // Takes what has arrived and calls visit(packet, from) for each sound packet. Packets that is_known(headers, from) wants
-  // nothing of come no further than that: an ICRC costs much more than a look at the headers. Returns how many came.
+  // Takes what has arrived and calls visit(packet, from) for each sound packet. Packets that is_known(headers, from)
+  // wants nothing of come no further than that: an ICRC costs much more than a look at the headers. Returns how many
+  // came.
   template <typename IsKnown, typename Visit>
   std::size_t receive(IsKnown is_known, Visit visit) {
     return receiver_.receive([&](std::span<const std::uint8_t> datagram, const Address& from) {

@@ -1,5 +1,7 @@
 #include "rdma_engine/net/udp_socket.h"
 
+#include <linux/errqueue.h>
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -8,9 +10,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <linux/errqueue.h>
-#include <linux/sockios.h>
 
 #include <algorithm>
 #include <cerrno>

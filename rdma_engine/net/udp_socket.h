@@ -33,11 +33,12 @@ class FileDescriptor {
 inline constexpr std::size_t kSwitchSendBuffer = std::size_t{8} << 20;
 
 struct SocketOptions {
-  std::size_t receive_buffer = std::size_t{32} << 20;  // bytes asked for; without privileges net.core.rmem_max limits them
-  std::size_t send_buffer = 0;  // the same, and net.core.wmem_max; 0: as the system has it
-  bool report_unreachable = false;  // ICMP errors come back as failed calls
-  bool answers = false;             // it answers those who ask: see UdpSocket::any_local()
-  bool offload = true;              // UDP_SEGMENT and UDP_GRO, where the kernel has them
+  std::size_t receive_buffer = std::size_t{32}
+                               << 20;  // bytes asked for; without privileges net.core.rmem_max limits them
+  std::size_t send_buffer = 0;         // the same, and net.core.wmem_max; 0: as the system has it
+  bool report_unreachable = false;     // ICMP errors come back as failed calls
+  bool answers = false;                // it answers those who ask: see UdpSocket::any_local()
+  bool offload = true;                 // UDP_SEGMENT and UDP_GRO, where the kernel has them
 };
 
 class UdpSocket {

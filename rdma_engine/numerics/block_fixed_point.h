@@ -1,7 +1,8 @@
 // Block fixed point, one value at a time: the single truth that the SIMD codec, the CUDA kernels and the NumPy
 // reference (jaxina/numerics) reproduce bit for bit.
 //
-// n workers hold a block of at most k float32 values each; L = ceil(log2 n); words of w bits (wire_words.h), 32 usually.
+// n workers hold a block of at most k float32 values each; L = ceil(log2 n); words of w bits (wire_words.h), 32
+// usually.
 //   exponent byte  b = the largest IEEE-754 biased exponent field in the block, 255 if any value is NaN or Inf.
 //                  With m the smallest integer such that max|x| < 2^m this is clamp(m + 126, 0, 254), so m = b - 126.
 //   scale          S = w - 1 - L - m = 125 + w - L - b, over the largest b of all workers
@@ -24,7 +25,7 @@
 namespace jaxina::numerics {
 
 inline constexpr int kMaxWorkers = 1024;
-inline constexpr int kDefaultBlockSize = 256;        // k: the payload SwitchML's fastest configuration uses
+inline constexpr int kDefaultBlockSize = 256;  // k: the payload SwitchML's fastest configuration uses
 inline constexpr std::uint8_t kNonFiniteExponent = 255;
 
 // What all workers of a job share about the scale.

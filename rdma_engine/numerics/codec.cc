@@ -19,7 +19,7 @@ constexpr int kMantissaBits = 23;
 
 // One instruction set's kernels behind the Codec interface. What they share is done here, in a file compiled for every
 // processor: scale factors, and the floating-point mode.
-template <const Kernels& kernels, FloatKernels Kernels::*type, std::size_t element_bytes>
+template <const Kernels& kernels, FloatKernels Kernels::* type, std::size_t element_bytes>
 struct FloatVariant {
   static std::uint8_t exponent(const void* x, std::size_t count) {
     const IeeeFloatMode mode;
@@ -49,11 +49,13 @@ struct FloatVariant {
     std::size_t lost = 0;
     for (std::size_t i = 0; i < step.blocks; ++i) {
       const std::size_t first = i * step.block_size, byte = first * element_bytes;
-      const BlockExchanged found = (kernels.*type).exchange(
-          {step.block_size, static_cast<const std::byte*>(step.ahead) + byte, static_cast<const std::byte*>(step.x) + byte,
-           split_power(scale_exponent(step.x_exponents[i], scale)), scale.limit, step.store, step.words + first,
-           step.sum + first, split_power(-scale_exponent(step.sum_exponents[i], scale)), step.streaming,
-           static_cast<std::byte*>(step.y) + byte});
+      const BlockExchanged found = (kernels.*type)
+                                       .exchange({step.block_size, static_cast<const std::byte*>(step.ahead) + byte,
+                                                  static_cast<const std::byte*>(step.x) + byte,
+                                                  split_power(scale_exponent(step.x_exponents[i], scale)), scale.limit,
+                                                  step.store, step.words + first, step.sum + first,
+                                                  split_power(-scale_exponent(step.sum_exponents[i], scale)),
+                                                  step.streaming, static_cast<std::byte*>(step.y) + byte});
       const auto exponent = static_cast<std::uint8_t>(found.largest >> kMantissaBits);
       std::uint8_t& merged = step.ahead_exponents[i];
       merged = step.merge_exponents ? std::max(merged, exponent) : exponent;
@@ -70,8 +72,8 @@ struct FloatVariant {
     (kernels.*type).apply_non_finite_flags(sum, count, order, clear, y);
   }
   static constexpr FloatCodec codec() {
-    return {exponent, finite_exponent,  quantize, dequantize, dequantize_streaming,
-            exchange, non_finite_flags, apply_non_finite_flags};
+    return {exponent,         finite_exponent,       quantize, dequantize, dequantize_streaming, exchange,
+            non_finite_flags, apply_non_finite_flags};
   }
 };
 

@@ -26,22 +26,22 @@ enum class Order : std::uint8_t { kHost, kBigEndian };
 struct Exchange {
   std::size_t blocks, block_size;  // elements of a block
   const void* ahead;
-  std::uint8_t* ahead_exponents;   // one per block; the maximum with what is there if merge_exponents
+  std::uint8_t* ahead_exponents;  // one per block; the maximum with what is there if merge_exponents
   bool merge_exponents;
   const void* x;
   const std::uint8_t* x_exponents;
-  Store store;                     // kWrite or kAdd
+  Store store;  // kWrite or kAdd
   std::uint32_t* words;
-  const std::uint32_t* sum;        // host byte order
+  const std::uint32_t* sum;  // host byte order
   const std::uint8_t* sum_exponents;
-  bool streaming;                  // as dequantize_streaming
+  bool streaming;  // as dequantize_streaming
   void* y;
 };
 
 // For float32, float16 or bfloat16: x and y point to elements of that type, unaligned to anything but these; counts are
 // in elements; x and y of one call may be the same memory. `exponent` is the block's global exponent byte (never 255:
-// non-finite blocks are quantized with the exponent of their finite values). Narrow floats are widened to float32, which
-// is exact, and rounded once, from the float32 that the sum stands for.
+// non-finite blocks are quantized with the exponent of their finite values). Narrow floats are widened to float32,
+// which is exact, and rounded once, from the float32 that the sum stands for.
 struct FloatCodec {
   // The exponent byte of x[0..count): the largest biased exponent field of float32, 255 if any value is NaN or Inf.
   std::uint8_t (*exponent)(const void* x, std::size_t count);
@@ -50,7 +50,8 @@ struct FloatCodec {
   // floats -> fixed point; NaN and Inf become 0. Returns how many other elements than these and zeros have become 0.
   std::size_t (*quantize)(const void* x, std::size_t count, std::uint8_t exponent, Scale scale, Store store,
                           std::uint32_t* dst);
-  // sum of fixed point -> floats. With keep_non_finite, elements of y that hold NaN or Inf stay as they are (a NaN quiet).
+  // sum of fixed point -> floats. With keep_non_finite, elements of y that hold NaN or Inf stay as they are (a NaN
+  // quiet).
   void (*dequantize)(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale, Order order,
                      bool keep_non_finite, void* y);
   // The same without keep_non_finite, past the caches where the processor can. Before another thread may read y,

@@ -72,7 +72,9 @@ struct Avx2Vector {
 
  private:
   static __m128i load_half(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
-  static __m128i narrowed(Words bits, const Float16*) { return _mm256_cvtps_ph(as_floats(bits), _MM_FROUND_TO_NEAREST_INT); }
+  static __m128i narrowed(Words bits, const Float16*) {
+    return _mm256_cvtps_ph(as_floats(bits), _MM_FROUND_TO_NEAREST_INT);
+  }
   // As narrow_float.h has it.
   static __m128i narrowed(Words bits, const Bfloat16*) {
     const Words odd = bit_and(_mm256_srli_epi32(bits, 16), fill(1));

@@ -15,9 +15,7 @@ void put(std::uint32_t* dst, std::uint32_t word, Store store) {
   switch (store) {
     case Store::kWrite: *dst = word; return;
     case Store::kAdd: *dst += word; return;
-    case Store::kBigEndian:
-      *dst = std::endian::native == std::endian::little ? __builtin_bswap32(word) : word;
-      return;
+    case Store::kBigEndian: *dst = std::endian::native == std::endian::little ? __builtin_bswap32(word) : word; return;
   }
 }
 
@@ -28,20 +26,22 @@ std::uint32_t take(const std::uint32_t* word, Order order) {
 
 // ---- float32, float16 and bfloat16
 
-template <FloatCodec Codec::*type>
+template <FloatCodec Codec::* type>
 struct OneWordFloat {
   static std::uint8_t exponent(const Codec& c, const void* x, std::size_t n) { return (c.*type).exponent(x, n); }
-  static std::uint8_t finite_exponent(const Codec& c, const void* x, std::size_t n) { return (c.*type).finite_exponent(x, n); }
+  static std::uint8_t finite_exponent(const Codec& c, const void* x, std::size_t n) {
+    return (c.*type).finite_exponent(x, n);
+  }
   static std::size_t encode(const Codec& c, const void* x, std::size_t n, std::uint8_t e, Scale s, Store store,
                             std::uint32_t* dst) {
     return (c.*type).quantize(x, n, e, s, store, dst);
   }
-  static void decode(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order, bool keep,
-                     void* y) {
+  static void decode(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order,
+                     bool keep, void* y) {
     (c.*type).dequantize(sum, n, e, s, order, keep, y);
   }
-  static void decode_streaming(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order,
-                               void* y) {
+  static void decode_streaming(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s,
+                               Order order, void* y) {
     (c.*type).dequantize_streaming(sum, n, e, s, order, y);
   }
   static std::size_t exchange(const Codec& c, const Exchange& step, Scale s) { return (c.*type).exchange(step, s); }
@@ -104,8 +104,8 @@ struct ElementByElement {
     }
     return lost;
   }
-  static void decode(const Codec&, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order, bool keep,
-                     void* y) {
+  static void decode(const Codec&, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order,
+                     bool keep, void* y) {
     const IeeeFloatMode mode;
     const auto scale = Form::decode_scale(e, s);
     for (std::size_t i = 0; i < n; ++i) {
@@ -138,13 +138,15 @@ struct SimdInt32 : ElementByElement<IntegerForm<std::uint32_t>> {
     c.encode_int32(static_cast<const std::uint32_t*>(x), n, store, dst);
     return 0;
   }
-  static void decode(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t, Scale, Order order, bool, void* y) {
+  static void decode(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t, Scale, Order order, bool,
+                     void* y) {
     c.decode_int32(sum, n, order, static_cast<std::uint32_t*>(y));
   }
 };
 
 template <typename Form>
-void decode_streaming(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order, void* y) {
+void decode_streaming(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order,
+                      void* y) {
   if constexpr (requires { Form::decode_streaming; }) {
     Form::decode_streaming(c, sum, n, e, s, order, y);
   } else {
@@ -160,10 +162,18 @@ constexpr decltype(ElementCodec::exchange) exchange_of() {
 
 template <typename Form>
 constexpr ElementCodec make(ElementType type, std::size_t size, std::size_t words, bool is_float) {
-  return {type,         size,         words,
-          is_float,     Form::exponent, Form::finite_exponent,
-          Form::encode, Form::decode, decode_streaming<Form>,
-          exchange_of<Form>(), Form::flags,  Form::apply_flags};
+  return {type,
+          size,
+          words,
+          is_float,
+          Form::exponent,
+          Form::finite_exponent,
+          Form::encode,
+          Form::decode,
+          decode_streaming<Form>,
+          exchange_of<Form>(),
+          Form::flags,
+          Form::apply_flags};
 }
 
 constexpr ElementCodec kCodecs[] = {

@@ -39,19 +39,20 @@ std::string_view to_string(ElementType type);
 // One block at a time: `count` is at most the job's block size divided by `words`. The arguments are those of Codec.
 struct ElementCodec {
   ElementType type;
-  std::size_t size;    // bytes of an element
-  std::size_t words;   // 32-bit words of an element on the wire
-  bool is_float;       // has exponents and non-finite values
+  std::size_t size;   // bytes of an element
+  std::size_t words;  // 32-bit words of an element on the wire
+  bool is_float;      // has exponents and non-finite values
 
   std::uint8_t (*exponent)(const Codec&, const void* x, std::size_t count);
   std::uint8_t (*finite_exponent)(const Codec&, const void* x, std::size_t count);
   // Returns how many finite elements other than zero have become words of 0.
-  std::size_t (*encode)(const Codec&, const void* x, std::size_t count, std::uint8_t exponent, Scale, Store, std::uint32_t* dst);
+  std::size_t (*encode)(const Codec&, const void* x, std::size_t count, std::uint8_t exponent, Scale, Store,
+                        std::uint32_t* dst);
   void (*decode)(const Codec&, const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale, Order,
                  bool keep_non_finite, void* y);
   // The same without keep_non_finite, for large results: see FloatCodec::dequantize_streaming.
-  void (*decode_streaming)(const Codec&, const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale, Order,
-                           void* y);
+  void (*decode_streaming)(const Codec&, const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale,
+                           Order, void* y);
   // See FloatCodec; null where exponents, words and results are only to be had one after the other.
   std::size_t (*exchange)(const Codec&, const Exchange&, Scale);
   // Flags occupy as many words as data does.

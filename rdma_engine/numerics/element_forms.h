@@ -1,4 +1,5 @@
-// Each element type, one element at a time, on CPU and GPU. A form says, for the bits of an element as they lie in memory:
+// Each element type, one element at a time, on CPU and GPU. A form says, for the bits of an element as they lie in
+// memory:
 //
 //   kWords, kIsFloat             as ElementCodec's
 //   magnitude(x)                 a number whose largest, over a block, gives the block's exponent() (floats only)
@@ -30,7 +31,9 @@ struct WordScale {
 
 // ---- float32, and what is widened to it
 
-struct Float32 { std::uint32_t bits; };
+struct Float32 {
+  std::uint32_t bits;
+};
 
 JAXINA_HOST_DEVICE inline std::uint32_t widened_bits(Float32 x) { return x.bits; }
 template <class Narrow>
@@ -51,11 +54,15 @@ struct FloatForm {
   static constexpr std::uint32_t kWords = 1;
   static constexpr bool kIsFloat = true;
 
-  JAXINA_HOST_DEVICE static std::uint32_t magnitude(Element x) { return numerics::magnitude<ScalarVector>(widened_bits(x)); }
+  JAXINA_HOST_DEVICE static std::uint32_t magnitude(Element x) {
+    return numerics::magnitude<ScalarVector>(widened_bits(x));
+  }
   JAXINA_HOST_DEVICE static std::uint32_t finite_magnitude(Element x) {
     return numerics::finite_magnitude<ScalarVector>(widened_bits(x));
   }
-  JAXINA_HOST_DEVICE static std::uint8_t exponent(std::uint32_t largest) { return static_cast<std::uint8_t>(largest >> 23); }
+  JAXINA_HOST_DEVICE static std::uint8_t exponent(std::uint32_t largest) {
+    return static_cast<std::uint8_t>(largest >> 23);
+  }
 
   JAXINA_HOST_DEVICE static EncodeScale encode_scale(std::uint8_t exponent, Scale scale) {
     return {split_power(scale_exponent(exponent, scale)), scale.limit};
@@ -66,7 +73,8 @@ struct FloatForm {
   JAXINA_HOST_DEVICE static void encode(Element x, EncodeScale scale, std::uint32_t* words) {
     words[0] = quantized<ScalarVector>(widened_bits(x), scale.factors, scale.limit);
   }
-  JAXINA_HOST_DEVICE static void encode_at_random(Element x, EncodeScale scale, std::uint32_t random, std::uint32_t* words) {
+  JAXINA_HOST_DEVICE static void encode_at_random(Element x, EncodeScale scale, std::uint32_t random,
+                                                  std::uint32_t* words) {
     words[0] = quantized_at_random(widened_bits(x), scale.factors, scale.limit, random);
   }
   JAXINA_HOST_DEVICE static Element decode(const std::uint32_t* words, DecodeScale scale, bool keep, Element old) {
@@ -94,7 +102,7 @@ struct WideEncodeScale {
 };
 struct WideDecodeScale {
   Factors first;
-  float second;        // 2^-(31 - L)
+  float second;         // 2^-(31 - L)
   std::int64_t weight;  // of the first word, in units of the second
 };
 
@@ -133,14 +141,18 @@ struct WideFloatForm : FloatForm<Stored> {
 // ---- float64
 
 struct Float64Form {
-  struct Element { std::uint64_t bits; };
+  struct Element {
+    std::uint64_t bits;
+  };
   using EncodeScale = int;  // the power of two
   using DecodeScale = int;
   static constexpr std::uint32_t kWords = kFloat64Limbs;
   static constexpr bool kIsFloat = true;
   static constexpr std::uint32_t kNonFinite = 0x7ff;
 
-  JAXINA_HOST_DEVICE static std::uint32_t magnitude(Element x) { return biased_exponent(std::bit_cast<double>(x.bits)); }
+  JAXINA_HOST_DEVICE static std::uint32_t magnitude(Element x) {
+    return biased_exponent(std::bit_cast<double>(x.bits));
+  }
   JAXINA_HOST_DEVICE static std::uint32_t finite_magnitude(Element x) {
     return magnitude(x) == kNonFinite ? 0 : magnitude(x);
   }
@@ -180,7 +192,9 @@ struct NoScale {};
 
 template <class Stored>
 struct IntegerForm {
-  struct Element { Stored bits; };
+  struct Element {
+    Stored bits;
+  };
   using EncodeScale = NoScale;
   using DecodeScale = NoScale;
   static constexpr std::uint32_t kWords = sizeof(Stored) == 8 ? 4 : 1;

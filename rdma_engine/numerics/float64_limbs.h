@@ -2,7 +2,8 @@
 // for every number of workers.
 //
 //   exponent byte  b = E / 9 (rounded down), E the block's largest biased exponent (0..2046); 255 if any value is NaN
-//                  or Inf. One byte must do, so the exponent is known to a multiple of 9: max|x| < 2^m, m = 9 b + 8 - 1022.
+//                  or Inf. One byte must do, so the exponent is known to a multiple of 9: max|x| < 2^m, m = 9 b + 8 -
+//                  1022.
 //   scale          S = 79 - L - m
 //   quantize       q = rint(x * 2^S), |q| < 2^(79 - L), as five 16-bit limbs of its two's complement
 //   dequantize     y = float64(sum q) * 2^-S

@@ -1,5 +1,5 @@
-// The loops over arrays, written once over a vector type; vector_arithmetic.h has what happens to a vector. Included by the
-// one file of each instruction set; internal linkage keeps every copy in that file.
+// The loops over arrays, written once over a vector type; vector_arithmetic.h has what happens to a vector. Included by
+// the one file of each instruction set; internal linkage keeps every copy in that file.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr bool kHostIsLittleEndian = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 
-// Runs body(vector type, first element, words) as for_each_vector does. It returns the words of the next call, of as many
-// lanes; the first are 0. Returns the sum of the lanes.
+// Runs body(vector type, first element, words) as for_each_vector does. It returns the words of the next call, of as
+// many lanes; the first are 0. Returns the sum of the lanes.
 template <class Wide, class Body>
 inline std::uint32_t fold_vectors(std::size_t count, Body body) {
   const std::size_t whole = count - count % Wide::kWidth;
@@ -71,13 +71,15 @@ std::uint32_t max_magnitude(const void* elements, std::size_t count) {
   }
   std::uint32_t largest = Wide::largest_signed(widest);
   for (std::size_t i = whole; i < count; ++i) {
-    largest = ScalarVector::max_signed(largest, magnitude_or_zero<ScalarVector, finite_only>(ScalarVector::load_float(x + i)));
+    largest = ScalarVector::max_signed(largest,
+                                       magnitude_or_zero<ScalarVector, finite_only>(ScalarVector::load_float(x + i)));
   }
   return largest;
 }
 
 template <class Wide, class Element, Store store>
-std::uint32_t quantize_to(const Element* x, std::size_t count, Factors factors, std::int32_t limit, std::uint32_t* dst) {
+std::uint32_t quantize_to(const Element* x, std::size_t count, Factors factors, std::int32_t limit,
+                          std::uint32_t* dst) {
   return fold_vectors<Wide>(count, [=](auto vector, std::size_t i, auto lost) {
     using V = decltype(vector);
     const auto bits = V::load_float(x + i);

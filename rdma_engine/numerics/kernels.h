@@ -30,8 +30,8 @@ struct BlockExchanged {
   std::uint32_t lost;     // elements of x, as quantize() returns
 };
 
-// For float32, float16 or bfloat16: x, y and ahead point to elements of that type. Narrow ones are widened to float32 and
-// rounded from it in registers.
+// For float32, float16 or bfloat16: x, y and ahead point to elements of that type. Narrow ones are widened to float32
+// and rounded from it in registers.
 struct FloatKernels {
   // The largest |x|, as its IEEE-754 bits; 0 for no elements.
   std::uint32_t (*max_magnitude)(const void* x, std::size_t count);

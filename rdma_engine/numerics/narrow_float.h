@@ -9,8 +9,12 @@
 
 namespace jaxina::numerics {
 
-struct Float16 { std::uint16_t bits; };
-struct Bfloat16 { std::uint16_t bits; };
+struct Float16 {
+  std::uint16_t bits;
+};
+struct Bfloat16 {
+  std::uint16_t bits;
+};
 
 namespace {
 

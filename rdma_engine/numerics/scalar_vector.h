@@ -42,7 +42,9 @@ struct ScalarVector {
   }
   // Past the caches where the processor can; `to` is aligned to a vector of its elements.
   template <class Element>
-  static void stream_float(Element* to, Words words) { store_float(to, words); }
+  static void stream_float(Element* to, Words words) {
+    store_float(to, words);
+  }
   static void end_streaming() {}
 
   JAXINA_HOST_DEVICE static Words fill(std::uint32_t value) { return value; }

@@ -1,8 +1,8 @@
 // The width of the words that travel, and how values are rounded to them. 32 bits to nearest is the default; narrow
 // words trade precision for bandwidth.
 //
-// With words of w bits the scale is S = w - 1 - L - m = 125 + w - L - b and Q = floor((2^(w-1) - 1) / n), so that the sum
-// of n words still fits a word.
+// With words of w bits the scale is S = w - 1 - L - m = 125 + w - L - b and Q = floor((2^(w-1) - 1) / n), so that the
+// sum of n words still fits a word.
 #pragma once
 
 #include <cstddef>

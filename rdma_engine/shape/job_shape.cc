@@ -20,7 +20,8 @@ void require(std::string_view what, Field value, Field least, Field most) {
 void require_workers(std::string_view what, Field value) {
   if (value <= numerics::kMaxWorkers) return require(what, value, 1, numerics::kMaxWorkers);
   throw Error(ErrorCode::kTooManyWorkers, std::string(what) + " is at most " + std::to_string(numerics::kMaxWorkers) +
-                                              ", not " + std::to_string(value) + ": sum over a smaller mesh axis, or "
+                                              ", not " + std::to_string(value) +
+                                              ": sum over a smaller mesh axis, or "
                                               "over two axes one after the other");
 }
 
@@ -31,13 +32,19 @@ static_assert(wire::kMaxBlocksPerChunk <= std::numeric_limits<std::uint8_t>::max
 }  // namespace
 
 JobShape::JobShape(const ShapeRequest& r)
-    : devices_(r.devices), workers_(r.workers), slots_(r.slots), block_size_(r.block_size),
-      blocks_per_chunk_(r.blocks_per_chunk), whole_chunks_(r.whole_chunks) {
+    : devices_(r.devices),
+      workers_(r.workers),
+      slots_(r.slots),
+      block_size_(r.block_size),
+      blocks_per_chunk_(r.blocks_per_chunk),
+      whole_chunks_(r.whole_chunks) {
   require_workers("the number of workers of a job", r.workers);
   require_workers("the number of devices of a job", r.devices);
   if (r.devices < r.workers) {
-    throw Error(ErrorCode::kInvalidArgument, "a job of " + std::to_string(r.workers) + " workers has at least as many "
-                                             "devices, not " + std::to_string(r.devices));
+    throw Error(ErrorCode::kInvalidArgument, "a job of " + std::to_string(r.workers) +
+                                                 " workers has at least as many "
+                                                 "devices, not " +
+                                                 std::to_string(r.devices));
   }
   require("the number of slots", r.slots, 1, kMaxSlots);
   require("the block size", r.block_size, r.widest_element, numerics::kMaxBlockSize);

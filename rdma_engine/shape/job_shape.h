@@ -18,13 +18,14 @@ inline constexpr std::uint32_t kMaxSlots = 65535;
 
 // What somebody asks for.
 struct ShapeRequest {
-  std::uint32_t devices = 0;  // n: all that contribute, in all processes; sets the scale
-  std::uint32_t workers = 0;  // that contribute to the aggregator: the job's processes
-  std::uint32_t slots = 0;    // s
+  std::uint32_t devices = 0;           // n: all that contribute, in all processes; sets the scale
+  std::uint32_t workers = 0;           // that contribute to the aggregator: the job's processes
+  std::uint32_t slots = 0;             // s
   std::uint32_t block_size = 0;        // k: words, and for the one-word types elements, that share an exponent
   std::uint32_t blocks_per_chunk = 0;  // a chunk is what one slot pass carries
   bool whole_chunks = false;  // the last chunk is filled with zeros, for aggregators that add fixed numbers of words
-  // Words of the widest element that is summed. A job of narrow types alone, as the simulator's, may have smaller blocks.
+  // Words of the widest element that is summed. A job of narrow types alone, as the simulator's, may have smaller
+  // blocks.
   std::uint32_t widest_element = numerics::kMinBlockSize;
 };
 

@@ -67,7 +67,8 @@ CampaignResult run_campaign(const Scenario& scenario, std::uint64_t begin, std::
   for (unsigned i = 1; i < threads; ++i) pool.emplace_back(work);
   work();
   pool.clear();
-  std::sort(result.failures.begin(), result.failures.end(), [](const Failure& a, const Failure& b) { return a.seed < b.seed; });
+  std::sort(result.failures.begin(), result.failures.end(),
+            [](const Failure& a, const Failure& b) { return a.seed < b.seed; });
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

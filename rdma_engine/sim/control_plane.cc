@@ -1,8 +1,8 @@
 // Jobs begin, are struck and end: what the control plane does in real life, with its delays.
-#include "rdma_engine/sim/simulation.h"
-
 #include <algorithm>
 #include <utility>
+
+#include "rdma_engine/sim/simulation.h"
 
 namespace jaxina::sim {
 namespace {
@@ -65,8 +65,7 @@ void Simulation::strike(const Fault& fault) {
       run.crashed_at = now_;
       plan_abort(run, "worker " + std::to_string(fault.worker) + " died");
       return finish_if_ended(fault.job);
-    case FaultKind::kWipe:
-      return wipe(fault);
+    case FaultKind::kWipe: return wipe(fault);
   }
 }
 

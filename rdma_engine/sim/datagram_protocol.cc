@@ -66,7 +66,8 @@ class DatagramProtocol final : public Protocol {
     Sender sender(output);
     aggregator_.abort(job, reason, sender);
   }
-  std::unique_ptr<WorkerEnd> join(const JobSpec& spec, std::uint32_t worker, std::uint16_t, const JobPlan& plan) override {
+  std::unique_ptr<WorkerEnd> join(const JobSpec& spec, std::uint32_t worker, std::uint16_t,
+                                  const JobPlan& plan) override {
     return std::make_unique<DatagramEnd>(
         SessionConfig{.job = spec.job,
                       .secret = spec.secret,

@@ -48,9 +48,7 @@ class EventQueue {
   bool empty() const { return heap_.empty(); }
 
  private:
-  static bool later(const Event& a, const Event& b) {
-    return a.time != b.time ? a.time > b.time : a.order > b.order;
-  }
+  static bool later(const Event& a, const Event& b) { return a.time != b.time ? a.time > b.time : a.order > b.order; }
 
   std::vector<Event> heap_;
   std::uint64_t next_order_ = 0;

@@ -10,7 +10,8 @@ namespace {
 constexpr std::size_t kCapturedPackets = 128;
 
 wire::Kind draw_reply_kind(Random& random) {
-  return static_cast<wire::Kind>(random.range(static_cast<int>(wire::Kind::kResult), static_cast<int>(wire::Kind::kAbort)));
+  return static_cast<wire::Kind>(
+      random.range(static_cast<int>(wire::Kind::kResult), static_cast<int>(wire::Kind::kAbort)));
 }
 
 }  // namespace
@@ -38,16 +39,11 @@ void Simulation::remember(const Packet& packet) {
 
 Packet Simulation::make_hostile() {
   switch (random_.below(6)) {
-    case 0:
-      return make_garbage();
-    case 1:
-      return make_forged(false);
-    case 2:
-      return make_forged(true);
-    case 3:
-      return make_own_job();
-    default:
-      return captured_.empty() ? make_garbage() : make_from_captured();
+    case 0: return make_garbage();
+    case 1: return make_forged(false);
+    case 2: return make_forged(true);
+    case 3: return make_own_job();
+    default: return captured_.empty() ? make_garbage() : make_from_captured();
   }
 }
 
@@ -105,11 +101,11 @@ Packet Simulation::make_own_job() {
 
 Packet Simulation::make_from_captured() {
   Packet packet = captured_[random_.below(captured_.size())];
-  const auto draw_secret = [&](std::uint64_t old) { return random_.one_in(2) ? hostile_job_.secret : old ^ random_.next(); };
+  const auto draw_secret = [&](std::uint64_t old) {
+    return random_.one_in(2) ? hostile_job_.secret : old ^ random_.next();
+  };
   switch (random_.below(4)) {
-    case 0:
-      corrupt(packet, random_);
-      break;
+    case 0: corrupt(packet, random_); break;
     case 1: {  // sealed anew, for another job or with another secret
       wire::Header header;
       if (wire::parse(packet.view(), header) != wire::ParseResult::kOk) break;

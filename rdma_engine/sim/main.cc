@@ -32,8 +32,7 @@ int main(int argc, char** argv) {
     const Plan plan = draw_plan(*scenario, seed, random);
     Trace trace;
     const Outcome outcome = run(plan, random, &trace);
-    std::printf("%s%s\nhash %016llx\n%s\n", to_string(plan).c_str(), trace.text().c_str(),
-                number(outcome.log_hash),
+    std::printf("%s%s\nhash %016llx\n%s\n", to_string(plan).c_str(), trace.text().c_str(), number(outcome.log_hash),
                 outcome.failure.empty() ? "ok" : outcome.failure.c_str());
     return outcome.failure.empty() ? 0 : 1;
   }
@@ -45,13 +44,14 @@ int main(int argc, char** argv) {
   }
   const Outcome& total = result.total;
   const double packets = static_cast<double>(total.network.sent + total.network.duplicated);
-  std::printf("%llu seeds, %zu failed; %.0f packets (%llu lost, %llu by the switch's buffer, %llu corrupted, %llu hostile), "
-              "%llu sent again, %llu sums, %llu jobs finished, %llu ended early; hash %016llx; %.3f s of virtual time; %.2f s, "
-              "%.2f million packets per core and second\n",
-              number(result.seeds), result.failures.size(), packets,
-              number(total.network.lost), number(total.network.overflowed), number(total.network.corrupted),
-              number(total.hostile), number(total.retransmissions), number(total.sums), number(total.jobs_finished),
-              number(total.jobs_ended_early), number(total.log_hash), static_cast<double>(total.virtual_time) * 1e-9,
-              result.seconds, packets / result.core_seconds / 1e6);
+  std::printf(
+      "%llu seeds, %zu failed; %.0f packets (%llu lost, %llu by the switch's buffer, %llu corrupted, %llu hostile), "
+      "%llu sent again, %llu sums, %llu jobs finished, %llu ended early; hash %016llx; %.3f s of virtual time; %.2f s, "
+      "%.2f million packets per core and second\n",
+      number(result.seeds), result.failures.size(), packets, number(total.network.lost),
+      number(total.network.overflowed), number(total.network.corrupted), number(total.hostile),
+      number(total.retransmissions), number(total.sums), number(total.jobs_finished), number(total.jobs_ended_early),
+      number(total.log_hash), static_cast<double>(total.virtual_time) * 1e-9, result.seconds,
+      packets / result.core_seconds / 1e6);
   return result.failures.empty() ? 0 : 1;
 }

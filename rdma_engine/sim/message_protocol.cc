@@ -1,5 +1,5 @@
-// RDMA messages: MessageSession over queue pairs made by the processor, and MessageAggregator, as over RoCE. The network
-// checks ICRCs as a NIC does, all 32 bits.
+// RDMA messages: MessageSession over queue pairs made by the processor, and MessageAggregator, as over RoCE. The
+// network checks ICRCs as a NIC does, all 32 bits.
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -42,8 +42,8 @@ void send_packets(const roce::Write& write, std::size_t mtu, std::uint32_t& psn,
   });
 }
 
-// Whether the packet is a sound one of its two hosts; then `parsed` is it. Nobody marks congestion here, and the ICRC does
-// not cover the mark: what has one was damaged, and the oracles could not tell that it does no harm.
+// Whether the packet is a sound one of its two hosts; then `parsed` is it. Nobody marks congestion here, and the ICRC
+// does not cover the mark: what has one was damaged, and the oracles could not tell that it does no harm.
 bool is_sound(const Packet& packet, roce::Packet& parsed) {
   if (roce::parse(packet.view(), parsed) != roce::ParseResult::kOk) return false;
   if (packet.bytes[offsetof(roce::BthBytes, congestion)] != 0) return false;
@@ -144,7 +144,8 @@ class MessageProtocol final : public Protocol {
   explicit MessageProtocol(Random& random) : random_(random), aggregator_(0) {}
 
   const Counters* add(const JobSpec& spec) override {
-    if (!aggregator_.add(std::make_unique<MessageJob>(spec, static_cast<std::uint32_t>(random_.next())))) return nullptr;
+    if (!aggregator_.add(std::make_unique<MessageJob>(spec, static_cast<std::uint32_t>(random_.next()))))
+      return nullptr;
     return &aggregator_.find(spec.job)->aggregator().counters();
   }
   void remove(std::uint32_t job) override { aggregator_.remove(job); }
@@ -214,8 +215,8 @@ std::unique_ptr<WorkerEnd> MessageProtocol::join(const JobSpec& spec, std::uint3
   connection->peer = address_of(host);
   connection->mtu = kMtu;
   connection->queues.resize(layout.queues());
-  roce::ConnectionEnd remote{.address = {}, .mtu = kMtu, .qpns = {}, .psn = draw_psn(),
-                             .rkey = aggregator_.find(spec.job)->rkey()};
+  roce::ConnectionEnd remote{
+      .address = {}, .mtu = kMtu, .qpns = {}, .psn = draw_psn(), .rkey = aggregator_.find(spec.job)->rkey()};
   for (auto& queue : connection->queues) queue.psn = remote.psn;
   const MessageJob::Connection& made = *connection;
   aggregator_.connect(spec.job, std::move(connection));

@@ -39,7 +39,8 @@ void Simulation::tell_arrival(const Packet& packet, std::size_t position, const 
   });
   if (updates_counted() != updates) what = "counted";
   const std::string sender = name_of(packet, static_cast<std::uint16_t>(owner), run.first_host);
-  if (!told) return trace_->insert(position, now_, host.job, Trace::kEverySlot, "switch: a damaged packet of " + sender);
+  if (!told)
+    return trace_->insert(position, now_, host.job, Trace::kEverySlot, "switch: a damaged packet of " + sender);
   trace_->insert(position, now_, host.job, told->slot,
                  "switch: " + told->text + " of " + sender + ": " + what +
                      (packet.origin.generation != run.generation ? " (of an earlier incarnation)" : ""));
@@ -49,7 +50,8 @@ void Simulation::tell_reply(const Packet& packet, const Host& host, WorkerEnd::K
   const std::optional<Protocol::Told> told = switch_->describe(packet);
   if (!told) return;
   const char* kinds[] = {"taken", "stale, ignored", "waits for other workers", "refused", "aborted"};
-  tell(host.job, told->slot, "w" + std::to_string(host.rank) + ": " + told->text + ": " + kinds[static_cast<int>(kind)]);
+  tell(host.job, told->slot,
+       "w" + std::to_string(host.rank) + ": " + told->text + ": " + kinds[static_cast<int>(kind)]);
 }
 
 }  // namespace jaxina::sim

@@ -10,9 +10,7 @@ void corrupt(Packet& packet, Random& random) {
   const auto flip = [&](std::size_t bit) { packet.bytes[bit / 8] ^= static_cast<std::uint8_t>(1u << (bit % 8)); };
   if (bits == 0) return;
   switch (random.below(4)) {
-    case 0:
-      packet.size = static_cast<std::uint16_t>(random.below(packet.size));
-      return;
+    case 0: packet.size = static_cast<std::uint16_t>(random.below(packet.size)); return;
     case 1: {
       const std::size_t first = random.below(bits);
       const std::uint64_t burst = random.next() | 1;
@@ -24,7 +22,8 @@ void corrupt(Packet& packet, Random& random) {
     default: {
       const std::size_t first = random.below(bits);
       flip(first);
-      for (std::size_t next = random.below(bits), left = random.below(3); left > 0; --left, next = (next + 977) % bits) {
+      for (std::size_t next = random.below(bits), left = random.below(3); left > 0;
+           --left, next = (next + 977) % bits) {
         if (next != first) flip(next);
       }
       return;

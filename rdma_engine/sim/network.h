@@ -18,12 +18,12 @@ inline constexpr std::size_t kMaxPacket = 256;
 // Who really made a packet: known to the oracles, not to the code under test.
 struct Origin {
   enum class Maker : std::uint8_t { kWorker, kSwitch, kHostile } maker = Maker::kWorker;
-  bool altered = false;           // corrupted or mutated after it was made
-  std::uint16_t host = 0;         // the worker that made it
-  std::uint32_t generation = 0;   // of the job it was made for
-  std::uint16_t slot = 0;         // the pass it belongs to, if a worker made it
+  bool altered = false;          // corrupted or mutated after it was made
+  std::uint16_t host = 0;        // the worker that made it
+  std::uint32_t generation = 0;  // of the job it was made for
+  std::uint16_t slot = 0;        // the pass it belongs to, if a worker made it
   std::uint32_t epoch = 0;
-  bool repeated = false;          // a retransmission
+  bool repeated = false;  // a retransmission
 };
 
 struct Packet {
@@ -44,7 +44,11 @@ enum class Fate : std::uint8_t { kDelivered, kLost, kCorrupted };
 class Network {
  public:
   Network(const Plan& plan, EventQueue& events, Random& random)
-      : faults_(plan.faults), ingress_(plan.ingress), merging_(plan.features & kMerging), events_(events), random_(random) {}
+      : faults_(plan.faults),
+        ingress_(plan.ingress),
+        merging_(plan.features & kMerging),
+        events_(events),
+        random_(random) {}
 
   void add_host(const LinkPlan& link) { links_.push_back({link, {}, {}, 0, false}); }
   void clog(std::uint16_t host, Nanoseconds until, bool drops);
@@ -55,8 +59,8 @@ class Network {
   // Past all links and faults, from somewhere else.
   void inject(const Packet& packet, Nanoseconds arrival) { schedule(packet, arrival); }
 
-  // Puts a packet that has arrived at the switch into its receive buffer; kServed follows. False if there is no room: the
-  // packet is lost.
+  // Puts a packet that has arrived at the switch into its receive buffer; kServed follows. False if there is no room:
+  // the packet is lost.
   bool queue_at_switch(std::uint32_t index, Nanoseconds now);
 
   Packet& packet(std::uint32_t index) { return packets_[index]; }

@@ -45,7 +45,8 @@ void Simulation::check_result(const Origin& origin, const Host& host) {
 void Simulation::check_failure(const Host& host) {
   const JobRun& run = jobs_[host.job];
   const ErrorCode code = host.failure.code;
-  if (!run.disturbed()) return require(false, "liveness: a worker of an undisturbed job failed: " + host.failure.text());
+  if (!run.disturbed())
+    return require(false, "liveness: a worker of an undisturbed job failed: " + host.failure.text());
   if (run.wiped) {
     return require(code == ErrorCode::kJobRejected || code == ErrorCode::kWorkerLost || code == ErrorCode::kTimeout ||
                        code == ErrorCode::kSwitchUnreachable,
@@ -58,9 +59,11 @@ void Simulation::check_failure(const Host& host) {
 void Simulation::check_ended(JobRun& run) {
   if (run.disturbed()) return;
   const Counters& counters = *run.counters;
-  require(counters[Counter::kUpdates] == counters[Counter::kResults] * run.plan->shape.workers(), "a completed pass holds too few contributions");
-  require(counters[Counter::kUpdates] == std::accumulate(run.next_epoch.begin(), run.next_epoch.end(), std::uint64_t{0}),
-          "a job counted an update that none of its workers made");
+  require(counters[Counter::kUpdates] == counters[Counter::kResults] * run.plan->shape.workers(),
+          "a completed pass holds too few contributions");
+  require(
+      counters[Counter::kUpdates] == std::accumulate(run.next_epoch.begin(), run.next_epoch.end(), std::uint64_t{0}),
+      "a job counted an update that none of its workers made");
   outcome_.passes += counters[Counter::kResults];
 }
 
@@ -84,7 +87,8 @@ Counters Simulation::all_counters() const {
 
 void Simulation::check_accounting() {
   if (!switch_->accounts_for_packets()) return;
-  require(counted_gone_ + handled(all_counters()) == at_switch_, "the aggregator's counters do not account for every packet");
+  require(counted_gone_ + handled(all_counters()) == at_switch_,
+          "the aggregator's counters do not account for every packet");
 }
 
 }  // namespace jaxina::sim

@@ -41,14 +41,15 @@ void make_incast(JobPlan& job, Random& random) {
   job.links.assign(workers, {.delay = 10 * kMicrosecond, .bytes_per_us = 1'000, .queue = 10 * kMillisecond});
 }
 
-// Many passes of few slots in a time for which packets are late: what was written for one pass is written over by copies of
-// an earlier one, while the worker is stopped.
+// Many passes of few slots in a time for which packets are late: what was written for one pass is written over by
+// copies of an earlier one, while the worker is stopped.
 void make_late_copies(JobPlan& job, Random& random) {
-  job.shape = simulated_shape(job.shape.workers(), static_cast<std::uint32_t>(random.range(1, 2)), job.shape.block_size(),
-                              job.shape.blocks_per_chunk());
+  job.shape = simulated_shape(job.shape.workers(), static_cast<std::uint32_t>(random.range(1, 2)),
+                              job.shape.block_size(), job.shape.blocks_per_chunk());
   job.longest = std::size_t{50} * job.shape.words_per_chunk() * job.shape.slots();
   job.collectives = 3;
-  job.links.assign(job.shape.workers(), {.delay = random.range(500, 5'000), .bytes_per_us = 10'000, .queue = kMillisecond});
+  job.links.assign(job.shape.workers(),
+                   {.delay = random.range(500, 5'000), .bytes_per_us = 10'000, .queue = kMillisecond});
 }
 
 void make_crowd(JobPlan& job, Random& random) {
@@ -103,14 +104,16 @@ const std::vector<Scenario>& scenarios() {
       {"lossy", kLoss | kDuplication | kCorruption, "loss, duplication and corruption"},
       {"reordering", kDuplication | kReordering, "duplicates and packets that come late"},
       {"stalls", kLoss | kClogging | kPauses | kSlowWorkers, "clogged links, paused and slow workers"},
-      {"crash", kLoss | kDuplication | kReordering | kCrash, "a worker dies; the job starts again as a new incarnation"},
+      {"crash", kLoss | kDuplication | kReordering | kCrash,
+       "a worker dies; the job starts again as a new incarnation"},
       {"wipe", kLoss | kDuplication | kReordering | kWipe, "the switch reboots and loses its registers"},
       {"jobs", kLoss | kReordering | kSeveralJobs, "several jobs share the aggregator"},
       {"hostile", kLoss | kDuplication | kReordering | kSeveralJobs | kHostile | kCrash,
        "a sender forges, replays and mutates packets of everybody's jobs"},
       {"many", kLoss | kDuplication | kManyWorkers, "9 to 64 workers"},
       {"crowd", kLoss | kDuplication | kMostWorkers, "65 to 256 workers"},
-      {"roce", kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kSlowWorkers | kSeveralJobs | kMessages,
+      {"roce",
+       kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kSlowWorkers | kSeveralJobs | kMessages,
        "RDMA messages of several packets each, over links on which everything goes wrong"},
       {"roce-ends", kLoss | kDuplication | kReordering | kCrash | kWipe | kMessages,
        "RDMA messages; a worker dies, the switch reboots"},

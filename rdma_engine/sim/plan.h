@@ -32,7 +32,7 @@ enum Feature : std::uint32_t {
   kManyWorkers = 1u << 11,
   // Not in the swarm, whose seeds mean what they meant before these were thought of.
   kIncast = 1u << 12,
-  kMerging = 1u << 13,       // a burst of packets travels, is lost and is read as one, as with segmentation offload
+  kMerging = 1u << 13,  // a burst of packets travels, is lost and is read as one, as with segmentation offload
   kMostWorkers = 1u << 14,
   kMessages = 1u << 15,      // of RDMA, where else datagrams are sent
   kSharedMemory = 1u << 16,  // the embedded transport: nothing is sent
@@ -55,9 +55,9 @@ struct LinkFaults {
 };
 
 struct LinkPlan {
-  Nanoseconds delay = 0;          // propagation
-  std::uint32_t bytes_per_us = 0; // bandwidth
-  Nanoseconds queue = 0;          // packets that would wait longer are dropped
+  Nanoseconds delay = 0;           // propagation
+  std::uint32_t bytes_per_us = 0;  // bandwidth
+  Nanoseconds queue = 0;           // packets that would wait longer are dropped
 };
 
 // Simulated jobs sum float32 and int32, whose elements are one word wide, in blocks of a few words.
@@ -74,8 +74,8 @@ inline JobShape smallest_shape() { return simulated_shape(1, 1, 1, 1); }
 
 // The switch's receive buffer, which all links share.
 struct IngressPlan {
-  std::uint32_t room = 0;        // packets; 0: there is always room
-  Nanoseconds service = 0;       // until the aggregator has taken a packet in
+  std::uint32_t room = 0;   // packets; 0: there is always room
+  Nanoseconds service = 0;  // until the aggregator has taken a packet in
 };
 
 struct JobPlan {
@@ -83,12 +83,12 @@ struct JobPlan {
   TimerLimits timer;
   WindowLimits window;
   std::uint32_t collectives = 0;
-  std::size_t longest = 0;              // elements of a tensor, at most
-  std::uint32_t ahead = 0;              // collectives a worker submits before the first of them is done
-  Nanoseconds max_compute = 0;          // between two collectives
-  std::vector<LinkPlan> links;          // per worker, both directions
-  bool restarts = false;                // a job that ended early is started once more, as a new incarnation
-  bool keeps_id = false;                // the new incarnation has the old job id, and only the secret is new
+  std::size_t longest = 0;      // elements of a tensor, at most
+  std::uint32_t ahead = 0;      // collectives a worker submits before the first of them is done
+  Nanoseconds max_compute = 0;  // between two collectives
+  std::vector<LinkPlan> links;  // per worker, both directions
+  bool restarts = false;        // a job that ended early is started once more, as a new incarnation
+  bool keeps_id = false;        // the new incarnation has the old job id, and only the secret is new
 };
 
 enum class FaultKind : std::uint8_t { kClog, kPause, kCrash, kWipe };
@@ -96,9 +96,9 @@ struct Fault {
   FaultKind kind;
   Nanoseconds at = 0;
   std::uint32_t job = 0, worker = 0;
-  Nanoseconds duration = 0;  // of a clog or a pause; of a wipe, how long the switch is down
-  bool drops = false;        // a clogged link drops packets instead of holding them
-  bool forgets_jobs = false; // a wiped switch does not know its jobs any more
+  Nanoseconds duration = 0;   // of a clog or a pause; of a wipe, how long the switch is down
+  bool drops = false;         // a clogged link drops packets instead of holding them
+  bool forgets_jobs = false;  // a wiped switch does not know its jobs any more
 };
 
 struct Plan {
@@ -106,10 +106,10 @@ struct Plan {
   std::uint32_t features = 0;
   LinkFaults faults = {};
   IngressPlan ingress = {};
-  Nanoseconds quiet_at = 0;        // from here on nothing goes wrong any more
-  Nanoseconds detection_delay = 0; // until the control plane notices a death or a failure
+  Nanoseconds quiet_at = 0;         // from here on nothing goes wrong any more
+  Nanoseconds detection_delay = 0;  // until the control plane notices a death or a failure
   std::vector<JobPlan> jobs = {};
-  std::vector<Fault> strikes = {};      // in no order
+  std::vector<Fault> strikes = {};  // in no order
   std::uint32_t hostile_packets = 0;
   Nanoseconds hostile_interval = 0;
 };

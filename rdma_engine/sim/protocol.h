@@ -40,14 +40,15 @@ class WorkerEnd {
   };
   struct Reply {
     Kind kind;
-    wire::Header header = {};                   // of what is neither result nor stale
+    wire::Header header = {};                    // of what is neither result nor stale
     std::span<const std::uint8_t> payload = {};  // likewise
   };
   // Whether packets reach its memory while its process is stopped, as a network card's do; else they stay in a buffer.
   virtual bool has_network_card() const = 0;
   // Takes in a packet, which stays until next_reply() has nothing more.
   virtual void arrive(const Packet& packet) = 0;
-  // Of what has arrived and was sound, for this worker and whole; `origin` becomes that of the packet that completed it.
+  // Of what has arrived and was sound, for this worker and whole; `origin` becomes that of the packet that completed
+  // it.
   virtual std::optional<Reply> next_reply(Nanoseconds now, Origin& origin) = 0;
 };
 

@@ -31,8 +31,12 @@ std::vector<std::unique_ptr<Endpoint>> join_all(const JobShape& shape, std::uint
 class Turns {
  public:
   Turns(const Plan& plan, Random& random, Trace* trace)
-      : plan_(plan.jobs.front()), random_(random), trace_(trace), workload_(plan_, random),
-        endpoints_(join_all(plan_.shape, plan.seed, random.next())), workers_(plan_.shape.workers()) {}
+      : plan_(plan.jobs.front()),
+        random_(random),
+        trace_(trace),
+        workload_(plan_, random),
+        endpoints_(join_all(plan_.shape, plan.seed, random.next())),
+        workers_(plan_.shape.workers()) {}
 
   Outcome run() {
     std::size_t left = workers_.size();
@@ -91,6 +95,8 @@ class Turns {
 
 }  // namespace
 
-Outcome simulate_shared_memory(const Plan& plan, Random random, Trace* trace) { return Turns(plan, random, trace).run(); }
+Outcome simulate_shared_memory(const Plan& plan, Random random, Trace* trace) {
+  return Turns(plan, random, trace).run();
+}
 
 }  // namespace jaxina::sim

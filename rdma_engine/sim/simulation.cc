@@ -22,11 +22,15 @@ Outcome simulate(const Scenario& scenario, std::uint64_t seed, Trace* trace) {
 }
 
 Outcome run(const Plan& plan, Random random, Trace* trace) {
-  return plan.features & kSharedMemory ? simulate_shared_memory(plan, random, trace) : Simulation(plan, random, trace).run();
+  return plan.features & kSharedMemory ? simulate_shared_memory(plan, random, trace)
+                                       : Simulation(plan, random, trace).run();
 }
 
 Simulation::Simulation(const Plan& plan, Random random, Trace* trace)
-    : plan_(plan), random_(random), trace_(trace), network_(plan, events_, random_),
+    : plan_(plan),
+      random_(random),
+      trace_(trace),
+      network_(plan, events_, random_),
       switch_(plan.features & kMessages ? make_message_protocol(random_) : make_datagram_protocol()) {
   for (std::uint32_t j = 0; j < plan.jobs.size(); ++j) {
     JobRun run;
@@ -73,26 +77,19 @@ Outcome Simulation::run() {
 
 void Simulation::step(const Event& event) {
   switch (event.kind) {
-    case EventKind::kArrival:
-      return arrive(event.index);
-    case EventKind::kServed:
-      return take_in(event.index);
-    case EventKind::kStrike:
-      return strike(plan_.strikes[event.index]);
-    case EventKind::kRevive:
-      return revive(event.detail != 0);
-    case EventKind::kHostile:
-      return send_hostile();
-    case EventKind::kStart:
-      return start_job(event.index);
+    case EventKind::kArrival: return arrive(event.index);
+    case EventKind::kServed: return take_in(event.index);
+    case EventKind::kStrike: return strike(plan_.strikes[event.index]);
+    case EventKind::kRevive: return revive(event.detail != 0);
+    case EventKind::kHostile: return send_hostile();
+    case EventKind::kStart: return start_job(event.index);
     case EventKind::kDetect:
       if (jobs_[event.index].generation == event.generation) detect(event.index);
       return;
     case EventKind::kTimer:
     case EventKind::kWork:
     case EventKind::kDeadline:
-    case EventKind::kNotify:
-      break;
+    case EventKind::kNotify: break;
   }
   Host& host = hosts_[event.index];
   JobRun& run = run_of(host);
@@ -107,17 +104,14 @@ void Simulation::step(const Event& event) {
       if (host.timer_at != now_) return;
       host.timer_at = -1;
       return work(index);
-    case EventKind::kWork:
-      return work(index);
+    case EventKind::kWork: return work(index);
     case EventKind::kDeadline:
       if (host.completed <= event.detail) {
         fail_host(index, {ErrorCode::kTimeout, "a collective did not finish within its deadline"});
       }
       return;
-    case EventKind::kNotify:
-      return fail_host(index, run.reason);
-    default:
-      return;
+    case EventKind::kNotify: return fail_host(index, run.reason);
+    default: return;
   }
 }
 
@@ -190,9 +184,7 @@ bool Simulation::read_replies(Host& host, const Packet* latest) {
     host.contact->answered();
     if (trace_ != nullptr && latest != nullptr) tell_reply(*latest, host, reply->kind);
     switch (reply->kind) {
-      case WorkerEnd::Kind::kResult:
-        check_result(origin, host);
-        break;
+      case WorkerEnd::Kind::kResult: check_result(origin, host); break;
       case WorkerEnd::Kind::kRefused:
         fail_host(index_of(host), host.contact->refusal(static_cast<wire::Refusal>(reply->header.code)));
         return false;
@@ -200,8 +192,7 @@ bool Simulation::read_replies(Host& host, const Packet* latest) {
         fail_host(index_of(host), host.contact->abort(reply->header.code, reply->payload));
         return false;
       case WorkerEnd::Kind::kStale:
-      case WorkerEnd::Kind::kPending:
-        break;
+      case WorkerEnd::Kind::kPending: break;
     }
   }
   return any;

@@ -1,4 +1,5 @@
-// One seed's run: the real Worker, Session and Aggregator objects around virtual time, with oracles that watch every step.
+// One seed's run: the real Worker, Session and Aggregator objects around virtual time, with oracles that watch every
+// step.
 //
 // Oracles: every delivered sum is right bit for bit; a contribution counts once, in its turn, and only if the worker
 // made it for this incarnation of the job; a result is taken only as the aggregator made it for this incarnation; jobs
@@ -21,14 +22,14 @@
 namespace jaxina::sim {
 
 struct Outcome {
-  std::string failure;        // empty: every oracle was content
-  std::uint64_t log_hash = 0; // over every event; equal for equal seeds
+  std::string failure;         // empty: every oracle was content
+  std::uint64_t log_hash = 0;  // over every event; equal for equal seeds
   Nanoseconds virtual_time = 0;
   NetworkCounters network;
-  std::uint64_t hostile = 0;           // packets the hostile sender made
-  std::uint64_t passes = 0;            // completed at the aggregator
+  std::uint64_t hostile = 0;  // packets the hostile sender made
+  std::uint64_t passes = 0;   // completed at the aggregator
   std::uint64_t retransmissions = 0;
-  std::uint64_t sums = 0;              // collectives compared, once per worker
+  std::uint64_t sums = 0;  // collectives compared, once per worker
   std::uint64_t jobs_finished = 0, jobs_ended_early = 0;
 };
 
@@ -47,8 +48,8 @@ class Simulation final : private Protocol::Output {
     std::size_t submitted = 0, completed = 0;
     Nanoseconds next_submit = 0;
     Nanoseconds paused_until = 0;
-    Nanoseconds reads_at = -1;   // when it last planned to act on what came
-    Nanoseconds timer_at = -1;   // of the pending kTimer event that counts
+    Nanoseconds reads_at = -1;  // when it last planned to act on what came
+    Nanoseconds timer_at = -1;  // of the pending kTimer event that counts
     bool dead = false;
     Status failure;
     bool ended() const { return dead || !failure.ok() || done; }
@@ -62,12 +63,12 @@ class Simulation final : private Protocol::Output {
     std::uint16_t first_host = 0;
     std::unique_ptr<Workload> workload;
     std::vector<std::uint32_t> next_epoch;  // [worker * slots + slot]: what the aggregator must count next
-    const Counters* counters = nullptr;  // nullptr while the aggregator does not have the job
-    bool active = false;           // started, and some worker can still finish or fail
+    const Counters* counters = nullptr;     // nullptr while the aggregator does not have the job
+    bool active = false;                    // started, and some worker can still finish or fail
     bool crashed = false, wiped = false;
     Nanoseconds crashed_at = 0;
-    Status reason;                 // why the control plane ends the job; ok while it does not
-    bool aborted = false;          // it has told the aggregator
+    Status reason;         // why the control plane ends the job; ok while it does not
+    bool aborted = false;  // it has told the aggregator
     bool disturbed() const { return crashed || wiped; }
   };
 
@@ -143,13 +144,13 @@ class Simulation final : private Protocol::Output {
   const Counters* hostile_counters_ = nullptr;
   std::uint32_t hostile_left_ = 0;
   Nanoseconds now_ = 0;
-  Nanoseconds down_until_ = 0;    // the switch is off
-  std::uint32_t replying_to_ = 0; // generation of the update the aggregator is answering
+  Nanoseconds down_until_ = 0;     // the switch is off
+  std::uint32_t replying_to_ = 0;  // generation of the update the aggregator is answering
   bool quiet_ = false;
-  bool overflowed_ = false;       // the switch's receive buffer, since it took the latest packet from it
+  bool overflowed_ = false;  // the switch's receive buffer, since it took the latest packet from it
   std::uint32_t generations_ = 0;
   std::size_t jobs_left_ = 0;
-  std::uint64_t at_switch_ = 0;   // packets the aggregator was given
+  std::uint64_t at_switch_ = 0;           // packets the aggregator was given
   std::vector<const Counters*> retired_;  // of earlier incarnations that the aggregator still has
   std::uint64_t counted_gone_ = 0;        // of jobs it has no more
   std::uint64_t steps_ = 0;

@@ -1,5 +1,5 @@
-// A thread that drives a packet engine, and runs commands of other threads between two batches: so nothing that the engine
-// holds needs a lock.
+// A thread that drives a packet engine, and runs commands of other threads between two batches: so nothing that the
+// engine holds needs a lock.
 #pragma once
 
 #include <atomic>

@@ -19,8 +19,8 @@ DatagramEngine::DatagramEngine(const Address& local, double loss, std::uint64_t 
       output_(sender_) {}
 
 std::size_t DatagramEngine::turn() {
-  const std::size_t packets = receiver_.receive(
-      [this](std::span<const std::uint8_t> packet, const Address& from) { on_packet(packet, from); });
+  const std::size_t packets =
+      receiver_.receive([this](std::span<const std::uint8_t> packet, const Address& from) { on_packet(packet, from); });
   output_.flush();
   return packets;
 }

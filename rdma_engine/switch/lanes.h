@@ -1,8 +1,8 @@
-// The data threads of a switch and the jobs on them. Every lane is a thread with an engine of its own that knows all jobs;
-// slot i of a job belongs to lane i mod T, so no two lanes share a slot, and no lock lies on a packet's way.
+// The data threads of a switch and the jobs on them. Every lane is a thread with an engine of its own that knows all
+// jobs; slot i of a job belongs to lane i mod T, so no two lanes share a slot, and no lock lies on a packet's way.
 //
-// What takes long is done on the calling thread: a job's memory is allocated before the lanes take it in, and freed after
-// they have given it back.
+// What takes long is done on the calling thread: a job's memory is allocated before the lanes take it in, and freed
+// after they have given it back.
 //
 // An Engine is a PacketEngine with a type Job (job.bytes_for, as DatagramJob has it) and
 //   bool add(std::unique_ptr<Job>), std::unique_ptr<Job> remove(job), void abort(job, reason),
@@ -39,13 +39,14 @@ class Lanes {
   using Job = typename Engine::Job;
 
   // timeout: for which a command waits. Throws Error(kSystem) if the system has no thread left.
-  explicit Lanes(std::vector<std::unique_ptr<Engine>> engines, std::chrono::milliseconds timeout = std::chrono::seconds(5))
+  explicit Lanes(std::vector<std::unique_ptr<Engine>> engines,
+                 std::chrono::milliseconds timeout = std::chrono::seconds(5))
       : timeout_(timeout) {
     for (auto& engine : engines) lanes_.push_back(std::make_unique<Lane>(std::move(engine)));
   }
 
-  // make(shard) is the job's part on a lane. Throws Error(kJobRejected) if the id is in use or there is no memory left; then,
-  // as after any other failure, no lane has the job.
+  // make(shard) is the job's part on a lane. Throws Error(kJobRejected) if the id is in use or there is no memory left;
+  // then, as after any other failure, no lane has the job.
   template <typename Make>
   void add_job(std::uint32_t id, std::size_t bytes, Make make) {
     const std::lock_guard lock(mutex_);
@@ -148,7 +149,8 @@ class Lanes {
     const std::lock_guard lock(mutex_);
     check_running();
     Engine& engine = *lanes_.front()->engine;
-    auto future = lanes_.front()->thread.post([&engine, command = std::move(command)]() mutable { return command(engine); });
+    auto future =
+        lanes_.front()->thread.post([&engine, command = std::move(command)]() mutable { return command(engine); });
     return wait_for(future, deadline());
   }
 
@@ -205,11 +207,12 @@ class Lanes {
   template <typename Value>
   Value wait_for(std::future<Value>& future, Clock::time_point end) const {
     if (future.wait_until(end) == std::future_status::ready) return future.get();
-    throw Error(ErrorCode::kSystem, "a thread of the switch has not answered for " +
-                                        std::to_string(timeout_.count()) + " ms; is the machine overloaded?");
+    throw Error(ErrorCode::kSystem, "a thread of the switch has not answered for " + std::to_string(timeout_.count()) +
+                                        " ms; is the machine overloaded?");
   }
 
-  // Whatever the lanes do about the job now or later, this comes after it. Its memory is freed here, if they answer in time.
+  // Whatever the lanes do about the job now or later, this comes after it. Its memory is freed here, if they answer in
+  // time.
   void forget(std::uint32_t id) {
     jobs_.erase(id);
     std::vector<std::future<std::unique_ptr<Job>>> parts;
@@ -224,7 +227,7 @@ class Lanes {
   }
 
   const std::chrono::milliseconds timeout_;
-  std::mutex mutex_;  // one command at a time
+  std::mutex mutex_;                           // one command at a time
   std::map<std::uint32_t, std::size_t> jobs_;  // bytes by id
   std::vector<std::unique_ptr<Lane>> lanes_;
 };

@@ -38,9 +38,10 @@ const Aggregator* MessageEngine::find(std::uint32_t job) {
 void MessageEngine::count(SwitchCounters& counters) const {
   counters.strangers += aggregators_.strangers();
   const Counters sockets = socket_.counters();
-  for (const Counter reject : {Counter::kRdmaMalformed, Counter::kRdmaWrongIcrc}) counters.strangers[reject] += sockets[reject];
-  for (const Counter counter : {Counter::kPacketsReceived, Counter::kPacketsUnsent, Counter::kPacketsUnanswerable,
-                                Counter::kSocketOverflows}) {
+  for (const Counter reject : {Counter::kRdmaMalformed, Counter::kRdmaWrongIcrc})
+    counters.strangers[reject] += sockets[reject];
+  for (const Counter counter :
+       {Counter::kPacketsReceived, Counter::kPacketsUnsent, Counter::kPacketsUnanswerable, Counter::kSocketOverflows}) {
     counters.sockets[counter] += sockets[counter];
   }
   counters.sockets[Counter::kPacketsDropped] += packets_dropped_;

@@ -7,9 +7,9 @@
 
 #include "rdma_engine/messages/message_aggregator.h"
 #include "rdma_engine/net/loss_filter.h"
+#include "rdma_engine/net/roce_socket.h"
 #include "rdma_engine/switch/packet_engine.h"
 #include "rdma_engine/switch/switch_counters.h"
-#include "rdma_engine/net/roce_socket.h"
 
 namespace jaxina {
 

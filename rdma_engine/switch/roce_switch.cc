@@ -13,7 +13,9 @@ namespace {
 
 std::uint32_t random_word() { return std::random_device()(); }
 
-bool has_mtu(const roce::ConnectionEnd& end) { return end.mtu >= 256 && end.mtu <= 4096 && (end.mtu & (end.mtu - 1)) == 0; }
+bool has_mtu(const roce::ConnectionEnd& end) {
+  return end.mtu >= 256 && end.mtu <= 4096 && (end.mtu & (end.mtu - 1)) == 0;
+}
 
 }  // namespace
 

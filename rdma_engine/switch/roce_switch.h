@@ -1,5 +1,5 @@
-// The software switch for RDMA: aggregators behind a RoCEv2 socket, on a thread of its own. NICs send to one UDP port, so
-// there is one thread; slots are not sharded as those of the udp transport are.
+// The software switch for RDMA: aggregators behind a RoCEv2 socket, on a thread of its own. NICs send to one UDP port,
+// so there is one thread; slots are not sharded as those of the udp transport are.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@
 namespace jaxina {
 
 struct RoceSwitchConfig {
-  std::string address = "127.0.0.1";         // one IPv4 address of this host
-  std::uint16_t port = roce::kUdpPort;       // 0: the system chooses; workers with a NIC need kUdpPort
-  std::uint32_t mtu = 1024;                  // the largest it offers
+  std::string address = "127.0.0.1";    // one IPv4 address of this host
+  std::uint16_t port = roce::kUdpPort;  // 0: the system chooses; workers with a NIC need kUdpPort
+  std::uint32_t mtu = 1024;             // the largest it offers
   roce::IcrcPolicy icrc = roce::IcrcPolicy::kCheck;
-  double loss = 0;                           // share of arriving packets to drop, for experiments
+  double loss = 0;  // share of arriving packets to drop, for experiments
   std::uint64_t loss_seed = 0;
-  bool offload = true;                       // off: every packet is one to queueing disciplines, as tests of loss want
+  bool offload = true;  // off: every packet is one to queueing disciplines, as tests of loss want
   std::optional<std::uint32_t> first_psn = {};  // drawn for every connection unless given
 };
 
 class RoceSwitch {
  public:
-  // Throws Error(kInvalidArgument) for a port in use or an address that is not this host's, Error(kSystem) if the system
-  // has no thread left.
+  // Throws Error(kInvalidArgument) for a port in use or an address that is not this host's, Error(kSystem) if the
+  // system has no thread left.
   explicit RoceSwitch(const RoceSwitchConfig& config);
 
   std::uint16_t port() const { return port_; }
@@ -45,8 +45,8 @@ class RoceSwitch {
   }
   void stop() { lanes_->stop(); }
 
-  // Gives a worker its queue pairs; a worker that connects anew loses those it had. `remote.address` is an IPv4 address in
-  // numbers: nobody resolves names here. Throws Error(kInvalidArgument) for an end that does not fit the job,
+  // Gives a worker its queue pairs; a worker that connects anew loses those it had. `remote.address` is an IPv4 address
+  // in numbers: nobody resolves names here. Throws Error(kInvalidArgument) for an end that does not fit the job,
   // Error(kJobRejected) if there is no such job, Error(kSwitchUnreachable) if no route leads to the worker.
   roce::ConnectionEnd connect(std::uint32_t job, std::uint32_t worker, const roce::ConnectionEnd& remote);
 

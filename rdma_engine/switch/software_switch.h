@@ -1,5 +1,5 @@
-// The software switch: aggregators behind UDP sockets, slots sharded over threads (Lanes), each with a port of its own, to
-// which the workers send what belongs to its slots.
+// The software switch: aggregators behind UDP sockets, slots sharded over threads (Lanes), each with a port of its own,
+// to which the workers send what belongs to its slots.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct SwitchConfig {
   std::string address = "127.0.0.1";  // of this host, where workers send to
   std::vector<std::uint16_t> ports;   // one per thread; empty: the system chooses
   std::uint32_t threads = 1;
-  double loss = 0;                    // share of arriving packets to drop, for experiments
+  double loss = 0;  // share of arriving packets to drop, for experiments
   std::uint64_t loss_seed = 0;
 };
 
@@ -39,12 +39,12 @@ class SoftwareSwitch {
   std::vector<std::uint32_t> missing(std::uint32_t job) { return lanes_->missing(job); }
   void stop() { lanes_->stop(); }
 
-  // The largest pool, up to the shape's own, for which the first bursts of all workers, which come at once, fit the socket
-  // buffers that the system granted. A larger one works, but may lose packets to them.
+  // The largest pool, up to the shape's own, for which the first bursts of all workers, which come at once, fit the
+  // socket buffers that the system granted. A larger one works, but may lose packets to them.
   std::uint32_t slots_that_fit(const JobShape& shape) const;
 
-  // Bytes of packets that may wait unread at each socket: what the system granted, what was asked for. Less was granted if
-  // net.core.rmem_max limits it.
+  // Bytes of packets that may wait unread at each socket: what the system granted, what was asked for. Less was granted
+  // if net.core.rmem_max limits it.
   std::size_t receive_buffer_granted() const { return receive_granted_; }
   std::size_t receive_buffer_requested() const { return receive_requested_; }
 

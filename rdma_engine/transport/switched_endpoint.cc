@@ -36,15 +36,11 @@ Status SwitchedEndpoint::progress(Nanoseconds wait) {
 
 void SwitchedEndpoint::on_notice(const wire::Header& header, std::span<const std::uint8_t> payload) {
   switch (header.kind) {
-    case wire::Kind::kPending:
-      return pending_.remember(header.slot, header.epoch, payload);
-    case wire::Kind::kRefused:
-      return fail(contact_.refusal(static_cast<wire::Refusal>(header.code)));
-    case wire::Kind::kAbort:
-      return fail(contact_.abort(header.code, payload));
+    case wire::Kind::kPending: return pending_.remember(header.slot, header.epoch, payload);
+    case wire::Kind::kRefused: return fail(contact_.refusal(static_cast<wire::Refusal>(header.code)));
+    case wire::Kind::kAbort: return fail(contact_.abort(header.code, payload));
     case wire::Kind::kUpdate:
-    case wire::Kind::kResult:
-      return;
+    case wire::Kind::kResult: return;
   }
 }
 

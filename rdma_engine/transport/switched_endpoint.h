@@ -23,7 +23,8 @@ class SwitchedEndpoint : public Endpoint {
   std::vector<std::uint32_t> missing() final { return pending_.missing(worker().passes_in_flight()); }
 
  protected:
-  // where: the switch, for messages. spins: how often in a row it is looked for packets in vain before the thread sleeps.
+  // where: the switch, for messages. spins: how often in a row it is looked for packets in vain before the thread
+  // sleeps.
   SwitchedEndpoint(const JobShape& shape, std::string where, int spins)
       : pending_(shape.slots(), shape.workers()), contact_(std::move(where)), spins_(spins) {}
 

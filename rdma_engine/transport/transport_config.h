@@ -14,10 +14,10 @@ namespace jaxina {
 // A worker's place in a job.
 struct Membership {
   JobShape shape;
-  std::uint32_t worker = 0;     // this process's index in [0, shape.workers())
-  std::uint32_t job = 0;        // id at the aggregator
-  std::uint64_t secret = 0;     // shared by the job's workers and its aggregator
-  double join_timeout_s = 60;   // how long to wait for the other workers
+  std::uint32_t worker = 0;    // this process's index in [0, shape.workers())
+  std::uint32_t job = 0;       // id at the aggregator
+  std::uint64_t secret = 0;    // shared by the job's workers and its aggregator
+  double join_timeout_s = 60;  // how long to wait for the other workers
 };
 
 // Share of arriving packets to drop, for experiments.
@@ -46,7 +46,7 @@ struct RoceConfig {
 };
 
 struct VerbsConfig {
-  std::string device;       // "" = any
+  std::string device;  // "" = any
   roce::Exchange exchange;
 };
 

@@ -8,8 +8,8 @@
 namespace jaxina::wire {
 namespace {
 
-// To and from network order. Not byte by byte: a vector load right after such stores, as when the header is copied, waits
-// until each of them is in the cache.
+// To and from network order. Not byte by byte: a vector load right after such stores, as when the header is copied,
+// waits until each of them is in the cache.
 template <typename T>
 T big_endian(T value) {
   if constexpr (std::endian::native == std::endian::big) return value;

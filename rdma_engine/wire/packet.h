@@ -1,8 +1,8 @@
 // The one description of jaxina's datagram. Every field is big-endian; p4/ parses the same layout.
 //
 //   0      2       3      4        8         16       18     20      24            28      30          31      32
-//   | magic | version | kind | job  | secret  | worker | slot | epoch | fingerprint | words | exponents | code | crc32 |
-//   | exponent bytes, padded to 4 | words x 32 bit |
+//   | magic | version | kind | job  | secret  | worker | slot | epoch | fingerprint | words | exponents | code | crc32
+//   | | exponent bytes, padded to 4 | words x 32 bit |
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ enum class Refusal : std::uint8_t {
   kAhead = 2,       // an epoch the slot has not reached: the aggregator lost its state
 };
 
-// `code` of a kResult: the aggregator's receive buffer has overflowed since the job's last result. Switches that cannot know
-// send 0.
+// `code` of a kResult: the aggregator's receive buffer has overflowed since the job's last result. Switches that cannot
+// know send 0.
 inline constexpr std::uint8_t kOverflowed = 1;
 
 std::string_view to_string(Kind kind);

@@ -48,8 +48,9 @@ std::string to_string(const Headers& h) {
   char text[160];
   int size = std::snprintf(text, sizeof(text), "%s qpn %#x psn %u", to_string(h.opcode).data(), h.qpn, h.psn);
   if (begins_message(h.opcode)) {
-    size += std::snprintf(text + size, sizeof(text) - static_cast<std::size_t>(size), " address %#llx rkey %#x length %u",
-                          static_cast<unsigned long long>(h.address), h.rkey, h.length);
+    size +=
+        std::snprintf(text + size, sizeof(text) - static_cast<std::size_t>(size), " address %#llx rkey %#x length %u",
+                      static_cast<unsigned long long>(h.address), h.rkey, h.length);
   }
   if (has_immediate(h.opcode)) {
     std::snprintf(text + size, sizeof(text) - static_cast<std::size_t>(size), " immediate %#x", h.immediate);

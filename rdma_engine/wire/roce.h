@@ -57,7 +57,8 @@ inline constexpr std::size_t kIcrcSize = 4;
 inline constexpr std::size_t kMaxHeaders = sizeof(BthBytes) + sizeof(RethBytes) + sizeof(ImmediateBytes);
 
 constexpr std::size_t header_size(Opcode o) {
-  return sizeof(BthBytes) + (begins_message(o) ? sizeof(RethBytes) : 0) + (has_immediate(o) ? sizeof(ImmediateBytes) : 0);
+  return sizeof(BthBytes) + (begins_message(o) ? sizeof(RethBytes) : 0) +
+         (has_immediate(o) ? sizeof(ImmediateBytes) : 0);
 }
 static_assert(header_size(Opcode::kWriteFirst) == 28 && header_size(Opcode::kWriteMiddle) == 12 &&
               header_size(Opcode::kWriteLastImm) == 16 && header_size(Opcode::kWriteOnlyImm) == 32);
@@ -73,12 +74,12 @@ constexpr std::size_t mtu_within(std::size_t ip_mtu) {
 struct Headers {
   Opcode opcode = Opcode::kWriteOnlyImm;
   bool solicited = false;
-  bool migration = false;   // the migration state that Linux sends as 1 and nobody reads
-  std::uint8_t pad = 0;     // bytes behind the payload
+  bool migration = false;  // the migration state that Linux sends as 1 and nobody reads
+  std::uint8_t pad = 0;    // bytes behind the payload
   std::uint16_t partition = kDefaultPartition;
-  std::uint32_t qpn = 0;    // of the receiver, 24 bits
+  std::uint32_t qpn = 0;  // of the receiver, 24 bits
   bool acknowledge = false;
-  std::uint32_t psn = 0;    // 24 bits
+  std::uint32_t psn = 0;  // 24 bits
   // If the opcode begins a message:
   std::uint64_t address = 0;
   std::uint32_t rkey = 0;

@@ -24,8 +24,8 @@ struct Identification {
   bool operator==(const Identification&) const = default;
 };
 
-// Over a UDP payload from the BTH, which must be there, to the pad: everything but the ICRC itself. To be stored with its
-// low byte first.
+// Over a UDP payload from the BTH, which must be there, to the pad: everything but the ICRC itself. To be stored with
+// its low byte first.
 std::uint32_t icrc(const Flow& flow, const Identification& identification, std::span<const std::uint8_t> covered);
 void store_icrc(std::uint32_t icrc, std::uint8_t* out);
 

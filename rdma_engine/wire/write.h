@@ -25,12 +25,16 @@ struct Write {
   std::size_t size() const { return head.size() + tail.size(); }
 };
 
-// Calls packet(headers, offset, size) for each packet of the write that carries at most `mtu` bytes of payload: those from
-// `offset` on. `psn` is the first packet's, and then the next message's.
+// Calls packet(headers, offset, size) for each packet of the write that carries at most `mtu` bytes of payload: those
+// from `offset` on. `psn` is the first packet's, and then the next message's.
 template <typename PacketOf>
 void cut_into_packets(const Write& write, std::size_t mtu, std::uint32_t& psn, PacketOf packet) {
-  Headers headers{.qpn = write.qpn, .psn = psn, .address = write.address, .rkey = write.rkey,
-                  .length = narrow<std::uint32_t>(write.size()), .immediate = write.immediate};
+  Headers headers{.qpn = write.qpn,
+                  .psn = psn,
+                  .address = write.address,
+                  .rkey = write.rkey,
+                  .length = narrow<std::uint32_t>(write.size()),
+                  .immediate = write.immediate};
   std::size_t offset = 0;
   do {
     const std::size_t size = std::min(mtu, write.size() - offset);

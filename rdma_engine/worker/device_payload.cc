@@ -6,7 +6,8 @@
 
 namespace jaxina {
 
-DevicePayload::DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape, const TransportMemory& transport)
+DevicePayload::DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape,
+                             const TransportMemory& transport)
     : devices_(std::move(devices)),
       format_{shape.block_size(), shape.devices()},
       shape_(shape),
@@ -86,7 +87,8 @@ void DevicePayload::consume_flags(const Layout& layout, std::size_t chunk, Sum s
   });
 }
 
-void DevicePayload::consume_data(std::size_t slot, const Layout& layout, std::size_t chunk, Sum sum, bool keep_non_finite) {
+void DevicePayload::consume_data(std::size_t slot, const Layout& layout, std::size_t chunk, Sum sum,
+                                 bool keep_non_finite) {
   const auto work = keep_non_finite ? DeviceWork::kDecodeKeeping : DeviceWork::kDecode;
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
     tasks.push_back({work, first.codec->type, sum.order, elements, layout.out(d, first),
@@ -99,8 +101,8 @@ void DevicePayload::produce_exponents(std::size_t slot, const Layout& layout, st
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
     if (!first.codec->is_float) return;
     std::uint8_t* exponents = staging_[d].exponents + slot * shape_.blocks_per_chunk() + first.index;
-    tasks.push_back({work, first.codec->type, numerics::Order::kHost, elements, const_cast<std::byte*>(layout.in(d, first)),
-                     nullptr, exponents});
+    tasks.push_back({work, first.codec->type, numerics::Order::kHost, elements,
+                     const_cast<std::byte*>(layout.in(d, first)), nullptr, exponents});
   });
 }
 
@@ -114,7 +116,8 @@ void DevicePayload::produce_flags(std::size_t slot, const Layout& layout, std::s
   if (words_on_device()) clear_gaps(slot, layout, chunk, true);
 }
 
-void DevicePayload::produce_data(std::size_t slot, const Layout& layout, std::size_t chunk, const std::uint8_t* exponents) {
+void DevicePayload::produce_data(std::size_t slot, const Layout& layout, std::size_t chunk,
+                                 const std::uint8_t* exponents) {
   turn_[slot] ^= 1;
   std::copy_n(exponents, layout.blocks_in(chunk), global(slot));
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
@@ -125,16 +128,16 @@ void DevicePayload::produce_data(std::size_t slot, const Layout& layout, std::si
   if (words_on_device()) clear_gaps(slot, layout, chunk, false);
 }
 
-// What the words of a pass do not fill, where this processor cannot: up to the next tensor's block, up to the end, and, with
-// floats_only, what else would be an integer's. Within a tensor the device does it.
+// What the words of a pass do not fill, where this processor cannot: up to the next tensor's block, up to the end, and,
+// with floats_only, what else would be an integer's. Within a tensor the device does it.
 void DevicePayload::clear_gaps(std::size_t slot, const Layout& layout, std::size_t chunk, bool floats_only) {
   std::uint32_t* words = staging_.front().words + slot * words_stride_;
   std::size_t written = 0;
   std::optional<std::size_t> tensor;
   const auto clear_up_to = [&](std::size_t word) {
     if (word == written) return;
-    open_.tasks.front().push_back({DeviceWork::kClear, numerics::ElementType::kInt32, produced_order_, word - written, nullptr,
-                                   words + written, nullptr});
+    open_.tasks.front().push_back({DeviceWork::kClear, numerics::ElementType::kInt32, produced_order_, word - written,
+                                   nullptr, words + written, nullptr});
   };
   layout.for_each_block(chunk, [&](const Block& block) {
     if (floats_only && !block.codec->is_float) return;

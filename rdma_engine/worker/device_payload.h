@@ -1,7 +1,7 @@
-// The payload of passes whose tensors lie on devices. A device writes a pass's words before the pass may be sent, and reads
-// a result's after it came: in the transport's own memory where that can be, else in staging memory of the slot, and then
-// the worker copies between there and packets or slots. All that is asked for while the devices are busy goes to them as
-// one batch, and at most kBatches are under way: the longer a device takes, the larger the next batch.
+// The payload of passes whose tensors lie on devices. A device writes a pass's words before the pass may be sent, and
+// reads a result's after it came: in the transport's own memory where that can be, else in staging memory of the slot,
+// and then the worker copies between there and packets or slots. All that is asked for while the devices are busy goes
+// to them as one batch, and at most kBatches are under way: the longer a device takes, the larger the next batch.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@ namespace jaxina {
 
 // A transport's memory that devices may use as it is.
 struct TransportMemory {
-  // All results come to lie here, and their words stay, whatever arrives twice, until this worker has sent the slot's next
-  // pass. Empty: they last no longer than on_result().
+  // All results come to lie here, and their words stay, whatever arrives twice, until this worker has sent the slot's
+  // next pass. Empty: they last no longer than on_result().
   std::span<const std::byte> results = {};
-  // Slot i's passes are sent from messages[i * stride] on, with their words in network order, and from the moment that a pass
-  // has its result nobody cares for what lies there. Empty: fill_words() is told where the words go.
+  // Slot i's passes are sent from messages[i * stride] on, with their words in network order, and from the moment that
+  // a pass has its result nobody cares for what lies there. Empty: fill_words() is told where the words go.
   std::span<std::byte> messages = {};
   std::size_t stride = 0;
-  // Lets messages have their words in a device's own memory, slot i's from i * stride on, and keeps it. False where that cannot
-  // be; the memory is asked for only if it may. May be null.
+  // Lets messages have their words in a device's own memory, slot i's from i * stride on, and keeps it. False where
+  // that cannot be; the memory is asked for only if it may. May be null.
   std::function<bool(const std::function<ExportedMemory()>& allocate)> adopt = {};
 };
 
@@ -37,9 +37,11 @@ class DevicePayload {
   DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape, const TransportMemory& transport);
   ~DevicePayload();  // waits until the devices touch nothing any more
 
-  // What a device contributes to a slot's pass, once its production is done: in host order in staging memory, or where the
-  // pass is sent from and as it is sent.
-  const std::uint32_t* words(std::size_t device, std::size_t slot) const { return staging_[device].words + slot * words_stride_; }
+  // What a device contributes to a slot's pass, once its production is done: in host order in staging memory, or where
+  // the pass is sent from and as it is sent.
+  const std::uint32_t* words(std::size_t device, std::size_t slot) const {
+    return staging_[device].words + slot * words_stride_;
+  }
   // Whether that is in the device's own memory, which is not read here.
   bool words_on_device() const { return exported_ != nullptr; }
   const std::uint8_t* exponents(std::size_t device, std::size_t slot) const {
@@ -95,16 +97,14 @@ class DevicePayload {
   struct Batch {
     std::vector<std::vector<DeviceTask>> tasks;  // by device
     std::vector<Milestone> milestones;
-    std::vector<std::uint64_t> tickets;          // by device, as far as it was started
+    std::vector<std::uint64_t> tickets;  // by device, as far as it was started
   };
   DeviceMemory share(std::span<const std::byte> memory);
   std::uint32_t* place_for_words(const TransportMemory& transport);
   void clear_gaps(std::size_t slot, const Layout& layout, std::size_t chunk, bool floats_only);
   template <typename Describe>
   void add(const Layout& layout, std::size_t chunk, Describe describe);
-  std::uint8_t* global(std::size_t slot) {
-    return global_ + (2 * slot + turn_[slot]) * shape_.blocks_per_chunk();
-  }
+  std::uint8_t* global(std::size_t slot) { return global_ + (2 * slot + turn_[slot]) * shape_.blocks_per_chunk(); }
   Batch empty_batch() const { return {std::vector<std::vector<DeviceTask>>(devices_.size()), {}, {}}; }
   void start_open();
   bool is_done(const Batch& batch);

@@ -19,8 +19,8 @@ namespace jaxina {
 // One block of one tensor, as it lies in a chunk.
 struct Block {
   const numerics::ElementCodec* codec;
-  std::size_t tensor;      // in the collective
-  std::size_t offset;      // of its first byte in the tensor
+  std::size_t tensor;  // in the collective
+  std::size_t offset;  // of its first byte in the tensor
   std::size_t elements;
   std::size_t words;       // elements * codec->words
   std::size_t index;       // in the chunk
@@ -37,7 +37,8 @@ class Layout {
 
   std::size_t chunks() const { return chunks_; }
   std::size_t blocks_in(std::size_t chunk) const;
-  // Data words a chunk occupies: whole blocks, but (unless all chunks are whole) only the words there are of its last one.
+  // Data words a chunk occupies: whole blocks, but (unless all chunks are whole) only the words there are of its last
+  // one.
   std::size_t words_in(std::size_t chunk) const;
   bool has_exponents() const { return has_exponents_; }
   std::uint32_t fingerprint() const { return fingerprint_; }
@@ -84,8 +85,11 @@ class Layout {
    private:
     friend class Layout;
     Cursor(const Layout& layout, std::size_t chunk)
-        : layout_(&layout), begin_(chunk * layout.shape_.blocks_per_chunk()), end_(begin_ + layout.blocks_in(chunk)),
-          block_(begin_), tensor_(layout.tensor_at(begin_)) {}
+        : layout_(&layout),
+          begin_(chunk * layout.shape_.blocks_per_chunk()),
+          end_(begin_ + layout.blocks_in(chunk)),
+          block_(begin_),
+          tensor_(layout.tensor_at(begin_)) {}
     const Layout* layout_;
     std::size_t begin_, end_, block_, tensor_;
   };
@@ -102,8 +106,8 @@ class Layout {
   // What all blocks of a tensor have in common.
   struct Cut {
     const numerics::ElementCodec* codec;
-    std::size_t elements;   // of a whole block
-    std::size_t count;      // of the tensor's elements
+    std::size_t elements;  // of a whole block
+    std::size_t count;     // of the tensor's elements
   };
 
   std::size_t tensor_at(std::size_t block) const;
@@ -111,7 +115,12 @@ class Layout {
     const Cut& cut = cuts_[t];
     const std::size_t first = (block - first_block_[t]) * cut.elements;
     const std::size_t elements = std::min(cut.elements, cut.count - first);
-    return {cut.codec,      t, first * cut.codec->size, elements, elements * cut.codec->words, index_in_chunk,
+    return {cut.codec,
+            t,
+            first * cut.codec->size,
+            elements,
+            elements * cut.codec->words,
+            index_in_chunk,
             index_in_chunk * shape_.block_size()};
   }
 

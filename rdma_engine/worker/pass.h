@@ -48,8 +48,8 @@ struct Place {
 
 // What a result says of the chunk whose exponents came with it.
 struct Announced {
-  bool non_finite = false;       // it holds values that are not finite
-  std::uint32_t digest = 0;      // of the exponents
+  bool non_finite = false;   // it holds values that are not finite
+  std::uint32_t digest = 0;  // of the exponents
 };
 
 // What a slot's pass carries.

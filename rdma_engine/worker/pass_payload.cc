@@ -122,8 +122,8 @@ void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32
       } else if (pass.place.phase == Phase::kFlags) {
         block.codec->flags(codec_, layout.in(device, block), block.elements, each, dst);
       } else {
-        const std::size_t lost = block.codec->encode(codec_, layout.in(device, block), block.elements, global[block.index],
-                                                     scale_, each, dst);
+        const std::size_t lost = block.codec->encode(codec_, layout.in(device, block), block.elements,
+                                                     global[block.index], scale_, each, dst);
         if (!again) layout.count_rounded_to_zero(device, lost);
       }
     }
@@ -194,12 +194,12 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
     std::size_t blocks = 1;
     if (ahead && in && out && alike(*ahead, *in, *out)) {
       blocks = std::min({aheads.stretch(), ins.stretch(), outs.stretch()});
-      lost += in->codec->exchange(codec_,
-                                  {blocks, in->elements, source.in(0, *ahead), announced + ahead->index, merge,
-                                   source.in(0, *in), forth + in->index, store, words + in->first_word,
-                                   result.word_data + out->first_word, back + out->index, target.streams(0, *out),
-                                   target.out(0, *out)},
-                                  scale_);
+      lost += in->codec->exchange(
+          codec_,
+          {blocks, in->elements, source.in(0, *ahead), announced + ahead->index, merge, source.in(0, *in),
+           forth + in->index, store, words + in->first_word, result.word_data + out->first_word, back + out->index,
+           target.streams(0, *out), target.out(0, *out)},
+          scale_);
     } else {
       if (ahead) {
         const std::uint8_t exponent = exponent_of(codec_, source, 0, *ahead, Phase::kData);
@@ -228,7 +228,8 @@ Announced PassPayload::keep_exponents(const Result& result) {
   JAXINA_ASSERT(result.exponents <= shape_.blocks_per_chunk());
   std::uint8_t* kept = exponents(result.slot);
   std::copy_n(result.exponent_data, result.exponents, kept);
-  const bool non_finite = std::find(kept, kept + result.exponents, numerics::kNonFiniteExponent) != kept + result.exponents;
+  const bool non_finite =
+      std::find(kept, kept + result.exponents, numerics::kNonFiniteExponent) != kept + result.exponents;
   return {non_finite, digest({kept, result.exponents})};
 }
 

@@ -44,7 +44,8 @@ class PassPayload {
 
   // See Worker. `count` is how many words the pass has; what is filled `again` has been counted.
   void fill_exponents(const Content& pass, std::uint8_t* exponents, bool merge) const;
-  void fill_words(const Content& pass, std::size_t count, std::uint32_t* words, numerics::Store store, bool again = false);
+  void fill_words(const Content& pass, std::size_t count, std::uint32_t* words, numerics::Store store,
+                  bool again = false);
   const std::uint32_t* words_on_device(const Content& pass) const;
 
   // Takes the words of a result, with the exponents that a pass before announced.
@@ -72,8 +73,8 @@ class PassPayload {
   TransportMemory memory_;
   const numerics::Codec& codec_;
   numerics::Scale scale_;
-  std::vector<std::uint8_t> exponents_;  // per slot: the global exponents of the current chunk
-  std::vector<std::uint8_t> flagged_;    // per slot: the output holds the current chunk's non-finite values already
+  std::vector<std::uint8_t> exponents_;     // per slot: the global exponents of the current chunk
+  std::vector<std::uint8_t> flagged_;       // per slot: the output holds the current chunk's non-finite values already
   std::unique_ptr<DevicePayload> devices_;  // from the first collective on whose tensors lie on devices
   std::uint64_t staged_words_ = 0;
 };

@@ -13,7 +13,7 @@ namespace jaxina {
 
 struct TraceEvent {
   enum class Kind : std::uint8_t {
-    kSent,        // a pass, for the first time
+    kSent,  // a pass, for the first time
     kSentAgain,
     kResult,      // of the pass
     kStale,       // a result that nobody waits for any more, or that contradicts

@@ -28,12 +28,8 @@ bool Stream::advance(std::uint16_t index, const Announced& announced) {
   JAXINA_ASSERT(slot.content.layout);
   ++slot.epoch;
   switch (place.phase) {
-    case Phase::kLookAhead:
-      place.phase = announced.non_finite ? Phase::kFlags : Phase::kData;
-      break;
-    case Phase::kFlags:
-      place.phase = Phase::kData;
-      break;
+    case Phase::kLookAhead: place.phase = announced.non_finite ? Phase::kFlags : Phase::kData; break;
+    case Phase::kFlags: place.phase = Phase::kData; break;
     case Phase::kData:
       place.chunk += slots_.size();
       if (place.chunk >= slot.content.layout->chunks()) {
@@ -47,8 +43,8 @@ bool Stream::advance(std::uint16_t index, const Announced& announced) {
   return true;
 }
 
-// Notes what the slot's new pass is like, whose place is known. Two workers that would quantize it with different exponents,
-// because one of them has read a damaged result, have different fingerprints: their sum would be wrong.
+// Notes what the slot's new pass is like, whose place is known. Two workers that would quantize it with different
+// exponents, because one of them has read a damaged result, have different fingerprints: their sum would be wrong.
 void Stream::enter(Slot& slot, const Announced& exponents) {
   const Layout& layout = *slot.content.layout;
   const Place& place = slot.content.place;

@@ -66,8 +66,8 @@ class Stream {
     return result.fingerprint == s.fingerprint && result.words == s.words && result.exponents == s.exponents;
   }
 
-  // The slot's pass has its result, which says this of the announced chunk. Goes on to the slot's next pass; false if there
-  // is none, and the slot is idle.
+  // The slot's pass has its result, which says this of the announced chunk. Goes on to the slot's next pass; false if
+  // there is none, and the slot is idle.
   bool advance(std::uint16_t slot, const Announced& announced);
 
   // One more chunk of the collective has its results with every local device. True if it was the last one.
@@ -84,7 +84,9 @@ class Stream {
   // Drops the completed collectives at the front, and returns how many.
   std::size_t pop_completed();
   // Chunks done and in all of the oldest collective.
-  struct Progress { std::size_t done, total; };
+  struct Progress {
+    std::size_t done, total;
+  };
   Progress progress() const {
     return idle() ? Progress{0, 0} : Progress{collectives_.front().chunks_done, collectives_.front().layout.chunks()};
   }

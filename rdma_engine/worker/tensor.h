@@ -26,8 +26,8 @@ struct Tensor {
 struct Collective {
   std::vector<Tensor> tensors;
   std::uint64_t identity = 0;  // names the call in the program; workers whose identities differ get kMismatch
-  // Counts the finite numbers other than zero that became zero, because their block has a number too many times as large.
-  // Outlives the collective; not of tensors on devices.
+  // Counts the finite numbers other than zero that became zero, because their block has a number too many times as
+  // large. Outlives the collective; not of tensors on devices.
   std::atomic<std::uint64_t>* rounded_to_zero = nullptr;
   TensorDevice* device = nullptr;  // whose memory the tensors lie in; nullptr: this processor's
 };

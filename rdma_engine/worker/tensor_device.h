@@ -49,9 +49,10 @@ using DeviceMemory = std::unique_ptr<std::byte[], std::function<void(std::byte*)
 
 // Memory of a device's own, which a network card may read. This processor does not.
 struct ExportedMemory {
-  DeviceMemory memory;   // under the device's address
+  DeviceMemory memory;  // under the device's address
   std::size_t bytes = 0;
-  int dmabuf = -1;       // a file, open as long as the memory lives, that is this memory; -1: only the address says what it is
+  int dmabuf =
+      -1;  // a file, open as long as the memory lives, that is this memory; -1: only the address says what it is
 };
 
 // Thread-safe. One for each device of the process, and it outlives all who use it.
@@ -62,8 +63,8 @@ class TensorDevice {
   // Zeroed, and reached by all devices of the process. Throws Error.
   virtual DeviceMemory allocate(std::size_t bytes) = 0;
 
-  // Lets all devices of the process reach memory of this processor's, under its own addresses, and whatever else lies in the
-  // same pages. Throws Error where that is not possible.
+  // Lets all devices of the process reach memory of this processor's, under its own addresses, and whatever else lies
+  // in the same pages. Throws Error where that is not possible.
   virtual DeviceMemory share(std::span<const std::byte> memory) = 0;
 
   // Zeroed. Throws Error.

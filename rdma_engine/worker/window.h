@@ -3,11 +3,11 @@
 //
 // It begins small, because a whole pool sent at once, by all workers at once, is a burst that a queue may have no room
 // for, and grows by one with every result: it doubles in a round trip, as in TCP's slow start. A round trip whose
-// shortest time is above a limit has a queue standing in it, which carries nothing more: the window is halved, and grows
-// by a quarter in a round trip from then on. Loss is no sign of a queue: a packet lost by any worker makes its pass
-// look lost to all. But a receive buffer that is known to have overflowed is: the window is halved, below its first size
-// if need be, and grows by a quarter in many round trips from then on. (TCP's increase by one would leave a job slow for
-// seconds after a stranger's burst has filled the switch's buffer.)
+// shortest time is above a limit has a queue standing in it, which carries nothing more: the window is halved, and
+// grows by a quarter in a round trip from then on. Loss is no sign of a queue: a packet lost by any worker makes its
+// pass look lost to all. But a receive buffer that is known to have overflowed is: the window is halved, below its
+// first size if need be, and grows by a quarter in many round trips from then on. (TCP's increase by one would leave a
+// job slow for seconds after a stranger's burst has filled the switch's buffer.)
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,9 @@
 namespace jaxina {
 
 struct WindowLimits {
-  std::uint32_t first = std::numeric_limits<std::uint16_t>::max();  // passes, at first, and at least while no buffer overflows
-  Nanoseconds standing = std::numeric_limits<Nanoseconds>::max();   // the longest round trip without a standing queue
+  std::uint32_t first =
+      std::numeric_limits<std::uint16_t>::max();  // passes, at first, and at least while no buffer overflows
+  Nanoseconds standing = std::numeric_limits<Nanoseconds>::max();  // the longest round trip without a standing queue
 };
 
 class Window {

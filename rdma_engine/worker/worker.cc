@@ -58,9 +58,9 @@ ResultVerdict Worker::on_result(const Result& result, Nanoseconds now) {
 ResultVerdict Worker::exchange(const Pass& pass, std::uint8_t* exponents, bool merge, std::uint32_t* words,
                                numerics::Store store, const Result& result, Nanoseconds now) {
   const ResultVerdict verdict = judge(result);
-  const bool decoded = verdict == ResultVerdict::kAccepted &&
-                       payload_.exchange(content(pass), pass.words, exponents, merge, words, store,
-                                         stream_.content(result.slot), result);
+  const bool decoded =
+      verdict == ResultVerdict::kAccepted && payload_.exchange(content(pass), pass.words, exponents, merge, words,
+                                                               store, stream_.content(result.slot), result);
   if (!decoded) {
     fill_exponents(pass, exponents, merge);
     fill_words(pass, words, store);

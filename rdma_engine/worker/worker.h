@@ -98,8 +98,8 @@ class Worker {
     JAXINA_ASSERT(pass.slot < stream_.slots() && pass.epoch == stream_.epoch(pass.slot));
     return stream_.content(pass.slot);
   }
-  // Whether what is ready comes before all that is in flight. Then it is sent though the window is full: other workers may
-  // have all of theirs in flight waiting for it, as this one has for what they lost.
+  // Whether what is ready comes before all that is in flight. Then it is sent though the window is full: other workers
+  // may have all of theirs in flight waiting for it, as this one has for what they lost.
   bool holds_back_others();
   ResultVerdict judge(const Result& result) const;
   // What follows from an accepted result, which may have been decoded already.

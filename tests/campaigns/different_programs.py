@@ -167,8 +167,10 @@ def main() -> None:
     for rank, one in enumerate(found):
         print(f"process {rank}: programs that differ were told {one['differ']}, equal ones {one['equal']}")
     print(f"{found[0]['seconds']:.0f} s, JAX {jax.__version__}, {options.aggregator}")
-    wanted = {name: {told: number} if number else {} for name, told, number in (
-        ("differ", "MismatchError", options.differ), ("equal", "a sum", options.equal))}
+    wanted = {
+        name: {told: number} if number else {}
+        for name, told, number in (("differ", "MismatchError", options.differ), ("equal", "a sum", options.equal))
+    }
     sys.exit(any(one[name] != wanted[name] for one in found for name in wanted))
 
 

@@ -1,6 +1,6 @@
-// Usage: [JAXINA_GPU_TEST_SMALL=1] kernels_on_gpu [SEED]. The kernels on the GPU against the CPU codec, bit for bit: every element type, word,
-// byte order and rounding; blocks of many sizes; misaligned memory; more runs than one kernel takes; NaN, Inf, subnormal
-// and huge values; a captured graph; and arrays of more than 2^31 bytes and 2^31 elements.
+// Usage: [JAXINA_GPU_TEST_SMALL=1] kernels_on_gpu [SEED]. The kernels on the GPU against the CPU codec, bit for bit:
+// every element type, word, byte order and rounding; blocks of many sizes; misaligned memory; more runs than one kernel
+// takes; NaN, Inf, subnormal and huge values; a captured graph; and arrays of more than 2^31 bytes and 2^31 elements.
 #include <cuda_runtime.h>
 
 #include <chrono>
@@ -100,14 +100,17 @@ std::vector<std::uint8_t> elements(ElementType type, std::size_t count, std::siz
   return bytes;
 }
 
-std::size_t elements_of_block(const Format& format) { return format.block_size / numerics::element_codec(format.type).words; }
+std::size_t elements_of_block(const Format& format) {
+  return format.block_size / numerics::element_codec(format.type).words;
+}
 std::size_t blocks_for(const Format& format, std::size_t count) {
   return (count + elements_of_block(format) - 1) / elements_of_block(format);
 }
 std::size_t words_for(const Format& format, std::size_t count) {
   if (count == 0) return 0;
   const std::size_t before = blocks_for(format, count) - 1;
-  return before * format.block_size + (count - before * elements_of_block(format)) * numerics::element_codec(format.type).words;
+  return before * format.block_size +
+         (count - before * elements_of_block(format)) * numerics::element_codec(format.type).words;
 }
 
 // ---- what the CPU says
@@ -139,7 +142,8 @@ void encode_element_by_element(const Format& format, const std::uint8_t* x, std:
 }
 
 std::vector<std::uint8_t> cpu_words(const Format& format, const std::vector<std::uint8_t>& x, std::size_t count,
-                                    const std::vector<std::uint8_t>& exponents, Rounding rounding, std::uint64_t index) {
+                                    const std::vector<std::uint8_t>& exponents, Rounding rounding,
+                                    std::uint64_t index) {
   const numerics::IeeeFloatMode mode;
   const ElementCodec& codec = numerics::element_codec(format.type);
   const std::size_t of_block = elements_of_block(format), word = static_cast<std::size_t>(format.word);
@@ -150,7 +154,8 @@ std::vector<std::uint8_t> cpu_words(const Format& format, const std::vector<std:
     std::uint8_t* to = words.data() + b * format.block_size * word;
     if (format.word == WireWord::kInt32 && !rounding.stochastic) {
       codec.encode(numerics::codec(), from, n, exponents[b], numerics::scale_for(format.workers),
-                   format.order == Order::kBigEndian ? Store::kBigEndian : Store::kWrite, reinterpret_cast<std::uint32_t*>(to));
+                   format.order == Order::kBigEndian ? Store::kBigEndian : Store::kWrite,
+                   reinterpret_cast<std::uint32_t*>(to));
       continue;
     }
     with_encoding(format, rounding, [&](auto form, auto w, auto stochastic) {
@@ -164,8 +169,8 @@ std::vector<std::uint8_t> cpu_words(const Format& format, const std::vector<std:
 }
 
 template <class Form, class Word>
-void decode_element_by_element(const Format& format, const std::uint8_t* words, std::size_t count, std::uint8_t exponent,
-                               std::uint8_t* y) {
+void decode_element_by_element(const Format& format, const std::uint8_t* words, std::size_t count,
+                               std::uint8_t exponent, std::uint8_t* y) {
   const auto scale = Form::decode_scale(exponent, numerics::scale_for(format.workers, format.word));
   for (std::size_t i = 0; i < count; ++i) {
     Word word;
@@ -191,7 +196,8 @@ void cpu_values(const Format& format, const std::vector<std::uint8_t>& words, st
       continue;
     }
     with_form_and_word(format, [&](auto form, auto w) {
-      decode_element_by_element<typename decltype(form)::type, typename decltype(w)::type>(format, from, n, exponents[b], to);
+      decode_element_by_element<typename decltype(form)::type, typename decltype(w)::type>(format, from, n,
+                                                                                           exponents[b], to);
       return 0;
     });
   }
@@ -202,8 +208,8 @@ void cpu_values(const Format& format, const std::vector<std::uint8_t>& words, st
 int passed = 0, failed = 0, skipped = 0;
 
 std::string name_of(const Format& format) {
-  return std::string(to_string(format.type)) + " k=" + std::to_string(format.block_size) + " n=" +
-         std::to_string(format.workers) + " word=" + std::to_string(8 * static_cast<int>(format.word)) +
+  return std::string(to_string(format.type)) + " k=" + std::to_string(format.block_size) +
+         " n=" + std::to_string(format.workers) + " word=" + std::to_string(8 * static_cast<int>(format.word)) +
          (format.order == Order::kBigEndian ? " big-endian" : "");
 }
 
@@ -212,7 +218,8 @@ void compare(const std::string& what, const std::vector<std::uint8_t>& actual, s
   expected.resize(actual.size(), kUntouched);
   for (std::size_t i = 0; i < actual.size(); ++i) {
     if (actual[i] == expected[i]) continue;
-    if (++failed < 20) std::printf("FAILED %s: byte %zu of %zu is %u, not %u\n", what.c_str(), i, actual.size(), actual[i], expected[i]);
+    if (++failed < 20)
+      std::printf("FAILED %s: byte %zu of %zu is %u, not %u\n", what.c_str(), i, actual.size(), actual[i], expected[i]);
     return;
   }
   ++passed;
@@ -273,7 +280,8 @@ void check(Stream stream, const Format& format, std::vector<std::unique_ptr<Tens
     must(block_exponents(stream, format, find, finite_only));
     settle();
     for (std::size_t t = 0; t < tensors.size(); ++t) {
-      compare(name + " exponents", found[t]->get(), cpu_exponents(format, tensors[t]->host, tensors[t]->count, finite_only));
+      compare(name + " exponents", found[t]->get(),
+              cpu_exponents(format, tensors[t]->host, tensors[t]->count, finite_only));
     }
   }
 
@@ -292,7 +300,8 @@ void check(Stream stream, const Format& format, std::vector<std::unique_ptr<Tens
   settle();
   check_words(" quantize and look ahead");
   for (std::size_t t = 0; t < tensors.size(); ++t) {
-    compare(name + " exponents ahead", found[t]->get(), cpu_exponents(format, tensors[t]->host, tensors[t]->count, false));
+    compare(name + " exponents ahead", found[t]->get(),
+            cpu_exponents(format, tensors[t]->host, tensors[t]->count, false));
   }
 
   for (const bool keep : {true, false}) {  // true first: it needs the old values
@@ -328,7 +337,8 @@ void check(Stream stream, const Format& format, std::vector<std::unique_ptr<Tens
     Tensor& tensor = *tensors[t];
     std::vector<std::uint8_t> words(tensor.words.size()), values = tensor.host;
     for (std::size_t b = 0; b < blocks_for(format, tensor.count); ++b) {
-      const std::size_t first = b * elements_of_block(format), n = std::min(elements_of_block(format), tensor.count - first);
+      const std::size_t first = b * elements_of_block(format),
+                        n = std::min(elements_of_block(format), tensor.count - first);
       auto* sum = reinterpret_cast<std::uint32_t*>(words.data()) + b * format.block_size;
       codec.flags(numerics::codec(), tensor.host.data() + first * codec.size, n,
                   format.order == Order::kBigEndian ? Store::kBigEndian : Store::kWrite, sum);
@@ -413,7 +423,8 @@ void check_graph(Stream stream) {
     must(cudaGraphLaunch(executable, stream), "launching a graph");
     must(cudaStreamSynchronize(stream), "running a graph");
     for (std::size_t t = 0; t < tensors.size(); ++t) {
-      compare("graph", tensors[t]->words.get(), cpu_words(format, tensors[t]->host, tensors[t]->count, exponents[t], {}, 0));
+      compare("graph", tensors[t]->words.get(),
+              cpu_words(format, tensors[t]->host, tensors[t]->count, exponents[t], {}, 0));
     }
   }
   cudaGraphExecDestroy(executable);
@@ -436,7 +447,8 @@ void check_huge(Stream stream, const Format& format, std::size_t count) {
   }
   DeviceBytes x(count * codec.size, 0), words(count * 4, 0), exponents(blocks_for(format, count), 0);
   for (std::size_t first = 0; first < count; first += tile) {
-    must(cudaMemcpy(x.data() + first * codec.size, host.data(), std::min(tile, count - first) * codec.size, cudaMemcpyHostToDevice),
+    must(cudaMemcpy(x.data() + first * codec.size, host.data(), std::min(tile, count - first) * codec.size,
+                    cudaMemcpyHostToDevice),
          "copying to the GPU");
   }
   const std::string name = std::to_string(count) + " elements of " + std::string(to_string(format.type));
@@ -473,7 +485,8 @@ void check_huge(Stream stream, const Format& format, std::size_t count) {
   must(cudaStreamSynchronize(stream), "running the kernels");
   for (std::size_t first = 0; first < count; first += tile) {
     const std::size_t n = std::min(tile, count - first);
-    compare(name + " dequantize", piece(x.data() + first * codec.size, n * codec.size), n == tile ? tile_values : short_values);
+    compare(name + " dequantize", piece(x.data() + first * codec.size, n * codec.size),
+            n == tile ? tile_values : short_values);
   }
 }
 
@@ -483,7 +496,10 @@ void run(const char* name, Check check) {
   const int failed_before = failed, skipped_before = skipped;
   check();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::printf("%-14s %s, %.1f s\n", name, failed != failed_before ? "FAILED" : skipped != skipped_before ? "SKIPPED" : "ok",
+  std::printf("%-14s %s, %.1f s\n", name,
+              failed != failed_before     ? "FAILED"
+              : skipped != skipped_before ? "SKIPPED"
+                                          : "ok",
               seconds);
   std::fflush(stdout);
 }

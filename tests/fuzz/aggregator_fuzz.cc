@@ -16,8 +16,12 @@ namespace {
 
 JobShape shape_of(std::uint32_t workers, std::uint32_t slots, std::uint32_t block_size,
                   std::uint32_t blocks_per_chunk) {
-  return JobShape({.devices = workers, .workers = workers, .slots = slots, .block_size = block_size,
-                   .blocks_per_chunk = blocks_per_chunk, .widest_element = 1});
+  return JobShape({.devices = workers,
+                   .workers = workers,
+                   .slots = slots,
+                   .block_size = block_size,
+                   .blocks_per_chunk = blocks_per_chunk,
+                   .widest_element = 1});
 }
 
 const JobSpec kJobs[] = {
@@ -92,7 +96,8 @@ void deliver(DatagramAggregator& aggregator, Checker& checker, std::span<const s
     ++sum->count;
     sum->size = std::max<std::uint32_t>(sum->size, header.words);
     sum->exponent_count = std::max<std::uint32_t>(sum->exponent_count, header.exponents);
-    for (std::size_t i = 0; i < header.words; ++i) sum->words[i] += word_at(&bytes[wire::packet_size(i, header.exponents)]);
+    for (std::size_t i = 0; i < header.words; ++i)
+      sum->words[i] += word_at(&bytes[wire::packet_size(i, header.exponents)]);
     for (std::size_t i = 0; i < header.exponents; ++i) {
       sum->exponents[i] = std::max(sum->exponents[i], wire::exponents_of(bytes.data())[i]);
     }

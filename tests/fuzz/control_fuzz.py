@@ -44,9 +44,7 @@ _SETTLE = 50  # turns of the loop within which a session whose stream is over en
 _LOOK_AT_SWITCH_EVERY = 64  # executions
 _SERVICE = pb.DESCRIPTOR.services_by_name["Aggregator"]
 _UNARY = [  # name and request of each method that is no stream
-    (method.name, GetMessageClass(method.input_type))
-    for method in _SERVICE.methods
-    if not method.client_streaming
+    (method.name, GetMessageClass(method.input_type)) for method in _SERVICE.methods if not method.client_streaming
 ]
 _NUMBERS = (0, 1, 2, 3, 63, 64, 255, 256, 1023, 1024, 1025, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1)
 _TIMES = (0.0, -1.0, 0.5, 5.0, 1e9, 1e308, float("inf"), float("-inf"), float("nan"))
@@ -132,7 +130,17 @@ class Fuzzer:
     async def run(self, executions: int, progress: bool) -> None:
         await self._set_bystanders_up()
         before, watched = self._bystanders(), self._switch_of_bystanders()
-        steps = (self._unary, self._unary, self._open, self._open, self._feed, self._feed, self._end, self._tick, self._line)
+        steps = (
+            self._unary,
+            self._unary,
+            self._open,
+            self._open,
+            self._feed,
+            self._feed,
+            self._end,
+            self._tick,
+            self._line,
+        )
         started = time.monotonic()
         for execution in range(executions):
             if execution % 1000 == 0:
@@ -232,8 +240,21 @@ class Fuzzer:
     async def _line(self) -> None:
         """A line in the roll call."""
         place = {"host": "h", "pid": 1, "machine": "m"}
-        sound = {"rank": self._random.choice((-1, 0, 1, 2, 3, 2**40)), "processes": 3, "place": place, "settings": {}, "patience": 9}
-        line = json.dumps({**sound, **self._random.choice(({}, {"rank": None}, {"place": []}, {"settings": [1]}, {"patience": -1}, {"patience": "x"}))}).encode()
+        sound = {
+            "rank": self._random.choice((-1, 0, 1, 2, 3, 2**40)),
+            "processes": 3,
+            "place": place,
+            "settings": {},
+            "patience": 9,
+        }
+        line = json.dumps(
+            {
+                **sound,
+                **self._random.choice(
+                    ({}, {"rank": None}, {"place": []}, {"settings": [1]}, {"patience": -1}, {"patience": "x"})
+                ),
+            }
+        ).encode()
         line = self._random.choice((line, self._damage(line), b"[" * 60_000, b'{"rank": 1e999}', b"\xff\n", b""))
         connection = FakeConnection()
         self._remember("roll", line)
@@ -245,7 +266,9 @@ class Fuzzer:
             raise Finding("a connection that is in nobody's hands")
         if connection.sent and json.loads(connection.sent)["error"] not in BY_CODE:
             raise Finding(f"an answer without a type: {connection.sent!r}")
-        self.outcomes["Roll call " + ("refused" if connection.sent else "dropped" if connection.closed else "taken")] += 1
+        self.outcomes[
+            "Roll call " + ("refused" if connection.sent else "dropped" if connection.closed else "taken")
+        ] += 1
         if len(ranks) == 3:
             self._roll = self._new_roll()
 
@@ -390,7 +413,13 @@ class FakeConnection:
 
 def _sound_job(workers: int) -> pb.CreateJobRequest:
     return pb.CreateJobRequest(
-        devices=workers, workers=workers, slots=2, block_size=8, blocks_per_chunk=1, join_timeout_s=5, heartbeat_timeout_s=5
+        devices=workers,
+        workers=workers,
+        slots=2,
+        block_size=8,
+        blocks_per_chunk=1,
+        join_timeout_s=5,
+        heartbeat_timeout_s=5,
     )
 
 

@@ -74,7 +74,8 @@ void Fuzzed::submit(fuzz::Input& input) {
   std::uint32_t* in = sum.in.last(sum.size);
   for (std::size_t i = 0; i < sum.size; ++i) in[i] = static_cast<std::uint32_t>(input.byte()) << 24 | 0x123456;
   std::fill_n(sum.out.last(sum.size), sum.size, 0);
-  worker_->submit({{{sum.integers ? ElementType::kInt32 : ElementType::kFloat32, sum.size, in, sum.out.last(sum.size)}}});
+  worker_->submit(
+      {{{sum.integers ? ElementType::kInt32 : ElementType::kFloat32, sum.size, in, sum.out.last(sum.size)}}});
 }
 
 std::optional<Answer> Fuzzed::take_pass() {
@@ -92,9 +93,10 @@ std::optional<Answer> Fuzzed::take_pass() {
 ResultVerdict Fuzzed::give(const Answer& answer) {
   std::copy_n(answer.word_data.begin(), answer.words, words_.last(answer.words));
   std::copy_n(answer.exponent_data.begin(), answer.exponents, exponents_.last(answer.exponents));
-  return worker_->on_result({answer.pass.slot, answer.pass.epoch, answer.pass.fingerprint, answer.words, answer.exponents,
-                             words_.last(answer.words), exponents_.last(answer.exponents), numerics::Order::kHost},
-                            now_);
+  return worker_->on_result(
+      {answer.pass.slot, answer.pass.epoch, answer.pass.fingerprint, answer.words, answer.exponents,
+       words_.last(answer.words), exponents_.last(answer.exponents), numerics::Order::kHost},
+      now_);
 }
 
 ResultVerdict Fuzzed::give_wrong(fuzz::Input& input) {
@@ -127,26 +129,21 @@ void Fuzzed::run(fuzz::Input& input) {
   while (!input.empty()) {
     now_ += input.below(64);
     switch (input.below(8)) {
-      case 0:
-        submit(input);
-        break;
+      case 0: submit(input); break;
       case 1:
       case 2:
         if (const auto answer = take_pass()) answers_.push_back(*answer);
         break;
       case 3:
       case 4:
-        if (!answers_.empty()) give(answers_[answers_.size() - 1 - input.byte() % std::min<std::size_t>(answers_.size(), 8)]);
+        if (!answers_.empty())
+          give(answers_[answers_.size() - 1 - input.byte() % std::min<std::size_t>(answers_.size(), 8)]);
         break;
       case 5:
         if (!answers_.empty()) require(give_wrong(input) != ResultVerdict::kAccepted);
         break;
-      case 6:
-        worker_->on_tick(now_);
-        break;
-      case 7:
-        worker_->on_pending(static_cast<std::uint16_t>(input.below(6)), input.below(8), now_);
-        break;
+      case 6: worker_->on_tick(now_); break;
+      case 7: worker_->on_pending(static_cast<std::uint16_t>(input.below(6)), input.below(8), now_); break;
     }
     require(worker_->in_flight() <= shape_->slots());
     pop_completed();

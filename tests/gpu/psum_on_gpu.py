@@ -1,7 +1,7 @@
 """psums of GPU arrays: their bits, then how long 100 MB take beside what the link to the GPU allows.
 
-    jaxina run -n 2 tests/gpu/psum_on_gpu.py       # two processes that may share one GPU
-    python tests/gpu/psum_on_gpu.py --several      # the GPUs of one process
+jaxina run -n 2 tests/gpu/psum_on_gpu.py       # two processes that may share one GPU
+python tests/gpu/psum_on_gpu.py --several      # the GPUs of one process
 """
 
 from __future__ import annotations
@@ -70,9 +70,7 @@ def check_overlap_of_several(mesh: jax.sharding.Mesh) -> None:
 
         return jax.lax.scan(step, x[0], length=5)[0]
 
-    run = jax.jit(
-        jax.shard_map(body, mesh=mesh, in_specs=P("w"), out_specs=P(), check_vma=False)
-    )
+    run = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("w"), out_specs=P(), check_vma=False))
     got = np.asarray(run(placed(np.full((mesh.size, 10_000), 3, np.float32), mesh)))
     assert (got == 3).all(), got
 

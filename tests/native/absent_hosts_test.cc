@@ -17,10 +17,10 @@ namespace {
 
 using namespace testing;
 using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
 using net::DatagramSender;
 using net::Priority;
 using net::WhenFull;
+using std::chrono::milliseconds;
 
 constexpr std::size_t kSmallBuffer = 212'992;  // what a socket has without privileges
 
@@ -64,8 +64,8 @@ TEST(AbsentHosts, WhoWaitsDoesSoForATimeAndLosesTheRest) {
   });
 }
 
-// Sends so many packets to absent hosts and one to a host that is there, a thousand times: all of the latter arrive, though
-// the buffer was near to full.
+// Sends so many packets to absent hosts and one to a host that is there, a thousand times: all of the latter arrive,
+// though the buffer was near to full.
 void expect_room_beside(std::size_t absent, std::size_t size, Priority priority) {
   net::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer}), target(here("127.0.0.1"), {});
   net::DatagramReceiver receiver(target);
@@ -103,7 +103,8 @@ TEST(AbsentHosts, TheNextHopSaysWhetherPacketsLeave) {
     ASSERT_EQ(std::system("ip neighbour add 10.9.0.8 lladdr 02:00:00:00:00:08 dev near nud stale && "
                           "ip route add 192.0.2.0/25 via 10.9.0.8 && ip route add 192.0.2.128/25 via 10.9.0.9 && "
                           "ip -6 address add fd00:a::1/64 dev near nodad && "
-                          "ip -6 neighbour add fd00:a::8 lladdr 02:00:00:00:00:08 dev near"), 0);
+                          "ip -6 neighbour add fd00:a::8 lladdr 02:00:00:00:00:08 dev near"),
+              0);
     EXPECT_TRUE(hops.resolved(to("10.9.0.8")));
     EXPECT_TRUE(hops.resolved(to("192.0.2.1"))) << "the gateway is known";
     EXPECT_FALSE(hops.resolved(to("192.0.2.129"))) << "the gateway is not";

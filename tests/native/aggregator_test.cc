@@ -42,7 +42,11 @@ Answer give(Aggregator& aggregator, const Contribution& c) {
 }
 
 Contribution of(std::uint32_t worker, std::uint32_t epoch, std::uint32_t slot = 0) {
-  return {worker, slot, epoch, 100 + epoch, {1000 * epoch + 10 * worker, worker + 7},
+  return {worker,
+          slot,
+          epoch,
+          100 + epoch,
+          {1000 * epoch + 10 * worker, worker + 7},
           {static_cast<std::uint8_t>(50 + worker)}};
 }
 
@@ -132,7 +136,7 @@ TEST_F(AggregatorTest, UpdatesOutsideTheShapeAreRejected) {
   expect_rejected(with([](auto& c) { c.words.resize(9); }), Counter::kTooLarge);
   expect_rejected(with([](auto& c) { c.exponents.resize(3); }), Counter::kTooLarge);
   EXPECT_EQ(give(aggregator_, with([](auto& c) { c.words.resize(8), c.exponents.resize(2); })).effect,
-      Effect::kCounted);
+            Effect::kCounted);
 }
 
 // Equal fingerprints mean equal sizes, so such an update is no worker's: it ends nothing, and is not added.
@@ -209,7 +213,7 @@ TEST(Aggregator, AShardHasEveryNthSlotAndTheShardsTogetherHaveAll) {
         for (std::uint32_t slot = 0; slot <= slots; ++slot) {
           const bool mine = slot < slots && slot % of_all == index;
           const Answer answer = give(shard, {.slot = slot, .fingerprint = 9, .words = {100 + slot}, .exponents = {}});
-          ASSERT_EQ(answer.effect, mine ? Effect::kCompleted : Effect::kRejected) 
+          ASSERT_EQ(answer.effect, mine ? Effect::kCompleted : Effect::kRejected)
               << slots << " " << of_all << " " << slot;
           ASSERT_EQ(shard.inspect(slot, 0).has_value(), mine);
           taken[slot] += mine;
@@ -274,7 +278,7 @@ TEST(Aggregator, ACompletePassIsSealedOnce) {
 
 TEST(Aggregator, TheFirstEpochIsWhereAllSlotsBegin) {
   Aggregator aggregator(SmallShape{.slots = 1, .block_size = 4, .blocks_per_chunk = 1}.of(1),
-      {.first_epoch = 0xffff'ffff});
+                        {.first_epoch = 0xffff'ffff});
   EXPECT_EQ(give(aggregator, {.epoch = 0, .words = {1}, .exponents = {}}).effect, Effect::kAhead);
   EXPECT_EQ(give(aggregator, {.epoch = 0xffff'ffff, .words = {1}, .exponents = {}}).effect, Effect::kCompleted);
   EXPECT_EQ(give(aggregator, {.epoch = 0, .words = {1}, .exponents = {}}).effect, Effect::kCompleted);

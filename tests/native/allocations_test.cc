@@ -20,10 +20,10 @@ namespace jaxina {
 namespace {
 
 JobSpec job_of(std::uint32_t workers) {
-  return {.job = 3,
-          .secret = 4,
-          .shape = JobShape(
-              {.devices = workers, .workers = workers, .slots = 4, .block_size = 64, .blocks_per_chunk = 2})};
+  return {
+      .job = 3,
+      .secret = 4,
+      .shape = JobShape({.devices = workers, .workers = workers, .slots = 4, .block_size = 64, .blocks_per_chunk = 2})};
 }
 constexpr std::size_t kElements = 20'000;
 

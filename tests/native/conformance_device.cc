@@ -1,5 +1,5 @@
-// The software aggregator for the conformance vectors of p4/conformance: commands on standard input, one a line, answers
-// on standard output, the last of each command `ok` or `error ...`.
+// The software aggregator for the conformance vectors of p4/conformance: commands on standard input, one a line,
+// answers on standard output, the last of each command `ok` or `error ...`.
 //
 //   job ID SECRET WORKERS SLOTS BLOCK_SIZE BLOCKS_PER_CHUNK FIRST_EPOCH
 //   remove ID
@@ -87,12 +87,12 @@ void print_state(std::istream& in, Inspect inspect) {
 
 void print_counts(const Counters& counters) {
   counters.for_each([](Counter counter, std::uint64_t value) {
-    const bool of_updates = counter == Counter::kUpdates || counter == Counter::kResults ||
-        counter == Counter::kDuplicates;
+    const bool of_updates =
+        counter == Counter::kUpdates || counter == Counter::kResults || counter == Counter::kDuplicates;
     if (value == 0 || !(of_updates || is_reject(counter))) return;
     const std::string_view name = to_string(counter);
     std::printf("count %.*s %llu\n", static_cast<int>(name.size()), name.data(),
-        static_cast<unsigned long long>(value));
+                static_cast<unsigned long long>(value));
   });
 }
 

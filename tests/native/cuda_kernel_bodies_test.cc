@@ -1,6 +1,6 @@
-// The CUDA kernels' bodies, run on the CPU thread by thread, against the CPU codec: the same bits for every element type,
-// with blocks of any size, short last blocks, several runs, misaligned memory, and values of every kind. Each element is
-// read once and each word written once.
+// The CUDA kernels' bodies, run on the CPU thread by thread, against the CPU codec: the same bits for every element
+// type, with blocks of any size, short last blocks, several runs, misaligned memory, and values of every kind. Each
+// element is read once and each word written once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,9 +26,10 @@ using numerics::WireWord;
 using testing::WatchedAccess;
 using testing::WatchedMemory;
 
-constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kFloat16, ElementType::kBfloat16, ElementType::kFloat64,
-                                  ElementType::kInt8,    ElementType::kInt16,   ElementType::kInt32,    ElementType::kInt64,
-                                  ElementType::kWideFloat32, ElementType::kWideFloat16, ElementType::kWideBfloat16};
+constexpr ElementType kTypes[] = {ElementType::kFloat32,     ElementType::kFloat16,     ElementType::kBfloat16,
+                                  ElementType::kFloat64,     ElementType::kInt8,        ElementType::kInt16,
+                                  ElementType::kInt32,       ElementType::kInt64,       ElementType::kWideFloat32,
+                                  ElementType::kWideFloat16, ElementType::kWideBfloat16};
 constexpr ElementType kOneWordFloats[] = {ElementType::kFloat32, ElementType::kFloat16, ElementType::kBfloat16};
 constexpr std::byte kUntouched{0xa5};
 
@@ -64,7 +65,8 @@ class KernelBodiesTest : public ::testing::Test {
         std::uint64_t bits = random_();
         if (kind == 0) bits = 0;
         if (kind == 1) bits &= ~exponent_mask(type);  // subnormal
-        if (kind == 2) bits = (bits & ~exponent_mask(type)) | (exponent_mask(type) & (exponent_mask(type) - lowest(type)));
+        if (kind == 2)
+          bits = (bits & ~exponent_mask(type)) | (exponent_mask(type) & (exponent_mask(type) - lowest(type)));
         if (kind >= 3) bits = number(type, std::ldexp(normal_(random_), magnitude), bits);
         if (kind == 5 && below(9) == 0) bits |= exponent_mask(type);
         if (kind == 5 && below(30) == 0) bits = exponent_mask(type) | (below(2) << (8 * size - 1));  // an infinity
@@ -111,7 +113,8 @@ struct Case {
   std::unique_ptr<Bytes> x, words, exponents;
 
   static std::size_t words_for(std::size_t count, const Format& format) {
-    const std::size_t per_element = numerics::element_codec(format.type).words, of_block = format.block_size / per_element;
+    const std::size_t per_element = numerics::element_codec(format.type).words,
+                      of_block = format.block_size / per_element;
     if (count == 0) return 0;
     const std::size_t full = (count - 1) / of_block;
     return full * format.block_size + (count - full * of_block) * per_element;
@@ -129,7 +132,8 @@ class Sweep : public KernelBodiesTest {
     const ElementCodec& codec = numerics::element_codec(format.type);
     const std::size_t of_block = format.block_size / codec.words, word = static_cast<std::size_t>(format.word);
     std::vector<Case> result;
-    const std::size_t counts[] = {1, of_block - 1, of_block, 0, of_block + 1, 3 * of_block + of_block / 2, 1 + below(5 * of_block)};
+    const std::size_t counts[] = {
+        1, of_block - 1, of_block, 0, of_block + 1, 3 * of_block + of_block / 2, 1 + below(5 * of_block)};
     for (const std::size_t count : counts) {
       const std::size_t x_offset = below(2) ? 0 : codec.size * below(16 / codec.size);
       const std::size_t word_offset = below(2) ? 0 : word * below(16 / word);
@@ -157,7 +161,8 @@ class Sweep : public KernelBodiesTest {
     }
   }
 
-  static std::uint8_t cpu_exponent(const Format& format, Case& c, std::size_t first, std::size_t elements, bool finite_only) {
+  static std::uint8_t cpu_exponent(const Format& format, Case& c, std::size_t first, std::size_t elements,
+                                   bool finite_only) {
     const ElementCodec& codec = numerics::element_codec(format.type);
     const auto* x = c.x->data() + first * codec.size;
     return (finite_only ? codec.finite_exponent : codec.exponent)(numerics::codec(), x, elements);
@@ -179,11 +184,13 @@ class Sweep : public KernelBodiesTest {
   static std::vector<std::byte> cpu_words(const Format& format, Case& c) {
     const ElementCodec& codec = numerics::element_codec(format.type);
     std::vector<std::uint32_t> words(Case::words_for(c.count, format));
-    for_each_block(format, c.count, [&](std::size_t b, std::size_t first, std::size_t elements, std::size_t first_word) {
-      codec.encode(numerics::codec(), c.x->data() + first * codec.size, elements, static_cast<std::uint8_t>(c.exponents->data()[b]),
-                   scale_of(format), format.order == Order::kBigEndian ? Store::kBigEndian : Store::kWrite,
-                   words.data() + first_word);
-    });
+    for_each_block(format, c.count,
+                   [&](std::size_t b, std::size_t first, std::size_t elements, std::size_t first_word) {
+                     codec.encode(numerics::codec(), c.x->data() + first * codec.size, elements,
+                                  static_cast<std::uint8_t>(c.exponents->data()[b]), scale_of(format),
+                                  format.order == Order::kBigEndian ? Store::kBigEndian : Store::kWrite,
+                                  words.data() + first_word);
+                   });
     std::vector<std::byte> bytes(words.size() * 4);
     std::copy_n(reinterpret_cast<const std::byte*>(words.data()), bytes.size(), bytes.data());
     return bytes;
@@ -234,8 +241,9 @@ std::vector<Format> formats() {
 }
 
 std::string name_of(const Format& format) {
-  return std::string(to_string(format.type)) + " block_size=" + std::to_string(format.block_size) + " workers=" +
-         std::to_string(format.workers) + " word=" + std::to_string(int(format.word)) + " order=" + std::to_string(int(format.order));
+  return std::string(to_string(format.type)) + " block_size=" + std::to_string(format.block_size) +
+         " workers=" + std::to_string(format.workers) + " word=" + std::to_string(int(format.word)) +
+         " order=" + std::to_string(int(format.order));
 }
 
 TEST_F(Sweep, QuantizesAsTheCpuCodecReadingAndWritingOnce) {
@@ -268,12 +276,14 @@ TEST_F(Sweep, FindsTheExponentsOfTheCpuCodecReadingOnce) {
       ASSERT_TRUE(plan(format, runs, finite_only, job).ok());
       job.log2_lanes = static_cast<std::uint32_t>(below(6));  // the fused kernel chooses its own
       with_float_form(format.type, [&](auto form) {
-        testing::run_exponents<typename decltype(form)::type>(job, job.runs.blocks() + below(9), WatchedAccess{&memory});
+        testing::run_exponents<typename decltype(form)::type>(job, job.runs.blocks() + below(9),
+                                                              WatchedAccess{&memory});
         return 0;
       });
       for (Case& c : list) {
         for_each_block(format, c.count, [&](std::size_t b, std::size_t first, std::size_t elements, std::size_t) {
-          ASSERT_EQ(static_cast<int>(c.exponents->data()[b]), cpu_exponent(format, c, first, elements, finite_only)) << b;
+          ASSERT_EQ(static_cast<int>(c.exponents->data()[b]), cpu_exponent(format, c, first, elements, finite_only))
+              << b;
         });
         ASSERT_TRUE(memory.accessed(c.x->data(), c.x->size(), 1, 0));
         ASSERT_TRUE(memory.accessed(c.exponents->data(), c.exponents->size(), 0, 1));
@@ -299,10 +309,12 @@ TEST_F(Sweep, DequantizesAsTheCpuCodecReadingAndWritingOnce) {
           if (format.order == Order::kBigEndian) sums[i] = __builtin_bswap32(sums[i]);
         }
         expected.push_back(c.x->copy());
-        for_each_block(format, c.count, [&](std::size_t b, std::size_t first, std::size_t elements, std::size_t first_word) {
-          codec.decode(numerics::codec(), sums + first_word, elements, static_cast<std::uint8_t>(c.exponents->data()[b]),
-                       scale_of(format), format.order, keep, expected.back().data() + first * codec.size);
-        });
+        for_each_block(format, c.count,
+                       [&](std::size_t b, std::size_t first, std::size_t elements, std::size_t first_word) {
+                         codec.decode(numerics::codec(), sums + first_word, elements,
+                                      static_cast<std::uint8_t>(c.exponents->data()[b]), scale_of(format), format.order,
+                                      keep, expected.back().data() + first * codec.size);
+                       });
       }
       WatchedMemory memory;
       watch(memory, list);
@@ -339,12 +351,13 @@ TEST_F(Sweep, FlagsNonFiniteValuesAsTheCpuCodec) {
       for (Case& c : list) {
         words.emplace_back(c.words->size());
         values.push_back(c.x->copy());
-        for_each_block(format, c.count, [&](std::size_t, std::size_t first, std::size_t elements, std::size_t first_word) {
-          auto* flags = reinterpret_cast<std::uint32_t*>(words.back().data()) + first_word;
-          auto* y = values.back().data() + first * codec.size;
-          codec.flags(numerics::codec(), y, elements, store, flags);
-          codec.apply_flags(numerics::codec(), flags, elements, format.order, clear, y);
-        });
+        for_each_block(format, c.count,
+                       [&](std::size_t, std::size_t first, std::size_t elements, std::size_t first_word) {
+                         auto* flags = reinterpret_cast<std::uint32_t*>(words.back().data()) + first_word;
+                         auto* y = values.back().data() + first * codec.size;
+                         codec.flags(numerics::codec(), y, elements, store, flags);
+                         codec.apply_flags(numerics::codec(), flags, elements, format.order, clear, y);
+                       });
       }
       with_float_form(format.type, [&](auto form) {
         using Form = FlagForm<typename decltype(form)::type>;
@@ -379,12 +392,14 @@ float value_of(ElementType type, const std::byte* x) {
   }
   std::uint16_t bits;
   std::memcpy(&bits, x, 2);
-  return type == ElementType::kFloat16 ? numerics::widen(numerics::Float16{bits}) : numerics::widen(numerics::Bfloat16{bits});
+  return type == ElementType::kFloat16 ? numerics::widen(numerics::Float16{bits})
+                                       : numerics::widen(numerics::Bfloat16{bits});
 }
 
 std::int64_t reference_word(float x, int exponent, const Format& format, Rounding rounding, std::uint64_t index) {
   if (!std::isfinite(x)) return 0;
-  const int bits = 8 * static_cast<int>(format.word), log2_workers = static_cast<int>(std::ceil(std::log2(format.workers)));
+  const int bits = 8 * static_cast<int>(format.word),
+            log2_workers = static_cast<int>(std::ceil(std::log2(format.workers)));
   const double limit = std::floor((std::ldexp(1.0, bits - 1) - 1) / format.workers);
   const double scaled = std::ldexp(std::fabs(double{x}), bits - 1 - log2_workers - (exponent - 126));
   double rounded = std::nearbyint(scaled);
@@ -440,8 +455,10 @@ TEST_F(Sweep, NarrowWordsAndStochasticRoundingFollowTheirDefinition) {
                   const std::uint64_t raw = word_at(*c.words, c.words->data(), i, size, order == Order::kBigEndian);
                   const auto sum = static_cast<std::int64_t>(raw << (64 - 8 * size)) >> (64 - 8 * size);
                   const auto exponent = static_cast<int>(c.exponents->data()[i / block_size]);
-                  const int power = 8 * static_cast<int>(size) - 1 - static_cast<int>(std::ceil(std::log2(workers))) - (exponent - 126);
-                  const auto wide = static_cast<float>(std::ldexp(static_cast<double>(static_cast<float>(sum)), -power));
+                  const int power = 8 * static_cast<int>(size) - 1 - static_cast<int>(std::ceil(std::log2(workers))) -
+                                    (exponent - 126);
+                  const auto wide =
+                      static_cast<float>(std::ldexp(static_cast<double>(static_cast<float>(sum)), -power));
                   std::uint64_t expected = number(type, wide, 0), actual = 0;
                   const std::size_t bytes = numerics::element_codec(type).size;
                   std::memcpy(&actual, c.x->data() + i * bytes, bytes);
@@ -460,8 +477,8 @@ TEST_F(Sweep, AlignedMemoryMovesSixteenBytesAtATime) {
   for (const ElementType type : kTypes) {
     if (numerics::element_codec(type).words > 1) continue;
     const Format format{type, 256};
-    Case c{1024, std::make_unique<Bytes>(1024 * numerics::element_codec(type).size, 0), std::make_unique<Bytes>(4096, 0),
-           std::make_unique<Bytes>(4, 0)};
+    Case c{1024, std::make_unique<Bytes>(1024 * numerics::element_codec(type).size, 0),
+           std::make_unique<Bytes>(4096, 0), std::make_unique<Bytes>(4, 0)};
     fill(type, c.x->data(), c.count, 256);
     set_exponents(format, c);
     std::vector<Case> list;

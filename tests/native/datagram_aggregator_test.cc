@@ -57,9 +57,16 @@ class DatagramAggregatorTest : public ::testing::Test {
   void add() { EXPECT_TRUE(aggregator_.add(std::make_unique<DatagramJob>(spec_, Shard{}))); }
 
   wire::Header header(std::uint32_t worker, std::uint32_t epoch) const {
-    return {.kind = wire::Kind::kUpdate, .job = spec_.job, .secret = spec_.secret,
-            .worker = static_cast<std::uint16_t>(worker), .slot = 0, .epoch = epoch, .fingerprint = 100 + epoch,
-            .words = 2, .exponents = 1, .code = 0};
+    return {.kind = wire::Kind::kUpdate,
+            .job = spec_.job,
+            .secret = spec_.secret,
+            .worker = static_cast<std::uint16_t>(worker),
+            .slot = 0,
+            .epoch = epoch,
+            .fingerprint = 100 + epoch,
+            .words = 2,
+            .exponents = 1,
+            .code = 0};
   }
   static Bytes packet(const wire::Header& header, std::uint32_t value, std::uint8_t exponent = 0) {
     Bytes bytes(wire::packet_size(header.words, header.exponents));
@@ -356,12 +363,30 @@ TEST_F(DatagramAggregatorTest, AMillionForgedPacketsAreCountedByKind) {
   for (int i = 0; i < 1'000'000; ++i) {
     wire::Header forged = header(static_cast<std::uint32_t>(random() % 3), static_cast<std::uint32_t>(random() % 3));
     switch (random() % 6) {
-      case 0: forged.secret = random() | 1ull << 63; count(Counter::kWrongSecret); break;
-      case 1: forged.job = 8 + static_cast<std::uint32_t>(random() % 1000); count(Counter::kUnknownJob); break;
-      case 2: forged.worker = static_cast<std::uint16_t>(3 + random() % 1000); count(Counter::kBadWorker); break;
-      case 3: forged.slot = static_cast<std::uint16_t>(2 + random() % 1000); count(Counter::kBadSlot); break;
-      case 4: forged.words = 9; count(Counter::kTooLarge); break;
-      case 5: forged.kind = wire::Kind::kResult; count(Counter::kNotAnUpdate); break;
+      case 0:
+        forged.secret = random() | 1ull << 63;
+        count(Counter::kWrongSecret);
+        break;
+      case 1:
+        forged.job = 8 + static_cast<std::uint32_t>(random() % 1000);
+        count(Counter::kUnknownJob);
+        break;
+      case 2:
+        forged.worker = static_cast<std::uint16_t>(3 + random() % 1000);
+        count(Counter::kBadWorker);
+        break;
+      case 3:
+        forged.slot = static_cast<std::uint16_t>(2 + random() % 1000);
+        count(Counter::kBadSlot);
+        break;
+      case 4:
+        forged.words = 9;
+        count(Counter::kTooLarge);
+        break;
+      case 5:
+        forged.kind = wire::Kind::kResult;
+        count(Counter::kNotAnUpdate);
+        break;
     }
     bytes = packet(forged, static_cast<std::uint32_t>(random()));
     aggregator_.on_packet(bytes, address(77), outbox_);

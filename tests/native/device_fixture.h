@@ -42,7 +42,8 @@ inline void read_back(std::vector<Resident>& devices, std::vector<Operands>& ope
 }
 
 // Sums on the cluster what lies on these devices; the results are in `operands`.
-inline void sum_residents(Cluster& cluster, std::vector<Resident>& devices, std::vector<Operands>& operands, std::size_t count) {
+inline void sum_residents(Cluster& cluster, std::vector<Resident>& devices, std::vector<Operands>& operands,
+                          std::size_t count) {
   std::vector<std::future<Status>> done;
   for (std::uint32_t d = 0; d < devices.size(); ++d) done.push_back(cluster.submit(d, devices[d].collective(count)));
   for (auto& future : done) {

@@ -1,5 +1,5 @@
-// Tensors on devices: the bits are those of the same tensors in host memory, whatever the topology and the transport; nothing
-// on the host reads a tensor; and what ends a group ends it, with its reason, while a device is at work.
+// Tensors on devices: the bits are those of the same tensors in host memory, whatever the topology and the transport;
+// nothing on the host reads a tensor; and what ends a group ends it, with its reason, while a device is at work.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>

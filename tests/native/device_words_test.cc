@@ -1,7 +1,6 @@
-// Where a device's words lie on their way: it writes messages and reads results in the transport's own memory where that can
-// be, and what is sent is byte for byte what a processor's tensors would send.
+// Where a device's words lie on their way: it writes messages and reads results in the transport's own memory where
+// that can be, and what is sent is byte for byte what a processor's tensors would send.
 #include <gtest/gtest.h>
-
 #include <sys/mman.h>
 
 #include <map>
@@ -26,10 +25,10 @@ std::vector<GroupConfig> roce_configs(const Processes& processes, RoceSwitch& ro
   for (GroupConfig& config : configs) {
     config.member.shape = job_for(processes, whole_chunks).shape;
     const std::uint32_t worker = config.member.worker;
-    config.transport = RoceConfig{
-        .address = "127.0.0.1",
-        .exchange = [&roce_switch, worker](const auto& end) { return roce_switch.connect(9, worker, end); },
-        .loss = {.share = loss, .seed = 5 + worker}};
+    config.transport =
+        RoceConfig{.address = "127.0.0.1",
+                   .exchange = [&roce_switch, worker](const auto& end) { return roce_switch.connect(9, worker, end); },
+                   .loss = {.share = loss, .seed = 5 + worker}};
   }
   return configs;
 }
@@ -186,11 +185,17 @@ struct Watch {
 // Keeps what is sent.
 class WatchedPairs final : public roce::QueuePairs {
  public:
-  using Messages = std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<std::uint8_t>>;  // by address and immediate
+  using Messages =
+      std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<std::uint8_t>>;  // by address and immediate
 
   WatchedPairs(std::unique_ptr<roce::QueuePairs> pairs, const roce::MessageLayout& layout, Watch watch, Messages& sent,
                std::uint64_t& repeated)
-      : pairs_(std::move(pairs)), layout_(layout), watch_(watch), sent_(sent), repeated_(repeated), epochs_(layout.queues()) {
+      : pairs_(std::move(pairs)),
+        layout_(layout),
+        watch_(watch),
+        sent_(sent),
+        repeated_(repeated),
+        epochs_(layout.queues()) {
     if (watch.dirty) std::ranges::fill(send_memory(), std::uint8_t{0xa5});
   }
   ~WatchedPairs() override {
@@ -208,8 +213,8 @@ class WatchedPairs final : public roce::QueuePairs {
     view_ = static_cast<std::uint8_t*>(mmap(nullptr, adopted_.bytes, PROT_READ, MAP_SHARED, adopted_.dmabuf, 0));
     return true;
   }
-  void post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail, std::uint64_t address,
-                  std::uint32_t immediate) override {
+  void post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
+                  std::uint64_t address, std::uint32_t immediate) override {
     epochs_[queue] = roce::pass_at(address)->epoch;
     const auto* const of_device = reinterpret_cast<const std::uint8_t*>(adopted_.memory.get());
     if (view_ != nullptr && head.data() >= of_device && head.data() < of_device + adopted_.bytes) {
@@ -283,7 +288,8 @@ struct Alone {
     const auto endpoint = roce::make_rdma_endpoint(
         testing::member_of(job, 0),
         [&](std::size_t queues, std::size_t send, std::size_t receive) {
-          auto pairs = std::make_unique<roce::SocketQueuePairs>(roce::SocketOptions{.host = "127.0.0.1"}, queues, send, receive);
+          auto pairs =
+              std::make_unique<roce::SocketQueuePairs>(roce::SocketOptions{.host = "127.0.0.1"}, queues, send, receive);
           const roce::MessageLayout layout(job.shape);
           return std::make_unique<WatchedPairs>(std::move(pairs), layout, watch, sent, repeated);
         },
@@ -319,7 +325,8 @@ struct Alone {
 
 TEST(DeviceWords, MessagesAreThoseOfAProcessorByteForByte) {
   for (const bool whole_chunks : {false, true}) {
-    const Alone host(false, {}, whole_chunks), device(true, {}, whole_chunks), exporting(true, {.adopt = true}, whole_chunks);
+    const Alone host(false, {}, whole_chunks), device(true, {}, whole_chunks),
+        exporting(true, {.adopt = true}, whole_chunks);
     const Alone dirty(false, {.dirty = true}, whole_chunks), dirty_device(true, {.dirty = true}, whole_chunks);
     EXPECT_GT(host.sent.size(), 100u);
     EXPECT_EQ(dirty.sent, host.sent);

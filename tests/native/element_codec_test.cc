@@ -47,8 +47,9 @@ void check_conversions(int exponent_bits, int fraction_bits) {
   for (std::uint32_t low = 0; low < infinity; ++low) {
     const double a = by_definition(static_cast<std::uint16_t>(low), exponent_bits, fraction_bits);
     const bool overflows = low + 1 == infinity;
-    const double step = overflows ? a - by_definition(static_cast<std::uint16_t>(low - 1), exponent_bits, fraction_bits)
-                                  : by_definition(static_cast<std::uint16_t>(low + 1), exponent_bits, fraction_bits) - a;
+    const double step = overflows
+                            ? a - by_definition(static_cast<std::uint16_t>(low - 1), exponent_bits, fraction_bits)
+                            : by_definition(static_cast<std::uint16_t>(low + 1), exponent_bits, fraction_bits) - a;
     const auto middle = static_cast<float>(a + step / 2);
     if (static_cast<double>(middle) != a + step / 2) continue;  // not a float32
     const auto rounds_to = [](float x) {
@@ -199,7 +200,8 @@ TEST(WideFloats, TheLargestSumsFit) {
     for (const float x : {std::nextafter(2.0f, 0.0f), 1.0f, -std::nextafter(2.0f, 0.0f), 1.5f + 0x1p-23f}) {
       const std::vector<std::vector<float>> inputs(workers, std::vector<float>(128, x));
       const auto expected = static_cast<float>(static_cast<double>(workers) * x);
-      EXPECT_EQ(sum_block(ElementType::kWideFloat32, inputs, true), std::vector<float>(128, expected)) << workers << " " << x;
+      EXPECT_EQ(sum_block(ElementType::kWideFloat32, inputs, true), std::vector<float>(128, expected))
+          << workers << " " << x;
     }
   }
 }
@@ -228,9 +230,21 @@ void check_non_finite(ElementType type, Make make) {
 
 TEST(NonFinite, FollowIeeeAdditionInEveryFloatType) {
   check_non_finite<double>(ElementType::kFloat64, [](double v) { return v; });
-  check_non_finite<Float16>(ElementType::kWideFloat16, [](double v) { Float16 y; narrow(static_cast<float>(v), y); return y; });
-  check_non_finite<Float16>(ElementType::kFloat16, [](double v) { Float16 y; narrow(static_cast<float>(v), y); return y; });
-  check_non_finite<Bfloat16>(ElementType::kBfloat16, [](double v) { Bfloat16 y; narrow(static_cast<float>(v), y); return y; });
+  check_non_finite<Float16>(ElementType::kWideFloat16, [](double v) {
+    Float16 y;
+    narrow(static_cast<float>(v), y);
+    return y;
+  });
+  check_non_finite<Float16>(ElementType::kFloat16, [](double v) {
+    Float16 y;
+    narrow(static_cast<float>(v), y);
+    return y;
+  });
+  check_non_finite<Bfloat16>(ElementType::kBfloat16, [](double v) {
+    Bfloat16 y;
+    narrow(static_cast<float>(v), y);
+    return y;
+  });
 }
 
 }  // namespace

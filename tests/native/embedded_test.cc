@@ -158,7 +158,8 @@ TEST(Embedded, ManyCollectivesOfMixedTensorsKeepTheirOrder) {
     const std::vector<float> expected = all_reduce_reference(original[r], 256);
     const std::uint32_t integer = n * (0xc0000000u + r) + 12345u * (0 + 1 + 2 + 3);
     for (std::uint32_t w = 0; w < n; ++w) {
-      for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_TRUE(testing::same(floats[r][w][i], expected[i])) << r << " " << w << " " << i;
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        ASSERT_TRUE(testing::same(floats[r][w][i], expected[i])) << r << " " << w << " " << i;
       for (const std::uint32_t value : integers[r][w]) ASSERT_EQ(value, integer) << r;
     }
   }
@@ -265,7 +266,8 @@ pid_t child_worker(const EmbeddedMember& config, std::size_t count, const std::f
     std::vector<std::vector<float>> inputs;
     for (std::uint32_t w = 0; w < config.member.shape.workers(); ++w) inputs.push_back(random_gradient(count, w));
     const std::vector<float> expected = all_reduce_reference(inputs, kBlock);
-    for (std::size_t i = 0; i < count; ++i) if (!testing::same(x[i], expected[i])) _exit(3);
+    for (std::size_t i = 0; i < count; ++i)
+      if (!testing::same(x[i], expected[i])) _exit(3);
     endpoint->worker().submit({{{ElementType::kFloat32, count, x.data(), x.data()}}});
     const Status second = run_to_end(*endpoint);
     _exit(second.ok() ? 0 : second.code == ErrorCode::kWorkerLost ? 10 : 4);
@@ -329,10 +331,10 @@ TEST(EmbeddedProcesses, SurvivorsLearnOfADeathInAnotherPidNamespace) {
   const std::string name = "jaxina-test-namespace-" + std::to_string(getpid());
   const EmbeddedMember configs[] = {config_for(3, 0, name), config_for(3, 1, name), config_for(3, 2, name)};
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<pid_t> children = {
-      child_worker(configs[0], 1000),
-      in_other_pid_namespace([&] { return child_worker(configs[1], 1000, leave_abruptly); }),
-      in_other_pid_namespace([&] { return child_worker(configs[2], 1000); })};
+  const std::vector<pid_t> children = {child_worker(configs[0], 1000), in_other_pid_namespace([&] {
+                                         return child_worker(configs[1], 1000, leave_abruptly);
+                                       }),
+                                       in_other_pid_namespace([&] { return child_worker(configs[2], 1000); })};
   EXPECT_EQ(exit_codes(children), std::vector<int>({10, 42, 10}));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 }

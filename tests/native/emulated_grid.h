@@ -1,5 +1,5 @@
-// Runs the bodies of the CUDA kernels on the CPU, thread by thread, with a memory that watches: every access must lie in
-// a buffer it was told of and be aligned to its own size, as the GPU demands, and every byte's reads and writes are
+// Runs the bodies of the CUDA kernels on the CPU, thread by thread, with a memory that watches: every access must lie
+// in a buffer it was told of and be aligned to its own size, as the GPU demands, and every byte's reads and writes are
 // counted.
 #pragma once
 
@@ -23,7 +23,8 @@ struct Buffer {
 class WatchedMemory {
  public:
   void add(const void* begin, std::size_t bytes) {
-    buffers_.push_back({static_cast<const std::byte*>(begin), std::vector<std::uint8_t>(bytes), std::vector<std::uint8_t>(bytes)});
+    buffers_.push_back(
+        {static_cast<const std::byte*>(begin), std::vector<std::uint8_t>(bytes), std::vector<std::uint8_t>(bytes)});
   }
   // Whether each of these bytes was read, and was written, so often.
   bool accessed(const void* begin, std::size_t bytes, std::uint8_t reads, std::uint8_t writes) {

@@ -1,7 +1,7 @@
 // The engine in processes that may have no more threads, and in forked ones: an error at once, never a hang, and
 // nothing that disturbs the parent. Each test runs in a child process, because the engine is the process's only one.
-#include <gtest/gtest.h>
 #include <grp.h>
+#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,9 +26,7 @@ constexpr std::size_t kSmall = 1000, kTogether = 200'000;  // the latter is summ
 
 GroupConfig config_of(const Group&) {
   const JobShape shape({.devices = 2, .workers = 1, .slots = 8, .block_size = 256, .blocks_per_chunk = 1});
-  return {.member = {.shape = shape},
-          .local = {0, 1},
-          .transport = {}};
+  return {.member = {.shape = shape}, .local = {0, 1}, .transport = {}};
 }
 
 void start(Engine::Connector connector = config_of) {

@@ -1,6 +1,6 @@
-// A device as the worker sees a GPU: a thread that works batches off in their order, late, with the GPU's kernels (emulated_kernels.cc). Its
-// tensors lie where only it can read: the address that everybody else has is one whose access ends the process. Words and
-// exponents it takes only from memory that it was told of.
+// A device as the worker sees a GPU: a thread that works batches off in their order, late, with the GPU's kernels
+// (emulated_kernels.cc). Its tensors lie where only it can read: the address that everybody else has is one whose
+// access ends the process. Words and exponents it takes only from memory that it was told of.
 #pragma once
 
 #include <sys/mman.h>
@@ -23,8 +23,8 @@
 
 namespace jaxina::testing {
 
-// Words that a device has moved, by where they lay: in memory that it allocated, in memory that was shared with it, or in its
-// own, which it exported.
+// Words that a device has moved, by where they lay: in memory that it allocated, in memory that was shared with it, or
+// in its own, which it exported.
 struct WordsMoved {
   std::uint64_t read_allocated = 0, read_shared = 0, written_allocated = 0, written_shared = 0, written_exported = 0;
 };
@@ -59,7 +59,9 @@ class FakeDevice final : public TensorDevice {
     if (used_ > kMemory) throw std::bad_alloc();
     return address;
   }
-  void write(std::byte* tensor, const std::vector<std::byte>& bytes) { std::copy(bytes.begin(), bytes.end(), reach(tensor)); }
+  void write(std::byte* tensor, const std::vector<std::byte>& bytes) {
+    std::copy(bytes.begin(), bytes.end(), reach(tensor));
+  }
   std::vector<std::byte> read(std::byte* tensor, std::size_t bytes) { return {reach(tensor), reach(tensor) + bytes}; }
 
   // From the batch with this number on every batch fails.
@@ -106,7 +108,8 @@ class FakeDevice final : public TensorDevice {
     if (!ReachableMemory::instance().add(memory.data(), memory.size(), ReachableMemory::Kind::kShared)) {
       throw Error(ErrorCode::kGpu, "a page of this memory is shared already");
     }
-    return {const_cast<std::byte*>(memory.data()), [](std::byte* address) { ReachableMemory::instance().remove(address); }};
+    return {const_cast<std::byte*>(memory.data()),
+            [](std::byte* address) { ReachableMemory::instance().remove(address); }};
   }
   // The start of the dma-buf, a file here, is the memory.
   ExportedMemory allocate_exported(std::size_t bytes) override {
@@ -116,7 +119,8 @@ class FakeDevice final : public TensorDevice {
     const int file = memfd_create("fake-export", MFD_CLOEXEC);
     if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) throw std::bad_alloc();
     // Here, too, only the device's own view of it can be touched.
-    if (mmap(reach(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) throw std::bad_alloc();
+    if (mmap(reach(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED)
+      throw std::bad_alloc();
     ReachableMemory::instance().add(address, bytes, ReachableMemory::Kind::kExported);
     return {{address,
              [file](std::byte* memory) {
@@ -187,8 +191,8 @@ class FakeDevice final : public TensorDevice {
     return {};
   }
 
-  // As hardware reads: whoever writes the same bytes meanwhile, as a network card may, is no race. That nobody writes others is
-  // looked at when the batch ends.
+  // As hardware reads: whoever writes the same bytes meanwhile, as a network card may, is no race. That nobody writes
+  // others is looked at when the batch ends.
   [[gnu::no_sanitize("thread"), gnu::noinline]] static void look(const volatile std::uint32_t* words, std::size_t count,
                                                                  std::uint32_t* seen) {
     for (std::size_t i = 0; i < count; ++i) seen[i] = words[i];
@@ -237,7 +241,8 @@ class FakeDevice final : public TensorDevice {
       for (DeviceTask& task : batch.tasks) {
         if (task.tensor != nullptr) task.tensor = reach(task.tensor);
         auto* const words = reinterpret_cast<std::byte*>(task.words);
-        if (words >= forbidden_ && words < forbidden_ + kMemory) task.words = reinterpret_cast<std::uint32_t*>(reach(words));
+        if (words >= forbidden_ && words < forbidden_ + kMemory)
+          task.words = reinterpret_cast<std::uint32_t*>(reach(words));
       }
       Status status;
       if (!fails) status = queue_tasks(nullptr, batch.format, batch.tasks);

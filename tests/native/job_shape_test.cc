@@ -128,8 +128,11 @@ TEST(JobShape, AnyShapeThatExistsFitsThePacketsFields) {
     const auto draw = [&](std::uint32_t sensible) {
       return static_cast<std::uint32_t>(random() % 8 == 0 ? random() : random() % sensible);
     };
-    const ShapeRequest request{.devices = draw(1100), .workers = draw(600), .slots = draw(66'000),
-                               .block_size = draw(random() % 2 ? 17'000 : 300), .blocks_per_chunk = draw(70)};
+    const ShapeRequest request{.devices = draw(1100),
+                               .workers = draw(600),
+                               .slots = draw(66'000),
+                               .block_size = draw(random() % 2 ? 17'000 : 300),
+                               .blocks_per_chunk = draw(70)};
     const Status status = status_of(request);
     if (!status.ok()) {
       EXPECT_TRUE(status.code == ErrorCode::kInvalidArgument || status.code == ErrorCode::kTooManyWorkers);

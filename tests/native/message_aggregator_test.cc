@@ -38,7 +38,7 @@ struct Outbox final : MessageAggregator::Output {
     const std::uint32_t first = psn++;
     if (!keep) return;
     sent.push_back({write.peer, write.qpn, write.rkey, write.immediate, first, write.address,
-        Bytes(write.head.begin(), write.head.end())});
+                    Bytes(write.head.begin(), write.head.end())});
     sent.back().bytes.insert(sent.back().bytes.end(), write.tail.begin(), write.tail.end());
   }
   std::vector<Sent> take() { return std::exchange(sent, {}); }
@@ -59,10 +59,11 @@ class MessageAggregatorTest : public ::testing::Test {
  protected:
   // Of whole chunks, whose messages carry no check, so that they can be written by hand.
   static JobSpec spec_of(std::uint32_t job, std::uint32_t workers = 2, std::uint32_t slots = 3) {
-    return {.job = job,
-            .secret = 0xfeed,
-            .shape = testing::SmallShape{.slots = slots, .block_size = 128, .blocks_per_chunk = 2, .whole_chunks = true}
-                         .of(workers)};
+    return {
+        .job = job,
+        .secret = 0xfeed,
+        .shape = testing::SmallShape{.slots = slots, .block_size = 128, .blocks_per_chunk = 2, .whole_chunks = true}.of(
+            workers)};
   }
   void add(const JobSpec& spec) { ASSERT_TRUE(aggregators_.add(std::make_unique<MessageJob>(spec, kRkey))); }
 

@@ -91,9 +91,11 @@ class Job {
   };
   using BeforeReading = std::function<void(const Place&)>;
 
-  explicit Job(bool checked) : shape(shape_of(checked)), layout(shape),
-      aggregator(shape, checked ? AggregatorOptions{.extra_words = kCheckWords, .seal = ResultCheck::seal}
-                                : AggregatorOptions{}) {
+  explicit Job(bool checked)
+      : shape(shape_of(checked)),
+        layout(shape),
+        aggregator(shape, checked ? AggregatorOptions{.extra_words = kCheckWords, .seal = ResultCheck::seal}
+                                  : AggregatorOptions{}) {
     for (std::uint32_t w = 0; w < kWorkers; ++w) {
       pairs.push_back(std::make_unique<MemoryPairs>(layout));
       sessions.push_back(std::make_unique<MessageSession>(
@@ -105,7 +107,7 @@ class Job {
   void run(const BeforeReading& before_reading) {
     const auto busy = [&] {
       return std::any_of(sessions.begin(), sessions.end(),
-          [](auto& s) { return s->worker().pop_completed(), !s->worker().idle(); });
+                         [](auto& s) { return s->worker().pop_completed(), !s->worker().idle(); });
     };
     for (int timeouts = 0; busy() && !mismatch && timeouts < 100; ++timeouts) {
       now += 10 * kSecond;
@@ -142,7 +144,10 @@ class Job {
   void deliver(std::uint32_t worker, const MemoryPairs::Message& message) {
     const PassName pass = *pass_at(message.address);
     const std::size_t words = (message.bytes.size() - wire::padded(pass.exponents)) / 4;
-    const Answer answer = aggregator.on_update({worker, pass.slot, pass.epoch, message.immediate,
+    const Answer answer = aggregator.on_update({worker,
+                                                pass.slot,
+                                                pass.epoch,
+                                                message.immediate,
                                                 {reinterpret_cast<const std::uint32_t*>(message.bytes.data()), words},
                                                 {message.bytes.data() + 4 * words, pass.exponents}});
     mismatch = mismatch || answer.effect == Effect::kMismatch;
@@ -174,8 +179,8 @@ class Job {
 };
 
 struct Integers {
-  explicit Integers(std::uint64_t seed) : in(kWorkers), out(kWorkers, std::vector<std::uint32_t>(kElements)),
-      sum(kElements) {
+  explicit Integers(std::uint64_t seed)
+      : in(kWorkers), out(kWorkers, std::vector<std::uint32_t>(kElements)), sum(kElements) {
     std::mt19937_64 random(seed);
     for (auto& mine : in) {
       for (std::size_t i = 0; i < kElements; ++i) sum[i] += mine.emplace_back(static_cast<std::uint32_t>(random()));
@@ -186,7 +191,9 @@ struct Integers {
       job.sessions[w]->worker().submit({{{ElementType::kInt32, kElements, in[w].data(), out[w].data()}}});
     }
   }
-  bool exact() const { return std::all_of(out.begin(), out.end(), [&](const auto& mine) { return mine == sum; }); }
+  bool exact() const {
+    return std::all_of(out.begin(), out.end(), [&](const auto& mine) { return mine == sum; });
+  }
   std::vector<std::vector<std::uint32_t>> in, out;
   std::vector<std::uint32_t> sum;
 };
@@ -241,7 +248,7 @@ struct LateCopies {
     const std::size_t all = place.newer.size();
     const auto [from, to] = part.of(all - 4 * layout.check_words(), all);
     std::copy(place.older->begin() + static_cast<std::ptrdiff_t>(from),
-        place.older->begin() + static_cast<std::ptrdiff_t>(to),
+              place.older->begin() + static_cast<std::ptrdiff_t>(to),
               place.newer.begin() + static_cast<std::ptrdiff_t>(from));
   }
 };

@@ -1,5 +1,5 @@
-// float16 and bfloat16 in every codec variant: the same bits as float32's functions give for the widened values, rounded
-// by narrow(). Those are held against the specification by numerics_codec_test.cc, widen() and narrow() by
+// float16 and bfloat16 in every codec variant: the same bits as float32's functions give for the widened values,
+// rounded by narrow(). Those are held against the specification by numerics_codec_test.cc, widen() and narrow() by
 // element_codec_test.cc.
 #include <gtest/gtest.h>
 
@@ -96,7 +96,8 @@ TEST_P(NarrowCodecTest, ConvertsEveryValue) {
   for (const int e : {0, 1, 100, 112, 127, 142, 200, 254}) {
     const Scale scale = scale_for(3);
     narrow_->quantize(all.data(), all.size(), static_cast<std::uint8_t>(e), scale, Store::kWrite, got.data());
-    codec_->float32.quantize(wides.data(), all.size(), static_cast<std::uint8_t>(e), scale, Store::kWrite, expected.data());
+    codec_->float32.quantize(wides.data(), all.size(), static_cast<std::uint8_t>(e), scale, Store::kWrite,
+                             expected.data());
     ASSERT_EQ(got, expected) << e;
   }
 }
@@ -107,7 +108,8 @@ TEST_P(NarrowCodecTest, FindsExponents) {
       const Bits x = elements(count);
       const std::vector<float> wides = widened(x);
       ASSERT_EQ(narrow_->exponent(x.data(), count), codec_->float32.exponent(wides.data(), count)) << count;
-      ASSERT_EQ(narrow_->finite_exponent(x.data(), count), codec_->float32.finite_exponent(wides.data(), count)) << count;
+      ASSERT_EQ(narrow_->finite_exponent(x.data(), count), codec_->float32.finite_exponent(wides.data(), count))
+          << count;
     }
   }
 }
@@ -186,8 +188,8 @@ TEST_P(NarrowCodecTest, StreamsAndExchangesAsOneStepAtATime) {
       std::uint16_t* y = static_cast<std::uint16_t*>(line) + offset;
       Words got = old_words, expected = old_words;
       exponents = old_exponents;
-      narrow_->exchange({blocks, size, ahead.data(), exponents.data(), merge, x.data(), x_exponents.data(), store, got.data(),
-                         sum.data(), sum_exponents.data(), streaming, y},
+      narrow_->exchange({blocks, size, ahead.data(), exponents.data(), merge, x.data(), x_exponents.data(), store,
+                         got.data(), sum.data(), sum_exponents.data(), streaming, y},
                         scale);
       codec_->end_streaming();
       for (std::size_t i = 0; i < blocks; ++i) {

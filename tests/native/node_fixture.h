@@ -22,9 +22,9 @@ namespace jaxina::testing::nodes {
 
 using Bytes = std::vector<std::byte>;
 
-inline constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kInt32,   ElementType::kFloat16,
-                                  ElementType::kBfloat16, ElementType::kFloat64, ElementType::kInt8,
-                                  ElementType::kInt16,   ElementType::kInt64};
+inline constexpr ElementType kTypes[] = {ElementType::kFloat32,  ElementType::kInt32,   ElementType::kFloat16,
+                                         ElementType::kBfloat16, ElementType::kFloat64, ElementType::kInt8,
+                                         ElementType::kInt16,    ElementType::kInt64};
 inline constexpr std::uint32_t kBlock = 64;
 
 inline std::size_t size_of(ElementType type) { return numerics::element_codec(type).size; }
@@ -110,13 +110,15 @@ inline std::unique_ptr<Endpoint> join(const GroupConfig& config) {
 // The nodes of a group's processes, all in this one.
 class Cluster {
  public:
-  explicit Cluster(std::vector<GroupConfig> configs, std::function<void(const Status&)> ended = [](const Status&) {})
+  explicit Cluster(
+      std::vector<GroupConfig> configs, std::function<void(const Status&)> ended = [](const Status&) {})
       : configs_(std::move(configs)) {
     Group group;
     for (std::uint32_t d = 0; d < configs_.front().member.shape.devices(); ++d) group.push_back(d);
     for (const GroupConfig& config : configs_) {
-      nodes_.push_back(std::make_unique<Node>(group, [config](const Group&) { return config; },
-                                              [ended](const Group&, const Status& reason) { ended(reason); }));
+      nodes_.push_back(std::make_unique<Node>(
+          group, [config](const Group&) { return config; },
+          [ended](const Group&, const Status& reason) { ended(reason); }));
     }
   }
   ~Cluster() {
@@ -142,7 +144,8 @@ class Cluster {
 };
 
 inline Status outcome(std::future<Status>& future) {
-  if (future.wait_for(std::chrono::seconds(60)) != std::future_status::ready) return {ErrorCode::kTimeout, "test deadline"};
+  if (future.wait_for(std::chrono::seconds(60)) != std::future_status::ready)
+    return {ErrorCode::kTimeout, "test deadline"};
   return future.get();
 }
 
@@ -150,7 +153,8 @@ inline Status outcome(std::future<Status>& future) {
 inline void sum(Cluster& cluster, std::vector<Operands>& devices, std::size_t count, bool in_place, int rounds = 1) {
   for (int round = 0; round < rounds; ++round) {
     std::vector<std::future<Status>> done;
-    for (std::uint32_t d = 0; d < devices.size(); ++d) done.push_back(cluster.submit(d, devices[d].collective(count, in_place)));
+    for (std::uint32_t d = 0; d < devices.size(); ++d)
+      done.push_back(cluster.submit(d, devices[d].collective(count, in_place)));
     for (auto& future : done) {
       const Status status = outcome(future);
       ASSERT_TRUE(status.ok()) << status.text();

@@ -28,7 +28,8 @@ TEST(Node, EveryTopologyGivesTheBitsOfTheFlatOne) {
     for (const std::size_t count : {1u, 777u, 5000u, 20'000u}) {
       const std::vector<Operands> devices = operands(4, count, count + finite, finite);
       const Operands expected = flat(devices, count);
-      for (const Processes& processes : {Processes{4}, Processes{2, 2}, Processes{1, 3}, Processes{3, 1}, Processes{1, 2, 1}}) {
+      for (const Processes& processes :
+           {Processes{4}, Processes{2, 2}, Processes{1, 3}, Processes{3, 1}, Processes{1, 2, 1}}) {
         for (const bool in_place : {false, true}) {
           std::vector<Operands> mine = devices;
           Cluster cluster(configs_for(processes));
@@ -139,7 +140,8 @@ TEST(Node, ManyCollectivesInFlightKeepTheirOrderOnEveryDevice) {
         }
         for (auto& future : done) wrong += !outcome(future).ok();
         for (std::uint32_t r = 0; r < rounds; ++r) {
-          wrong += static_cast<int>(std::count_if(x[r].begin(), x[r].end(), [&](std::uint32_t v) { return v != 6 * r; }));
+          wrong +=
+              static_cast<int>(std::count_if(x[r].begin(), x[r].end(), [&](std::uint32_t v) { return v != 6 * r; }));
         }
       });
     }
@@ -191,7 +193,8 @@ TEST(Node, AbortAndCloseReachWhatWaits) {
     {
       Cluster cluster(configs_for(processes));
       aborted = cluster.submit(0, {{{ElementType::kInt32, 1, &x, &x}}});
-      for (std::size_t w = 0; w < processes.size(); ++w) cluster.node(w).abort({ErrorCode::kWorkerLost, "worker 7 died"});
+      for (std::size_t w = 0; w < processes.size(); ++w)
+        cluster.node(w).abort({ErrorCode::kWorkerLost, "worker 7 died"});
       EXPECT_EQ(outcome(aborted).message, "worker 7 died");
     }
     {
@@ -295,7 +298,8 @@ TEST(Node, PartsOfACollectiveAreWholeBlocksAndTogetherTheWhole) {
           ++tensor;
         }
         ASSERT_EQ(piece.type, whole.tensors[tensor].type);
-        ASSERT_EQ(piece.in, static_cast<const std::byte*>(whole.tensors[tensor].in) + covered[tensor] * size_of(piece.type));
+        ASSERT_EQ(piece.in,
+                  static_cast<const std::byte*>(whole.tensors[tensor].in) + covered[tensor] * size_of(piece.type));
         ASSERT_EQ(covered[tensor] % (kBlock / numerics::element_codec(piece.type).words), 0u);
         covered[tensor] += piece.count;
       }

@@ -1,7 +1,5 @@
 // Every codec variant against the specification, written here once more, one element at a time, in double arithmetic
 // and library functions; the results must have the same bits.
-#include "rdma_engine/numerics/codec.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +12,8 @@
 #include <random>
 #include <string>
 #include <vector>
+
+#include "rdma_engine/numerics/codec.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -107,9 +107,15 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
 
   // Every float alike: a tenth of these are NaN, Inf, zero or subnormal.
   float any_float() {
-    static const float kSpecial[] = {0.0f, -0.0f, kInf, -kInf, std::bit_cast<float>(0x7fc00000u),
-                                     std::bit_cast<float>(0xffc12345u), std::bit_cast<float>(0x7f800001u),
-                                     std::bit_cast<float>(0xff800001u), std::bit_cast<float>(1u),
+    static const float kSpecial[] = {0.0f,
+                                     -0.0f,
+                                     kInf,
+                                     -kInf,
+                                     std::bit_cast<float>(0x7fc00000u),
+                                     std::bit_cast<float>(0xffc12345u),
+                                     std::bit_cast<float>(0x7f800001u),
+                                     std::bit_cast<float>(0xff800001u),
+                                     std::bit_cast<float>(1u),
                                      std::bit_cast<float>(0x807fffffu)};
     return below(10) == 0 ? kSpecial[below(std::size(kSpecial))] : std::bit_cast<float>(word());
   }
@@ -147,7 +153,8 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
       lost += word == 0 && x[i] != 0 && std::isfinite(x[i]);
     }
     const auto e = static_cast<std::uint8_t>(exponent);
-    ASSERT_EQ(codec_->float32.quantize(x.data(), x.size(), e, scale_for(n), store, dst.data()), lost) << "n=" << n << " b=" << exponent;
+    ASSERT_EQ(codec_->float32.quantize(x.data(), x.size(), e, scale_for(n), store, dst.data()), lost)
+        << "n=" << n << " b=" << exponent;
     for (std::size_t i = 0; i < dst.size(); ++i) {
       ASSERT_EQ(dst[i], expected[i]) << "n=" << n << " b=" << exponent << " store=" << int(store) << " i=" << i << "/"
                                      << x.size() << " x=" << (i < x.size() ? x[i] : 0);
@@ -161,7 +168,8 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
       const std::uint32_t host = order == Order::kHost ? sum[i] : big_endian(sum[i]);
       if (!keep || std::isfinite(y[i])) expected[i] = reference_dequantize(host, exponent, n);
     }
-    codec_->float32.dequantize(sum.data(), sum.size(), static_cast<std::uint8_t>(exponent), scale_for(n), order, keep, y.data());
+    codec_->float32.dequantize(sum.data(), sum.size(), static_cast<std::uint8_t>(exponent), scale_for(n), order, keep,
+                               y.data());
     for (std::size_t i = 0; i < y.size(); ++i) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(expected[i]))
           << "n=" << n << " b=" << exponent << " order=" << int(order) << " keep=" << keep << " i=" << i;
@@ -170,7 +178,8 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
   }
 
   // The same, to memory that is aligned to a cache line, and to memory that is not.
-  void check_dequantize_streaming(const Words& sum, int exponent, std::uint32_t n, Order order, const Floats& expected) {
+  void check_dequantize_streaming(const Words& sum, int exponent, std::uint32_t n, Order order,
+                                  const Floats& expected) {
     Floats memory(sum.size() + 32);
     void* line = memory.data();
     std::size_t room = 4 * memory.size();
@@ -178,7 +187,8 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
     for (const std::size_t offset : {0, 3}) {
       float* y = static_cast<float*>(line) + offset;
       y[sum.size()] = expected.back();
-      codec_->float32.dequantize_streaming(sum.data(), sum.size(), static_cast<std::uint8_t>(exponent), scale_for(n), order, y);
+      codec_->float32.dequantize_streaming(sum.data(), sum.size(), static_cast<std::uint8_t>(exponent), scale_for(n),
+                                           order, y);
       codec_->end_streaming();
       for (std::size_t i = 0; i < expected.size(); ++i) {
         ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(expected[i]))
@@ -188,7 +198,8 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
   }
 
   // Against the three calls it stands for.
-  void check_exchange(std::size_t blocks, std::size_t block_size, Store store, bool merge, bool streaming, bool aligned) {
+  void check_exchange(std::size_t blocks, std::size_t block_size, Store store, bool merge, bool streaming,
+                      bool aligned) {
     const std::size_t count = blocks * block_size;
     const std::uint32_t n = 1 + below(1024);
     const Floats ahead = floats(count), x = floats(count);
@@ -216,8 +227,10 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
       const std::size_t first = i * block_size;
       const std::uint8_t exponent = codec_->float32.exponent(&ahead[first], block_size);
       ASSERT_EQ(exponents[i], merge ? std::max(old_exponents[i], exponent) : exponent) << i;
-      expected_lost += codec_->float32.quantize(&x[first], block_size, x_exponents[i], scale_for(n), store, &expected_dst[first]);
-      codec_->float32.dequantize(&sum[first], block_size, sum_exponents[i], scale_for(n), Order::kHost, false, &expected_y[first]);
+      expected_lost +=
+          codec_->float32.quantize(&x[first], block_size, x_exponents[i], scale_for(n), store, &expected_dst[first]);
+      codec_->float32.dequantize(&sum[first], block_size, sum_exponents[i], scale_for(n), Order::kHost, false,
+                                 &expected_y[first]);
     }
     ASSERT_EQ(dst, expected_dst);
     ASSERT_EQ(lost, expected_lost);
@@ -253,8 +266,10 @@ TEST_P(CodecTest, ExponentSeesOneValueInEveryPosition) {
     for (std::size_t at = 0; at < 67; ++at) {
       Floats x(67, -0.0f);
       x[at] = value;
-      ASSERT_EQ(codec_->float32.exponent(x.data(), x.size()), reference_exponent(x.data(), x.size(), false)) << value << at;
-      ASSERT_EQ(codec_->float32.finite_exponent(x.data(), x.size()), reference_exponent(x.data(), x.size(), true)) << value;
+      ASSERT_EQ(codec_->float32.exponent(x.data(), x.size()), reference_exponent(x.data(), x.size(), false))
+          << value << at;
+      ASSERT_EQ(codec_->float32.finite_exponent(x.data(), x.size()), reference_exponent(x.data(), x.size(), true))
+          << value;
     }
   }
 }
@@ -450,8 +465,8 @@ TEST_P(CodecTest, GivesTheSameBitsOnAThreadThatFlushesSubnormalsAndRoundsDown) {
   EXPECT_EQ(after & 0xe040, flushing & 0xe040) << "the thread's mode must come back";
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(words[i], reference_quantize(x[i], 0, 1024)) << i;
-    EXPECT_EQ(std::bit_cast<std::uint32_t>(y[i]),
-              std::bit_cast<std::uint32_t>(reference_dequantize(words[i], 0, 1024))) << i;
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(reference_dequantize(words[i], 0, 1024)))
+        << i;
   }
 }
 #endif

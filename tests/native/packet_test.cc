@@ -19,8 +19,16 @@ Bytes sealed(const Header& header, std::size_t size) {
 }
 
 Header update() {
-  return {.kind = Kind::kUpdate, .job = 0x01020304, .secret = 0x05060708090a0b0c, .worker = 0x0d0e, .slot = 0x0f10,
-          .epoch = 0x11121314, .fingerprint = 0x15161718, .words = 3, .exponents = 2, .code = 0x1a};
+  return {.kind = Kind::kUpdate,
+          .job = 0x01020304,
+          .secret = 0x05060708090a0b0c,
+          .worker = 0x0d0e,
+          .slot = 0x0f10,
+          .epoch = 0x11121314,
+          .fingerprint = 0x15161718,
+          .words = 3,
+          .exponents = 2,
+          .code = 0x1a};
 }
 
 TEST(Packet, RoundTrip) {
@@ -45,8 +53,8 @@ TEST(Packet, RoundTrip) {
 
 TEST(Packet, BytesStandWhereTheLayoutSays) {
   const Bytes packet = sealed(update(), packet_size(3, 2));
-  const Bytes head = {'J', 'X', 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24,
-                      0, 3, 2, 0x1a};
+  const Bytes head = {'J', 'X', 1,  1,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10, 11, 12,
+                      13,  14,  15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 0, 3,  2,  0x1a};
   ASSERT_EQ(packet.size(), 36u + 4u + 12u);
   EXPECT_EQ(Bytes(packet.begin(), packet.begin() + 32), head);
   EXPECT_EQ(exponents_of(packet.data()), packet.data() + 36);

@@ -163,7 +163,9 @@ TEST(Worker, ACollectiveWhoseDeviceHasNoMemoryIsNotInTheStream) {
   std::vector<std::uint32_t> words(pass->words);
   worker.fill_words(*pass, words.data(), numerics::Store::kWrite);
   EXPECT_EQ(worker.on_result({pass->slot, pass->epoch, pass->fingerprint, words.size(), 0, words.data(), nullptr,
-                              numerics::Order::kHost}, 0), ResultVerdict::kAccepted);
+                              numerics::Order::kHost},
+                             0),
+            ResultVerdict::kAccepted);
   EXPECT_EQ(worker.pop_completed(), 1u);
   EXPECT_EQ(out, in);
 }

@@ -1,5 +1,5 @@
-// What joins a program's start of a collective to its end: in order, per run, device and call; and never a sum that lies
-// elsewhere, nor one that is still being written when the program has failed.
+// What joins a program's start of a collective to its end: in order, per run, device and call; and never a sum that
+// lies elsewhere, nor one that is still being written when the program has failed.
 #include "xla_ffi/gpu/pending_collectives.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// What the fake devices of the process reach beside tensors: what they allocated or exported, and what was shared with them.
+// What the fake devices of the process reach beside tensors: what they allocated or exported, and what was shared with
+// them.
 #pragma once
 
 #include <unistd.h>
@@ -25,7 +26,8 @@ class ReachableMemory {
     const Range range = range_of(begin, bytes);
     const std::lock_guard guard(mutex_);
     for (const auto& [other, kind_of_other] : ranges_) {
-      const bool same_page = page_of(range.begin) <= page_of(other.end - 1) && page_of(other.begin) <= page_of(range.end - 1);
+      const bool same_page =
+          page_of(range.begin) <= page_of(other.end - 1) && page_of(other.begin) <= page_of(range.end - 1);
       if (kind == Kind::kShared && kind_of_other == Kind::kShared && same_page) return false;
     }
     ranges_.emplace(range, kind);
@@ -59,7 +61,9 @@ class ReachableMemory {
     const auto first = reinterpret_cast<std::uintptr_t>(begin);
     return {first, first + bytes};
   }
-  static std::uintptr_t page_of(std::uintptr_t address) { return address / static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE)); }
+  static std::uintptr_t page_of(std::uintptr_t address) {
+    return address / static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  }
 
   std::mutex mutex_;
   std::map<Range, Kind> ranges_;

@@ -67,6 +67,8 @@ inline std::vector<float> random_gradient(std::size_t count, std::uint64_t seed)
 }
 
 // Equal bits, but every NaN is as good as another.
-inline bool same(float a, float b) { return (std::isnan(a) && std::isnan(b)) || std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
+inline bool same(float a, float b) {
+  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
 
 }  // namespace jaxina::testing

@@ -54,7 +54,7 @@ TEST(ResultCheck, IsWrittenInNetworkOrderAndReadAgain) {
   check.write(words);
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(words);
   EXPECT_EQ(std::vector<std::uint8_t>(bytes, bytes + 8),
-      (std::vector<std::uint8_t>{1, 2, 3, 4, 0xa0, 0xb0, 0xc0, 0xd0}));
+            (std::vector<std::uint8_t>{1, 2, 3, 4, 0xa0, 0xb0, 0xc0, 0xd0}));
   EXPECT_EQ(ResultCheck::read(words), check);
 }
 
@@ -71,7 +71,7 @@ TEST(ResultCheck, EveryMixtureOfTwoResultsIsNoticed) {
       EXPECT_NE(check_of(mixture, 4), of_newer) << written << " words of " << count;
       mixture = newer;
       std::copy(older.end() - static_cast<std::ptrdiff_t>(written), older.end(),
-          mixture.end() - static_cast<std::ptrdiff_t>(written));
+                mixture.end() - static_cast<std::ptrdiff_t>(written));
       EXPECT_NE(check_of(mixture, 4), of_newer) << written << " words of " << count;
       if (written < count) {
         EXPECT_NE(check_of(mixture, 4), of_older);

@@ -16,7 +16,8 @@ TEST(RoceEndpoint, SumsAreBitExactForEverySize) {
     const JobSpec job = job_of(n);
     roce_switch.add_job(job);
     std::vector<FloatSum> sums;
-    for (const std::size_t count : {1u, 255u, 257u, 1024u, 5000u, 32u * 1024u, 100'000u}) sums.emplace_back(n, count, 31 * n + count);
+    for (const std::size_t count : {1u, 255u, 257u, 1024u, 5000u, 32u * 1024u, 100'000u})
+      sums.emplace_back(n, count, 31 * n + count);
     with_roce_workers(roce_switch, members_of(job), {}, [&](std::uint32_t w, Endpoint& endpoint) {
       for (FloatSum& sum : sums) {
         sum.submit(w, endpoint);
@@ -156,7 +157,8 @@ class Intruder {
 template <typename Count>
 std::uint64_t wait_for(Count count, std::uint64_t wanted) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (count() < wanted && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (count() < wanted && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return count();
 }
 
@@ -168,11 +170,11 @@ TEST(RoceSwitch, AWrongKeyAddressOrLengthChangesNothingAndIsCounted) {
   const std::uint64_t sound = roce::address_of({0, 0, 1});
   const auto refused = [&] { return roce_switch.statistics().strangers[Counter::kRdmaNoAccess]; };
   intruder.write(sound, intruder.rkey() ^ 1);
-  intruder.write(roce::address_of({0, 1, 1}), intruder.rkey());            // another slot's queue pair
-  intruder.write(roce::address_of({0, 0, 200}), intruder.rkey());          // more exponents than blocks
-  intruder.write(sound | 1, intruder.rkey());                              // no pass
-  intruder.write(sound, intruder.rkey(), 0, 4);                            // too short for its check
-  intruder.write(sound, intruder.rkey(), job.shape.slots());                       // the queue pair of the notices
+  intruder.write(roce::address_of({0, 1, 1}), intruder.rkey());    // another slot's queue pair
+  intruder.write(roce::address_of({0, 0, 200}), intruder.rkey());  // more exponents than blocks
+  intruder.write(sound | 1, intruder.rkey());                      // no pass
+  intruder.write(sound, intruder.rkey(), 0, 4);                    // too short for its check
+  intruder.write(sound, intruder.rkey(), job.shape.slots());       // the queue pair of the notices
   EXPECT_EQ(wait_for(refused, 6), 6u);
   EXPECT_EQ(roce_switch.statistics().jobs.at(job.job)[Counter::kUpdates], 0u);
   intruder.write(sound, intruder.rkey());
@@ -186,11 +188,18 @@ TEST(RoceSwitch, AWrongIcrcIsDroppedUnlessSendersDoNotWriteIt) {
     roce_switch.add_job(job);
     roce::MessageLayout layout(job.shape);
     net::UdpSocket socket(net::resolve("127.0.0.1", 0, ErrorCode::kSystem), {});
-    roce::ConnectionEnd end{.address = "127.0.0.1", .udp_port = net::port_of(socket.local()), .mtu = 1024,
-                            .qpns = std::vector<std::uint32_t>(layout.queues()), .psn = 0, .rkey = 0, .memory = 0};
+    roce::ConnectionEnd end{.address = "127.0.0.1",
+                            .udp_port = net::port_of(socket.local()),
+                            .mtu = 1024,
+                            .qpns = std::vector<std::uint32_t>(layout.queues()),
+                            .psn = 0,
+                            .rkey = 0,
+                            .memory = 0};
     end = roce_switch.connect(job.job, 0, end);
     std::uint8_t packet[32 + 12 + 4];
-    roce::write({.qpn = end.qpns[0], .address = roce::address_of({0, 0, 1}), .rkey = end.rkey, .length = 12, .immediate = 1}, packet);
+    roce::write(
+        {.qpn = end.qpns[0], .address = roce::address_of({0, 0, 1}), .rkey = end.rkey, .length = 12, .immediate = 1},
+        packet);
     std::fill(packet + 32, packet + 48, std::uint8_t{0});
     const Address to = net::resolve("127.0.0.1", roce_switch.port(), ErrorCode::kSystem);
     ASSERT_EQ(sendto(socket.fd(), packet, sizeof(packet), 0, net::as_sockaddr(to), to.size), 48);

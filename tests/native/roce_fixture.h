@@ -30,9 +30,7 @@ inline std::unique_ptr<Endpoint> roce_endpoint(RoceSwitch& roce_switch, const Me
       [&](std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes) {
         return std::make_unique<roce::SocketQueuePairs>(options, queues, send_bytes, receive_bytes);
       },
-      [&](const roce::ConnectionEnd& local) {
-        return roce_switch.connect(member.job, member.worker, local);
-      });
+      [&](const roce::ConnectionEnd& local) { return roce_switch.connect(member.job, member.worker, local); });
 }
 
 template <typename Body>

@@ -1,11 +1,10 @@
 // The receiving half of a queue pair: what a gap, a duplicate, a wrap and a false length do.
-#include "rdma_engine/messages/write_responder.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "rdma_engine/messages/pass_message.h"
+#include "rdma_engine/messages/write_responder.h"
 
 namespace jaxina::roce {
 namespace {
@@ -17,9 +16,8 @@ class Responder : public ::testing::Test {
   Placement take(Opcode opcode, std::uint32_t psn, std::size_t size, std::uint32_t length = 0, std::uint8_t fill = 1) {
     const std::vector<std::uint8_t> payload(size, fill);
     const Packet packet{{.opcode = opcode, .psn = psn, .length = length, .immediate = 5}, payload, 0};
-    return responder_.on_packet(packet, kMtu, [this](const Headers& h) {
-      return h.length <= memory_.size() ? memory_.data() : nullptr;
-    });
+    return responder_.on_packet(
+        packet, kMtu, [this](const Headers& h) { return h.length <= memory_.size() ? memory_.data() : nullptr; });
   }
   WriteResponder responder_;
   std::vector<std::uint8_t> memory_ = std::vector<std::uint8_t>(4 * kMtu);
@@ -94,11 +92,16 @@ TEST_F(Responder, AForgedFirstDisturbsNoMessageUnderWay) {
 }
 
 TEST(PassMessage, NamesAndPlaces) {
-  for (const PassName name : {PassName{0, 0, 0}, {1, 2, 3}, {0xffffffff, 0xffff, 64}}) EXPECT_EQ(pass_at(address_of(name)), name);
+  for (const PassName name : {PassName{0, 0, 0}, {1, 2, 3}, {0xffffffff, 0xffff, 64}})
+    EXPECT_EQ(pass_at(address_of(name)), name);
   EXPECT_FALSE(pass_at(address_of({1, 2, 3}) | 1));
   for (const bool whole_chunks : {true, false}) {
-    const MessageLayout layout(JobShape({.devices = 1, .workers = 1, .slots = 8, .block_size = 256,
-                                         .blocks_per_chunk = 16, .whole_chunks = whole_chunks}));
+    const MessageLayout layout(JobShape({.devices = 1,
+                                         .workers = 1,
+                                         .slots = 8,
+                                         .block_size = 256,
+                                         .blocks_per_chunk = 16,
+                                         .whole_chunks = whole_chunks}));
     // Two words of check, unless the aggregator has no place for them.
     const std::size_t check = whole_chunks ? 0 : 8;
     EXPECT_EQ(4 * layout.check_words(), check);

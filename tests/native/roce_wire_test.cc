@@ -1,6 +1,4 @@
 // RoCEv2 on the wire, against frames that Linux's Soft-RoCE made.
-#include "rdma_engine/wire/roce.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "rdma_engine/wire/roce.h"
 #include "rdma_engine/wire/roce_icrc.h"
 #include "tests/native/allocations.h"
 
@@ -49,14 +48,20 @@ std::vector<Frame> captured() {
 TEST(RoceWire, CapturedFramesAreWhatWasWritten) {
   const std::vector<Frame> frames = captured();
   ASSERT_EQ(frames.size(), 12u);
-  struct Expected { Opcode opcode; std::uint32_t psn; std::size_t payload; std::uint8_t pad; std::uint32_t message; };
+  struct Expected {
+    Opcode opcode;
+    std::uint32_t psn;
+    std::size_t payload;
+    std::uint8_t pad;
+    std::uint32_t message;
+  };
   const Expected expected[] = {
-      {Opcode::kWriteOnlyImm, 0xfffffe, 0, 0, 0},        {Opcode::kWriteOnlyImm, 0xffffff, 1, 3, 1},
-      {Opcode::kWriteOnlyImm, 0, 16, 0, 16},             {Opcode::kWriteOnlyImm, 1, 1022, 2, 1022},
-      {Opcode::kWriteOnlyImm, 2, 1024, 0, 1024},         {Opcode::kWriteFirst, 3, 1024, 0, 2064},
-      {Opcode::kWriteMiddle, 4, 1024, 0, 2064},          {Opcode::kWriteLastImm, 5, 16, 0, 2064},
-      {Opcode::kWriteFirst, 6, 1024, 0, 3077},           {Opcode::kWriteMiddle, 7, 1024, 0, 3077},
-      {Opcode::kWriteMiddle, 8, 1024, 0, 3077},          {Opcode::kWriteLastImm, 9, 5, 3, 3077},
+      {Opcode::kWriteOnlyImm, 0xfffffe, 0, 0, 0}, {Opcode::kWriteOnlyImm, 0xffffff, 1, 3, 1},
+      {Opcode::kWriteOnlyImm, 0, 16, 0, 16},      {Opcode::kWriteOnlyImm, 1, 1022, 2, 1022},
+      {Opcode::kWriteOnlyImm, 2, 1024, 0, 1024},  {Opcode::kWriteFirst, 3, 1024, 0, 2064},
+      {Opcode::kWriteMiddle, 4, 1024, 0, 2064},   {Opcode::kWriteLastImm, 5, 16, 0, 2064},
+      {Opcode::kWriteFirst, 6, 1024, 0, 3077},    {Opcode::kWriteMiddle, 7, 1024, 0, 3077},
+      {Opcode::kWriteMiddle, 8, 1024, 0, 3077},   {Opcode::kWriteLastImm, 9, 5, 3, 3077},
   };
   for (std::size_t i = 0; i < frames.size(); ++i) {
     Packet packet;
@@ -72,7 +77,9 @@ TEST(RoceWire, CapturedFramesAreWhatWasWritten) {
       EXPECT_EQ(h.rkey, 0x01234567u);
       EXPECT_EQ(h.length, expected[i].message);
     }
-    if (has_immediate(h.opcode)) { EXPECT_EQ(h.immediate, 0xcafe0000 + expected[i].message); }
+    if (has_immediate(h.opcode)) {
+      EXPECT_EQ(h.immediate, 0xcafe0000 + expected[i].message);
+    }
     const std::size_t offset = h.opcode == Opcode::kWriteMiddle || h.opcode == Opcode::kWriteLastImm
                                    ? 1024 * (h.psn - (expected[i].message == 2064 ? 3 : 6))
                                    : 0;
@@ -83,8 +90,14 @@ TEST(RoceWire, CapturedFramesAreWhatWasWritten) {
 }
 
 TEST(RoceWire, TheMtuIsTheLargestWhosePacketsFit) {
-  for (const auto& [ip_mtu, mtu] : std::vector<std::pair<std::size_t, std::size_t>>{
-           {65536, 4096}, {9000, 4096}, {4160, 4096}, {4159, 2048}, {1500, 1024}, {1088, 1024}, {1087, 512}, {68, 256}}) {
+  for (const auto& [ip_mtu, mtu] : std::vector<std::pair<std::size_t, std::size_t>>{{65536, 4096},
+                                                                                    {9000, 4096},
+                                                                                    {4160, 4096},
+                                                                                    {4159, 2048},
+                                                                                    {1500, 1024},
+                                                                                    {1088, 1024},
+                                                                                    {1087, 512},
+                                                                                    {68, 256}}) {
     EXPECT_EQ(mtu_within(ip_mtu), mtu) << ip_mtu;
   }
 }
@@ -152,7 +165,8 @@ TEST(RoceIcrc, CoversAllButWhatRoutersChange) {
   for (std::size_t bit = 0; bit < 8 * frame.covered().size(); ++bit) {
     Bytes damaged = frame.datagram;
     damaged[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
-    const std::uint32_t value = icrc(frame.flow, frame.identification, std::span(damaged).first(damaged.size() - kIcrcSize));
+    const std::uint32_t value =
+        icrc(frame.flow, frame.identification, std::span(damaged).first(damaged.size() - kIcrcSize));
     EXPECT_EQ(value == sound, bit / 8 == 4) << "bit " << bit;  // the byte of congestion marks
   }
   Flow other = frame.flow;
@@ -217,12 +231,14 @@ TEST(RoceIcrc, BlindCheckPassesOneDamagedPacketIn32768) {
   int passed = 0;
   for (int i = 0; i < kTries; ++i) {
     Bytes damaged = frame.datagram;
-    for (int bytes = 0; bytes < 8; ++bytes) damaged[5 + random() % (damaged.size() - 9)] ^= static_cast<std::uint8_t>(1 + random() % 255);
+    for (int bytes = 0; bytes < 8; ++bytes)
+      damaged[5 + random() % (damaged.size() - 9)] ^= static_cast<std::uint8_t>(1 + random() % 255);
     Packet packet;
     if (parse(damaged, packet) != ParseResult::kOk) continue;
     passed += check.explain(frame.flow, std::span(damaged).first(damaged.size() - kIcrcSize), packet.icrc).has_value();
   }
-  // 8 are expected; a correct check passes more than 30 with a probability below 1e-9, a broken one all or half of them.
+  // 8 are expected; a correct check passes more than 30 with a probability below 1e-9, a broken one all or half of
+  // them.
   EXPECT_LE(passed, 30);
 }
 

@@ -1,6 +1,7 @@
 // shapes_campaign COUNT [SEED]: random shapes of jobs, legal and not. Each is either refused with a typed error, by the
 // limits as they are written down here once more, or gives sums that are right bit for bit, in one process, in shared
-// memory, over udp or over roce. Prints a line of totals; exits with 1 at the first shape that does neither, and names it.
+// memory, over udp or over roce. Prints a line of totals; exits with 1 at the first shape that does neither, and names
+// it.
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -53,7 +54,8 @@ class Random {
   }
   // One of some awkward values now and then.
   std::uint32_t or_awkward(std::uint32_t value) {
-    constexpr std::uint32_t kAwkward[] = {0, 1, 7, 8, 63, 64, 65, 255, 256, 1023, 1024, 1025, 2048, 3000, 16383, 16384,
+    constexpr std::uint32_t kAwkward[] = {0,     1,     7,     8,     63,         64,        65,    255,
+                                          256,   1023,  1024,  1025,  2048,       3000,      16383, 16384,
                                           16385, 65535, 65536, 65537, 0x7fffffff, 0xffffffff};
     return one_in(12) ? kAwkward[below(std::size(kAwkward))] : value;
   }
@@ -149,8 +151,10 @@ class Campaign {
   }
 
   void print() const {
-    std::printf("%llu refused as illegal, %llu pools too large for the switch, %llu not run for their many workers; exact sums:",
-                refused_.load(), rejected_.load(), too_many_.load());
+    std::printf(
+        "%llu refused as illegal, %llu pools too large for the switch, %llu not run for their many workers; exact "
+        "sums:",
+        refused_.load(), rejected_.load(), too_many_.load());
     for (std::size_t way = 0; way < kNames.size(); ++way) std::printf(" %s %llu", kNames[way], summed_[way].load());
     std::printf("\n");
   }
@@ -211,7 +215,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: shapes_campaign COUNT [SEED]\n");
     return 2;
   }
-  const std::uint64_t count = std::strtoull(argv[1], nullptr, 10), first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 0;
+  const std::uint64_t count = std::strtoull(argv[1], nullptr, 10),
+                      first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 0;
   jaxina::testing::Campaign campaign;
   std::atomic<std::uint64_t> next = first;
   std::atomic<bool> failed = false;

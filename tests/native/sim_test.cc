@@ -32,13 +32,15 @@ TEST(Simulator, TracingAndThreadsChangeNothing) {
     EXPECT_EQ(traced.log_hash, simulate(scenarios()[0], seed).log_hash) << seed;
     EXPECT_EQ(trace.text().find(", slot ") != std::string::npos, traced.network.sent > 0) << seed;
   }
-  EXPECT_EQ(run_campaign(scenarios()[0], 0, 100, 1).total.log_hash, run_campaign(scenarios()[0], 0, 100, 3).total.log_hash);
+  EXPECT_EQ(run_campaign(scenarios()[0], 0, 100, 1).total.log_hash,
+            run_campaign(scenarios()[0], 0, 100, 3).total.log_hash);
 }
 
 TEST(Simulator, ExpectedSumAgreesWithTheOtherReference) {
   Random random(5);
   for (int i = 0; i < 300; ++i) {
-    const auto workers = static_cast<std::size_t>(random.range(1, 9)), count = static_cast<std::size_t>(random.range(1, 60));
+    const auto workers = static_cast<std::size_t>(random.range(1, 9)),
+               count = static_cast<std::size_t>(random.range(1, 60));
     const auto block = static_cast<std::size_t>(random.range(1, 20));
     std::vector<std::vector<float>> floats(workers);
     std::vector<Words> words(workers);
@@ -84,12 +86,11 @@ class ScenarioTest : public ::testing::TestWithParam<Scenario> {};
 
 TEST_P(ScenarioTest, HoldsForSeeds) { expect_no_failures(run_campaign(GetParam(), 10'000, 10'200, 1)); }
 
-INSTANTIATE_TEST_SUITE_P(Every, ScenarioTest, ::testing::ValuesIn(scenarios()),
-                         [](const auto& info) {
-                           std::string name(info.param.name);
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Every, ScenarioTest, ::testing::ValuesIn(scenarios()), [](const auto& info) {
+  std::string name(info.param.name);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
 
 }  // namespace
 }  // namespace jaxina::sim

@@ -159,7 +159,8 @@ TEST(Slot, MostWorkers) {
     std::shuffle(order.begin(), order.end(), random);
     for (std::uint32_t i = 0; i < n; ++i) {
       EXPECT_EQ(apply_update(slot, n, {order[i], epoch, 7}).completes, i == n - 1);
-      EXPECT_EQ(apply_update(slot, n, {order[i / 2], epoch, 7}).verdict, i == n - 1 ? Verdict::kResend : Verdict::kDuplicate);
+      EXPECT_EQ(apply_update(slot, n, {order[i / 2], epoch, 7}).verdict,
+                i == n - 1 ? Verdict::kResend : Verdict::kDuplicate);
     }
   }
 }

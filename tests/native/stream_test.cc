@@ -118,8 +118,13 @@ TEST(Stream, AResultMatchesByFingerprintAndSizes) {
   Stream stream(2);
   append(stream, layout_of(ElementType::kInt32, 16));
   const Pass pass = stream.pass(0, false);
-  const Result right{.slot = 0, .epoch = 0, .fingerprint = pass.fingerprint, .words = pass.words,
-                     .exponents = pass.exponents, .word_data = nullptr, .exponent_data = nullptr,
+  const Result right{.slot = 0,
+                     .epoch = 0,
+                     .fingerprint = pass.fingerprint,
+                     .words = pass.words,
+                     .exponents = pass.exponents,
+                     .word_data = nullptr,
+                     .exponent_data = nullptr,
                      .order = numerics::Order::kHost};
   EXPECT_TRUE(stream.matches(right));
   Result wrong = right;

@@ -154,7 +154,7 @@ class Attacker {
         // No more at once than the switch's socket holds beside the victims' packets: nobody counts a packet that the
         // kernel drops.
         burst_(std::clamp<std::uint64_t>(software_switch.slots_that_fit(job_of(1, 1, {.slots = kMaxSlots}).shape) / 8,
-            1, 1000)) {
+                                         1, 1000)) {
     for (const JobSpec& victim : victims) {
       for (Forgery& forgery : forgeries(victim)) {
         // Empty datagrams do not fit the sender's batches; switch_test.cc sends them.
@@ -194,8 +194,7 @@ class Attacker {
       case 1:
         if (Packet overheard = tap_.any(random_); !overheard.empty()) return overheard;
         [[fallthrough]];
-      default:
-        return own(own_, random_);
+      default: return own(own_, random_);
     }
   }
   static void add(net::DatagramSender& sender, const Address& target, const Packet& packet) {
@@ -209,7 +208,8 @@ class Attacker {
   }
   // The next pass of a job of one worker. The switch reads in order: once it is counted, all before it was read.
   Packet marker() {
-    wire::Header header{.kind = wire::Kind::kUpdate, .job = kMarkers.job, .secret = kMarkers.secret, .epoch = markers_++};
+    wire::Header header{
+        .kind = wire::Kind::kUpdate, .job = kMarkers.job, .secret = kMarkers.secret, .epoch = markers_++};
     Packet packet(wire::packet_size(0, 0));
     wire::seal(header, packet.data(), packet.size());
     return packet;

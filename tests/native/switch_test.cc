@@ -184,10 +184,10 @@ TEST(Switch, ControlInterface) {
 TEST(Switch, PoolsHaveAMemoryLimitThatRemovedJobsGiveBack) {
   SoftwareSwitch software_switch({.ports = {}, .threads = 2});
   const auto with_slots = [](std::uint32_t job, std::uint32_t slots) {
-    return JobSpec{.job = job,
-                   .secret = 1,
-                   .shape = JobShape({.devices = 2, .workers = 2, .slots = slots, .block_size = 16'000,
-                       .blocks_per_chunk = 1})};
+    return JobSpec{
+        .job = job,
+        .secret = 1,
+        .shape = JobShape({.devices = 2, .workers = 2, .slots = slots, .block_size = 16'000, .blocks_per_chunk = 1})};
   };
   const auto code_of = [&](const JobSpec& job) {
     try {

@@ -69,8 +69,7 @@ std::uint64_t expect_passes_in_order(const Recorder& recorder, bool over_a_netwo
         EXPECT_GE(event.end, event.time);
         wait_ended = event.end;
         break;
-      default:
-        break;
+      default: break;
     }
   }
   EXPECT_EQ(first, results);
@@ -141,9 +140,17 @@ TEST(Trace, ThePassesOfAGroupAsText) {
   const auto data = static_cast<std::uint8_t>(Phase::kData);
   recorder->add({.kind = Kind::kSent, .detail = data, .slot = 3, .epoch = 6, .time = 500});  // falls out
   recorder->add({.kind = Kind::kResult, .detail = data, .slot = 3, .epoch = 6, .time = 900});
-  recorder->add({.kind = Kind::kSent, .detail = data, .slot = 3, .epoch = 7, .chunk = 11, .collective = 2, .time = 1'000});
-  recorder->add({.kind = Kind::kSentAgain, .detail = data, .slot = 3, .epoch = 7, .chunk = 11, .collective = 2, .time = 2'500'000});
-  recorder->add({.kind = Kind::kResult, .detail = data, .slot = 3, .epoch = 7, .chunk = 11, .collective = 2, .time = 3'001'234});
+  recorder->add(
+      {.kind = Kind::kSent, .detail = data, .slot = 3, .epoch = 7, .chunk = 11, .collective = 2, .time = 1'000});
+  recorder->add({.kind = Kind::kSentAgain,
+                 .detail = data,
+                 .slot = 3,
+                 .epoch = 7,
+                 .chunk = 11,
+                 .collective = 2,
+                 .time = 2'500'000});
+  recorder->add(
+      {.kind = Kind::kResult, .detail = data, .slot = 3, .epoch = 7, .chunk = 11, .collective = 2, .time = 3'001'234});
   recorder->add({.kind = Kind::kCollective, .collective = 2, .elements = 100, .time = 10, .end = 4'000'000});
   recorder->add({.kind = Kind::kSent, .detail = data, .slot = 4, .epoch = 1, .time = 3'500'000});
   std::map<Group, std::unique_ptr<Recorder>> trace;
@@ -151,11 +158,12 @@ TEST(Trace, ThePassesOfAGroupAsText) {
   const TraceText text = trace_text(5, "worker 5", trace);
   EXPECT_EQ(text.fell_out, 1u);
   EXPECT_EQ(text.passes, 2u) << "the one whose beginning fell out is none";
-  EXPECT_TRUE(contains(text.events,
-                       R"({"ph":"X","pid":5,"tid":5,"name":"data","ts":1.000,"dur":3000.234,"args":{"chunk":11,"epoch":7,)"
-                       R"("collective":2,"transmissions":2}})"))
+  EXPECT_TRUE(contains(
+      text.events, R"({"ph":"X","pid":5,"tid":5,"name":"data","ts":1.000,"dur":3000.234,"args":{"chunk":11,"epoch":7,)"
+                   R"("collective":2,"transmissions":2}})"))
       << text.events;
-  EXPECT_TRUE(contains(text.events, R"({"ph":"i","pid":5,"tid":5,"name":"sent again","s":"t","ts":2500.000})")) << text.events;
+  EXPECT_TRUE(contains(text.events, R"({"ph":"i","pid":5,"tid":5,"name":"sent again","s":"t","ts":2500.000})"))
+      << text.events;
   EXPECT_TRUE(contains(text.events, R"("ts":3500.000,"dur":500.000,"args":{"chunk":0,"epoch":1,"collective":0,)"
                                     R"("transmissions":1,"unfinished":true}})"))
       << text.events;

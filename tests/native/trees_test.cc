@@ -1,5 +1,6 @@
-// Trees of tensors, of which a worker reads, quantizes and writes stretches of three chunks side by side: wherever blocks
-// fall in chunks, every tensor's sum is the one it has alone, and every pass what it is if nothing is done side by side.
+// Trees of tensors, of which a worker reads, quantizes and writes stretches of three chunks side by side: wherever
+// blocks fall in chunks, every tensor's sum is the one it has alone, and every pass what it is if nothing is done side
+// by side.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -91,8 +92,8 @@ TEST(Trees, EveryTensorsSumIsTheOneItHasAlone) {
           for (std::size_t i = 0; i < got.count; ++i) {
             const std::byte *a = got.out() + i * size, *b = expected.out() + i * size;
             ASSERT_TRUE(std::equal(a, a + size, b) || (is_nan(got.type, a) && is_nan(got.type, b)))
-                << "seed " << seed << " worker " << w << " tensor " << next - 1 << " of " << numerics::to_string(got.type)
-                << ", element " << i << " of " << got.count;
+                << "seed " << seed << " worker " << w << " tensor " << next - 1 << " of "
+                << numerics::to_string(got.type) << ", element " << i << " of " << got.count;
           }
         }
       }
@@ -103,7 +104,8 @@ TEST(Trees, EveryTensorsSumIsTheOneItHasAlone) {
 struct Sent {
   explicit Sent(const Pass& of) : pass(of), words(of.words, 0xa5a5'a5a5), exponents(of.exponents, 0xa5) {}
   Result result() const {
-    return {pass.slot, pass.epoch, pass.fingerprint, words.size(), exponents.size(), words.data(), exponents.data(), Order::kHost};
+    return {pass.slot,        pass.epoch,   pass.fingerprint, words.size(),
+            exponents.size(), words.data(), exponents.data(), Order::kHost};
   }
   using Order = numerics::Order;
   Pass pass;
@@ -111,7 +113,8 @@ struct Sent {
   std::vector<std::uint8_t> exponents;
 };
 
-// All that one worker alone sends, into memory that held something else; the result of a pass comes when the next is sent.
+// All that one worker alone sends, into memory that held something else; the result of a pass comes when the next is
+// sent.
 std::vector<Sent> passes(std::vector<Tree>& trees, bool side_by_side, bool whole_chunks) {
   const JobShape shape({.devices = 1,
                         .workers = 1,
@@ -132,7 +135,8 @@ std::vector<Sent> passes(std::vector<Tree>& trees, bool side_by_side, bool whole
     std::optional<Sent> sent;
     if (pass) sent.emplace(*pass);
     if (pass && last && side_by_side) {
-      worker.exchange(*pass, sent->exponents.data(), false, sent->words.data(), numerics::Store::kWrite, last->result(), 0);
+      worker.exchange(*pass, sent->exponents.data(), false, sent->words.data(), numerics::Store::kWrite, last->result(),
+                      0);
     } else {
       if (pass) worker.fill_exponents(*pass, sent->exponents.data(), false);
       if (pass) worker.fill_words(*pass, sent->words.data(), numerics::Store::kWrite);

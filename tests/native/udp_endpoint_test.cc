@@ -80,7 +80,8 @@ TEST(UdpEndpoint, IntegersAreExactAndMixWithFloats) {
   std::vector<std::vector<std::uint32_t>> integers(n), outputs(n, std::vector<std::uint32_t>(count));
   std::vector<std::uint32_t> expected(count);
   for (std::uint32_t w = 0; w < n; ++w) {
-    for (std::size_t i = 0; i < count; ++i) integers[w].push_back(static_cast<std::uint32_t>((i + 1) * 2654435761u * (w + 1)));
+    for (std::size_t i = 0; i < count; ++i)
+      integers[w].push_back(static_cast<std::uint32_t>((i + 1) * 2654435761u * (w + 1)));
     for (std::size_t i = 0; i < count; ++i) expected[i] += integers[w][i];
   }
   with_workers(configs_for(job, software_switch.ports()), [&](std::uint32_t w, Endpoint& endpoint) {
@@ -132,7 +133,9 @@ TEST(UdpEndpoint, AJobsSumGoesOnWhereTheLastOneEnded) {
     ASSERT_TRUE(run_to_end(endpoint).ok());
     for (int i = 100; i < 300; ++i) {
       sums[i].submit(w, endpoint);
-      if (i % 7 == 0) { ASSERT_TRUE(run_to_end(endpoint).ok()); }
+      if (i % 7 == 0) {
+        ASSERT_TRUE(run_to_end(endpoint).ok());
+      }
     }
     ASSERT_TRUE(run_to_end(endpoint).ok());
   });

@@ -11,7 +11,9 @@ namespace {
 using namespace testing;
 using Clock = std::chrono::steady_clock;
 
-bool mentions(const Status& status, const std::string& words) { return status.message.find(words) != std::string::npos; }
+bool mentions(const Status& status, const std::string& words) {
+  return status.message.find(words) != std::string::npos;
+}
 
 // A port that nobody listens on: it was free a moment ago.
 std::uint16_t free_port() {
@@ -56,10 +58,11 @@ bool late_switch_is_found(std::chrono::milliseconds after) {
 }
 
 TEST(UdpErrors, ASwitchThatStartsLateIsFound) {
-  // A packet that comes between the switch's start and add_job() is refused: rare, unless the start falls on the moment when
-  // workers ask again, and not what is tested here.
+  // A packet that comes between the switch's start and add_job() is refused: rare, unless the start falls on the moment
+  // when workers ask again, and not what is tested here.
   bool found = false;
-  for (int attempt = 0; attempt < 5 && !found; ++attempt) found = late_switch_is_found(std::chrono::milliseconds(220 + 30 * attempt));
+  for (int attempt = 0; attempt < 5 && !found; ++attempt)
+    found = late_switch_is_found(std::chrono::milliseconds(220 + 30 * attempt));
   EXPECT_TRUE(found);
 }
 

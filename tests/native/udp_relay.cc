@@ -35,9 +35,11 @@ void UdpRelay::run() {
     std::vector<pollfd> waits{{front_.fd(), POLLIN, 0}};
     for (const Client& client : clients_) waits.push_back({client.back->fd(), POLLIN, 0});
     poll(waits.data(), waits.size(), held_.empty() ? 20 : 1);
-    for (int i = 0; i < 64 && read_from(front_, nullptr, nullptr); ++i) {}
+    for (int i = 0; i < 64 && read_from(front_, nullptr, nullptr); ++i) {
+    }
     for (std::size_t c = 0; c < clients_.size(); ++c) {
-      for (int i = 0; i < 64 && read_from(*clients_[c].back, &front_, &clients_[c].address); ++i) {}
+      for (int i = 0; i < 64 && read_from(*clients_[c].back, &front_, &clients_[c].address); ++i) {
+      }
     }
     release(Clock::now());
   }
@@ -47,8 +49,8 @@ bool UdpRelay::read_from(net::UdpSocket& socket, net::UdpSocket* fixed_out, cons
   std::vector<std::uint8_t> bytes(65536);
   sockaddr_storage source{};
   socklen_t size = sizeof(source);
-  const ssize_t received = recvfrom(socket.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT,
-                                    reinterpret_cast<sockaddr*>(&source), &size);
+  const ssize_t received =
+      recvfrom(socket.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&source), &size);
   if (received < 0) return false;
   bytes.resize(static_cast<std::size_t>(received));
   if (fixed_out != nullptr) {

@@ -60,7 +60,8 @@ class Group {
         } else {
           EXPECT_EQ(sum.pass.fingerprint, pass->fingerprint);
           for (std::size_t i = 0; i < sum.words.size(); ++i) sum.words[i] += sent.words[i];
-          for (std::size_t i = 0; i < sum.exponents.size(); ++i) sum.exponents[i] = std::max(sum.exponents[i], sent.exponents[i]);
+          for (std::size_t i = 0; i < sum.exponents.size(); ++i)
+            sum.exponents[i] = std::max(sum.exponents[i], sent.exponents[i]);
         }
         if (count == workers_.size()) complete.push_back(sum);
       }
@@ -71,8 +72,8 @@ class Group {
     return worker.on_result(result_of(t), now);
   }
   static Result result_of(const Transmission& t) {
-    return {t.pass.slot, t.pass.epoch, t.pass.fingerprint, t.words.size(), t.exponents.size(), t.words.data(),
-            t.exponents.data(), numerics::Order::kHost};
+    return {t.pass.slot,        t.pass.epoch,   t.pass.fingerprint, t.words.size(),
+            t.exponents.size(), t.words.data(), t.exponents.data(), numerics::Order::kHost};
   }
   // Until all is done; returns every pass.
   std::vector<Transmission> run() {
@@ -176,7 +177,9 @@ class OneChunk : public ::testing::Test {
     for (std::size_t w = 0; w < 2; ++w) group_[w].submit({{{ElementType::kInt32, 12, in_[w].data(), out_[w].data()}}});
     first_ = group_.exchange().at(0);
   }
-  Group group_{2, {.slots = 1, .block_size = 4, .blocks_per_chunk = 1}, {.initial = 20 * kMs, .minimum = kMs, .maximum = 200 * kMs}};
+  Group group_{2,
+               {.slots = 1, .block_size = 4, .blocks_per_chunk = 1},
+               {.initial = 20 * kMs, .minimum = kMs, .maximum = 200 * kMs}};
   std::vector<std::vector<std::uint32_t>> in_{std::vector<std::uint32_t>(12, 5), std::vector<std::uint32_t>(12, 7)};
   std::vector<std::vector<std::uint32_t>> out_{std::vector<std::uint32_t>(12), std::vector<std::uint32_t>(12)};
   Transmission first_;
@@ -281,7 +284,9 @@ TEST(Worker, APassIsLostWhenLaterOnesOfItsPathAreAnswered) {
 TEST(Layout, AStretchIsOfWholeBlocksOfOneTensorInOneChunk) {
   const JobShape shape = SmallShape{.slots = 2, .block_size = 8, .blocks_per_chunk = 4}.of(1);
   std::vector<float> memory(64);
-  const auto floats = [&](std::size_t count) { return Tensor{ElementType::kFloat32, count, memory.data(), memory.data()}; };
+  const auto floats = [&](std::size_t count) {
+    return Tensor{ElementType::kFloat32, count, memory.data(), memory.data()};
+  };
   const Tensor integers{ElementType::kInt32, 16, memory.data(), memory.data()};
   // Blocks: 6 of the first tensor, the last of them short; none of the second; 2 of the third; 3 of the fourth.
   const Layout layout({{{floats(44), floats(0), integers, floats(24)}}}, shape);
@@ -322,11 +327,12 @@ TEST(Worker, TheResultOfARetransmissionOvertakesNothing) {
   EXPECT_EQ(slots_sent(group[0], 0), std::vector<std::uint16_t>{});
 }
 
-// Nothing is answered, so nothing tells a late worker from lost packets: one pass is sent again, then two, then four, after
-// longer and longer times. A notice that the aggregator has a pass says that it is the worker.
+// Nothing is answered, so nothing tells a late worker from lost packets: one pass is sent again, then two, then four,
+// after longer and longer times. A notice that the aggregator has a pass says that it is the worker.
 TEST(Worker, SilenceIsProbedAndNotFlooded) {
   for (const bool noticed : {false, true}) {
-    Group group(2, {.slots = 12, .block_size = 4, .blocks_per_chunk = 1}, {.initial = 10 * kMs, .minimum = kMs, .maximum = 100 * kMs});
+    Group group(2, {.slots = 12, .block_size = 4, .blocks_per_chunk = 1},
+                {.initial = 10 * kMs, .minimum = kMs, .maximum = 100 * kMs});
     std::vector<std::uint32_t> in(12 * 4, 1), out(in.size());
     group[0].submit({{{ElementType::kInt32, in.size(), in.data(), out.data()}}});
     EXPECT_EQ(slots_sent(group[0], 0).size(), 12u);
@@ -349,7 +355,8 @@ TEST(Worker, SilenceIsProbedAndNotFlooded) {
 
 // A pass that later ones have overtaken is lost, however often it was sent again: it does not wait as silence does.
 TEST(Worker, WhatWasOvertakenIsSentAgainWithoutProbing) {
-  Group group(1, {.slots = 12, .block_size = 4, .blocks_per_chunk = 1}, {.initial = 10 * kMs, .minimum = kMs, .reordering = 3});
+  Group group(1, {.slots = 12, .block_size = 4, .blocks_per_chunk = 1},
+              {.initial = 10 * kMs, .minimum = kMs, .reordering = 3});
   std::vector<std::uint32_t> in(100 * 12 * 4, 1), out(in.size());
   group[0].submit({{{ElementType::kInt32, in.size(), in.data(), out.data()}}});
   // Sends what is ready; all but slot 0's arrives, and its result comes back.
@@ -398,10 +405,11 @@ TEST(Worker, TheWindowGrowsWithResultsAndShrinksWhenAQueueStands) {
   EXPECT_GE(sizes.back(), 2u);
 }
 
-// A window of one pass, which slot 1's fills, while another worker, whose own window slot 0's fills, waits for slot 0's here.
+// A window of one pass, which slot 1's fills, while another worker, whose own window slot 0's fills, waits for slot 0's
+// here.
 TEST(Worker, WhatOthersWaitForIsSentThoughTheWindowIsFull) {
-  Group group(1, {.slots = 2, .block_size = 1, .blocks_per_chunk = 1}, {.initial = kMs, .minimum = kMs, .maximum = kMs}, 1,
-              {.first = 2});
+  Group group(1, {.slots = 2, .block_size = 1, .blocks_per_chunk = 1}, {.initial = kMs, .minimum = kMs, .maximum = kMs},
+              1, {.first = 2});
   Worker& worker = group[0];
   std::vector<std::uint32_t> in(2, 1), out(2);
   worker.submit({{{ElementType::kInt32, 2, in.data(), out.data()}}});
@@ -420,7 +428,8 @@ TEST(Worker, WhatCanWaitIsNotSentWhileTheWindowIsFull) {
 }
 
 TEST(Worker, DeadlineIsNeverLate) {
-  Group group(2, {.slots = 2, .block_size = 1, .blocks_per_chunk = 1}, {.initial = 100 * kMs, .minimum = kMs, .maximum = 200 * kMs});
+  Group group(2, {.slots = 2, .block_size = 1, .blocks_per_chunk = 1},
+              {.initial = 100 * kMs, .minimum = kMs, .maximum = 200 * kMs});
   std::vector<std::uint32_t> in(2, 1), out(2);
   for (std::size_t w = 0; w < 2; ++w) group[w].submit({{{ElementType::kInt32, 2, in.data(), out.data()}}});
   const auto passes = group.exchange();
@@ -451,7 +460,8 @@ TEST(Worker, PacketPathAllocatesNothing) {
     worker.on_pending(pass->slot, pass->epoch, 0);
     worker.on_tick(0);
     worker.on_result({pass->slot, pass->epoch, pass->fingerprint, pass->words, pass->exponents, words.data(),
-                      exponents.data(), numerics::Order::kHost}, 0);
+                      exponents.data(), numerics::Order::kHost},
+                     0);
   }
   EXPECT_EQ(testing::allocations(), before);
   EXPECT_EQ(worker.pop_completed(), 1u);

@@ -13,9 +13,29 @@ from jaxina import compressors
 from jaxina.compressors import Compressor, Context
 
 SPECS = [
-    "none", "int32", "int32:paper", "int32:stochastic", "int16", "int8", "int8:stochastic", "blockfp:5:block=7", "fp16",
-    "bf16", "qsgd:64:bucket=20", "terngrad", "natural", "signsgd", "efsignsgd", "onebit", "topk:0.1", "threshold:0.5",
-    "randomk:0.1", "dgc:0.1", "dgc:0.01:warmup=8", "powersgd:2", "thc:block=64",
+    "none",
+    "int32",
+    "int32:paper",
+    "int32:stochastic",
+    "int16",
+    "int8",
+    "int8:stochastic",
+    "blockfp:5:block=7",
+    "fp16",
+    "bf16",
+    "qsgd:64:bucket=20",
+    "terngrad",
+    "natural",
+    "signsgd",
+    "efsignsgd",
+    "onebit",
+    "topk:0.1",
+    "threshold:0.5",
+    "randomk:0.1",
+    "dgc:0.1",
+    "dgc:0.01:warmup=8",
+    "powersgd:2",
+    "thc:block=64",
 ]
 SHAPE = (9, 8)
 

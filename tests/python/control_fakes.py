@@ -48,10 +48,7 @@ class FakeDataPlane:
         self.asked += 1
         return {
             "rejected": {"malformed": 2},
-            "jobs": {
-                job: {"updates": 10, "packets_sent": 20, "rejected": {"stale": 3}}
-                for job in self.jobs
-            },
+            "jobs": {job: {"updates": 10, "packets_sent": 20, "rejected": {"stale": 3}} for job in self.jobs},
         }
 
     def missing(self, job: int) -> list[int]:
@@ -125,9 +122,7 @@ def in_threads(*calls: Callable[[], Any], timeout: float = 20) -> list[Any]:
         except Exception as error:
             results[index] = error
 
-    threads = [
-        threading.Thread(target=run, args=(index,), daemon=True) for index in range(len(calls))
-    ]
+    threads = [threading.Thread(target=run, args=(index,), daemon=True) for index in range(len(calls))]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -312,7 +312,9 @@ def stops(transport: str, trials: int, switch: Switch | None, draw: random.Rando
             since = time.monotonic()
             os.kill(trial.processes[victim].pid, signal.SIGSTOP)
             for rank in _survivors(workers, victim):
-                row.check(trial, rank, since, ("WORKER_LOST",) if silent else ("TIMEOUT", "WORKER_LOST"), rf"\b{victim}\b")
+                row.check(
+                    trial, rank, since, ("WORKER_LOST",) if silent else ("TIMEOUT", "WORKER_LOST"), rf"\b{victim}\b"
+                )
     return row
 
 

@@ -23,9 +23,7 @@ class Names:
 def read(folder: Path) -> Names:
     """Of the program whose main file is jaxina.p4, as built for one pipe."""
     text = "\n".join(_without_comments(p.read_text()) for p in sorted(folder.glob("*.p4")))
-    structs = {
-        name: _fields(body) for name, body in re.findall(r"struct (\w+) \{(.*?)\}", text, re.S)
-    }
+    structs = {name: _fields(body) for name, body in re.findall(r"struct (\w+) \{(.*?)\}", text, re.S)}
     controls = {}
     for match in re.finditer(r"^control (\w+)\(", text, re.M):
         end = text.index("\n}\n", match.end())
@@ -38,14 +36,10 @@ def read(folder: Path) -> Names:
     return names
 
 
-def _read_control(
-    controls: dict[str, str], kind: str, path: str, structs: dict[str, list[str]], names: Names
-) -> None:
+def _read_control(controls: dict[str, str], kind: str, path: str, structs: dict[str, list[str]], names: Names) -> None:
     body = controls[kind]
     for name, parameters in re.findall(r"\baction (\w+)\(([^)]*)\)", body):
-        names.actions[f"{path}.{name}"] = [
-            p.split()[-1] for p in parameters.split(",") if p.strip()
-        ]
+        names.actions[f"{path}.{name}"] = [p.split()[-1] for p in parameters.split(",") if p.strip()]
     for name, table in re.findall(r"\btable (\w+) \{(.*?)\n    \}", body, re.S):
         names.tables[f"pipe.{path}.{name}"] = set(re.findall(r'@name\("(\w+)"\)', table))
     for value, name in re.findall(r"\bRegister<(.+), bit<\d+>>\(\w+\) (\w+);", body):

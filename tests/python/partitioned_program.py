@@ -85,9 +85,7 @@ def main() -> None:
                 arrays(grid, rows, P("a", "b"))
             )
             column = rank % 2
-            np.testing.assert_array_equal(
-                np.asarray(got.addressable_data(0)), rows.sum(0)[2 * column : 2 * column + 2]
-            )
+            np.testing.assert_array_equal(np.asarray(got.addressable_data(0)), rows.sum(0)[2 * column : 2 * column + 2])
             print("two axes: right")
 
         ring = [(i, (i + 1) % n) for i in range(n)]
@@ -105,7 +103,9 @@ def main() -> None:
                 laid_out = NamedSharding(mesh, spec)
                 got = jax.jit(f, out_shardings=laid_out)(arrays(mesh, whole, P("w")))
                 want = np.asarray(f(whole))
-                np.testing.assert_array_equal(np.asarray(got.addressable_data(0)), want[got.addressable_shards[0].index])
+                np.testing.assert_array_equal(
+                    np.asarray(got.addressable_data(0)), want[got.addressable_shards[0].index]
+                )
             print(f"{name}: right")
 
 

@@ -51,9 +51,7 @@ def main(local_devices: int, repetitions: int) -> None:
         mesh = jax.make_mesh((len(devices),), ("w",), axis_types=(AxisType.Auto,))
         spread = NamedSharding(mesh, P("w"))
         rng = np.random.default_rng(0)  # the same in every process
-        whole = [
-            rng.integers(0, 1000, (len(devices), ROWS, 64 + 8 * i)).astype(np.float32) for i in range(PSUMS)
-        ]
+        whole = [rng.integers(0, 1000, (len(devices), ROWS, 64 + 8 * i)).astype(np.float32) for i in range(PSUMS)]
         operands = [
             jax.make_array_from_callback(
                 (len(devices) * ROWS, x.shape[2]), spread, lambda i, x=x: x.reshape(-1, x.shape[2])[i]
@@ -62,9 +60,7 @@ def main(local_devices: int, repetitions: int) -> None:
         ]
         body = dependent if jax.process_index() == 0 else independent
         _module.digest = lambda module: "0" * 32  # else a psum is known by its program's text and its place
-        program = jax.jit(
-            jax.shard_map(body, mesh=mesh, in_specs=P("w"), out_specs=P(), check_vma=False)
-        )
+        program = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("w"), out_specs=P(), check_vma=False))
         for _ in range(repetitions):
             for got, x in zip(program(operands), whole, strict=True):
                 np.testing.assert_array_equal(np.asarray(got.addressable_data(0)), np.sort(x, axis=1).sum(0))

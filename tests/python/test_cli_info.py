@@ -48,9 +48,7 @@ def test_json_has_the_same():
 
 
 def test_the_version():
-    done = subprocess.run(
-        [sys.executable, "-m", "jaxina.cli", "--version"], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-m", "jaxina.cli", "--version"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stdout == f"jaxina {importlib.metadata.version('jaxina')}\n"
 
 

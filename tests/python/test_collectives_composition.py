@@ -62,9 +62,7 @@ def custom(vma: bool) -> Callable[[Any], Any]:
     def total(x: Any) -> Any:
         return psum(x)
 
-    total.defvjp(
-        lambda x: (psum(x), None), lambda _, g: (varying(g, vma) if vma else psum(g),)
-    )
+    total.defvjp(lambda x: (psum(x), None), lambda _, g: (varying(g, vma) if vma else psum(g),))
     return total
 
 
@@ -110,13 +108,9 @@ def test_transformed_psum_equals_xlas(name: str, per_device: tuple[int, int], vm
         "vmap": lambda: jax.jit(sharded(jax.vmap(psum), vma=vma))(X),
         "vmap_outside": lambda: jax.jit(jax.vmap(sharded(psum, vma=vma)))(np.stack([X, X * 2])),
         "nested_jit": lambda: jax.jit(sharded(nested, vma=vma))(X),
-        "grad": lambda: jax.jit(
-            sharded(jax.value_and_grad(loss), ins=(P(), P("w")), outs=(P(), P()), vma=vma)
-        )(W, X),
+        "grad": lambda: jax.jit(sharded(jax.value_and_grad(loss), ins=(P(), P("w")), outs=(P(), P()), vma=vma))(W, X),
         "grad_outside": lambda: jax.jit(jax.value_and_grad(grad_outside))(W),
-        "remat": lambda: jax.jit(
-            sharded(jax.grad(jax.checkpoint(loss)), ins=(P(), P("w")), vma=vma)
-        )(W, X),
+        "remat": lambda: jax.jit(sharded(jax.grad(jax.checkpoint(loss)), ins=(P(), P("w")), vma=vma))(W, X),
         "custom_vjp": lambda: (
             jax.jit(sharded(custom(vma), vma=vma))(X),
             jax.jit(sharded(jax.grad(lambda x: custom(vma)(x).sum()), outs=P("w"), vma=vma))(X),
@@ -161,9 +155,7 @@ def test_sums_over_some_axes_of_a_mesh(vma: bool):
     assert collectives == 4 * DEVICES
 
 
-@pytest.mark.parametrize(
-    "groups", [[[0, 1, 2, 3], [4, 5, 6, 7]], [[5, 0], [1, 2, 3, 4, 6, 7]]], ids=["even", "uneven"]
-)
+@pytest.mark.parametrize("groups", [[[0, 1, 2, 3], [4, 5, 6, 7]], [[5, 0], [1, 2, 3, 4, 6, 7]]], ids=["even", "uneven"])
 def test_axis_index_groups(groups: list[list[int]]):
     whole = np.round(X * 8).reshape(DEVICES, 4, 6)
     f = sharded(lambda x: lax.psum(x, "w", axis_index_groups=groups), outs=P("w"), vma=False)
@@ -175,9 +167,7 @@ def test_axis_index_groups(groups: list[list[int]]):
 
 
 def test_groups_of_one_copy_without_the_engine():
-    f = sharded(
-        lambda x: lax.psum(x, "w", axis_index_groups=[[i] for i in range(DEVICES)]), outs=P("w"), vma=False
-    )
+    f = sharded(lambda x: lax.psum(x, "w", axis_index_groups=[[i] for i in range(DEVICES)]), outs=P("w"), vma=False)
     got, collectives = carried(lambda: jax.jit(f)(X))
     assert np.array_equal(got, X)
     assert collectives == 0
@@ -188,9 +178,7 @@ def test_order_of_devices_in_the_mesh():
     permuted = Mesh(np.array(jax.devices())[order], ("w",))
     groups = [[0, 1, 2], [3, 4, 5, 6, 7]]
     whole = np.round(X * 8).reshape(DEVICES, 4, 6)
-    f = sharded(
-        lambda x: lax.psum(x, "w", axis_index_groups=groups), on=permuted, outs=P("w"), vma=False
-    )
+    f = sharded(lambda x: lax.psum(x, "w", axis_index_groups=groups), on=permuted, outs=P("w"), vma=False)
     got, _ = carried(lambda: jax.jit(f)(whole))
     assert np.array_equal(got[0], whole[:3].sum(0))
     assert np.array_equal(got[7], whole[3:].sum(0))
@@ -234,11 +222,7 @@ def test_mesh_from_the_context_or_from_the_arguments():
 def test_partial_auto_is_carried_or_visibly_left_to_xla():
     grid = mesh(4, 2, names=("a", "b"))
     whole = jax.device_put(np.round(X * 8), jax.sharding.NamedSharding(grid, P("a", "b")))
-    f = jax.jit(
-        jax.shard_map(
-            lambda x: lax.psum(x, "a"), mesh=grid, in_specs=P("a"), out_specs=P(), axis_names={"a"}
-        )
-    )
+    f = jax.jit(jax.shard_map(lambda x: lax.psum(x, "a"), mesh=grid, in_specs=P("a"), out_specs=P(), axis_names={"a"}))
     got, collectives = carried(lambda: f(whole))
     assert np.array_equal(got, np.round(X * 8).reshape(4, 8, 6).sum(0))
     assert collectives == (DEVICES if jax.__version_info__ >= (0, 12) else 0)

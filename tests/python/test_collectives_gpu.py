@@ -17,7 +17,7 @@ from jaxina import _lowering
 
 pytestmark = pytest.mark.usefixtures("job")
 
-_CALL = re.compile(r'stablehlo\.custom_call @(jaxina_all_reduce\w*)\(([^)]*)\)')
+_CALL = re.compile(r"stablehlo\.custom_call @(jaxina_all_reduce\w*)\(([^)]*)\)")
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_psum_is_started_and_finished(built_for_cuda):
     text = lowered(sharded(lambda x: jax.lax.psum(x, "w")), X)
     # The start has the token and the operand, its end the result and the operand.
     assert calls(text) == [("jaxina_all_reduce_start", 2), ("jaxina_all_reduce_done", 2)]
-    assert "all_reduce\"" not in text
+    assert 'all_reduce"' not in text
 
 
 def test_the_two_calls_share_an_identity_that_others_do_not_have(built_for_cuda):

@@ -52,9 +52,7 @@ def test_identities_are_of_the_program_and_the_place(job: jaxina.Job):  # noqa: 
 
 def test_devices_at_different_psums_of_equal_shape_get_an_error(job: jaxina.Job):  # noqa: F811
     def disagree(x: Any) -> Any:
-        return lax.cond(
-            lax.axis_index("w") == 3, lambda: lax.psum(x, "w"), lambda: lax.psum(x * 2, "w")
-        )
+        return lax.cond(lax.axis_index("w") == 3, lambda: lax.psum(x, "w"), lambda: lax.psum(x * 2, "w"))
 
     with pytest.raises(errors.MismatchError), errors.typed(), jaxina.collectives(True):
         jax.jit(sharded(disagree, vma=False))(on_devices(X)).block_until_ready()

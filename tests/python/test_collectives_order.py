@@ -43,9 +43,7 @@ def test_sixteen_independent_psums_always_match(monkeypatch: pytest.MonkeyPatch)
     set_identity = _module._set_identity
     monkeypatch.setattr(_module, "_set_identity", lambda call, name: set_identity(call, "any"))
     rng = np.random.default_rng(0)
-    operands = [
-        on_devices(rng.integers(0, 1000, (DEVICES * 64, size)).astype(np.float32)) for size in SIZES
-    ]
+    operands = [on_devices(rng.integers(0, 1000, (DEVICES * 64, size)).astype(np.float32)) for size in SIZES]
     native = jax.jit(sharded(independent_psums, vma=False))(operands)
     with jaxina.collectives(True, bucket_bytes=0):
         ours = jax.jit(
@@ -105,9 +103,7 @@ def test_donation_survives_the_removal_of_the_token():
         return lax.psum(x, "w"), y + 1, z * 2
 
     spec = jax.sharding.NamedSharding(mesh(), P("w"))
-    g = jax.jit(
-        sharded(f, ins=(P("w"),) * 3, outs=(P(), P("w"), P("w"))), donate_argnums=(1, 2), out_shardings=None
-    )
+    g = jax.jit(sharded(f, ins=(P("w"),) * 3, outs=(P(), P("w"), P("w"))), donate_argnums=(1, 2), out_shardings=None)
     x, y, z = (jax.device_put(np.full((DEVICES, 4), i, np.float32), spec) for i in (1, 2, 3))
     (total, more, twice), _ = carried(lambda: g(x, y, z))
     assert np.array_equal(total[0], np.full(4, DEVICES))

@@ -63,9 +63,7 @@ def test_types_are_kept(dtype: str):
 
 def test_groups():
     rows = np.arange(DEVICES * 6).reshape(DEVICES, 6).astype(np.int32)
-    got = run(
-        lambda x: lax.psum_scatter(x[0], "w", axis_index_groups=PAIRS, tiled=True), rows, vma=False
-    )
+    got = run(lambda x: lax.psum_scatter(x[0], "w", axis_index_groups=PAIRS, tiled=True), rows, vma=False)
     want = np.concatenate([rows[pair].sum(0) for pair in PAIRS])
     assert np.array_equal(got, want)
 
@@ -88,9 +86,7 @@ def test_two_axes_and_one_of_two():
 def test_order_of_the_devices_in_the_mesh():
     rows = np.arange(DEVICES * 8).reshape(DEVICES, 8).astype(np.int32)
     turned = jax.sharding.Mesh(np.array(jax.devices())[::-1], ("w",))
-    program = jax.jit(
-        sharded(lambda x: lax.psum_scatter(x[0], "w", tiled=True), on=turned, outs=P("w"))
-    )
+    program = jax.jit(sharded(lambda x: lax.psum_scatter(x[0], "w", tiled=True), on=turned, outs=P("w")))
     got, collectives = carried(lambda: program(rows))
     assert collectives == DEVICES
     assert np.array_equal(np.asarray(got), rows.sum(0))

@@ -132,9 +132,7 @@ def test_it_catches_where_dispatch_is_synchronous_too():
 
 def test_devices_that_disagree_get_an_error_not_a_sum(job: jaxina.Job):
     def disagree(x: Any) -> Any:
-        return lax.cond(
-            lax.axis_index("w") == 3, lambda: psum(x)[0, :2], lambda: psum(x[:, :2])[0]
-        )
+        return lax.cond(lax.axis_index("w") == 3, lambda: psum(x)[0, :2], lambda: psum(x[:, :2])[0])
 
     f = jax.jit(sharded(disagree, vma=False))
     with pytest.raises(errors.MismatchError), errors.typed():

@@ -82,9 +82,7 @@ def test_small_integers_sum_exactly_in_every_inexact_type(dtype: str, x64: None)
 
 
 @pytest.mark.parametrize("dtype, bits", [("float16", 11), ("bfloat16", 8), ("float64", 53)])
-def test_narrow_and_wide_floats_are_within_rounding_of_the_block_maximum(
-    dtype: str, bits: int, x64: None
-):
+def test_narrow_and_wide_floats_are_within_rounding_of_the_block_maximum(dtype: str, bits: int, x64: None):
     rng = np.random.default_rng(3)
     rows = rng.standard_normal((DEVICES, 1000)).astype(jnp.dtype(dtype))
     exact = np.sum(rows.astype(np.longdouble), axis=0)

@@ -34,8 +34,8 @@ def test_packed_length(base, count, length):
 
 
 def test_known_bytes():
-    fields = {"signs": packing.integers(0, 1), "words": packing.integers(-2**15, 2**15 - 1), "x": packing.floats()}
-    arrays = {"signs": np.array([1, 0, 1, 1]), "words": np.array([-2**15, 1]), "x": np.float32([1.0])}
+    fields = {"signs": packing.integers(0, 1), "words": packing.integers(-(2**15), 2**15 - 1), "x": packing.floats()}
+    arrays = {"signs": np.array([1, 0, 1, 1]), "words": np.array([-(2**15), 1]), "x": np.float32([1.0])}
     assert packing.to_bytes(arrays, fields) == bytes([0b1101, 0, 0, 1, 0x80, 0, 0, 0x80, 0x3F])
 
 

@@ -77,8 +77,18 @@ def test_error_feedback_contracts(spec, bound):
     assert contraction(spec) <= bound + 1e-7
 
 
-FEEDBACK = ["topk:0.1", "threshold:1.5", "efsignsgd", "onebit", "powersgd:2", "thc:block=64", "qsgd:64:bucket=20+ef",
-            "randomk:0.1+ef", "int8+ef", "bf16+ef"]
+FEEDBACK = [
+    "topk:0.1",
+    "threshold:1.5",
+    "efsignsgd",
+    "onebit",
+    "powersgd:2",
+    "thc:block=64",
+    "qsgd:64:bucket=20+ef",
+    "randomk:0.1+ef",
+    "int8+ef",
+    "bf16+ef",
+]
 
 
 @pytest.mark.parametrize("spec", FEEDBACK)

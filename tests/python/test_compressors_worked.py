@@ -107,8 +107,7 @@ def test_ef_signsgd_by_hand():
 
 def test_one_bit_by_hand():
     """Columns (1, 3, -1) and (-2, -4, 6) have means 2 and -1, 6 and -3."""
-    np.testing.assert_array_equal(
-        one_step("onebit", [[[1, -2], [3, -4], [-1, 6]]]), [[2, -3], [2, -3], [-1, 6]])
+    np.testing.assert_array_equal(one_step("onebit", [[[1, -2], [3, -4], [-1, 6]]]), [[2, -3], [2, -3], [-1, 6]])
 
 
 def test_top_k_by_hand():

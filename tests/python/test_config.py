@@ -67,16 +67,11 @@ def test_a_bad_value_names_variable_value_and_what_is_allowed(name, value):
     field = {config.variable(field.name): field for field in config.fields()}[f"JAXINA_{name}"]
     with pytest.raises(InvalidArgumentError) as caught:
         config.resolve({f"JAXINA_{name}": value})
-    assert (
-        caught.value.message
-        == f"JAXINA_{name}={value!r} is not allowed: give {field.metadata['kind'].allowed}"
-    )
+    assert caught.value.message == f"JAXINA_{name}={value!r} is not allowed: give {field.metadata['kind'].allowed}"
 
 
 def test_a_bad_argument_is_named_as_the_argument():
-    with pytest.raises(
-        InvalidArgumentError, match="^jaxina.INVALID_ARGUMENT.: slots=0 is not allowed"
-    ):
+    with pytest.raises(InvalidArgumentError, match="^jaxina.INVALID_ARGUMENT.: slots=0 is not allowed"):
         config.resolve({}, slots=0)
     with pytest.raises(InvalidArgumentError, match="'slot' is not a setting"):
         config.resolve({}, slot=1)
@@ -167,9 +162,7 @@ def test_launcher_variables_belong_together():
 
 
 def test_unknown_variables_are_found():
-    assert config.unknown_variables({"JAXINA_SLOT": "1", "JAXINA_SLOTS": "1", "HOME": "/"}) == [
-        "JAXINA_SLOT"
-    ]
+    assert config.unknown_variables({"JAXINA_SLOT": "1", "JAXINA_SLOTS": "1", "HOME": "/"}) == ["JAXINA_SLOT"]
 
 
 def test_only_what_must_agree_is_shared():

@@ -30,9 +30,7 @@ def job_of(membership, address=HERE, now=0.0, **options):
 
 def join(membership, job, *ranks, now=0.0, secret=None):
     secret = job.secret if secret is None else secret
-    return membership.join(
-        job.id, secret, ranks, host=f"host{ranks[0]}", pid=100 + ranks[0], now=now
-    )
+    return membership.join(job.id, secret, ranks, host=f"host{ranks[0]}", pid=100 + ranks[0], now=now)
 
 
 def test_ready_when_the_last_worker_joins():
@@ -69,9 +67,7 @@ def test_more_workers_than_the_format_allows():
         job_of(Membership(), workers=1025)
 
 
-@pytest.mark.parametrize(
-    "bad", [dict(workers=0), dict(join_timeout=0.0), dict(heartbeat_timeout=-1.0)]
-)
+@pytest.mark.parametrize("bad", [dict(workers=0), dict(join_timeout=0.0), dict(heartbeat_timeout=-1.0)])
 def test_a_job_needs_positive_sizes(bad):
     with pytest.raises(InvalidArgumentError):
         job_of(Membership(), **bad)

@@ -80,9 +80,7 @@ def test_a_late_process_is_waited_for():
 
 def test_different_settings_are_a_mismatch_in_all():
     store = FakeStore()
-    results = in_threads(
-        *[lambda p=p: meet(store, p, [0, 1, 2], settings={"slots": 4 + (p == 2)}) for p in range(3)]
-    )
+    results = in_threads(*[lambda p=p: meet(store, p, [0, 1, 2], settings={"slots": 4 + (p == 2)}) for p in range(3)])
     for error in results:
         assert isinstance(error, MismatchError)
         assert "process 0 has slots=4 but process 2 has 5" in error.message
@@ -98,9 +96,7 @@ def test_what_fails_in_the_leader_fails_in_all(raised, code):
     def agree(_):
         raise raised
 
-    leader, follower = in_threads(
-        *[lambda p=p: meet(store, p, [0, 1], agree=agree) for p in range(2)]
-    )
+    leader, follower = in_threads(*[lambda p=p: meet(store, p, [0, 1], agree=agree) for p in range(2)])
     assert leader is raised
     assert follower.code == code and str(raised.args[-1]).rpartition(": ")[2] in follower.message
 
@@ -196,9 +192,7 @@ def test_different_configurations_are_a_mismatch():
     store = FakeStore()
     pair = [connector(store, p, 2, block_size=256 << p) for p in range(2)]
     errors = in_threads(*[lambda m=m: pair[m]([0, 1]) for m in range(2)])
-    assert all(
-        isinstance(error, MismatchError) and "block_size" in error.message for error in errors
-    )
+    assert all(isinstance(error, MismatchError) and "block_size" in error.message for error in errors)
 
 
 def test_embedded_needs_one_host():

@@ -72,9 +72,7 @@ def test_all_are_told_the_service_when_all_are_there(coordinator):
 def test_the_order_of_arrival_is_free(coordinator):
     for order in ([0.3, 0, 0.1], [0, 0.2, 0]):
         address, _ = coordinator(3)
-        assert (
-            in_threads(*[answer(address, r, 3, delay=d) for r, d in enumerate(order)]) == [SERVICE] * 3
-        )
+        assert in_threads(*[answer(address, r, 3, delay=d) for r, d in enumerate(order)]) == [SERVICE] * 3
 
 
 @pytest.mark.parametrize("present", [(0, 2), (1, 3)], ids=["with process 0", "without"])

@@ -137,9 +137,7 @@ def test_status_shows_everything_but_the_secret(client, data_plane):
     (job,) = status.jobs
     assert [member.rank for member in job.members] == [0, 1]
     assert job.members[0].pid == os.getpid() and job.members[0].statistics == {"collectives": 7}
-    assert job.counters == {"updates": 10, "packets_sent": 20} and job.rejected == {
-        "stale": 3
-    }
+    assert job.counters == {"updates": 10, "packets_sent": 20} and job.rejected == {"stale": 3}
     assert status.rejected == {"malformed": 2}
     assert str(grant.secret) not in str(status)
     assert "secret" not in {f.name for f in pb.JobStatus.DESCRIPTOR.fields}
@@ -187,9 +185,7 @@ def victim():
         process.stdout.close()
 
 
-def test_a_killed_worker_is_named_to_the_others_within_two_seconds(
-    client, server, data_plane, victim
-):
+def test_a_killed_worker_is_named_to_the_others_within_two_seconds(client, server, data_plane, victim):
     grant = create(client)
     survivor = Worker(client, grant, 0)
     process = victim(server.address, grant)

@@ -43,9 +43,7 @@ class Process:
         settings.setdefault("join_timeout", 5)
         configuration = config.resolve({}, aggregator="udp", switch=address, **settings)
         self.engine = FakeEngine()
-        self.aggregators = SwitchAggregators(
-            configuration, self.engine.abort, self.engine.statistics
-        )
+        self.aggregators = SwitchAggregators(configuration, self.engine.abort, self.engine.statistics)
         self.connector = Connector(
             configuration,
             FakeTopology(number, processes, devices),
@@ -165,10 +163,7 @@ def test_one_that_gives_up_waiting_tells_the_others(server):
     hasty = Process(server.address, None, 0, 1, join_timeout=0.5)
     agreement = patient.aggregators.arrange(presences(3), devices=3)
     errors = in_threads(
-        *[
-            lambda r=r, p=p: p.aggregators.join((0, 1, 2), r, 3, agreement)
-            for r, p in enumerate((patient, hasty))
-        ]
+        *[lambda r=r, p=p: p.aggregators.join((0, 1, 2), r, 3, agreement) for r, p in enumerate((patient, hasty))]
     )
     assert [type(error) for error in errors] == [NeverJoinedError, NeverJoinedError]
     assert "worker 2 of 3" in errors[0].message

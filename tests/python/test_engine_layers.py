@@ -82,8 +82,6 @@ def test_a_limit_stands_in_one_place(limit):
         for pattern in ("*.h", "*.cc", "*.py")
         for file in (ROOT / folder).rglob(pattern)
     ]
-    found = {
-        str(file.relative_to(ROOT)) for file in sources if re.search(rf"\b{limit}", file.read_text())
-    }
+    found = {str(file.relative_to(ROOT)) for file in sources if re.search(rf"\b{limit}", file.read_text())}
     found.discard("jaxina/testbed/network.py")  # a testbed's own workers are another thing
     assert found == ({LIMITS[limit]} if LIMITS[limit] else set())

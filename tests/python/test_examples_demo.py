@@ -47,9 +47,7 @@ def outcomes(demo):
             test_accuracy=0.97,
             parameter_sha256="a" * 64 if aggregated else "b" * 64,
         )
-        statistics = dict(
-            packets_sent=100, packets_received=100, packets_dropped=2, retransmissions=2
-        )
+        statistics = dict(packets_sent=100, packets_received=100, packets_dropped=2, retransmissions=2)
         return demo.Outcome(row, record, statistics if aggregated else {})
 
     return [outcome(row) for row in demo.ROWS]
@@ -57,9 +55,7 @@ def outcomes(demo):
 
 def changed(outcomes, index, **values):
     outcome = outcomes[index]
-    outcomes[index] = dataclasses.replace(
-        outcome, record=dataclasses.replace(outcome.record, **values)
-    )
+    outcomes[index] = dataclasses.replace(outcome, record=dataclasses.replace(outcome.record, **values))
 
 
 def test_equal_hashes_and_accuracies_pass(demo, outcomes) -> None:
@@ -81,21 +77,12 @@ def test_accuracy_more_than_a_point_off_fails(demo, outcomes, accuracy) -> None:
 
 
 def test_a_lossy_row_without_loss_fails(demo, outcomes) -> None:
-    outcomes[2] = dataclasses.replace(
-        outcomes[2], statistics=outcomes[2].statistics | {"packets_dropped": 0}
-    )
+    outcomes[2] = dataclasses.replace(outcomes[2], statistics=outcomes[2].statistics | {"packets_dropped": 0})
     (problem,) = demo.problems(outcomes)
     assert problem.startswith("udp 1 % loss: no packet")
 
 
 def test_a_run_over_its_time_is_ended(demo, tmp_path) -> None:
     with (tmp_path / "log").open("w") as output:
-        assert (
-            demo.run_bounded(
-                [sys.executable, "-c", "import time; time.sleep(60)"], output, timeout=0.5
-            )
-            is None
-        )
-        assert (
-            demo.run_bounded([sys.executable, "-c", "raise SystemExit(3)"], output, timeout=60) == 3
-        )
+        assert demo.run_bounded([sys.executable, "-c", "import time; time.sleep(60)"], output, timeout=0.5) is None
+        assert demo.run_bounded([sys.executable, "-c", "raise SystemExit(3)"], output, timeout=60) == 3

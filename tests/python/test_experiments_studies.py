@@ -52,8 +52,11 @@ def test_not_a_number_is_no_result(tmp_path):
 def test_configs_can_be_read(file, monkeypatch):
     study = dataclasses.replace(grid.Grid.read(file), steps=10)
     settings = study.settings()
-    assert len({setting.id for setting in settings}) == len(settings) == (
-        len(study.workloads) * len(study.compressors) * study.seeds)
+    assert (
+        len({setting.id for setting in settings})
+        == len(settings)
+        == (len(study.workloads) * len(study.compressors) * study.seeds)
+    )
     for setting in settings:
         limit = getattr(get(setting.compressor), "limit", lambda workers: 1)
         assert limit(setting.workers) >= 1
@@ -66,8 +69,9 @@ def test_unknown_entries_are_refused(tmp_path):
 
 
 def test_learning_rate_scale_by_name_and_by_workload():
-    study = grid.Grid(("ncf", "vgg"), ("signsgd",), seeds=1, steps=1,
-                      learning_rate_scale={"signsgd": 0.5, "vgg/signsgd": 0.25})
+    study = grid.Grid(
+        ("ncf", "vgg"), ("signsgd",), seeds=1, steps=1, learning_rate_scale={"signsgd": 0.5, "vgg/signsgd": 0.25}
+    )
     assert [setting.learning_rate_scale for setting in study.settings()] == [0.5, 0.25]
 
 
@@ -89,12 +93,23 @@ def test_a_part_of_a_study_is_the_same_runs():
 def test_summary_table_of_two_seeds_one_of_which_diverged(tmp_path):
     from experiments import summarize
 
-    outcome = {"losses": [1.0], "metric": "hit rate", "higher_is_better": True, "parameters": 10, "sent": 40.0,
-               "received": 40.0, "diverged": False, "scores": [[1, 0.25], [2, 0.5]]}
+    outcome = {
+        "losses": [1.0],
+        "metric": "hit rate",
+        "higher_is_better": True,
+        "parameters": 10,
+        "sent": 40.0,
+        "received": 40.0,
+        "diverged": False,
+        "scores": [[1, 0.25], [2, 0.5]],
+    }
     for seed, lost in ((0, False), (1, True)):
         scores = [[1, None]] if lost else outcome["scores"]
-        records.append(tmp_path / "s.jsonl", dataclasses.replace(SETTING, seed=seed),
-                       outcome | {"diverged": lost, "scores": scores})
+        records.append(
+            tmp_path / "s.jsonl",
+            dataclasses.replace(SETTING, seed=seed),
+            outcome | {"diverged": lost, "scores": scores},
+        )
     text = summarize.table(records.read(tmp_path / "s.jsonl"))
     assert "| `topk` | 2 | 0.5, 1 of 2 diverge |" in text
 
@@ -109,8 +124,18 @@ def test_confidence_band_by_hand():
 
 
 def run_with(scores, diverged=False):
-    return {"outcome": {"scores": scores, "diverged": diverged, "losses": [2.0, 1.0], "higher_is_better": True,
-                        "sent": 1e6, "received": 3e6, "parameters": 250_000}, "setting": {"seed": 0, "workers": 4, "workload": "ncf"}}
+    return {
+        "outcome": {
+            "scores": scores,
+            "diverged": diverged,
+            "losses": [2.0, 1.0],
+            "higher_is_better": True,
+            "sent": 1e6,
+            "received": 3e6,
+            "parameters": 250_000,
+        },
+        "setting": {"seed": 0, "workers": 4, "workload": "ncf"},
+    }
 
 
 def test_steps_to_a_target_by_hand():
@@ -135,7 +160,9 @@ def test_time_to_accuracy_by_hand():
     assert topk.seconds(10) == pytest.approx(30 * (7e-3 + 8 * 3e6 / 1e10))
     free = ways({"none": runs, "topk": runs}, costs, "paper, free")[1]
     assert free.compression_s == 0
-    assert free.megabits == pytest.approx(8 * 3 * 121 / 4 / 0.25)  # NCF: 121 MB are 30.25 M elements, 12 bytes received for each
+    assert free.megabits == pytest.approx(
+        8 * 3 * 121 / 4 / 0.25
+    )  # NCF: 121 MB are 30.25 M elements, 12 bytes received for each
 
 
 def test_largest_difference_of_losses():

@@ -96,8 +96,13 @@ print("done")
 @pytest.mark.timeout(240)
 def test_workers_train_as_one_would(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, str(ROOT)], capture_output=True, text=True, timeout=230, cwd=tmp_path,
+        [sys.executable, "-W", "error", "-c", PROGRAM, str(ROOT)],
+        capture_output=True,
+        text=True,
+        timeout=230,
+        cwd=tmp_path,
         # Compiling is what takes the time.
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"})
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"},
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout == "done\n"

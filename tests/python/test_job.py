@@ -166,9 +166,7 @@ for turn in range(3):
 
 
 @pytest.mark.parametrize("aggregator, devices", [("embedded", 1), ("embedded", 2), ("udp", 2)])
-def test_a_killed_worker_is_a_typed_error_on_the_survivors_within_two_seconds(
-    run, aggregator, devices
-):
+def test_a_killed_worker_is_a_typed_error_on_the_survivors_within_two_seconds(run, aggregator, devices):
     code, out, err = run(
         """
 jaxina.init()
@@ -276,9 +274,7 @@ except jaxina.errors.NeverJoinedError as error:
         *("-n", 4),
     )
     assert code == 5, err
-    assert len(out) == 3 and all(
-        "process 2 of 4 did not call jaxina.init()" in line for line in out
-    )
+    assert len(out) == 3 and all("process 2 of 4 did not call jaxina.init()" in line for line in out)
 
 
 def test_a_process_that_never_comes_to_the_psum_is_named(run):
@@ -346,9 +342,7 @@ def test_no_switch_is_a_typed_error_in_all(run):
     with socket.create_server(("127.0.0.1", 0)) as unused:
         address = f"127.0.0.1:{unused.getsockname()[1]}"
     began = time.monotonic()
-    code, _, err = run(
-        "jaxina.init(join_timeout=2)", "-n", 2, "--aggregator", "udp", "--switch", address
-    )
+    code, _, err = run("jaxina.init(join_timeout=2)", "-n", 2, "--aggregator", "udp", "--switch", address)
     assert code == 1 and time.monotonic() - began < 60
     assert f"no switch answers at {address}" in err
     assert "Aborted" not in err and "core dumped" not in err
@@ -359,9 +353,7 @@ def switch(tmp_path):
     """A switch on loopback: its process, address and log."""
     log = tmp_path / "switch.log"
     with log.open("w") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "jaxina.cli", "switch", "--bind", "127.0.0.1:0"], stderr=file
-        )
+        process = subprocess.Popen([sys.executable, "-m", "jaxina.cli", "switch", "--bind", "127.0.0.1:0"], stderr=file)
     try:
         assert eventually(lambda: "control at" in log.read_text(), timeout=30)
         yield process, log.read_text().partition("control at ")[2].partition(",")[0], log

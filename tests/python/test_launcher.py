@@ -21,10 +21,7 @@ from jaxina.cli.tagged_output import LineSplitter
 def script(tmp_path):
     def write(text):
         path = tmp_path / "script.py"
-        path.write_text(
-            "import os, signal, subprocess, sys, time\nrank = int(os.environ['JAXINA_RANK'])\n"
-            + text
-        )
+        path.write_text("import os, signal, subprocess, sys, time\nrank = int(os.environ['JAXINA_RANK'])\n" + text)
         return path
 
     return write
@@ -78,15 +75,11 @@ NOTE_PID = "open(f'{sys.argv[1]}/pid-{rank}', 'w').write(str(os.getpid()))\n"
 
 
 def test_lines_are_tagged_and_arguments_reach_the_script(start, script):
-    path = script(
-        "print('out', sys.argv[1:]); print('err', file=sys.stderr); sys.stdout.write('no newline')"
-    )
+    path = script("print('out', sys.argv[1:]); print('err', file=sys.stderr); sys.stdout.write('no newline')")
     code, out, err = finish(start("-n", 3, path, "--lr", "0.1", "-n", "5"))
     assert code == 0
     assert sorted(out) == sorted(
-        line
-        for r in range(3)
-        for line in (f"[{r}] out ['--lr', '0.1', '-n', '5']", f"[{r}] no newline")
+        line for r in range(3) for line in (f"[{r}] out ['--lr', '0.1', '-n', '5']", f"[{r}] no newline")
     )
     assert sorted(err) == [f"[{r}] err" for r in range(3)]
 
@@ -113,9 +106,7 @@ def test_a_module_and_a_program(start, tmp_path):
 
 
 def test_the_exit_code_and_last_lines_of_the_worker_that_failed(start, script):
-    path = script(
-        "time.sleep(0 if rank == 1 else 60)\nprint('about to fail', file=sys.stderr)\nsys.exit(7)"
-    )
+    path = script("time.sleep(0 if rank == 1 else 60)\nprint('about to fail', file=sys.stderr)\nsys.exit(7)")
     began = time.monotonic()
     code, _, err = finish(start("-n", 3, path))
     assert code == 7
@@ -229,9 +220,7 @@ def test_a_reader_that_goes_away_does_not_hang_the_run(start, script):
 
 
 def test_stats_json_without_an_engine_says_so(start, script, tmp_path):
-    code, _, err = finish(
-        start("-n", 1, "--stats", "--stats-json", tmp_path / "s.json", script(""))
-    )
+    code, _, err = finish(start("-n", 1, "--stats", "--stats-json", tmp_path / "s.json", script("")))
     assert code == 0 and "no statistics" in err[-1]
     assert json.loads((tmp_path / "s.json").read_text()) == {"workers": [], "total": {}}
 

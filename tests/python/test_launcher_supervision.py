@@ -31,7 +31,15 @@ def start(tmp_path):
     def run(text, *arguments, script_arguments=(), **options):
         path = tmp_path / f"script{len(started)}.py"
         path.write_text(RANK + text)
-        command = [sys.executable, "-m", "jaxina.cli", "run", *map(str, arguments), str(path), *map(str, script_arguments)]
+        command = [
+            sys.executable,
+            "-m",
+            "jaxina.cli",
+            "run",
+            *map(str, arguments),
+            str(path),
+            *map(str, script_arguments),
+        ]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options
         )
@@ -86,9 +94,7 @@ def test_worker_0_has_the_input(start):
 
 
 def test_a_progress_bar_is_seen_while_it_moves(start):
-    process = start(
-        "sys.stderr.write('\\r10 %'); sys.stderr.flush(); time.sleep(60)", "-n", 1
-    )
+    process = start("sys.stderr.write('\\r10 %'); sys.stderr.flush(); time.sleep(60)", "-n", 1)
     assert process.stderr.readline() == "[0] 10 %\n"
 
 
@@ -99,12 +105,15 @@ def test_no_file_of_results_is_refused_after_the_run(start):
 
 
 def test_the_cause_is_told_once_and_those_who_only_lost_a_worker_say_one_line(start):
-    text = SUM + """
+    text = (
+        SUM
+        + """
 if rank == 1:
     raise RuntimeError("the real cause")
 while True:
     jax.block_until_ready(step())
 """
+    )
     code, out, err = finish(start(text, "-n", 3))
     assert code == 1
     last = err.splitlines()[-1]
@@ -117,7 +126,9 @@ while True:
 
 @pytest.mark.parametrize("dead", [0, 1])
 def test_survivors_can_save_whoever_dies(start, tmp_path, dead):
-    text = SUM + f"""
+    text = (
+        SUM
+        + f"""
 if rank == {dead}:
     os.kill(os.getpid(), signal.SIGKILL)
 try:
@@ -129,6 +140,7 @@ except jaxina.errors.WorkerLostError:
     open(f'{{sys.argv[1]}}/saved-{{rank}}', 'w').close()
     print('saved', flush=True)
 """
+    )
     process = start(text, "-n", 3, "--grace", 20, script_arguments=[tmp_path])
     survivors = [rank for rank in range(3) if rank != dead]
     saved = [tmp_path / f"saved-{rank}" for rank in survivors]
@@ -145,10 +157,23 @@ def test_two_nodes_make_one_job(start, tmp_path):
         at_end.callback(switch.terminate)
         address = switch.stdout.readline().strip()
         coordinator = "127.0.0.1:" + address.rpartition(":")[2]  # taken, by the switch
-        refused = start("", "-n", 1, "--nodes", 2, "--coordinator", coordinator, "--aggregator", "udp", "--switch", address)
+        refused = start(
+            "", "-n", 1, "--nodes", 2, "--coordinator", coordinator, "--aggregator", "udp", "--switch", address
+        )
         code, _, err = finish(refused)
         assert code == 2 and f"cannot listen at {coordinator}" in err
-        shared = ["-n", 2, "--nodes", 2, "--coordinator", f"127.0.0.1:{free_port()}", "--aggregator", "udp", "--switch", address]
+        shared = [
+            "-n",
+            2,
+            "--nodes",
+            2,
+            "--coordinator",
+            f"127.0.0.1:{free_port()}",
+            "--aggregator",
+            "udp",
+            "--switch",
+            address,
+        ]
         text = SUM + "print('sum', float(step()[0, 0]), jax.process_count())"
         nodes = [start(text, *shared, "--node", number) for number in range(2)]
         found = [finish(node) for node in nodes]
@@ -167,7 +192,10 @@ def free_port():
     [
         (["--nodes", "2", "--aggregator", "udp", "--switch", "a:1"], "--coordinator"),
         (["--nodes", "2", "--coordinator", "a:1"], "a switch that all reach"),
-        (["--nodes", "2", "--node", "2", "--coordinator", "a:1", "--aggregator", "udp", "--switch", "a:1"], "not below"),
+        (
+            ["--nodes", "2", "--node", "2", "--coordinator", "a:1", "--aggregator", "udp", "--switch", "a:1"],
+            "not below",
+        ),
     ],
 )
 def test_nodes_that_cannot_be(start, arguments, message):
@@ -208,7 +236,9 @@ def test_a_coordinator_by_hand(tmp_path):
         path.write_text(RANK + SUM + "print('sum', float(step()[0, 0]))")
         workers = [
             subprocess.Popen(
-                [sys.executable, str(path)], stdout=subprocess.PIPE, text=True,
+                [sys.executable, str(path)],
+                stdout=subprocess.PIPE,
+                text=True,
                 env={**os.environ, "JAXINA_COORDINATOR": address, "JAXINA_PROCESSES": "2", "JAXINA_RANK": str(rank)},
             )
             for rank in range(2)

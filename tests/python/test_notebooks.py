@@ -25,10 +25,20 @@ def test_there_are_notebooks():
 @pytest.mark.parametrize("source", SOURCES, ids=lambda file: file.stem)
 def test_notebook_runs(source, tmp_path):
     environment = {
-        **os.environ, "JAX_PLATFORMS": "cpu", "MPLBACKEND": "agg", "PYTHONPATH": str(ROOT),
-        "XLA_FLAGS": "--xla_backend_optimization_level=0"}  # compiling is what takes the time
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+        "MPLBACKEND": "agg",
+        "PYTHONPATH": str(ROOT),
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+    }  # compiling is what takes the time
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(source)], capture_output=True, text=True, timeout=290, cwd=tmp_path, env=environment)
+        [sys.executable, "-W", "error", str(source)],
+        capture_output=True,
+        text=True,
+        timeout=290,
+        cwd=tmp_path,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
 

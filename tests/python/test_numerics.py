@@ -54,9 +54,7 @@ def test_exponent_is_the_smallest_power_of_two_above_the_block(drawn):
     assert exponents.dtype == np.uint8
     assert exponents.size == -(-x.size // block_size)
     for block, b in enumerate(exponents):
-        largest = max(
-            abs(Fraction(float(v))) for v in x[block * block_size : (block + 1) * block_size]
-        )
+        largest = max(abs(Fraction(float(v))) for v in x[block * block_size : (block + 1) * block_size])
         m = int(b) - 126
         assert largest < Fraction(2) ** m
         if b > 0:
@@ -93,10 +91,7 @@ def test_each_word_is_within_the_bound_even_where_it_is_clamped(workers):
     exponents = numerics.block_exponents(x, x.size)
     words = numerics.quantize(x, exponents, workers, x.size)
     power = int(numerics.scale_exponent(exponents, workers)[0])
-    errors = [
-        abs(int(w) * Fraction(2) ** -power - Fraction(float(v)))
-        for w, v in zip(words, x, strict=True)
-    ]
+    errors = [abs(int(w) * Fraction(2) ** -power - Fraction(float(v))) for w, v in zip(words, x, strict=True)]
     bound = Fraction(float(numerics.error_bound(exponents, workers)[0])) / workers
     assert max(errors) <= bound
     if workers >= 512 and workers & (workers - 1) == 0:
@@ -141,9 +136,7 @@ def test_no_order_of_workers_changes_a_bit(drawn, random):
     assert bits(numerics.all_reduce_reference(arrays, block_size)).tolist() == expected
 
 
-@given(
-    worker_arrays(values=st.one_of(ANY, st.sampled_from([np.nan, np.inf, -np.inf])), max_workers=4)
-)
+@given(worker_arrays(values=st.one_of(ANY, st.sampled_from([np.nan, np.inf, -np.inf])), max_workers=4))
 def test_non_finite_elements_are_what_ieee_addition_gives_and_the_others_are_summed(drawn):
     arrays, block_size = drawn
     y = numerics.all_reduce_reference(arrays, block_size)
@@ -177,9 +170,7 @@ def test_the_sum_overflows_as_float32_does():
 
 
 def test_shape_is_kept_and_empty_arrays_are_allowed():
-    assert (
-        numerics.all_reduce_reference([np.ones((2, 3), np.float32)] * 2).tolist() == [[2] * 3] * 2
-    )
+    assert numerics.all_reduce_reference([np.ones((2, 3), np.float32)] * 2).tolist() == [[2] * 3] * 2
     assert numerics.all_reduce_reference([np.ones((0, 3), np.float32)] * 2).shape == (0, 3)
 
 

@@ -24,18 +24,14 @@ SPECIAL = np.array(
 def any_floats(rng) -> np.ndarray:
     """Every bit pattern alike, and the special ones more often."""
     words = rng.integers(0, 2**32, ELEMENTS, np.uint32)
-    return np.where(rng.random(ELEMENTS) < 0.1, rng.choice(SPECIAL, ELEMENTS), words).view(
-        np.float32
-    )
+    return np.where(rng.random(ELEMENTS) < 0.1, rng.choice(SPECIAL, ELEMENTS), words).view(np.float32)
 
 
 def floats_near_ties(rng, exponents, workers) -> np.ndarray:
     """Words and half words around 0, 2^22, the limit: what rounding and clamping decide about."""
     limit = numerics.quantized_limit(workers)
     centres = rng.choice([0, 1, 2, 3, 2**22, 2**23, limit, limit // 2], ELEMENTS)
-    scaled = (centres + rng.choice([-1, -0.5, -0.25, 0, 0.5, 0.75], ELEMENTS)) * rng.choice(
-        [-1, 1], ELEMENTS
-    )
+    scaled = (centres + rng.choice([-1, -0.5, -0.25, 0, 0.5, 0.75], ELEMENTS)) * rng.choice([-1, 1], ELEMENTS)
     power = np.repeat(numerics.scale_exponent(exponents, workers), BLOCK_SIZE)[:ELEMENTS]
     with np.errstate(over="ignore"):
         return np.ldexp(scaled, -power).astype(np.float32)
@@ -54,9 +50,7 @@ def same_bits(actual, expected) -> None:
 def test_block_exponents(finite_only):
     x = any_floats(np.random.default_rng(1))
     x[: ELEMENTS // 2] = np.where(np.isfinite(x), x, np.float32(0.5))[: ELEMENTS // 2]
-    actual = jax.jit(
-        partial(jnp_reference.block_exponents, block_size=BLOCK_SIZE, finite_only=finite_only)
-    )(x)
+    actual = jax.jit(partial(jnp_reference.block_exponents, block_size=BLOCK_SIZE, finite_only=finite_only))(x)
     same_bits(actual, numerics.block_exponents(x, BLOCK_SIZE, finite_only=finite_only))
 
 

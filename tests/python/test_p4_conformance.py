@@ -43,9 +43,7 @@ def test_files_are_read_as_they_were_written(generated):
             assert vector.to_text(vector.read(generate.FOLDER / name)) == text
 
 
-@pytest.mark.parametrize(
-    "numbers", [[], [5], [1, 2], [3, 3, 3], [1, 2, 3, 9, 8], [2**31 - 1, -(2**31), -(2**31) + 1]]
-)
+@pytest.mark.parametrize("numbers", [[], [5], [1, 2], [3, 3, 3], [1, 2, 3, 9, 8], [2**31 - 1, -(2**31), -(2**31) + 1]])
 def test_words_are_read_as_they_were_written(numbers):
     assert words.from_text(words.to_text(numbers)) == numbers
 
@@ -137,10 +135,7 @@ def test_the_runner_sees_each_difference():
 
     class Wrong(Interpreter):
         def replies(self, expected):
-            return [
-                Receive(r.endpoint, Packet(r.packet.kind, {**r.packet.fields, "epoch": 9}))
-                for r in self.came
-            ]
+            return [Receive(r.endpoint, Packet(r.packet.kind, {**r.packet.fields, "epoch": 9})) for r in self.came]
 
     class Elsewhere(Interpreter):
         def replies(self, expected):
@@ -235,9 +230,7 @@ def test_the_software_switch_passes_over_loopback():
             code, output = conformance("--control", server.address, "--size", 64)
             assert code == 0, output
             assert " 0 failed, 1 not run" in output  # epochs_wrap
-            code, output = conformance(
-                "--control", server.address, "--tofino", 64, "appendix_a", "corrupt"
-            )
+            code, output = conformance("--control", server.address, "--tofino", 64, "appendix_a", "corrupt")
             assert code == 0 and "1 vectors passed, 0 failed, 3 not run" in output, output
     finally:
         datagrams.stop()

@@ -52,9 +52,7 @@ class Switch:
         self.plane = TofinoPlane(self.tables, description(size))
         self.ended = queue.SimpleQueue()
         self.plane.ended = lambda *what: self.ended.put(what)
-        shape = JobShape(
-            devices=WORKERS, workers=WORKERS, slots=SLOTS, block_size=WORDS[size], blocks_per_chunk=1
-        )
+        shape = JobShape(devices=WORKERS, workers=WORKERS, slots=SLOTS, block_size=WORDS[size], blocks_per_chunk=1)
         self.plane.add_job(1, 2, shape)
         self.link = BusyLink(self.tables)
         if mtu:

@@ -13,21 +13,37 @@ pytest.importorskip("matplotlib")
 
 
 def results(**medians):
-    engine = {"packets_sent": 110, "retransmissions": 10, "bytes_sent": 110 * 1086, "elements": 25_000, "collectives": 1}
+    engine = {
+        "packets_sent": 110,
+        "retransmissions": 10,
+        "bytes_sent": 110 * 1086,
+        "elements": 25_000,
+        "collectives": 1,
+    }
     return {"bytes": 100_000, "engine": engine, "results": {name: {"median_ms": ms} for name, ms in medians.items()}}
 
 
 ROWS = {
     3: [{"workers": n, "jaxina": 29e6, "gloo": 29e6 / n, "limit": 30e6, "ring_limit": 20e6} for n in (2, 4, 8)],
     4: [
-        {"model": name, "parameters": 10**6, "alone": 10.0, "jaxina": 12.0, "gloo": 18.0, "difference_after_a_step": 1e-7}
+        {
+            "model": name,
+            "parameters": 10**6,
+            "alone": 10.0,
+            "jaxina": 12.0,
+            "gloo": 18.0,
+            "difference_after_a_step": 1e-7,
+        }
         for name in ("vgg", "resnet")
     ],
     6: [
         {"loss": loss, "ms": {"jaxina": 10.0, "gloo": 20.0}, "inflation": {"jaxina": 1.0, "gloo": 1 + 100 * loss}}
         for loss in (1e-9, 1e-4, 1e-3, 1e-2)
     ],
-    7: [{"loss": loss, "ms": 21.0, "ideal": 1000, "sent": [900, 800, 5], "sent again": [0, 3, 1]} for loss in (1e-9, 1e-4, 1e-2)],
+    7: [
+        {"loss": loss, "ms": 21.0, "ideal": 1000, "sent": [900, 800, 5], "sent again": [0, 3, 1]}
+        for loss in (1e-9, 1e-4, 1e-2)
+    ],
     9: [{"slots": slots, "ms": 100.0 / slots + 5, "rtt_ms": slots / 10, **results()} for slots in (4, 64, 1024)],
     12: [
         {"type": dtype, "place": place, **results(jaxina=ms)}

@@ -43,6 +43,9 @@ def test_the_bound_tells_coarser_sums(monkeypatch, bits: int, within: bool):
         return [old - 0.1 * new for old, new in zip(jax.tree.leaves(parameters), gradients, strict=True)] + [value]
 
     right, other = step([0, 1, 2, 3], 24), step([3, 1, 0, 2], bits)
-    shares = [partitioned_bound.share(*map(np.asarray, pair), bound) for *pair, bound in zip(right, other, bounds, strict=True)]
+    shares = [
+        partitioned_bound.share(*map(np.asarray, pair), bound)
+        for *pair, bound in zip(right, other, bounds, strict=True)
+    ]
     assert any(shares), "the order makes no difference"
     assert (max(shares) <= 1) == within, shares

@@ -29,7 +29,9 @@ def test_nothing_is_found():
     "planted",
     [
         pytest.param("membership.hmac.compare_digest = lambda a, b: True", id="secret not checked"),
-        pytest.param("membership.BY_CODE = type('', (), {'__contains__': lambda *_: True})()", id="unknown code passed on"),
+        pytest.param(
+            "membership.BY_CODE = type('', (), {'__contains__': lambda *_: True})()", id="unknown code passed on"
+        ),
         pytest.param(
             "membership.limits.MAX_TIMEOUT = membership.limits.UNJOINED_LIFE = float('inf')",
             id="jobs that stay forever",

@@ -29,9 +29,7 @@ IN_NAMESPACES = {"no room in /dev/shm, a small tmpfs": 1, "link of worker 1 unpl
 def rows(tmp_path_factory):
     result = tmp_path_factory.mktemp("deaths") / "rows.json"
     options = ["--kills", "6", "--stops", "3", "--others", "1", "--json", str(result)]
-    done = subprocess.run(
-        [sys.executable, campaign.__file__, *options], capture_output=True, text=True, timeout=380
-    )
+    done = subprocess.run([sys.executable, campaign.__file__, *options], capture_output=True, text=True, timeout=380)
     assert result.exists(), done.stdout + done.stderr
     return {row["what"]: row for row in json.loads(result.read_text())}
 

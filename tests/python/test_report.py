@@ -48,9 +48,7 @@ def test_what_stays_has_its_kind_and_reason():
         everything = lax.all_gather(x, "w", axis=0, tiled=True)
         return lax.psum(x, "w"), narrow, everything, lax.pmax(x, "w"), lax.ppermute(x, "w", [(0, 1), (1, 0)])
 
-    program, collectives = reported(
-        jax.jit(sharded(f, outs=(P(), P(), P(), P(), P("w")), vma=False)), on_devices(X)
-    )
+    program, collectives = reported(jax.jit(sharded(f, outs=(P(), P(), P(), P(), P("w")), vma=False)), on_devices(X))
     assert (program.carried, collectives) == (1, DEVICES)
     stays = {(one.kind, one.why, one.sums): one.number for one in program.stays}
     assert stays == {

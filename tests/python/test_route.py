@@ -44,9 +44,7 @@ def attempt(*programs):
 """
 
 
-def outputs(
-    folder, program: str, processes: int = 2, init: str = "timeout=8", before: str = ""
-) -> list[list[str]]:
+def outputs(folder, program: str, processes: int = 2, init: str = "timeout=8", before: str = "") -> list[list[str]]:
     """What each process printed."""
     file = folder / "program.py"
     file.write_text(before + PRELUDE.replace("{init}", init) + textwrap.dedent(program))
@@ -156,7 +154,15 @@ assert carried() > before
 
 @pytest.mark.parametrize("processes", (2, 3))
 def test_every_program_goes_on_wherever_jaxina_is_switched_off_or_has_ended(tmp_path, processes: int):
-    want = ["exact floats", "two streams", "a loop with a sum", "a program of some", "in a job", "after it", "in the next"]
+    want = [
+        "exact floats",
+        "two streams",
+        "a loop with a sum",
+        "a program of some",
+        "in a job",
+        "after it",
+        "in the next",
+    ]
     for lines in outputs(tmp_path, LIKE, processes):
         assert lines == [name for name in want if processes > 2 or name != "a program of some"]
 
@@ -221,7 +227,9 @@ import os
 if os.environ["JAXINA_RANK"] == "1":
     del os.environ["MPITRAMPOLINE_LIB"]
 """
-    program = "print(jax.jit(jnp.sum, out_shardings=NamedSharding(mesh, P()))(x).addressable_data(0) > 0, jaxina.report())"
+    program = (
+        "print(jax.jit(jnp.sum, out_shardings=NamedSharding(mesh, P()))(x).addressable_data(0) > 0, jaxina.report())"
+    )
     one, other = outputs(tmp_path, program, before=early)
     assert one[-1].startswith("True") and "process 1: MPITRAMPOLINE_LIB is not" in one[-1]
     assert other[-1].startswith("True") and "partitioner; MPITRAMPOLINE_LIB is not" in other[-1]

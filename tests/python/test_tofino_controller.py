@@ -200,19 +200,13 @@ insert pipe.Ingress.job_admission.roce_writes qpn=0x808000&0xfffc00 source=0xc61
 def test_the_writes_of_an_rdma_worker_are_exactly_these(switch):
     before = switch.matches()
     grant = switch.create()
-    session = switch.client.join(
-        grant.job, grant.secret, [0, 1], heartbeat_timeout=30, statistics=dict, aborted=print
-    )
+    session = switch.client.join(grant.job, grant.secret, [0, 1], heartbeat_timeout=30, statistics=dict, aborted=print)
     switch.new_writes()
     reply = switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0))
     assert switch.new_writes() == lines(CONNECT)
-    assert reply == QueuePairs(
-        "198.18.0.1", 4791, 1024, (0x808000, 0x808001, 0x808002), 0x1001, 0x1000, 0
-    )
+    assert reply == QueuePairs("198.18.0.1", 4791, 1024, (0x808000, 0x808001, 0x808002), 0x1001, 0x1000, 0)
     switch.client.connect_queue_pairs(grant.job, grant.secret, 1, end_of(1))
-    assert any(
-        "$pre.mgid $MGID=1 -> ($MULTICAST_NODE_ID=(32, 33)" in w for w in switch.new_writes()
-    )
+    assert any("$pre.mgid $MGID=1 -> ($MULTICAST_NODE_ID=(32, 33)" in w for w in switch.new_writes())
     held = switch.matches()
     # It starts its queue pairs anew: other numbers, the same places in the tables.
     again = switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0, psn=77))
@@ -316,9 +310,7 @@ def test_who_is_missing_is_read_from_the_registers(switch):
     turns, stamps = "Ingress.slot_turn.turns", "Ingress.worker_stamp.stamps"
     # Slot 0 sums pass 4, for which worker 1 is still missing; slot 1 pass 3, which nobody has
     # begun.
-    switch.tables.modify(
-        [register(turns, 0, turn=4, distance=0), register(turns, 1, turn=3, distance=0)]
-    )
+    switch.tables.modify([register(turns, 0, turn=4, distance=0), register(turns, 1, turn=3, distance=0)])
     switch.tables.modify(
         [
             register(stamps, 0, even=4, odd=3),
@@ -377,9 +369,7 @@ def test_the_names_are_those_of_the_program(switch):
             assert set(entry.key) - {"$MATCH_PRIORITY"} == names.tables[entry.table], entry
             if entry.action:
                 assert list(entry.data) == names.actions[entry.action], entry
-    filled = {
-        name for name, keys in names.tables.items() if keys
-    }  # the others have constant entries
+    filled = {name for name, keys in names.tables.items() if keys}  # the others have constant entries
     assert filled <= tables
     assert set(names.digests) == set(bfrt.DIGESTS)
     assert names.digests["heard"] == {"rid", "mac", "ip", "port", "ingress_port"}

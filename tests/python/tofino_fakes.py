@@ -89,9 +89,7 @@ class Switch:
         assert soon(lambda: grant.job not in self.plane._pool.jobs)
 
     def _join(self, grant, ranks):
-        return self.client.join(
-            grant.job, grant.secret, ranks, heartbeat_timeout=30, statistics=dict, aborted=print
-        )
+        return self.client.join(grant.job, grant.secret, ranks, heartbeat_timeout=30, statistics=dict, aborted=print)
 
     def hears(self, index, worker):
         """The first packet of a UDP worker, as the program tells it."""
@@ -103,21 +101,15 @@ class Switch:
 
     def matches(self):
         """What the match tables hold; registers and counters keep what was written."""
-        return {
-            name for name in self.tables.held if not str(name[1][0]).endswith(("INDEX", "L2_XID"))
-        }
+        return {name for name in self.tables.held if not str(name[1][0]).endswith(("INDEX", "L2_XID"))}
 
 
 class Process:
     def __init__(self, switch, store, number, processes, **settings):
         settings = {"slots": 2, "block_size": 64, "blocks_per_chunk": 1, "join_timeout": BUSY, **settings}
-        configuration = config.resolve(
-            {}, aggregator="udp", switch=switch.server.address, **settings
-        )
+        configuration = config.resolve({}, aggregator="udp", switch=switch.server.address, **settings)
         self.engine = FakeEngine()
-        self.aggregators = SwitchAggregators(
-            configuration, self.engine.abort, self.engine.statistics
-        )
+        self.aggregators = SwitchAggregators(configuration, self.engine.abort, self.engine.statistics)
         topology = FakeTopology(number, processes)
         self.connector = Connector(configuration, topology, self.aggregators, lambda: store, set, 1)
 

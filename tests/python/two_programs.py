@@ -28,9 +28,7 @@ def main() -> None:
             program = jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False))
             return program(jnp.arange(8.0)).block_until_ready()
 
-        np.testing.assert_array_equal(
-            np.asarray(summed(square).addressable_data(0)), 2 * np.arange(8.0) ** 2
-        )
+        np.testing.assert_array_equal(np.asarray(summed(square).addressable_data(0)), 2 * np.arange(8.0) ** 2)
         print("the same program: right")
         try:
             with jaxina.errors.typed():

@@ -1,6 +1,6 @@
-// Prints frames as hexadecimal lines, in the guest. `verbs_capture writes`: what Soft-RoCE makes of a few RDMA writes, as
-// the test vectors in tests/native/roce_frames.txt were taken. `verbs_capture message`: a worker's message of 16 packets
-// and the switch's reply, for decode_message.py.
+// Prints frames as hexadecimal lines, in the guest. `verbs_capture writes`: what Soft-RoCE makes of a few RDMA writes,
+// as the test vectors in tests/native/roce_frames.txt were taken. `verbs_capture message`: a worker's message of 16
+// packets and the switch's reply, for decode_message.py.
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <poll.h>
@@ -28,7 +28,8 @@ void print_frames(int packets) {
     }
     std::uint8_t frame[9000];
     const ssize_t size = recv(packets, frame, sizeof(frame), 0);
-    const bool roce = size > 42 && frame[12] == 8 && frame[23] == IPPROTO_UDP && (frame[36] << 8 | frame[37]) == roce::kUdpPort;
+    const bool roce =
+        size > 42 && frame[12] == 8 && frame[23] == IPPROTO_UDP && (frame[36] << 8 | frame[37]) == roce::kUdpPort;
     if (!roce) continue;
     std::printf("frame ");
     for (ssize_t i = ETH_HLEN; i < size; ++i) std::printf("%02x", frame[i]);
@@ -49,10 +50,12 @@ void writes() {
   peer.qpns = {kPeerQueuePair};
   peer.rkey = 0x01234567;
   pairs.connect(peer);
-  for (std::size_t i = 0; i < pairs.send_memory().size(); ++i) pairs.send_memory()[i] = static_cast<std::uint8_t>(i * 7);
+  for (std::size_t i = 0; i < pairs.send_memory().size(); ++i)
+    pairs.send_memory()[i] = static_cast<std::uint8_t>(i * 7);
   std::vector<roce::QueuePairs::Arrival> none;
   for (const std::size_t size : kMessages) {
-    pairs.post_write(0, pairs.send_memory().first(size), {}, 0x1122334455660000 + size, 0xcafe0000 + static_cast<std::uint32_t>(size));
+    pairs.post_write(0, pairs.send_memory().first(size), {}, 0x1122334455660000 + size,
+                     0xcafe0000 + static_cast<std::uint32_t>(size));
     for (int i = 0; i < 50 && pairs.poll(none).ok(); ++i) poll(nullptr, 0, 1);
   }
   print_frames(packets);

@@ -1,5 +1,6 @@
 // What runs in the guest: the verbs transport over Linux's Soft-RoCE against the software switch, and the user-space
-// device against Soft-RoCE. Usage: guest_test CASE; exits with 0 if it passed. What the wire does is the caller's, by tc.
+// device against Soft-RoCE. Usage: guest_test CASE; exits with 0 if it passed. What the wire does is the caller's, by
+// tc.
 #include <arpa/inet.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -48,7 +49,8 @@ void sum(const std::vector<Kind>& kinds, std::size_t count, const Variation& var
   roce_switch->add_job(job);
   Sum sum(workers, count);
   std::vector<std::unique_ptr<Endpoint>> endpoints;
-  for (std::uint32_t w = 0; w < workers; ++w) endpoints.push_back(join(*roce_switch, job, w, kinds[w], variation.first_psn.value_or(7), variation.mtu));
+  for (std::uint32_t w = 0; w < workers; ++w)
+    endpoints.push_back(join(*roce_switch, job, w, kinds[w], variation.first_psn.value_or(7), variation.mtu));
   std::vector<std::thread> threads;
   const auto start = std::chrono::steady_clock::now();
   for (std::uint32_t w = 0; w < workers; ++w) {
@@ -66,17 +68,20 @@ void sum(const std::vector<Kind>& kinds, std::size_t count, const Variation& var
   const SwitchCounters s = roce_switch->statistics();
   const Counters& of_job = s.jobs.at(job.job);
   const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
-  std::printf("  %.1f MB of %u workers in %.1f s: %zu wrong elements; %llu messages to the switch counted, %llu back; "
-              "%llu packets to the switch; sent again %llu messages\n",
-              static_cast<double>(sum.bytes()) / 1e6, workers, seconds, wrong,
-              number(of_job[Counter::kUpdates] + of_job[Counter::kDuplicates]), number(of_job[Counter::kPacketsSent]),
-              number(s.sockets[Counter::kPacketsReceived]), number(mine[Counter::kRetransmissions]));
-  std::printf("  the switch dropped %llu packets out of sequence, %llu with a wrong ICRC, %llu malformed; workers refused %llu\n",
-              number(s.strangers[Counter::kRdmaOutOfSequence]), number(s.strangers[Counter::kRdmaWrongIcrc]),
-              number(s.strangers[Counter::kRdmaMalformed]), number(mine[Counter::kPacketsRejected]));
+  std::printf(
+      "  %.1f MB of %u workers in %.1f s: %zu wrong elements; %llu messages to the switch counted, %llu back; "
+      "%llu packets to the switch; sent again %llu messages\n",
+      static_cast<double>(sum.bytes()) / 1e6, workers, seconds, wrong,
+      number(of_job[Counter::kUpdates] + of_job[Counter::kDuplicates]), number(of_job[Counter::kPacketsSent]),
+      number(s.sockets[Counter::kPacketsReceived]), number(mine[Counter::kRetransmissions]));
+  std::printf(
+      "  the switch dropped %llu packets out of sequence, %llu with a wrong ICRC, %llu malformed; workers refused "
+      "%llu\n",
+      number(s.strangers[Counter::kRdmaOutOfSequence]), number(s.strangers[Counter::kRdmaWrongIcrc]),
+      number(s.strangers[Counter::kRdmaMalformed]), number(mine[Counter::kPacketsRejected]));
   expect(wrong == 0, "every element is the exact sum");
   expect(s.strangers[Counter::kRdmaNoAccess] == 0 && s.strangers[Counter::kRdmaBadLength] == 0,
-      "no sound message was refused");
+         "no sound message was refused");
 }
 
 const std::vector<Kind> kFourVerbs(4, Kind::kVerbs);
@@ -103,13 +108,15 @@ void exchange(roce::QueuePairs& from, roce::QueuePairs& to, const char* way, std
     // In two parts: the first one elsewhere, if there is such memory, the second one behind a gap.
     const std::size_t head = size / 4 * 3;
     const std::span<std::uint8_t> memory = words.empty() ? from.send_memory() : words;
-    const std::span<std::uint8_t> first = memory.first(head), second = from.send_memory().subspan(head + 64, size - head);
+    const std::span<std::uint8_t> first = memory.first(head),
+                                  second = from.send_memory().subspan(head + 64, size - head);
     std::copy_n(message.begin(), head, first.begin());
     std::copy_n(message.begin() + static_cast<std::ptrdiff_t>(head), size - head, second.begin());
     from.post_write(0, first, second, to.local().memory + 8, 0xab000000 + static_cast<std::uint32_t>(size));
     expect(from.flush().ok(), "a write can be sent");
     const auto arrivals = collect(to, 1);
-    const bool arrived = arrivals.size() == 1 && arrivals[0].bytes == size && arrivals[0].immediate == 0xab000000 + size;
+    const bool arrived =
+        arrivals.size() == 1 && arrivals[0].bytes == size && arrivals[0].immediate == 0xab000000 + size;
     right += arrived && std::memcmp(to.receive_memory().data() + 8, message.data(), size) == 0;
     std::vector<roce::QueuePairs::Arrival> none;
     expect(from.poll(none).ok() && none.empty(), "the sender gets nothing");
@@ -191,7 +198,8 @@ class RawSender {
     const std::uint32_t icrc = roce::icrc({{10, 9, 0, 2}, {10, 9, 0, 1}, kSource, roce::kUdpPort}, {}, covered);
     roce::store_icrc(icrc ^ flip, packet.data() + covered.size());
     const sockaddr_in to = address(kHere, roce::kUdpPort);
-    expect(sendto(socket_, packet.data(), packet.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) > 0, "a packet can be sent");
+    expect(sendto(socket_, packet.data(), packet.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) > 0,
+           "a packet can be sent");
   }
 
  private:
@@ -208,7 +216,8 @@ class RawSender {
 
 std::unique_ptr<roce::QueuePairs> verbs_to_nobody() {
   auto pairs = make_pairs(Kind::kVerbs, 1, 4096, 8192);
-  pairs->connect({.address = kPeer, .udp_port = roce::kUdpPort, .mtu = 1024, .qpns = {0x1234}, .psn = 0, .rkey = 0, .memory = 0});
+  pairs->connect(
+      {.address = kPeer, .udp_port = roce::kUdpPort, .mtu = 1024, .qpns = {0x1234}, .psn = 0, .rkey = 0, .memory = 0});
   return pairs;
 }
 
@@ -230,8 +239,13 @@ void recover() {
   const roce::ConnectionEnd& end = pairs->local();
   RawSender sender;
   const auto message = [&](std::uint32_t psn, bool whole) {
-    roce::Headers h{.opcode = roce::Opcode::kWriteFirst, .qpn = end.qpns[0], .psn = psn, .address = end.memory, .rkey = end.rkey,
-                    .length = 3072, .immediate = psn};
+    roce::Headers h{.opcode = roce::Opcode::kWriteFirst,
+                    .qpn = end.qpns[0],
+                    .psn = psn,
+                    .address = end.memory,
+                    .rkey = end.rkey,
+                    .length = 3072,
+                    .immediate = psn};
     sender.send(h, 1024);
     h.opcode = roce::Opcode::kWriteMiddle, h.psn = psn + 1;
     if (whole) sender.send(h, 1024);
@@ -283,12 +297,14 @@ void restart() {
   for (std::thread& thread : threads) thread.join();
   expect(ended == 2, "the survivors are told that a worker died");
   expect(after.wrong() == 0, "the next job's sums are exact");
-  std::printf("  a worker died: %d survivors were told, the next job's sums have %zu wrong elements\n", ended.load(), after.wrong());
+  std::printf("  a worker died: %d survivors were told, the next job's sums have %zu wrong elements\n", ended.load(),
+              after.wrong());
 }
 
 const std::map<std::string, std::function<void()>> kCases = {
     // 15 packets of 4096 bytes of words and one of exponents a message.
-    {"sum-100MB", [] { sum(kFourVerbs, 6'250'000, {.first_psn = {}, .mtu = 4096, .blocks_per_chunk = 60, .slots = 3}); }},
+    {"sum-100MB",
+     [] { sum(kFourVerbs, 6'250'000, {.first_psn = {}, .mtu = 4096, .blocks_per_chunk = 60, .slots = 3}); }},
     {"sum", [] { sum(kFourVerbs, 125'000); }},
     {"psn-wrap", [] { sum(kFourVerbs, 250'000, {.first_psn = 0xffffc0}); }},
     {"mixed", [] { sum({Kind::kVerbs, Kind::kSocket, Kind::kVerbs, Kind::kSocket}, 250'000); }},

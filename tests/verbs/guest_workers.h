@@ -36,8 +36,8 @@ inline Membership member_of(const JobSpec& job, std::uint32_t worker) {
 
 enum class Kind { kVerbs, kSocket };
 
-inline std::unique_ptr<roce::QueuePairs> make_pairs(Kind kind, std::size_t queues, std::size_t send, std::size_t receive,
-                                                    std::uint32_t first_psn = 7,
+inline std::unique_ptr<roce::QueuePairs> make_pairs(Kind kind, std::size_t queues, std::size_t send,
+                                                    std::size_t receive, std::uint32_t first_psn = 7,
                                                     std::size_t mtu = 1024) {
   if (kind == Kind::kVerbs) {
     return std::make_unique<verbs::VerbsQueuePairs>(
@@ -56,10 +56,10 @@ inline std::unique_ptr<Endpoint> join(RoceSwitch& roce_switch, const JobSpec& jo
                                       std::uint32_t first_psn = 7, std::size_t mtu = 1024) {
   return roce::make_rdma_endpoint(
       member_of(job, worker),
-      [&](std::size_t queues, std::size_t send, std::size_t receive) { return make_pairs(kind, queues, send, receive, first_psn, mtu); },
-      [&](const roce::ConnectionEnd& local) {
-        return roce_switch.connect(job.job, worker, local);
-      });
+      [&](std::size_t queues, std::size_t send, std::size_t receive) {
+        return make_pairs(kind, queues, send, receive, first_psn, mtu);
+      },
+      [&](const roce::ConnectionEnd& local) { return roce_switch.connect(job.job, worker, local); });
 }
 
 // Drives the endpoint until all that was submitted is complete.
@@ -68,7 +68,8 @@ inline Status run_to_end(Endpoint& endpoint, std::chrono::seconds bound = std::c
   while (!endpoint.worker().idle()) {
     if (Status status = endpoint.progress(100'000'000); !status.ok()) return status;
     endpoint.worker().pop_completed();
-    if (std::chrono::steady_clock::now() > deadline) return {ErrorCode::kTimeout, "not complete within the test's bound"};
+    if (std::chrono::steady_clock::now() > deadline)
+      return {ErrorCode::kTimeout, "not complete within the test's bound"};
   }
   return {};
 }
@@ -87,7 +88,8 @@ class Sum {
     }
   }
   void submit(std::uint32_t worker, Endpoint& endpoint) {
-    endpoint.worker().submit({{{ElementType::kFloat32, inputs_[worker].size(), inputs_[worker].data(), outputs_[worker].data()}}});
+    endpoint.worker().submit(
+        {{{ElementType::kFloat32, inputs_[worker].size(), inputs_[worker].data(), outputs_[worker].data()}}});
   }
   // Elements that differ from the exact sum.
   std::size_t wrong() const {

@@ -1,4 +1,5 @@
-// Does something in the guest's network namespace "peer", where UDP port 4791 is free: Soft-RoCE holds it in the initial one.
+// Does something in the guest's network namespace "peer", where UDP port 4791 is free: Soft-RoCE holds it in the
+// initial one.
 #pragma once
 
 #include <fcntl.h>

@@ -1,7 +1,8 @@
-// A psum on a GPU. The stream's kernels run on while the sum is under way: the first handler only records an event, and a
-// thread of the device's own hands the operands to the engine once it has come. The second handler keeps the host
-// from queueing what needs the sum, not the GPU from running what is queued. A wait within the stream would let the host
-// run ahead, but nothing within a stream can fail a program with a reason, and a sum that was lost must not pass for one.
+// A psum on a GPU. The stream's kernels run on while the sum is under way: the first handler only records an event, and
+// a thread of the device's own hands the operands to the engine once it has come. The second handler keeps the host
+// from queueing what needs the sum, not the GPU from running what is queued. A wait within the stream would let the
+// host run ahead, but nothing within a stream can fail a program with a reason, and a sum that was lost must not pass
+// for one.
 #include <cuda_runtime_api.h>
 
 #include <memory>
@@ -39,16 +40,18 @@ std::int64_t id_of(int ordinal) {
   const std::lock_guard guard(ids().mutex);
   const auto found = ids().of_ordinal.find(ordinal);
   if (found == ids().of_ordinal.end()) {
-    throw Error(ErrorCode::kInvalidArgument, "GPU " + std::to_string(ordinal) +
-                                                 " of this process is not known to jaxina; its Python and native parts do "
-                                                 "not fit together: reinstall jaxina");
+    throw Error(ErrorCode::kInvalidArgument,
+                "GPU " + std::to_string(ordinal) +
+                    " of this process is not known to jaxina; its Python and native parts do "
+                    "not fit together: reinstall jaxina");
   }
   return found->second;
 }
 
 void copy(const void* from, void* to, std::size_t bytes, cudaStream_t stream) {
   if (from == to || bytes == 0) return;
-  const Status status = cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "copying a psum");
+  const Status status =
+      cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "copying a psum");
   if (!status.ok()) throw Error(status);
 }
 
@@ -115,10 +118,9 @@ ffi::Error done(cudaStream_t stream, ffi::RunId run, std::int32_t ordinal, ffi::
 }
 
 XLA_FFI_Error* initialize_handler(XLA_FFI_CallFrame* call_frame) {
-  XLA_FFI_DEFINE_HANDLER(handler, initialize,
-                         ffi::Ffi::Bind<ffi::ExecutionStage::kInitialize>()
-                             .Ctx<ffi::RunId>()
-                             .Ctx<ffi::DeviceOrdinal>());
+  XLA_FFI_DEFINE_HANDLER(
+      handler, initialize,
+      ffi::Ffi::Bind<ffi::ExecutionStage::kInitialize>().Ctx<ffi::RunId>().Ctx<ffi::DeviceOrdinal>());
   return (*handler)(call_frame);
 }
 

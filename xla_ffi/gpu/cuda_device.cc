@@ -90,7 +90,8 @@ DeviceMemory CudaDevice::share(std::span<const std::byte> memory) {
   check(cudaGetDeviceCount(&devices), "counting GPUs");
   for (int device = 0; device < devices; ++device) {
     int same_address = 0;
-    check(cudaDeviceGetAttribute(&same_address, cudaDevAttrCanUseHostPointerForRegisteredMem, device), "asking for an attribute");
+    check(cudaDeviceGetAttribute(&same_address, cudaDevAttrCanUseHostPointerForRegisteredMem, device),
+          "asking for an attribute");
     if (same_address == 0) {
       throw Error(ErrorCode::kGpu, "GPU " + std::to_string(device) + " has other addresses for the processor's memory");
     }
@@ -115,11 +116,13 @@ ExportedMemory CudaDevice::allocate_exported(std::size_t bytes) {
   ExportedMemory exported{{static_cast<std::byte*>(memory), [](std::byte* address) { cudaFree(address); }}, whole, -1};
   check(cudaMemsetAsync(memory, 0, whole, stream_), "clearing memory for messages");
   check(cudaStreamSynchronize(stream_), "clearing memory for messages");
-  auto* const export_range = driver_function<CUresult(void*, CUdeviceptr, std::size_t, CUmemRangeHandleType, unsigned long long)>(
-      "cuMemGetHandleForAddressRange");
+  auto* const export_range =
+      driver_function<CUresult(void*, CUdeviceptr, std::size_t, CUmemRangeHandleType, unsigned long long)>(
+          "cuMemGetHandleForAddressRange");
   const auto address = reinterpret_cast<CUdeviceptr>(memory);
   int file = -1;
-  if (export_range == nullptr || export_range(&file, address, whole, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS) {
+  if (export_range == nullptr ||
+      export_range(&file, address, whole, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS) {
     return exported;  // without dma-bufs
   }
   exported.dmabuf = file;

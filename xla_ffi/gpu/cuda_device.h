@@ -1,5 +1,5 @@
-// One GPU of this process: memory that it shares with the processor, a stream of its own for what the worker asks of it,
-// and a thread that waits for what programs have computed.
+// One GPU of this process: memory that it shares with the processor, a stream of its own for what the worker asks of
+// it, and a thread that waits for what programs have computed.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -30,8 +30,8 @@ class CudaDevice final : public TensorDevice {
   // The GPU with this number among those that the process sees. It lives until the process ends. Throws Error(kGpu).
   static CudaDevice& of(int ordinal);
 
-  // Calls then(status) on a thread of the device's, in the order of the calls, when all that is queued on the stream now
-  // has run. Does not wait, and leaves nothing in the stream that could hold it up.
+  // Calls then(status) on a thread of the device's, in the order of the calls, when all that is queued on the stream
+  // now has run. Does not wait, and leaves nothing in the stream that could hold it up.
   void after(cudaStream_t stream, std::function<void(Status)> then);
 
   DeviceMemory allocate(std::size_t bytes) override;

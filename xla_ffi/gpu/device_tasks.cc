@@ -14,7 +14,8 @@ Tasks select(Tasks tasks, DeviceWork work, numerics::ElementType type) {
     return std::pair(task.work, task.type) < key;
   };
   const auto first = std::lower_bound(tasks.begin(), tasks.end(), std::pair(work, type), before);
-  const auto last = std::find_if(first, tasks.end(), [&](const DeviceTask& t) { return t.work != work || t.type != type; });
+  const auto last =
+      std::find_if(first, tasks.end(), [&](const DeviceTask& t) { return t.work != work || t.type != type; });
   return {first, last};
 }
 
@@ -27,9 +28,8 @@ std::vector<Run> runs_of(Tasks tasks, Convert convert) {
 }
 
 std::vector<cuda::ExponentRun> exponents(Tasks tasks) {
-  return runs_of<cuda::ExponentRun>(tasks, [](const DeviceTask& t) {
-    return cuda::ExponentRun{t.tensor, t.elements, t.exponents};
-  });
+  return runs_of<cuda::ExponentRun>(
+      tasks, [](const DeviceTask& t) { return cuda::ExponentRun{t.tensor, t.elements, t.exponents}; });
 }
 
 // One work on tensors of one type.
@@ -38,24 +38,22 @@ Status queue_one(cuda::Stream stream, const cuda::Format& format, DeviceWork wor
   switch (work) {
     case DeviceWork::kApplyFlagsClearing:
     case DeviceWork::kApplyFlags: {
-      const auto runs = runs_of<ApplyFlagRun>(tasks, [](const DeviceTask& t) {
-        return ApplyFlagRun{t.words, t.elements, t.tensor};
-      });
+      const auto runs =
+          runs_of<ApplyFlagRun>(tasks, [](const DeviceTask& t) { return ApplyFlagRun{t.words, t.elements, t.tensor}; });
       return apply_non_finite_flags(stream, format, runs, work == DeviceWork::kApplyFlagsClearing);
     }
     case DeviceWork::kDecode:
     case DeviceWork::kDecodeKeeping: {
-      const auto runs = runs_of<DequantizeRun>(tasks, [](const DeviceTask& t) {
-        return DequantizeRun{t.words, t.elements, t.exponents, t.tensor};
-      });
+      const auto runs = runs_of<DequantizeRun>(
+          tasks, [](const DeviceTask& t) { return DequantizeRun{t.words, t.elements, t.exponents, t.tensor}; });
       return dequantize(stream, format, runs, work == DeviceWork::kDecodeKeeping);
     }
     case DeviceWork::kFlags: {
-      const auto runs = runs_of<FlagRun>(tasks, [](const DeviceTask& t) { return FlagRun{t.tensor, t.elements, t.words}; });
+      const auto runs =
+          runs_of<FlagRun>(tasks, [](const DeviceTask& t) { return FlagRun{t.tensor, t.elements, t.words}; });
       return non_finite_flags(stream, format, runs);
     }
-    case DeviceWork::kFiniteExponents:
-      return block_exponents(stream, format, exponents(tasks), true);
+    case DeviceWork::kFiniteExponents: return block_exponents(stream, format, exponents(tasks), true);
     case DeviceWork::kClear: {
       Status status;
       for (auto task = tasks.begin(); task != tasks.end() && status.ok(); ++task) {
@@ -64,15 +62,18 @@ Status queue_one(cuda::Stream stream, const cuda::Format& format, DeviceWork wor
       return status;
     }
     case DeviceWork::kEncode:
-    case DeviceWork::kExponents:
-      break;
+    case DeviceWork::kExponents: break;
   }
   return {};
 }
 
 // What goes alone, in this order.
-constexpr DeviceWork kAlone[] = {DeviceWork::kApplyFlagsClearing, DeviceWork::kApplyFlags,      DeviceWork::kDecode,
-                                 DeviceWork::kDecodeKeeping,      DeviceWork::kFlags,           DeviceWork::kFiniteExponents,
+constexpr DeviceWork kAlone[] = {DeviceWork::kApplyFlagsClearing,
+                                 DeviceWork::kApplyFlags,
+                                 DeviceWork::kDecode,
+                                 DeviceWork::kDecodeKeeping,
+                                 DeviceWork::kFlags,
+                                 DeviceWork::kFiniteExponents,
                                  DeviceWork::kClear};
 
 }  // namespace
@@ -100,9 +101,8 @@ Status queue_tasks(cuda::Stream stream, const DeviceFormat& format, Tasks tasks)
   for (const numerics::ElementType type : types) {
     const Tasks now = select(tasks, DeviceWork::kEncode, type), next = select(tasks, DeviceWork::kExponents, type);
     if (now.empty() && next.empty()) continue;
-    const auto encode = runs_of<cuda::QuantizeRun>(now, [](const DeviceTask& t) {
-      return cuda::QuantizeRun{t.tensor, t.elements, t.exponents, t.words};
-    });
+    const auto encode = runs_of<cuda::QuantizeRun>(
+        now, [](const DeviceTask& t) { return cuda::QuantizeRun{t.tensor, t.elements, t.exponents, t.words}; });
     const cuda::Format one = format_of(now.empty() ? next.front() : now.front());
     const Status status = now.empty() ? cuda::block_exponents(stream, one, exponents(next), false)
                                       : cuda::quantize_and_look_ahead(stream, one, encode, exponents(next), {});

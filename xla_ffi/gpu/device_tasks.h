@@ -8,8 +8,8 @@
 
 namespace jaxina {
 
-// Queues on the stream what the tasks ask for, as few kernels as they allow. tasks: ordered by work, then by type; their
-// order of words is the same for all of one work.
+// Queues on the stream what the tasks ask for, as few kernels as they allow. tasks: ordered by work, then by type;
+// their order of words is the same for all of one work.
 Status queue_tasks(cuda::Stream stream, const DeviceFormat& format, std::span<const DeviceTask> tasks);
 
 }  // namespace jaxina

@@ -1,5 +1,5 @@
-// Functions of the driver, found when they are needed: nothing here is linked against the driver, which only machines with a
-// GPU have.
+// Functions of the driver, found when they are needed: nothing here is linked against the driver, which only machines
+// with a GPU have.
 #pragma once
 
 #include <cuda.h>

@@ -10,10 +10,10 @@
 
 namespace jaxina {
 
-// The FFI handlers of a psum on a GPU, as XLA's C function pointers: `jaxina_all_reduce_start` hands the operands to the
-// engine, `jaxina_all_reduce_done` waits for the sum. What XLA puts between them runs while the sum is under way. Before
-// a run of the program, `initialize` of the start makes a state of the type given; when XLA destroys it, at the run's
-// end, that waits for sums that were started and not waited for. Null without CUDA.
+// The FFI handlers of a psum on a GPU, as XLA's C function pointers: `jaxina_all_reduce_start` hands the operands to
+// the engine, `jaxina_all_reduce_done` waits for the sum. What XLA puts between them runs while the sum is under way.
+// Before a run of the program, `initialize` of the start makes a state of the type given; when XLA destroys it, at the
+// run's end, that waits for sums that were started and not waited for. Null without CUDA.
 struct GpuHandlers {
   XLA_FFI_Handler* initialize = nullptr;
   XLA_FFI_Handler* start = nullptr;

@@ -1,6 +1,5 @@
-#include "xla_ffi/gpu/gpu.h"
-
 #include "rdma_engine/errors.h"
+#include "xla_ffi/gpu/gpu.h"
 
 namespace jaxina {
 

@@ -38,8 +38,9 @@ Status PendingCollectives::wait_for(const Key& key, const Buffers& results) {
     const std::lock_guard guard(mutex_);
     const auto found = pending_.find(key);
     if (found == pending_.end()) {
-      return {ErrorCode::kInvalidArgument, "a psum is to be finished that was not started; jaxina's Python and native "
-                                           "parts do not fit together: reinstall jaxina"};
+      return {ErrorCode::kInvalidArgument,
+              "a psum is to be finished that was not started; jaxina's Python and native "
+              "parts do not fit together: reinstall jaxina"};
     }
     oldest = std::move(found->second.front());
     found->second.pop_front();
@@ -47,8 +48,9 @@ Status PendingCollectives::wait_for(const Key& key, const Buffers& results) {
   }
   Status status = oldest.ended.get();
   if (status.ok() && oldest.results != results) {
-    status = {ErrorCode::kInvalidArgument, "XLA moved the result of a psum before it was complete: please report this "
-                                           "program, and leave jaxina switched off for it"};
+    status = {ErrorCode::kInvalidArgument,
+              "XLA moved the result of a psum before it was complete: please report this "
+              "program, and leave jaxina switched off for it"};
   }
   return status;
 }

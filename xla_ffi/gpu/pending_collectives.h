@@ -1,6 +1,6 @@
-// Collectives that a program has started and not yet finished. XLA calls two handlers for one psum: the first hands it to
-// the engine and returns, the second waits for its end. What they have in common are the run of the program, the device,
-// and the call's identity; a call in a loop comes again, and its starts and finishes keep their order.
+// Collectives that a program has started and not yet finished. XLA calls two handlers for one psum: the first hands it
+// to the engine and returns, the second waits for its end. What they have in common are the run of the program, the
+// device, and the call's identity; a call in a loop comes again, and its starts and finishes keep their order.
 #pragma once
 
 #include <compare>
@@ -46,8 +46,8 @@ class PendingCollectives {
   // What is to be told, exactly once, how the collective ended. results: where its sums will lie.
   Ending add(const Key& key, Buffers results);
 
-  // Waits for the end of the oldest such collective and says how it was. Fails with kInvalidArgument if there is none, or
-  // if its results do not lie where the program has them: then XLA moved them while they were being written. After a
+  // Waits for the end of the oldest such collective and says how it was. Fails with kInvalidArgument if there is none,
+  // or if its results do not lie where the program has them: then XLA moved them while they were being written. After a
   // failure no collective of this run and device uses its buffers any more, because XLA is about to free them.
   Status finish(const Key& key, const Buffers& results);
 

@@ -37,7 +37,7 @@ def main(output: str, *sources: str) -> None:
     functions = [name for name in names if not name.isupper()]
     lines = ["// Made by abi_names.py.", '#include "xla_ffi/mpi/abi.h"', 'extern "C" {']
     lines += [f"JAXINA_MPI_EXPORT extern const Handle {name}; const Handle {name} = 0;" for name in constants]
-    lines += [f"JAXINA_MPI_EXPORT int {name}() {{ return not_provided(\"{name}\"); }}" for name in functions]
+    lines += [f'JAXINA_MPI_EXPORT int {name}() {{ return not_provided("{name}"); }}' for name in functions]
     lines += ["}"]
     Path(output).write_text("\n".join(lines) + "\n")
 

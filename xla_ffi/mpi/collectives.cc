@@ -36,8 +36,8 @@ std::vector<std::size_t> equal_parts(std::size_t n, std::size_t bytes) {
 }
 
 // Reduces this process's part of `in`, whose parts end at `ends`, in elements.
-std::vector<std::byte> reduce_own(const Communicator& communicator, const void* in, const std::vector<std::size_t>& ends,
-                                  Type type, Op op, std::uint64_t name) {
+std::vector<std::byte> reduce_own(const Communicator& communicator, const void* in,
+                                  const std::vector<std::size_t>& ends, Type type, Op op, std::uint64_t name) {
   const auto n = static_cast<std::size_t>(communicator.size());
   const auto own = static_cast<std::size_t>(communicator.rank());
   const std::size_t width = data_type(type).bytes;
@@ -61,7 +61,8 @@ void all_gather(const Communicator& communicator, const void* in, void* out, std
   const auto n = static_cast<std::size_t>(communicator.size());
   // A copy, since it may lie in `out`.
   const std::vector<std::byte> own(static_cast<const std::byte*>(in), static_cast<const std::byte*>(in) + bytes);
-  communicator.exchange(std::vector<Bytes>(n, own), parts<WritableBytes>(static_cast<std::byte*>(out), equal_parts(n, bytes)),
+  communicator.exchange(std::vector<Bytes>(n, own),
+                        parts<WritableBytes>(static_cast<std::byte*>(out), equal_parts(n, bytes)),
                         communicator.next_collective(hash_of({kGather, bytes})));
 }
 
@@ -90,7 +91,8 @@ void reduce_scatter(const Communicator& communicator, const void* in, void* out,
   if (n > 1 && carried(op)) {
     // The aggregator needs every process's whole operand in any case.
     std::vector<std::byte> sums(n * count * data.bytes);
-    communicator.sum({numerics::in_bits(data.element, running_program().bits()), n * count * data.parts, in, sums.data()}, name);
+    communicator.sum(
+        {numerics::in_bits(data.element, running_program().bits()), n * count * data.parts, in, sums.data()}, name);
     const std::size_t bytes = count * data.bytes;
     std::memcpy(out, sums.data() + static_cast<std::size_t>(communicator.rank()) * bytes, bytes);
   } else {

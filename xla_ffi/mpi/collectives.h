@@ -1,5 +1,6 @@
-// MPI's collectives. A sum goes to the aggregator, if the running program's sums do. All else goes from process to process:
-// each reduces one part of what is reduced, in the order of ranks, so all get the same bits. All block, and throw Error.
+// MPI's collectives. A sum goes to the aggregator, if the running program's sums do. All else goes from process to
+// process: each reduces one part of what is reduced, in the order of ranks, so all get the same bits. All block, and
+// throw Error.
 #pragma once
 
 #include <cstddef>

@@ -90,12 +90,14 @@ void Communicator::send(int to, int tag, const void* data, std::size_t bytes) co
 // The sender's nth message on a channel is the receiver's nth: they give it the same name.
 Call Communicator::call(int tag, Direction direction, int other) const {
   const std::uint64_t channel = this->channel(tag);
-  const std::uint64_t stream = hash_of({channel, static_cast<std::uint64_t>(direction), static_cast<std::uint64_t>(other)});
+  const std::uint64_t stream =
+      hash_of({channel, static_cast<std::uint64_t>(direction), static_cast<std::uint64_t>(other)});
   return {channel, running_program().next(stream), running_program().run()};
 }
 
 int Communicator::in_world(int rank) const {
-  if (rank < 0 || rank >= size()) throw Error(ErrorCode::kInvalidArgument, "the group has no process " + std::to_string(rank));
+  if (rank < 0 || rank >= size())
+    throw Error(ErrorCode::kInvalidArgument, "the group has no process " + std::to_string(rank));
   return ranks_[static_cast<std::size_t>(rank)];
 }
 
@@ -110,7 +112,8 @@ std::uint64_t Communicator::next_collective(std::uint64_t what) const {
   return running_program().next_collective(channel(kExchangeTag), what);
 }
 
-void Communicator::exchange(const std::vector<Bytes>& out, const std::vector<WritableBytes>& in, std::uint64_t name) const {
+void Communicator::exchange(const std::vector<Bytes>& out, const std::vector<WritableBytes>& in,
+                            std::uint64_t name) const {
   const auto n = static_cast<std::size_t>(size());
   const auto own = static_cast<std::size_t>(rank_);
   JAXINA_ASSERT(out.size() == n && in.size() == n && out[own].size() == in[own].size());
@@ -160,7 +163,8 @@ void Communicator::spoil_sum(std::uint64_t name) const {
   Collective collective;
   collective.identity = name;
   collective.tensors.push_back({ElementType::kInt32, 1, &spoiled->nothing, &spoiled->nothing});
-  Engine::instance().submit(group, group[static_cast<std::size_t>(rank_)], std::move(collective), [spoiled](Status) { spoiled->done.set_value(); });
+  Engine::instance().submit(group, group[static_cast<std::size_t>(rank_)], std::move(collective),
+                            [spoiled](Status) { spoiled->done.set_value(); });
   spoiled->done.get_future().wait_for(kSpoiling);
 }
 

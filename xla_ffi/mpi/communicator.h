@@ -1,8 +1,8 @@
 // The processes of a job as MPI sees them, one device each, and groups of them.
 #pragma once
 
-#include <cstdint>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -20,7 +20,7 @@ struct World {
   int size = 1;
   // Global device ids by rank, in a stream of their own; called once JAX has its devices. Throws Error.
   std::function<Group()> devices;
-  std::string host;                // this process's numeric address
+  std::string host;  // this process's numeric address
   // Tells the others where this process takes messages, and returns where all do, by rank. Throws Error.
   std::function<std::vector<Endpoint>(const Endpoint& own)> endpoints;
   std::function<bool(int rank)> ended;  // whether a process is known to have ended
@@ -41,8 +41,8 @@ class Communicator {
  public:
   // All processes of the running program, by rank.
   static Communicator all();
-  // All processes of the running program call it with a color; those with the same one become a communicator, ordered by
-  // key, then rank. Throws Error.
+  // All processes of the running program call it with a color; those with the same one become a communicator, ordered
+  // by key, then rank. Throws Error.
   static Communicator split(int color, int key);
 
   // `ranks`: in the world, of the processes in the communicator's order. `rank`: this process's place in it.
@@ -52,8 +52,8 @@ class Communicator {
   const std::vector<int>& ranks() const { return ranks_; }
   int size() const { return static_cast<int>(ranks_.size()); }
 
-  // Sums the tensor in the aggregator; blocks until the sum is there, at most the engine's timeout. Processes that call it
-  // with different names get kMismatch. Throws Error.
+  // Sums the tensor in the aggregator; blocks until the sum is there, at most the engine's timeout. Processes that call
+  // it with different names get kMismatch. Throws Error.
   void sum(const Tensor& tensor, std::uint64_t name) const;
   // Makes the others' sum, under way or next, a kMismatch. Returns when they have one, or after a few seconds.
   void spoil_sum(std::uint64_t name) const;

@@ -10,7 +10,18 @@ namespace jaxina::mpi {
 
 // The handles of MPI_INT8_T and so on.
 enum class Type : Handle {
-  kInt8 = 1, kUint8, kInt16, kUint16, kInt32, kUint32, kInt64, kUint64, kFloat, kDouble, kComplex, kDoubleComplex,
+  kInt8 = 1,
+  kUint8,
+  kInt16,
+  kUint16,
+  kInt32,
+  kUint32,
+  kInt64,
+  kUint64,
+  kFloat,
+  kDouble,
+  kComplex,
+  kDoubleComplex,
 };
 // The handles of MPI_SUM and so on.
 enum class Op : Handle { kSum = 1, kProduct, kMin, kMax };
@@ -24,8 +35,8 @@ struct DataType {
 DataType data_type(Type type);
 
 // Combines `operands` arrays of `count` elements, one after the other in `in`, into `out`, first to last. Minimum and
-// maximum of a NaN and a number are NaN, as in XLA. Throws Error(kUnsupportedType) for the minimum or maximum of complex
-// numbers.
+// maximum of a NaN and a number are NaN, as in XLA. Throws Error(kUnsupportedType) for the minimum or maximum of
+// complex numbers.
 void reduce(const void* in, std::size_t operands, std::size_t count, Type type, Op op, void* out);
 
 }  // namespace jaxina::mpi

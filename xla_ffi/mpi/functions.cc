@@ -1,7 +1,7 @@
-// What MPItrampoline looks up in the library: the functions and constants that XLA's MPI collectives use. All others come
-// from abi_names.py and fail when called.
-#include <cstdio>
+// What MPItrampoline looks up in the library: the functions and constants that XLA's MPI collectives use. All others
+// come from abi_names.py and fail when called.
 #include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
@@ -159,10 +159,9 @@ JAXINA_MPI_EXPORT int MPIABI_Allreduce(const void* in, void* out, int count, Typ
   return returning([&] { jaxina::mpi::all_reduce(of(communicator), in, out, size(count), type, op); });
 }
 
-JAXINA_MPI_EXPORT int MPIABI_Allgather(const void* in, int count, Type type, void* out, int, Type, Handle communicator) {
-  return returning([&] {
-    jaxina::mpi::all_gather(of(communicator), in, out, bytes_of(count, type));
-  });
+JAXINA_MPI_EXPORT int MPIABI_Allgather(const void* in, int count, Type type, void* out, int, Type,
+                                       Handle communicator) {
+  return returning([&] { jaxina::mpi::all_gather(of(communicator), in, out, bytes_of(count, type)); });
 }
 
 // A request is a posted receive; a message has been sent when the call returns.
@@ -219,7 +218,6 @@ JAXINA_MPI_EXPORT int MPIABI_Sendrecv(const void* out, int out_count, Type out_t
 // XLA gives every process the same count.
 JAXINA_MPI_EXPORT int MPIABI_Reduce_scatter(const void* in, void* out, const int* counts, Type type, Op op,
                                             Handle communicator) {
-  return returning(
-      [&] { jaxina::mpi::reduce_scatter(of(communicator), in, out, size(counts[0]), type, op); });
+  return returning([&] { jaxina::mpi::reduce_scatter(of(communicator), in, out, size(counts[0]), type, op); });
 }
 }

@@ -67,7 +67,8 @@ Status Peers::Receive::check(std::uint64_t its_name, std::size_t its_bytes) cons
 }
 
 Status Peers::Receive::ended() const {
-  return {ErrorCode::kMismatch, process(key.first) + " has ended its run of this program without the message that this process " +
+  return {ErrorCode::kMismatch, process(key.first) +
+                                    " has ended its run of this program without the message that this process " +
                                     "waits for" + kAdvice + ", and takes the same branches"};
 }
 
@@ -210,7 +211,8 @@ void Peers::write_message(int to, Link& link, const Header& header, const void* 
       pollfd room{link.fd, POLLOUT, 0};
       if (poll(&room, 1, narrow<int>(kLook / 1'000'000)) == 0) check_alive(to, deadline, "takes nothing");
     } else if (errno != EINTR) {
-      throw Error(ErrorCode::kWorkerLost, process(to) + " ended while a message was sent to it: " + std::strerror(errno));
+      throw Error(ErrorCode::kWorkerLost,
+                  process(to) + " ended while a message was sent to it: " + std::strerror(errno));
     }
   }
 }
@@ -221,7 +223,8 @@ void Peers::end(const std::vector<int>& ranks, std::uint64_t run) {
     ended_run_ = run;  // a connection that is made later begins with it
   }
   for (const int rank : ranks) {
-    if (Link* link = rank > rank_ ? &reach(rank) : connected(rank)) write_message(rank, *link, {Header::kEnded, run, 0}, nullptr);
+    if (Link* link = rank > rank_ ? &reach(rank) : connected(rank))
+      write_message(rank, *link, {Header::kEnded, run, 0}, nullptr);
   }
 }
 
@@ -243,7 +246,8 @@ Peers::Link* Peers::connected(int rank) {
 }
 
 void Peers::check_alive(int rank, Nanoseconds deadline, const char* what) const {
-  if (ended_ && ended_(rank)) throw Error(ErrorCode::kWorkerLost, process(rank) + " ended while it was needed for a message");
+  if (ended_ && ended_(rank))
+    throw Error(ErrorCode::kWorkerLost, process(rank) + " ended while it was needed for a message");
   if (now() >= deadline) {
     throw Error(ErrorCode::kTimeout, process(rank) + " " + what + " for " + std::to_string(timeout_ / 1'000'000'000) +
                                          " s: if it only computes long, raise JAXINA_TIMEOUT");

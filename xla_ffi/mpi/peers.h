@@ -2,8 +2,8 @@
 // connection for each pair that talks, made when it first does: the lower rank connects.
 //
 // A message has a channel; those of one sender and channel arrive in the order in which they were sent. It also has a
-// name, which the receiver must expect. Whoever calls may be any thread. A thread of its own receives, into the caller's
-// memory where a receive is posted already, else into its own.
+// name, which the receiver must expect. Whoever calls may be any thread. A thread of its own receives, into the
+// caller's memory where a receive is posted already, else into its own.
 #pragma once
 
 #include <condition_variable>
@@ -60,7 +60,8 @@ class Peers {
   void abandon(const std::shared_ptr<Receive>& receive);
   // Returns once the memory may be used again. Throws Error: kWorkerLost, kTimeout, kSystem.
   void send(int to, const Call& call, const void* data, std::size_t bytes);
-  // Tells other processes that this one sends no more messages of a run: who waits for one gets kMismatch. Throws Error.
+  // Tells other processes that this one sends no more messages of a run: who waits for one gets kMismatch. Throws
+  // Error.
   void end(const std::vector<int>& ranks, std::uint64_t run);
   // Tells those that it is connected to that it has failed with the code: who waits for a message of it gets kMismatch,
   // too, or kWorkerLost.

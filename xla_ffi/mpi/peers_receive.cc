@@ -41,7 +41,8 @@ void Peers::run() {
     }
     poll(watched.data(), watched.size(), -1);
     std::uint64_t count;
-    if (watched[0].revents != 0) [[maybe_unused]] const ssize_t got = read(wakeup_, &count, sizeof(count));
+    if (watched[0].revents != 0) [[maybe_unused]]
+      const ssize_t got = read(wakeup_, &count, sizeof(count));
     if (watched[1].revents != 0) accept_one();
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       if (watched[i + 2].revents == 0) continue;
@@ -87,7 +88,8 @@ bool Peers::read_hello(int fd) {
   if (said.size() < sizeof(Hello)) return true;
   Hello hello;
   std::memcpy(&hello, said.data(), sizeof(hello));
-  if (hello.magic != Hello::kMagic || hello.secret != own_.secret || hello.rank >= static_cast<std::uint64_t>(rank_)) return false;
+  if (hello.magic != Hello::kMagic || hello.secret != own_.secret || hello.rank >= static_cast<std::uint64_t>(rank_))
+    return false;
   strangers_.erase(fd);
   const std::lock_guard lock(mutex_);
   adopt(static_cast<int>(hello.rank), fd);
@@ -171,8 +173,9 @@ void Peers::take_notice(int from, const Header& header) {
   const std::lock_guard lock(mutex_);
   if (header.channel == Header::kEnded) links_.at(from)->ended_run = header.name;
   const bool unlike = static_cast<ErrorCode>(header.name) == ErrorCode::kMismatch;
-  const Status gave_up{unlike ? ErrorCode::kMismatch : ErrorCode::kWorkerLost,
-                       process(from) + " has given up a program while it was needed for a message: its own error says why"};
+  const Status gave_up{
+      unlike ? ErrorCode::kMismatch : ErrorCode::kWorkerLost,
+      process(from) + " has given up a program while it was needed for a message: its own error says why"};
   for (auto of = posted_.lower_bound({from, 0}); of != posted_.end() && of->first.first == from; ++of) {
     std::erase_if(of->second, [&](const std::shared_ptr<Receive>& receive) {
       if (header.channel == Header::kEnded && receive->run != header.name) return false;

@@ -14,8 +14,7 @@ std::uint64_t hash_of(std::initializer_list<std::uint64_t> values) {
   return hash;
 }
 
-void RunningProgram::begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums,
-                           std::int64_t bits) {
+void RunningProgram::begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums, std::int64_t bits) {
   const std::lock_guard lock(mutex_);
   identity_ = identity;
   run_ = hash_of({identity, ++runs_[identity]});

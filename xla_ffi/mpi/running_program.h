@@ -1,5 +1,6 @@
-// The program of XLA's that is running in this process, and the names of the calls that come out of it. Processes that run
-// different programs, or are at different calls, give their calls different names, and get an error instead of a sum.
+// The program of XLA's that is running in this process, and the names of the calls that come out of it. Processes that
+// run different programs, or are at different calls, give their calls different names, and get an error instead of a
+// sum.
 #pragma once
 
 #include <cstdint>

@@ -28,9 +28,7 @@ class ProgramDevice:
 
     def __init__(self, path: str):
         self.name = path
-        self._process = subprocess.Popen(
-            [path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._link = SocketLink()
 
     def begin(self, vector: Vector) -> None:
@@ -51,9 +49,7 @@ class ProgramDevice:
                 probing,
                 self._link,
                 lambda packet: self._workers.send(probe.ENDPOINT, packet),
-                lambda sender, payload: (
-                    self._workers.decode(probe.ENDPOINT, sender, payload).packet
-                ),
+                lambda sender, payload: self._workers.decode(probe.ENDPOINT, sender, payload).packet,
                 self._take,
             )
         self._before = self.counts("-")
@@ -79,9 +75,7 @@ class ProgramDevice:
     def state(self, job: str, slot: int, version: int) -> dict[str, Value | None]:
         answer = self._ask(self._plane + "state", self._names.jobs[job], slot, version)
         ((_, epoch, count, *lists),) = answer
-        seen, exponents, words = (
-            tuple(int(item) for item in text.split(",") if item != "-") for text in lists
-        )
+        seen, exponents, words = (tuple(int(item) for item in text.split(",") if item != "-") for text in lists)
         return {
             "epoch": int(epoch),
             "count": int(count),

@@ -53,9 +53,7 @@ class SwitchDevice:
         self._workers = RdmaWorkers(self._link, self._names, "checksum" in self.abilities)
         mtu, block = vector.jobs[0].mtu, vector.jobs[0].block
         ports = len(self._client.status().data_ports)
-        probing = Job(
-            probe.NAME, 1, 1 if self._rdma else ports, block, 1, mtu=mtu
-        )  # each port has its slots
+        probing = Job(probe.NAME, 1, 1 if self._rdma else ports, block, 1, mtu=mtu)  # each port has its slots
         for job in (probing, *vector.jobs):
             self._create(job)
         self._probe = probe.Probe(

@@ -20,9 +20,7 @@ def wrong_job(size: int) -> Vector:
     script.say("no such job")
     stranger = script.packet(1, 0, job="unknown")
     script.send("A1", stranger, "unknown_job")
-    script.say(
-        "a wrong secret, and that of another job: the answer repeats it and does not give away the right one"
-    )
+    script.say("a wrong secret, and that of another job: the answer repeats it and does not give away the right one")
     script.update(1, 0, "wrong_secret", secret="wrong")
     script.update(1, 0, "wrong_secret", secret="B")
     script.send("B1", script.packet(1, 0, secret="B"), "wrong_secret")

@@ -34,9 +34,7 @@ def two_jobs_interleaved(size: int) -> Vector:
 
 
 def one_worker(size: int) -> Vector:
-    script = Script(
-        "one_worker", size, """A job of one worker: every update completes its pass at once."""
-    )
+    script = Script("one_worker", size, """A job of one worker: every update completes its pass at once.""")
     script.job("A", workers=1, slots=1)
     for epoch in range(3):
         script.update(0, epoch, "complete")
@@ -56,9 +54,7 @@ def many_workers(size: int) -> Vector:
     order = [31, 0, 15, 16, *(w for w in range(32) if w not in (31, 0, 15, 16))]
     for epoch in range(2):
         for number, worker in enumerate(order):
-            script.update(
-                worker, epoch, ["first", "added"][number > 0] if number < 31 else "complete"
-            )
+            script.update(worker, epoch, ["first", "added"][number > 0] if number < 31 else "complete")
             if worker in (31, 0, 16):
                 script.update(worker, epoch, "duplicate")
         script.state()
@@ -87,9 +83,7 @@ def hierarchy(size: int) -> Vector:
                 packet = leaf(script, 2 * rack + worker, worker, name, epoch)
                 replies = script.send(f"{name}{worker}", packet, ("first", "complete")[worker])
             results[name] = replies[0]
-        script.say(
-            "above: rack A's packet comes twice, rack B asks its own aggregator again before it sends"
-        )
+        script.say("above: rack A's packet comes twice, rack B asks its own aggregator again before it sends")
         script.send("R0", upward(script, results["A"], 0), "first")
         script.send("R0", upward(script, results["A"], 0), "duplicate")
         script.send("B1", leaf(script, 3, 1, "B", epoch), "resend")
@@ -108,9 +102,7 @@ def hierarchy(size: int) -> Vector:
 def leaf(script: Script, number: int, worker: int, job: str, epoch: int) -> Packet:
     """What worker `number` of the four sends, as worker `worker` of its job."""
     values = script.packet(number, epoch)
-    return script.packet(
-        worker, epoch, job=job, words=values["words"], exponents=values["exponents"]
-    )
+    return script.packet(worker, epoch, job=job, words=values["words"], exponents=values["exponents"])
 
 
 def upward(script: Script, result: Receive, rack: int) -> Packet:

@@ -29,9 +29,7 @@ def appendix_a(size: int) -> Vector:
     script.say("t5: w2 times out and retransmits; ignored as well")
     script.update(1, 0, "duplicate", **x)
     script.state(slot=1)
-    script.say(
-        "t6: w3's retransmission completes the slot: three responses. t7: that to w1 is lost"
-    )
+    script.say("t6: w3's retransmission completes the slot: three responses. t7: that to w1 is lost")
     script.update(2, 0, "complete", **x)
     script.state(slot=1)
     script.say("t8: w1 retransmits a second time, and gets the result by unicast")
@@ -39,9 +37,7 @@ def appendix_a(size: int) -> Vector:
     script.say("t9, t10, t12, t13: w2 and w3 have the result and go on with the next offset")
     script.update(1, 1, "first", **x)
     script.update(2, 1, "added", **x)
-    script.say(
-        "t11, t14, t15: so does w1; the slot is complete, and the roles of its copies change"
-    )
+    script.say("t11, t14, t15: so does w1; the slot is complete, and the roles of its copies change")
     script.update(0, 1, "complete", **x)
     script.state(slot=1)
     return script.finish()
@@ -61,14 +57,10 @@ def algorithm_3(size: int) -> Vector:
     script.state()
     script.say("lines 18, 22, 23: seen already, and the pass is incomplete: nothing is added")
     script.update(0, 0, "duplicate")
-    script.say(
-        "lines 10 to 15: not seen and not the first: it is added; all are there: to all workers"
-    )
+    script.say("lines 10 to 15: not seen and not the first: it is added; all are there: to all workers")
     script.update(1, 0, "complete")
     script.state()
-    script.say(
-        "lines 18 to 21: seen already, and the pass is complete: the result, to this worker only"
-    )
+    script.say("lines 18 to 21: seen already, and the pass is complete: the result, to this worker only")
     script.update(1, 0, "resend")
     script.say("the same with the other version; lines 16, 17: not all are there: nothing is sent")
     script.update(1, 1, "first")
@@ -76,9 +68,7 @@ def algorithm_3(size: int) -> Vector:
     script.update(0, 0, "resend")
     script.update(0, 1, "complete")
     script.state()
-    script.say(
-        "lines 7 to 9 again: the third pass overwrites what the first one left, and does not add to it"
-    )
+    script.say("lines 7 to 9 again: the third pass overwrites what the first one left, and does not add to it")
     script.update(1, 2, "first")
     script.state()
     script.update(0, 2, "complete")
@@ -124,9 +114,7 @@ def retransmission_after_completion(size: int) -> Vector:
     script.update(2, 0, "resend")
     script.update(1, 1, "added")
     script.update(2, 0, "resend")
-    script.say(
-        "worker 2 has it and completes pass 1; a late copy of its request still finds the old result"
-    )
+    script.say("worker 2 has it and completes pass 1; a late copy of its request still finds the old result")
     script.update(2, 1, "complete")
     script.update(2, 0, "resend")
     script.state()

@@ -166,9 +166,7 @@ def rdma_no_access(size: int) -> Vector:
     good = script.packets(0, exponents=(), words=(7,) * size)[0]
     script.say("a wrong key")
     script.send("A0", changed(good, key="wrong"), "rdma_no_access")
-    script.say(
-        "slot 1 on the queue pair of slot 0, and the other way round; a slot that there is not"
-    )
+    script.say("slot 1 on the queue pair of slot 0, and the other way round; a slot that there is not")
     script.send("A0", changed(good, slot=1), "rdma_no_access")
     script.send("A0", changed(good, queue=1), "rdma_no_access")
     script.send("A0", changed(good, slot=2), "rdma_no_access")
@@ -232,9 +230,7 @@ def rdma_wrong_length_of_parts(size: int) -> Vector:
 
 
 def rdma_two_jobs(size: int) -> Vector:
-    script = RdmaScript(
-        "rdma_two_jobs", size, """Two jobs with the same slots and epochs, by turns."""
-    )
+    script = RdmaScript("rdma_two_jobs", size, """Two jobs with the same slots and epochs, by turns.""")
     script.one_packet_job("A", workers=2)
     script.one_packet_job("B", workers=3)
     script.message(0, 0, "first")

@@ -81,7 +81,8 @@ class EmbeddedEndpoint final : public Endpoint {
 Status EmbeddedEndpoint::progress(Nanoseconds wait) {
   const Nanoseconds deadline = now() + wait;
   while (true) {
-    while (std::optional<Pass> pass = blocked_ ? std::exchange(blocked_, std::nullopt) : worker_.next_pass(trace_clock())) {
+    while (std::optional<Pass> pass =
+               blocked_ ? std::exchange(blocked_, std::nullopt) : worker_.next_pass(trace_clock())) {
       if (Status status = contribute(*pass); !status.ok()) return status;
       if (blocked_) break;
     }
@@ -160,8 +161,13 @@ std::optional<Result> EmbeddedEndpoint::next_result() {
   --size_;
   ++counters_[Counter::kPacketsReceived];
   const Pass& pass = awaited.pass;
-  return Result{pass.slot, pass.epoch, pass.fingerprint, pass.words, pass.exponents,
-                segment_->words(pass.slot, pass.epoch), segment_->slot(pass.slot).exponents[pass.epoch & 1],
+  return Result{pass.slot,
+                pass.epoch,
+                pass.fingerprint,
+                pass.words,
+                pass.exponents,
+                segment_->words(pass.slot, pass.epoch),
+                segment_->slot(pass.slot).exponents[pass.epoch & 1],
                 numerics::Order::kHost};
 }
 

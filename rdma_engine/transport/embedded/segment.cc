@@ -42,9 +42,8 @@ void Segment::join(std::uint32_t worker, double timeout_s) {
   Member& mine = member(worker);
   std::uint32_t absent = static_cast<std::uint32_t>(Presence::kAbsent);
   if (!mine.presence.compare_exchange_strong(absent, static_cast<std::uint32_t>(Presence::kJoined))) {
-    throw Error(ErrorCode::kRankTaken,
-                "worker " + std::to_string(worker) + " has joined this job already (process " +
-                    std::to_string(mine.process) + "): give every worker a rank of its own");
+    throw Error(ErrorCode::kRankTaken, "worker " + std::to_string(worker) + " has joined this job already (process " +
+                                           std::to_string(mine.process) + "): give every worker a rank of its own");
   }
   mine.process = getpid();
   hold_place(worker);

@@ -54,7 +54,8 @@ class Segment {
   Member& member(std::uint32_t worker) { return reinterpret_cast<Member*>(base_ + members_offset_)[worker]; }
   SharedSlot& slot(std::uint32_t index) { return reinterpret_cast<SharedSlot*>(base_ + slots_offset_)[index]; }
   std::uint32_t* words(std::uint32_t slot, std::uint32_t epoch) {
-    return reinterpret_cast<std::uint32_t*>(base_ + words_offset_) + (2 * std::size_t{slot} + (epoch & 1)) * words_stride_;
+    return reinterpret_cast<std::uint32_t*>(base_ + words_offset_) +
+           (2 * std::size_t{slot} + (epoch & 1)) * words_stride_;
   }
 
   // All slots' words.
@@ -87,7 +88,7 @@ class Segment {
 
   std::byte* base_ = nullptr;
   std::size_t members_offset_, slots_offset_, words_offset_, words_stride_, size_;
-  std::string name_;     // to be unlinked, or empty
+  std::string name_;  // to be unlinked, or empty
   // Kept open: one lock says that the segment is in use, another that the member lives. An unnamed segment has none.
   int file_ = -1;
 };

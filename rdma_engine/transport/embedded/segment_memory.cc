@@ -40,7 +40,7 @@ PrivateSegments& private_segments() {
 }
 
 struct flock lock_of(std::uint32_t worker) {
-  struct flock lock {};
+  struct flock lock{};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   lock.l_start = worker;
@@ -175,9 +175,11 @@ void Segment::attach_named(const Membership& member, const std::string& name) {
     usleep(1000);
   }
   const SegmentHeader& h = header();
-  if (h.secret != member.secret) throw Error(ErrorCode::kJobRejected, "shared memory " + name + " belongs to another job");
+  if (h.secret != member.secret)
+    throw Error(ErrorCode::kJobRejected, "shared memory " + name + " belongs to another job");
   if (h.shape != member.shape) {
-    throw Error(ErrorCode::kMismatch, "this worker's number of workers, devices, slots or blocks differs from worker 0's");
+    throw Error(ErrorCode::kMismatch,
+                "this worker's number of workers, devices, slots or blocks differs from worker 0's");
   }
 }
 

@@ -11,8 +11,8 @@
 namespace jaxina::roce {
 namespace {
 
-// As for udp: asking again before the slowest worker's thread had a processor costs more than it saves, and a message is
-// many packets. Queue pairs do not keep each other's order, so being overtaken says nothing.
+// As for udp: asking again before the slowest worker's thread had a processor costs more than it saves, and a message
+// is many packets. Queue pairs do not keep each other's order, so being overtaken says nothing.
 constexpr TimerLimits kTimer{.initial = 100'000'000,
                              .minimum = 20'000'000,
                              .maximum = 500'000'000,
@@ -29,7 +29,8 @@ struct Connection {
 class RdmaEndpoint final : public SwitchedEndpoint {
  public:
   RdmaEndpoint(const Membership& member, Connection connection)
-      : SwitchedEndpoint(member.shape, connection.remote.address + ":" + std::to_string(connection.remote.udp_port), kSpins),
+      : SwitchedEndpoint(member.shape, connection.remote.address + ":" + std::to_string(connection.remote.udp_port),
+                         kSpins),
         pairs_(std::move(connection.pairs)),
         session_({.shape = member.shape, .job = member.job, .secret = member.secret, .timer = kTimer}, *pairs_) {}
 
@@ -74,15 +75,11 @@ void RdmaEndpoint::on_arrival(const QueuePairs::Arrival& arrival, Nanoseconds ar
   on_answer();  // the device takes nothing from anybody else
   const MessageSession::Arrived message = session_.on_arrival(arrival, arrived);
   switch (message.kind) {
-    case MessageSession::Kind::kResult:
-      return;
-    case MessageSession::Kind::kRejected:
-      ++rejected_;
-      return;
+    case MessageSession::Kind::kResult: return;
+    case MessageSession::Kind::kRejected: ++rejected_; return;
     case MessageSession::Kind::kPending:
     case MessageSession::Kind::kRefused:
-    case MessageSession::Kind::kAborted:
-      return on_notice(message.header, message.payload);
+    case MessageSession::Kind::kAborted: return on_notice(message.header, message.payload);
   }
 }
 

@@ -10,8 +10,8 @@
 namespace jaxina::roce {
 
 // Makes queue pairs of the number and with the memory that a job needs.
-using MakeQueuePairs = std::function<std::unique_ptr<QueuePairs>(std::size_t queues, std::size_t send_bytes,
-                                                                  std::size_t receive_bytes)>;
+using MakeQueuePairs =
+    std::function<std::unique_ptr<QueuePairs>(std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes)>;
 
 std::unique_ptr<Endpoint> make_rdma_endpoint(const Membership& member, const MakeQueuePairs& make,
                                              const Exchange& exchange);

@@ -23,7 +23,8 @@ ConnectionEnd local_end(const SocketOptions& options, const RoceSocket& socket, 
 
 SocketQueuePairs::SocketQueuePairs(const SocketOptions& options, std::size_t queues, std::size_t send_bytes,
                                    std::size_t receive_bytes)
-    : SocketQueuePairs(options, std::make_unique<RoceSocket>(options.host, options.port, options.icrc, net::WhenFull::kWait),
+    : SocketQueuePairs(options,
+                       std::make_unique<RoceSocket>(options.host, options.port, options.icrc, net::WhenFull::kWait),
                        queues, send_bytes, receive_bytes) {}
 
 SocketQueuePairs::SocketQueuePairs(const SocketOptions& options, std::unique_ptr<RoceSocket> socket, std::size_t queues,

@@ -17,7 +17,8 @@
 namespace jaxina {
 namespace {
 
-// The clock is read once for so many packets, some microseconds: reading it for each took a thirtieth of the thread's time.
+// The clock is read once for so many packets, some microseconds: reading it for each took a thirtieth of the thread's
+// time.
 constexpr int kPacketsPerReading = 8;
 // The socket is looked at once before the thread sleeps.
 constexpr int kSpins = 1;
@@ -37,9 +38,7 @@ std::vector<Address> switch_addresses(const UdpConfig& config) {
   return addresses;
 }
 
-Address any_address(int family) {
-  return net::resolve(family == AF_INET6 ? "::" : "0.0.0.0", 0, ErrorCode::kSystem);
-}
+Address any_address(int family) { return net::resolve(family == AF_INET6 ? "::" : "0.0.0.0", 0, ErrorCode::kSystem); }
 
 class UdpEndpoint final : public SwitchedEndpoint {
  public:
@@ -130,15 +129,11 @@ void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address&
   }
   on_answer();
   switch (session_.on_reply(*header, packet.data(), arrival)) {
-    case Session::Reply::kResult:
-      return;
-    case Session::Reply::kStale:
-      ++counters_[Counter::kPacketsRejected];
-      return;
+    case Session::Reply::kResult: return;
+    case Session::Reply::kStale: ++counters_[Counter::kPacketsRejected]; return;
     case Session::Reply::kPending:
     case Session::Reply::kRefused:
-    case Session::Reply::kAborted:
-      return on_notice(*header, packet.subspan(wire::kHeaderSize));
+    case Session::Reply::kAborted: return on_notice(*header, packet.subspan(wire::kHeaderSize));
   }
 }
 

@@ -90,9 +90,10 @@ MemoryRegion register_host(const Device& device, std::span<std::uint8_t> memory)
 
 MemoryRegion register_exported(const Device& device, const ExportedMemory& memory) {
   const auto address = reinterpret_cast<std::uint64_t>(memory.memory.get());
-  ibv_mr* region = memory.dmabuf < 0
-                       ? ibv_reg_mr(device.domain.get(), memory.memory.get(), memory.bytes, IBV_ACCESS_LOCAL_WRITE)
-                       : ibv_reg_dmabuf_mr(device.domain.get(), 0, memory.bytes, address, memory.dmabuf, IBV_ACCESS_LOCAL_WRITE);
+  ibv_mr* region =
+      memory.dmabuf < 0
+          ? ibv_reg_mr(device.domain.get(), memory.memory.get(), memory.bytes, IBV_ACCESS_LOCAL_WRITE)
+          : ibv_reg_dmabuf_mr(device.domain.get(), 0, memory.bytes, address, memory.dmabuf, IBV_ACCESS_LOCAL_WRITE);
   return checked(region, "a GPU's memory");
 }
 

@@ -16,7 +16,9 @@ namespace jaxina::verbs {
 template <auto Destroy>
 struct Deleter {
   template <typename T>
-  void operator()(T* object) const { Destroy(object); }
+  void operator()(T* object) const {
+    Destroy(object);
+  }
 };
 template <typename T, auto Destroy>
 using Handle = std::unique_ptr<T, Deleter<Destroy>>;
@@ -44,8 +46,8 @@ ibv_mtu mtu_of(std::size_t bytes);  // the largest that is not above `bytes`
 
 // Lets the NIC read and the peer write host memory. Throws Error(kSystem).
 MemoryRegion register_host(const Device& device, std::span<std::uint8_t> memory);
-// Lets the NIC read a GPU's memory: as a dma-buf, or else by its address, which takes the kernel module nvidia-peermem. Throws
-// Error(kSystem).
+// Lets the NIC read a GPU's memory: as a dma-buf, or else by its address, which takes the kernel module nvidia-peermem.
+// Throws Error(kSystem).
 MemoryRegion register_exported(const Device& device, const ExportedMemory& memory);
 
 }  // namespace jaxina::verbs

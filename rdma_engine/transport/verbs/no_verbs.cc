@@ -4,7 +4,8 @@
 namespace jaxina {
 namespace {
 
-constexpr char kMissing[] = "not built: libibverbs was not there (Debian: libibverbs-dev); install it and build jaxina again";
+constexpr char kMissing[] =
+    "not built: libibverbs was not there (Debian: libibverbs-dev); install it and build jaxina again";
 
 }  // namespace
 

@@ -42,7 +42,8 @@ VerbsQueuePairs::VerbsQueuePairs(const VerbsOptions& options, std::size_t queues
       unfinished_(queues) {
   fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
   local_.address = device_.address;
-  local_.mtu = static_cast<std::uint32_t>(std::min(bytes_of(device_.mtu), options.mtu > 0 ? options.mtu : std::size_t{4096}));
+  local_.mtu =
+      static_cast<std::uint32_t>(std::min(bytes_of(device_.mtu), options.mtu > 0 ? options.mtu : std::size_t{4096}));
   local_.psn = options.first_psn & roce::kMask24;
   local_.rkey = receive_region_->rkey;
   local_.memory = reinterpret_cast<std::uint64_t>(receive_.bytes().data());
@@ -51,8 +52,8 @@ VerbsQueuePairs::VerbsQueuePairs(const VerbsOptions& options, std::size_t queues
 
 void VerbsQueuePairs::create_queues(std::size_t queues) {
   const std::size_t receives = queues * kReceivesPerQueue;
-  completions_.reset(checked(ibv_create_cq(device_.context.get(), static_cast<int>(receives + queues * kSendDepth), nullptr,
-                                           channel_.get(), 0),
+  completions_.reset(checked(ibv_create_cq(device_.context.get(), static_cast<int>(receives + queues * kSendDepth),
+                                           nullptr, channel_.get(), 0),
                              "ibv_create_cq"));
   ibv_srq_init_attr receive_queue{};
   receive_queue.attr.max_wr = static_cast<std::uint32_t>(receives);
@@ -164,12 +165,14 @@ bool VerbsQueuePairs::adopt(const std::function<ExportedMemory()>& allocate) try
   return false;
 }
 
-void VerbsQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
-                                 std::uint64_t remote_address, std::uint32_t immediate) {
+void VerbsQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t> head,
+                                 std::span<const std::uint8_t> tail, std::uint64_t remote_address,
+                                 std::uint32_t immediate) {
   if (unfinished_[queue] == kSendDepth) return;  // as good as lost: these copies are still on their way
   const std::size_t message = head.size() + tail.size();
   const auto part = [](std::span<const std::uint8_t> bytes, const MemoryRegion& region) {
-    return ibv_sge{reinterpret_cast<std::uint64_t>(bytes.data()), static_cast<std::uint32_t>(bytes.size()), region->lkey};
+    return ibv_sge{reinterpret_cast<std::uint64_t>(bytes.data()), static_cast<std::uint32_t>(bytes.size()),
+                   region->lkey};
   };
   const auto* const adopted = reinterpret_cast<const std::uint8_t*>(adopted_.memory.get());
   const bool is_adopted = adopted_region_ && head.data() >= adopted && head.data() < adopted + adopted_.bytes;
@@ -217,7 +220,8 @@ Status VerbsQueuePairs::poll(std::vector<Arrival>& arrivals) {
       } else if (done[i].status == IBV_WC_SUCCESS || done[i].status == IBV_WC_WR_FLUSH_ERR) {
         if (unfinished_[queue] > 0) --unfinished_[queue];  // those that a reset flushed are not counted any more
       } else {
-        return {ErrorCode::kSystem, "the RDMA device " + device_.name + " reports: " + ibv_wc_status_str(done[i].status)};
+        return {ErrorCode::kSystem,
+                "the RDMA device " + device_.name + " reports: " + ibv_wc_status_str(done[i].status)};
       }
     }
   }

@@ -1,5 +1,5 @@
-// Queue pairs of a real RDMA device (or Soft-RoCE) through libibverbs. All share one receive queue, so that receives are
-// posted in batches, and one completion queue.
+// Queue pairs of a real RDMA device (or Soft-RoCE) through libibverbs. All share one receive queue, so that receives
+// are posted in batches, and one completion queue.
 #pragma once
 
 #include <atomic>
@@ -62,7 +62,7 @@ class VerbsQueuePairs final : public roce::QueuePairs {
   CompletionQueue completions_;
   SharedReceiveQueue receives_;
   std::vector<QueuePair> queues_;
-  std::vector<std::uint32_t> unfinished_;  // writes posted and not completed, per queue
+  std::vector<std::uint32_t> unfinished_;                    // writes posted and not completed, per queue
   std::unordered_map<std::uint32_t, std::size_t> queue_of_;  // by number
   std::size_t missing_receives_ = 0;
   bool notified_ = false;  // the completion queue will raise an event

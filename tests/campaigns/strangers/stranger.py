@@ -167,8 +167,14 @@ class Stranger:
 
 
 def job_request(
-    *, workers: int = 1, devices: int | None = None, slots: int = 16, block_size: int = 256, blocks_per_chunk: int = 1,
-    join_timeout: float = 2.0, heartbeat_timeout: float = 5.0,
+    *,
+    workers: int = 1,
+    devices: int | None = None,
+    slots: int = 16,
+    block_size: int = 256,
+    blocks_per_chunk: int = 1,
+    join_timeout: float = 2.0,
+    heartbeat_timeout: float = 5.0,
 ) -> pb.CreateJobRequest:
     return pb.CreateJobRequest(
         devices=workers if devices is None else devices,
