@@ -50,8 +50,8 @@ bench: $(STAMP) ## all-reduce times beside XLA's own (gloo), 2 and 4 processes, 
 notebooks: $(STAMP) ## execute the notebooks and write their figures into notebooks/*.ipynb
 	$(BIN)/python notebooks/execute.py
 
-docs: $(STAMP) ## write docs/configuration.md from jaxina/config.py
-	$(BIN)/python scripts/configuration_page.py docs/configuration.md
+docs: $(STAMP) ## write docs/configuration.md from jaxina/config.py, then build the documentation into build/site
+	scripts/docs.sh $(VENV) build/site
 
 CONTROL ?= 127.0.0.1:51000
 p4-conformance: $(STAMP) ## the vectors of p4/conformance, as raw frames: DEVICE=INTERFACE,... CONTROL=HOST:PORT ARGUMENTS=...
