@@ -42,6 +42,9 @@ nitpicky = True
 nitpick_ignore_regex = [(r"py:.*", r"(?!jaxina(\.\w+)+$).*")]
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_copyright = False
 pygments_style = "friendly"
 
 
