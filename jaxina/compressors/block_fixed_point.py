@@ -41,8 +41,8 @@ class BlockFixedPoint(Compressor):
         paper="Sapio et al., Scaling Distributed Machine Learning with In-Network Aggregation, NSDI 2021",
         unbiased=False,
         error_feedback="off",
-        note="Unbiased with `stochastic`. Values below 2^-126 may count as zero except with 32 bits, to nearest. "
-        "Narrow words lose ceil(log2 n) bits to the sum: 8 workers leave int8 five bits.",
+        note="Unbiased with `stochastic`. Values below 2^-126 may count as zero, except with 32 bits and rounding to "
+        "nearest. Narrow words lose ceil(log2 n) bits to the sum: 8 workers leave int8 five bits.",
     )
     kind = SUM
 

@@ -37,7 +37,7 @@ class DGC(Compressor):
         "ICLR 2018",
         unbiased=False,
         error_feedback="own",
-        note="Takes the place of the optimizer's momentum. Local gradient clipping is left to the user: "
+        note="It replaces the optimizer's momentum. Local gradient clipping is left to the user: put "
         "`optax.clip_by_global_norm` before it.",
     )
     kind = GATHER

@@ -32,9 +32,9 @@ class QSGD(Compressor):
         paper="Alistarh et al., QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding, NIPS 2017",
         unbiased=True,
         error_feedback="off",
-        note="A bucket of zeros stays zero. Norms are computed relative to the bucket's maximum, so that squares "
-        "neither overflow nor vanish; a norm beyond float32's range counts as its largest number, which biases that "
-        "bucket towards zero. Levels are packed at fixed length, not Elias coded.",
+        note="A bucket of zeros stays zero. Norms are computed relative to the bucket's maximum, so squares neither "
+        "overflow nor vanish. A norm beyond float32's range counts as float32's largest number, which biases that "
+        "bucket towards zero. Levels are packed at a fixed length, not Elias coded.",
     )
     kind = GATHER
 

@@ -62,8 +62,8 @@ class Threshold(Compressor):
         paper="Strom, Scalable Distributed DNN Training Using Commodity GPU Cloud Computing, Interspeech 2015",
         unbiased=False,
         error_feedback="on",
-        note="How much is sent varies with the gradients; inside XLA the arrays have room for all elements. Without "
-        "error feedback an array with values below tau only would never be heard of.",
+        note="How much is sent varies with the gradients. Inside XLA the arrays have room for all elements. Without error "
+        "feedback, an array whose values are all below tau would never be sent.",
     )
     kind = GATHER
 
