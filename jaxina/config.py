@@ -123,8 +123,8 @@ class Configuration:
     aggregator: str = _setting(
         choice("embedded", "udp", "roce", "verbs"),
         "embedded",
-        "What sums: shared memory of this host (embedded), or a switch that is reached by datagrams (udp), by RDMA "
-        "from user space (roce) or by an RDMA NIC (verbs).",
+        "What sums: shared memory of this host (embedded), or a switch reached by datagrams (udp), "
+        "by RDMA from user space (roce) or by an RDMA NIC (verbs).",
     )
     switch: str = _setting(
         host_and_port(),
@@ -134,9 +134,9 @@ class Configuration:
     token: str | None = _setting(
         token(),
         None,
-        "The token that a shared switch asks for, if it was started with one. It must be the same for the switch, its "
-        "workers and `jaxina status`. It is read from the environment only, or by `jaxina switch --token-file`. It "
-        "travels in the clear, so it does not keep out somebody who reads the network.",
+        "What a shared switch asks of its callers, where it was started with one: the same for the "
+        "switch, its workers and `jaxina status`; read from the environment only, or by `jaxina "
+        "switch --token-file`. It travels in clear: it keeps out those who do not read the network.",
     )
     slots: int = _setting(
         integer(1, MAX_SLOTS),
@@ -151,8 +151,8 @@ class Configuration:
     blocks_per_chunk: int = _setting(
         integer(1, MAX_BLOCKS_PER_CHUNK),
         {"embedded": 32, "udp": 1, "roce": 16, "verbs": 16},
-        "Blocks that one slot pass carries. If it is not given and the block size is not 256, a chunk has as many "
-        "blocks as give about the same number of words, and at least 1.",
+        "Blocks that one slot pass carries. Left out, and with another block size than 256, as many as "
+        "make a chunk of as many words, at least 1.",
     )
     join_timeout: float = _setting(
         seconds(), 60.0, "How long to wait for the other workers and for the switch when joining."
@@ -161,50 +161,47 @@ class Configuration:
     heartbeat_timeout: float = _setting(
         seconds(),
         20.0,
-        "How long a worker may be silent until the switch takes it for dead. A worker whose process ends is noticed "
-        "at once.",
+        "Silence after which the switch takes a worker for dead. A worker whose process ends is noticed at once.",
     )
     loss: float = _setting(share(), 0.0, "Share of arriving packets to drop, for experiments (udp, roce).")
     loss_seed: int = _setting(integer(0, 2**64 - 1), 0, "Seed of the dropped packets.")
     rdma_device: str | None = _setting(
         Kind(str, "a device's name"),
         None,
-        "RDMA device (verbs), by the name that `rdma link` shows. If it is not given, any device that has RoCEv2 over "
-        "IPv4.",
+        "RDMA device (verbs), as `rdma link` lists them; any that has RoCEv2 over IPv4 otherwise.",
     )
     codec: str | None = _setting(
         choice("scalar", "avx2", "avx512"),
         None,
-        "Instruction set of the CPU codec. If it is not given, the widest that the processor has. Read from the "
-        "environment only.",
+        "Instruction set of the CPU codec, instead of the widest the processor has; read from the environment only.",
     )
     keep_memory: str = _setting(
         choice("yes", "no"),
         "yes",
-        "Whether `jaxina run` lets its workers' malloc keep freed memory, in huge pages (glibc). Otherwise malloc "
-        "gives it back to the system, which must clear it again for every result.",
+        "Whether `jaxina run` lets its workers' malloc keep what they free, in huge pages, instead of "
+        "giving it back to the system, which would have to clear it again for every result (glibc).",
     )
     strict: str = _setting(
         choice("yes", "no"),
         "no",
-        "Whether compiling a program fails if one of its sums stays with XLA and is not in "
+        "Whether a program is refused, when it is compiled, of which a sum stays with XLA and is not in "
         "`jaxina.collectives(False)`.",
     )
     catch_all: str = _setting(
         choice("yes", "no"),
         "yes",
-        "Whether jaxina also carries XLA's own collectives, above all those that the partitioner inserts. That is "
-        "possible on CPU, with one device per process, and if `init` comes before JAX's backend starts.",
+        "Whether XLA's own collectives come to jaxina too, those that the partitioner puts in above all, where that is "
+        "possible: on CPU, with one device a process, and if `init` comes before JAX's backend starts.",
     )
     log: str = _setting(
         choice("debug", "info", "warning", "error"),
         "warning",
-        "The lowest level that the `jaxina` logger prints to stderr. `jaxina run` sets it to info for process 0.",
+        "What the `jaxina` logger prints to stderr; `jaxina run` lets process 0 say info.",
     )
     coordinator: str | None = _setting(
         host_and_port(),
         None,
-        "Address where the processes find each other. `jaxina run` sets it, and `jaxina coordinator` prints it.",
+        "Address where the processes find each other; set by `jaxina run`, or what `jaxina coordinator` prints.",
     )
     rank: int | None = _setting(integer(0, MAX_WORKERS - 1), None, "This process's number; set by `jaxina run`.")
     processes: int | None = _setting(integer(1, MAX_WORKERS), None, "Number of processes; set by `jaxina run`.")
@@ -217,16 +214,16 @@ class Configuration:
     error_file: str | None = _setting(
         path(),
         None,
-        "Where this process writes which error ended it (JSON); set by `jaxina run`.",
+        "Where this process says which error has ended it (JSON); set by `jaxina run`.",
     )
     restarts: int = _setting(integer(0, 2**31 - 1), 0, "How often all workers were started again; set by `jaxina run`.")
 
     trace: str | None = _setting(
         path(),
         None,
-        "Where this process writes a timeline of its slots, packets and waits at shutdown, for ui.perfetto.dev. With "
-        "several processes, each puts its number before the name's ending. `jaxina run --trace` makes one file of "
-        "them.",
+        "Where this process writes a timeline of its slots, packets and waits at shutdown, for "
+        "ui.perfetto.dev; of several processes, each puts its number before the name's ending. "
+        "`jaxina run --trace` makes one file of them.",
     )
 
     # For each field: "argument", "environment" or "default".
