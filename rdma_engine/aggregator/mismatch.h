@@ -1,4 +1,4 @@
-// Why workers that differ can never sum.
+// The error message for workers that sum different things.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace jaxina {
 
-// For an error that all workers get.
+// All workers of the job get this error.
 inline Status mismatch_between(std::uint32_t worker, std::uint32_t other) {
   return {ErrorCode::kMismatch, "workers " + std::to_string(worker) + " and " + std::to_string(other) +
                                     " sum different things in the same call: check that every process runs the same "
