@@ -63,17 +63,19 @@ std::unique_ptr<MessageJob::Connection> MessageAggregator::connect(std::uint32_t
   return old;
 }
 
-// The first of `count` numbers in a row that no connection has, from some number on and then from the beginning.
+// Finds `count` consecutive queue pair numbers that no connection uses. Searches upward from next_qpn_, then once more
+// from the beginning.
 std::uint32_t MessageAggregator::free_numbers(std::size_t count) {
   if (draws_numbers_) next_qpn_ = std::max<std::uint32_t>(std::random_device()() & roce::kMask24, kFirstQpn);
   const auto numbers = narrow<std::uint32_t>(count);
   bool wrapped = false;
   while (true) {
-    if (next_qpn_ + numbers > roce::kMask24) {  // the last one is multicast's
+    if (next_qpn_ + numbers > roce::kMask24) {  // the last number is reserved for multicast
       if (std::exchange(wrapped, true)) throw Error(ErrorCode::kJobRejected, "the switch has no queue pairs left");
       next_qpn_ = kFirstQpn;
     }
-    // The connection that begins before the end of these numbers, as the last one: where it ends, they may begin.
+    // The last connection that begins before the end of these numbers. The range is free if that connection ends before
+    // it.
     auto after = connections_.lower_bound(next_qpn_ + numbers);
     if (after != connections_.begin()) {
       const Connection& before = *std::prev(after)->second;
