@@ -8,11 +8,11 @@
  * With RESTARTS the job may restart at any time, as a new incarnation, while packets of the old one are under way.
  *
  * The model compares epochs modulo M, as the real protocol compares them modulo 2^32; it also knows the true pass
- * numbers. A packet that is more than W passes older than the newest pass of its slot is assumed to be gone: this is the
- * network's packet lifetime. The model leaves out fingerprints, which detect some more wrong packets.
+ * numbers. A packet that is more than W passes older than the newest pass of its slot is assumed to be gone: this is
+ * the network's packet lifetime. The model leaves out fingerprints, which detect some more wrong packets.
  *
- * Safety (assertions): a pass holds only contributions for exactly that pass, of this incarnation, and one of each worker
- * when it is complete. A worker accepts a result only for the pass that it waits for.
+ * Safety (assertions): a pass holds only contributions for exactly that pass, of this incarnation, and one of each
+ * worker when it is complete. A worker accepts a result only for the pass that it waits for.
  * Progress: there is no invalid end state and no cycle. (No state is marked as progress, so spin's search for
  * non-progress cycles finds every cycle.) So every run ends with all results at all workers, if losses end.
  *
