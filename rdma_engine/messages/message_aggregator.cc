@@ -20,7 +20,7 @@ constexpr std::uint32_t kFirstQpn = 2;  // 0 and 1 are reserved
 }  // namespace
 
 MessageAggregator::MessageAggregator(std::optional<std::uint32_t> first_qpn)
-    : draws_numbers_(!first_qpn), next_qpn_(std::max(first_qpn.value_or(0) & roce::kMask24, kFirstQpn)) {}
+    : random_qpns_(!first_qpn), next_qpn_(std::max(first_qpn.value_or(0) & roce::kMask24, kFirstQpn)) {}
 
 bool MessageAggregator::add(std::unique_ptr<MessageJob> job) {
   const std::uint32_t id = job->spec().job;
@@ -57,7 +57,7 @@ std::unique_ptr<MessageJob::Connection> MessageAggregator::connect(std::uint32_t
   std::unique_ptr<Connection> old = std::exchange(place, nullptr);
   if (old) forget(*old);
   connection->job = job;
-  connection->first_qpn = free_numbers(connection->queues.size());
+  connection->first_qpn = free_qpns(connection->queues.size());
   connections_.emplace(connection->first_qpn, connection.get());
   place = std::move(connection);
   return old;
@@ -65,8 +65,8 @@ std::unique_ptr<MessageJob::Connection> MessageAggregator::connect(std::uint32_t
 
 // Finds `count` consecutive queue pair numbers that no connection uses. Searches upward from next_qpn_, then once more
 // from the beginning.
-std::uint32_t MessageAggregator::free_numbers(std::size_t count) {
-  if (draws_numbers_) next_qpn_ = std::max<std::uint32_t>(std::random_device()() & roce::kMask24, kFirstQpn);
+std::uint32_t MessageAggregator::free_qpns(std::size_t count) {
+  if (random_qpns_) next_qpn_ = std::max<std::uint32_t>(std::random_device()() & roce::kMask24, kFirstQpn);
   const auto numbers = narrow<std::uint32_t>(count);
   bool wrapped = false;
   while (true) {

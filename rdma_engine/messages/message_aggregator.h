@@ -60,7 +60,7 @@ class MessageAggregator {
   using Queue = MessageJob::Queue;
 
   Connection* connection_of(std::uint32_t qpn);
-  std::uint32_t free_numbers(std::size_t count);
+  std::uint32_t free_qpns(std::size_t count);
   std::uint8_t* place_for(Connection& connection, std::size_t queue, const roce::Headers& headers);
   void deliver(Connection& connection, Queue& queue, Output& output);
   void forget(Connection& connection);
@@ -74,7 +74,7 @@ class MessageAggregator {
   std::unordered_map<std::uint32_t, std::unique_ptr<MessageJob>> jobs_;
   std::map<std::uint32_t, Connection*> connections_;  // by the connection's first queue pair number
   Connection* latest_ = nullptr;                      // cache: most packets follow one of the same connection
-  bool draws_numbers_;
+  bool random_qpns_;
   std::uint32_t next_qpn_;
   Counters strangers_;
 };

@@ -44,8 +44,8 @@ class MessageSession {
   };
   struct Arrived {
     Kind kind = Kind::kRejected;
-    wire::Header header = {};                    // of a notice
-    std::span<const std::uint8_t> payload = {};  // of a notice
+    wire::Header header = {};                    // only for notices
+    std::span<const std::uint8_t> payload = {};  // only for notices
   };
   Arrived on_arrival(const QueuePairs::Arrival& arrival, Nanoseconds now);
 

@@ -34,15 +34,17 @@ struct ResultCheck {
     words[words.size() - kCheckWords] += digest(exponents);
   }
   // read and write convert from and to two words of a message, in network byte order.
-  static ResultCheck read(const std::uint32_t* words) { return {{turn(words[0]), turn(words[1])}}; }
+  static ResultCheck read(const std::uint32_t* words) {
+    return {{to_or_from_big_endian(words[0]), to_or_from_big_endian(words[1])}};
+  }
   void write(std::uint32_t* words) const {
-    words[0] = turn(sums.plain);
-    words[1] = turn(sums.weighted);
+    words[0] = to_or_from_big_endian(sums.plain);
+    words[1] = to_or_from_big_endian(sums.weighted);
   }
   bool operator==(const ResultCheck&) const = default;
 
  private:
-  static constexpr std::uint32_t turn(std::uint32_t word) {
+  static constexpr std::uint32_t to_or_from_big_endian(std::uint32_t word) {
     return std::endian::native == std::endian::little ? __builtin_bswap32(word) : word;
   }
 };

@@ -17,9 +17,8 @@ class SoftQueuePairs : public QueuePairs {
   const ConnectionEnd& local() const final { return local_; }
   std::span<std::uint8_t> send_memory() final { return send_.bytes(); }
   std::span<const std::uint8_t> receive_memory() const final { return receive_.bytes(); }
-  bool adopt(const std::function<ExportedMemory()>&) final {
-    return false;
-  }  // packets are put together by the processor
+  // The processor assembles the packets, so a GPU's memory is of no use.
+  bool adopt(const std::function<ExportedMemory()>&) final { return false; }
   void post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
                   std::uint64_t remote_address, std::uint32_t immediate) final;
   Status reset(std::size_t queue) final;

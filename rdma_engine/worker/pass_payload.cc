@@ -105,7 +105,7 @@ void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32
   const Layout& layout = *pass.layout;
   const std::uint8_t* global = exponents(pass.slot);
   // The words of several devices are added in host byte order first, and converted to network byte order afterwards.
-  const bool turn = store == Store::kBigEndian && layout.devices() > 1;
+  const bool swap_afterwards = store == Store::kBigEndian && layout.devices() > 1;
   std::size_t written = 0;  // between here and the next block there is padding, if a tensor's last block is short
   layout.for_each_block(pass.place.chunk, [&](const Block& block) {
     std::uint32_t* dst = words + block.first_word;
@@ -114,7 +114,7 @@ void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32
     // Integers have no exponents and no flags, so devices produce only their data.
     const bool staged = layout.on_devices() && (pass.place.phase == Phase::kData || block.codec->is_float);
     for (std::size_t device = 0; device < layout.devices(); ++device) {
-      const Store each = device > 0 ? Store::kAdd : turn ? Store::kWrite : store;
+      const Store each = device > 0 ? Store::kAdd : swap_afterwards ? Store::kWrite : store;
       if (staged) {
         const std::uint32_t* produced = devices_->words(device, pass.slot) + block.first_word;
         if (produced == dst) continue;  // the device has already written them into the message
@@ -128,7 +128,7 @@ void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32
         if (!again) layout.count_rounded_to_zero(device, lost);
       }
     }
-    if (turn) codec_.encode_int32(dst, block.words, Store::kBigEndian, dst);
+    if (swap_afterwards) codec_.encode_int32(dst, block.words, Store::kBigEndian, dst);
   });
   JAXINA_ASSERT(written <= count);
   if (store != Store::kAdd) std::memset(words + written, 0, 4 * (count - written));
@@ -185,7 +185,7 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
   const Layout &source = *filled.layout, &target = *decoded.layout;
   if (source.devices() > 1 || source.on_devices() || target.on_devices()) return false;
   JAXINA_ASSERT(target.devices() == 1);  // all collectives of a group have the same number of local devices
-  const std::uint8_t *forth = exponents(filled.slot), *back = exponents(decoded.slot);
+  const std::uint8_t *in_exponents = exponents(filled.slot), *out_exponents = exponents(decoded.slot);
   Layout::Cursor aheads = source.blocks_of(*filled.announced), ins = source.blocks_of(filled.place.chunk),
                  outs = target.blocks_of(decoded.place.chunk);
   std::size_t written = 0, lost = 0;
@@ -198,8 +198,8 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
       lost += in->codec->exchange(
           codec_,
           {blocks, in->elements, source.in(0, *ahead), announced + ahead->index, merge, source.in(0, *in),
-           forth + in->index, store, words + in->first_word, result.word_data + out->first_word, back + out->index,
-           target.streams(0, *out), target.out(0, *out)},
+           in_exponents + in->index, store, words + in->first_word, result.word_data + out->first_word,
+           out_exponents + out->index, target.streams(0, *out), target.out(0, *out)},
           scale_);
     } else {
       if (ahead) {
@@ -207,10 +207,10 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
         announced[ahead->index] = merge ? std::max(announced[ahead->index], exponent) : exponent;
       }
       if (in) {
-        lost += in->codec->encode(codec_, source.in(0, *in), in->elements, forth[in->index], scale_, store,
+        lost += in->codec->encode(codec_, source.in(0, *in), in->elements, in_exponents[in->index], scale_, store,
                                   words + in->first_word);
       }
-      if (out) decode_block(codec_, scale_, target, 0, *out, result, back[out->index], false);
+      if (out) decode_block(codec_, scale_, target, 0, *out, result, out_exponents[out->index], false);
     }
     if (in) {
       if (store != Store::kAdd) std::memset(words + written, 0, 4 * (in->first_word - written));

@@ -189,7 +189,8 @@ void Segment::map_file(int file, const char* name) {
   if (memory == MAP_FAILED) fail(std::string("cannot map shared memory ") + name);
   base_ = static_cast<std::byte*>(memory);
   // A mapping keeps the open file and its locks, as a descriptor does: see SegmentFiles.
-  if (madvise(memory, size_, MADV_DONTFORK) != 0) fail(std::string("cannot hide from children shared memory ") + name);
+  if (madvise(memory, size_, MADV_DONTFORK) != 0)
+    fail(std::string("cannot exclude shared memory ") + name + " from child processes");
 }
 
 void Segment::remove_name() {
