@@ -10,7 +10,7 @@ namespace {
 constexpr Nanoseconds kRefusedFor = 1'000'000'000;
 constexpr std::uint32_t kMinRefusals = 3;
 // A live switch answers every retransmission. Ten seconds have at least 50 of them. If half of the packets are lost in
-// each direction, 50 unanswered in a row happen once in two million times.
+// each direction, 50 in a row stay unanswered once in about two million times.
 constexpr Nanoseconds kSilentFor = 10'000'000'000;
 // The most time that one interval between two checks counts: a little more than the 200 ms between retransmissions.
 constexpr Nanoseconds kLongestWatch = 250'000'000;

@@ -56,7 +56,8 @@ class Endpoint {
 };
 
 // Joins the job. Throws Error. Over shared memory it blocks until every worker has joined, at most the join deadline.
-// Over RDMA it blocks while the queue pairs' numbers are exchanged. Over udp it only resolves the addresses.
+// Over RDMA it blocks while the queue pairs' numbers are exchanged. Over udp it only resolves the addresses and checks
+// that there is a route.
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const EmbeddedConfig& config);
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const UdpConfig& config);
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const RoceConfig& config);

@@ -38,8 +38,8 @@ class Layout {
 
   std::size_t chunks() const { return chunks_; }
   std::size_t blocks_in(std::size_t chunk) const;
-  // How many words of data a chunk has. All its blocks but the last are whole. The last counts only its actual words,
-  // unless the job's shape wants whole chunks.
+  // How many words a chunk has. Every block but the last takes the space of a whole block. The last takes only its own
+  // words, unless the job's shape wants whole chunks.
   std::size_t words_in(std::size_t chunk) const;
   bool has_exponents() const { return has_exponents_; }
   std::uint32_t fingerprint() const { return fingerprint_; }

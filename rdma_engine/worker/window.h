@@ -9,8 +9,8 @@
 //
 // Loss is no sign of a queue: a packet that one worker loses makes its pass look lost to all workers. But a known
 // overflow of a receive buffer is a sign. Then the window is halved, below its first size if necessary, and from then
-// on grows by a quarter per many round trips. (TCP's increase by one would leave a job slow for seconds after a
-// stranger's burst has filled the switch's buffer.)
+// on grows by a quarter once in kRoundTripsToGrow round trips. (TCP's increase by one would leave a job slow for
+// seconds after a stranger's burst has filled the switch's buffer.)
 #pragma once
 
 #include <algorithm>
