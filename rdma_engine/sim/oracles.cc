@@ -75,7 +75,7 @@ std::uint64_t Simulation::handled(const Counters& counters) {
   return sum;
 }
 
-// The sum over all jobs that the aggregator has.
+// The counters of all jobs that the aggregator has, and of packets without a job, summed.
 Counters Simulation::all_counters() const {
   Counters sum = switch_->strangers();
   if (hostile_counters_ != nullptr) sum += *hostile_counters_;
