@@ -1,4 +1,4 @@
-// jaxina._native.all_reduce: the engine without JAX, for tests of what a job survives.
+// Binds jaxina._native.all_reduce: one sum by the engine without JAX, for tests of failures.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/vector.h>
 
@@ -27,7 +27,7 @@ Output all_reduce(const Group& group, std::int64_t device, const Input& values) 
     std::promise<Status> ended;
     Collective collective{{{ElementType::kFloat32, values.size(), values.data(), sums.get()}}};
     Engine::instance().submit(group, device, std::move(collective), [&](Status s) { ended.set_value(std::move(s)); });
-    status = ended.get_future().get();  // bounded by the collective's timeout
+    status = ended.get_future().get();  // the collective's timeout bounds the wait
   }
   if (!status.ok()) throw Error(status);
   float* raw = sums.get();

@@ -1,3 +1,4 @@
+// Binds the engine: the configuration of groups, start, shutdown, statistics and traces.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -19,8 +20,9 @@ using namespace nb::literals;
 
 namespace {
 
-// The engine copies and drops its connector on its own threads, so the reference is counted here and given up with
-// the GIL held; after the interpreter's end it is leaked.
+// The engine copies and destroys its connector on its own threads, which do not hold the GIL. So copies share one
+// Python reference, and the last copy takes the GIL to drop it. After the interpreter has ended the reference is
+// leaked.
 std::shared_ptr<nb::callable> shared_callable(nb::callable callable) {
   return std::shared_ptr<nb::callable>(new nb::callable(std::move(callable)), [](nb::callable* held) {
     if (!nb::is_alive()) return;
@@ -100,7 +102,7 @@ nb::dict fields_of(const VerbsConfig& config) {
   return d;
 }
 
-// What a worker counts.
+// Only the counters that a worker has; the others belong to a switch.
 nb::dict as_dict(const Counters& counters) {
   nb::dict d;
   for (const Counter counter :

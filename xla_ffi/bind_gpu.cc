@@ -1,3 +1,4 @@
+// Binds the FFI handlers for GPUs, and what `jaxina info` and the benchmarks ask about GPUs.
 #include <nanobind/stl/map.h>
 
 #include "xla_ffi/bindings.h"

@@ -1,3 +1,5 @@
+// Binds what Python tells the MPI library of XLA's collectives (xla_ffi/mpi): the job's processes, and each program
+// that runs.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -20,7 +22,7 @@ using namespace nb::literals;
 
 namespace {
 
-// Lives as long as the process: XLA may ask until its end.
+// Keeps the callable until the process ends, on purpose: XLA may call into the library until then.
 nb::callable* kept(nb::callable& callable) { return new nb::callable(callable); }
 
 template <typename Result, typename... Arguments>
@@ -55,7 +57,8 @@ void bind_mpi(nb::module_& m) {
           return all;
         };
         world.ended = [call = kept(ended)](int other) { return asked<bool>(*call, other); };
-        nb::gil_scoped_release released;  // a thread of the world before may ask Python something
+        nb::gil_scoped_release
+            released;  // set_world() joins the previous world's thread, which may be waiting for the GIL
         mpi::set_world(std::move(world));
       },
       "rank"_a, "size"_a, "host"_a, "timeout_s"_a, "devices"_a, "endpoints"_a, "ended"_a,

@@ -1,4 +1,4 @@
-// jaxina._native.numerics: the codec on NumPy arrays, block by block, for tests and studies.
+// Binds jaxina._native.numerics: the codec on NumPy arrays, block by block, for tests and studies.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -130,7 +130,8 @@ Output<float> dequantize(const std::string& codec_name, const Input<std::int32_t
   return y;
 }
 
-// ---- words of any width, and rounded stochastically: the arithmetic of element_forms.h, which the GPU's kernels run
+// ---- The arithmetic of element_forms.h, which the GPU's kernels run: words of 8, 16 or 32 bits, and stochastic
+// rounding.
 
 using Float32Form = numerics::FloatForm<numerics::Float32>;
 

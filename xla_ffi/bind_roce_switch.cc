@@ -1,3 +1,4 @@
+// Binds RoceSwitch, the software switch that answers RDMA writes.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>

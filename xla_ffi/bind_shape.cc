@@ -1,3 +1,4 @@
+// Binds JobShape and the limits that it checks.
 #include <nanobind/operators.h>
 #include <nanobind/stl/string.h>
 

@@ -1,4 +1,4 @@
-// jaxina._native.sim: the simulator for `jaxina sim`.
+// Binds jaxina._native.sim, the simulator behind `jaxina sim`.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -25,7 +25,7 @@ const sim::Scenario& checked_scenario(const std::string& name) {
   throw Error(ErrorCode::kInvalidArgument, "no scenario is named " + name + "; there are " + names);
 }
 
-// A campaign on its own threads, so that Python can show how far it is.
+// A campaign that runs on threads of its own, so that Python can show its progress meanwhile.
 class Campaign {
  public:
   Campaign(const std::string& scenario, std::uint64_t begin, std::uint64_t end, unsigned threads)
@@ -41,7 +41,7 @@ class Campaign {
     stop_ = true;
     if (thread_.joinable()) thread_.join();
   }
-  // Waits for the end.
+  // Waits until all seeds have run, or the campaign was stopped.
   nb::dict result() {
     {
       const nb::gil_scoped_release released;

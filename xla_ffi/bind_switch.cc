@@ -1,3 +1,4 @@
+// Binds SoftwareSwitch, the switch that answers UDP datagrams.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 

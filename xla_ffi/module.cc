@@ -1,4 +1,4 @@
-// The one Python extension, jaxina._native.
+// The entry point of the Python extension jaxina._native.
 #include <nanobind/nanobind.h>
 
 #include "xla_ffi/all_reduce_cpu.h"

@@ -1,4 +1,4 @@
-// What a switch has counted, as Python's dicts.
+// Converts a switch's counters to Python dicts, and binds the methods that all switches have.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,7 +14,7 @@ inline void put(nanobind::dict& d, Counter counter, std::uint64_t value) {
   d[nanobind::str(name.data(), name.size())] = value;
 }
 
-// The rejects among them; kinds without a packet are left out.
+// Only the counters of rejected packets, without those that are zero.
 inline nanobind::dict rejected(const Counters& counters) {
   nanobind::dict d;
   counters.for_each([&](Counter counter, std::uint64_t value) {
@@ -44,7 +44,7 @@ inline nanobind::dict as_dict(const SwitchCounters& counters) {
   return d;
 }
 
-// What both kinds of switch have: jobs come, go and are counted.
+// Binds the methods that both kinds of switch have: adding, removing and aborting jobs, and statistics.
 template <typename Switch>
 void bind_jobs(nanobind::class_<Switch>& bound) {
   namespace nb = nanobind;
