@@ -3,8 +3,8 @@
     abi_names.py OUTPUT SOURCE...
 
 MPItrampoline is linked into jaxlib. When it loads a library, it resolves every name of its MPI ABI, and ends the
-process if one is missing. This script finds the names in jaxlib's shared libraries and leaves out those that the SOURCE files
-define. Each other name becomes a function that fails, or a constant that is zero.
+process if one is missing. This script finds the names in jaxlib's shared libraries and leaves out those that the SOURCE
+files define. Each other name becomes a function that fails, or a constant that is zero.
 """
 
 from __future__ import annotations
