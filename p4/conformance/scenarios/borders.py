@@ -1,5 +1,4 @@
-"""Packets that must change nothing: of another job, of nobody, of a wrong size, damaged or
-contradictory."""
+"""Scenarios of packets that must change nothing: of another or no job, of a wrong size, damaged or contradictory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exponents: the aggregator takes the largest of each block's, one pass ahead of the data."""
+"""Scenarios of exponents: for each block the aggregator takes the largest, one pass ahead of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several jobs at one aggregator, jobs of one and of many workers, and jobs above jobs."""
+"""Scenarios of several jobs at one aggregator, of jobs with one and with many workers, and of jobs above jobs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def hierarchy(size: int) -> Vector:
 
 
 def leaf(script: Script, number: int, worker: int, job: str, epoch: int) -> Packet:
-    """What worker `number` of the four sends, as worker `worker` of its job."""
+    """Returns the update of worker `number` of the four, who is worker `worker` of its job."""
     values = script.packet(number, epoch)
     return script.packet(worker, epoch, job=job, words=values["words"], exponents=values["exponents"])
 

@@ -1,5 +1,4 @@
-"""Losses, duplicates and retransmissions: SwitchML's Algorithm 3 and the example of its Appendix
-A."""
+"""Scenarios of losses, duplicates and retransmissions: SwitchML's Algorithm 3, and the example of its Appendix A."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Late, early and reordered packets: what the epoch is for."""
+"""Scenarios of late, early and reordered packets, against which the epoch protects."""
 
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ def epochs_wrap(size: int) -> Vector:
     script.say("before and behind it")
     script.update(0, first + 2, "stale")
     script.update(0, first + 5 + 2, "ahead")
-    # Far from it, but for the very middle: an aggregator may count from any pass that it holds.
+    # Half of all epochs away, but not exactly: an aggregator may count from any pass that it holds, so it may take the
+    # very middle for stale or for ahead.
     script.update(0, first + 4 + 2**31 + 2, "stale")
     script.update(0, first + 3 + 2**31 - 3, "ahead")
     script.state()

@@ -1,5 +1,7 @@
-"""RDMA writes with immediate: docs/rdma.md. A message is one packet, or one for each block and one
-for the exponents."""
+"""Scenarios of RDMA writes with immediate (docs/rdma.md).
+
+A message is one packet; or it is one packet for each block, and one for the exponents.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +164,7 @@ def rdma_no_access(size: int) -> Vector:
     )
     script.one_packet_job("A", workers=2)
     script.one_packet_job("B", workers=2)
-    # Numbers that would show, if one of these counted.
+    # Its words are unlike all others, so the sum would show if one of these packets counted.
     good = script.packets(0, exponents=(), words=(7,) * size)[0]
     script.say("a wrong key")
     script.send("A0", changed(good, key="wrong"), "rdma_no_access")
@@ -195,7 +197,8 @@ def rdma_wrong_length(size: int) -> Vector:
     script.send("A0", changed(only, words=(3,) * (size - 1)), "rdma_bad_length")
     script.send("A0", changed(only, words=(3,) * (size + 1)), "rdma_bad_length")
     script.send("A0", changed(only, exponents=()), "rdma_bad_length")
-    # Two words behind a chunk may be the check of its result, where the switch adds any number of them.
+    # Two words more than a chunk would not do: where a switch adds any number of words, they may be the check of the
+    # result.
     script.say("a message that is larger than a chunk and the check behind it")
     long = changed(only, words=(3,) * (size + 3), length=4 * (size + 3) + 4)
     script.send("A0", long, "rdma_no_access")
