@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 
 from conformance.specification import Aggregator
@@ -18,6 +19,8 @@ from conformance.vector import (
     line_of,
 )
 from conformance.words import run
+
+_COMMENT_WIDTH = 118  # characters, so that a comment's line has at most 120
 
 
 class Script:
@@ -42,8 +45,8 @@ class Script:
         self.size = size
         self.vector = Vector(name, set(needs), [])
         self.aggregator = aggregator()
-        for line in about.strip().splitlines():
-            self.say(line.strip())
+        for line in textwrap.wrap(" ".join(about.split()), _COMMENT_WIDTH):
+            self.say(line)
 
     def say(self, text: str) -> None:
         self.vector.steps.append(Comment(text))
