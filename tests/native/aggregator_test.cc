@@ -1,5 +1,5 @@
-// The aggregator by itself: updates in, answers out. What its packets look like is looked at in
-// datagram_aggregator_test.cc and message_aggregator_test.cc.
+// Tests the aggregator alone: updates in, answers out. datagram_aggregator_test.cc and message_aggregator_test.cc test
+// its packets.
 #include "rdma_engine/aggregator/aggregator.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ std::uint32_t big_endian(std::uint32_t word) {
   return std::endian::native == std::endian::little ? __builtin_bswap32(word) : word;
 }
 
-// A contribution that owns what it refers to.
+// A contribution that owns its words and exponents.
 struct Contribution {
   std::uint32_t worker = 0, slot = 0, epoch = 0, fingerprint = 0;
   Words words;  // host order
@@ -62,7 +62,7 @@ class AggregatorTest : public ::testing::Test {
     for (std::uint32_t w = 0; w < kWorkers; ++w) update(w, epoch, slot);
   }
   Words sum(std::uint32_t epoch) const { return {3000 * epoch + 30, 24}; }
-  // Neither counted nor answered, and this is the only counter that went up.
+  // Expects that a contribution is neither added nor answered, and that only the counter `reason` goes up.
   void expect_rejected(const Contribution& contribution, Counter reason) {
     Counters expected = aggregator_.counters();
     ++expected[reason];
@@ -139,7 +139,7 @@ TEST_F(AggregatorTest, UpdatesOutsideTheShapeAreRejected) {
             Effect::kCounted);
 }
 
-// Equal fingerprints mean equal sizes, so such an update is no worker's: it ends nothing, and is not added.
+// Equal fingerprints mean equal sizes, so no worker sends such an update. It is not added, and does not end the job.
 TEST_F(AggregatorTest, OtherSizesThanThePassesAreRejected) {
   update(0, 0);
   Contribution other = of(1, 0);
@@ -189,7 +189,7 @@ TEST_F(AggregatorTest, MissingAreTheWorkersThatAnyIncompletePassWaitsFor) {
   EXPECT_EQ(aggregator_.missing(), WorkerSet{});
 }
 
-// The set has words of 64 workers, of which the last may be used in part, or not at all.
+// The set of workers consists of words of 64 bits. The last word may be used in part, or not at all.
 TEST(Aggregator, MissingEndsWithTheLastWorker) {
   for (const std::uint32_t workers : {2u, 63u, 64u, 65u, 128u, 1000u, 1023u, 1024u}) {
     Aggregator aggregator(SmallShape{.slots = 1, .block_size = 4, .blocks_per_chunk = 1}.of(workers), {});
@@ -218,7 +218,7 @@ TEST(Aggregator, AShardHasEveryNthSlotAndTheShardsTogetherHaveAll) {
           ASSERT_EQ(shard.inspect(slot, 0).has_value(), mine);
           taken[slot] += mine;
         }
-        for (std::uint32_t slot = index; slot < slots; slot += of_all) {  // no two of them share memory
+        for (std::uint32_t slot = index; slot < slots; slot += of_all) {  // no two slots share memory
           EXPECT_EQ(shard.inspect(slot, 0)->words, Words{100 + slot});
         }
       }

@@ -1,4 +1,5 @@
-// Checked conversions and assertions, which also release builds keep: what they let through, and how they stop.
+// Tests counters, the clock, and checked conversions and assertions, which stay on in release builds: what they let
+// pass, and how they stop the process.
 #include <gtest/gtest.h>
 
 #include <cstddef>
