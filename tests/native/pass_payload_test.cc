@@ -1,4 +1,5 @@
-// The payload by itself, without a stream: what it writes for given chunks, keeps of results and decodes.
+// Tests the payload of passes alone, without a stream: what it writes for given chunks, what it keeps of results, and
+// what it decodes.
 #include "rdma_engine/worker/pass_payload.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +56,8 @@ TEST(PassPayload, AnExponentThatSaysNotFiniteIsNoticed) {
   EXPECT_FALSE(payload.keep_exponents(result_of(0, {}, {3})).non_finite) << "only what came counts";
 }
 
-// Slot 0's next chunk goes out while slot 1's comes back: side by side or one after the other, the bits are the same.
+// Slot 0's next chunk is filled while slot 1's result is decoded. Doing both in one exchange must give the same bits as
+// doing one after the other.
 TEST(PassPayload, AnExchangeIsFillingAndDecoding) {
   constexpr std::size_t kCount = 6 * 16;
   std::vector<float> x = testing::random_gradient(kCount, 2);
@@ -95,7 +97,8 @@ TEST(PassPayload, AnExchangeIsFillingAndDecoding) {
   EXPECT_NE(outcome(true, numerics::Store::kWrite, false).y, Outcome().y);
 }
 
-// Of each block of 8 one number is large, one is zero, and the six others are too small beside the large one.
+// In each block of 8, one number is large, one is zero, and the six others become zero because they are too small
+// beside the large one.
 TEST(PassPayload, WhatBecomesZeroIsCountedOnceOnEveryWay) {
   constexpr std::size_t kCount = 6 * 16;
   std::vector<float> x(kCount, 1e-12f), y(kCount);
@@ -141,7 +144,7 @@ TEST(PassPayload, FlagsAreAppliedAndTheFiniteValuesSummedBesides) {
   }
 }
 
-// A device without memory.
+// A device that has no memory left.
 struct FullDevice final : TensorDevice {
   DeviceMemory allocate(std::size_t) override { throw Error(ErrorCode::kGpu, "out of memory"); }
   DeviceMemory share(std::span<const std::byte>) override { throw Error(ErrorCode::kGpu, "shares nothing"); }

@@ -1,4 +1,4 @@
-// The receiving half of a queue pair: what a gap, a duplicate, a wrap and a false length do.
+// Tests the receiving half of a queue pair: what a gap, a duplicate, a wrap of the numbers and a wrong length do.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -38,7 +38,7 @@ TEST_F(Responder, AMessageIsPlacedInOrderAcrossTheWrapOfSequenceNumbers) {
 TEST_F(Responder, AGapDropsAllUpToTheNextFirst) {
   EXPECT_EQ(take(Opcode::kWriteFirst, 10, kMtu, 3 * kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteLastImm, 12, kMtu), Placement::kOutOfSequence);
-  EXPECT_EQ(take(Opcode::kWriteMiddle, 11, kMtu), Placement::kOutOfSequence);  // it came late: too late
+  EXPECT_EQ(take(Opcode::kWriteMiddle, 11, kMtu), Placement::kOutOfSequence);  // the missing packet, too late
   EXPECT_EQ(take(Opcode::kWriteLastImm, 12, kMtu), Placement::kOutOfSequence);
   EXPECT_EQ(take(Opcode::kWriteFirst, 500, kMtu, 2 * kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteLastImm, 501, kMtu), Placement::kComplete);
@@ -71,7 +71,7 @@ TEST_F(Responder, LengthsThatContradictAreDropped) {
   EXPECT_EQ(take(Opcode::kWriteFirst, 0, kMtu, 2 * kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteLastImm, 1, kMtu - 4), Placement::kBadLength);
   EXPECT_EQ(take(Opcode::kWriteFirst, 0, kMtu, 2 * kMtu), Placement::kPlaced);
-  EXPECT_EQ(take(Opcode::kWriteMiddle, 1, kMtu), Placement::kBadLength);  // would leave nothing for the last
+  EXPECT_EQ(take(Opcode::kWriteMiddle, 1, kMtu), Placement::kBadLength);  // would leave nothing for the last packet
   EXPECT_EQ(take(Opcode::kWriteLastImm, 2, 0), Placement::kOutOfSequence);
 }
 
@@ -81,7 +81,7 @@ TEST_F(Responder, WhereNothingMayBeWrittenNothingIs) {
   EXPECT_EQ(memory_, std::vector<std::uint8_t>(4 * kMtu));
 }
 
-// A neighbour who guesses a queue pair's number, and has no key to its memory.
+// The forger is a neighbour who guesses a queue pair's number, but has no key to its memory.
 TEST_F(Responder, AForgedFirstDisturbsNoMessageUnderWay) {
   EXPECT_EQ(take(Opcode::kWriteFirst, 7, kMtu, 2 * kMtu + 9, 1), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteFirst, 99, kMtu, 5 * kMtu, 6), Placement::kNoAccess);
@@ -102,13 +102,13 @@ TEST(PassMessage, NamesAndPlaces) {
                                          .block_size = 256,
                                          .blocks_per_chunk = 16,
                                          .whole_chunks = whole_chunks}));
-    // Two words of check, unless the aggregator has no place for them.
+    // A message has two check words, except with whole chunks: then the aggregator has no place for them.
     const std::size_t check = whole_chunks ? 0 : 8;
     EXPECT_EQ(4 * layout.check_words(), check);
     EXPECT_EQ(layout.bytes(4096, 16), 16 * 1024u + check + 16);
     EXPECT_EQ(layout.bytes(4096, 0), 16 * 1024u + check);
     EXPECT_EQ(layout.exponents_at(4096, 16), 16 * 1024u + check);
-    EXPECT_EQ(layout.bytes(257, 3), 2 * 1024u + check + 4);  // whole blocks, the check, then the exponents
+    EXPECT_EQ(layout.bytes(257, 3), 2 * 1024u + check + 4);  // whole blocks, then the check, then the exponents
     EXPECT_EQ(layout.bytes(257, 0), 257 * 4u + check);
     EXPECT_EQ(layout.bytes(0, 16), check + 16);
     EXPECT_EQ(layout.largest(), layout.bytes(4096, 16));

@@ -1,4 +1,5 @@
-// The recorder of timelines, what the worker and the transports tell it, and the text that is made of it.
+// Tests the recorder of traces, the events that the worker and the transports record, and the text that is made of
+// them.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -28,8 +29,8 @@ TEST(Trace, TheOldestEventsFallOutAndAreCounted) {
   for (std::uint32_t i = 0; i < 4; ++i) EXPECT_EQ(recorder[i].epoch, 7 + i);
 }
 
-// Of each slot: passes follow one another, each sent before its result came, and none is left. Returns the number of
-// transmissions.
+// Expects that in each slot passes follow one another, that each was sent before its result came, and that none is left
+// without a result. Returns the number of transmissions.
 std::uint64_t expect_passes_in_order(const Recorder& recorder, bool over_a_network) {
   struct Slot {
     std::uint32_t epoch = 0;
@@ -138,7 +139,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 TEST(Trace, ThePassesOfAGroupAsText) {
   auto recorder = std::make_unique<Recorder>(6);
   const auto data = static_cast<std::uint8_t>(Phase::kData);
-  recorder->add({.kind = Kind::kSent, .detail = data, .slot = 3, .epoch = 6, .time = 500});  // falls out
+  recorder->add({.kind = Kind::kSent, .detail = data, .slot = 3, .epoch = 6, .time = 500});  // dropped for lack of room
   recorder->add({.kind = Kind::kResult, .detail = data, .slot = 3, .epoch = 6, .time = 900});
   recorder->add(
       {.kind = Kind::kSent, .detail = data, .slot = 3, .epoch = 7, .chunk = 11, .collective = 2, .time = 1'000});
