@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "rdma_engine/aggregator/mismatch.h"
 #include "rdma_engine/base/clock.h"
 #include "rdma_engine/engine/result_memory.h"
 #include "rdma_engine/engine/start_thread.h"
@@ -346,8 +347,7 @@ Status Node::disagreement() const {
     if (alike && one.fingerprint == other.fingerprint) continue;
     return {ErrorCode::kMismatch, "devices " + std::to_string(group_[config_->local[0]]) + " and " +
                                       std::to_string(group_[config_->local[i]]) +
-                                      " sum different things in the same call: check that every device runs the same "
-                                      "program with equal shapes and dtypes"};
+                                      " sum different things in the same call" + std::string(kRunTheSame)};
   }
   return {};
 }

@@ -19,6 +19,7 @@ import jaxina
 from jaxina import errors
 
 PROGRAM = Path(__file__).with_name("two_programs.py")
+THREADS = Path(__file__).with_name("two_threads.py")
 CAMPAIGN = Path(__file__).parents[1] / "campaigns" / "different_programs.py"
 X = np.arange(DEVICES * 4, dtype=np.float32).reshape(DEVICES, 4)
 
@@ -76,3 +77,20 @@ def test_processes_that_run_different_programs_get_an_error(aggregator: str):
     assert len(told) == 2 and "MismatchError" in told
     # Who is told first leaves, and the other may learn of that first.
     assert set(told) <= {"MismatchError", "WorkerLostError"}
+
+
+@pytest.mark.parametrize("mode", ["together", "crossed"])
+@pytest.mark.parametrize("aggregator", ["embedded", "udp"])
+def test_programs_of_several_threads_get_their_own_sums_or_an_error(mode: str, aggregator: str):
+    command = [sys.executable, "-m", "jaxina.cli", "run", "-n", "2", "--aggregator", aggregator]
+    finished = subprocess.run([*command, str(THREADS), mode], capture_output=True, text=True, timeout=110)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "WRONG" not in finished.stdout
+    told = {rank: re.findall(rf"\[{rank}\] error: (\w+)", finished.stdout) for rank in (0, 1)}
+    sums = finished.stdout.count("] right")
+    # A job that has ended gives its error to every later sum, so both threads of both processes get one.
+    assert sums == 2 * 2 * 40 or [len(found) for found in told.values()] == [2, 2], finished.stdout
+    assert set(told[0] + told[1]) <= {"MismatchError", "WorkerLostError"}
+    if mode == "crossed":
+        assert "MismatchError" in told[0] + told[1] and sums == 0
+        assert "threads" in finished.stdout

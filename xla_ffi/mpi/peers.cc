@@ -18,6 +18,7 @@
 #include <cstring>
 #include <new>
 
+#include "rdma_engine/aggregator/mismatch.h"
 #include "rdma_engine/base/clock.h"
 #include "rdma_engine/base/narrow.h"
 #include "xla_ffi/mpi/peers_parts.h"
@@ -25,7 +26,7 @@
 namespace jaxina::mpi {
 namespace {
 
-constexpr const char* kAdvice = ": check that every process runs the same program";
+const std::string kAdvice{kRunTheSame};
 constexpr Nanoseconds kLook = 200'000'000;  // how often a waiting thread checks whether the other process has ended
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::kSystem, what + ": " + std::strerror(errno)); }
@@ -70,7 +71,7 @@ Status Peers::Receive::check(std::uint64_t its_name, std::size_t its_bytes) cons
 Status Peers::Receive::ended() const {
   return {ErrorCode::kMismatch, process(key.first) +
                                     " has ended its run of this program without the message that this process " +
-                                    "waits for" + kAdvice + ", and takes the same branches"};
+                                    "waits for" + kAdvice + ", and that all take the same branches"};
 }
 
 Peers::Peers(int rank, const std::string& host) : rank_(rank) {
