@@ -39,7 +39,7 @@ void fill_up(DatagramSender& sender) {
   for (int i = 0; i < 250; ++i) add(sender, net::resolve(absent_host(i), 9, ErrorCode::kSystem), 2000);
 }
 
-TEST(AbsentHosts, WhoDropsDoesNotWait) {
+TEST(AbsentHosts, ADroppingSenderDoesNotWait) {
   in_own_network([] {
     net::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer});
     DatagramSender sender(socket, WhenFull::kDrop);
@@ -51,7 +51,7 @@ TEST(AbsentHosts, WhoDropsDoesNotWait) {
   });
 }
 
-TEST(AbsentHosts, WhoWaitsDoesSoForATimeAndLosesTheRest) {
+TEST(AbsentHosts, AWaitingSenderWaitsABoundedTimeAndLosesTheRest) {
   in_own_network([] {
     net::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer, .report_unreachable = true});
     DatagramSender sender(socket, WhenFull::kWait);
@@ -91,7 +91,7 @@ TEST(AbsentHosts, AnswersToStrangersLeaveRoomForTheOthers) {
   in_own_network([] { expect_room_beside(10, 36, Priority::kLow); });
 }
 
-TEST(AbsentHosts, TheNextHopSaysWhetherPacketsLeave) {
+TEST(AbsentHosts, PacketsLeaveIfTheNextHopIsResolved) {
   in_own_network([] {
     const net::NextHops hops;
     const auto to = [](const std::string& host) { return net::resolve(host, 9, ErrorCode::kSystem); };
@@ -115,11 +115,11 @@ TEST(AbsentHosts, TheNextHopSaysWhetherPacketsLeave) {
 }
 
 // The same for results of a job, because anyone who has a job can claim that its workers are at absent hosts.
-TEST(AbsentHosts, ResultsToThemLeaveRoomForTheOthers) {
+TEST(AbsentHosts, ResultsToAbsentHostsLeaveRoomForTheOthers) {
   in_own_network([] { expect_room_beside(4, 20'000, Priority::kNormal); });
 }
 
-TEST(AbsentHosts, AFloodOfForgedPacketsLeavesTheSwitchItsRate) {
+TEST(AbsentHosts, AFloodOfForgedPacketsDoesNotSlowTheSwitch) {
   in_own_network([] {
     SoftwareSwitch software_switch({.address = "0.0.0.0", .ports = {}});
     const JobSpec job = job_of(2);
@@ -168,7 +168,7 @@ TEST(AbsentHosts, AFloodOfForgedPacketsLeavesTheSwitchItsRate) {
   });
 }
 
-TEST(AbsentHosts, PacketsFromNoAddressAreCountedAndNotAnswered) {
+TEST(AbsentHosts, PacketsWithoutASourceAddressAreCountedAndNotAnswered) {
   in_own_network([] {
     net::UdpSocket socket(here("10.9.0.1"), {});
     net::DatagramReceiver receiver(socket);

@@ -491,7 +491,7 @@ TEST_F(Sweep, AlignedMemoryMovesSixteenBytesAtATime) {
   }
 }
 
-TEST(Plan, RefusesWhatCannotBe) {
+TEST(Plan, RefusesImpossibleFormatsAndPointers) {
   float x[8] = {};
   std::uint8_t exponents[1] = {};
   std::uint32_t words[8];
@@ -516,7 +516,7 @@ TEST(Plan, RefusesWhatCannotBe) {
 }
 
 // Offsets could overflow only in tensors for which no test has the memory. So this tests place() alone.
-TEST(Plan, BlocksBeyondFourGigabytesLieWhereTheyShould) {
+TEST(Plan, BlocksBeyondFourGigabytesHaveTheRightPlace) {
   const std::uint64_t count = (std::uint64_t{5} << 30) + 3;  // float32: 20 GiB
   Runs<QuantizeRun> runs;
   runs.count = 2;

@@ -15,7 +15,7 @@ using testing::Faults;
 using testing::UdpRelay;
 using namespace testing::nodes;
 
-TEST(Devices, EveryTopologyGivesTheBitsOfTheHosts) {
+TEST(Devices, EveryTopologyGivesTheBitsOfHostTensors) {
   for (const bool finite : {true, false}) {
     // Elements within a block, an odd number over several chunks, and so many that slots are used several times.
     for (const std::size_t count : {1u, 777u, 5000u}) {
@@ -90,7 +90,7 @@ TEST(Devices, ManyCollectivesAreUnderWayAtOnce) {
   }
 }
 
-TEST(Devices, WhatIsAskedForWhileADeviceIsBusyGoesToItTogether) {
+TEST(Devices, TasksThatComeWhileADeviceIsBusyShareABatch) {
   constexpr std::size_t count = 100 * 4 * kBlock;  // 100 chunks over 8 slots
   Many many(1);
   std::vector<GroupConfig> configs = configs_for({1});
@@ -105,7 +105,7 @@ TEST(Devices, WhatIsAskedForWhileADeviceIsBusyGoesToItTogether) {
   EXPECT_LT(many.devices[0]->batches(), 100u);
 }
 
-TEST(Devices, OneThatFailsEndsTheGroupForAll) {
+TEST(Devices, ADeviceThatFailsEndsTheGroupForAll) {
   for (const Processes& processes : {Processes{2}, Processes{1, 1}}) {
     for (const std::uint64_t ticket : {1u, 3u}) {
       constexpr std::size_t count = 20'000;
@@ -128,7 +128,7 @@ TEST(Devices, OneThatFailsEndsTheGroupForAll) {
 }
 
 // The other process never contributes. This process's device has contributed, or is just about to (`held`).
-TEST(Devices, AbortTimeoutAndCloseReachWhatWaits) {
+TEST(Devices, AbortTimeoutAndCloseEndWaitingCollectives) {
   constexpr std::size_t count = 20'000;
   for (const bool held : {false, true}) {
     for (const std::string end : {"abort", "timeout", "close"}) {
@@ -160,7 +160,7 @@ TEST(Devices, AbortTimeoutAndCloseReachWhatWaits) {
   }
 }
 
-TEST(Devices, AProcessThatDiesIsAnErrorForTheOneThatWaits) {
+TEST(Devices, ADeadProcessIsAnErrorForTheOneThatWaits) {
   constexpr std::size_t count = 20'000;
   std::vector<GroupConfig> configs = configs_for({1, 1});
   const pid_t child = fork();

@@ -57,7 +57,7 @@ Outcome sum_and_compare(const std::vector<GroupConfig>& configs, bool finite, st
   return result;
 }
 
-TEST(DeviceWords, EmbeddedSumsAreReadInTheSlotsAndContributionsAddedFromStaging) {
+TEST(DeviceWords, EmbeddedSumsAreReadInTheSlotsButContributionsAreStaged) {
   for (const bool finite : {true, false}) {
     const Outcome result = sum_and_compare(configs_for({1, 2}), finite);
     for (const WordsMoved& words : result.moved) {
@@ -70,7 +70,7 @@ TEST(DeviceWords, EmbeddedSumsAreReadInTheSlotsAndContributionsAddedFromStaging)
   }
 }
 
-TEST(DeviceWords, MessagesOfOneDeviceAreWrittenByItAndResultsReadWhereTheyCame) {
+TEST(DeviceWords, OneDeviceWritesItsMessagesAndReadsResultsInPlace) {
   for (const double loss : {0.0, 0.02}) {
     const Processes processes{1, 1};
     RoceSwitch roce_switch({.port = 0, .loss = loss, .loss_seed = 3});
@@ -324,7 +324,7 @@ struct Alone {
   }
 };
 
-TEST(DeviceWords, MessagesAreThoseOfAProcessorByteForByte) {
+TEST(DeviceWords, MessagesEqualThoseOfHostTensorsByteForByte) {
   for (const bool whole_chunks : {false, true}) {
     const Alone host(false, {}, whole_chunks), device(true, {}, whole_chunks),
         exporting(true, {.adopt = true}, whole_chunks);
@@ -344,7 +344,7 @@ TEST(DeviceWords, MessagesAreThoseOfAProcessorByteForByte) {
   }
 }
 
-TEST(DeviceWords, CopiesOfAResultThatComeWhileADeviceReadsItChangeNothing) {
+TEST(DeviceWords, LateCopiesOfAResultThatADeviceReadsChangeNothing) {
   for (const bool whole_chunks : {false, true}) {
     const Alone host(false, {}, whole_chunks), device(true, {.repeat = true}, whole_chunks);
     EXPECT_GT(device.repeated, 100u);

@@ -169,7 +169,7 @@ TEST(Float64, ShortFractionsSumExactly) {
 }
 
 // Each worker's rounding error is at most half a unit of the second word. The result is rounded once more.
-TEST(WideFloats, KeepWhatOneWordLoses) {
+TEST(WideFloats, KeepSmallNumbersThatOneWordLoses) {
   std::mt19937_64 random(12);
   std::normal_distribution<double> normal;
   for (const std::size_t workers : {1u, 2u, 3u, 8u, 100u, 127u, 128u, 129u, 1024u}) {

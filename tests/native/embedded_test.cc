@@ -229,7 +229,7 @@ TEST(Embedded, AWorkerThatStopsWhileItHoldsASlotIsNamedAndHangsNobody) {
   EXPECT_EQ(y, expected);
 }
 
-TEST(Embedded, AWakeReachesAMemberThatWaits) {
+TEST(Embedded, AWakeEndsTheWaitOfAMember) {
   constexpr int kWakes = 40;
   const EmbeddedMember configs[] = {config_for(2, 0), config_for(2, 1)};
   std::unique_ptr<Endpoint> waiting, late;
@@ -290,7 +290,7 @@ std::vector<int> exit_codes(const std::vector<pid_t>& children) {
 
 bool segment_exists(const std::string& name) { return access(("/dev/shm/" + name).c_str(), F_OK) == 0; }
 
-TEST(EmbeddedProcesses, SumThroughANamedSegmentThatLeavesNoName) {
+TEST(EmbeddedProcesses, SumThroughANamedSegmentWhoseNameIsRemoved) {
   const std::string name = "jaxina-test-" + std::to_string(getpid());
   std::vector<pid_t> children;
   for (std::uint32_t w = 0; w < 3; ++w) children.push_back(child_worker(config_for(3, w, name), 70'000));

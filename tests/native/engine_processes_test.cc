@@ -131,7 +131,7 @@ void expect_passed(int code) {
   EXPECT_EQ(code, kPassed);
 }
 
-TEST(NoThread, ForAGroupIsItsError) {
+TEST(NoThread, AGroupWithoutAThreadFails) {
   expect_passed(in_limited_child([] {
     start();
     {
@@ -146,7 +146,7 @@ TEST(NoThread, ForAGroupIsItsError) {
   }));
 }
 
-TEST(NoThread, ForTheDeviceThatSubmitsEndsTheGroup) {
+TEST(NoThread, ASubmittingDeviceWithoutAThreadEndsTheGroup) {
   expect_passed(in_limited_child([] {
     std::promise<void> release;
     start([&](const Group& group) {
@@ -164,7 +164,7 @@ TEST(NoThread, ForTheDeviceThatSubmitsEndsTheGroup) {
   }));
 }
 
-TEST(NoThread, ForADeviceThatHasNotSubmittedEndsTheGroup) {
+TEST(NoThread, AnotherDeviceWithoutAThreadEndsTheGroup) {
   expect_passed(in_limited_child([] {
     std::promise<void> submitted;
     std::unique_ptr<NoThreads> limit;
@@ -181,7 +181,7 @@ TEST(NoThread, ForADeviceThatHasNotSubmittedEndsTheGroup) {
   }));
 }
 
-TEST(NoThread, ForTheHelpersOfASumIsItsError) {
+TEST(NoThread, ASumWithoutHelperThreadsFails) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one processor: a sum has no helpers";
   expect_passed(in_limited_child([] {
     start();
@@ -223,7 +223,7 @@ TEST(Fork, TheChildHasNoEngineAndMayStartItsOwn) {
   }));
 }
 
-TEST(Fork, LocksThatAreHeldMeanwhileHoldUpNothingInTheChild) {
+TEST(Fork, LocksHeldDuringTheForkDoNotBlockTheChild) {
   expect_passed(in_child([] {
     Engine& engine = Engine::instance();
     start();

@@ -38,7 +38,7 @@ void expect_refused(const ShapeRequest& request, const std::string& words,
 
 void expect_sound(const ShapeRequest& request) { EXPECT_TRUE(status_of(request).ok()) << status_of(request).text(); }
 
-TEST(JobShape, SaysWhatWasAskedFor) {
+TEST(JobShape, ReturnsTheRequestedNumbers) {
   const JobShape shape(with([](auto& r) { r.whole_chunks = true; }));
   EXPECT_EQ(shape.devices(), 4u);
   EXPECT_EQ(shape.workers(), 2u);
@@ -122,7 +122,7 @@ TEST(JobShape, AChunkFitsADatagram) {
 }
 
 // Whatever shape is asked for: either it is refused, or every number fits the field that it is narrowed to later.
-TEST(JobShape, AnyShapeThatExistsFitsThePacketsFields) {
+TEST(JobShape, EveryShapeFitsThePacketsFields) {
   std::mt19937_64 random(testing::test_seed());
   int sound = 0;
   for (int i = 0; i < 100'000; ++i) {
@@ -150,7 +150,7 @@ TEST(JobShape, AnyShapeThatExistsFitsThePacketsFields) {
   EXPECT_GT(sound, 1000);
 }
 
-TEST(JobShape, ASmallerPoolIsTheSameJobOtherwise) {
+TEST(JobShape, WithSlotsChangesOnlyThePool) {
   const JobShape shape(kSound), smaller = shape.with_slots(3);
   EXPECT_EQ(smaller, JobShape(with([](auto& r) { r.slots = 3; })));
   EXPECT_NE(smaller, shape);

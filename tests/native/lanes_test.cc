@@ -113,7 +113,7 @@ TEST_F(LanesTest, AJobIsOnAllLanesUntilItIsRemoved) {
   lanes_->remove_job(7);  // removing it again is no error
 }
 
-TEST_F(LanesTest, ASecondJobOfTheSameNumberIsRefusedAndLeavesTheFirst) {
+TEST_F(LanesTest, ASecondJobWithTheSameIdIsRefusedAndTheFirstStays) {
   ASSERT_TRUE(add(7).ok());
   EXPECT_EQ(add(7).code, ErrorCode::kJobRejected);
   EXPECT_EQ(lanes_with(7), 3u);
@@ -129,7 +129,7 @@ TEST_F(LanesTest, AllJobsTogetherHaveALimitOfMemory) {
   EXPECT_TRUE(add(3, kMaxPoolBytes - 10).ok()) << "what is removed is free again";
 }
 
-TEST_F(LanesTest, MemoryIsFreedByWhoAsks) {
+TEST_F(LanesTest, MemoryIsFreedByTheCallingThread) {
   std::set<std::thread::id> freed_by;
   freed_by_ = &freed_by;
   ASSERT_TRUE(add(7).ok());

@@ -34,7 +34,7 @@ struct Loss {
   LossControl control;
 };
 
-TEST(LossControl, WhatThreeLaterPassesOvertakeIsLost) {
+TEST(LossControl, APassThatThreeLaterOnesOvertakeIsLost) {
   Loss loss(6);
   loss.send({0, 1, 2, 3, 4, 5}, 0);
   EXPECT_EQ(loss.result(2, 1), Slots{});
@@ -53,7 +53,7 @@ TEST(LossControl, PathsDoNotOvertakeOneAnother) {
   for (const std::uint16_t slot : {1, 3, 5}) EXPECT_EQ(loss.result(slot, 1), Slots{});
 }
 
-TEST(LossControl, WhatIsCountedIsNotLostByBeingOvertakenButByItsTimeout) {
+TEST(LossControl, ACountedPassIsLostOnlyByItsTimeout) {
   Loss loss(5);
   loss.send({0, 1, 2, 3, 4}, 0);
   EXPECT_EQ(loss.result(4, kMs), (Slots{0, 1}));
@@ -67,7 +67,7 @@ TEST(LossControl, WhatIsCountedIsNotLostByBeingOvertakenButByItsTimeout) {
   EXPECT_EQ(loss.tick(3 * kMs + timeout), (Slots{2})) << "from the notice on";
 }
 
-TEST(LossControl, ANoticeForWhatIsNotInFlightIsNone) {
+TEST(LossControl, ANoticeForAPassThatIsNotInFlightIsIgnored) {
   Loss loss(2);
   EXPECT_FALSE(loss.control.on_pending(0, 0));
   loss.send({0}, 0);
@@ -123,7 +123,7 @@ std::size_t fill(Loss& loss, std::uint16_t slots, Nanoseconds now) {
   return loss.control.in_flight();
 }
 
-TEST(LossControl, AnOverflowHalvesTheWindowOnceForAllThatWasInFlightAndBelowItsFirstSize) {
+TEST(LossControl, AnOverflowHalvesTheWindowOnceEvenBelowItsFirstSize) {
   Loss loss(8, 1, {.first = 8});
   EXPECT_EQ(fill(loss, 8, 0), 8u);
   for (int told = 0; told < 3; ++told) loss.control.on_overflow();  // the own buffer and every result report it
@@ -159,7 +159,7 @@ TEST(LossControl, AfterAnOverflowAWindowIsSentAgainInSilence) {
   EXPECT_EQ(told.tick(10 * kMs).size(), 4u) << "the window, which is half of what was in flight";
 }
 
-TEST(LossControl, WhatWasSentLastComesFirst) {
+TEST(LossControl, LatestFirstListsTheLatestPassesFirst) {
   Loss loss(4);
   loss.send({2}, 1);
   loss.send({0}, 2);

@@ -190,7 +190,7 @@ TEST_F(MessageAggregatorTest, AMismatchTellsEveryConnectedWorkerOnce) {
   EXPECT_TRUE(outbox_.take().empty()) << "the first reason stands";
 }
 
-TEST_F(MessageAggregatorTest, AnAbortTellsWhoIsConnected) {
+TEST_F(MessageAggregatorTest, AnAbortTellsAllConnectedWorkers) {
   const JobSpec spec = spec_of(7);
   add(spec);
   connect(spec, 1);
@@ -212,7 +212,7 @@ TEST_F(MessageAggregatorTest, OnlyTheConnectedHostReachesAQueuePair) {
   EXPECT_EQ(aggregators_.strangers()[Counter::kRdmaUnknownQueuePair], 3u);
 }
 
-TEST_F(MessageAggregatorTest, AConnectionThatIsReplacedIsGivenBackAndItsNumbersLeadNowhere) {
+TEST_F(MessageAggregatorTest, AReplacedConnectionIsGivenBackAndItsNumbersAreUnknown) {
   const JobSpec spec = spec_of(7);
   add(spec);
   const std::uint32_t before = connect(spec, 0);
@@ -249,7 +249,7 @@ TEST_F(MessageAggregatorTest, ARemovedJobTakesItsConnectionsAlong) {
   EXPECT_EQ(counters(8)[Counter::kUpdates], 1u);
 }
 
-TEST_F(MessageAggregatorTest, NoJobNoConnection) {
+TEST_F(MessageAggregatorTest, ConnectingWithoutAJobIsRefused) {
   try {
     connect(spec_of(7), 0);
     FAIL() << "connected to nothing";
@@ -350,7 +350,7 @@ TEST_F(MessageAggregatorTest, PacketPathAllocatesNothing) {
   EXPECT_EQ(counters(7)[Counter::kResults], 40u);
 }
 
-TEST(ReassemblyBuffers, AreAsManyAsSaidAndDoNotOverlap) {
+TEST(ReassemblyBuffers, AreAsManyAsRequestedAndDoNotOverlap) {
   for (const std::size_t bytes : {1u, 64u, 65u, 1000u}) {
     constexpr std::size_t kCount = 9;
     roce::ReassemblyBuffers buffers(kCount, bytes);

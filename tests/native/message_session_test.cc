@@ -317,7 +317,7 @@ TEST(MessageSession, ALateCopyOfExponentsIsNotTakenOrIsAnErrorWithoutChecks) {
 }
 
 // A result that is damaged in every copy is never taken, and the worker never stops asking for it.
-TEST(MessageSession, AResultThatIsNeverSoundIsNeverTaken) {
+TEST(MessageSession, AResultThatIsAlwaysDamagedIsNeverTaken) {
   Job job(true);
   Integers integers(3);
   integers.submit(job);

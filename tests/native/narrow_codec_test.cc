@@ -213,7 +213,7 @@ TEST_P(NarrowCodecTest, StreamsAndExchangesAsOneStepAtATime) {
 
 #if defined(__x86_64__)
 // XLA's threads flush subnormals to zero, but the codec must see them all the same.
-TEST_P(NarrowCodecTest, SubnormalsCountWhateverTheThreadSays) {
+TEST_P(NarrowCodecTest, SubnormalsCountEvenIfTheThreadFlushesThem) {
   Bits x;
   for (std::uint16_t bits = 1; bits < 128; ++bits) x.push_back(bits);
   const unsigned before = _mm_getcsr();

@@ -41,7 +41,7 @@ TEST(Node, EveryTopologyGivesTheBitsOfTheFlatOne) {
   }
 }
 
-TEST(Node, AFloatSumIsTheSpecificationsOne) {
+TEST(Node, AFloatSumEqualsTheSpecification) {
   constexpr std::size_t count = 3000;
   std::vector<std::vector<float>> inputs, outputs(6, std::vector<float>(count));
   for (std::uint32_t d = 0; d < 6; ++d) inputs.push_back(testing::random_gradient(count, 40 + d));
@@ -187,7 +187,7 @@ TEST(Node, ADeviceThatNeverComesIsNamed) {
   }
 }
 
-TEST(Node, AbortAndCloseReachWhatWaits) {
+TEST(Node, AbortAndCloseEndWaitingCollectives) {
   for (const Processes& processes : {Processes{2}, Processes{1, 1}}) {
     std::uint32_t x = 1;
     std::future<Status> aborted, closed;
@@ -283,7 +283,7 @@ TEST(Node, AFailureOnTheSubmittingThreadOvertakesNone) {
   EXPECT_EQ(group.order(), (std::vector<int>{0, 1, 2}));
 }
 
-TEST(Node, PartsOfACollectiveAreWholeBlocksAndTogetherTheWhole) {
+TEST(Node, PartsOfACollectiveAreWholeBlocksAndCoverIt) {
   std::vector<std::byte> memory(1 << 20);
   Collective whole;
   whole.tensors = {{ElementType::kFloat32, 1000, memory.data(), memory.data()},

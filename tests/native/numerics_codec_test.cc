@@ -486,7 +486,7 @@ TEST_P(CodecTest, GivesTheSameBitsOnAThreadThatFlushesSubnormalsAndRoundsDown) {
 }
 
 // A process makes the choice only once, so each case runs in a process of its own.
-TEST(CodecChoice, FollowsTheEnvironmentElseTheProcessor) {
+TEST(CodecChoice, FollowsTheEnvironmentOrTheProcessor) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   std::string_view fastest = "scalar";
   for (const char* name : {"avx2", "avx512"}) {

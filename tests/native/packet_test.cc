@@ -84,7 +84,7 @@ TEST(Packet, ChecksumIsCrc32OfEverythingElse) {
   EXPECT_EQ(Bytes(packet.begin() + 32, packet.begin() + 36), expected);
 }
 
-TEST(Packet, NoChecksumIsTakenWhereItIsOptional) {
+TEST(Packet, AMissingChecksumIsAcceptedIfItIsOptional) {
   Bytes packet = sealed(update(), packet_size(3, 2));
   std::memset(&packet[32], 0, 4);
   Header read;
@@ -137,7 +137,7 @@ TEST(Packet, EverySingleAndDoubleBitFlipIsDetected) {
   EXPECT_EQ(parse(packet, read), ParseResult::kOk);
 }
 
-TEST(Packet, ForeignPacketsAreToldFromDamagedOnes) {
+TEST(Packet, ForeignPacketsAreDistinguishedFromDamagedOnes) {
   const Bytes packet = sealed(update(), packet_size(3, 2));
   Header read;
   for (const std::size_t byte : {0u, 1u, 2u}) {  // magic and version

@@ -50,7 +50,7 @@ TEST(PassPayload, OtherExponentsHaveAnotherDigest) {
   EXPECT_NE(digest({3, 4}), digest({3, 5}));
 }
 
-TEST(PassPayload, AnExponentThatSaysNotFiniteIsNoticed) {
+TEST(PassPayload, ANonFiniteExponentIsNoticed) {
   PassPayload payload(kShape, {}, numerics::codec());
   EXPECT_TRUE(payload.keep_exponents(result_of(0, {}, {3, numerics::kNonFiniteExponent})).non_finite);
   EXPECT_FALSE(payload.keep_exponents(result_of(0, {}, {3})).non_finite) << "only what came counts";
@@ -58,7 +58,7 @@ TEST(PassPayload, AnExponentThatSaysNotFiniteIsNoticed) {
 
 // Slot 0's next chunk is filled while slot 1's result is decoded. Doing both in one exchange must give the same bits as
 // doing one after the other.
-TEST(PassPayload, AnExchangeIsFillingAndDecoding) {
+TEST(PassPayload, AnExchangeEqualsFillingAndDecoding) {
   constexpr std::size_t kCount = 6 * 16;
   std::vector<float> x = testing::random_gradient(kCount, 2);
   struct Outcome {
@@ -99,7 +99,7 @@ TEST(PassPayload, AnExchangeIsFillingAndDecoding) {
 
 // In each block of 8, one number is large, one is zero, and the six others become zero because they are too small
 // beside the large one.
-TEST(PassPayload, WhatBecomesZeroIsCountedOnceOnEveryWay) {
+TEST(PassPayload, NumbersThatBecomeZeroAreCountedOnceOnEveryWay) {
   constexpr std::size_t kCount = 6 * 16;
   std::vector<float> x(kCount, 1e-12f), y(kCount);
   for (std::size_t i = 0; i < kCount; i += 8) x[i] = 1, x[i + 1] = 0;
@@ -122,7 +122,7 @@ TEST(PassPayload, WhatBecomesZeroIsCountedOnceOnEveryWay) {
   EXPECT_EQ(lost, 24u);
 }
 
-TEST(PassPayload, FlagsAreAppliedAndTheFiniteValuesSummedBesides) {
+TEST(PassPayload, FlagsAreAppliedAndFiniteValuesAreSummed) {
   std::vector<float> x(16, 1.0f), y(16);
   x[3] = INFINITY;
   x[9] = NAN;

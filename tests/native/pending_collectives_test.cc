@@ -18,7 +18,7 @@ using Key = PendingCollectives::Key;
 constexpr Key kCall{.run = 5, .device = 0, .identity = -77};
 const int memory[4] = {};
 
-TEST(PendingCollectives, EachKeyEndsItsOwnInOrder) {
+TEST(PendingCollectives, EachKeyFinishesItsOwnCollectivesInOrder) {
   PendingCollectives pending;
   const Key other_run{6, 0, -77}, other_device{5, 1, -77}, other_call{5, 0, 12};
   const auto first = pending.add(kCall, {&memory[0]}), second = pending.add(kCall, {&memory[1]});
@@ -31,7 +31,7 @@ TEST(PendingCollectives, EachKeyEndsItsOwnInOrder) {
   EXPECT_EQ(pending.finish(kCall, {&memory[0]}).code, ErrorCode::kInvalidArgument);
 }
 
-TEST(PendingCollectives, WaitsForTheEndAndTellsItsReason) {
+TEST(PendingCollectives, WaitsForTheEndAndReturnsItsReason) {
   PendingCollectives pending;
   const auto ending = pending.add(kCall, {&memory[0]});
   std::thread engine([ending] { ending->set_value({ErrorCode::kWorkerLost, "worker 1 died"}); });
@@ -47,7 +47,7 @@ TEST(PendingCollectives, AResultThatWasMovedIsAnError) {
   EXPECT_EQ(pending.finish(kCall, {&memory[0], &memory[2]}).code, ErrorCode::kInvalidArgument);
 }
 
-TEST(PendingCollectives, AFailureWaitsForAllThatUseTheBuffersOfTheRun) {
+TEST(PendingCollectives, AFailureWaitsForAllCollectivesOfTheRun) {
   PendingCollectives pending;
   const Key other_call{5, 0, 12}, other_device{5, 1, 12};
   pending.add(kCall, {&memory[0]})->set_value({ErrorCode::kTimeout, "late"});
@@ -66,7 +66,7 @@ TEST(PendingCollectives, AFailureWaitsForAllThatUseTheBuffersOfTheRun) {
   EXPECT_TRUE(pending.finish(other_device, {&memory[2]}).ok());
 }
 
-TEST(PendingCollectives, TheEndOfARunWaitsForWhatItStartedAndDidNotFinish) {
+TEST(PendingCollectives, TheEndOfARunWaitsForItsUnfinishedCollectives) {
   PendingCollectives pending;
   const Key other_call{5, 0, 12}, other_device{5, 1, 12}, other_run{6, 0, 12};
   auto run = std::make_unique<PendingCollectives::Run>(pending, kCall.run, kCall.device);

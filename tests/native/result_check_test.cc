@@ -98,7 +98,7 @@ TEST(ResultCheck, AWordThatChangesOrMovesIsNoticed) {
   }
 }
 
-TEST(ResultCheck, ZerosOfAnotherPassAreNotThoseOfThisOne) {
+TEST(ResultCheck, ZerosOfAnotherPassAreNoticed) {
   const Words zeros(64);
   EXPECT_NE(check_of(zeros, 3, kEpoch), check_of(zeros, 3, kEpoch + 4));
   EXPECT_NE(check_of(zeros, 3, kEpoch), (ResultCheck{{0, 0}})) << "memory that nobody has written";

@@ -33,7 +33,7 @@ TEST(RoceEndpoint, SumsAreBitExactForEverySize) {
   }
 }
 
-TEST(RoceEndpoint, SixteenPacketMessagesAndLossesOnBothWays) {
+TEST(RoceEndpoint, SixteenPacketMessagesWithLossInBothDirections) {
   constexpr std::uint32_t n = 3;
   RoceSwitch roce_switch({.port = 0, .loss = 0.005, .loss_seed = 1});
   const JobSpec job = job_of(n, 7, {.blocks_per_chunk = 16});
@@ -56,7 +56,7 @@ TEST(RoceEndpoint, SixteenPacketMessagesAndLossesOnBothWays) {
   EXPECT_GT(counters.strangers[Counter::kRdmaOutOfSequence], 0u);  // packets after a lost one of the same message
 }
 
-TEST(RoceEndpoint, PacketsAreAsLargeAsBothEndsAndTheirRouteTake) {
+TEST(RoceEndpoint, PacketsAreAsLargeAsBothEndsAndTheirRouteAllow) {
   for (const std::uint32_t of_switch : {512u, 4096u}) {
     RoceSwitch roce_switch({.port = 0, .mtu = of_switch});
     const JobSpec job = job_of(1, 7, {.blocks_per_chunk = 16});
@@ -118,7 +118,7 @@ TEST(RoceEndpoint, AMismatchEndsTheJobForEveryWorkerWithTheReason) {
   EXPECT_EQ(mismatches, 2);
 }
 
-TEST(RoceEndpoint, SaysWhoIsMissing) {
+TEST(RoceEndpoint, NamesTheMissingWorkers) {
   RoceSwitch roce_switch({.port = 0});
   const JobSpec job = job_of(3);
   roce_switch.add_job(job);
@@ -181,7 +181,7 @@ TEST(RoceSwitch, AWrongKeyAddressOrLengthChangesNothingAndIsCounted) {
   EXPECT_EQ(wait_for([&] { return roce_switch.statistics().jobs.at(job.job)[Counter::kResults]; }, 1), 1u);
 }
 
-TEST(RoceSwitch, AWrongIcrcIsDroppedUnlessSendersDoNotWriteIt) {
+TEST(RoceSwitch, AWrongIcrcIsDroppedUnlessTheCheckIsOff) {
   for (const auto policy : {roce::IcrcPolicy::kCheck, roce::IcrcPolicy::kIgnore}) {
     RoceSwitch roce_switch({.port = 0, .icrc = policy});
     const JobSpec job = job_of(1);

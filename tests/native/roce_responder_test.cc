@@ -35,7 +35,7 @@ TEST_F(Responder, AMessageIsPlacedInOrderAcrossTheWrapOfSequenceNumbers) {
   EXPECT_EQ(memory_[2 * kMtu + 9], 0);
 }
 
-TEST_F(Responder, AGapDropsAllUpToTheNextFirst) {
+TEST_F(Responder, AGapDropsAllUpToTheNextFirstPacket) {
   EXPECT_EQ(take(Opcode::kWriteFirst, 10, kMtu, 3 * kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteLastImm, 12, kMtu), Placement::kOutOfSequence);
   EXPECT_EQ(take(Opcode::kWriteMiddle, 11, kMtu), Placement::kOutOfSequence);  // the missing packet, too late
@@ -44,7 +44,7 @@ TEST_F(Responder, AGapDropsAllUpToTheNextFirst) {
   EXPECT_EQ(take(Opcode::kWriteLastImm, 501, kMtu), Placement::kComplete);
 }
 
-TEST_F(Responder, ADuplicateInsideAMessageCostsTheMessage) {
+TEST_F(Responder, ADuplicateInsideAMessageDropsTheMessage) {
   EXPECT_EQ(take(Opcode::kWriteFirst, 10, kMtu, 3 * kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteMiddle, 11, kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteMiddle, 11, kMtu), Placement::kOutOfSequence);
@@ -57,7 +57,7 @@ TEST_F(Responder, ASinglePacketMessageIsTakenWhateverItsNumber) {
   EXPECT_EQ(take(Opcode::kWriteOnlyImm, 3, 0, 0), Placement::kComplete);
 }
 
-TEST_F(Responder, ANewFirstGivesUpTheMessageBefore) {
+TEST_F(Responder, ANewFirstPacketDropsTheUnfinishedMessage) {
   EXPECT_EQ(take(Opcode::kWriteFirst, 10, kMtu, 2 * kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteFirst, 11, kMtu, 2 * kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteLastImm, 12, kMtu), Placement::kComplete);
@@ -75,14 +75,14 @@ TEST_F(Responder, LengthsThatContradictAreDropped) {
   EXPECT_EQ(take(Opcode::kWriteLastImm, 2, 0), Placement::kOutOfSequence);
 }
 
-TEST_F(Responder, WhereNothingMayBeWrittenNothingIs) {
+TEST_F(Responder, ARefusedMessageWritesNothing) {
   EXPECT_EQ(take(Opcode::kWriteFirst, 0, kMtu, 5 * kMtu), Placement::kNoAccess);
   EXPECT_EQ(take(Opcode::kWriteMiddle, 1, kMtu), Placement::kOutOfSequence);
   EXPECT_EQ(memory_, std::vector<std::uint8_t>(4 * kMtu));
 }
 
 // The forger is a neighbour who guesses a queue pair's number, but has no key to its memory.
-TEST_F(Responder, AForgedFirstDisturbsNoMessageUnderWay) {
+TEST_F(Responder, AForgedFirstPacketDoesNotDisturbAMessageUnderWay) {
   EXPECT_EQ(take(Opcode::kWriteFirst, 7, kMtu, 2 * kMtu + 9, 1), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteFirst, 99, kMtu, 5 * kMtu, 6), Placement::kNoAccess);
   EXPECT_EQ(take(Opcode::kWriteOnlyImm, 99, 8, 9, 6), Placement::kBadLength);

@@ -45,7 +45,7 @@ std::vector<Frame> captured() {
   return frames;
 }
 
-TEST(RoceWire, CapturedFramesAreWhatWasWritten) {
+TEST(RoceWire, CapturedFramesAreParsed) {
   const std::vector<Frame> frames = captured();
   ASSERT_EQ(frames.size(), 12u);
   struct Expected {
@@ -102,7 +102,7 @@ TEST(RoceWire, TheMtuIsTheLargestWhosePacketsFit) {
   }
 }
 
-TEST(RoceWire, HeadersWrittenAgainAreTheCapturedBytes) {
+TEST(RoceWire, ParsedHeadersAreWrittenBackAsCaptured) {
   for (const Frame& frame : captured()) {
     Packet packet;
     ASSERT_EQ(parse(frame.datagram, packet), ParseResult::kOk);
@@ -148,7 +148,7 @@ TEST(RoceWire, TruncatedAndForeignDatagramsAreRefused) {
   EXPECT_EQ(parse(frame, packet), ParseResult::kUnknownOpcode);
 }
 
-TEST(RoceIcrc, IsSoftRocesOwn) {
+TEST(RoceIcrc, EqualsThatOfSoftRoce) {
   for (const Frame& frame : captured()) {
     Packet packet;
     ASSERT_EQ(parse(frame.datagram, packet), ParseResult::kOk);

@@ -95,12 +95,12 @@ TEST_F(SlotTest, OtherFingerprintIsRefused) {
   EXPECT_EQ(slot_.version(0).first, 0u);
 }
 
-TEST_F(SlotTest, EmptySlotAfterALostStateRefusesEveryLaterPass) {
+TEST_F(SlotTest, AnEmptySlotRefusesEveryLaterPass) {
   for (const std::uint32_t epoch : {1u, 2u, 3u, 1000u, 0x7ffffffdu}) expect_unchanged_by(Verdict::kAhead, 0, epoch);
   EXPECT_EQ(update(0, 0).verdict, Verdict::kFirst);
 }
 
-TEST_F(SlotTest, InitialVersionsTakeNoContribution) {
+TEST_F(SlotTest, InitialVersionsRefuseContributions) {
   expect_unchanged_by(Verdict::kStale, 0, static_cast<std::uint32_t>(-1), 0);
   expect_unchanged_by(Verdict::kStale, 0, static_cast<std::uint32_t>(-2), 0);
 }

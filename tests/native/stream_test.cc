@@ -79,7 +79,7 @@ TEST(Stream, IntegersTakeOnlyDataAndSmallCollectivesTakeTheSlotsByTurns) {
   EXPECT_EQ(stream.pop_completed(), 2u);
 }
 
-TEST(Stream, ACollectiveStartsBehindTheLastChunkOfTheOneBefore) {
+TEST(Stream, ACollectiveStartsAfterTheLastChunkOfThePreviousOne) {
   Stream stream(2);
   EXPECT_EQ(append(stream, layout_of(ElementType::kInt32, 3 * 16)), (std::vector<std::uint16_t>{0, 1}));
   run(stream, 0);
@@ -139,7 +139,7 @@ TEST(Stream, AResultMatchesByFingerprintAndSizes) {
 }
 
 // Words that workers have quantized with different exponents must never be added.
-TEST(Stream, AFingerprintSaysWithWhichExponentsTheDataIsQuantized) {
+TEST(Stream, TheFingerprintDependsOnTheExponentsOfTheData) {
   const auto fingerprint = [](std::uint32_t digest) {
     Stream stream(1);
     append(stream, layout_of(ElementType::kFloat32, 16));
@@ -170,7 +170,7 @@ TEST(ReadyQueue, ByCollectiveThenChunkThenPhase) {
   EXPECT_EQ(queue.pop(), std::nullopt);
 }
 
-TEST(ReadyQueue, WhatWasWithdrawnIsPassedOver) {
+TEST(ReadyQueue, AWithdrawnSlotIsSkipped) {
   ReadyQueue queue(2);
   queue.push(0, {0, 0, Phase::kData});
   queue.push(1, {0, 1, Phase::kData});
@@ -181,7 +181,7 @@ TEST(ReadyQueue, WhatWasWithdrawnIsPassedOver) {
   EXPECT_EQ(queue.pop(), 0);
 }
 
-TEST(ReadyQueue, ASlotStandsInItOnceAndKeepsItsPlace) {
+TEST(ReadyQueue, ASlotIsQueuedOnceAndKeepsItsPlace) {
   ReadyQueue queue(2);
   queue.push(0, {0, 0, Phase::kData});
   queue.push(1, {0, 1, Phase::kData});

@@ -84,9 +84,9 @@ void expect_answers_from_the_address_asked(const std::string& bound_to) {
 
 TEST(Switch, AnswersFromTheAddressThatWasAsked) { expect_answers_from_the_address_asked("0.0.0.0"); }
 
-TEST(Switch, AnswersIPv4FromTheAddressThatWasAskedOnASocketForBoth) { expect_answers_from_the_address_asked("::"); }
+TEST(Switch, AnswersIPv4FromTheAddressThatWasAskedOnADualStackSocket) { expect_answers_from_the_address_asked("::"); }
 
-TEST(Switch, NoThreadToBeHadIsATypedErrorAndNothingStays) {
+TEST(Switch, WithoutAThreadTheSwitchFailsWithATypedErrorAndLeavesNothing) {
   pthread_attr_t usual, huge;
   ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
   ASSERT_EQ(pthread_attr_init(&huge), 0);

@@ -17,7 +17,7 @@ using testing::FloatSum;
 
 constexpr std::size_t kRoom = 1 << 16;
 
-TEST(Trace, TheOldestEventsFallOutAndAreCounted) {
+TEST(Trace, TheOldestEventsAreDroppedAndCounted) {
   Recorder recorder(4);
   for (std::uint32_t epoch = 0; epoch < 3; ++epoch) recorder.add({.kind = Kind::kSent, .epoch = epoch});
   EXPECT_EQ(recorder.size(), 3u);
@@ -84,7 +84,7 @@ std::uint64_t count(const Recorder& recorder, Kind kind) {
   return found;
 }
 
-TEST(Trace, EveryTransmissionAndEveryLossOverUdpIsThere) {
+TEST(Trace, EveryTransmissionAndEveryLossOverUdpIsRecorded) {
   SoftwareSwitch software_switch({});
   const JobSpec job = testing::job_of(2);
   software_switch.add_job(job);
@@ -110,7 +110,7 @@ TEST(Trace, EveryTransmissionAndEveryLossOverUdpIsThere) {
   }
 }
 
-TEST(Trace, EveryPassThroughSharedMemoryIsThere) {
+TEST(Trace, EveryPassThroughSharedMemoryIsRecorded) {
   FloatSum operands(2, 200'000, 6);
   std::vector<Recorder> recorders(2, Recorder(kRoom));
   std::vector<Counters> counters(2);
@@ -136,7 +136,7 @@ TEST(Trace, EveryPassThroughSharedMemoryIsThere) {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST(Trace, ThePassesOfAGroupAsText) {
+TEST(Trace, AGroupsPassesBecomeText) {
   auto recorder = std::make_unique<Recorder>(6);
   const auto data = static_cast<std::uint8_t>(Phase::kData);
   recorder->add({.kind = Kind::kSent, .detail = data, .slot = 3, .epoch = 6, .time = 500});  // dropped for lack of room

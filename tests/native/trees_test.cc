@@ -69,7 +69,7 @@ void sum(std::vector<std::vector<Tree>>& trees) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Trees, EveryTensorsSumIsTheOneItHasAlone) {
+TEST(Trees, EveryTensorHasTheSumThatItHasAlone) {
   const std::uint64_t first = test_seed();
   for (std::uint64_t seed = first; seed < first + 150; ++seed) {
     const std::size_t workers = 1 + seed % 3;

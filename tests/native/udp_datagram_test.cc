@@ -101,7 +101,7 @@ bool merges(DatagramSender& sender, const Address& to) {
   return merged;
 }
 
-TEST(UdpDatagrams, ADestinationThatRefusesSegmentsCostsNoOtherItsOwn) {
+TEST(UdpDatagrams, ADestinationThatRefusesSegmentsDoesNotStopSegmentsForOthers) {
   UdpSocket source(loopback(), {}), target(loopback(), {});
   if (!source.segments()) GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
   DatagramSender sender(source, WhenFull::kDrop);
@@ -112,7 +112,7 @@ TEST(UdpDatagrams, ADestinationThatRefusesSegmentsCostsNoOtherItsOwn) {
   EXPECT_TRUE(merges(sender, target.local()));
 }
 
-TEST(UdpDatagrams, SegmentationComesBack) {
+TEST(UdpDatagrams, SegmentationIsTriedAgain) {
   UdpSocket source(loopback(), {}), target(loopback(), {});
   if (!source.segments()) GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
   const auto no_checksums = [&](int value) {
@@ -173,7 +173,7 @@ TEST(UdpDatagrams, StreamsShareMessagesAndEachKeepsItsOrder) {
   }
 }
 
-TEST(UdpDatagrams, WhatCannotBeSentIsCountedAndTheRestGoesOut) {
+TEST(UdpDatagrams, UnsendablePacketsAreCountedAndTheOthersAreSent) {
   UdpSocket source(loopback(), {}), target(loopback(), {});
   DatagramSender sender(source, WhenFull::kWait);
   std::uint8_t* room = sender.reserve(8);
@@ -238,7 +238,7 @@ TEST(WrappingCounter, AddsUpAcrossTheWrap) {
   EXPECT_EQ(counter.total(), 21u);
 }
 
-TEST(SocketAddress, WhatCannotBeAnswered) {
+TEST(SocketAddress, SomeAddressesCannotBeAnswered) {
   const auto answerable = [](const char* host, std::uint16_t port) {
     return can_be_answered(resolve(host, port, ErrorCode::kSystem));
   };
@@ -253,7 +253,7 @@ TEST(SocketAddress, WhatCannotBeAnswered) {
   EXPECT_FALSE(can_be_answered({}));
 }
 
-TEST(SocketAddress, TheSidesOfAPeerAreDifferentAddresses) {
+TEST(SocketAddress, AddressesWithDifferentLocalSidesDiffer) {
   Address a = resolve("10.0.0.1", 7, ErrorCode::kSystem), b = a;
   EXPECT_EQ(HashAddress{}(a), HashAddress{}(b));
   b.local[0] = 10;

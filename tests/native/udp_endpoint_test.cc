@@ -96,7 +96,7 @@ TEST(UdpEndpoint, IntegersAreExactAndMixWithFloats) {
   for (std::uint32_t w = 0; w < n; ++w) EXPECT_EQ(outputs[w], expected) << "worker " << w;
 }
 
-TEST(UdpEndpoint, TwoJobsAtOnceDoNotMeet) {
+TEST(UdpEndpoint, TwoJobsAtOnceDoNotMix) {
   SoftwareSwitch software_switch({.ports = {}, .threads = 2});
   const std::vector<JobSpec> jobs{job_of(2, 1), job_of(3, 2)};
   for (const JobSpec& job : jobs) software_switch.add_job(job);
@@ -123,7 +123,7 @@ TEST(UdpEndpoint, TwoJobsAtOnceDoNotMeet) {
   }
 }
 
-TEST(UdpEndpoint, AJobsSumGoesOnWhereTheLastOneEnded) {
+TEST(UdpEndpoint, LaterSumsContinueTheJobsStream) {
   constexpr std::uint32_t n = 2;
   SoftwareSwitch software_switch({});
   const JobSpec job = job_of(n);

@@ -254,7 +254,7 @@ TEST_F(OneChunk, LateResultCancelsTheRetransmission) {
   EXPECT_FALSE(group_[0].next_pass(21 * kMs));
 }
 
-TEST_F(OneChunk, PendingPutsTheRetransmissionOff) {
+TEST_F(OneChunk, ANoticeDelaysTheRetransmission) {
   group_[0].on_pending(0, 0, 15 * kMs);
   group_[0].on_tick(20 * kMs);
   EXPECT_FALSE(group_[0].next_pass(20 * kMs));
@@ -282,7 +282,7 @@ TEST(Worker, APassIsLostWhenLaterOnesOfItsPathAreAnswered) {
   }
 }
 
-TEST(Layout, AStretchIsOfWholeBlocksOfOneTensorInOneChunk) {
+TEST(Layout, AStretchIsWholeBlocksOfOneTensorInOneChunk) {
   const JobShape shape = SmallShape{.slots = 2, .block_size = 8, .blocks_per_chunk = 4}.of(1);
   std::vector<float> memory(64);
   const auto floats = [&](std::size_t count) {
@@ -357,7 +357,7 @@ TEST(Worker, SilenceIsProbedAndNotFlooded) {
 
 // A pass that later ones have overtaken is lost, however often it was sent again. It is sent at once, without the
 // growing waits that follow silence.
-TEST(Worker, WhatWasOvertakenIsSentAgainWithoutProbing) {
+TEST(Worker, AnOvertakenPassIsSentAgainWithoutProbing) {
   Group group(1, {.slots = 12, .block_size = 4, .blocks_per_chunk = 1},
               {.initial = 10 * kMs, .minimum = kMs, .reordering = 3});
   std::vector<std::uint32_t> in(100 * 12 * 4, 1), out(in.size());
@@ -382,7 +382,7 @@ TEST(Worker, WhatWasOvertakenIsSentAgainWithoutProbing) {
 }
 
 // A slot that a loss has thrown back goes first, so that all workers have the same passes in flight.
-TEST(Worker, WhatIsReadyIsSentInTheOrderOfTheStream) {
+TEST(Worker, ReadyPassesAreSentInTheOrderOfTheStream) {
   Group group(1, {.slots = 4, .block_size = 4, .blocks_per_chunk = 1});
   std::vector<std::uint32_t> in(12 * 4, 1), out(in.size());
   group[0].submit({{{ElementType::kInt32, in.size(), in.data(), out.data()}}});
@@ -391,7 +391,7 @@ TEST(Worker, WhatIsReadyIsSentInTheOrderOfTheStream) {
   EXPECT_EQ(slots_sent(group[0], 0), (std::vector<std::uint16_t>{0, 1, 2, 3}));
 }
 
-TEST(Worker, TheWindowGrowsWithResultsAndShrinksWhenAQueueStands) {
+TEST(Worker, TheWindowGrowsWithResultsAndShrinksWithAStandingQueue) {
   Group group(1, {.slots = 8, .block_size = 4, .blocks_per_chunk = 1}, {}, 1, {.first = 2, .standing = kMs});
   std::vector<std::uint32_t> in(100 * 4, 1), out(in.size());
   group[0].submit({{{ElementType::kInt32, in.size(), in.data(), out.data()}}});
@@ -410,7 +410,7 @@ TEST(Worker, TheWindowGrowsWithResultsAndShrinksWhenAQueueStands) {
 
 // The window holds one pass, and slot 1's pass fills it. Another worker's window is full of slot 0's pass, and that
 // worker waits for slot 0's pass of this one.
-TEST(Worker, WhatOthersWaitForIsSentThoughTheWindowIsFull) {
+TEST(Worker, APassThatOthersWaitForIsSentEvenIfTheWindowIsFull) {
   Group group(1, {.slots = 2, .block_size = 1, .blocks_per_chunk = 1}, {.initial = kMs, .minimum = kMs, .maximum = kMs},
               1, {.first = 2});
   Worker& worker = group[0];
@@ -423,7 +423,7 @@ TEST(Worker, WhatOthersWaitForIsSentThoughTheWindowIsFull) {
   EXPECT_EQ(slots_sent(worker, 2 * kMs), std::vector<std::uint16_t>{0});
 }
 
-TEST(Worker, WhatCanWaitIsNotSentWhileTheWindowIsFull) {
+TEST(Worker, OtherPassesAreNotSentWhileTheWindowIsFull) {
   Group group(1, {.slots = 3, .block_size = 1, .blocks_per_chunk = 1}, {}, 1, {.first = 1});
   std::vector<std::uint32_t> in(3, 1), out(3);
   group[0].submit({{{ElementType::kInt32, 3, in.data(), out.data()}}});
