@@ -1,3 +1,4 @@
+// Passes datagrams on between workers and a switch, with faults.
 #include "tests/native/udp_relay.h"
 
 #include <poll.h>
