@@ -1,12 +1,12 @@
 """Trains a small decoder on Shakespeare, over all devices of all processes, in one of three layouts.
 
-    python examples/gpt/train.py --devices 4                                # one process, by XLA alone
+    python examples/gpt/train.py --devices 4                                # one process, four devices, XLA alone
     jaxina run -n 4 examples/gpt/train.py --collective jaxina               # four processes
     jaxina run -n 4 examples/gpt/train.py --collective jaxina --layout fsdp
     jaxina run -n 4 examples/gpt/train.py --checkpoints out/gpt --resume
 
-The training code knows nothing of jaxina: with `--collective jaxina` it calls `jaxina.init()` first, and at the end prints
-what was carried.
+The training code knows nothing of jaxina. With `--collective jaxina` the script calls `jaxina.init()` before it trains,
+and prints at the end which sums jaxina carried.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from shared.processes import join_processes  # noqa: E402
 
 
 def loss_of(graph: nnx.GraphDef, parameters: Any, batch: jax.Array) -> jax.Array:
-    """Mean cross-entropy of the next character; batch: int32 [rows, length + 1]."""
+    """Returns the mean cross-entropy of the next character. `batch` is int32 [rows, length + 1]."""
     logits = nnx.merge(graph, parameters)(batch[:, :-1])
     return optax.softmax_cross_entropy_with_integer_labels(logits, batch[:, 1:]).mean()
 
 
 class Training:
-    """The state, laid out, and what is done with it."""
+    """The parameters and the optimizer's state, sharded as the layout says, and the functions that use them."""
 
     def __init__(self, options: argparse.Namespace, size: Size, layout: Layout):
         self.size, self.layout = size, layout
@@ -76,13 +76,13 @@ class Training:
 
     def step(self, batch: np.ndarray) -> float:
         self.state, loss = self._step(self.state, self.layout.place(batch))
-        return float(loss)  # waits for the step
+        return float(loss)  # waits until the step is done
 
     def loss(self, batch: np.ndarray) -> float:
         return float(self._loss(self.state["parameters"], self.layout.place(batch)))
 
     def write(self, known: text.Text, beginning: str, characters: int, seed: int) -> str:
-        """Goes on from `beginning`; the same in all processes."""
+        """Continues the text `beginning` by so many characters. All processes return the same text."""
         chance = np.random.default_rng(seed)
         numbers = list(known.numbers(beginning))
         for _ in range(characters):
@@ -97,14 +97,14 @@ class Training:
 
 
 class Checkpoints:
-    """The newest two states in a folder; None keeps nothing."""
+    """Keeps the newest two states in `folder`. If `folder` is None, it keeps nothing."""
 
     def __init__(self, folder: Path | None, every: int):
         options = ocp.CheckpointManagerOptions(max_to_keep=2, save_interval_steps=every)
         self._manager = ocp.CheckpointManager(folder.resolve(), options=options) if folder else None
 
     def restore(self, training: Training) -> int:
-        """Goes on where the last checkpoint was; returns how many steps have been done."""
+        """Loads the newest checkpoint, if there is one, into `training`. Returns the number of steps it had done."""
         if self._manager is None or (step := self._manager.latest_step()) is None:
             return 0
         like = jax.tree.map(

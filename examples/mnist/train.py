@@ -38,10 +38,10 @@ Params = Any
 def make_replicated_state(
     seed: int, optimizer: optax.GradientTransformation, mesh: jax.sharding.Mesh
 ) -> tuple[nnx.GraphDef, Params, optax.OptState]:
-    """The network's structure, its parameters and the optimizer's state, alike on every device."""
+    """Returns the network's structure, its parameters and the optimizer's state, replicated on every device."""
 
     def network() -> CNN:
-        return CNN(nnx.Rngs(jax.random.key(seed, impl="rbg")))  # compiles faster than the default
+        return CNN(nnx.Rngs(jax.random.key(seed, impl="rbg")))  # rbg compiles faster than the default generator
 
     def initial_state() -> tuple[Params, optax.OptState]:
         params = nnx.state(network(), nnx.Param)
@@ -54,17 +54,22 @@ def make_replicated_state(
 def loss_and_accuracy(
     graph: nnx.GraphDef, params: Params, images: jax.Array, labels: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
+    """Returns the mean cross-entropy of the batch and the share of its digits that are classified correctly."""
     logits = nnx.merge(graph, params)(images)
     loss = optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
     return loss, (logits.argmax(-1) == labels).astype(jnp.float32).mean()
 
 
 def make_train_step(graph: nnx.GraphDef, optimizer: optax.GradientTransformation, mesh: jax.sharding.Mesh) -> Callable:
-    """A step over the global batch: every device differentiates its share of it, then the gradients
-    are averaged, so that all devices take the same step."""
+    """Returns a jitted training step over the global batch.
+
+    Every device computes the gradients of its share of the batch. The gradients are then averaged, so that all devices
+    take the same step.
+    """
 
     def train_step(params, optimizer_state, images, labels):
-        # Varying parameters get per-device gradients; JAX would sum those of replicated ones.
+        # "varying" parameters get each device's own gradients, which the pmean below averages. For replicated
+        # parameters JAX would insert a sum of its own for each gradient.
         local_params = jax.lax.pcast(params, "data", to="varying")
         (loss, accuracy), gradients = jax.value_and_grad(
             lambda p: loss_and_accuracy(graph, p, images, labels), has_aux=True
@@ -109,7 +114,7 @@ def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
             images, labels = shard(next(batches), mesh)
             start = time.perf_counter()
             params, optimizer_state, loss, accuracy = train_step(params, optimizer_state, images, labels)
-            loss, accuracy = float(loss), float(accuracy)  # waits for the step
+            loss, accuracy = float(loss), float(accuracy)  # waits until the step is done
             record.add_step(loss, accuracy, time.perf_counter() - start)
             progress.show(record)
     record.test_accuracy = count_correct(params, test) / len(test)
@@ -157,7 +162,7 @@ def main() -> None:
         if options.json:
             record.write(options.json)
         if options.plot:
-            from curves import plot_curves  # needs matplotlib, which nothing else here does
+            from curves import plot_curves  # imported here because it alone needs matplotlib
 
             plot_curves([(options.collective, record)], options.plot)
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Trains a residual network in Flax Linen on MNIST digits, data-parallel over all devices, with synchronized BatchNorm.
 
-    python examples/vision/train.py --devices 4
-    jaxina run -n 2 examples/vision/train.py --collective jaxina
+    python examples/vision/train.py --devices 4                     # one process, four CPU devices
+    jaxina run -n 2 examples/vision/train.py --collective jaxina    # two processes
 
-What is particular here beside examples/mnist: BatchNorm takes its means over the devices, so a step sums in the forward pass,
-too; its running statistics are state that all devices hold alike; and every device shifts its images at random.
+It differs from examples/mnist in three ways. BatchNorm averages over the devices, so the forward pass has sums, too.
+The running statistics of BatchNorm are state that is replicated on all devices. Every device shifts its images at
+random.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Variables = dict[str, Any]  # "params" and "batch_stats"
 def make_replicated_state(
     network: ResidualNetwork, optimizer: optax.GradientTransformation, seed: int, mesh: Mesh
 ) -> tuple[Variables, optax.OptState]:
-    """The network's variables and the optimizer's state, alike on every device."""
+    """Returns the network's variables and the optimizer's state, replicated on every device."""
 
     def initial_state() -> tuple[Variables, optax.OptState]:
         variables = network.init(jax.random.key(seed), jnp.zeros((1, 28, 28, 1)), training=False)
@@ -53,7 +54,10 @@ def make_replicated_state(
 def make_train_step(
     network: ResidualNetwork, optimizer: optax.GradientTransformation, shift: int, seed: int, mesh: Mesh
 ) -> Callable:
-    """(variables, optimizer's state, step, images, labels) to (variables, optimizer's state, loss, accuracy)."""
+    """Returns a jitted training step over the global batch.
+
+    It maps (variables, optimizer's state, step, images, labels) to (variables, optimizer's state, loss, accuracy).
+    """
 
     def loss_of(params, batch_stats, images, labels):
         logits, changed = network.apply(
@@ -63,10 +67,12 @@ def make_train_step(
         return loss, (changed["batch_stats"], (logits.argmax(-1) == labels).astype(jnp.float32).mean())
 
     def train_step(variables, optimizer_state, step, images, labels):
+        # Each step and each device has its own random numbers.
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), step), jax.lax.axis_index(AXIS))
         images = shifted(images, key, shift)
         params = variables["params"]
-        # Varying parameters get per-device gradients; JAX would sum those of replicated ones.
+        # "varying" parameters get each device's own gradients, which the pmean below averages. For replicated
+        # parameters JAX would insert a sum of its own for each gradient.
         local_params = jax.lax.pcast(params, AXIS, to="varying")
         (loss, (batch_stats, accuracy)), gradients = jax.value_and_grad(loss_of, has_aux=True)(
             local_params, variables["batch_stats"], images, labels
@@ -114,7 +120,7 @@ def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
             images, labels = shard(next(batches), mesh)
             start = time.perf_counter()
             variables, optimizer_state, loss, accuracy = train_step(variables, optimizer_state, step, images, labels)
-            loss, accuracy = float(loss), float(accuracy)  # waits for the step
+            loss, accuracy = float(loss), float(accuracy)  # waits until the step is done
             record.add_step(loss, accuracy, time.perf_counter() - start)
             progress.show(record)
     record.test_accuracy = count_correct(variables, test) / len(test)
