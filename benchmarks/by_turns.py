@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Two builds of jaxina beside each other: one command by turns in both, and how the figures it prints compare.
+"""Compares two builds of jaxina: runs one command in both, by turns, and compares a figure that it prints.
 
-    benchmarks/by_turns.py BEFORE NOW --figure 'sum ?: ([\\d.]+)' --runs 9 -- build/native/benchmarks/native/udp_bench 2 1 256 8 20 9
+    benchmarks/by_turns.py BEFORE NOW --figure 'sum ?: ([\\d.]+)' --runs 9 -- build/native/benchmarks/native/udp_bench 2
+    1 256 8 20 9
 
-BEFORE and NOW are checkouts in which jaxina was built. The command runs in each of them. Prints both medians, their ratio, the
-median of the ratios of the pairs, and the share of time that the machine's host gave to others.
+BEFORE and NOW are checkouts in which jaxina was built. The command runs in each of them. The output has both medians,
+their ratio, the median of the ratios of the pairs, and the share of time that the machine's host gave to other
+machines.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import sys
 
 
 def stolen() -> tuple[int, int]:
-    """Ticks that others had, and all."""
+    """Returns the processor ticks that the host gave to other machines, and all ticks."""
     times = list(map(int, pathlib.Path("/proc/stat").read_text().split()[1:9]))
     return times[7], sum(times)
 

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""A figure of the SwitchML paper, measured on `jaxina testbed`'s links on this host. Needs root, as the testbed does.
+"""Measures and draws a figure of the SwitchML paper, on the links of `jaxina testbed` on this host. It needs root.
 
     sudo .venv/bin/python benchmarks/paper_figures/draw.py 3 --json out/figure-3.json --plot out/figure-3.png
 
- 3  aggregated elements per second against workers
- 4  training step with and without jaxina, of a model that communicates and of one that computes
+ 3  aggregated elements per second for several numbers of workers
+ 4  time of a training step by jaxina and by gloo, for a model that mostly communicates and for one that mostly computes
  6  how much longer a sum takes when links lose packets
- 7  packets per 10 ms under loss
- 9  pool size against the time of a sum and of a pass
-12  what converting types costs
+ 7  packets sent in every 10 ms, under loss
+ 9  time of a sum and of a pass for several pool sizes
+12  what the conversion of types costs
 
-Every sum is compared with the exact one (figure 4: parameters with gloo's). Times are medians of the slowest worker's.
+Every sum is compared with the exact one. In figure 4, the parameters are compared with gloo's. Times are medians of the
+slowest worker's times.
 """
 
 from __future__ import annotations

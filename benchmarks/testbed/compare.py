@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""All-reduces of float32 on shaped links: jaxina's udp transport, XLA's gloo and Open MPI over TCP, by turns.
+"""Compares all-reduces of float32 on shaped links by jaxina over udp, XLA's gloo, and Open MPI over TCP, by turns.
 
     apt-get install iproute2 ethtool openmpi-bin; pip install mpi4py
     benchmarks/testbed/compare.py --workers 4 8 --loss 0 1e-9 0.001 0.01 --json out/testbed.json --plot out/testbed.png
 
-Makes a testbed (`jaxina testbed`) for every number of workers and every loss, as root, and removes it. jaxina and gloo
-are psum in the same JAX processes (`jaxina bench --vs gloo`), Open MPI is Allreduce of NumPy arrays without JAX, each
-rank in its namespace. Every result is compared with the exact sum. A figure is the median of the rounds' medians;
-ratios are taken within a round. Rounds are added to those that the JSON file holds already.
+It needs root, because it makes a testbed (`jaxina testbed`) for every number of workers and every loss, and removes it
+afterwards. jaxina and gloo are psums in the same JAX processes (`jaxina bench --vs gloo`). Open MPI is Allreduce of
+NumPy arrays without JAX, with each rank in a namespace of its own. Every result is compared with the exact sum. A
+figure is the median of the rounds' medians. Ratios are taken within a round. Rounds are added to those that the JSON
+file already holds.
 
-Links that lose packets take them one by one, without the kernel's offloads, which costs processor time. A loss of 1e-9
-is none on such links: beside it the others show what loss itself costs.
+Links that lose packets take packets one by one, without the kernel's offloads, which costs processor time. A loss of
+1e-9 loses nothing in practice, but takes packets one by one, too. Comparing with it shows what loss itself costs.
 """
 
 from __future__ import annotations
@@ -36,14 +37,15 @@ from jaxina.bench.stolen_time import StolenTime, warning
 LIMIT_S = 900
 ONE_BY_ONE = 1e-9
 _BLOCK = 256
-_IP_UDP_ETHERNET = 20 + 8 + 14  # as the shaper counts: without preamble, checksum and gap
-Round = dict  # workers, loss, stolen (a share), ms: peer -> median of its calls
+_IP_UDP_ETHERNET = 20 + 8 + 14  # what the shaper counts: no preamble, no checksum, no gap
+# "workers"; "loss"; "stolen", the share of processor time that the host gave away; "ms", each peer's median.
+Round = dict
 
 
 def link_limit_ms(size: int, rate: int) -> float:
-    """How long a worker's link takes for `size` bytes in jaxina's packets of one block, headers and all."""
+    """Returns how long a worker's link takes for `size` bytes in jaxina's packets of one block, with all headers."""
     packets = size / (4 * _BLOCK)
-    exponent = 4  # one byte, padded
+    exponent = 4  # one byte and its padding
     return packets * (4 * _BLOCK + exponent + _native.HEADER_BYTES + _IP_UDP_ETHERNET) * 8 / (rate * 1e3)
 
 
