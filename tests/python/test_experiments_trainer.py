@@ -1,4 +1,4 @@
-"""The data-parallel trainer, on a problem small enough to check by other means."""
+"""The data-parallel trainer, on a problem that is small enough to train without it and compare."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytest.importorskip("optax")
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# In a process of its own: the number of devices is fixed once JAX has started.
+# It runs in a process of its own, because the number of devices cannot be changed once JAX has started.
 PROGRAM = """
 import functools, sys
 import jax, jax.numpy as jnp, numpy as np, optax
@@ -101,7 +101,7 @@ def test_workers_train_as_one_would(tmp_path):
         text=True,
         timeout=230,
         cwd=tmp_path,
-        # Compiling is what takes the time.
+        # Compiling takes most of the time, so optimization is off.
         env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"},
     )
     assert done.returncode == 0, done.stderr[-3000:]

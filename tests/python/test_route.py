@@ -1,5 +1,7 @@
-"""XLA's own collectives, which come to jaxina as to an MPI library: what they are worth where processes differ, and where
-jaxina is switched off or has ended."""
+"""XLA's own collectives, which XLA hands to jaxina as if jaxina were an MPI library.
+
+They give errors if processes run different programs. They still work where jaxina is switched off or has ended.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def attempt(*programs):
 
 
 def outputs(folder, program: str, processes: int = 2, init: str = "timeout=8", before: str = "") -> list[list[str]]:
-    """What each process printed."""
+    """Runs a program. Returns the lines that each process printed."""
     file = folder / "program.py"
     file.write_text(before + PRELUDE.replace("{init}", init) + textwrap.dedent(program))
     command = [sys.executable, "-m", "jaxina.cli", "run", "-n", str(processes), str(file)]
@@ -88,7 +90,7 @@ def test_a_branch_that_one_of_three_takes(tmp_path):
         assert lines[-1].split()[0] == "MISMATCH", lines
 
 
-# The second program of process 1 never runs: its argument has been given away.
+# The second run of each program fails in process 1, because its argument has been deleted.
 FAILS = """
 for other in (jax.jit(lambda x: jnp.sum(x)), jax.jit(lambda x: jnp.roll(x, 1))):
     jax.block_until_ready(other(x))
