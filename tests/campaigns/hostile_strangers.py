@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Strangers at a switch: what attackers without a secret can do to the job of others.
+"""Attacks a switch as a stranger without a secret, and measures what that does to the jobs of others.
 
     tests/campaigns/hostile_strangers.py              # every attack, 60 s each: an hour and a half
     tests/campaigns/hostile_strangers.py --seconds 2  # quick
     tests/campaigns/hostile_strangers.py --attacks 'absent*' --transports udp
 
-Each attack meets a `jaxina switch` of its own and two running jobs of real workers, one over udp and one over roce, in
-network namespaces that the campaign makes and removes: it needs root. The attacker has a budget of packets, calls and
-processor time, and low priority. The exit code is 1 if a job's rate falls by more than 20 % beside what an attacker costs that only burns the
-same processor time, if it does not come back afterwards, if a sum is wrong in any bit, if something hangs, if the
-switch's memory or threads grow beyond their bounds, or if an honest newcomer gets no job meanwhile.
+Each attack has a `jaxina switch` of its own and two running jobs of real workers, one over udp and one over roce. They
+run in network namespaces that the campaign makes and removes, so it needs root. The attacker has a budget of packets,
+calls and processor time, and a low priority. The exit code is 1 if
+
+* a job's rate falls by more than 20 %, compared with an attacker that only burns the same processor time;
+* the rate does not recover after the attack;
+* a bit of any sum is wrong, or something hangs;
+* the switch's memory or its number of threads grows beyond its bound;
+* an honest newcomer gets no job during the attack.
 """
 
 from __future__ import annotations
@@ -95,7 +99,7 @@ def main() -> None:
         return
     if why := Network.unavailable():
         sys.exit(f"there can be no strangers here: {why}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that namespaces are removed then, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that SIGTERM, too, removes the namespaces
     plan = Plan.of(arguments.seconds)
     started = time.monotonic()
     outcomes = []
