@@ -3,8 +3,8 @@
     python examples/mnist/train.py --devices 4                    # one process, four CPU devices
     jaxina run -n 4 examples/mnist/train.py --collective jaxina   # four processes
 
-The training code is plain Flax, optax and `jax.lax.pmean` in a `jax.shard_map`. With `--collective
-jaxina` it calls `jaxina.init()` first; nothing else differs.
+The training code is plain Flax, optax and `jax.lax.pmean` in a `jax.shard_map`. With `--collective jaxina` the script
+calls `jaxina.init()` before it trains. Nothing else differs.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from jax.sharding import PartitionSpec as P
 
 from cnn import CNN
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))  # shared
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # the folder of `shared`
 
 from shared.data_parallel import make_count_correct, mesh_for, replicated_hash, shard  # noqa: E402
 from shared.digits import load_digits, shuffled_batches  # noqa: E402
+from shared.options import add_common_options, positive  # noqa: E402
 from shared.processes import join_processes  # noqa: E402
 from shared.report import Progress, RunRecord  # noqa: E402
 
@@ -122,26 +123,17 @@ def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
     return record
 
 
-def positive(text: str) -> int:
-    if (value := int(text)) < 1:
-        raise ValueError
-    return value
-
-
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__.partition("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--collective", choices=["xla", "jaxina"], default="xla")
+    add_common_options(parser)
     parser.add_argument("--epochs", type=positive, default=8)
-    parser.add_argument("--steps", type=positive, help="train for so many steps instead of epochs")
-    parser.add_argument("--batch-size", type=positive, default=128, help="of all devices")
-    parser.add_argument("--learning-rate", type=float, default=3e-3)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--devices", type=positive, help="CPU devices of this process")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="curves of loss and accuracy")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="results and curves")
+    parser.add_argument("--steps", type=positive, help="train for this many steps; --epochs is then ignored")
+    parser.add_argument("--batch-size", type=positive, default=128, help="images of a step, on all devices together")
+    parser.add_argument("--learning-rate", type=float, default=3e-3, help="at the start; it falls to 0")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the curves of loss and accuracy")
     return parser.parse_args()
 
 
@@ -152,9 +144,9 @@ def main() -> None:
     if options.collective == "jaxina":
         import jaxina
 
-        jaxina.init()
+        jaxina.init()  # from here on, jaxina carries this program's sums
     else:
-        join_processes()
+        join_processes()  # XLA's own collectives carry them
     record = train(options, Progress(visible=jax.process_index() == 0))
 
     if jax.process_index() == 0:

@@ -28,10 +28,11 @@ from jax.sharding import PartitionSpec as P
 from augment import shifted
 from network import ResidualNetwork
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))  # shared
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # the folder of `shared`
 
 from shared.data_parallel import make_count_correct, mesh_for, replicated_hash, shard  # noqa: E402
 from shared.digits import load_digits, shuffled_batches  # noqa: E402
+from shared.options import add_common_options, positive  # noqa: E402
 from shared.processes import join_processes  # noqa: E402
 from shared.report import Progress, RunRecord  # noqa: E402
 
@@ -128,27 +129,17 @@ def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
     return record
 
 
-def positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
-
-
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__.partition("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--collective", choices=["xla", "jaxina"], default="xla")
+    add_common_options(parser)
     parser.add_argument("--epochs", type=positive, default=6)
-    parser.add_argument("--steps", type=positive, help="train for so many steps instead of epochs")
-    parser.add_argument("--batch-size", type=positive, default=128, help="of all devices")
-    parser.add_argument("--learning-rate", type=float, default=3e-3, help="the largest")
-    parser.add_argument("--shift", type=positive, default=2, help="pixels that an image is moved at most")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--devices", type=positive, help="CPU devices of this process")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="results and curves")
+    parser.add_argument("--steps", type=positive, help="train for this many steps; --epochs is then ignored")
+    parser.add_argument("--batch-size", type=positive, default=128, help="images of a step, on all devices together")
+    parser.add_argument("--learning-rate", type=float, default=3e-3, help="after the warm-up; it then falls to 0")
+    parser.add_argument("--shift", type=positive, default=2, help="shift each image by at most this many pixels")
     return parser.parse_args()
 
 
@@ -159,9 +150,9 @@ def main() -> None:
     if options.collective == "jaxina":
         import jaxina
 
-        jaxina.init()
+        jaxina.init()  # from here on, jaxina carries this program's sums
     else:
-        join_processes()
+        join_processes()  # XLA's own collectives carry them
     record = train(options, Progress(visible=jax.process_index() == 0))
 
     if jax.process_index() == 0:
