@@ -37,10 +37,10 @@ def figure_of(folder: pathlib.Path, command: list[str], figure: re.Pattern[str])
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("before", type=pathlib.Path)
-    parser.add_argument("now", type=pathlib.Path)
+    parser.add_argument("before", type=pathlib.Path, help="checkout of the build to compare with")
+    parser.add_argument("now", type=pathlib.Path, help="checkout of the build that is judged")
     parser.add_argument("--figure", type=re.compile, required=True, help="a pattern whose first group is the figure")
-    parser.add_argument("--runs", type=int, default=9, help="of each")
+    parser.add_argument("--runs", type=int, default=9, help="runs of each build")
     parser.add_argument("command", nargs="+")
     arguments = parser.parse_args()
     if arguments.before.resolve() == arguments.now.resolve():

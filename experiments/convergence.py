@@ -137,23 +137,21 @@ def _progress(console: Console) -> Progress:
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--workload", action="append", choices=workloads.names(), help="may be repeated; of a study, only these"
+        "--workload", action="append", choices=workloads.names(), help="train only this; may be repeated"
     )
-    parser.add_argument(
-        "--compressor", action="append", help="spec, as topk:0.01; may be repeated; of a study, only these"
-    )
-    parser.add_argument("--config", type=Path, help="a study's file")
-    parser.add_argument("--all", action="store_true", help=f"the study {grid.DEFAULT.name}")
+    parser.add_argument("--compressor", action="append", help="use only this, e.g. topk:0.01; may be repeated")
+    parser.add_argument("--config", type=Path, help="run the study in this file")
+    parser.add_argument("--all", action="store_true", help=f"run the study {grid.DEFAULT.name}")
     parser.add_argument("--workers", type=int)
-    parser.add_argument("--seeds", type=int, help="how many: 0, 1, ...")
-    parser.add_argument("--steps", type=int, help="instead of the workload's own")
+    parser.add_argument("--seeds", type=int, help="how many seeds: 0, 1, ...")
+    parser.add_argument("--steps", type=int, help="steps of a run; by default the workload's own number")
     parser.add_argument("--size", choices=["small", "large"])
     parser.add_argument(
         "--collective",
         choices=["xla", "jaxina", grid.DEPLOYED],
-        help="what carries psums; deployed, the default: jaxina, but for float32's",
+        help="what carries psums; deployed, the default: XLA for float32 without a compressor, jaxina for all others",
     )
-    parser.add_argument("--results", type=Path, help="file to add to, instead of the study's in experiments/results")
+    parser.add_argument("--results", type=Path, help="add to this file; by default to the study's own")
     return parser.parse_args(arguments)
 
 

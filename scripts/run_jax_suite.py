@@ -87,12 +87,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jax-tests", type=Path, required=True, metavar="FOLDER", help="a checkout of JAX")
     parser.add_argument("--results", type=Path, default=Path("out/jax_suite"))
-    parser.add_argument("--only", choices=tuple(MODES), help="run this mode, take the other from an earlier run")
+    parser.add_argument("--only", choices=tuple(MODES), help="run this mode; compare with an earlier run of the other")
     parser.add_argument(
-        "--processes", type=int, default=1, help="of one device each; left out, one process of eight devices"
+        "--processes", type=int, default=1, help="processes of one device each; 1: one process of eight devices"
     )
-    parser.add_argument("--files", nargs="+", help="left out, those of shard_map and pmap, or the multi-process ones")
-    parser.add_argument("pytest_options", nargs="*", help="after --, for example: -- -k psum")
+    parser.add_argument("--files", nargs="+", help="run these test files instead of the default ones")
+    parser.add_argument("pytest_options", nargs="*", help="options of pytest, after --: -- -k psum")
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
 

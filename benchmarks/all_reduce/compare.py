@@ -76,7 +76,7 @@ def _run(command: list[str], variables: dict[str, str] | None = None) -> str:
 
 def table(rounds: list[Round], sizes: list[int], title: str) -> Table:
     made = Table(
-        title=title, box=box.SIMPLE_HEAD, caption="ms; below it how many times jaxina's, least to most of the rounds"
+        title=title, box=box.SIMPLE_HEAD, caption="ms; below: the ratio to jaxina's time (its range over the rounds)"
     )
     peers = list(rounds[0])
     for heading in ("size", *peers):
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
-    parser.add_argument("bench_options", nargs="*", help="after --, for jaxina bench: -- --aggregator udp")
+    parser.add_argument("bench_options", nargs="*", help="options of jaxina bench, after --: -- --aggregator udp")
     options = parser.parse_args()
     if shutil.which("mpirun") is None:
         sys.exit("mpirun is not there: install Debian's openmpi-bin and Python's mpi4py")

@@ -67,7 +67,7 @@ def slowest(times: list[float]) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tensors", type=int, default=200)
-    parser.add_argument("--bytes", default="100M", help="of all tensors together")
+    parser.add_argument("--bytes", default="100M", help="bytes of all tensors together")
     parser.add_argument("-i", "--iterations", type=int, default=25)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

@@ -62,7 +62,7 @@ def render(layout: str, table: dict[str, dict[str, dict[str, str]]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layouts", nargs="+", default=LAYOUTS)
-    parser.add_argument("--markdown", type=Path, help="write the table here, too")
+    parser.add_argument("--markdown", type=Path, help="write the table to this file, too")
     options = parser.parse_args()
     text, cells = "", []
     for layout in options.layouts:

@@ -126,7 +126,7 @@ def main() -> int:
     known = programs()
     parser.add_argument("--processes", type=int, nargs="+", default=[2, 4], choices=(2, 4))
     parser.add_argument(
-        "--programs", nargs="+", default=list(known), choices=known, metavar="NAME", help="left out, all"
+        "--programs", nargs="+", default=list(known), choices=known, metavar="NAME", help="run only these programs"
     )
     parser.add_argument("--aggregator", default="embedded")
     options = parser.parse_args()

@@ -44,10 +44,10 @@ def show(rows: list[list[str]], title: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("figure", type=int, choices=FIGURES)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw it")
-    parser.add_argument("--from-json", type=Path, metavar="FILE", help="draw what was measured before")
-    parser.add_argument("--size", type=parse_size, help="bytes to sum, as 4M")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements to this file")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the figure to this file")
+    parser.add_argument("--from-json", type=Path, metavar="FILE", help="read these measurements instead of measuring")
+    parser.add_argument("--size", type=parse_size, help="bytes to sum, for example 4M")
     parser.add_argument("-i", "--calls", type=int, help="timed calls")
     options = parser.parse_args()
 

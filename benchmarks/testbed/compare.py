@@ -113,7 +113,11 @@ def name_of(loss: float) -> str:
 
 
 def table(rounds: list[Round], limit: float, title: str) -> Table:
-    caption = f"ms; x: times jaxina's; x 0, x none: times no loss, none being that of links that take packets one by one; the links allow {limit:.0f} ms; least to most of the rounds in brackets"
+    caption = (
+        f"Times in ms; in brackets, their range over the rounds. The links allow {limit:.0f} ms. "
+        "x: the ratio to jaxina's time. x 0, x none: the ratio of jaxina's time to that without loss; "
+        "none is for links that lose nothing but take packets one by one."
+    )
     made = Table(title=title, box=box.SIMPLE_HEAD, caption=caption)
     for heading in ("workers", "loss", "jaxina", "of the link", "x 0", "x none", "gloo", "x", "Open MPI, TCP", "x"):
         made.add_column(heading, justify="right")
@@ -172,7 +176,7 @@ def main() -> None:
         nargs="+",
         type=float,
         default=[0.0, ONE_BY_ONE, 0.001, 0.01],
-        help="share of packets a link loses, each way",
+        help="share of packets that a link loses in each direction",
     )
     parser.add_argument("--rate", type=int, default=1000, help="Mbit/s of a worker's link")
     parser.add_argument("--size", type=int, default=100_000_000, help="bytes of the tensor")

@@ -27,7 +27,7 @@ import signal
 import sys
 import time
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "python"))  # death_campaign
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "python"))  # the folder of death_campaign
 
 from rich.console import Console
 from rich.table import Table
@@ -82,14 +82,14 @@ def _chosen(patterns: list[str]) -> list[Attack]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each attack, in all its phases together")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds of each attack, in all rounds together")
     parser.add_argument("--transports", nargs="+", default=["udp", "roce"], choices=("udp", "roce"))
-    parser.add_argument("--attacks", nargs="+", default=["*"], help="names, with wildcards, or data, rdma, control")
-    parser.add_argument("--workers", type=int, default=2, help="of each job")
-    parser.add_argument("--elements", type=int, default=250_000, help="of each float32 tensor")
-    parser.add_argument("--threads", type=int, default=1, help="of the switch's data path")
+    parser.add_argument("--attacks", nargs="+", default=["*"], help="names with wildcards, or data, rdma, control")
+    parser.add_argument("--workers", type=int, default=2, help="workers of each job")
+    parser.add_argument("--elements", type=int, default=250_000, help="elements of each float32 tensor")
+    parser.add_argument("--threads", type=int, default=1, help="threads of the switch's data path")
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--list", action="store_true", help="only name the attacks")
+    parser.add_argument("--list", action="store_true", help="list the attacks and do nothing else")
     arguments = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 200)
     attacks = _chosen(arguments.attacks)
