@@ -151,7 +151,7 @@ class Trial:
         self._folder.cleanup()
 
     def _hear(self, rank: int, what: str, deadline: float) -> dict[str, Any] | None:
-        """The worker's message that holds `what`; None if it ends, or does not say it in time."""
+        """Returns the worker's first message with the key `what`, or None if it ends or takes too long."""
         while True:
             for message in self._told[rank]:
                 if what in message:

@@ -41,7 +41,7 @@ class Line(Workload):
     def optimizer(self, steps, scale, momentum): return optax.sgd(0.1 * scale, momentum=0.5 if momentum else None)
 
 def alone(steps):
-    # The same training without workers, compressors or meshes.
+    # The same training, but without workers, compressors or meshes.
     work, batches = Line(), Line().batches(3)
     network = work.network(nnx.Rngs(jax.random.key(3)))
     graph, params = nnx.split(network)
@@ -74,8 +74,9 @@ assert sparse.received == 3 * sparse.sent
 
 run("powersgd:1"), run("qsgd:8"), run("efsignsgd")
 
-# Through jaxina: integers are summed exactly by whatever carries them, and int32 block fixed point is what jaxina makes of
-# float32 itself. That jaxina carried them is read from its counters: six numbers rounded to 31 bits may train the very same.
+# Now jaxina carries the sums. Integers are summed exactly by whatever carries them, and jaxina sums float32 as int32
+# block fixed point. So the losses must be equal. The counters must show that jaxina carried the sums, because with six
+# numbers rounded to 31 bits the losses may be equal without jaxina, too.
 job = jaxina.init()
 
 def carried(spec):

@@ -77,7 +77,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 rank = int(os.environ["JAXINA_RANK"])
 
 def leave(code, *ranks):
-    # Process 0 ends JAX's coordination, and with it the others: not before all `ranks` are here.
+    # Ends this process only when all `ranks` are here, because the end of one process may end the others.
     open(f"{__file__}.told{rank}", "w").close()
     deadline = time.monotonic() + 20
     while not all(os.path.exists(f"{__file__}.told{r}") for r in ranks):

@@ -211,7 +211,7 @@ def test_other_traffic_is_forwarded(switch):
 def test_front_ports_in_loopback_stand_in_for_recirculation_ports(switch, size):
     """The lowest bits of a slot's index choose one of four ways for its packets."""
     made = switch(size)
-    steps = [0] if size == "one-pipe" else [1, 2, 3, 3, 2, 2, 1, 1, 0, 0]  # pipes, from step 1 on
+    steps = [0] if size == "one-pipe" else [1, 2, 3, 3, 2, 2, 1, 1, 0, 0]  # the pipe of each step, from step 1 on
     control = "Ingress.recirculation"
     for step, pipe in enumerate(steps, 1):
         key, data = {"step": step, "lane": 1}, {"port": 128 * pipe + 20}

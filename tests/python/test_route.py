@@ -123,7 +123,7 @@ with jaxina.collectives(False):
 assert carried() == before
 assert jaxina.report().programs[-1].carried == 0, jaxina.report()
 
-# Carried at the same time: what the program asks for, and what the partitioner puts in.
+# jaxina carries at the same time the psum that the program asks for and the sums that the partitioner inserts.
 def both(x):
     asked = jax.shard_map(lambda x: lax.psum(x, "w"), mesh=mesh, in_specs=P("w"), out_specs=P())(x)
     return asked.sum() + jnp.sum(x * x)
@@ -137,7 +137,7 @@ def steps(x):
     return lax.while_loop(lambda s: jnp.sum(s) < 100, lambda s: s * 2, x)
 same("a loop with a sum", whole(jax.jit(steps)(x)), rows[4 * rank : 4 * rank + 4] * 2**5)
 
-if n > 2:  # all run it, also the process that has no device in it
+if n > 2:  # all processes run the program, also one that has no device in it
     few = jax.make_mesh((2,), ("w",), devices=jax.devices()[:2], axis_types=(AxisType.Auto,))
     part = jax.make_array_from_callback((4,), NamedSharding(few, P("w")), lambda index: rows[:4][index], dtype=np.float32)
     got = jax.jit(jnp.sum, out_shardings=NamedSharding(few, P()))(part)
@@ -179,7 +179,7 @@ def test_a_program_of_one_process_in_a_job_of_two(tmp_path):
     own = jax.sharding.Mesh(np.array(jax.local_devices()), ("i",))
     collectives = jax.shard_map(alone, mesh=own, in_specs=P(), out_specs=P(), check_vma=False)
     operand = jnp.arange(3, dtype=jnp.float32) + rank
-    # As it is written, and by way of its jaxpr, as jax.core.eval_jaxpr runs it.
+    # Run it as it is written, and through its jaxpr with jax.core.eval_jaxpr.
     written = jax.jit(collectives)(operand)
     traced = jax.make_jaxpr(collectives)(operand)
     (evaluated,) = jax.core.eval_jaxpr(traced.jaxpr, traced.consts, operand)
