@@ -1,4 +1,4 @@
-"""Each psum of a program has a name that all processes share; who sums another one gets an error, not a sum."""
+"""Each psum of a program has an identity that all processes share. Who sums another psum gets an error, not a sum."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_devices_at_different_psums_of_equal_shape_get_an_error(job: jaxina.Job)
 
 
 def test_random_programs_that_differ_in_one_operation_never_make_a_sum():
-    """The whole campaign has 1,000 pairs that differ and 10,000 that are equal."""
+    """A short run of the campaign. A full one has 1,000 pairs that differ and 10,000 that are equal."""
     command = [sys.executable, str(CAMPAIGN), "--differ", "12", "--equal", "24"]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=110)
     assert finished.returncode == 0, finished.stdout + finished.stderr
@@ -75,7 +75,7 @@ def test_processes_that_run_different_programs_get_an_error(aggregator: str):
     assert finished.stdout.count("the same program: right") == 2
     told = re.findall(r"different programs: (\w+)", finished.stdout)
     assert len(told) == 2 and "MismatchError" in told
-    # Who is told first leaves, and the other may learn of that first.
+    # The process that hears of the mismatch first leaves. The other may hear of that before it hears of the mismatch.
     assert set(told) <= {"MismatchError", "WorkerLostError"}
 
 
