@@ -27,8 +27,7 @@ class BlockFixedPoint(Compressor):
     Source: Sapio et al., NSDI 2021, section 4.6, with a power of two as the scale.
 
     Attributes:
-      bits: width of a word, 2 to 32. It must leave at least 1 for `limit`; below 2 + ceil(log2 n) bits little or
-        nothing of a value is left.
+      bits: width of a word, 2 to 32. Use more than 1 + ceil(log2 n), or nothing of a value is left.
       block: k, how many elements share an exponent, at least 1.
       stochastic: whether to round up or down at random, without bias, instead of to nearest.
       paper: whether to use the paper's scale ``(2^(bits-1) - 1) / (n 2^m)`` instead of the power of two.

@@ -25,7 +25,7 @@ class PowerSGD(Compressor):
       leaves
     that P and Q would not make smaller, are sent as they are.
 
-    Source: Vogels et al., NeurIPS 2019, algorithms 1 and 2.
+    Source: Vogels et al., NeurIPS 2019, algorithm 1.
 
     Attributes:
       rank: r, how many columns P and Q have, at least 1.
