@@ -1,7 +1,7 @@
-"""Configuration: every `JAXINA_*` variable, declared once, here.
+"""The configuration. Every ``JAXINA_*`` variable is declared here, once.
 
-A value comes from an argument of :func:`jaxina.init` (or an option of the command line), else from
-the environment, else from the default. `jaxina info` prints the table with each value's origin.
+A value comes from an argument of `jaxina.init` or an option of the command line. If there is none, it comes from the
+environment, and else from the default. ``jaxina info`` prints all settings, and where each value came from.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ from jaxina.errors import InvalidArgumentError
 
 PREFIX = "JAXINA_"
 
-TOKEN_CHARACTERS = (16, 256)  # of JAXINA_TOKEN, from and to
+TOKEN_CHARACTERS = (16, 256)  # the least and the most characters of JAXINA_TOKEN
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A type of value: how a text is read, and what is allowed, in words. `parse` raises
-    ValueError otherwise. A secret value is printed nowhere.
+    """A type of setting.
+
+    Attributes:
+      parse: converts a text to the value. It raises ValueError if the text is not allowed.
+      allowed: what is allowed, in words.
+      secret: whether the value must never be printed.
     """
 
     parse: Callable[[str], Any]
@@ -38,6 +42,8 @@ class Kind:
 
 
 def integer(low: int, high: int) -> Kind:
+    """An integer from `low` to `high`, both included."""
+
     def parse(text: str) -> int:
         value = int(text)
         if not low <= value <= high:
@@ -48,6 +54,8 @@ def integer(low: int, high: int) -> Kind:
 
 
 def seconds() -> Kind:
+    """A duration in seconds: above 0, and at most a day."""
+
     def parse(text: str) -> float:
         value = float(text)
         if not 0 < value <= 86400:
@@ -58,6 +66,8 @@ def seconds() -> Kind:
 
 
 def share() -> Kind:
+    """A share from 0 to below 1."""
+
     def parse(text: str) -> float:
         value = float(text)
         if not 0 <= value < 1:
@@ -68,6 +78,8 @@ def share() -> Kind:
 
 
 def choice(*names: str) -> Kind:
+    """One of some names."""
+
     def parse(text: str) -> str:
         if text not in names:
             raise ValueError
@@ -77,6 +89,8 @@ def choice(*names: str) -> Kind:
 
 
 def host_and_port() -> Kind:
+    """An address, as `split_address` takes it."""
+
     def parse(text: str) -> str:
         split_address(text)
         return text
@@ -85,10 +99,12 @@ def host_and_port() -> Kind:
 
 
 def path() -> Kind:
+    """The name of a file."""
     return Kind(str, "a file name")
 
 
 def token() -> Kind:
+    """A token for calls to a switch. Secret."""
     low, high = TOKEN_CHARACTERS
 
     def parse(text: str) -> str:
@@ -100,7 +116,11 @@ def token() -> Kind:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """`HOST:PORT` or `[IPv6]:PORT` in two parts, the host without brackets. Raises ValueError."""
+    """Splits ``HOST:PORT`` or ``[IPv6]:PORT`` into the host, without brackets, and the port.
+
+    Raises:
+      ValueError: the text is not such an address. The message says why.
+    """
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -118,7 +138,13 @@ def _setting(kind: Kind, default: Any, doc: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """One resolved configuration. A default that is a dict depends on the aggregator."""
+    """A resolved configuration: one attribute per setting, and where each value came from.
+
+    docs/configuration.md describes the settings. A default that is a dict depends on the aggregator.
+
+    Attributes:
+      origins: for each setting "argument", "environment" or "default".
+    """
 
     aggregator: str = _setting(
         choice("embedded", "udp", "roce", "verbs"),
@@ -226,14 +252,19 @@ class Configuration:
         "`jaxina run --trace` makes one file of them.",
     )
 
-    # For each field: "argument", "environment" or "default".
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
     def shape(self, devices: int, workers: int, whole_chunks: bool = False) -> JobShape:
-        """The shape of a job of `workers` processes with `devices` devices in all.
+        """Makes the shape of a job.
+
+        Args:
+          devices: how many devices sum, in all processes together.
+          workers: how many processes take part.
+          whole_chunks: whether the aggregator takes whole chunks only.
 
         Raises:
-          InvalidArgumentError, TooManyWorkersError: there can be no such job.
+          InvalidArgumentError: slots, blocks and chunks do not fit together.
+          TooManyWorkersError: there are too many devices or workers.
         """
         return JobShape(
             devices=devices,
@@ -246,7 +277,7 @@ class Configuration:
 
     @property
     def shared(self) -> dict[str, Any]:
-        """The settings on which all processes of a job must agree."""
+        """The settings on which all processes of a job must agree, by name."""
         names = ("aggregator", "slots", "block_size", "blocks_per_chunk", "catch_all")
         values = {name: getattr(self, name) for name in names}
         if self.aggregator != "embedded":
@@ -255,15 +286,17 @@ class Configuration:
 
 
 def fields() -> list[dataclasses.Field]:
-    """The settings, in the order of their documentation."""
+    """Lists the settings, in the order in which they are documented."""
     return [field for field in dataclasses.fields(Configuration) if "kind" in field.metadata]
 
 
 def variable(name: str) -> str:
+    """The environment variable of the setting `name`."""
     return PREFIX + name.upper()
 
 
 def default_text(field: dataclasses.Field) -> str:
+    """The default of a setting, as text; empty if it has none."""
     default = field.metadata["default"]
     if isinstance(default, dict):
         return ", ".join(f"{value} ({aggregator})" for aggregator, value in default.items())
@@ -271,16 +304,26 @@ def default_text(field: dataclasses.Field) -> str:
 
 
 def shown(field: dataclasses.Field, value: Any) -> str:
-    """The value as a person may see it."""
+    """The value of a setting as text that may be printed. A secret value is shown as "(set)"."""
     return "" if value is None else "(set)" if field.metadata["kind"].secret else str(value)
 
 
 def resolve(environ: Mapping[str, str] | None = None, **arguments: Any) -> Configuration:
-    """Reads the configuration: arguments that are not None, then `environ` (os.environ), then
-    defaults.
+    """Resolves the configuration.
+
+    Args:
+      environ: the environment; None means `os.environ`.
+      **arguments: values of settings, by name. One that is None is not given.
 
     Raises:
-      InvalidArgumentError: a value is not allowed; the message names it, and says what is.
+      InvalidArgumentError: a value is not allowed, or values do not fit together. The message names the value and says
+        what is allowed.
+
+    Example:
+      >>> from jaxina import config
+      >>> configuration = config.resolve({"JAXINA_SLOTS": "16"}, aggregator="udp")
+      >>> configuration.slots, configuration.origins["slots"], configuration.origins["timeout"]
+      (16, 'environment', 'default')
     """
     environ = os.environ if environ is None else environ
     for name in arguments:
@@ -300,7 +343,7 @@ def resolve(environ: Mapping[str, str] | None = None, **arguments: Any) -> Confi
         else:
             values[name] = default[values["aggregator"]] if isinstance(default, dict) else default
             origins[name] = "default"
-            if name == "blocks_per_chunk":  # the default is for blocks of 256
+            if name == "blocks_per_chunk":  # the default is for blocks of 256 elements; keep the chunk's size
                 blocks = 256 * values[name] // values["block_size"]
                 values[name] = min(max(blocks, 1), MAX_BLOCKS_PER_CHUNK)
     configuration = Configuration(**values, origins=origins)
@@ -317,14 +360,19 @@ def _read(kind: Kind, name: str, value: Any) -> Any:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Variables that look like ours but are not: most likely typing errors."""
+    """Lists variables that start with ``JAXINA_`` but are not settings. Most likely they are typing errors."""
     known = {variable(field.name) for field in fields()}
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
 
 
 def check_used(configuration: Configuration) -> None:
-    """Raises InvalidArgumentError if a setting was given that the aggregator does not use. What comes from the
-    environment may stand there for other runs, if the aggregator was chosen."""
+    """Checks that the aggregator uses the settings that were given.
+
+    A setting from the environment may be meant for other runs. So it is refused only if nobody chose the aggregator.
+
+    Raises:
+      InvalidArgumentError: the embedded aggregator does not use a setting that was given.
+    """
     if configuration.aggregator != "embedded":
         return
     ignored = {"argument", "environment"} if configuration.origins["aggregator"] == "default" else {"argument"}
@@ -337,7 +385,7 @@ def check_used(configuration: Configuration) -> None:
 
 
 def _check_together(configuration: Configuration) -> None:
-    configuration.shape(devices=1, workers=1)  # raises where slots, blocks and chunks do not go together
+    configuration.shape(devices=1, workers=1)  # raises if slots, blocks and chunks do not fit together
     launched = (configuration.coordinator, configuration.rank, configuration.processes)
     if any(value is not None for value in launched):
         if any(value is None for value in launched):

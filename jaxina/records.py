@@ -1,4 +1,4 @@
-"""What a job leaves behind when it ends: a summary in the log, its statistics, its timeline."""
+"""What a process writes when its job ends: a summary to the log, its statistics and its timeline to files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ _log = logging.getLogger("jaxina")
 
 
 def sum_up(processes: int, statistics: dict[str, int]) -> None:
-    """Says at the end what was carried, and warns where nothing was."""
+    """Logs what was carried, or warns that nothing was.
+
+    Args:
+      processes: how many processes the job has.
+      statistics: the counters of this process's engine since `jaxina.init`.
+    """
     found = _report.report()
     stays = "; ".join(f"{number} with XLA: {why}" for why, number in found.stays.items())
     if statistics["collectives"]:
@@ -31,7 +36,11 @@ def sum_up(processes: int, statistics: dict[str, int]) -> None:
 
 
 def write_statistics(path: str, record: dict[str, int | str]) -> None:
-    """Raises SystemCallError."""
+    """Writes the record to the file, as JSON.
+
+    Raises:
+      SystemCallError: the file cannot be written.
+    """
     partial = Path(f"{path}.{os.getpid()}")
     try:
         partial.write_text(json.dumps(record), encoding="utf-8")
@@ -43,7 +52,11 @@ def write_statistics(path: str, record: dict[str, int | str]) -> None:
 
 
 def write_trace(path: str, process: int, processes: int, aggregator: str) -> None:
-    """Raises SystemCallError."""
+    """Writes this process's timeline. With several processes the file's name gets the process's number.
+
+    Raises:
+      SystemCallError: the file cannot be written.
+    """
     from jaxina import _native
 
     events, passes, fell_out = _native.take_trace(process, f"worker {process} of {processes}, {aggregator}")
