@@ -10,12 +10,12 @@ Example:
   >>> import jax
   >>> import jax.numpy as jnp
   >>> import jaxina
-  >>> from jax.sharding import PartitionSpec as P
+  >>> from jax.sharding import Mesh, PartitionSpec as P
   >>> jax.config.update("jax_num_cpu_devices", 4)
   >>> def total(x):
   ...     return jax.lax.psum(x, "workers")
   >>> with jaxina.init():
-  ...     mesh = jax.make_mesh((4,), ("workers",))
+  ...     mesh = Mesh(jax.devices(), ("workers",))
   ...     summed = jax.jit(jax.shard_map(total, mesh=mesh, in_specs=P("workers"), out_specs=P()))
   ...     print(summed(jnp.arange(4.0)))
   ...     print(jaxina.report())

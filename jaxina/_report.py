@@ -142,12 +142,12 @@ def report() -> Report:
       >>> import jax
       >>> import jax.numpy as jnp
       >>> import jaxina
-      >>> from jax.sharding import PartitionSpec as P
+      >>> from jax.sharding import Mesh, PartitionSpec as P
       >>> jax.config.update("jax_num_cpu_devices", 4)
       >>> def norm(x):
       ...     return jnp.sqrt(jax.lax.psum(jnp.sum(x**2), "workers"))
       >>> with jaxina.init():
-      ...     mesh = jax.make_mesh((4,), ("workers",))
+      ...     mesh = Mesh(jax.devices(), ("workers",))
       ...     value = jax.jit(jax.shard_map(norm, mesh=mesh, in_specs=P("workers"), out_specs=P()))(jnp.ones(16))
       >>> program = jaxina.report().programs[-1]
       >>> program.name, program.carried, program.tensors, program.stays

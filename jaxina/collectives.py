@@ -49,12 +49,12 @@ class collectives(contextlib.ContextDecorator):  # noqa: N801 (used like a funct
       >>> import jax
       >>> import jax.numpy as jnp
       >>> import jaxina
-      >>> from jax.sharding import PartitionSpec as P
+      >>> from jax.sharding import Mesh, PartitionSpec as P
       >>> jax.config.update("jax_num_cpu_devices", 4)
       >>> def xla_total(x):
       ...     return jax.lax.psum(x, "workers")
       >>> with jaxina.init():
-      ...     mesh = jax.make_mesh((4,), ("workers",))
+      ...     mesh = Mesh(jax.devices(), ("workers",))
       ...     summed = jax.jit(jax.shard_map(xla_total, mesh=mesh, in_specs=P("workers"), out_specs=P()))
       ...     with jaxina.collectives(False):
       ...         print(summed(jnp.arange(4.0)))
