@@ -1,4 +1,4 @@
-"""What one address, and all together, may have of a switch: jobs, pools, streams, calls."""
+"""How many jobs, pools, streams and calls of a switch one address may have, and all addresses together."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class HeldJob(Protocol):
 
     @property
     def joined(self) -> bool:
-        """Whether somebody has joined it."""
+        """Whether a worker has joined it."""
         ...
 
 
 @dataclasses.dataclass
 class _Held:
-    """What an address has."""
+    """What an address has at the switch."""
 
     jobs: int = 0
     unjoined: int = 0
@@ -47,10 +47,16 @@ class JobQuota:
         self._making_in_all = Bucket(*limits.MAKING_IN_ALL)
 
     def admit(self, address: str, pool_bytes: int, jobs: Collection[HeldJob], now: float) -> None:
-        """`jobs` are those that the switch has.
+        """Counts one more job of the address.
+
+        Args:
+          address: where the request comes from.
+          pool_bytes: size of the job's pool.
+          jobs: the jobs that the switch has.
+          now: the time, in any clock's seconds that never go back.
 
         Raises:
-          JobRejectedError: the limit, and what to do.
+          JobRejectedError: a limit is reached. The message names it and says what to do.
         """
         mine = _Held()
         unjoined = 0
@@ -101,14 +107,18 @@ class JobQuota:
 
 
 class ConnectQuota:
-    """How often queue pairs are connected."""
+    """Limits how often queue pairs are connected."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, Bucket] = {}
         self._in_all = Bucket(*limits.CONNECTS_IN_ALL)
 
     def take(self, job: int, workers: int, now: float) -> None:
-        """Raises JobRejectedError if the job of so many workers, or all, have connected too often."""
+        """Counts one connection of the job, which has so many workers.
+
+        Raises:
+          JobRejectedError: the job, or all jobs together, have connected too often.
+        """
         bucket = self._jobs.get(job)
         if bucket is None:
             most = limits.CONNECTS_PER_WORKER * workers
@@ -127,13 +137,17 @@ class ConnectQuota:
 
 
 class CallQuota:
-    """How often an address calls."""
+    """Limits how often an address calls."""
 
     def __init__(self) -> None:
         self._calls = Buckets(*limits.CALLS_PER_ADDRESS)
 
     def take(self, address: str, now: float) -> None:
-        """Raises JobRejectedError for one call too many."""
+        """Counts one call of the address.
+
+        Raises:
+          JobRejectedError: it is one call too many.
+        """
         if not self._calls.of(address, now).take(1, now):
             raise JobRejectedError(
                 f"more than {limits.CALLS_PER_ADDRESS[1]} calls a second come from {address}: call "
@@ -142,7 +156,13 @@ class CallQuota:
 
 
 class Crowd:
-    """How many there are at once of something that strangers may open."""
+    """Limits how many of something that strangers may open are open at once.
+
+    Args:
+      what: what is counted, for messages.
+      per_address: the most for one address.
+      in_all: the most for all addresses together.
+    """
 
     def __init__(self, what: str, per_address: int, in_all: int):
         self._what = what
@@ -153,7 +173,11 @@ class Crowd:
 
     @contextlib.contextmanager
     def one_more(self, address: str) -> Iterator[None]:
-        """Raises JobRejectedError if that would be too many."""
+        """Counts one more while the context lasts.
+
+        Raises:
+          JobRejectedError: that is one too many.
+        """
         if self._inside[address] >= self._per_address:
             raise JobRejectedError(
                 f"{address} has {self._per_address} {self._what} at this switch, the most for one "

@@ -1,8 +1,8 @@
 """How the processes of one group agree on their aggregator, through a key-value store.
 
-Every process announces itself and its settings; the leader (the process of device 0) waits for
-all, compares, asks for an aggregator and publishes either what was agreed or an error, which is
-then raised in every process.
+Each process announces itself and its settings. The leader, which is the process of the group's first device, waits for
+all, compares their settings and sets up an aggregator. It then publishes how to join, or an error, which every process
+raises.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from jaxina.errors import (
     from_code,
 )
 
-# The store's waits cannot be interrupted, so they are taken in slices between which `closing` is
-# looked at.
+# A wait at the store cannot be interrupted. So it is done in slices of this many seconds, and `closing` and `ended` are
+# checked between them.
 _SLICE = 0.25
-# A follower whose deadline passes with everybody present grants the leader this long to publish.
+# If all processes have come when a follower's deadline passes, it gives the leader this many more seconds to publish.
 _LEADER_GRACE = 10.0
 
 
@@ -52,8 +52,15 @@ Agreement = dict[str, Any]
 
 
 class Rendezvous:
-    """One meeting of `processes`, the workers of a group in order, under `prefix`, a key nobody
-    used before.
+    """One meeting of the processes of a group.
+
+    Args:
+      store: the key-value store.
+      prefix: starts the meeting's keys in the store. No earlier meeting may have used it.
+      processes: the processes of the group, in the order of the workers. The first one leads.
+      timeout: seconds that the meeting may take.
+      closing: whether this process is shutting down.
+      ended: returns the processes that are known to have ended.
     """
 
     def __init__(
@@ -74,13 +81,21 @@ class Rendezvous:
         self._ended = ended
 
     def meet(self, me: Presence, agree: Callable[[list[Presence]], Agreement]) -> Agreement:
-        """Returns what the leader's `agree` returned, in every process.
+        """Meets the other processes.
 
-          Raises:
-            NeverJoinedError: a process did not announce itself within the deadline.
-        WorkerLostError: a process of the group has ended.
-            MismatchError: processes run with different settings.
-            JaxinaError: whatever `agree` raised in the leader.
+        Args:
+          me: how this process announces itself.
+          agree: sets up the aggregator. It is called in the leader only.
+
+        Returns:
+          What the leader's `agree` returned.
+
+        Raises:
+          NeverJoinedError: a process did not announce itself in time.
+          WorkerLostError: a process of the group has ended.
+          MismatchError: processes have different settings.
+          ShutDownError: this process is shutting down.
+          JaxinaError: the leader's `agree` raised it.
         """
         self._store.set(self._presence(me.process), me.to_json())
         if me.process == self._processes[0]:
@@ -167,7 +182,7 @@ class Rendezvous:
 
 
 def _each_once(processes: Sequence[int]) -> list[int]:
-    """A process with several workers stands in `processes` once for each."""
+    """The processes without repetition: a process with several workers is in the list once per worker."""
     return list(dict.fromkeys(processes))
 
 
@@ -182,7 +197,11 @@ def _check_settings(me: Presence, everybody: Sequence[Presence]) -> None:
 
 
 def check_equal_settings(process: int, mine: dict[str, Any], other: int, theirs: dict[str, Any]) -> None:
-    """Raises MismatchError naming the first setting on which two processes differ."""
+    """Compares the settings of two processes.
+
+    Raises:
+      MismatchError: they differ. The message names the first setting that does.
+    """
     for name in sorted({*mine, *theirs}):
         if mine.get(name) != theirs.get(name):
             raise MismatchError(
