@@ -74,7 +74,7 @@ def share() -> Kind:
             raise ValueError
         return value
 
-    return Kind(parse, "a share from 0 to below 1, as 0.01")
+    return Kind(parse, "a share from 0 to below 1, such as 0.01")
 
 
 def choice(*names: str) -> Kind:
@@ -95,7 +95,7 @@ def host_and_port() -> Kind:
         split_address(text)
         return text
 
-    return Kind(parse, "HOST:PORT, as 10.0.0.1:51000 or [::1]:51000")
+    return Kind(parse, "HOST:PORT, such as 10.0.0.1:51000 or [::1]:51000")
 
 
 def path() -> Kind:
@@ -125,7 +125,7 @@ def split_address(text: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ValueError(f"{text!r}: an IPv6 address needs brackets, as [::1]:51000")
+        raise ValueError(f"{text!r}: an IPv6 address needs brackets, such as [::1]:51000")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise ValueError(f"{text!r} is not HOST:PORT")
     return host, int(port)
@@ -149,36 +149,36 @@ class Configuration:
     aggregator: str = _setting(
         choice("embedded", "udp", "roce", "verbs"),
         "embedded",
-        "What sums: shared memory of this host (embedded), or a switch reached by datagrams (udp), "
-        "by RDMA from user space (roce) or by an RDMA NIC (verbs).",
+        "Where arrays are summed: in shared memory of this host (embedded), or at a switch that is reached by datagrams "
+        "(udp), by RDMA from user space (roce) or by an RDMA NIC (verbs).",
     )
     switch: str = _setting(
         host_and_port(),
         "127.0.0.1:51000",
-        "Control address of the switch (all but embedded); `jaxina switch` starts one.",
+        "Control address of the switch (all aggregators but embedded). `jaxina switch` starts a switch.",
     )
     token: str | None = _setting(
         token(),
         None,
-        "What a shared switch asks of its callers, where it was started with one: the same for the "
-        "switch, its workers and `jaxina status`; read from the environment only, or by `jaxina "
-        "switch --token-file`. It travels in clear: it keeps out those who do not read the network.",
+        "The token that a switch asks its callers for, if it was started with one. The switch, its workers and `jaxina "
+        "status` must have the same. It is read from the environment only, or by `jaxina switch --token-file`. It travels "
+        "unencrypted, so it does not keep out those who can read the network.",
     )
     slots: int = _setting(
         integer(1, MAX_SLOTS),
         {"embedded": 8, "udp": 128, "roce": 16, "verbs": 64},
-        "Pool size s: how many chunks of a group are in flight at once.",
+        "Pool size s: how many chunks of a group may be in flight at once.",
     )
     block_size: int = _setting(
         integer(MIN_BLOCK_SIZE, MAX_BLOCK_SIZE),
         256,
-        "Block size k: elements that share one exponent.",
+        "Block size k: how many elements share one exponent.",
     )
     blocks_per_chunk: int = _setting(
         integer(1, MAX_BLOCKS_PER_CHUNK),
         {"embedded": 32, "udp": 1, "roce": 16, "verbs": 16},
-        "Blocks that one slot pass carries. Left out, and with another block size than 256, as many as "
-        "make a chunk of as many words, at least 1.",
+        "How many blocks one slot pass carries. The defaults are for blocks of 256 elements. With another block size, the "
+        "default is as many blocks as make a chunk of the same size, but at least 1.",
     )
     join_timeout: float = _setting(
         seconds(), 60.0, "How long to wait for the other workers and for the switch when joining."
@@ -187,69 +187,72 @@ class Configuration:
     heartbeat_timeout: float = _setting(
         seconds(),
         20.0,
-        "Silence after which the switch takes a worker for dead. A worker whose process ends is noticed at once.",
+        "How long a worker may be silent before the switch takes it for dead. If its process ends, that is noticed at once.",
     )
     loss: float = _setting(share(), 0.0, "Share of arriving packets to drop, for experiments (udp, roce).")
-    loss_seed: int = _setting(integer(0, 2**64 - 1), 0, "Seed of the dropped packets.")
+    loss_seed: int = _setting(integer(0, 2**64 - 1), 0, "Seed that chooses the dropped packets.")
     rdma_device: str | None = _setting(
         Kind(str, "a device's name"),
         None,
-        "RDMA device (verbs), as `rdma link` lists them; any that has RoCEv2 over IPv4 otherwise.",
+        "RDMA device to use (verbs), as `rdma link` names it. If not set, any device that has RoCEv2 over IPv4.",
     )
     codec: str | None = _setting(
         choice("scalar", "avx2", "avx512"),
         None,
-        "Instruction set of the CPU codec, instead of the widest the processor has; read from the environment only.",
+        "Instruction set of the CPU codec. If not set, the widest that the processor has. Read from the environment only.",
     )
     keep_memory: str = _setting(
         choice("yes", "no"),
         "yes",
-        "Whether `jaxina run` lets its workers' malloc keep what they free, in huge pages, instead of "
-        "giving it back to the system, which would have to clear it again for every result (glibc).",
+        "Whether `jaxina run` makes its workers' malloc keep freed memory, in huge pages (glibc only). Otherwise malloc "
+        "gives it back to the system, which must clear it again for every result.",
     )
     strict: str = _setting(
         choice("yes", "no"),
         "no",
-        "Whether a program is refused, when it is compiled, of which a sum stays with XLA and is not in "
+        "Whether to refuse a program, when it is compiled, if one of its sums stays with XLA without being in "
         "`jaxina.collectives(False)`.",
     )
     catch_all: str = _setting(
         choice("yes", "no"),
         "yes",
-        "Whether XLA's own collectives come to jaxina too, those that the partitioner puts in above all, where that is "
-        "possible: on CPU, with one device a process, and if `init` comes before JAX's backend starts.",
+        "Whether jaxina also takes XLA's own collectives, above all those that the partitioner inserts. This needs arrays on "
+        "CPU, one device per process, and `init` before JAX's backend starts.",
     )
     log: str = _setting(
         choice("debug", "info", "warning", "error"),
         "warning",
-        "What the `jaxina` logger prints to stderr; `jaxina run` lets process 0 say info.",
+        "Lowest level that the `jaxina` logger prints to stderr. `jaxina run` sets info for process 0.",
     )
     coordinator: str | None = _setting(
         host_and_port(),
         None,
-        "Address where the processes find each other; set by `jaxina run`, or what `jaxina coordinator` prints.",
+        "Address of the coordinator, where the processes find each other. Set by `jaxina run`, or printed by `jaxina "
+        "coordinator`.",
     )
-    rank: int | None = _setting(integer(0, MAX_WORKERS - 1), None, "This process's number; set by `jaxina run`.")
-    processes: int | None = _setting(integer(1, MAX_WORKERS), None, "Number of processes; set by `jaxina run`.")
+    rank: int | None = _setting(
+        integer(0, MAX_WORKERS - 1), None, "This process's number, from 0. Set by `jaxina run`."
+    )
+    processes: int | None = _setting(integer(1, MAX_WORKERS), None, "Number of processes. Set by `jaxina run`.")
     stats_file: str | None = _setting(
         path(),
         None,
-        "Where this process writes its engine's statistics (JSON) at shutdown; set by `jaxina run`.",
+        "File to which this process writes its engine's statistics at shutdown, as JSON. Set by `jaxina run`.",
     )
 
     error_file: str | None = _setting(
         path(),
         None,
-        "Where this process says which error has ended it (JSON); set by `jaxina run`.",
+        "File to which this process writes the error that ended it, as JSON. Set by `jaxina run`.",
     )
-    restarts: int = _setting(integer(0, 2**31 - 1), 0, "How often all workers were started again; set by `jaxina run`.")
+    restarts: int = _setting(integer(0, 2**31 - 1), 0, "How often all workers were restarted. Set by `jaxina run`.")
 
     trace: str | None = _setting(
         path(),
         None,
-        "Where this process writes a timeline of its slots, packets and waits at shutdown, for "
-        "ui.perfetto.dev; of several processes, each puts its number before the name's ending. "
-        "`jaxina run --trace` makes one file of them.",
+        "File to which this process writes a timeline of its slots, packets and waits at shutdown, for ui.perfetto.dev. "
+        "With several processes, each puts its number before the name's extension. `jaxina run --trace` merges them into "
+        "one file.",
     )
 
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
@@ -380,7 +383,7 @@ def check_used(configuration: Configuration) -> None:
         if given is not None and configuration.origins[name] in ignored:
             raise InvalidArgumentError(
                 f"{variable(name)}={given} is given, but the embedded aggregator has no network: choose "
-                f"{variable('aggregator')}=udp (or --aggregator udp, or jaxina.init('udp')), or leave it out"
+                f"{variable('aggregator')}=udp (or --aggregator udp, or jaxina.init('udp')), or leave {name} out"
             )
 
 
@@ -390,8 +393,7 @@ def _check_together(configuration: Configuration) -> None:
     if any(value is not None for value in launched):
         if any(value is None for value in launched):
             raise InvalidArgumentError(
-                f"{variable('coordinator')}, {variable('rank')} and {variable('processes')} belong "
-                "together: set all "
+                f"{variable('coordinator')}, {variable('rank')} and {variable('processes')} belong together: set all "
                 "three, or none"
             )
         if configuration.rank >= configuration.processes:
