@@ -91,7 +91,9 @@ def _all_reduce(ctx: Any, target: str, operand: Any, positions: list[list[int]])
     """Lowers the sum of `operand` over groups of devices, given as positions in the program's device list."""
     groups = _global_groups(positions)
     if groups.shape[1] > 1 and not _native.running():
-        raise NotInitializedError("a psum is to be compiled for jaxina, but jaxina.init() has not been called")
+        raise NotInitializedError(
+            "a program whose psum jaxina carries is being compiled, but no job is running: call jaxina.init() first"
+        )
     attributes = {"groups": groups.reshape(-1), "group_size": np.int64(groups.shape[1])}
     attributes["bits"] = np.int64(_switch.bits.value)
     return compat.ordered_custom_call(ctx, target, operand, attributes)
@@ -121,8 +123,8 @@ def _global_groups(positions: list[list[int]]) -> np.ndarray:
     ids = compat.device_ids()
     if ids is None:
         raise InvalidArgumentError(
-            "jaxina must know the devices when a psum is compiled; an abstract mesh does not name them. "
-            "Compile with a concrete jax.sharding.Mesh, or leave jaxina switched off for this program"
+            "jaxina must know the devices when a psum is compiled, but this program has an abstract mesh, which does "
+            "not name them. Compile it with a concrete jax.sharding.Mesh, or inside jaxina.collectives(False)"
         )
     rows = [[ids[position] for position in group] for group in positions]
     return np.array(list(itertools.zip_longest(*rows, fillvalue=-1)), dtype=np.int64).T.copy()

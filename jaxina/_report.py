@@ -25,8 +25,8 @@ _ASKED_FOR = ("psum", "psum_invariant", "reduce_scatter")
 # copies the attribute to the compiled program.
 REASONS, SEPARATOR = "jaxina.stays", "; "
 OFF = "jaxina.collectives(False)"
-SUMS_NOTHING = "sums nothing"
-PARTITIONER = "put in by XLA's partitioner; "
+SUMS_NOTHING = "not a sum"
+PARTITIONER = "inserted by XLA's partitioner; "
 UNKNOWN = "lowered before jaxina.init()"
 
 _NAME = re.compile(r"HloModule ([^\s,]+)")
@@ -207,7 +207,7 @@ def note(
         _programs.append((program, frozenset(names) | ({identity()} if routed else set())))
     _log.info("%s", program)
     if _strict and any(one.sums and one.why != OFF for one in program.stays):
-        raise NotCarriedError(f"{program}; init(strict=True) refuses that")
+        raise NotCarriedError(f"init(strict=True) refuses a program with a sum that stays with XLA: {program}")
 
 
 def says_off(text: str) -> bool:

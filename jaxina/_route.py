@@ -145,9 +145,9 @@ def around(
         return None
     if _REFUSED.search(compiled):
         raise UnsupportedTypeError(
-            "XLA reduces or gathers a float16 (or float8) array between processes in this program, for which it has no MPI "
-            "type. Use another type, reduce by jax.lax.psum in a shard_map, or leave XLA's own collectives with gloo: "
-            "`jaxina run --no-catch-all`, JAXINA_CATCH_ALL=no or jaxina.init(catch_all=False)"
+            "XLA reduces or gathers a float16 (or float8) array between the processes of this program, and cannot hand "
+            "such arrays to jaxina. Use another type, or reduce with jax.lax.psum in a shard_map, or leave XLA's own "
+            "collectives with gloo: `jaxina run --no-catch-all`, JAXINA_CATCH_ALL=no or jaxina.init(catch_all=False)"
         )
     identity = identity_of(module)
     carries_sums = not _report.says_off(compiled)
@@ -160,8 +160,8 @@ def around(
 def _run(identity: int, processes: list[int], carries_sums: bool, bits: int, compare: bool) -> Iterator[None]:
     if not _one_at_a_time.acquire(timeout=_patience):
         raise CollectiveTimeoutError(
-            f"another program with collectives has been running for {_patience:g} s in this process: it may wait for "
-            "this one, if a callback of it runs it"
+            f"another program with collectives has been running in this process for {_patience:g} s, so this one could "
+            "not start. If a callback of that program runs this one, they wait for each other"
         )
     completed = False
     try:

@@ -149,8 +149,8 @@ class Configuration:
     aggregator: str = _setting(
         choice("embedded", "udp", "roce", "verbs"),
         "embedded",
-        "Where arrays are summed: in shared memory of this host (embedded), or at a switch that is reached by datagrams "
-        "(udp), by RDMA from user space (roce) or by an RDMA NIC (verbs).",
+        "Where arrays are summed: in shared memory of this host (embedded), or at a switch that is reached by "
+        "datagrams (udp), by RDMA from user space (roce) or by an RDMA NIC (verbs).",
     )
     switch: str = _setting(
         host_and_port(),
@@ -161,8 +161,8 @@ class Configuration:
         token(),
         None,
         "The token that a switch asks its callers for, if it was started with one. The switch, its workers and `jaxina "
-        "status` must have the same. It is read from the environment only, or by `jaxina switch --token-file`. It travels "
-        "unencrypted, so it does not keep out those who can read the network.",
+        "status` must have the same. It is read from the environment only, or by `jaxina switch --token-file`. It "
+        "travels unencrypted, so it does not keep out those who can read the network.",
     )
     slots: int = _setting(
         integer(1, MAX_SLOTS),
@@ -177,8 +177,8 @@ class Configuration:
     blocks_per_chunk: int = _setting(
         integer(1, MAX_BLOCKS_PER_CHUNK),
         {"embedded": 32, "udp": 1, "roce": 16, "verbs": 16},
-        "How many blocks one slot pass carries. The defaults are for blocks of 256 elements. With another block size, the "
-        "default is as many blocks as make a chunk of the same size, but at least 1.",
+        "How many blocks one slot pass carries. The defaults are for blocks of 256 elements. With another block size, "
+        "the default is as many blocks as make a chunk of the same size, but at least 1.",
     )
     join_timeout: float = _setting(
         seconds(), 60.0, "How long to wait for the other workers and for the switch when joining."
@@ -187,7 +187,8 @@ class Configuration:
     heartbeat_timeout: float = _setting(
         seconds(),
         20.0,
-        "How long a worker may be silent before the switch takes it for dead. If its process ends, that is noticed at once.",
+        "How long a worker may be silent before the switch takes it for dead. If its process ends, that is noticed at "
+        "once.",
     )
     loss: float = _setting(share(), 0.0, "Share of arriving packets to drop, for experiments (udp, roce).")
     loss_seed: int = _setting(integer(0, 2**64 - 1), 0, "Seed that chooses the dropped packets.")
@@ -199,13 +200,14 @@ class Configuration:
     codec: str | None = _setting(
         choice("scalar", "avx2", "avx512"),
         None,
-        "Instruction set of the CPU codec. If not set, the widest that the processor has. Read from the environment only.",
+        "Instruction set of the CPU codec. If not set, the widest that the processor has. Read from the environment "
+        "only.",
     )
     keep_memory: str = _setting(
         choice("yes", "no"),
         "yes",
-        "Whether `jaxina run` makes its workers' malloc keep freed memory, in huge pages (glibc only). Otherwise malloc "
-        "gives it back to the system, which must clear it again for every result.",
+        "Whether `jaxina run` makes its workers' malloc keep freed memory, in huge pages (glibc only). Otherwise "
+        "malloc gives it back to the system, which must clear it again for every result.",
     )
     strict: str = _setting(
         choice("yes", "no"),
@@ -216,8 +218,8 @@ class Configuration:
     catch_all: str = _setting(
         choice("yes", "no"),
         "yes",
-        "Whether jaxina also takes XLA's own collectives, above all those that the partitioner inserts. This needs arrays on "
-        "CPU, one device per process, and `init` before JAX's backend starts.",
+        "Whether jaxina also takes XLA's own collectives, above all those that the partitioner inserts. This needs "
+        "arrays on CPU, one device per process, and `init` before JAX's backend starts.",
     )
     log: str = _setting(
         choice("debug", "info", "warning", "error"),
@@ -250,9 +252,9 @@ class Configuration:
     trace: str | None = _setting(
         path(),
         None,
-        "File to which this process writes a timeline of its slots, packets and waits at shutdown, for ui.perfetto.dev. "
-        "With several processes, each puts its number before the name's extension. `jaxina run --trace` merges them into "
-        "one file.",
+        "File to which this process writes a timeline of its slots, packets and waits at shutdown, for "
+        "ui.perfetto.dev. With several processes, each puts its number before the name's extension. `jaxina run "
+        "--trace` merges them into one file.",
     )
 
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)

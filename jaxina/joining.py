@@ -80,8 +80,8 @@ def exchange_endpoints(topology: JaxTopology, incarnation: int, own: tuple[int, 
         for host, port, secret in exchange(
             *(jax_store(), f"jaxina/{incarnation}/endpoints", topology.process, here, topology.processes),
             *(timeout, ended_processes),
-            "sends no messages, though others do: every process must run the same program; one that computes long before "
-            "needs a longer JAXINA_TIMEOUT",
+            f"did not reach the others' first exchange of messages within {timeout:g} s. Every process must run the "
+            "same program. If this one computes long before, raise JAXINA_TIMEOUT",
         )
     ]
 
@@ -103,7 +103,8 @@ def tell_obstacles(topology: JaxTopology, timeout: float, own: str | None) -> li
     """
     return exchange(
         *(jax_store(), "jaxina/route", topology.process, own, topology.processes, timeout, ended_processes),
-        f"has not called jaxina.init() within {timeout:g} s: every process of the job must, or JAXINA_JOIN_TIMEOUT be longer",
+        f"did not call jaxina.init() within {timeout:g} s. Every process of the job must call it. If this one starts "
+        "slowly, raise JAXINA_JOIN_TIMEOUT",
     )
 
 
@@ -117,7 +118,8 @@ def _processes() -> ModuleType:
         from jaxina._jax_compat import processes
     except ImportError as error:
         raise InvalidArgumentError(
-            f"{versions.found()} is not what jaxina expects, so its processes do not find each other: {error}. {versions.tested()}"
+            f"{versions.found()} is not what jaxina expects, so the processes cannot find each other: {error}. "
+            f"{versions.tested()}"
         ) from error
     return processes
 
@@ -165,8 +167,8 @@ def _refuse_to_be_alone() -> None:
         if count.isdigit() and int(count) > 1:
             raise InvalidArgumentError(
                 f"{variable}={count}: {launcher} started {count} processes, but each would be a job of its own, since "
-                "jax.distributed.initialize() was not called before jaxina.init(). Call it; or, if the processes shall "
-                f"not sum together, unset {variable}"
+                "jax.distributed.initialize() was not called before jaxina.init(). Call it. If the processes are not "
+                f"meant to sum together, unset {variable} instead"
             )
 
 

@@ -155,9 +155,10 @@ class Compressor(abc.ABC):
     def __post_init__(self) -> None:
         choice = self.promise.error_feedback
         if self.ef and choice in ("no", "own"):
-            raise InvalidArgumentError(f"{type(self).__name__} takes no error feedback (its promise is {choice!r})")
+            why = "has a memory of its own" if choice == "own" else "would not converge with it"
+            raise InvalidArgumentError(f"{type(self).__name__} takes no error feedback: it {why}")
         if self.ef is False and choice == "own":
-            raise InvalidArgumentError(f"{type(self).__name__} is not defined without its memory")
+            raise InvalidArgumentError(f"{type(self).__name__} is not defined without its memory: leave out -ef")
 
     @property
     def error_feedback(self) -> bool:

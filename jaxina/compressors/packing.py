@@ -121,11 +121,11 @@ def from_bytes(data: bytes, fields: Mapping[str, Field], like: Mapping[str, Any]
         size = int(np.prod(shape, dtype=np.int64))
         sent = int(arrays[COUNT]) if field.counted else size
         if sent > size:
-            raise InvalidArgumentError(f"{name}: a count of {sent} in an array of {size}")
+            raise InvalidArgumentError(f"{name}: the count is {sent}, but the array has {size} elements")
         length = sent * dtype.itemsize if field.is_float else packed_length(sent, field.base)
         part = data[position : position + length]
         if len(part) != length:
-            raise InvalidArgumentError(f"{name} needs {length} bytes, {len(part)} are left")
+            raise InvalidArgumentError(f"{name} needs {length} bytes, but {len(part)} are left")
         position += length
         flat = np.zeros(size, dtype)
         if field.is_float:
@@ -134,7 +134,7 @@ def from_bytes(data: bytes, fields: Mapping[str, Field], like: Mapping[str, Any]
             flat[:sent] = field.values(unpack_digits(part, sent, field.base)).astype(dtype)
         arrays[name] = flat.reshape(shape)
     if position != len(data):
-        raise InvalidArgumentError(f"{len(data) - position} bytes too many")
+        raise InvalidArgumentError(f"there are {len(data) - position} bytes too many")
     return arrays
 
 

@@ -71,7 +71,7 @@ def register(name: str, kind: type[Compressor], **preset: Any) -> None:
       InvalidArgumentError: the name is taken.
     """
     if name in _NAMES:
-        raise InvalidArgumentError(f"there is a compressor {name!r} already")
+        raise InvalidArgumentError(f"there is already a compressor with the name {name!r}")
     _NAMES[name] = (kind, preset)
 
 
@@ -106,13 +106,13 @@ def get(spec: str) -> Compressor:
             key, text = next(order, None), argument
         if key not in types or types[key] is bool or key in values:
             raise InvalidArgumentError(
-                f"{argument!r} in {spec!r} is not a parameter of {name}, or one too many; it has "
-                f"{', '.join(types) or 'none'}"
+                f"{argument!r} in {spec!r} is not a parameter of {name}, or one too many; {name} has the parameters "
+                f"{', '.join(types) or '(none)'}"
             )
         try:
             values[key] = types[key](text)
         except ValueError:
-            raise InvalidArgumentError(f"{text!r} in {spec!r} is no {types[key].__name__}") from None
+            raise InvalidArgumentError(f"{text!r} in {spec!r} is not of type {types[key].__name__}") from None
     return kind(**preset, **values, ef=ef)
 
 
@@ -125,7 +125,7 @@ def spec_of(compressor: Compressor) -> str:
     candidates = [_spelled(compressor, *entry) for entry in _NAMES.items() if entry[1][0] is type(compressor)]
     fitting = [spec for spec in candidates if spec is not None]
     if not fitting:
-        raise InvalidArgumentError(f"{type(compressor).__name__} has no name here: register() it")
+        raise InvalidArgumentError(f"no spec string makes this {type(compressor).__name__}: register() a name for it")
     return min(fitting, key=len)
 
 

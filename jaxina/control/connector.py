@@ -66,9 +66,8 @@ class EmbeddedAggregators:
         machines = {presence.place.machine: presence.place.host for presence in processes}
         if len(machines) > 1:
             raise InvalidArgumentError(
-                "the embedded aggregator is memory of one host, but the workers run on "
-                f"{', '.join(machines.values())}: "
-                "use aggregator='udp' with a switch"
+                "the embedded aggregator is in shared memory of one host, but the workers run on "
+                f"{', '.join(machines.values())}: use aggregator='udp' with a switch"
             )
         return {
             "segment": f"jaxina-{secrets.token_hex(8)}",

@@ -29,7 +29,8 @@ def listen(address: str) -> socket.socket:
         return socket.create_server((host, port), family=_family(host), backlog=_BACKLOG)
     except OSError as error:
         raise InvalidArgumentError(
-            f"the coordinator cannot listen at {address}: {error.strerror}. It must be a free port of this host"
+            f"the coordinator cannot listen at {address}: {error.strerror}. Give an address of this host and a free "
+            "port"
         ) from error
 
 
@@ -74,7 +75,7 @@ def _start_service(beside: str, processes: int) -> tuple[str, Any]:
             return address, jax_processes.host_service(address, processes)
         except RuntimeError as error:
             why = error
-    raise SystemCallError(f"the service of jax.distributed does not start on {host}: {why}")
+    raise SystemCallError(f"the service of jax.distributed cannot be started on {host}: {why}")
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -35,20 +35,20 @@ class QueuePairs:
             address = ipaddress.IPv4Address(self.address)
         except ValueError:
             raise InvalidArgumentError(
-                f"queue pairs at {self.address[:64]!r}: give an IPv4 address in numbers"
+                f"the queue pairs' address {self.address[:64]!r} is not a numeric IPv4 address"
             ) from None
         if address.is_multicast or address.is_unspecified or address.is_reserved:
-            raise InvalidArgumentError(f"queue pairs at {address}, which is no host's address")
+            raise InvalidArgumentError(f"the queue pairs' address {address} is not the address of a host")
         if not 0 < self.udp_port < 65536:
-            raise InvalidArgumentError(f"queue pairs at UDP port {self.udp_port}: give 1 to 65535")
+            raise InvalidArgumentError(f"the queue pairs' UDP port {self.udp_port} is not from 1 to 65535")
         if self.mtu not in _MTUS:
-            raise InvalidArgumentError(f"RDMA packets of {self.mtu} bytes: give {', '.join(map(str, _MTUS))}")
+            raise InvalidArgumentError(f"an RDMA MTU of {self.mtu} bytes is not one of {', '.join(map(str, _MTUS))}")
         if len(self.qpns) != slots + 1:
             raise InvalidArgumentError(
-                f"a worker of a job of {slots} slots connects {slots + 1} queue pairs, not {len(self.qpns)}"
+                f"a worker of a job with {slots} slots must connect {slots + 1} queue pairs, not {len(self.qpns)}"
             )
         if max(self.qpns) >= _NUMBERS or self.psn >= _NUMBERS:
-            raise InvalidArgumentError("queue pairs and packets are numbered in 24 bits")
+            raise InvalidArgumentError("a queue pair's number or the first packet's number does not fit into 24 bits")
 
 
 @dataclasses.dataclass(frozen=True)

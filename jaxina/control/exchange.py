@@ -33,7 +33,7 @@ def own_host_towards(coordinator: str | None) -> str:
             way.connect(address)  # sends nothing
             return str(way.getsockname()[0])
     except OSError as error:
-        raise SystemCallError(f"no way to the job's coordinator {coordinator}: {error}") from error
+        raise SystemCallError(f"there is no route to the job's coordinator {coordinator}: {error}") from error
 
 
 def exchange(

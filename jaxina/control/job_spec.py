@@ -29,4 +29,4 @@ class JobSpec:
         times = (self.join_timeout, self.heartbeat_timeout)
         most = limits.MAX_TIMEOUT
         if not all(math.isfinite(t) and 0 < t <= most for t in times):
-            raise InvalidArgumentError(f"the times of a job are above 0 and at most {most:g} s, not {times}")
+            raise InvalidArgumentError(f"the timeouts of a job must be above 0 and at most {most:g} s, not {times}")

@@ -150,9 +150,8 @@ class Membership:
         job = self.jobs.get(job_id)
         if job is None:
             raise JobRejectedError(
-                f"the switch has no job {job_id}: it has ended, or the switch was restarted. Call "
-                "jaxina.shutdown() and "
-                "jaxina.init() again in every process"
+                f"the switch has no job {job_id}: the job has ended, or the switch was restarted. Call "
+                "jaxina.shutdown() and jaxina.init() again in every process"
             )
         return job
 
@@ -164,7 +163,7 @@ class Membership:
         """
         expected = self.find(job_id).secret
         if not hmac.compare_digest(expected.to_bytes(8, "big"), secret.to_bytes(8, "big")):
-            raise JobRejectedError(f"wrong secret for job {job_id}: it belongs to another run")
+            raise JobRejectedError(f"wrong secret for job {job_id}: the job belongs to another run")
 
     def job_of_worker(self, job_id: int, secret: int, rank: int) -> Job:
         """Finds a job that a worker is joined to.
@@ -178,7 +177,9 @@ class Membership:
         if job.aborted is not None:
             raise job.aborted
         if job.members.get(rank) not in job.sessions:
-            raise JobRejectedError(f"worker {rank} is not joined to job {job_id}: only a worker that is may connect")
+            raise JobRejectedError(
+                f"worker {rank} is not joined to job {job_id}: a worker must join before it connects"
+            )
         return job
 
     def join(
@@ -209,21 +210,20 @@ class Membership:
         if job.aborted is not None:
             raise job.aborted
         if not ranks or len(set(ranks)) != len(ranks):
-            raise InvalidArgumentError(f"a process joins with distinct ranks, not {list(ranks[:16])}")
+            raise InvalidArgumentError(
+                f"a process must join with at least one rank, and each once, not {list(ranks[:16])}"
+            )
         host = host[: limits.MAX_HOST]
         if max(ranks) >= job.spec.shape.workers:
             raise TooManyWorkersError(
-                f"worker {max(ranks)} (host {host}, pid {pid}) wants to join job {job_id}, which "
-                "is for "
-                f"{job.spec.shape.workers} workers, numbered from 0: start as many processes as the job "
-                "was made for"
+                f"worker {max(ranks)} (host {host}, pid {pid}) wants to join job {job_id}, which is for "
+                f"{job.spec.shape.workers} workers, numbered from 0: start as many processes as the job was made for"
             )
         taken = [rank for rank in ranks if rank in job.members]
         if taken:
             raise RankTakenError(
-                f"rank {taken[0]} of job {job_id} is taken by {job.members[taken[0]]}; host "
-                f"{host}, pid {pid} claims it "
-                "too: give each process its own rank"
+                f"rank {taken[0]} of job {job_id} is taken by {job.members[taken[0]]}; host {host}, pid {pid} claims "
+                "it too: give each process its own rank"
             )
         session = Session(job_id, tuple(ranks), host, pid, now)
         job.sessions.add(session)

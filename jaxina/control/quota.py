@@ -69,17 +69,17 @@ class JobQuota:
         self._check_numbers(address, mine, len(jobs), unjoined)
         if mine.pool_bytes + pool_bytes > limits.POOL_PER_ADDRESS:
             raise JobRejectedError(
-                f"a pool of {_mib(pool_bytes)} MiB; {address} has {_mib(mine.pool_bytes)} of the "
-                f"{_mib(limits.POOL_PER_ADDRESS)} MiB that one address may have at this switch: "
-                f"lower JAXINA_SLOTS or JAXINA_BLOCKS_PER_CHUNK, {_OWN_SWITCH}"
+                f"a pool of {_mib(pool_bytes)} MiB is too much: {address} has {_mib(mine.pool_bytes)} of the "
+                f"{_mib(limits.POOL_PER_ADDRESS)} MiB that one address may have at this switch: lower JAXINA_SLOTS or "
+                f"JAXINA_BLOCKS_PER_CHUNK, {_OWN_SWITCH}"
             )
         cost = limits.JOB_COST + pool_bytes
         making = self._making.of(address, now)
         wait = max(making.wait(cost, now), self._making_in_all.wait(cost, now))
         if wait > 0:
             raise JobRejectedError(
-                f"too many jobs or too large ones are made at this switch in a short time, by "
-                f"{address} or by all: try again in {wait:.1f} s, {_OWN_SWITCH}"
+                f"too many jobs, or too large ones, were made at this switch in a short time, by {address} alone or by "
+                f"all callers: try again in {wait:.1f} s, {_OWN_SWITCH}"
             )
         making.spend(cost, now)
         self._making_in_all.spend(cost, now)
@@ -88,7 +88,7 @@ class JobQuota:
     def _check_numbers(address: str, mine: _Held, jobs: int, unjoined: int) -> None:
         if jobs >= limits.MAX_JOBS:
             raise JobRejectedError(
-                f"the switch serves {limits.MAX_JOBS} jobs, its most: wait for one to end, {_OWN_SWITCH}"
+                f"the switch serves {limits.MAX_JOBS} jobs, the most it may: wait for one to end, {_OWN_SWITCH}"
             )
         if mine.jobs >= limits.JOBS_PER_ADDRESS:
             raise JobRejectedError(
@@ -101,8 +101,8 @@ class JobQuota:
         ):
             if held >= most:
                 raise JobRejectedError(
-                    f"{whose} {most} jobs that nobody has joined, the most: join them, or try again "
-                    f"in {limits.UNJOINED_LIFE:g} s, when they are dropped"
+                    f"{whose} {most} jobs that nobody has joined, the most allowed: join them, or try again in "
+                    f"{limits.UNJOINED_LIFE:g} s, when they are dropped"
                 )
 
 
@@ -126,8 +126,8 @@ class ConnectQuota:
         wait = max(bucket.wait(1, now), self._in_all.wait(1, now))
         if wait > 0:
             raise JobRejectedError(
-                f"queue pairs are connected too often, in job {job} or at the switch as a whole: "
-                f"try again in {wait:.1f} s"
+                f"queue pairs were connected too often, in job {job} or at the switch as a whole: try again in "
+                f"{wait:.1f} s"
             )
         bucket.spend(1, now)
         self._in_all.spend(1, now)
@@ -150,8 +150,8 @@ class CallQuota:
         """
         if not self._calls.of(address, now).take(1, now):
             raise JobRejectedError(
-                f"more than {limits.CALLS_PER_ADDRESS[1]} calls a second come from {address}: call "
-                "this switch less often"
+                f"more than {limits.CALLS_PER_ADDRESS[1]} calls a second come from {address}: call this switch less "
+                "often"
             )
 
 
@@ -185,7 +185,7 @@ class Crowd:
             )
         if self._total >= self._in_all:
             raise JobRejectedError(
-                f"the switch has {self._in_all} {self._what}, its most: try again later, {_OWN_SWITCH}"
+                f"the switch has {self._in_all} {self._what}, the most it may: try again later, {_OWN_SWITCH}"
             )
         self._inside[address] += 1
         self._total += 1

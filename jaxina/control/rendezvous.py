@@ -142,7 +142,7 @@ class Rendezvous:
             text = self._wait(f"{self._prefix}/agreement", time.monotonic() + _LEADER_GRACE)
         if text is None:
             raise NeverJoinedError(
-                f"process {self._processes[0]}, which leads the group, came but did not say within "
+                f"process {self._processes[0]} leads the group. It came, but did not tell the others within "
                 f"{self._timeout:g} s where to join; see its output"
             )
         answer = json.loads(text)
@@ -165,19 +165,17 @@ class Rendezvous:
 
     def _lost(self, process: int) -> WorkerLostError:
         return WorkerLostError(
-            f"worker {self._processes.index(process)} (process {process}) ended before all had come to this sum; see its "
-            "output"
+            f"worker {self._processes.index(process)} (process {process}) ended before all workers had reached this "
+            "sum; see its output"
         )
 
     def _never_joined(self, missing: Sequence[int]) -> NeverJoinedError:
         workers = [index for index, process in enumerate(self._processes) if process in missing]
         return NeverJoinedError(
-            f"worker{'s' if len(workers) > 1 else ''} {_listed(workers)} of {len(self._processes)} "
-            "did not join within "
-            f"{self._timeout:g} s: process{'es' if len(missing) > 1 else ''} {_listed(missing)} "
-            "never reached this "
-            "collective. Every process must run the same program, with the same jaxina.collectives(); one that computes long before it needs a longer "
-            "JAXINA_TIMEOUT"
+            f"worker{'s' if len(workers) > 1 else ''} {_listed(workers)} of {len(self._processes)} did not join within "
+            f"{self._timeout:g} s: process{'es' if len(missing) > 1 else ''} {_listed(missing)} never reached this "
+            "collective. Every process must run the same program, with the same jaxina.collectives(). If a process "
+            "computes long before this collective, raise JAXINA_TIMEOUT"
         )
 
 
@@ -205,7 +203,6 @@ def check_equal_settings(process: int, mine: dict[str, Any], other: int, theirs:
     for name in sorted({*mine, *theirs}):
         if mine.get(name) != theirs.get(name):
             raise MismatchError(
-                f"process {process} has {name}={mine.get(name)!r} but process {other} has "
-                f"{theirs.get(name)!r}: give "
+                f"process {process} has {name}={mine.get(name)!r} but process {other} has {theirs.get(name)!r}: give "
                 "all processes the same arguments of jaxina.init() and the same JAXINA_* variables"
             )

@@ -92,15 +92,16 @@ class Roll:
             _refuse(
                 connection,
                 MismatchError(
-                    f"process {answer.rank} ({answer.place}) was started as one of {answer.processes} processes, the "
-                    f"coordinator waits for {self._processes}"
+                    f"process {answer.rank} ({answer.place}) was started as one of {answer.processes} processes, but "
+                    f"the coordinator expects {self._processes}"
                 ),
             )
         elif not 0 <= answer.rank < self._processes:
             _refuse(
                 connection,
                 InvalidArgumentError(
-                    f"{answer.place} claims rank {answer.rank} of {self._processes} processes: JAXINA_RANK counts from 0"
+                    f"{answer.place} claims rank {answer.rank}, but there are {self._processes} processes, and "
+                    "JAXINA_RANK counts from 0"
                 ),
             )
         elif answer.rank in self._here:
@@ -164,7 +165,7 @@ class Roll:
         patience = min(answer.patience for answer, _ in self._here.values())
         return NeverJoinedError(
             f"process{'es' if len(missing) > 1 else ''} {', '.join(map(str, missing))} of {self._processes} did not "
-            f"call jaxina.init() within {patience:g} s; see their output. A slow start needs a longer "
+            f"call jaxina.init() within {patience:g} s; see their output. If they start slowly, raise "
             "JAXINA_JOIN_TIMEOUT"
         )
 

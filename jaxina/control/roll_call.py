@@ -118,8 +118,8 @@ def answer_roll(address: str, me: Answer) -> tuple[str, Roommates]:
         except OSError as error:
             if time.monotonic() >= deadline:
                 raise NeverJoinedError(
-                    f"nothing answers at JAXINA_COORDINATOR={address} within {me.patience:g} s ({error}); `jaxina run` "
-                    "or `jaxina coordinator` starts what the processes find each other by"
+                    f"no coordinator answered at JAXINA_COORDINATOR={address} within {me.patience:g} s ({error}). "
+                    "`jaxina coordinator` starts one; `jaxina run` starts its own"
                 ) from error
             time.sleep(_RETRY)
             continue
@@ -149,7 +149,7 @@ def _say(address: str, me: Answer, deadline: float) -> tuple[dict[str, Any], soc
             connection.settimeout(max(answer_by - time.monotonic(), _RETRY))
             data = connection.recv(1)  # byte by byte: Roommates must get everything that follows the line
             if not data:
-                raise ConnectionError("the connection closed before the roll was complete")
+                raise ConnectionError("the coordinator closed the connection before all processes had come")
             line += data
         return json.loads(line), connection
     except BaseException:

@@ -110,10 +110,8 @@ class ControlServer:
             port = server.add_insecure_port(self._bind)
         except RuntimeError as error:
             raise InvalidArgumentError(
-                f"cannot listen at {self._bind}: the port is in use by another program (perhaps a "
-                "switch that already "
-                "runs), or the address is not this host's. Choose another by --bind HOST:PORT "
-                f"({error})"
+                f"cannot listen at {self._bind}: the port is in use by another program (perhaps a switch that already "
+                f"runs), or the address is not one of this host. Choose another by --bind HOST:PORT ({error})"
             ) from error
         await server.start()
         expiry = asyncio.create_task(service.expire_forever())

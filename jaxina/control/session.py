@@ -120,7 +120,7 @@ class Session:
         try:
             for message in self._call:
                 self._handle(message)
-            self._end(unreachable(self._address, "it closed the session: it was stopped"))
+            self._end(unreachable(self._address, "it closed the session, so it was probably stopped"))
         except grpc.RpcError as error:
             self._end(error_from(error, self._address))
 
@@ -139,7 +139,7 @@ class Session:
                 self._fail_code,
                 (
                     "WORKER_LOST",
-                    f"worker {ranks} called jaxina.shutdown() or ended: nothing more can be summed with it",
+                    f"worker {ranks} called jaxina.shutdown() or ended, so this sum cannot finish",
                 ),
             )
             self._left_timer.daemon = True

@@ -52,6 +52,6 @@ class JaxStore:
 
 def _no_answer(key: str, error: Exception) -> SystemCallError:
     return SystemCallError(
-        f"jax.distributed's key-value store did not answer for {key}: {error}. Its coordinator has ended: with the "
-        "launcher, or with process 0 if the processes called jax.distributed.initialize() themselves"
+        f"jax.distributed's key-value store did not answer for {key}: {error}. The process that runs it has ended: the "
+        "launcher, or process 0 if the processes called jax.distributed.initialize() themselves"
     )

@@ -104,10 +104,8 @@ class SwitchAggregators:
         reply = self._client.who_is_missing(agreement["job"], agreement["secret"])
         missing = ", ".join(map(str, reply.not_joined))
         return NeverJoinedError(
-            f"worker {missing} of {workers} did not join job {agreement['job']} at {self._client.address} "
-            "within "
-            f"{self._configuration.join_timeout:g} s; see its output. A slow start needs a longer "
-            "JAXINA_JOIN_TIMEOUT"
+            f"worker {missing} of {workers} did not join job {agreement['job']} at {self._client.address} within "
+            f"{self._configuration.join_timeout:g} s; see its output. If it starts slowly, raise JAXINA_JOIN_TIMEOUT"
         )
 
     def connect_queue_pairs(self, agreement: Agreement, worker: int, end: tuple[Any, ...]) -> tuple[Any, ...]:

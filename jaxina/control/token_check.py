@@ -41,8 +41,8 @@ async def _refuse(_: AsyncIterator[bytes], context: grpc.aio.ServicerContext) ->
     await refuse(
         context,
         JobRejectedError(
-            "this switch needs a token, and the call has none or another: set JAXINA_TOKEN to that of "
-            "the switch, for every worker and for `jaxina status`"
+            "this switch needs a token, and the call has none or a wrong one: set JAXINA_TOKEN to the switch's token, "
+            "for every worker and for `jaxina status`"
         ),
     )
     yield  # makes this an async generator, which gRPC needs for a stream

@@ -50,8 +50,8 @@ class JaxTopology:
         device_of = {device.process_index: device.id for device in jax.devices()}
         if len(device_of) != jax.device_count():
             raise InvalidArgumentError(
-                "XLA calls MPI's collectives for one device a process; "
-                f"here {len(device_of)} processes have {jax.device_count()}"
+                "XLA hands its own collectives to jaxina only if each process has one device, but here "
+                f"{len(device_of)} processes have {jax.device_count()} devices"
             )
         return [device_of[process] for process in range(self.processes)]
 

@@ -43,7 +43,6 @@ def error_from(call: grpc.RpcError, address: str) -> JaxinaError:
 
 def unreachable(address: str, why: str) -> SwitchUnreachableError:
     return SwitchUnreachableError(
-        f"no switch answers at {address} ({why}). Start one with `jaxina switch --bind {address}`, "
-        "or name the one that "
-        "runs by jaxina.init(switch='HOST:PORT') or JAXINA_SWITCH"
+        f"no switch answers at {address} ({why}). Start one with `jaxina switch --bind {address}`, or name a running "
+        "one by jaxina.init(switch='HOST:PORT') or JAXINA_SWITCH"
     )
