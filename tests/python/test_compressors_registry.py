@@ -40,7 +40,7 @@ def test_shortest_spec():
     ("spec", "why"),
     [
         ("topj", "no compressor 'topj'"),
-        ("topk:many", "'many'.* is no float"),
+        ("topk:many", "'many'.* is not of type float"),
         ("topk:0.1:0.2", "one too many"),
         ("topk:k=3", "not a parameter of topk"),
         ("topk:0.1:ratio=0.2", "one too many"),

@@ -148,7 +148,7 @@ def test_jobs_made_and_given_up_in_a_loop_are_limited():
 def test_all_addresses_together_make_so_much_at_once():
     membership = Membership()
     large = dict(block_size=256, blocks_per_chunk=63, slots=1500)
-    with pytest.raises(JobRejectedError, match="or by all: try again"):
+    with pytest.raises(JobRejectedError, match="or by all callers: try again"):
         for number in range(100):
             create(membership, address(number), **large)
     assert 0 < len(membership.jobs) * spec(**large).shape.pool_bytes <= limits.MAKING_IN_ALL[0]

@@ -88,7 +88,7 @@ def test_lost_numbers_are_counted_by_program_and_once(aggregator: list[str], tmp
         "jit_loses_nothing": [999, 0],
     }
     assert lost == 4 * ONCE
-    assert f"{4 * ONCE} numbers of process 0 became zero" in log
+    assert f"{4 * ONCE} numbers of process 0 were rounded to zero" in log
     last = subprocess.run(
         [str(Path(sys.executable).with_name("jaxina")), "info", "--last"],
         capture_output=True,

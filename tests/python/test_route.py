@@ -204,7 +204,7 @@ def test_the_report_says_why_they_stay(tmp_path, init: str):
     print(whole(total) > 0, jaxina.report())
     """
     for lines in outputs(tmp_path, program, init=init, before=devices):
-        assert f"put in by XLA's partitioner; {CLOSED[init]}" in lines[-1]
+        assert f"inserted by XLA's partitioner; {CLOSED[init]}" in lines[-1]
 
 
 def test_float16_is_refused_when_it_is_compiled_and_named(tmp_path):
@@ -252,4 +252,4 @@ except jaxina.errors.NeverJoinedError as error:
 raise SystemExit
 """
     one, _ = outputs(tmp_path, "", before=before)
-    assert one[-1].startswith("jaxina[NEVER_JOINED]: process 1 has not called jaxina.init()")
+    assert one[-1].startswith("jaxina[NEVER_JOINED]: process 1 did not call jaxina.init()")

@@ -52,7 +52,7 @@ def test_a_traced_run_of_two_processes(tmp_path, options, plain):
     path = tmp_path / "trace.json"
     traced, stats, err = run(tmp_path, "traced", *options, "--trace", path)
     assert traced == plain
-    assert f"2 of 2 workers in {path}" in err and "begins late" not in err
+    assert f"2 of 2 workers in {path}" in err and "lacks its first" not in err
 
     events = json.loads(path.read_text())["traceEvents"]
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
