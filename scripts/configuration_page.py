@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the table in jaxina/config.py: configuration_page.py FILE."""
+"""Writes docs/configuration.md from the table in jaxina/config.py: python scripts/configuration_page.py FILE."""
 
 from __future__ import annotations
 

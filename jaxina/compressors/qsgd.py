@@ -15,13 +15,16 @@ from jaxina.errors import InvalidArgumentError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QSGD(Compressor):
-    """Alistarh et al.: each bucket is sent as its Euclidean norm and signed levels ``l = round(s |x| / norm)``.
+    """QSGD: sends the Euclidean norm of each bucket, and each element as a signed level.
 
-    The variance of a bucket of d elements is at most ``min(d / s^2, sqrt(d) / s) |x|^2``.
+    An element's level is ``s |x| / norm``, rounded at random to one of the two neighbouring integers, with the sign of
+    x. The variance of a bucket of d elements is at most ``min(d / s^2, sqrt(d) / s) |x|^2``.
+
+    Source: Alistarh et al., NIPS 2017, section 3.1 and lemma 3.1.
 
     Attributes:
-      levels: s; a level is an integer from -s to s.
-      bucket: d, elements that share a norm.
+      levels: s, at least 1. A level is an integer from -s to s.
+      bucket: d, how many elements share a norm, at least 1.
     """
 
     levels: int = 64

@@ -1,6 +1,7 @@
-"""Writes docs/compressors.md: `python -m jaxina.compressors.table > docs/compressors.md`.
+"""Writes docs/compressors.md: ``python -m jaxina.compressors.table > docs/compressors.md``.
 
-Promises come from the classes. Bytes are counted: one step of 8 workers with normally distributed 128 x 128 gradients.
+The promises come from the classes. The bytes are counted in one step of 8 workers with normally distributed gradients
+of 128 x 128.
 """
 
 from __future__ import annotations
@@ -76,7 +77,11 @@ leaves float32's range is infinite, as with `lax.psum`.
 
 
 def document(counted: Sequence[str] = ROWS) -> str:
-    """The text of docs/compressors.md, with these rows of the table."""
+    """Makes the text of docs/compressors.md.
+
+    Args:
+      counted: spec strings, one for each row of the table.
+    """
     rng = np.random.default_rng(2021)
     gradients = [rng.normal(size=SHAPE).astype(np.float32) for _ in range(WORKERS)]
     lines = [_row(spec, get(spec), gradients) for spec in counted]

@@ -1,4 +1,4 @@
-"""A JAX whose private parts have moved: jaxina can be imported, psums stay with XLA, one warning names what is missing."""
+"""In a JAX without a private name, jaxina can be imported, psums stay with XLA, and a warning says what is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import jaxina
 
 FOLDER = Path(jaxina.__file__).parent / "_jax_compat"
 
-# In a child of its own for each name: takes it away, imports jaxina and tells what was warned of.
+# Forks a child for each name. The child removes the name, imports jaxina and prints the warnings.
 CHILDREN = """
 import json, os, sys, types, warnings
 import jax
@@ -59,7 +59,10 @@ for number, (path, name) in enumerate(json.loads(sys.argv[1])):
 
 
 def private_names() -> list[tuple[str, str]]:
-    """(module, name) of all that the folder takes from JAX's private modules, but for what only several processes need."""
+    """Returns (module, name) of all that the folder imports from JAX's private modules.
+
+    processes.py is left out, because only jobs of several processes need it.
+    """
     found = []
     for path in sorted(FOLDER.glob("*.py")):
         if path.name == "processes.py":
@@ -80,8 +83,8 @@ def test_only_one_folder_knows_private_names():
 def test_whatever_is_missing_is_named_and_psums_run_natively():
     import jax
 
-    names = [one for one in private_names() if one[1] not in ("mlir", "ir", "func")]  # JAX itself goes with them
-    # `_replica_groups` first: a child does more with the first.
+    names = [one for one in private_names() if one[1] not in ("mlir", "ir", "func")]  # JAX itself needs these
+    # `_replica_groups` comes first, because only the first child runs a psum and asks for strict.
     names.sort(key=lambda one: one[1] != "_replica_groups")
     done = subprocess.run(
         [sys.executable, "-c", CHILDREN, json.dumps(names)], capture_output=True, text=True, timeout=200
