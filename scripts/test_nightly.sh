@@ -6,6 +6,7 @@
 #   deaths           deaths of real processes
 #   model            the slot protocol's model
 #   jax              the Python tests with JAX 0.11
+#   jax_nightly      the Python tests with JAX's nightly wheels (scripts/test_jax.sh says from where)
 #   python           the Python tests marked nightly
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -51,6 +52,8 @@ model() {
 
 jax() { scripts/test_jax.sh 0.11 || failed+=("JAX 0.11"); }
 
+jax_nightly() { scripts/test_jax.sh nightly || failed+=("JAX's nightly wheels"); }
+
 python() {
   local code=0
   "$bin/pytest" -q -m nightly || code=$?
@@ -61,7 +64,7 @@ python() {
   esac
 }
 
-parts=(address thread shapes fuzz deaths model jax python)
+parts=(address thread shapes fuzz deaths model jax jax_nightly python)
 chosen=("$@")
 [ $# -gt 0 ] || chosen=("${parts[@]}")
 for part in "${chosen[@]}"; do
