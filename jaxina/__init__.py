@@ -11,4 +11,4 @@ __version__ = importlib.metadata.version("jaxina")
 
 _seat.take()
 
-__all__ = ["Job", "Program", "Report", "Stays", "collectives", "errors", "init", "report", "shutdown", "__version__"]
+__all__ = ["Job", "Program", "Report", "Stays", "__version__", "collectives", "errors", "init", "report", "shutdown"]

@@ -75,8 +75,7 @@ class Program:
         if self.carried:
             what = f"{self.carried} collective{'s' * (self.carried > 1)}"
             parts.append(f"carries {what} ({self.tensors} tensor{'s' * (self.tensors > 1)})")
-        for one in self.stays:
-            parts.append(f"{one.number} {one.kind}{'s' * (one.number > 1)} with XLA ({one.why})")
+        parts += [f"{one.number} {one.kind}{'s' * (one.number > 1)} with XLA ({one.why})" for one in self.stays]
         if self.rounded_to_zero:
             parts.append(f"{self.rounded_to_zero} of {self.floats} numbers rounded to zero")
         return f"{self.name}: " + ", ".join(parts)

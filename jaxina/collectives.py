@@ -22,7 +22,7 @@ from jaxina import _switch
 from jaxina.errors import InvalidArgumentError
 
 
-class collectives(contextlib.ContextDecorator):  # noqa: N801 (used like a function)
+class collectives(contextlib.ContextDecorator):
     """Context manager and decorator: how this thread's programs are carried inside it.
 
     JAX traces a program again where these settings differ from those it was traced with, so the scope counts wherever a

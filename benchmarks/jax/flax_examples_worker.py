@@ -22,9 +22,8 @@ from absl import logging as absl_logging
 
 import jaxina
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-from examples.shared.processes import join_processes  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from examples.shared.processes import join_processes
 
 ROWS = 2  # of the batch, in every process
 # What the examples log of a step: Gemma itself, ImageNet by clu's writer.

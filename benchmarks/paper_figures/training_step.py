@@ -9,8 +9,8 @@ for bit, on all workers. Steps alone keep each worker's own gradient and go nowh
 
 from __future__ import annotations
 
-import functools
 import dataclasses
+import functools
 import itertools
 import json
 import sys

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-
 from shared.report import RunRecord
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart; dashes show curves that

@@ -21,16 +21,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import checkpoints
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import regroup
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-import checkpoints
 import jaxina
-import regroup
 
 FEATURES, CLASSES, BATCH = 64, 10, 240  # 240 is shared equally by 1 to 6 workers
 SAVE_EVERY = 5
@@ -138,7 +138,8 @@ def launch(arguments: argparse.Namespace) -> int:
     code = 0
     while names:
         pid, status = os.wait()
-        name, ended = names.pop(pid), os.waitstatus_to_exitcode(status)
+        del names[pid]
+        ended = os.waitstatus_to_exitcode(status)
         if ended == -signal.SIGKILL and arguments.replace:
             start("replacement", 1)
         elif ended != -signal.SIGKILL:

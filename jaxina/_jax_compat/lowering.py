@@ -34,9 +34,10 @@ PSUM_SCATTER = reduce_scatter_p
 class _UnderWay(threading.local):
     """What the lowering under way in this thread knows."""
 
-    devices: Any = None  # the module's; None if they are not known
-    token_inside = False  # whether its caller keeps no token for ORDER
-    reasons: dict[str, None] = {}  # why sums stay with XLA, in their order
+    def __init__(self) -> None:
+        self.devices: Any = None  # the module's; None if they are not known
+        self.token_inside = False  # whether its caller keeps no token for ORDER
+        self.reasons: dict[str, None] = {}  # why sums stay with XLA, in their order
 
 
 under_way = _UnderWay()

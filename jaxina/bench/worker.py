@@ -4,8 +4,8 @@ same process and run, and checks every result.
 
 from __future__ import annotations
 
-import functools
 import dataclasses
+import functools
 import json
 import sys
 import time

@@ -9,6 +9,7 @@ group is ended.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import os
 import selectors
@@ -65,10 +66,8 @@ class _Worker:
         self.ended = False
 
     def signal_group(self, number: int) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            pass
 
 
 class Launcher:

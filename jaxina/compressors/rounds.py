@@ -118,7 +118,7 @@ def _gathered(collective: Callable[[jax.Array], jax.Array], asked: dict[int, Arr
     parts = [jax.lax.bitcast_convert_type(leaf, jnp.uint8).reshape(-1) for leaf in leaves]
     answer = collective(jnp.concatenate(parts))
     answers, start = [], 0
-    for leaf, part in zip(leaves, parts):
+    for leaf, part in zip(leaves, parts, strict=True):
         width = leaf.dtype.itemsize
         shape = (len(answer), *leaf.shape, *([width] if width > 1 else []))
         answers.append(jax.lax.bitcast_convert_type(answer[:, start : start + part.size].reshape(shape), leaf.dtype))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from jaxina.controller.chip import Size
+
 from jaxina.control.data_plane import QueuePairs
 from jaxina.errors import JobRejectedError, TooManyWorkersError
-from jaxina.controller.chip import Size
 
 WORKER_BITS = 5
 SLOT_BITS = 10

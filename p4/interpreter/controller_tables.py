@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from jaxina.controller.tables import Digest, Entry, Range, Ternary
 from jaxina.controller.tables import Match as EntryMatch
-from jaxina.errors import SystemCallError
+
 from interpreter import passing
 from interpreter.chip import Chip
 from interpreter.errors import ProgramError
@@ -17,6 +17,7 @@ from interpreter.matching import Between, Masked, Match
 from interpreter.program import Program
 from interpreter.tables import Key, Table
 from interpreter.values import Unknown
+from jaxina.errors import SystemCallError
 
 _PIPE = "pipe."
 _PRIORITY = "$MATCH_PRIORITY"

@@ -15,9 +15,9 @@ from control_fakes import (
     eventually,
     in_threads,
 )
+from jaxina._native import JobShape
 
 from jaxina import config
-from jaxina._native import JobShape
 from jaxina.control import limits, switch_jobs
 from jaxina.control.connector import Connector
 from jaxina.control.rendezvous import Presence
@@ -185,7 +185,7 @@ def test_no_switch_is_found_out_at_once():
 
 
 def test_an_unknown_host_is_named():
-    with pytest.raises(SwitchUnreachableError, match="no-such-host.invalid:5"):
+    with pytest.raises(SwitchUnreachableError, match=r"no-such-host\.invalid:5"):
         Process("no-such-host.invalid:5", None, 0, 1)
 
 

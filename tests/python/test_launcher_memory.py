@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+
 from jaxina.cli import worker_memory
 
 # Takes and gives back 64 MiB three times, touching all of it; prints the page faults of each time.

@@ -61,7 +61,7 @@ def test_a_name_that_is_gone_is_told(name: str, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "instead"),
+    "name, instead",
     [
         ("jax._src.compiler.compile_or_get_cached", lambda backend, devices, computation: None),
         (f"{MLIR}.custom_call", lambda name, *, out_types, operands: None),

@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
+from jaxina.controller import chip
 from tofino_fakes import BUSY, CHIP, soon
 
 from jaxina.cli import switch as switch_command
 from jaxina.control.client import SwitchClient
-from jaxina.controller import chip
 from jaxina.errors import InvalidArgumentError
 
 
@@ -44,9 +44,9 @@ def test_what_a_chip_needs(tmp_path):
         (tmp_path / "nowhere.toml", True, "nowhere.toml"),
         (file, False, "no module bfrt_grpc"),
     ):
-        with pytest.raises(InvalidArgumentError, match=why):
-            with switch_command._tofino(path, "127.0.0.1:1", dry_run):
-                pass
+        opened = switch_command._tofino(path, "127.0.0.1:1", dry_run)
+        with pytest.raises(InvalidArgumentError, match=why), opened:
+            pass
 
 
 def test_a_dry_run_logs_its_writes(tmp_path):

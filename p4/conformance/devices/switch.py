@@ -165,8 +165,14 @@ class SwitchDevice:
     def _introduction(job: Job, worker: int) -> Packet:
         """An update of an epoch that no slot has reached."""
         fields: dict[str, Value] = {
-            **{"job": job.name, "secret": job.name, "worker": worker, "slot": 0},
-            **{"epoch": 2, "fingerprint": 2, "exponents": (0,), "words": ()},
+            "job": job.name,
+            "secret": job.name,
+            "worker": worker,
+            "slot": 0,
+            "epoch": 2,
+            "fingerprint": 2,
+            "exponents": (0,),
+            "words": (),
         }
         return Packet("update", fields)
 

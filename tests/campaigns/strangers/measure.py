@@ -281,7 +281,7 @@ class Measurement:
         """What is left of the rate during the attack: of the undisturbed, and beside the control."""
         before, between = self._median(transport, "before"), self._median(transport, "between")
         attacked = self._share_of_quiet(transport, "attack")
-        if 0 < before and between < KEPT * before:  # lasting
+        if before > 0 and between < KEPT * before:  # lasting
             attacked = self._median(transport, "attack") / before
         cost = min(1.0, self._share_of_quiet(transport, "control"))
         return attacked, attacked / cost if cost else attacked
