@@ -25,6 +25,7 @@ import jaxina
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from examples.shared.processes import join_processes
 
+ROOT = Path(__file__).resolve().parents[2]
 ROWS = 2  # of the batch, in every process
 # What the examples log of a step: Gemma itself, ImageNet by clu's writer.
 LOGGED = {
