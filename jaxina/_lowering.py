@@ -92,7 +92,10 @@ def _all_reduce(ctx: Any, target: str, operand: Any, positions: list[list[int]])
     groups = _global_groups(positions)
     if groups.shape[1] > 1 and not _native.running():
         raise NotInitializedError("a psum is to be compiled for jaxina, but jaxina.init() has not been called")
-    attributes = {"groups": groups.reshape(-1), "group_size": np.int64(groups.shape[1])}
+    attributes: dict[str, np.ndarray | np.integer] = {
+        "groups": groups.reshape(-1),
+        "group_size": np.int64(groups.shape[1]),
+    }
     attributes["bits"] = np.int64(_switch.bits.value)
     return compat.ordered_custom_call(ctx, target, operand, attributes)
 

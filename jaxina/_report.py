@@ -192,13 +192,14 @@ def _read(text: str, targets: frozenset[str], routed: frozenset[str], closed: st
     asked_for = _reasons(text) or UNKNOWN
     off = says_off(text)
     carried = tensors = 0
-    names = set()  # of custom calls
+    names: set[int] = set()  # of custom calls
     stays: collections.Counter[tuple[str, str, bool]] = collections.Counter()
     for one in _hlo.collectives(text, targets):
         if one.kind in targets:
             carried += 1
             tensors += one.operands - 1  # the first is the token
-            names.add(one.identity)
+            if one.identity is not None:
+                names.add(one.identity)
         elif one.kind in routed and not (one.sums and off):
             carried += 1
             tensors += one.operands

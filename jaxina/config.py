@@ -254,7 +254,7 @@ class Configuration:
         return values
 
 
-def fields() -> list[dataclasses.Field]:
+def fields() -> list[dataclasses.Field[Any]]:
     """The settings, in the order of their documentation."""
     return [field for field in dataclasses.fields(Configuration) if "kind" in field.metadata]
 
@@ -263,14 +263,14 @@ def variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def default_text(field: dataclasses.Field) -> str:
+def default_text(field: dataclasses.Field[Any]) -> str:
     default = field.metadata["default"]
     if isinstance(default, dict):
         return ", ".join(f"{value} ({aggregator})" for aggregator, value in default.items())
     return "" if default is None else f"{default:g}" if isinstance(default, float) else str(default)
 
 
-def shown(field: dataclasses.Field, value: Any) -> str:
+def shown(field: dataclasses.Field[Any], value: Any) -> str:
     """The value as a person may see it."""
     return "" if value is None else "(set)" if field.metadata["kind"].secret else str(value)
 
@@ -338,16 +338,15 @@ def check_used(configuration: Configuration) -> None:
 
 def _check_together(configuration: Configuration) -> None:
     configuration.shape(devices=1, workers=1)  # raises where slots, blocks and chunks do not go together
-    launched = (configuration.coordinator, configuration.rank, configuration.processes)
-    if any(value is not None for value in launched):
-        if any(value is None for value in launched):
+    coordinator, rank, processes = configuration.coordinator, configuration.rank, configuration.processes
+    if any(value is not None for value in (coordinator, rank, processes)):
+        if coordinator is None or rank is None or processes is None:
             raise InvalidArgumentError(
                 f"{variable('coordinator')}, {variable('rank')} and {variable('processes')} belong "
                 "together: set all "
                 "three, or none"
             )
-        if configuration.rank >= configuration.processes:
+        if rank >= processes:
             raise InvalidArgumentError(
-                f"{variable('rank')}={configuration.rank} is not below {variable('processes')}="
-                f"{configuration.processes}: ranks count from 0"
+                f"{variable('rank')}={rank} is not below {variable('processes')}={processes}: ranks count from 0"
             )

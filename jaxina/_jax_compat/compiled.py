@@ -21,7 +21,7 @@ def watch(begin: Callable[[], None], tell: Callable[[Any, Callable[[], str]], No
     """Calls begin() before each compilation, and tell(module, text) with each program for several devices: its lowered
     module, and what gives its optimized HLO module. What they raise, the compilation raises."""
 
-    def compile_and_tell(backend: Any, computation: Any, devices: Any, *args: Any, **kwargs: Any):
+    def compile_and_tell(backend: Any, computation: Any, devices: Any, *args: Any, **kwargs: Any) -> Any:
         begin()
         executable = compile_or_get_cached(backend, computation, devices, *args, **kwargs)
         if devices.size > 1:

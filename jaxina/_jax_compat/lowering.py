@@ -61,7 +61,7 @@ def extend_effects(primitive: Any, carried: Callable[..., bool]) -> None:
     """Makes `primitive` have the effect ORDER whenever `carried(aval, **params)` holds."""
     native = primitive.abstract_eval
 
-    def abstract_eval(aval: Any, **params: Any):
+    def abstract_eval(aval: Any, **params: Any) -> tuple[Any, set[Any]]:
         out, effs = native(aval, **params)
         return out, {*effs, ORDER} if carried(aval, **params) else effs
 
@@ -77,7 +77,7 @@ def override_lowering(primitive: Any, rules: dict[str, Callable[..., Any]], stay
     """
     native = mlir._lowerings[primitive].rule
 
-    def elsewhere(ctx: Any, operand: Any, **params: Any):
+    def elsewhere(ctx: Any, operand: Any, **params: Any) -> Any:
         results = native(ctx, operand, **params)
         if ORDER in ctx.tokens_in.effects():
             ctx.set_tokens_out(ctx.tokens_in)
@@ -86,7 +86,7 @@ def override_lowering(primitive: Any, rules: dict[str, Callable[..., Any]], stay
         return results
 
     def lowered_by(rule: Callable[..., Any]) -> Callable[..., Any]:
-        def here(ctx: Any, operand: Any, **params: Any):
+        def here(ctx: Any, operand: Any, **params: Any) -> Any:
             results = rule(ctx, operand, **params) if ORDER in ctx.tokens_in.effects() else None
             return elsewhere(ctx, operand, **params) if results is None else results
 
@@ -128,7 +128,7 @@ def local_gpus() -> dict[int, int]:
     }
 
 
-def sum_positional(ctx: Any, operand: ir.Value, axes: Sequence[int]) -> ir.Value:
+def sum_positional(ctx: Any, operand: ir.Value[Any], axes: Sequence[int]) -> ir.Value[Any]:
     """`operand` summed over its own dimensions `axes`, within one device."""
     (aval,) = ctx.avals_in
     shape = tuple(size for axis, size in enumerate(aval.shape) if axis not in axes)
@@ -138,8 +138,8 @@ def sum_positional(ctx: Any, operand: ir.Value, axes: Sequence[int]) -> ir.Value
 
 
 def ordered_custom_call(
-    ctx: Any, target: str, operand: ir.Value, attributes: dict[str, np.ndarray | np.integer]
-) -> ir.Value:
+    ctx: Any, target: str, operand: ir.Value[Any], attributes: dict[str, np.ndarray | np.integer]
+) -> ir.Value[Any]:
     """The result of a typed-FFI custom call with one operand of the same type, ordered by the token of ORDER.
 
     It has no side effect in XLA's sense: the token alone keeps it, in order, and lets shard_map's partial-auto mode
@@ -160,7 +160,7 @@ def ordered_custom_call(
     return call.results[1]
 
 
-def own_part(operand: ir.Value, places: Sequence[int], dimension: int, tiled: bool) -> ir.Value:
+def own_part(operand: ir.Value[Any], places: Sequence[int], dimension: int, tiled: bool) -> ir.Value[Any]:
     """The part of `operand` that belongs to the running device.
 
     Args:
@@ -184,6 +184,11 @@ def own_part(operand: ir.Value, places: Sequence[int], dimension: int, tiled: bo
     return hlo.reshape(ir.RankedTensorType.get(shape, full.element_type), part)
 
 
-def as_result(ctx: Any, value: ir.Value) -> list[ir.Value]:
+def as_dict(attributes: ir.Attribute) -> dict[str, ir.Attribute]:
+    named = ir.DictAttr(attributes)
+    return {named[place].name: named[place].attr for place in range(len(named))}
+
+
+def as_result(ctx: Any, value: ir.Value[Any]) -> list[ir.Value[Any]]:
     """What a lowering rule returns whose one result is `value`."""
     return [lower_with_sharding_in_types(ctx, value, ctx.avals_out[0])]

@@ -44,7 +44,7 @@ def surround(around: Around) -> None:
                 made.build_unsafe_call = lambda: _Surrounded(build(), context)
         return made
 
-    pxla.UnloadedMeshExecutable.from_hlo = staticmethod(from_hlo)
+    pxla.UnloadedMeshExecutable.from_hlo = staticmethod(from_hlo)  # type: ignore[method-assign]
 
 
 class _Surrounded:

@@ -21,7 +21,7 @@ from jaxina.cli import run_report
 from jaxina.cli.launch import Launch, check_output
 from jaxina.errors import InvalidArgumentError
 
-Dtype = enum.StrEnum("Dtype", {name.upper(): name for name in DTYPES})
+Dtype = enum.StrEnum("Dtype", {name.upper(): name for name in DTYPES})  # type: ignore[misc]
 _FIRST_DTYPE = Dtype(DTYPES[0])
 
 

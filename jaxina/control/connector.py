@@ -163,18 +163,16 @@ class Connector:
         configuration = self._configuration
         exchange = functools.partial(self._aggregators.connect_queue_pairs, agreement, worker)
         # Workers that dropped the same packets would be one experiment n times.
-        loss = {
-            "loss": configuration.loss,
-            "loss_seed": (configuration.loss_seed + worker) % 2**64,
-        }
+        loss, seed = configuration.loss, (configuration.loss_seed + worker) % 2**64
         address, checksums = agreement["address"], agreement["checksums"]
         if configuration.aggregator == "embedded":
             config.use_embedded(agreement["segment"])
         elif configuration.aggregator == "udp":
             window = agreement["first_window"]
-            config.use_udp(address, agreement["ports"], checksums, first_window=window, **loss)
+            ports = agreement["ports"]
+            config.use_udp(address, ports, checksums, first_window=window, loss=loss, loss_seed=seed)
         elif configuration.aggregator == "roce":
-            config.use_roce(address, exchange, checksums, **loss)
+            config.use_roce(address, exchange, checksums, loss=loss, loss_seed=seed)
         else:
             config.use_verbs(configuration.rdma_device or "", exchange)
 

@@ -4,7 +4,7 @@ address is one host's, or one IPv6 network's (`peer.py`), so that users of one h
 
 from __future__ import annotations
 
-from jaxina.config import MAX_SLOTS
+from jaxina._native import MAX_SLOTS
 
 MIB = 1 << 20
 

@@ -51,6 +51,7 @@ class Roll:
           NeverJoinedError: some did not come before another's patience ended; names them.
           MismatchError: processes have other settings.
         """
+        assert self._listener is not None
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
         try:

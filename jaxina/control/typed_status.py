@@ -4,7 +4,7 @@ status message.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import grpc
 
@@ -26,7 +26,7 @@ def status_of(error: JaxinaError) -> grpc.StatusCode:
     return _STATUS.get(error.code, grpc.StatusCode.UNKNOWN)
 
 
-async def refuse(context: grpc.aio.ServicerContext, error: JaxinaError) -> NoReturn:
+async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: JaxinaError) -> NoReturn:
     """Ends the call with the error."""
     await context.abort(status_of(error), error.message, ((METADATA_KEY, error.code),))
     raise AssertionError("abort raises")
@@ -34,7 +34,8 @@ async def refuse(context: grpc.aio.ServicerContext, error: JaxinaError) -> NoRet
 
 def error_from(call: grpc.RpcError, address: str) -> JaxinaError:
     """The jaxina error behind a failed call to the switch at `address`."""
-    for key, value in call.trailing_metadata() or ():
+    metadata: Any = call.trailing_metadata() or ()  # pairs, whatever the stubs say
+    for key, value in metadata:
         if key == METADATA_KEY:
             return from_code(str(value), call.details() or "")
     return unreachable(address, f"{call.code().name.lower().replace('_', ' ')}: {call.details()}")

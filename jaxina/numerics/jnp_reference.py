@@ -8,6 +8,7 @@ scale, and must not be given where one is needed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -90,7 +91,7 @@ def non_finite_sum(arrays: Sequence[jax.Array]) -> jax.Array:
 def all_reduce_reference(arrays: Sequence[jax.Array], block_size: int = DEFAULT_BLOCK_SIZE) -> jax.Array:
     """`jaxina.numerics.all_reduce_reference` for float32: one array per worker -> their sum."""
     exponents = jnp.stack([block_exponents(array, block_size, finite_only=True) for array in arrays]).max(axis=0)
-    words = sum(quantize(array, exponents, len(arrays), block_size) for array in arrays)
+    words = functools.reduce(jnp.add, (quantize(array, exponents, len(arrays), block_size) for array in arrays))
     y = _bits(dequantize(words, exponents, len(arrays), block_size))
     special = _bits(non_finite_sum(arrays))
     return _as_float(jnp.where(special == 0, y, special)).reshape(arrays[0].shape)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxina.controller.tables import Digest, Entry, Range, Ternary, Value
-
 from jaxina.errors import InvalidArgumentError, SwitchUnreachableError, SystemCallError
 
 _log = logging.getLogger("jaxina.switch")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxina._native import JobShape
+from jaxina.control.data_plane import QueuePairs, Terms
 from jaxina.controller.chip import Chip
 from jaxina.controller.ingress_parser import IngressParser
 from jaxina.controller.job_admission import JobAdmission
@@ -27,8 +28,6 @@ from jaxina.controller.source_check import SourceCheck
 from jaxina.controller.statistics import Statistics
 from jaxina.controller.tables import Digest, Tables
 from jaxina.controller.worker_stamp import WorkerStamp
-
-from jaxina.control.data_plane import QueuePairs, Terms
 from jaxina.errors import InvalidArgumentError, JaxinaError
 
 _log = logging.getLogger("jaxina.switch")

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Sequence
 
 from jaxina.controller.tables import Digest, Entry
-
 from jaxina.errors import SystemCallError
 
 _log = logging.getLogger("jaxina.switch")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from jaxina.controller.chip import Size
-
 from jaxina.control.data_plane import QueuePairs
+from jaxina.controller.chip import Size
 from jaxina.errors import JobRejectedError, TooManyWorkersError
 
 WORKER_BITS = 5

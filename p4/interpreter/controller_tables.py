@@ -7,9 +7,6 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from jaxina.controller.tables import Digest, Entry, Range, Ternary
-from jaxina.controller.tables import Match as EntryMatch
-
 from interpreter import passing
 from interpreter.chip import Chip
 from interpreter.errors import ProgramError
@@ -17,6 +14,8 @@ from interpreter.matching import Between, Masked, Match
 from interpreter.program import Program
 from interpreter.tables import Key, Table
 from interpreter.values import Unknown
+from jaxina.controller.tables import Digest, Entry, Range, Ternary
+from jaxina.controller.tables import Match as EntryMatch
 from jaxina.errors import SystemCallError
 
 _PIPE = "pipe."

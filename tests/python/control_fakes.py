@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxina._native import JobShape
-
 from jaxina.control.data_plane import QueuePairs, Terms
 
 

@@ -127,7 +127,7 @@ EXPECTED: dict[str, Expectation] = {
     IR: is_a(types.ModuleType),
     f"{IR}.ArrayAttr": whose("get", takes([])),
     f"{IR}.Attribute": is_a(type),
-    f"{IR}.DictAttr": whose("get", takes({})),
+    f"{IR}.DictAttr": has("get", "__getitem__", "__len__"),
     f"{IR}.FunctionType": whose("get", takes([], [])),
     f"{IR}.InsertionPoint": has("at_block_begin"),
     f"{IR}.IntegerAttr": whose("get", takes("type", 1)),

@@ -2,8 +2,8 @@
 
 import pytest
 from control_fakes import FakeDataPlane
-from jaxina._native import JobShape
 
+from jaxina._native import JobShape
 from jaxina.control import limits
 from jaxina.control.cached_answers import CachedAnswers
 from jaxina.control.job_spec import JobSpec

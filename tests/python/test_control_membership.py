@@ -1,8 +1,8 @@
 """The membership state machine, with a clock of numbers."""
 
 import pytest
-from jaxina._native import JobShape
 
+from jaxina._native import JobShape
 from jaxina.control.job_spec import JobSpec
 from jaxina.control.membership import Aborted, Left, Membership, Ready, Removed
 from jaxina.errors import (

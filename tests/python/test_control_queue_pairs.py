@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 from control_fakes import FakeDataPlane
-from jaxina._native import JobShape
 
+from jaxina._native import JobShape
 from jaxina.control import limits
 from jaxina.control.client import SwitchClient
 from jaxina.control.data_plane import QueuePairs

@@ -3,8 +3,8 @@
 import contextlib
 
 import pytest
-from jaxina._native import MAX_WORKERS, MIN_BLOCK_SIZE, JobShape
 
+from jaxina._native import MAX_WORKERS, MIN_BLOCK_SIZE, JobShape
 from jaxina.control import limits
 from jaxina.control.bucket import Bucket, Buckets
 from jaxina.control.job_spec import JobSpec

@@ -11,8 +11,8 @@ import time
 
 import pytest
 from control_fakes import FakeDataPlane, FakeEngine, eventually, in_threads
-from jaxina._native import JobShape
 
+from jaxina._native import JobShape
 from jaxina.control import control_pb2 as pb
 from jaxina.control.client import SwitchClient
 from jaxina.control.server import ControlServer

@@ -15,9 +15,9 @@ from control_fakes import (
     eventually,
     in_threads,
 )
-from jaxina._native import JobShape
 
 from jaxina import config
+from jaxina._native import JobShape
 from jaxina.control import limits, switch_jobs
 from jaxina.control.connector import Connector
 from jaxina.control.rendezvous import Presence

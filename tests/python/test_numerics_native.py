@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from jaxina._native import numerics as native
 
 from jaxina import errors, numerics
+from jaxina._native import numerics as native
 
 BLOCK_SIZE = 61  # no multiple of any vector width
 CODECS = native.codec_names()

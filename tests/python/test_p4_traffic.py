@@ -19,11 +19,11 @@ from conformance.script import Script, numbers
 from conformance.vector import Job
 from interpreter.controller_tables import ChipTables
 from interpreter.program import Program
+
 from jaxina._native import JobShape
+from jaxina.control.data_plane import QueuePairs
 from jaxina.controller.data_plane import TofinoPlane
 from jaxina.controller.tables import Entry, Ternary
-
-from jaxina.control.data_plane import QueuePairs
 
 WORDS = {"one-pipe": 64, "four-pipes": 256}
 WORKERS, SLOTS, PASSES = 3, 2, 4

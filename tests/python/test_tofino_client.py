@@ -6,10 +6,10 @@ import sys
 import types
 
 import pytest
+
 from jaxina.controller import bfrt
 from jaxina.controller.dry_run import DryRun
 from jaxina.controller.tables import Entry, Range, Ternary
-
 from jaxina.errors import SystemCallError
 
 

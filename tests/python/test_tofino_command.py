@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from jaxina.controller import chip
 from tofino_fakes import BUSY, CHIP, soon
 
 from jaxina.cli import switch as switch_command
 from jaxina.control.client import SwitchClient
+from jaxina.controller import chip
 from jaxina.errors import InvalidArgumentError
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import p4_names
 import pytest
-from jaxina.controller import bfrt
-from jaxina.controller.tables import Digest, Entry
 from tofino_fakes import BUSY, Switch, join, soon
 
 from jaxina.control.data_plane import QueuePairs
+from jaxina.controller import bfrt
+from jaxina.controller.tables import Digest, Entry
 from jaxina.errors import InvalidArgumentError, JobRejectedError, TooManyWorkersError
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 
 from control_fakes import FakeEngine, FakeStore, FakeTopology, eventually, in_threads
-from jaxina.controller import chip
-from jaxina.controller.data_plane import TofinoPlane
-from jaxina.controller.dry_run import DryRun
-from jaxina.controller.tables import Digest
 
 from jaxina import config
 from jaxina.control.client import SwitchClient
 from jaxina.control.connector import Connector
 from jaxina.control.server import ControlServer
 from jaxina.control.switch_jobs import SwitchAggregators
+from jaxina.controller import chip
+from jaxina.controller.data_plane import TofinoPlane
+from jaxina.controller.dry_run import DryRun
+from jaxina.controller.tables import Digest
 
 BUSY = 45  # seconds that a busy machine may need for what takes none
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from interpreter.chip import Chip
 from interpreter.values import Unknown
-from jaxina.controller.pool import Job
 
 from conformance.vector import Value
+from jaxina.controller.pool import Job
 
 _EPOCHS = 2**32
 _NO_PASS = (0xFFFFFFFF, 0)  # tags of a version that was never used, by its number

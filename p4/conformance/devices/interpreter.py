@@ -10,8 +10,6 @@ from interpreter import source
 from interpreter.controller_tables import ChipTables
 from interpreter.errors import UndefinedError
 from interpreter.program import Program
-from jaxina.controller.chip import SIZES, Chip, Host, Port
-from jaxina.controller.data_plane import TofinoPlane
 
 from conformance.devices import TOFINO, frames
 from conformance.devices.chip_state import Registers
@@ -19,6 +17,8 @@ from conformance.devices.links import Address
 from conformance.devices.switch import SwitchDevice
 from conformance.vector import Job, Packet, Receive, Value
 from jaxina.control.server import ControlServer
+from jaxina.controller.chip import SIZES, Chip, Host, Port
+from jaxina.controller.data_plane import TofinoPlane
 
 PROGRAM = Path(__file__).parents[2] / "tofino" / "jaxina.p4"
 ADDRESS, _MAC = "198.18.0.1", b"\x02\x4a\x58\xff\xff\xff"
