@@ -27,7 +27,7 @@ stubs() {
 scripts/lint_tools.sh "$venv"
 check "ruff format" "$bin/ruff" format --check .
 check "ruff check" "$bin/ruff" check .
-check "mypy" "$bin/mypy"
+check "mypy" scripts/types.sh "$venv"
 of_kind '*.h' '*.cc' '*.cu' > build/native-files.list
 check "clang-format" "$bin/clang-format" --dry-run -Werror --files=build/native-files.list
 check "stubs (make stubs writes them)" stubs
