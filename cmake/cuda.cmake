@@ -1,7 +1,7 @@
-# The CUDA language, if there is an nvcc of CUDA 12 or 13: first CMAKE_CUDA_COMPILER or CUDACXX, then the PATH and
+# The CUDA language, with JAXINA_CUDA=ON, from an nvcc of CUDA 12 or 13: first CMAKE_CUDA_COMPILER or CUDACXX, then the PATH and
 # /usr/local/cuda, then PyPI's nvidia-cuda-nvcc, nvidia-cuda-crt, nvidia-nvvm, nvidia-cuda-runtime and nvidia-cuda-cccl in
 # the Python environment of the build. Sets JAXINA_HAS_CUDA.
-set(JAXINA_CUDA "AUTO" CACHE STRING "The GPU's part: ON demands nvcc, AUTO takes it where it is found, OFF leaves it out")
+option(JAXINA_CUDA "The GPU's part, the shared library of the package jaxina-cuda13; needs nvcc" OFF)
 set(JAXINA_CUDA_ARCHITECTURES "" CACHE STRING "GPU targets as in CMAKE_CUDA_ARCHITECTURES; empty for all from sm_80 on")
 
 # The nvcc among Python's packages, if they are complete; else an empty string.
@@ -30,7 +30,7 @@ function(jaxina_nvcc_of_python result)
 endfunction()
 
 set(JAXINA_HAS_CUDA FALSE)
-if(JAXINA_CUDA STREQUAL "OFF")
+if(NOT JAXINA_CUDA)
   return()
 endif()
 
@@ -56,13 +56,8 @@ if(CMAKE_CUDA_COMPILER)
   set(version "${CMAKE_MATCH_1}")
 endif()
 if(NOT version VERSION_GREATER_EQUAL 12.0)
-  if(JAXINA_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "JAXINA_CUDA=ON, but there is no nvcc of CUDA 12 or newer. Install NVIDIA's toolkit, name its nvcc "
-                        "with CUDACXX, or: pip install nvidia-cuda-nvcc nvidia-cuda-cccl")
-  endif()
-  message(STATUS "No nvcc of CUDA 12 or newer: without the GPU's part")
-  unset(CMAKE_CUDA_COMPILER)
-  return()
+  message(FATAL_ERROR "JAXINA_CUDA=ON, but there is no nvcc of CUDA 12 or newer. Install NVIDIA's toolkit, name its nvcc "
+                      "with CUDACXX, or: pip install nvidia-cuda-nvcc nvidia-cuda-cccl")
 endif()
 
 # The code of sm_80 runs on 8.6 and 8.9 too. Newer GPUs than those named compile the PTX when they first load it.

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxina import _module, _native, _report, _route, _switch, joining
+from jaxina import _gpu, _module, _native, _report, _route, _switch, joining
 from jaxina._jax_compat import compiled, program, run
 from jaxina._jax_compat import lowering as compat
 from jaxina.errors import InvalidArgumentError, NotInitializedError
@@ -98,11 +98,11 @@ def _all_reduce(ctx: Any, target: str, operand: Any, positions: list[list[int]])
 
 
 def _on_gpu(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule for CUDA, which leaves a psum to XLA if jaxina was built without."""
+    """The rule for CUDA, which leaves a psum to XLA if jaxina's part for GPUs is not installed."""
 
     def lowered(ctx: Any, operand: Any, **params: Any) -> Any:
         if not gpu_handlers():
-            compat.note("jaxina was built without CUDA")
+            compat.note("jaxina-cuda13 is not installed")
             return None
         if gpus := compat.local_gpus():
             _native.set_gpu_ids(gpus)
@@ -112,7 +112,7 @@ def _on_gpu(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def gpu_handlers() -> dict[str, Any]:
-    """Custom call -> its handler on CUDA; empty if jaxina was built without CUDA."""
+    """Custom call -> its handler on CUDA; empty if jaxina's part for GPUs is not installed."""
     return _native.gpu_handlers()
 
 
@@ -148,6 +148,7 @@ def _note(module: Any, text: Callable[[], str]) -> None:
 def install() -> None:
     """Registers the handlers and overrides the primitives that sum. Does not initialise a backend."""
     jax.ffi.register_ffi_target(TARGET, _native.all_reduce_cpu(), platform="cpu")
+    _gpu.load()
     for name, registration in _native.gpu_types().items():
         jax.ffi.register_ffi_type(name, registration, platform="CUDA")
     for target, handler in gpu_handlers().items():

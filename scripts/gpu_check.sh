@@ -106,8 +106,9 @@ native() {
 extension() {
   export PATH="$venv/bin:$PATH"
   nvcc_is_there || return
-  "$venv/bin/pip" install --no-index --no-deps --no-build-isolation -C cmake.define.JAXINA_CUDA=ON \
-    -C cmake.define.JAXINA_CUDA_ARCHITECTURES="$(architecture)" -C build-dir="$build-extension" -e . || return
+  local install=("$venv/bin/pip" install --no-index --no-deps --no-build-isolation)
+  "${install[@]}" -C build-dir="$build-extension" -e . || return
+  "${install[@]}" -C cmake.define.JAXINA_CUDA_ARCHITECTURES="$(architecture)" -C build-dir="$build-plugin" ./cuda_plugin || return
   "$venv/bin/python" -c 'from jaxina import _native; assert _native.gpu_handlers(); print(_native.gpu_facts())'
 }
 

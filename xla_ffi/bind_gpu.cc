@@ -1,4 +1,5 @@
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
 
 #include "xla_ffi/bindings.h"
 #include "xla_ffi/gpu/gpu.h"
@@ -17,6 +18,8 @@ nb::capsule target(XLA_FFI_Handler* handler) {
 }  // namespace
 
 void bind_gpu(nb::module_& m) {
+  m.def("load_gpu_part", &load_gpu_part, "library"_a,
+        "Loads the shared library of jaxina-cuda13; what stands below then uses it. Raises GpuError.");
   m.def(
       "gpu_handlers",
       [] {
@@ -31,7 +34,7 @@ void bind_gpu(nb::module_& m) {
         }
         return named;
       },
-      "Custom call -> its handler on CUDA, for jax.ffi.register_ffi_target; empty if jaxina was built without CUDA.");
+      "Custom call -> its handler on CUDA, for jax.ffi.register_ffi_target; empty without jaxina-cuda13.");
   m.def(
       "gpu_types",
       [] {

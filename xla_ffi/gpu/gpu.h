@@ -1,4 +1,6 @@
-// What jaxina can do with GPUs. Where it was built without CUDA: nothing, and no_cuda.cc says so.
+// What jaxina can do with GPUs. The shared library of the package jaxina-cuda13 has these functions (gpu_part.h).
+// jaxina._native has functions of the same names that call it. Without the package they do nothing, and gpu_facts()
+// says so.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +15,7 @@ namespace jaxina {
 // The FFI handlers of a psum on a GPU, as XLA's C function pointers: `jaxina_all_reduce_start` hands the operands to
 // the engine, `jaxina_all_reduce_done` waits for the sum. What XLA puts between them runs while the sum is under way.
 // Before a run of the program, `initialize` of the start makes a state of the type given; when XLA destroys it, at the
-// run's end, that waits for sums that were started and not waited for. Null without CUDA.
+// run's end, that waits for sums that were started and not waited for. Null without the package.
 struct GpuHandlers {
   XLA_FFI_Handler* initialize = nullptr;
   XLA_FFI_Handler* start = nullptr;
@@ -22,6 +24,9 @@ struct GpuHandlers {
   const XLA_FFI_TypeInfo* state_info = nullptr;
 };
 GpuHandlers gpu_handlers();
+
+// In jaxina._native alone: loads the shared library. Throws Error(kGpu).
+void load_gpu_part(const std::string& library);
 
 // XLA tells a handler which of the process's GPUs it runs on; groups consist of JAX's global device ids.
 void set_gpu_ids(std::map<int, std::int64_t> id_of_ordinal);
