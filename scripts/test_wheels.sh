@@ -17,8 +17,11 @@ fail() {
 }
 ls "$wheels"/*.whl >/dev/null || fail "there are no wheels in $wheels: make wheels"
 
-# What pip and TLS are told here by variables; pip's files are copied below.
-mapfile -t variables < <(env | grep -E '^(PIP_[A-Z_]+|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|[a-z]+_proxy|[A-Z]+_PROXY)=' || true)
+# What pip and TLS are told here by variables, but for paths that are not there; pip's files are copied below.
+variables=()
+while IFS= read -r variable; do
+  [[ ${variable#*=} == /* && ! -e ${variable#*=} ]] || variables+=("$variable")
+done < <(env | grep -E '^(PIP_[A-Z_]+|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|[a-z]+_proxy|[A-Z]+_PROXY)=' || true)
 
 make_root() {
   [ "$(id -u)" = 0 ] || fail "the bare Debian is made with debootstrap and chroot, which need root"
