@@ -1,7 +1,7 @@
-# The CUDA language, with JAXINA_CUDA=ON, from an nvcc of CUDA 12 or 13: first CMAKE_CUDA_COMPILER or CUDACXX, then the PATH and
-# /usr/local/cuda, then PyPI's nvidia-cuda-nvcc, nvidia-cuda-crt, nvidia-nvvm, nvidia-cuda-runtime and nvidia-cuda-cccl in
-# the Python environment of the build. Sets JAXINA_HAS_CUDA.
-option(JAXINA_CUDA "The GPU's part, the shared library of the package jaxina-cuda13; needs nvcc" OFF)
+# With JAXINA_BUILD_CUDA=ON, the CUDA language from an nvcc of CUDA 12 or 13: first CMAKE_CUDA_COMPILER or CUDACXX, then
+# the PATH and /usr/local/cuda, then PyPI's nvidia-cuda-nvcc, nvidia-cuda-crt, nvidia-nvvm, nvidia-cuda-runtime and
+# nvidia-cuda-cccl in the Python environment of the build. Sets JAXINA_HAS_CUDA.
+option(JAXINA_BUILD_CUDA "The GPU's part, the shared library of the package jaxina-cuda13; needs nvcc" OFF)
 set(JAXINA_CUDA_ARCHITECTURES "" CACHE STRING "GPU targets as in CMAKE_CUDA_ARCHITECTURES; empty for all from sm_80 on")
 
 # The nvcc among Python's packages, if they are complete; else an empty string.
@@ -30,7 +30,7 @@ function(jaxina_nvcc_of_python result)
 endfunction()
 
 set(JAXINA_HAS_CUDA FALSE)
-if(NOT JAXINA_CUDA)
+if(NOT JAXINA_BUILD_CUDA)
   return()
 endif()
 
@@ -56,8 +56,8 @@ if(CMAKE_CUDA_COMPILER)
   set(version "${CMAKE_MATCH_1}")
 endif()
 if(NOT version VERSION_GREATER_EQUAL 12.0)
-  message(FATAL_ERROR "JAXINA_CUDA=ON, but there is no nvcc of CUDA 12 or newer. Install NVIDIA's toolkit, name its nvcc "
-                      "with CUDACXX, or: pip install nvidia-cuda-nvcc nvidia-cuda-cccl")
+  message(FATAL_ERROR "JAXINA_BUILD_CUDA=ON, but there is no nvcc of CUDA 12 or newer. Install NVIDIA's toolkit, name its "
+                      "nvcc with CUDACXX, or: pip install nvidia-cuda-nvcc nvidia-cuda-cccl")
 endif()
 
 # The code of sm_80 runs on 8.6 and 8.9 too. Newer GPUs than those named compile the PTX when they first load it.

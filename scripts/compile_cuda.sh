@@ -24,7 +24,7 @@ toolkit=$("$venv/bin/python" -c 'import nvidia; print(list(nvidia.__path__)[0] +
 export PATH=$PWD/$venv/bin:$toolkit/bin:$PATH CUDACXX=$toolkit/bin/nvcc
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
 
-cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release -DJAXINA_CUDA=ON -DJAXINA_BUILD_GPU_CHECK=ON \
+cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release -DJAXINA_BUILD_CUDA=ON -DJAXINA_BUILD_GPU_CHECK=ON \
   -DJAXINA_BUILD_TESTS=OFF -DPython_EXECUTABLE="$PWD/$venv/bin/python" >"$folder/configure.log" ||
   { cat "$folder/configure.log"; exit 1; }
 cmake --build "$folder" -j "$(nproc)" --target jaxina_gpu kernels_on_gpu kernel_bench

@@ -98,7 +98,7 @@ nvcc_is_there() {
 native() {
   export PATH="$venv/bin:$PATH"
   nvcc_is_there || return
-  cmake -S . -B "$build" -G Ninja -DJAXINA_BUILD_TESTS=ON -DJAXINA_BUILD_GPU_CHECK=ON -DJAXINA_CUDA=ON \
+  cmake -S . -B "$build" -G Ninja -DJAXINA_BUILD_TESTS=ON -DJAXINA_BUILD_GPU_CHECK=ON -DJAXINA_BUILD_CUDA=ON \
     -DPython_EXECUTABLE="$venv/bin/python" -DJAXINA_CUDA_ARCHITECTURES="$(architecture)" &&
     cmake --build "$build" -j "$(nproc)" --target $host_tests kernels_on_gpu kernel_bench
 }
