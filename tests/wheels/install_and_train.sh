@@ -25,5 +25,6 @@ echo "installed in $((SECONDS - start)) s"
 python "$here/check_installation.py"
 
 start=$SECONDS
+export JAXINA_STRICT=yes # the example fails if a sum is not jaxina's
 timeout 60 jaxina run -n 4 "$examples/mnist/train.py" --collective jaxina --steps 60
 echo "trained in $((SECONDS - start)) s"
