@@ -24,7 +24,8 @@ if [ "$(cat "$venv/.installed" 2>/dev/null)" != "$wanted" ]; then
 fi
 toolkit=$("$venv/bin/python" -c 'import nvidia; print(list(nvidia.__path__)[0] + "/cu13")')
 export PATH=$PWD/$venv/bin:$toolkit/bin:$PATH CUDACXX=$toolkit/bin/nvcc
-command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+. scripts/compiler_cache.sh
+export CMAKE_CUDA_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER:-}
 
 # The handler is compiled without the engine that it would be linked with.
 cmake -S . -B "$folder" -G Ninja -DJAXINA_CUDA=ON -DJAXINA_BUILD_GPU_CHECK=ON -DJAXINA_BUILD_PYTHON=ON \

@@ -11,7 +11,7 @@ quiet=(-q)
 PYTHON=$python scripts/system_packages.sh
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 
-command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+. scripts/compiler_cache.sh
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
 
 echo "installing jaxina and what it needs into $venv (the first time takes minutes)"

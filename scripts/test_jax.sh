@@ -38,5 +38,5 @@ if [ "$version" != newest ]; then
   "$venv/bin/python" -m pip --disable-pip-version-check install -q "jax==$version.*"
 fi
 PYTHON=$python scripts/setup.sh "$venv"
-"$venv/bin/pytest" -q -m "not nightly" "${tests[@]}"
+scripts/test_python.sh "$venv" "${tests[@]}"
 "$venv/bin/python" -c 'import jax, sys; print("passed with JAX", jax.__version__, "on Python", sys.version.split()[0])'
