@@ -1,20 +1,20 @@
-# Sourced. Says how long each part of a long script takes. `part NAME COMMAND...` runs the command and adds a line to the
-# file PARTS: its name, its seconds, and the processor's seconds. `parts_table` prints the file. A script that is run
-# by another adds to the other's file.
-export PARTS=${PARTS:-$(mktemp)}
+# Sourced. Tells how long the parts of a long script take. `part NAME COMMAND...` runs the command and adds a line to the
+# file PARTS: its name, its seconds, and the seconds of processor time. `parts_table` prints that file. Scripts that a
+# script runs add to the same file; without PARTS nothing is kept.
+export PARTS=${PARTS:-/dev/null}
 
-part() { # NAME COMMAND...; exits as the command does
-  local name=$1 code=0 took TIMEFORMAT='%R %U %S'
+part() { # NAME COMMAND...; fails if the command does
+  local name=$1 code=0 times TIMEFORMAT='%R %U %S'
   shift
-  took=$(mktemp)
-  { time "$@" 2>&3; } 3>&2 2>"$took" || code=$?
-  awk -v name="$name" 'END { printf "%s\t%.0f\t%.0f\n", name, $1, $2 + $3 }' "$took" >>"$PARTS"
-  rm "$took"
+  times=$(mktemp)
+  { time "$@" 2>&3; } 3>&2 2>"$times" || code=$?
+  awk -v name="$name" 'END { printf "%s\t%.0f\t%.0f\n", name, $1, $2 + $3 }' "$times" >>"$PARTS"
+  rm "$times"
   return $code
 }
 
 parts_table() {
-  awk -F '\t' 'BEGIN { printf "%-32s %8s %12s\n", "part", "seconds", "processor" }
-    { printf "%-32s %8d %12d\n", $1, $2, $3; wall += $2; processor += $3 }
-    END { printf "%-32s %8d %12d\n", "all", wall, processor }' "$PARTS"
+  awk -F '\t' 'BEGIN { printf "%-32s %8s %14s\n", "part", "seconds", "processor s" }
+    { printf "%-32s %8d %14d\n", $1, $2, $3; seconds += $2; processor += $3 }
+    END { printf "%-32s %8d %14d\n", "all", seconds, processor }' "$PARTS"
 }

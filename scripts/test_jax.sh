@@ -4,6 +4,7 @@
 # VERSION (0.11, say). `make test` runs the others: they see nothing of JAX. Without such a Python it says so and succeeds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/parts.sh
 
 newest_python() {
   local candidate
@@ -34,9 +35,10 @@ for file in tests/python/test_*.py; do
 done
 if [ "$version" != newest ]; then
   tests=(tests/python/test_collectives_*.py tests/python/test_job.py)
-  [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-  "$venv/bin/python" -m pip --disable-pip-version-check install -q "jax==$version.*"
+  . scripts/python_packages.sh
+  make_venv "$python" "$venv"
+  install "$venv" -q "jax==$version.*"
 fi
-PYTHON=$python scripts/setup.sh "$venv"
-scripts/test_python.sh "$venv" "${tests[@]}"
+PYTHON=$python part "$version JAX: setup" scripts/setup.sh "$venv"
+part "$version JAX: Python tests" scripts/test_python.sh "$venv" "${tests[@]}"
 "$venv/bin/python" -c 'import jax, sys; print("passed with JAX", jax.__version__, "on Python", sys.version.split()[0])'
