@@ -22,7 +22,8 @@ if [ "$(cat "$venv/.installed" 2>/dev/null)" != "$wanted" ]; then
 fi
 toolkit=$("$venv/bin/python" -c 'import nvidia; print(list(nvidia.__path__)[0] + "/cu13")')
 export PATH=$PWD/$venv/bin:$toolkit/bin:$PATH CUDACXX=$toolkit/bin/nvcc
-command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+. scripts/compiler_cache.sh
+export CMAKE_CUDA_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER:-}
 
 cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release -DJAXINA_BUILD_CUDA=ON -DJAXINA_BUILD_GPU_CHECK=ON \
   -DJAXINA_BUILD_TESTS=OFF -DPython_EXECUTABLE="$PWD/$venv/bin/python" >"$folder/configure.log" ||

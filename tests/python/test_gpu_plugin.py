@@ -51,15 +51,15 @@ def test_another_version_is_refused(monkeypatch, loaded):
 
 def test_two_plugins_are_refused(monkeypatch, loaded):
     install(monkeypatch, "1.0", "1.0")
-    with pytest.raises(ImportError, match="several plugins of jaxina, jaxina-cuda13 1.0, jaxina-cuda13 1.0"):
+    with pytest.raises(ImportError, match=r"several plugins of jaxina, jaxina-cuda13 1\.0, jaxina-cuda13 1\.0"):
         _gpu.load()
     assert loaded == []
 
 
 def test_a_library_that_is_not_there_or_is_another_is_an_error():
-    with pytest.raises(errors.GpuError, match="cannot be loaded: .*no-such-file"):
+    with pytest.raises(errors.GpuError, match=r"cannot be loaded: .*no-such-file"):
         _native.load_gpu_part("/no-such-file.so")
-    with pytest.raises(errors.GpuError, match="cannot be loaded: .*jaxina_gpu_part"):
+    with pytest.raises(errors.GpuError, match=r"cannot be loaded: .*jaxina_gpu_part"):
         _native.load_gpu_part(_native.__file__)
 
 

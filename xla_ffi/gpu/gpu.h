@@ -1,6 +1,6 @@
-// All that the Python module needs from the GPU code. The shared library of the package jaxina-cuda13 has these functions
-// (gpu_part.h). jaxina._native has functions of the same names that call it. Without the package they do nothing, and
-// gpu_facts() says so.
+// All that the Python module needs from the GPU code. The shared library of the package jaxina-cuda13 has these
+// functions (gpu_part.h). jaxina._native has functions of the same names that call it. Without the package they do
+// nothing, and gpu_facts() says so.
 #pragma once
 
 #include <cstddef>
