@@ -10,7 +10,7 @@ NATIVE := pyproject.toml $(shell find . -path ./build -prune -o -path './.*' -pr
             \( -name CMakeLists.txt -o -name '*.cmake' -o -name '*.cc' -o -name '*.cu' -o -name '*.h' -o -name '*.proto' \) -print)
 MODULES := build/modules.list
 
-.PHONY: help setup demo test cuda test-verbs test-nightly gpu-check gpu-wheels bench notebooks docs p4 p4-conformance clean FORCE
+.PHONY: help setup demo test lint tidy stubs cuda test-verbs test-nightly gpu-check gpu-wheels bench notebooks docs p4 p4-conformance clean FORCE
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -23,6 +23,16 @@ demo: $(STAMP) ## train the example over every transport, and compare
 
 test: $(STAMP) ## build and run all tests
 	scripts/test.sh $(VENV)
+
+lint: $(STAMP) ## check the format, lint and types of all code (a minute)
+	scripts/lint.sh $(VENV)
+
+tidy: $(STAMP) ## run clang-tidy over the C++ code (many minutes; FILES=... only these)
+	scripts/tidy.sh $(VENV) $(FILES)
+
+stubs: $(STAMP) ## write the type stubs of the native module and of the control protocol
+	scripts/lint_tools.sh $(VENV)
+	scripts/stubs.sh $(VENV)
 
 cuda: ## compile the GPU code for all targets with nvcc from PyPI, and against CUDA 12; needs no GPU
 	scripts/compile_cuda.sh build/cuda

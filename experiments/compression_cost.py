@@ -85,14 +85,16 @@ def encoded(compressor: Compressor, gradient: Any, workers: int) -> list[Any]:
         state = compressor.init_leaf(x, jax.random.key(0)) | {"memory": jnp.zeros(x.shape)}
         return compressor.encode(x, state, _context(compressor, x, workers, worker))[0]
 
-    return [jax.vmap(lambda worker: leaf(x, worker))(jnp.arange(1, workers)) for x in jax.tree.leaves(gradient)]
+    of_all = jax.vmap(leaf, in_axes=(None, 0))
+    return [of_all(x, jnp.arange(1, workers)) for x in jax.tree.leaves(gradient)]
 
 
 def decoded(compressor: Compressor, payloads: list[Any], gradient: Any, workers: int) -> list[jax.Array]:
-    return [
-        jax.vmap(lambda one: compressor.decode(one, _context(compressor, x, workers, 0)))(payload).sum(axis=0)
-        for payload, x in zip(payloads, jax.tree.leaves(gradient), strict=True)
-    ]
+    def leaf(payload: Any, x: jax.Array) -> jax.Array:
+        context = _context(compressor, x, workers, 0)
+        return jax.vmap(lambda one: compressor.decode(one, context))(payload).sum(axis=0)
+
+    return [leaf(payload, x) for payload, x in zip(payloads, jax.tree.leaves(gradient), strict=True)]
 
 
 def _context(compressor: Compressor, x: jax.Array, workers: int, worker: jax.Array | int) -> Context:

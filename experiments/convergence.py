@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import dataclasses
+import functools
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,11 +26,11 @@ import jax
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+import jaxina
 from experiments import grid, records, workloads
 from experiments.grid import Grid
 from experiments.records import RESULTS, Setting
 from experiments.trainer import Programs, Trainer
-import jaxina
 from jaxina import compressors
 
 EVALUATIONS = 8

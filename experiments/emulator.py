@@ -112,8 +112,10 @@ def document() -> str:
     lines = [
         "# Table 2, the paper's and ours",
         "",
-        "Written by `python -m experiments.emulator`; its text says how. Speed-up of a batch over ring all-reduce: "
-        "paper / ours (difference). The ring is what the others are compared with: 1 on both sides.",
+        (
+            "Written by `python -m experiments.emulator`; its text says how. Speed-up of a batch over ring all-reduce: "
+            "paper / ours (difference). The ring is what the others are compared with: 1 on both sides."
+        ),
         "",
         "| Gbit/s | model | " + " | ".join(["INA", *COMPRESSED]) + " |",
         "|---|---|" + "---|" * (1 + len(COMPRESSED)),

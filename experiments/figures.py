@@ -51,7 +51,7 @@ def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any
     figure, (panels,) = plt.subplots(
         1, len(kinds), figsize=(4 * len(kinds), 4), sharey=True, layout="constrained", squeeze=False
     )
-    for axes, (title, specs) in zip(panels, kinds.items()):
+    for axes, (title, specs) in zip(panels, kinds.items(), strict=True):
         for number, spec in enumerate([BASELINE, *specs]):
             if spec in by_compressor:
                 _banded(axes, spec, *curve(by_compressor[spec]), style=line(number) if title == "others" else None)
@@ -86,7 +86,7 @@ def _banded(
 def block_fixed_point(groups: Groups) -> Figure:
     """The paper's figures 2 and 11: training loss in block fixed point and in float32."""
     figure, panels = plt.subplots(1, len(groups), figsize=(3.4 * len(groups), 3.6), layout="constrained", squeeze=False)
-    for axes, (workload, by_compressor) in zip(panels[0], groups.items()):
+    for axes, (workload, by_compressor) in zip(panels[0], groups.items(), strict=True):
         for spec in (BASELINE, "int32", "int16", "int8", "int8:stochastic"):
             if spec in by_compressor:
                 _banded(axes, spec, *smoothed_losses(by_compressor[spec], 10))
@@ -110,7 +110,7 @@ def finals(groups: Groups) -> Figure:
         layout="constrained",
         squeeze=False,
     )
-    for axes, (workload, by_compressor) in zip(panels[0], groups.items()):
+    for axes, (workload, by_compressor) in zip(panels[0], groups.items(), strict=True):
         for row, spec in enumerate(specs):
             scores = final_scores(by_compressor.get(spec, []))
             color = _style(spec)["color"]

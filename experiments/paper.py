@@ -47,7 +47,7 @@ def _profile(size_mb: float, *measured: tuple[float, float, float]) -> Profile:
         size_mb,
         {
             gbps: Measured(batch, communication / 100, overlap / 100)
-            for gbps, (batch, communication, overlap) in zip(SPEEDS, measured)
+            for gbps, (batch, communication, overlap) in zip(SPEEDS, measured, strict=True)
         },
     )
 
@@ -65,7 +65,8 @@ PROFILES = {
 
 
 def _speedups(**rows: tuple[float, ...]) -> dict[str, dict[str, float]]:
-    return {model.replace("_", "-"): dict(zip(("INA", *COMPRESSED), values)) for model, values in rows.items()}
+    ways = ("INA", *COMPRESSED)
+    return {model.replace("_", "-"): dict(zip(ways, values, strict=True)) for model, values in rows.items()}
 
 
 # Table 2: speed-up of a batch over ring all-reduce.

@@ -84,7 +84,7 @@ def largest_loss_difference(runs: Sequence[Record], baseline: Sequence[Record]) 
         theirs = of_seed.get(run["setting"]["seed"], [])
         differences += [
             math.inf if ours is None else abs(ours / loss - 1)
-            for ours, loss in zip(run["outcome"]["losses"], theirs)
+            for ours, loss in zip(run["outcome"]["losses"], theirs, strict=False)
             if loss
         ]
     return max(differences)
@@ -100,8 +100,10 @@ def table(records: Sequence[Record]) -> str:
         lines += [
             f"## {workload}",
             "",
-            f"{outcome['metric']} ({better} is better) after {setting['steps']} steps, {setting['workers']} workers, "
-            f"{outcome['parameters']:,} parameters; mean ± standard deviation over seeds.",
+            (
+                f"{outcome['metric']} ({better} is better) after {setting['steps']} steps, {setting['workers']} workers, "
+                f"{outcome['parameters']:,} parameters; mean ± standard deviation over seeds."
+            ),
             "",
             "| compressor | runs | "
             + outcome["metric"]

@@ -188,8 +188,8 @@ def plot(all_ways: dict[str, dict[str, list[Way]]], file: Path) -> None:
         layout="constrained",
         squeeze=False,
     )
-    for panels, (scale, by_workload) in zip(rows, all_ways.items()):
-        for axes, workload in zip(panels, workloads):
+    for panels, (scale, by_workload) in zip(rows, all_ways.items(), strict=True):
+        for axes, workload in zip(panels, workloads, strict=True):
             by_spec = {way.spec: way for way in by_workload[workload]}
             for number, spec in enumerate(specs):
                 way = by_spec[spec]
@@ -203,7 +203,8 @@ def plot(all_ways: dict[str, dict[str, list[Way]]], file: Path) -> None:
         panels[0].set_ylabel("speed-up over float32, ring")
     for axes in rows[-1]:
         axes.set_xlabel("network, Gbit/s")
-    handles = {label: handle for axes in rows.flat for handle, label in zip(*axes.get_legend_handles_labels())}
+    legends = [axes.get_legend_handles_labels() for axes in rows.flat]
+    handles = {label: handle for legend in legends for handle, label in zip(*legend, strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, fontsize=9)
     figure.suptitle("Time to what float32 reaches in three quarters of its steps; curves of those that reach it")
     figure.savefig(file, dpi=100)

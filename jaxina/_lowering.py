@@ -94,7 +94,10 @@ def _all_reduce(ctx: Any, target: str, operand: Any, positions: list[list[int]])
         raise NotInitializedError(
             "a program whose psum jaxina carries is being compiled, but no job is running: call jaxina.init() first"
         )
-    attributes = {"groups": groups.reshape(-1), "group_size": np.int64(groups.shape[1])}
+    attributes: dict[str, np.ndarray | np.integer] = {
+        "groups": groups.reshape(-1),
+        "group_size": np.int64(groups.shape[1]),
+    }
     attributes["bits"] = np.int64(_switch.bits.value)
     return compat.ordered_custom_call(ctx, target, operand, attributes)
 

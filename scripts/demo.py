@@ -21,14 +21,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))  # shared
+sys.path.append(str(Path(__file__).resolve().parents[1] / "examples" / "mnist"))  # curves
+
+from curves import plot_curves
+from shared.report import RunRecord
+
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "out"
 EXAMPLE = ROOT / "examples" / "mnist" / "train.py"
-sys.path[:0] = [str(EXAMPLE.parent), str(EXAMPLE.parents[1])]
-
-from curves import plot_curves  # noqa: E402
-from shared.report import RunRecord  # noqa: E402
-
 WORKERS = 4
 TRAINING_TIMEOUT = 180  # seconds for one row
 ACCURACY_MARGIN = 0.01  # how far a row's test accuracy may be off XLA's

@@ -50,7 +50,9 @@ def run(checkout: Path, file: str, mode: str, outcomes: Path, processes: int, py
     command += ["-m", "pytest", "-q", "-p", "jaxina_suite_plugin", "-p", "no:cacheprovider"]
     command += ["--outcomes", str(outcomes), *MODES[mode], *pytest_options, file]
     with outcomes.with_suffix(".log").open("w") as log:
-        subprocess.run(command, cwd=checkout, env=environment, stdout=log, stderr=subprocess.STDOUT, timeout=LIMIT_S)
+        subprocess.run(
+            command, cwd=checkout, env=environment, stdout=log, stderr=subprocess.STDOUT, timeout=LIMIT_S, check=False
+        )
 
 
 def read(outcomes: Path, processes: int) -> dict[str, Any]:

@@ -81,9 +81,9 @@ def operand(dtype: str, devices: int, random: bool) -> np.ndarray:
         y = rng.standard_normal(shape)
     else:
         x, y = rng.integers(0, 4, shape), rng.integers(0, 4, shape)
-        if dtype in ("bool", *INTEGERS[4:]):
-            x = x % 2 if dtype == "bool" else x
-        else:
+        if dtype == "bool":
+            x = x % 2
+        elif dtype not in INTEGERS[4:]:
             x = x - 2
     if dtype in COMPLEX:
         x = x + 1j * y

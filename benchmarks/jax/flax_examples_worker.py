@@ -23,10 +23,10 @@ from absl import logging as absl_logging
 
 import jaxina
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-from examples.shared.processes import join_processes  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from examples.shared.processes import join_processes
 
+ROOT = Path(__file__).resolve().parents[2]
 ROWS = 2  # rows of the batch in every process
 # The lines that the examples log for a step. Gemma writes them itself, ImageNet through clu's writer.
 LOGGED = {

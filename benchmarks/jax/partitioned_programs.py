@@ -209,7 +209,7 @@ def programs() -> dict[str, Program]:
     parallel = {"up": P(None, None, "w"), "down": P(None, "w")}  # the hidden units are split
     cut, cut_twice = {"up": COLUMNS, "down": COLUMNS}, {"up": P("a", "b"), "down": P("b", "a")}
     heads = {name: random(16, 4, 8) / 4 for name in ("query", "key", "value")} | {"merge": random(4, 8, 16) / 4}
-    heads_cut = {name: COLUMNS for name in ("query", "key", "value")} | {"merge": ROWS}
+    heads_cut = dict.fromkeys(("query", "key", "value"), COLUMNS) | {"merge": ROWS}
     linears = {
         "up": {"kernel": mlp["up"], "bias": random(2, 32)[0]},
         "down": {"kernel": mlp["down"], "bias": random(2, 8)[0]},

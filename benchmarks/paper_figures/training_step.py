@@ -10,8 +10,8 @@ away.
 
 from __future__ import annotations
 
-import functools
 import dataclasses
+import functools
 import itertools
 import json
 import sys

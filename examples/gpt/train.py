@@ -32,8 +32,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # the folder of `shared`
 
-from shared.options import add_common_options, positive  # noqa: E402
-from shared.processes import join_processes  # noqa: E402
+from shared.options import add_common_options, positive
+from shared.processes import join_processes
 
 
 def loss_of(graph: nnx.GraphDef, parameters: Any, batch: jax.Array) -> jax.Array:

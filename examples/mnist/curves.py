@@ -6,7 +6,6 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-
 from shared.report import RunRecord
 
 # Colour-blind readers can tell the colours of Okabe and Ito's palette apart. The dashes keep a curve visible when

@@ -19,19 +19,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from cnn import CNN
 from flax import nnx
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from cnn import CNN
-
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # the folder of `shared`
 
-from shared.data_parallel import make_count_correct, mesh_for, replicated_hash, shard  # noqa: E402
-from shared.digits import load_digits, shuffled_batches  # noqa: E402
-from shared.options import add_common_options, positive  # noqa: E402
-from shared.processes import join_processes  # noqa: E402
-from shared.report import Progress, RunRecord  # noqa: E402
+from shared.data_parallel import make_count_correct, mesh_for, replicated_hash, shard
+from shared.digits import load_digits, shuffled_batches
+from shared.options import add_common_options, positive
+from shared.processes import join_processes
+from shared.report import Progress, RunRecord
 
 Params = Any
 

@@ -23,16 +23,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import checkpoints
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import regroup
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-import checkpoints
 import jaxina
-import regroup
 
 FEATURES, CLASSES, BATCH = 64, 10, 240  # 1 to 6 workers can share 240 rows equally
 SAVE_EVERY = 5
@@ -146,7 +146,8 @@ def launch(arguments: argparse.Namespace) -> int:
     code = 0
     while names:
         pid, status = os.wait()
-        name, ended = names.pop(pid), os.waitstatus_to_exitcode(status)
+        del names[pid]
+        ended = os.waitstatus_to_exitcode(status)
         if ended == -signal.SIGKILL and arguments.replace:
             start("replacement", 1)
         elif ended != -signal.SIGKILL:

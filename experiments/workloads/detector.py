@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +25,7 @@ class SingleShot(nnx.Module):
     def __init__(self, width: int, rngs: nnx.Rngs) -> None:
         channels = (1, width, 2 * width, 4 * width)
         self.convolutions = nnx.List(
-            [nnx.Conv(a, b, (3, 3), strides=(2, 2), rngs=rngs) for a, b in zip(channels, channels[1:])]
+            [nnx.Conv(a, b, (3, 3), strides=(2, 2), rngs=rngs) for a, b in itertools.pairwise(channels)]
         )
         self.context = nnx.Conv(channels[-1], channels[-1], (5, 5), rngs=rngs)
         self.head = nnx.Conv(channels[-1], 13, (1, 1), rngs=rngs)
@@ -92,7 +94,7 @@ def composed(source: Batch, count: int, rng: np.random.Generator) -> Batch:
     pictures = photographs.load()
     images = np.empty((count, _IMAGE, _IMAGE, 1), np.float32)
     cells = np.zeros((count, _CELLS, _CELLS, 4), np.float32)
-    for image, cell in zip(images, cells):
+    for image, cell in zip(images, cells, strict=True):
         picture = pictures[rng.integers(len(pictures))]
         top, left = (rng.integers(length - _IMAGE + 1) for length in picture.shape)
         image[..., 0] = 0.6 * picture[top : top + _IMAGE, left : left + _IMAGE]
@@ -140,7 +142,7 @@ def _average_precision(sure: np.ndarray, found: np.ndarray, truth: np.ndarray, w
     taken: set[tuple[int, ...]] = set()
     hits = []
     order = np.argsort(-sure, axis=None)[: 8 * boxes]
-    for image, row, column in zip(*np.unravel_index(order, sure.shape)):
+    for image, row, column in zip(*np.unravel_index(order, sure.shape), strict=True):
         hit = None
         for box in np.argwhere(wanted[image]):
             key = (image, *box)

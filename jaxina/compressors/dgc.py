@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import COUNT
+from jaxina.compressors.packing import COUNT, Field
 from jaxina.compressors.sparse import check_ratio, counted_fields, kept, largest, scattered
 from jaxina.errors import InvalidArgumentError
 
@@ -76,12 +77,12 @@ class DGC(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return scattered(payload, context)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return counted_fields(context)
 
     def _stages(self) -> list[float]:
         """The ratios of the warm-up's stages: those of 25 %, 6.25 % and so on that are above `ratio`."""
-        stages = []
+        stages: list[float] = []
         while self.warmup and _WARM_UP_RATIO * 0.25 ** len(stages) > self.ratio:
             stages.append(_WARM_UP_RATIO * 0.25 ** len(stages))
         return stages

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats, integers
+from jaxina.compressors.packing import Field, floats, integers
 from jaxina.compressors.rounding import from_rows, rows_of, stochastic_round
 from jaxina.errors import InvalidArgumentError
 
@@ -65,5 +66,5 @@ class QSGD(Compressor):
         shares = rows_of(payload["levels"], self.bucket).astype(jnp.float32) / self.levels
         return from_rows(shares * payload["norm"][:, None], context.shape, context.size)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"norm": floats(), "levels": integers(-self.levels, self.levels)}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, SUM, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats, integers
+from jaxina.compressors.packing import Field, floats, integers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class SignSGD(Compressor):
     def mean(self, total: jax.Array, workers: int) -> jax.Array:
         return jnp.sign(2 * total - workers)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"votes": integers(0, context.workers if summed else 1)}
 
 
@@ -66,7 +67,7 @@ class EFSignSGD(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return jnp.where(payload["signs"] == 1, payload["scale"], -payload["scale"])
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"scale": floats(), "signs": integers(0, 1)}
 
 
@@ -103,7 +104,7 @@ class OneBitSGD(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return jnp.where(payload["signs"] == 1, payload["above"], payload["below"]).reshape(context.shape)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"above": floats(), "below": floats(), "signs": integers(0, 1)}
 
 

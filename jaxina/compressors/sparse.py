@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import COUNT, floats, integers
+from jaxina.compressors.packing import COUNT, Field, floats, integers
 from jaxina.errors import InvalidArgumentError
 
 
@@ -47,7 +48,7 @@ class TopK(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return scattered(payload, context)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"values": floats(), "indices": integers(0, context.size - 1)}
 
 
@@ -93,7 +94,7 @@ class Threshold(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return scattered(payload, context)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return counted_fields(context)
 
 
@@ -123,7 +124,7 @@ def scattered(payload: Arrays, context: Context) -> jax.Array:
     return flat.reshape(context.shape)
 
 
-def counted_fields(context: Context):
+def counted_fields(context: Context) -> Mapping[str, Field]:
     """The fields of a payload with as many values and indices as its `COUNT` says."""
     return {
         COUNT: integers(0, context.size),

@@ -6,13 +6,14 @@ import dataclasses
 import functools
 import math
 import statistics
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats, integers, lookup
+from jaxina.compressors.packing import Field, floats, integers, lookup
 from jaxina.compressors.rounding import from_rows, rows_of
 from jaxina.errors import InvalidArgumentError
 
@@ -69,7 +70,7 @@ class THC(Compressor):
         # The cap keeps the sums of the decoding below float32's largest number.
         return {"range": jnp.minimum(clip_point() * root_mean_square, 2.0**100)}
 
-    def propose_fields(self):
+    def propose_fields(self) -> Mapping[str, Field]:
         return {"range": floats()}
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
@@ -88,7 +89,7 @@ class THC(Compressor):
         rows = rotate(relative) * self._signs(context) * context.agreed["range"][:, None]
         return from_rows(rows, context.shape, context.size)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         if not summed:
             return {"positions": lookup(best_table(self.bits, self.grid))}
         most = context.workers * self.grid // 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from conformance.vector import (
@@ -20,7 +21,6 @@ from conformance.vector import (
     line_of,
 )
 
-
 # The counters of a job that say what became of its well-formed packets.
 _VERDICTS = {
     *("updates", "results", "duplicates", "stale", "ahead"),
@@ -34,8 +34,8 @@ class Device(Protocol):
     name: str
     # What vectors may need, and what is compared if the device has it: "notices" and "rdma_notices" (what is sent
     # besides results), "state", and "counters" or, as a part of these, "verdicts".
-    abilities: set[str]
-    block_sizes: set[int]  # words
+    abilities: AbstractSet[str]
+    block_sizes: AbstractSet[int]  # words
 
     def begin(self, vector: Vector) -> None:
         """Makes the vector's jobs, with fresh slots."""

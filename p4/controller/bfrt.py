@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxina.errors import InvalidArgumentError, SwitchUnreachableError, SystemCallError
 from jaxina.controller.tables import Digest, Entry, Range, Ternary, Value
+from jaxina.errors import InvalidArgumentError, SwitchUnreachableError, SystemCallError
 
 _log = logging.getLogger("jaxina.switch")
 

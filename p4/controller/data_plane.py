@@ -12,7 +12,6 @@ from typing import Any
 
 from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs, Terms
-from jaxina.errors import InvalidArgumentError, JaxinaError
 from jaxina.controller.chip import Chip
 from jaxina.controller.ingress_parser import IngressParser
 from jaxina.controller.job_admission import JobAdmission
@@ -29,6 +28,7 @@ from jaxina.controller.source_check import SourceCheck
 from jaxina.controller.statistics import Statistics
 from jaxina.controller.tables import Digest, Tables
 from jaxina.controller.worker_stamp import WorkerStamp
+from jaxina.errors import InvalidArgumentError, JaxinaError
 
 _log = logging.getLogger("jaxina.switch")
 
@@ -226,7 +226,8 @@ class TofinoPlane:
                 return
             if digest.name == "heard":
                 station = Station(fields["mac"], fields["ip"], fields["port"], fields["ingress_port"])
-                return self._on_heard(job, worker, station)
+                self._on_heard(job, worker, station)
+                return
             id = job.id
         # Called without the lock, because the control service may be waiting for the lock.
         self.ended(

@@ -8,8 +8,8 @@ import queue
 import threading
 from collections.abc import Sequence
 
-from jaxina.errors import SystemCallError
 from jaxina.controller.tables import Digest, Entry
+from jaxina.errors import SystemCallError
 
 _log = logging.getLogger("jaxina.switch")
 

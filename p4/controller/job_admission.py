@@ -116,7 +116,7 @@ class JobAdmission:
         those with another secret."""
         named = {"job": Ternary(job.id, _ALL[32])}
         secret = Ternary(job.secret, _ALL[64])
-        rest = {"worker": _ANY, "slot": _ANY_SLOT}
+        rest: dict[str, Match] = {"worker": _ANY, "slot": _ANY_SLOT}
         return (
             _refusal(_UDP, {**named, "secret": secret, **rest}, _WORKER, job, otherwise),
             _refusal(_UDP, {**named, "secret": _ANY, **rest}, _JOB, job, Reason.WRONG_SECRET),

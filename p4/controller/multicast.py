@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from jaxina.controller.chip import Chip
 from jaxina.controller.pool import Job
-from jaxina.controller.tables import Entry, Tables
+from jaxina.controller.tables import Entry, Tables, Value
 
 FLOOD = 256  # the group after the jobs' groups
 _FLOOD_NODES = 1 << 13  # the node after the jobs' nodes, whose numbers are rids
@@ -42,7 +42,7 @@ class Multicast:
 
 
 def _node(number: int, rid: int, port: int) -> Entry:
-    data = {"$MULTICAST_RID": rid, "$MULTICAST_LAG_ID": (), "$DEV_PORT": (port,)}
+    data: dict[str, Value] = {"$MULTICAST_RID": rid, "$MULTICAST_LAG_ID": (), "$DEV_PORT": (port,)}
     return Entry("$pre.node", {"$MULTICAST_NODE_ID": number}, data)
 
 

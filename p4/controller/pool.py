@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from jaxina.control.data_plane import QueuePairs
-from jaxina.errors import JobRejectedError, TooManyWorkersError
 from jaxina.controller.chip import Size
+from jaxina.errors import JobRejectedError, TooManyWorkersError
 
 WORKER_BITS = 5
 SLOT_BITS = 10

@@ -6,9 +6,6 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from jaxina.controller.tables import Digest, Entry, Range, Ternary
-from jaxina.controller.tables import Match as EntryMatch
-from jaxina.errors import SystemCallError
 from interpreter import passing
 from interpreter.chip import Chip
 from interpreter.errors import ProgramError
@@ -16,6 +13,9 @@ from interpreter.matching import Between, Masked, Match
 from interpreter.program import Program
 from interpreter.tables import Key, Table
 from interpreter.values import Unknown
+from jaxina.controller.tables import Digest, Entry, Range, Ternary
+from jaxina.controller.tables import Match as EntryMatch
+from jaxina.errors import SystemCallError
 
 _PIPE = "pipe."
 _PRIORITY = "$MATCH_PRIORITY"

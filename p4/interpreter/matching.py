@@ -77,7 +77,7 @@ def keyset(tree: Tree, types: Sequence[Type], expressions: Expressions) -> list[
         return [ANYTHING for _ in types]
     if len(tree.children) != len(types):
         raise expressions.error(tree, f"{len(types)} values are due")
-    return [_match(part, type, expressions) for part, type in zip(tree.children, types)]
+    return [_match(part, type, expressions) for part, type in zip(tree.children, types, strict=True)]
 
 
 def _match(tree: Tree, type: Type, expressions: Expressions) -> Match:

@@ -19,7 +19,7 @@ def preprocess(program: Path, definitions: Sequence[str] = ()) -> str:
     """Runs the C preprocessor. Raises ProgramError with its message if it fails."""
     command = ["cpp", "-P", "-undef", "-nostdinc", f"-I{_FOLDER / 'architecture'}"]
     command += [*(f"-D{definition}" for definition in definitions), str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
     if done.returncode:
         raise ProgramError(done.stderr)
     return done.stdout

@@ -68,7 +68,7 @@ def _assignment(tree: Tree, expressions: Expressions) -> Step:
 
 
 def _slice_assignment(target: Tree, source: Tree, expressions: Expressions) -> Step:
-    whole, high, low = target.children
+    whole, _, low = target.children
     place, type = expressions.written(whole), expressions.compile(target).type
     assert isinstance(type, Bits) and isinstance(place.type, Bits)
     shift, path = expressions.constant(low), place.path
@@ -85,11 +85,15 @@ def _call_statement(tree: Tree, expressions: Expressions) -> Step:
     return expressions.compile(tree.children[0]).run
 
 
+def _nothing(p: Pass) -> None:
+    pass
+
+
 def _conditional(tree: Tree, expressions: Expressions) -> Step:
     condition, then, otherwise = tree.children
     holds, text = expressions.fitted(condition, BOOLEAN).run, expressions.text_of(condition)
     first = compile_block(then, expressions)
-    second: Step = lambda p: None  # noqa: E731
+    second: Step = _nothing
     if otherwise is not None:
         compile_ = compile_block if otherwise.data == "block" else _conditional
         second = compile_(otherwise, expressions)

@@ -43,11 +43,11 @@ class Table:
         self.constant = "entries" in properties
         self._actions: dict[str, Action] = {}
         self._only_default: set[str] = set()
-        for annotations, action in (part.children for part in properties["action_names"]):
+        for notes, action in (part.children for part in properties["action_names"]):
             found = expressions.callee(_named(action, tree))
             assert isinstance(found, Action)
             self._actions[str(action)] = found
-            if any(annotation.children[0] == "defaultonly" for annotation in annotations.children):
+            if any(note.children[0] == "defaultonly" for note in notes.children):
                 self._only_default.add(str(action))
         self._default = self._action_call(properties["default_action"][-1], expressions)
         self._entries: list[Entry] = []

@@ -31,7 +31,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "python"))  # 
 
 from rich.console import Console
 from rich.table import Table
-from strangers import control_attacks, data_attacks, rdma_attacks  # noqa: F401: they register themselves
+from strangers import control_attacks, data_attacks, rdma_attacks  # noqa: F401 (they register themselves)
 from strangers.measure import MOST_GROWN, Bystanders, Outcome, Plan, measure
 from strangers.network import Network
 from strangers.stranger import ATTACKS, Attack

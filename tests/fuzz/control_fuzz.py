@@ -33,7 +33,6 @@ from jaxina.control import roll
 from jaxina.control.data_plane import Terms
 from jaxina.control.limits import MAX_JOBS
 from jaxina.control.service import AggregatorService
-from jaxina.control.topology import Place
 from jaxina.control.typed_status import METADATA_KEY, status_of
 from jaxina.errors import BY_CODE, InvalidArgumentError, from_code
 

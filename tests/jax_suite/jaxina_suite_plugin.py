@@ -5,6 +5,7 @@ scripts/run_jax_suite.py uses it and puts this folder on PYTHONPATH. The tests t
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -38,8 +39,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def _parse_flags(processes: int) -> None:
     """Parses absl's flags as test_multiprocess.main() does, which pytest does not call."""
     from absl import flags
-    from jax._src import test_multiprocess  # noqa: F401, defines the flags
 
+    importlib.import_module("jax._src.test_multiprocess")  # defines the flags
     flags.FLAGS([sys.argv[0], f"--num_processes={processes}"])
 
 

@@ -1,14 +1,13 @@
-"""Gives the test process eight CPU devices, and a job that joins them. Import it before any JAX backend starts."""
+"""Gives the test process eight CPU devices. Import it before any JAX backend starts."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
-import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -16,13 +15,6 @@ import jaxina
 
 DEVICES = 8
 jax.config.update("jax_num_cpu_devices", DEVICES)
-
-
-@pytest.fixture(scope="module")
-def job() -> Iterator[jaxina.Job]:
-    """A job that carries only what is inside `jaxina.collectives(True)`, so that tests can compare with XLA."""
-    with jaxina.init(aggregator="embedded", join_timeout=20, timeout=30) as running, jaxina.collectives(False):
-        yield running
 
 
 def mesh(*sizes: int, names: tuple[str, ...] = ("w",)) -> jax.sharding.Mesh:

@@ -23,9 +23,9 @@ class Names:
 def read(folder: Path) -> Names:
     """Reads the names of the program whose main file is jaxina.p4, built for one pipe."""
     text = "\n".join(_without_comments(p.read_text()) for p in sorted(folder.glob("*.p4")))
-    structs = {name: _fields(body) for name, body in re.findall(r"struct (\w+) \{(.*?)\}", text, re.S)}
+    structs = {name: _fields(body) for name, body in re.findall(r"struct (\w+) \{(.*?)\}", text, re.DOTALL)}
     controls = {}
-    for match in re.finditer(r"^control (\w+)\(", text, re.M):
+    for match in re.finditer(r"^control (\w+)\(", text, re.MULTILINE):
         end = text.index("\n}\n", match.end())
         controls[match[1]] = text[match.start() : end]
     value_sets = re.findall(r"\bvalue_set<[\w<>]+>\(\d+\) (\w+);", text)
@@ -40,14 +40,14 @@ def _read_control(controls: dict[str, str], kind: str, path: str, structs: dict[
     body = controls[kind]
     for name, parameters in re.findall(r"\baction (\w+)\(([^)]*)\)", body):
         names.actions[f"{path}.{name}"] = [p.split()[-1] for p in parameters.split(",") if p.strip()]
-    for name, table in re.findall(r"\btable (\w+) \{(.*?)\n    \}", body, re.S):
+    for name, table in re.findall(r"\btable (\w+) \{(.*?)\n    \}", body, re.DOTALL):
         names.tables[f"pipe.{path}.{name}"] = set(re.findall(r'@name\("(\w+)"\)', table))
     for value, name in re.findall(r"\bRegister<(.+), bit<\d+>>\(\w+\) (\w+);", body):
         fields = structs.get(value, ["f1"])
         names.memories[f"pipe.{path}.{name}"] = {f"{path}.{name}.{field}" for field in fields}
     for name in re.findall(r"\bCounter<[^;]*\) (\w+);", body):
         names.memories[f"pipe.{path}.{name}"] = {"$COUNTER_SPEC_PKTS", "$COUNTER_SPEC_BYTES"}
-    for inner, name in re.findall(r"^    (\w+)\(\) (\w+);", body, re.M):
+    for inner, name in re.findall(r"^    (\w+)\(\) (\w+);", body, re.MULTILINE):
         _read_control(controls, inner, f"{path}.{name}", structs, names)
 
 

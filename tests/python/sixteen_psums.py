@@ -25,7 +25,8 @@ PSUMS, ROWS = 16, 64
 
 def worked(operands: list[Any]) -> Iterator[Any]:
     """Sorts the first operand most often and the last one once. So the operand of the first sum is ready last."""
-    for i, x in enumerate(operands):
+    for i, operand in enumerate(operands):
+        x = operand
         for _ in range(PSUMS - 1 - i):
             x = -jnp.sort(-jnp.sort(x, axis=0), axis=0)
         yield jnp.sort(x, axis=0)

@@ -55,7 +55,7 @@ def test_the_expected_sum_is_the_exact_sum(ranks):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_types_values_are_exact_up_to_the_most_ranks(dtype):
     ranks = min(1024, most_ranks(dtype))
-    assert 2 <= ranks and np.dtype(dtype) == rank_input(10, 0, 0, dtype).dtype == exact_sum(10, 2, 0, dtype).dtype
+    assert ranks >= 2 and np.dtype(dtype) == rank_input(10, 0, 0, dtype).dtype == exact_sum(10, 2, 0, dtype).dtype
     inputs = [rank_input(300, rank, 1, dtype) for rank in range(ranks)]
     exact = np.sum(np.stack(inputs).astype(np.int64), axis=0)
     np.testing.assert_array_equal(exact_sum(300, ranks, 1, dtype).astype(np.int64), exact)

@@ -169,17 +169,17 @@ def test_a_switch_with_a_token(start_switch, tmp_path):
 
 def test_a_bad_token_file(tmp_path):
     assert switch_command._read_token(None) is None
-    with pytest.raises(InvalidArgumentError, match="--token-file .*nowhere"):
+    with pytest.raises(InvalidArgumentError, match=r"--token-file .*nowhere"):
         switch_command._read_token(tmp_path / "nowhere")
     file = tmp_path / "bytes"
     file.write_bytes(b"\xff" * 20)
-    with pytest.raises(InvalidArgumentError, match="--token-file .*bytes"):
+    with pytest.raises(InvalidArgumentError, match=r"--token-file .*bytes"):
         switch_command._read_token(file)
 
 
 def shown(reply):
-    console = Console(width=300, record=True, file=open(os.devnull, "w"))
-    with console.file:
+    with open(os.devnull, "w") as nowhere:
+        console = Console(width=300, record=True, file=nowhere)
         console.print(render("here:1", reply, {}))
     return console.export_text()
 

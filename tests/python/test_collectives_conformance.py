@@ -9,7 +9,7 @@ from types import ModuleType
 import jax
 import numpy as np
 import pytest
-from eight_devices import job, mesh  # noqa: F401 (job is a fixture)
+from eight_devices import mesh
 
 import jaxina
 

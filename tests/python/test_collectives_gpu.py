@@ -10,7 +10,7 @@ import re
 import jax
 import jax.numpy as jnp
 import pytest
-from eight_devices import DEVICES, job, sharded  # noqa: F401 (a fixture)
+from eight_devices import DEVICES, sharded
 from jax.sharding import PartitionSpec as P
 
 import jaxina

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from eight_devices import DEVICES, job, on_devices, sharded  # noqa: F401 (job is a fixture)
+from eight_devices import DEVICES, on_devices, sharded
 from jax import lax
 
 import jaxina
@@ -40,7 +40,7 @@ def two(x: Any) -> Any:
     return lax.psum(x, "w"), lax.psum(x * 2, "w")
 
 
-def test_identities_are_of_the_program_and_the_place(job: jaxina.Job):  # noqa: F811
+def test_identities_are_of_the_program_and_the_place(job: jaxina.Job):
     first = identities(named("step", two))
     assert len(set(first)) == 2
     jax.clear_caches()
@@ -51,7 +51,7 @@ def test_identities_are_of_the_program_and_the_place(job: jaxina.Job):  # noqa: 
     assert not set(grouped) & set(first)
 
 
-def test_devices_at_different_psums_of_equal_shape_get_an_error(job: jaxina.Job):  # noqa: F811
+def test_devices_at_different_psums_of_equal_shape_get_an_error(job: jaxina.Job):
     def disagree(x: Any) -> Any:
         return lax.cond(lax.axis_index("w") == 3, lambda: lax.psum(x, "w"), lambda: lax.psum(x * 2, "w"))
 

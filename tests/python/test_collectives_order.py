@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from eight_devices import DEVICES, carried, job, mesh, on_devices, sharded  # noqa: F401 (job is a fixture)
+from eight_devices import DEVICES, carried, mesh, on_devices, sharded
 from jax import lax
 from jax.sharding import PartitionSpec as P
 

@@ -116,9 +116,9 @@ def test_one_pattern_catches_in_all_cases(job: jaxina.Job, ahead: bool, within: 
     f(X).block_until_ready()
     run = f.lower(X).compile() if ahead else f
     _native.abort([], "WORKER_LOST", "worker 3 is gone; restart the job")
-    with pytest.raises(errors.WorkerLostError, match="worker 3 is gone") as caught, errors.typed():
-        with jaxina.collectives() if within else contextlib.nullcontext():
-            run(X).block_until_ready()
+    around = jaxina.collectives() if within else contextlib.nullcontext()
+    with pytest.raises(errors.WorkerLostError, match="worker 3 is gone") as caught, errors.typed(), around:
+        run(X).block_until_ready()
     assert caught.value.message.startswith("worker 3 is gone; restart the job")
     assert isinstance(caught.value.__cause__, jax.errors.JaxRuntimeError | ValueError)
 

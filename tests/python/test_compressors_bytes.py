@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compressor_cases import SPECS, context_for, encoded, get, normal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compressor_cases import SPECS, context_for, encoded, get, normal
 from jaxina import compressors
 from jaxina.compressors import SUM, packing
 from jaxina.errors import InvalidArgumentError
@@ -26,7 +26,7 @@ def test_digits_survive_packing(base, count, seed):
 
 
 @pytest.mark.parametrize(
-    ("base", "count", "length"),
+    "base, count, length",
     [(2, 64, 8), (2, 65, 9), (3, 40, 8), (3, 1, 1), (256, 5, 5), (2**32, 3, 12), (129, 9, 8), (16, 3, 2), (1, 9, 0)],
 )
 def test_packed_length(base, count, length):
@@ -81,7 +81,7 @@ D = 64 * 64
 
 
 @pytest.mark.parametrize(
-    ("spec", "sent"),
+    "spec, sent",
     [
         ("none", 4 * D),
         ("int32", 4 * D + 16 + 1),  # an exponent for each of 16 blocks, and the flag

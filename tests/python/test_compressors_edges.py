@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 from compressor_cases import SHAPE, SPECS, get, initial, normal, steps, traced_steps
 
 PLAIN = ["none", "fp16", "bf16"]

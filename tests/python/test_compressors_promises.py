@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 from compressor_cases import SHAPE, SPECS, decoded, get, initial, normal, steps, sums
+
 from jaxina.compressors import SUM
 
 DRAWS = 1500
@@ -56,7 +56,7 @@ X = normal(2).astype(np.float64)
 
 
 @pytest.mark.parametrize(
-    ("spec", "bound"),
+    "spec, bound",
     [
         ("topk:0.1", 1 - 8 / D),  # the k largest of d elements hold at least k / d of the square norm
         ("efsignsgd", 1 - np.abs(X).sum() ** 2 / (D * (X**2).sum())),  # Karimireddy et al., lemma 8

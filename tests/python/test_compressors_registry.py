@@ -6,8 +6,8 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-
 from compressor_cases import SPECS
+
 from jaxina import compressors
 from jaxina.compressors import table
 from jaxina.compressors.qsgd import QSGD
@@ -37,7 +37,7 @@ def test_shortest_spec():
 
 
 @pytest.mark.parametrize(
-    ("spec", "why"),
+    "spec, why",
     [
         ("topj", "no compressor 'topj'"),
         ("topk:many", "'many'.* is not of type float"),

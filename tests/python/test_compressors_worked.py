@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 from compressor_cases import context_for, decoded, get, initial, normal, steps
+
 from jaxina import compressors, numerics
 from jaxina.compressors import Context
 from jaxina.compressors.thc import best_table, clip_point, hadamard, rotate
@@ -22,7 +22,7 @@ def one_step(spec: str, gradients) -> np.ndarray:
     return np.asarray(mean[0])
 
 
-@pytest.mark.parametrize(("f", "sum_of_words", "result"), [(100, 579, 5.79), (10, 58, 5.8)])
+@pytest.mark.parametrize("f, sum_of_words, result", [(100, 579, 5.79), (10, 58, 5.8)])
 def test_switchml_appendix_e(f, sum_of_words, result):
     """1.56 + 4.23 with two workers. The block's exponent is 3, so `factor` is f 2^3."""
 
@@ -65,7 +65,7 @@ def test_narrow_words_are_within_theorem_1(bits):
     assert error.max() > 0.01 / f  # the error is not much smaller than the bound, so the bound is tested
 
 
-@pytest.mark.parametrize(("levels", "bucket"), [(1, 72), (4, 72), (64, 72), (4, 9)])
+@pytest.mark.parametrize("levels, bucket", [(1, 72), (4, 72), (64, 72), (4, 9)])
 def test_qsgd_variance_bound(levels, bucket):
     """Lemma 3.1: E|Q(x) - x|^2 <= min(d / s^2, sqrt(d) / s) |x|^2 for each bucket."""
     x = normal(46)

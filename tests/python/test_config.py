@@ -71,7 +71,7 @@ def test_a_bad_value_names_variable_value_and_what_is_allowed(name, value):
 
 
 def test_a_bad_argument_is_named_as_the_argument():
-    with pytest.raises(InvalidArgumentError, match="^jaxina.INVALID_ARGUMENT.: slots=0 is not allowed"):
+    with pytest.raises(InvalidArgumentError, match=r"^jaxina\[INVALID_ARGUMENT\]: slots=0 is not allowed"):
         config.resolve({}, slots=0)
     with pytest.raises(InvalidArgumentError, match="'slot' is not a setting"):
         config.resolve({}, slot=1)

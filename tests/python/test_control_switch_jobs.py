@@ -183,7 +183,7 @@ def test_no_switch_is_found_out_at_once():
 
 
 def test_an_unknown_host_is_named():
-    with pytest.raises(SwitchUnreachableError, match="no-such-host.invalid:5"):
+    with pytest.raises(SwitchUnreachableError, match=r"no-such-host\.invalid:5"):
         Process("no-such-host.invalid:5", None, 0, 1)
 
 

@@ -14,6 +14,7 @@ pytest.importorskip("flax")
 pytest.importorskip("optax")
 
 from compressor_cases import get, initial, normal, steps
+
 from experiments import effect_of_f, emulator, grid, records
 from experiments.paper import PROFILES, SPEEDUPS
 from experiments.records import Setting
@@ -192,7 +193,7 @@ def test_emulator_page_is_current():
     assert (records.RESULTS / "table2.md").read_text() == emulator.document()
 
 
-@pytest.mark.parametrize(("bits", "block"), [(8, 7), (16, 32)])
+@pytest.mark.parametrize("bits, block", [(8, 7), (16, 32)])
 def test_effect_of_f_sums_as_the_compressor_does(bits, block):
     x = np.stack([normal(seed).reshape(-1) for seed in (60, 61, 62)])
     compressor = get(f"blockfp:{bits}:{block}")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+
 from jaxina.cli import worker_memory
 
 # Allocates, writes and frees 64 MiB three times. Prints the page faults of each time.

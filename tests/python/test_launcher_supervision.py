@@ -114,7 +114,7 @@ while True:
     jax.block_until_ready(step())
 """
     )
-    code, out, err = finish(start(text, "-n", 3))
+    code, _, err = finish(start(text, "-n", 3))
     assert code == 1
     last = err.splitlines()[-1]
     assert "worker 1 (pid " in last and "lost it" in last, last

@@ -73,18 +73,10 @@ class Interpreter:
     """The specification, as a device for the runner."""
 
     name = "the specification"
-    abilities = {
-        "notices",
-        "state",
-        "counters",
-        "first_epoch",
-        "checksum",
-        "short",
-        "blocks",
-        "sizes",
-        "mismatch",
-    }
-    block_sizes = {64, 256}
+    abilities = frozenset(
+        ("notices", "state", "counters", "first_epoch", "checksum", "short", "blocks", "sizes", "mismatch")
+    )
+    block_sizes = frozenset({64, 256})
 
     def begin(self, wanted):
         self.aggregator = Aggregator()
@@ -187,7 +179,7 @@ def test_the_runner_says_in_what_way_packets_differ():
 def test_a_device_is_not_asked_for_what_it_cannot():
     class Limited(Interpreter):
         abilities = Interpreter.abilities - {"checksum"}
-        block_sizes = {64}
+        block_sizes = frozenset({64})
 
     corrupt = vector.read(generate.FOLDER / "64" / "corrupt.txt")
     assert runner.run(corrupt, Limited()).lacking == {"checksum"}

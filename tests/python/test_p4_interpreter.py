@@ -75,7 +75,7 @@ def test_a_packet_goes_where_it_is_sent(chip):
 
 
 @pytest.mark.parametrize(
-    ("statements", "byte"),
+    "statements, byte",
     [
         ("hdr.byte.value = hdr.byte.value + 252;", 1),
         ("hdr.byte.value = 4 - hdr.byte.value;", 255),
@@ -189,7 +189,7 @@ def test_a_recirculated_packet_makes_passes_until_it_leaves(chip):
 
 
 @pytest.mark.parametrize(
-    ("parts", "why"),
+    "parts, why",
     [
         ({"apply": "if (md.flag == 1) { }"}, r"if \(md.flag == 1\) depends on md.flag"),
         ({"apply": "hdr.byte.value = md.a;"}, "sends byte 0"),

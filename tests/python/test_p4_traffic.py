@@ -18,10 +18,10 @@ from conformance.devices.rdma import RdmaWorkers
 from conformance.rdma_packet import End
 from conformance.rdma_script import RdmaScript
 from conformance.script import Script, numbers
-from conformance.vector import Job, Packet
-
+from conformance.vector import Job
 from interpreter.controller_tables import ChipTables
 from interpreter.program import Program
+
 from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs
 from jaxina.controller.data_plane import TofinoPlane

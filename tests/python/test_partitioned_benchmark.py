@@ -22,7 +22,7 @@ def test_training_steps_give_what_they_give_with_gloo():
     assert "2 runs of 2 programs, 0 wrong, 0 jobs failed" in finished.stdout
 
 
-@pytest.mark.parametrize(("bits", "within"), [(24, True), (12, False)])
+@pytest.mark.parametrize("bits, within", [(24, True), (12, False)])
 def test_the_bound_tells_coarser_sums(monkeypatch, bits: int, within: bool):
     monkeypatch.syspath_prepend(BENCHMARKS)
     import partitioned_bound

@@ -53,7 +53,7 @@ def test_survivors_get_the_right_error_in_time_in_namespaces(what, rows):
 
 
 def test_no_room_for_the_statistics_is_a_typed_error_at_shutdown(tmp_path):
-    script = f"""
+    script = """
 import resource, jaxina
 jaxina.init(aggregator="embedded")
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

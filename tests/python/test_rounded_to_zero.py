@@ -9,9 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import jaxina
 import jaxina.errors
-import pytest
 
 PROGRAM = """
 import sys

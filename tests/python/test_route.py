@@ -154,7 +154,7 @@ assert carried() > before
 """
 
 
-@pytest.mark.parametrize("processes", (2, 3))
+@pytest.mark.parametrize("processes", [2, 3])
 def test_every_program_goes_on_wherever_jaxina_is_switched_off_or_has_ended(tmp_path, processes: int):
     want = [
         "exact floats",

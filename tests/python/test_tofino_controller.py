@@ -179,9 +179,13 @@ def test_digests_of_nobody_change_nothing(switch):
 
 def end_of(worker, slots=2, **changes):
     fields = {
-        **{"address": f"198.18.1.{worker + 1}", "udp_port": 4791, "mtu": 1024},
-        **{"qpns": tuple(range(0x100 * worker + 7, 0x100 * worker + 8 + slots)), "psn": 5},
-        **{"rkey": 0xABC0 + worker, "memory": 0x7F0000000000 + worker * 0x10000},
+        "address": f"198.18.1.{worker + 1}",
+        "udp_port": 4791,
+        "mtu": 1024,
+        "qpns": tuple(range(0x100 * worker + 7, 0x100 * worker + 8 + slots)),
+        "psn": 5,
+        "rkey": 0xABC0 + worker,
+        "memory": 0x7F0000000000 + worker * 0x10000,
     }
     return QueuePairs(**{**fields, **changes})
 

@@ -1,6 +1,7 @@
 """Timelines of traced runs: files are complete, every pass has its result, and tracing does not change the sums."""
 
 import collections
+import itertools
 import json
 import os
 import subprocess
@@ -82,7 +83,7 @@ def check_passes(events, counted):
     chunks = -(-100_000 // 256)
     for of_slot in slices.values():
         assert [e["args"]["epoch"] for e in of_slot] == list(range(len(of_slot)))
-        for before, after in zip(of_slot, of_slot[1:], strict=False):
+        for before, after in itertools.pairwise(of_slot):
             assert before["ts"] + before["dur"] <= after["ts"] + 1e-3
     data = {(e["args"]["collective"], e["args"]["chunk"]) for e in passes if e["name"] == "data"}
     assert {collective for collective, _ in data} == {0, 1, 2}

@@ -94,8 +94,11 @@ class Switch:
     def hears(self, index, worker):
         """Sends the digest with which the P4 program reports the first packet of a UDP worker."""
         fields = {
-            **{"rid": index << 5 | worker, "mac": MACS[worker], "ip": IPS[worker]},
-            **{"port": 40000 + worker, "ingress_port": PORTS[worker]},
+            "rid": index << 5 | worker,
+            "mac": MACS[worker],
+            "ip": IPS[worker],
+            "port": 40000 + worker,
+            "ingress_port": PORTS[worker],
         }
         self.tables.digests.put(Digest("heard", fields))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from conformance.vector import Value
 from interpreter.chip import Chip
 from interpreter.values import Unknown
+
+from conformance.vector import Value
 from jaxina.controller.pool import Job
 
 _EPOCHS = 2**32

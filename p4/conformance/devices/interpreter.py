@@ -6,15 +6,16 @@ import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
 
+from interpreter import source
+from interpreter.controller_tables import ChipTables
+from interpreter.errors import UndefinedError
+from interpreter.program import Program
+
 from conformance.devices import TOFINO, frames
 from conformance.devices.chip_state import Registers
 from conformance.devices.links import Address
 from conformance.devices.switch import SwitchDevice
 from conformance.vector import Job, Packet, Receive, Value
-from interpreter import source
-from interpreter.controller_tables import ChipTables
-from interpreter.errors import UndefinedError
-from interpreter.program import Program
 from jaxina.control.server import ControlServer
 from jaxina.controller.chip import SIZES, Chip, Host, Port
 from jaxina.controller.data_plane import TofinoPlane

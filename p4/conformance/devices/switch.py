@@ -174,8 +174,14 @@ class SwitchDevice:
     def _introduction(job: Job, worker: int) -> Packet:
         """Returns an update of an epoch that no slot has reached: it is refused, and changes nothing."""
         fields: dict[str, Value] = {
-            **{"job": job.name, "secret": job.name, "worker": worker, "slot": 0},
-            **{"epoch": 2, "fingerprint": 2, "exponents": (0,), "words": ()},
+            "job": job.name,
+            "secret": job.name,
+            "worker": worker,
+            "slot": 0,
+            "epoch": 2,
+            "fingerprint": 2,
+            "exponents": (0,),
+            "words": (),
         }
         return Packet("update", fields)
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import death_campaign
 import numpy as np
+
 from jaxina import _native, config, job, joining
 from jaxina.control.client import SwitchClient
 from jaxina.errors import JaxinaError
-
 from strangers.network import HUB, Network
 
 CONTROL_PORT, DATA_PORT, RDMA_PORT = 51_000, 51_001, 4791

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import grpc
-from jaxina.control import control_pb2 as pb
 
+from jaxina.control import control_pb2 as pb
 from strangers.network import STRANGER
 from strangers.rdma_attacks import connect_request
 from strangers.stranger import Stranger, attack, job_request, join, missing_request
@@ -150,7 +150,9 @@ def heartbeats(stranger: Stranger) -> None:
         if grant is None:
             continue
 
-        def beats(joining: pb.WorkerMessage = join(grant, [0])) -> Iterator[pb.WorkerMessage]:
+        joining = join(grant, [0])
+
+        def beats(joining: pb.WorkerMessage = joining) -> Iterator[pb.WorkerMessage]:
             yield joining
             while stranger.budget.take():
                 yield beat

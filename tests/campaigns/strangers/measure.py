@@ -285,7 +285,7 @@ class Measurement:
         """Returns the rate during the attack, as a share of the undisturbed rate and of the rate in the control."""
         before, between = self._median(transport, "before"), self._median(transport, "between")
         attacked = self._share_of_quiet(transport, "attack")
-        if 0 < before and between < KEPT * before:  # the harm lasts beyond the attack
+        if before > 0 and between < KEPT * before:  # the harm lasts beyond the attack
             attacked = self._median(transport, "attack") / before
         cost = min(1.0, self._share_of_quiet(transport, "control"))
         return attacked, attacked / cost if cost else attacked

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from jaxina.control import control_pb2 as pb
-
 from strangers import packets
 from strangers.network import HUB, STRANGER
 from strangers.stranger import Stranger, attack

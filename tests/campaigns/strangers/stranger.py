@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import grpc
+
 from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc
-
 from strangers import packets
 from strangers.network import HUB, STRANGER
 
