@@ -43,8 +43,8 @@ class BlockFixedPoint(Compressor):
         paper="Sapio et al., Scaling Distributed Machine Learning with In-Network Aggregation, NSDI 2021",
         unbiased=False,
         error_feedback="off",
-        note="Unbiased with `stochastic`. Values below 2^-126 may count as zero except with 32 bits, to nearest. "
-        "Narrow words lose ceil(log2 n) bits to the sum: 8 workers leave int8 five bits.",
+        note="Unbiased with `stochastic`. Values below 2^-126 may count as zero, except with 32 bits and rounding to "
+        "nearest. The sum takes ceil(log2 n) bits of a word: with 8 workers, five bits of an int8 are left.",
     )
     kind = SUM
 

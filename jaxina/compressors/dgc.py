@@ -41,8 +41,8 @@ class DGC(Compressor):
         "ICLR 2018",
         unbiased=False,
         error_feedback="own",
-        note="Takes the place of the optimizer's momentum. Local gradient clipping is left to the user: "
-        "`optax.clip_by_global_norm` before it.",
+        note="It replaces the optimizer's momentum. It does not clip local gradients: put `optax.clip_by_global_norm` "
+        "before it if they must be clipped.",
     )
     kind = GATHER
 
@@ -51,7 +51,8 @@ class DGC(Compressor):
         check_ratio(self.ratio)
         if not 0 <= self.momentum < 1 or self.warmup < 0:
             raise InvalidArgumentError(
-                f"momentum must be in [0, 1) and warmup not negative, not {self.momentum} and {self.warmup}"
+                f"momentum must be in [0, 1), and warmup must not be negative; they are {self.momentum} and "
+                f"{self.warmup}"
             )
 
     def init_leaf(self, x: jax.Array, key: jax.Array) -> Arrays:

@@ -39,7 +39,7 @@ class PowerSGD(Compressor):
         "2019",
         unbiased=False,
         error_feedback="on",
-        note="Two rounds of sums; P and Q are float32, which jaxina's aggregators carry in block fixed point.",
+        note="It takes two rounds of sums. P and Q are float32, which jaxina's aggregators sum in block fixed point.",
     )
     kind = SUM
 

@@ -36,8 +36,8 @@ class QSGD(Compressor):
         unbiased=True,
         error_feedback="off",
         note="A bucket of zeros stays zero. Norms are computed relative to the bucket's maximum, so that squares "
-        "neither overflow nor vanish; a norm beyond float32's range counts as its largest number, which biases that "
-        "bucket towards zero. Levels are packed at fixed length, not Elias coded.",
+        "neither overflow nor vanish. A norm beyond float32's range is replaced by float32's largest number, which "
+        "biases that bucket towards zero. Levels are packed with a fixed length, not Elias coded.",
     )
     kind = GATHER
 
@@ -47,7 +47,7 @@ class QSGD(Compressor):
             raise InvalidArgumentError(f"levels and bucket must be at least 1, not {self.levels} and {self.bucket}")
         if self.ef and min(self.bucket / self.levels**2, self.bucket**0.5 / self.levels) >= 1:
             raise InvalidArgumentError(
-                f"{self.levels} levels are too few for error feedback in buckets of {self.bucket}"
+                f"{self.levels} levels are too few for error feedback in buckets of {self.bucket} elements"
             )
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:

@@ -23,8 +23,9 @@ class SignSGD(Compressor):
         paper="Bernstein et al., signSGD with Majority Vote is Communication Efficient and Fault Tolerant, ICLR 2019",
         unbiased=False,
         error_feedback="no",
-        note="The result has no magnitude: the learning rate must be set for it, or the optimizer be free of scale. An "
-        "element that is zero votes by a fair coin (there is one bit), so sparse gradients turn into noise.",
+        note="The result has no magnitude, so choose the learning rate for that, or an optimizer that ignores scale. "
+        "An element that is zero votes at random, because a vote has only one bit; so sparse gradients turn into "
+        "noise.",
     )
     kind = SUM
 
@@ -56,7 +57,7 @@ class EFSignSGD(Compressor):
         paper="Karimireddy et al., Error Feedback Fixes SignSGD and other Gradient Compression Schemes, ICML 2019",
         unbiased=False,
         error_feedback="on",
-        note="Every worker has its own scale, so the signs do not sum in an aggregator. Zero counts as positive.",
+        note="Each worker has its own scale, so an aggregator cannot sum the signs. Zero counts as positive.",
     )
     kind = GATHER
 
@@ -87,7 +88,8 @@ class OneBitSGD(Compressor):
         "Training of Speech DNNs, Interspeech 2014",
         unbiased=False,
         error_feedback="on",
-        note="Two float32 for each column: dear for arrays of few rows. Zero counts as positive.",
+        note="It sends two float32 for each column, which is expensive for arrays with few rows. Zero counts as "
+        "positive.",
     )
     kind = GATHER
 

@@ -33,7 +33,7 @@ class TopK(Compressor):
         "Sparsified SGD with Memory, NeurIPS 2018",
         unbiased=False,
         error_feedback="on",
-        note="Indices differ between workers, so values do not sum in an aggregator. An index takes log2 d bits.",
+        note="Indices differ between workers, so an aggregator cannot sum the values. An index takes log2 d bits.",
     )
     kind = GATHER
 
@@ -70,8 +70,8 @@ class Threshold(Compressor):
         paper="Strom, Scalable Distributed DNN Training Using Commodity GPU Cloud Computing, Interspeech 2015",
         unbiased=False,
         error_feedback="on",
-        note="How much is sent varies with the gradients; inside XLA the arrays have room for all elements. Without "
-        "error feedback an array with values below tau only would never be heard of.",
+        note="How much is sent depends on the gradients; inside XLA the arrays have room for all elements. Without "
+        "error feedback, nothing would ever be sent of an array whose values are all below tau.",
     )
     kind = GATHER
 

@@ -54,17 +54,17 @@ Written by `python -m jaxina.compressors.table`; do not edit.
 """
 
 _EXPLANATION = """
-* *unbiased*: the expectation of the decoded array, over the random keys, is the array.
-* *error feedback*: the default, and how to change it. `-ef` switches it off where it is on.
-* *summed by an aggregator*: payloads travel through `lax.psum`, and so through jaxina where it is switched on; the
-  others through all-gather, of which a worker receives n - 1 payloads.
-* *bits sent* and *received*: for one worker and gradient element, counted from the packed bytes of one step of
-  {workers} workers with normally distributed gradients of {rows} x {columns}; without packet headers. What XLA itself
-  moves between devices is wider: it knows no type of 3 bits.
+* *unbiased*: whether the decoded array, averaged over all random keys, is the array.
+* *error feedback*: the default. "off, `+ef`" means that `+ef` switches it on; where it is on, `-ef` switches it off.
+* *summed by an aggregator*: "yes": payloads travel through `lax.psum`, and so through jaxina if it is switched on.
+  "no": payloads travel through an all-gather, and each worker receives n - 1 of them.
+* *bits sent* and *received*: per gradient element of one worker. They are counted from the packed bytes of one step of
+  {workers} workers with normally distributed gradients of {rows} x {columns}, without packet headers. XLA itself moves
+  more between devices, because it has no types of 3 bits, for example.
 * *of float32*: bytes sent and received together, as a share of what `none` sends and receives.
 
-**Values that are not finite.** A leaf with a NaN or an infinity on any worker gives NaN in all its elements on all
-workers and leaves the leaf's state as it was. {plain} give what IEEE-754 gives, element by element. A mean whose sum
+**Non-finite values.** If a leaf has a NaN or an infinity on any worker, the result is NaN in all its elements on all
+workers, and the leaf's state stays as it was. {plain} give what IEEE-754 gives, element by element. A mean whose sum
 leaves float32's range is infinite, as with `lax.psum`.
 
 **Zeros** stay zeros, except with `signsgd`.

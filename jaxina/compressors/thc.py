@@ -47,8 +47,9 @@ class THC(Compressor):
         paper="Li et al., THC: Accelerating Distributed Deep Learning Using Tensor Homomorphic Compression, NSDI 2024",
         unbiased=False,
         error_feedback="on",
-        note="Unbiased but for the clipping of rotated elements, which error feedback repays. An array is filled up to "
-        "whole blocks. The table is the best one for a normal variable, found by dynamic programming.",
+        note="It would be unbiased without the clipping of rotated elements, whose error a later step sends by error "
+        "feedback. An array is filled up to whole blocks. The table is the best one for a normal variable, found by "
+        "dynamic programming.",
     )
     kind = SUM
 
@@ -56,7 +57,7 @@ class THC(Compressor):
         super().__post_init__()
         if not 1 <= self.bits <= 8 or self.grid < 2**self.bits - 1 or self.grid % 2:
             raise InvalidArgumentError(
-                f"bits must be in [1, 8] and grid even, at least 2^bits - 1, not {self.bits} and {self.grid}"
+                f"bits must be in [1, 8], and grid even and at least 2^bits - 1; they are {self.bits} and {self.grid}"
             )
         if self.block < 2 or self.block & (self.block - 1):
             raise InvalidArgumentError(f"the block must be a power of two, not {self.block}")
