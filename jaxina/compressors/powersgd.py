@@ -22,8 +22,7 @@ class PowerSGD(Compressor):
     starts with the Q of the step before.
 
     A leaf is taken as a matrix: its last axis makes the columns, all other axes the rows. Leaves with one axis, and
-      leaves
-    that P and Q would not make smaller, are sent as they are.
+    leaves that P and Q would not make smaller, are sent as they are.
 
     Source: Vogels et al., NeurIPS 2019, algorithm 1.
 

@@ -90,12 +90,13 @@ class DataPlane(Protocol):
         """Reads the counters.
 
         Returns:
-          ``{"rejected": {kind: packets}, "jobs": {job: {counter: value, "rejected": {kind: packets}}}, counter:
-          value}``. The outer ``rejected`` counts packets that belong to no job. ``jaxina status`` shows these counters
-          of a job: ``updates``, ``duplicates`` (retransmissions of updates that were counted already),
-            ``packets_sent``,
-          ``bytes_received``, ``bytes_sent``; and of the whole ``socket_overflows`` (packets lost because a socket's
-          buffer was full). A counter that the data plane does not have is left out.
+          ``{"rejected": {kind: packets}, "jobs": {job: counters}, counter: value}``, where ``counters`` of a job are
+          ``{"rejected": {kind: packets}, counter: value}``. The outer ``rejected`` counts packets that belong to no job.
+
+          ``jaxina status`` shows these counters of a job: ``updates``, ``duplicates`` (retransmissions of updates that
+          were counted already), ``packets_sent``, ``bytes_received`` and ``bytes_sent``. Of the whole it shows
+          ``socket_overflows`` (packets lost because a socket's buffer was full). A counter that the data plane does not
+          have is left out.
         """
         ...
 
