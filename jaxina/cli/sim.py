@@ -102,6 +102,7 @@ def print_trace(scenario: str, seed: int) -> int:
 
 
 def print_summary(figures: dict[str, Any]) -> None:
+    """Prints each failed seed, and the figures in one line."""
     for seed, what in figures["failures"]:
         print(f"seed {seed}: {what}")
     print(

@@ -40,10 +40,12 @@ class Field:
 
     @property
     def is_float(self) -> bool:
+        """Whether the array is floating point."""
         return self.low is None and self.table is None
 
     @property
     def base(self) -> int:
+        """How many different digits there are."""
         return len(self.table) if self.table else self.high - self.low + 1
 
     def digits(self, name: str, values: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
