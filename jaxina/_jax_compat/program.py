@@ -85,8 +85,7 @@ def install(finish_module: Callable[[ir.Module], None], reasons: str, separator:
 
     JAX would pass the token in and out of every call of a program, in Python. That costs several times the call itself.
     The token is needed inside a program, but not between programs: the programs of one thread run on a device in the
-      order
-    in which they were dispatched.
+    order in which they were dispatched.
 
     Args:
       finish_module: is called with each lowered module that has the effect.

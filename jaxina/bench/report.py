@@ -44,7 +44,7 @@ def _percentile(values: list[float], share: float) -> float:
 
 def table(records: list[dict[str, Any]], title: str) -> Table:
     """Makes a table of the times, in ms. If gloo was timed, the last column is how many times faster jaxina is."""
-    caption = "algbw = bytes / median time; of each call the slowest worker's time"
+    caption = "algbw = bytes / median time; a call's time is that of its slowest worker"
     if stolen := warning(max(record["stolen"] for record in records)):
         caption += f"\n{stolen}"
     made = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))

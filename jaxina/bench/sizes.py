@@ -23,7 +23,8 @@ def parse_size(text: str) -> int:
         size = -1.0
     if not (size.is_integer() and _ELEMENT <= size <= 2**40):
         raise InvalidArgumentError(
-            f"{text!r} is not a size: give bytes, at least {_ELEMENT}, with K, M or G for powers of 1024, as 4K or 100M"
+            f"{text!r} is not a size: give at least {_ELEMENT} bytes, with K, M or G for powers of 1024, such as 4K or "
+            "100M"
         )
     return int(size)
 

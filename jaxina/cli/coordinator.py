@@ -25,16 +25,20 @@ def register(app: typer.Typer) -> None:
 def coordinator(
     count: Annotated[
         int,
-        typer.Option("-n", "--workers", min=1, max=config.MAX_WORKERS, help="Processes of the job."),
+        typer.Option("-n", "--workers", min=1, max=config.MAX_WORKERS, help="Number of processes of the job."),
     ],
     bind: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="An address of this host that all processes reach.")
+        str,
+        typer.Option(
+            metavar="HOST:PORT", help="Where to listen: an address of this host that all processes can reach."
+        ),
     ] = "127.0.0.1:0",
 ) -> None:
-    """Let the processes of one job find each other. `jaxina run` starts a coordinator by itself."""
+    """Let the processes of one job find each other. `jaxina run` starts a coordinator of its own."""
     with listen(bind) as listener:
         print(
-            f"JAXINA_COORDINATOR={address_of(listener)} JAXINA_PROCESSES={count}, and in each process its JAXINA_RANK",
+            f"JAXINA_COORDINATOR={address_of(listener)} JAXINA_PROCESSES={count}: set these in each process, and its "
+            "JAXINA_RANK",
             flush=True,
         )
         with contextlib.suppress(KeyboardInterrupt):

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def info(
     last: Annotated[
         bool,
-        typer.Option("--last", help="Show what this user's last run summed, by whom, and why."),
+        typer.Option("--last", help="Show this user's last run instead: its statistics and its report."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -91,6 +91,8 @@ def _print_last(console: Console) -> None:
     if record is None:
         console.print(f"no run has been recorded ({last_run.path()})")
         return
-    console.print(f"last run: {record['when']}, {record['aggregator']}, {record['processes']} processes; of process 0:")
+    console.print(
+        f"last run: {record['when']}, {record['aggregator']}, {record['processes']} processes. Statistics of process 0:"
+    )
     console.print(json.dumps(record["statistics"], indent=2))
     console.print(str(Report.of_records(record["programs"])), markup=False)

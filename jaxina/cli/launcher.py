@@ -237,7 +237,7 @@ class Launcher:
             return Outcome(128 + self._interrupted_by, f"ended by {name}", interrupted=True)
         first = next((one for one in self._failures if not one.follows), self._failures[0])
         lost = ", ".join(str(one.rank) for one in self._failures if one.follows and one is not first)
-        reason = first.how + (f"; worker {lost} lost it" if lost else "")
+        reason = first.how + (f"; worker {lost} failed because of that" if lost else "")
         return Outcome(first.code, reason, first.last_lines, interrupted)
 
     def _drain(self, worker: _Worker) -> None:

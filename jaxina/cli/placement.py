@@ -60,7 +60,7 @@ class Placement:
             return
         if workers > self.testbed.workers:
             raise InvalidArgumentError(
-                f"{workers} workers in a testbed of {self.testbed.workers}: make a larger one, by "
+                f"the testbed has room for {self.testbed.workers} workers, not for {workers}: make a larger one with "
                 f"`jaxina testbed down` and `jaxina testbed up -n {workers}`"
             )
         if aggregator == "embedded":

@@ -52,7 +52,7 @@ def statistics(collected: dict[str, Any]) -> str:
     """One line about the statistics that `collect` returned."""
     total = collected["total"]
     if not total:
-        return "no statistics: no process reached jaxina.shutdown() or its orderly end"
+        return "no statistics: no process reached jaxina.shutdown() or ended without an error"
     sent = total["packets_sent"]
     share = f" ({100 * total['retransmissions'] / sent:.2f} %)" if sent else ""
     return (

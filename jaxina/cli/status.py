@@ -29,15 +29,15 @@ def register(app: typer.Typer) -> None:
 
 def status(
     switch: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The switch's control address.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep it up to date until Ctrl-C.")] = False,
-    interval: Annotated[float, typer.Option(min=0.5, max=60, help="Seconds between two looks.")] = 1.0,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Update the output until Ctrl-C.")] = False,
+    interval: Annotated[
+        float, typer.Option(min=0.5, max=60, help="Seconds over which rates are measured, and between updates.")
+    ] = 1.0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON: one object, or one a line with --watch.")
+        bool, typer.Option("--json", help="Print JSON: one object; with --watch, one per line.")
     ] = False,
 ) -> None:
-    """Show a switch's jobs: workers, slots, rates, retransmissions, rejected packets, who is
-    missing.
-    """
+    """Show a switch's jobs: workers, slots, rates, retransmissions, rejected packets, and missing workers."""
     from jaxina.control.client import SwitchClient
 
     settings = config.resolve(switch=switch)
@@ -122,11 +122,13 @@ def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -
     if not reply.jobs:
         notes.append(Text("no jobs"))
     if any(reply.rejected.values()):
-        notes.append(Text(f"packets of no job rejected: {_kinds(reply.rejected)}"))
+        notes.append(Text(f"rejected packets that belong to no job: {_kinds(reply.rejected)}"))
     if lost := reply.counters.get("socket_overflows", 0):
         notes.append(Text(_overflows(lost), style="yellow"))
     notes.append(
-        Text(f"data ports {', '.join(map(str, reply.data_ports))}; again: packets that came twice", style="dim")
+        Text(
+            f"data ports {', '.join(map(str, reply.data_ports))}; again: packets that were counted already", style="dim"
+        )
     )
     return Group(table, *notes)
 

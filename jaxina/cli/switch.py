@@ -37,47 +37,49 @@ def switch(
         str,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where the control service listens; workers name it by --switch.",
+            help="Where the control service listens. Workers name this address by --switch or JAXINA_SWITCH.",
         ),
     ] = "0.0.0.0:51000",
     data_ports: Annotated[
         str | None,
         typer.Option(
             metavar="FIRST-LAST",
-            help="UDP ports of the data path, one per thread; left out, the system picks.",
+            help="UDP ports of the data path, one per thread. If not given, the system picks them.",
         ),
     ] = None,
     threads: Annotated[
         int | None,
-        typer.Option(min=1, max=256, help="Threads of the data path; left out, one per processor, at most 4."),
+        typer.Option(min=1, max=256, help="Threads of the data path. If not given, one per processor, but at most 4."),
     ] = None,
     rdma: Annotated[
         str | None,
         typer.Option(
             metavar="HOST[:PORT]",
-            help="Answer RDMA too, at this IPv4 address of this host; NICs send to port 4791 only.",
+            help="Answer RDMA too, at this IPv4 address of this host. NICs send to port 4791 only, the default.",
         ),
     ] = None,
     icrc: Annotated[
         bool,
         typer.Option(
             "--check-icrc/--no-check-icrc",
-            help="Whether RDMA packets whose ICRC is wrong are dropped; some senders do not write it.",
+            help="Whether to drop RDMA packets with a wrong ICRC. Some senders do not write an ICRC.",
         ),
     ] = True,
-    loss: Annotated[float, typer.Option(min=0, max=0.99, help="Share of arriving packets to drop.")] = 0.0,
-    loss_seed: Annotated[int, typer.Option(min=0, help="Seed of the dropped packets.")] = 0,
+    loss: Annotated[
+        float, typer.Option(min=0, max=0.99, help="Share of arriving packets to drop, for experiments.")
+    ] = 0.0,
+    loss_seed: Annotated[int, typer.Option(min=0, help="Seed that chooses the dropped packets.")] = 0,
     backend: Annotated[
         Backend,
         typer.Option(
-            help="What moves the packets: threads of this host, or a Tofino chip with the program of p4/tofino."
+            help="What sums: threads of this host (software), or a Tofino chip that runs the program of p4/tofino."
         ),
     ] = Backend.software,
     chip: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="With --backend tofino: its size, address, ports and hosts, as p4/controller/chip.py says.",
+            help="With --backend tofino: the chip's size, address, ports and hosts, as in p4/controller/chip.py.",
         ),
     ] = None,
     bfrt: Annotated[
@@ -88,14 +90,15 @@ def switch(
         bool,
         typer.Option(
             "--dry-run",
-            help="With --backend tofino: no chip; the log has every write that its tables would get.",
+            help="With --backend tofino: use no chip, and log every write that its tables would get.",
         ),
     ] = False,
     token_file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Serve only who has the token in FILE, as JAXINA_TOKEN; left out, that variable of the switch.",
+            help="Serve only callers whose JAXINA_TOKEN is the token in FILE. If not given, the switch's own "
+            "JAXINA_TOKEN, if set.",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log warnings only.")] = False,
@@ -113,12 +116,12 @@ def switch(
     if backend is Backend.tofino:
         if data_ports or threads or rdma or loss or not icrc:
             raise InvalidArgumentError(
-                "--data-ports, --threads, --rdma, --no-check-icrc and --loss are of --backend software"
+                "--data-ports, --threads, --rdma, --no-check-icrc and --loss need --backend software"
             )
         plane = _tofino(chip, bfrt, dry_run)
     else:
         if chip or dry_run:
-            raise InvalidArgumentError("--chip and --dry-run are of --backend tofino")
+            raise InvalidArgumentError("--chip and --dry-run need --backend tofino")
         plane = _software(host, data_ports, threads, rdma, icrc, loss, loss_seed)
     with plane as (data_plane, where):
         _let_data_path_go_first()
@@ -130,7 +133,7 @@ def switch(
                 os.close(announce_fd)
             log = logging.getLogger("jaxina.switch")
             log.info("control at %s, data at %s", server.address, where)
-            log.info("open to %s", "everybody who reaches it" if token is None else "who has its token")
+            log.info("serving %s", "everybody who reaches it" if token is None else "only callers with its token")
             stop.wait()
             log.info("stopping")
 
@@ -162,7 +165,9 @@ def _software(
     ports = _port_range(data_ports)
     count = threads or (len(ports) if ports else min(4, os.cpu_count() or 1))
     if ports and len(ports) != count:
-        raise InvalidArgumentError(f"--data-ports {data_ports} are {len(ports)} ports for --threads {count}: one each")
+        raise InvalidArgumentError(
+            f"--data-ports {data_ports} has {len(ports)} ports, but there are {count} threads: give one port per thread"
+        )
     rdma_host, rdma_port = _rdma_address(rdma)
     datagrams = _native.SoftwareSwitch(host, count, loss, loss_seed, ports)
     _warn_of_small_buffers(datagrams.receive_buffer_granted, datagrams.receive_buffer_requested)
@@ -185,7 +190,7 @@ def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[
     from jaxina.controller.dry_run import DryRun
 
     if chip_file is None:
-        raise InvalidArgumentError("--backend tofino needs --chip FILE; p4/controller/chip.py says what it holds")
+        raise InvalidArgumentError("--backend tofino needs --chip FILE; p4/controller/chip.py describes the file")
     described = chip.read(chip_file)
     size = described.size
     tables = DryRun(log=True) if dry_run else BfRtTables(bfrt, size.program, size.pool_pipe)
@@ -200,8 +205,8 @@ def _warn_of_small_buffers(granted: int, requested: int) -> None:
     """Warns if net.core.rmem_max limited the data ports' receive buffers (in bytes)."""
     if granted < requested:
         logging.getLogger("jaxina.switch").warning(
-            "the system grants receive buffers of %d bytes instead of %d, so bursts of many workers may be lost; "
-            "before starting the switch: sysctl -w net.core.rmem_max=%d",
+            "the system grants receive buffers of %d bytes instead of %d, so packets of many workers at once may be "
+            "lost. To allow larger ones, before starting the switch: sysctl -w net.core.rmem_max=%d",
             granted,
             requested,
             requested,
@@ -242,7 +247,7 @@ def _port_range(text: str | None) -> list[int]:
     except ValueError:
         ports = []
     if not ports or not 0 < ports[0] <= ports[-1] < 65536:
-        raise InvalidArgumentError(f"--data-ports {text!r} is not FIRST-LAST, as 51001-51004")
+        raise InvalidArgumentError(f"--data-ports {text!r} is not FIRST-LAST, such as 51001-51004")
     return ports
 
 

@@ -102,6 +102,7 @@ class TaggedOutput:
         self._overwritable = self._stderr if terminal else None
 
     def close(self) -> None:
+        """Closes the workers' files."""
         for file in self._files.values():
             file.close()
         self._files.clear()

@@ -32,7 +32,7 @@ class HalfPrecision(Compressor):
         "Learning Training, 2019",
         unbiased=False,
         error_feedback="off",
-        note="fp16 turns magnitudes from 65520 up into infinity, and flushes those below 2^-25.",
+        note="fp16 turns magnitudes of at least 65520 into infinity, and those below 2^-25 into zero.",
     )
     kind = GATHER
     carries_non_finite = True

@@ -28,7 +28,7 @@ class Natural(Compressor):
         paper="Horvath et al., Natural Compression for Distributed Deep Learning, MSML 2022 (arXiv:1905.10988)",
         unbiased=True,
         error_feedback="off",
-        note="Magnitudes above 2^127 are rounded down, those below 2^-126 to zero.",
+        note="Magnitudes above 2^127 are rounded down to it, and those below 2^-126 to zero.",
     )
     kind = GATHER
 

@@ -40,10 +40,12 @@ class Field:
 
     @property
     def is_float(self) -> bool:
+        """Whether the array is floating point."""
         return self.low is None and self.table is None
 
     @property
     def base(self) -> int:
+        """How many different digits there are."""
         if self.table:
             return len(self.table)
         low, high = self._range

@@ -23,8 +23,7 @@ class PowerSGD(Compressor):
     starts with the Q of the step before.
 
     A leaf is taken as a matrix: its last axis makes the columns, all other axes the rows. Leaves with one axis, and
-      leaves
-    that P and Q would not make smaller, are sent as they are.
+    leaves that P and Q would not make smaller, are sent as they are.
 
     Source: Vogels et al., NeurIPS 2019, algorithm 1.
 
@@ -40,7 +39,7 @@ class PowerSGD(Compressor):
         "2019",
         unbiased=False,
         error_feedback="on",
-        note="Two rounds of sums; P and Q are float32, which jaxina's aggregators carry in block fixed point.",
+        note="It takes two rounds of sums. P and Q are float32, which jaxina's aggregators sum in block fixed point.",
     )
     kind = SUM
 

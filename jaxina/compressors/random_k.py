@@ -34,7 +34,7 @@ class RandomK(Compressor):
         "Communication-Efficient Distributed Optimization, NeurIPS 2018",
         unbiased=True,
         error_feedback="off",
-        note="Biased with error feedback. No index is sent. The variance is (d / k - 1) |x|^2.",
+        note="Biased with error feedback. No indices are sent. The variance is (d / k - 1) |x|^2.",
     )
     kind = SUM
 

@@ -41,7 +41,7 @@ class TernGrad(Compressor):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clip < 0:
-            raise InvalidArgumentError(f"clip must not be negative, as {self.clip} is")
+            raise InvalidArgumentError(f"clip must not be negative, but is {self.clip}")
 
     def propose(self, x: jax.Array) -> Arrays:
         return {"scale": jnp.abs(self._clipped(x)).max()}

@@ -20,7 +20,7 @@ class Uncompressed(Compressor):
         paper="-",
         unbiased=True,
         error_feedback="no",
-        note="Summed by the collective in use: XLA's own in float32, jaxina's in block fixed point.",
+        note="The collective in use does the sum: XLA's own in float32, jaxina's in block fixed point.",
     )
     kind = SUM
     carries_non_finite = True

@@ -46,6 +46,7 @@ class Bucket:
         return max(0.0, (min(amount, self._most) - self.level(now)) / self._per_second)
 
     def is_full(self, now: float) -> bool:
+        """Whether the bucket is full."""
         return self.level(now) >= self._most
 
 
@@ -62,6 +63,7 @@ class Buckets:
         return len(self._buckets)
 
     def of(self, key: Hashable, now: float) -> Bucket:
+        """The bucket of a key."""
         found = self._buckets.get(key)
         if found is None:
             if len(self._buckets) >= self._prune_at:

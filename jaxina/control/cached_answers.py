@@ -76,6 +76,7 @@ class CachedAnswers:
         return float("-inf") if held is None else held.at
 
     def forget(self, key: Hashable) -> None:
+        """Drops the answer of a question that will not be asked again."""
         self._held.pop(key, None)
 
 

@@ -69,6 +69,23 @@ class SwitchClient:
         heartbeat_timeout: float,
         whole_chunks: bool = False,
     ) -> JobGrant:
+        """Has the switch make a job, for workers that then join it.
+
+        Args:
+          devices: how many devices sum, in all processes together.
+          workers: how many processes take part.
+          slots: the pool's size.
+          block_size: elements that share an exponent.
+          blocks_per_chunk: blocks that one slot pass carries.
+          join_timeout: after how many seconds a job that nobody has joined is dropped.
+          heartbeat_timeout: after how many seconds of silence a worker counts as dead.
+          whole_chunks: whether each pass carries either no words or those of a whole chunk.
+
+        Raises:
+          InvalidArgumentError: there can be no such job.
+          TooManyWorkersError: it has too many devices or workers.
+          JobRejectedError: the switch, or this address, has as many jobs as it may have.
+        """
         reply = self._call(
             self._stub.CreateJob,
             pb.CreateJobRequest(
@@ -116,9 +133,11 @@ class SwitchClient:
         )
 
     def status(self) -> pb.StatusReply:
+        """Asks for the switch's state."""
         return self._call(self._stub.Status, pb.StatusRequest())
 
     def who_is_missing(self, job: int, secret: int) -> pb.WhoIsMissingReply:
+        """Asks which workers of a job have not joined, and which its slots wait for."""
         request = pb.WhoIsMissingRequest(job=job, secret=secret)
         return self._call(self._stub.WhoIsMissing, request)
 

@@ -71,16 +71,22 @@ class DataPlane(Protocol):
     """
 
     @property
-    def terms(self) -> Terms: ...
+    def terms(self) -> Terms:
+        """What this data plane asks of the workers."""
+        ...
 
     @property
     def ports(self) -> list[int]:
         """The UDP ports of the data path. Slot i of a job belongs to ``ports[i % len(ports)]``."""
         ...
 
-    def add_job(self, job: int, secret: int, shape: JobShape) -> None: ...
+    def add_job(self, job: int, secret: int, shape: JobShape) -> None:
+        """Makes the slots of a job. From now on its packets are answered."""
+        ...
 
-    def remove_job(self, job: int) -> None: ...
+    def remove_job(self, job: int) -> None:
+        """Frees the slots of a job. From now on its packets are rejected."""
+        ...
 
     def abort_job(self, job: int, code: str, message: str) -> None:
         """Ends a job: from now on the data plane answers the job's packets with this error."""
@@ -90,12 +96,14 @@ class DataPlane(Protocol):
         """Reads the counters.
 
         Returns:
-          ``{"rejected": {kind: packets}, "jobs": {job: {counter: value, "rejected": {kind: packets}}}, counter:
-          value}``. The outer ``rejected`` counts packets that belong to no job. ``jaxina status`` shows these counters
-          of a job: ``updates``, ``duplicates`` (retransmissions of updates that were counted already),
-            ``packets_sent``,
-          ``bytes_received``, ``bytes_sent``; and of the whole ``socket_overflows`` (packets lost because a socket's
-          buffer was full). A counter that the data plane does not have is left out.
+          ``{"rejected": {kind: packets}, "jobs": {job: counters}, counter: value}``, where ``counters`` of a job are
+          ``{"rejected": {kind: packets}, counter: value}``. The outer ``rejected`` counts packets that belong to no
+          job.
+
+          ``jaxina status`` shows these counters of a job: ``updates``, ``duplicates`` (retransmissions of updates that
+          were counted already), ``packets_sent``, ``bytes_received`` and ``bytes_sent``. Of the whole it shows
+          ``socket_overflows`` (packets lost because a socket's buffer was full). A counter that the data plane does not
+          have is left out.
         """
         ...
 

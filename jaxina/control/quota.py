@@ -133,6 +133,7 @@ class ConnectQuota:
         self._in_all.spend(1, now)
 
     def forget(self, job: int) -> None:
+        """Drops the count of a job that has ended."""
         self._jobs.pop(job, None)
 
 

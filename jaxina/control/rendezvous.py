@@ -40,10 +40,12 @@ class Presence:
     settings: dict[str, Any]
 
     def to_json(self) -> str:
+        """Writes the presence as JSON, for the store."""
         return json.dumps(dataclasses.asdict(self))
 
     @staticmethod
     def from_json(text: str) -> Presence:
+        """Reads what `to_json` wrote."""
         data = json.loads(text)
         return Presence(data["process"], Place(**data["place"]), data["settings"])
 

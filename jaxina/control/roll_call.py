@@ -42,6 +42,7 @@ class Answer:
     patience: float
 
     def to_line(self) -> bytes:
+        """Writes the answer as a line of JSON."""
         return json.dumps(dataclasses.asdict(self)).encode() + b"\n"
 
     @staticmethod

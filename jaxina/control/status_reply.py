@@ -30,6 +30,7 @@ class StatusReplies:
         return self._answers.ask(_missing(job.id), lambda: self._data_plane.missing(job.id), [])
 
     def forget(self, job_id: int) -> None:
+        """Drops the answers about a job that has ended."""
         self._answers.forget(_missing(job_id))
 
     def _looked_up(self, jobs: list[Job]) -> pb.StatusReply:

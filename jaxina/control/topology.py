@@ -13,6 +13,8 @@ from jaxina.errors import InvalidArgumentError
 
 
 class Topology(Protocol):
+    """Which process owns which device."""
+
     process: int  # this process's number
     processes: int
 

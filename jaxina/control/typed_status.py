@@ -21,6 +21,7 @@ _STATUS = {
 
 
 def status_of(error: JaxinaError) -> grpc.StatusCode:
+    """The gRPC status code for an error."""
     return _STATUS.get(error.code, grpc.StatusCode.UNKNOWN)
 
 
@@ -43,6 +44,7 @@ def error_from(call: grpc.RpcError, address: str) -> JaxinaError:
 
 
 def unreachable(address: str, why: str) -> SwitchUnreachableError:
+    """Makes the error that says that no switch answers at `address`."""
     return SwitchUnreachableError(
         f"no switch answers at {address} ({why}). Start one with `jaxina switch --bind {address}`, or name a running "
         "one by jaxina.init(switch='HOST:PORT') or JAXINA_SWITCH"

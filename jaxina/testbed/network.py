@@ -59,11 +59,11 @@ class Link:
 
     def __post_init__(self) -> None:
         if not 1 <= self.rate <= 100_000:
-            raise InvalidArgumentError(f"a rate of {self.rate} Mbit/s; allowed is 1 to 100000")
+            raise InvalidArgumentError(f"the rate is {self.rate} Mbit/s; it must be from 1 to 100000")
         if not 0 <= self.loss < 1:
-            raise InvalidArgumentError(f"a loss of {self.loss}; allowed is 0 to below 1")
+            raise InvalidArgumentError(f"the loss is {self.loss}; it must be from 0 to below 1")
         if not 1280 <= self.mtu <= 65535:
-            raise InvalidArgumentError(f"an MTU of {self.mtu}; allowed is 1280 to 65535")
+            raise InvalidArgumentError(f"the MTU is {self.mtu} bytes; it must be from 1280 to 65535")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +136,7 @@ def up(workers: int, link: Link) -> Testbed:
     """
     _check_tools(link)
     if not 1 <= workers <= MAX_WORKERS:
-        raise InvalidArgumentError(f"{workers} workers; a testbed has 1 to {MAX_WORKERS}")
+        raise InvalidArgumentError(f"a testbed has 1 to {MAX_WORKERS} workers, not {workers}")
     if STATE.exists():
         raise InvalidArgumentError("a testbed is up already: `jaxina testbed down` removes it")
     hosts = {_SWITCH: _SWITCH_ADDRESS}
@@ -144,7 +144,7 @@ def up(workers: int, link: Link) -> Testbed:
     for name in (_BRIDGE, *hosts):
         if (_NAMESPACES / name).exists() or (_HOSTS / name).exists():
             raise InvalidArgumentError(
-                f"a namespace {name}, or files for one in {_HOSTS}, exist and are not the testbed's: remove them first"
+                f"a namespace {name}, or files for it in {_HOSTS}, exist and are not the testbed's: remove them first"
             )
     testbed = Testbed(workers, link, {})
     try:

@@ -168,7 +168,7 @@ def test_a_short_run(tmp_path, aggregator, dtype):
         (["-n", 2, "-b", "4K", "-e", "1K"], "above -e"),
         (["-n", 2, "-f", 1], "above 1"),
         (["-n", 2, "--vs", "nccl"], "--vs"),
-        (["-n", 32, "--dtype", "float16"], "no more than 31 workers"),
+        (["-n", 32, "--dtype", "float16"], "-n must be at most 31"),
     ],
 )
 def test_bad_arguments(arguments, message):

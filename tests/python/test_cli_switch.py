@@ -164,7 +164,7 @@ def test_a_switch_with_a_token(start_switch, tmp_path):
         stranger.status()
     code, out, _ = jaxina("status", "--switch", address, JAXINA_TOKEN=TOKEN)
     assert code == 0 and "no jobs" in out
-    assert TOKEN not in log.read_text() and "who has its token" in log.read_text()
+    assert TOKEN not in log.read_text() and "only callers with its token" in log.read_text()
 
 
 def test_a_bad_token_file(tmp_path):

@@ -139,7 +139,7 @@ def test_a_run_in_the_testbed(up: Callable[..., testbed.Testbed], tmp_path: Path
 def test_runs_that_would_not_use_it_are_refused(up: Callable[..., testbed.Testbed]):
     up(2, testbed.Link(rate=1000))
     for options, told in {
-        ("-n", "3", "--aggregator", "udp"): "3 workers in a testbed of 2",
+        ("-n", "3", "--aggregator", "udp"): "the testbed has room for 2 workers, not for 3",
         ("-n", "2"): "embedded aggregator does not use a testbed",
     }.items():
         command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "run", *options, __file__]

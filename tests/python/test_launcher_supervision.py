@@ -117,7 +117,7 @@ while True:
     code, _, err = finish(start(text, "-n", 3))
     assert code == 1
     last = err.splitlines()[-1]
-    assert "worker 1 (pid " in last and "lost it" in last, last
+    assert "worker 1 (pid " in last and "failed because of that" in last, last
     assert "  │ RuntimeError: the real cause" in err
     for rank in (0, 2):
         said = [line for line in err.splitlines() if line.startswith(f"[{rank}]") and "INFO" not in line]

@@ -27,8 +27,8 @@ def jaxina(*arguments):
 @pytest.mark.parametrize(
     "arguments,message",
     [
-        (["--backend", "tofino", "--chip", "x", "--threads", "2"], "of --backend software"),
-        (["--dry-run"], "of --backend tofino"),
+        (["--backend", "tofino", "--chip", "x", "--threads", "2"], "need --backend software"),
+        (["--dry-run"], "need --backend tofino"),
     ],
 )
 def test_arguments_that_do_not_go_together(arguments, message):
