@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Usage: scripts/compile_cuda.sh FOLDER. Compiles the GPU's part for all targets, on a machine without a GPU: kernels, FFI
-# handler, tests and benchmarks, with PyPI's nvcc in a virtual environment of its own (FOLDER/venv); then checks the
-# kernels' machine code.
+# Usage: scripts/compile_cuda.sh FOLDER. Compiles the GPU code for all targets: kernels, FFI handler, tests and
+# benchmarks. It needs no GPU, and takes nvcc from PyPI, into a virtual environment of its own (FOLDER/venv). Then it
+# checks the kernels' machine code.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$1
 venv=$folder/venv
 python=${PYTHON:-python3}
 
-# nvcc and its headers, of the version that the GPU machines have; cuobjdump, which has no 13.0, and what the handler's
-# CMake asks for.
+# nvcc and its headers have the version of the GPU machines. cuobjdump has no 13.0, so any 13 will do. `handler` are the
+# packages that the FFI handler's CMake asks for.
 cuda=(nvidia-cuda-{nvcc,crt,runtime,cccl}==13.0.\* nvidia-nvvm==13.0.\* nvidia-cuda-{cuobjdump,nvdisasm}==13.\*)
 mapfile -t handler < <("$python" -c '
 import tomllib
@@ -26,7 +26,7 @@ toolkit=$("$venv/bin/python" -c 'import nvidia; print(list(nvidia.__path__)[0] +
 export PATH=$PWD/$venv/bin:$toolkit/bin:$PATH CUDACXX=$toolkit/bin/nvcc
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
 
-# The handler is compiled without the engine that it would be linked with.
+# Compiles the handler, but not the engine that it would be linked with.
 cmake -S . -B "$folder" -G Ninja -DJAXINA_CUDA=ON -DJAXINA_BUILD_GPU_CHECK=ON -DJAXINA_BUILD_PYTHON=ON \
   -DJAXINA_BUILD_TESTS=OFF -DCMAKE_OPTIMIZE_DEPENDENCIES=ON -DPython_EXECUTABLE="$PWD/$venv/bin/python" >"$folder/configure.log" ||
   { cat "$folder/configure.log"; exit 1; }

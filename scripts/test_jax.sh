@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Usage: scripts/test_jax.sh [VERSION]. Runs the Python tests with the newest Python found from 3.12 on, in an environment
-# of its own: with the newest JAX there all that have to do with JAX or with Python itself, or those of JAX's side with JAX
-# VERSION (0.11, say). `make test` runs the others: they see nothing of JAX. Without such a Python it says so and succeeds.
+# Usage: scripts/test_jax.sh [VERSION]. Runs Python tests with another JAX, in an environment of its own, with the
+# newest Python that it finds (3.12 or newer). Without VERSION it takes the newest JAX, and runs all tests that depend
+# on JAX or on Python itself. With VERSION (0.11, for example) it takes that JAX, and runs only the tests of collectives
+# and jobs, and those of JAX's private names. The remaining tests do not depend on JAX; `make test` runs them. Without
+# such a Python it says so and succeeds.
 #
-# VERSION nightly is the newest pre-release of JAX on PyPI, or the newest release if that is newer. JAX's nightly wheels are
-# not on PyPI: JAX_NIGHTLY_INDEX=URL names the index that has them.
+# VERSION nightly takes the newest pre-release of JAX on PyPI, or the newest release if that is newer. JAX's nightly wheels
+# are not on PyPI: JAX_NIGHTLY_INDEX=URL names an index that has them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Usage: scripts/test_nightly.sh VENV [PART...]. What takes too long for `make test`. Without parts, all of them:
+# Usage: scripts/test_nightly.sh VENV [PART...]. Runs the tests that take too long for `make test`. Without PARTs, it
+# runs all:
 #   address thread   the native tests, built with the sanitizers
 #   shapes           random shapes of jobs
 #   fuzz             the native fuzzers, and those of the control messages

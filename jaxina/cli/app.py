@@ -1,4 +1,4 @@
-"""The command's entry: its subcommands, and how errors look."""
+"""The entry of the ``jaxina`` command: its subcommands, and how errors are shown."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ _state = {"debug": False}
 
 
 def main() -> None:
-    """Runs the command line; an error is one red line, and exit code 2 if what was asked for
-    cannot be, else 1.
+    """Runs the command line.
+
+    A jaxina error is shown as one line. The exit code is then 2 for an InvalidArgumentError, and 1 for all others.
     """
     try:
         app()

@@ -1,4 +1,4 @@
-"""`jaxina bench`: times all-reduces, with the habits of nccl-tests."""
+"""``jaxina bench``: times all-reduces. Its options and its table follow nccl-tests."""
 
 from __future__ import annotations
 

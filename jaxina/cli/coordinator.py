@@ -1,4 +1,4 @@
-"""`jaxina coordinator`: where the processes of a job find each other; and the one that `jaxina run` has for itself."""
+"""``jaxina coordinator``, where the processes of a job find each other; and the one that ``jaxina run`` starts."""
 
 from __future__ import annotations
 
@@ -43,9 +43,16 @@ def coordinator(
 
 @contextlib.contextmanager
 def private_coordinator(bind: str, count: int) -> Iterator[str]:
-    """A coordinator that ends with the run, in a process of its own; yields its address, HOST:PORT.
+    """Runs a coordinator in a process of its own, while the context lasts.
 
-    It must be made before this process has threads: the child goes on as a copy of it.
+    It must be started before this process has threads, because the coordinator is a forked copy of this process.
+
+    Args:
+      bind: HOST:PORT to listen at; port 0 picks a free one.
+      count: how many processes the job has.
+
+    Yields:
+      The coordinator's address, HOST:PORT.
 
     Raises:
       InvalidArgumentError: it cannot listen at `bind`.
@@ -66,15 +73,15 @@ def private_coordinator(bind: str, count: int) -> Iterator[str]:
 
 
 def _be_coordinator(listener: socket.socket, count: int, parent: int) -> NoReturn:
-    """The rest of the child's life."""
+    """Runs the coordinator in the forked child. It never returns."""
     code, usual = 1, os.dup(2)
     try:
-        os.setsid()  # Ctrl-C is for the workers, who need the coordinator until their end
+        os.setsid()  # so that Ctrl-C does not end the coordinator, which the workers need until their own end
         die_with(parent)
-        with open(os.devnull, "w") as nowhere:  # the service writes about every worker that dies
+        with open(os.devnull, "w") as nowhere:  # JAX's service prints an error for each worker that dies
             os.dup2(nowhere.fileno(), 1)
             os.dup2(nowhere.fileno(), 2)
-        placement.current.get().enter_first_worker()  # for the service's own socket
+        placement.current.get().enter_first_worker()  # where the service's own socket must be
         coordinate(listener, count)
     except JaxinaError:
         code = 0  # the workers have been told

@@ -1,4 +1,4 @@
-"""`jaxina info`: versions, what this machine can do, and every setting with its origin."""
+"""``jaxina info``: shows versions, what this machine can do, and every setting with the origin of its value."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _facts() -> dict[str, str]:
 
 
 def _settings() -> list[dict[str, str]]:
-    """Every setting: its variable, value and so on. A secret value is not told."""
+    """Describes every setting: its variable, value and so on. Secret values are not shown."""
     resolved = config.resolve()
     return [
         {

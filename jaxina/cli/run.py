@@ -1,4 +1,4 @@
-"""`jaxina run`: starts a program on several worker processes, as mpirun does."""
+"""``jaxina run``: starts a program in several worker processes, as mpirun does."""
 
 from __future__ import annotations
 
@@ -125,7 +125,11 @@ def run(
 
 
 def command_of(program: Sequence[str], module: bool) -> list[str]:
-    """The command line that runs `program`.
+    """Makes the command line that runs a program.
+
+    Args:
+      program: a Python file, a module or a program, and its arguments.
+      module: whether it is a module.
 
     Raises:
       InvalidArgumentError: there is no such file or program.

@@ -1,4 +1,4 @@
-"""`jaxina sim`: seeds of the simulator, which runs the real protocol in virtual time."""
+"""``jaxina sim``: runs seeds of the simulator, which runs the real protocol in virtual time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,11 @@ def sim(
 
 
 def parse_seeds(text: str) -> tuple[int, int]:
-    """`A:B` as [A, B), `A` as [A, A + 1). Raises InvalidArgumentError."""
+    """Reads ``A:B`` as (A, B), and ``A`` as (A, A + 1).
+
+    Raises:
+      InvalidArgumentError: the text is neither.
+    """
     first, colon, last = text.partition(":")
     if first.isdigit() and (last.isdigit() if colon else not last):
         begin, end = int(first), int(last) if colon else int(first) + 1
@@ -65,9 +69,9 @@ def parse_seeds(text: str) -> tuple[int, int]:
 
 
 def run_campaign(scenario: str, begin: int, end: int, threads: int) -> dict[str, Any]:
-    """Runs the seeds, all of them or up to Ctrl-C or SIGTERM, and returns the figures.
+    """Runs the seeds from `begin` to below `end`, or until Ctrl-C or SIGTERM, and returns the figures.
 
-    Shows a progress bar on stderr; where that is no terminal, a line for every twentieth.
+    It shows a progress bar on stderr. If stderr is not a terminal, it prints a line for each twentieth of the seeds.
     """
     campaign = _native.sim.Campaign(scenario, begin, end, threads)
     console = Console(stderr=True)
@@ -89,7 +93,7 @@ def run_campaign(scenario: str, begin: int, end: int, threads: int) -> dict[str,
 
 
 def print_trace(scenario: str, seed: int) -> int:
-    """Prints one seed's plan and timeline; returns the exit code."""
+    """Prints one seed's plan and timeline. Returns the exit code: 1 if the seed failed."""
     plan, timeline, log_hash, failure = _native.sim.trace(scenario, seed)
     print(f"{plan}{timeline}\nlog hash {log_hash:016x}\n{failure or 'every oracle was content'}")
     return 1 if failure else 0

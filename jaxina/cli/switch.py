@@ -1,4 +1,4 @@
-"""`jaxina switch`: a switch with its control service; in software, or the controller of a chip."""
+"""``jaxina switch``: runs a switch with its control service, in software or as the controller of a Tofino chip."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from rich.logging import RichHandler
 from jaxina import config
 from jaxina.errors import InvalidArgumentError
 
-ROCE_PORT = 4791  # that NICs send to
-_CONTROL_NICENESS = 5
+ROCE_PORT = 4791  # the only UDP port that NICs send RoCEv2 packets to
+_CONTROL_NICENESS = 5  # added to the niceness of the control service's threads
 
 
 class Backend(enum.StrEnum):
@@ -136,8 +136,11 @@ def switch(
 
 
 def _let_data_path_go_first() -> None:
-    """Lowers the priority of this thread and those it starts from now on. The data path's threads run already, so who calls the
-    control service without end takes less of the processor from the jobs."""
+    """Lowers the priority of this thread and of those that it starts from now on.
+
+    The data path's threads run already and keep theirs. So callers that flood the control service take less of the
+    processor from the jobs.
+    """
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     os.setpriority(os.PRIO_PROCESS, 0, min(usual + _CONTROL_NICENESS, 19))
 
@@ -152,7 +155,7 @@ def _software(
     loss: float,
     loss_seed: int,
 ) -> Iterator[tuple[Any, str]]:
-    """The data plane, and where it is."""
+    """Runs the software switch's data plane. Yields it, and a text that says where it is."""
     from jaxina import _native
     from jaxina.control.switch_planes import SwitchPlanes
 
@@ -175,7 +178,7 @@ def _software(
 
 @contextlib.contextmanager
 def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[Any, str]]:
-    """The data plane, and where it is."""
+    """Drives a Tofino chip's data plane. Yields it, and a text that says where it is."""
     from jaxina.controller import chip
     from jaxina.controller.bfrt import BfRtTables
     from jaxina.controller.data_plane import ROCE_PORT, UDP_PORT, TofinoPlane
@@ -194,7 +197,7 @@ def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[
 
 
 def _warn_of_small_buffers(granted: int, requested: int) -> None:
-    """Says so if net.core.rmem_max limited the data ports' receive buffers, in bytes."""
+    """Warns if net.core.rmem_max limited the data ports' receive buffers (in bytes)."""
     if granted < requested:
         logging.getLogger("jaxina.switch").warning(
             "the system grants receive buffers of %d bytes instead of %d, so bursts of many workers may be lost; "

@@ -1,4 +1,4 @@
-"""`jaxina testbed`: workers and a switch on links of a given rate and loss, all on this host."""
+"""``jaxina testbed``: runs workers and a switch on links with a given rate and loss, all on this host."""
 
 from __future__ import annotations
 

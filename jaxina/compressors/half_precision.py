@@ -16,10 +16,12 @@ from jaxina.errors import InvalidArgumentError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HalfPrecision(Compressor):
-    """16-bit floating point on the wire, summed in float32 where it arrives.
+    """Sends 16-bit floating point. Each worker receives all payloads and sums them in float32.
+
+    Source: Micikevicius et al., ICLR 2018 (fp16); Kalamkar et al., 2019 (bf16).
 
     Attributes:
-      format: "fp16" (11 bits of precision, to 65504) or "bf16" (8 bits, float32's range).
+      format: "fp16" (11 bits of precision, up to 65504) or "bf16" (8 bits of precision, float32's range).
     """
 
     format: Literal["fp16", "bf16"] = "bf16"

@@ -16,9 +16,11 @@ _LARGEST = 254  # the exponent field of float32's largest powers of two
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Natural(Compressor):
-    """Horvath et al.: ``|x| = 2^a (1 + t)`` becomes 2^(a+1) with probability t, else 2^a; the sign stays.
+    """Natural compression: ``|x| = 2^a (1 + t)`` becomes 2^(a+1) with probability t, else 2^a. The sign stays.
 
-    What is sent is the exponent field of float32 and the sign, 9 bits. The variance is at most |x|^2 / 8.
+    It sends the exponent field of float32 and the sign: 9 bits. The variance is at most ``|x|^2 / 8``.
+
+    Source: Horvath et al., MSML 2022 (arXiv:1905.10988).
     """
 
     promise = Promise(

@@ -17,13 +17,19 @@ from jaxina.errors import InvalidArgumentError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PowerSGD(Compressor):
-    """Vogels et al.: ``P = orthonormal(sum M Q)``, ``Q = sum M' P``, the mean gradient is ``P Q' / n``.
+    """PowerSGD: sends each gradient matrix M as two thin matrices P and Q.
 
-    A leaf is a matrix of its last axis (columns) by all the others (rows). Q starts each step where the last one ended.
-    Leaves of one axis, and those that P and Q would not make smaller, are sent as they are.
+    One step is ``P = orthonormal(sum M Q)`` and then ``Q = sum M' P``; the mean gradient is ``P Q' / n``. Each step
+    starts with the Q of the step before.
+
+    A leaf is taken as a matrix: its last axis makes the columns, all other axes the rows. Leaves with one axis, and
+      leaves
+    that P and Q would not make smaller, are sent as they are.
+
+    Source: Vogels et al., NeurIPS 2019, algorithm 1.
 
     Attributes:
-      rank: r, columns of P and Q.
+      rank: r, how many columns P and Q have, at least 1.
     """
 
     rank: int = 4
@@ -62,7 +68,7 @@ class PowerSGD(Compressor):
         return (p @ mean_q.T).reshape(x.shape), self.remember(error, {**state, "q": mean_q})
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
-        """A worker by itself: both factors. With others, `reduce` sends one after the other."""
+        """Computes both factors of this worker's leaf alone. With other workers, `reduce` sends one after the other."""
         if "q" not in state:
             return {"values": x}, state
         matrix = x.reshape(-1, x.shape[-1])

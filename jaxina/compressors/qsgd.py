@@ -16,13 +16,16 @@ from jaxina.errors import InvalidArgumentError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QSGD(Compressor):
-    """Alistarh et al.: each bucket is sent as its Euclidean norm and signed levels ``l = round(s |x| / norm)``.
+    """QSGD: sends the Euclidean norm of each bucket, and each element as a signed level.
 
-    The variance of a bucket of d elements is at most ``min(d / s^2, sqrt(d) / s) |x|^2``.
+    An element's level is ``s |x| / norm``, rounded at random to one of the two neighbouring integers, with the sign of
+    x. The variance of a bucket of d elements is at most ``min(d / s^2, sqrt(d) / s) |x|^2``.
+
+    Source: Alistarh et al., NIPS 2017, section 3.1 and lemma 3.1.
 
     Attributes:
-      levels: s; a level is an integer from -s to s.
-      bucket: d, elements that share a norm.
+      levels: s, at least 1. A level is an integer from -s to s.
+      bucket: d, how many elements share a norm, at least 1.
     """
 
     levels: int = 64
@@ -33,9 +36,9 @@ class QSGD(Compressor):
         paper="Alistarh et al., QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding, NIPS 2017",
         unbiased=True,
         error_feedback="off",
-        note="A bucket of zeros stays zero. Norms are computed relative to the bucket's maximum, so that squares "
-        "neither overflow nor vanish; a norm beyond float32's range counts as its largest number, which biases that "
-        "bucket towards zero. Levels are packed at fixed length, not Elias coded.",
+        note="A bucket of zeros stays zero. Norms are computed relative to the bucket's maximum, so squares neither "
+        "overflow nor vanish. A norm beyond float32's range counts as float32's largest number, which biases that "
+        "bucket towards zero. Levels are packed at a fixed length, not Elias coded.",
     )
     kind = GATHER
 

@@ -1,4 +1,4 @@
-"""Random-k: elements at random places, the same on all workers."""
+"""Random-k: sends the elements at random places, which are the same on all workers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from jaxina.compressors.sparse import check_ratio, kept
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RandomK(Compressor):
-    """k = max(1, ceil(ratio d)) elements, drawn without replacement by the shared key, times d / k.
+    """Random-k: sends elements at random places, times d / k, which makes the result unbiased.
 
-    With error feedback they are not scaled: the factor d / k would make the error grow.
+    Of d elements it sends k = max(1, ceil(ratio d)), drawn without replacement by the shared key. With error feedback
+    they are not scaled, because the factor d / k would make the error grow.
+
+    Source: Stich et al., NeurIPS 2018 (with memory, not scaled); Wangni et al., NeurIPS 2018 (scaled).
 
     Attributes:
-      ratio: share of the array's elements that is sent.
+      ratio: share of the array's elements that is sent, above 0 and at most 1.
     """
 
     ratio: float = 0.01

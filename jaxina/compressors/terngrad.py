@@ -15,12 +15,16 @@ from jaxina.errors import InvalidArgumentError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TernGrad(Compressor):
-    """Wen et al.: ``s sign(x) b`` with P(b = 1) = |x| / s, s = max|x| over the array and over the workers.
+    """TernGrad: sends ``sign(x) b``, where b is 1 with probability ``|x| / s`` and else 0; s is the largest ``|x|``.
 
-    The workers share the scale (the paper's section 3.3), so the ternary values sum as integers.
+    s is the maximum over the array and over the workers (the paper's section 3.3). Since all workers share it, the
+    ternary values sum as integers.
+
+    Source: Wen et al., NIPS 2017.
 
     Attributes:
-      clip: first clip values to so many standard deviations of the array (the paper's c is 2.5); 0 does not.
+      clip: values are first clipped to this many standard deviations of the array (the paper uses 2.5). 0 does not
+        clip.
     """
 
     clip: float = 0.0

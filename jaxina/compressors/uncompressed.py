@@ -1,4 +1,4 @@
-"""float32 as it is: the baseline."""
+"""No compression: the baseline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxina.compressors.packing import Field, floats
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Uncompressed(Compressor):
-    """The all-reduce of float32 that the compressors are measured against."""
+    """Sends float32 as it is. The other compressors are measured against it."""
 
     promise = Promise(
         title="none (float32)",

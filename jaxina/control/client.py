@@ -1,4 +1,4 @@
-"""A process's side of the control plane: calls to the switch, with deadlines and typed errors."""
+"""A process's calls to a switch's control service, with deadlines and typed errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jaxina.control.typed_status import error_from
 
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),  # a channel of our own: it fails and recovers for itself
+    ("grpc.use_local_subchannel_pool", 1),  # a connection of our own, which fails and recovers by itself
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
@@ -30,20 +30,24 @@ _OPTIONS = (
 
 @dataclasses.dataclass(frozen=True)
 class JobGrant:
-    """A job that the switch has reserved."""
+    """A job that the switch has made, as the leader of its workers learns of it."""
 
     job: int
     secret: int = dataclasses.field(repr=False)
     data_ports: list[int]
     terms: Terms
-    first_window: int  # passes in flight at first; 0: not known
+    first_window: int  # how many passes a worker may have in flight at first; 0: not known
 
 
 class SwitchClient:
-    """Calls the switch at `address` (HOST:PORT), with the `token` it may need. A call waits up to
-    `timeout` seconds for the switch to be there.
+    """Calls a switch's control service.
 
-    Every method raises SwitchUnreachableError, or the error the switch answered with.
+    Every method raises SwitchUnreachableError if no switch answers, or else the error that the switch answered with.
+
+    Args:
+      address: the switch's, HOST:PORT.
+      timeout: seconds that each call may take. A call waits so long for a switch that is not there yet.
+      token: the switch's token, if it needs one.
     """
 
     def __init__(self, address: str, timeout: float, token: str | None = None):
@@ -91,10 +95,12 @@ class SwitchClient:
         statistics: Callable[[], dict[str, int]],
         aborted: Callable[[str, str], Any],
     ) -> Session:
-        """Joins with the workers of this process; see Session for the callbacks.
+        """Joins a job with the workers of this process. `Session` describes the callbacks.
 
         Raises:
-          RankTakenError, TooManyWorkersError, JobRejectedError.
+          RankTakenError: another process has joined with one of the ranks.
+          TooManyWorkersError: a rank is beyond the job's size.
+          JobRejectedError: there is no such job, or its secret is another.
         """
         return Session(
             self._stub.Session,
@@ -117,11 +123,11 @@ class SwitchClient:
         return self._call(self._stub.WhoIsMissing, request)
 
     def connect_queue_pairs(self, job: int, secret: int, rank: int, end: QueuePairs) -> QueuePairs:
-        """Gives a joined worker's queue pairs to the switch and returns those they are connected to.
+        """Tells the switch a joined worker's queue pairs, and returns the switch's that they are connected to.
 
         Raises:
           InvalidArgumentError: the switch has no RDMA, or the end does not fit the job.
-          JobRejectedError.
+          JobRejectedError: the worker is not joined to such a job, or queue pairs are connected too often.
         """
         reply = self._call(
             self._stub.ConnectQueuePairs,

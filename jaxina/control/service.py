@@ -43,7 +43,7 @@ _DIED = "died: its session with the switch broke off"
 
 
 def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Counts the call, and ends it with a typed status where the method raises a jaxina error."""
+    """Counts the call against the caller's quota. Ends it with a typed status if the method raises a jaxina error."""
 
     @functools.wraps(method)
     async def answer(self: Any, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
@@ -57,8 +57,14 @@ def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class AggregatorService(control_pb2_grpc.AggregatorServicer):
-    """Runs in one asyncio loop; every method runs to its next await undisturbed, so the state
-    needs no lock. The data plane is asked how it is every `ask_every` seconds at most.
+    """The service's methods.
+
+    They all run in one asyncio loop. Each runs to its next await without interruption, so the state needs no lock.
+
+    Args:
+      data_plane: what moves the packets.
+      clock: seconds that never go back.
+      ask_every: the least time between two questions to the data plane about its state, in seconds.
     """
 
     def __init__(
@@ -126,7 +132,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 while (message := await outbox.get()) is not None:
                     yield message
             finally:
-                # Here also when the call is cancelled, which is how a broken connection shows.
+                # A broken connection cancels the call, which ends up here too.
                 reader.cancel()
                 self._outboxes.pop(session, None)
                 self._perform(self._membership.lost(session, _DIED))
@@ -155,15 +161,16 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         ours = self._data_plane.connect_queue_pairs(request.job, request.rank, theirs)
         return pb.QueuePairs(**dataclasses.asdict(ours))
 
-    # ---- what happens without being asked
+    # ---- what happens without a call
 
     async def expire_forever(self) -> None:
-        """Ends silent sessions and unused jobs, until cancelled."""
+        """Calls `expire` regularly, until cancelled."""
         while True:
             await asyncio.sleep(_EXPIRE_EVERY)
             self.expire()
 
     def expire(self) -> None:
+        """Ends sessions that have been silent too long, and jobs that nobody joined in time."""
         now = self._clock()
         for session, effects in self._membership.expire(now):
             self._perform(effects)
@@ -171,12 +178,12 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self._perform(self._membership.expire_unused(now))
 
     def end_job(self, job_id: int, error: JaxinaError) -> None:
-        """For a data plane that has seen why a job cannot go on; nothing if there is no such job."""
+        """Ends a job. A data plane calls it when it finds that the job cannot go on. Unknown jobs are ignored."""
         if job_id in self._membership.jobs:
             self._perform(self._membership.end(job_id, error))
 
     def end_all(self, error: JaxinaError) -> None:
-        """Ends every job: the switch stops."""
+        """Ends all jobs, because the switch stops."""
         for job_id in list(self._membership.jobs):
             self.end_job(job_id, error)
 
@@ -211,7 +218,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         return session
 
     async def _read(self, session: JobSession, requests: AsyncIterator[pb.WorkerMessage]) -> None:
-        """Takes a session's messages until it leaves; a stream that just ends is a loss."""
+        """Reads a session's messages until the worker leaves. A stream that ends without Leave means a lost worker."""
         async for request in requests:
             if (size := request.ByteSize()) > limits.MAX_SESSION_BYTES:
                 self._perform(self._membership.lost(session, f"sent a message of {size} bytes"))
@@ -247,7 +254,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 self._connects.forget(effect.job)
 
     def _tell_data_plane(self, method: str, *arguments: Any) -> None:
-        """A data plane that does not answer keeps nobody from hearing the rest."""
+        """Calls the data plane. If that fails, it is logged, so that the workers still get the rest of the news."""
         try:
             getattr(self._data_plane, method)(*arguments)
         except JaxinaError as error:

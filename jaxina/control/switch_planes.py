@@ -1,4 +1,4 @@
-"""The software switch's data planes as one: datagrams, and RDMA where it is switched on."""
+"""Joins the software switch's data planes into one: datagrams, and RDMA if it is switched on."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from jaxina.errors import InvalidArgumentError
 
 
 class SwitchPlanes:
-    """A DataPlane of a native SoftwareSwitch and, if given, a native RoceSwitch.
+    """A DataPlane made of a native SoftwareSwitch and, if given, a native RoceSwitch.
 
-    Every job is known to the datagrams' plane. The other learns of it when the first worker
-    connects queue pairs, so that jobs without RDMA have no slots there.
+    The plane for datagrams has every job. The plane for RDMA gets a job only when its first worker connects queue
+    pairs, so that jobs without RDMA take no slots there.
     """
 
     terms = Terms()
@@ -73,7 +73,7 @@ class SwitchPlanes:
 
 
 def _add(total: dict[str, Any], terms: dict[str, Any]) -> None:
-    """Adds counters by name, and within dicts of counters."""
+    """Adds the counters of `terms` to those of `total`, by name; dicts of counters too."""
     for name, value in terms.items():
         if isinstance(value, dict):
             _add(total.setdefault(name, {}), value)

@@ -1,4 +1,4 @@
-"""The token of a switch that is not open to everybody. It travels in clear with each call."""
+"""The token of a switch that does not serve everybody. It travels unencrypted with each call."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Reply = TypeVar("Reply")
 
 
 def metadata_of(token: str | None) -> tuple[tuple[str, str], ...]:
-    """What a client sends with each call."""
+    """The metadata that a client sends with each call."""
     return () if token is None else ((METADATA_KEY, token),)
 
 
 class TokenCheck(grpc.aio.ServerInterceptor):
-    """Refuses every call without the token, before anything of it is read."""
+    """Refuses every call without the token, before it reads anything of the call."""
 
     def __init__(self, token: str):
         self._token = token.encode()
@@ -48,8 +48,8 @@ async def _refuse(_: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any
     await refuse(
         context,
         JobRejectedError(
-            "this switch needs a token, and the call has none or another: set JAXINA_TOKEN to that of "
-            "the switch, for every worker and for `jaxina status`"
+            "this switch needs a token, and the call has none or a wrong one: set JAXINA_TOKEN to the switch's token, "
+            "for every worker and for `jaxina status`"
         ),
     )
-    yield  # a stream, for gRPC
+    yield  # makes this an async generator, which gRPC needs for a stream

@@ -1,4 +1,4 @@
-"""Statements of P4 as Python functions of a pass."""
+"""Compiles statements of P4 to Python functions of a pass."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sequence(steps: Iterable[Step]) -> Step:
 
 
 def compile_block(block: Tree, expressions: Expressions) -> Step:
-    """`block` is one of `{ }`, or a list of statements."""
+    """Compiles a block in `{ }`, or a list of statements."""
     statements = block.children[0] if block.data == "block" else block
     inner = expressions.inside(expressions.path)
     return sequence([_STATEMENTS[tree.data](tree, inner) for tree in listed(statements)])

@@ -11,6 +11,6 @@ import jaxina
 
 @pytest.fixture(scope="module")
 def job() -> Iterator[jaxina.Job]:
-    """A job in which only what stands in `jaxina.collectives(True)` is carried, so that both can be compared."""
+    """A job that carries only what is inside `jaxina.collectives(True)`, so that tests can compare with XLA."""
     with jaxina.init(aggregator="embedded", join_timeout=20, timeout=30) as running, jaxina.collectives(False):
         yield running

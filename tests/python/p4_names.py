@@ -1,7 +1,7 @@
-"""Reads the names that a control plane uses from the text of the P4 program: tables with their
-keys, actions with their
-parameters, registers, counters, digests. A compiler's bfrt.json has the same, but compilers are
-rare.
+"""Reads from the text of the P4 program the names that a control plane uses.
+
+They are tables with their keys, actions with their parameters, registers, counters and digests. A compiler would write
+the same names to bfrt.json, but few people have the compiler.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ class Names:
     tables: dict[str, set[str]]  # key fields, by table
     actions: dict[str, list[str]]  # parameters, by action
     memories: dict[str, set[str]]  # fields of a register's or counter's values
-    digests: dict[str, set[str]]  # fields
-    value_sets: set[str]  # of the parser; their values are plain, so BfRt calls the key f1
+    digests: dict[str, set[str]]  # fields, by digest
+    value_sets: set[str]  # of the parser; their values are plain numbers, so BfRt calls the key f1
 
 
 def read(folder: Path) -> Names:
-    """Of the program whose main file is jaxina.p4, as built for one pipe."""
+    """Reads the names of the program whose main file is jaxina.p4, built for one pipe."""
     text = "\n".join(_without_comments(p.read_text()) for p in sorted(folder.glob("*.p4")))
     structs = {name: _fields(body) for name, body in re.findall(r"struct (\w+) \{(.*?)\}", text, re.DOTALL)}
     controls = {}

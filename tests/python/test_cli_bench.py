@@ -1,4 +1,4 @@
-"""`jaxina bench`: sizes, inputs whose sum is known, and a short run of each transport."""
+"""`jaxina bench`: sizes, inputs whose sum is known, and short runs over embedded and udp."""
 
 import json
 import subprocess
@@ -154,7 +154,7 @@ def test_a_short_run(tmp_path, aggregator, dtype):
         for result in record["results"].values():
             assert result["calls"] == 3
             assert 0 < result["p10_ms"] <= result["median_ms"] <= result["p90_ms"]
-        # warm-up and timed calls went through the engine, and nothing else did
+        # The warm-up call and the timed calls went through the engine, and nothing else did.
         assert record["engine"]["collectives"] == 4
         assert (record["engine"]["bytes_sent"] > 0) == (aggregator == "udp")
     assert "256 KB" in out and "gloo" in out

@@ -1,4 +1,4 @@
-"""`jaxina switch` and `jaxina status`, as processes, with the real data plane."""
+"""`jaxina switch` and `jaxina status`, run as processes with the real data plane."""
 
 import io
 import json
@@ -23,7 +23,7 @@ from jaxina.errors import InvalidArgumentError, JobRejectedError
 
 
 def jaxina(*arguments, timeout=60, **environment):
-    """(exit code, stdout, stderr) of a command."""
+    """Runs a command. Returns its exit code, stdout and stderr."""
     done = subprocess.run(
         [sys.executable, "-m", "jaxina.cli", *map(str, arguments)],
         capture_output=True,
@@ -36,7 +36,7 @@ def jaxina(*arguments, timeout=60, **environment):
 
 @pytest.fixture
 def start_switch(tmp_path):
-    """Starts a switch on loopback; the process, its address and its log."""
+    """A function that starts a switch on loopback and returns its process, its address and its log."""
     started = []
 
     def start(*arguments):

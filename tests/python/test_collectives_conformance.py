@@ -1,4 +1,4 @@
-"""A quick part of the conformance table; benchmarks/jax/conformance.py makes the whole."""
+"""A quick part of the conformance table. benchmarks/jax/conformance.py makes the whole table."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""How psums lower for GPUs. Needs no GPU: a program is lowered for the platform `cuda`, not compiled. What the handlers
-do then is tested in tests/native/device_test.cc, and by `make gpu-check` where there is a GPU.
+"""How psums lower for GPUs. This needs no GPU, because programs are lowered for the platform `cuda`, but not compiled.
+
+tests/native/device_test.cc tests what the handlers do, and `make gpu-check` does so on a machine with a GPU.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def lowered(f, *args, bucket_bytes=None, platform="cuda") -> str:
 
 
 def calls(text: str) -> list[tuple[str, int]]:
-    """The custom calls of jaxina's in their order, each with the number of its operands."""
+    """Returns jaxina's custom calls in their order, each with the number of its operands."""
     return [(name, len(operands.split(","))) for name, operands in _CALL.findall(text)]
 
 
@@ -44,7 +45,7 @@ X = jnp.ones((DEVICES, 4), jnp.float32)
 
 def test_a_psum_is_started_and_finished(built_for_cuda):
     text = lowered(sharded(lambda x: jax.lax.psum(x, "w")), X)
-    # The start has the token and the operand, its end the result and the operand.
+    # The start takes the token and the operand. The end takes the result and the operand.
     assert calls(text) == [("jaxina_all_reduce_start", 2), ("jaxina_all_reduce_done", 2)]
     assert 'all_reduce"' not in text
 
@@ -125,4 +126,4 @@ def test_without_cuda_a_psum_on_a_gpu_stays_with_xla_visibly(monkeypatch):
     text = lowered(sharded(lambda x: jax.lax.psum(x, "w")), X)
     assert calls(text) == []
     assert "stablehlo.all_reduce" in text
-    assert 'jaxina.stays = "jaxina was built without CUDA"' in text  # for the report, once it is compiled
+    assert 'jaxina.stays = "jaxina was built without CUDA"' in text  # the report reads this from the compiled program

@@ -1,4 +1,4 @@
-"""Payloads survive their bytes, and are as short as promised."""
+"""Payloads survive being packed into bytes, and the bytes are as few as promised."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_payload_survives_its_bytes(spec):
 
 @pytest.mark.parametrize("spec", [s for s in SPECS if get(s).kind == SUM and "powersgd" not in s])
 def test_a_sum_of_extreme_payloads_survives_its_bytes(spec):
-    """Three workers with the same values add up to the most the answer's fields must hold."""
+    """Three workers have the same values, so their sums are the largest that the answer's fields must hold."""
     compressor, x = get(spec), jnp.asarray(normal(21))
     context = context_for(compressor, x, jax.random.key(1), workers=3)
     payload = encoded(compressor, x, jax.random.key(1))

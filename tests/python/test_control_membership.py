@@ -1,4 +1,4 @@
-"""The membership state machine, with a clock of numbers."""
+"""The membership state machine. Tests pass it the time as a number."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How much a stranger may have, with a clock of numbers."""
+"""Limits on what an address may have at a switch. Tests pass the time as a number."""
 
 import contextlib
 
@@ -35,7 +35,7 @@ def create(membership, address=STRANGER, now=0.0, joined=True, **shape):
 
 
 def hours(count):
-    """Times so far apart that only the numbers of jobs count."""
+    """Returns times that are so far apart that only the numbers of jobs are limited, not their rate."""
     return [3600.0 * hour for hour in range(count)]
 
 
@@ -58,7 +58,7 @@ def test_an_address_has_so_many_jobs_and_others_go_on():
 
 
 def test_all_addresses_together_have_so_many_jobs(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_JOBS", 300)  # 4096 take a while to make
+    monkeypatch.setattr(limits, "MAX_JOBS", 300)  # the real limit, 4096, would take long
     membership = Membership()
     for number, now in enumerate(hours(limits.MAX_JOBS)):
         create(membership, address(number), now)
@@ -123,7 +123,7 @@ def test_small_slots_count_with_their_bookkeeping():
 
 
 def test_jobs_made_and_given_up_in_a_loop_are_limited():
-    """Making a job clears its pool on the threads that move the packets."""
+    """Creating a job is costly: the threads that move packets clear its pool. So the rate is limited."""
     membership = Membership()
     large = dict(block_size=256, blocks_per_chunk=63, slots=1500)
     size = spec(**large).shape.pool_bytes
@@ -149,12 +149,12 @@ def test_all_addresses_together_make_so_much_at_once():
     membership = Membership()
     large = dict(block_size=256, blocks_per_chunk=63, slots=1500)
 
-    def make() -> None:
+    def create_many() -> None:
         for number in range(100):
             create(membership, address(number), **large)
 
-    with pytest.raises(JobRejectedError, match="or by all: try again"):
-        make()
+    with pytest.raises(JobRejectedError, match="or by all callers: try again"):
+        create_many()
     assert 0 < len(membership.jobs) * spec(**large).shape.pool_bytes <= limits.MAKING_IN_ALL[0]
 
 

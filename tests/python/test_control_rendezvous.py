@@ -1,4 +1,4 @@
-"""Processes (here: threads) that meet through a key-value store, and the connector above them."""
+"""Processes meet through a key-value store, by the rendezvous and the connector. Threads stand for the processes."""
 
 import dataclasses
 import functools

@@ -1,6 +1,4 @@
-"""Strangers at the real control service: what they may do, beside a job that goes on. And the token
-that keeps them out.
-"""
+"""Strangers at the real control service: their limits, while a job goes on, and the token that keeps them out."""
 
 import contextlib
 import dataclasses
@@ -65,7 +63,7 @@ def stub_of(server):
 
 @contextlib.contextmanager
 def saying_nothing():
-    """Makes requests of streams that stay open and have no message, until the end of `with`."""
+    """A context with a function that makes requests for a stream. They have no message and stay open until it ends."""
     over = threading.Event()
 
     def requests():
@@ -79,7 +77,7 @@ def saying_nothing():
 
 
 def refusal_of(call):
-    """The code with which a call was refused."""
+    """Returns the error code with which a call was refused, and the error."""
     with pytest.raises(grpc.RpcError) as caught:
         next(iter(call))
     return dict(caught.value.trailing_metadata()).get(METADATA_KEY), caught.value
@@ -213,7 +211,7 @@ def test_every_call_without_the_right_token_is_refused(closed, data_plane, token
 
 
 def test_a_stranger_is_refused_before_he_says_anything(closed):
-    """A stream that would keep the switch waiting for its first message."""
+    """The stream has no first message, for which the switch would have to wait."""
     with stub_of(closed) as stub, saying_nothing() as silent:
         began = time.monotonic()
         assert refusal_of(stub.Session(silent()))[0] == "JOB_REJECTED"

@@ -1,4 +1,4 @@
-"""examples/vision: it trains alike by XLA and by jaxina, and BatchNorm's means are those of the global batch."""
+"""examples/vision: it trains alike with XLA and with jaxina, and BatchNorm's means are those of the global batch."""
 
 from __future__ import annotations
 

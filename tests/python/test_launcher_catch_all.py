@@ -1,4 +1,4 @@
-"""A program of jit and shardings alone is carried, the partitioner's all-reduces and all."""
+"""jaxina carries a program that has only jit and shardings, with all collectives that the partitioner inserts."""
 
 from __future__ import annotations
 

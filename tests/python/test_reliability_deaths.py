@@ -1,5 +1,7 @@
-"""A short run of the death campaign, as a process of its own, since it forks; `make test-nightly` runs the long one.
-Kills with real `lax.psum` are in test_job.py."""
+"""A short run of the death campaign. It forks, so it runs in a process of its own.
+
+`make test-nightly` runs the long campaign. test_job.py has kills with real `lax.psum`.
+"""
 
 import json
 import os

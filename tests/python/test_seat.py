@@ -1,4 +1,4 @@
-"""A JAX whose private parts have moved: jaxina can be imported, psums stay with XLA, one warning names what is missing."""
+"""In a JAX without a private name, jaxina can be imported, psums stay with XLA, and a warning says what is missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import private_names
 
-# In a child of its own for each name: takes it away, imports jaxina and tells what was warned of.
+# Forks a child for each name. The child removes the name, imports jaxina and prints the warnings.
 CHILDREN = """
 import json, os, sys, types, warnings
 import jax
@@ -55,11 +55,11 @@ for number, (path, name) in enumerate(json.loads(sys.argv[1])):
 def test_whatever_is_missing_is_named_and_psums_run_natively():
     import jax
 
-    # Only jobs of several processes need the names in processes.py; JAX itself cannot be without mlir, ir and func.
+    # Only jobs of several processes need the names in processes.py. JAX itself needs mlir, ir and func.
     needed = sorted(private_names.imported(without=("processes.py",)))
     names = [one for one in needed if one[1] not in ("mlir", "ir", "func")]
     assert len(names) > 20
-    # `_replica_groups` first: a child does more with the first.
+    # `_replica_groups` comes first, because only the first child runs a psum and asks for strict.
     names.sort(key=lambda one: one[1] != "_replica_groups")
     done = subprocess.run(
         [sys.executable, "-c", CHILDREN, json.dumps(names)], capture_output=True, text=True, timeout=200

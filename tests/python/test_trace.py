@@ -1,4 +1,4 @@
-"""Timelines of traced runs: whole files, every pass paired, and the sums of an untraced run."""
+"""Timelines of traced runs: files are complete, every pass has its result, and tracing does not change the sums."""
 
 import collections
 import itertools
@@ -44,7 +44,7 @@ def run(folder, name, *options):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """The sum of a run that is not traced; it is the same over every transport."""
+    """The sum of a run that is not traced. It is the same over every transport."""
     return run(tmp_path_factory.mktemp("plain"), "plain")[0]
 
 
@@ -53,7 +53,7 @@ def test_a_traced_run_of_two_processes(tmp_path, options, plain):
     path = tmp_path / "trace.json"
     traced, stats, err = run(tmp_path, "traced", *options, "--trace", path)
     assert traced == plain
-    assert f"2 of 2 workers in {path}" in err and "begins late" not in err
+    assert f"2 of 2 workers in {path}" in err and "lacks its first" not in err
 
     events = json.loads(path.read_text())["traceEvents"]
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
@@ -68,7 +68,7 @@ def test_a_traced_run_of_two_processes(tmp_path, options, plain):
 
 
 def check_passes(events, counted):
-    """Each pass of a slot is one slice from its sending to its result, after the slot's pass before."""
+    """Each pass of a slot is one slice, from its sending to its result. The slices of a slot do not overlap."""
     slices, instants = collections.defaultdict(list), collections.defaultdict(list)
     for event in events:
         if event["ph"] == "X" and "epoch" in event.get("args", ()):
@@ -87,7 +87,7 @@ def check_passes(events, counted):
             assert before["ts"] + before["dur"] <= after["ts"] + 1e-3
     data = {(e["args"]["collective"], e["args"]["chunk"]) for e in passes if e["name"] == "data"}
     assert {collective for collective, _ in data} == {0, 1, 2}
-    assert len(data) in (3 * chunks, 3 * -(-chunks // 32))  # of one block, of 32
+    assert len(data) in (3 * chunks, 3 * -(-chunks // 32))  # chunks of one block, or of 32
     assert all("unfinished" not in e["args"] for e in passes)
 
 

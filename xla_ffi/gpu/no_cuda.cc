@@ -1,3 +1,4 @@
+// Implements gpu.h for a build without CUDA.
 #include "rdma_engine/errors.h"
 #include "xla_ffi/gpu/gpu.h"
 
