@@ -37,4 +37,7 @@ def warning(share: float) -> str | None:
     """The warning for times that were measured while `share` was stolen; None if the share is too small to matter."""
     if share < _WORTH_TELLING:
         return None
-    return f"the host of this virtual machine gave {share:.0%} of the processor time wanted here to others: times are too long"
+    return (
+        f"the host of this virtual machine gave {share:.0%} of the processor time wanted here to others: times are "
+        "too long"
+    )

@@ -42,7 +42,8 @@ class Nodes:
             raise InvalidArgumentError(f"--node {self.this} is not below --nodes {self.count}: nodes count from 0")
         if self.count > 1 and self.coordinator is None:
             raise InvalidArgumentError(
-                "several nodes need --coordinator HOST:PORT, an address of node 0 with a free port, the same on all nodes"
+                "several nodes need --coordinator HOST:PORT, an address of node 0 with a free port, "
+                "the same on all nodes"
             )
 
 

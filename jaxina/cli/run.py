@@ -51,8 +51,8 @@ def run(
         bool | None,
         typer.Option(
             "--catch-all/--no-catch-all",
-            help="Whether XLA's own collectives come to jaxina too, as those of jit with shardings.  [default: yes, on CPU "
-            "with one device per worker]",
+            help="Whether XLA's own collectives come to jaxina too, as those of jit with shardings.  [default: yes, on "
+            "CPU with one device per worker]",
             show_default=False,
         ),
     ] = None,
