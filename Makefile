@@ -10,7 +10,7 @@ NATIVE := pyproject.toml $(shell find . -path ./build -prune -o -path './.*' -pr
             \( -name CMakeLists.txt -o -name '*.cmake' -o -name '*.cc' -o -name '*.cu' -o -name '*.h' -o -name '*.proto' \) -print)
 MODULES := build/modules.list
 
-.PHONY: help setup demo test lint tidy stubs cuda test-verbs test-nightly gpu-check gpu-wheels bench notebooks docs p4 p4-conformance clean FORCE
+.PHONY: help setup demo test lint tidy stubs cuda test-verbs test-nightly wheels test-wheels gpu-check gpu-wheels bench notebooks docs p4 p4-conformance clean FORCE
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -24,10 +24,10 @@ demo: $(STAMP) ## train the example over every transport, and compare
 test: $(STAMP) ## build and run all tests
 	scripts/test.sh $(VENV)
 
-lint: $(STAMP) ## check format, lint and types of all code (takes half a minute)
+lint: $(STAMP) ## check the format, lint and types of all code (a minute)
 	scripts/lint.sh $(VENV)
 
-tidy: $(STAMP) ## run clang-tidy over the C++ code (takes many minutes; FILES=... checks only these)
+tidy: $(STAMP) ## run clang-tidy over the C++ code (many minutes; FILES=... only these)
 	scripts/tidy.sh $(VENV) $(FILES)
 
 stubs: $(STAMP) ## write the type stubs of the native module and of the control protocol
@@ -43,6 +43,12 @@ test-verbs: $(STAMP) ## test the RDMA transport on Linux's Soft-RoCE, in a virtu
 
 test-nightly: $(STAMP) ## run the long tests, and the native tests under the sanitizers (PARTS="shapes fuzz" runs only these)
 	scripts/test_nightly.sh $(VENV) $(PARTS)
+
+wheels: ## build the wheels of jaxina and jaxina-cuda13 into build/wheels (Python 3.11 and a later one are needed)
+	scripts/wheels.sh build/wheels
+
+test-wheels: ## install them in a bare Debian and for other Pythons, and train the example there (root, debootstrap)
+	scripts/test_wheels.sh build/wheels build/wheels-test
 
 p4: ## compile the P4 program with the Tofino compiler on PATH, and report its resources
 	scripts/p4.sh

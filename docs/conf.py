@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 
+import numpy.typing
 from sphinx.application import Sphinx
 
 project = "jaxina"
@@ -36,6 +37,9 @@ autosummary_generate = False
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+
+# NumPy's ArrayLike is a union of many types. The pages show its name instead: annotations are read after this line.
+numpy.typing.ArrayLike = type("ArrayLike", (), {"__module__": "numpy.typing"})
 
 # Every name that starts with "jaxina." must exist. Names of other libraries cannot be checked without a network.
 nitpicky = True

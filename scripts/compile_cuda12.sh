@@ -41,7 +41,7 @@ common=(-std=c++20 -I. -Wall -Wextra -Werror -fvisibility=hidden)
 # clang does not know __grid_constant__. Ignoring it is harmless: it only saves a copy.
 kernels=(-x cuda -O3 -ffp-contract=off --cuda-path="$toolkit" -Wno-unknown-cuda-version -Wno-unknown-attributes)
 mapfile -t sources < <(ls cuda_kernels/*.cu)
-mapfile -t callers < <(ls xla_ffi/gpu/*.cc tests/cuda/*.cc benchmarks/cuda/*.cc | grep -v no_cuda.cc)
+mapfile -t callers < <(ls xla_ffi/gpu/*.cc tests/cuda/*.cc benchmarks/cuda/*.cc | grep -v loaded_part.cc)
 objects=$toolkit/objects
 mkdir -p "$objects"
 jobs() {

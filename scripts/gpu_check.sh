@@ -99,7 +99,7 @@ nvcc_is_there() {
 native() {
   export PATH="$venv/bin:$PATH"
   nvcc_is_there || return
-  cmake -S . -B "$build" -G Ninja -DJAXINA_BUILD_TESTS=ON -DJAXINA_BUILD_GPU_CHECK=ON -DJAXINA_CUDA=ON \
+  cmake -S . -B "$build" -G Ninja -DJAXINA_BUILD_TESTS=ON -DJAXINA_BUILD_GPU_CHECK=ON -DJAXINA_BUILD_CUDA=ON \
     -DPython_EXECUTABLE="$venv/bin/python" -DJAXINA_CUDA_ARCHITECTURES="$(architecture)" &&
     cmake --build "$build" -j "$(nproc)" --target $host_tests kernels_on_gpu kernel_bench
 }
@@ -107,8 +107,9 @@ native() {
 extension() {
   export PATH="$venv/bin:$PATH"
   nvcc_is_there || return
-  "$venv/bin/pip" install --no-index --no-deps --no-build-isolation -C cmake.define.JAXINA_CUDA=ON \
-    -C cmake.define.JAXINA_CUDA_ARCHITECTURES="$(architecture)" -C build-dir="$build-extension" -e . || return
+  local install=("$venv/bin/pip" install --no-index --no-deps --no-build-isolation)
+  "${install[@]}" -C build-dir="$build-extension" -e . || return
+  "${install[@]}" -C cmake.define.JAXINA_CUDA_ARCHITECTURES="$(architecture)" -C build-dir="$build-plugin" ./cuda_plugin || return
   "$venv/bin/python" -c 'from jaxina import _native; assert _native.gpu_handlers(); print(_native.gpu_facts())'
 }
 

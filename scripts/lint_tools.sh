@@ -12,5 +12,6 @@ with open("pyproject.toml", "rb") as file:
     print(*tomllib.load(file)["project"]["optional-dependencies"]["lint"], sep="\n")
 PY
 )
-"$venv/bin/python" -m pip --disable-pip-version-check install -q "${tools[@]}"
+. scripts/python_packages.sh
+install "$venv" -q "${tools[@]}"
 touch "$venv/.lint-tools"

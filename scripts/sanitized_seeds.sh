@@ -3,7 +3,7 @@
 # 20,000 of the swarm, and 2,000 of RDMA messages and shared memory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+. scripts/compiler_cache.sh
 cmake -S . -B "$1" -G Ninja -DJAXINA_BUILD_TESTS=OFF -DJAXINA_SANITIZE=address,undefined >/dev/null
 # The simulator's many small allocations cost the most. So ASan records short stacks for them, and holds fewer freed
 # ones back.

@@ -30,10 +30,12 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
   exit 1
 fi
 
-# Packages that the build does not need. Without them some tests are skipped, and `jaxina testbed` says what it lacks.
-packages_for_networks() {
+# Packages that the build does not need. Without the first two some tests are skipped, and `jaxina testbed` says what it
+# lacks. ccache lets several builds share what they compile alike.
+wished_packages() {
   command -v ip >/dev/null || echo iproute2
   command -v ethtool >/dev/null || echo ethtool
+  command -v ccache >/dev/null || echo ccache
 }
 
 install() { # PACKAGE...
@@ -44,7 +46,7 @@ install() { # PACKAGE...
   apt-get install -q -y --no-install-recommends "$@"
 }
 
-mapfile -t wished < <(packages_for_networks)
+mapfile -t wished < <(wished_packages)
 install "${wished[@]}" || echo "going on without ${wished[*]}"
 
 mapfile -t missing < <(missing_packages; missing_python_packages)

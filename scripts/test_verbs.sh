@@ -26,7 +26,7 @@ if [ ${#wanted[@]} -gt 0 ]; then
     skip "these packages cannot be installed here: ${wanted[*]}"
 fi
 
-command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+. scripts/compiler_cache.sh
 cmake -S . -B build/native -G Ninja -DJAXINA_BUILD_TESTS=ON >/dev/null
 cmake --build build/native -j "$(nproc)" --target verbs_guest_test verbs_capture
 tests/verbs/build_image.sh build/verbs-guest

@@ -1,5 +1,6 @@
 // Binds the FFI handlers for GPUs, and what `jaxina info` and the benchmarks ask about GPUs.
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
 
 #include "xla_ffi/bindings.h"
 #include "xla_ffi/gpu/gpu.h"
@@ -18,6 +19,8 @@ nb::capsule target(XLA_FFI_Handler* handler) {
 }  // namespace
 
 void bind_gpu(nb::module_& m) {
+  m.def("load_gpu_part", &load_gpu_part, "library"_a,
+        "Loads the shared library of jaxina-cuda13; what stands below then uses it. Raises GpuError.");
   m.def(
       "gpu_handlers",
       [] {
@@ -35,8 +38,7 @@ void bind_gpu(nb::module_& m) {
       "The FFI handlers for CUDA.\n\n"
       "Returns:\n"
       "  A dict from a custom call's name to what jax.ffi.register_ffi_target takes: a capsule, or a dict of capsules "
-      "by "
-      "stage. Empty if jaxina was built without CUDA.");
+      "by stage. Empty if jaxina-cuda13 is not installed.");
   m.def(
       "gpu_types",
       [] {

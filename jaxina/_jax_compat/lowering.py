@@ -35,12 +35,9 @@ class _UnderWay(threading.local):
     """What is known about the module that this thread is lowering."""
 
     def __init__(self) -> None:
-        # The module's devices; None if they are not known.
-        self.devices: Any = None
-        # Whether the program must create the token of ORDER itself, because its caller passes none.
-        self.token_inside = False
-        # Why sums stay with XLA; a dict, to keep each reason once and in order.
-        self.reasons: dict[str, None] = {}
+        self.devices: Any = None  # the module's devices; None if they are not known
+        self.token_inside = False  # whether the program must create the token of ORDER itself: its caller passes none
+        self.reasons: dict[str, None] = {}  # why sums stay with XLA; a dict, to keep each reason once and in order
 
 
 under_way = _UnderWay()

@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
     pytest.mark.skipif(bool(MISSING), reason=f"not installed: {' '.join(MISSING)}"),
     pytest.mark.skipif(testbed.network.STATE.exists(), reason="somebody's testbed is up"),
+    pytest.mark.usefixtures("only_testbed"),
 ]
 
 RECEIVE = """
@@ -69,7 +70,8 @@ def up() -> Iterator[Callable[..., testbed.Testbed]]:
 
 
 def namespaces() -> set[str]:
-    return {path.name for path in Path("/run/netns").glob("*")} if Path("/run/netns").exists() else set()
+    """Those whose names begin as the testbed's do: other tests make others meanwhile."""
+    return {path.name for path in Path("/run/netns").glob("jaxina-*")} if Path("/run/netns").exists() else set()
 
 
 def transfer(made: testbed.Testbed, send: str, stream: bool) -> tuple[int, float]:

@@ -125,12 +125,12 @@ def test_a_loop_of_reconnects_is_refused(switch) -> None:
     for _ in range(at_once):
         switch.connect()
 
-    def connect_again() -> None:
+    def again() -> None:
         for _ in range(at_once):  # on a slow machine the quota regains some connects meanwhile
             switch.connect()
 
     with pytest.raises(JobRejectedError, match="too often"):
-        connect_again()
+        again()
     assert len(switch.plane.connected) < 2 * at_once
 
 

@@ -149,12 +149,12 @@ def test_all_addresses_together_make_so_much_at_once():
     membership = Membership()
     large = dict(block_size=256, blocks_per_chunk=63, slots=1500)
 
-    def create_many() -> None:
+    def make() -> None:
         for number in range(100):
             create(membership, address(number), **large)
 
     with pytest.raises(JobRejectedError, match="or by all callers: try again"):
-        create_many()
+        make()
     assert 0 < len(membership.jobs) * spec(**large).shape.pool_bytes <= limits.MAKING_IN_ALL[0]
 
 

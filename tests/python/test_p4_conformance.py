@@ -240,7 +240,7 @@ MISSING = [tool for tool in ("ip", "tc", "ethtool", "taskset") if shutil.which(t
 
 
 @pytest.fixture
-def one_worker_network() -> Iterator[testbed.Testbed]:
+def one_worker_network(only_testbed: None) -> Iterator[testbed.Testbed]:
     try:
         made = testbed.up(1, testbed.Link(10_000))
     except InvalidArgumentError as error:

@@ -16,6 +16,7 @@
 #include "xla_ffi/all_reduce_call.h"
 #include "xla_ffi/error_codes.h"
 #include "xla_ffi/gpu/cuda_device.h"
+#include "xla_ffi/gpu/engine_table.h"
 #include "xla_ffi/gpu/gpu.h"
 #include "xla_ffi/gpu/pending_collectives.h"
 
@@ -92,8 +93,8 @@ ffi::Error start(Running*, cudaStream_t stream, ffi::RunId run, std::int32_t ord
   call.collective.device = gpu;
   gpu->after(stream, [device, ending, call = std::move(call)](Status arrived) mutable {
     if (!arrived.ok()) return ending->set_value(std::move(arrived));
-    Engine::instance().submit(call.group, device, std::move(call.collective),
-                              [ending](Status status) { ending->set_value(std::move(status)); });
+    engine().submit(call.group, device, std::move(call.collective),
+                    [ending](Status status) { ending->set_value(std::move(status)); });
   });
   return ffi::Error::Success();
 } catch (const Error& error) {

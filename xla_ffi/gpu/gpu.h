@@ -1,5 +1,6 @@
-// All that the Python module needs from the GPU code. If jaxina was built without CUDA, no_cuda.cc implements it and
-// says that there is nothing.
+// All that the Python module needs from the GPU code. The shared library of the package jaxina-cuda13 has these
+// functions (gpu_part.h). jaxina._native has functions of the same names that call it. Without the package they do
+// nothing, and gpu_facts() says so.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace jaxina {
 
-// The FFI handlers of a psum on a GPU, as XLA's C function pointers; all null if jaxina was built without CUDA.
+// The FFI handlers of a psum on a GPU, as XLA's C function pointers; all null if jaxina-cuda13 is not installed.
 //
 // `jaxina_all_reduce_start` hands the operands to the engine, and `jaxina_all_reduce_done` waits for the sum. What XLA
 // schedules between the two runs while the sum is under way.
@@ -27,6 +28,9 @@ struct GpuHandlers {
   const XLA_FFI_TypeInfo* state_info = nullptr;
 };
 GpuHandlers gpu_handlers();
+
+// In jaxina._native alone: loads the shared library. Throws Error(kGpu).
+void load_gpu_part(const std::string& library);
 
 // Sets JAX's global device id for each GPU of this process. XLA tells a handler only the GPU's number within the
 // process, but groups consist of global ids.
