@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Compares two builds of jaxina: one command runs by turns in both, and the figures that it prints are compared.
 
-    benchmarks/by_turns.py BEFORE NOW --figure 'sum ?: ([\\d.]+)' --runs 9 -- build/native/benchmarks/native/udp_bench 2 1 256 8 20 9
+    benchmarks/by_turns.py BEFORE NOW --figure 'sum ?: ([\\d.]+)' --runs 9 -- \\
+        build/native/benchmarks/native/udp_bench 2 1 256 8 20 9
 
-BEFORE and NOW are checkouts in which jaxina was built. The command runs in each of them. Prints for each figure both medians,
-their ratio and the median of the ratios of the pairs, and the share of time that the machine's host gave to others.
+BEFORE and NOW are checkouts in which jaxina was built. The command runs in each of them. Prints for each figure both
+medians, their ratio and the median of the ratios of the pairs, and the share of time that the machine's host gave to
+others.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ _TO_SPARE = 0.99
 # another row has one.
 EXPLANATIONS = {
     ("ResNet-50", 10): "the profile does not say how much computation was left to hide more. Were the hidden share of "
-    "the ring's communication the same 67 %, instead of the hidden time, it would be 1.07. The published batch time has "
-    "a deviation of 10.9 ms, a third of the 29 ms that are exposed",
+    "the ring's communication the same 67 %, instead of the hidden time, it would be 1.07. The published batch time "
+    "has a deviation of 10.9 ms, a third of the 29 ms that are exposed",
     ("LSTM", 100): "as for ResNet-50: with the hidden time fixed 1.34, with the hidden share of 56 % fixed 1.15; the "
     "paper's trace is in between",
 }

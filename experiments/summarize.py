@@ -101,8 +101,8 @@ def table(records: Sequence[Record]) -> str:
             f"## {workload}",
             "",
             (
-                f"{outcome['metric']} ({better} is better) after {setting['steps']} steps, {setting['workers']} workers, "
-                f"{outcome['parameters']:,} parameters; mean ± standard deviation over seeds."
+                f"{outcome['metric']} ({better} is better) after {setting['steps']} steps, {setting['workers']} "
+                f"workers, {outcome['parameters']:,} parameters; mean ± standard deviation over seeds."
             ),
             "",
             "| compressor | runs | "

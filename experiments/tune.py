@@ -35,8 +35,8 @@ def table(found: list[dict]) -> str:
         "# Learning rates",
         "",
         (
-            "Written by `python -m experiments.tune`: float32, seed 100, the final metric at multiples of the learning rate in "
-            "the workload's file."
+            "Written by `python -m experiments.tune`: float32, seed 100, the final metric at multiples of the "
+            "learning rate in the workload's file."
         ),
         "",
         "| workload | metric | " + " | ".join(f"x {scale:g}" for scale in SCALES) + " |",

@@ -19,7 +19,7 @@ TIME_LIMIT_S = 300
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One run of spin: with `progress` it searches for cycles, otherwise for failed assertions and invalid end states."""
+    """One run of spin: with `progress` it searches for cycles, else for failed assertions and invalid end states."""
 
     name: str
     defines: str

@@ -1,4 +1,4 @@
-"""The part for GPUs. It comes in a package of its own, jaxina-cuda13, found by its entry point as JAX finds its plugins."""
+"""The part for GPUs: a package of its own, jaxina-cuda13, found by its entry point as JAX finds its plugins."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def load() -> None:
         )
     for plugin in found:
         own = importlib.metadata.version("jaxina")
-        if plugin.dist.version != own:
+        if plugin.dist is None or plugin.dist.version != own:
             raise ImportError(f"{_named(plugin)} is not for jaxina {own}: install the same version of both")
         _native.load_gpu_part(str(plugin.load()))
 
 
 def _named(plugin: importlib.metadata.EntryPoint) -> str:
-    return f"{plugin.dist.name} {plugin.dist.version}"
+    return f"{plugin.dist.name} {plugin.dist.version}" if plugin.dist is not None else plugin.name

@@ -26,8 +26,8 @@ FILES = ("tests/shard_map_test.py", "tests/pmap_test.py")
 MULTIPROCESS_FILES = tuple(
     f"tests/multiprocess/{name}_test.py"
     for name in (
-        "all_gather", "all_reduce", "all_to_all", "array", "axis_index", "device_id", "host_callback", "multihost_utils",
-        "pjit", "pmap", "wait_barrier",
+        "all_gather", "all_reduce", "all_to_all", "array", "axis_index", "device_id", "host_callback",
+        "multihost_utils", "pjit", "pmap", "wait_barrier",
     )
 )  # fmt: skip
 MODES = {"native": (), "jaxina": ("--jaxina",)}

@@ -2,8 +2,8 @@
 # Usage: scripts/test_jax.sh [VERSION]. Runs Python tests with another JAX, in an environment of its own, with the
 # newest Python that it finds (3.12 or newer). Without VERSION it takes the newest JAX, and runs all tests that depend
 # on JAX or on Python itself. With VERSION (0.11, for example) it takes that JAX, and runs only the tests of collectives
-# and jobs. The remaining tests do not depend on JAX; `make test` runs them. Without such a Python it says so and
-# succeeds.
+# and jobs, and of private names. The remaining tests do not depend on JAX; `make test` runs them. Without such a
+# Python it says so and succeeds.
 #
 # VERSION nightly is the newest pre-release of JAX on PyPI, or the newest release if that is newer. JAX's nightly wheels are
 # not on PyPI: JAX_NIGHTLY_INDEX=URL names the index that has them.

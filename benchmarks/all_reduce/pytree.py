@@ -92,8 +92,8 @@ def main() -> None:
         )
         print(
             f"{size_text(4 * options.tensors * elements)} over {job.processes} workers: {options.tensors} tensors "
-            f"{medians['tree']:.1f} ms, one tensor {medians['one']:.1f} ms, ratio {medians['tree'] / medians['one']:.2f} "
-            f"({ratios[0]:.2f} - {ratios[-1]:.2f})"
+            f"{medians['tree']:.1f} ms, one tensor {medians['one']:.1f} ms, ratio "
+            f"{medians['tree'] / medians['one']:.2f} ({ratios[0]:.2f} - {ratios[-1]:.2f})"
         )
         if options.json:
             options.json.parent.mkdir(parents=True, exist_ok=True)

@@ -100,7 +100,8 @@ def gemma(folder: Path, steps: int, tensor: int) -> Callable[[], Any]:
     config = importlib.import_module("configs.tiny").get_config()
     config = config.replace(
         vocab_path=str(folder.parent / "sentencepiece_model"),  # one for both ways: training it is not deterministic
-        vocab_size=512, max_corpus_chars=20_000, per_device_batch_size=ROWS * tensor, eval_per_device_batch_size=ROWS * tensor,
+        vocab_size=512, max_corpus_chars=20_000,
+        per_device_batch_size=ROWS * tensor, eval_per_device_batch_size=ROWS * tensor,
         num_train_steps=steps, num_eval_steps=2, warmup_steps=5, max_eval_target_length=128,
         prefetch_num_workers=0, use_bfloat16=False, tensor_parallelism=tensor,
     )  # fmt: skip

@@ -84,7 +84,8 @@ def main() -> None:
         found = medians(calls, max(1, repetitions // 10))
         for world in ("native", "jaxina", "no psum"):
             few, many = found[f"{world} large"], found[f"{world} small"]
-            told = f"{TENSORS} x {4 * EACH} B, {DEVICES} devices, {world}: one tensor {few:.0f}, {TENSORS} tensors {many:.0f}"
+            told = f"{TENSORS} x {4 * EACH} B, {DEVICES} devices, {world}: "
+            told += f"one tensor {few:.0f}, {TENSORS} tensors {many:.0f}"
             if world != "no psum":
                 few, many = few - found["no psum large"], many - found["no psum small"]
                 told += f"; without what no psum costs {few:.0f} and {many:.0f}, ratio {many / few:.2f}"

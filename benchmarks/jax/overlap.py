@@ -90,8 +90,8 @@ def measure(case: str, repetitions: int) -> None:
             hidden = (sum(alone) - found["both"]) / min(alone)
             print(
                 f"{case}: JAX {jax.__version__}, {mesh.size} processes, {os.cpu_count()} cores, "
-                f"medians of {repetitions}, ms: psums {alone[0]:.1f}, matmuls {alone[1]:.1f}, sum {sum(alone):.1f}, together {found['both']:.1f}; "
-                f"{hidden:.0%} of the shorter is hidden",
+                f"medians of {repetitions}, ms: psums {alone[0]:.1f}, matmuls {alone[1]:.1f}, sum {sum(alone):.1f}, "
+                f"together {found['both']:.1f}; {hidden:.0%} of the shorter is hidden",
                 flush=True,
             )
 

@@ -30,8 +30,8 @@ U = 2.0**-24
 FUNCTION_ULPS = 8
 # Operations that copy elements or take the largest one. They are applied to the bounds in the same way.
 MOVES = frozenset((
-    "reshape", "transpose", "broadcast_in_dim", "slice", "dynamic_slice", "dynamic_update_slice", "concatenate", "squeeze",
-    "rev", "pad", "select_n", "gather", "convert_element_type", "copy", "max", "reduce_max",
+    "reshape", "transpose", "broadcast_in_dim", "slice", "dynamic_slice", "dynamic_update_slice", "concatenate",
+    "squeeze", "rev", "pad", "select_n", "gather", "convert_element_type", "copy", "max", "reduce_max",
 ))  # fmt: skip
 # Operations that add many terms, and the operands in which they are linear.
 SUMS = {"reduce_sum": (0,), "dot_general": (0, 1), "conv_general_dilated": (0, 1), "scatter-add": (0, 2)}

@@ -130,8 +130,8 @@ def main() -> None:
             table.add_row(mode, name, way, str(carried), shown, "; ".join(stays), style="" if agrees else "red")
     Console(width=None if sys.stdout.isatty() else 160).print(table)
     print(
-        f"{total} programs, {wrong} of which the report and the engine do not agree. carried: collectives in the program's "
-        f"text. counted: by the engine, for {DEVICES} devices and {TURNS} turns of a loop."
+        f"{total} programs, {wrong} of which the report and the engine do not agree. carried: collectives in the "
+        f"program's text. counted: by the engine, for {DEVICES} devices and {TURNS} turns of a loop."
     )
     sys.exit(wrong > 0)
 

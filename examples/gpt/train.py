@@ -200,8 +200,8 @@ def main() -> None:
     if jax.process_index() == 0:
         print(found["sample"])
         print(
-            f"{found['parameters']:,} parameters, {found['layout']} over {found['devices']} devices by {found['collective']}: "
-            f"test loss {found['test_loss']:.3f}, {found['step_ms']:.1f} ms a step"
+            f"{found['parameters']:,} parameters, {found['layout']} over {found['devices']} devices by "
+            f"{found['collective']}: test loss {found['test_loss']:.3f}, {found['step_ms']:.1f} ms a step"
         )
         if options.collective == "jaxina":
             print(jaxina.report())

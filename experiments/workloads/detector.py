@@ -42,8 +42,8 @@ class SingleShot(nnx.Module):
 class Detector(Workload):
     cousin_of = "SSD on COCO 2017"
     differs = (
-        "Two MNIST digits composed on pieces of scikit-learn's two photographs: 48 x 48 pixels, grey, boxes of one size; "
-        "one scale and one anchor; mean average precision at an overlap of one half."
+        "Two MNIST digits composed on pieces of scikit-learn's two photographs: 48 x 48 pixels, grey, boxes of one "
+        "size; one scale and one anchor; mean average precision at an overlap of one half."
     )
     metric = "mean average precision"
 

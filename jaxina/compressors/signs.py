@@ -24,8 +24,8 @@ class SignSGD(Compressor):
         paper="Bernstein et al., signSGD with Majority Vote is Communication Efficient and Fault Tolerant, ICLR 2019",
         unbiased=False,
         error_feedback="no",
-        note="The result has no magnitude, so the learning rate must fit it, or the optimizer must not depend on the scale. "
-        "An element that is zero votes by a fair coin (there is one bit), so sparse gradients turn into noise.",
+        note="The result has no magnitude, so the learning rate must fit it, or the optimizer must not depend on the "
+        "scale. An element that is zero votes by a fair coin (there is one bit), so sparse gradients turn into noise.",
     )
     kind = SUM
 
@@ -88,7 +88,8 @@ class OneBitSGD(Compressor):
         "Training of Speech DNNs, Interspeech 2014",
         unbiased=False,
         error_feedback="on",
-        note="It sends two float32 for each column, which is expensive for arrays of few rows. Zero counts as positive.",
+        note="It sends two float32 for each column, which is expensive for arrays of few rows. Zero counts as "
+        "positive.",
     )
     kind = GATHER
 

@@ -71,8 +71,8 @@ class Threshold(Compressor):
         paper="Strom, Scalable Distributed DNN Training Using Commodity GPU Cloud Computing, Interspeech 2015",
         unbiased=False,
         error_feedback="on",
-        note="How much is sent varies with the gradients. Inside XLA the arrays have room for all elements. Without error "
-        "feedback, an array whose values are all below tau would never be sent.",
+        note="How much is sent varies with the gradients. Inside XLA the arrays have room for all elements. Without "
+        "error feedback, an array whose values are all below tau would never be sent.",
     )
     kind = GATHER
 

@@ -47,8 +47,8 @@ _FEEDBACK = {"on": "on", "off": "off, `+ef`", "own": "built in", "no": "no"}
 _INTRODUCTION = """\
 # Gradient compressors
 
-A compressor decides what workers send instead of float32. `jaxina.compressors.get(spec)` makes one from a spec, as in the
-table's first column. `python -m jaxina.compressors.table` writes this page; do not edit it.
+A compressor decides what workers send instead of float32. `jaxina.compressors.get(spec)` makes one from a spec, as in
+the table's first column. `python -m jaxina.compressors.table` writes this page; do not edit it.
 
 | spec | algorithm | unbiased | error feedback | summed by an aggregator | bits sent | bits received | of float32 |
 |---|---|---|---|---|---:|---:|---:|

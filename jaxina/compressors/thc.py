@@ -48,8 +48,8 @@ class THC(Compressor):
         paper="Li et al., THC: Accelerating Distributed Deep Learning Using Tensor Homomorphic Compression, NSDI 2024",
         unbiased=False,
         error_feedback="on",
-        note="Unbiased, except for the clipping of rotated elements, which error feedback makes up for. An array is padded "
-        "to whole blocks. The table is the best one for a normal variable, found by dynamic programming.",
+        note="Unbiased, except for the clipping of rotated elements, which error feedback makes up for. An array is "
+        "padded to whole blocks. The table is the best one for a normal variable, found by dynamic programming.",
     )
     kind = SUM
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from jaxina.errors import InvalidArgumentError
 
-SPEEDS = {10: "BF_SPEED_10G", 25: "BF_SPEED_25G", 40: "BF_SPEED_40G", 50: "BF_SPEED_50G", 100: "BF_SPEED_100G"}  # fmt: skip
+SPEEDS = {gigabits: f"BF_SPEED_{gigabits}G" for gigabits in (10, 25, 40, 50, 100)}
 FECS = {"none": "BF_FEC_TYP_NONE", "fc": "BF_FEC_TYP_FC", "rs": "BF_FEC_TYP_RS"}
 PORTS_OF_A_PIPE = 128  # port numbers per pipe; not every number is a port
 

@@ -233,8 +233,9 @@ class TofinoPlane:
         self.ended(
             id,
             "MISMATCH",
-            f"worker {worker} sums something else than the others in the same call: check that all run the same programs in "
-            "the same order, with equal shapes and dtypes (threads that run programs at the same time have no common order)",
+            f"worker {worker} sums something else than the others in the same call: check that all run the same "
+            "programs in the same order, with equal shapes and dtypes (threads that run programs at the same time have "
+            "no common order)",
         )
 
     def _on_heard(self, job: Job, worker: int, station: Station) -> None:

@@ -121,8 +121,8 @@ def main() -> None:
     failed = sum(bool(outcome.failures) for outcome in outcomes)
     console.print(
         f"{len(attacks)} attacks of {arguments.seconds:g} s in {time.monotonic() - started:.0f} s, {failed} hurt.\n"
-        f"core: what the attacker took. MiB and threads of the switch: before, and the growth (at most {MOST_GROWN} MiB). "
-        "switch: its cores, quiet and attacked. others: cores that other work took; above 0.3 rates say little.",
+        f"core: what the attacker took. MiB and threads of the switch: before, and the growth (at most {MOST_GROWN} "
+        "MiB). switch: its cores, quiet and attacked. others: cores that other work took; above 0.3 rates say little.",
         highlight=False,
     )
     sys.exit(failed > 0)

@@ -218,8 +218,8 @@ class Row:
         worst = f"{max(self.times):6.2f}" if self.times else "     -"
         middle = f"{sorted(self.times)[len(self.times) // 2]:6.2f}" if self.times else "     -"
         return (
-            f"{self.what:44} {self.trials:6} {self.errors:6} {middle} {worst} {self.allowed:7.2f} {self.hangs:5} {self.left:4} "
-            f"{len(self.failures):8}"
+            f"{self.what:44} {self.trials:6} {self.errors:6} {middle} {worst} {self.allowed:7.2f} {self.hangs:5} "
+            f"{self.left:4} {len(self.failures):8}"
         )
 
 

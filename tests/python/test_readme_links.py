@@ -1,4 +1,4 @@
-"""Every link of README.md leads to a file, and to a heading in it. (The documentation's own build checks those in docs/.)"""
+"""Every link of README.md leads to a file, and to a heading in it. The build of the docs checks the links in docs/."""
 
 from __future__ import annotations
 

@@ -139,7 +139,8 @@ same("a loop with a sum", whole(jax.jit(steps)(x)), rows[4 * rank : 4 * rank + 4
 
 if n > 2:  # all processes run the program, also one that has no device in it
     few = jax.make_mesh((2,), ("w",), devices=jax.devices()[:2], axis_types=(AxisType.Auto,))
-    part = jax.make_array_from_callback((4,), NamedSharding(few, P("w")), lambda index: rows[:4][index], dtype=np.float32)
+    here = NamedSharding(few, P("w"))
+    part = jax.make_array_from_callback((4,), here, lambda index: rows[:4][index], dtype=np.float32)
     got = jax.jit(jnp.sum, out_shardings=NamedSharding(few, P()))(part)
     same("a program of some", got.addressable_data(0) if rank < 2 else rows[:4].sum(), rows[:4].sum())
 

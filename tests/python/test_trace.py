@@ -21,7 +21,8 @@ with jaxina.init() as job:
     mesh = jax.make_mesh((job.processes,), ("workers",))
     x = np.random.default_rng(job.process).standard_normal((1, 100_000)).astype(np.float32)
     x = jax.make_array_from_process_local_data(NamedSharding(mesh, P("workers")), x)
-    total = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "workers"), mesh=mesh, in_specs=P("workers"), out_specs=P()))
+    summed = jax.shard_map(lambda x: jax.lax.psum(x, "workers"), mesh=mesh, in_specs=P("workers"), out_specs=P())
+    total = jax.jit(summed)
     for _ in range(3):
         result = total(x)
     if job.process == 0:

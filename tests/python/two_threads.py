@@ -1,7 +1,8 @@
 """Run by test_collectives_identity.py in both processes of a job: two threads, each with a program of its own.
 
-Usage: two_threads.py together|crossed. With "together" the threads run at the same time. With "crossed" they take turns: process
-0 begins with the first thread, process 1 with the second one. Prints a line for each sum and for each error.
+Usage: two_threads.py together|crossed. With "together" the threads run at the same time. With "crossed" they take
+turns: process 0 begins with the first thread, process 1 with the second one. Prints a line for each sum
+and for each error.
 """
 
 from __future__ import annotations
