@@ -6,16 +6,9 @@ cd "$(dirname "$0")/.."
 bin=$PWD/$1/bin
 site=$2
 
-# Only what the extra "docs" names: installing '.[docs]' would compile jaxina again.
-mapfile -t requirements < <("$bin/python" - <<'PY'
-import tomllib
+. scripts/python_packages.sh
 
-with open("pyproject.toml", "rb") as file:
-    print(*tomllib.load(file)["project"]["optional-dependencies"]["docs"], sep="\n")
-PY
-)
-"$bin/python" -m pip --disable-pip-version-check install -q "${requirements[@]}"
-
+install "$1" -q -r pyproject.toml --extra docs # without jaxina itself, which is installed
 "$bin/python" scripts/configuration_page.py docs/configuration.md
 "$bin/python" -m typer jaxina.cli.app utils docs --name jaxina --title "Command line" --output docs/command-line.md >/dev/null
 rm -rf "$site" # a page that no longer exists must not stay

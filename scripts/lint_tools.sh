@@ -5,13 +5,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=$1
 [ "$venv/.lint-tools" -nt pyproject.toml ] && exit 0
-mapfile -t tools < <("$venv/bin/python" - <<'PY'
-import tomllib
-
-with open("pyproject.toml", "rb") as file:
-    print(*tomllib.load(file)["project"]["optional-dependencies"]["lint"], sep="\n")
-PY
-)
 . scripts/python_packages.sh
-install "$venv" -q "${tools[@]}"
+install "$venv" -q -r pyproject.toml --extra lint # without jaxina itself
 touch "$venv/.lint-tools"
