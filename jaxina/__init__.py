@@ -23,11 +23,15 @@ Example:
   jit_total: carries 1 collective (1 tensor)
 """
 
+import importlib.metadata
+
 from jaxina import _seat, errors
 from jaxina._report import Program, Report, Stays, report
 from jaxina.collectives import collectives
 from jaxina.job import Job, init, shutdown
 
+__version__ = importlib.metadata.version("jaxina")
+
 _seat.take()
 
-__all__ = ["Job", "Program", "Report", "Stays", "collectives", "errors", "init", "report", "shutdown"]
+__all__ = ["Job", "Program", "Report", "Stays", "__version__", "collectives", "errors", "init", "report", "shutdown"]

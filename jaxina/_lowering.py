@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxina import _module, _native, _report, _route, _switch, joining
+from jaxina import _gpu, _module, _native, _report, _route, _switch, joining
 from jaxina._jax_compat import compiled, program, run
 from jaxina._jax_compat import lowering as compat
 from jaxina.errors import InvalidArgumentError, NotInitializedError
@@ -94,17 +94,20 @@ def _all_reduce(ctx: Any, target: str, operand: Any, positions: list[list[int]])
         raise NotInitializedError(
             "a program whose psum jaxina carries is being compiled, but no job is running: call jaxina.init() first"
         )
-    attributes = {"groups": groups.reshape(-1), "group_size": np.int64(groups.shape[1])}
+    attributes: dict[str, np.ndarray | np.integer] = {
+        "groups": groups.reshape(-1),
+        "group_size": np.int64(groups.shape[1]),
+    }
     attributes["bits"] = np.int64(_switch.bits.value)
     return compat.ordered_custom_call(ctx, target, operand, attributes)
 
 
 def _on_gpu(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes the lowering rule for CUDA. It leaves psums to XLA if jaxina was built without CUDA."""
+    """Makes the lowering rule for CUDA. It leaves psums to XLA if jaxina-cuda13 is not installed."""
 
     def lowered(ctx: Any, operand: Any, **params: Any) -> Any:
         if not gpu_handlers():
-            compat.note("jaxina was built without CUDA")
+            compat.note("jaxina-cuda13 is not installed")
             return None
         if gpus := compat.local_gpus():
             _native.set_gpu_ids(gpus)
@@ -114,7 +117,7 @@ def _on_gpu(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def gpu_handlers() -> dict[str, Any]:
-    """The CUDA handlers, by the target of their custom call; empty if jaxina was built without CUDA."""
+    """The CUDA handlers, by the target of their custom call; empty if jaxina-cuda13 is not installed."""
     return _native.gpu_handlers()
 
 
@@ -150,6 +153,7 @@ def _note(module: Any, text: Callable[[], str]) -> None:
 def install() -> None:
     """Registers the handlers and overrides the primitives that sum. It does not start JAX's backend."""
     jax.ffi.register_ffi_target(TARGET, _native.all_reduce_cpu(), platform="cpu")
+    _gpu.load()
     for name, registration in _native.gpu_types().items():
         jax.ffi.register_ffi_type(name, registration, platform="CUDA")
     for target, handler in gpu_handlers().items():

@@ -23,8 +23,9 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from jaxina._jax_compat.lowering import hlo, ir
+from jaxina._jax_compat.lowering import as_dict, hlo, ir
 
 _CONFIGURATION = "mhlo.backend_config"
 _ALIASES = "output_operand_aliases"
@@ -70,7 +71,7 @@ def split(module: ir.Module, start: str, done: str) -> None:
 def _split(call: ir.Operation, block: ir.Block, done: str) -> None:
     sums, operands = list(call.results)[1:], list(call.operands)[1:]
     layouts = list(ir.ArrayAttr(call.attributes["operand_layouts"]))[1:]
-    identity = {named.name: named.attr for named in ir.DictAttr(call.attributes[_CONFIGURATION])}["identity"]
+    identity = as_dict(call.attributes[_CONFIGURATION])["identity"]
     if _ALIASES in call.attributes:
         del call.attributes[_ALIASES]
     waits = ir.Operation.create(
@@ -211,7 +212,7 @@ def _merge_in(block: ir.Block, target: str, limit: int) -> None:
         bucket.close()
 
 
-def _used(operation: ir.Operation) -> Iterator[ir.Value]:
+def _used(operation: ir.Operation) -> Iterator[ir.Value[Any]]:
     """Yields the values that the operation and all operations in its regions use."""
     yield from operation.operands
     for region in operation.regions:
@@ -225,7 +226,8 @@ def _bytes(call: ir.Operation) -> int:
 
 
 def _byte_size(tensor: ir.RankedTensorType) -> int:
-    element, parts = tensor.element_type, 1
+    element: Any = tensor.element_type
+    parts = 1
     if isinstance(element, ir.ComplexType):
         element, parts = element.element_type, 2
     return math.prod(tensor.shape) * parts * max(1, element.width // 8)
@@ -249,7 +251,7 @@ def _joined(layouts: list[ir.Attribute]) -> ir.Attribute:
 
 def digest(module: ir.Module) -> str:
     """A hash of what the module does. It does not depend on the module's place in the source code."""
-    text = module.operation.get_asm(enable_debug_info=False)
+    text = str(module.operation.get_asm(enable_debug_info=False))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -259,7 +261,7 @@ def identity(module: ir.Module) -> int:
 
 
 def _set_identity(call: ir.Operation, name: str) -> None:
-    configuration = {named.name: named.attr for named in ir.DictAttr(call.attributes[_CONFIGURATION])}
+    configuration = as_dict(call.attributes[_CONFIGURATION])
     described = f"{name}:{configuration['groups']}:{configuration['group_size']}"
     digest = hashlib.blake2b(described.encode(), digest_size=8).digest()
     configuration["identity"] = ir.IntegerAttr.get(

@@ -80,8 +80,7 @@ class Program:
         if self.carried:
             what = f"{self.carried} collective{'s' * (self.carried > 1)}"
             parts.append(f"carries {what} ({self.tensors} tensor{'s' * (self.tensors > 1)})")
-        for one in self.stays:
-            parts.append(f"{one.number} {one.kind}{'s' * (one.number > 1)} with XLA ({one.why})")
+        parts += [f"{one.number} {one.kind}{'s' * (one.number > 1)} with XLA ({one.why})" for one in self.stays]
         if self.rounded_to_zero:
             parts.append(f"{self.rounded_to_zero} of {self.floats} numbers rounded to zero")
         return f"{self.name}: " + ", ".join(parts)
@@ -224,13 +223,14 @@ def _read(text: str, targets: frozenset[str], routed: frozenset[str], closed: st
     asked_for = _reasons(text) or UNKNOWN
     off = says_off(text)
     carried = tensors = 0
-    names = set()  # the identities of jaxina's custom calls
+    names: set[int] = set()  # the identities of jaxina's custom calls
     stays: collections.Counter[tuple[str, str, bool]] = collections.Counter()
     for one in _hlo.collectives(text, targets):
         if one.kind in targets:
             carried += 1
             tensors += one.operands - 1  # the first is the token
-            names.add(one.identity)
+            if one.identity is not None:
+                names.add(one.identity)
         elif one.kind in routed and not (one.sums and off):
             carried += 1
             tensors += one.operands

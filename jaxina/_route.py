@@ -101,21 +101,27 @@ def _obstacle(configuration: Configuration, processes: int, backend_started: Cal
         return "a process has several devices"
     if not _on_cpu():
         return "not on CPU"
-    chosen = jax.config.jax_cpu_collectives_implementation
+    chosen = _configured("jax_cpu_collectives_implementation")
     return None if chosen == "gloo" else f"jax_cpu_collectives_implementation is {chosen}"
+
+
+def _configured(name: str) -> Any:
+    """A value of JAX's configuration."""
+    return getattr(jax.config, name)
 
 
 def _cpu_devices() -> int:
     """How many CPU devices this process will have, once JAX's backend starts."""
     flag = re.search(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
-    configured = jax.config.jax_num_cpu_devices
+    configured: int = _configured("jax_num_cpu_devices")
     return configured if configured >= 0 else int(flag.group(1)) if flag else 1
 
 
 def _on_cpu() -> bool:
     """Whether JAX will compute on CPU; False if it may find other devices."""
-    if jax.config.jax_platforms:
-        return jax.config.jax_platforms.split(",")[0] == "cpu"
+    platforms: str | None = _configured("jax_platforms")
+    if platforms:
+        return platforms.split(",")[0] == "cpu"
     plugins = importlib.metadata.entry_points(group="jax_plugins")
     return not plugins and not any(importlib.util.find_spec(name) for name in ("jax_plugins", "libtpu"))
 

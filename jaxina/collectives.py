@@ -23,7 +23,7 @@ from jaxina import _switch
 from jaxina.errors import InvalidArgumentError
 
 
-class collectives(contextlib.ContextDecorator):  # noqa: N801 (used like a function)
+class collectives(contextlib.ContextDecorator):
     """Changes how this thread's programs are carried. A context manager and a decorator.
 
     The scope counts where a jitted function is *called*: JAX traces a program again if these settings differ from those

@@ -290,7 +290,7 @@ class Configuration:
         return values
 
 
-def fields() -> list[dataclasses.Field]:
+def fields() -> list[dataclasses.Field[Any]]:
     """Lists the settings, in the order in which they are documented."""
     return [field for field in dataclasses.fields(Configuration) if "kind" in field.metadata]
 
@@ -300,7 +300,7 @@ def variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def default_text(field: dataclasses.Field) -> str:
+def default_text(field: dataclasses.Field[Any]) -> str:
     """The default of a setting, as text; empty if it has none."""
     default = field.metadata["default"]
     if isinstance(default, dict):
@@ -308,7 +308,7 @@ def default_text(field: dataclasses.Field) -> str:
     return "" if default is None else f"{default:g}" if isinstance(default, float) else str(default)
 
 
-def shown(field: dataclasses.Field, value: Any) -> str:
+def shown(field: dataclasses.Field[Any], value: Any) -> str:
     """The value of a setting as text that may be printed. A secret value is shown as "(set)"."""
     return "" if value is None else "(set)" if field.metadata["kind"].secret else str(value)
 
@@ -391,15 +391,14 @@ def check_used(configuration: Configuration) -> None:
 
 def _check_together(configuration: Configuration) -> None:
     configuration.shape(devices=1, workers=1)  # raises if slots, blocks and chunks do not fit together
-    launched = (configuration.coordinator, configuration.rank, configuration.processes)
-    if any(value is not None for value in launched):
-        if any(value is None for value in launched):
+    coordinator, rank, processes = configuration.coordinator, configuration.rank, configuration.processes
+    if any(value is not None for value in (coordinator, rank, processes)):
+        if coordinator is None or rank is None or processes is None:
             raise InvalidArgumentError(
                 f"{variable('coordinator')}, {variable('rank')} and {variable('processes')} belong together: set all "
                 "three, or none"
             )
-        if configuration.rank >= configuration.processes:
+        if rank >= processes:
             raise InvalidArgumentError(
-                f"{variable('rank')}={configuration.rank} is not below {variable('processes')}="
-                f"{configuration.processes}: ranks count from 0"
+                f"{variable('rank')}={rank} is not below {variable('processes')}={processes}: ranks count from 0"
             )

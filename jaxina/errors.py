@@ -38,7 +38,7 @@ class JaxinaError(Exception):
         super().__init__(f"jaxina[{self.code}]: {message}")
         self.message = message
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[JaxinaError], tuple[str]]:
         return type(self), (self.message,)
 
 

@@ -138,19 +138,24 @@ def join_processes(configuration: config.Configuration) -> JaxTopology:
       MismatchError: the processes have different settings.
     """
     global _roommates
-    if not jax.distributed.is_initialized() and (configuration.processes or 1) > 1:
+    rank, count, coordinator = configuration.rank, configuration.processes, configuration.coordinator
+    if (
+        not jax.distributed.is_initialized()
+        and (coordinator is not None and rank is not None and count is not None)
+        and count > 1
+    ):
         if _processes().backend_started():
             raise InvalidArgumentError(
                 "jaxina.init() came after the first use of JAX's devices: call it before anything "
                 "that asks for devices or computes, so that the processes find each other"
             )
-        count, patience = configuration.processes, configuration.join_timeout
-        me = Answer(configuration.rank, count, this_place(), configuration.shared, patience)
-        service, _roommates = answer_roll(configuration.coordinator, me)
+        patience = configuration.join_timeout
+        me = Answer(rank, count, this_place(), configuration.shared, patience)
+        service, _roommates = answer_roll(coordinator, me)
         # Runs before JAX's own exit handler, which JAX registered earlier, when it was imported. That one shuts
         # jax.distributed down and so waits for all other processes; they must not wait for this one meanwhile.
         atexit.register(_roommates.end)
-        _processes().join(service, count, configuration.rank, patience)
+        _processes().join(service, count, rank, patience)
     if not jax.distributed.is_initialized():
         _refuse_to_be_alone()
         return JaxTopology(0, 1)

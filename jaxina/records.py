@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from jaxina import _report, _seat, trace_file
@@ -37,7 +38,7 @@ def sum_up(processes: int, statistics: dict[str, int]) -> None:
         _log.warning("no sum was carried: %s", why)
 
 
-def write_statistics(path: str, record: dict[str, int | str]) -> None:
+def write_statistics(path: str, record: Mapping[str, object]) -> None:
     """Writes the record to the file, as JSON.
 
     Raises:
@@ -62,12 +63,12 @@ def write_trace(path: str, process: int, processes: int, aggregator: str) -> Non
     from jaxina import _native
 
     events, passes, fell_out = _native.take_trace(process, f"worker {process} of {processes}, {aggregator}")
-    path = trace_file.of_process(path, process, processes)
+    own = trace_file.of_process(path, process, processes)
     try:
-        trace_file.write(path, events)
+        trace_file.write(own, events)
     except OSError as error:
-        raise SystemCallError(f"cannot write {path} (JAXINA_TRACE): {error.strerror}") from error
-    _log.info("%d passes in %s", passes, path)
+        raise SystemCallError(f"cannot write {own} (JAXINA_TRACE): {error.strerror}") from error
+    _log.info("%d passes in %s", passes, own)
     if fell_out:
         _log.warning(
             "the timeline of process %d lacks its first %d events, for which there was no room", process, fell_out

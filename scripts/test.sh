@@ -1,23 +1,25 @@
 #!/usr/bin/env bash
-# Usage: scripts/test.sh VENV. Builds and runs the native tests, 20,000 seeds of the simulator under ASan and UBSan, then
-# the Python tests; all of them, whatever fails.
+# Usage: scripts/test.sh VENV. Builds and runs the native tests, then 20,000 seeds of the simulator under ASan and
+# UBSan, then the Python tests. It runs all of them, even if some fail.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/$1/bin
 start=$SECONDS
 export PATH="$bin:$PATH"
+. scripts/parts.sh
 mkdir -p out
 rm -f out/native.xml out/python.xml
 
 native=0
-scripts/build_native.sh build/native
-ctest --test-dir build/native --output-on-failure --output-junit "$PWD/out/native.xml" --no-tests=error || native=$?
+part "native tests: build" scripts/build_native.sh build/native
+part "native tests" ctest --test-dir build/native -j "$(nproc)" --output-on-failure --output-junit "$PWD/out/native.xml" \
+  --no-tests=error || native=$?
 
 seeds=0
-scripts/sanitized_seeds.sh build/seeds-address || seeds=$?
+part "seeds under sanitizers" scripts/sanitized_seeds.sh build/seeds-address || seeds=$?
 
 python=0
-"$bin/pytest" -q -m "not nightly" --junitxml out/python.xml || python=$?
+part "Python tests" scripts/test_python.sh "$1" --junitxml out/python.xml || python=$?
 
 python3 - out/native.xml out/python.xml <<'PY'
 import sys

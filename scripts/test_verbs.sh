@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Usage: scripts/test_verbs.sh VENV. Runs the verbs transport on Linux's Soft-RoCE, in a virtual machine that is made of Debian's
-# packages. Says why and does nothing where that is not possible.
+# Usage: scripts/test_verbs.sh VENV. Tests the verbs transport on Linux's Soft-RoCE, in a virtual machine made of
+# Debian's packages. If that is not possible, it says why and does nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export PATH="$PWD/$1/bin:$PATH" # its cmake and ninja
+export PATH="$PWD/$1/bin:$PATH" # for cmake and ninja
 start=$SECONDS
 packages=(qemu-system-x86 libibverbs-dev ibverbs-providers rdma-core iproute2 kmod cpio xz-utils dash)
 
@@ -26,7 +26,7 @@ if [ ${#wanted[@]} -gt 0 ]; then
     skip "these packages cannot be installed here: ${wanted[*]}"
 fi
 
-command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+. scripts/compiler_cache.sh
 cmake -S . -B build/native -G Ninja -DJAXINA_BUILD_TESTS=ON >/dev/null
 cmake --build build/native -j "$(nproc)" --target verbs_guest_test verbs_capture
 tests/verbs/build_image.sh build/verbs-guest

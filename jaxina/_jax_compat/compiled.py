@@ -26,7 +26,7 @@ def watch(begin: Callable[[], None], tell: Callable[[Any, Callable[[], str]], No
         function that returns the optimized HLO module as text.
     """
 
-    def compile_and_tell(backend: Any, computation: Any, devices: Any, *args: Any, **kwargs: Any):
+    def compile_and_tell(backend: Any, computation: Any, devices: Any, *args: Any, **kwargs: Any) -> Any:
         begin()
         executable = compile_or_get_cached(backend, computation, devices, *args, **kwargs)
         if devices.size > 1:

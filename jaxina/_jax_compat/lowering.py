@@ -34,9 +34,10 @@ PSUM_SCATTER = reduce_scatter_p
 class _UnderWay(threading.local):
     """What is known about the module that this thread is lowering."""
 
-    devices: Any = None  # the module's devices; None if they are not known
-    token_inside = False  # whether the program must create the token of ORDER itself, because its caller passes none
-    reasons: dict[str, None] = {}  # why sums stay with XLA; a dict, to keep each reason once and in order
+    def __init__(self) -> None:
+        self.devices: Any = None  # the module's devices; None if they are not known
+        self.token_inside = False  # whether the program must create the token of ORDER itself: its caller passes none
+        self.reasons: dict[str, None] = {}  # why sums stay with XLA; a dict, to keep each reason once and in order
 
 
 under_way = _UnderWay()
@@ -60,7 +61,7 @@ def extend_effects(primitive: Any, carried: Callable[..., bool]) -> None:
     """Gives `primitive` the effect ORDER in those equations for which ``carried(aval, **params)`` is true."""
     native = primitive.abstract_eval
 
-    def abstract_eval(aval: Any, **params: Any):
+    def abstract_eval(aval: Any, **params: Any) -> tuple[Any, set[Any]]:
         out, effs = native(aval, **params)
         return out, {*effs, ORDER} if carried(aval, **params) else effs
 
@@ -81,7 +82,7 @@ def override_lowering(primitive: Any, rules: dict[str, Callable[..., Any]], stay
     """
     native = mlir._lowerings[primitive].rule
 
-    def elsewhere(ctx: Any, operand: Any, **params: Any):
+    def elsewhere(ctx: Any, operand: Any, **params: Any) -> Any:
         results = native(ctx, operand, **params)
         if ORDER in ctx.tokens_in.effects():
             ctx.set_tokens_out(ctx.tokens_in)
@@ -90,7 +91,7 @@ def override_lowering(primitive: Any, rules: dict[str, Callable[..., Any]], stay
         return results
 
     def lowered_by(rule: Callable[..., Any]) -> Callable[..., Any]:
-        def here(ctx: Any, operand: Any, **params: Any):
+        def here(ctx: Any, operand: Any, **params: Any) -> Any:
             results = rule(ctx, operand, **params) if ORDER in ctx.tokens_in.effects() else None
             return elsewhere(ctx, operand, **params) if results is None else results
 
@@ -132,7 +133,7 @@ def local_gpus() -> dict[int, int]:
     }
 
 
-def sum_positional(ctx: Any, operand: ir.Value, axes: Sequence[int]) -> ir.Value:
+def sum_positional(ctx: Any, operand: ir.Value[Any], axes: Sequence[int]) -> ir.Value[Any]:
     """Sums `operand` over its own dimensions `axes`, within one device."""
     (aval,) = ctx.avals_in
     shape = tuple(size for axis, size in enumerate(aval.shape) if axis not in axes)
@@ -142,8 +143,8 @@ def sum_positional(ctx: Any, operand: ir.Value, axes: Sequence[int]) -> ir.Value
 
 
 def ordered_custom_call(
-    ctx: Any, target: str, operand: ir.Value, attributes: dict[str, np.ndarray | np.integer]
-) -> ir.Value:
+    ctx: Any, target: str, operand: ir.Value[Any], attributes: dict[str, np.ndarray | np.integer]
+) -> ir.Value[Any]:
     """Makes a typed-FFI custom call with one operand and a result of the same type, ordered by the token of ORDER.
 
     The call has no side effect in XLA's sense. The token alone keeps it from being dropped, and in order. So
@@ -164,7 +165,7 @@ def ordered_custom_call(
     return call.results[1]
 
 
-def own_part(operand: ir.Value, places: Sequence[int], dimension: int, tiled: bool) -> ir.Value:
+def own_part(operand: ir.Value[Any], places: Sequence[int], dimension: int, tiled: bool) -> ir.Value[Any]:
     """Cuts out the part of `operand` that belongs to the device that runs the program.
 
     Args:
@@ -189,6 +190,11 @@ def own_part(operand: ir.Value, places: Sequence[int], dimension: int, tiled: bo
     return hlo.reshape(ir.RankedTensorType.get(shape, full.element_type), part)
 
 
-def as_result(ctx: Any, value: ir.Value) -> list[ir.Value]:
+def as_dict(attributes: ir.Attribute) -> dict[str, ir.Attribute]:
+    named = ir.DictAttr(attributes)
+    return {named[place].name: named[place].attr for place in range(len(named))}
+
+
+def as_result(ctx: Any, value: ir.Value[Any]) -> list[ir.Value[Any]]:
     """What a lowering rule with the single result `value` must return."""
     return [lower_with_sharding_in_types(ctx, value, ctx.avals_out[0])]

@@ -18,10 +18,10 @@ from jax._src.lib.mlir.dialects import func as func_dialect
 from jax._src.lib.mlir.dialects import hlo
 
 from jaxina._jax_compat.effect import ORDER, register
-from jaxina._jax_compat.lowering import PARTIAL_AUTO_BREAKS, note, under_way
+from jaxina._jax_compat.lowering import PARTIAL_AUTO_BREAKS, as_dict, note, under_way
 
 # From JAX 0.11 on, a closed program is itself a Jaxpr; JAX 0.12 no longer has the name ClosedJaxpr.
-_ClosedJaxpr = getattr(core, "ClosedJaxpr", Jaxpr)
+_ClosedJaxpr: Any = getattr(core, "ClosedJaxpr", Jaxpr)
 
 
 def _token_in_partial_auto(jaxpr: Jaxpr, manual: frozenset[Any] = frozenset()) -> bool:
@@ -94,7 +94,7 @@ def install(finish_module: Callable[[ir.Module], None], reasons: str, separator:
     """
     register()
 
-    def cached_lowering_without_token(*args: Any, **kwargs: Any):
+    def cached_lowering_without_token(*args: Any, **kwargs: Any) -> Any:
         outer = under_way.token_inside
         under_way.token_inside = True
         try:
@@ -103,7 +103,7 @@ def install(finish_module: Callable[[ir.Module], None], reasons: str, separator:
             under_way.token_inside = outer
         return (module, keepalive, callbacks, unordered, [e for e in ordered if e != ORDER], *rest)
 
-    def lower_module_with_token(name: str, jaxpr: Any, *args: Any, **kwargs: Any):
+    def lower_module_with_token(name: str, jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
         outer = under_way.devices, under_way.token_inside, under_way.reasons
         token_inside, under_way.token_inside = under_way.token_inside, False
         under_way.devices = getattr(kwargs["axis_context"], "device_assignment", None)
@@ -125,8 +125,8 @@ def install(finish_module: Callable[[ir.Module], None], reasons: str, separator:
             finish_module(result.module)
         return result
 
-    pxla._cached_lowering_to_hlo = cached_lowering_without_token
-    mlir.lower_jaxpr_to_module = lower_module_with_token
+    pxla._cached_lowering_to_hlo = cached_lowering_without_token  # type: ignore[assignment]
+    mlir.lower_jaxpr_to_module = lower_module_with_token  # type: ignore[assignment]
 
     def requires_devices_for_order(jaxpr: Jaxpr) -> bool:
         # JAX's function calls itself for the parts of the program, by its name in the module, which now is this
@@ -139,23 +139,23 @@ def install(finish_module: Callable[[ir.Module], None], reasons: str, separator:
         finally:
             under_way.in_part = False
 
-    dispatch.jaxpr_has_prim_requiring_devices = requires_devices_for_order
+    dispatch.jaxpr_has_prim_requiring_devices = requires_devices_for_order  # type: ignore[assignment]
 
 
 def _set_frontend_attribute(module: ir.Module, name: str, value: str) -> None:
     """Sets a frontend attribute of the module. XLA copies these attributes to the compiled module."""
     attributes, key = module.operation.attributes, "mhlo.frontend_attributes"
     with module.context:
-        present = _as_dict(attributes[key]) if key in attributes else {}
+        present = as_dict(attributes[key]) if key in attributes else {}
         attributes[key] = ir.DictAttr.get({**present, name: ir.StringAttr.get(value)})
 
 
 def _create_token_inside(module: ir.Module, position: int) -> None:
     """Replaces token parameter number `position` of @main by a new token, and drops the result that returns it."""
-    main = ir.SymbolTable(module.operation)["main"]
+    main: Any = ir.SymbolTable(module.operation)["main"]
     body = main.entry_block
-    parameter_attributes = [_as_dict(attributes) for attributes in main.arg_attrs]
-    result_attributes = [_as_dict(attributes) for attributes in main.result_attrs]
+    parameter_attributes = [as_dict(attributes) for attributes in main.arg_attrs]
+    result_attributes = [as_dict(attributes) for attributes in main.result_attrs]
     parameter = [i for i, a in enumerate(parameter_attributes) if "jax.token" in a][position]
     result = [i for i, a in enumerate(result_attributes) if "jax.token" in a][position]
 
@@ -185,7 +185,3 @@ def _create_token_inside(module: ir.Module, position: int) -> None:
         main.attributes["res_attrs"] = ir.ArrayAttr.get(
             [ir.DictAttr.get(attributes) for attributes in result_attributes]
         )
-
-
-def _as_dict(attributes: ir.Attribute) -> dict[str, ir.Attribute]:
-    return {named.name: named.attr for named in ir.DictAttr(attributes)}

@@ -40,14 +40,13 @@ def surround(around: Around) -> None:
         given = signature.bind(*args, **kwargs).arguments
         processes = sorted({device.process_index for device in given["device_list"] or ()})
         if jax.process_count() > 1 and jax.process_index() in processes:
-            text = lambda: made.xla_executable.hlo_modules()[0].to_string()  # noqa: E731
-            context = around(given["hlo"], text, processes)
+            context = around(given["hlo"], lambda: made.xla_executable.hlo_modules()[0].to_string(), processes)
             if context is not None:
                 build = made.build_unsafe_call
                 made.build_unsafe_call = lambda: _Surrounded(build(), context)
         return made
 
-    pxla.UnloadedMeshExecutable.from_hlo = staticmethod(from_hlo)
+    pxla.UnloadedMeshExecutable.from_hlo = staticmethod(from_hlo)  # type: ignore[method-assign]
 
 
 class _Surrounded:

@@ -5,8 +5,8 @@ It times psum through jaxina and through XLA's gloo by turns, in the same proces
 
 from __future__ import annotations
 
-import functools
 import dataclasses
+import functools
 import json
 import sys
 import time

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+import jaxina
 from jaxina.cli import bench, coordinator, info, run, sim, status, switch, testbed
 from jaxina.errors import InvalidArgumentError, JaxinaError
 
@@ -31,7 +31,7 @@ info.register(app)
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"jaxina {importlib.metadata.version('jaxina')}")
+        print(f"jaxina {jaxina.__version__}")
         raise typer.Exit
 
 

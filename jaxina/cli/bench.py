@@ -21,11 +21,11 @@ from jaxina.cli import run_report
 from jaxina.cli.launch import Launch, check_output
 from jaxina.errors import InvalidArgumentError
 
+Dtype = enum.StrEnum("Dtype", {name.upper(): name for name in DTYPES})  # type: ignore[misc]
+_FIRST_DTYPE = Dtype(DTYPES[0])
 
-Dtype = enum.StrEnum("Dtype", {name.upper(): name for name in DTYPES})
 
-
-class Versus(str, enum.Enum):
+class Versus(enum.StrEnum):
     GLOO = "gloo"
     NONE = "none"
 
@@ -47,7 +47,7 @@ def bench(
         typer.Option("-i", min=1, help="Timed calls per size. If not given, as many as fit into 4 s, from 20 to 200."),
     ] = None,
     warmup: Annotated[int, typer.Option("-w", min=1, help="Calls before these, which are not timed.")] = 5,
-    dtype: Annotated[Dtype, typer.Option(help="Type of the elements.")] = Dtype(DTYPES[0]),
+    dtype: Annotated[Dtype, typer.Option(help="Type of the elements.")] = _FIRST_DTYPE,
     aggregator: Annotated[str | None, typer.Option(help="embedded, udp, roce or verbs.")] = None,
     switch: Annotated[
         str | None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+import jaxina
 from jaxina import config
 from jaxina._report import Report
 from jaxina.control import last_run
@@ -50,7 +50,7 @@ def _facts() -> dict[str, str]:
     tested = "tested" if versions.is_tested() else f"not tested; tested are {', '.join(versions.TESTED)}"
     gpu = _native.gpu_facts()
     return {
-        "jaxina": importlib.metadata.version("jaxina"),
+        "jaxina": jaxina.__version__,
         "jax, jaxlib": f"{jax.__version__}, {jaxlib.__version__} ({tested})",
         "codec": _native.numerics.codec_name(),
         "aggregators": "embedded, udp, roce, verbs",

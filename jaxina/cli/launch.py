@@ -156,7 +156,7 @@ class Launch:
 
     def _coordinator(self) -> contextlib.AbstractContextManager[str]:
         nodes = self.nodes
-        if nodes.this > 0:
+        if nodes.this > 0 and nodes.coordinator is not None:
             return contextlib.nullcontext(nodes.coordinator)
         bind = nodes.coordinator or f"{placement.current.get().first_host}:0"
         return private_coordinator(bind, self.processes)

@@ -10,6 +10,7 @@ itself, it ends each child's whole process group.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import os
 import selectors
@@ -66,10 +67,8 @@ class _Worker:
         self.ended = False
 
     def signal_group(self, number: int) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            pass
 
 
 class Launcher:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -288,7 +289,7 @@ class Compressor(abc.ABC):
             context = Context(x.shape, workers, jax.random.fold_in(step_key, index), me)
             reductions.append(self._reduce_or_poison(x.astype(jnp.float32), leaf_state, context))
         results, exchanges = rounds.run(reductions, axis_name)
-        means = [mean.astype(x.dtype) for (mean, _), x in zip(results, leaves)]
+        means = [mean.astype(x.dtype) for (mean, _), x in zip(results, leaves, strict=True)]
         next_state = {"key": state["key"], "step": state["step"] + 1, "leaves": [leaf for _, leaf in results]}
         return jax.tree.unflatten(structure, means), next_state, exchanges
 
@@ -375,7 +376,7 @@ class Compressor(abc.ABC):
             except StopIteration as end:
                 mean, next_state = end.value
                 lost = flag | ~jnp.isfinite(mean).all()  # the algorithm's own sums may overflow too
-                kept = jax.tree.map(lambda old, new: jnp.where(lost, old, new), state, next_state)
+                kept = jax.tree.map(functools.partial(jnp.where, lost), state, next_state)
                 return jnp.where(flag, jnp.nan, mean), kept
             answer = yield message
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import integers
+from jaxina.compressors.packing import Field, integers
 from jaxina.compressors.rounding import from_rows, rows_of, stochastic_round
 from jaxina.errors import InvalidArgumentError
 from jaxina.numerics import jnp_reference
@@ -44,7 +45,7 @@ class BlockFixedPoint(Compressor):
         unbiased=False,
         error_feedback="off",
         note="Unbiased with `stochastic`. Values below 2^-126 may count as zero, except with 32 bits and rounding to "
-        "nearest. The sum takes ceil(log2 n) bits of a word: with 8 workers, five bits of an int8 are left.",
+        "nearest. Narrow words lose ceil(log2 n) bits to the sum: 8 workers leave int8 five bits.",
     )
     kind = SUM
 
@@ -67,7 +68,7 @@ class BlockFixedPoint(Compressor):
     def propose(self, x: jax.Array) -> Arrays:
         return {"exponents": jnp_reference.block_exponents(x, self.block).astype(jnp.int32)}
 
-    def propose_fields(self):
+    def propose_fields(self) -> Mapping[str, Field]:
         return {"exponents": integers(0, 255)}
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
@@ -88,7 +89,7 @@ class BlockFixedPoint(Compressor):
         rows = rows_of(words, self.block).astype(jnp.float32)
         return from_rows(self._unscale(rows, exponents[:, None], context.workers), context.shape, context.size)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         limit = self.limit(context.workers) * (context.workers if summed else 1)
         bound = 2 ** (self.bits - 1)  # words of 8, 16 and 32 bits are sent whole, as machine words
         return {"words": integers(-bound, bound - 1) if self.bits in (8, 16, 32) else integers(-limit, limit)}

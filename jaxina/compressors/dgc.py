@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import COUNT
+from jaxina.compressors.packing import COUNT, Field
 from jaxina.compressors.sparse import check_ratio, counted_fields, kept, largest, scattered
 from jaxina.errors import InvalidArgumentError
 
@@ -41,8 +42,8 @@ class DGC(Compressor):
         "ICLR 2018",
         unbiased=False,
         error_feedback="own",
-        note="It replaces the optimizer's momentum. It does not clip local gradients: put `optax.clip_by_global_norm` "
-        "before it if they must be clipped.",
+        note="It replaces the optimizer's momentum. Local gradient clipping is left to the user: put "
+        "`optax.clip_by_global_norm` before it.",
     )
     kind = GATHER
 
@@ -51,8 +52,7 @@ class DGC(Compressor):
         check_ratio(self.ratio)
         if not 0 <= self.momentum < 1 or self.warmup < 0:
             raise InvalidArgumentError(
-                f"momentum must be in [0, 1), and warmup must not be negative; they are {self.momentum} and "
-                f"{self.warmup}"
+                f"momentum must be in [0, 1) and warmup not negative, not {self.momentum} and {self.warmup}"
             )
 
     def init_leaf(self, x: jax.Array, key: jax.Array) -> Arrays:
@@ -77,12 +77,12 @@ class DGC(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return scattered(payload, context)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return counted_fields(context)
 
     def _stages(self) -> list[float]:
         """The ratios of the warm-up's stages: those of 25 %, 6.25 % and so on that are above `ratio`."""
-        stages = []
+        stages: list[float] = []
         while self.warmup and _WARM_UP_RATIO * 0.25 ** len(stages) > self.ratio:
             stages.append(_WARM_UP_RATIO * 0.25 ** len(stages))
         return stages

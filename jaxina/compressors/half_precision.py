@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats
+from jaxina.compressors.packing import Field, floats
 from jaxina.errors import InvalidArgumentError
 
 
@@ -47,5 +48,5 @@ class HalfPrecision(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return payload["values"].astype(jnp.float32)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"values": floats()}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import integers
+from jaxina.compressors.packing import Field, integers
 
 _LARGEST = 254  # the exponent field of float32's largest powers of two
 
@@ -45,5 +46,5 @@ class Natural(Compressor):
         bits = (jnp.abs(powers).astype(jnp.uint32) << 23) | jnp.where(powers < 0, jnp.uint32(1 << 31), jnp.uint32(0))
         return jax.lax.bitcast_convert_type(bits, jnp.float32)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"powers": integers(-_LARGEST, _LARGEST)}

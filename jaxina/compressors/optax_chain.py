@@ -47,8 +47,8 @@ def all_reduce_mean(compressor: Compressor | str, axis_name: Any, seed: int = 0)
     def init(params: Any) -> dict[str, Any]:
         return chosen.init(params, jax.random.key(seed))
 
-    def update(gradients: Any, state: dict[str, Any], params: Any = None) -> tuple[Any, dict[str, Any]]:
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, dict[str, Any]]:
         del params
-        return chosen.update(gradients, state, axis_name)
+        return chosen.update(updates, state, axis_name)
 
     return optax.GradientTransformation(init, update)

@@ -46,7 +46,15 @@ class Field:
     @property
     def base(self) -> int:
         """How many different digits there are."""
-        return len(self.table) if self.table else self.high - self.low + 1
+        if self.table:
+            return len(self.table)
+        low, high = self._range
+        return high - low + 1
+
+    @property
+    def _range(self) -> tuple[int, int]:
+        assert self.low is not None and self.high is not None, "a field of floating point has no digits"
+        return self.low, self.high
 
     def digits(self, name: str, values: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Converts integers to digits in [0, base).
@@ -59,7 +67,7 @@ class Field:
             digits = np.minimum(np.searchsorted(self.table, values), len(self.table) - 1)
             wrong = np.asarray(self.table)[digits] != values
         else:
-            digits = values - self.low
+            digits = values - self._range[0]
             wrong = (digits < 0) | (digits >= self.base)
         if wrong.any():
             raise InvalidArgumentError(f"{name}: {values[wrong][0]} is outside the field's range")
@@ -69,7 +77,7 @@ class Field:
         """Converts digits back to integers."""
         if self.table:
             return np.asarray(self.table, np.int64)[digits.astype(np.int64)]
-        return digits.astype(np.int64) + self.low
+        return digits.astype(np.int64) + self._range[0]
 
 
 def integers(low: int, high: int, counted: bool = False) -> Field:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Message, Promise
-from jaxina.compressors.packing import floats
+from jaxina.compressors.packing import Field, floats
 from jaxina.compressors.rounds import LeafReduction
 from jaxina.errors import InvalidArgumentError
 
@@ -78,7 +79,7 @@ class PowerSGD(Compressor):
             return payload["values"]
         return (payload["p"] @ payload["q"].T).reshape(context.shape)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {name: floats() for name in (("p", "q") if self._worthwhile(context.shape) else ("values",))}
 
     def _worthwhile(self, shape: tuple[int, ...]) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats, integers
+from jaxina.compressors.packing import Field, floats, integers
 from jaxina.compressors.rounding import from_rows, rows_of, stochastic_round
 from jaxina.errors import InvalidArgumentError
 
@@ -35,9 +36,9 @@ class QSGD(Compressor):
         paper="Alistarh et al., QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding, NIPS 2017",
         unbiased=True,
         error_feedback="off",
-        note="A bucket of zeros stays zero. Norms are computed relative to the bucket's maximum, so that squares "
-        "neither overflow nor vanish. A norm beyond float32's range is replaced by float32's largest number, which "
-        "biases that bucket towards zero. Levels are packed with a fixed length, not Elias coded.",
+        note="A bucket of zeros stays zero. Norms are computed relative to the bucket's maximum, so squares neither "
+        "overflow nor vanish. A norm beyond float32's range counts as float32's largest number, which biases that "
+        "bucket towards zero. Levels are packed at a fixed length, not Elias coded.",
     )
     kind = GATHER
 
@@ -47,7 +48,7 @@ class QSGD(Compressor):
             raise InvalidArgumentError(f"levels and bucket must be at least 1, not {self.levels} and {self.bucket}")
         if self.ef and min(self.bucket / self.levels**2, self.bucket**0.5 / self.levels) >= 1:
             raise InvalidArgumentError(
-                f"{self.levels} levels are too few for error feedback in buckets of {self.bucket} elements"
+                f"{self.levels} levels are too few for error feedback in buckets of {self.bucket}"
             )
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
@@ -65,5 +66,5 @@ class QSGD(Compressor):
         shares = rows_of(payload["levels"], self.bucket).astype(jnp.float32) / self.levels
         return from_rows(shares * payload["norm"][:, None], context.shape, context.size)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"norm": floats(), "levels": integers(-self.levels, self.levels)}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats
+from jaxina.compressors.packing import Field, floats
 from jaxina.compressors.sparse import check_ratio, kept
 
 
@@ -50,7 +51,7 @@ class RandomK(Compressor):
         flat = jnp.zeros(context.size, jnp.float32).at[places].set(scale * payload["values"])
         return flat.reshape(context.shape)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"values": floats()}
 
     def _places(self, context: Context) -> jax.Array:

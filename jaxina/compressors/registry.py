@@ -103,7 +103,7 @@ def get(spec: str) -> Compressor:
             values[argument] = True
             continue
         if not equals:
-            key, text = next(order, None), argument
+            key, text = next(order, ""), argument
         if key not in types or types[key] is bool or key in values:
             raise InvalidArgumentError(
                 f"{argument!r} in {spec!r} is not a parameter of {name}, or one too many; {name} has the parameters "

@@ -66,12 +66,12 @@ def run(reductions: Sequence[LeafReduction], axis_name: Any) -> tuple[list[tuple
     """
     results: list[Any] = [None] * len(reductions)
     exchanges: list[Exchange] = []
-    answers: dict[int, Arrays | None] = dict.fromkeys(range(len(reductions)))
-    while answers:
+    answers: dict[int, Arrays] | None = None  # to the last round's messages
+    while answers is None or answers:
         messages: dict[int, Message] = {}
-        for index, answer in answers.items():
+        for index in range(len(reductions)) if answers is None else answers:
             try:
-                messages[index] = reductions[index].send(answer)
+                messages[index] = next(reductions[index]) if answers is None else reductions[index].send(answers[index])
             except StopIteration as end:
                 results[index] = end.value
         answers = _answer(messages, axis_name)
@@ -120,7 +120,7 @@ def _gathered(collective: Callable[[jax.Array], jax.Array], asked: dict[int, Arr
     parts = [jax.lax.bitcast_convert_type(leaf, jnp.uint8).reshape(-1) for leaf in leaves]
     answer = collective(jnp.concatenate(parts))
     answers, start = [], 0
-    for leaf, part in zip(leaves, parts):
+    for leaf, part in zip(leaves, parts, strict=True):
         width = leaf.dtype.itemsize
         shape = (len(answer), *leaf.shape, *([width] if width > 1 else []))
         answers.append(jax.lax.bitcast_convert_type(answer[:, start : start + part.size].reshape(shape), leaf.dtype))

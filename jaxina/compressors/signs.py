@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, SUM, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats, integers
+from jaxina.compressors.packing import Field, floats, integers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,9 +24,8 @@ class SignSGD(Compressor):
         paper="Bernstein et al., signSGD with Majority Vote is Communication Efficient and Fault Tolerant, ICLR 2019",
         unbiased=False,
         error_feedback="no",
-        note="The result has no magnitude, so choose the learning rate for that, or an optimizer that ignores scale. "
-        "An element that is zero votes at random, because a vote has only one bit; so sparse gradients turn into "
-        "noise.",
+        note="The result has no magnitude, so the learning rate must fit it, or the optimizer must not depend on the "
+        "scale. An element that is zero votes by a fair coin (there is one bit), so sparse gradients turn into noise.",
     )
     kind = SUM
 
@@ -41,7 +41,7 @@ class SignSGD(Compressor):
     def mean(self, total: jax.Array, workers: int) -> jax.Array:
         return jnp.sign(2 * total - workers)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"votes": integers(0, context.workers if summed else 1)}
 
 
@@ -57,7 +57,7 @@ class EFSignSGD(Compressor):
         paper="Karimireddy et al., Error Feedback Fixes SignSGD and other Gradient Compression Schemes, ICML 2019",
         unbiased=False,
         error_feedback="on",
-        note="Each worker has its own scale, so an aggregator cannot sum the signs. Zero counts as positive.",
+        note="Every worker has its own scale, so the signs do not sum in an aggregator. Zero counts as positive.",
     )
     kind = GATHER
 
@@ -67,7 +67,7 @@ class EFSignSGD(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return jnp.where(payload["signs"] == 1, payload["scale"], -payload["scale"])
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"scale": floats(), "signs": integers(0, 1)}
 
 
@@ -88,7 +88,7 @@ class OneBitSGD(Compressor):
         "Training of Speech DNNs, Interspeech 2014",
         unbiased=False,
         error_feedback="on",
-        note="It sends two float32 for each column, which is expensive for arrays with few rows. Zero counts as "
+        note="It sends two float32 for each column, which is expensive for arrays of few rows. Zero counts as "
         "positive.",
     )
     kind = GATHER
@@ -105,7 +105,7 @@ class OneBitSGD(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return jnp.where(payload["signs"] == 1, payload["above"], payload["below"]).reshape(context.shape)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"above": floats(), "below": floats(), "signs": integers(0, 1)}
 
 

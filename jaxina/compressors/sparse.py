@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import COUNT, floats, integers
+from jaxina.compressors.packing import COUNT, Field, floats, integers
 from jaxina.errors import InvalidArgumentError
 
 
@@ -33,7 +34,7 @@ class TopK(Compressor):
         "Sparsified SGD with Memory, NeurIPS 2018",
         unbiased=False,
         error_feedback="on",
-        note="Indices differ between workers, so an aggregator cannot sum the values. An index takes log2 d bits.",
+        note="Indices differ between workers, so values do not sum in an aggregator. An index takes log2 d bits.",
     )
     kind = GATHER
 
@@ -47,7 +48,7 @@ class TopK(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return scattered(payload, context)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"values": floats(), "indices": integers(0, context.size - 1)}
 
 
@@ -56,7 +57,8 @@ class Threshold(Compressor):
     """Sends all elements with a magnitude of at least `tau`, and their indices.
 
     Source: Strom, Interspeech 2015. That paper sends only the sign of each element and takes tau for its magnitude;
-    here the values are sent as they are.
+      here
+    the values are sent as they are.
 
     Attributes:
       tau: the threshold, above 0.
@@ -69,8 +71,8 @@ class Threshold(Compressor):
         paper="Strom, Scalable Distributed DNN Training Using Commodity GPU Cloud Computing, Interspeech 2015",
         unbiased=False,
         error_feedback="on",
-        note="How much is sent depends on the gradients; inside XLA the arrays have room for all elements. Without "
-        "error feedback, nothing would ever be sent of an array whose values are all below tau.",
+        note="How much is sent varies with the gradients. Inside XLA the arrays have room for all elements. Without "
+        "error feedback, an array whose values are all below tau would never be sent.",
     )
     kind = GATHER
 
@@ -92,7 +94,7 @@ class Threshold(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return scattered(payload, context)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return counted_fields(context)
 
 
@@ -122,7 +124,7 @@ def scattered(payload: Arrays, context: Context) -> jax.Array:
     return flat.reshape(context.shape)
 
 
-def counted_fields(context: Context):
+def counted_fields(context: Context) -> Mapping[str, Field]:
     """The fields of a payload with as many values and indices as its `COUNT` says."""
     return {
         COUNT: integers(0, context.size),

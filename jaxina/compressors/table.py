@@ -47,23 +47,25 @@ _FEEDBACK = {"on": "on", "off": "off, `+ef`", "own": "built in", "no": "no"}
 _INTRODUCTION = """\
 # Gradient compressors
 
-Written by `python -m jaxina.compressors.table`; do not edit.
+A compressor decides what workers send instead of float32. `jaxina.compressors.get(spec)` makes one from a spec, as in
+the table's first column. `python -m jaxina.compressors.table` writes this page; do not edit it.
 
 | spec | algorithm | unbiased | error feedback | summed by an aggregator | bits sent | bits received | of float32 |
 |---|---|---|---|---|---:|---:|---:|
 """
 
 _EXPLANATION = """
-* *unbiased*: whether the decoded array, averaged over all random keys, is the array.
-* *error feedback*: the default. "off, `+ef`" means that `+ef` switches it on; where it is on, `-ef` switches it off.
-* *summed by an aggregator*: "yes": payloads travel through `lax.psum`, and so through jaxina if it is switched on.
-  "no": payloads travel through an all-gather, and each worker receives n - 1 of them.
-* *bits sent* and *received*: per gradient element of one worker. They are counted from the packed bytes of one step of
+* *unbiased*: the expectation of the decoded array, over the random keys, is the array.
+* *error feedback*: whether what a step could not send is added to the next step. The column has the default. `+ef`
+  switches it on, and `-ef` switches it off where it is on.
+* *summed by an aggregator*: yes if payloads travel through `lax.psum`, and so through jaxina if it is switched on. The
+  others travel through an all-gather, from which a worker receives n - 1 payloads.
+* *bits sent* and *received*: for one worker and one gradient element, counted from the packed bytes of one step of
   {workers} workers with normally distributed gradients of {rows} x {columns}, without packet headers. XLA itself moves
-  more between devices, because it has no types of 3 bits, for example.
+  more between devices, since it has no type of, say, 3 bits.
 * *of float32*: bytes sent and received together, as a share of what `none` sends and receives.
 
-**Non-finite values.** If a leaf has a NaN or an infinity on any worker, the result is NaN in all its elements on all
+**Values that are not finite.** If a leaf has a NaN or an infinity on any worker, all its elements become NaN on all
 workers, and the leaf's state stays as it was. {plain} give what IEEE-754 gives, element by element. A mean whose sum
 leaves float32's range is infinite, as with `lax.psum`.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats, integers
+from jaxina.compressors.packing import Field, floats, integers
 from jaxina.errors import InvalidArgumentError
 
 
@@ -45,7 +46,7 @@ class TernGrad(Compressor):
     def propose(self, x: jax.Array) -> Arrays:
         return {"scale": jnp.abs(self._clipped(x)).max()}
 
-    def propose_fields(self):
+    def propose_fields(self) -> Mapping[str, Field]:
         return {"scale": floats()}
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
@@ -58,7 +59,7 @@ class TernGrad(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return payload["signs"].astype(jnp.float32) * context.agreed["scale"]
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         most = context.workers if summed else 1
         return {"signs": integers(-most, most)}
 

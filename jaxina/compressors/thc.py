@@ -6,13 +6,14 @@ import dataclasses
 import functools
 import math
 import statistics
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats, integers, lookup
+from jaxina.compressors.packing import Field, floats, integers, lookup
 from jaxina.compressors.rounding import from_rows, rows_of
 from jaxina.errors import InvalidArgumentError
 
@@ -22,10 +23,12 @@ class THC(Compressor):
     """THC: a shared random rotation makes the elements nearly normal; then each becomes one of 2^bits table entries.
 
     1. Each block of d elements is multiplied by random signs and a Hadamard matrix, the same on all workers.
-    2. The elements are clipped to ``[-R, R]``. ``R = t max(|block|) / sqrt(d)``, where the maximum is over the
-       workers, and a normal variable exceeds t standard deviations with probability 1 / 32.
+    2. The elements are clipped to ``[-R, R]``. ``R = t max(|block|) / sqrt(d)``, where the maximum is over the workers,
+    and
+       a normal variable exceeds t standard deviations with probability 1 / 32.
     3. ``[-R, R]`` is divided by a grid of `grid` steps. The table has 2^bits of the grid's points. Each element is
-       rounded at random to one of the two table entries next to it.
+    rounded
+       at random to one of the two table entries next to it.
     4. A worker sends the entry's index. The aggregator looks up the entry's position on the grid, and sums positions.
 
     Source: Li et al., NSDI 2024.
@@ -45,9 +48,8 @@ class THC(Compressor):
         paper="Li et al., THC: Accelerating Distributed Deep Learning Using Tensor Homomorphic Compression, NSDI 2024",
         unbiased=False,
         error_feedback="on",
-        note="It would be unbiased without the clipping of rotated elements, whose error a later step sends by error "
-        "feedback. An array is filled up to whole blocks. The table is the best one for a normal variable, found by "
-        "dynamic programming.",
+        note="Unbiased, except for the clipping of rotated elements, which error feedback makes up for. An array is "
+        "padded to whole blocks. The table is the best one for a normal variable, found by dynamic programming.",
     )
     kind = SUM
 
@@ -55,7 +57,7 @@ class THC(Compressor):
         super().__post_init__()
         if not 1 <= self.bits <= 8 or self.grid < 2**self.bits - 1 or self.grid % 2:
             raise InvalidArgumentError(
-                f"bits must be in [1, 8], and grid even and at least 2^bits - 1; they are {self.bits} and {self.grid}"
+                f"bits must be in [1, 8] and grid even, at least 2^bits - 1, not {self.bits} and {self.grid}"
             )
         if self.block < 2 or self.block & (self.block - 1):
             raise InvalidArgumentError(f"the block must be a power of two, not {self.block}")
@@ -68,7 +70,7 @@ class THC(Compressor):
         # The cap keeps the sums of the decoding below float32's largest number.
         return {"range": jnp.minimum(clip_point() * root_mean_square, 2.0**100)}
 
-    def propose_fields(self):
+    def propose_fields(self) -> Mapping[str, Field]:
         return {"range": floats()}
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
@@ -87,7 +89,7 @@ class THC(Compressor):
         rows = rotate(relative) * self._signs(context) * context.agreed["range"][:, None]
         return from_rows(rows, context.shape, context.size)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         if not summed:
             return {"positions": lookup(best_table(self.bits, self.grid))}
         most = context.workers * self.grid // 2

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+
+import jax
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats
+from jaxina.compressors.packing import Field, floats
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,11 +25,11 @@ class Uncompressed(Compressor):
     kind = SUM
     carries_non_finite = True
 
-    def encode(self, x, state, context: Context) -> tuple[Arrays, Arrays]:
+    def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
         return {"values": x}, state
 
-    def decode(self, payload: Arrays, context: Context):
+    def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return payload["values"]
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"values": floats()}

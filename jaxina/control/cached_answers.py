@@ -56,8 +56,10 @@ class CachedAnswers:
         held = self._held.get(key)
         too_soon = held is not None and began - held.at < self._every
         spent = self._time.level(began) <= 0 and (held is not None or otherwise is not None)
-        if too_soon or spent:
-            return otherwise if held is None else _told(held)
+        if held is not None and (too_soon or spent):
+            return _told(held)
+        if otherwise is not None and spent:
+            return otherwise
         answer, error = None, None
         try:
             answer = question()

@@ -169,18 +169,16 @@ class Connector:
         configuration = self._configuration
         exchange = functools.partial(self._aggregators.connect_queue_pairs, agreement, worker)
         # Each worker has a seed of its own: if all dropped the same packets, losses would not be independent.
-        loss = {
-            "loss": configuration.loss,
-            "loss_seed": (configuration.loss_seed + worker) % 2**64,
-        }
+        loss, seed = configuration.loss, (configuration.loss_seed + worker) % 2**64
         address, checksums = agreement["address"], agreement["checksums"]
         if configuration.aggregator == "embedded":
             config.use_embedded(agreement["segment"])
         elif configuration.aggregator == "udp":
             window = agreement["first_window"]
-            config.use_udp(address, agreement["ports"], checksums, first_window=window, **loss)
+            ports = agreement["ports"]
+            config.use_udp(address, ports, checksums, first_window=window, loss=loss, loss_seed=seed)
         elif configuration.aggregator == "roce":
-            config.use_roce(address, exchange, checksums, **loss)
+            config.use_roce(address, exchange, checksums, loss=loss, loss_seed=seed)
         else:
             config.use_verbs(configuration.rdma_device or "", exchange)
 

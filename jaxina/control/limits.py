@@ -6,7 +6,7 @@ or of one IPv6 network (`jaxina.control.peer`), so users of one host share its l
 
 from __future__ import annotations
 
-from jaxina.config import MAX_SLOTS
+from jaxina._native import MAX_SLOTS
 
 MIB = 1 << 20
 

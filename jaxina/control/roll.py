@@ -55,6 +55,7 @@ class Roll:
             that came have been told.
           MismatchError: processes have different settings. They have been told.
         """
+        assert self._listener is not None
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
         try:

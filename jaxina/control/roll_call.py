@@ -89,10 +89,13 @@ class Roommates:
         return set(self._ended)
 
     def _listen(self) -> None:
-        with contextlib.suppress(OSError, ValueError, KeyError), self._connection as connection:
-            with connection.makefile("rb") as lines:
-                for line in lines:
-                    self._ended.add(int(json.loads(line)["ended"]))
+        with (
+            contextlib.suppress(OSError, ValueError, KeyError),
+            self._connection,
+            self._connection.makefile("rb") as lines,
+        ):
+            for line in lines:
+                self._ended.add(int(json.loads(line)["ended"]))
 
 
 def answer_roll(address: str, me: Answer) -> tuple[str, Roommates]:

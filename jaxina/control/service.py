@@ -26,7 +26,9 @@ from jaxina.control.membership import (
     Membership,
     Ready,
     Removed,
-    Session,
+)
+from jaxina.control.membership import (
+    Session as JobSession,
 )
 from jaxina.control.peer import address_of
 from jaxina.control.quota import CallQuota, ConnectQuota, Crowd
@@ -44,7 +46,7 @@ def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
     """Counts the call against the caller's quota. Ends it with a typed status if the method raises a jaxina error."""
 
     @functools.wraps(method)
-    async def answer(self: Any, request: Any, context: grpc.aio.ServicerContext) -> Any:
+    async def answer(self: Any, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
             self._calls.take(address_of(context.peer()), self._clock())
             return await method(self, request, context)
@@ -74,7 +76,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self._data_plane = data_plane
         self._clock = clock
         self._membership = Membership()
-        self._outboxes: dict[Session, asyncio.Queue[pb.SwitchMessage | None]] = {}
+        self._outboxes: dict[JobSession, asyncio.Queue[pb.SwitchMessage | None]] = {}
         self._replies = StatusReplies(data_plane, clock, ask_every)
         self._calls = CallQuota()
         self._connects = ConnectQuota()
@@ -84,7 +86,9 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
     # ---- the methods of control.proto
 
     @_typed
-    async def CreateJob(self, request: pb.CreateJobRequest, context: grpc.aio.ServicerContext) -> pb.CreateJobReply:
+    async def CreateJob(
+        self, request: pb.CreateJobRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> pb.CreateJobReply:
         terms = self._data_plane.terms
         whole_chunks = terms.whole_chunks or request.whole_chunks
         shape = JobShape(
@@ -108,7 +112,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         )
 
     async def Session(
-        self, requests: AsyncIterator[pb.WorkerMessage], context: grpc.aio.ServicerContext
+        self, requests: AsyncIterator[pb.WorkerMessage], context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.SwitchMessage]:
         address = address_of(context.peer())
         with contextlib.ExitStack() as inside:
@@ -134,12 +138,12 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 self._perform(self._membership.lost(session, _DIED))
 
     @_typed
-    async def Status(self, request: pb.StatusRequest, context: grpc.aio.ServicerContext) -> pb.StatusReply:
+    async def Status(self, request: pb.StatusRequest, context: grpc.aio.ServicerContext[Any, Any]) -> pb.StatusReply:
         return self._replies.status(self._membership.jobs.values())
 
     @_typed
     async def WhoIsMissing(
-        self, request: pb.WhoIsMissingRequest, context: grpc.aio.ServicerContext
+        self, request: pb.WhoIsMissingRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> pb.WhoIsMissingReply:
         self._membership.check_secret(request.job, request.secret)
         job = self._membership.find(request.job)
@@ -147,7 +151,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
 
     @_typed
     async def ConnectQueuePairs(
-        self, request: pb.ConnectQueuePairsRequest, context: grpc.aio.ServicerContext
+        self, request: pb.ConnectQueuePairsRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> pb.QueuePairs:
         spec = self._membership.job_of_worker(request.job, request.secret, request.rank).spec
         end = request.worker
@@ -206,14 +210,14 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             )
         return message.join
 
-    def _join(self, join: pb.Join) -> Session:
+    def _join(self, join: pb.Join) -> JobSession:
         session, effects = self._membership.join(join.job, join.secret, join.ranks, join.host, join.pid, self._clock())
         _log.info("job %d: %s joined", session.job, session)
         self._outboxes[session] = asyncio.Queue()
         self._perform(effects)
         return session
 
-    async def _read(self, session: Session, requests: AsyncIterator[pb.WorkerMessage]) -> None:
+    async def _read(self, session: JobSession, requests: AsyncIterator[pb.WorkerMessage]) -> None:
         """Reads a session's messages until the worker leaves. A stream that ends without Leave means a lost worker."""
         async for request in requests:
             if (size := request.ByteSize()) > limits.MAX_SESSION_BYTES:
@@ -261,7 +265,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             if session.job == job:
                 outbox.put_nowait(message)
 
-    def _close(self, session: Session) -> None:
+    def _close(self, session: JobSession) -> None:
         outbox = self._outboxes.get(session)
         if outbox is not None:
             outbox.put_nowait(None)

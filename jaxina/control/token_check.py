@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -12,6 +12,9 @@ from jaxina.control.typed_status import refuse
 from jaxina.errors import JobRejectedError
 
 METADATA_KEY = "jaxina-token"
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
 
 
 def metadata_of(token: str | None) -> tuple[tuple[str, str], ...]:
@@ -24,20 +27,24 @@ class TokenCheck(grpc.aio.ServerInterceptor):
 
     def __init__(self, token: str):
         self._token = token.encode()
-        self._refusal = grpc.stream_stream_rpc_method_handler(_refuse)
+        self._refusal: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(_refuse)
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Request, Reply] | None]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler:
+    ) -> grpc.RpcMethodHandler[Request, Reply] | None:
         for key, value in handler_call_details.invocation_metadata:
-            if key == METADATA_KEY and hmac.compare_digest(value.encode(), self._token):
+            if key == METADATA_KEY and hmac.compare_digest(_as_bytes(value), self._token):
                 return await continuation(handler_call_details)
         return self._refusal
 
 
-async def _refuse(_: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
+def _as_bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+async def _refuse(_: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
     await refuse(
         context,
         JobRejectedError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import grpc
 
@@ -25,7 +25,7 @@ def status_of(error: JaxinaError) -> grpc.StatusCode:
     return _STATUS.get(error.code, grpc.StatusCode.UNKNOWN)
 
 
-async def refuse(context: grpc.aio.ServicerContext, error: JaxinaError) -> NoReturn:
+async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: JaxinaError) -> NoReturn:
     """Ends the call with the error. It never returns."""
     await context.abort(status_of(error), error.message, ((METADATA_KEY, error.code),))
     raise AssertionError("abort raises")
@@ -36,7 +36,8 @@ def error_from(call: grpc.RpcError, address: str) -> JaxinaError:
 
     It is the error that the switch answered with, or SwitchUnreachableError if the switch did not answer.
     """
-    for key, value in call.trailing_metadata() or ():
+    metadata: Any = call.trailing_metadata() or ()  # pairs, whatever the stubs say
+    for key, value in metadata:
         if key == METADATA_KEY:
             return from_code(str(value), call.details() or "")
     return unreachable(address, f"{call.code().name.lower().replace('_', ' ')}: {call.details()}")

@@ -10,6 +10,7 @@ scale.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -125,7 +126,7 @@ def all_reduce_reference(arrays: Sequence[jax.Array], block_size: int = DEFAULT_
       ValueError: there are too many arrays.
     """
     exponents = jnp.stack([block_exponents(array, block_size, finite_only=True) for array in arrays]).max(axis=0)
-    words = sum(quantize(array, exponents, len(arrays), block_size) for array in arrays)
+    words = functools.reduce(jnp.add, (quantize(array, exponents, len(arrays), block_size) for array in arrays))
     y = _bits(dequantize(words, exponents, len(arrays), block_size))
     special = _bits(non_finite_sum(arrays))
     return _as_float(jnp.where(special == 0, y, special)).reshape(arrays[0].shape)

@@ -23,13 +23,14 @@ a rounding is exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from jaxina._native import MAX_WORKERS
 from jaxina.numerics.blocks import (
     DEFAULT_BLOCK_SIZE,
-    MAX_WORKERS,
     NON_FINITE_EXPONENT,
     block_count,
     check_exponent_count,
@@ -51,6 +52,8 @@ __all__ = [
     "random_words",
     "scale_exponent",
 ]
+
+S = TypeVar("S", bound=np.generic)
 
 _INTEGERS = (np.dtype(np.int32), np.dtype(np.uint32))
 
@@ -220,7 +223,7 @@ def non_finite_sum(arrays: Sequence[npt.ArrayLike]) -> npt.NDArray[np.float32]:
     return np.select([nan, plus, minus], [np.nan, np.inf, -np.inf], 0.0).astype(np.float32)
 
 
-def all_reduce_reference(arrays: Sequence[npt.ArrayLike], block_size: int = DEFAULT_BLOCK_SIZE) -> npt.NDArray:
+def all_reduce_reference(arrays: Sequence[npt.ArrayLike], block_size: int = DEFAULT_BLOCK_SIZE) -> npt.NDArray[Any]:
     """Computes the sum over workers. Every transport must give the same, bit for bit.
 
     Args:
@@ -247,8 +250,8 @@ def all_reduce_reference(arrays: Sequence[npt.ArrayLike], block_size: int = DEFA
     if any(array.shape != first.shape or array.dtype != first.dtype for array in workers):
         raise ValueError("all workers must have the same shape and dtype")
     if first.dtype in _INTEGERS:
-        words = [array.reshape(-1).view(np.uint32) for array in workers]
-        return np.add.reduce(words, dtype=np.uint32).view(first.dtype).reshape(first.shape)
+        flat = [array.reshape(-1).view(np.uint32) for array in workers]
+        return np.add.reduce(flat, dtype=np.uint32).view(first.dtype).reshape(first.shape)
 
     exponents = np.max([block_exponents(array, block_size, finite_only=True) for array in workers], axis=0)
     words = np.zeros(first.size, np.int32)
@@ -301,7 +304,7 @@ def _finite_values(flat: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     return np.where(np.isfinite(flat), flat, np.float32(0)).astype(np.float64)
 
 
-def _in_blocks(flat: npt.NDArray, block_size: int) -> npt.NDArray:
+def _in_blocks(flat: npt.NDArray[S], block_size: int) -> npt.NDArray[S]:
     """Cuts into [blocks, block_size]. The last block is filled up with zeros."""
     blocks = block_count(flat.size, block_size)
     padded = np.zeros(blocks * block_size, flat.dtype)
@@ -309,7 +312,7 @@ def _in_blocks(flat: npt.NDArray, block_size: int) -> npt.NDArray:
     return padded.reshape(blocks, block_size)
 
 
-def per_element(per_block: npt.NDArray, elements: int, block_size: int) -> npt.NDArray:
+def per_element(per_block: npt.NDArray[S], elements: int, block_size: int) -> npt.NDArray[S]:
     """Repeats each block's value for each of its elements: [blocks] -> [elements].
 
     Raises:

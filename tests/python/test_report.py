@@ -1,4 +1,4 @@
-"""The report: what it says of a program is what the engine counts, and what stays has its reason."""
+"""The report says of each program what the engine counts, and why a collective stays with XLA."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from eight_devices import DEVICES, carried, job, on_devices, sharded  # noqa: F401 (job is a fixture)
+from eight_devices import DEVICES, carried, on_devices, sharded
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
@@ -24,7 +24,7 @@ X = np.arange(DEVICES * 8, dtype=np.float32).reshape(DEVICES, 8)
 
 
 def reported(f: Any, *operands: Any) -> tuple[jaxina.Program, int]:
-    """What the report says of f's program, and how many collectives the engine has summed for one run of it."""
+    """Runs f. Returns the report's entry for its program, and the number of collectives that the engine summed."""
     before = len(jaxina.report().programs)
     _, collectives = carried(lambda: f(*operands))
     (program,) = jaxina.report().programs[before:]

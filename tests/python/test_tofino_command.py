@@ -44,9 +44,9 @@ def test_what_a_chip_needs(tmp_path):
         (tmp_path / "nowhere.toml", True, "nowhere.toml"),
         (file, False, "no module bfrt_grpc"),
     ):
-        with pytest.raises(InvalidArgumentError, match=why):
-            with switch_command._tofino(path, "127.0.0.1:1", dry_run):
-                pass
+        opened = switch_command._tofino(path, "127.0.0.1:1", dry_run)
+        with pytest.raises(InvalidArgumentError, match=why), opened:
+            pass
 
 
 def test_a_dry_run_logs_its_writes(tmp_path):
