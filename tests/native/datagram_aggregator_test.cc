@@ -74,7 +74,7 @@ class DatagramAggregatorTest : public ::testing::Test {
     for (std::size_t i = 0; i < header.words; ++i) {
       const std::uint32_t word = value + static_cast<std::uint32_t>(i);
       for (std::size_t b = 0; b < 4; ++b) {
-        bytes[wire::packet_size(i, header.exponents) + b] = static_cast<std::uint8_t>(word >> (24 - 8 * b));
+        bytes.at(wire::packet_size(i, header.exponents) + b) = static_cast<std::uint8_t>(word >> (24 - 8 * b));
       }
     }
     wire::seal(header, bytes.data(), bytes.size());
