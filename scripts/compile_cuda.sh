@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 folder=$1
 venv=$folder/venv
 python=${PYTHON:-python3}
+. scripts/compiler_cache.sh
+. scripts/python_packages.sh
 
 # nvcc and its headers, of the version that the GPU machines have; cuobjdump, which has no 13.0, and what the handler's
 # CMake asks for.
@@ -18,13 +20,13 @@ print(*(r for r in requires if not r.startswith("scikit-build-core")), sep="\n")
 wanted="${cuda[*]} ${handler[*]}"
 if [ "$(cat "$venv/.installed" 2>/dev/null)" != "$wanted" ]; then
   echo "installing nvcc into $venv"
-  "$python" -m venv --clear "$venv"
-  "$venv/bin/python" -m pip --disable-pip-version-check install -q cmake ninja "${cuda[@]}" "${handler[@]}"
+  rm -rf "$venv"
+  make_venv "$python" "$venv"
+  install "$venv" -q cmake ninja "${cuda[@]}" "${handler[@]}"
   echo "$wanted" >"$venv/.installed"
 fi
 toolkit=$("$venv/bin/python" -c 'import nvidia; print(list(nvidia.__path__)[0] + "/cu13")')
 export PATH=$PWD/$venv/bin:$toolkit/bin:$PATH CUDACXX=$toolkit/bin/nvcc
-. scripts/compiler_cache.sh
 export CMAKE_CUDA_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER:-}
 
 # The handler is compiled without the engine that it would be linked with.

@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$1
 toolkit=$folder/cuda12
+. scripts/python_packages.sh
 packages=(nvidia-cuda-{runtime,nvcc,cccl}-cu12==12.9.\*)
 targets=(sm_80 sm_90) # those that CUDA 12 has and clang 19 knows
 
@@ -25,7 +26,7 @@ fi
 
 if [ "$(cat "$toolkit/.installed" 2>/dev/null)" != "${packages[*]}" ]; then
   rm -rf "$toolkit"
-  "$folder/venv/bin/python" -m pip --disable-pip-version-check install -q --no-deps --target "$toolkit/packages" "${packages[@]}"
+  install "$folder/venv" -q --no-deps --target "$toolkit/packages" "${packages[@]}"
   # As clang expects a toolkit to lie.
   mkdir -p "$toolkit/include" "$toolkit/bin"
   for package in "$PWD/$toolkit"/packages/nvidia/cuda_{runtime,nvcc,cccl}; do cp -rsf "$package/include/." "$toolkit/include/"; done
