@@ -1,18 +1,19 @@
-# Everything a developer or a visitor runs. `make` alone lists it.
+# The commands that a developer or a visitor runs. `make` alone lists them.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 STAMP  := $(VENV)/.installed
-# Python modules are installed in place: editing one needs no new installation, adding one does.
+# Python modules are installed in place. Editing one needs no new installation, but adding one does; so MODULES lists
+# them.
 NATIVE := pyproject.toml $(shell find . -path ./build -prune -o -path './.*' -prune -o \
             \( -name CMakeLists.txt -o -name '*.cmake' -o -name '*.cc' -o -name '*.cu' -o -name '*.h' -o -name '*.proto' \) -print)
 MODULES := build/modules.list
 
-.PHONY: help setup demo test cuda test-verbs test-nightly gpu-check gpu-wheels bench notebooks docs p4 p4-conformance clean FORCE
+.PHONY: help setup demo test lint tidy stubs cuda test-verbs test-nightly wheels test-wheels gpu-check gpu-wheels bench notebooks docs p4 p4-conformance clean FORCE
 .DEFAULT_GOAL := help
 
-help: ## this list
+help: ## print this list
 	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1\t\2/p' Makefile | expand -t 16
 
 setup: $(STAMP) ## check the system's packages, then install into .venv (PYTHON=python3.12 picks the Python, V=1 shows more)
@@ -20,29 +21,45 @@ setup: $(STAMP) ## check the system's packages, then install into .venv (PYTHON=
 demo: $(STAMP) ## train the example over every transport, and compare
 	$(BIN)/python scripts/demo.py
 
-test: $(STAMP) ## all tests
+test: $(STAMP) ## build and run all tests
 	scripts/test.sh $(VENV)
 
-cuda: ## compile the GPU's part for all targets, with nvcc from PyPI, and against CUDA 12; needs no GPU
+lint: $(STAMP) ## check the format, lint and types of all code (a minute)
+	scripts/lint.sh $(VENV)
+
+tidy: $(STAMP) ## run clang-tidy over the C++ code (many minutes; FILES=... only these)
+	scripts/tidy.sh $(VENV) $(FILES)
+
+stubs: $(STAMP) ## write the type stubs of the native module and of the control protocol
+	scripts/lint_tools.sh $(VENV)
+	scripts/stubs.sh $(VENV)
+
+cuda: ## compile the GPU code for all targets with nvcc from PyPI, and against CUDA 12; needs no GPU
 	scripts/compile_cuda.sh build/cuda
 	scripts/compile_cuda12.sh build/cuda
 
-test-verbs: $(STAMP) ## the RDMA transport on Linux's Soft-RoCE, in a virtual machine made of Debian's packages
+test-verbs: $(STAMP) ## test the RDMA transport on Linux's Soft-RoCE, in a virtual machine made of Debian's packages
 	scripts/test_verbs.sh $(VENV)
 
-test-nightly: $(STAMP) ## the long tests, and the native tests under the sanitizers (PARTS="shapes fuzz" runs only these)
+test-nightly: $(STAMP) ## run the long tests, and the native tests under the sanitizers (PARTS="shapes fuzz" runs only these)
 	scripts/test_nightly.sh $(VENV) $(PARTS)
+
+wheels: ## build the wheels of jaxina and jaxina-cuda13 into build/wheels (Python 3.11 and a later one are needed)
+	scripts/wheels.sh build/wheels
+
+test-wheels: ## install them in a bare Debian and for other Pythons, and train the example there (root, debootstrap)
+	scripts/test_wheels.sh build/wheels build/wheels-test
 
 p4: ## compile the P4 program with the Tofino compiler on PATH, and report its resources
 	scripts/p4.sh
 
-gpu-check: ## everything about GPUs, on a machine that has one (no network needed); see docs/gpu.md
+gpu-check: ## build, test and benchmark all GPU code, on a machine that has a GPU (no network needed); see docs/gpu.md
 	PYTHON="$(PYTHON)" scripts/gpu_check.sh
 
-gpu-wheels: ## download what gpu-check may miss there, into build/gpu-wheels
+gpu-wheels: ## download the packages that the machine of gpu-check may lack, into build/gpu-wheels
 	scripts/gpu_wheels.sh "$(PYTHON)" build/gpu-wheels
 
-bench: $(STAMP) ## all-reduce times beside XLA's own (gloo), 2 and 4 processes, into out/
+bench: $(STAMP) ## measure all-reduce times beside XLA's own (gloo), with 2 and 4 processes, into out/
 	mkdir -p out
 	$(BIN)/jaxina bench -n 2 -b 4K -e 100M -f 5 --vs gloo --json out/bench-2.json
 	$(BIN)/jaxina bench -n 4 -b 4K -e 100M -f 5 --vs gloo --json out/bench-4.json
@@ -50,11 +67,11 @@ bench: $(STAMP) ## all-reduce times beside XLA's own (gloo), 2 and 4 processes, 
 notebooks: $(STAMP) ## execute the notebooks and write their figures into notebooks/*.ipynb
 	$(BIN)/python notebooks/execute.py
 
-docs: $(STAMP) ## write docs/configuration.md from jaxina/config.py
-	$(BIN)/python scripts/configuration_page.py docs/configuration.md
+docs: $(STAMP) ## write docs/configuration.md from jaxina/config.py, then build the documentation into build/site
+	scripts/docs.sh $(VENV) build/site
 
 CONTROL ?= 127.0.0.1:51000
-p4-conformance: $(STAMP) ## the vectors of p4/conformance, as raw frames: DEVICE=INTERFACE,... CONTROL=HOST:PORT ARGUMENTS=...
+p4-conformance: $(STAMP) ## send the vectors of p4/conformance as raw frames: DEVICE=INTERFACE,... CONTROL=HOST:PORT ARGUMENTS=...
 	@[ -n "$(DEVICE)" ] || { echo "DEVICE=INTERFACE,... names where the device is; see p4/conformance/README.md"; exit 2; }
 	cd p4 && $(abspath $(BIN))/python -m conformance --control $(CONTROL) --interfaces $(DEVICE) $(ARGUMENTS)
 

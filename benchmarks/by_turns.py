@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Two builds of jaxina beside each other: one command by turns in both, and how the figures it prints compare.
+"""Compares two builds of jaxina: one command runs by turns in both, and the figures that it prints are compared.
 
-    benchmarks/by_turns.py BEFORE NOW --figure 'sum ?: ([\\d.]+)' --runs 9 -- build/native/benchmarks/native/udp_bench 2 1 256 8 20 9
+    benchmarks/by_turns.py BEFORE NOW --figure 'sum ?: ([\\d.]+)' --runs 9 -- \\
+        build/native/benchmarks/native/udp_bench 2 1 256 8 20 9
 
-BEFORE and NOW are checkouts in which jaxina was built. The command runs in each of them. Prints both medians, their ratio, the
-median of the ratios of the pairs, and the share of time that the machine's host gave to others.
+BEFORE and NOW are checkouts in which jaxina was built. The command runs in each of them. Prints for each figure both
+medians, their ratio and the median of the ratios of the pairs, and the share of time that the machine's host gave to
+others.
 """
 
 from __future__ import annotations
@@ -23,41 +25,51 @@ def stolen() -> tuple[int, int]:
     return times[7], sum(times)
 
 
-def figure_of(folder: pathlib.Path, command: list[str], figure: re.Pattern[str]) -> float:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    found = figure.search(done.stdout)
-    if done.returncode != 0 or found is None:
-        sys.exit(
-            f"{folder}: exit code {done.returncode}, and no figure like {figure.pattern}:\n{done.stdout}{done.stderr}"
-        )
-    return float(found[1])
+def figures_of(folder: pathlib.Path, command: list[str], figures: list[re.Pattern[str]]) -> list[float]:
+    """Runs the command once and returns what each pattern found."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    found = [figure.search(done.stdout) for figure in figures]
+    absent = [figure.pattern for figure, match in zip(figures, found, strict=True) if match is None]
+    if done.returncode != 0 or absent:
+        sys.exit(f"{folder}: exit code {done.returncode}, no figure like {absent}:\n{done.stdout}{done.stderr}")
+    return [float(match[1]) for match in found if match is not None]
+
+
+def compare(figure: re.Pattern[str], values: dict[pathlib.Path, list[float]]) -> None:
+    print(figure.pattern)
+    for folder, all_runs in values.items():
+        print(f"{statistics.median(all_runs):10.4g} ({min(all_runs):.4g} - {max(all_runs):.4g})  {folder}")
+    before, now = values.values()
+    pairs = statistics.median(one / other for one, other in zip(before, now, strict=True))
+    print(f"    before / now: {statistics.median(before) / statistics.median(now):.3f}, by pairs {pairs:.3f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=pathlib.Path)
     parser.add_argument("now", type=pathlib.Path)
-    parser.add_argument("--figure", type=re.compile, required=True, help="a pattern whose first group is the figure")
+    parser.add_argument(
+        "--figure",
+        type=re.compile,
+        required=True,
+        action="append",
+        help="a pattern whose first group is a figure; may be given several times",
+    )
     parser.add_argument("--runs", type=int, default=9, help="of each")
     parser.add_argument("command", nargs="+")
     arguments = parser.parse_args()
     if arguments.before.resolve() == arguments.now.resolve():
         parser.error("two builds are compared, not one with itself")
-    figures: dict[pathlib.Path, list[float]] = {arguments.before: [], arguments.now: []}
+    found: dict[pathlib.Path, list[list[float]]] = {arguments.before: [], arguments.now: []}
     first = stolen()
     for run in range(arguments.runs):
-        for folder in list(figures)[:: 1 if run % 2 == 0 else -1]:
-            figures[folder].append(figure_of(folder, arguments.command, arguments.figure))
+        for folder in list(found)[:: 1 if run % 2 == 0 else -1]:
+            found[folder].append(figures_of(folder, arguments.command, arguments.figure))
         print(f"{run + 1} of {arguments.runs}", end="\r", file=sys.stderr)
     last = stolen()
-    for folder, values in figures.items():
-        print(f"{statistics.median(values):10.4g} ({min(values):.4g} - {max(values):.4g})  {folder}")
-    before, now = figures.values()
-    pairs = statistics.median(one / other for one, other in zip(before, now, strict=True))
-    share = (last[0] - first[0]) / (last[1] - first[1])
-    print(
-        f"before / now: {statistics.median(before) / statistics.median(now):.3f}, by pairs {pairs:.3f}; {share:.2%} stolen"
-    )
+    for number, figure in enumerate(arguments.figure):
+        compare(figure, {folder: [run[number] for run in runs] for folder, runs in found.items()})
+    print(f"{(last[0] - first[0]) / (last[1] - first[1]):.2%} stolen")
 
 
 if __name__ == "__main__":

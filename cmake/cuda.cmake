@@ -1,10 +1,10 @@
-# The CUDA language, if there is an nvcc of CUDA 12 or 13: first CMAKE_CUDA_COMPILER or CUDACXX, then the PATH and
-# /usr/local/cuda, then PyPI's nvidia-cuda-nvcc, nvidia-cuda-crt, nvidia-nvvm, nvidia-cuda-runtime and nvidia-cuda-cccl in
-# the Python environment of the build. Sets JAXINA_HAS_CUDA.
-set(JAXINA_CUDA "AUTO" CACHE STRING "The GPU's part: ON demands nvcc, AUTO takes it where it is found, OFF leaves it out")
+# With JAXINA_BUILD_CUDA=ON, enables the CUDA language with an nvcc of CUDA 12 or newer, and sets JAXINA_HAS_CUDA. It looks
+# for nvcc in this order: CMAKE_CUDA_COMPILER, CUDACXX, the PATH, /usr/local/cuda, and PyPI's packages nvidia-cuda-nvcc,
+# nvidia-cuda-crt, nvidia-nvvm, nvidia-cuda-runtime and nvidia-cuda-cccl in the Python environment of the build.
+option(JAXINA_BUILD_CUDA "Build the GPU code: the shared library of the package jaxina-cuda13; needs nvcc" OFF)
 set(JAXINA_CUDA_ARCHITECTURES "" CACHE STRING "GPU targets as in CMAKE_CUDA_ARCHITECTURES; empty for all from sm_80 on")
 
-# The nvcc among Python's packages, if they are complete; else an empty string.
+# Sets `result` to the nvcc of PyPI's packages, or to an empty string if a part of them is missing.
 function(jaxina_nvcc_of_python result)
   set(${result} "" PARENT_SCOPE)
   find_package(Python 3.11 COMPONENTS Interpreter QUIET)
@@ -30,7 +30,7 @@ function(jaxina_nvcc_of_python result)
 endfunction()
 
 set(JAXINA_HAS_CUDA FALSE)
-if(JAXINA_CUDA STREQUAL "OFF")
+if(NOT JAXINA_BUILD_CUDA)
   return()
 endif()
 
@@ -56,16 +56,12 @@ if(CMAKE_CUDA_COMPILER)
   set(version "${CMAKE_MATCH_1}")
 endif()
 if(NOT version VERSION_GREATER_EQUAL 12.0)
-  if(JAXINA_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "JAXINA_CUDA=ON, but there is no nvcc of CUDA 12 or newer. Install NVIDIA's toolkit, name its nvcc "
-                        "with CUDACXX, or: pip install nvidia-cuda-nvcc nvidia-cuda-cccl")
-  endif()
-  message(STATUS "No nvcc of CUDA 12 or newer: without the GPU's part")
-  unset(CMAKE_CUDA_COMPILER)
-  return()
+  message(FATAL_ERROR "JAXINA_BUILD_CUDA=ON, but there is no nvcc of CUDA 12 or newer. Install NVIDIA's toolkit, name its "
+                      "nvcc with CUDACXX, or: pip install nvidia-cuda-nvcc nvidia-cuda-cccl")
 endif()
 
-# The code of sm_80 runs on 8.6 and 8.9 too. Newer GPUs than those named compile the PTX when they first load it.
+# Code for sm_80 also runs on GPUs of 8.6 and 8.9. For GPUs newer than those listed, the driver compiles the PTX
+# (-virtual) at the first load.
 if(JAXINA_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES ${JAXINA_CUDA_ARCHITECTURES})
 elseif(version VERSION_GREATER_EQUAL 12.8)
@@ -74,7 +70,7 @@ else()
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
 endif()
 
-# PyPI's packages have lib where the toolkit has lib64.
+# PyPI's packages keep their libraries in lib, the toolkit in lib64, where nvcc looks.
 get_filename_component(toolkit ${CMAKE_CUDA_COMPILER} DIRECTORY)
 get_filename_component(toolkit ${toolkit} DIRECTORY)
 if(EXISTS ${toolkit}/lib/libcudart_static.a)

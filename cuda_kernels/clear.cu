@@ -1,3 +1,4 @@
+// Sets words in GPU memory to zero.
 #include "cuda_kernels/block_fixed_point.h"
 #include "cuda_kernels/launch.h"
 

@@ -1,4 +1,4 @@
-// How the kernels move elements on the GPU: one instruction for a vector.
+// Loads and stores of the kernels on the GPU. A vector moves with one instruction.
 #pragma once
 
 #include <cstdint>

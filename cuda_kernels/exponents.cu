@@ -1,3 +1,4 @@
+// The kernel that finds each block's exponent.
 #include "cuda_kernels/device_memory.h"
 #include "cuda_kernels/forms.h"
 #include "cuda_kernels/launch.h"
@@ -12,7 +13,7 @@ __global__ void __launch_bounds__(kThreads) exponent_kernel(const __grid_constan
   end_exponent<Form>(job, lane, group_maximum(largest, job.lanes()), DeviceMemory{});
 }
 
-// Integers have none; their blocks' bytes are 0.
+// Integers have no exponents: the bytes of their blocks are 0.
 Status clear_exponents(Stream stream, const ExponentJob& job) {
   for (std::uint32_t r = 0; r < job.runs.count; ++r) {
     const std::size_t blocks = job.runs.first_block[r + 1] - job.runs.first_block[r];

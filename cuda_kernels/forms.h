@@ -1,4 +1,4 @@
-// From the run-time types of a Format to the forms and words that kernels are compiled for.
+// Dispatches from the run-time types of a Format to the types of forms and words for which kernels are compiled.
 #pragma once
 
 #include <type_traits>
@@ -13,7 +13,8 @@ struct TypeTag {
   using type = T;
 };
 
-// Calls use(tag of the form) for a floating-point type, and returns what it returns; a default value for integers.
+// Calls use(tag of the form) for a floating-point type and returns its result. For an integer type, returns a default
+// value without a call.
 template <class Use>
 auto with_float_form(numerics::ElementType type, Use use) {
   using numerics::ElementType;
@@ -30,6 +31,7 @@ auto with_float_form(numerics::ElementType type, Use use) {
   }
 }
 
+// Calls use(tag of the form) for any type and returns its result.
 template <class Use>
 auto with_form(numerics::ElementType type, Use use) {
   using numerics::ElementType;
@@ -42,7 +44,7 @@ auto with_form(numerics::ElementType type, Use use) {
   }
 }
 
-// Whether narrow words and stochastic rounding are there for a form (plan.h refuses them for others).
+// Whether a form has narrow words and stochastic rounding. For other forms plan() refuses both.
 template <class Form>
 inline constexpr bool kHasWireFormats = Form::kIsFloat && Form::kWords == 1;
 
@@ -59,7 +61,7 @@ auto with_form_and_word(const Format& format, Use use) {
   });
 }
 
-// The same, and whether to round stochastically, as an std::bool_constant.
+// Calls use(tag of the form, tag of the word, an std::bool_constant: whether to round stochastically).
 template <class Use>
 auto with_encoding(const Format& format, numerics::Rounding rounding, Use use) {
   return with_form_and_word(format, [&](auto form, auto word) {

@@ -1,8 +1,8 @@
-// What a kernel is told: its runs, and where each block of them lies. Made on the host (plan.h), passed by value, read
-// by every thread.
+// The arguments of a kernel: its runs, and where each of their blocks lies. The host makes them (plan.h) and passes
+// them by value; every thread reads them.
 //
-// A group of 1 to 32 neighbouring threads handles one block; group g of the grid handles block g of the runs put one
-// after another.
+// A group of 1 to 32 neighbouring threads handles one block. The blocks of all runs are numbered through, run after
+// run, and group g of the grid handles block g.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +12,25 @@
 
 namespace jaxina::cuda {
 
-inline constexpr std::uint32_t kThreads = 256;  // of a thread block
+inline constexpr std::uint32_t kThreads = 256;  // threads of a CUDA thread block
 inline constexpr std::uint32_t kWarp = 32;
 
 template <class Run>
 struct Runs {
   std::uint32_t count = 0;
-  std::uint32_t wide = 0;                        // bit r: run r lies so that whole vectors can be moved
-  std::uint64_t first_block[kMaxRuns + 1] = {};  // of each run; and the number of all blocks, after the last
+  std::uint32_t wide = 0;                        // bit r: run r is aligned so that whole vectors can be moved
+  std::uint64_t first_block[kMaxRuns + 1] = {};  // of each run; after the last run, the number of all blocks
   Run run[kMaxRuns] = {};
 
   JAXINA_HOST_DEVICE std::uint64_t blocks() const { return first_block[count]; }
 };
 
 struct BlockShape {
-  std::uint32_t elements;  // of a whole block
-  std::uint32_t words;     // from one block's first word to the next block's
+  std::uint32_t elements;  // in a whole block
+  std::uint32_t words;     // from a block's first word to the next block's first word
 };
 
-// One block of one run.
+// Where one block lies.
 template <class Run>
 struct Place {
   const Run* run;
@@ -39,9 +39,10 @@ struct Place {
   std::uint64_t first_word;
   std::uint32_t elements;
   bool wide;
-  bool last;  // of the run
+  bool last;  // whether it is the run's last block
 };
 
+// Returns the place of the block with this number among the blocks of all runs.
 template <class Run>
 JAXINA_HOST_DEVICE Place<Run> place(const Runs<Run>& runs, BlockShape shape, std::uint64_t block) {
   std::uint32_t r = 0;
@@ -63,7 +64,7 @@ struct ExponentJob {
   BlockShape shape;
   std::uint32_t log2_lanes = 0;
   bool finite_only = false;
-  JAXINA_HOST_DEVICE std::uint32_t lanes() const { return 1u << log2_lanes; }  // threads of a group
+  JAXINA_HOST_DEVICE std::uint32_t lanes() const { return 1u << log2_lanes; }  // threads in a group
 };
 
 struct EncodeJob {
@@ -71,8 +72,8 @@ struct EncodeJob {
   BlockShape shape;
   std::uint32_t log2_lanes = 0;
   numerics::Scale scale;
-  std::uint64_t seed = 0;  // of stochastic rounding
-  bool swap = false;       // the bytes of each word
+  std::uint64_t seed = 0;  // for stochastic rounding
+  bool swap = false;       // whether to swap the bytes of each word
   JAXINA_HOST_DEVICE std::uint32_t lanes() const { return 1u << log2_lanes; }
 };
 
@@ -82,11 +83,11 @@ struct DecodeJob {
   std::uint32_t log2_lanes = 0;
   numerics::Scale scale;
   bool swap = false;
-  bool keep = false;  // what is NaN or Inf, or what is not flagged
+  bool keep = false;  // decoding words: NaN and Inf in y stay; decoding flags: elements without a flag stay
   JAXINA_HOST_DEVICE std::uint32_t lanes() const { return 1u << log2_lanes; }
 };
 
-// One thread's place in its group.
+// A thread's group, and its place in the group.
 struct Lane {
   std::uint64_t group;
   std::uint32_t index;
@@ -96,19 +97,19 @@ JAXINA_HOST_DEVICE inline Lane lane_of(std::uint64_t thread, std::uint32_t log2_
   return {thread >> log2_lanes, static_cast<std::uint32_t>(thread) & ((1u << log2_lanes) - 1)};
 }
 
-// How many elements are moved at once: so many that the larger of the element and its word fills 16 bytes. A warp then
-// reads and writes whole lines on both sides. Types of several words go one by one.
+// Returns how many elements are moved at once: as many as make 16 bytes of elements or of words, whichever are larger.
+// So a warp reads and writes whole cache lines on both sides. Types of several words are moved one by one.
 JAXINA_HOST_DEVICE constexpr std::uint32_t vector_size(std::size_t element_bytes, std::size_t words,
                                                        std::size_t word_bytes) {
   return words > 1 ? 1 : static_cast<std::uint32_t>(16 / (element_bytes > word_bytes ? element_bytes : word_bytes));
 }
 
-// The same where elements are only read.
+// Returns how many elements are moved at once where they are only read.
 JAXINA_HOST_DEVICE constexpr std::uint32_t exponent_vector_size(std::size_t element_bytes) {
   return static_cast<std::uint32_t>(16 / element_bytes);
 }
 
-// Vectors a thread loads before it stores.
+// How many vectors a thread loads before it stores the first.
 inline constexpr std::uint32_t kInFlight = 2;
 
 }  // namespace jaxina::cuda

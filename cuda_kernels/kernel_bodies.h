@@ -1,9 +1,10 @@
-// What each thread of a kernel does, as plain functions: the kernels call them on the GPU, a test calls them for every
-// thread of a grid on the CPU. `Memory` moves elements and vectors of them (device_memory.h on the GPU).
+// The bodies of the kernels: plain functions that do the work of one thread. The kernels call them on the GPU. A test
+// calls them on the CPU, for every thread of a grid. `Memory` loads and stores elements and vectors (device_memory.h on
+// the GPU).
 //
-// Every element is read once and every word written once, by the thread whose turn it is: within a block, lane l takes
-// vectors l, l + lanes, ... Two of them are loaded before the first is stored, to keep the memory busy. What does not
-// fill a vector goes element by element.
+// Every element is read once and every word is written once. Within a block, lane l takes vectors l, l + lanes, and so
+// on. A thread loads two vectors before it stores the first, to keep the memory busy. Elements that do not fill a
+// vector are moved one by one.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,9 @@ struct alignas(sizeof(T) * n) Packed {
   T values[n];
 };
 
-// Calls load(i, v) and then use(i, v) for this lane's vectors v in [0, count), kInFlight of them side by side (i counts
-// these). prepare() runs when the first loads are under way: it may wait for memory in their shadow.
+// Calls load(i, v) and later use(i, v) for each of this lane's vectors v in [0, count). kInFlight loads are under way
+// at a time, and i numbers them. prepare() is called after the first loads, so its own wait for memory overlaps with
+// them.
 template <class Load, class Prepare, class Use>
 JAXINA_HOST_DEVICE void for_each_vector(std::uint32_t count, std::uint32_t lane, std::uint32_t lanes, Load load,
                                         Prepare prepare, Use use) {
@@ -47,13 +49,14 @@ JAXINA_HOST_DEVICE void for_each_vector(std::uint32_t count, std::uint32_t lane,
   }
 }
 
+// Swaps the word's bytes if `swap` is set.
 template <class Word>
 JAXINA_HOST_DEVICE Word in_order(Word word, bool swap) {
   const std::uint32_t turned = numerics::ScalarVector::swap_bytes(word) >> (32 - 8 * sizeof(Word));
   return swap ? static_cast<Word>(turned) : word;
 }
 
-// A word as the arithmetic takes it: sign-extended.
+// Sign-extends a word to 32 bits, as the arithmetic takes it.
 JAXINA_HOST_DEVICE inline std::uint32_t extended(std::uint32_t word) { return word; }
 JAXINA_HOST_DEVICE inline std::uint32_t extended(std::uint16_t word) {
   return static_cast<std::uint32_t>(static_cast<std::int16_t>(word));
@@ -64,7 +67,7 @@ JAXINA_HOST_DEVICE inline std::uint32_t extended(std::uint8_t word) {
 
 // ---- exponents
 
-// The largest magnitude among this lane's elements of its block.
+// Returns the largest magnitude among the elements of the block that this lane takes.
 template <class Form, class Memory>
 JAXINA_HOST_DEVICE std::uint32_t lane_maximum(const ExponentJob& job, Lane lane, Memory memory) {
   using Element = typename Form::Element;
@@ -94,7 +97,8 @@ JAXINA_HOST_DEVICE std::uint32_t lane_maximum(const ExponentJob& job, Lane lane,
   return largest;
 }
 
-// What a thread does first, and what it does with the largest number that any thread of its group found.
+// Finding an exponent has two steps, between which the group's threads exchange their maxima. begin_exponent() returns
+// this thread's maximum. end_exponent() takes the group's, and lane 0 stores the block's exponent.
 template <class Form, class Memory>
 JAXINA_HOST_DEVICE std::uint32_t begin_exponent(const ExponentJob& job, Lane lane, Memory memory) {
   return lane.group < job.runs.blocks() ? lane_maximum<Form>(job, lane, memory) : 0;
@@ -118,7 +122,7 @@ JAXINA_HOST_DEVICE std::uint8_t exponent_at(const std::uint8_t* exponents, std::
   }
 }
 
-// Rounds to nearest if not `stochastic`; index is the element's in its tensor.
+// Encodes one element, rounding to nearest unless `stochastic`. `index`: the element's place in its tensor.
 template <class Form, bool stochastic>
 JAXINA_HOST_DEVICE void encode_element(typename Form::Element x, typename Form::EncodeScale scale, std::uint64_t seed,
                                        std::uint64_t index, std::uint32_t* words) {
@@ -178,7 +182,7 @@ JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory mem
   }
 }
 
-// ---- words to values; where old values may be kept, element by element (plan.h calls no run wide then)
+// ---- words to values. If old values may be kept, elements are moved one by one: plan() then marks no run as wide.
 
 template <class Form, class Word, class Memory>
 JAXINA_HOST_DEVICE void decode_block(const DecodeJob& job, Lane lane, Memory memory) {
@@ -224,15 +228,16 @@ JAXINA_HOST_DEVICE void decode_block(const DecodeJob& job, Lane lane, Memory mem
   }
 }
 
-// ---- flags of non-finite values, which take the same way as words
+// ---- flags of non-finite values
 
+// A form whose words are flags, so that encode_block() and decode_block() serve for flags, too.
 template <class Form>
 struct FlagForm {
   using Element = typename Form::Element;
   using EncodeScale = numerics::NoScale;
   using DecodeScale = numerics::NoScale;
   static constexpr std::uint32_t kWords = Form::kWords;
-  static constexpr bool kIsFloat = false;  // has no exponents
+  static constexpr bool kIsFloat = false;  // flags have no exponents
 
   JAXINA_HOST_DEVICE static EncodeScale encode_scale(std::uint8_t, numerics::Scale) { return {}; }
   JAXINA_HOST_DEVICE static DecodeScale decode_scale(std::uint8_t, numerics::Scale) { return {}; }

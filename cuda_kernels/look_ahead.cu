@@ -1,6 +1,6 @@
-// The fused kernel: a group of threads quantizes one block of this chunk, then finds the exponent of one block of the
-// next. The two share nothing but the launch, and the mixture of reads and writes keeps both directions of the memory
-// busy.
+// The fused kernel: each group of threads quantizes one block of this chunk, then finds the exponent of one block of
+// the next chunk. The two steps share only the launch. Fusing them saves a launch, and mixing reads with writes keeps
+// both directions of the memory busy.
 #include "cuda_kernels/device_memory.h"
 #include "cuda_kernels/forms.h"
 #include "cuda_kernels/launch.h"
@@ -42,7 +42,7 @@ Status quantize_and_look_ahead(Stream stream, const Format& format, std::span<co
         return launch(look_ahead_kernel<Form, Word, stochastic.value>, stream, groups, encode.log2_lanes, encode,
                       exponents);
       } else {
-        return {};  // left above
+        return {};  // never reached: integers returned above
       }
     });
     if (!status.ok()) return status;

@@ -1,3 +1,4 @@
+// The kernels that find NaN and Inf, and write them back.
 #include "cuda_kernels/device_memory.h"
 #include "cuda_kernels/forms.h"
 #include "cuda_kernels/launch.h"
@@ -15,7 +16,7 @@ __global__ void __launch_bounds__(kThreads) apply_flag_kernel(const __grid_const
   decode_block<FlagForm<Form>, std::uint32_t>(job, this_lane(job.log2_lanes), DeviceMemory{});
 }
 
-// Integers have none: all words are 0.
+// Integers are always finite, so all their flags are 0.
 Status clear_words(Stream stream, const Format& format, const EncodeJob& job) {
   const std::size_t words = numerics::element_codec(format.type).words;
   for (std::uint32_t r = 0; r < job.runs.count; ++r) {

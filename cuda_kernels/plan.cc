@@ -1,3 +1,4 @@
+// Checks formats and pointers, and counts the blocks and threads of a kernel.
 #include "cuda_kernels/plan.h"
 
 #include <algorithm>
@@ -44,10 +45,10 @@ Status check(const Format& format, numerics::Rounding rounding = {}) {
   return {};
 }
 
-// What a run reads or writes beside its exponents.
+// One of the two arrays that a run moves data between: elements or words.
 struct Side {
   const void* pointer;
-  std::size_t bytes;  // of an element or word
+  std::size_t bytes;  // size of one element or word
   const char* name;
 };
 
@@ -60,6 +61,7 @@ bool aligned(const void* pointer, std::size_t bytes) {
   return pointer != nullptr && reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
 }
 
+// Appends a run to `runs` and counts its blocks. It is wide if all its sides are aligned to whole vectors.
 template <class Run>
 Status add(const Run& run, const std::uint8_t* exponents, bool needs_exponents, BlockShape shape, std::uint32_t vector,
            std::initializer_list<Side> sides, Runs<Run>& runs) {
@@ -77,7 +79,8 @@ Status add(const Run& run, const std::uint8_t* exponents, bool needs_exponents, 
   return {};
 }
 
-// Enough threads for a block that each moves kInFlight vectors; at most a warp.
+// Returns the logarithm of a group's size: so many threads that each moves about kInFlight vectors of a block, but at
+// most a warp.
 std::uint32_t log2_lanes_for(BlockShape shape, std::uint32_t vector) {
   const std::uint32_t wanted = std::clamp(std::bit_ceil(shape.elements / (vector * kInFlight)), 1u, kWarp);
   return static_cast<std::uint32_t>(std::countr_zero(wanted));
@@ -87,7 +90,7 @@ bool swaps(const Format& format) {
   return format.order == numerics::Order::kBigEndian && std::endian::native == std::endian::little;
 }
 
-// Encoding and decoding lie alike: elements on one side, words on the other.
+// Plans encoding or decoding: both have elements on one side and words on the other.
 template <class Job, class Run, class SidesOf>
 Status plan_moves(const Format& format, std::span<const Run> runs, bool exponents, SidesOf sides_of, Job& job) {
   const ElementCodec& codec = codec_of(format);
@@ -116,7 +119,8 @@ Status plan_decode(const Format& format, std::span<const DequantizeRun> runs, bo
   const Status planned = plan_moves(
       format, runs, exponents,
       [](const DequantizeRun& run) { return std::pair(static_cast<const void*>(run.y), run.words); }, job);
-  if (job.keep) job.runs.wide = 0;  // rare, and keeping the old values of whole vectors would take many registers
+  // Keeping old values is rare, and for whole vectors it would take many registers.
+  if (job.keep) job.runs.wide = 0;
   return planned;
 }
 

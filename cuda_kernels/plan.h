@@ -1,5 +1,6 @@
-// Turns the arguments of a call into the job of a kernel: checks them, counts blocks, chooses the threads of a group.
-// Plain C++, without CUDA. Every span holds at most kMaxRuns runs.
+// Turns the arguments of a call (block_fixed_point.h) into the job of a kernel (jobs.h): checks them, counts the
+// blocks, and chooses the number of threads in a group. Plain C++, without CUDA. Every span holds at most kMaxRuns
+// runs.
 #pragma once
 
 #include <span>
@@ -14,7 +15,7 @@ Status plan(const Format& format, std::span<const DequantizeRun> runs, bool keep
 Status plan(const Format& format, std::span<const FlagRun> runs, EncodeJob& job);
 Status plan(const Format& format, std::span<const ApplyFlagRun> runs, bool clear, DecodeJob& job);
 
-// Thread blocks for so many groups.
+// Returns how many CUDA thread blocks hold `groups` groups.
 std::uint32_t thread_blocks(std::uint64_t groups, std::uint32_t log2_lanes);
 
 }  // namespace jaxina::cuda

@@ -1,3 +1,4 @@
+// The kernel that turns values into words.
 #include "cuda_kernels/device_memory.h"
 #include "cuda_kernels/forms.h"
 #include "cuda_kernels/launch.h"

@@ -1,4 +1,5 @@
-"""Studies of gradient aggregation and compression; `python -m experiments.convergence --help` to begin with.
+"""Studies of gradient aggregation and compression. Start with `python -m experiments.convergence --help`.
 
-Not part of the installed package: run from the repository's root, with the extra `experiments` installed.
+The studies are not part of the installed package. Run them from the repository's root, with the extra `experiments`
+installed.
 """

@@ -1,11 +1,11 @@
-"""What compressing costs: processor time of one core for each element of a worker's gradient, by compressor.
+"""Measures what each compressor costs: processor time of one core for each element of a worker's gradient.
 
     python -m experiments.compression_cost         # writes results/compression_cost.json
 
-Counted is what one worker does in a step: everything of `Compressor.update` for its own gradient, and, for compressors
-that gather, decoding the other workers' payloads. The gradient is a matrix and a vector, normally distributed, of 65,536
-elements each. Beside it stands, for each workload, the time to differentiate a worker's share of the batch. Processor
-time, not wall-clock: a busy machine disturbs it less.
+The cost is what one worker does in a step: all of `Compressor.update` for its own gradient and, for compressors that
+gather, decoding the other workers' payloads. The gradient is a matrix and a vector of 65,536 normally distributed
+elements each. For comparison, the study also measures for each workload the time to differentiate a worker's share of
+the batch. It measures processor time, not wall-clock time, because a busy machine disturbs processor time less.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# One thread, as a worker that has one core for this; read when JAX starts.
+# One thread, like a worker that has one core for this work. JAX reads the variable when it starts, so it is set here.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
 
 import jax
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def gradient_ms(name: str, workers: int) -> float:
-    """Of one worker's share of a batch."""
+    """Returns the time to differentiate one worker's share of a batch."""
     workload = workloads.get(name)
     graph, params = nnx.split(workload.network(nnx.Rngs(0)))
     share = {key: array[: workload.batch_size // workers] for key, array in next(workload.batches(0)).items()}
@@ -67,7 +67,7 @@ def gradient_ms(name: str, workers: int) -> float:
 
 
 def compression_ms(compressor: Compressor, gradient: Any, workers: int) -> float:
-    """Of one worker and step."""
+    """Returns the time that one worker spends on compression in one step."""
     state = compressor.init(gradient, jax.random.key(0))
     update = jax.jit(lambda g, s: compressor.update(g, s))
     total = timed_ms(lambda: update(gradient, state))
@@ -79,20 +79,22 @@ def compression_ms(compressor: Compressor, gradient: Any, workers: int) -> float
 
 
 def encoded(compressor: Compressor, gradient: Any, workers: int) -> list[Any]:
-    """The payloads of the other workers, leaf by leaf, with a leading axis."""
+    """Returns the payloads of the other workers, leaf by leaf. The leading axis is the worker."""
 
     def leaf(x: jax.Array, worker: jax.Array) -> Any:
         state = compressor.init_leaf(x, jax.random.key(0)) | {"memory": jnp.zeros(x.shape)}
         return compressor.encode(x, state, _context(compressor, x, workers, worker))[0]
 
-    return [jax.vmap(lambda worker: leaf(x, worker))(jnp.arange(1, workers)) for x in jax.tree.leaves(gradient)]
+    of_all = jax.vmap(leaf, in_axes=(None, 0))
+    return [of_all(x, jnp.arange(1, workers)) for x in jax.tree.leaves(gradient)]
 
 
 def decoded(compressor: Compressor, payloads: list[Any], gradient: Any, workers: int) -> list[jax.Array]:
-    return [
-        jax.vmap(lambda one: compressor.decode(one, _context(compressor, x, workers, 0)))(payload).sum(axis=0)
-        for payload, x in zip(payloads, jax.tree.leaves(gradient), strict=True)
-    ]
+    def leaf(payload: Any, x: jax.Array) -> jax.Array:
+        context = _context(compressor, x, workers, 0)
+        return jax.vmap(lambda one: compressor.decode(one, context))(payload).sum(axis=0)
+
+    return [leaf(payload, x) for payload, x in zip(payloads, jax.tree.leaves(gradient), strict=True)]
 
 
 def _context(compressor: Compressor, x: jax.Array, workers: int, worker: jax.Array | int) -> Context:
@@ -100,7 +102,7 @@ def _context(compressor: Compressor, x: jax.Array, workers: int, worker: jax.Arr
 
 
 def timed_ms(call: Callable[[], Any]) -> float:
-    """Median milliseconds of processor time, after one call that compiles."""
+    """Returns the median processor time of a call in milliseconds. A first call compiles and is not counted."""
     jax.block_until_ready(call())
     times = []
     for _ in range(REPETITIONS):

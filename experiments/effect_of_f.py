@@ -1,11 +1,11 @@
-"""The effect of the scale f: real gradients summed with 4 to 32 bits in blocks of 32 to 4096 elements.
+"""Studies the scale f: sums real gradients with words of 4 to 32 bits, in blocks of 32 to 4096 elements.
 
     python -m experiments.effect_of_f          # writes results/effect_of_f.json and .png
 
-For each workload eight workers' gradients are taken after some steps of training, summed in block fixed point, and
-compared with the exact sum: the relative error, and the largest error as a share of theorem 1's bound n / f, which may
-never exceed 1. Where training breaks is another study: `python -m experiments.convergence --config
-experiments/configs/training_breaks.toml`.
+For each workload, the study takes the gradients of eight workers after some steps of training. It sums them in block
+fixed point and compares with the exact sum. It reports the relative error, and the largest error as a share of theorem
+1's bound n / f, which must not exceed 1. Another study shows where training breaks: `python -m experiments.convergence
+--config experiments/configs/training_breaks.toml`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ STEPS = 20
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """One sum.
+    """The errors of one sum.
 
     Attributes:
-      relative_error: Euclidean norm of the error over that of the exact sum.
-      of_bound: the largest |error| f / n of any element; theorem 1 says at most 1.
+      relative_error: Euclidean norm of the error, divided by the norm of the exact sum.
+      of_bound: the largest |error| f / n of any element. By theorem 1 it is at most 1.
     """
 
     workload: str
@@ -48,7 +48,10 @@ class Point:
 
 
 def gradients(name: str, steps: int) -> npt.NDArray[np.float32]:
-    """[WORKERS, parameters]: each worker's gradient, after so many steps of training with the mean."""
+    """Returns each worker's gradient, [WORKERS, parameters], in the last of `steps` training steps.
+
+    The training steps use the mean of the workers' gradients.
+    """
     workload = workloads.get(name)
     network = workload.network(nnx.Rngs(0))
     graph, params = nnx.split(network)
@@ -72,8 +75,11 @@ def gradients(name: str, steps: int) -> npt.NDArray[np.float32]:
 def summed(
     x: npt.NDArray[np.float32], bits: int, block: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The sum over workers of [n, d] in block fixed point, and f, per element. As `jaxina.compressors`' words of any
-    width, in float64, where all but the rounding is exact."""
+    """Returns, for each element, the block fixed-point sum over the workers of x [n, d], and f.
+
+    It does what `jaxina.compressors` does for words of any width. It computes in float64, where everything but the
+    rounding to words is exact.
+    """
     workers = len(x)
     exponents = np.max([numerics.block_exponents(row, block) for row in x], axis=0).astype(np.int32)
     scale = bits - 1 - (workers - 1).bit_length() - (exponents - 126)

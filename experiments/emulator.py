@@ -1,25 +1,26 @@
-"""The paper's tables 1 and 2, emulated: batch times of ring all-reduce, in-network aggregation and compression.
+"""Computes the paper's table 2 from its table 1: speed-ups of in-network aggregation and compression over a ring.
 
-    python -m experiments.emulator            # prints the tables and writes experiments/results/table2.md
+    python -m experiments.emulator            # prints the table and writes experiments/results/table2.md
 
-The paper replays traces that it did not publish. What it published of each model is, at 10 and at 100 Gbit/s, the time
-of a batch, the share of it in communication and the share of that which overlaps with computation (table 1). From
-those we take, for each speed,
+The paper replays traces that it did not publish. It published for each model, at 10 and at 100 Gbit/s, the time of a
+batch, the share of communication in that time, and the share of the communication that overlaps with computation (table
+1). From these we take for each speed
 
     batch = fixed + exposed,  exposed = communication - hidden,  hidden = communication x overlap
 
-and say what another way to exchange gradients makes of it: communication is multiplied, and computation hides as many
-milliseconds of it as before, or all where there are fewer. Where 99 % overlap there was computation to spare, and more is
-taken to be hidden as well.
+The model for another way to exchange gradients: the communication time is multiplied by the ratio of the bytes.
+Computation hides as many milliseconds of it as before, or all of it if it is shorter than that. If 99 % overlapped,
+computation had time to spare, and we assume that it hides all of a longer communication, too.
 
-Table 1's communication is in-network aggregation's: S bytes each way (DeepLight: 2319 MB at 10 Gbit/s are 1.86 s, its
-communication 2.04 s, a tenth more, as for the other models). A ring of n receives 2 (n - 1) / n S, 1.75 S for the
-paper's eight workers; an all-gather n - 1 compressed gradients.
+Table 1's communication is that of in-network aggregation: S bytes each way. (DeepLight's 2319 MB take 1.86 s at 10
+Gbit/s. Its communication takes 2.04 s, a tenth more; the other models are alike.) A worker in a ring of n receives
+2 (n - 1) / n S, which is 1.75 S for the paper's eight workers. In an all-gather it receives n - 1 compressed gradients.
 
-Compression: 6 and 8 bits for the 64 and 256 levels of QSGD, value and index of 4 bytes each for Top-k, as in the paper
-and the survey it follows. The time to compress and decompress is the survey's and not in the paper. One number for each
-compressor, milliseconds per MB of gradient, is fitted to the paper's own DeepLight row at 100 Gbit/s, where it weighs
-most, and then used for all other rows; so DeepLight at 100 Gbit/s is no test of those, the others are.
+The compressed sizes are those of the paper and of the survey that it follows: 6 and 8 bits for the 64 and 256 levels of
+QSGD, and a value and an index of 4 bytes each for Top-k. The time to compress and decompress comes from the survey and
+is not in the paper. So one number for each compressor, in milliseconds per MB of gradient, is fitted to the paper's
+DeepLight row at 100 Gbit/s, where it weighs most, and used for all other rows. DeepLight at 100 Gbit/s is therefore no
+test of the compressors. The other rows are.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ RING = 2 * (WORKERS - 1) / WORKERS
 _FITTED_TO = ("DeepLight", 100)
 _TO_SPARE = 0.99
 
-# Why our INA column differs by over 5 %; `document` raises if a row has no explanation, or one it does not need.
+# Why our INA column differs from the paper's by over 5 %. `document` raises if such a row has no explanation, or if
+# another row has one.
 EXPLANATIONS = {
     ("ResNet-50", 10): "the profile does not say how much computation was left to hide more. Were the hidden share of "
-    "the ring's communication the same 67 %, instead of the hidden time, it would be 1.07. The published batch time has "
-    "a deviation of 10.9 ms, a third of the 29 ms that are exposed",
+    "the ring's communication the same 67 %, instead of the hidden time, it would be 1.07. The published batch time "
+    "has a deviation of 10.9 ms, a third of the 29 ms that are exposed",
     ("LSTM", 100): "as for ResNet-50: with the hidden time fixed 1.34, with the hidden share of 56 % fixed 1.15; the "
     "paper's trace is in between",
 }
@@ -47,7 +49,7 @@ EXPLANATIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One number of table 2 beside ours."""
+    """One number of table 2, the paper's and ours."""
 
     model: str
     gbps: int
@@ -61,13 +63,13 @@ class Row:
 
 
 def batch_ms(profile: Profile, gbps: int, volume: float, overhead_ms: float = 0.0) -> float:
-    """Time of a batch.
+    """Returns the time of a batch.
 
     Args:
       profile: the model's row of table 1.
       gbps: 10 or 100.
-      volume: bytes received by each worker, in units of the model's size.
-      overhead_ms: time that nothing hides, for compression.
+      volume: the bytes that each worker receives, in units of the model's size.
+      overhead_ms: the time of compression, which nothing hides.
     """
     measured = profile.at[gbps]
     fixed = measured.batch_ms - measured.communication_ms + measured.hidden_ms
@@ -77,17 +79,17 @@ def batch_ms(profile: Profile, gbps: int, volume: float, overhead_ms: float = 0.
 
 
 def speedup(profile: Profile, gbps: int, volume: float, overhead_ms: float = 0.0) -> float:
-    """Over the ring."""
+    """Returns the speed-up of a batch over ring all-reduce."""
     return batch_ms(profile, gbps, RING) / batch_ms(profile, gbps, volume, overhead_ms)
 
 
 def gathered(spec: str) -> float:
-    """What a worker receives by all-gather, in units of the model's size."""
+    """Returns what a worker receives in an all-gather, in units of the model's size."""
     return (WORKERS - 1) * COMPRESSED[spec]
 
 
 def fitted_ms_per_mb(spec: str) -> float:
-    """The cost of compression that gives the paper's number for `_FITTED_TO`."""
+    """Returns the cost of compression at which our number for `_FITTED_TO` equals the paper's."""
     model, gbps = _FITTED_TO
     profile = PROFILES[model]
     wanted = batch_ms(profile, gbps, RING) / SPEEDUPS[gbps][model][spec]
@@ -110,8 +112,10 @@ def document() -> str:
     lines = [
         "# Table 2, the paper's and ours",
         "",
-        "Written by `python -m experiments.emulator`; its text says how. Speed-up of a batch over ring all-reduce: "
-        "paper / ours (difference). The ring is what the others are compared with: 1 on both sides.",
+        (
+            "Written by `python -m experiments.emulator`; its text says how. Speed-up of a batch over ring all-reduce: "
+            "paper / ours (difference). The ring is what the others are compared with: 1 on both sides."
+        ),
         "",
         "| Gbit/s | model | " + " | ".join(["INA", *COMPRESSED]) + " |",
         "|---|---|" + "---|" * (1 + len(COMPRESSED)),

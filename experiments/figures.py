@@ -1,4 +1,4 @@
-"""The figures of the convergence study. A compressor looks the same in all of them."""
+"""Draws the figures of the convergence study. A compressor has the same colour and marker in all of them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from experiments.summarize import BASELINE, curve, final_scores, smoothed_losses
 
 Groups = dict[str, dict[str, list[dict[str, Any]]]]
 
-# Curves of one panel: few enough to tell apart.
+# The compressors of each panel: few enough that a reader can tell the curves apart.
 PANELS = {
     "summed as block fixed point": ("int32", "int16", "int8", "int8:stochastic", "int32:paper"),
     "quantized": ("qsgd", "qsgd:levels=256", "terngrad", "thc", "efsignsgd"),
     "sparse or of low rank": ("topk:ratio=0.1-ef", "topk-ef", "topk", "powersgd"),
 }
-# Of all compressors in tables and figures.
+# The order of compressors in the figures.
 ORDER = [BASELINE, *(spec for specs in PANELS.values() for spec in specs)]
 
 
 def name(spec: str) -> str:
-    """As a reader would call it."""
+    """Returns the compressor's name for readers."""
     return {
         "none": "float32",
         "qsgd": "QSGD, 64 levels",
@@ -43,7 +43,7 @@ def name(spec: str) -> str:
 
 
 def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any]]]) -> Figure:
-    """Mean over seeds with a 95 % band, one panel for each kind of compressor, float32 in all of them."""
+    """Draws the metric's mean over seeds with a 95 % band. Each kind of compressor has a panel; float32 is in all."""
     outcome = next(iter(by_compressor.values()))[0]["outcome"]
     kinds = {title: [spec for spec in specs if spec in by_compressor] for title, specs in PANELS.items()}
     kinds["others"] = [spec for spec in by_compressor if spec not in ORDER]
@@ -51,7 +51,7 @@ def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any
     figure, (panels,) = plt.subplots(
         1, len(kinds), figsize=(4 * len(kinds), 4), sharey=True, layout="constrained", squeeze=False
     )
-    for axes, (title, specs) in zip(panels, kinds.items()):
+    for axes, (title, specs) in zip(panels, kinds.items(), strict=True):
         for number, spec in enumerate([BASELINE, *specs]):
             if spec in by_compressor:
                 _banded(axes, spec, *curve(by_compressor[spec]), style=line(number) if title == "others" else None)
@@ -69,7 +69,8 @@ def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any
         if score is not None
     ]
     margin = 0.05 * (max(seen) - min(seen))
-    panels[0].set_ylim(min(seen) - margin, max(seen) + margin)  # a band of three seeds may leave what is possible
+    # The limits follow the scores, not the bands: a band of three seeds may be wider than the metric's range.
+    panels[0].set_ylim(min(seen) - margin, max(seen) + margin)
     figure.suptitle(f"{workload}: {_conditions(by_compressor)}, mean and 95 % confidence band")
     return figure
 
@@ -85,7 +86,7 @@ def _banded(
 def block_fixed_point(groups: Groups) -> Figure:
     """The paper's figures 2 and 11: training loss in block fixed point and in float32."""
     figure, panels = plt.subplots(1, len(groups), figsize=(3.4 * len(groups), 3.6), layout="constrained", squeeze=False)
-    for axes, (workload, by_compressor) in zip(panels[0], groups.items()):
+    for axes, (workload, by_compressor) in zip(panels[0], groups.items(), strict=True):
         for spec in (BASELINE, "int32", "int16", "int8", "int8:stochastic"):
             if spec in by_compressor:
                 _banded(axes, spec, *smoothed_losses(by_compressor[spec], 10))
@@ -109,7 +110,7 @@ def finals(groups: Groups) -> Figure:
         layout="constrained",
         squeeze=False,
     )
-    for axes, (workload, by_compressor) in zip(panels[0], groups.items()):
+    for axes, (workload, by_compressor) in zip(panels[0], groups.items(), strict=True):
         for row, spec in enumerate(specs):
             scores = final_scores(by_compressor.get(spec, []))
             color = _style(spec)["color"]

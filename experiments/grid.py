@@ -1,17 +1,17 @@
-"""A study as a file: which workloads, compressors and seeds.
+"""Reads a study from a TOML file: which workloads, compressors and seeds it has.
 
-The file is TOML::
+For example::
 
     results = "table4.jsonl"           # in experiments/results
     workloads = ["ncf", "lstm"]
     compressors = ["none", "topk:0.1"]
     workers = 4
-    seeds = 3                          # 0, 1, 2
+    seeds = 3                          # the seeds 0, 1 and 2
     size = "small"
-    steps = 100                        # optional: instead of the workload's own
-    collective = "deployed"            # "xla", "jaxina", or as `as_deployed` says
+    steps = 100                        # optional; replaces the workload's own number
+    collective = "deployed"            # "xla", "jaxina", or "deployed": see `as_deployed`
 
-    [learning_rate_scale]              # optional, by compressor name, or "workload/name"
+    [learning_rate_scale]              # optional; keys are compressor names or "workload/name"
     signsgd = 0.1
 """
 
@@ -35,7 +35,7 @@ DEPLOYED = "deployed"
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """See the module's text."""
+    """A study. The module's docstring describes the fields."""
 
     workloads: tuple[str, ...]
     compressors: tuple[str, ...]
@@ -49,7 +49,11 @@ class Grid:
 
     @classmethod
     def read(cls, file: Path) -> Grid:
-        """Raises ValueError for an unknown entry, workload or compressor."""
+        """Reads a study's file.
+
+        Raises:
+          ValueError: the file has an entry that does not exist.
+        """
         values = tomllib.loads(file.read_text())
         unknown = values.keys() - {field.name for field in dataclasses.fields(cls)}
         if unknown:
@@ -59,7 +63,7 @@ class Grid:
         return cls(**values)
 
     def settings(self) -> list[Setting]:
-        """All runs; those that can share compiled programs follow each other."""
+        """Returns all runs. Runs that can share compiled programs are next to each other."""
         runs = []
         for workload in self.workloads:
             steps = self.steps or workloads.get(workload, self.size).steps
@@ -75,7 +79,7 @@ class Grid:
         return runs
 
     def selected(self, workload_names: Collection[str], specs: Collection[str]) -> Grid:
-        """The part of the study with these workloads and compressors; nothing named, all of them."""
+        """Returns the part of the study with these workloads and compressors. An empty collection selects all."""
         chosen = {compressors.get(spec) for spec in specs}
         return dataclasses.replace(
             self,
@@ -89,6 +93,9 @@ class Grid:
 
 
 def as_deployed(compressor: Compressor) -> str:
-    """What carries a compressor's psums: jaxina for all that an aggregator sums, XLA for the float32 of the baseline.
-    (Compressors that gather have no psums.)"""
+    """Returns what carries a compressor's psums when it is deployed.
+
+    jaxina carries all that an aggregator sums, XLA the float32 sums of the baseline. Compressors that gather have no
+    psums.
+    """
     return "jaxina" if compressor.kind == compressors.SUM and not isinstance(compressor, Uncompressed) else "xla"

@@ -1,4 +1,4 @@
-"""Numbers that the SwitchML paper published (Sapio et al., NSDI 2021), for comparison."""
+"""Numbers that the SwitchML paper (Sapio et al., NSDI 2021) published, for comparison with ours."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import dataclasses
 
 SPEEDS = (10, 100)  # Gbit/s
 
-# Table 2's compressors, and what they send as a share of float32: 6 and 8 bits; value and index for each element kept.
+# Table 2's compressors, and the bytes that they send relative to float32. QSGD sends 6 or 8 bits for each element,
+# Top-k a value and an index for each element that it keeps.
 COMPRESSED = {"qsgd:64": 6 / 32, "qsgd:256": 8 / 32, "topk:0.01": 2 * 0.01, "topk:0.1": 2 * 0.1}
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """A model at one speed: milliseconds of a batch; the share of it in communication; the share of that which
-    overlaps with computation."""
+    """A model at one speed.
+
+    Attributes:
+      batch_ms: milliseconds of a batch.
+      communication: the share of the batch that is communication.
+      overlap: the share of the communication that overlaps with computation.
+    """
 
     batch_ms: float
     communication: float
@@ -41,7 +47,7 @@ def _profile(size_mb: float, *measured: tuple[float, float, float]) -> Profile:
         size_mb,
         {
             gbps: Measured(batch, communication / 100, overlap / 100)
-            for gbps, (batch, communication, overlap) in zip(SPEEDS, measured)
+            for gbps, (batch, communication, overlap) in zip(SPEEDS, measured, strict=True)
         },
     )
 
@@ -59,7 +65,8 @@ PROFILES = {
 
 
 def _speedups(**rows: tuple[float, ...]) -> dict[str, dict[str, float]]:
-    return {model.replace("_", "-"): dict(zip(("INA", *COMPRESSED), values)) for model, values in rows.items()}
+    ways = ("INA", *COMPRESSED)
+    return {model.replace("_", "-"): dict(zip(ways, values, strict=True)) for model, values in rows.items()}
 
 
 # Table 2: speed-up of a batch over ring all-reduce.
@@ -82,7 +89,8 @@ SPEEDUPS = {
     ),
 }
 
-# Table 4, by the name of our workload: AUC, perplexity, hit rate, F1, top-1 accuracy. No error feedback is mentioned.
+# Table 4, by the name of our workload: AUC, perplexity, hit rate, F1, and top-1 accuracy twice. The paper mentions no
+# error feedback, so its Top-k stands under our name for Top-k without it.
 TABLE4: dict[str, dict[str, str]] = {
     "clickthrough": {"none": "0.9539", "topk:ratio=0.1-ef": "0.9451", "topk-ef": "0.9427"},
     "lstm": {"none": "32.74", "topk:ratio=0.1-ef": "86.26", "topk-ef": "82.55"},

@@ -1,4 +1,4 @@
-"""Results as JSON lines, each with all that is needed to know where it comes from."""
+"""Reads and writes results as JSON lines. Each line says what was run, with which versions and on which machine."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ RESULTS = ROOT / "experiments" / "results"
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What identifies a run: the same setting is not run twice into one file.
+    """The settings that identify a run. A results file holds each setting once.
 
     Attributes:
       workload, size: see `experiments.workloads`.
-      compressor: its canonical spec string.
+      compressor: the compressor's canonical spec string.
       workers, seed, steps: of the run.
-      learning_rate_scale: factor of the workload's learning rate.
-      collective: what carries its psums, "xla" or "jaxina".
+      learning_rate_scale: a factor on the workload's learning rate.
+      collective: what carries the psums, "xla" or "jaxina".
     """
 
     workload: str
@@ -48,7 +48,7 @@ class Setting:
 
 
 def finished(file: Path) -> set[str]:
-    """The ids of the runs that a results file holds. A line that a crash cut short does not count."""
+    """Returns the ids of the runs that a results file holds. A line that a crash cut short does not count."""
     return {record["id"] for record in read(file)}
 
 
@@ -65,7 +65,7 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 def append(file: Path, setting: Setting, outcome: Mapping[str, Any]) -> None:
-    """Adds one line and has it on disk before returning."""
+    """Adds one line to the file. When it returns, the line is on disk."""
     record = {
         "id": setting.id,
         "setting": dataclasses.asdict(setting),
@@ -76,7 +76,7 @@ def append(file: Path, setting: Setting, outcome: Mapping[str, Any]) -> None:
     line = json.dumps(record, allow_nan=False)
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as lines:
-        fcntl.flock(lines, fcntl.LOCK_EX)  # several processes may share the work of a study
+        fcntl.flock(lines, fcntl.LOCK_EX)  # several processes may work on one study
         torn = file.stat().st_size > 0 and not file.read_bytes().endswith(b"\n")
         lines.write(("\n" if torn else "") + line + "\n")
         lines.flush()
@@ -85,7 +85,7 @@ def append(file: Path, setting: Setting, outcome: Mapping[str, Any]) -> None:
 
 @functools.cache
 def provenance() -> dict[str, Any]:
-    """Versions, commit and machine."""
+    """Returns the versions, the commit and the machine of this run."""
     packages = ("jax", "jaxlib", "flax", "optax", "numpy")
     return {
         "versions": {"python": platform.python_version()}

@@ -1,5 +1,8 @@
-"""How all figures look: Okabe and Ito's colours (but yellow, which is pale on white), which colour-blind readers can tell
-apart; dashes and markers for print without colours."""
+"""The style of all figures.
+
+The colours are Okabe and Ito's, which colour-blind readers can tell apart, without yellow, which is pale on white.
+Dashes and markers tell curves apart in print without colours.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ _MARKERS = "osD^vPX*"
 
 
 def line(number: int) -> dict[str, Any]:
-    """Keyword arguments of the curve of that number; 56 differ in colour or marker."""
+    """Returns the plot arguments of a curve by its number. 56 curves in a row differ in colour or marker."""
     return {
         "color": COLOURS[number % len(COLOURS)],
         "linestyle": _DASHES[number % len(_DASHES)],

@@ -1,11 +1,14 @@
-"""Tables and figures from the results of `experiments.convergence`.
+"""Makes tables and figures from the results of `experiments.convergence`.
 
-    python -m experiments.summarize                       # experiments/results/convergence.jsonl
+    python -m experiments.summarize                       # of experiments/results/convergence.jsonl
     python -m experiments.summarize out/other.jsonl
 
-Beside NAME.jsonl it writes NAME.md (final metric and bytes, mean and standard deviation over seeds), NAME.png (all
-final metrics beside float32's), for each workload NAME-WORKLOAD.png (the metric over the steps), and
-NAME-block-fixed-point.png (training loss in block fixed point beside float32's).
+It writes beside NAME.jsonl:
+
+    NAME.md                     final metric (mean and standard deviation over seeds) and bytes
+    NAME.png                    the final metrics of all compressors, compared with float32
+    NAME-WORKLOAD.png           the metric over the steps, for each workload
+    NAME-block-fixed-point.png  the training loss in block fixed point and in float32
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ BASELINE = "none"
 
 
 def grouped(records: Sequence[Record]) -> dict[str, dict[str, list[Record]]]:
-    """workload -> compressor -> runs; workloads and compressors by name, but the baseline first, runs by seed."""
+    """Returns workload -> compressor -> runs. Names are sorted, with the baseline first; runs are sorted by seed."""
     groups: dict[str, dict[str, list[Record]]] = collections.defaultdict(lambda: collections.defaultdict(list))
     for record in sorted(
         records,
@@ -43,13 +46,13 @@ def grouped(records: Sequence[Record]) -> dict[str, dict[str, list[Record]]]:
 
 
 def final_scores(runs: Sequence[Record]) -> list[float]:
-    """Of the runs that did not diverge."""
+    """Returns the final scores of the runs that did not diverge."""
     finals = [run["outcome"]["scores"][-1][1] for run in runs if not run["outcome"]["diverged"]]
     return [score for score in finals if score is not None]
 
 
 def cell(runs: Sequence[Record]) -> str:
-    """Mean and standard deviation over seeds, and how many diverged."""
+    """Returns a table cell: mean and standard deviation over seeds, and the number of runs that diverged."""
     scores = final_scores(runs)
     diverged = len(runs) - len(scores)
     parts = []
@@ -62,7 +65,10 @@ def cell(runs: Sequence[Record]) -> str:
 
 
 def within_one_standard_error(runs: Sequence[Record], baseline: Sequence[Record]) -> bool | None:
-    """Whether the means differ by at most the standard error of their difference; None with fewer than two seeds."""
+    """Returns whether the means differ by at most the standard error of their difference.
+
+    Returns None if a run diverged or if there are fewer than two seeds.
+    """
     ours, theirs = final_scores(runs), final_scores(baseline)
     if len(ours) != len(runs) or min(len(ours), len(theirs)) < 2:
         return None
@@ -71,21 +77,21 @@ def within_one_standard_error(runs: Sequence[Record], baseline: Sequence[Record]
 
 
 def largest_loss_difference(runs: Sequence[Record], baseline: Sequence[Record]) -> float:
-    """Of the training loss at any step from that of the baseline's run with the same seed, relative to it."""
+    """Returns the largest relative difference, at any step, of the training loss from the baseline's with that seed."""
     of_seed = {run["setting"]["seed"]: run["outcome"]["losses"] for run in baseline}
     differences = [0.0]
     for run in runs:
         theirs = of_seed.get(run["setting"]["seed"], [])
         differences += [
             math.inf if ours is None else abs(ours / loss - 1)
-            for ours, loss in zip(run["outcome"]["losses"], theirs)
+            for ours, loss in zip(run["outcome"]["losses"], theirs, strict=False)
             if loss
         ]
     return max(differences)
 
 
 def table(records: Sequence[Record]) -> str:
-    """The summary as Markdown."""
+    """Returns the summary as Markdown."""
     lines = []
     for workload, by_compressor in grouped(records).items():
         first = next(iter(by_compressor.values()))[0]
@@ -94,8 +100,10 @@ def table(records: Sequence[Record]) -> str:
         lines += [
             f"## {workload}",
             "",
-            f"{outcome['metric']} ({better} is better) after {setting['steps']} steps, {setting['workers']} workers, "
-            f"{outcome['parameters']:,} parameters; mean ± standard deviation over seeds.",
+            (
+                f"{outcome['metric']} ({better} is better) after {setting['steps']} steps, {setting['workers']} "
+                f"workers, {outcome['parameters']:,} parameters; mean ± standard deviation over seeds."
+            ),
             "",
             "| compressor | runs | "
             + outcome["metric"]
@@ -132,8 +140,10 @@ the numbers. A name that ends in `-ef` is that compressor without its error feed
 
 
 def curve(runs: Sequence[Record]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps, means over seeds, and half the width of the 95 % confidence interval (0 for one seed). Runs that diverged
-    count while they last."""
+    """Returns the steps, the means over seeds, and half the width of the 95 % confidence interval (0 for one seed).
+
+    Runs that diverged count up to the step at which they diverged.
+    """
     by_step: dict[int, list[float]] = collections.defaultdict(list)
     for run in runs:
         for step, score in run["outcome"]["scores"]:
@@ -144,7 +154,7 @@ def curve(runs: Sequence[Record]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def smoothed_losses(runs: Sequence[Record], window: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As `curve`, of the training loss averaged over windows of steps."""
+    """Like `curve`, for the training loss averaged over windows of steps. Runs that diverged do not count."""
     whole = [run["outcome"]["losses"] for run in runs if not run["outcome"]["diverged"]]
     means = np.array(
         [
@@ -161,7 +171,7 @@ def _mean_and_band(samples: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.n
 
 
 def _student(samples: int) -> float:
-    """The 97.5 % quantile of Student's t with samples - 1 degrees of freedom."""
+    """Returns the 97.5 % quantile of Student's t with samples - 1 degrees of freedom."""
     quantiles = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
     return quantiles[samples - 2] if samples - 2 < len(quantiles) else 1.96
 

@@ -1,22 +1,23 @@
-"""Time to accuracy, when bytes and the cost of compression both count, at 1, 10 and 100 Gbit/s: who wins where.
+"""Computes which compressor reaches a target first at 1, 10 and 100 Gbit/s, from its bytes and its computing time.
 
-    python -m experiments.compression_cost         # measures the cost
+    python -m experiments.compression_cost         # measures the cost of compression
     python -m experiments.time_to_accuracy         # writes results/time_to_accuracy.md and .png
 
-Steps to the target come from the recorded runs, bytes from what those runs counted, costs from `compression_cost`. A step
-takes
+The steps to the target and the bytes come from the runs recorded by `convergence`, the costs from `compression_cost`. A
+step takes
 
     computation + compression + 8 max(sent, received) / speed
 
-with nothing overlapped. `none` is float32 in a ring, where a worker sends and receives 2 (n - 1) / n of the gradient; all
-others send and receive what was counted (an all-gather brings n - 1 payloads). The target is what float32 has reached
-after three quarters of the steps, on average; the number of steps is read off the mean curve, between evaluations by
-straight lines.
+Nothing overlaps. `none` is float32 in a ring, where a worker sends and receives 2 (n - 1) / n of the gradient. All
+other compressors send and receive what the runs counted (in an all-gather a worker receives n - 1 payloads). The target
+is the mean score of float32 after three quarters of the steps. The number of steps to it is read off the mean curve,
+which is interpolated linearly between evaluations.
 
-Two scales. *Small* is the model that was trained here, with the costs measured here on one core. *Paper* takes size and
-computation from the SwitchML paper's table 1 (100 Gbit/s) for the model that this one is a cousin of, with our bits per
-element and our ratio of steps, and either no cost of compression (an accelerator with time to spare) or our core's cost for
-each element. Where a compressor wins without costs only, its cost is what decides.
+There are two scales. *Small* is the model that was trained here, with the costs measured here on one core. *Paper* is
+the model of the SwitchML paper that ours imitates: its size and computation come from the paper's table 1 (100 Gbit/s),
+the bits per element and the ratio of steps from our runs. Its compression costs either nothing (an accelerator with
+time to spare) or what our core needs for each element. If a compressor wins only where compression is free, its cost
+decides.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ class Way:
     """One way to train to the target.
 
     Attributes:
-      spec: of the compressor.
-      steps: to the target; None if it is never reached.
-      compute_s, compression_s: seconds of a step.
-      megabits: max(sent, received) of a step.
+      spec: the compressor's spec.
+      steps: the number of steps to the target, or None if the target is never reached.
+      compute_s, compression_s: seconds of computation and of compression in a step.
+      megabits: max(sent, received) in a step.
     """
 
     spec: str
@@ -54,14 +55,17 @@ class Way:
     megabits: float
 
     def seconds(self, gbps: float) -> float:
-        """To the target; infinite if it is never reached."""
+        """Returns the time to the target. It is infinite if the target is never reached."""
         if self.steps is None:
             return np.inf
         return self.steps * (self.compute_s + self.compression_s + self.megabits / (1e3 * gbps))
 
 
 def steps_to(target: float, higher_is_better: bool, runs: list[Record]) -> float | None:
-    """Where the mean curve of the runs first reaches the target; None if it does not, or if a run diverged."""
+    """Returns the step at which the runs' mean curve first reaches the target, or None if it never does.
+
+    Returns None also if a run diverged.
+    """
     if any(run["outcome"]["diverged"] for run in runs):
         return None
     steps, mean, _ = curve(runs)
@@ -77,13 +81,13 @@ def steps_to(target: float, higher_is_better: bool, runs: list[Record]) -> float
 
 
 def target_of(runs: list[Record]) -> float:
-    """What the baseline has reached after three quarters of its steps."""
+    """Returns the baseline's mean score after three quarters of its steps."""
     steps, mean, _ = curve(runs)
     return float(mean[np.searchsorted(steps, _TARGET_AT * steps[-1])])
 
 
 def ways(by_compressor: dict[str, list[Record]], costs: dict, scale: str) -> list[Way]:
-    """All compressors of a workload at one scale: "small", "paper" or "paper, free"."""
+    """Returns the ways of all compressors for a workload, at the scale "small", "paper" or "paper, free"."""
     baseline = by_compressor[BASELINE]
     first = baseline[0]
     name, workers = first["setting"]["workload"], first["setting"]["workers"]
@@ -119,7 +123,7 @@ def ways(by_compressor: dict[str, list[Record]], costs: dict, scale: str) -> lis
 
 
 def table(all_ways: dict[str, dict[str, list[Way]]]) -> str:
-    """scale -> workload -> ways, as Markdown: time relative to float32 in a ring, and the winners."""
+    """Returns scale -> workload -> ways as Markdown: speed-ups over float32 in a ring, and the fastest compressors."""
     lines = ["# Time to accuracy", "", "Written by `python -m experiments.time_to_accuracy`; its text says how.", ""]
     for scale, by_workload in all_ways.items():
         lines += [
@@ -184,8 +188,8 @@ def plot(all_ways: dict[str, dict[str, list[Way]]], file: Path) -> None:
         layout="constrained",
         squeeze=False,
     )
-    for panels, (scale, by_workload) in zip(rows, all_ways.items()):
-        for axes, workload in zip(panels, workloads):
+    for panels, (scale, by_workload) in zip(rows, all_ways.items(), strict=True):
+        for axes, workload in zip(panels, workloads, strict=True):
             by_spec = {way.spec: way for way in by_workload[workload]}
             for number, spec in enumerate(specs):
                 way = by_spec[spec]
@@ -199,7 +203,8 @@ def plot(all_ways: dict[str, dict[str, list[Way]]], file: Path) -> None:
         panels[0].set_ylabel("speed-up over float32, ring")
     for axes in rows[-1]:
         axes.set_xlabel("network, Gbit/s")
-    handles = {label: handle for axes in rows.flat for handle, label in zip(*axes.get_legend_handles_labels())}
+    legends = [axes.get_legend_handles_labels() for axes in rows.flat]
+    handles = {label: handle for legend in legends for handle, label in zip(*legend, strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, fontsize=9)
     figure.suptitle("Time to what float32 reaches in three quarters of its steps; curves of those that reach it")
     figure.savefig(file, dpi=100)

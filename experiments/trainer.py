@@ -1,8 +1,8 @@
-"""One data-parallel trainer for all workloads and compressors: n workers, one device each, everything else equal.
+"""A data-parallel trainer for all workloads and compressors, with n workers of one device each.
 
-Every worker differentiates its share of the batch; `Compressor.update` averages the gradients over the mesh axis
-"workers" as the compressor would be deployed: sums through `lax.psum`, the rest through all-gather. With jaxina's
-collectives switched on, those psums are carried by jaxina.
+Every worker differentiates its share of the batch. `Compressor.update` then averages the gradients over the mesh axis
+"workers" as it would in a real deployment: it sums with `lax.psum`, or gathers with all-gather. With jaxina's
+collectives switched on, jaxina carries those psums. All else is the same for all compressors.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ AXIS = "workers"
 
 @dataclasses.dataclass
 class Outcome:
-    """What one run gave.
+    """The results of one run.
 
     Attributes:
-      losses: the training loss at each step, mean over workers.
-      scores: (step, score on the test set) pairs; None for a score that is not a finite number.
-      step_seconds: median time of a step after the first.
-      sent, received: bytes of worker 0 in a step, mean over the metered steps (the first, the middle, the last).
-      diverged: the loss stopped being finite; the run ends there.
+      losses: the training loss at each step, averaged over workers.
+      scores: (step, score on the test set) pairs. A score that is not a finite number is None.
+      step_seconds: the median time of a step, without the first.
+      sent, received: bytes of worker 0 in a step, averaged over the metered steps (first, middle and last).
+      diverged: whether the loss became infinite or NaN. The run ends at that step.
     """
 
     losses: list[float]
@@ -49,11 +49,11 @@ class Outcome:
 
 
 class Programs:
-    """What is compiled once for a workload and a number of workers, whatever the compressor.
+    """The programs that do not depend on the compressor. They are compiled once for a workload and a number of workers.
 
     Args:
       workload: what is trained.
-      workers: devices to use; JAX must have them.
+      workers: the number of devices to use. JAX must have as many.
     """
 
     def __init__(self, workload: Workload, workers: int) -> None:
@@ -76,7 +76,7 @@ class Programs:
         return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(self.parameters, jax.random.key(0))))
 
     def score(self, params: Any) -> float | None:
-        """On the test set, with replicated parameters; None for what is not a finite number."""
+        """Returns the score of replicated parameters on the test set, or None if it is not a finite number."""
         one = jax.device_put(jax.tree.map(lambda leaf: leaf.addressable_shards[0].data, params), jax.devices()[0])
         score = self.workload.score([np.asarray(self._predict(one, batch)) for batch in self._tests])
         return score if np.isfinite(score) else None
@@ -85,20 +85,20 @@ class Programs:
         return nnx.state(self.workload.network(nnx.Rngs(key)), nnx.Param)
 
     def _loss_and_gradients(self, params: Any, batch: Any) -> tuple[jax.Array, Any]:
-        """One worker's, with a leading axis of workers."""
+        """Returns one worker's loss and gradients. A leading axis of size 1 becomes the axis of workers."""
         both = jax.value_and_grad(lambda p: self.workload.loss(nnx.merge(self._graph, p), batch))(params)
         return jax.tree.map(lambda leaf: leaf[None], both)
 
 
 class Trainer:
-    """Compiled once for a compressor; runs with any seed.
+    """Trains with one compressor. Its programs are compiled once and serve runs with any seed.
 
     Args:
-      programs: of the workload.
+      programs: the workload's programs.
       compressor: how gradients are exchanged.
-      steps: length of a run.
-      scale: factor of the workload's learning rate.
-      collectives: a context manager in which gradients are exchanged, e.g. `jaxina.collectives`.
+      steps: the number of steps of a run.
+      scale: a factor on the workload's learning rate.
+      collectives: a context manager around the exchange of gradients, for example `jaxina.collectives`.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Trainer:
     ) -> None:
         self.programs, self.compressor, self.steps = programs, compressor, steps
         self._collectives = collectives
-        # DGC keeps momentum itself, before it selects.
+        # DGC applies momentum itself, before it selects elements.
         self._optimizer = programs.workload.optimizer(steps, scale, momentum=not isinstance(compressor, DGC))
         self._init = jax.jit(self._initial_states, out_shardings=(programs.replicated, programs.split))
         self._meter = Meter(compressor)
@@ -120,7 +120,7 @@ class Trainer:
     def run(
         self, seed: int, evaluations: int, on_step: Callable[[int, float], None] = lambda step, loss: None
     ) -> Outcome:
-        """Trains from `seed`; scores the model `evaluations` times, evenly, the last time at the end."""
+        """Trains from `seed`. Scores the model `evaluations` times, at equal distances, the last time at the end."""
         programs = self.programs
         key = jax.random.key(seed)
         params = programs.parameters(key)
@@ -156,7 +156,7 @@ class Trainer:
         )
 
     def _initial_states(self, params: Any, key: jax.Array) -> tuple[Any, Any]:
-        """The optimizer's, alike everywhere, and the compressor's, with a leading axis of workers."""
+        """Returns the optimizer's state, replicated, and the compressor's state, with a leading axis of workers."""
         workers = self.programs.workers
         stacked = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (workers, *leaf.shape)), self.compressor.init(params, key)
@@ -174,7 +174,8 @@ class Trainer:
             return (params, optimizer_state, mine), messages
 
         specs = (P(), P(), P(AXIS))
-        # Gradients must stay each worker's own: with check_vma JAX would sum those of replicated parameters itself.
+        # check_vma is off so that each worker keeps its own gradients. With it, JAX would sum the gradients of
+        # replicated parameters itself.
         sharded = jax.shard_map(
             exchange, mesh=self.programs.mesh, in_specs=(specs, P(AXIS)), out_specs=(specs, P(AXIS)), check_vma=False
         )

@@ -1,8 +1,8 @@
-"""Tunes the learning rates, for float32 alone: python -m experiments.tune [WORKLOAD ...]
+"""Tunes the learning rates for float32: python -m experiments.tune [WORKLOAD ...]
 
-Each workload is trained without compression at multiples of the learning rate in its file, from a seed that no study
-uses. Every compressor then gets the rate of that file: none is tuned for. Writes results/tuning.jsonl and tuning.md,
-and goes on where it was interrupted.
+It trains each workload without compression at multiples of the learning rate in the workload's file, from a seed that
+no study uses. The studies use the rate of that file for every compressor; no rate is tuned for a compressor. The
+results are results/tuning.jsonl and tuning.md. After an interruption, start it again: it goes on where it was.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ def settings(names: list[str]) -> list[Setting]:
 
 
 def table(found: list[dict]) -> str:
-    """One row for each workload: the metric at each multiple of its learning rate."""
+    """Returns a Markdown table. A row has a workload's final metric at each multiple of its learning rate."""
     lines = [
         "# Learning rates",
         "",
-        "Written by `python -m experiments.tune`: float32, seed 100, the final metric at multiples of the learning rate in "
-        "the workload's file.",
+        (
+            "Written by `python -m experiments.tune`: float32, seed 100, the final metric at multiples of the "
+            "learning rate in the workload's file."
+        ),
         "",
         "| workload | metric | " + " | ".join(f"x {scale:g}" for scale in SCALES) + " |",
         "|---|---|" + "---:|" * len(SCALES),

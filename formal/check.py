@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the slot protocol's model with spin: every configuration must hold, every mutant must fail.
+"""Checks the model of the slot protocol with spin: every configuration must hold, every mutant must fail.
 
-Usage: formal/check.py [NAME...]     (needs spin and a C compiler; prints states, time and verdict of each run)
+Usage: formal/check.py [NAME...]     (needs spin and a C compiler; prints the states, time and verdict of each run)
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ TIME_LIMIT_S = 300
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One run of spin; `progress` looks for cycles, else for assertions and invalid end states."""
+    """One run of spin: with `progress` it searches for cycles, else for failed assertions and invalid end states."""
 
     name: str
     defines: str
@@ -42,7 +42,7 @@ CHECKS = [
     Check("restart, progress", "N=2 C=4 LOSSES=1 DUPLICATES=1 RESTARTS=1", progress=True),
     Check("epoch modulo 4, window 2", "FOREVER N=3 C=8 M=4 W=2"),
     Check("epoch modulo 6, window 4", "FOREVER N=3 C=8 M=6 W=4"),
-    # That the checks above are not empty: the end, which this model says is never reached, is.
+    # These two show that the checks above are not vacuous: with NO_END the model claims that the end is never reached.
     Check("the end is reached", "FOREVER N=3 C=8 NO_END", holds=False),
     Check("the end is reached after a restart", "FOREVER N=2 C=8 RESTARTS=1 NO_END", holds=False),
     Check("mutant: the paper's version bit", "FOREVER PAPER", holds=False),
@@ -57,7 +57,7 @@ CHECKS = [
 
 
 def run(check: Check, folder: str) -> tuple[bool, str]:
-    """Returns whether the property holds, and spin's figures."""
+    """Returns whether the property holds, and the number of states and the memory as text."""
     defines = [f"-D{define}" for define in check.defines.split()]
     subprocess.run(["spin", "-a", *defines, str(MODEL)], cwd=folder, check=True, stdout=subprocess.PIPE)
     mode = "-DNP" if check.progress else "-DSAFETY"
@@ -66,7 +66,7 @@ def run(check: Check, folder: str) -> tuple[bool, str]:
         cwd=folder,
         check=True,
     )
-    # A network that keeps packets forever never comes to rest, so where a run of it ends says nothing.
+    # A network that keeps packets forever never comes to rest, so its end states mean nothing: -E ignores them.
     forever = "FOREVER" in check.defines
     options = ["-m2000000", *(["-l"] if check.progress else ["-E"] if forever else [])]
     output = subprocess.run(

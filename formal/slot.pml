@@ -1,28 +1,27 @@
-/* The slot protocol: SwitchML's Algorithms 3 and 4 with an epoch in every packet.
+/* The slot protocol: Algorithms 3 and 4 of the SwitchML paper (Sapio et al., NSDI 2021) with an epoch in every packet.
  *
- * N workers stream C passes through each of S slots. Packets that were sent lie in a set, in no order. There are two
- * networks:
- *   FOREVER  a packet stays in the set and may arrive at any time, any number of times, or never. So every pattern of
- *            loss, duplication, reordering, delay and retransmission is covered; it is for safety alone.
- *   else     an arriving packet is used up, stays once more (at most DUPLICATES in all) or is lost (at most LOSSES); when
- *            nothing is under way, timeouts strike at every worker that waits. It is for progress.
- * With RESTARTS the job may start anew at any time, as a new incarnation, while packets of the old one are under way.
+ * N workers stream C passes through each of S slots. Sent packets are in a set, without order. There are two networks:
+ *   FOREVER  A packet stays in the set and may arrive at any time, any number of times, or never. This covers every
+ *            pattern of loss, duplication, reordering, delay and retransmission. It is for safety checks only.
+ *   else     An arriving packet is removed, stays once more (at most DUPLICATES in total) or is lost (at most LOSSES).
+ *            When nothing is under way, every waiting worker has a timeout. It is for progress checks.
+ * With RESTARTS the job may restart at any time, as a new incarnation, while packets of the old one are under way.
  *
- * Epochs are compared modulo M, as on the wire; the model also knows the true pass numbers. A packet more than W passes
- * older than the newest pass of its slot is taken to be gone: the network's packet lifetime. Fingerprints, which catch
- * some more wrong packets, are left out.
+ * The model compares epochs modulo M, as the real protocol compares them modulo 2^32; it also knows the true pass
+ * numbers. A packet that is more than W passes older than the newest pass of its slot is assumed to be gone: this is
+ * the network's packet lifetime. The model leaves out fingerprints, which detect some more wrong packets.
  *
- * Safety (assertions): a pass holds contributions for that very pass, of this incarnation, one of each worker when it is
- * complete; a worker takes a result only for the pass it waits for.
- * Progress: no invalid end state, and no cycle (none of the states is marked as progress, so that spin's search for
- * non-progress cycles finds any): every run ends, with all results at all workers, given that losses end.
+ * Safety (assertions): a pass holds only contributions for exactly that pass, of this incarnation, and one of each
+ * worker when it is complete. A worker accepts a result only for the pass that it waits for.
+ * Progress: there is no invalid end state and no cycle. (No state is marked as progress, so spin's search for
+ * non-progress cycles finds every cycle.) So every run ends with all results at all workers, if losses end.
  *
  * Mutants, each of which must fail:
- *   PAPER            only the version bit tells passes apart, as published
+ *   PAPER            only the version bit distinguishes passes, as in the paper
  *   NO_BITMAP_CLEAR  a reused version keeps its bitmap
- *   PREMATURE_REUSE  workers send the next pass of a slot before they have the result of this one
- *   NO_RESEND        no answer to a retransmission of a complete pass
- *   NO_SECRET        packets of the old incarnation are not told from new ones
+ *   PREMATURE_REUSE  workers send a slot's next pass before they have the result of the current one
+ *   NO_RESEND        a retransmission of a complete pass gets no answer
+ *   NO_SECRET        packets of the old incarnation look like those of the new one
  *   and M too small for W
  */
 #ifndef N
@@ -64,19 +63,19 @@
 short updates[(RESTARTS + 1) * N * S];
 short results[(RESTARTS + 1) * N * S];
 
-/* The aggregator, per slot and version. All that it compares is `wire`; `pass` and `bad` are for the assertions. */
+/* The aggregator, per slot and version. It compares only `wire`; `pass` and `bad` are for the assertions. */
 byte wire[2 * S];
 byte seen[2 * S];
 byte count[2 * S];
 byte pass[2 * S];
 bool bad[2 * S];
-byte begun[S]; /* passes of the slot */
+byte begun[S]; /* how many passes of the slot have begun */
 
-/* Workers: the pass each slot waits for; C when it has all. */
+/* Workers: the pass that each slot waits for; C if it has all results. */
 byte waits[N * S];
 byte incarnation, losses, duplicates;
 
-/* A packet older than the network keeps any. */
+/* Whether a packet is young enough for the network to still have it. */
 #define ALIVE(s, p) (begun[s] <= (p) + 1 + W)
 
 inline send_update(w, s, p) {
@@ -190,12 +189,12 @@ inline on_update(w, s, p, v, i) {
        count[v] = 1;
        assert(p == begun[s]);
        begin_pass(w, s, p, v, i)
-  :: else /* stale, or ahead, or the initial state */
+  :: else /* stale, ahead, or the initial state */
   fi
 }
 #endif
 
-#ifdef PAPER /* the benefit of the doubt: its workers check the offset */
+#ifdef PAPER /* in the paper's favour, its workers check the offset */
 #define MATCHES(p, awaited) ((p) == (awaited))
 #else
 #define MATCHES(p, awaited) (WIRE(p) == WIRE(awaited))
@@ -207,7 +206,7 @@ inline on_result(w, s, p, i) {
   send_what_is_awaited(w, s)
 }
 
-/* One guarded choice for each packet there may be. */
+/* One guarded choice for each possible packet. */
 #define PICK(set, I, A, B, P) :: (set[AT(I, A, B)] & BIT(P)) -> i = I; w = A; s = B; p = P;
 #define PASSES_4(set, I, A, B) PICK(set, I, A, B, 0) PICK(set, I, A, B, 1) PICK(set, I, A, B, 2) PICK(set, I, A, B, 3)
 #if C > 4
@@ -235,7 +234,7 @@ inline on_result(w, s, p, i) {
 #ifdef FOREVER
 #define TAKE(set) skip
 #else
-/* The packet is used up, stays to arrive again, or is lost. */
+/* The packet is removed, stays and may arrive again, or is lost. */
 #define TAKE(set) \
   if \
   :: set[AT(i, w, s)] = set[AT(i, w, s)] & ~BIT(p) \
@@ -244,7 +243,7 @@ inline on_result(w, s, p, i) {
   fi
 #endif
 
-/* What arrives without effect on anybody. */
+/* Packets that arrive but have no effect. */
 #ifdef NO_SECRET
 #define FOREIGN false
 #define LATE (i == incarnation && !ALIVE(s, p))
@@ -294,8 +293,8 @@ init {
        d_step { lost = false; i = 0; w = 0; s = 0; p = 0 }
      }
   :: atomic { restarts > 0 -> restarts--; incarnation++; d_step { start_incarnation() } }
-  :: restarts > 0 -> restarts = 0 /* it does not restart */
-#ifdef NO_END /* claims, wrongly, that the last result is never taken */
+  :: restarts > 0 -> restarts = 0 /* choose not to restart */
+#ifdef NO_END /* a false claim: the last result never arrives */
   :: DONE && incarnation == RESTARTS -> assert(false)
 #endif
   :: timeout && !DONE -> d_step { timeouts() }

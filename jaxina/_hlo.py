@@ -1,4 +1,4 @@
-"""The collectives in the text of a compiled program, as XLA prints an HLO module."""
+"""Finds the collectives in the text of a compiled program, as XLA prints an HLO module."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "col
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """One instruction.
+    """One instruction that is a collective.
 
     Attributes:
       kind: its HLO opcode, or the target of a custom call.
-      operands: how many arrays it takes.
-      sums: whether what it does is a sum.
-      made_of: the JAX operation it came from, "psum" for instance; empty if XLA does not say.
-      identity: of a custom call that has one, as a number without sign.
+      operands: how many operands it takes, the token of a custom call among them.
+      sums: whether it computes a sum.
+      made_of: the JAX operation that it came from, such as "psum"; empty if XLA does not say.
+      identity: a custom call's identity, if it has one, as an unsigned number of 64 bits.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Collective:
 
 
 def collectives(text: str, targets: frozenset[str]) -> Iterator[Collective]:
-    """XLA's collectives in the module's text, and its custom calls of `targets`."""
+    """Yields XLA's collectives in the module's text, and its custom calls with one of the `targets`."""
     lines = text.splitlines()
     roots = _roots(lines)
     for line in lines:
@@ -52,13 +52,14 @@ def collectives(text: str, targets: frozenset[str]) -> Iterator[Collective]:
                 yield Collective(target.group(1), _operands(rest), True, _made_of(rest), _identity(rest))
         elif opcode in _COLLECTIVES:
             computation = _TO_APPLY.search(rest)
-            # A sum of booleans is an `or`, which is no sum; XLA writes a sum of several arrays as one `add` too.
+            # A psum of booleans is an `or` here and does not count as a sum. A sum of several arrays also has one
+            # `add`.
             sums = computation is not None and roots.get(computation.group(1)) == "add"
             yield Collective(opcode, _operands(rest), sums, _made_of(rest))
 
 
 def _roots(lines: list[str]) -> dict[str, str]:
-    """Computation -> the opcode of its result."""
+    """The opcode of each computation's result, by the computation's name."""
     roots: dict[str, str] = {}
     name = ""
     for line in lines:

@@ -1,11 +1,11 @@
-"""How a psum becomes a `jaxina_all_reduce` custom call, and which ones do.
+"""Decides which psums jaxina carries, and lowers those to a ``jaxina_all_reduce`` custom call.
 
 A psum is carried if `_switch.carrying` was on while it was traced, it sums over a named axis, and its dtype is in
-`CARRIED_DTYPES`. Everything else keeps XLA's own collective, and `jaxina.report` says why.
+`CARRIED_DTYPES`. All others keep XLA's own collective, and `jaxina.report` says why.
 
-A psum_scatter is a psum of which each device keeps its part. An aggregator needs every worker's whole operand in any
-case, and a link carries both directions at once, so sending back the whole sum takes no longer than the operands took to
-arrive.
+A psum_scatter is lowered to a psum of which each device keeps its part. This costs no time: an aggregator needs every
+worker's whole operand anyway, and a link carries both directions at once, so the whole sum returns in the time in which
+the operands arrive.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxina import _module, _native, _report, _route, _switch, joining
+from jaxina import _gpu, _module, _native, _report, _route, _switch, joining
 from jaxina._jax_compat import compiled, program, run
 from jaxina._jax_compat import lowering as compat
 from jaxina.errors import InvalidArgumentError, NotInitializedError
 
 TARGET = "jaxina_all_reduce"
-# The same on a GPU, in two calls: what XLA puts between them runs while the sum is under way.
+# On a GPU the sum is two calls. What XLA schedules between them runs while the sum is under way.
 START, DONE = "jaxina_all_reduce_start", "jaxina_all_reduce_done"
 
 # xla_ffi/all_reduce_call.cc has the same table; keep them together.
@@ -40,17 +40,17 @@ CARRIED_DTYPES = frozenset(
 
 def _psum_why_not(aval: Any, *, axes: tuple[Any, ...], **_: Any) -> str | None:
     if all(isinstance(axis, int) for axis in axes):
-        return ""  # it is no collective
+        return ""  # not carried, but no collective either, so the report needs no reason
     return _why_not("psum", aval, breaks_in_partial_auto=compat.PARTIAL_AUTO_BREAKS)
 
 
 def _psum_scatter_why_not(aval: Any, **_: Any) -> str | None:
-    # A device's number, by which it finds its part, is not known where the partitioner has axes left.
+    # A device finds its part by its number, which is not known in a shard_map that leaves axes to the partitioner.
     return _why_not("psum_scatter", aval, breaks_in_partial_auto=True)
 
 
 def _why_not(name: str, aval: Any, *, breaks_in_partial_auto: bool) -> str | None:
-    """Why this sum stays with XLA; None if it is carried."""
+    """Why this sum stays with XLA; None if jaxina carries it."""
     if not _switch.carrying.value:
         return _report.OFF
     if aval.dtype not in CARRIED_DTYPES:
@@ -88,21 +88,26 @@ def _psum_scatter(
 
 
 def _all_reduce(ctx: Any, target: str, operand: Any, positions: list[list[int]]) -> Any:
-    """The sum of `operand` over groups of positions in the program's device list."""
+    """Lowers the sum of `operand` over groups of devices, given as positions in the program's device list."""
     groups = _global_groups(positions)
     if groups.shape[1] > 1 and not _native.running():
-        raise NotInitializedError("a psum is to be compiled for jaxina, but jaxina.init() has not been called")
-    attributes = {"groups": groups.reshape(-1), "group_size": np.int64(groups.shape[1])}
+        raise NotInitializedError(
+            "a program whose psum jaxina carries is being compiled, but no job is running: call jaxina.init() first"
+        )
+    attributes: dict[str, np.ndarray | np.integer] = {
+        "groups": groups.reshape(-1),
+        "group_size": np.int64(groups.shape[1]),
+    }
     attributes["bits"] = np.int64(_switch.bits.value)
     return compat.ordered_custom_call(ctx, target, operand, attributes)
 
 
 def _on_gpu(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule for CUDA, which leaves a psum to XLA if jaxina was built without."""
+    """Makes the lowering rule for CUDA. It leaves psums to XLA if jaxina-cuda13 is not installed."""
 
     def lowered(ctx: Any, operand: Any, **params: Any) -> Any:
         if not gpu_handlers():
-            compat.note("jaxina was built without CUDA")
+            compat.note("jaxina-cuda13 is not installed")
             return None
         if gpus := compat.local_gpus():
             _native.set_gpu_ids(gpus)
@@ -112,24 +117,24 @@ def _on_gpu(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def gpu_handlers() -> dict[str, Any]:
-    """Custom call -> its handler on CUDA; empty if jaxina was built without CUDA."""
+    """The CUDA handlers, by the target of their custom call; empty if jaxina-cuda13 is not installed."""
     return _native.gpu_handlers()
 
 
 def _global_groups(positions: list[list[int]]) -> np.ndarray:
-    """[number of groups, size of the largest] int64 global device ids, shorter groups padded with -1."""
+    """The groups as global device ids: int64[groups, size of the largest], shorter groups padded with -1."""
     ids = compat.device_ids()
     if ids is None:
         raise InvalidArgumentError(
-            "jaxina must know the devices when a psum is compiled; an abstract mesh does not name them. "
-            "Compile with a concrete jax.sharding.Mesh, or leave jaxina switched off for this program"
+            "jaxina must know the devices when a psum is compiled, but this program has an abstract mesh, which does "
+            "not name them. Compile it with a concrete jax.sharding.Mesh, or inside jaxina.collectives(False)"
         )
     rows = [[ids[position] for position in group] for group in positions]
     return np.array(list(itertools.zip_longest(*rows, fillvalue=-1)), dtype=np.int64).T.copy()
 
 
 def _finish(module: Any) -> None:
-    """What is done to each lowered module that holds carried psums."""
+    """Finishes a lowered module that holds carried psums: merges, names and places them, and splits those of GPUs."""
     _module.finish(module, (TARGET, START), _switch.bucket_bytes.value)
     _module.split(module, START, DONE)
 
@@ -146,8 +151,9 @@ def _note(module: Any, text: Callable[[], str]) -> None:
 
 
 def install() -> None:
-    """Registers the handlers and overrides the primitives that sum. Does not initialise a backend."""
+    """Registers the handlers and overrides the primitives that sum. It does not start JAX's backend."""
     jax.ffi.register_ffi_target(TARGET, _native.all_reduce_cpu(), platform="cpu")
+    _gpu.load()
     for name, registration in _native.gpu_types().items():
         jax.ffi.register_ffi_type(name, registration, platform="CUDA")
     for target, handler in gpu_handlers().items():
@@ -170,5 +176,5 @@ def _carried(why_not: Callable[..., str | None], aval: Any, **params: Any) -> bo
 
 
 def _stays(why_not: Callable[..., str | None], aval: Any, **params: Any) -> str | None:
-    """What the report of a running job says of a sum that is lowered natively."""
+    """The reason that the report gives for a sum that JAX lowers; None if no job is running or there is no reason."""
     return why_not(aval, **params) if _native.running() else None

@@ -1,18 +1,20 @@
-"""What jaxina does to a whole lowered module: merges neighbouring psums, names each one, and lets it work in place.
+"""What jaxina does to a whole lowered module: it merges neighbouring psums, names each, and lets each work in place.
 
-**Merging.** JAX binds one psum per leaf of a pytree, and each is a custom call of its own, chained to the one before by
-the token. A collective costs a few hundred microseconds whatever its size, so psums of one block that nothing but the
-token chains become one call with many operands, up to `bucket_bytes` of them. The call stands where the last of them
-stood; what used their results moves behind it. Every process compiles the same module, so all merge alike.
+**Merging.** JAX binds one psum per leaf of a pytree. Each becomes a custom call, and the token chains it to the one
+before. A collective costs a few hundred microseconds whatever its size. So psums of one block that only the token
+chains become one call with many operands, of up to `bucket_bytes` together. The merged call stands where the last of
+them stood, and operations that use the results move behind it. All processes compile the same module, so all merge in
+the same way.
 
-**Names.** Each call gets an `identity`, a hash of the module's whole text, the call's place among the module's psums, and
-its groups. It is part of what the aggregator compares, so that processes that run different programs, or are at different
-psums of one program, get a MismatchError even if shapes and types agree. It is part of the compiled program, hence the
-same in all processes and after a load from the compilation cache.
+**Names.** Each call gets an ``identity``: a hash of the module's whole text, the call's number among the module's
+psums, and its groups. The aggregator compares identities. So processes that run different programs, or are at different
+psums of one program, get a MismatchError even if shapes and types agree. The identity is part of the compiled program.
+So it is the same in all processes, and after a load from the compilation cache.
 
-**In place.** The result of a psum lies where its operand did, if an operation of the same block made the operand. Else
-XLA would give the operand's memory, free once the psum has started, to operations that then wait for the psum: nothing
-would overlap. A parameter of the block is not freed, and working in place would only make XLA copy it first.
+**In place.** The result of a psum takes the memory of its operand, if an operation of the same block made the operand.
+Otherwise XLA would regard the operand's memory as free once the psum has started, and give it to other operations.
+These would then have to wait for the psum, and nothing would overlap. The memory of a block's parameter is not freed;
+there, working in place would only make XLA copy the parameter first.
 """
 
 from __future__ import annotations
@@ -21,13 +23,14 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from jaxina._jax_compat.lowering import hlo, ir
+from jaxina._jax_compat.lowering import as_dict, hlo, ir
 
 _CONFIGURATION = "mhlo.backend_config"
 _ALIASES = "output_operand_aliases"
 
-# Everything an all-reduce's operation may carry and still be merged; a sharding annotation, for one, may not.
+# A call is merged only if it has no other attributes than these. A sharding annotation, for example, prevents it.
 _MERGEABLE = frozenset(
     (
         *("call_target_name", "called_computations", "api_version", "has_side_effect", "backend_config"),
@@ -37,7 +40,10 @@ _MERGEABLE = frozenset(
 
 
 def finish(module: ir.Module, targets: Sequence[str], bucket_bytes: int) -> None:
-    """Merges and names the calls of the targets in the module, in place. Their operand and result 0 are the token."""
+    """Merges and names the module's calls of the `targets`, and lets them work in place. It changes the module.
+
+    Operand 0 and result 0 of each call are the token.
+    """
     with module.context:
         for block, target in itertools.product(list(_blocks(module.operation)), targets):
             _merge_in(block, target, bucket_bytes)
@@ -52,7 +58,10 @@ def finish(module: ir.Module, targets: Sequence[str], bucket_bytes: int) -> None
 
 
 def split(module: ir.Module, start: str, done: str) -> None:
-    """Puts a call of `done` after each call of `start` in the module, which then no longer works in place."""
+    """Inserts a call of `done` after each call of `start`. It changes the module.
+
+    A call of `start` no longer works in place; its call of `done` does.
+    """
     with module.context:
         for block in list(_blocks(module.operation)):
             for call in [view.operation for view in block.operations if _is_call(view.operation, start)]:
@@ -62,7 +71,7 @@ def split(module: ir.Module, start: str, done: str) -> None:
 def _split(call: ir.Operation, block: ir.Block, done: str) -> None:
     sums, operands = list(call.results)[1:], list(call.operands)[1:]
     layouts = list(ir.ArrayAttr(call.attributes["operand_layouts"]))[1:]
-    identity = {named.name: named.attr for named in ir.DictAttr(call.attributes[_CONFIGURATION])}["identity"]
+    identity = as_dict(call.attributes[_CONFIGURATION])["identity"]
     if _ALIASES in call.attributes:
         del call.attributes[_ALIASES]
     waits = ir.Operation.create(
@@ -72,7 +81,8 @@ def _split(call: ir.Operation, block: ir.Block, done: str) -> None:
         attributes={
             "call_target_name": ir.StringAttr.get(done),
             "api_version": call.attributes["api_version"],
-            # XLA must not drop it where nothing uses the sum: it frees the memory that the sum is being written to.
+            # Without a side effect XLA would drop the call where nothing uses the sum, and free the memory that the sum
+            # is still being written to.
             "has_side_effect": ir.BoolAttr.get(True),
             _CONFIGURATION: ir.DictAttr.get({"identity": identity}),
             "operand_layouts": ir.ArrayAttr.get([*layouts, *layouts]),
@@ -96,7 +106,7 @@ def _split(call: ir.Operation, block: ir.Block, done: str) -> None:
 
 
 def _first_use(call: ir.Operation, block: ir.Block) -> ir.Operation:
-    """The first operation of the block that uses what the call sums; the block's last one if none does."""
+    """The first operation of the block that uses a sum of the call; the block's last operation if none does."""
     sums = set(list(call.results)[1:])
     after = itertools.dropwhile(lambda operation: operation != call, (view.operation for view in block.operations))
     operation = call
@@ -107,7 +117,7 @@ def _first_use(call: ir.Operation, block: ir.Block) -> ir.Operation:
 
 
 def _blocks(operation: ir.Operation) -> Iterator[ir.Block]:
-    """All blocks inside the operation, in an order that depends on the program alone."""
+    """Yields all blocks inside the operation, in an order that depends on the program alone."""
     for region in operation.regions:
         for block in region.blocks:
             yield block
@@ -123,7 +133,7 @@ def _is_call(operation: ir.Operation, target: str) -> bool:
 
 
 class _Bucket:
-    """Calls of one block that will be one, and the operations that must then come after it."""
+    """Calls of one block that will be merged, and the operations that must then follow the merged call."""
 
     def __init__(self, first: ir.Operation):
         self.calls = [first]
@@ -158,7 +168,7 @@ class _Bucket:
             self.waiting.append(operation)
 
     def close(self) -> None:
-        """Replaces the calls by one."""
+        """Replaces the calls by one merged call."""
         if len(self.calls) == 1:
             return
         first, last = self.calls[0], self.calls[-1]
@@ -202,8 +212,8 @@ def _merge_in(block: ir.Block, target: str, limit: int) -> None:
         bucket.close()
 
 
-def _used(operation: ir.Operation) -> Iterator[ir.Value]:
-    """The values that the operation and those in its regions use."""
+def _used(operation: ir.Operation) -> Iterator[ir.Value[Any]]:
+    """Yields the values that the operation and all operations in its regions use."""
     yield from operation.operands
     for region in operation.regions:
         for block in region.blocks:
@@ -216,7 +226,8 @@ def _bytes(call: ir.Operation) -> int:
 
 
 def _byte_size(tensor: ir.RankedTensorType) -> int:
-    element, parts = tensor.element_type, 1
+    element: Any = tensor.element_type
+    parts = 1
     if isinstance(element, ir.ComplexType):
         element, parts = element.element_type, 2
     return math.prod(tensor.shape) * parts * max(1, element.width // 8)
@@ -233,24 +244,24 @@ def _work_in_place(call: ir.Operation) -> None:
 
 
 def _joined(layouts: list[ir.Attribute]) -> ir.Attribute:
-    """Layouts of the merged call: the token's, once, and those of all other operands."""
+    """The layouts of the merged call: the token's once, then those of all other operands."""
     lists = [list(ir.ArrayAttr(layout)) for layout in layouts]
     return ir.ArrayAttr.get([lists[0][0], *(layout for one in lists for layout in one[1:])])
 
 
 def digest(module: ir.Module) -> str:
-    """A hash of what the module does. Where it stands in the source does not count."""
-    text = module.operation.get_asm(enable_debug_info=False)
+    """A hash of what the module does. It does not depend on the module's place in the source code."""
+    text = str(module.operation.get_asm(enable_debug_info=False))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def identity(module: ir.Module) -> int:
-    """The first 64 bits of the digest."""
+    """The module's identity: the first 64 bits of its digest."""
     return int(digest(module)[:16], 16)
 
 
 def _set_identity(call: ir.Operation, name: str) -> None:
-    configuration = {named.name: named.attr for named in ir.DictAttr(call.attributes[_CONFIGURATION])}
+    configuration = as_dict(call.attributes[_CONFIGURATION])
     described = f"{name}:{configuration['groups']}:{configuration['group_size']}"
     digest = hashlib.blake2b(described.encode(), digest_size=8).digest()
     configuration["identity"] = ir.IntegerAttr.get(

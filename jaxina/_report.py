@@ -1,6 +1,7 @@
-"""Who sums what: for each program that was compiled, which collectives jaxina carries, which stay with XLA, and why.
+"""The report: for each compiled program, which collectives jaxina carries, which stay with XLA, and why.
 
-It is read from what XLA has made of a program, so it has the collectives that XLA's partitioner puts in, too.
+The report is read from the compiled program, not from what the program asked for. So it also covers the collectives
+that XLA's partitioner inserts.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from jaxina.errors import NotCarriedError
 
 _log = logging.getLogger("jaxina")
 
-# What JAX calls the sums that a program asks for. All other sums come from XLA's partitioner.
+# JAX's names for the sums that a program asks for. All other sums come from XLA's partitioner.
 _ASKED_FOR = ("psum", "psum_invariant", "reduce_scatter")
-# The module's attribute in which the lowering leaves its reasons for the compiled program, and what parts them.
+# The lowering writes the reasons why sums stay with XLA into this attribute of the module, separated by SEPARATOR. XLA
+# copies the attribute to the compiled program.
 REASONS, SEPARATOR = "jaxina.stays", "; "
 OFF = "jaxina.collectives(False)"
-SUMS_NOTHING = "sums nothing"
-PARTITIONER = "put in by XLA's partitioner; "
+SUMS_NOTHING = "not a sum"
+PARTITIONER = "inserted by XLA's partitioner; "
 UNKNOWN = "lowered before jaxina.init()"
 
 _NAME = re.compile(r"HloModule ([^\s,]+)")
@@ -33,13 +35,13 @@ _REASONS = re.compile(re.escape(REASONS) + r'="([^"]*)"')
 
 @dataclasses.dataclass(frozen=True)
 class Stays:
-    """Collectives of one program that stay with XLA, of one kind and for one reason.
+    """Collectives of one program that stay with XLA: those of one kind, for one reason.
 
     Attributes:
-      kind: HLO's name, as "all-reduce".
-      number: how many stand in the program. One in a loop's body counts once.
+      kind: the HLO opcode, such as "all-reduce".
+      number: how many of them the program has. One in a loop's body counts once.
       why: the reason.
-      sums: whether they are sums, which jaxina would carry but for the reason.
+      sums: whether they are sums. jaxina would carry a sum if it were not for the reason.
     """
 
     kind: str
@@ -52,15 +54,18 @@ class Stays:
 class Program:
     """One compiled program that has collectives.
 
+    ``str(program)`` says all of it in one line.
+
     Attributes:
-      name: as XLA has it: "jit_step" for a jitted function `step`.
+      name: XLA's name for it, such as "jit_step" for a jitted function ``step``.
       carried: how many of its collectives jaxina carries. One in a loop's body counts once.
-      tensors: how many arrays these sum.
-      stays: all others.
-      floats: how many floating-point numbers on CPU this process has given to the carried ones, as of the report. A complex
-        number is two.
-      rounded_to_zero: how many of these were not zero, but became it: n workers keep 31 - ceil(log2 n) bits of a block's
-        largest number, and these were smaller than what that leaves.
+      tensors: how many arrays these collectives take.
+      stays: the collectives that stay with XLA.
+      floats: how many floating-point numbers on CPU this process has given to the carried collectives, up to the time
+        of the report. A complex number counts as two.
+      rounded_to_zero: how many of these numbers were not zero but were rounded to zero. n workers keep
+        31 - ceil(log2 n) bits of a block's largest number; these numbers were too small for what that leaves. See
+        "Block fixed point" in docs/architecture.md.
     """
 
     name: str
@@ -75,8 +80,7 @@ class Program:
         if self.carried:
             what = f"{self.carried} collective{'s' * (self.carried > 1)}"
             parts.append(f"carries {what} ({self.tensors} tensor{'s' * (self.tensors > 1)})")
-        for one in self.stays:
-            parts.append(f"{one.number} {one.kind}{'s' * (one.number > 1)} with XLA ({one.why})")
+        parts += [f"{one.number} {one.kind}{'s' * (one.number > 1)} with XLA ({one.why})" for one in self.stays]
         if self.rounded_to_zero:
             parts.append(f"{self.rounded_to_zero} of {self.floats} numbers rounded to zero")
         return f"{self.name}: " + ", ".join(parts)
@@ -84,26 +88,31 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The programs that this process has compiled since its first `jaxina.init`, as far as they have collectives and
-    several devices."""
+    """The compiled programs that have collectives, as `jaxina.report` returns them.
+
+    ``str(report)`` has one line per program.
+
+    Attributes:
+      programs: the programs, in the order in which they were compiled.
+    """
 
     programs: tuple[Program, ...]
 
     @staticmethod
     def of_records(records: list[dict[str, Any]]) -> Report:
-        """From what `dataclasses.asdict` made of the programs."""
+        """Makes a report from the dicts that `dataclasses.asdict` made of its programs."""
         return Report(
             tuple(Program(**{**one, "stays": tuple(Stays(**stay) for stay in one["stays"])}) for one in records)
         )
 
     @property
     def carried(self) -> int:
-        """Collectives in them that jaxina carries."""
+        """How many collectives jaxina carries in all programs together."""
         return sum(program.carried for program in self.programs)
 
     @property
     def stays(self) -> dict[str, int]:
-        """Reason -> number of collectives in them that stay with XLA for it."""
+        """How many collectives of all programs stay with XLA, by reason."""
         counts: collections.Counter[str] = collections.Counter()
         for program in self.programs:
             for one in program.stays:
@@ -115,13 +124,34 @@ class Report:
 
 
 _lock = threading.Lock()
-_programs: list[tuple[Program, frozenset[int]]] = []  # with the names under which the engine counts its sums
+_programs: list[tuple[Program, frozenset[int]]] = []  # each with the identities under which the engine counts its sums
 _strict = False
 
 
 def report() -> Report:
-    """What jaxina carries, and what stays with XLA, of all programs that this process has compiled for several devices
-    while a job was running."""
+    """Tells what jaxina carries, and what stays with XLA and why.
+
+    It covers all programs with collectives that this process has compiled for several devices while a job was running,
+    since its first `jaxina.init`. It may be called at any time, after `jaxina.shutdown` too.
+
+    Returns:
+      A report, which prints as one line per program.
+
+    Example:
+      >>> import jax
+      >>> import jax.numpy as jnp
+      >>> import jaxina
+      >>> from jax.sharding import Mesh, PartitionSpec as P
+      >>> jax.config.update("jax_num_cpu_devices", 4)
+      >>> def norm(x):
+      ...     return jnp.sqrt(jax.lax.psum(jnp.sum(x**2), "workers"))
+      >>> with jaxina.init():
+      ...     mesh = Mesh(jax.devices(), ("workers",))
+      ...     value = jax.jit(jax.shard_map(norm, mesh=mesh, in_specs=P("workers"), out_specs=P()))(jnp.ones(16))
+      >>> program = jaxina.report().programs[-1]
+      >>> program.name, program.carried, program.tensors, program.stays
+      ('jit_norm', 1, 1, ())
+    """
     counts = _native.sum_counts()
     with _lock:
         return Report(
@@ -130,7 +160,7 @@ def report() -> Report:
 
 
 def rounded_to_zero() -> int:
-    """Numbers that became zero in all sums of this process so far; see `Program`."""
+    """How many numbers were rounded to zero in all sums of this process so far; see `Program.rounded_to_zero`."""
     return sum(lost for _, lost in _native.sum_counts().values())
 
 
@@ -140,7 +170,7 @@ def _counted(program: Program, counts: list[tuple[int, int]]) -> Program:
 
 
 def be_strict(strict: bool) -> None:
-    """Whether a program is refused of which a sum stays with XLA although nobody said so."""
+    """Sets whether `note` refuses a program that has a sum with XLA outside ``jaxina.collectives(False)``."""
     global _strict
     _strict = strict
 
@@ -152,21 +182,21 @@ def note(
     closed: str | None,
     identity: Callable[[], int],
 ) -> None:
-    """Takes up a compiled program.
+    """Adds a compiled program to the report.
 
     Args:
-      text: gives its optimized HLO module.
-      targets: custom calls that are jaxina's.
-      routed: kinds of XLA's own collectives that XLA calls jaxina for.
-      closed: why there are none, if so.
-      identity: gives the name under which the engine counts what comes of `routed`.
+      text: returns the program's optimized HLO module as text.
+      targets: the targets of jaxina's custom calls.
+      routed: the kinds of XLA's own collectives that XLA hands to jaxina; empty if it hands none over.
+      closed: why `routed` is empty, None if it is not.
+      identity: returns the identity under which the engine counts the program's `routed` collectives.
 
     Raises:
-      NotCarriedError: a sum stays with XLA, and `be_strict(True)` was called.
+      NotCarriedError: a sum stays with XLA outside ``jaxina.collectives(False)``, and `be_strict(True)` was called.
     """
     try:
         found = text()
-    except RuntimeError as error:  # of a backend that keeps its modules for itself
+    except RuntimeError as error:  # some backends do not hand out their modules
         _log.info("a compiled program cannot be read, and is not in the report: %s", error)
         return
     program, names = _read(found, targets, routed, closed)
@@ -176,11 +206,11 @@ def note(
         _programs.append((program, frozenset(names) | ({identity()} if routed else set())))
     _log.info("%s", program)
     if _strict and any(one.sums and one.why != OFF for one in program.stays):
-        raise NotCarriedError(f"{program}; init(strict=True) refuses that")
+        raise NotCarriedError(f"init(strict=True) refuses a program with a sum that stays with XLA: {program}")
 
 
 def says_off(text: str) -> bool:
-    """Whether a sum of the program, whose optimized HLO module this is, was asked for in `jaxina.collectives(False)`."""
+    """Whether the program asks for a sum inside ``jaxina.collectives(False)``; `text` is its optimized HLO module."""
     return OFF in (_reasons(text) or "").split(SEPARATOR)
 
 
@@ -193,13 +223,14 @@ def _read(text: str, targets: frozenset[str], routed: frozenset[str], closed: st
     asked_for = _reasons(text) or UNKNOWN
     off = says_off(text)
     carried = tensors = 0
-    names = set()  # of custom calls
+    names: set[int] = set()  # the identities of jaxina's custom calls
     stays: collections.Counter[tuple[str, str, bool]] = collections.Counter()
     for one in _hlo.collectives(text, targets):
         if one.kind in targets:
             carried += 1
             tensors += one.operands - 1  # the first is the token
-            names.add(one.identity)
+            if one.identity is not None:
+                names.add(one.identity)
         elif one.kind in routed and not (one.sums and off):
             carried += 1
             tensors += one.operands

@@ -1,8 +1,9 @@
-"""XLA's own collectives, those that its partitioner puts in above all, on their way to jaxina.
+"""Routes XLA's own collectives to jaxina, above all those that XLA's partitioner inserts.
 
-XLA:CPU can take its collectives from an MPI library, which it loads by name; jaxina._native is one (xla_ffi/mpi). The
-library sees calls, not programs. So each run of a program with such collectives happens between two calls that say which
-program it is; one at a time, and JAX waits for its end.
+XLA:CPU can take its collectives from an MPI library, which it loads by name. `jaxina._native` is such a library
+(xla_ffi/mpi). The library sees calls, but not which program they belong to. So each run of a program with such
+collectives is enclosed by two calls that name the program. Only one such program runs at a time in a process, and JAX
+waits for its end.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from jaxina import _native, _report, _seat, _switch
 from jaxina.config import Configuration, variable
 from jaxina.errors import CollectiveTimeoutError, UnsupportedTypeError
 
-# Names the library; read when jaxlib is loaded, so it must be set before Python starts.
+# The variable that names the library. It is read when jaxlib is loaded, so it must be set before Python starts.
 LIBRARY = "MPITRAMPOLINE_LIB"
-# The kinds that come.
+# The kinds of collectives that XLA hands to the library.
 KINDS = frozenset(("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute"))
 
 _COLLECTIVE = re.compile(rf" (?:{'|'.join(KINDS)})(?:-start)?\(")
-# Control flow of which XLA does not know how often its body runs: processes may differ there.
+# Control flow whose number of runs XLA does not know. Processes may run different collectives there.
 _BRANCHES = re.compile(r" conditional\(| while\((?!.*known_trip_count)")
 
-# Collectives in a type that XLA's calls of an MPI library do not have. XLA:CPU makes float16 of float8 for an all-gather.
+# Collectives in float16, for which XLA has no MPI type. (XLA:CPU turns float8 into float16 for an all-gather.)
 _REFUSED = re.compile(r"= [^=\n]*\bf16\[[^=\n]* (?:all-reduce|reduce-scatter|all-gather)(?:-start)?\(")
 
-# Why XLA's own collectives stay with XLA; None if they come.
+# Why XLA's own collectives stay with XLA; None if they come to jaxina.
 closed: str | None = "jaxina.init() has not been called"
 _one_at_a_time = threading.Lock()
-_patience = 0.0  # seconds that one program may wait for another
-_decided = False
+_patience = 0.0  # how many seconds one program may wait for another
+_decided = False  # whether `closed` is final for this process
 
 
 def agree(
@@ -47,11 +48,19 @@ def agree(
     backend_started: Callable[[], bool],
     tell_all: Callable[[str | None], list[str | None]],
 ) -> str | None:
-    """Why XLA's own collectives stay with XLA in one process of the job, and so in all; None if they come to jaxina.
+    """Decides, together with all processes of the job, whether XLA's own collectives come to jaxina.
+
+    They come in all processes or in none.
 
     Args:
-      tell_all: tells all processes what is in this one's way, if anything, and returns what is in each one's. It is
-        called once in a process: JAX's backend does not change.
+      configuration: this process's configuration.
+      processes: how many processes the job has.
+      backend_started: whether JAX's backend has started in this process.
+      tell_all: tells all processes what prevents it in this one (None if nothing does), and returns the same of each
+        process. It is called at most once per process, because the decision cannot change once JAX's backend runs.
+
+    Returns:
+      Why XLA's own collectives stay with XLA; None if they come to jaxina.
     """
     if _decided:
         return closed
@@ -63,8 +72,14 @@ def agree(
 
 
 def open_route(obstacle: str | None, patience: float) -> None:
-    """Sends XLA's own collectives to jaxina, from the start of JAX's CPU backend to the end of the process, unless there is
-    an obstacle. A program waits `patience` seconds for another of this process."""
+    """Sends XLA's own collectives to jaxina, unless there is an obstacle.
+
+    It takes effect when JAX's CPU backend starts, and holds to the end of the process.
+
+    Args:
+      obstacle: what `agree` returned.
+      patience: how many seconds a program may wait for another program of this process.
+    """
     global closed, _patience, _decided
     closed, _patience, _decided = obstacle, patience, True
     if closed is None:
@@ -86,21 +101,27 @@ def _obstacle(configuration: Configuration, processes: int, backend_started: Cal
         return "a process has several devices"
     if not _on_cpu():
         return "not on CPU"
-    chosen = jax.config.jax_cpu_collectives_implementation
+    chosen = _configured("jax_cpu_collectives_implementation")
     return None if chosen == "gloo" else f"jax_cpu_collectives_implementation is {chosen}"
 
 
+def _configured(name: str) -> Any:
+    """A value of JAX's configuration."""
+    return getattr(jax.config, name)
+
+
 def _cpu_devices() -> int:
-    """How many CPU devices this process is going to have."""
+    """How many CPU devices this process will have, once JAX's backend starts."""
     flag = re.search(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
-    configured = jax.config.jax_num_cpu_devices
+    configured: int = _configured("jax_num_cpu_devices")
     return configured if configured >= 0 else int(flag.group(1)) if flag else 1
 
 
 def _on_cpu() -> bool:
-    """Whether JAX is going to compute on CPU; False if it may find something else."""
-    if jax.config.jax_platforms:
-        return jax.config.jax_platforms.split(",")[0] == "cpu"
+    """Whether JAX will compute on CPU; False if it may find other devices."""
+    platforms: str | None = _configured("jax_platforms")
+    if platforms:
+        return platforms.split(",")[0] == "cpu"
     plugins = importlib.metadata.entry_points(group="jax_plugins")
     return not plugins and not any(importlib.util.find_spec(name) for name in ("jax_plugins", "libtpu"))
 
@@ -108,16 +129,20 @@ def _on_cpu() -> bool:
 def around(
     identity_of: Callable[[Any], int], module: Any, text: Callable[[], str], processes: list[int]
 ) -> Callable[[], contextlib.AbstractContextManager[None]] | None:
-    """What each run of a compiled program happens in; None if the program has nothing that comes this way.
+    """Makes the context in which each run of a compiled program must happen.
 
     Args:
-      identity_of: gives the hash of a lowered program, 64 bits.
+      identity_of: returns the 64-bit hash of a lowered program.
       module: the lowered program.
-      text: gives its optimized HLO module.
-      processes: those of its devices, this one among them.
+      text: returns the program's optimized HLO module as text.
+      processes: the processes of the program's devices, this one among them.
+
+    Returns:
+      A function that makes a context manager for one run; None if no collective of the program comes to jaxina this
+      way.
 
     Raises:
-      UnsupportedTypeError: it reduces or gathers what XLA cannot give to an MPI library.
+      UnsupportedTypeError: the program reduces or gathers a type for which XLA has no MPI type.
     """
     if closed is not None:
         return None
@@ -126,9 +151,9 @@ def around(
         return None
     if _REFUSED.search(compiled):
         raise UnsupportedTypeError(
-            "XLA reduces or gathers a float16 (or float8) array between processes in this program, for which it has no MPI "
-            "type. Use another type, reduce by jax.lax.psum in a shard_map, or leave XLA's own collectives with gloo: "
-            "`jaxina run --no-catch-all`, JAXINA_CATCH_ALL=no or jaxina.init(catch_all=False)"
+            "XLA reduces or gathers a float16 (or float8) array between the processes of this program, and cannot hand "
+            "such arrays to jaxina. Use another type, or reduce with jax.lax.psum in a shard_map, or leave XLA's own "
+            "collectives with gloo: `jaxina run --no-catch-all`, JAXINA_CATCH_ALL=no or jaxina.init(catch_all=False)"
         )
     identity = identity_of(module)
     carries_sums = not _report.says_off(compiled)
@@ -141,8 +166,8 @@ def around(
 def _run(identity: int, processes: list[int], carries_sums: bool, bits: int, compare: bool) -> Iterator[None]:
     if not _one_at_a_time.acquire(timeout=_patience):
         raise CollectiveTimeoutError(
-            f"another program with collectives has been running for {_patience:g} s in this process: it may wait for "
-            "this one, if a callback of it runs it"
+            f"another program with collectives has been running in this process for {_patience:g} s, so this one could "
+            "not start. If a callback of that program runs this one, they wait for each other"
         )
     completed = False
     try:

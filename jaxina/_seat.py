@@ -1,4 +1,4 @@
-"""jaxina's seat in JAX: `take` overrides the primitives that sum, or warns why it cannot."""
+"""Where jaxina enters JAX: `take` overrides the primitives that sum, or warns why it cannot."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import warnings
 
 from jaxina._jax_compat import versions
 
-# Why psums stay with XLA whatever is switched on; None if they do not.
+# Why jaxina could not override JAX's psums, so that all of them stay with XLA; None if it could.
 empty: str | None = None
 
 
 def take() -> None:
-    """Sends psums to jaxina wherever it is switched on.
+    """Overrides JAX's psums, so that jaxina carries them wherever it is switched on.
 
-    A JAX whose private parts are not what jaxina expects keeps its own psums, and one warning says what is missing.
+    If this JAX's private parts are not what jaxina expects, JAX keeps its own psums, and one warning says what is
+    missing.
 
     Raises:
-      ImportError: this JAX is older than any that jaxina is for.
+      ImportError: this JAX is older than the oldest that jaxina supports.
     """
     global empty
     versions.check_oldest()

@@ -1,7 +1,8 @@
-"""The scope in which sums are carried in another way than `jaxina.init` says.
+"""A scope that changes whether and how sums are carried.
 
-From `jaxina.init()` to `jaxina.shutdown()` all programs that the process compiles are carried: `jax.lax.psum`,
-`jax.lax.pmean`, `jax.lax.psum_scatter`, and those that differentiation inserts. Inside a scope that can be otherwise::
+From `jaxina.init` to `jaxina.shutdown`, jaxina carries the sums of all programs that the process compiles:
+`jax.lax.psum`, `jax.lax.pmean`, `jax.lax.psum_scatter`, and the sums that differentiation inserts. Inside a scope this
+can differ::
 
     with jaxina.collectives(False):              # this block keeps XLA's own collectives
         ...
@@ -22,24 +23,44 @@ from jaxina import _switch
 from jaxina.errors import InvalidArgumentError
 
 
-class collectives(contextlib.ContextDecorator):  # noqa: N801 (used like a function)
-    """Context manager and decorator: how this thread's programs are carried inside it.
+class collectives(contextlib.ContextDecorator):
+    """Changes how this thread's programs are carried. A context manager and a decorator.
 
-    JAX traces a program again where these settings differ from those it was traced with, so the scope counts wherever a
-    jitted function is *called*. A program compiled ahead of time (`jax.jit(f).lower(...).compile()`) stays what it is.
+    The scope counts where a jitted function is *called*: JAX traces a program again if these settings differ from those
+    it was traced with. A program compiled ahead of time (``jax.jit(f).lower(...).compile()``) keeps the settings it was
+    compiled with. Scopes nest, and one object may be entered several times.
 
     Args:
-      carried: False keeps XLA's own collectives, True carries them, None leaves it as it is outside.
-      bucket_bytes: neighbouring psums that do not depend on each other become one collective of at most this many
-        bytes; 0 keeps every psum a collective of its own, None what is set outside (4 MiB at first). It must be the
-        same in all processes.
-      bits: how many bits float32, float16, bfloat16 and the parts of complex64 have on the wire: 32, or 64 for twice the
-        bytes and twice the digits: with n workers 62 - 2 ceil(log2 n) bits of the largest number of a block, not
-        31 - ceil(log2 n). None keeps what is set outside (32 at first). Other types do not change. It must be the same in
-        all processes, whose sums otherwise raise MismatchError.
+      carried: False leaves sums to XLA's own collectives, True carries them, None keeps the setting outside.
+      bucket_bytes: jaxina merges neighbouring psums that do not depend on each other into one collective of at most
+        this many bytes. 0 merges nothing. None keeps the setting outside (4 MiB unless set). All processes must use the
+        same value.
+      bits: the bits that a float32, float16 or bfloat16 number, or a part of a complex64 number, takes on the wire: 32
+        or 64. With n workers, 32 keeps 31 - ceil(log2 n) bits of a block's largest number. 64 keeps 62 - 2 ceil(log2 n)
+        bits and sends twice the bytes. None keeps the setting outside (32 unless set). Other dtypes do not change. All
+        processes must use the same value; otherwise their sums raise `jaxina.errors.MismatchError`.
 
     Raises:
-      InvalidArgumentError: `bits` is something else.
+      InvalidArgumentError: `bits` is neither 32 nor 64.
+
+    Example:
+      `xla_total` keeps XLA's own all-reduce. The report gives the scope as the reason:
+
+      >>> import jax
+      >>> import jax.numpy as jnp
+      >>> import jaxina
+      >>> from jax.sharding import Mesh, PartitionSpec as P
+      >>> jax.config.update("jax_num_cpu_devices", 4)
+      >>> def xla_total(x):
+      ...     return jax.lax.psum(x, "workers")
+      >>> with jaxina.init():
+      ...     mesh = Mesh(jax.devices(), ("workers",))
+      ...     summed = jax.jit(jax.shard_map(xla_total, mesh=mesh, in_specs=P("workers"), out_specs=P()))
+      ...     with jaxina.collectives(False):
+      ...         print(summed(jnp.arange(4.0)))
+      ...     print(jaxina.report().stays)
+      [6.]
+      {'jaxina.collectives(False)': 1}
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Configuration: every `JAXINA_*` variable, declared once, here.
+"""The configuration. Every ``JAXINA_*`` variable is declared here, once.
 
-A value comes from an argument of :func:`jaxina.init` (or an option of the command line), else from
-the environment, else from the default. `jaxina info` prints the table with each value's origin.
+A value comes from an argument of `jaxina.init` or an option of the command line. If there is none, it comes from the
+environment, and else from the default. ``jaxina info`` prints all settings, and where each value came from.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ from jaxina.errors import InvalidArgumentError
 
 PREFIX = "JAXINA_"
 
-TOKEN_CHARACTERS = (16, 256)  # of JAXINA_TOKEN, from and to
+TOKEN_CHARACTERS = (16, 256)  # the least and the most characters of JAXINA_TOKEN
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A type of value: how a text is read, and what is allowed, in words. `parse` raises
-    ValueError otherwise. A secret value is printed nowhere.
+    """A type of setting.
+
+    Attributes:
+      parse: converts a text to the value. It raises ValueError if the text is not allowed.
+      allowed: what is allowed, in words.
+      secret: whether the value must never be printed.
     """
 
     parse: Callable[[str], Any]
@@ -38,6 +42,8 @@ class Kind:
 
 
 def integer(low: int, high: int) -> Kind:
+    """An integer from `low` to `high`, both included."""
+
     def parse(text: str) -> int:
         value = int(text)
         if not low <= value <= high:
@@ -48,6 +54,8 @@ def integer(low: int, high: int) -> Kind:
 
 
 def seconds() -> Kind:
+    """A duration in seconds: above 0, and at most a day."""
+
     def parse(text: str) -> float:
         value = float(text)
         if not 0 < value <= 86400:
@@ -58,16 +66,20 @@ def seconds() -> Kind:
 
 
 def share() -> Kind:
+    """A share from 0 to below 1."""
+
     def parse(text: str) -> float:
         value = float(text)
         if not 0 <= value < 1:
             raise ValueError
         return value
 
-    return Kind(parse, "a share from 0 to below 1, as 0.01")
+    return Kind(parse, "a share from 0 to below 1, such as 0.01")
 
 
 def choice(*names: str) -> Kind:
+    """One of some names."""
+
     def parse(text: str) -> str:
         if text not in names:
             raise ValueError
@@ -77,18 +89,22 @@ def choice(*names: str) -> Kind:
 
 
 def host_and_port() -> Kind:
+    """An address, as `split_address` takes it."""
+
     def parse(text: str) -> str:
         split_address(text)
         return text
 
-    return Kind(parse, "HOST:PORT, as 10.0.0.1:51000 or [::1]:51000")
+    return Kind(parse, "HOST:PORT, such as 10.0.0.1:51000 or [::1]:51000")
 
 
 def path() -> Kind:
+    """The name of a file."""
     return Kind(str, "a file name")
 
 
 def token() -> Kind:
+    """A token for calls to a switch. Secret."""
     low, high = TOKEN_CHARACTERS
 
     def parse(text: str) -> str:
@@ -100,12 +116,16 @@ def token() -> Kind:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """`HOST:PORT` or `[IPv6]:PORT` in two parts, the host without brackets. Raises ValueError."""
+    """Splits ``HOST:PORT`` or ``[IPv6]:PORT`` into the host, without brackets, and the port.
+
+    Raises:
+      ValueError: the text is not such an address. The message says why.
+    """
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ValueError(f"{text!r}: an IPv6 address needs brackets, as [::1]:51000")
+        raise ValueError(f"{text!r}: an IPv6 address needs brackets, such as [::1]:51000")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise ValueError(f"{text!r} is not HOST:PORT")
     return host, int(port)
@@ -118,41 +138,47 @@ def _setting(kind: Kind, default: Any, doc: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """One resolved configuration. A default that is a dict depends on the aggregator."""
+    """A resolved configuration: one attribute per setting, and where each value came from.
+
+    docs/configuration.md describes the settings. A default that is a dict depends on the aggregator.
+
+    Attributes:
+      origins: for each setting "argument", "environment" or "default".
+    """
 
     aggregator: str = _setting(
         choice("embedded", "udp", "roce", "verbs"),
         "embedded",
-        "What sums: shared memory of this host (embedded), or a switch reached by datagrams (udp), "
-        "by RDMA from user space (roce) or by an RDMA NIC (verbs).",
+        "Where arrays are summed: in shared memory of this host (embedded), or at a switch that is reached by "
+        "datagrams (udp), by RDMA from user space (roce) or by an RDMA NIC (verbs).",
     )
     switch: str = _setting(
         host_and_port(),
         "127.0.0.1:51000",
-        "Control address of the switch (all but embedded); `jaxina switch` starts one.",
+        "Control address of the switch (all aggregators but embedded). `jaxina switch` starts a switch.",
     )
     token: str | None = _setting(
         token(),
         None,
-        "What a shared switch asks of its callers, where it was started with one: the same for the "
-        "switch, its workers and `jaxina status`; read from the environment only, or by `jaxina "
-        "switch --token-file`. It travels in clear: it keeps out those who do not read the network.",
+        "The token that a switch asks its callers for, if it was started with one. The switch, its workers and `jaxina "
+        "status` must have the same. It is read from the environment only, or by `jaxina switch --token-file`. It "
+        "travels unencrypted, so it does not keep out those who can read the network.",
     )
     slots: int = _setting(
         integer(1, MAX_SLOTS),
         {"embedded": 8, "udp": 128, "roce": 16, "verbs": 64},
-        "Pool size s: how many chunks of a group are in flight at once.",
+        "Pool size s: how many chunks of a group may be in flight at once.",
     )
     block_size: int = _setting(
         integer(MIN_BLOCK_SIZE, MAX_BLOCK_SIZE),
         256,
-        "Block size k: elements that share one exponent.",
+        "Block size k: how many elements share one exponent.",
     )
     blocks_per_chunk: int = _setting(
         integer(1, MAX_BLOCKS_PER_CHUNK),
         {"embedded": 32, "udp": 1, "roce": 16, "verbs": 16},
-        "Blocks that one slot pass carries. Left out, and with another block size than 256, as many as "
-        "make a chunk of as many words, at least 1.",
+        "How many blocks one slot pass carries. The defaults are for blocks of 256 elements. With another block size, "
+        "the default is as many blocks as make a chunk of the same size, but at least 1.",
     )
     join_timeout: float = _setting(
         seconds(), 60.0, "How long to wait for the other workers and for the switch when joining."
@@ -161,79 +187,89 @@ class Configuration:
     heartbeat_timeout: float = _setting(
         seconds(),
         20.0,
-        "Silence after which the switch takes a worker for dead. A worker whose process ends is noticed at once.",
+        "How long a worker may be silent before the switch takes it for dead. If its process ends, that is noticed at "
+        "once.",
     )
     loss: float = _setting(share(), 0.0, "Share of arriving packets to drop, for experiments (udp, roce).")
-    loss_seed: int = _setting(integer(0, 2**64 - 1), 0, "Seed of the dropped packets.")
+    loss_seed: int = _setting(integer(0, 2**64 - 1), 0, "Seed that chooses the dropped packets.")
     rdma_device: str | None = _setting(
         Kind(str, "a device's name"),
         None,
-        "RDMA device (verbs), as `rdma link` lists them; any that has RoCEv2 over IPv4 otherwise.",
+        "RDMA device to use (verbs), as `rdma link` names it. If not set, any device that has RoCEv2 over IPv4.",
     )
     codec: str | None = _setting(
         choice("scalar", "avx2", "avx512"),
         None,
-        "Instruction set of the CPU codec, instead of the widest the processor has; read from the environment only.",
+        "Instruction set of the CPU codec. If not set, the widest that the processor has. Read from the environment "
+        "only.",
     )
     keep_memory: str = _setting(
         choice("yes", "no"),
         "yes",
-        "Whether `jaxina run` lets its workers' malloc keep what they free, in huge pages, instead of "
-        "giving it back to the system, which would have to clear it again for every result (glibc).",
+        "Whether `jaxina run` makes its workers' malloc keep freed memory, in huge pages (glibc only). Otherwise "
+        "malloc gives it back to the system, which must clear it again for every result.",
     )
     strict: str = _setting(
         choice("yes", "no"),
         "no",
-        "Whether a program is refused, when it is compiled, of which a sum stays with XLA and is not in "
+        "Whether to refuse a program, when it is compiled, if one of its sums stays with XLA without being in "
         "`jaxina.collectives(False)`.",
     )
     catch_all: str = _setting(
         choice("yes", "no"),
         "yes",
-        "Whether XLA's own collectives come to jaxina too, those that the partitioner puts in above all, where that is "
-        "possible: on CPU, with one device a process, and if `init` comes before JAX's backend starts.",
+        "Whether jaxina also takes XLA's own collectives, above all those that the partitioner inserts. This needs "
+        "arrays on CPU, one device per process, and `init` before JAX's backend starts.",
     )
     log: str = _setting(
         choice("debug", "info", "warning", "error"),
         "warning",
-        "What the `jaxina` logger prints to stderr; `jaxina run` lets process 0 say info.",
+        "Lowest level that the `jaxina` logger prints to stderr. `jaxina run` sets info for process 0.",
     )
     coordinator: str | None = _setting(
         host_and_port(),
         None,
-        "Address where the processes find each other; set by `jaxina run`, or what `jaxina coordinator` prints.",
+        "Address of the coordinator, where the processes find each other. Set by `jaxina run`, or printed by `jaxina "
+        "coordinator`.",
     )
-    rank: int | None = _setting(integer(0, MAX_WORKERS - 1), None, "This process's number; set by `jaxina run`.")
-    processes: int | None = _setting(integer(1, MAX_WORKERS), None, "Number of processes; set by `jaxina run`.")
+    rank: int | None = _setting(
+        integer(0, MAX_WORKERS - 1), None, "This process's number, from 0. Set by `jaxina run`."
+    )
+    processes: int | None = _setting(integer(1, MAX_WORKERS), None, "Number of processes. Set by `jaxina run`.")
     stats_file: str | None = _setting(
         path(),
         None,
-        "Where this process writes its engine's statistics (JSON) at shutdown; set by `jaxina run`.",
+        "File to which this process writes its engine's statistics at shutdown, as JSON. Set by `jaxina run`.",
     )
 
     error_file: str | None = _setting(
         path(),
         None,
-        "Where this process says which error has ended it (JSON); set by `jaxina run`.",
+        "File to which this process writes the error that ended it, as JSON. Set by `jaxina run`.",
     )
-    restarts: int = _setting(integer(0, 2**31 - 1), 0, "How often all workers were started again; set by `jaxina run`.")
+    restarts: int = _setting(integer(0, 2**31 - 1), 0, "How often all workers were restarted. Set by `jaxina run`.")
 
     trace: str | None = _setting(
         path(),
         None,
-        "Where this process writes a timeline of its slots, packets and waits at shutdown, for "
-        "ui.perfetto.dev; of several processes, each puts its number before the name's ending. "
-        "`jaxina run --trace` makes one file of them.",
+        "File to which this process writes a timeline of its slots, packets and waits at shutdown, for "
+        "ui.perfetto.dev. With several processes, each puts its number before the name's extension. `jaxina run "
+        "--trace` merges them into one file.",
     )
 
-    # For each field: "argument", "environment" or "default".
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
     def shape(self, devices: int, workers: int, whole_chunks: bool = False) -> JobShape:
-        """The shape of a job of `workers` processes with `devices` devices in all.
+        """Makes the shape of a job.
+
+        Args:
+          devices: how many devices sum, in all processes together.
+          workers: how many processes take part.
+          whole_chunks: whether the aggregator takes whole chunks only.
 
         Raises:
-          InvalidArgumentError, TooManyWorkersError: there can be no such job.
+          InvalidArgumentError: slots, blocks and chunks do not fit together.
+          TooManyWorkersError: there are too many devices or workers.
         """
         return JobShape(
             devices=devices,
@@ -246,7 +282,7 @@ class Configuration:
 
     @property
     def shared(self) -> dict[str, Any]:
-        """The settings on which all processes of a job must agree."""
+        """The settings on which all processes of a job must agree, by name."""
         names = ("aggregator", "slots", "block_size", "blocks_per_chunk", "catch_all")
         values = {name: getattr(self, name) for name in names}
         if self.aggregator != "embedded":
@@ -254,33 +290,45 @@ class Configuration:
         return values
 
 
-def fields() -> list[dataclasses.Field]:
-    """The settings, in the order of their documentation."""
+def fields() -> list[dataclasses.Field[Any]]:
+    """Lists the settings, in the order in which they are documented."""
     return [field for field in dataclasses.fields(Configuration) if "kind" in field.metadata]
 
 
 def variable(name: str) -> str:
+    """The environment variable of the setting `name`."""
     return PREFIX + name.upper()
 
 
-def default_text(field: dataclasses.Field) -> str:
+def default_text(field: dataclasses.Field[Any]) -> str:
+    """The default of a setting, as text; empty if it has none."""
     default = field.metadata["default"]
     if isinstance(default, dict):
         return ", ".join(f"{value} ({aggregator})" for aggregator, value in default.items())
     return "" if default is None else f"{default:g}" if isinstance(default, float) else str(default)
 
 
-def shown(field: dataclasses.Field, value: Any) -> str:
-    """The value as a person may see it."""
+def shown(field: dataclasses.Field[Any], value: Any) -> str:
+    """The value of a setting as text that may be printed. A secret value is shown as "(set)"."""
     return "" if value is None else "(set)" if field.metadata["kind"].secret else str(value)
 
 
 def resolve(environ: Mapping[str, str] | None = None, **arguments: Any) -> Configuration:
-    """Reads the configuration: arguments that are not None, then `environ` (os.environ), then
-    defaults.
+    """Resolves the configuration.
+
+    Args:
+      environ: the environment; None means `os.environ`.
+      **arguments: values of settings, by name. One that is None is not given.
 
     Raises:
-      InvalidArgumentError: a value is not allowed; the message names it, and says what is.
+      InvalidArgumentError: a value is not allowed, or values do not fit together. The message names the value and says
+        what is allowed.
+
+    Example:
+      >>> from jaxina import config
+      >>> configuration = config.resolve({"JAXINA_SLOTS": "16"}, aggregator="udp")
+      >>> configuration.slots, configuration.origins["slots"], configuration.origins["timeout"]
+      (16, 'environment', 'default')
     """
     environ = os.environ if environ is None else environ
     for name in arguments:
@@ -300,7 +348,7 @@ def resolve(environ: Mapping[str, str] | None = None, **arguments: Any) -> Confi
         else:
             values[name] = default[values["aggregator"]] if isinstance(default, dict) else default
             origins[name] = "default"
-            if name == "blocks_per_chunk":  # the default is for blocks of 256
+            if name == "blocks_per_chunk":  # the default is for blocks of 256 elements; keep the chunk's size
                 blocks = 256 * values[name] // values["block_size"]
                 values[name] = min(max(blocks, 1), MAX_BLOCKS_PER_CHUNK)
     configuration = Configuration(**values, origins=origins)
@@ -317,14 +365,19 @@ def _read(kind: Kind, name: str, value: Any) -> Any:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Variables that look like ours but are not: most likely typing errors."""
+    """Lists variables that start with ``JAXINA_`` but are not settings. Most likely they are typing errors."""
     known = {variable(field.name) for field in fields()}
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
 
 
 def check_used(configuration: Configuration) -> None:
-    """Raises InvalidArgumentError if a setting was given that the aggregator does not use. What comes from the
-    environment may stand there for other runs, if the aggregator was chosen."""
+    """Checks that the aggregator uses the settings that were given.
+
+    A setting from the environment may be meant for other runs. So it is refused only if nobody chose the aggregator.
+
+    Raises:
+      InvalidArgumentError: the embedded aggregator does not use a setting that was given.
+    """
     if configuration.aggregator != "embedded":
         return
     ignored = {"argument", "environment"} if configuration.origins["aggregator"] == "default" else {"argument"}
@@ -332,22 +385,20 @@ def check_used(configuration: Configuration) -> None:
         if given is not None and configuration.origins[name] in ignored:
             raise InvalidArgumentError(
                 f"{variable(name)}={given} is given, but the embedded aggregator has no network: choose "
-                f"{variable('aggregator')}=udp (or --aggregator udp, or jaxina.init('udp')), or leave it out"
+                f"{variable('aggregator')}=udp (or --aggregator udp, or jaxina.init('udp')), or leave {name} out"
             )
 
 
 def _check_together(configuration: Configuration) -> None:
-    configuration.shape(devices=1, workers=1)  # raises where slots, blocks and chunks do not go together
-    launched = (configuration.coordinator, configuration.rank, configuration.processes)
-    if any(value is not None for value in launched):
-        if any(value is None for value in launched):
+    configuration.shape(devices=1, workers=1)  # raises if slots, blocks and chunks do not fit together
+    coordinator, rank, processes = configuration.coordinator, configuration.rank, configuration.processes
+    if any(value is not None for value in (coordinator, rank, processes)):
+        if coordinator is None or rank is None or processes is None:
             raise InvalidArgumentError(
-                f"{variable('coordinator')}, {variable('rank')} and {variable('processes')} belong "
-                "together: set all "
+                f"{variable('coordinator')}, {variable('rank')} and {variable('processes')} belong together: set all "
                 "three, or none"
             )
-        if configuration.rank >= configuration.processes:
+        if rank >= processes:
             raise InvalidArgumentError(
-                f"{variable('rank')}={configuration.rank} is not below {variable('processes')}="
-                f"{configuration.processes}: ranks count from 0"
+                f"{variable('rank')}={rank} is not below {variable('processes')}={processes}: ranks count from 0"
             )

@@ -1,8 +1,9 @@
-"""The errors that jaxina raises, one class per cause.
+"""The errors that jaxina raises: one class per cause.
 
-The native code and the collectives inside compiled programs name the cause in the error's text, ``jaxina[CODE]: message``.
-XLA passes that text on in an exception of its own: a `ValueError` if the program fails before its dispatch returns, else a
-`jax.errors.JaxRuntimeError`, possibly only where the result is first used. `typed` turns either into the class below::
+Errors from native code and from collectives inside compiled programs carry the cause in their text:
+``jaxina[CODE]: message``. XLA raises that text in an exception of its own. It is a `ValueError` if the program fails
+before its dispatch returns. Otherwise it is a `jax.errors.JaxRuntimeError`, which may appear only where the result is
+first used. `typed` turns both into the classes below::
 
     try:
         with jaxina.errors.typed():
@@ -22,11 +23,13 @@ _TEXT = re.compile(r"jaxina\[([A-Z_]+)\]: (.*)", re.DOTALL)
 
 
 class JaxinaError(Exception):
-    """Base of all errors of jaxina.
+    """Base class of all errors that jaxina raises.
+
+    The class pickles, so an error can be passed between processes.
 
     Attributes:
-      code: the cause's name in the native code, e.g. ``"WORKER_LOST"``.
-      message: a sentence that names the cause and the remedy.
+      code: the cause's name in the native code, for example ``"WORKER_LOST"``. One per class.
+      message: the cause and the remedy, in words. ``str(error)`` is ``jaxina[CODE]: message``.
     """
 
     code = "UNKNOWN"
@@ -35,102 +38,110 @@ class JaxinaError(Exception):
         super().__init__(f"jaxina[{self.code}]: {message}")
         self.message = message
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[JaxinaError], tuple[str]]:
         return type(self), (self.message,)
 
 
 class NotInitializedError(JaxinaError):
-    """A psum ran before `jaxina.init`."""
+    """A program with carried sums was compiled or run while no job was running.
+
+    Either `jaxina.init` was not called, or `jaxina.shutdown` was, or the process was forked after `jaxina.init`.
+    """
 
     code = "NOT_INITIALIZED"
 
 
 class NotCarriedError(JaxinaError):
-    """A program's sum stays with XLA, and `jaxina.init(strict=True)` refuses that."""
+    """A sum of the program stays with XLA, and `jaxina.init(strict=True)` refuses that. The message gives the
+    reason."""
 
     code = "NOT_CARRIED"
 
 
 class UnsupportedTypeError(JaxinaError):
-    """A dtype that is not carried."""
+    """A dtype that jaxina does not carry reached a place where XLA can no longer take over the collective."""
 
     code = "UNSUPPORTED_TYPE"
 
 
 class InvalidArgumentError(JaxinaError, ValueError):
-    """A configuration value or argument that cannot work."""
+    """An argument, setting or combination of them is not allowed. The message says what is. Also a `ValueError`."""
 
     code = "INVALID_ARGUMENT"
 
 
 class TooManyWorkersError(JaxinaError):
-    """More workers than the aggregator or the format allows."""
+    """The job has more workers than the aggregator or the number format allows, or a rank is beyond the job's size."""
 
     code = "TOO_MANY_WORKERS"
 
 
 class RankTakenError(JaxinaError):
-    """Two workers claim one rank."""
+    """Two processes claim the same rank."""
 
     code = "RANK_TAKEN"
 
 
 class NeverJoinedError(JaxinaError):
-    """A worker did not join within the join deadline."""
+    """A process did not join in time. The message lists which."""
 
     code = "NEVER_JOINED"
 
 
 class MismatchError(JaxinaError):
-    """Workers disagree about what they are summing."""
+    """Workers disagree: they sum different shapes, dtypes or psums at the same place, or have different settings."""
 
     code = "MISMATCH"
 
 
 class WorkerLostError(JaxinaError):
-    """A worker died."""
+    """A worker's process died, or left while others still needed it."""
 
     code = "WORKER_LOST"
 
 
 class CollectiveTimeoutError(JaxinaError, TimeoutError):
-    """A collective did not finish within its deadline."""
+    """A collective did not finish within its deadline (`JAXINA_TIMEOUT`). Also a `TimeoutError`."""
 
     code = "TIMEOUT"
 
 
 class SwitchUnreachableError(JaxinaError, ConnectionError):
-    """The aggregator does not answer."""
+    """The switch does not answer, or the connection to it broke. Also a `ConnectionError`."""
 
     code = "SWITCH_UNREACHABLE"
 
 
 class JobRejectedError(JaxinaError):
-    """The aggregator refuses this job, its secret or its incarnation."""
+    """The switch refuses the job or the call.
+
+    It does not know the job (the job ended or the switch was restarted), the secret or the token is wrong, or the
+    caller is over one of the switch's limits. The message says which.
+    """
 
     code = "JOB_REJECTED"
 
 
 class SharedMemoryError(JaxinaError):
-    """The shared-memory segment cannot be created, sized or mapped."""
+    """The shared-memory segment of an embedded aggregator cannot be created, sized or mapped."""
 
     code = "SHARED_MEMORY"
 
 
 class SystemCallError(JaxinaError, OSError):
-    """An operating-system call failed."""
+    """A call to the operating system failed. Also an `OSError`, but without its `errno`."""
 
     code = "SYSTEM"
 
 
 class GpuError(JaxinaError):
-    """A CUDA call failed."""
+    """A CUDA call failed. The message holds the call and CUDA's reason."""
 
     code = "GPU"
 
 
 class ShutDownError(JaxinaError):
-    """`jaxina.shutdown` ran while work was pending."""
+    """`jaxina.shutdown` ran while sums were pending."""
 
     code = "SHUT_DOWN"
 
@@ -143,18 +154,27 @@ BY_CODE: dict[str, type[JaxinaError]] = _all_classes(JaxinaError)
 
 
 def from_code(code: str, message: str) -> JaxinaError:
-    """The error with this native code; `JaxinaError` itself for a code that Python does not know."""
+    """Makes the error for a native code.
+
+    Args:
+      code: a native code such as ``"WORKER_LOST"``.
+      message: the error's message, without the code.
+
+    Returns:
+      An error of the class with this code, or a plain `JaxinaError` if no class has it.
+    """
     return BY_CODE.get(code, JaxinaError)(message)
 
 
 def from_exception(error: BaseException) -> JaxinaError | None:
-    """The jaxina error that `error` is, or that an XLA run-time error carries in its text.
+    """Finds the jaxina error behind an exception.
 
     Args:
-      error: any exception, typically a `jax.errors.JaxRuntimeError` or a `ValueError` of XLA's.
+      error: any exception, typically a `jax.errors.JaxRuntimeError` or a `ValueError` that XLA raised.
 
     Returns:
-      The typed error, or None if `error` does not come from jaxina.
+      `error` itself if it is a `JaxinaError`; else the typed error that its text carries; None if the exception does
+      not come from jaxina.
     """
     if isinstance(error, JaxinaError):
         return error
@@ -164,13 +184,20 @@ def from_exception(error: BaseException) -> JaxinaError | None:
 
 @contextlib.contextmanager
 def typed() -> Iterator[None]:
-    """Inside it, and as a decorator, an exception that jaxina caused leaves as the typed error that names the cause; all
-    others leave as they are.
+    """Turns exceptions that jaxina caused into typed errors. A context manager and a decorator.
 
-    JAX dispatches asynchronously: wait for the results inside (`jax.block_until_ready`), or the error may surface later.
+    All other exceptions pass through unchanged. JAX dispatches asynchronously, so wait for the results inside
+    (`jax.block_until_ready`). Otherwise the error may appear later, outside.
 
     Raises:
-      JaxinaError: of the class for the cause, raised from XLA's own exception.
+      JaxinaError: of the subclass for the cause. XLA's own exception is its ``__cause__``.
+
+    Example:
+      >>> from jaxina import errors
+      >>> with errors.typed():
+      ...     raise ValueError("INTERNAL: jaxina[WORKER_LOST]: worker 1 of 4 died")
+      Traceback (most recent call last):
+      jaxina.errors.WorkerLostError: jaxina[WORKER_LOST]: worker 1 of 4 died
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Taking part in aggregation: `jaxina.init`, `jaxina.shutdown` and the `Job` between them."""
+"""The start and the end of aggregation in a process: `jaxina.init`, `jaxina.shutdown`, and the `Job` between them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ _log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _current: Job | None = None
-_of_parent: list[Job | None] = []  # kept where this process was forked: to leave is the parent's to do
+# In a forked child: the parent's job. The reference keeps it alive, since only the parent may leave it.
+_of_parent: list[Job | None] = []
 _incarnation = 0  # how often init() succeeded in this process; part of every published key
 
 
 class Job:
-    """This process's part in aggregation, from `jaxina.init` to `jaxina.shutdown`; a context
-    manager that shuts down.
+    """This process's part in aggregation, from `jaxina.init` to `jaxina.shutdown`.
+
+    `jaxina.init` makes it. As a context manager it shuts down at the end of the block; if the block ends with an
+    exception, the other processes are told why.
 
     Attributes:
       process: this process's number, from 0.
       processes: how many processes take part.
       aggregator: "embedded", "udp", "roce" or "verbs".
-      configuration: all settings, with their origins.
+      configuration: all settings, and where each came from.
     """
 
     def __init__(self, configuration: config.Configuration, topology: JaxTopology, connector: Connector):
@@ -44,11 +47,14 @@ class Job:
         self._rounded_before = _report.rounded_to_zero()
 
     def statistics(self) -> dict[str, int]:
-        """Counters of this process's engine since `init`, by name: collectives, elements,
-        packets_sent,
-        packets_received, bytes_sent, bytes_received, retransmissions, packets_dropped,
-        packets_rejected, staged_words (words of GPUs that the processor copied or added),
-        rounded_to_zero (numbers on CPU: see `jaxina.report`)."""
+        """Reads the counters of this process's engine since `init`.
+
+        Returns:
+          The value of each counter, by name. Among them: ``collectives``, ``elements``, ``packets_sent``,
+          ``packets_received``, ``bytes_sent``, ``bytes_received``, ``retransmissions``, ``packets_dropped``,
+          ``packets_rejected``, ``staged_words`` (words of GPU arrays that the CPU copied or added) and
+          ``rounded_to_zero`` (numbers on CPU that became zero, see `jaxina.Program`).
+        """
         from jaxina import _native
 
         lost = _report.rounded_to_zero() - self._rounded_before
@@ -85,45 +91,60 @@ def init(
     strict: bool | None = None,
     catch_all: bool | None = None,
 ) -> Job:
-    """Starts aggregation in this process. Every process of the job calls it, with the same
-    arguments. From then on the sums of all programs are carried; `jaxina.collectives(False)` leaves
-    some to XLA.
+    """Starts aggregation in this process.
 
-    Under `jaxina run` it also initialises jax.distributed, unless that was done before; so it must
-    then come before anything that starts JAX's backend. An argument left out comes from its
-    JAXINA_* variable, else from the default (`jaxina info` lists them).
+    Every process of the job calls it, with the same arguments. From then on jaxina carries the sums of all programs
+    that the process compiles. `jaxina.collectives` leaves some of them to XLA.
+
+    Under ``jaxina run`` it also initialises `jax.distributed`, unless that is done already. It must then come before
+    anything that starts JAX's backend (that asks for devices or computes).
+
+    An argument that is None comes from its ``JAXINA_*`` variable, or from the default if the variable is not set.
+    ``jaxina info`` lists all of them.
 
     Args:
-      aggregator: "embedded" (shared memory of this host), or a switch reached by "udp", "roce" (RDMA
-        from user space) or "verbs" (RDMA by a NIC).
-      switch: HOST:PORT of the switch's control service, for all but "embedded".
-      slots: pool size s.
+      aggregator: "embedded" (shared memory of this host), or a switch reached by "udp" (datagrams), "roce" (RDMA from
+        user space) or "verbs" (RDMA by a NIC).
+      switch: HOST:PORT of the switch's control service. Not for "embedded".
+      slots: pool size s, in slots.
       block_size: block size k, in elements.
-      blocks_per_chunk: blocks that one slot pass carries.
-      join_timeout: seconds to wait for other workers and for the switch.
-      timeout: seconds that one collective may take.
-      heartbeat_timeout: seconds of silence after which the switch takes a worker for dead.
-      loss: share of arriving packets to drop, for experiments.
-      loss_seed: seed of that.
-      trace: file for a timeline of this process's slots, packets and waits, written at shutdown in
-        Chrome's trace event format, for ui.perfetto.dev. Of several processes, process r writes
-        NAME.r.json instead of NAME.json.
-      strict: refuse to compile a program of which a sum stays with XLA, unless it stands in
-        `jaxina.collectives(False)`: a NotCarriedError then names it.
-      catch_all: whether XLA's own collectives come to jaxina too, as those of `jit` with shardings, where that is
-        possible: on CPU, with one device a process, and if JAX's backend has not started yet.
+      blocks_per_chunk: how many blocks one slot pass carries.
+      join_timeout: how long to wait for the other workers and for the switch when joining, in seconds.
+      timeout: how long one collective may take, in seconds.
+      heartbeat_timeout: after how many seconds of silence the switch takes a worker for dead.
+      loss: share of arriving packets to drop, from 0 to below 1, for experiments ("udp" and "roce").
+      loss_seed: seed that chooses the dropped packets.
+      trace: file for a timeline of this process's slots, packets and waits. It is written at shutdown, in Chrome's
+        trace event format, for ui.perfetto.dev. With several processes, process r writes NAME.r.json instead of
+        NAME.json.
+      strict: whether to refuse a program if one of its sums stays with XLA without being in
+        ``jaxina.collectives(False)``. Compiling it then raises `jaxina.errors.NotCarriedError`.
+      catch_all: whether jaxina also takes XLA's own collectives, for example those that the partitioner inserts for
+        `jit` with shardings. This needs arrays on CPU, one device per process, and a JAX backend that has not started
+        yet.
 
     Returns:
-      The job; `jaxina.shutdown`, the end of `with`, or the end of the process ends it.
+      The job. It ends with `jaxina.shutdown`, with the end of a ``with`` block, or with the process.
 
     Raises:
-      InvalidArgumentError: a value is not allowed, `init` ran already, or JAX's backend was
-        started before the launched processes knew each other.
-      NeverJoinedError, RankTakenError, MismatchError: the launched processes are not complete, or
-      do not agree, or one of them does not call `init`.
-      WorkerLostError: one of them has ended.
+      InvalidArgumentError: a value is not allowed; or `init` ran already; or JAX's backend was started before the
+        launched processes knew each other.
+      NeverJoinedError: a launched process did not start or did not call `init` within `join_timeout`.
+      RankTakenError: two launched processes have the same rank.
+      MismatchError: the launched processes have different settings.
+      WorkerLostError: a launched process has ended.
       SwitchUnreachableError: no switch answers at `switch`.
-      NotCarriedError: `strict`, and this JAX is one that jaxina does not know.
+      JobRejectedError: the switch refuses the call, for example because its token is missing.
+      SystemCallError: a call to the operating system failed.
+      NotCarriedError: `strict` is on, and jaxina cannot take part in this version of JAX.
+
+    Example:
+      See `jaxina` for a whole program. The job knows its settings:
+
+      >>> import jaxina
+      >>> with jaxina.init("embedded", slots=16, timeout=30) as job:
+      ...     print(job, job.configuration.slots, job.configuration.origins["slots"])
+      <jaxina.Job embedded, process 0 of 1> 16 argument
     """
     global _current, _incarnation
     configuration = config.resolve(
@@ -169,11 +190,22 @@ def _yes_or_no(given: bool | None) -> str | None:
 
 
 def shutdown() -> None:
-    """Ends aggregation in this process: waits for dispatched computations, leaves all jobs, stops
-    the engine.
+    """Ends aggregation in this process.
+
+    It waits for computations that JAX has dispatched, leaves all jobs at the aggregator, stops the engine, and writes
+    the statistics and the timeline if they were asked for. `jaxina.init` may be called again afterwards.
 
     Raises:
-      NotInitializedError: `init` did not run.
+      NotInitializedError: `init` did not run, or `shutdown` ran already.
+      SystemCallError: the statistics or the timeline cannot be written.
+
+    Example:
+      >>> import jaxina
+      >>> job = jaxina.init()
+      >>> jaxina.shutdown()
+      >>> jaxina.shutdown()
+      Traceback (most recent call last):
+      jaxina.errors.NotInitializedError: jaxina[NOT_INITIALIZED]: jaxina.shutdown() without jaxina.init()
     """
     job = _current
     if job is None:
@@ -182,7 +214,7 @@ def shutdown() -> None:
 
 
 def current() -> Job | None:
-    """The job of this process, None outside init() ... shutdown()."""
+    """The job of this process; None before `init` and after `shutdown`."""
     return _current
 
 
@@ -246,8 +278,9 @@ def _shut_down(job: Job, failure: str | None) -> None:
 
 
 def _finish_computations() -> None:
-    """Waits for what JAX has dispatched: stopping the engine under it would fail it. Bounded by
-    `timeout`.
+    """Waits for the computations that JAX has dispatched.
+
+    They would fail if the engine stopped under them. The wait is bounded: each collective ends within `timeout`.
     """
     import jax
 
@@ -259,7 +292,8 @@ def _finish_computations() -> None:
 
 
 def _at_exit() -> None:
-    # Runs before JAX's own exit handlers, which were registered earlier: XLA must still be there.
+    # XLA must still be there. Exit handlers run in reverse order, and JAX registered its own earlier, so this runs
+    # first.
     job = _current
     if job is not None:
         _shut_down(job, _described(getattr(sys, "last_value", None)))
@@ -288,6 +322,6 @@ def _set_up_logging(configuration: config.Configuration) -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("jaxina: %(levelname)s: %(message)s"))
         logger.addHandler(handler)
-        logger.propagate = False  # the root logger may get a handler later, by absl for one
+        logger.propagate = False  # the root logger may get a handler later, from absl for example
     for name in config.unknown_variables(os.environ):
         _log.warning("%s is not a jaxina variable (see `jaxina info`)", name)

@@ -1,4 +1,4 @@
-"""How the processes of a job come to know each other, and how one is told that it forgot to."""
+"""How the processes of a job find each other, and the errors for a process that did not look for the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxina.control.store import JaxStore
 from jaxina.control.topology import JaxTopology, this_place
 from jaxina.errors import InvalidArgumentError, NotInitializedError
 
-# Where launchers say how many processes they have started.
+# The variables in which launchers say how many processes they have started.
 _LAUNCHERS = {
     "SLURM_STEP_NUM_TASKS": "srun",
     "OMPI_COMM_WORLD_SIZE": "Open MPI's mpirun",
@@ -27,16 +27,16 @@ _LAUNCHERS = {
 
 Endpoint = tuple[str, int, int]  # numeric host, port, secret
 
-_roommates: Roommates | None = None  # where we were launched
+_roommates: Roommates | None = None  # only in a process that `jaxina run` launched
 
 
 def ended_processes() -> set[int]:
-    """The processes that are known to have ended, by number. Only launched processes know."""
+    """The numbers of the processes that are known to have ended. Empty if this process was not launched."""
     return _roommates.ended() if _roommates is not None else set()
 
 
 def forget_in_child() -> None:
-    """After a fork, in the child."""
+    """Drops the parent's connection to the coordinator. To be called in the child, after a fork."""
     global _roommates
     if _roommates is not None:
         _roommates.forget()
@@ -44,48 +44,72 @@ def forget_in_child() -> None:
 
 
 def jax_store() -> JaxStore:
+    """The key-value store of `jax.distributed`."""
     return JaxStore(_processes().client())
 
 
 def backend_started() -> bool:
-    """Whether JAX has looked for devices."""
+    """Whether JAX's backend has started, that is, whether JAX has looked for devices."""
     return _processes().backend_started()
 
 
 def own_host(processes: int) -> str:
-    """The numeric address of this host, as the other processes reach it."""
+    """The numeric address at which the other processes reach this host."""
     return own_host_towards(_processes().coordinator_address() if processes > 1 else None)
 
 
 def exchange_endpoints(topology: JaxTopology, incarnation: int, own: tuple[int, int], timeout: float) -> list[Endpoint]:
-    """Where every process takes messages, by process; `own` is this one's port and secret."""
+    """Exchanges where each process takes messages.
+
+    Args:
+      topology: this process's number, and how many there are.
+      incarnation: how often `jaxina.init` has succeeded in this process.
+      own: this process's port and secret.
+      timeout: seconds to wait for the others.
+
+    Returns:
+      The endpoint of each process, by number.
+
+    Raises:
+      NeverJoinedError: a process did not tell its endpoint within `timeout` seconds.
+      WorkerLostError: a process has ended.
+    """
     here = (own_host(topology.processes), *own)
     return [
         (host, port, secret)
         for host, port, secret in exchange(
             *(jax_store(), f"jaxina/{incarnation}/endpoints", topology.process, here, topology.processes),
             *(timeout, ended_processes),
-            "sends no messages, though others do: every process must run the same program; one that computes long before "
-            "needs a longer JAXINA_TIMEOUT",
+            f"did not reach the others' first exchange of messages within {timeout:g} s. Every process must run the "
+            "same program. If this one computes long before, raise JAXINA_TIMEOUT",
         )
     ]
 
 
 def tell_obstacles(topology: JaxTopology, timeout: float, own: str | None) -> list[str | None]:
-    """What keeps XLA's own collectives from jaxina, by process; `own` in this one. Waits for all.
+    """Exchanges, for each process, what prevents XLA's own collectives from coming to jaxina. Waits for all processes.
+
+    Args:
+      topology: this process's number, and how many there are.
+      timeout: seconds to wait for the others.
+      own: what prevents it in this process; None if nothing does.
+
+    Returns:
+      The same of each process, by number.
 
     Raises:
       NeverJoinedError: a process has not called `jaxina.init` within `timeout` seconds.
-      WorkerLostError: one has ended.
+      WorkerLostError: a process has ended.
     """
     return exchange(
         *(jax_store(), "jaxina/route", topology.process, own, topology.processes, timeout, ended_processes),
-        f"has not called jaxina.init() within {timeout:g} s: every process of the job must, or JAXINA_JOIN_TIMEOUT be longer",
+        f"did not call jaxina.init() within {timeout:g} s. Every process of the job must call it. If this one starts "
+        "slowly, raise JAXINA_JOIN_TIMEOUT",
     )
 
 
 def _processes() -> ModuleType:
-    """What JAX knows of the other processes.
+    """The module with what JAX knows of the other processes.
 
     Raises:
       InvalidArgumentError: this JAX has other private names than jaxina expects.
@@ -94,26 +118,44 @@ def _processes() -> ModuleType:
         from jaxina._jax_compat import processes
     except ImportError as error:
         raise InvalidArgumentError(
-            f"{versions.found()} is not what jaxina expects, so its processes do not find each other: {error}. {versions.tested()}"
+            f"{versions.found()} is not what jaxina expects, so the processes cannot find each other: {error}. "
+            f"{versions.tested()}"
         ) from error
     return processes
 
 
 def join_processes(configuration: config.Configuration) -> JaxTopology:
-    """Initialises jax.distributed if we were launched and nobody did."""
+    """Initialises `jax.distributed` if this process was launched and nobody has done so.
+
+    Returns:
+      This process's number, and how many processes there are.
+
+    Raises:
+      InvalidArgumentError: JAX's backend was started too early, or a launcher started processes that do not know of
+        each other.
+      NeverJoinedError: not all processes came, or no coordinator answers.
+      RankTakenError: two processes have the same rank.
+      MismatchError: the processes have different settings.
+    """
     global _roommates
-    if not jax.distributed.is_initialized() and (configuration.processes or 1) > 1:
+    rank, count, coordinator = configuration.rank, configuration.processes, configuration.coordinator
+    if (
+        not jax.distributed.is_initialized()
+        and (coordinator is not None and rank is not None and count is not None)
+        and count > 1
+    ):
         if _processes().backend_started():
             raise InvalidArgumentError(
                 "jaxina.init() came after the first use of JAX's devices: call it before anything "
                 "that asks for devices or computes, so that the processes find each other"
             )
-        count, patience = configuration.processes, configuration.join_timeout
-        me = Answer(configuration.rank, count, this_place(), configuration.shared, patience)
-        service, _roommates = answer_roll(configuration.coordinator, me)
-        # Before jax.distributed's own handler, which then waits for all others: they must not wait for this process.
+        patience = configuration.join_timeout
+        me = Answer(rank, count, this_place(), configuration.shared, patience)
+        service, _roommates = answer_roll(coordinator, me)
+        # Runs before JAX's own exit handler, which JAX registered earlier, when it was imported. That one shuts
+        # jax.distributed down and so waits for all other processes; they must not wait for this one meanwhile.
         atexit.register(_roommates.end)
-        _processes().join(service, count, configuration.rank, patience)
+        _processes().join(service, count, rank, patience)
     if not jax.distributed.is_initialized():
         _refuse_to_be_alone()
         return JaxTopology(0, 1)
@@ -121,21 +163,27 @@ def join_processes(configuration: config.Configuration) -> JaxTopology:
 
 
 def _refuse_to_be_alone() -> None:
-    """Raises InvalidArgumentError if a launcher has started several processes that do not know of each other."""
+    """Raises InvalidArgumentError if a launcher has started several processes that do not know of each other.
+
+    Each would sum alone, as a job of one process, and nobody would notice.
+    """
     for variable, launcher in _LAUNCHERS.items():
         count = os.environ.get(variable, "")
         if count.isdigit() and int(count) > 1:
             raise InvalidArgumentError(
                 f"{variable}={count}: {launcher} started {count} processes, but each would be a job of its own, since "
-                "jax.distributed.initialize() was not called before jaxina.init(). Call it; or, if the processes shall "
-                f"not sum together, unset {variable}"
+                "jax.distributed.initialize() was not called before jaxina.init(). Call it. If the processes are not "
+                f"meant to sum together, unset {variable} instead"
             )
 
 
 def refuse_without_init() -> None:
-    """Raises NotInitializedError if `jaxina run` started this process with others and it computes alone.
+    """Checks that a process that ``jaxina run`` started with others does not compute alone.
 
     To be called when a program is compiled while no job is running.
+
+    Raises:
+      NotInitializedError: it does.
     """
     count = os.environ.get(config.variable("processes"), "")
     if count.isdigit() and int(count) > 1 and not jax.distributed.is_initialized():

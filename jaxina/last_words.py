@@ -1,6 +1,6 @@
-"""What a launched process says when an error ends it: one line for an error of jaxina's, and its code for the launcher.
+"""What a launched process prints when an error of jaxina's ends it: one line, and the error's code for the launcher.
 
-When one worker fails, all others fail because of it, and their tracebacks would bury the one that matters.
+When one worker fails, all others fail because of it. Their tracebacks would bury the one that matters.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _installed = False
 
 
 def install(file: str) -> None:
-    """From now on the code of an error that nobody catches is written to `file`."""
+    """From now on, an uncaught jaxina error is printed as one line, and its code is written to `file`."""
     global _installed
     if _installed:
         return

@@ -1,4 +1,4 @@
-"""What a job leaves behind when it ends: a summary in the log, its statistics, its timeline."""
+"""What a process writes when its job ends: a summary to the log, its statistics and its timeline to files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from jaxina import _report, _seat, trace_file
@@ -15,23 +16,34 @@ _log = logging.getLogger("jaxina")
 
 
 def sum_up(processes: int, statistics: dict[str, int]) -> None:
-    """Says at the end what was carried, and warns where nothing was."""
+    """Logs what was carried, or warns that nothing was.
+
+    Args:
+      processes: how many processes the job has.
+      statistics: the counters of this process's engine since `jaxina.init`.
+    """
     found = _report.report()
-    stays = "; ".join(f"{number} with XLA: {why}" for why, number in found.stays.items())
+    stays = "; ".join(
+        f"{number} collective{'s' * (number > 1)} with XLA ({why})" for why, number in found.stays.items()
+    )
     if statistics["collectives"]:
         what = f"{statistics['collectives']} sums of {statistics['elements']} elements were carried"
         if lost := statistics["rounded_to_zero"]:
-            what += f"; {lost} numbers of process 0 became zero beside larger ones of their block"
-        _log.info("%s%s", what, f". In the programs' text {stays}" if stays else "")
+            what += f"; {lost} numbers of process 0 were rounded to zero, beside much larger ones in their block"
+        _log.info("%s%s", what, f"; {stays}" if stays else "")
     elif any(program.carried for program in found.programs):
-        _log.info("no sum was carried: of the collectives that are carried, none is a sum that was run")
+        _log.info("no sum was carried: the collectives that jaxina carries are not sums, or were not run")
     elif found.programs or processes > 1:
         why = _seat.empty or stays or "no program with a collective was compiled after jaxina.init()"
         _log.warning("no sum was carried: %s", why)
 
 
-def write_statistics(path: str, record: dict[str, int | str]) -> None:
-    """Raises SystemCallError."""
+def write_statistics(path: str, record: Mapping[str, object]) -> None:
+    """Writes the record to the file, as JSON.
+
+    Raises:
+      SystemCallError: the file cannot be written.
+    """
     partial = Path(f"{path}.{os.getpid()}")
     try:
         partial.write_text(json.dumps(record), encoding="utf-8")
@@ -43,15 +55,21 @@ def write_statistics(path: str, record: dict[str, int | str]) -> None:
 
 
 def write_trace(path: str, process: int, processes: int, aggregator: str) -> None:
-    """Raises SystemCallError."""
+    """Writes this process's timeline. With several processes the file's name gets the process's number.
+
+    Raises:
+      SystemCallError: the file cannot be written.
+    """
     from jaxina import _native
 
     events, passes, fell_out = _native.take_trace(process, f"worker {process} of {processes}, {aggregator}")
-    path = trace_file.of_process(path, process, processes)
+    own = trace_file.of_process(path, process, processes)
     try:
-        trace_file.write(path, events)
+        trace_file.write(own, events)
     except OSError as error:
-        raise SystemCallError(f"cannot write {path} (JAXINA_TRACE): {error.strerror}") from error
-    _log.info("%d passes in %s", passes, path)
+        raise SystemCallError(f"cannot write {own} (JAXINA_TRACE): {error.strerror}") from error
+    _log.info("%d passes in %s", passes, own)
     if fell_out:
-        _log.warning("the trace of process %d begins late: %d older events had no room", process, fell_out)
+        _log.warning(
+            "the timeline of process %d lacks its first %d events, for which there was no room", process, fell_out
+        )

@@ -1,4 +1,4 @@
-"""Timelines as files for ui.perfetto.dev: one for each process, and one of several."""
+"""Timelines as files for ui.perfetto.dev: one file per process, and one file made of several."""
 
 from __future__ import annotations
 
@@ -12,19 +12,37 @@ _TAIL = b"\n]}\n"
 
 
 def of_process(path: str | os.PathLike[str], process: int, processes: int) -> Path:
-    """Where a process writes its part: `path` itself if it is the only one, else t.0.json and so on for t.json."""
+    """The file to which a process writes its timeline.
+
+    It is `path` itself if there is one process. Of several processes, process 0 writes t.0.json if `path` is t.json.
+    """
     whole = Path(path)
     return whole if processes == 1 else whole.with_name(f"{whole.stem}.{process}{whole.suffix}")
 
 
 def write(path: Path, events: bytes) -> None:
-    """`events`: JSON objects in Chrome's trace event format, with commas between. Raises OSError."""
+    """Writes a timeline.
+
+    Args:
+      path: the file.
+      events: JSON objects in Chrome's trace event format, with commas between them.
+
+    Raises:
+      OSError: the file cannot be written.
+    """
     with path.open("wb") as file:
         file.writelines((_HEAD, events, _TAIL))
 
 
 def merge(parts: Iterable[Path], path: Path) -> int:
-    """Makes one file of those parts that exist, which `write` wrote; the number of them. Raises OSError."""
+    """Makes one file of several that `write` wrote. Parts that do not exist are left out.
+
+    Returns:
+      How many parts there were.
+
+    Raises:
+      OSError: a file cannot be read or written.
+    """
     found = 0
     with path.open("wb") as whole:
         whole.write(_HEAD)

@@ -14,7 +14,8 @@
 # %% [markdown]
 # # Block fixed point, looked at
 #
-# A block of k floats shares one exponent; each float becomes an integer. What does that do to a gradient?
+# A block of k floats shares one exponent, and each float becomes an integer. This notebook shows what that does to a
+# gradient.
 
 # %%
 import matplotlib.pyplot as plt
@@ -27,9 +28,9 @@ plt.rcParams["figure.dpi"] = 80
 WORKERS, BLOCK = 8, 256
 
 # %% [markdown]
-# A synthetic gradient of eight workers: rows of a matrix whose sizes differ, as those of an embedding do, with few large
-# values (Student's t, three degrees of freedom). `experiments/effect_of_f.py` does the same with gradients of real
-# training.
+# We use a synthetic gradient of eight workers. Its rows differ in size, as those of an embedding do, and it has few
+# large values (Student's t, three degrees of freedom). `experiments/effect_of_f.py` does the same with gradients of
+# real training.
 
 # %%
 rng = np.random.default_rng(2021)
@@ -41,7 +42,7 @@ exact = gradients.astype(np.float64).sum(axis=0)
 # ## Exponents
 #
 # Every worker sends one byte for each block, b = m + 126, where m is the smallest integer with max|x| < 2^m. The
-# aggregator takes the maximum over workers.
+# aggregator takes the maximum over the workers.
 
 # %%
 exponents = np.stack([numerics.block_exponents(row, BLOCK) for row in gradients]).astype(int)
@@ -58,8 +59,9 @@ _ = figure.colorbar(image, ax=[above, below], label="m (elements are below 2^m)"
 # %% [markdown]
 # ## Errors
 #
-# With f = 2^S, every worker's rounding error is at most half a step, 1 / (2 f): the sum's at most n / (2 f) plus the
-# rounding of the result to float32. Uniform errors of eight workers add up to something near a normal distribution.
+# With f = 2^S, every worker's rounding error is at most half a step, 1 / (2 f). So the error of the sum is at most n /
+# (2 f) plus the rounding of the result to float32. The uniform errors of eight workers add up to something close to a
+# normal distribution.
 
 
 # %%
@@ -87,8 +89,8 @@ panels[0].set_ylabel("density")
 _ = figure.suptitle("Error of the sum of 8 workers; black: normal, variance n / 12. The bound is n / 2 = 4 steps")
 
 # %% [markdown]
-# int8 and int16 show the rounding of eight workers. int32 shows less: a float32 has 24 significant bits, so the large
-# elements of a block lose only a few bits, or none, and their errors are simple fractions of a step.
+# int8 and int16 show the rounding of eight workers. int32 shows less. A float32 has 24 significant bits, so the large
+# elements of a block lose only a few bits or none, and their errors are simple fractions of a step.
 
 # %% [markdown]
 # ## What is lost, element by element
@@ -120,7 +122,7 @@ axes.grid(alpha=0.3)
 # %% [markdown]
 # ## Bits and blocks
 #
-# Each bit halves the error. Smaller blocks help where sizes differ between neighbours, at one byte for each block.
+# Each bit halves the error. Smaller blocks help if sizes differ between neighbours. They cost one byte for each block.
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
@@ -134,7 +136,7 @@ axes.legend()
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# The words of this page are those that go over the wire:
+# These words are the ones that go over the wire:
 
 # %%
 row = gradients[0][:BLOCK]

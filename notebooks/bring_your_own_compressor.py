@@ -13,8 +13,8 @@
 # %% [markdown]
 # # Bring your own compressor
 #
-# A compressor is one class: what it promises, how it encodes, how it decodes, and how its payload is packed. Everything
-# else, from error feedback and bytes to training, comes with it.
+# A compressor is one class. It says what it promises, how it encodes and decodes, and how its payload is packed. Error
+# feedback, the count of bytes and the training step come from the base class.
 
 # %%
 import dataclasses
@@ -32,8 +32,9 @@ from jaxina.compressors.packing import floats, integers
 plt.rcParams["figure.dpi"] = 80
 
 # %% [markdown]
-# Ours divides an array by its largest magnitude, on which the workers agree first (`propose`), and rounds at random to one
-# of 2 s + 1 levels. Levels are integers with a common scale, so that an aggregator can sum them: kind `SUM`.
+# Ours divides an array by its largest magnitude. The workers agree on that magnitude first (`propose`). Then it rounds
+# at random to one of 2 s + 1 levels. Levels are integers with a common scale, so an aggregator can sum them: kind
+# `SUM`.
 
 
 # %%
@@ -70,7 +71,7 @@ class Levels(Compressor):
 compressors.register("levels", Levels)
 
 # %% [markdown]
-# It has a name now, and its parameters can be spelled.
+# The compressor has a name now, and a spec can set its parameters.
 
 # %%
 mine = compressors.get("levels:s=7")
@@ -79,7 +80,8 @@ print(mine, "is", compressors.spec_of(mine))
 # %% [markdown]
 # ## Does it keep its promise?
 #
-# Unbiased: the mean over many keys approaches the array, like one over the root of their number.
+# It promises to be unbiased. So the mean over many keys must approach the array, and the error must shrink with one
+# over the square root of the number of keys.
 
 # %%
 x = jnp.asarray(np.random.default_rng(0).normal(size=200).astype(np.float32))
@@ -110,7 +112,8 @@ assert (errors[-1] < 5 * largest_deviation / np.sqrt(counts[-1])).all()
 # %% [markdown]
 # ## How many bytes?
 #
-# Counted from the packed payloads: digits of base 2 s + 1 on the way there, of base 2 n s + 1 for the sum on the way back.
+# Bytes are counted from the packed payloads. These are digits of base 2 s + 1 on the way to the aggregator, and of base
+# 2 n s + 1 for the sum on the way back.
 
 # %%
 gradients = [np.random.default_rng(seed).normal(size=(128, 128)).astype(np.float32) for seed in range(8)]
@@ -123,7 +126,8 @@ for s in (1, 3, 7, 127):
 # %% [markdown]
 # ## Does it train?
 #
-# Logistic regression, eight workers simulated by `vmap`, five seeds each. `+ef` switches error feedback on.
+# We train a logistic regression with eight workers, which `vmap` simulates, and five seeds each. `+ef` in a spec
+# switches error feedback on.
 
 # %%
 rng = np.random.default_rng(1)
@@ -174,5 +178,5 @@ axes.legend()
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# To keep it: a file in `jaxina/compressors`, a line in `registry.py`, a spec in `tests/python/compressor_cases.py`. The tests
-# there then hold it to its promise.
+# To add the compressor to jaxina, put it into a file in `jaxina/compressors`, add a line to `registry.py` and a spec to
+# `tests/python/compressor_cases.py`. The tests there then check its promise.

@@ -13,8 +13,8 @@
 # %% [markdown]
 # # Compressors compared
 #
-# What quantization, sparsification and low rank do to the final metric. The runs were recorded by
-# `python -m experiments.convergence --all`; this notebook reads them, and trains one small network itself.
+# This notebook shows what quantization, sparsification and low rank do to the final metric of a training run. `python
+# -m experiments.convergence --all` recorded the runs. The notebook reads them, and trains one small network itself.
 
 # %%
 import jax
@@ -39,7 +39,7 @@ for name, runs in groups.items():
 # %% [markdown]
 # ## Final metrics
 #
-# Same model, same data, same steps, learning rate tuned for float32 alone.
+# Model, data and steps are the same for every compressor. The learning rate is tuned for float32 alone.
 
 # %%
 _ = figures.finals(groups)
@@ -47,7 +47,7 @@ _ = figures.finals(groups)
 # %% [markdown]
 # ## Block fixed point beside float32
 #
-# int32 lies on float32 at every step. int8 keeps 8 - 1 - log2(4) = 5 bits of each worker's value.
+# The curve of int32 lies on that of float32 at every step. int8 keeps 8 - 1 - log2(4) = 5 bits of each worker's value.
 
 # %%
 _ = figures.block_fixed_point(groups)
@@ -62,8 +62,9 @@ for name, runs in groups.items():
 # %% [markdown]
 # ## Metric against bytes
 #
-# What a worker receives in a step, as a share of float32's, and how far the final metric is from float32's, in standard
-# deviations of float32's over seeds (worse is lower; everything beyond -100 is drawn there).
+# The horizontal axis shows what a worker receives in a step, as a share of float32's bytes. The vertical axis shows how
+# far the final metric is from float32's, in standard deviations of float32's over seeds. Lower is worse. Everything
+# below -100 is drawn at -100.
 
 # %%
 figure, panels = plt.subplots(1, len(groups), figsize=(3.4 * len(groups), 4), layout="constrained", sharey=True)
@@ -88,9 +89,9 @@ labelled = {label: handle for axes in panels for handle, label in zip(*axes.get_
 _ = figure.legend(labelled.values(), labelled.keys(), loc="outside lower center", ncols=5, fontsize=9)
 
 # %% [markdown]
-# ## One live
+# ## A live run
 #
-# Four workers, a small convolutional network, 60 steps. Integers are summed by jaxina.
+# Four workers train a small convolutional network for 60 steps. jaxina sums the integers.
 
 # %%
 jaxina.init()

@@ -14,8 +14,8 @@
 # %% [markdown]
 # # psum in the network
 #
-# Eight devices in one process stand for eight workers. `jax.lax.psum` sums their gradients: first by XLA, then by
-# jaxina's aggregator, with the same line of user code.
+# Eight devices in one process play eight workers. `jax.lax.psum` sums their gradients, first in XLA, then in jaxina's
+# aggregator, with the same line of user code.
 
 # %%
 import jax
@@ -33,7 +33,8 @@ plt.rcParams["figure.dpi"] = 80
 mesh = jax.make_mesh((8,), ("workers",), axis_types=(jax.sharding.AxisType.Auto,))
 
 # %% [markdown]
-# Each worker has a vector of its own: rows of `x`. Sizes differ by a factor of a thousand, as gradients' do.
+# Each worker has its own vector, a row of `x`. The sizes of the elements differ by a factor of a thousand, as in
+# gradients.
 
 # %%
 rng = np.random.default_rng(2021)
@@ -41,7 +42,7 @@ x = (rng.normal(size=(8, 4096)) * np.geomspace(1e-3, 1, 4096)).astype(np.float32
 exact = x.astype(np.float64).sum(axis=0)
 
 # %% [markdown]
-# The program that every JAX user has written: a `psum` inside a `shard_map`.
+# This is the usual program in JAX: a `psum` inside a `shard_map`.
 
 
 # %%
@@ -57,8 +58,8 @@ by_xla = np.asarray(summed(x))
 print("largest error of XLA's sum:", np.abs(by_xla - exact).max())
 
 # %% [markdown]
-# The same program while a jaxina job is running. The psum becomes a stream of integers in *block fixed point*: every 256 elements
-# share an exponent, on which the workers agree, and the aggregator adds 32-bit integers.
+# Now we run the same program while a jaxina job is running. The psum becomes a stream of integers in *block fixed
+# point*: every 256 elements share an exponent, on which the workers agree, and the aggregator adds 32-bit integers.
 
 # %%
 jaxina.init()
@@ -66,15 +67,15 @@ by_jaxina = np.asarray(summed(x))
 print("largest error of jaxina's sum:", np.abs(by_jaxina - exact).max())
 
 # %% [markdown]
-# What did the compiler get? One custom call instead of an all-reduce.
+# The compiler got one custom call instead of an all-reduce:
 
 # %%
 program = jax.jit(jax.shard_map(total, mesh=mesh, in_specs=P("workers"), out_specs=P())).lower(x).as_text()
 print(*(text.strip()[:60] for text in program.splitlines() if "all_reduce" in text), sep="\n")
 
 # %% [markdown]
-# Integers do not care for the order in which they are added, floats do. Let the workers swap places a few times: float32
-# sums in other orders differ in their last bits, jaxina's are the same bits every time.
+# The order of addition does not matter for integers, but it matters for floats. Let the workers swap places a few
+# times. float32 sums in other orders differ in their last bits. jaxina's sums have the same bits every time.
 
 # %%
 orders = [np.random.default_rng(seed).permutation(8) for seed in range(20)]
@@ -90,8 +91,9 @@ print("different results of 20 orders: float32", different(one_after_the_other),
 assert different(through_jaxina) == 1
 
 # %% [markdown]
-# The errors of both, element by element. float32's error follows each element; block fixed point's is the same for all
-# elements of a block, in steps of the block's scale, and small beside the block's largest element.
+# The figure shows the errors of both, element by element. float32's error follows the size of each element. The error
+# of block fixed point has the same size for all elements of a block. It depends on the block's scale, and it is small
+# beside the block's largest element.
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
@@ -102,8 +104,8 @@ axes.legend(markerscale=6)
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# Gradients: train a line with and without. `jax.grad` of a replicated parameter sums over workers by itself; that psum goes
-# through jaxina, too.
+# Now we train a linear model with and without jaxina. `jax.grad` of a replicated parameter inserts a sum over the
+# workers. That psum goes through jaxina, too.
 
 # %%
 inputs = rng.normal(size=(8, 64, 16)).astype(np.float32)
@@ -140,4 +142,4 @@ print("largest relative difference of the loss:", max(abs(a / b - 1) for a, b in
 
 # %% [markdown]
 # `jaxina.init(aggregator="udp", switch=...)` or `JAXINA_AGGREGATOR=udp` sends the same integers to a software switch
-# instead of shared memory. The sum is the same bits.
+# instead of shared memory. The sum has the same bits.

@@ -1,5 +1,6 @@
-// The one list of errors that cross a module boundary. Python has one exception class per code
-// (jaxina/errors.py); an XLA error message starts with `jaxina[CODE]`, from which that class is found.
+// The error codes that cross module boundaries, and the two types that carry them: Status on the data path, Error (an
+// exception) during setup. Python has one exception class per code (jaxina/errors.py). An XLA error message starts with
+// `jaxina[CODE]`, which tells jaxina which class to raise.
 #pragma once
 
 #include <exception>
@@ -12,23 +13,23 @@ namespace jaxina {
 enum class ErrorCode {
   kOk,
   kNotInitialized,     // a psum ran before jaxina.init()
-  kUnsupportedType,    // a dtype that is not carried
+  kUnsupportedType,    // a dtype that jaxina does not carry
   kInvalidArgument,    // a configuration value that cannot work
   kTooManyWorkers,     // more workers than the aggregator or the format allows
   kRankTaken,          // two workers claim one rank
   kNeverJoined,        // a worker did not join within the join deadline
-  kMismatch,           // workers disagree about what they are summing
+  kMismatch,           // workers disagree about what they sum
   kWorkerLost,         // a worker died
   kTimeout,            // a collective did not finish within its deadline
-  kSwitchUnreachable,  // the aggregator does not answer
+  kSwitchUnreachable,  // the aggregator or switch does not answer
   kJobRejected,        // the aggregator refuses this job, secret or incarnation
   kSharedMemory,       // the shared-memory segment cannot be created, sized or mapped
   kSystem,             // an operating-system call failed
   kGpu,                // a CUDA call failed
-  kShutDown,           // jaxina.shutdown() ran while work was pending
+  kShutDown,           // jaxina.shutdown() was called while work was pending
 };
 
-// The code's name as it stands in messages, e.g. "WORKER_LOST".
+// The code's name as messages show it, e.g. "WORKER_LOST".
 std::string_view to_string(ErrorCode code);
 
 // A code and a sentence that names the cause and the remedy.
@@ -43,7 +44,7 @@ struct Status {
   std::string text() const;
 };
 
-// Thrown while setting things up; the data path returns Status instead.
+// Thrown during setup. The data path returns Status instead.
 class Error : public std::exception {
  public:
   Error(ErrorCode code, std::string message) : status_(code, std::move(message)), text_(status_.text()) {}

@@ -1,8 +1,13 @@
-"""Checks the GPU code that nvcc made, which needs no GPU: python scripts/check_cuda_code.py CUOBJDUMP LIBRARY TARGETS...
+"""Checks the GPU code that nvcc made. It needs no GPU.
 
-Every kernel is there for every target (sm_80 ...) and as PTX; none spills registers or uses local memory; none uses
-atomics, a fused multiply-add or flushes subnormals; and all but those of 64-bit types, which go element by
-element, move 16 bytes at a time.
+    python scripts/check_cuda_code.py CUOBJDUMP LIBRARY TARGETS...
+
+It checks that
+
+* every kernel is there for every target (sm_80 ...) and as PTX;
+* no kernel spills registers or uses local memory;
+* no kernel uses atomics or a fused multiply-add, or flushes subnormals;
+* kernels move 16 bytes at a time, except those of 64-bit types and of wide floats, which go word by word.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ import re
 import subprocess
 import sys
 
-MOST_REGISTERS = 64  # of 65,536 an SM has: 1,024 threads, enough to keep the memory busy
+MOST_REGISTERS = 64  # An SM has 65,536. So it runs at least 1,024 threads, which are enough to keep the memory busy.
 _MEMORY = re.compile(r"\b(LDG|STG)\.E\.(?:[A-Z]+\.)*(\d+)")
 _FORBIDDEN = re.compile(r"\b(ATOMG?|RED|LDL|STL|FFMA|DFMA|HFMA2)\b|\bF(?:MUL|ADD)\S*\.FTZ")
 
@@ -46,7 +51,7 @@ def run(*command: str) -> str:
 
 
 def functions(sass: str):
-    """(target, mangled name, instructions) for each function of `cuobjdump -sass`."""
+    """Yields (target, mangled name, instructions) for each function in the output of `cuobjdump -sass`."""
     for code in re.split(r"^Fatbin elf code:", sass, flags=re.MULTILINE)[1:]:
         target = re.search(r"^arch = (\w+)", code, re.MULTILINE).group(1)
         for function in re.split(r"^\s*Function : ", code, flags=re.MULTILINE)[1:]:
@@ -55,21 +60,23 @@ def functions(sass: str):
 
 
 def resources(usage: str):
-    """(mangled name, {"REG": ..., "STACK": ..., "LOCAL": ...}) for each function of `cuobjdump -res-usage`."""
+    """Yields (mangled name, {"REG": ..., "STACK": ..., "LOCAL": ...}) for each function of `cuobjdump -res-usage`."""
     for name, numbers in re.findall(r"Function (\S+):\n\s*(.*)", usage):
         yield name, {key: int(value) for key, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", numbers)}
 
 
 def faults(kernel: str, instructions: str):
+    """Yields what is wrong with a kernel's instructions."""
     yield from sorted({f"uses {found.group(0)}" for found in _FORBIDDEN.finditer(instructions)})
     widths = collections.defaultdict(set)
     for kind, width in _MEMORY.findall(instructions):
         widths[kind].add(width)
-    if re.search("Float64Form|IntegerFormIm|WideFloatForm", kernel):  # several words, which go one by one
+    # The elements of these have several words, which go one by one.
+    if re.search("Float64Form|IntegerFormIm|WideFloatForm", kernel):
         return
     if "128" not in widths["LDG"] | widths["STG"]:
         yield "has no 16-byte access"
-    if "Float32" in kernel:  # no word is wider
+    if "Float32" in kernel:  # its elements are as wide as its words, so both can move 16 bytes at a time
         read = "dequantize" not in kernel and "apply_flag" not in kernel
         if "128" not in widths["LDG" if read else "STG"]:
             yield f"does not {'read' if read else 'write'} float32 16 bytes at a time"

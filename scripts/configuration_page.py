@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the table in jaxina/config.py: configuration_page.py FILE."""
+"""Writes docs/configuration.md from the table in jaxina/config.py: python scripts/configuration_page.py FILE."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from jaxina import config
 HEAD = """\
 # Configuration
 
-Generated from `jaxina/config.py` by `make docs`; a test fails if it is not current.
+`make docs` writes this page from `jaxina/config.py`. A test fails if the page is not current.
 
-A value comes from the argument of `jaxina.init` or the option of the command, else from the variable, else from the
-default. All processes of a job must agree on the aggregator, the switch, the slots and the block sizes; they are
-compared when the job starts. `jaxina info` shows every setting's value and where it came from.
+A value comes from the argument of `jaxina.init` or the option of the command. If there is none, it comes from the
+variable, and otherwise from the default. All processes of a job must agree on the aggregator, the switch, the slots and
+the block sizes. jaxina compares these when the job starts. `jaxina info` shows every setting's value and where it came
+from.
 
 | variable | default | allowed | meaning |
 |---|---|---|---|

@@ -1,7 +1,9 @@
-"""Trains the MNIST example with four workers: over every aggregator, and with XLA's own collective.
+"""Trains the MNIST example with four workers, over every aggregator and with XLA's own collective.
 
-Prints one table and writes out/demo.json and out/demo.png. Fails if the aggregators did not end
-with the same parameters, bit for bit, or if their accuracy is off XLA's.
+    make demo    # or, with jaxina installed: python scripts/demo.py
+
+It prints a table and writes out/demo.json and out/demo.png. It fails if the aggregators do not end with the same
+parameters, bit for bit, or if their test accuracy differs from XLA's by more than one point.
 """
 
 from __future__ import annotations
@@ -19,14 +21,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))  # shared
+sys.path.append(str(Path(__file__).resolve().parents[1] / "examples" / "mnist"))  # curves
+
+from curves import plot_curves
+from shared.report import RunRecord
+
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "out"
 EXAMPLE = ROOT / "examples" / "mnist" / "train.py"
-sys.path[:0] = [str(EXAMPLE.parent), str(EXAMPLE.parents[1])]
-
-from curves import plot_curves  # noqa: E402
-from shared.report import RunRecord  # noqa: E402
-
 WORKERS = 4
 TRAINING_TIMEOUT = 180  # seconds for one row
 ACCURACY_MARGIN = 0.01  # how far a row's test accuracy may be off XLA's
@@ -56,7 +59,7 @@ ROWS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one row's training gave; `statistics` are summed over workers, empty for XLA's own."""
+    """The result of one row's training. `statistics` are summed over workers, and empty for XLA's own collective."""
 
     row: Row
     record: RunRecord
@@ -68,7 +71,7 @@ class DemoError(Exception):
 
 
 def train(row: Row) -> Outcome:
-    """Runs one row under `jaxina run`; its output goes to a log beside the results."""
+    """Trains one row under `jaxina run`. The output goes to a log in the folder of the results."""
     result, stats, log = (OUT / f"{row.file_stem}{end}" for end in (".json", "-stats.json", ".log"))
     for stale in (result, stats):
         stale.unlink(missing_ok=True)
@@ -87,7 +90,7 @@ def train(row: Row) -> Outcome:
 
 
 def run_bounded(command: list[str], output, timeout: float) -> int | None:
-    """The command's exit code, or None after ending it and its children when the time is over."""
+    """Runs a command. Returns its exit code, or None if it took too long. Then it and its children are ended."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -110,7 +113,7 @@ def run_bounded(command: list[str], output, timeout: float) -> int | None:
 
 
 def summed_statistics(file: Path) -> dict[str, int]:
-    """The sums that the launcher writes; they lack the workers that failed to report theirs."""
+    """Reads the sums that the launcher writes. Raises DemoError if a worker has not reported its statistics."""
     document = json.loads(file.read_text())
     if len(document["workers"]) != WORKERS:
         raise DemoError(f"only {len(document['workers'])} of {WORKERS} workers are in {file}")
@@ -118,7 +121,7 @@ def summed_statistics(file: Path) -> dict[str, int]:
 
 
 def problems(outcomes: list[Outcome]) -> list[str]:
-    """What speaks against the demo, in sentences; empty if all is well."""
+    """Returns what is wrong with the outcomes, in sentences. The list is empty if all is well."""
     found = []
     aggregated = [outcome for outcome in outcomes if outcome.row.collective == "jaxina"]
     hashes = {outcome.row.name: outcome.record.parameter_sha256 for outcome in aggregated}

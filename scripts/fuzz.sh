@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Usage: scripts/fuzz.sh FOLDER [RUNS]. Builds the libFuzzer targets with clang, ASan and UBSan, and gives each of them
-# RUNS inputs (20 million unless said otherwise).
+# Usage: scripts/fuzz.sh FOLDER [RUNS]. Builds the libFuzzer targets with clang, ASan and UBSan, and runs each with RUNS
+# inputs (20 million by default).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/compiler_cache.sh

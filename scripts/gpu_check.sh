@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Usage: [PYTHON=python3] scripts/gpu_check.sh. Everything about the GPU that can be tried, on a machine with a GPU and
-# without a network: builds, tests, compute-sanitizer, benchmarks, psums, the MNIST example. Goes on after a step that
-# fails, prints one table, and succeeds only if every step has. Logs: out/gpu-check/.
+# Usage: [PYTHON=python3] scripts/gpu_check.sh. Tries everything about GPUs on a machine that has one: builds, tests,
+# compute-sanitizer, benchmarks, psums, the MNIST example. It needs no network. It goes on after a step that fails,
+# prints one table, and succeeds only if every step has. The logs are in out/gpu-check/.
 #
-# It needs: a GPU with its driver, nvcc of CUDA 12 or 13, a C++20 compiler, Python with its headers, and JAX with its CUDA
-# plugin in PYTHON's environment. Further Python packages, GoogleTest and libdeflate are taken from there, or from
-# build/gpu-wheels (`make gpu-wheels` on a machine with a network).
+# It needs a GPU with its driver, nvcc of CUDA 12 or 13, a C++20 compiler, Python with its headers, and JAX with its
+# CUDA plugin in PYTHON's environment. Further Python packages, GoogleTest and libdeflate may be on the machine already.
+# If not, they come from build/gpu-wheels, which `make gpu-wheels` fills on a machine with a network.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -19,7 +19,8 @@ mkdir -p "$logs"
 table=()
 failed=0
 
-# step NAME SECONDS COMMAND...: the last line of what it prints is its result in the table.
+# step NAME SECONDS COMMAND...: runs a step of at most so many seconds. The last line that it prints goes into the
+# table.
 step() {
   local name=$1 limit=$2 start=$SECONDS code=0
   shift 2
@@ -37,7 +38,7 @@ step() {
   return $code
 }
 
-# For a step that cannot be done here: says why.
+# Ends a step that cannot be done on this machine, and says why.
 impossible() {
   echo "$*"
   return 3
@@ -53,7 +54,7 @@ machine() {
   "$python" -c 'import jax; print("JAX", jax.__version__, "sees", *[d.device_kind for d in jax.devices("cuda")])'
 }
 
-# A virtual environment on top of PYTHON's, with what that lacks.
+# Makes a virtual environment on top of PYTHON's, with the packages that PYTHON's lacks.
 environment() {
   "$python" -m venv --clear "$venv" || return
   local site
@@ -98,7 +99,7 @@ nvcc_is_there() {
 native() {
   export PATH="$venv/bin:$PATH"
   nvcc_is_there || return
-  cmake -S . -B "$build" -G Ninja -DJAXINA_BUILD_TESTS=ON -DJAXINA_BUILD_GPU_CHECK=ON -DJAXINA_CUDA=ON \
+  cmake -S . -B "$build" -G Ninja -DJAXINA_BUILD_TESTS=ON -DJAXINA_BUILD_GPU_CHECK=ON -DJAXINA_BUILD_CUDA=ON \
     -DPython_EXECUTABLE="$venv/bin/python" -DJAXINA_CUDA_ARCHITECTURES="$(architecture)" &&
     cmake --build "$build" -j "$(nproc)" --target $host_tests kernels_on_gpu kernel_bench
 }
@@ -106,8 +107,9 @@ native() {
 extension() {
   export PATH="$venv/bin:$PATH"
   nvcc_is_there || return
-  "$venv/bin/pip" install --no-index --no-deps --no-build-isolation -C cmake.define.JAXINA_CUDA=ON \
-    -C cmake.define.JAXINA_CUDA_ARCHITECTURES="$(architecture)" -C build-dir="$build-extension" -e . || return
+  local install=("$venv/bin/pip" install --no-index --no-deps --no-build-isolation)
+  "${install[@]}" -C build-dir="$build-extension" -e . || return
+  "${install[@]}" -C cmake.define.JAXINA_CUDA_ARCHITECTURES="$(architecture)" -C build-dir="$build-plugin" ./cuda_plugin || return
   "$venv/bin/python" -c 'from jaxina import _native; assert _native.gpu_handlers(); print(_native.gpu_facts())'
 }
 

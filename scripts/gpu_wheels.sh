@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Usage: scripts/gpu_wheels.sh PYTHON FOLDER [VERSION]. Downloads what `make gpu-check` may miss on a machine without a
-# network: wheels for Python VERSION (3.12 if left out) on x86-64 Linux, and Debian's packages of GoogleTest and libdeflate.
+# Usage: scripts/gpu_wheels.sh PYTHON FOLDER [VERSION]. Downloads the packages that `make gpu-check` may need on a
+# machine without a network: wheels for Python VERSION (3.12 by default) on x86-64 Linux, and Debian's GoogleTest and
+# libdeflate.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1 folder=$2 version=${3:-3.12}

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Usage: scripts/p4.sh [OUT]. Compiles the P4 program in both sizes with the Tofino compiler that is on PATH (bf-p4c, or a p4c
-# that was built with ENABLE_TOFINO), into OUT/one-pipe and OUT/four-pipes (default build/p4), and reports what it takes of the
-# chip. Says so and does nothing where there is no such compiler. P4FLAGS are handed to it.
+# Usage: [P4FLAGS=...] scripts/p4.sh [OUT]. Compiles the P4 program in both sizes into OUT/one-pipe and OUT/four-pipes
+# (OUT is build/p4 by default), and reports which resources of the chip they take. It needs a Tofino compiler on the
+# PATH: bf-p4c, or a p4c that was built with ENABLE_TOFINO. Without one it says so and does nothing. P4FLAGS are passed
+# to the compiler.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:-build/p4}
@@ -25,7 +26,7 @@ for size in one-pipe:1 four-pipes:4; do
   mkdir -p "$folder"
   echo "p4: ${size%:*}: compiling into $folder"
   start=$SECONDS
-  # -g writes the reports.
+  # -g makes the compiler write its reports.
   if "$compiler" --target tofino --arch tna -g -D "PIPES=${size#*:}" ${P4FLAGS:-} -o "$folder" p4/tofino/jaxina.p4 >"$folder/compiler.log" 2>&1; then
     echo "p4: ${size%:*}: compiled in $((SECONDS - start)) s"
     python3 p4/tofino/resources.py "$folder"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs test files of JAX's own suite twice, without and with jaxina switched on, and prints what differs.
+"""Runs test files of JAX's own suite twice, without and with jaxina, and prints the tests whose outcomes differ.
 
     git clone --depth 1 --branch jax-v0.10.2 https://github.com/jax-ml/jax FOLDER
-    scripts/run_jax_suite.py --jax-tests FOLDER
+    scripts/run_jax_suite.py --jax-tests FOLDER                   # shard_map and pmap, one process of eight devices
+    scripts/run_jax_suite.py --jax-tests FOLDER --processes 2     # the multi-process tests, one device in each process
 
-    scripts/run_jax_suite.py --jax-tests FOLDER --processes 2     # its multi-process tests, one device a process
-
-FOLDER is a checkout of JAX at the release that is installed. Exits with 1 if any test has another outcome with jaxina.
+FOLDER is a checkout of JAX at the release that is installed. The exit code is 1 if any test has another outcome with
+jaxina.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any
 
 PLUGIN = Path(__file__).resolve().parents[1] / "tests" / "jax_suite"
 FILES = ("tests/shard_map_test.py", "tests/pmap_test.py")
-# Left out: those that need a TPU or a GPU, or packages beside JAX, and those without a computation.
+# The multi-process tests, without those that need a TPU, a GPU or other packages, and those that compute nothing.
 MULTIPROCESS_FILES = tuple(
     f"tests/multiprocess/{name}_test.py"
     for name in (
-        "all_gather", "all_reduce", "all_to_all", "array", "axis_index", "device_id", "host_callback", "multihost_utils",
-        "pjit", "pmap", "wait_barrier",
+        "all_gather", "all_reduce", "all_to_all", "array", "axis_index", "device_id", "host_callback",
+        "multihost_utils", "pjit", "pmap", "wait_barrier",
     )
 )  # fmt: skip
 MODES = {"native": (), "jaxina": ("--jaxina",)}
@@ -35,25 +35,31 @@ LIMIT_S = 3 * 3600
 
 
 def run(checkout: Path, file: str, mode: str, outcomes: Path, processes: int, pytest_options: list[str]) -> None:
-    """Runs the file's tests; `outcomes` gets a JSON line when a test starts and one when it ends. With more processes than
-    one, each has its own file, of which the name ends with its rank."""
+    """Runs the file's tests. The file `outcomes` gets a JSON line when a test starts and one when it ends.
+
+    If there are several processes, each has its own file, whose name ends with the rank.
+    """
     outcomes = outcomes.resolve()
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(PLUGIN)}
     command = [sys.executable]
     if processes > 1:
         command += ["-m", "jaxina.cli", "run", "-n", str(processes), "--aggregator", "embedded"]
     else:
-        # pmap_test.py asks for its devices too late under pytest, and would run with one.
+        # Under pytest, pmap_test.py asks for its devices too late and would run with one.
         environment["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
     command += ["-m", "pytest", "-q", "-p", "jaxina_suite_plugin", "-p", "no:cacheprovider"]
     command += ["--outcomes", str(outcomes), *MODES[mode], *pytest_options, file]
     with outcomes.with_suffix(".log").open("w") as log:
-        subprocess.run(command, cwd=checkout, env=environment, stdout=log, stderr=subprocess.STDOUT, timeout=LIMIT_S)
+        subprocess.run(
+            command, cwd=checkout, env=environment, stdout=log, stderr=subprocess.STDOUT, timeout=LIMIT_S, check=False
+        )
 
 
 def read(outcomes: Path, processes: int) -> dict[str, Any]:
-    """Outcome and details of every test, by its id and, of several processes, its rank. A test that ended the process is
-    "crashed"."""
+    """Returns the outcome and the details of every test, by its id and, if there are several processes, its rank.
+
+    The outcome of a test that ended its process is "crashed".
+    """
     tests: dict[str, Any] = {}
     for rank, file in enumerate(saved(outcomes, processes)):
         for line in file.read_text().splitlines():
@@ -66,7 +72,7 @@ def read(outcomes: Path, processes: int) -> dict[str, Any]:
 
 
 def saved(outcomes: Path, processes: int) -> list[Path]:
-    """The files that the processes write."""
+    """Returns the files that the processes write."""
     if processes == 1:
         return [outcomes]
     return [outcomes.with_name(f"{outcomes.name}.{rank}") for rank in range(processes)]
@@ -83,12 +89,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jax-tests", type=Path, required=True, metavar="FOLDER", help="a checkout of JAX")
     parser.add_argument("--results", type=Path, default=Path("out/jax_suite"))
-    parser.add_argument("--only", choices=tuple(MODES), help="run this mode, take the other from an earlier run")
+    parser.add_argument("--only", choices=tuple(MODES), help="run this mode; compare with an earlier run of the other")
     parser.add_argument(
-        "--processes", type=int, default=1, help="of one device each; left out, one process of eight devices"
+        "--processes", type=int, default=1, help="processes of one device each; 1: one process of eight devices"
     )
-    parser.add_argument("--files", nargs="+", help="left out, those of shard_map and pmap, or the multi-process ones")
-    parser.add_argument("pytest_options", nargs="*", help="after --, for example: -- -k psum")
+    parser.add_argument("--files", nargs="+", help="run these test files instead of the default ones")
+    parser.add_argument("pytest_options", nargs="*", help="options of pytest, after --: -- -k psum")
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Checks what the build takes from the system. As root on Debian it installs what is missing, else it says what to install.
+# Checks that the system has what the build needs. As root on Debian it installs missing packages; otherwise it names
+# them.
 set -euo pipefail
 python=${PYTHON:-python3}
 
-compiles() { # SOURCE [LIBRARY...]: whether it compiles and links
+compiles() { # SOURCE [LIBRARY...]: succeeds if the source compiles and links
   local program
   program=$(mktemp)
   printf '%s\n' "$1" | c++ -std=c++20 -x c++ - -o "$program" "${@:2}" 2>/dev/null
@@ -29,8 +30,8 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
   exit 1
 fi
 
-# Without the first two some tests are skipped, and `jaxina testbed` says what it lacks; ccache saves the second build of
-# what several builds share.
+# Packages that the build does not need. Without the first two some tests are skipped, and `jaxina testbed` says what it
+# lacks. ccache lets several builds share what they compile alike.
 wished_packages() {
   command -v ip >/dev/null || echo iproute2
   command -v ethtool >/dev/null || echo ethtool

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Usage: scripts/test.sh VENV. Builds and runs the native tests, 20,000 seeds of the simulator under ASan and UBSan, then
-# the Python tests; all of them, whatever fails.
+# Usage: scripts/test.sh VENV. Builds and runs the native tests, then 20,000 seeds of the simulator under ASan and
+# UBSan, then the Python tests. It runs all of them, even if some fail.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/$1/bin

@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
-# Usage: scripts/test_jax.sh [VERSION]. Runs the Python tests with the newest Python found from 3.12 on, in an environment
-# of its own: with the newest JAX there all that have to do with JAX or with Python itself, or those of JAX's side with JAX
-# VERSION (0.11, say). `make test` runs the others: they see nothing of JAX. Without such a Python it says so and succeeds.
+# Usage: scripts/test_jax.sh [VERSION]. Runs Python tests with another JAX, in an environment of its own, with the
+# newest Python that it finds (3.12 or newer). Without VERSION it takes the newest JAX, and runs all tests that depend
+# on JAX or on Python itself. With VERSION (0.11, for example) it takes that JAX, and runs only the tests of collectives
+# and jobs, and of private names. The remaining tests do not depend on JAX; `make test` runs them. Without such a
+# Python it says so and succeeds.
+#
+# VERSION nightly is the newest pre-release of JAX on PyPI, or the newest release if that is newer. JAX's nightly wheels are
+# not on PyPI: JAX_NIGHTLY_INDEX=URL names the index that has them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/parts.sh
+. scripts/python_packages.sh
 
 newest_python() {
   local candidate
@@ -34,11 +40,25 @@ for file in tests/python/test_*.py; do
   esac
 done
 if [ "$version" != newest ]; then
-  tests=(tests/python/test_collectives_*.py tests/python/test_job.py)
-  . scripts/python_packages.sh
-  make_venv "$python" "$venv"
-  install "$venv" -q "jax==$version.*"
+  # The private names come first: if one of them has changed, that is why the others fail.
+  tests=(tests/python/test_private_names.py tests/python/test_seat.py tests/python/test_collectives_*.py tests/python/test_job.py)
 fi
-PYTHON=$python part "$version JAX: setup" scripts/setup.sh "$venv"
-part "$version JAX: Python tests" scripts/test_python.sh "$venv" "${tests[@]}"
+options=()
+setup() { PYTHON=$python scripts/setup.sh "$venv"; }
+case $version in
+  newest) part "$version JAX: setup" setup ;;
+  nightly)
+    setup
+    install "$venv" -q --prerelease allow --upgrade ${JAX_NIGHTLY_INDEX:+--index "$JAX_NIGHTLY_INDEX"} jax jaxlib
+    # jaxina warns of a JAX that it has not been tested with; here that is no error.
+    export PYTHONWARNINGS="ignore:jaxina has been tested with JAX"
+    options=(-W "$PYTHONWARNINGS" --deselect tests/python/test_seat.py::test_a_tested_jax_is_taken_without_a_word)
+    ;;
+  *)
+    make_venv "$python" "$venv"
+    install "$venv" -q "jax==$version.*"
+    setup
+    ;;
+esac
+part "$version JAX: Python tests" scripts/test_python.sh "$venv" "${options[@]}" "${tests[@]}"
 "$venv/bin/python" -c 'import jax, sys; print("passed with JAX", jax.__version__, "on Python", sys.version.split()[0])'

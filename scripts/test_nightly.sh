@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
-# Usage: scripts/test_nightly.sh VENV [PART...]. What takes too long for `make test`. Without parts, all of them:
+# Usage: scripts/test_nightly.sh VENV [PART...]. Runs the tests that take too long for `make test`. Without PARTs, it
+# runs all:
 #   address thread   the native tests, built with the sanitizers
 #   shapes           random shapes of jobs
 #   fuzz             the native fuzzers, and those of the control messages
 #   deaths           deaths of real processes
 #   model            the slot protocol's model
 #   jax              the Python tests with JAX 0.11
+#   jax_nightly      the Python tests with JAX's nightly wheels (scripts/test_jax.sh says from where)
+#   tidy             clang-tidy over all C++ files
 #   python           the Python tests marked nightly
 set -euo pipefail
 cd "$(dirname "$0")/.."
+venv=$1
 bin=$PWD/$1/bin
 shift
 export PATH="$bin:$PATH"
@@ -51,6 +55,10 @@ model() {
 
 jax() { scripts/test_jax.sh 0.11 || failed+=("JAX 0.11"); }
 
+jax_nightly() { scripts/test_jax.sh nightly || failed+=("JAX's nightly wheels"); }
+
+tidy() { scripts/tidy.sh "$venv" || failed+=("clang-tidy"); }
+
 python() {
   local code=0
   "$bin/pytest" -q -m nightly || code=$?
@@ -61,7 +69,7 @@ python() {
   esac
 }
 
-parts=(address thread shapes fuzz deaths model jax python)
+parts=(address thread shapes fuzz deaths model jax jax_nightly tidy python)
 chosen=("$@")
 [ $# -gt 0 ] || chosen=("${parts[@]}")
 for part in "${chosen[@]}"; do

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Usage: scripts/test_verbs.sh VENV. Runs the verbs transport on Linux's Soft-RoCE, in a virtual machine that is made of Debian's
-# packages. Says why and does nothing where that is not possible.
+# Usage: scripts/test_verbs.sh VENV. Tests the verbs transport on Linux's Soft-RoCE, in a virtual machine made of
+# Debian's packages. If that is not possible, it says why and does nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export PATH="$PWD/$1/bin:$PATH" # its cmake and ninja
+export PATH="$PWD/$1/bin:$PATH" # for cmake and ninja
 start=$SECONDS
 packages=(qemu-system-x86 libibverbs-dev ibverbs-providers rdma-core iproute2 kmod cpio xz-utils dash)
 

@@ -1,3 +1,4 @@
+// Reads the buffers and attributes of a `jaxina_all_reduce` custom call and checks them.
 #include "xla_ffi/all_reduce_call.h"
 
 #include <algorithm>
@@ -15,7 +16,8 @@ struct Carried {
   std::size_t parts;  // a complex number travels as two reals
 };
 
-// The types that are carried; CARRIED_DTYPES in jaxina/_lowering.py names the same ones, keep them together.
+// The element types that jaxina carries. CARRIED_DTYPES in jaxina/_lowering.py lists the same types: change both
+// together.
 std::optional<Carried> carried(ffi::DataType type) {
   switch (type) {
     case ffi::DataType::F16: return Carried{ElementType::kFloat16, 1};
@@ -36,7 +38,7 @@ std::optional<Carried> carried(ffi::DataType type) {
   }
 }
 
-// The row of `groups` that holds `device`, without the padding (-1) of shorter groups; empty if none does.
+// Returns the row of `groups` that holds `device`, without the padding (-1) of shorter groups. Empty if no row does.
 Group group_of(ffi::Span<const std::int64_t> groups, std::int64_t group_size, std::int64_t device) {
   const auto found = std::find(groups.begin(), groups.end(), device);
   if (found == groups.end()) return {};

@@ -1,4 +1,4 @@
-// What a `jaxina_all_reduce` custom call asks for, from the arguments of its handler on whatever platform.
+// Turns the arguments of a `jaxina_all_reduce` handler into a call of the engine. CPU and GPU handlers share this.
 #pragma once
 
 #include "rdma_engine/engine/engine.h"
@@ -6,26 +6,25 @@
 
 namespace jaxina {
 
-// What sums where: attribute `groups` holds [number of groups x group_size] global device ids, shorter groups padded
-// with -1; `identity` names the call, see jaxina/_module.py; `bits` is how many a float of at most 32 bits has on the
-// wire: 32 or 64.
+// The attributes of the custom call.
 struct AllReduceAttributes {
-  xla::ffi::Span<const std::int64_t> groups;
+  xla::ffi::Span<const std::int64_t> groups;  // [number of groups x group_size] global device ids; short rows end in -1
   std::int64_t group_size;
-  std::int64_t identity;
-  std::int64_t bits;
+  std::int64_t identity;  // names the call, see jaxina/_module.py
+  std::int64_t bits;      // 32 or 64: the width on the wire of a float of at most 32 bits
 };
 
 struct AllReduceCall {
-  Group group;  // of the device; it may be alone in it
+  Group group;  // the devices that sum together; possibly the calling device alone
   Collective collective;
 };
 
-// The call as `device` (a global id) runs it. Operand and result 0 are the ordering token. Throws Error.
+// Returns the call as `device` (a global id) runs it. Operand 0 and result 0 are the ordering token, not tensors.
+// Throws Error if the call is malformed, a type is not carried, or no group holds the device.
 AllReduceCall all_reduce_call(std::int64_t device, const AllReduceAttributes& attributes,
                               const xla::ffi::RemainingArgs& args, xla::ffi::RemainingRets& results);
 
-// Bytes of the tensor.
+// The tensor's size in bytes.
 std::size_t size_of(const Tensor& tensor);
 
 }  // namespace jaxina

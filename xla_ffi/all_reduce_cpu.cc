@@ -1,5 +1,6 @@
-// Hands the operands of one psum to the engine. No protocol and no waiting here: the result is a future that the
-// engine's completion thread fulfils, and nothing of the invocation is used after the handler returns.
+// Hands the operands of one psum to the engine. The handler speaks no protocol and does not wait: it returns a future,
+// which the engine's completion thread fulfils. XLA frees the call frame when the handler returns, so nothing of it is
+// used later; only the buffers are, and XLA keeps those until the future is fulfilled.
 #include "xla_ffi/all_reduce_cpu.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// The FFI handler behind the custom call `jaxina_all_reduce` on CPU, as XLA's C function pointer.
+// The FFI handler of the custom call `jaxina_all_reduce` on CPU, with the C signature that XLA registers.
 #pragma once
 
 #include "xla/ffi/api/c_api.h"

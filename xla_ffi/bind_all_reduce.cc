@@ -1,4 +1,4 @@
-// jaxina._native.all_reduce: the engine without JAX, for tests of what a job survives.
+// Binds jaxina._native.all_reduce: one sum by the engine without JAX, for tests of failures.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/vector.h>
 
@@ -27,7 +27,7 @@ Output all_reduce(const Group& group, std::int64_t device, const Input& values) 
     std::promise<Status> ended;
     Collective collective{{{ElementType::kFloat32, values.size(), values.data(), sums.get()}}};
     Engine::instance().submit(group, device, std::move(collective), [&](Status s) { ended.set_value(std::move(s)); });
-    status = ended.get_future().get();  // bounded by the collective's timeout
+    status = ended.get_future().get();  // the collective's timeout bounds the wait
   }
   if (!status.ok()) throw Error(status);
   float* raw = sums.get();
@@ -40,8 +40,16 @@ Output all_reduce(const Group& group, std::int64_t device, const Input& values) 
 
 void bind_all_reduce(nb::module_& m) {
   m.def("all_reduce", all_reduce, "group"_a, "device"_a, "values"_a,
-        "The sum of the float32 `values` [n] over the devices of `group` (global ids), each of which calls this once; "
-        "`device` is the caller's. Blocks until the sum is there and raises what ended it otherwise.");
+        "Sums one array over the devices of a group, by the engine alone, without JAX. Each device of the group calls "
+        "it once. Blocks until the sum is there.\n\n"
+        "Args:\n"
+        "  group: global ids of the devices that sum together.\n"
+        "  device: the caller's id, one of `group`.\n"
+        "  values: float32[N], C-contiguous, on the CPU; the same N on every device.\n\n"
+        "Returns:\n"
+        "  float32[N], the sum.\n\n"
+        "Raises:\n"
+        "  JaxinaError: the subclass that says what ended the collective.");
 }
 
 }  // namespace jaxina

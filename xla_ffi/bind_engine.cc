@@ -1,3 +1,4 @@
+// Binds the engine: the configuration of groups, start, shutdown, statistics and traces.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -19,8 +20,9 @@ using namespace nb::literals;
 
 namespace {
 
-// The engine copies and drops its connector on its own threads, so the reference is counted here and given up with
-// the GIL held; after the interpreter's end it is leaked.
+// The engine copies and destroys its connector on its own threads, which do not hold the GIL. So copies share one
+// Python reference, and the last copy takes the GIL to drop it. After the interpreter has ended the reference is
+// leaked.
 std::shared_ptr<nb::callable> shared_callable(nb::callable callable) {
   return std::shared_ptr<nb::callable>(new nb::callable(std::move(callable)), [](nb::callable* held) {
     if (!nb::is_alive()) return;
@@ -100,7 +102,7 @@ nb::dict fields_of(const VerbsConfig& config) {
   return d;
 }
 
-// What a worker counts.
+// Only the counters that a worker has; the others belong to a switch.
 nb::dict as_dict(const Counters& counters) {
   nb::dict d;
   for (const Counter counter :
@@ -117,7 +119,9 @@ nb::dict as_dict(const Counters& counters) {
 
 void bind_engine(nb::module_& m) {
   m.attr("SECOND_STREAM") = kSecondStream;  // see engine.h
-  nb::class_<GroupConfig>(m, "GroupConfig", "How this process takes part in a group.")
+  nb::class_<GroupConfig>(m, "GroupConfig",
+                          "How this process takes part in a group. A group of several processes needs one "
+                          "call of a use_...() method, which chooses the transport.")
       .def(
           "__init__",
           [](GroupConfig* self, const JobShape& shape, std::uint32_t worker, std::vector<std::uint32_t> local,
@@ -129,12 +133,20 @@ void bind_engine(nb::module_& m) {
           },
           nb::kw_only(), "shape"_a, "worker"_a, "local"_a, "job"_a = 0, "secret"_a = 0, "join_timeout_s"_a = 60.0,
           "collective_timeout_s"_a = 300.0,
-          "worker: this process among the group's. local: its devices, by their places in the group. job, secret: at "
-          "the "
-          "aggregator; a group of one process needs none. Timeouts in seconds.")
+          "Args:\n"
+          "  shape: the job's shape.\n"
+          "  worker: this process's index among the group's processes.\n"
+          "  local: this process's devices, as indices into the group.\n"
+          "  job: the job's id at the aggregator; a group of one process needs none.\n"
+          "  secret: the job's secret, 64 bits; a group of one process needs none.\n"
+          "  join_timeout_s: how long to wait for the other processes, in seconds.\n"
+          "  collective_timeout_s: how long one collective may take, in seconds.")
       .def(
           "use_embedded", [](GroupConfig& c, std::string segment) { c.transport = EmbeddedConfig{std::move(segment)}; },
-          "segment"_a, "Sums in shared memory of this name; \"\" is private to this process.")
+          "segment"_a,
+          "Sums in shared memory.\n\n"
+          "Args:\n"
+          "  segment: the name of the shared-memory segment; \"\" makes one that is private to this process.")
       .def(
           "use_udp",
           [](GroupConfig& c, std::string address, std::vector<std::uint16_t> ports, bool checksums,
@@ -143,8 +155,14 @@ void bind_engine(nb::module_& m) {
           },
           "address"_a, "ports"_a, "checksums"_a = true, nb::kw_only(), "first_window"_a = 0, "loss"_a = 0.0,
           "loss_seed"_a = 0,
-          "Sums at a switch's host: one data port per thread of it. checksums: whether its replies carry a CRC. "
-          "first_window: passes it has room for at first, 0 if not known. loss: share of arriving packets to drop.")
+          "Sums at a switch, over UDP.\n\n"
+          "Args:\n"
+          "  address: the switch's host.\n"
+          "  ports: its data ports, one for each of its threads; slot i belongs to ports[i % len(ports)].\n"
+          "  checksums: whether the switch's replies carry a CRC.\n"
+          "  first_window: for how many passes the switch has room at first; 0 if that is not known.\n"
+          "  loss: share of arriving packets to drop, for experiments, in [0, 1].\n"
+          "  loss_seed: seed of these drops.")
       .def(
           "use_roce",
           [](GroupConfig& c, std::string address, nb::callable exchange, bool checksums, double loss,
@@ -153,24 +171,40 @@ void bind_engine(nb::module_& m) {
                 RoceConfig{std::move(address), exchange_from(std::move(exchange)), checksums, {loss, loss_seed}};
           },
           "address"_a, "exchange"_a, "checksums"_a = true, nb::kw_only(), "loss"_a = 0.0, "loss_seed"_a = 0,
-          "Sums at a switch by RDMA from user space. exchange(end) gives the switch this end of the queue pairs and "
-          "returns "
-          "the switch's, both as (address, udp_port, mtu, qpns, psn, rkey, memory). Called on the engine's own thread.")
+          "Sums at a switch, by RoCEv2 from user space.\n\n"
+          "Args:\n"
+          "  address: the switch's host.\n"
+          "  exchange: exchange(end) gives the switch this end of the queue pairs and returns the switch's end. Both "
+          "are tuples (address, udp_port, mtu, qpns, psn, rkey, memory), as jaxina.control.data_plane.QueuePairs has "
+          "them. It is called on a thread of the engine.\n"
+          "  checksums: whether the switch's packets carry a right ICRC.\n"
+          "  loss: share of arriving packets to drop, for experiments, in [0, 1].\n"
+          "  loss_seed: seed of these drops.")
       .def(
           "use_verbs",
           [](GroupConfig& c, std::string device, nb::callable exchange) {
             c.transport = VerbsConfig{std::move(device), exchange_from(std::move(exchange))};
           },
-          "device"_a, "exchange"_a, "Sums at a switch by an RDMA device, \"\" for any; exchange as for use_roce.")
-      .def_prop_ro("shape", [](const GroupConfig& c) { return c.member.shape; })
-      .def_prop_ro("worker", [](const GroupConfig& c) { return c.member.worker; })
-      .def_prop_ro("job", [](const GroupConfig& c) { return c.member.job; })
-      .def_prop_ro("secret", [](const GroupConfig& c) { return c.member.secret; })
-      .def_ro("local", &GroupConfig::local)
+          "device"_a, "exchange"_a,
+          "Sums at a switch, by an RDMA device.\n\n"
+          "Args:\n"
+          "  device: the RDMA device's name; \"\" takes any.\n"
+          "  exchange: as for use_roce().")
+      .def_prop_ro(
+          "shape", [](const GroupConfig& c) { return c.member.shape; }, "The job's shape.")
+      .def_prop_ro(
+          "worker", [](const GroupConfig& c) { return c.member.worker; },
+          "This process's index among the group's processes.")
+      .def_prop_ro(
+          "job", [](const GroupConfig& c) { return c.member.job; }, "The job's id at the aggregator.")
+      .def_prop_ro(
+          "secret", [](const GroupConfig& c) { return c.member.secret; }, "The job's secret, 64 bits.")
+      .def_ro("local", &GroupConfig::local, "This process's devices, as indices into the group.")
       .def_prop_ro(
           "transport",
           [](const GroupConfig& c) { return std::visit([](const auto& t) { return fields_of(t); }, c.transport); },
-          "What was chosen by use_...(), as a dict with the transport's name as `kind`.");
+          "The transport that a use_...() method chose, as a dict: 'kind' is its name, the other keys are the method's "
+          "arguments without `exchange`.");
 
   m.def(
       "start",
@@ -181,12 +215,19 @@ void bind_engine(nb::module_& m) {
         Engine::instance().start(std::move(connect), std::move(tell), trace);
       },
       "connector"_a, "ended"_a, "trace"_a = false,
-      "Opens the engine. On its own threads it calls connector(group: list[int]) -> GroupConfig when a group is first "
-      "used, and ended(group, code: str, message: str) when a group ends for a reason that other processes cannot see. "
-      "With trace, records what its groups do.");
+      "Opens the engine of this process. Both callables are called on threads of the engine.\n\n"
+      "Args:\n"
+      "  connector: connector(group: list[int]) -> GroupConfig, called when a group is first used. It may block until "
+      "the other processes have joined. If it raises, the group's collectives fail with that error.\n"
+      "  ended: ended(group: list[int], code: str, message: str), called when a group ends for a reason that other "
+      "processes cannot see.\n"
+      "  trace: whether to record what the groups do, for take_trace().\n\n"
+      "Raises:\n"
+      "  InvalidArgumentError: if the engine is open already.");
   m.def(
       "shutdown", [] { Engine::instance().shutdown(); }, nb::call_guard<nb::gil_scoped_release>(),
-      "Fails pending collectives, leaves all groups and joins the engine's threads.");
+      "Closes the engine: fails pending collectives with ShutDownError, leaves all groups and joins the engine's "
+      "threads.");
   m.def(
       "take_trace",
       [](std::uint32_t process, const std::string& name) {
@@ -198,13 +239,21 @@ void bind_engine(nb::module_& m) {
         return nb::make_tuple(nb::bytes(text.events.data(), text.events.size()), text.passes, text.fell_out);
       },
       "process"_a, "name"_a,
-      "After shutdown(): what was recorded since start(), and forgets it. (events, passes, fell_out): Chrome trace "
-      "events, "
-      "one JSON object a line with commas between; how many slot passes are among them; how many older events had no "
-      "room.");
+      "Returns what was recorded between the latest start() and shutdown(), and forgets it. Call it after "
+      "shutdown().\n\n"
+      "Args:\n"
+      "  process: this process's rank, which identifies it in the trace.\n"
+      "  name: the process's name in the trace.\n\n"
+      "Returns:\n"
+      "  (events, passes, fell_out). events: bytes, events in Chrome's trace format, one JSON object per line with "
+      "commas between. passes: how many slot passes are among them. fell_out: how many older events were dropped "
+      "because there was no room.");
   m.def("verbs_availability", &verbs::availability,
-        "The RDMA device that the verbs transport would use, or what it misses.");
-  m.def("running", [] { return Engine::instance().running(); });
+        "Describes the RDMA devices that the verbs transport could use, or what it lacks, in words.");
+  m.def(
+      "running", [] { return Engine::instance().running(); },
+      "Whether the engine is open. False in a child that was forked while it was open, because the engine's threads "
+      "are the parent's.");
   m.def(
       "abort",
       [](const Group& group, const std::string& code, const std::string& message) {
@@ -213,7 +262,13 @@ void bind_engine(nb::module_& m) {
         Engine::instance().abort(group, reason);
       },
       "group"_a, "code"_a, "message"_a,
-      "Ends every collective of the group in this process, now and later, with this error; [] means all groups.");
+      "Ends every collective of a group in this process, current and future ones, with an error.\n\n"
+      "Args:\n"
+      "  group: global device ids of the group; [] means all groups.\n"
+      "  code: the error's code, for example \"WORKER_LOST\" (see jaxina.errors).\n"
+      "  message: the error's message.\n\n"
+      "Raises:\n"
+      "  InvalidArgumentError: if there is no such code.");
   m.def(
       "statistics",
       [] {
@@ -224,7 +279,8 @@ void bind_engine(nb::module_& m) {
         }
         return as_dict(counters);
       },
-      "Counters summed over the groups, by name.");
+      "The engine's counters since start(), summed over all groups: a dict from the counter's name to a number. "
+      "bytes_sent and bytes_received count IP packets, and are 0 for shared memory, where packets are passes.");
   m.def(
       "sum_counts",
       [] {
@@ -234,9 +290,12 @@ void bind_engine(nb::module_& m) {
         }
         return result;
       },
-      "Of all sums of this process so far, by a call's `identity` or by the identity that begin_mpi_program() was "
-      "given, as a "
-      "number without sign: (floats on CPU, how many of them other than zero became zero).");
+      "How many floats all sums of this process have turned into words so far, by program.\n\n"
+      "Returns:\n"
+      "  A dict from an identity, as an unsigned 64-bit number, to (floats, rounded_to_zero). The identity is that of "
+      "a "
+      "psum's custom call, or what begin_mpi_program() was given. floats: floats on CPU, a complex number counts as "
+      "two. rounded_to_zero: how many of them were not zero but became zero.");
 }
 
 }  // namespace jaxina

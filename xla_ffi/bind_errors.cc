@@ -1,3 +1,4 @@
+// Translates errors in both directions: a native Error becomes a class of jaxina.errors, and the other way round.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 

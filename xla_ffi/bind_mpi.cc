@@ -1,3 +1,5 @@
+// Binds what Python tells the MPI library of XLA's collectives (xla_ffi/mpi): the job's processes, and each program
+// that runs.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -20,7 +22,7 @@ using namespace nb::literals;
 
 namespace {
 
-// Lives as long as the process: XLA may ask until its end.
+// Keeps the callable until the process ends, on purpose: XLA may call into the library until then.
 nb::callable* kept(nb::callable& callable) { return new nb::callable(callable); }
 
 template <typename Result, typename... Arguments>
@@ -55,31 +57,46 @@ void bind_mpi(nb::module_& m) {
           return all;
         };
         world.ended = [call = kept(ended)](int other) { return asked<bool>(*call, other); };
-        nb::gil_scoped_release released;  // a thread of the world before may ask Python something
+        nb::gil_scoped_release
+            released;  // set_world() joins the previous world's thread, which may be waiting for the GIL
         mpi::set_world(std::move(world));
       },
       "rank"_a, "size"_a, "host"_a, "timeout_s"_a, "devices"_a, "endpoints"_a, "ended"_a,
-      "What XLA's MPI collectives learn of the job, should they be in use. host: this process's numeric address. "
-      "devices() -> "
-      "list[int]: the global id of every process's one device, by rank; called when they are first used. "
-      "endpoints(port, "
-      "secret) -> list[tuple[str, int, int]]: where every process takes messages, by rank, given where this one does. "
-      "ended(rank) -> bool: whether a process is known to have ended.");
+      "Tells the MPI library of XLA's collectives about the job. Must be called before XLA uses it. The callables are "
+      "kept until the process ends, and may be called on any thread.\n\n"
+      "Args:\n"
+      "  rank: this process's rank.\n"
+      "  size: the number of processes.\n"
+      "  host: this process's numeric IP address, at which it listens for messages.\n"
+      "  timeout_s: how long one message may take, in seconds.\n"
+      "  devices: devices() -> list[int], the global id of each process's one device, by rank. Called when the ids are "
+      "first needed.\n"
+      "  endpoints: endpoints(port, secret) -> list[tuple[str, int, int]]. It publishes where this process takes "
+      "messages, and returns (host, port, secret) of all processes, by rank.\n"
+      "  ended: ended(rank) -> bool, whether a process is known to have ended.");
   m.def(
       "begin_mpi_program",
       [](std::uint64_t identity, std::vector<int> processes, bool carries_sums, std::int64_t bits) {
         mpi::running_program().begin(identity, std::move(processes), carries_sums, bits);
       },
       "identity"_a, "processes"_a, "carries_sums"_a, "bits"_a,
-      "From here to end_mpi_program() this process runs one program whose collectives come to jaxina as to an MPI "
-      "library. "
-      "identity: equal in all processes that run the same program; these are `processes`, by rank. carries_sums: "
-      "whether its "
-      "sums go to the aggregator; bits: how many a float of at most 32 bits has there, 32 or 64.");
+      "Begins a run of a program whose collectives XLA makes through MPI. A process may have only one such run at a "
+      "time; end_mpi_program() ends it.\n\n"
+      "Args:\n"
+      "  identity: 64 bits, equal in all processes that run the same program.\n"
+      "  processes: the ranks of these processes, ascending.\n"
+      "  carries_sums: whether the program's sums go to the aggregator.\n"
+      "  bits: 32 or 64, the width at the aggregator of a float of at most 32 bits.");
   m.def("end_mpi_program", &mpi::end_program, "compare"_a, "completed"_a, nb::call_guard<nb::gil_scoped_release>(),
-        "Ends it. completed: its results are there. With `compare` it waits for all the processes, and raises "
-        "MismatchError "
-        "unless they have made as many collective calls. Without `completed` it tells the others, whose waiting ends.");
+        "Ends the run that begin_mpi_program() began.\n\n"
+        "Args:\n"
+        "  compare: whether to wait for all processes of a completed run and to compare how many collective calls they "
+        "have made.\n"
+        "  completed: whether the run has computed its results. If not, the other processes are told, and their "
+        "waiting for this one ends with an error.\n\n"
+        "Raises:\n"
+        "  MismatchError: if the processes have made different numbers of collective calls.\n"
+        "  JaxinaError: if the processes cannot be compared, for example WorkerLostError.");
 }
 
 }  // namespace jaxina

@@ -1,4 +1,4 @@
-// jaxina._native.numerics: the codec on NumPy arrays, block by block, for tests and studies.
+// Binds jaxina._native.numerics: the codec on NumPy arrays, block by block, for tests and studies.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -130,7 +130,8 @@ Output<float> dequantize(const std::string& codec_name, const Input<std::int32_t
   return y;
 }
 
-// ---- words of any width, and rounded stochastically: the arithmetic of element_forms.h, which the GPU's kernels run
+// ---- The arithmetic of element_forms.h, which the GPU's kernels run: words of 8, 16 or 32 bits, and stochastic
+// rounding.
 
 using Float32Form = numerics::FloatForm<numerics::Float32>;
 
@@ -200,23 +201,90 @@ Output<float> apply_non_finite_flags(const std::string& codec_name, const Input<
 void bind_numerics(nb::module_& m) {
   using namespace nb::literals;
   nb::module_ numerics = m.def_submodule(
-      "numerics", "The CPU codec on one-dimensional NumPy arrays, by variant; jaxina.numerics is its specification.");
-  numerics.def("codec_names", codec_names, "The variants this processor runs, slowest first.");
+      "numerics",
+      "The native codecs on NumPy arrays, for tests and studies. jaxina.numerics is their specification, and gives the "
+      "same bits.\n\n"
+      "Arrays are one-dimensional, C-contiguous and on the CPU. N elements are ceil(N / block_size) blocks; only the "
+      "last may be short. `codec` is one of codec_names(). Functions raise InvalidArgumentError for another codec, a "
+      "block_size of 0, a wrong number of exponents or the exponent 255 (NaN or Inf), and TooManyWorkersError unless "
+      "workers is 1 to MAX_WORKERS.");
+  numerics.def("codec_names", codec_names, "The codec's variants that this processor can run, slowest first.");
   numerics.def(
-      "codec_name", [] { return std::string(numerics::codec().name); }, "The variant in use (see JAXINA_CODEC).");
+      "codec_name", [] { return std::string(numerics::codec().name); },
+      "The codec's variant that jaxina uses in this process (see JAXINA_CODEC).");
   numerics.def("block_exponents", block_exponents, "codec"_a, "x"_a, "block_size"_a, "finite_only"_a = false,
-               "float32[N] -> uint8[blocks]");
+               "Finds the exponent byte of each block.\n\n"
+               "Args:\n"
+               "  codec: the variant that computes it.\n"
+               "  x: float32[N].\n"
+               "  block_size: elements in a block.\n"
+               "  finite_only: whether to leave NaN and Inf out. Otherwise their block's exponent is 255.\n\n"
+               "Returns:\n"
+               "  uint8[ceil(N / block_size)].");
   numerics.def("quantize", quantize, "codec"_a, "x"_a, "exponents"_a, "workers"_a, "block_size"_a,
-               "float32[N], uint8[blocks] -> int32[N]");
+               "Converts floats to fixed-point words. NaN and Inf become 0.\n\n"
+               "Args:\n"
+               "  codec: the variant that computes it.\n"
+               "  x: float32[N].\n"
+               "  exponents: uint8[ceil(N / block_size)], for each block the maximum over all workers.\n"
+               "  workers: n, how many summands there are.\n"
+               "  block_size: elements in a block.\n\n"
+               "Returns:\n"
+               "  int32[N].");
   numerics.def("dequantize", dequantize, "codec"_a, "words"_a, "exponents"_a, "workers"_a, "block_size"_a,
-               "int32[N], uint8[blocks] -> float32[N]");
-  numerics.def("encode_elements", encode_elements, "x"_a, "exponents"_a, "workers"_a, "block_size"_a, "word_bits"_a,
-               "seed"_a = nb::none(), "float32[N], uint8[blocks] -> int32[N], as the GPU's kernels compute it");
+               "Converts summed words back to floats.\n\n"
+               "Args:\n"
+               "  codec: the variant that computes it.\n"
+               "  words: int32[N], the sum over all workers.\n"
+               "  exponents: uint8[ceil(N / block_size)], those that the words were quantized with.\n"
+               "  workers: n, how many summands there are.\n"
+               "  block_size: elements in a block.\n\n"
+               "Returns:\n"
+               "  float32[N].");
+  numerics.def(
+      "encode_elements", encode_elements, "x"_a, "exponents"_a, "workers"_a, "block_size"_a, "word_bits"_a,
+      "seed"_a = nb::none(),
+      "Converts floats to fixed-point words of any width, element by element, with the arithmetic that the GPU's "
+      "kernels run. NaN and Inf become 0.\n\n"
+      "Args:\n"
+      "  x: float32[N].\n"
+      "  exponents: uint8[ceil(N / block_size)], for each block the maximum over all workers.\n"
+      "  workers: n, how many summands there are.\n"
+      "  block_size: elements in a block.\n"
+      "  word_bits: 8, 16 or 32; InvalidArgumentError for others.\n"
+      "  seed: 64 bits for stochastic rounding, see jaxina.numerics.random_words; None rounds to nearest.\n\n"
+      "Returns:\n"
+      "  int32[N]; each word fits word_bits bits.");
   numerics.def("decode_elements", decode_elements, "words"_a, "exponents"_a, "workers"_a, "block_size"_a, "word_bits"_a,
-               "int32[N], uint8[blocks] -> float32[N], as the GPU's kernels compute it");
-  numerics.def("non_finite_flags", non_finite_flags, "codec"_a, "x"_a, "float32[N] -> uint32[N]");
+               "Converts summed words back to floats, element by element, with the arithmetic that the GPU's kernels "
+               "run.\n\n"
+               "Args:\n"
+               "  words: int32[N], the sum over all workers.\n"
+               "  exponents: uint8[ceil(N / block_size)], those that the words were encoded with.\n"
+               "  workers: n, how many summands there are.\n"
+               "  block_size: elements in a block.\n"
+               "  word_bits: that of encode_elements().\n\n"
+               "Returns:\n"
+               "  float32[N].");
+  numerics.def("non_finite_flags", non_finite_flags, "codec"_a, "x"_a,
+               "Turns NaN and Inf into words that can be added: +Inf is 1 in the low half, -Inf is 1 in the high half, "
+               "NaN is both. Finite elements give 0.\n\n"
+               "Args:\n"
+               "  codec: the variant that computes it.\n"
+               "  x: float32[N].\n\n"
+               "Returns:\n"
+               "  uint32[N].");
   numerics.def("apply_non_finite_flags", apply_non_finite_flags, "codec"_a, "flags"_a, "y"_a,
-               "uint32[N], float32[N] -> float32[N]: y with NaN, Inf and -Inf where the summed flags say so");
+               "Writes NaN, Inf and -Inf where the summed flags say so, by the rules of IEEE addition (Inf - Inf = "
+               "NaN).\n\n"
+               "Args:\n"
+               "  codec: the variant that computes it.\n"
+               "  flags: uint32[N], the sum of all workers' flags.\n"
+               "  y: float32[N]; it is not changed.\n\n"
+               "Returns:\n"
+               "  float32[N], y with the non-finite elements.\n\n"
+               "Raises:\n"
+               "  InvalidArgumentError: if the arrays differ in size.");
 }
 
 }  // namespace jaxina

@@ -1,3 +1,4 @@
+// Binds RoceSwitch, the software switch that answers RDMA writes.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -17,7 +18,11 @@ using namespace nb::literals;
 
 void bind_roce_switch(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
-  nb::class_<RoceSwitch> bound(m, "RoceSwitch", "An aggregator that answers RoCEv2 writes, on a thread of its own.");
+  nb::class_<RoceSwitch> bound(
+      m, "RoceSwitch",
+      "A software switch that answers RoCEv2 writes, on one thread of its own, which runs until "
+      "stop(). Methods raise SystemCallError if the thread does not answer within 5 seconds, "
+      "and ShutDownError after stop().");
   bound
       .def(
           "__init__",
@@ -33,17 +38,34 @@ void bind_roce_switch(nb::module_& m) {
             new (self) RoceSwitch(config);
           },
           "address"_a, "port"_a, "check_icrc"_a, "loss"_a, "loss_seed"_a, Release(),
-          "address: one IPv4 address of this host. port: 4791 for workers with a NIC; 0 lets the system choose. Raises "
-          "InvalidArgument if the port is in use.")
-      .def_prop_ro("port", &RoceSwitch::port)
+          "Args:\n"
+          "  address: an IPv4 address of this host.\n"
+          "  port: the UDP port. Workers with a NIC need 4791; 0 lets the system choose.\n"
+          "  check_icrc: whether to drop packets whose ICRC is wrong.\n"
+          "  loss: share of arriving packets to drop, for experiments, in [0, 1].\n"
+          "  loss_seed: seed of these drops.\n\n"
+          "Raises:\n"
+          "  InvalidArgumentError: if the port is in use, or the address is not this host's.\n"
+          "  SystemCallError: if the system has no thread left.")
+      .def_prop_ro("port", &RoceSwitch::port, "The UDP port.")
       .def(
           "connect",
           [](RoceSwitch& self, std::uint32_t job, std::uint32_t worker, const ConnectionFields& end) {
             return fields_of(self.connect(job, worker, connection_of(end)));
           },
           "job"_a, "worker"_a, "end"_a, Release(),
-          "end: (address, udp_port, mtu, qpns, psn, rkey, memory) of the worker; returns the switch's. Raises "
-          "InvalidArgument or JobRejected.");
+          "Connects a worker's queue pairs. A worker that connects again loses the queue pairs that it had.\n\n"
+          "Args:\n"
+          "  job: the job's id.\n"
+          "  worker: the worker's index in the job.\n"
+          "  end: the worker's end, (address, udp_port, mtu, qpns, psn, rkey, memory), as "
+          "jaxina.control.data_plane.QueuePairs has it; `address` is numeric.\n\n"
+          "Returns:\n"
+          "  The switch's end, with the same fields.\n\n"
+          "Raises:\n"
+          "  InvalidArgumentError: if `end` does not fit the job.\n"
+          "  JobRejectedError: if there is no such job.\n"
+          "  SwitchUnreachableError: if no route leads to the worker.");
   bind_jobs(bound);
 }
 

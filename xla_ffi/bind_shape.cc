@@ -1,3 +1,4 @@
+// Binds JobShape and the limits that it checks.
 #include <nanobind/operators.h>
 #include <nanobind/stl/string.h>
 
@@ -29,8 +30,10 @@ void bind_shape(nb::module_& m) {
   m.attr("MAX_BLOCKS_PER_CHUNK") = wire::kMaxBlocksPerChunk;
   m.attr("HEADER_BYTES") = wire::kHeaderSize;
 
-  nb::class_<JobShape>(m, "JobShape",
-                       "Everything on which a job's memory and packets depend. It is made once; every limit holds.")
+  nb::class_<JobShape>(
+      m, "JobShape",
+      "Everything on which a job's memory and packets depend. A JobShape can only be made if every limit "
+      "holds. It is immutable, hashable and comparable.")
       .def(
           "__init__",
           [](JobShape* self, std::uint32_t devices, std::uint32_t workers, std::uint32_t slots,
@@ -44,20 +47,28 @@ void bind_shape(nb::module_& m) {
           },
           nb::kw_only(), "devices"_a, "workers"_a, "slots"_a, "block_size"_a, "blocks_per_chunk"_a,
           "whole_chunks"_a = false,
-          "devices: of the group, in all processes. workers: its processes. slots: the pool's. block_size: words, and "
-          "for the "
-          "one-word types elements, that share an exponent. whole_chunks: a chunk is always filled up. Raises "
-          "TooManyWorkers or "
-          "InvalidArgument.")
-      .def_prop_ro("devices", &JobShape::devices)
-      .def_prop_ro("workers", &JobShape::workers)
-      .def_prop_ro("slots", &JobShape::slots)
-      .def_prop_ro("block_size", &JobShape::block_size)
-      .def_prop_ro("blocks_per_chunk", &JobShape::blocks_per_chunk)
-      .def_prop_ro("whole_chunks", &JobShape::whole_chunks)
+          "Args:\n"
+          "  devices: n, the group's devices in all processes.\n"
+          "  workers: the job's workers, that is the group's processes.\n"
+          "  slots: the slots in the pool, at most MAX_SLOTS.\n"
+          "  block_size: words that share an exponent, MIN_BLOCK_SIZE to MAX_BLOCK_SIZE. For types of one word these "
+          "are "
+          "elements.\n"
+          "  blocks_per_chunk: blocks in a chunk, at most MAX_BLOCKS_PER_CHUNK.\n"
+          "  whole_chunks: whether the last chunk is filled with zeros, for aggregators that add a fixed number of "
+          "words.\n\n"
+          "Raises:\n"
+          "  TooManyWorkersError: if devices or workers is above MAX_WORKERS.\n"
+          "  InvalidArgumentError: if another limit does not hold; the message names it and the remedy.")
+      .def_prop_ro("devices", &JobShape::devices, "n, the group's devices in all processes.")
+      .def_prop_ro("workers", &JobShape::workers, "The job's workers.")
+      .def_prop_ro("slots", &JobShape::slots, "The slots in the pool.")
+      .def_prop_ro("block_size", &JobShape::block_size, "Words in a block.")
+      .def_prop_ro("blocks_per_chunk", &JobShape::blocks_per_chunk, "Blocks in a chunk.")
+      .def_prop_ro("whole_chunks", &JobShape::whole_chunks, "Whether the last chunk is filled with zeros.")
       .def_prop_ro(
           "pool_bytes", [](const JobShape& s) { return DatagramJob::bytes_for({.shape = s}, Shard{}); },
-          "Memory that the job's slots take at a switch.")
+          "Bytes that the job's slots take at a switch.")
       .def(nb::self == nb::self)
       .def("__hash__", [](const JobShape& s) { return nb::hash(nb::cast(text_of(s))); })
       .def("__repr__", &text_of);

@@ -1,4 +1,4 @@
-// jaxina._native.sim: the simulator for `jaxina sim`.
+// Binds jaxina._native.sim, the simulator behind `jaxina sim`.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -25,7 +25,7 @@ const sim::Scenario& checked_scenario(const std::string& name) {
   throw Error(ErrorCode::kInvalidArgument, "no scenario is named " + name + "; there are " + names);
 }
 
-// A campaign on its own threads, so that Python can show how far it is.
+// A campaign that runs on threads of its own, so that Python can show its progress meanwhile.
 class Campaign {
  public:
   Campaign(const std::string& scenario, std::uint64_t begin, std::uint64_t end, unsigned threads)
@@ -41,7 +41,7 @@ class Campaign {
     stop_ = true;
     if (thread_.joinable()) thread_.join();
   }
-  // Waits for the end.
+  // Waits until all seeds have run, or the campaign was stopped.
   nb::dict result() {
     {
       const nb::gil_scoped_release released;
@@ -88,7 +88,7 @@ void bind_sim(nb::module_& m) {
         for (const sim::Scenario& scenario : sim::scenarios()) all.append(nb::make_tuple(scenario.name, scenario.text));
         return all;
       },
-      "Names of the scenarios and what each brings.");
+      "The scenarios, as a list of (name, what faults it has).");
   module.def(
       "trace",
       [](const std::string& scenario, std::uint64_t seed) {
@@ -99,14 +99,39 @@ void bind_sim(nb::module_& m) {
         return nb::make_tuple(sim::to_string(plan), trace.text(), outcome.log_hash, outcome.failure);
       },
       nb::arg("scenario"), nb::arg("seed"),
-      "Runs one seed; returns its plan, its timeline, the hash of its log and the failure ('' if there is none).");
-  nb::class_<Campaign>(module, "Campaign")
+      "Runs one seed of a scenario and records it.\n\n"
+      "Args:\n"
+      "  scenario: one of the names of scenarios().\n"
+      "  seed: the seed, 64 bits.\n\n"
+      "Returns:\n"
+      "  (plan, timeline, log_hash, failure). plan and timeline are texts, log_hash is the hash of the log, and "
+      "failure "
+      "is '' if the run did not fail.\n\n"
+      "Raises:\n"
+      "  InvalidArgumentError: if there is no such scenario.");
+  nb::class_<Campaign>(module, "Campaign", "Runs many seeds of a scenario on threads of its own.")
       .def(nb::init<const std::string&, std::uint64_t, std::uint64_t, unsigned>(), nb::arg("scenario"),
-           nb::arg("begin"), nb::arg("end"), nb::arg("threads"), "Starts to run the seeds [begin, end).")
-      .def_prop_ro("done", &Campaign::done, "Seeds finished so far.")
-      .def_prop_ro("finished", &Campaign::finished)
-      .def("stop", &Campaign::stop, nb::call_guard<nb::gil_scoped_release>(), "Ends early, after the seeds under way.")
-      .def("result", &Campaign::result, "Waits for the end and returns the figures.");
+           nb::arg("begin"), nb::arg("end"), nb::arg("threads"),
+           "Starts to run the seeds in [begin, end).\n\n"
+           "Args:\n"
+           "  scenario: one of the names of scenarios().\n"
+           "  begin: the first seed.\n"
+           "  end: the seed after the last.\n"
+           "  threads: how many threads run seeds.\n\n"
+           "Raises:\n"
+           "  InvalidArgumentError: if there is no such scenario.")
+      .def_prop_ro("done", &Campaign::done, "How many seeds have finished so far.")
+      .def_prop_ro("finished", &Campaign::finished, "Whether the campaign has ended.")
+      .def("stop", &Campaign::stop, nb::call_guard<nb::gil_scoped_release>(),
+           "Ends the campaign early. Returns when the seeds under way have finished.")
+      .def(
+          "result", &Campaign::result,
+          "Waits for the campaign's end.\n\n"
+          "Returns:\n"
+          "  A dict: 'seeds' that ran; 'failures', a list of (seed, text), after a few of which the campaign stops; "
+          "'seconds' of the clock and 'core_seconds' of processor time; counts over all seeds of 'packets', 'lost', "
+          "'duplicated', 'reordered', 'corrupted', 'hostile', 'retransmissions', 'passes', 'sums', 'jobs_finished' and "
+          "'jobs_ended_early'; 'log_hash', which does not depend on the number of threads.");
 }
 
 }  // namespace jaxina

@@ -1,3 +1,4 @@
+// Binds SoftwareSwitch, the switch that answers UDP datagrams.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -14,10 +15,12 @@ using namespace nb::literals;
 
 void bind_switch(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
-  nb::class_<SoftwareSwitch> bound(m, "SoftwareSwitch",
-                                   "An aggregator behind UDP sockets of this host. Slot i of a job is served by thread "
-                                   "i % threads, which has a port "
-                                   "of its own. Its threads run until stop().");
+  nb::class_<SoftwareSwitch> bound(
+      m, "SoftwareSwitch",
+      "A software switch that answers UDP datagrams. Each of its threads has a port of its "
+      "own, and thread i % threads serves slot i of a job. The threads run until stop(). "
+      "Methods raise SystemCallError if a thread does not answer within 5 seconds, and "
+      "ShutDownError after stop().");
   bound
       .def(
           "__init__",
@@ -30,15 +33,24 @@ void bind_switch(nb::module_& m) {
                                        .loss_seed = loss_seed});
           },
           "address"_a, "threads"_a, "loss"_a, "loss_seed"_a, "ports"_a = std::vector<std::uint16_t>{}, Release(),
-          "address: of this host, where workers send to. ports: one per thread, or [] to let the system choose. loss: "
-          "share of arriving packets to drop, for experiments. Raises InvalidArgument if a port is in use.")
-      .def_prop_ro("ports", &SoftwareSwitch::ports, "One data port per thread.")
+          "Args:\n"
+          "  address: this host's address, to which workers send.\n"
+          "  threads: how many threads serve the jobs.\n"
+          "  loss: share of arriving packets to drop, for experiments, in [0, 1].\n"
+          "  loss_seed: seed of these drops.\n"
+          "  ports: one UDP port for each thread; [] lets the system choose.\n\n"
+          "Raises:\n"
+          "  InvalidArgumentError: if a port is in use, the address is not this host's, or a number cannot work.\n"
+          "  SystemCallError: if the system has no thread left.")
+      .def_prop_ro("ports", &SoftwareSwitch::ports, "The UDP ports, one for each thread.")
       .def_prop_ro("receive_buffer_granted", &SoftwareSwitch::receive_buffer_granted,
                    "Bytes of packets that may wait unread at each port, as the system granted them.")
       .def_prop_ro("receive_buffer_requested", &SoftwareSwitch::receive_buffer_requested,
-                   "Bytes that were asked for; more than the granted ones if net.core.rmem_max limits them.")
+                   "Bytes that were asked for. The system grants fewer if net.core.rmem_max limits them.")
       .def("slots_that_fit", &SoftwareSwitch::slots_that_fit, "shape"_a,
-           "The largest pool, up to the shape's, whose first burst fits the socket buffers that the system granted.");
+           "Returns the largest number of slots, up to the shape's own, for which the first bursts of all workers fit "
+           "the socket buffers that the system granted. All workers send them at once. A larger pool works, but may "
+           "lose packets.");
   bind_jobs(bound);
 }
 

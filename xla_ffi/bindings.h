@@ -1,4 +1,4 @@
-// What each source file adds to the one Python extension, jaxina._native.
+// The functions that fill the Python extension jaxina._native; bind_NAME is defined in bind_NAME.cc.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -19,13 +19,13 @@ void bind_shape(nanobind::module_& m);
 void bind_sim(nanobind::module_& m);
 void bind_switch(nanobind::module_& m);
 
-// Makes jaxina::Error the Python class that jaxina/errors.py has for its code.
+// Registers the translation of jaxina::Error into the Python class that jaxina/errors.py has for its code.
 void bind_errors(nanobind::module_& m);
 
-// The code with this name; throws Error(kInvalidArgument) if there is none.
+// Returns the code with this name. Throws Error(kInvalidArgument) if there is none.
 ErrorCode error_code_named(std::string_view name);
 
-// A Python exception as a native one: a JaxinaError keeps its code, anything else becomes kSystem. Needs the GIL.
+// Converts a Python exception: a JaxinaError keeps its code, any other becomes kSystem. The caller must hold the GIL.
 Error to_native(const nanobind::python_error& error);
 
 }  // namespace jaxina

@@ -1,4 +1,5 @@
-// RDMA connection ends as Python has them: the fields of jaxina.control.data_plane.QueuePairs, in that order.
+// Converts RDMA connection ends to and from Python, where they are tuples with the fields of
+// jaxina.control.data_plane.QueuePairs in the same order.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Maps each of jaxina's error codes to XLA's nearest one.
 #include "xla_ffi/error_codes.h"
 
 namespace jaxina {

@@ -1,4 +1,4 @@
-// How jaxina's errors look to XLA. The text keeps jaxina's own code: jaxina/errors.py finds the class from it.
+// Converts jaxina's errors to XLA's. The text keeps jaxina's own code, from which jaxina/errors.py finds the class.
 #pragma once
 
 #include "rdma_engine/errors.h"

@@ -1,4 +1,4 @@
-// The one Python extension, jaxina._native.
+// The entry point of the Python extension jaxina._native.
 #include <nanobind/nanobind.h>
 
 #include "xla_ffi/all_reduce_cpu.h"
@@ -21,5 +21,5 @@ NB_MODULE(_native, m) {
   m.def(
       "all_reduce_cpu",
       [] { return nb::capsule(reinterpret_cast<void*>(&jaxina::all_reduce_cpu), "xla._CUSTOM_CALL_TARGET"); },
-      "The handler of the custom call `jaxina_all_reduce` on CPU, for jax.ffi.register_ffi_target.");
+      "The handler of the custom call `jaxina_all_reduce` on CPU: a capsule for jax.ffi.register_ffi_target.");
 }

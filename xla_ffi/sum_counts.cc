@@ -1,3 +1,4 @@
+// Counts the floats of each program's sums, under one lock.
 #include "xla_ffi/sum_counts.h"
 
 #include <atomic>
@@ -13,7 +14,8 @@ struct Counting {
 
 std::mutex mutex;
 
-// With the lock held. Entries stay where they are, and until the process ends: collectives under way count there.
+// The caller must hold the lock. Entries never move and are never removed, because collectives under way keep pointers
+// to them.
 std::map<std::uint64_t, Counting>& all() {
   static auto* const counts = new std::map<std::uint64_t, Counting>;
   return *counts;

@@ -1,4 +1,4 @@
-// What a switch has counted, as Python's dicts.
+// Converts a switch's counters to Python dicts, and binds the methods that all switches have.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,7 +14,7 @@ inline void put(nanobind::dict& d, Counter counter, std::uint64_t value) {
   d[nanobind::str(name.data(), name.size())] = value;
 }
 
-// The rejects among them; kinds without a packet are left out.
+// Only the counters of rejected packets, without those that are zero.
 inline nanobind::dict rejected(const Counters& counters) {
   nanobind::dict d;
   counters.for_each([&](Counter counter, std::uint64_t value) {
@@ -44,7 +44,7 @@ inline nanobind::dict as_dict(const SwitchCounters& counters) {
   return d;
 }
 
-// What both kinds of switch have: jobs come, go and are counted.
+// Binds the methods that both kinds of switch have: adding, removing and aborting jobs, and statistics.
 template <typename Switch>
 void bind_jobs(nanobind::class_<Switch>& bound) {
   namespace nb = nanobind;
@@ -57,16 +57,28 @@ void bind_jobs(nanobind::class_<Switch>& bound) {
             self.add_job({.job = job, .secret = secret, .shape = shape});
           },
           "job"_a, "secret"_a, "shape"_a, Release(),
-          "Raises JobRejected if the id is in use, or there is no memory left for its pool.")
+          "Adds a job.\n\n"
+          "Args:\n"
+          "  job: the job's id.\n"
+          "  secret: the job's secret, 64 bits, which its workers' packets must carry.\n"
+          "  shape: the job's shape.\n\n"
+          "Raises:\n"
+          "  JobRejectedError: if the id is in use, or there is no memory left for the pool.")
       .def("remove_job", &Switch::remove_job, "job"_a, Release(),
-           "Frees the job's slots; a job that does not exist is no error.")
+           "Removes a job and frees its slots. Does nothing if there is no such job.")
       .def(
           "abort_job",
           [](Switch& self, std::uint32_t job, const std::string& code, const std::string& message) {
             self.abort_job(job, Status(error_code_named(code), message));
           },
           "job"_a, "code"_a, "message"_a, Release(),
-          "Ends the job on all its workers with this error; at most 512 bytes of the message are carried.")
+          "Ends a job on all its workers with an error.\n\n"
+          "Args:\n"
+          "  job: the job's id.\n"
+          "  code: the error's code, for example \"WORKER_LOST\" (see jaxina.errors).\n"
+          "  message: the error's message; only its first 512 bytes reach the workers.\n\n"
+          "Raises:\n"
+          "  InvalidArgumentError: if there is no such code.")
       .def(
           "statistics",
           [](Switch& self) {
@@ -77,13 +89,18 @@ void bind_jobs(nanobind::class_<Switch>& bound) {
             }
             return as_dict(counters);
           },
-          "{'jobs': {id: {'updates', 'results', 'duplicates', 'packets_sent', 'bytes_received', 'bytes_sent', "
-          "'rejected': {kind: count}}}, 'rejected': {kind: count}, 'packets_received', 'packets_dropped', "
-          "'packets_unsent', 'packets_unanswerable', 'socket_overflows'}; bytes are those of datagrams or messages, "
-          "the outer "
-          "'rejected' counts packets of none of the jobs, 'socket_overflows' what the kernel dropped at a full buffer.")
+          "The switch's counters so far.\n\n"
+          "Returns:\n"
+          "  A dict. 'jobs' maps each job's id to a dict with 'updates', 'results', 'duplicates', 'packets_sent', "
+          "'bytes_received', 'bytes_sent' and 'rejected'; bytes are those of datagrams or messages. The outer "
+          "'rejected' "
+          "counts packets that belong to none of the jobs; both map a reason to a count. The other keys are "
+          "'packets_received', 'packets_dropped' (by `loss`), 'packets_unsent' (the network did not take them), "
+          "'packets_unanswerable' (their sender's address cannot be answered) and 'socket_overflows' (the kernel "
+          "dropped "
+          "them because a receive buffer was full).")
       .def("missing", &Switch::missing, "job"_a, Release(),
-           "The workers that some incomplete pass of the job waits for, ascending.")
+           "Returns the indices of the workers that some incomplete pass of the job waits for, ascending.")
       .def("stop", &Switch::stop, Release(), "Closes the ports and ends the threads.");
 }
 

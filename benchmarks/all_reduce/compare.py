@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""All-reduces of float32 by jaxina, XLA's gloo and Open MPI on this host, by turns, round after round.
+"""Compares all-reduces of float32 by jaxina, XLA's gloo and Open MPI on this host. They take turns, round after round.
 
     sudo apt-get install openmpi-bin; pip install mpi4py
     benchmarks/all_reduce/compare.py -n 2 --json out/compare-2.json --plot out/compare-2.png
 
-jaxina and gloo are psum in the same JAX processes (`jaxina bench --vs gloo`), whose malloc keeps what they free
-(JAXINA_KEEP_MEMORY); "gloo, plain" is gloo with malloc left alone, as a user without jaxina has it. Open MPI is Allreduce of
-NumPy arrays into a buffer it keeps, over shared memory and over TCP, without JAX. Every result is compared with the exact
-sum. Figures are medians over all rounds' medians; ratios are taken within each round, and their range is told.
+jaxina and gloo are psums in the same JAX processes (`jaxina bench --vs gloo`). malloc in these processes keeps freed
+memory (JAXINA_KEEP_MEMORY). "gloo, plain" is gloo without that setting, as a user without jaxina has it. Open MPI is
+Allreduce of NumPy arrays, without JAX, into a buffer that is used again, over shared memory and over TCP. Every result
+is compared with the exact sum. A figure is the median of the rounds' medians. Ratios are taken within each round, and
+the table shows their range.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from jaxina.bench.stolen_time import StolenTime, warning
 
 WORKER = Path(__file__).with_name("openmpi_worker.py")
 LIMIT_S = 900
-WARM_UP = "5"  # calls, as `jaxina bench` makes
+WARM_UP = "5"  # calls before the timed ones, as many as `jaxina bench` makes
 # Peer -> Open MPI's byte transfer layers.
 OPEN_MPI = {"Open MPI, memory": "self,vader", "Open MPI, TCP": "self,tcp"}
 Round = dict[str, dict[int, float]]  # peer -> bytes -> median of its calls, ms
@@ -56,7 +57,7 @@ def through_jax(ranks: int, sizes: list[int], iterations: int, extra: list[str],
 def through_open_mpi(ranks: int, sizes: list[int], iterations: int, layers: str) -> dict[int, float]:
     command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--allow-run-as-root", "--mca", "btl", layers]
     if ranks > (_cores() or 1):
-        command += ["--mca", "mpi_yield_when_idle", "1"]  # else ranks spin on each other's processor
+        command += ["--mca", "mpi_yield_when_idle", "1"]  # otherwise waiting ranks spin on cores that others need
     lines = _run([*command, sys.executable, str(WORKER), json.dumps(sizes), str(iterations), WARM_UP]).splitlines()
     records = [json.loads(line) for line in lines if line.startswith("{")]
     return {record["bytes"]: statistics.median(record["times_ms"]) for record in records}
@@ -75,7 +76,7 @@ def _run(command: list[str], variables: dict[str, str] | None = None) -> str:
 
 def table(rounds: list[Round], sizes: list[int], title: str) -> Table:
     made = Table(
-        title=title, box=box.SIMPLE_HEAD, caption="ms; below it how many times jaxina's, least to most of the rounds"
+        title=title, box=box.SIMPLE_HEAD, caption="ms; below: the ratio to jaxina's time (its range over the rounds)"
     )
     peers = list(rounds[0])
     for heading in ("size", *peers):
@@ -120,7 +121,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
-    parser.add_argument("bench_options", nargs="*", help="after --, for jaxina bench: -- --aggregator udp")
+    parser.add_argument("bench_options", nargs="*", help="options of jaxina bench, after --: -- --aggregator udp")
     options = parser.parse_args()
     if shutil.which("mpirun") is None:
         sys.exit("mpirun is not there: install Debian's openmpi-bin and Python's mpi4py")

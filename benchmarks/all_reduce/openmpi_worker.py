@@ -1,8 +1,8 @@
-"""One rank of an all-reduce by Open MPI: float32, NumPy buffers that are used again and again.
+"""One rank of an all-reduce by Open MPI, of float32 in NumPy buffers that are used again for every call.
 
     mpirun ... python openmpi_worker.py '[BYTES, ...]' ITERATIONS CALLS_BEFORE
 
-Prints, on rank 0, one JSON line per size: {"bytes": ..., "times_ms": [...]}, of each call the slowest rank's time.
+Rank 0 prints one JSON line for each size: {"bytes": ..., "times_ms": [...]}. The time of a call is the slowest rank's.
 """
 
 from __future__ import annotations

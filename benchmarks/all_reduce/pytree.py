@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A psum of a gradient pytree of many tensors against one of a single tensor of the same bytes, by turns.
+"""Compares a psum of a pytree of many tensors with a psum of a single tensor of the same bytes. They take turns.
 
     jaxina run -n 2 benchmarks/all_reduce/pytree.py --tensors 200 --bytes 100M --json out/pytree.json
 
-Times in ms from the call to the results on the slowest worker; every sum is compared with the exact one. The ratio's range is
-that of five stretches of the run.
+A time, in ms, is from the call to the results on the slowest worker. Every sum is compared with the exact one. The run
+is cut into five stretches; the range of the ratio is the range over these.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def slowest(times: list[float]) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tensors", type=int, default=200)
-    parser.add_argument("--bytes", default="100M", help="of all tensors together")
+    parser.add_argument("--bytes", default="100M", help="bytes of all tensors together")
     parser.add_argument("-i", "--iterations", type=int, default=25)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -92,8 +92,8 @@ def main() -> None:
         )
         print(
             f"{size_text(4 * options.tensors * elements)} over {job.processes} workers: {options.tensors} tensors "
-            f"{medians['tree']:.1f} ms, one tensor {medians['one']:.1f} ms, ratio {medians['tree'] / medians['one']:.2f} "
-            f"({ratios[0]:.2f} - {ratios[-1]:.2f})"
+            f"{medians['tree']:.1f} ms, one tensor {medians['one']:.1f} ms, ratio "
+            f"{medians['tree'] / medians['one']:.2f} ({ratios[0]:.2f} - {ratios[-1]:.2f})"
         )
         if options.json:
             options.json.parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,11 @@
-// Usage: kernel_bench [JSON_FILE [MIB...]]. The bandwidth of the block-fixed-point kernels beside that of a copy on the
-// same device. MIB: bytes of float32 elements, 256 and 1024 if none is given; types of other sizes have as many
-// elements.
+// Usage: kernel_bench [JSON_FILE [MIB...]]. Measures the bandwidth of the block-fixed-point kernels, beside that of a
+// copy on the same device. MIB: the size of the float32 elements in MiB, 256 and 1024 by default. Types of other sizes
+// have the same number of elements.
 //
-// Bytes are those that the kernel must read and write: elements, words and exponents, each once; the copy's are twice
-// its size. Every repetition runs the copy and all kernels once, so that they share whatever else the device does; a
-// number is the median of the repetitions. The values are normally distributed around 0, the exponents their own.
+// Bandwidth counts the bytes that a kernel must read and write: elements, words and exponents, each once. For the copy
+// these are twice its size. Every repetition runs the copy and all kernels once, so that they all suffer alike from
+// other work on the device. A result is the median of the repetitions. The values are normally distributed around 0,
+// and the exponents are those of the values.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -46,7 +47,7 @@ struct DeviceArray {
 
 struct Operation {
   std::string name;
-  double bytes;  // read and written
+  double bytes;  // that it reads and writes
   std::function<void(cudaStream_t)> queue;
   std::vector<float> milliseconds = {};
 
@@ -75,8 +76,8 @@ void fill(void* x, ElementType type, std::size_t count) {
   }
 }
 
-// All that is measured at one size. Two tensors by turns, so that no kernel finds its input in the cache because of the
-// one before it: each is far larger than a cache.
+// All measurements at one size. Two tensors, each far larger than a cache, are used by turns, so that no kernel finds
+// its input in the cache because of the kernel before it.
 class Measurement {
  public:
   explicit Measurement(std::size_t mib)
@@ -167,7 +168,7 @@ class Measurement {
         {"quantize and look ahead, float32", 12 * n + 2 * e,
          [network, now = quantize_of(x_, exponents_), next = exponents_of(next_, next_exponents_)](
              cudaStream_t stream) { must(quantize_and_look_ahead(stream, network, {&now, 1}, {&next, 1}, {})); }});
-    // The words are those that the fused kernel left; what they dequantize to does not change the time.
+    // Dequantizes the words that the fused kernel has left. Their values do not change the time.
     add_dequantize("dequantize int32 big-endian -> float32", network, 8 * n + e, next_, next_exponents_);
     add_dequantize("dequantize int32 -> float32", native, 8 * n + e, next_, next_exponents_);
     add_dequantize("dequantize int16 -> float32", int16, 6 * n + e, next_, next_exponents_);

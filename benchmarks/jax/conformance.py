@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Conformance of jaxina's psum with XLA's own: operation x type x {1x8, 2x1, 2x2, 2x4} x vma on/off, as a table.
+"""Compares jaxina's psum with XLA's own, for operations x types x layouts x vma on and off, and prints a table.
 
     python benchmarks/jax/conformance.py [--layouts 1x8 2x2] [--markdown FILE]
 
-A layout PxD is P processes of D devices each. Exits with 1 if any cell is not as it must be. Cells:
+A layout PxD is P processes of D devices each. The default layouts are 1x8, 2x1, 2x2 and 2x4. The exit code is 1 if any
+cell fails. A cell shows:
 
-    =     equal bit for bit (operands are small integers, whose sums are exact in every type)
-    0.12  random operands; the largest error, as a share of the bound in `conformance_cases.bound`
-    xla   not carried (jaxina.report() says why), equal bit for bit
+    =     The results are equal bit for bit. The operands are small integers, whose sums are exact in every type.
+    0.12  The operands are random. This is the largest error, as a share of the bound in `conformance_cases.bound`.
+    xla   XLA summed, because jaxina does not carry the type. The results are equal bit for bit.
+    FAIL  The results differ too much, or jaxina did not carry what it should.
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ LIMIT_S = 1800
 
 
 def measure(layout: str) -> dict[str, dict[str, dict[str, str]]]:
-    """vma -> operation -> type -> cell, or raises RuntimeError if a process failed or the processes differ."""
+    """Returns vma -> operation -> type -> cell. If any process has FAIL in a cell, the cell is FAIL.
+
+    Raises:
+      RuntimeError: a process failed.
+    """
     processes, devices = layout.split("x")
     command = [sys.executable, "-m", "jaxina.cli", "run", "-n", processes, str(WORKER), devices]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
@@ -56,7 +62,7 @@ def render(layout: str, table: dict[str, dict[str, dict[str, str]]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layouts", nargs="+", default=LAYOUTS)
-    parser.add_argument("--markdown", type=Path, help="write the table here, too")
+    parser.add_argument("--markdown", type=Path, help="write the table to this file, too")
     options = parser.parse_args()
     text, cells = "", []
     for layout in options.layouts:

@@ -20,7 +20,7 @@ COMPLEX = ("complex64", "complex128")
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 TYPES = (*FLOATS, *COMPLEX, *INTEGERS, "bool", "float8_e5m2")
 
-# Explicit bits of the significand and the implied one.
+# Bits of the significand, with the implied one.
 PRECISION = {"float32": 24, "bfloat16": 8, "float16": 11, "float64": 53, "complex64": 24, "complex128": 53}
 
 
@@ -41,7 +41,7 @@ def _while(x: Any) -> Any:
 
 
 def _gradient(x: Any) -> Any:
-    """Of a replicated parameter. With vma JAX itself puts the all-reduce in; without, the program must."""
+    """The gradient of a replicated parameter. With vma, JAX inserts the all-reduce. Without it, the program must."""
     return jax.grad(lambda w: jnp.sum(w * x))(jnp.ones(x.shape[1:], x.dtype))
 
 
@@ -53,7 +53,7 @@ def _groups(x: Any) -> Any:
 
 BOTH, ON, OFF = (True, False), (True,), (False,)
 
-# Name -> (function of one device's operand, out_specs, types, vma).
+# Name -> (function of one device's operand, out_specs, types, values of check_vma).
 OPERATIONS: dict[str, tuple[Callable[[Any], Any], Any, Iterable[str], tuple[bool, ...]]] = {
     "psum": (lambda x: lax.psum(x, AXES), P(), TYPES, BOTH),
     "psum (axes swapped)": (lambda x: lax.psum(x, AXES[::-1]), P(), TYPES, BOTH),
@@ -69,11 +69,11 @@ OPERATIONS: dict[str, tuple[Callable[[Any], Any], Any, Iterable[str], tuple[bool
     "gradient": (_gradient, P(), FLOATS, ON),
     "psum of gradient": (lambda x: lax.psum(_gradient(x), AXES), P(), FLOATS, OFF),
 }
-RANDOM = ("psum", "pmean")  # linear, so that the bound below holds: measured with random operands, too
+RANDOM = ("psum", "pmean")  # also run with random operands: they are linear, so the bound below holds
 
 
 def operand(dtype: str, devices: int, random: bool) -> np.ndarray:
-    """[devices * ROWS, COLUMNS], the same in every process."""
+    """Returns the operand of all devices, [devices * ROWS, COLUMNS]. It is the same in every process."""
     rng = np.random.default_rng([devices, random])
     shape = (devices * ROWS, COLUMNS)
     if random:
@@ -81,9 +81,9 @@ def operand(dtype: str, devices: int, random: bool) -> np.ndarray:
         y = rng.standard_normal(shape)
     else:
         x, y = rng.integers(0, 4, shape), rng.integers(0, 4, shape)
-        if dtype in ("bool", *INTEGERS[4:]):
-            x = x % 2 if dtype == "bool" else x
-        else:
+        if dtype == "bool":
+            x = x % 2
+        elif dtype not in INTEGERS[4:]:
             x = x - 2
     if dtype in COMPLEX:
         x = x + 1j * y
@@ -91,11 +91,11 @@ def operand(dtype: str, devices: int, random: bool) -> np.ndarray:
 
 
 def bound(x: np.ndarray, devices: int) -> np.ndarray:
-    """Elementwise bound on |jaxina's sum - XLA's sum| over n devices.
+    """Returns an elementwise bound on |jaxina's sum - XLA's sum| over n devices.
 
-    XLA rounds n - 1 times, each by at most u times what was summed, and jaxina rounds its sum once: n u sum|x|, u the
-    type's unit roundoff. Block fixed point adds n 2^(-S-1), S = 31 - ceil(log2 n) - m, where 2^m exceeds the block's
-    largest element; float64 is held to n u times that element.
+    XLA rounds n - 1 times and jaxina once, each time by at most u sum|x|, where u is the type's unit roundoff. Block
+    fixed point adds n 2^(-S-1), with S = 31 - ceil(log2 n) - m, where 2^m exceeds the block's largest element. For
+    float64 the bound adds n u 2^m instead.
     """
     u = 2.0 ** -PRECISION[x.dtype.name]
     parts = np.stack([x.real, x.imag]) if np.iscomplexobj(x) else x[None]
@@ -103,11 +103,11 @@ def bound(x: np.ndarray, devices: int) -> np.ndarray:
     m = np.frexp(parts.max())[1]
     grid = 2.0**m * u if PRECISION[x.dtype.name] == 53 else 2.0 ** (np.ceil(np.log2(devices)) + m - 32)
     each = devices * (u * parts.sum(1) + grid)
-    return np.sqrt((each**2).sum(0))  # of a complex number's two errors
+    return np.sqrt((each**2).sum(0))  # combines the errors of the real and the imaginary part
 
 
 def compare(ours: np.ndarray, native: np.ndarray, x: np.ndarray | None, devices: int, scale: float) -> str:
-    """One cell; x is the random operand, None for operands whose sums are exact."""
+    """Returns one cell of the table. `x` is the random operand, or None for operands whose sums are exact."""
     if ours.dtype != native.dtype or ours.shape != native.shape:
         return f"FAIL {ours.dtype}{ours.shape} is not {native.dtype}{native.shape}"
     if x is None:
@@ -118,7 +118,7 @@ def compare(ours: np.ndarray, native: np.ndarray, x: np.ndarray | None, devices:
 
 
 def program(operation: str, mesh: jax.sharding.Mesh, vma: bool) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A fresh jit of the operation over a dict of operands, by type."""
+    """Returns a new jit of the operation, over a dict of operands by type."""
     f, outs, _, _ = OPERATIONS[operation]
     body = jax.shard_map(
         lambda operands: {dtype: f(x) for dtype, x in operands.items()},
@@ -131,7 +131,7 @@ def program(operation: str, mesh: jax.sharding.Mesh, vma: bool) -> Callable[[dic
 
 
 def table(mesh: jax.sharding.Mesh, vma: bool, operations: Iterable[str], types: Iterable[str]) -> dict[str, Any]:
-    """operation -> type -> cell. A carried cell has been summed by the engine, of which the statistics are asked."""
+    """Returns operation -> type -> cell. The engine's statistics must show that it summed; otherwise a cell is FAIL."""
     devices = mesh.size
     rows: dict[str, dict[str, str]] = {}
     for operation in operations:
@@ -165,7 +165,7 @@ def _placed(x: np.ndarray, mesh: jax.sharding.Mesh) -> jax.Array:
 
 
 def _local(results: dict[str, jax.Array]) -> dict[str, np.ndarray]:
-    """What this process's devices hold of each result."""
+    """Returns the parts of each result that this process's devices hold."""
     return {
         dtype: np.stack([np.asarray(shard.data) for shard in result.addressable_shards])
         for dtype, result in results.items()

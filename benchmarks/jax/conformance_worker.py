@@ -1,4 +1,7 @@
-"""Run by conformance.py in every process of a job: prints this process's table as JSON. Argument: devices here."""
+"""conformance.py runs this in every process of a job. It prints this process's table as JSON.
+
+The argument is the number of this process's devices.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ import jaxina
 def main(devices: int) -> None:
     jax.config.update("jax_num_cpu_devices", devices)
     jax.config.update("jax_enable_x64", True)
-    with jaxina.init(catch_all=False):  # what is compared with is gloo
+    with jaxina.init(catch_all=False):  # so that the results to compare with come from gloo
         size = jax.device_count()
         sizes = (size // 2, 2)
         mesh = jax.make_mesh(sizes, conformance_cases.AXES, axis_types=(AxisType.Auto,) * 2)

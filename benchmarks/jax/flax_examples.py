@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Flax's own examples, ImageNet and Gemma, with jaxina and with gloo, as a table: losses side by side, step times, and what
-jaxina carried.
+"""Trains Flax's own examples, ImageNet and Gemma, with jaxina and with gloo, and compares losses and step times.
 
     git clone --depth 1 https://github.com/google/flax FLAX
     pip install -r benchmarks/jax/flax_examples.txt
     python benchmarks/jax/flax_examples.py --flax FLAX [--examples imagenet gemma] [--steps 20] [--aggregator udp]
 
-The examples' code is not touched; the data that they would download are replaced (flax_examples_worker.py), and the
-configurations are small ones. Every process has one CPU device. Exits with 1 if a run fails, or a step's loss with jaxina is
-further from gloo's than TOLERANCE of it.
+The examples' code is not changed. flax_examples_worker.py replaces the data that they would download, and sets small
+configurations. Every process has one CPU device. The exit code is 1 if a run fails, or if in any step jaxina's loss
+differs from gloo's by more than the share TOLERANCE of it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from rich.table import Table
 WORKER = Path(__file__).with_name("flax_examples_worker.py")
 WAYS = ("jaxina", "gloo")
 LIMIT_S = 1200
-# Both runs compute in float32 and add in different orders; what that makes different grows with every step.
+# Both runs compute in float32 and add in different orders. The difference grows with every step.
 TOLERANCE = 1e-3
 
 
@@ -58,7 +57,7 @@ RUNS = (
 
 
 def train(run: Run, way: str, options: argparse.Namespace, folder: Path) -> dict[str, Any] | str:
-    """What process 0 found, or the end of a failed job's output."""
+    """Returns the results of process 0, or the end of the output if the job failed."""
     folder.mkdir(parents=True)
     result = folder / "result.json"
     command = [sys.executable, "-m", "jaxina.cli", "run", "-n", str(run.processes), "--aggregator", options.aggregator]
@@ -76,7 +75,7 @@ def train(run: Run, way: str, options: argparse.Namespace, folder: Path) -> dict
 
 
 def difference(ours: list[float], theirs: list[float]) -> float:
-    """The largest of any step, relative to gloo's loss."""
+    """Returns the largest difference of the losses in any step, relative to gloo's loss."""
     return max(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
 
 

@@ -1,6 +1,7 @@
-"""Run by flax_examples.py in every process: trains one of Flax's examples on data made here, and leaves losses and times.
+"""flax_examples.py runs this in every process. It trains one of Flax's examples on generated data.
 
-Arguments: example, jaxina or gloo, Flax's folder, a folder for results, steps, processes that share a part of the batch.
+The arguments: the example; "jaxina" or "gloo"; Flax's folder; a folder for the results; the number of steps; the number
+of processes that share a part of the batch (tensor parallelism).
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from absl import logging as absl_logging
 
 import jaxina
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-from examples.shared.processes import join_processes  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from examples.shared.processes import join_processes
 
-ROWS = 2  # of the batch, in every process
-# What the examples log of a step: Gemma itself, ImageNet by clu's writer.
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = 2  # rows of the batch in every process
+# The lines that the examples log for a step. Gemma writes them itself, ImageNet through clu's writer.
 LOGGED = {
     "gemma": re.compile(r"Finished training step \d+\. .*Loss: ([\d.naif]+)"),
     "imagenet": re.compile(r"\[\d+\] .*train_loss=([\d.naif]+)"),
@@ -35,7 +36,7 @@ LOGGED = {
 
 
 class Losses(logging.Handler):
-    """The losses that an example logs, and the seconds between."""
+    """Collects the losses that an example logs, and the seconds between them."""
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
         super().__init__()
@@ -52,7 +53,10 @@ class Losses(logging.Handler):
 
 
 def pictures(seed: int) -> Iterator[dict[str, Any]]:
-    """Batches as ImageNet's pipeline gives them, with tensors that have a `_numpy`: a picture is its class's colour, and noise."""
+    """Yields batches in the form of ImageNet's pipeline, whose tensors have a method `_numpy`.
+
+    A picture is the colour of its class plus noise.
+    """
     rng = np.random.default_rng(seed)
     colours = np.random.default_rng(0).normal(size=(1000, 3))
     while True:
@@ -82,22 +86,22 @@ def gemma(folder: Path, steps: int, tensor: int) -> Callable[[], Any]:
     sentences = [" ".join(words[first : first + 15]) for first in range(0, len(words), 15)]
 
     def raw(name: str, split: str) -> Any:
-        # Processes along "tensor" have the same part of the batch.
+        # Processes along the "tensor" axis have the same part of the batch.
         share = sentences[jax.process_index() // tensor :: jax.process_count() // tensor]
-        return grain.MapDataset.source(share).map(
-            lambda line: {"inputs": line, "targets": line}
-        )  # written into later on
+        # The example writes into the dicts later on, so every line gets a new one in every epoch.
+        return grain.MapDataset.source(share).map(lambda line: {"inputs": line, "targets": line})
 
     pipeline.get_raw_dataset = raw
     train = importlib.import_module("train")
-    # The example's sampler of text fails on JAX 0.10.2, with gloo and with jaxina: "Incompatible types for broadcasting".
+    # The example's text sampler fails on JAX 0.10.2 ("Incompatible types for broadcasting"), with gloo and with jaxina.
     train.sampler_lib = SimpleNamespace(
         Sampler=lambda **options: lambda *prompts, **options: SimpleNamespace(text=[""])
     )
     config = importlib.import_module("configs.tiny").get_config()
     config = config.replace(
-        vocab_path=str(folder.parent / "sentencepiece_model"),  # of both ways: training one is not deterministic
-        vocab_size=512, max_corpus_chars=20_000, per_device_batch_size=ROWS * tensor, eval_per_device_batch_size=ROWS * tensor,
+        vocab_path=str(folder.parent / "sentencepiece_model"),  # one for both ways: training it is not deterministic
+        vocab_size=512, max_corpus_chars=20_000,
+        per_device_batch_size=ROWS * tensor, eval_per_device_batch_size=ROWS * tensor,
         num_train_steps=steps, num_eval_steps=2, warmup_steps=5, max_eval_target_length=128,
         prefetch_num_workers=0, use_bfloat16=False, tensor_parallelism=tensor,
     )  # fmt: skip

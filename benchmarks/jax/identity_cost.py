@@ -1,6 +1,8 @@
-"""What the identity of a program costs when it is lowered: one hash of the module's text. A call costs nothing more.
+"""Measures what a program's identity costs when the program is lowered.
 
-python benchmarks/jax/identity_cost.py
+    python benchmarks/jax/identity_cost.py
+
+The cost is one hash of the module's text. Calls of the compiled program cost nothing more.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ WIDTH = 256
 
 
 def network(layers: int) -> Callable[[Any, Any], Any]:
-    """The step of a network of dense layers with residuals, its gradients summed over devices."""
+    """Returns a training step of a network of dense layers with residuals. It sums the gradients over the devices."""
 
     def loss(parameters: Any, x: Any) -> Any:
         for w in parameters:

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""What a psum costs per call, dispatch included, native and with jaxina, in one process; and many small
-tensors against one of their total size.
+"""Measures what a call of psum costs in one process, with XLA's own collectives and with jaxina, dispatch included.
 
     python benchmarks/jax/overhead.py [--repetitions 300]
 
-Times are medians of single blocking calls, in microseconds. The two worlds take turns, so that whatever else the machine
-does meets both.
+It also compares many small tensors with one tensor of their total size. A time is the median of single blocking calls,
+in microseconds. The calls with and without jaxina take turns, so that other work on the machine disturbs both alike.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from jax.sharding import PartitionSpec as P
 import jaxina
 
 DEVICES = 4
-TENSORS, EACH = 200, 1024  # many small: 200 x 4 KiB
+TENSORS, EACH = 200, 1024  # the many small tensors: 200 of 4 KiB
 
 
 def on(devices: int, f: Callable[[Any], Any], x: Any) -> Callable[[], Any]:
-    """f on the first `devices` devices, with its operand (rows are split) in place."""
+    """Returns a call of f on the first `devices` devices. The rows of x are already split over them."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("w",), axis_types=(AxisType.Auto,))
     x = jax.device_put(x, NamedSharding(mesh, P("w")))
     program = jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("w"), out_specs=P(), check_vma=False))
@@ -41,12 +40,12 @@ def psum(x: Any) -> Any:
 
 
 def no_psum(x: Any) -> Any:
-    """The same operands and results, whose handling by JAX costs by itself."""
+    """Has the same operands and results as psum. It measures what JAX's handling of these costs."""
     return jax.tree.map(lambda v: v + 1, x)
 
 
 def medians(calls: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, float]:
-    """Name -> median microseconds; names with "jaxina" run with jaxina on, and all take turns."""
+    """Returns name -> median microseconds. Names with "jaxina" run with jaxina on. All calls take turns."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for repetition in range(repetitions + 5):
         for name, call in calls.items():
@@ -85,7 +84,8 @@ def main() -> None:
         found = medians(calls, max(1, repetitions // 10))
         for world in ("native", "jaxina", "no psum"):
             few, many = found[f"{world} large"], found[f"{world} small"]
-            told = f"{TENSORS} x {4 * EACH} B, {DEVICES} devices, {world}: one tensor {few:.0f}, {TENSORS} tensors {many:.0f}"
+            told = f"{TENSORS} x {4 * EACH} B, {DEVICES} devices, {world}: "
+            told += f"one tensor {few:.0f}, {TENSORS} tensors {many:.0f}"
             if world != "no psum":
                 few, many = few - found["no psum large"], many - found["no psum small"]
                 told += f"; without what no psum costs {few:.0f} and {many:.0f}, ratio {many / few:.2f}"

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Whether computation goes on while psums are under way: a program of both, against each alone.
+"""Measures whether computation goes on while psums are under way.
 
     python benchmarks/jax/overlap.py [--processes 2] [--repetitions 20]
 
-Each of a few processes has one device. Per step: `PSUMS` sums, and, on the first, matmuls that depend on none of them.
-The time of both together lies between the larger of the two alone (all overlaps) and their sum (nothing does). Two cases:
+It times a program with psums and matmuls, and programs with only one of the two. Each process has one device. A step
+has `PSUMS` sums and, on the first device, matmuls that depend on none of them. The time of both together lies between
+the larger of the two times alone (all overlaps) and their sum (nothing overlaps). There are two cases:
 
-* wait: small sums, for which the other processes come `LATE_S` late, as on a slow network or with a straggler;
-* work: large sums, whose cost is this machine's own work. That can overlap only where cores are idle.
+* wait: small sums, for which the other processes are `LATE_S` late, as on a slow network or with a straggler.
+* work: large sums, whose cost is this machine's own work. That can overlap only if cores are idle.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from jax.sharding import PartitionSpec as P
 import jaxina
 
 PSUMS, LATE_S = 4, 0.15
-CASES = {"wait": (256, LATE_S), "work": (2 << 20, 0.0)}  # elements of each sum, how late the others are
+CASES = {"wait": (256, LATE_S), "work": (2 << 20, 0.0)}  # elements of each sum, seconds that the others are late
 CHAINS, MATMULS, SIZE = 8, 2, 512
 LIMIT_S = 600
 
@@ -41,8 +42,11 @@ def sums(x: jax.Array) -> Any:
 
 
 def products(m: jax.Array) -> Any:
-    """Independent chains of matmuls, on device 0 alone: the others' would come before their psums and make them later
-    still. XLA runs the operations of a program one after the other if they are very few, hence several chains."""
+    """Computes independent chains of matmuls on device 0.
+
+    The other devices compute none, because these would run before their psums and make them even later. There are
+    several chains because XLA runs the operations of a program one after the other if they are very few.
+    """
     count = jnp.where(lax.axis_index("w") == 0, MATMULS, 0)
     chains = [lax.fori_loop(0, count, lambda _, v: jnp.tanh(v @ v), m + i) for i in range(CHAINS)]
     return sum(chains)
@@ -86,8 +90,8 @@ def measure(case: str, repetitions: int) -> None:
             hidden = (sum(alone) - found["both"]) / min(alone)
             print(
                 f"{case}: JAX {jax.__version__}, {mesh.size} processes, {os.cpu_count()} cores, "
-                f"medians of {repetitions}, ms: psums {alone[0]:.1f}, matmuls {alone[1]:.1f}, sum {sum(alone):.1f}, together {found['both']:.1f}; "
-                f"{hidden:.0%} of the shorter is hidden",
+                f"medians of {repetitions}, ms: psums {alone[0]:.1f}, matmuls {alone[1]:.1f}, sum {sum(alone):.1f}, "
+                f"together {found['both']:.1f}; {hidden:.0%} of the shorter is hidden",
                 flush=True,
             )
 

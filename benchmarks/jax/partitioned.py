@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Twenty programs of plain jit with shardings, with jaxina and with gloo, as a table.
+"""Runs twenty programs of plain jit with shardings, with jaxina and with gloo, and compares the results in a table.
 
     python benchmarks/jax/partitioned.py [--processes 2 4] [--programs x.T "train step, FSDP"] [--aggregator udp]
 
-Two jobs for each number of processes, of one CPU device each: `jaxina run`, in which XLA's own collectives come to jaxina,
-and `jaxina run --no-catch-all`, in which they stay with gloo. Exits with 1 if a program does not run, a result differs by more
-than it may, or the engine has not carried the sums that the report says. Columns:
+There are two jobs for each number of processes, with one CPU device in each process. In `jaxina run`, jaxina carries
+XLA's own collectives. In `jaxina run --no-catch-all`, gloo keeps them. The exit code is 1 if a program does not run, if
+a result differs by more than its bound, or if the engine has not carried the sums that the report says. The columns:
 
-    difference  =     equal bit for bit, in every process. Demanded where no sum is carried.
-                0.12  the largest difference of any element, as a share of its bound (partitioned_bound.py)
-    bound       the largest bound of a result, as a share of the result's largest element: what a difference is held to
-    engine      sums that the engine counted in one run of the program; every process must have the same
-    report      sums in jaxina's report, those in loops as often as these turn. The report counts collectives of all kinds,
-                and the optimized HLO module tells how many of them are not sums.
-    others      collectives that went from process to process, in one run
+    difference  =     The results are equal bit for bit, in every process. They must be if no sum is carried.
+                0.12  The largest difference of any element, as a share of its bound (partitioned_bound.py).
+    bound       The largest bound of a result, as a share of the result's largest element.
+    engine      The sums that the engine counted in one run of the program. Every process must have the same number.
+    report      The sums in jaxina's report. A sum in a loop counts once for each turn. The report counts collectives of
+                all kinds; the optimized HLO module says how many of them are not sums.
+    others      The collectives in one run that are not sums.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LIMIT_S = 600
 
 @dataclasses.dataclass
 class Row:
-    """A program at one number of processes; `wrong` says what is, if anything."""
+    """The table's cells for a program and a number of processes. `wrong` says what is wrong, if anything."""
 
     difference: str = ""
     bound: str = ""
@@ -55,7 +55,7 @@ class Row:
 
 
 def job(way: str, n: int, names: list[str], aggregator: str, folder: Path, progress: Progress) -> tuple[int, str]:
-    """Runs one; returns its exit code and its output."""
+    """Runs one job. Returns its exit code and its output."""
     command = [sys.executable, "-m", "jaxina.cli", "run", "-n", str(n), "--aggregator", aggregator, *WAYS[way]]
     log, task = folder / "log", progress.add_task(f"{n} processes, {way}", total=len(names))
     deadline = time.monotonic() + LIMIT_S
@@ -84,7 +84,8 @@ def compare(program: Program, number: int, n: int, folders: dict[str, Path]) -> 
             return Row(wrong=f"{way}, process {process}: {error}")
     first = found["jaxina"][0]
     in_text = first["text_sums"]
-    # The report has what stands in the text; what a loop repeats comes on top.
+    # The report counts arrays in the program's text, of all kinds of collectives. Replacing these by the text's sums,
+    # each as often as its loop repeats it, gives the number of sums in a run.
     reported = first["tensors"] - first["text_arrays"] + in_text
     row = Row(engine=str(first["counted"]), report=str(reported), others=str(first["text_others"]))
     if first["carried"] != first["text_collectives"] or first["tensors"] != first["text_arrays"] or first["stays"]:
@@ -125,7 +126,7 @@ def main() -> int:
     known = programs()
     parser.add_argument("--processes", type=int, nargs="+", default=[2, 4], choices=(2, 4))
     parser.add_argument(
-        "--programs", nargs="+", default=list(known), choices=known, metavar="NAME", help="left out, all"
+        "--programs", nargs="+", default=list(known), choices=known, metavar="NAME", help="run only these programs"
     )
     parser.add_argument("--aggregator", default="embedded")
     options = parser.parse_args()

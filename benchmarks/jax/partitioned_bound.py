@@ -1,17 +1,18 @@
-"""How far two runs of a program may differ if only the arithmetic of their sums over devices does.
+"""Bounds how far two runs of a program may differ if only the arithmetic of their sums over devices differs.
 
-A running error analysis. The program's jaxpr is evaluated once more, in float64, and every value carries an elementwise
-bound on the difference of its float32 values in the two runs:
+This is a running error analysis. The program's jaxpr is evaluated in float64. Every value carries an elementwise bound
+on the difference of its float32 values in the two runs:
 
-* It begins at sums. Which of them the partitioner cuts is its own choice, so any may be cut over all n devices. Then XLA
-  rounds n - 1 times and jaxina once, each by at most u = 2^-24 of what was summed: n u sum|terms|. Block fixed point adds
+* The difference begins at sums. The partitioner chooses which sums it splits, so any sum may be split over n devices.
+  XLA then rounds n - 1 times and jaxina once, each time by at most u sum|terms|, with u = 2^-24. Block fixed point adds
   jaxina.numerics.error_bound, for the exponent of the largest sum|terms|.
-* It grows through each operation by as much as the operation magnifies it: |a| eb + ea |b| + ea eb for a product.
-* An operation whose operands may differ also rounds differently, twice the error bound that it has in float32: 2 u |result|
-  for one of the four rules of arithmetic, 2 K u sum|terms| for a sum of K terms, 2 x 8 u |result| for XLA's tanh, exp and
-  the like. One whose operands are equal does not: XLA compiles the same code in both runs.
+* Each operation magnifies the bound as it magnifies differences: |a| eb + ea |b| + ea eb for a product.
+* If an operation's operands may differ, its own rounding may differ, too, by twice its error bound in float32. That is
+  2 u |result| for addition, subtraction, multiplication and division, 2 K u sum|terms| for a sum of K terms, and
+  2 x 8 u |result| for XLA's tanh, exp and similar functions. If the operands are equal, the rounding is equal, because
+  XLA compiles the same code in both runs.
 
-An operation that has no rule here is an error, unless its operands are equal.
+An operation that has no rule here raises an error, unless its operands are equal.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from jaxina import numerics
 
 U = 2.0**-24
 FUNCTION_ULPS = 8
-# What copies elements, or takes the largest: done with their bounds, too.
+# Operations that copy elements or take the largest one. They are applied to the bounds in the same way.
 MOVES = frozenset((
-    "reshape", "transpose", "broadcast_in_dim", "slice", "dynamic_slice", "dynamic_update_slice", "concatenate", "squeeze",
-    "rev", "pad", "select_n", "gather", "convert_element_type", "copy", "max", "reduce_max",
+    "reshape", "transpose", "broadcast_in_dim", "slice", "dynamic_slice", "dynamic_update_slice", "concatenate",
+    "squeeze", "rev", "pad", "select_n", "gather", "convert_element_type", "copy", "max", "reduce_max",
 ))  # fmt: skip
-# What adds up many terms: linear in one operand, in each of two, and in operands 0 and 2.
+# Operations that add many terms, and the operands in which they are linear.
 SUMS = {"reduce_sum": (0,), "dot_general": (0, 1), "conv_general_dilated": (0, 1), "scatter-add": (0, 2)}
 SIGNS = frozenset(("neg", "abs"))
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
@@ -47,7 +48,7 @@ Bind = Callable[..., list[np.ndarray]]
 
 
 def bounds(function: Callable[..., Any], inputs: tuple[Any, ...], devices: int) -> list[np.ndarray]:
-    """One for each leaf of the results. JAX must have 64-bit types enabled."""
+    """Returns the bound of each leaf of the results. JAX must have 64-bit types enabled."""
     wide = jax.tree.map(lambda x: x.astype(np.float64) if x.dtype == np.float32 else x, inputs)
     jaxpr = jax.make_jaxpr(function)(*wide)
     operands = [(np.asarray(leaf), np.zeros(np.shape(leaf))) for leaf in jax.tree.leaves(wide)]
@@ -76,7 +77,7 @@ def _evaluate(jaxpr: Any, constants: Any, operands: list[Pair], n: int) -> list[
 
 
 def _needed(jaxpr: Any) -> list[Any]:
-    """Its equations but those that differentiation leaves behind unused, which XLA removes."""
+    """Returns the jaxpr's equations without unused ones. Differentiation leaves these behind, and XLA removes them."""
     wanted, equations = set(map(id, jaxpr.outvars)), []
     for equation in reversed(jaxpr.eqns):
         if not wanted.isdisjoint(map(id, equation.outvars)):
@@ -116,8 +117,8 @@ def _apply(equation: Any, operands: list[Pair], n: int) -> list[Pair]:
 
 def _scan(equation: Any, operands: list[Pair], n: int) -> list[Pair]:
     closed, reverse = equation.params["jaxpr"], equation.params["reverse"]
-    # Constants, then what is carried, then what has one part a turn; parameters that tell them apart have other names in
-    # other versions of JAX.
+    # The operands are the constants, then the carried values, then those with one part for each turn. Parameters would
+    # say how many there are of each, but their names differ between versions of JAX. So shapes tell them apart.
     carried = _alike(equation.outvars, closed.jaxpr.outvars)
     constants = _alike(equation.invars, closed.jaxpr.invars) - carried
     fixed, state, inputs = operands[:constants], operands[constants:][:carried], operands[constants + carried :]
@@ -144,7 +145,7 @@ def _bound(
     if name in SUMS:
         return _of_sum(bind, operands, SUMS[name], n)
     errors = [error for _, error in operands]
-    if name == "gather":  # of rows that one device has: the partitioner adds other devices' zeros to them
+    if name == "gather":  # The partitioner may sum a row of one device with zeros from the other devices.
         return bind(errors[0], operands[1][0])[0] + _fixed_point(operands[0][0], n) + U * np.abs(result)
     if not any(error.any() for error in errors):
         return np.zeros(result.shape)
@@ -167,7 +168,7 @@ def _magnified(name: str, power: int, operands: list[Pair], result: np.ndarray) 
         return np.abs(a) * eb + ea * np.abs(b) + ea * eb
     if name == "square":
         return 2 * np.abs(a) * ea + ea * ea
-    if name == "one_minus_square":  # tanh's derivative in newer JAX; two roundings, of the square and of the difference
+    if name == "one_minus_square":  # tanh's derivative in newer JAX. It rounds twice: the square and the difference.
         return 2 * np.abs(a) * ea + ea * ea + 2 * U * a * a
     if name == "integer_pow":
         extreme = np.abs(a) + ea if power > 0 else _away_from_zero(a, ea)
@@ -181,7 +182,7 @@ def _magnified(name: str, power: int, operands: list[Pair], result: np.ndarray) 
 
 
 def _away_from_zero(value: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """How small a divisor may be."""
+    """Returns the smallest magnitude that a divisor may have."""
     least = np.abs(value) - error
     if (least <= 0).any():
         raise ValueError("a divisor may be zero: the program has no bound")
@@ -189,7 +190,7 @@ def _away_from_zero(value: np.ndarray, error: np.ndarray) -> np.ndarray:
 
 
 def _of_sum(bind: Bind, operands: list[Pair], linear_in: tuple[int, ...], n: int) -> np.ndarray:
-    """`linear_in`: the operands that are added or multiplied; others say where."""
+    """Returns the bound of a sum. `linear_in` are the operands that are added or multiplied; others are indices."""
 
     def total(*chosen: np.ndarray) -> np.ndarray:
         values: list[np.ndarray] = [value for value, _ in operands]
@@ -208,14 +209,17 @@ def _of_sum(bind: Bind, operands: list[Pair], linear_in: tuple[int, ...], n: int
 
 
 def _fixed_point(magnitudes: np.ndarray, n: int) -> np.ndarray:
-    """What rounding to words adds to a sum whose terms are at most so large."""
+    """Returns what rounding to words adds to a sum whose terms are at most `magnitudes`."""
     largest = np.abs(magnitudes).max()
     exponent = np.clip(np.frexp(largest)[1] + 126, 0, 254)
     return numerics.error_bound(exponent, n) if largest else np.zeros(())
 
 
 def share(ours: np.ndarray, theirs: np.ndarray, bound: np.ndarray) -> float:
-    """The largest difference, in units of the bound; infinite where they may not differ and do, or one is NaN."""
+    """Returns the largest difference in units of its bound.
+
+    It is infinite if elements differ whose bound is zero, or if an element is NaN.
+    """
     difference = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.where(difference == 0, 0, difference / bound)

@@ -1,4 +1,4 @@
-"""The programs of partitioned.py: plain jit with shardings. What moves between devices is XLA's partitioner's choice."""
+"""The programs of partitioned.py: plain jit with shardings. XLA's partitioner chooses what moves between devices."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Program:
     """One program.
 
     Attributes:
-      function: what is jitted.
-      inputs: its arguments, the same in every process; floats are float32.
-      specs: how they are laid out; a prefix of inputs.
-      outs: how the results are; a prefix of them. None leaves it to XLA.
-      axes: the mesh's, "w" alone or "a" and "b".
-      jit: by which.
-      enter: makes the function's arguments of the inputs.
-      leave: makes arrays of the function's arguments, after it, and its result.
+      function: the function that is jitted.
+      inputs: arrays that are the same in every process. Floats are float32.
+      specs: the partition specs of the inputs, as a prefix of their tree.
+      outs: the partition specs of the results, as a prefix of their tree. If None, XLA chooses.
+      axes: the mesh's axes, "w" alone or "a" and "b".
+      jit: what jits the function.
+      enter: makes the function's arguments from the inputs.
+      leave: makes the arrays to compare from the function's arguments after the call and from its result.
     """
 
     function: Callable[..., Any]
@@ -47,7 +47,7 @@ class Program:
         return jax.make_mesh(sizes, self.axes, devices=devices, axis_types=(AxisType.Auto,) * len(self.axes))
 
     def place(self, mesh: Mesh) -> tuple[Any, ...]:
-        """The inputs as global arrays."""
+        """Returns the inputs as global arrays."""
 
         def one(spec: P, values: np.ndarray) -> jax.Array:
             return jax.make_array_from_callback(values.shape, NamedSharding(mesh, spec), lambda index: values[index])
@@ -69,7 +69,7 @@ class Program:
 
 
 def random(*shape: int) -> np.ndarray:
-    """Standard normal; divided by the root of the last dimension but one, as a layer's weights are."""
+    """Returns normal random numbers, divided by the root of the last dimension but one, as a layer's weights are."""
     values = np.random.default_rng(shape).standard_normal(shape)
     return (values / np.sqrt(shape[-2])).astype(np.float32)
 
@@ -78,7 +78,7 @@ def tokens(count: int, below: int) -> np.ndarray:
     return np.random.default_rng(count).integers(0, below, count).astype(np.int32)
 
 
-# ---- what only moves data
+# ---- programs that mostly move data
 
 
 def convolution(x: Any, kernel: Any) -> Any:
@@ -86,13 +86,13 @@ def convolution(x: Any, kernel: Any) -> Any:
 
 
 def experts(x: Any, weights: Any) -> Any:
-    """The rows of each expert, from all devices, on the expert's own; and back."""
+    """Moves the rows of each expert from all devices to the expert's device, and the results back."""
     arrived = lax.with_sharding_constraint(x, ROWS)
     return lax.with_sharding_constraint(jnp.tanh(jnp.einsum("erd,edf->erf", arrived, weights)), COLUMNS)
 
 
 def pipeline(stages: Any, batches: Any) -> Any:
-    """Each stage hands its rows to the next one, and the first takes a new batch."""
+    """In each turn, every stage hands its rows to the next stage, and the first stage takes a new batch."""
 
     def turn(held: Any, batch: Any) -> Any:
         held = lax.with_sharding_constraint(jnp.roll(held, 1, 0), ROWS)
@@ -115,7 +115,7 @@ def histogram(x: Any) -> Any:
 
 
 def vocabulary(table: Any, words: Any, following: Any) -> Any:
-    """Gradient of the cross-entropy of a model that is its embedding alone."""
+    """Returns cross-entropy and gradient of a model that has nothing but an embedding table."""
 
     def loss(table: Any) -> Any:
         logits = table[words] @ table.T
@@ -126,7 +126,7 @@ def vocabulary(table: Any, words: Any, following: Any) -> Any:
 
 
 def attention(weights: Any, x: Any) -> Any:
-    """Gradient through one layer of attention, a part of whose heads each device has."""
+    """Returns the gradient through one layer of attention. Each device has a part of the heads."""
 
     def loss(weights: Any, x: Any) -> Any:
         query, key, value = (jnp.einsum("bsd,dhk->bshk", x, weights[name]) for name in ("query", "key", "value"))
@@ -171,7 +171,7 @@ def adam(parameters: Any, state: Any, x: Any, y: Any) -> Any:
 
 
 def adam_state(parameters: Any) -> Any:
-    """As after many steps: nu is not near zero, where Adam would divide rounding errors by each other."""
+    """Returns a state as after many steps. With nu near zero, Adam would divide rounding errors by each other."""
     state = optax.ScaleByAdamState(
         np.int32(100), jax.tree.map(lambda p: p / 8, parameters), jax.tree.map(lambda p: 1 + p * p, parameters)
     )
@@ -206,10 +206,10 @@ def programs() -> dict[str, Program]:
     square, mlp = random(16, 16), {"up": random(16, 32), "down": random(32, 8)}
     x, y = random(24, 16), random(24, 8)
     deep = {"up": random(3, 16, 32) / 4, "down": random(3, 32, 16) / 4}
-    parallel = {"up": P(None, None, "w"), "down": P(None, "w")}  # the hidden units cut
+    parallel = {"up": P(None, None, "w"), "down": P(None, "w")}  # the hidden units are split
     cut, cut_twice = {"up": COLUMNS, "down": COLUMNS}, {"up": P("a", "b"), "down": P("b", "a")}
     heads = {name: random(16, 4, 8) / 4 for name in ("query", "key", "value")} | {"merge": random(4, 8, 16) / 4}
-    heads_cut = {name: COLUMNS for name in ("query", "key", "value")} | {"merge": ROWS}
+    heads_cut = dict.fromkeys(("query", "key", "value"), COLUMNS) | {"merge": ROWS}
     linears = {
         "up": {"kernel": mlp["up"], "bias": random(2, 32)[0]},
         "down": {"kernel": mlp["down"], "bias": random(2, 8)[0]},

@@ -1,7 +1,7 @@
-"""Run by partitioned.py in every process of a job: runs programs, and leaves what it found of each in a folder.
+"""partitioned.py runs this in every process of a job. It runs programs and writes the results of each into a folder.
 
-Arguments: the folder, the programs' names. Of program i and process r, i.r.npz has this process's parts of the results and
-i.r.json, written last, the counts, or the error.
+The arguments are the folder and the programs' names. For program i and process r, the file i.r.npz holds this process's
+parts of the results. The file i.r.json holds the counts, or the error; it is written last.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 
 
 def in_text(text: str) -> dict[str, int]:
-    """Of an optimized HLO module: the collectives in it, the arrays that they take, and in one run the sums of arrays and the
-    other collectives. It is read apart from jaxina._hlo, which the report comes from."""
+    """Counts in the text of an optimized HLO module: collectives; the arrays that they take; the sums of arrays in one
+    run; the other collectives in one run.
+
+    This code is independent of jaxina._hlo, from which the report comes, so that it can check the report.
+    """
     bodies: dict[str, list[str]] = {}
     name = entry = ""
     for line in text.splitlines():
@@ -42,7 +45,7 @@ def in_text(text: str) -> dict[str, int]:
         elif name:
             bodies[name].append(line)
     runs = dict.fromkeys(bodies, 0) | {entry: 1}
-    for caller in reversed(bodies):  # a computation stands before its callers
+    for caller in reversed(bodies):  # the text has a computation before its callers
         for line in bodies[caller]:
             trips = TRIPS.search(line)
             for how, callee in CALLED.findall(line):
@@ -64,7 +67,7 @@ def in_text(text: str) -> dict[str, int]:
 
 
 def settled() -> int:
-    """The engine's count, once it has stopped moving: it is raised after a result is out."""
+    """Waits until the engine's count no longer changes. (The engine hands out a result first, then counts it.)"""
     counts = [jaxina.job.current().statistics()["collectives"]]
     while len(counts) < 4 or counts[-1] != counts[-4]:
         time.sleep(0.005)
@@ -73,7 +76,7 @@ def settled() -> int:
 
 
 def run(program: Program, file: Path) -> dict[str, Any]:
-    """The counts; the parts of the results go into a file."""
+    """Runs a program, writes this process's parts of the results to `file`, and returns the counts."""
     mesh = program.mesh(jax.devices())
     known, before = len(jaxina.report().programs), settled()
     with jax.set_mesh(mesh):

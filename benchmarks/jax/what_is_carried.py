@@ -1,9 +1,9 @@
-"""Sixty programs: what the report says of each, beside what the engine has counted for one run of it.
+"""Checks for sixty programs that jaxina's report agrees with what the engine counts in one run.
 
     python benchmarks/jax/what_is_carried.py
 
-A mode (how the program is sharded), a transformation and a way (how jaxina is switched) make a program. The exit code is 1
-if for one of them the report and the engine disagree.
+A program has a mode (how it is sharded), a transformation, and a way (how jaxina is switched on or off). The exit code
+is 1 if the report and the engine disagree for any program.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEVICES, ROWS, TURNS = 4, 8, 3
 Body = Callable[[Any], Any]
 
 
-# ---- transformations: of the part that one device, or pmap's one row, or the whole array goes through
+# ---- transformations, of what the mode hands over: one device's part, one row of pmap, or the whole array
 
 
 def plain(total: Body, x: Any) -> Any:
@@ -94,7 +94,7 @@ WAYS: dict[str, Callable[[], contextlib.AbstractContextManager]] = {
 
 
 def settled() -> int:
-    """The engine's count, once it has stopped moving: it is raised after a result is out."""
+    """Waits until the engine's count no longer changes. (The engine hands out a result first, then counts it.)"""
     counts = [jaxina.job.current().statistics()["collectives"]]
     while len(counts) < 4 or counts[-1] != counts[-4]:
         time.sleep(0.005)
@@ -130,8 +130,8 @@ def main() -> None:
             table.add_row(mode, name, way, str(carried), shown, "; ".join(stays), style="" if agrees else "red")
     Console(width=None if sys.stdout.isatty() else 160).print(table)
     print(
-        f"{total} programs, {wrong} of which the report and the engine do not agree. carried: collectives in the program's "
-        f"text. counted: by the engine, for {DEVICES} devices and {TURNS} turns of a loop."
+        f"{total} programs, {wrong} of which the report and the engine do not agree. carried: collectives in the "
+        f"program's text. counted: by the engine, for {DEVICES} devices and {TURNS} turns of a loop."
     )
     sys.exit(wrong > 0)
 

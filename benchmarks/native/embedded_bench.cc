@@ -1,7 +1,7 @@
-// How long one all-reduce of floats through shared memory takes on this host without JAX, beside the memory's floor:
-// every worker copying its input to its output once (memcpy), all at once.
+// Measures how long one all-reduce of floats through shared memory takes on this host, without JAX. For comparison it
+// measures the least that the memory allows: all workers at once copy their input to their output (memcpy).
 //   embedded_bench WORKERS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [float32|float16|bfloat16 [TENSORS]]
-// Workers are processes, as in a job. Sums and copies take turns; with TENSORS, also sums of the same elements as so
+// Workers are processes, as in a job. Sums and copies take turns. With TENSORS it also sums the same elements as so
 // many tensors in one collective.
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -35,9 +35,9 @@ struct Sample {
   double cpu_ms;  // of this process
 };
 
-// In memory that all workers share.
+// The memory that all workers share.
 struct Shared {
-  std::atomic<std::uint32_t> arrived[8 * (kMaxIterations + 2)];  // two of each copy or sum
+  std::atomic<std::uint32_t> arrived[8 * (kMaxIterations + 2)];  // two for each copy or sum: at its start and its end
   embedded::Event turn;
 };
 
@@ -87,10 +87,10 @@ void print(const char* what, std::vector<Sample> samples, double bytes) {
       cpu);
 }
 
-// What the workers sum.
+// The elements that the workers sum.
 struct Elements {
   ElementType type;
-  std::size_t bytes;  // of all
+  std::size_t bytes;  // of all elements
   std::size_t size() const { return numerics::element_codec(type).size; }
   std::size_t count() const { return bytes / size(); }
   void put(float x, std::byte* to) const {
@@ -110,7 +110,8 @@ struct Elements {
     put(x, expected);
     return std::memcmp(at, expected, size()) == 0;
   }
-  // Each starts where a cache line does, as XLA's do; none ends where a block does, but by chance.
+  // Splits the elements into tensors. Each begins at a cache line, as XLA's do, and ends at the end of a block only by
+  // chance.
   std::vector<Tensor> tensors(std::size_t number, const std::byte* in, std::byte* out) const {
     constexpr std::size_t kLine = 64;
     std::vector<Tensor> result;
@@ -156,7 +157,7 @@ void worker(Membership member, const EmbeddedConfig& config, std::uint32_t rank,
     const std::byte* last = out + (elements.count() - 1) * elements.size();
     if (!elements.is(expected, out) || !elements.is(expected, last)) std::fprintf(stderr, "wrong sum\n"), std::exit(1);
   };
-  for (int i = -2; i < iterations; ++i) {  // the first two warm up
+  for (int i = -2; i < iterations; ++i) {  // the first two iterations warm up
     timed(copies, i >= 0, [&] { std::memcpy(out, in, bytes); });
     timed(sums, i >= 0, [&] { sum(elements.tensors(1, in, out)); });
     check();

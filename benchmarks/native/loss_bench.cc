@@ -1,10 +1,10 @@
-// What lost packets cost the udp transport's protocol, whatever processors it runs on: the real worker and aggregator
-// over simulated links, in virtual time, in which nothing but the links takes any.
+// Measures what lost packets cost the protocol of the udp transport, independently of the processors. The real worker
+// and aggregator run over simulated links in virtual time, in which only the links take time.
 //   loss_bench WORKERS SLOTS PACKETS [MICROSECONDS] [SEEDS]
-// One float32 sum of PACKETS packets; a link carries one in 8.8 us (as 1 Gbit/s does one of 256 elements, with
-// headers), delays it by MICROSECONDS (50), and loses it with the given probability, each way. Prints for every loss
-// the times as multiples of what the links allow, median (least - most) of SEEDS (5) seeds, and the share of updates
-// sent again.
+// A run is one float32 sum of PACKETS packets. In each direction a link carries one packet in 8.8 us (as 1 Gbit/s
+// carries a packet of 256 elements with its headers), delays it by MICROSECONDS (50 by default), and loses it with some
+// probability. For every probability the program prints the time as a multiple of what the links allow, as the median
+// (least - most) of SEEDS (5 by default) seeds, and the share of updates that were sent again.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -20,7 +20,7 @@
 namespace jaxina::sim {
 namespace {
 
-// The simulator's packets are small; its links are slower by as much.
+// The simulator's packets are smaller than real ones, and its links are slower by the same factor.
 constexpr std::uint32_t kBlock = 32, kBytesPerMicrosecond = 19;
 constexpr std::uint32_t kJob = 1;
 constexpr std::uint64_t kSecret = 2;
@@ -144,7 +144,7 @@ class Sum final : private DatagramAggregator::Output {
   std::vector<float> input_;
   std::vector<std::vector<float>> output_;
   std::vector<std::unique_ptr<Session>> sessions_;
-  std::vector<Nanoseconds> timers_;  // when a worker's kTimer event that counts is due; -1: none
+  std::vector<Nanoseconds> timers_;  // by worker: when its valid kTimer event is due; -1: it has none
   Nanoseconds now_ = 0;
 };
 

@@ -1,10 +1,10 @@
-// One float32 all-reduce over the udp transport, without JAX, by turns with a plain echo of the same packets:
+// Measures a float32 all-reduce over the udp transport, without JAX, by turns with a plain echo of the same packets:
 //   udp_bench WORKERS THREADS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [testbed] [no-echo]
-// Workers are threads of this process; the switch's, or the echo's, come on top of them. With `testbed` each thread
-// works in its namespace of the one that `jaxina testbed up` made, else all use loopback. The echo has as many threads
-// as the switch, and every worker keeps SLOTS packets on their way, as the switch's do. What is compared per core is
-// the processor time of the threads that serve: what they move is the same, each worker's bytes once in and once out.
-// The echo does not survive loss: leave it out where links lose packets.
+// Workers are threads of this process, besides the THREADS threads of the switch or the echo. With `testbed` each
+// worker and the server work in their namespaces of the testbed that `jaxina testbed up` has made; otherwise all use
+// loopback. In both measurements every worker keeps SLOTS packets on their way. The figures per core compare the
+// processor time of the serving threads: both move the same, each worker's bytes once in and once out. The echo does
+// not survive loss, so leave it out (no-echo) if links lose packets.
 #include <fcntl.h>
 #include <sched.h>
 #include <time.h>
@@ -45,7 +45,7 @@ void check(bool ok, const std::string& what) {
   if (!ok) std::fprintf(stderr, "%s\n", what.c_str()), std::exit(1);
 }
 
-// This thread, and those it starts, use the namespace's network from now on.
+// Makes this thread, and threads that it starts, use the namespace's network from now on.
 void enter(const Options& options, const std::string& name) {
   if (!options.testbed) return;
   const std::string file = "/run/netns/jaxina-" + name;
@@ -64,13 +64,14 @@ double cpu_milliseconds(clockid_t clock) {
   return 1e3 * static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_nsec);
 }
 
-// Of one round, in ms: from the start to the end of the slowest worker; all threads' processor time; the servers' part.
+// The times of one round in ms: `wall` from the start to the end of the slowest worker, `all` the processor time of all
+// threads, `serving` the serving threads' part of it.
 struct Times {
   double wall, all, serving;
 };
 
-// Runs work(worker, start) in a thread for each worker, where start() waits for all workers to be there, and
-// returns what passes between that and the end of the last one. All other threads' processor time counts as serving.
+// Runs work(worker, start) in a thread for each worker; start() waits until all workers have called it. Returns the
+// times from then to the end of the last worker. The processor time of all other threads counts as serving.
 template <typename Work>
 Times run_workers(const Options& options, Work work) {
   std::barrier<> barrier(options.workers);
@@ -100,7 +101,7 @@ Times run_workers(const Options& options, Work work) {
   return {wall, all, all - working};
 }
 
-// The workers' buffers, made once: fresh memory would be cleared by the kernel within the measured time.
+// The workers' buffers. They are made once, because the kernel would clear fresh memory within the measured time.
 struct Buffers {
   explicit Buffers(const Options& options) {
     for (std::uint32_t w = 0; w < options.workers; ++w) {

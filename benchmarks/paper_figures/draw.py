@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""A figure of the SwitchML paper, measured on `jaxina testbed`'s links on this host. Needs root, as the testbed does.
+"""Measures and draws a figure of the SwitchML paper, on the links of `jaxina testbed` on this host. It needs root.
 
     sudo .venv/bin/python benchmarks/paper_figures/draw.py 3 --json out/figure-3.json --plot out/figure-3.png
 
- 3  aggregated elements per second against workers
- 4  training step with and without jaxina, of a model that communicates and of one that computes
+ 3  aggregated elements per second for several numbers of workers
+ 4  time of a training step by jaxina and by gloo, for a model that mostly communicates and for one that mostly computes
  6  how much longer a sum takes when links lose packets
- 7  packets per 10 ms under loss
- 9  pool size against the time of a sum and of a pass
-12  what converting types costs
+ 7  packets sent in every 10 ms, under loss
+ 9  time of a sum and of a pass for several pool sizes
+12  what the conversion of types costs
 
-Every sum is compared with the exact one (figure 4: parameters with gloo's). Times are medians of the slowest worker's.
+Every sum is compared with the exact one. In figure 4, the parameters are compared with gloo's. Times are medians of the
+slowest worker's times.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ def show(rows: list[list[str]], title: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("figure", type=int, choices=FIGURES)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw it")
-    parser.add_argument("--from-json", type=Path, metavar="FILE", help="draw what was measured before")
-    parser.add_argument("--size", type=parse_size, help="bytes to sum, as 4M")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements to this file")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the figure to this file")
+    parser.add_argument("--from-json", type=Path, metavar="FILE", help="read these measurements instead of measuring")
+    parser.add_argument("--size", type=parse_size, help="bytes to sum, for example 4M")
     parser.add_argument("-i", "--calls", type=int, help="timed calls")
     options = parser.parse_args()
 

@@ -1,16 +1,16 @@
-"""How the figures look."""
+"""The colours of the figures, and the parts that several figures draw."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-# Okabe and Ito's, which colour-blind readers can tell apart.
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = {"jaxina": "#0072B2", "gloo": "#E69F00", "Open MPI, TCP": "#009E73", "limit": "#000000"}
 
 
 def axes(columns: int = 1, width: float = 5.0) -> tuple[Any, Any]:
-    """A figure and its axes, one or a row of them."""
+    """Returns a new figure and its axes: one, or a row of them."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -26,7 +26,7 @@ def save(figure: Any, path: Path) -> None:
 
 
 def bars_beside(where: Any, groups: list[str], heights: dict[str, list[float]], form: str) -> None:
-    """For each group a bar of each name, with its height above."""
+    """Draws for each group one bar of each name, with its height written above it."""
     width = 0.8 / len(heights)
     for number, (name, values) in enumerate(heights.items()):
         places = [group + (number - (len(heights) - 1) / 2) * width for group in range(len(groups))]

@@ -1,6 +1,6 @@
-"""What types cost: int32, which is summed as it is, float32 and float16, which are quantized; on links, and without a
-network, where conversion is all there is.
-"""
+"""Cost of converting types: int32 is summed as it is, float32 and float16 are quantized first."""
+
+# Measured twice: on links, and in shared memory, where no network hides the cost of the conversion.
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import drawing
 import runs
 
-BYTES = {"int32": 4, "float32": 4, "float16": 2}  # of an element in memory; on the wire each has 4
+BYTES = {"int32": 4, "float32": 4, "float16": 2}  # of an element in memory; on the wire it has 4 bytes in each type
 PLACES = {"udp": "4 workers, 1 Gbit/s", "embedded": "2 workers, shared memory"}
 SIZE, CALLS = 25 * 10**6, 15  # bytes of float32
 

@@ -1,4 +1,4 @@
-"""Aggregated tensor elements per second against workers."""
+"""Aggregated tensor elements per second, for several numbers of workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import runs
 WORKERS = (2, 4, 8)
 RATE = 1000  # Mbit/s of a worker's link
 SIZE, CALLS = 100 * 10**6, 5
-# TCP's segment of a 1500-byte packet with timestamps, and what carries it.
+# Bytes of data in a TCP segment with timestamps, in an IP packet of 1500 bytes, over the bytes of its Ethernet frame.
 _TCP_SHARE = 1448 / 1514
 
 

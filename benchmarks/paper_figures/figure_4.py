@@ -1,4 +1,4 @@
-"""Training steps with gradients summed by jaxina and by gloo: one model that mostly communicates, one that computes."""
+"""Time of a training step with sums by jaxina and by gloo: a model that mostly communicates, and one that computes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import runs
 
 WORKERS, RATE = 4, 1000
 MODELS = ("vgg", "resnet")
-SIZE, CALLS = None, 10  # steps of each kind
+SIZE, CALLS = None, 10  # the size is the model's; 10 steps of each kind
 _WORKER = Path(__file__).with_name("training_step.py")
 _ROOT = _WORKER.parents[2]
 

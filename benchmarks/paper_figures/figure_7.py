@@ -1,4 +1,4 @@
-"""Packets that worker 0 sends per 10 ms in one sum, from its timeline."""
+"""Packets that worker 0 sends in every 10 ms of one sum, from its timeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pool size against the time of a sum and of a pass."""
+"""Time of a sum and of a pass, for several pool sizes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def measure(size: int, calls: int) -> list[dict[str, Any]]:
 
 
 def _rtt(events: list[dict[str, Any]]) -> float:
-    """The median time from sending a chunk to its result, of those sent once."""
+    """Returns the median time from sending a chunk to its result, over the chunks that were sent only once."""
     once = (e["dur"] for e in events if e["name"] == "data" and e["args"]["transmissions"] == 1)
     return statistics.median(once) / 1e3
 

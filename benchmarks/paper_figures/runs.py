@@ -1,4 +1,4 @@
-"""What the figures measure with: the testbed, `jaxina bench` and `jaxina run` in it, and their timelines."""
+"""Runs `jaxina bench` and `jaxina run` on the testbed, and reads their records and timelines, for all figures."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from typing import Any
 from jaxina import testbed
 
 LIMIT_S = 300
-# Links that lose packets take them one by one, without the kernel's offloads. So do those that lose next to none, with
-# which the others can be compared.
+# Links that lose packets take packets one by one, without the kernel's offloads. Links with this loss do so, too, but
+# lose nothing in practice. They are the baseline for links that lose packets.
 NEXT_TO_NO_LOSS = 1e-9
 _ETHERNET = 14
 
 
 @contextlib.contextmanager
 def links(workers: int, rate: int, loss: float = 0.0) -> Iterator[None]:
-    """The testbed, at `rate` Mbit/s, while it lasts; one that is up with just these links is used, and left. Needs root."""
+    """A context with the testbed up, at `rate` Mbit/s. It needs root.
+
+    If a testbed with just these links is up already, the context uses it and leaves it up.
+    """
     link = testbed.Link(rate, loss)
     if testbed.network.STATE.exists():
         held = testbed.find()
@@ -38,7 +41,7 @@ def links(workers: int, rate: int, loss: float = 0.0) -> Iterator[None]:
 
 
 def bench(workers: int, size: int, *options: str, on_links: bool = True, slots: int | None = None) -> dict[str, Any]:
-    """The record of `jaxina bench` for that many bytes. It has compared every result with the exact sum."""
+    """Runs `jaxina bench`, which compares every result with the exact sum. Returns its record for `size` bytes."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "bench.json"
         arguments = ["bench", "-n", str(workers), "-b", str(size), "-e", str(size), "--json", str(file), *options]
@@ -58,24 +61,24 @@ def jaxina(arguments: list[str], environment: dict[str, str] | None = None) -> N
 
 
 def events_of_worker_0(trace: Path) -> list[dict[str, Any]]:
-    """Its timeline's events. `jaxina bench --trace` writes one a line."""
+    """Returns the events of worker 0's timeline. `jaxina bench --trace` writes one event on each line."""
     with trace.open() as lines:
         return [json.loads(line.rstrip(",\n")) for line in lines if '"pid":0,' in line]
 
 
 def last_collective(events: list[dict[str, Any]]) -> tuple[float, float]:
-    """When it began and ended, in microseconds."""
+    """Returns the begin and the end of the last collective, in microseconds."""
     times = {phase: [e["ts"] for e in events if e["ph"] == phase and e["name"] == "collective"] for phase in "be"}
     return times["b"][-1], times["e"][-1]
 
 
 def wire_bytes_per_packet(record: dict[str, Any]) -> float:
-    """Of a link, Ethernet's header included: the mean of what jaxina sent."""
+    """Returns the mean size on the link of the packets that jaxina sent, with Ethernet's header."""
     return record["engine"]["bytes_sent"] / record["engine"]["packets_sent"] + _ETHERNET
 
 
 def wire_bytes_per_element(record: dict[str, Any]) -> float:
-    """Of a link, for one element of a sum through jaxina in which nothing is sent again."""
+    """Returns the bytes on the link for one element of a sum by jaxina, if no packet is sent again."""
     engine = record["engine"]
     passes = engine["packets_sent"] - engine["retransmissions"]
     return passes * wire_bytes_per_packet(record) / engine["elements"]

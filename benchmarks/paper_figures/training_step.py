@@ -1,16 +1,17 @@
-"""One worker of figure 4: times training steps whose gradients jaxina, gloo or nobody sums, by turns.
+"""One worker of figure 4: times training steps whose gradients jaxina sums, gloo sums, or nobody sums, by turns.
 
     jaxina run -n 4 training_step.py vgg|resnet STEPS FILE.json
 
-Both ways start from the same parameters and see the same batches. Every step's loss and gradient are averaged over the
-workers. After the first step jaxina's parameters must be gloo's within rounding, and at the end each way's the same, bit
-for bit, on all workers. Steps alone keep each worker's own gradient and go nowhere.
+jaxina and gloo start from the same parameters and see the same batches. Every step averages its loss and gradient over
+the workers. After the first step, jaxina's parameters must equal gloo's up to rounding. At the end, all workers must
+have the same bits: for jaxina and for gloo. "alone" is a step with each worker's own gradient; its result is thrown
+away.
 """
 
 from __future__ import annotations
 
-import functools
 import dataclasses
+import functools
 import itertools
 import json
 import sys
@@ -32,8 +33,9 @@ from experiments.workloads.resnet import ResidualNetwork
 from experiments.workloads.vgg import PlainNetwork
 
 _WARM_UP = 2
-# Sums of float32 in another order, or from fixed point, differ by about a unit in the last place for each worker, which
-# after one step is less than this share of the largest parameter. Later steps amplify it, in networks that normalize most.
+# Sums of float32 in another order, or by fixed point, differ by about a unit in the last place for each worker. After
+# one step that is less than this share of the largest parameter. Later steps amplify it, most of all in networks that
+# normalize, so the comparison is made after the first step.
 _TOLERANCE = 1e-6
 
 
@@ -43,8 +45,9 @@ class Model:
     batch_size: int  # of all workers together
 
 
-# The studies' cousins of VGG19, with dense layers that make 43 MB of gradient, in small batches: it communicates; and of
-# ResNet-50, less than a megabyte, in large batches: it computes.
+# The studies' small versions of two models of the paper. The one of VGG19 has dense layers with 43 MB of gradient; with
+# small batches it mostly communicates. The one of ResNet-50 has less than a megabyte; with large batches it mostly
+# computes.
 MODELS = {
     "vgg": Model(lambda rngs: PlainNetwork(32, 2048, rngs), 32),
     "resnet": Model(lambda rngs: ResidualNetwork((16, 32, 64), 2, rngs), 512),
@@ -64,7 +67,7 @@ def make_step(graph: nnx.GraphDef, mesh: Mesh, together: bool) -> Callable:
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
     def step(params, images, labels):
-        mine = jax.lax.pcast(params, "workers", to="varying")  # gradients of this worker's share of the batch
+        mine = jax.lax.pcast(params, "workers", to="varying")  # so that gradients are of this worker's share alone
         loss, gradients = jax.value_and_grad(loss_of)(mine, images, labels)
         if together:
             loss, gradients = jax.lax.pmean((loss, gradients), "workers")
@@ -79,7 +82,7 @@ def make_step(graph: nnx.GraphDef, mesh: Mesh, together: bool) -> Callable:
 
 
 def batches(size: int, mesh: Mesh) -> Iterator[tuple[jax.Array, jax.Array]]:
-    """Random images and labels; all processes make the same, and each places its rows."""
+    """Yields random images and labels. All processes make the same ones, and each places its own rows."""
     sharding, rng = NamedSharding(mesh, P("workers")), np.random.default_rng(0)
     while True:
         images = rng.standard_normal((size, 28, 28, 1), np.float32)
@@ -102,14 +105,14 @@ def check_alike_on_all_workers(way: str, params: Any) -> None:
 
 
 def largest_difference(one: Any, other: Any) -> float:
-    """Over all parameters, as a share of the largest of its array."""
+    """Returns the largest difference of any parameter, as a share of the largest parameter in its array."""
     pairs = zip(first_copy(one), first_copy(other), strict=True)
     return max(float(np.max(np.abs(a - b)) / np.max(np.abs(b))) for a, b in pairs)
 
 
 def main() -> None:
     model, calls, file = MODELS[sys.argv[1]], int(sys.argv[2]), Path(sys.argv[3])
-    with jaxina.init(catch_all=False) as job:  # gloo stays what it is compared with
+    with jaxina.init(catch_all=False) as job:  # so that jaxina does not take over gloo's sums
         mesh = jax.make_mesh((job.processes,), ("workers",))
         network = model.network(nnx.Rngs(jax.random.key(0, impl="rbg")))
         graph, start = nnx.graphdef(network), nnx.state(network, nnx.Param)

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""All-reduces of float32 on shaped links: jaxina's udp transport, XLA's gloo and Open MPI over TCP, by turns.
+"""Compares all-reduces of float32 on shaped links by jaxina over udp, XLA's gloo, and Open MPI over TCP, by turns.
 
     apt-get install iproute2 ethtool openmpi-bin; pip install mpi4py
     benchmarks/testbed/compare.py --workers 4 8 --loss 0 1e-9 0.001 0.01 --json out/testbed.json --plot out/testbed.png
 
-Makes a testbed (`jaxina testbed`) for every number of workers and every loss, as root, and removes it. jaxina and gloo
-are psum in the same JAX processes (`jaxina bench --vs gloo`), Open MPI is Allreduce of NumPy arrays without JAX, each
-rank in its namespace. Every result is compared with the exact sum. A figure is the median of the rounds' medians;
-ratios are taken within a round. Rounds are added to those that the JSON file holds already.
+It needs root, because it makes a testbed (`jaxina testbed`) for every number of workers and every loss, and removes it
+afterwards. jaxina and gloo are psums in the same JAX processes (`jaxina bench --vs gloo`). Open MPI is Allreduce of
+NumPy arrays without JAX, with each rank in a namespace of its own. Every result is compared with the exact sum. A
+figure is the median of the rounds' medians. Ratios are taken within a round. Rounds are added to those that the JSON
+file already holds.
 
-Links that lose packets take them one by one, without the kernel's offloads, which costs processor time. A loss of 1e-9
-is none on such links: beside it the others show what loss itself costs.
+Links that lose packets take packets one by one, without the kernel's offloads, which costs processor time. A loss of
+1e-9 loses nothing in practice, but takes packets one by one, too. Comparing with it shows what loss itself costs.
 """
 
 from __future__ import annotations
@@ -36,14 +37,15 @@ from jaxina.bench.stolen_time import StolenTime, warning
 LIMIT_S = 900
 ONE_BY_ONE = 1e-9
 _BLOCK = 256
-_IP_UDP_ETHERNET = 20 + 8 + 14  # as the shaper counts: without preamble, checksum and gap
-Round = dict  # workers, loss, stolen (a share), ms: peer -> median of its calls
+_IP_UDP_ETHERNET = 20 + 8 + 14  # what the shaper counts: no preamble, no checksum, no gap
+# "workers"; "loss"; "stolen", the share of processor time that the host gave away; "ms", each peer's median.
+Round = dict
 
 
 def link_limit_ms(size: int, rate: int) -> float:
-    """How long a worker's link takes for `size` bytes in jaxina's packets of one block, headers and all."""
+    """Returns how long a worker's link takes for `size` bytes in jaxina's packets of one block, with all headers."""
     packets = size / (4 * _BLOCK)
-    exponent = 4  # one byte, padded
+    exponent = 4  # one byte and its padding
     return packets * (4 * _BLOCK + exponent + _native.HEADER_BYTES + _IP_UDP_ETHERNET) * 8 / (rate * 1e3)
 
 
@@ -111,7 +113,11 @@ def name_of(loss: float) -> str:
 
 
 def table(rounds: list[Round], limit: float, title: str) -> Table:
-    caption = f"ms; x: times jaxina's; x 0, x none: times no loss, none being that of links that take packets one by one; the links allow {limit:.0f} ms; least to most of the rounds in brackets"
+    caption = (
+        f"Times in ms; in brackets, their range over the rounds. The links allow {limit:.0f} ms. "
+        "x: the ratio to jaxina's time. x 0, x none: the ratio of jaxina's time to that without loss; "
+        "none is for links that lose nothing but take packets one by one."
+    )
     made = Table(title=title, box=box.SIMPLE_HEAD, caption=caption)
     for heading in ("workers", "loss", "jaxina", "of the link", "x 0", "x none", "gloo", "x", "Open MPI, TCP", "x"):
         made.add_column(heading, justify="right")
@@ -170,7 +176,7 @@ def main() -> None:
         nargs="+",
         type=float,
         default=[0.0, ONE_BY_ONE, 0.001, 0.01],
-        help="share of packets a link loses, each way",
+        help="share of packets that a link loses in each direction",
     )
     parser.add_argument("--rate", type=int, default=1000, help="Mbit/s of a worker's link")
     parser.add_argument("--size", type=int, default=100_000_000, help="bytes of the tensor")

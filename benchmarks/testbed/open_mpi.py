@@ -1,4 +1,4 @@
-"""Open MPI's all-reduce over TCP on the links of the testbed that is up."""
+"""Runs Open MPI's all-reduce over TCP on the links of the testbed that is up."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ _WORKER = Path(__file__).parents[1] / "all_reduce" / "openmpi_worker.py"
 
 
 def require() -> None:
-    """Ends the program if there is no Open MPI."""
+    """Ends the program if Open MPI is not installed."""
     if shutil.which("mpirun") is None:
         sys.exit("mpirun is not there: install Debian's openmpi-bin and Python's mpi4py, or leave Open MPI out")
 
 
 def all_reduce_ms(workers: int, size: int, calls: int) -> float:
-    """The median of the calls, of `size` bytes of float32 in NumPy arrays without JAX; each result is compared with the
-    exact sum."""
-    # mpirun is in worker 0's namespace, and moves every rank to its own, from where it reports over the testbed too.
+    """Returns the median time of all-reduces of `size` bytes of float32, in NumPy arrays without JAX.
+
+    Each result is compared with the exact sum.
+    """
+    # mpirun runs in worker 0's namespace and starts every rank in a namespace of its own. So the ranks reach mpirun
+    # over the testbed's links, too: the PMIX settings allow that.
     bed = testbed.find()
     command = [*bed.inside(bed.worker_namespace(0)), "env"]
     command += ["PMIX_MCA_ptl_base_if_include=eth0", "PMIX_MCA_ptl_base_remote_connections=1"]

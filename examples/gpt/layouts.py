@@ -1,8 +1,8 @@
-"""Three ways to lay a training step out over devices. They compute the same step; only who holds what differs.
+"""Three layouts of a training step over the devices. All compute the same step; they differ in which device holds what.
 
-data     every device has all parameters and its part of the batch; one `pmean` of the gradients, in `jax.shard_map`
-fsdp     every parameter is cut over all devices; XLA's partitioner gathers them when they are needed (`jax.jit`)
-tensor   pairs of devices share each layer's heads and hidden units, and pairs of pairs the batch (`jax.jit`)
+data    Every device holds all parameters and a part of the batch. One `pmean` averages the gradients (`jax.shard_map`).
+fsdp    Every parameter is split over all devices. XLA's partitioner gathers it where it is needed (`jax.jit`).
+tensor  Two devices split the heads and hidden units of each layer. The batch is split over the pairs (`jax.jit`).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 NAMES = ("data", "fsdp", "tensor")
-# By the name of a layer, which of its kernel's dimensions the model axis cuts.
+# For each layer, the dimension of its kernel that is split over the "model" axis.
 _TENSOR = {"query": 1, "key": 1, "value": 1, "merge": 0, "up": 1, "down": 0}
 Loss = Callable[[Any, jax.Array], jax.Array]
 
 
 class Layout:
-    """One of NAMES over all devices.
+    """The mesh of one of the layouts in NAMES, over all devices, and the shardings that go with it.
 
     Raises:
-      ValueError: the number of devices does not suit.
+      ValueError: the layout is "tensor" and the number of devices is odd.
     """
 
     def __init__(self, name: str):
@@ -46,7 +46,7 @@ class Layout:
         return self.mesh.shape["data"]
 
     def shardings(self, parameters: Any) -> Any:
-        """The sharding of each parameter, given by its shape."""
+        """Returns the sharding of each parameter. `parameters` may be arrays or their shapes."""
         return jax.tree_util.tree_map_with_path(
             lambda path, leaf: NamedSharding(self.mesh, self._spec(jax.tree_util.keystr(path), leaf.shape)), parameters
         )
@@ -62,13 +62,13 @@ class Layout:
         return P()
 
     def place(self, batch: np.ndarray) -> jax.Array:
-        """The batch as a global array; each process makes only its own rows."""
+        """Returns the batch as a global array. Each process copies only its own rows to its devices."""
         return jax.make_array_from_callback(batch.shape, self.batch, lambda index: batch[index])
 
     def step(
         self, loss: Loss, optimizer: optax.GradientTransformation
     ) -> Callable[[Any, jax.Array], tuple[Any, jax.Array]]:
-        """(state, batch) to (state, loss); the state is given away."""
+        """Returns a jitted function (state, batch) -> (state, loss). It donates the old state's buffers."""
 
         def update(state: Any, value: jax.Array, gradients: Any) -> tuple[Any, jax.Array]:
             updates, optimizer_state = optimizer.update(gradients, state["optimizer"], state["parameters"])
@@ -81,7 +81,8 @@ class Layout:
             return update(state, *jax.value_and_grad(loss)(state["parameters"], batch))
 
         def part(state: Any, batch: jax.Array) -> tuple[Any, jax.Array]:
-            # Varying parameters get per-device gradients; JAX would sum those of replicated ones one by one.
+            # "varying" parameters get each device's own gradients, which one pmean averages. For replicated parameters
+            # JAX would insert a sum of its own for each gradient.
             local = jax.lax.pcast(state["parameters"], "data", to="varying")
             return update(state, *jax.lax.pmean(jax.value_and_grad(loss)(local, batch), "data"))
 

@@ -1,4 +1,4 @@
-"""A decoder of characters: embedding, blocks of causal attention and a two-layer network, a head (GPT-2's order)."""
+"""A character-level decoder in the order of GPT-2: embeddings, blocks of causal attention and an MLP, then a head."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flax import nnx
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """Numbers of characters known, of a row's length, and of the network."""
+    """The number of different characters, the length of a row of text, and the dimensions of the network."""
 
     vocabulary: int
     length: int = 64
@@ -33,7 +33,7 @@ class Block(nnx.Module):
         self.heads = size.heads
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        """[batch, length, width] to the same."""
+        """Maps [batch, length, width] to an array of the same shape."""
         y = self.before_attention(x)
         query, key, value = (self._split(part(y)) for part in (self.query, self.key, self.value))
         attended = jax.nn.dot_product_attention(query, key, value, is_causal=True)
@@ -53,7 +53,7 @@ class Decoder(nnx.Module):
         self.head = nnx.Linear(size.width, size.vocabulary, use_bias=False, rngs=rngs)
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
-        """int32 [batch, length] to the next characters' logits, float32 [batch, length, vocabulary]."""
+        """Maps int32 [batch, length] to the logits of the next characters, float32 [batch, length, vocabulary]."""
         x = self.characters(tokens) + self.places(jnp.arange(tokens.shape[1]))
         for block in self.blocks:
             x = block(x)

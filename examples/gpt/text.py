@@ -1,4 +1,4 @@
-"""Shakespeare's works as numbers of characters, and batches of them, made ready while the step before is computed."""
+"""Turns Shakespeare's works, or another text, into batches of character numbers, which a thread prepares in advance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATIENCE = 300.0  # seconds for the download
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """Training and test text as int32 numbers, and the character of each number."""
+    """Training and test text as int32 numbers. Number i stands for the character alphabet[i]."""
 
     train: np.ndarray
     test: np.ndarray
@@ -36,7 +36,7 @@ class Text:
 
 
 def load(file: Path | None, process: int) -> Text:
-    """A text file, or all of Shakespeare, which process 0 downloads once. The last tenth is the test text."""
+    """Loads a text file, or all of Shakespeare, which process 0 downloads once. The last tenth is the test text."""
     text = file.read_text(encoding="utf-8") if file else _shakespeare(process)
     alphabet = "".join(sorted(set(text)))
     number = {character: index for index, character in enumerate(alphabet)}
@@ -78,9 +78,12 @@ def _download() -> None:
 
 
 class Loader:
-    """Endless batches, int32 [rows, length + 1], the same in all processes: of each step the same, whenever it is asked for.
+    """Endless batches of text, int32 [rows, length + 1], one for each training step.
 
-    Every epoch begins the rows at another place and shuffles them. A thread makes the next batches.
+    A batch depends on nothing but the text, the seed and the step's number. So all processes get the same batches, and
+    a run that is resumed at `first_step` gets the batches that it would have had.
+
+    Every epoch cuts the text into rows from another random start, and shuffles them. A thread prepares `ahead` batches.
     """
 
     def __init__(self, text: np.ndarray, rows: int, length: int, seed: int, first_step: int = 0, ahead: int = 2):
@@ -103,7 +106,7 @@ class Loader:
             epoch, first = epoch + 1, 0
 
     def _shuffled(self, epoch: int) -> np.ndarray:
-        """All rows of an epoch, in its order."""
+        """Returns all rows of an epoch, shuffled."""
         chance = np.random.default_rng((self._seed, epoch))
         start, width = chance.integers(self._length), self._length + 1
         windows = (len(self._text) - start) // width

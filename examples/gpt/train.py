@@ -1,12 +1,12 @@
 """Trains a small decoder on Shakespeare, over all devices of all processes, in one of three layouts.
 
-    python examples/gpt/train.py --devices 4                                # one process, by XLA alone
+    python examples/gpt/train.py --devices 4                                # one process, four devices, XLA alone
     jaxina run -n 4 examples/gpt/train.py --collective jaxina               # four processes
     jaxina run -n 4 examples/gpt/train.py --collective jaxina --layout fsdp
     jaxina run -n 4 examples/gpt/train.py --checkpoints out/gpt --resume
 
-The training code knows nothing of jaxina: with `--collective jaxina` it calls `jaxina.init()` first, and at the end prints
-what was carried.
+The training code knows nothing of jaxina. With `--collective jaxina` the script calls `jaxina.init()` before it trains,
+and prints at the end which sums jaxina carried.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ from model import Decoder, Size
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))  # shared
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # the folder of `shared`
 
-from shared.processes import join_processes  # noqa: E402
+from shared.options import add_common_options, positive
+from shared.processes import join_processes
 
 
 def loss_of(graph: nnx.GraphDef, parameters: Any, batch: jax.Array) -> jax.Array:
-    """Mean cross-entropy of the next character; batch: int32 [rows, length + 1]."""
+    """Returns the mean cross-entropy of the next character. `batch` is int32 [rows, length + 1]."""
     logits = nnx.merge(graph, parameters)(batch[:, :-1])
     return optax.softmax_cross_entropy_with_integer_labels(logits, batch[:, 1:]).mean()
 
 
 class Training:
-    """The state, laid out, and what is done with it."""
+    """The parameters and the optimizer's state, sharded as the layout says, and the functions that use them."""
 
     def __init__(self, options: argparse.Namespace, size: Size, layout: Layout):
         self.size, self.layout = size, layout
@@ -76,13 +77,13 @@ class Training:
 
     def step(self, batch: np.ndarray) -> float:
         self.state, loss = self._step(self.state, self.layout.place(batch))
-        return float(loss)  # waits for the step
+        return float(loss)  # waits until the step is done
 
     def loss(self, batch: np.ndarray) -> float:
         return float(self._loss(self.state["parameters"], self.layout.place(batch)))
 
     def write(self, known: text.Text, beginning: str, characters: int, seed: int) -> str:
-        """Goes on from `beginning`; the same in all processes."""
+        """Continues the text `beginning` by so many characters. All processes return the same text."""
         chance = np.random.default_rng(seed)
         numbers = list(known.numbers(beginning))
         for _ in range(characters):
@@ -97,14 +98,14 @@ class Training:
 
 
 class Checkpoints:
-    """The newest two states in a folder; None keeps nothing."""
+    """Keeps the newest two states in `folder`. If `folder` is None, it keeps nothing."""
 
     def __init__(self, folder: Path | None, every: int):
         options = ocp.CheckpointManagerOptions(max_to_keep=2, save_interval_steps=every)
         self._manager = ocp.CheckpointManager(folder.resolve(), options=options) if folder else None
 
     def restore(self, training: Training) -> int:
-        """Goes on where the last checkpoint was; returns how many steps have been done."""
+        """Loads the newest checkpoint, if there is one, into `training`. Returns the number of steps it had done."""
         if self._manager is None or (step := self._manager.latest_step()) is None:
             return 0
         like = jax.tree.map(
@@ -167,24 +168,21 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collective", choices=["xla", "jaxina"], default="xla")
-    parser.add_argument("--layout", choices=NAMES, default="data")
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--batch-size", type=int, default=32, help="rows, of all devices")
-    parser.add_argument("--length", type=int, default=64, help="of a row, in characters")
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--depth", type=int, default=2)
-    parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--learning-rate", type=float, default=3e-3)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--devices", type=int, help="CPU devices of this process")
-    parser.add_argument("--text", type=Path, metavar="FILE", help="instead of Shakespeare")
-    parser.add_argument("--checkpoints", type=Path, metavar="DIR")
-    parser.add_argument("--checkpoint-every", type=int, default=100, metavar="STEPS")
+    add_common_options(parser)
+    parser.add_argument("--layout", choices=NAMES, default="data", help="how the step is split over the devices")
+    parser.add_argument("--steps", type=positive, default=300)
+    parser.add_argument("--batch-size", type=positive, default=32, help="rows of a step, on all devices together")
+    parser.add_argument("--length", type=positive, default=64, help="characters of a row")
+    parser.add_argument("--width", type=positive, default=128, help="size of the vector of a character")
+    parser.add_argument("--depth", type=positive, default=2, help="number of blocks")
+    parser.add_argument("--heads", type=positive, default=4, help="attention heads of a block")
+    parser.add_argument("--learning-rate", type=float, default=3e-3, help="after the warm-up; it then falls to 0")
+    parser.add_argument("--text", type=Path, metavar="FILE", help="train on this text instead of Shakespeare")
+    parser.add_argument("--checkpoints", type=Path, metavar="DIR", help="save checkpoints in this folder")
+    parser.add_argument("--checkpoint-every", type=positive, default=100, metavar="STEPS")
     parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
-    parser.add_argument("--sample", type=int, default=200, help="characters to write at the end")
-    parser.add_argument("--sample-from", default="KING ", metavar="TEXT")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="results and losses")
+    parser.add_argument("--sample", type=int, default=200, help="write this many characters after the training")
+    parser.add_argument("--sample-from", default="KING ", metavar="TEXT", help="what the written text begins with")
     return parser.parse_args()
 
 
@@ -195,15 +193,15 @@ def main() -> None:
     if options.collective == "jaxina":
         import jaxina
 
-        jaxina.init()
+        jaxina.init()  # from here on, jaxina carries this program's sums
     else:
-        join_processes()
+        join_processes()  # XLA's own collectives carry them
     found = train(options)
     if jax.process_index() == 0:
         print(found["sample"])
         print(
-            f"{found['parameters']:,} parameters, {found['layout']} over {found['devices']} devices by {found['collective']}: "
-            f"test loss {found['test_loss']:.3f}, {found['step_ms']:.1f} ms a step"
+            f"{found['parameters']:,} parameters, {found['layout']} over {found['devices']} devices by "
+            f"{found['collective']}: test loss {found['test_loss']:.3f}, {found['step_ms']:.1f} ms a step"
         )
         if options.collective == "jaxina":
             print(jaxina.report())

@@ -1,4 +1,4 @@
-"""Loss and accuracy over the steps of one or several runs, as a PNG."""
+"""Draws the loss and the accuracy of one or several runs, step by step, and writes them as a PNG."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-
 from shared.report import RunRecord
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart; dashes show curves that
-# coincide.
+# Colour-blind readers can tell the colours of Okabe and Ito's palette apart. The dashes keep a curve visible when
+# another one lies on top of it.
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7"]
 DASHES = ["solid", (0, (6, 3)), (0, (2, 2)), (0, (6, 2, 1, 2))]
 SMOOTHING = 10  # steps
 
 
 def moving_average(values: list[float], width: int) -> np.ndarray:
-    """The mean of the last `width` values at each step (fewer at the start)."""
+    """Returns at each step the mean of the last `width` values (of fewer at the start)."""
     sums = np.cumsum(np.concatenate([[0.0], values]))
     ends = np.arange(1, len(values) + 1)
     starts = np.maximum(ends - width, 0)
@@ -25,7 +24,7 @@ def moving_average(values: list[float], width: int) -> np.ndarray:
 
 
 def plot_curves(runs: list[tuple[str, RunRecord]], file: Path) -> None:
-    """Draws training loss and training accuracy of (name, run) pairs and writes the PNG `file`."""
+    """Draws the training loss and training accuracy of (name, run) pairs and writes them to the PNG `file`."""
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 

@@ -3,8 +3,8 @@
     python examples/mnist/train.py --devices 4                    # one process, four CPU devices
     jaxina run -n 4 examples/mnist/train.py --collective jaxina   # four processes
 
-The training code is plain Flax, optax and `jax.lax.pmean` in a `jax.shard_map`. With `--collective
-jaxina` it calls `jaxina.init()` first; nothing else differs.
+The training code is plain Flax, optax and `jax.lax.pmean` in a `jax.shard_map`. With `--collective jaxina` the script
+calls `jaxina.init()` before it trains. Nothing else differs.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from cnn import CNN
 from flax import nnx
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from cnn import CNN
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # the folder of `shared`
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))  # shared
-
-from shared.data_parallel import make_count_correct, mesh_for, replicated_hash, shard  # noqa: E402
-from shared.digits import load_digits, shuffled_batches  # noqa: E402
-from shared.processes import join_processes  # noqa: E402
-from shared.report import Progress, RunRecord  # noqa: E402
+from shared.data_parallel import make_count_correct, mesh_for, replicated_hash, shard
+from shared.digits import load_digits, shuffled_batches
+from shared.options import add_common_options, positive
+from shared.processes import join_processes
+from shared.report import Progress, RunRecord
 
 Params = Any
 
@@ -38,10 +38,10 @@ Params = Any
 def make_replicated_state(
     seed: int, optimizer: optax.GradientTransformation, mesh: jax.sharding.Mesh
 ) -> tuple[nnx.GraphDef, Params, optax.OptState]:
-    """The network's structure, its parameters and the optimizer's state, alike on every device."""
+    """Returns the network's structure, its parameters and the optimizer's state, replicated on every device."""
 
     def network() -> CNN:
-        return CNN(nnx.Rngs(jax.random.key(seed, impl="rbg")))  # compiles faster than the default
+        return CNN(nnx.Rngs(jax.random.key(seed, impl="rbg")))  # rbg compiles faster than the default generator
 
     def initial_state() -> tuple[Params, optax.OptState]:
         params = nnx.state(network(), nnx.Param)
@@ -54,17 +54,22 @@ def make_replicated_state(
 def loss_and_accuracy(
     graph: nnx.GraphDef, params: Params, images: jax.Array, labels: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
+    """Returns the mean cross-entropy of the batch and the share of its digits that are classified correctly."""
     logits = nnx.merge(graph, params)(images)
     loss = optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
     return loss, (logits.argmax(-1) == labels).astype(jnp.float32).mean()
 
 
 def make_train_step(graph: nnx.GraphDef, optimizer: optax.GradientTransformation, mesh: jax.sharding.Mesh) -> Callable:
-    """A step over the global batch: every device differentiates its share of it, then the gradients
-    are averaged, so that all devices take the same step."""
+    """Returns a jitted training step over the global batch.
+
+    Every device computes the gradients of its share of the batch. The gradients are then averaged, so that all devices
+    take the same step.
+    """
 
     def train_step(params, optimizer_state, images, labels):
-        # Varying parameters get per-device gradients; JAX would sum those of replicated ones.
+        # "varying" parameters get each device's own gradients, which the pmean below averages. For replicated
+        # parameters JAX would insert a sum of its own for each gradient.
         local_params = jax.lax.pcast(params, "data", to="varying")
         (loss, accuracy), gradients = jax.value_and_grad(
             lambda p: loss_and_accuracy(graph, p, images, labels), has_aux=True
@@ -109,7 +114,7 @@ def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
             images, labels = shard(next(batches), mesh)
             start = time.perf_counter()
             params, optimizer_state, loss, accuracy = train_step(params, optimizer_state, images, labels)
-            loss, accuracy = float(loss), float(accuracy)  # waits for the step
+            loss, accuracy = float(loss), float(accuracy)  # waits until the step is done
             record.add_step(loss, accuracy, time.perf_counter() - start)
             progress.show(record)
     record.test_accuracy = count_correct(params, test) / len(test)
@@ -117,26 +122,17 @@ def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
     return record
 
 
-def positive(text: str) -> int:
-    if (value := int(text)) < 1:
-        raise ValueError
-    return value
-
-
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__.partition("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--collective", choices=["xla", "jaxina"], default="xla")
+    add_common_options(parser)
     parser.add_argument("--epochs", type=positive, default=8)
-    parser.add_argument("--steps", type=positive, help="train for so many steps instead of epochs")
-    parser.add_argument("--batch-size", type=positive, default=128, help="of all devices")
-    parser.add_argument("--learning-rate", type=float, default=3e-3)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--devices", type=positive, help="CPU devices of this process")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="curves of loss and accuracy")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="results and curves")
+    parser.add_argument("--steps", type=positive, help="train for this many steps; --epochs is then ignored")
+    parser.add_argument("--batch-size", type=positive, default=128, help="images of a step, on all devices together")
+    parser.add_argument("--learning-rate", type=float, default=3e-3, help="at the start; it falls to 0")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the curves of loss and accuracy")
     return parser.parse_args()
 
 
@@ -147,9 +143,9 @@ def main() -> None:
     if options.collective == "jaxina":
         import jaxina
 
-        jaxina.init()
+        jaxina.init()  # from here on, jaxina carries this program's sums
     else:
-        join_processes()
+        join_processes()  # XLA's own collectives carry them
     record = train(options, Progress(visible=jax.process_index() == 0))
 
     if jax.process_index() == 0:
@@ -157,7 +153,7 @@ def main() -> None:
         if options.json:
             record.write(options.json)
         if options.plot:
-            from curves import plot_curves  # needs matplotlib, which nothing else here does
+            from curves import plot_curves  # imported here because it alone needs matplotlib
 
             plot_curves([(options.collective, record)], options.plot)
 

@@ -1,7 +1,8 @@
-"""Checkpoints with orbax, written by one process and read by each for itself.
+"""Checkpoints with orbax: one process writes them, and each process reads them by itself.
 
-Orbax would have all processes meet at barriers, in which they would wait for a dead one. Replicated training needs
-none: every worker holds everything, so worker 0 writes, as if it were alone.
+By default orbax makes all processes wait for one another at barriers, where the survivors would wait for the dead
+worker. Replicated training needs no barriers. Every worker holds the whole state, so worker 0 writes it as if it were
+alone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import orbax.checkpoint as ocp
 
 
 def _alone(process: int) -> ocp.Checkpointer:
+    """Returns a checkpointer that takes `process` for the only process."""
     options = ocp.options.MultiprocessingOptions(
         primary_host=process, active_processes={process}, barrier_sync_key_prefix=f"process{process}"
     )
@@ -22,18 +24,18 @@ def _alone(process: int) -> ocp.Checkpointer:
 
 
 def save(folder: Path, step: int, tree: Any, process: int) -> None:
-    """Writes a tree of NumPy arrays; a checkpoint that is half written has another name."""
+    """Writes a tree of NumPy arrays. Orbax gives a checkpoint its name only when it is complete."""
     with _alone(process) as checkpointer:
         checkpointer.save(folder.resolve() / str(step), args=ocp.args.StandardSave(tree), force=True)
 
 
 def latest(folder: Path) -> int | None:
-    """The step of the newest complete checkpoint."""
+    """Returns the step of the newest complete checkpoint, or None if there is none."""
     steps = [int(path.name) for path in folder.glob("*") if path.name.isdigit()]
     return max(steps, default=None)
 
 
 def restore(folder: Path, step: int, like: Any, process: int) -> Any:
-    """The tree of a checkpoint, with the structure and types of `like`."""
+    """Reads the tree of a checkpoint, with the structure and types of `like`."""
     with _alone(process) as checkpointer:
         return checkpointer.restore(folder.resolve() / str(step), args=ocp.args.StandardRestore(like))

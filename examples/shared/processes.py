@@ -1,4 +1,4 @@
-"""How the processes that `jaxina run` started become one JAX program without jaxina."""
+"""Joins the processes that `jaxina run` started into one JAX program, without jaxina."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import jax
 
 
 def join_processes() -> None:
-    """Makes one JAX program of the processes that `jaxina run` started, as jaxina.init() does."""
-    if "JAXINA_RANK" in os.environ:  # JAX itself reads JAX_COORDINATOR_ADDRESS, which `jaxina run` sets, too
+    """Initializes jax.distributed if `jaxina run` started this process, as jaxina.init() would.
+
+    The coordinator's address is not needed here: `jaxina run` sets JAX_COORDINATOR_ADDRESS, which JAX reads itself.
+    """
+    if "JAXINA_RANK" in os.environ:
         jax.distributed.initialize(
             num_processes=int(os.environ["JAXINA_PROCESSES"]), process_id=int(os.environ["JAXINA_RANK"])
         )

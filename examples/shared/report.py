@@ -1,4 +1,4 @@
-"""What a training run shows while it runs, and what it leaves behind."""
+"""The record that a training run writes, and the progress bar that it shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.progress import Progress as Bar
 
 @dataclass
 class RunRecord:
-    """A run: its settings, per step the loss, training accuracy and seconds, and its outcome."""
+    """A training run: its settings; loss, training accuracy and seconds of each step; its final result."""
 
     collective: str
     seed: int
@@ -39,7 +39,7 @@ class RunRecord:
 
     @property
     def median_step_seconds(self) -> float:
-        """Without the first step, which compiles."""
+        """The median over all steps but the first, which compiles."""
         return statistics.median(self.step_seconds[1:] or self.step_seconds)
 
     def summary(self) -> str:
@@ -63,9 +63,9 @@ class RunRecord:
 
 
 class Progress:
-    """A progress bar with the latest loss, accuracy and step time; silent where not visible.
+    """A progress bar with the latest loss, accuracy and step time. It shows nothing if `visible` is false.
 
-    Where stderr is no terminal, as under `jaxina run`, a line for every tenth of the way instead.
+    If stderr is not a terminal, as under `jaxina run`, it prints a line after every tenth of the steps instead.
     """
 
     def __init__(self, visible: bool) -> None:

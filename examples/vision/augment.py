@@ -1,4 +1,4 @@
-"""Random shifts of images."""
+"""Shifts images at random."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 
 def shifted(images: jax.Array, key: jax.Array, most: int) -> jax.Array:
-    """Each image, float32 [n, h, w, c], by up to `most` pixels either way; zeros come in."""
+    """Shifts each image of float32 [n, h, w, c] by up to `most` pixels in each direction, and fills up with zeros."""
     n, height, width, channels = images.shape
     padded = jnp.pad(images, ((0, 0), (most, most), (most, most), (0, 0)))
     starts = jax.random.randint(key, (n, 2), 0, 2 * most + 1)

@@ -7,11 +7,11 @@ import jax
 
 
 class ResidualNetwork(nn.Module):
-    """A convolution, three residual blocks and a dense layer; each convolution is followed by a BatchNorm.
+    """A convolution, three residual blocks and a dense layer. A BatchNorm follows each convolution.
 
     Attributes:
-      axis: the mesh axis over which BatchNorm takes its means while training, so that they are the global batch's.
-      widths: channels of each block; the second and later ones halve the image.
+      axis: the mesh axis over which BatchNorm averages in training. Its statistics are then those of the global batch.
+      widths: the channels of each block. All blocks but the first halve the image.
     """
 
     axis: str
@@ -19,7 +19,7 @@ class ResidualNetwork(nn.Module):
 
     @nn.compact
     def __call__(self, images: jax.Array, training: bool) -> jax.Array:
-        """Images float32 [n, 28, 28, 1] to logits float32 [n, 10]."""
+        """Maps images, float32 [n, 28, 28, 1], to logits, float32 [n, 10]."""
 
         def normalized(x: jax.Array) -> jax.Array:
             return nn.BatchNorm(use_running_average=not training, momentum=0.9, axis_name=self.axis)(x)

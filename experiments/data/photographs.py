@@ -1,4 +1,4 @@
-"""Two photographs (a temple, a flower), from the package scikit-learn."""
+"""Loads two photographs (a temple and a flower) from the package scikit-learn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HALVED = 2
 
 @functools.cache
 def load() -> list[np.ndarray]:
-    """Brightness, float32 [height, width] in [0, 1], at half the resolution: 213 x 320 each."""
+    """Returns the brightness of both, float32 [height, width] in [0, 1], at half the resolution: 213 x 320 each."""
     from PIL import Image
 
     pictures = []

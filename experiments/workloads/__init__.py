@@ -1,6 +1,6 @@
-"""Small cousins of the models that the SwitchML paper trains (its table 3), each on real data.
+"""Small versions of the models that the SwitchML paper trains (its table 3), each on real data.
 
-A workload is one file with one subclass of `base.Workload`; `names` and `get` know them.
+A workload is a file with a subclass of `base.Workload`. `names` lists the workloads, `get` makes one by its name.
 """
 
 from __future__ import annotations
@@ -26,17 +26,21 @@ def names() -> list[str]:
 
 
 def kind(name: str) -> type[Workload]:
-    """The class of that name; raises ValueError if there is none."""
+    """Returns the class of a workload.
+
+    Raises:
+      ValueError: there is no workload of that name.
+    """
     if name not in _CLASSES:
         raise ValueError(f"no workload {name!r}; there are {', '.join(_CLASSES)}")
     return getattr(importlib.import_module(f"experiments.workloads.{name}"), _CLASSES[name])
 
 
 def get(name: str, size: str = "small") -> Workload:
-    """The workload of that name; `size` is "small" (about a minute on two cores) or "large".
+    """Makes the workload of that name. `size` is "small" (about a minute on two cores) or "large".
 
     Raises:
-      ValueError: no such workload or size.
+      ValueError: there is no such workload or size.
     """
     return kind(name)(size)
 

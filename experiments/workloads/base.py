@@ -1,4 +1,4 @@
-"""What a workload provides to the trainer."""
+"""The interface between a workload and the trainer, and the optimizers and batches that several workloads use."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ class Workload(abc.ABC):
     """A model, its data and its metric.
 
     Attributes:
-      cousin_of: the paper's model and data set.
-      differs: where this one is not that.
-      metric: name of the number that `score` returns.
+      cousin_of: the paper's model and data set that this workload imitates.
+      differs: how it differs from them.
+      metric: the name of the number that `score` returns.
       higher_is_better: whether a larger score is better.
-      steps, batch_size: of a run; the batch is that of all workers together.
+      steps: the number of steps of a run.
+      batch_size: the number of rows in a step, of all workers together.
     """
 
     cousin_of: ClassVar[str]
@@ -41,41 +42,41 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
-        """The model with fresh parameters. It may hold no state besides parameters."""
+        """Returns the model with new parameters. It must not hold any state besides parameters."""
 
     @abc.abstractmethod
     def loss(self, network: nnx.Module, batch: dict[str, jax.Array]) -> jax.Array:
-        """The mean loss of a batch, float32[]."""
+        """Returns the mean loss of a batch, float32[]."""
 
     @abc.abstractmethod
     def batches(self, seed: int) -> Iterator[Batch]:
-        """Endless training batches: arrays with a leading axis of `batch_size`."""
+        """Yields training batches without end: arrays with a leading axis of `batch_size`."""
 
     @abc.abstractmethod
     def test_batches(self) -> list[Batch]:
-        """The test set, in batches of one shape."""
+        """Returns the test set, in batches of one shape."""
 
     @abc.abstractmethod
     def predict(self, network: nnx.Module, batch: dict[str, jax.Array]) -> jax.Array:
-        """What `score` needs, for one test batch."""
+        """Returns what `score` needs of one test batch."""
 
     @abc.abstractmethod
     def score(self, predictions: list[np.ndarray]) -> float:
-        """The metric, from the predictions for all test batches."""
+        """Returns the metric, from the predictions for all test batches."""
 
     @abc.abstractmethod
     def optimizer(self, steps: int, scale: float, momentum: bool) -> optax.GradientTransformation:
-        """The optimizer of a run.
+        """Returns the optimizer of a run.
 
         Args:
-          steps: length of the schedule.
-          scale: factor of the learning rate.
-          momentum: False if the compressor has taken momentum over (DGC).
+          steps: the length of the learning rate's schedule.
+          scale: a factor on the learning rate.
+          momentum: False if the compressor applies momentum itself (DGC).
         """
 
 
 def adam(learning_rate: float, steps: int, scale: float, momentum: bool) -> optax.GradientTransformation:
-    """Adam after a short warm-up, with a cosine decay to a tenth. Without momentum its first average is off."""
+    """Adam with a short warm-up, then a cosine decay to a tenth. Without momentum, its first average is off."""
     schedule = optax.warmup_cosine_decay_schedule(
         0.0, scale * learning_rate, max(1, steps // 20), steps, 0.1 * scale * learning_rate
     )
@@ -83,13 +84,13 @@ def adam(learning_rate: float, steps: int, scale: float, momentum: bool) -> opta
 
 
 def sgd(learning_rate: float, steps: int, scale: float, momentum: bool) -> optax.GradientTransformation:
-    """SGD with momentum 0.9, after a short warm-up, with a cosine decay to zero."""
+    """SGD with momentum 0.9, a short warm-up, then a cosine decay to zero."""
     schedule = optax.warmup_cosine_decay_schedule(0.0, scale * learning_rate, max(1, steps // 20), steps)
     return optax.sgd(schedule, momentum=0.9 if momentum else None)
 
 
 def shuffled(arrays: Batch, batch_size: int, seed: int) -> Iterator[Batch]:
-    """Endless batches of rows, every epoch in another order, without the incomplete last batch."""
+    """Yields shuffled batches without end. Every epoch has another order and leaves out an incomplete last batch."""
     rows = len(next(iter(arrays.values())))
     epoch = 0
     while True:
@@ -101,7 +102,7 @@ def shuffled(arrays: Batch, batch_size: int, seed: int) -> Iterator[Batch]:
 
 
 def in_batches(arrays: Batch, batch_size: int) -> list[Batch]:
-    """All rows in order, in batches of one size; the few rows that would make a smaller one are left out."""
+    """Returns the rows in order, in batches of one size. Rows that do not fill a last batch are left out."""
     rows = len(next(iter(arrays.values())))
     return [
         {name: array[start : start + batch_size] for name, array in arrays.items()}

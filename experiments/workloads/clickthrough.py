@@ -1,4 +1,4 @@
-"""Binary prediction from categorical fields, nearly all of whose parameters are embeddings."""
+"""A binary classifier of categorical fields. Nearly all of its parameters are embeddings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FactorizationMachine(nnx.Module):
         self.out = nnx.Linear(hidden, 1, rngs=rngs)
 
     def __call__(self, fields: jax.Array) -> jax.Array:
-        """int32 [n, fields] to logits [n]."""
+        """Maps int32 [n, fields] to logits [n]."""
         vectors = self.vectors(fields)
         products = jnp.einsum("nfw,ngw->nfg", vectors, vectors)
         second = (products * jnp.triu(1 + self.pairs[...], 1)).sum((1, 2))
@@ -72,7 +72,7 @@ class ClickThrough(Workload):
 
 
 def area_under_curve(scores: np.ndarray, positive: np.ndarray) -> float:
-    """The probability that a positive row scores above a negative one, ties counted half."""
+    """Returns the probability that a positive row scores above a negative one. A tie counts half."""
     _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     rank = (np.cumsum(counts) - (counts - 1) / 2)[inverse]  # ties share the mean of their ranks
     positives = int(positive.sum())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,22 +16,23 @@ from experiments.workloads.base import Batch, Workload, adam, in_batches
 _IMAGE, _CELL, _DIGIT = 48, 8, 28
 _CELLS = _IMAGE // _CELL
 _DIGITS = 2  # in every image
-_OVERLAP = 0.5  # of box and prediction, for a hit
+_OVERLAP = 0.5  # a hit needs this intersection over union of box and prediction
 
 
 class SingleShot(nnx.Module):
-    """Three convolutions of stride two, one of stride one, and a head for each cell of 8 x 8 pixels."""
+    """Three convolutions of stride two, one of stride one, and a head that answers for each cell of 8 x 8 pixels."""
 
     def __init__(self, width: int, rngs: nnx.Rngs) -> None:
         channels = (1, width, 2 * width, 4 * width)
         self.convolutions = nnx.List(
-            [nnx.Conv(a, b, (3, 3), strides=(2, 2), rngs=rngs) for a, b in zip(channels, channels[1:])]
+            [nnx.Conv(a, b, (3, 3), strides=(2, 2), rngs=rngs) for a, b in itertools.pairwise(channels)]
         )
         self.context = nnx.Conv(channels[-1], channels[-1], (5, 5), rngs=rngs)
         self.head = nnx.Conv(channels[-1], 13, (1, 1), rngs=rngs)
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        """float32 [n, 48, 48, 1] to [n, 6, 6, 13]: is a digit's centre here, where in the cell (two), which digit."""
+        """Maps float32 [n, 48, 48, 1] to [n, 6, 6, 13], which is for each cell: whether a digit's centre is in it (1),
+        where in the cell (2), and which digit (10)."""
         x = images
         for convolution in self.convolutions:
             x = nnx.relu(convolution(x))
@@ -39,8 +42,8 @@ class SingleShot(nnx.Module):
 class Detector(Workload):
     cousin_of = "SSD on COCO 2017"
     differs = (
-        "Two MNIST digits composed on pieces of scikit-learn's two photographs: 48 x 48 pixels, grey, boxes of one size; "
-        "one scale and one anchor; mean average precision at an overlap of one half."
+        "Two MNIST digits composed on pieces of scikit-learn's two photographs: 48 x 48 pixels, grey, boxes of one "
+        "size; one scale and one anchor; mean average precision at an overlap of one half."
     )
     metric = "mean average precision"
 
@@ -81,12 +84,17 @@ class Detector(Workload):
 
 
 def composed(source: Batch, count: int, rng: np.random.Generator) -> Batch:
-    """ "images" float32 [count, 48, 48, 1]; "cells" float32 [count, 6, 6, 4]: a centre is here, its place in the cell
-    (down, right; 0 to 1), the digit. Digits do not share a cell; they may overlap."""
+    """Composes digits on pieces of photographs.
+
+    Returns:
+      "images", float32 [count, 48, 48, 1], and "cells", float32 [count, 6, 6, 4]. A cell holds: 1 if a digit's centre
+      is in it; the centre's place in the cell (down, right; 0 to 1); the digit. A cell has the centre of at most one
+      digit, but digits may overlap.
+    """
     pictures = photographs.load()
     images = np.empty((count, _IMAGE, _IMAGE, 1), np.float32)
     cells = np.zeros((count, _CELLS, _CELLS, 4), np.float32)
-    for image, cell in zip(images, cells):
+    for image, cell in zip(images, cells, strict=True):
         picture = pictures[rng.integers(len(pictures))]
         top, left = (rng.integers(length - _IMAGE + 1) for length in picture.shape)
         image[..., 0] = 0.6 * picture[top : top + _IMAGE, left : left + _IMAGE]
@@ -104,8 +112,11 @@ def composed(source: Batch, count: int, rng: np.random.Generator) -> Batch:
 
 
 def mean_average_precision(answers: np.ndarray, cells: np.ndarray) -> float:
-    """Mean over digits of the area under precision against recall; a hit has the digit, overlaps by half, and is the
-    surest of its box."""
+    """Returns the area under the curve of precision against recall, averaged over the ten digits.
+
+    A prediction is a hit if it names the box's digit, overlaps the box by half, and no surer prediction has hit the
+    box.
+    """
     corner = np.stack(np.meshgrid(np.arange(_CELLS), np.arange(_CELLS), indexing="ij"), axis=-1)
     found, truth = (_CELL * (corner + values[..., 1:3]) for values in (answers, cells))
     logits = answers[..., 3:]
@@ -131,7 +142,7 @@ def _average_precision(sure: np.ndarray, found: np.ndarray, truth: np.ndarray, w
     taken: set[tuple[int, ...]] = set()
     hits = []
     order = np.argsort(-sure, axis=None)[: 8 * boxes]
-    for image, row, column in zip(*np.unravel_index(order, sure.shape)):
+    for image, row, column in zip(*np.unravel_index(order, sure.shape), strict=True):
         hit = None
         for box in np.argwhere(wanted[image]):
             key = (image, *box)
@@ -147,6 +158,6 @@ def _average_precision(sure: np.ndarray, found: np.ndarray, truth: np.ndarray, w
 
 
 def _overlap(first: np.ndarray, second: np.ndarray) -> float:
-    """Intersection over union of two squares of a digit's size, given by their centres."""
+    """Returns the intersection over union of two squares of a digit's size, given by their centres."""
     common = float(np.prod(np.maximum(0, _DIGIT - np.abs(first - second))))
     return common / (2 * _DIGIT**2 - common)

@@ -1,4 +1,4 @@
-"""What the two image classifiers have in common."""
+"""The base class of the two image classifiers: data, loss, metric and optimizer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.workloads.base import Workload, in_batches, sgd, shuffled
 
 
 class DigitClassifier(Workload):
-    """Trains on 4,000 MNIST digits shifted by up to two pixels, and is tested on 1,000."""
+    """Trains on 4,000 MNIST digits, shifted by up to two pixels, and tests on 1,000 others."""
 
     metric = "top-1 accuracy (%)"
     learning_rate: float

@@ -1,4 +1,4 @@
-"""A small image-to-image GAN: sharp digits from coarse ones."""
+"""A small image-to-image GAN, which makes sharp digits from coarse ones."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from experiments.data import digits
 from experiments.workloads.base import Workload, in_batches, shuffled
 
 _COARSE = 4  # a 28 x 28 digit becomes 7 x 7
-_PIXELS = 20.0  # weight of the distance to the true picture, beside the judgement
+_PIXELS = 20.0  # weight of the distance to the true picture; the judge's verdict has weight 1
 
 
 class Generator(nnx.Module):
-    """What the coarse picture lacks: convolutions at 7 x 7, then twice larger and twice larger again."""
+    """Adds details to the coarse picture: convolutions at 7 x 7, at 14 x 14, and an output of 28 x 28."""
 
     def __init__(self, width: int, rngs: nnx.Rngs) -> None:
         self.first = nnx.Conv(1, 2 * width, (3, 3), rngs=rngs)
@@ -25,14 +25,14 @@ class Generator(nnx.Module):
         self.largest = nnx.Conv(width, 4, (3, 3), rngs=rngs)
 
     def __call__(self, coarse: jax.Array) -> jax.Array:
-        """float32 [n, 7, 7, 1] to [n, 28, 28, 1]."""
+        """Maps float32 [n, 7, 7, 1] to [n, 28, 28, 1]."""
         x = nnx.relu(self.second(nnx.relu(self.first(coarse))))
         x = nnx.relu(doubled(self.larger(x)))
         return enlarged(coarse) + doubled(self.largest(x))
 
 
 class Judge(nnx.Module):
-    """Is this picture, of this coarse one, a real one? A logit for each patch."""
+    """Judges whether a picture is the real sharp version of a coarse one. It returns a logit for each patch."""
 
     def __init__(self, width: int, rngs: nnx.Rngs) -> None:
         self.first = nnx.Conv(2, width, (4, 4), strides=(2, 2), rngs=rngs)
@@ -40,7 +40,7 @@ class Judge(nnx.Module):
         self.out = nnx.Conv(2 * width, 1, (3, 3), rngs=rngs)
 
     def __call__(self, coarse: jax.Array, picture: jax.Array) -> jax.Array:
-        """float32 [n, 7, 7, 1] and [n, 28, 28, 1] to [n, 7, 7, 1]."""
+        """Maps float32 [n, 7, 7, 1] and [n, 28, 28, 1] to [n, 7, 7, 1]."""
         both = jnp.concatenate([enlarged(coarse), picture], axis=-1)
         return self.out(nnx.leaky_relu(self.second(nnx.leaky_relu(self.first(both), 0.2)), 0.2))
 
@@ -70,7 +70,7 @@ class GAN(Workload):
         return Pair(32 if self.large else 8, rngs)
 
     def loss(self, network, batch):
-        """The generator's and the judge's, added: each sees the other as it is, without a gradient."""
+        """Returns the generator's loss plus the judge's. Neither loss has a gradient for the other network."""
         picture = network.generator(batch["coarse"])
         fooled = _frozen(network.judge)(batch["coarse"], picture)
         real = network.judge(batch["coarse"], batch["images"])
@@ -92,22 +92,22 @@ class GAN(Workload):
         return float(100 * np.mean(predictions))
 
     def optimizer(self, steps, scale, momentum):
-        return optax.adam(scale * 2e-3, b1=0.5 if momentum else 0.0)  # less momentum than usual: the usual for GANs
+        return optax.adam(scale * 2e-3, b1=0.5 if momentum else 0.0)  # GANs usually have less momentum than 0.9
 
 
 def coarse(images: np.ndarray) -> np.ndarray:
-    """float32 [n, 28, 28, 1] to means of 4 x 4 pixels, [n, 7, 7, 1]."""
+    """Maps float32 [n, 28, 28, 1] to the means of 4 x 4 pixels, [n, 7, 7, 1]."""
     side = images.shape[1] // _COARSE
     return images.reshape(-1, side, _COARSE, side, _COARSE, 1).mean((2, 4))
 
 
 def enlarged(pictures: jax.Array) -> jax.Array:
-    """[n, 7, 7, 1] to [n, 28, 28, 1]: every pixel becomes a square."""
+    """Maps [n, 7, 7, 1] to [n, 28, 28, 1]. Every pixel becomes a square of 4 x 4."""
     return jnp.repeat(jnp.repeat(pictures, _COARSE, 1), _COARSE, 2)
 
 
 def doubled(x: jax.Array) -> jax.Array:
-    """Every four channels become a square of 2 x 2 pixels."""
+    """Doubles height and width. Every four channels become a square of 2 x 2 pixels."""
     n, height, width, channels = x.shape
     squares = x.reshape(n, height, width, 2, 2, channels // 4).transpose(0, 1, 3, 2, 4, 5)
     return squares.reshape(n, 2 * height, 2 * width, channels // 4)

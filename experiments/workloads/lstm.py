@@ -23,7 +23,7 @@ class LanguageModel(nnx.Module):
         self.hidden = hidden
 
     def __call__(self, words: jax.Array) -> jax.Array:
-        """int32 [n, length] to logits [n, length, vocabulary] for the word after each."""
+        """Maps int32 [n, length] to logits [n, length, vocabulary] for the word that follows each word."""
         inputs = jnp.swapaxes(self.embedding(words), 0, 1)
 
         def step(carry: tuple[jax.Array, jax.Array], x: jax.Array):

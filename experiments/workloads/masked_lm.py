@@ -16,7 +16,7 @@ _MASKED = 0.15
 
 
 class Block(nnx.Module):
-    """Pre-normalised self-attention and dense layers."""
+    """Self-attention and two dense layers, each after a layer normalisation."""
 
     def __init__(self, width: int, heads: int, rngs: nnx.Rngs) -> None:
         self.norm1 = nnx.LayerNorm(width, rngs=rngs)
@@ -31,7 +31,7 @@ class Block(nnx.Module):
 
 
 class Encoder(nnx.Module):
-    """int32 [n, 64] to logits [n, 64, characters]; number `characters` is the mask."""
+    """Maps int32 [n, 64] to logits [n, 64, characters]. The number `characters` stands for a masked character."""
 
     def __init__(self, characters: int, width: int, layers: int, rngs: nnx.Rngs) -> None:
         self.embedding = nnx.Embed(characters + 1, width, embedding_init=nnx.initializers.normal(0.1), rngs=rngs)
@@ -92,6 +92,6 @@ class MaskedLM(Workload):
 
 
 def masked(text: np.ndarray, mask: int, rng: np.random.Generator) -> Batch:
-    """The text, the text with masks, and where they are (float32)."""
+    """Returns "text", "input" (the text with some characters masked) and "hidden" (float32, 1 where it is masked)."""
     hidden = rng.random(text.shape) < _MASKED
     return {"text": text, "input": np.where(hidden, np.int32(mask), text), "hidden": hidden.astype(np.float32)}

@@ -15,7 +15,7 @@ _NEGATIVES = 4  # for each interaction
 
 
 class NeuMF(nnx.Module):
-    """He et al., Neural Collaborative Filtering, WWW 2017: products of embeddings beside a dense network."""
+    """Products of embeddings beside a dense network (He et al., Neural Collaborative Filtering, WWW 2017)."""
 
     def __init__(self, users: int, items: int, width: int, rngs: nnx.Rngs) -> None:
         def table(rows: int) -> nnx.Embed:
@@ -28,7 +28,7 @@ class NeuMF(nnx.Module):
         self.out = nnx.Linear(width + width // 2, 1, rngs=rngs)
 
     def __call__(self, users: jax.Array, items: jax.Array) -> jax.Array:
-        """int32 [...] twice to logits [...]."""
+        """Maps two arrays int32 [...] to logits [...]."""
         product = self.user_product(users) * self.item_product(items)
         x = jnp.concatenate([self.user_dense(users), self.item_dense(items)], axis=-1)
         x = nnx.relu(self.dense2(nnx.relu(self.dense1(x))))
@@ -54,7 +54,7 @@ class NCF(Workload):
         return optax.sigmoid_binary_cross_entropy(logits, batch["liked"]).mean()
 
     def batches(self, seed):
-        """A fifth of each batch are interactions, the others items the user never rated (drawn again every time)."""
+        """A fifth of each batch are interactions. The rest are items that the user never rated, drawn at random."""
         rng = np.random.default_rng(seed)
         positives = -(-self.batch_size // (1 + _NEGATIVES))
         while True:
@@ -81,8 +81,10 @@ class NCF(Workload):
         return network(batch["users"], batch["items"])
 
     def score(self, predictions):
-        """The share of users whose held-out film, in column 0, is among the ten highest of the hundred. A tie counts
-        against it: a network that answers all alike hits nothing."""
+        """Returns the share of users whose held-out film, in column 0, is among the ten highest of the hundred.
+
+        A tie counts against the film. So a network that gives all films the same score hits nothing.
+        """
         (logits,) = predictions
         above = (logits[:, 1:] >= logits[:, :1]).sum(axis=1)
         return float((above < 10).mean())

@@ -10,7 +10,7 @@ from experiments.workloads.digits import DigitClassifier
 
 
 class Residual(nnx.Module):
-    """Two 3 x 3 convolutions beside the identity, or beside a 1 x 1 convolution where the shape changes."""
+    """Two 3 x 3 convolutions beside the identity, or beside a 1 x 1 convolution if the shape changes."""
 
     def __init__(self, before: int, after: int, stride: int, rngs: nnx.Rngs) -> None:
         def conv(channels: int, size: int, step: int) -> nnx.Conv:
@@ -37,7 +37,7 @@ class ResidualNetwork(nnx.Module):
         self.out = nnx.Linear(before, 10, rngs=rngs)
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        """float32 [n, 28, 28, 1] to logits [n, 10]."""
+        """Maps float32 [n, 28, 28, 1] to logits [n, 10]."""
         x = nnx.relu(self.stem(images))
         for block in self.blocks:
             x = block(x)

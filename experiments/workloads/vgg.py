@@ -1,4 +1,4 @@
-"""A plain convolutional network whose parameters sit in its dense layers."""
+"""A plain convolutional network. Most of its parameters are in its dense layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PlainNetwork(nnx.Module):
         self.out = nnx.Linear(hidden, 10, rngs=rngs)
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        """float32 [n, 28, 28, 1] to logits [n, 10]."""
+        """Maps float32 [n, 28, 28, 1] to logits [n, 10]."""
         x = nnx.relu(self.conv2(nnx.relu(self.conv1(images))))
         x = nnx.max_pool(nnx.relu(self.conv3(x)), (2, 2), strides=(2, 2))
         x = nnx.relu(self.dense1(x.reshape(len(x), -1)))

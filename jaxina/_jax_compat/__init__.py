@@ -1,5 +1,5 @@
-"""Every private name of JAX that jaxina uses; nothing outside this folder uses one.
+"""All uses of JAX's private names. Nothing outside this folder uses one.
 
-A JAX that lacks one fails to import the module here that needs it, by an ImportError that names it. `jaxina._seat` turns
-that into a warning.
+If a version of JAX lacks such a name, the module here that needs it fails to import, with an ImportError that names it.
+`jaxina._seat` turns that into a warning.
 """

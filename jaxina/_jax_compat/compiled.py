@@ -1,4 +1,4 @@
-"""What XLA has made of a program, seen when it is compiled or comes out of the compilation cache."""
+"""Shows each program to jaxina when JAX has compiled it or loaded it from the compilation cache."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ from jax._src.compiler import compile_or_get_cached
 
 
 def check() -> None:
-    """Raises ImportError if JAX's compilation does not take what is overridden here."""
+    """Raises ImportError if the JAX function that is overridden here has other parameters than expected."""
     names = list(inspect.signature(compile_or_get_cached).parameters)
     if names[1:3] != ["computation", "devices"]:
         raise ImportError(f"jax._src.compiler.compile_or_get_cached takes {', '.join(names)}")
 
 
 def watch(begin: Callable[[], None], tell: Callable[[Any, Callable[[], str]], None]) -> None:
-    """Calls begin() before each compilation, and tell(module, text) with each program for several devices: its lowered
-    module, and what gives its optimized HLO module. What they raise, the compilation raises."""
+    """Has functions called around each compilation. If one of them raises, the compilation raises the same.
 
-    def compile_and_tell(backend: Any, computation: Any, devices: Any, *args: Any, **kwargs: Any):
+    Args:
+      begin: is called before each compilation.
+      tell: is called after the compilation of each program for several devices. It gets the lowered module, and a
+        function that returns the optimized HLO module as text.
+    """
+
+    def compile_and_tell(backend: Any, computation: Any, devices: Any, *args: Any, **kwargs: Any) -> Any:
         begin()
         executable = compile_or_get_cached(backend, computation, devices, *args, **kwargs)
         if devices.size > 1:

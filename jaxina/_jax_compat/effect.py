@@ -31,6 +31,6 @@ _EFFECT_SETS = (
 
 
 def register() -> None:
-    """Tells JAX of the effect."""
+    """Makes the effect known to JAX."""
     for effect_set in _EFFECT_SETS:
         effect_set.add_type(CollectiveOrder)

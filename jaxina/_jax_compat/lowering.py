@@ -1,4 +1,4 @@
-"""What a lowering rule does with JAX's and MLIR's private parts."""
+"""The private parts of JAX and MLIR that jaxina's lowering rules need."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ PSUM_SCATTER = reduce_scatter_p
 
 
 class _UnderWay(threading.local):
-    """What the lowering under way in this thread knows."""
+    """What is known about the module that this thread is lowering."""
 
-    devices: Any = None  # the module's; None if they are not known
-    token_inside = False  # whether its caller keeps no token for ORDER
-    reasons: dict[str, None] = {}  # why sums stay with XLA, in their order
+    def __init__(self) -> None:
+        self.devices: Any = None  # the module's devices; None if they are not known
+        self.token_inside = False  # whether the program must create the token of ORDER itself: its caller passes none
+        self.reasons: dict[str, None] = {}  # why sums stay with XLA; a dict, to keep each reason once and in order
 
 
 under_way = _UnderWay()
 
 
 def note(reason: str) -> None:
-    """Notes why sums of the module under lowering stay with XLA."""
+    """Notes a reason why sums of the module under lowering stay with XLA."""
     under_way.reasons[reason] = None
 
 
@@ -57,10 +58,10 @@ def check() -> None:
 
 
 def extend_effects(primitive: Any, carried: Callable[..., bool]) -> None:
-    """Makes `primitive` have the effect ORDER whenever `carried(aval, **params)` holds."""
+    """Gives `primitive` the effect ORDER in those equations for which ``carried(aval, **params)`` is true."""
     native = primitive.abstract_eval
 
-    def abstract_eval(aval: Any, **params: Any):
+    def abstract_eval(aval: Any, **params: Any) -> tuple[Any, set[Any]]:
         out, effs = native(aval, **params)
         return out, {*effs, ORDER} if carried(aval, **params) else effs
 
@@ -68,15 +69,20 @@ def extend_effects(primitive: Any, carried: Callable[..., bool]) -> None:
 
 
 def override_lowering(primitive: Any, rules: dict[str, Callable[..., Any]], stays: Callable[..., str | None]) -> None:
-    """Equations that have the effect ORDER are lowered by rules[platform](ctx, operand, **params), on the platforms named.
+    """Overrides how equations of `primitive` that have the effect ORDER are lowered.
 
-    All other equations keep the native rule; so do those with the effect on other platforms, and those for which the
-    platform's rule returns None. The reason that stays(aval, **params) gives for it is noted in the module; for None
-    there is none.
+    JAX's own rule still lowers equations without the effect, equations on platforms that `rules` does not name, and
+    equations for which the platform's rule returns None.
+
+    Args:
+      primitive: the primitive.
+      rules: for each platform a lowering rule, called as ``rule(ctx, operand, **params)``.
+      stays: is called as ``stays(aval, **params)`` for equations without the effect. It returns why the equation stays
+        with XLA, which is noted for the module; None or "" notes nothing.
     """
     native = mlir._lowerings[primitive].rule
 
-    def elsewhere(ctx: Any, operand: Any, **params: Any):
+    def elsewhere(ctx: Any, operand: Any, **params: Any) -> Any:
         results = native(ctx, operand, **params)
         if ORDER in ctx.tokens_in.effects():
             ctx.set_tokens_out(ctx.tokens_in)
@@ -85,7 +91,7 @@ def override_lowering(primitive: Any, rules: dict[str, Callable[..., Any]], stay
         return results
 
     def lowered_by(rule: Callable[..., Any]) -> Callable[..., Any]:
-        def here(ctx: Any, operand: Any, **params: Any):
+        def here(ctx: Any, operand: Any, **params: Any) -> Any:
             results = rule(ctx, operand, **params) if ORDER in ctx.tokens_in.effects() else None
             return elsewhere(ctx, operand, **params) if results is None else results
 
@@ -96,30 +102,30 @@ def override_lowering(primitive: Any, rules: dict[str, Callable[..., Any]], stay
         register_lowering(primitive, lowered_by(rule), platform=platform)
 
 
-# Up to JAX 0.11 XLA aborts on a token in a shard_map that leaves some mesh axes to the partitioner.
+# Up to JAX 0.11, XLA aborts on a token in a shard_map that leaves some mesh axes to the partitioner (partial-auto).
 PARTIAL_AUTO_BREAKS = jax.__version_info__ < (0, 12)
 
 
 def in_partial_auto(aval: Any) -> bool:
-    """Whether this operand stands in a shard_map that leaves axes to the partitioner, as far as its type tells."""
+    """Whether the operand's type tells that it is in a shard_map that leaves some mesh axes to the partitioner."""
     mesh = aval.sharding.mesh
     manual = set(mesh.manual_axes)
     return any(size > 1 for axis, size in mesh.shape.items() if axis not in manual)
 
 
 def replica_groups(ctx: Any, axes: Sequence[Any], axis_index_groups: Sequence[Sequence[int]] | None) -> list[list[int]]:
-    """The groups of a collective over named axes, as positions in the program's device list."""
+    """The groups of a collective over named axes. Devices are given as positions in the program's device list."""
     groups = _replica_groups(ctx.module_context.axis_context, axes, axis_index_groups)
     return [list(map(int, group)) for group in groups]
 
 
 def device_ids() -> list[int] | None:
-    """Global ids of the devices that the module under lowering is for, in order; None if they are not known."""
+    """The global ids of the devices that the module under lowering is for, in order; None if they are not known."""
     return None if under_way.devices is None else [device.id for device in under_way.devices]
 
 
 def local_gpus() -> dict[int, int]:
-    """This process's GPUs among the devices of the module under lowering: number within the process -> global id."""
+    """The global ids of this process's GPUs that the module under lowering is for, by their number in the process."""
     return {
         device.local_hardware_id: device.id
         for device in under_way.devices or ()
@@ -127,8 +133,8 @@ def local_gpus() -> dict[int, int]:
     }
 
 
-def sum_positional(ctx: Any, operand: ir.Value, axes: Sequence[int]) -> ir.Value:
-    """`operand` summed over its own dimensions `axes`, within one device."""
+def sum_positional(ctx: Any, operand: ir.Value[Any], axes: Sequence[int]) -> ir.Value[Any]:
+    """Sums `operand` over its own dimensions `axes`, within one device."""
     (aval,) = ctx.avals_in
     shape = tuple(size for axis, size in enumerate(aval.shape) if axis not in axes)
     sub_ctx = ctx.replace(primitive=None, avals_in=[aval], avals_out=[aval.update(shape=shape)])
@@ -137,12 +143,12 @@ def sum_positional(ctx: Any, operand: ir.Value, axes: Sequence[int]) -> ir.Value
 
 
 def ordered_custom_call(
-    ctx: Any, target: str, operand: ir.Value, attributes: dict[str, np.ndarray | np.integer]
-) -> ir.Value:
-    """The result of a typed-FFI custom call with one operand of the same type, ordered by the token of ORDER.
+    ctx: Any, target: str, operand: ir.Value[Any], attributes: dict[str, np.ndarray | np.integer]
+) -> ir.Value[Any]:
+    """Makes a typed-FFI custom call with one operand and a result of the same type, ordered by the token of ORDER.
 
-    It has no side effect in XLA's sense: the token alone keeps it, in order, and lets shard_map's partial-auto mode
-    replicate it.
+    The call has no side effect in XLA's sense. The token alone keeps it from being dropped, and in order. So
+    shard_map's partial-auto mode may replicate it.
     """
     layout = tuple(range(ir.RankedTensorType(operand.type).rank - 1, -1, -1))
     call = custom_call(
@@ -159,13 +165,14 @@ def ordered_custom_call(
     return call.results[1]
 
 
-def own_part(operand: ir.Value, places: Sequence[int], dimension: int, tiled: bool) -> ir.Value:
-    """The part of `operand` that belongs to the running device.
+def own_part(operand: ir.Value[Any], places: Sequence[int], dimension: int, tiled: bool) -> ir.Value[Any]:
+    """Cuts out the part of `operand` that belongs to the device that runs the program.
 
     Args:
-      operand: cut along `dimension` into as many equal parts as there are different places.
-      places: [number of devices]: which part is whose, in the order of the program's devices.
-      tiled: if not, the parts have size 1 along `dimension`, and the result lacks it.
+      operand: the array. It is cut along `dimension` into as many equal parts as there are different `places`.
+      places: the number of each device's part, in the order of the program's devices.
+      dimension: the dimension to cut along.
+      tiled: whether the result keeps `dimension`. If not, the parts have size 1 along it, and the result lacks it.
     """
     full = ir.RankedTensorType(operand.type)
     shape = list(full.shape)
@@ -183,6 +190,11 @@ def own_part(operand: ir.Value, places: Sequence[int], dimension: int, tiled: bo
     return hlo.reshape(ir.RankedTensorType.get(shape, full.element_type), part)
 
 
-def as_result(ctx: Any, value: ir.Value) -> list[ir.Value]:
-    """What a lowering rule returns whose one result is `value`."""
+def as_dict(attributes: ir.Attribute) -> dict[str, ir.Attribute]:
+    named = ir.DictAttr(attributes)
+    return {named[place].name: named[place].attr for place in range(len(named))}
+
+
+def as_result(ctx: Any, value: ir.Value[Any]) -> list[ir.Value[Any]]:
+    """What a lowering rule with the single result `value` must return."""
     return [lower_with_sharding_in_types(ctx, value, ctx.avals_out[0])]

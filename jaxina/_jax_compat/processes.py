@@ -1,4 +1,4 @@
-"""What JAX knows of the other processes before it has devices, and how it comes to know."""
+"""What JAX knows about the other processes before it has devices, and how a process joins them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _start_service = _jax.get_distributed_runtime_service
 
 
 def client() -> Any:
-    """The client of jax.distributed's key-value store, None if jax.distributed has not been initialised."""
+    """The client of jax.distributed's key-value store; None if jax.distributed has not been initialised."""
     return global_state.client
 
 
@@ -25,27 +25,34 @@ def this_process() -> tuple[int, int]:
 
 
 def coordinator_address() -> str | None:
-    """HOST:PORT of the service; None if jax.distributed has not been initialised."""
+    """HOST:PORT of the service of jax.distributed; None if jax.distributed has not been initialised."""
     return global_state.coordinator_address
 
 
 def backend_started() -> bool:
-    """Whether JAX has looked for devices; after that jax.distributed can no longer be initialised."""
+    """Whether JAX has looked for devices. After that, jax.distributed can no longer be initialised."""
     return backends_are_initialized()
 
 
 def host_service(address: str, processes: int) -> Any:
-    """Starts the service of jax.distributed, which ends with the result. Raises RuntimeError."""
+    """Starts the service of jax.distributed. The service ends when the returned object is deleted.
+
+    Raises:
+      RuntimeError: it cannot start.
+    """
     return _start_service(address, processes)
 
 
 def join(service: str, processes: int, rank: int, timeout: float) -> None:
-    """`jax.distributed.initialize`, with a service that runs in none of the processes. Raises what that raises."""
+    """Calls `jax.distributed.initialize` for a service that runs in none of the processes.
+
+    It raises what `jax.distributed.initialize` raises.
+    """
 
     def elsewhere(*_: Any, **__: Any) -> _ServiceElsewhere:
         return _ServiceElsewhere()
 
-    # JAX has process 0 start the service, and knows no other way.
+    # JAX always lets process 0 start the service. So the function that starts it is replaced meanwhile.
     with _lock:
         _jax.get_distributed_runtime_service = elsewhere
         try:
@@ -61,7 +68,7 @@ def join(service: str, processes: int, rank: int, timeout: float) -> None:
 
 
 class _ServiceElsewhere:
-    """What process 0 takes for the service."""
+    """Stands in process 0 for the service, which runs elsewhere."""
 
     def shutdown(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""What is done to whole programs on their way through JAX: their token, and what leaves them to XLA."""
+"""Handles whole programs on their way through JAX: gives them their token, or leaves them to XLA."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from jax._src.lib.mlir.dialects import func as func_dialect
 from jax._src.lib.mlir.dialects import hlo
 
 from jaxina._jax_compat.effect import ORDER, register
-from jaxina._jax_compat.lowering import PARTIAL_AUTO_BREAKS, note, under_way
+from jaxina._jax_compat.lowering import PARTIAL_AUTO_BREAKS, as_dict, note, under_way
 
-# From JAX 0.11 on a closed program is a Jaxpr itself; 0.12 has no other name for it.
-_ClosedJaxpr = getattr(core, "ClosedJaxpr", Jaxpr)
+# From JAX 0.11 on, a closed program is itself a Jaxpr; JAX 0.12 no longer has the name ClosedJaxpr.
+_ClosedJaxpr: Any = getattr(core, "ClosedJaxpr", Jaxpr)
 
 
 def _token_in_partial_auto(jaxpr: Jaxpr, manual: frozenset[Any] = frozenset()) -> bool:
-    """Whether a shard_map in the program takes ORDER's token and leaves axes to the partitioner, `manual` being those
-    that the shard_maps around it do not."""
+    """Whether a shard_map in the program takes ORDER's token and leaves mesh axes to the partitioner.
+
+    `manual` are the axes that the enclosing shard_maps take from the partitioner.
+    """
     for equation in jaxpr.eqns:
         here = manual
         if equation.primitive.name == "shard_map":
@@ -40,23 +42,23 @@ def _token_in_partial_auto(jaxpr: Jaxpr, manual: frozenset[Any] = frozenset()) -
 
 
 def _meshes(jaxpr: Jaxpr) -> set[Any]:
-    """The shapes, with axes' names, of the concrete meshes of the program's shard_maps."""
+    """The shapes, with the names of the axes, of the concrete meshes of the program's shard_maps."""
     inner = [_meshes(inner) for equation in jaxpr.eqns for inner in jaxprs_in_params(equation.params)]
     own = [equation.params["mesh"] for equation in jaxpr.eqns if equation.primitive.name == "shard_map"]
     return set().union(*inner, (tuple(m.shape.items()) for m in own if isinstance(m, jax.sharding.Mesh)))
 
 
 def _not_carried(jaxpr: Jaxpr) -> str | None:
-    """Why the whole program, which has the effect ORDER, keeps XLA's collectives; None if it does not."""
-    # That one shard_map stands inside another is not visible when a psum is traced.
+    """Why a whole program that has the effect ORDER keeps XLA's collectives; None if jaxina carries it."""
+    # When a psum is traced, it cannot be seen whether its shard_map is inside another one.
     if PARTIAL_AUTO_BREAKS and _token_in_partial_auto(jaxpr):
         return "the program has a shard_map inside another shard_map"
-    # JAX tells a lowering which devices it is for only if the whole program has one mesh.
+    # JAX tells the lowering which devices the program is for only if the whole program has one mesh.
     return "the program has several meshes" if len(_meshes(jaxpr)) > 1 else None
 
 
 def _without_order(value: Any) -> Any:
-    """A program, or a parameter of an equation, whose collectives are all XLA's own."""
+    """Copies a program, or a parameter of an equation, without the effect ORDER: all its collectives are XLA's own."""
     if type(value) in (tuple, list):
         return type(value)(map(_without_order, value))
     if not isinstance(value, Jaxpr):
@@ -72,24 +74,27 @@ def _without_order(value: Any) -> Any:
 
 
 def check() -> None:
-    """Raises ImportError if JAX's lowering does not take what is overridden here."""
+    """Raises ImportError if the JAX function that is overridden here has other parameters than expected."""
     wanted = {"ordered_effects", "axis_context"}
     if missing := wanted - set(inspect.signature(lower_jaxpr_to_module).parameters):
         raise ImportError(f"jax._src.interpreters.mlir.lower_jaxpr_to_module takes no {min(missing)}")
 
 
 def install(finish_module: Callable[[ir.Module], None], reasons: str, separator: str) -> None:
-    """Registers ORDER, makes compiled programs create its token themselves, and calls finish_module on each lowered
-    module that has the effect. The reasons why sums of a program keep XLA's own collectives become its frontend
-    attribute `reasons`, parted by `separator`.
+    """Registers the effect ORDER, and makes compiled programs create its token themselves.
 
-    JAX would pass the token in and out of every call of a program, in Python, which costs several times the call
-    itself. Inside a program the token is needed; between programs it is not, since one thread's programs run on a
-    device in the order of their dispatch.
+    JAX would pass the token in and out of every call of a program, in Python. That costs several times the call itself.
+    The token is needed inside a program, but not between programs: the programs of one thread run on a device in the
+    order in which they were dispatched.
+
+    Args:
+      finish_module: is called with each lowered module that has the effect.
+      reasons: name of the module's frontend attribute that gets the reasons why sums of the program stay with XLA.
+      separator: separates the reasons.
     """
     register()
 
-    def cached_lowering_without_token(*args: Any, **kwargs: Any):
+    def cached_lowering_without_token(*args: Any, **kwargs: Any) -> Any:
         outer = under_way.token_inside
         under_way.token_inside = True
         try:
@@ -98,7 +103,7 @@ def install(finish_module: Callable[[ir.Module], None], reasons: str, separator:
             under_way.token_inside = outer
         return (module, keepalive, callbacks, unordered, [e for e in ordered if e != ORDER], *rest)
 
-    def lower_module_with_token(name: str, jaxpr: Any, *args: Any, **kwargs: Any):
+    def lower_module_with_token(name: str, jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
         outer = under_way.devices, under_way.token_inside, under_way.reasons
         token_inside, under_way.token_inside = under_way.token_inside, False
         under_way.devices = getattr(kwargs["axis_context"], "device_assignment", None)
@@ -120,11 +125,12 @@ def install(finish_module: Callable[[ir.Module], None], reasons: str, separator:
             finish_module(result.module)
         return result
 
-    pxla._cached_lowering_to_hlo = cached_lowering_without_token
-    mlir.lower_jaxpr_to_module = lower_module_with_token
+    pxla._cached_lowering_to_hlo = cached_lowering_without_token  # type: ignore[assignment]
+    mlir.lower_jaxpr_to_module = lower_module_with_token  # type: ignore[assignment]
 
     def requires_devices_for_order(jaxpr: Jaxpr) -> bool:
-        # JAX's function calls itself by its public name, that is this function, for the parts of the program.
+        # JAX's function calls itself for the parts of the program, by its name in the module, which now is this
+        # function.
         if getattr(under_way, "in_part", False):
             return jaxpr_has_prim_requiring_devices(jaxpr)
         under_way.in_part = True
@@ -133,23 +139,23 @@ def install(finish_module: Callable[[ir.Module], None], reasons: str, separator:
         finally:
             under_way.in_part = False
 
-    dispatch.jaxpr_has_prim_requiring_devices = requires_devices_for_order
+    dispatch.jaxpr_has_prim_requiring_devices = requires_devices_for_order  # type: ignore[assignment]
 
 
 def _set_frontend_attribute(module: ir.Module, name: str, value: str) -> None:
-    """XLA hands a module's frontend attributes on to the compiled module."""
+    """Sets a frontend attribute of the module. XLA copies these attributes to the compiled module."""
     attributes, key = module.operation.attributes, "mhlo.frontend_attributes"
     with module.context:
-        present = _as_dict(attributes[key]) if key in attributes else {}
+        present = as_dict(attributes[key]) if key in attributes else {}
         attributes[key] = ir.DictAttr.get({**present, name: ir.StringAttr.get(value)})
 
 
 def _create_token_inside(module: ir.Module, position: int) -> None:
-    """Replaces the `position`th token parameter of @main by a fresh token, and drops the result that returns it."""
-    main = ir.SymbolTable(module.operation)["main"]
+    """Replaces token parameter number `position` of @main by a new token, and drops the result that returns it."""
+    main: Any = ir.SymbolTable(module.operation)["main"]
     body = main.entry_block
-    parameter_attributes = [_as_dict(attributes) for attributes in main.arg_attrs]
-    result_attributes = [_as_dict(attributes) for attributes in main.result_attrs]
+    parameter_attributes = [as_dict(attributes) for attributes in main.arg_attrs]
+    result_attributes = [as_dict(attributes) for attributes in main.result_attrs]
     parameter = [i for i, a in enumerate(parameter_attributes) if "jax.token" in a][position]
     result = [i for i, a in enumerate(result_attributes) if "jax.token" in a][position]
 
@@ -179,7 +185,3 @@ def _create_token_inside(module: ir.Module, position: int) -> None:
         main.attributes["res_attrs"] = ir.ArrayAttr.get(
             [ir.DictAttr.get(attributes) for attributes in result_attributes]
         )
-
-
-def _as_dict(attributes: ir.Attribute) -> dict[str, ir.Attribute]:
-    return {named.name: named.attr for named in ir.DictAttr(attributes)}

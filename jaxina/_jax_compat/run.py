@@ -1,4 +1,4 @@
-"""What happens around each run of a compiled program."""
+"""Lets jaxina enclose each run of a compiled program in a context."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from jax._src.dispatch import runtime_tokens
 from jax._src.interpreters import pxla
 from jax._src.interpreters.pxla import MeshExecutable, UnloadedMeshExecutable
 
-# A program's lowered module, its optimized HLO module as text, and the processes of its devices -> what each of its runs
-# happens in; None leaves the runs to JAX.
+# Called with a program's lowered module, a function that returns its optimized HLO module as text, and the processes of
+# its devices. Returns a function that makes a context for each run, or None to leave the runs to JAX.
 Around = Callable[[Any, Callable[[], str], list[int]], Callable[[], AbstractContextManager[None]] | None]
 
 _from_hlo = UnloadedMeshExecutable.from_hlo
 
 
 def check() -> None:
-    """Raises ImportError if JAX's compilation does not take or return what is overridden here."""
+    """Raises ImportError if the JAX function that is overridden here takes or returns other things than expected."""
     names = list(inspect.signature(_from_hlo).parameters)
     if names[:2] != ["name", "hlo"] or "device_list" not in names:
         raise ImportError(f"jax._src.interpreters.pxla.UnloadedMeshExecutable.from_hlo takes {', '.join(names)}")
@@ -29,8 +29,10 @@ def check() -> None:
 
 
 def surround(around: Around) -> None:
-    """Asks `around` for every program that is compiled for this process in a job of several. Programs of this process alone
-    are among them: XLA calls its collectives for them, too."""
+    """Asks `around` for a context for each program that is compiled for this process, in a job of several processes.
+
+    Programs of this process alone are among them, because XLA calls its collectives for them too.
+    """
     signature = inspect.signature(_from_hlo)
 
     def from_hlo(*args: Any, **kwargs: Any) -> MeshExecutable:
@@ -38,18 +40,21 @@ def surround(around: Around) -> None:
         given = signature.bind(*args, **kwargs).arguments
         processes = sorted({device.process_index for device in given["device_list"] or ()})
         if jax.process_count() > 1 and jax.process_index() in processes:
-            text = lambda: made.xla_executable.hlo_modules()[0].to_string()  # noqa: E731
-            context = around(given["hlo"], text, processes)
+            context = around(given["hlo"], lambda: made.xla_executable.hlo_modules()[0].to_string(), processes)
             if context is not None:
                 build = made.build_unsafe_call
                 made.build_unsafe_call = lambda: _Surrounded(build(), context)
         return made
 
-    pxla.UnloadedMeshExecutable.from_hlo = staticmethod(from_hlo)
+    pxla.UnloadedMeshExecutable.from_hlo = staticmethod(from_hlo)  # type: ignore[method-assign]
 
 
 class _Surrounded:
-    """A program's call. Since it is none of JAX's own, JAX calls it each time instead of calling XLA without Python."""
+    """Calls a program inside a context.
+
+    JAX's fast path would call XLA without going through Python. It is only for JAX's own type of call, so JAX calls
+    this object each time.
+    """
 
     def __init__(self, call: Any, context: Callable[[], AbstractContextManager[None]]):
         self._call, self._context = call, context

@@ -1,4 +1,4 @@
-"""Which versions of JAX jaxina is for. No private name stands here."""
+"""The versions of JAX that jaxina supports. This module uses no private name of JAX."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ TESTED = ("0.10", "0.11", "0.12")
 
 
 def found() -> str:
+    """The installed JAX, for messages."""
     return f"JAX {jax.__version__}"
 
 
 def tested() -> str:
+    """A sentence that names the versions that jaxina has been tested with."""
     return f"jaxina has been tested with JAX {', '.join(TESTED)}."
 
 
 def is_tested() -> bool:
+    """Whether jaxina has been tested with the installed JAX."""
     return any(jax.__version__.startswith(f"{version}.") for version in TESTED)
 
 
@@ -29,5 +32,6 @@ def check_oldest() -> None:
 
 
 def warn_if_untested() -> None:
+    """Warns if jaxina has not been tested with the installed JAX."""
     if not is_tested():
         warnings.warn(f"{tested()} This is {found()}.", stacklevel=4)

@@ -1,1 +1,1 @@
-"""`jaxina bench`: all-reduce times beside XLA's own, every result checked."""
+"""The benchmark of ``jaxina bench``: times all-reduces, also XLA's own for comparison, and checks every result."""

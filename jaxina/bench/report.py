@@ -1,4 +1,4 @@
-"""What a benchmark run found: as a table, as JSON, as a picture."""
+"""Shows what a benchmark run found, as a table, as JSON or as a picture."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from jaxina.bench.stolen_time import warning
 
 
 def summarize(line: dict[str, Any]) -> dict[str, Any]:
-    """One size's record: per implementation median, 10th and 90th percentile (ms) and algbw =
-    bytes / median time (GB/s, powers of 1000). "stolen" is stolen_time.StolenTime's share."""
+    """Makes the record of one size from its times.
+
+    For each implementation it has the median, the 10th and the 90th percentile in ms, and algbw = bytes / median time
+    in GB/s (powers of 1000). "stolen" is the share that `StolenTime` found.
+    """
     record: dict[str, Any] = {name: line[name] for name in ("bytes", "engine", "stolen")}
     record["results"] = {}
     for name, times in line["times_ms"].items():
@@ -40,8 +43,8 @@ def _percentile(values: list[float], share: float) -> float:
 
 
 def table(records: list[dict[str, Any]], title: str) -> Table:
-    """Times in ms; the last column is how many times faster jaxina is."""
-    caption = "algbw = bytes / median time; of each call the slowest worker's time"
+    """Makes a table of the times, in ms. If gloo was timed, the last column is how many times faster jaxina is."""
+    caption = "algbw = bytes / median time; a call's time is that of its slowest worker"
     if stolen := warning(max(record["stolen"] for record in records)):
         caption += f"\n{stolen}"
     made = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -75,7 +78,7 @@ def _ms(value: float) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """The machine and the versions that the figures hold for."""
+    """Describes the machine and the versions that were measured."""
     return {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "machine": {
@@ -100,7 +103,7 @@ def _processor() -> str:
 
 
 def plot(records: list[dict[str, Any]], title: str, path: Path) -> None:
-    """Median time over size, both axes logarithmic, with the band from p10 to p90, as a PNG."""
+    """Draws the median time over the size, with the band from p10 to p90, as a PNG. Both axes are logarithmic."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""Sizes as nccl-tests takes them: 4K, 100M, 1G; K, M, G are powers of 1024."""
+"""Sizes as nccl-tests takes them, such as 4K, 100M or 1G. K, M and G are powers of 1024."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ _ELEMENT = 4  # bytes of a float32
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `text`. Raises InvalidArgumentError."""
+    """Reads a size, in bytes.
+
+    Raises:
+      InvalidArgumentError: the text is not a size.
+    """
     number, unit = text.strip().upper().removesuffix("B"), ""
     if number and number[-1] in _UNITS:
         number, unit = number[:-1], number[-1]
@@ -19,14 +23,20 @@ def parse_size(text: str) -> int:
         size = -1.0
     if not (size.is_integer() and _ELEMENT <= size <= 2**40):
         raise InvalidArgumentError(
-            f"{text!r} is not a size: give bytes, at least {_ELEMENT}, with K, M or G for powers of 1024, as 4K or 100M"
+            f"{text!r} is not a size: give at least {_ELEMENT} bytes, with K, M or G for powers of 1024, such as 4K or "
+            "100M"
         )
     return int(size)
 
 
 def sweep(begin: int, end: int, factor: float) -> list[int]:
-    """Sizes in bytes, whole float32 elements, from begin to end: each `factor` times the one
-    before, and `end` itself."""
+    """Lists the sizes from `begin` to `end`, in bytes: each is `factor` times the one before. The last one is `end`.
+
+    Each size is rounded down to whole float32 elements.
+
+    Raises:
+      InvalidArgumentError: `begin` is above `end`, or `factor` is not above 1.
+    """
     if not begin <= end:
         raise InvalidArgumentError(f"-b {begin} is above -e {end}")
     if not factor > 1:
@@ -39,7 +49,7 @@ def sweep(begin: int, end: int, factor: float) -> list[int]:
 
 
 def size_text(size: int) -> str:
-    """The shortest form: 4 KB, 97.7 KB, 100 MB."""
+    """Writes a size in its shortest form, such as 4 KB, 97.7 KB or 100 MB."""
     for unit, name in ((2**30, "GB"), (2**20, "MB"), (2**10, "KB")):
         if size >= unit:
             return f"{size / unit:.3g} {name}" if size < 1000 * unit else f"{size / unit:.0f} {name}"

@@ -1,11 +1,12 @@
-"""One worker of `jaxina bench`: times psum through jaxina and through XLA's gloo by turns, in the
-same process and run, and checks every result.
+"""One worker of ``jaxina bench``.
+
+It times psum through jaxina and through XLA's gloo by turns, in the same process and run, and checks every result.
 """
 
 from __future__ import annotations
 
-import functools
 import dataclasses
+import functools
 import json
 import sys
 import time
@@ -23,30 +24,41 @@ from jaxina.bench.exact_input import TURNS, exact_sum, first_difference, rank_in
 from jaxina.bench.sizes import size_text
 from jaxina.bench.stolen_time import StolenTime
 
-# Small calls are timed in a row, as a program makes them; large ones one by one, to save memory.
+# Calls are timed in rows of at most _MAX_ROW, as a program makes them. A row sums at most _ROW_BYTES, to save memory.
 _ROW_BYTES = 4 << 20
 _MAX_ROW = 10
-# If -i is not given: as many iterations as fit this time, within these bounds.
+# If -i is not given, there are as many iterations as fit this time, within these bounds.
 _TARGET_SECONDS = 4.0
 _MIN_ITERATIONS, _MAX_ITERATIONS = 20, 200
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    sizes: list[int]  # bytes
+    """What ``jaxina bench`` passes to its workers.
+
+    Attributes:
+      sizes: the sizes to sum, in bytes.
+      iterations: timed calls per size; None lets the workers choose.
+      warmup: calls before these, which are not timed.
+      versus_gloo: whether to time XLA's gloo too.
+      dtype: the type of the elements.
+      output: the file to which rank 0 appends one JSON line per size.
+    """
+
+    sizes: list[int]
     iterations: int | None
     warmup: int
     versus_gloo: bool
     dtype: str
-    output: str  # file that rank 0 appends one JSON line per size to
+    output: str
 
 
 class WrongResultError(Exception):
-    """A sum is not what it must be."""
+    """A sum is wrong."""
 
 
 class Bench:
-    """Arrays, programs and checks of one size."""
+    """The arrays, the program and the checks for one size."""
 
     def __init__(self, mesh: Mesh, elements: int, rank: int, ranks: int, dtype: str):
         self._elements, self._rank, self._ranks, self._dtype = elements, rank, ranks, dtype
@@ -67,7 +79,7 @@ class Bench:
         return jax.make_array_from_process_local_data(sharding, local, (self._ranks, self._elements))
 
     def row(self, name: str, first_turn: int, length: int) -> list[float]:
-        """Seconds of each of `length` all-reduces, one after the other; all results checked."""
+        """Runs `length` all-reduces, one after the other. Checks all results, and returns the seconds of each."""
         times, results = [], []
         with _implementations[name]():
             for turn in range(first_turn, first_turn + length):
@@ -99,7 +111,7 @@ _implementations: dict[str, Callable[[], Any]] = {
 
 
 def measure(options: Options, size: int, mesh: Mesh, rank: int, ranks: int) -> dict[str, Any]:
-    """Milliseconds per call, by implementation: of each call the slowest process's."""
+    """Times one size. Returns, for each implementation, the milliseconds of each call in its slowest process."""
     names = ["jaxina", "gloo"] if options.versus_gloo else ["jaxina"]
     elements = size // np.dtype(options.dtype).itemsize
     bench = Bench(mesh, elements, rank, ranks, options.dtype)
@@ -118,7 +130,7 @@ def measure(options: Options, size: int, mesh: Mesh, rank: int, ranks: int) -> d
 
 
 def _iterations(warm: dict[str, list[float]]) -> int:
-    """The same number in all processes."""
+    """Chooses how many calls to time. All processes choose the same number."""
     per_call = sum(min(values) for values in warm.values())
     wanted = int(_TARGET_SECONDS / max(per_call, 1e-6))
     agreed = multihost_utils.process_allgather(np.int32(min(wanted, _MAX_ITERATIONS)))
@@ -126,7 +138,7 @@ def _iterations(warm: dict[str, list[float]]) -> int:
 
 
 def _slowest(times: list[float]) -> list[float]:
-    """Per call, the slowest process's time, in milliseconds."""
+    """Each call's time in the slowest process, in milliseconds."""
     everybody = multihost_utils.process_allgather(np.asarray(times, np.float32))
     return [1e3 * float(t) for t in np.max(everybody, axis=0)]
 

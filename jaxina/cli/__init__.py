@@ -1,4 +1,4 @@
-"""The `jaxina` command."""
+"""The ``jaxina`` command."""
 
 from jaxina.cli.app import main
 

@@ -1,14 +1,14 @@
-"""The command's entry: its subcommands, and how errors look."""
+"""The entry of the ``jaxina`` command: its subcommands, and how errors are shown."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+import jaxina
 from jaxina.cli import bench, coordinator, info, run, sim, status, switch, testbed
 from jaxina.errors import InvalidArgumentError, JaxinaError
 
@@ -31,7 +31,7 @@ info.register(app)
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"jaxina {importlib.metadata.version('jaxina')}")
+        print(f"jaxina {jaxina.__version__}")
         raise typer.Exit
 
 
@@ -49,8 +49,9 @@ _state = {"debug": False}
 
 
 def main() -> None:
-    """Runs the command line; an error is one red line, and exit code 2 if what was asked for
-    cannot be, else 1.
+    """Runs the command line.
+
+    A jaxina error is shown as one line. The exit code is then 2 for an InvalidArgumentError, and 1 for all others.
     """
     try:
         app()

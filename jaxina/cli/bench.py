@@ -1,4 +1,4 @@
-"""`jaxina bench`: times all-reduces, with the habits of nccl-tests."""
+"""``jaxina bench``: times all-reduces. Its options and its table follow nccl-tests."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from jaxina.cli import run_report
 from jaxina.cli.launch import Launch, check_output
 from jaxina.errors import InvalidArgumentError
 
+Dtype = enum.StrEnum("Dtype", {name.upper(): name for name in DTYPES})  # type: ignore[misc]
+_FIRST_DTYPE = Dtype(DTYPES[0])
 
-Dtype = enum.StrEnum("Dtype", {name.upper(): name for name in DTYPES})
 
-
-class Versus(str, enum.Enum):
+class Versus(enum.StrEnum):
     GLOO = "gloo"
     NONE = "none"
 
@@ -41,22 +41,26 @@ def bench(
     ],
     begin: Annotated[str, typer.Option("-b", help="Smallest size in bytes (K, M, G).")] = "4K",
     end: Annotated[str, typer.Option("-e", help="Largest size.")] = "100M",
-    factor: Annotated[float, typer.Option("-f", help="From one size to the next.")] = 5.0,
+    factor: Annotated[float, typer.Option("-f", help="Factor from one size to the next.")] = 5.0,
     iterations: Annotated[
         int | None,
-        typer.Option("-i", min=1, help="Timed calls per size; left out, what fits 4 s, 20 to 200."),
+        typer.Option("-i", min=1, help="Timed calls per size. If not given, as many as fit into 4 s, from 20 to 200."),
     ] = None,
-    warmup: Annotated[int, typer.Option("-w", min=1, help="Calls before, not timed.")] = 5,
-    dtype: Annotated[Dtype, typer.Option(help="Type of the elements.")] = Dtype(DTYPES[0]),
+    warmup: Annotated[int, typer.Option("-w", min=1, help="Calls before these, which are not timed.")] = 5,
+    dtype: Annotated[Dtype, typer.Option(help="Type of the elements.")] = _FIRST_DTYPE,
     aggregator: Annotated[str | None, typer.Option(help="embedded, udp, roce or verbs.")] = None,
     switch: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="A running switch (udp); else one of its own."),
+        typer.Option(metavar="HOST:PORT", help="Use this switch (not with embedded). If not given, start one."),
     ] = None,
-    loss: Annotated[float | None, typer.Option(help="Share of packets to drop (udp).")] = None,
-    versus: Annotated[Versus, typer.Option("--vs", help="What to compare with: XLA's gloo, or nothing.")] = Versus.NONE,
+    loss: Annotated[float | None, typer.Option(help="Share of arriving packets to drop (udp, roce).")] = None,
+    versus: Annotated[
+        Versus, typer.Option("--vs", help="What to compare with: XLA's own collective (gloo), or nothing.")
+    ] = Versus.NONE,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to FILE.")] = None,
-    plot_file: Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw time over size.")] = None,
+    plot_file: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw a plot of time over size.")
+    ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="FILE.json", help="Write a timeline for ui.perfetto.dev to FILE."),
@@ -70,7 +74,9 @@ def bench(
     check_output("--plot", plot_file)
     check_output("--trace", trace)
     if count > most_ranks(dtype):
-        raise InvalidArgumentError(f"no more than {most_ranks(dtype)} workers: above, a sum of {dtype} is not exact")
+        raise InvalidArgumentError(
+            f"-n must be at most {most_ranks(dtype)}: with more workers, a sum of {dtype} would not be exact"
+        )
     if plot_file is not None and importlib.util.find_spec("matplotlib") is None:
         raise InvalidArgumentError("--plot needs matplotlib: pip install matplotlib")
     found: dict[str, Any] = report.environment()

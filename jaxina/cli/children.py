@@ -1,4 +1,4 @@
-"""What all child processes of a run have in common."""
+"""Ties child processes to their parent's life."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with(parent: int) -> None:
-    """Between fork and exec: the kernel kills this process when the thread that made it ends."""
+    """Asks the kernel to kill this process when the thread that forked it ends.
+
+    To be called in the child, between fork and exec. `parent` is the parent's process id.
+    """
     if _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
-    if os.getppid() != parent:  # it ended before the line above
+    if os.getppid() != parent:  # the parent ended before prctl was called
         os.kill(os.getpid(), signal.SIGKILL)

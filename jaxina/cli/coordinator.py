@@ -1,4 +1,4 @@
-"""`jaxina coordinator`: where the processes of a job find each other; and the one that `jaxina run` has for itself."""
+"""``jaxina coordinator``, where the processes of a job find each other; and the one that ``jaxina run`` starts."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ def register(app: typer.Typer) -> None:
 def coordinator(
     count: Annotated[
         int,
-        typer.Option("-n", "--workers", min=1, max=config.MAX_WORKERS, help="Processes of the job."),
+        typer.Option("-n", "--workers", min=1, max=config.MAX_WORKERS, help="Number of processes of the job."),
     ],
     bind: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="An address of this host that all processes reach.")
+        str,
+        typer.Option(
+            metavar="HOST:PORT", help="Where to listen: an address of this host that all processes can reach."
+        ),
     ] = "127.0.0.1:0",
 ) -> None:
-    """Let the processes of one job find each other. `jaxina run` starts a coordinator by itself."""
+    """Let the processes of one job find each other. `jaxina run` starts a coordinator of its own."""
     with listen(bind) as listener:
         print(
-            f"JAXINA_COORDINATOR={address_of(listener)} JAXINA_PROCESSES={count}, and in each process its JAXINA_RANK",
+            f"JAXINA_COORDINATOR={address_of(listener)} JAXINA_PROCESSES={count}: set these in each process, and its "
+            "JAXINA_RANK",
             flush=True,
         )
         with contextlib.suppress(KeyboardInterrupt):
@@ -43,9 +47,16 @@ def coordinator(
 
 @contextlib.contextmanager
 def private_coordinator(bind: str, count: int) -> Iterator[str]:
-    """A coordinator that ends with the run, in a process of its own; yields its address, HOST:PORT.
+    """Runs a coordinator in a process of its own, while the context lasts.
 
-    It must be made before this process has threads: the child goes on as a copy of it.
+    It must be started before this process has threads, because the coordinator is a forked copy of this process.
+
+    Args:
+      bind: HOST:PORT to listen at; port 0 picks a free one.
+      count: how many processes the job has.
+
+    Yields:
+      The coordinator's address, HOST:PORT.
 
     Raises:
       InvalidArgumentError: it cannot listen at `bind`.
@@ -66,15 +77,15 @@ def private_coordinator(bind: str, count: int) -> Iterator[str]:
 
 
 def _be_coordinator(listener: socket.socket, count: int, parent: int) -> NoReturn:
-    """The rest of the child's life."""
+    """Runs the coordinator in the forked child. It never returns."""
     code, usual = 1, os.dup(2)
     try:
-        os.setsid()  # Ctrl-C is for the workers, who need the coordinator until their end
+        os.setsid()  # so that Ctrl-C does not end the coordinator, which the workers need until their own end
         die_with(parent)
-        with open(os.devnull, "w") as nowhere:  # the service writes about every worker that dies
+        with open(os.devnull, "w") as nowhere:  # JAX's service prints an error for each worker that dies
             os.dup2(nowhere.fileno(), 1)
             os.dup2(nowhere.fileno(), 2)
-        placement.current.get().enter_first_worker()  # for the service's own socket
+        placement.current.get().enter_first_worker()  # where the service's own socket must be
         coordinate(listener, count)
     except JaxinaError:
         code = 0  # the workers have been told

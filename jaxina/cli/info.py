@@ -1,8 +1,7 @@
-"""`jaxina info`: versions, what this machine can do, and every setting with its origin."""
+"""``jaxina info``: shows versions, what this machine can do, and every setting with the origin of its value."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+import jaxina
 from jaxina import config
 from jaxina._report import Report
 from jaxina.control import last_run
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def info(
     last: Annotated[
         bool,
-        typer.Option("--last", help="Show what this user's last run summed, by whom, and why."),
+        typer.Option("--last", help="Show this user's last run instead: its statistics and its report."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -50,7 +50,7 @@ def _facts() -> dict[str, str]:
     tested = "tested" if versions.is_tested() else f"not tested; tested are {', '.join(versions.TESTED)}"
     gpu = _native.gpu_facts()
     return {
-        "jaxina": importlib.metadata.version("jaxina"),
+        "jaxina": jaxina.__version__,
         "jax, jaxlib": f"{jax.__version__}, {jaxlib.__version__} ({tested})",
         "codec": _native.numerics.codec_name(),
         "aggregators": "embedded, udp, roce, verbs",
@@ -62,7 +62,7 @@ def _facts() -> dict[str, str]:
 
 
 def _settings() -> list[dict[str, str]]:
-    """Every setting: its variable, value and so on. A secret value is not told."""
+    """Describes every setting: its variable, value and so on. Secret values are not shown."""
     resolved = config.resolve()
     return [
         {
@@ -91,6 +91,8 @@ def _print_last(console: Console) -> None:
     if record is None:
         console.print(f"no run has been recorded ({last_run.path()})")
         return
-    console.print(f"last run: {record['when']}, {record['aggregator']}, {record['processes']} processes; of process 0:")
+    console.print(
+        f"last run: {record['when']}, {record['aggregator']}, {record['processes']} processes. Statistics of process 0:"
+    )
     console.print(json.dumps(record["statistics"], indent=2))
     console.print(str(Report.of_records(record["programs"])), markup=False)

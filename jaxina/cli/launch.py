@@ -1,4 +1,4 @@
-"""One launch of a job's workers: their variables, and what they need beside them."""
+"""One launch of a job's workers: their environment variables, and the coordinator, switch and files they need."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from jaxina.errors import InvalidArgumentError, SystemCallError
 
 @dataclasses.dataclass(frozen=True)
 class Nodes:
-    """The hosts of a job: `jaxina run` is called on each.
+    """The hosts of a job. ``jaxina run`` is called on each.
 
     Attributes:
-      count: how many.
-      this: the number of this one.
-      coordinator: where node 0 has the coordinator; None for any port of loopback.
+      count: how many hosts there are.
+      this: the number of this host, from 0.
+      coordinator: HOST:PORT of the coordinator, on node 0. None means any port of the loopback address.
     """
 
     count: int = 1
@@ -42,24 +42,26 @@ class Nodes:
             raise InvalidArgumentError(f"--node {self.this} is not below --nodes {self.count}: nodes count from 0")
         if self.count > 1 and self.coordinator is None:
             raise InvalidArgumentError(
-                "several nodes need --coordinator HOST:PORT, an address of node 0 with a free port, the same on all nodes"
+                "several nodes need --coordinator HOST:PORT: an address of node 0 with a free port, the same on all "
+                "nodes"
             )
 
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """What all attempts of a run have in common.
+    """How to start the workers of a run. It is the same for all attempts.
 
     Attributes:
-      command: what each worker runs.
-      count: workers on this host.
-      settings: for all workers.
-      own_switch: whether the run has a switch of its own, should it need one.
+      command: the command that each worker runs.
+      count: how many workers this host has.
+      settings: the settings of all workers.
+      own_switch: whether the run starts a switch of its own, if it needs one.
+      nodes: the hosts of the job.
       devices: CPU devices of each worker; None leaves that to the workers.
-      trace: file for the timelines of all workers.
-      log_folder: gets a file of output for each worker.
-      grace: seconds that workers have to end by themselves after one failed.
-      log: what worker 0 logs, if the settings do not say.
+      trace: file for the timelines of all workers; None for none.
+      log_folder: gets a file of output for each worker; None for none.
+      grace: seconds that workers have to end by themselves after one has failed.
+      log: the log level of worker 0, if the settings do not give one.
     """
 
     command: Sequence[str]
@@ -75,15 +77,24 @@ class Launch:
 
     @property
     def processes(self) -> int:
+        """How many workers the job has, on all hosts."""
         return self.count * self.nodes.count
 
     @property
     def ranks(self) -> range:
+        """The ranks of this host's workers."""
         first = self.nodes.this * self.count
         return range(first, first + self.count)
 
     def run(self, attempt: int = 0) -> tuple[Outcome, dict[str, Any]]:
-        """Runs the workers to their end. Returns how it was, and their statistics."""
+        """Runs the workers to their end.
+
+        Args:
+          attempt: how often the workers were started before.
+
+        Returns:
+          How the run ended, and the workers' statistics (`run_report.collect`).
+        """
         where = placement.current.get()
         where.check(self.count, self.settings.aggregator)
         output = TaggedOutput(folder=self.log_folder)
@@ -93,7 +104,8 @@ class Launch:
             coordinator = stack.enter_context(self._coordinator())
             switch = stack.enter_context(self._switch())
             trace_part = stack.enter_context(self._traced())
-            # For programs without jaxina. On several nodes they have to agree themselves.
+            # An address for programs that call jax.distributed.initialize themselves. On several nodes, the nodes could
+            # not agree on it, so such programs must choose one.
             alone = self.nodes.count == 1
             without_us = where.at_first_worker(lambda: _free_beside(coordinator)) if alone else None
 
@@ -131,10 +143,10 @@ class Launch:
             "JAXINA_CATCH_ALL": settings.catch_all,
             "JAXINA_LOG": settings.log if rank or settings.origins["log"] != "default" else self.log,
             "PYTHONUNBUFFERED": "1",
-            # JAX's notifier of preemptions swallows SIGTERM, so that a worker told to end would not.
+            # JAX's preemption notifier catches SIGTERM, so workers would not end when told to.
             "JAX_ENABLE_PREEMPTION_SERVICE": os.environ.get("JAX_ENABLE_PREEMPTION_SERVICE", "0"),
         }
-        if settings.catch_all == "yes":  # unless the user has an MPI library of his own
+        if settings.catch_all == "yes":  # an MPI library that the user has set stays
             variables[_route.LIBRARY] = os.environ.get(_route.LIBRARY, _native.__file__)
         if settings.keep_memory == "yes":
             variables.update(worker_memory.keeping(os.environ))
@@ -144,7 +156,7 @@ class Launch:
 
     def _coordinator(self) -> contextlib.AbstractContextManager[str]:
         nodes = self.nodes
-        if nodes.this > 0:
+        if nodes.this > 0 and nodes.coordinator is not None:
             return contextlib.nullcontext(nodes.coordinator)
         bind = nodes.coordinator or f"{placement.current.get().first_host}:0"
         return private_coordinator(bind, self.processes)
@@ -155,7 +167,7 @@ class Launch:
         if settings.aggregator == "embedded":
             yield None
         elif self.own_switch:
-            # More threads than a loopback host can feed only compete with the workers.
+            # More threads than this host's workers can keep busy would only compete with them.
             threads = 1 if (os.cpu_count() or 1) < 2 * self.count else 2
             rdma = settings.aggregator != "udp"
             with private_switch(settings.loss, settings.loss_seed, threads, rdma) as address:
@@ -165,7 +177,7 @@ class Launch:
 
     @contextlib.contextmanager
     def _traced(self) -> Iterator[Path | None]:
-        """Where the processes write their timelines, which become the file `trace` at the end."""
+        """Yields where the processes write their timelines. At the end these are merged into the file `trace`."""
         if self.trace is None:
             yield None
             return
@@ -182,14 +194,20 @@ class Launch:
 
 
 def _free_beside(coordinator: str) -> str:
-    """An address on the coordinator's host where nobody listens, for programs that call `jax.distributed.initialize`
-    themselves: JAX then has process 0 listen there."""
+    """Finds an address on the coordinator's host at which nobody listens.
+
+    It is for programs that call `jax.distributed.initialize` themselves. JAX then lets process 0 listen there.
+    """
     host, _ = config.split_address(coordinator)
     with listen(f"[{host}]:0" if ":" in host else f"{host}:0") as free:
         return address_of(free)
 
 
 def check_output(option: str, path: Path | None) -> None:
-    """Raises InvalidArgumentError if a file that is to be written after the run could not be."""
+    """Checks, before the run, that the folder exists in which an option's file is to be written after the run.
+
+    Raises:
+      InvalidArgumentError: it does not.
+    """
     if path is not None and not path.resolve().parent.is_dir():
         raise InvalidArgumentError(f"{option} {path}: there is no folder {path.resolve().parent}")

@@ -1,14 +1,16 @@
 """Starts the worker processes of a job and supervises them until all have ended.
 
-One thread, one event loop: children are forked before any thread could exist (they need a call
-between fork and exec), and everything is awaited in one place. No child outlives the launcher: the
-kernel kills them if it dies (PR_SET_PDEATHSIG), and at an orderly end each child's whole process
-group is ended.
+It has one thread and one event loop. So no other thread exists when children are forked, which matters because they run
+Python code between fork and exec. And everything is awaited in one place.
+
+No child outlives the launcher. If the launcher dies, the kernel kills the children (PR_SET_PDEATHSIG). If it ends by
+itself, it ends each child's whole process group.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import os
 import selectors
@@ -23,10 +25,10 @@ from jaxina.cli.children import die_with
 from jaxina.cli.tagged_output import LineSplitter, TaggedOutput
 from jaxina.errors import WorkerLostError
 
-# After Ctrl-C, from SIGINT to SIGTERM. Python's `except`, `finally` and `atexit` run on SIGINT only.
-INTERRUPT_GRACE = 5.0  # seconds
-TERMINATE_GRACE = 5.0  # from SIGTERM to SIGKILL
-LAST_LINES = 12
+# Seconds from SIGINT to SIGTERM after Ctrl-C. Python's `except`, `finally` and `atexit` run on SIGINT only.
+INTERRUPT_GRACE = 5.0
+TERMINATE_GRACE = 5.0  # seconds from SIGTERM to SIGKILL
+LAST_LINES = 12  # lines of a failed worker's stderr that are shown again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,11 +36,11 @@ class Outcome:
     """How a run ended.
 
     Attributes:
-      code: the exit code to pass on: the first failed worker's, 128 + signal as shells do, 0 if
-      none failed. A worker that failed because it lost another is not the first.
-      reason: one sentence about the first failed worker; empty if none failed.
-      last_lines: its last lines of stderr.
-      interrupted: whether it was told to end.
+      code: the exit code to pass on: that of the first failed worker, or 128 + signal as in shells; 0 if none failed. A
+        worker that failed only because it lost another does not count as the first.
+      reason: a sentence about the first failed worker; empty if none failed.
+      last_lines: that worker's last lines of stderr.
+      interrupted: whether the run was told to end, by Ctrl-C or a signal.
     """
 
     code: int
@@ -50,10 +52,10 @@ class Outcome:
 @dataclasses.dataclass(frozen=True)
 class _Failure:
     rank: int
-    how: str  # ", was killed by SIGKILL", for instance
+    how: str  # such as "worker 1 (pid 7) was killed by SIGKILL"
     code: int
     last_lines: tuple[str, ...]
-    follows: bool  # it only lost another worker
+    follows: bool  # whether the worker failed only because it lost another
 
 
 class _Worker:
@@ -65,20 +67,23 @@ class _Worker:
         self.ended = False
 
     def signal_group(self, number: int) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            pass
 
 
 class Launcher:
-    """Runs `command(r)` as worker r of `ranks`, with `environment(r)` on top of this process's
-    variables. Worker 0 has this process's stdin, the others none.
+    """Runs the workers of this host.
+
+    Worker 0 has this process's stdin; the others have none.
 
     Args:
-      failure_code: rank -> the code of the jaxina error that a worker says has ended it; empty if none has.
-      failure_grace: seconds that the others have to end by themselves after a worker failed; within a second or two they
-        get an error that names it.
+      command: returns the command of the worker with a given rank.
+      ranks: the ranks of the workers.
+      environment: returns the variables of the worker with a given rank. They are added to this process's variables.
+      output: gets the workers' output.
+      failure_code: returns the code of the jaxina error that ended the worker with a given rank; empty if none did.
+      failure_grace: seconds that the others have to end by themselves after a worker failed. They get an error that
+        names that worker within a second or two.
     """
 
     def __init__(
@@ -106,8 +111,10 @@ class Launcher:
         self._kill_at: float | None = None
 
     def run(self) -> Outcome:
-        """Returns when every worker and its output have ended. The first Ctrl-C or SIGTERM is passed on to the workers;
-        what does not end by it gets the next stronger signal. The second kills them.
+        """Runs the workers until all of them and their output have ended.
+
+        The first Ctrl-C or SIGTERM is passed on to the workers. Those that do not end by it get the next stronger
+        signal after a while. A second Ctrl-C or SIGTERM kills them.
         """
         wakeup_read, wakeup_write = socket.socketpair()
         wakeup_read.setblocking(False)
@@ -203,7 +210,7 @@ class Launcher:
         if status != 0 and not self._ending and self._interrupted_by is None:
             self._failed(worker, status)
         if all(w.ended for w in self._workers):
-            # Descendants of a worker may hold its pipes; the run is over for them too.
+            # Descendants of a worker may still hold its pipes. The run is over for them too.
             self._ending = True
             self._end_all(signal.SIGTERM)
             if self._kill_at is None:
@@ -230,11 +237,11 @@ class Launcher:
             return Outcome(128 + self._interrupted_by, f"ended by {name}", interrupted=True)
         first = next((one for one in self._failures if not one.follows), self._failures[0])
         lost = ", ".join(str(one.rank) for one in self._failures if one.follows and one is not first)
-        reason = first.how + (f"; worker {lost} lost it" if lost else "")
+        reason = first.how + (f"; worker {lost} failed because of that" if lost else "")
         return Outcome(first.code, reason, first.last_lines, interrupted)
 
     def _drain(self, worker: _Worker) -> None:
-        """Reads what the worker wrote before it ended, so that its last lines are known."""
+        """Reads the output that the worker wrote before it ended, so that its last lines are known."""
         for key in list(self._selector.get_map().values()):
             pipe = key.fileobj
             if pipe in (worker.process.stdout, worker.process.stderr):

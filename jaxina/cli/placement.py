@@ -1,4 +1,4 @@
-"""Where the processes of a run are: on loopback, or in the namespaces of a testbed."""
+"""Where the processes of a run are: on this host's loopback network, or in the namespaces of a testbed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """Loopback, unless a testbed is given."""
+    """A placement: loopback, or the testbed if one is given."""
 
     testbed: Testbed | None = None
 
     @property
     def switch_host(self) -> str:
+        """The address of the switch."""
         return self.testbed.switch_host if self.testbed else "127.0.0.1"
 
     @property
@@ -29,19 +30,19 @@ class Placement:
         return self.testbed.worker_host(0) if self.testbed else "127.0.0.1"
 
     def on_switch(self, command: list[str]) -> list[str]:
-        """The command that runs `command` where the switch is."""
+        """Makes a command that runs `command` where the switch is."""
         if self.testbed is None:
             return command
         return [*self.testbed.inside(self.testbed.switch_namespace), *command]
 
     def on_worker(self, rank: int, command: list[str]) -> list[str]:
-        """The command that runs `command` where the worker is."""
+        """Makes a command that runs `command` where the worker is."""
         if self.testbed is None:
             return command
         return [*self.testbed.inside(self.testbed.worker_namespace(rank)), *command]
 
     def at_first_worker(self, make: Callable[[], T]) -> T:
-        """What `make` returns where worker 0 is: a socket, say, that then belongs there."""
+        """Calls `make` where worker 0 is, and returns the result, such as a socket, which then belongs there."""
         return make() if self.testbed is None else self.testbed.within(self.testbed.worker_namespace(0), make)
 
     def enter_first_worker(self) -> None:
@@ -50,12 +51,16 @@ class Placement:
             self.testbed.enter(self.testbed.worker_namespace(0))
 
     def check(self, workers: int, aggregator: str) -> None:
-        """Raises InvalidArgumentError if so many workers cannot be, or would not use the network."""
+        """Checks that a testbed has room for the workers, and that the aggregator uses its network.
+
+        Raises:
+          InvalidArgumentError: it does not.
+        """
         if self.testbed is None:
             return
         if workers > self.testbed.workers:
             raise InvalidArgumentError(
-                f"{workers} workers in a testbed of {self.testbed.workers}: make a larger one, by "
+                f"the testbed has room for {self.testbed.workers} workers, not for {workers}: make a larger one with "
                 f"`jaxina testbed down` and `jaxina testbed up -n {workers}`"
             )
         if aggregator == "embedded":

@@ -1,4 +1,4 @@
-"""A software switch for one run: a child process that ends with it."""
+"""Starts a software switch for one run. It is a child process, which ends with the run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,22 @@ from jaxina.cli import placement
 from jaxina.cli.children import die_with
 from jaxina.errors import SwitchUnreachableError
 
-_START_TIMEOUT = 30.0  # seconds; importing JAX on a busy machine takes many
+_START_TIMEOUT = 30.0  # seconds; on a busy machine, importing JAX takes many of them
 _STOP_TIMEOUT = 5.0
 
 
 @contextlib.contextmanager
 def private_switch(loss: float, loss_seed: int, threads: int, rdma: bool) -> Iterator[str]:
-    """Yields its control address, HOST:PORT.
+    """Runs a software switch while the context lasts, where the placement of the run has it.
+
+    Args:
+      loss: share of arriving packets to drop.
+      loss_seed: seed of the dropped packets.
+      threads: threads of the data path.
+      rdma: whether it answers RDMA too.
+
+    Yields:
+      The switch's control address, HOST:PORT.
 
     Raises:
       SwitchUnreachableError: it did not start.

@@ -1,4 +1,4 @@
-"""`jaxina run`: starts a program on several worker processes, as mpirun does."""
+"""``jaxina run``: starts a program in several worker processes, as mpirun does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(
         list[str],
         typer.Argument(
             metavar="SCRIPT [ARGS]...",
-            help="A Python file, a module (with -m), or a program; and its arguments.",
+            help="A Python file, a module (with -m) or a program, and its arguments.",
         ),
     ],
     count: Annotated[
@@ -41,38 +41,42 @@ def run(
     ] = None,
     loss: Annotated[
         float | None,
-        typer.Option(help="Share of packets to drop on each link, for experiments (udp)."),
+        typer.Option(help="Share of arriving packets to drop, for experiments (udp, roce)."),
     ] = None,
     switch: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="A running switch (udp); left out, the run starts its own."),
+        typer.Option(
+            metavar="HOST:PORT", help="Use this switch (not with embedded). If not given, the run starts one."
+        ),
     ] = None,
     catch_all: Annotated[
         bool | None,
         typer.Option(
             "--catch-all/--no-catch-all",
-            help="Whether XLA's own collectives come to jaxina too, as those of jit with shardings.  [default: yes, on CPU "
-            "with one device per worker]",
+            help="Whether jaxina also takes XLA's own collectives, such as those of jit with shardings (default: yes, "
+            "on CPU with one device per worker).",
             show_default=False,
         ),
     ] = None,
-    module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name, as for python -m.")] = False,
+    module: Annotated[bool, typer.Option("-m", help="SCRIPT is the name of a module, as for python -m.")] = False,
     max_restarts: Annotated[
         int,
-        typer.Option(min=0, metavar="N", help="Start all workers again, N times at most, after one failed."),
+        typer.Option(min=0, metavar="N", help="If a worker fails, start all workers again, at most N times."),
     ] = 0,
     grace: Annotated[
         float,
-        typer.Option(min=0, max=86400, help="Seconds that the others have after a worker failed."),
+        typer.Option(min=0, max=86400, help="Seconds that the other workers have to end after one has failed."),
     ] = 2.0,
-    nodes: Annotated[int, typer.Option(min=1, max=config.MAX_WORKERS, help="Hosts; call `jaxina run` on each.")] = 1,
+    nodes: Annotated[
+        int, typer.Option(min=1, max=config.MAX_WORKERS, help="Number of hosts. Call `jaxina run` on each.")
+    ] = 1,
     node: Annotated[int, typer.Option(min=0, help="The number of this host, from 0.")] = 0,
     coordinator: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Of several hosts: an address of node 0, with a free port."),
+        typer.Option(metavar="HOST:PORT", help="With several hosts: an address of node 0 with a free port."),
     ] = None,
     log_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write each worker's output to DIR/RANK.log, too.")
+        Path | None, typer.Option(metavar="DIR", help="Also write each worker's output to DIR/RANK.log.")
     ] = None,
     stats: Annotated[bool, typer.Option("--stats", help="Print packets and retransmissions at the end.")] = False,
     stats_json: Annotated[
@@ -83,11 +87,12 @@ def run(
         typer.Option(metavar="FILE.json", help="Write a timeline for ui.perfetto.dev to FILE."),
     ] = None,
 ) -> None:
-    """Run a program on several worker processes of this host, or of several hosts.
+    """Run a program in several worker processes, on this host or on several hosts.
 
-    Each process gets JAXINA_RANK and its kin; jaxina.init() in the program then finds the others.
-    Every line of output is tagged with its worker; worker 0 has the terminal's input. Ctrl-C reaches
-    all workers. The first worker that fails ends the run, or has all started again.
+    Each process gets the JAXINA_* variables by which jaxina.init() in the
+    program finds the others. Every line of output is tagged with its worker.
+    Worker 0 has the terminal's input. Ctrl-C reaches all workers. If a worker
+    fails, the run ends, or all workers are started again (--max-restarts).
     """
     command = command_of(program, module)
     wanted = None if catch_all is None else "yes" if catch_all else "no"
@@ -98,7 +103,7 @@ def run(
     check_output("--trace", trace)
     if nodes > 1 and (settings.aggregator == "embedded" or own_switch):
         raise InvalidArgumentError(
-            "several nodes need a switch that all reach: --aggregator udp --switch HOST:PORT, say"
+            "several nodes need a switch that all of them reach, for example --aggregator udp --switch HOST:PORT"
         )
     launch = Launch(
         command,
@@ -125,7 +130,11 @@ def run(
 
 
 def command_of(program: Sequence[str], module: bool) -> list[str]:
-    """The command line that runs `program`.
+    """Makes the command line that runs a program.
+
+    Args:
+      program: a Python file, a module or a program, and its arguments.
+      module: whether it is a module.
 
     Raises:
       InvalidArgumentError: there is no such file or program.

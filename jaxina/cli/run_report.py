@@ -1,4 +1,4 @@
-"""What is said of a run when it has ended."""
+"""What is printed about a run when it has ended."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from jaxina.cli.launcher import Outcome
 
 
 def say(text: str, style: str = "") -> None:
-    """A line on stderr."""
+    """Prints a line on stderr."""
     Console(stderr=True, highlight=False).print(f"jaxina run: {text}", style=style, markup=False, soft_wrap=True)
 
 
 def report(outcome: Outcome) -> None:
-    """Says on stderr why a run failed."""
+    """Prints on stderr why a run failed; nothing if it did not fail."""
     if not outcome.reason:
         return
     console = Console(stderr=True, highlight=False)
@@ -27,7 +27,7 @@ def report(outcome: Outcome) -> None:
 
 
 def failure_code(folder: Path, rank: int) -> str:
-    """The code of the jaxina error that ended the worker, as it said itself; empty if it said none."""
+    """Reads the code of the jaxina error that ended a worker, which the worker wrote itself; empty if it wrote none."""
     try:
         return str(json.loads((folder / f"{rank}.error").read_text())["code"])
     except (OSError, ValueError, KeyError):
@@ -35,7 +35,11 @@ def failure_code(folder: Path, rank: int) -> str:
 
 
 def collect(folder: Path) -> dict[str, Any]:
-    """What the processes wrote at their shutdown; a process that died wrote nothing."""
+    """Collects the statistics that the workers wrote at their shutdown. A worker that died wrote nothing.
+
+    Returns:
+      ``{"workers": [statistics of each], "total": {name: sum over the workers}}``.
+    """
     workers = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"), key=lambda path: int(path.stem))]
     names = [name for name in (workers[0] if workers else {}) if name not in ("process", "aggregator")]
     return {
@@ -45,9 +49,10 @@ def collect(folder: Path) -> dict[str, Any]:
 
 
 def statistics(collected: dict[str, Any]) -> str:
+    """One line about the statistics that `collect` returned."""
     total = collected["total"]
     if not total:
-        return "no statistics: no process reached jaxina.shutdown() or its orderly end"
+        return "no statistics: no process reached jaxina.shutdown() or ended without an error"
     sent = total["packets_sent"]
     share = f" ({100 * total['retransmissions'] / sent:.2f} %)" if sent else ""
     return (

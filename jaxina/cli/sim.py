@@ -1,4 +1,4 @@
-"""`jaxina sim`: seeds of the simulator, which runs the real protocol in virtual time."""
+"""``jaxina sim``: runs seeds of the simulator, which runs the real protocol in virtual time."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ def register(app: typer.Typer) -> None:
 
 def sim(
     seeds: Annotated[str, typer.Option(metavar="A:B", help="Seeds A to B - 1, or one seed.")],
-    scenario: Annotated[str, typer.Option(metavar="NAME", help="Which faults; 'list' tells the names.")] = "swarm",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Threads; left out, all cores.")] = None,
+    scenario: Annotated[
+        str, typer.Option(metavar="NAME", help="Which faults to draw; 'list' lists the names.")
+    ] = "swarm",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Threads. If not given, one per core.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Print one seed's timeline.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to FILE.")] = None,
 ) -> None:
-    """Runs the real worker and aggregator in virtual time, with faults drawn from each seed.
+    """Run the real worker and aggregator in virtual time, with faults drawn from each seed.
 
-    Exit code 1 if a seed breaks a promise; such a seed replays with --seeds SEED --trace.
+    The exit code is 1 if a seed finds an error. To replay such a seed: --seeds SEED --trace.
     """
     if scenario == "list":
         for name, text in _native.sim.scenarios():
@@ -40,7 +42,7 @@ def sim(
     begin, end = parse_seeds(seeds)
     if trace:
         if end != begin + 1:
-            raise InvalidArgumentError("--trace takes one seed, e.g. --seeds 17")
+            raise InvalidArgumentError("--trace needs a single seed, such as --seeds 17")
         sys.exit(print_trace(scenario, begin))
     figures = run_campaign(scenario, begin, end, jobs or os.cpu_count() or 1)
     figures["scenario"] = scenario
@@ -50,12 +52,16 @@ def sim(
         json_file.write_text(json.dumps(figures, indent=2) + "\n")
     print_summary(figures)
     if figures["seeds"] < end - begin:
-        print(f"stopped; the rest: --seeds {begin + figures['seeds']}:{end}")
+        print(f"stopped; to run the rest: --seeds {begin + figures['seeds']}:{end}")
     sys.exit(1 if figures["failures"] or figures["seeds"] < end - begin else 0)
 
 
 def parse_seeds(text: str) -> tuple[int, int]:
-    """`A:B` as [A, B), `A` as [A, A + 1). Raises InvalidArgumentError."""
+    """Reads ``A:B`` as (A, B), and ``A`` as (A, A + 1).
+
+    Raises:
+      InvalidArgumentError: the text is neither.
+    """
     first, colon, last = text.partition(":")
     if first.isdigit() and (last.isdigit() if colon else not last):
         begin, end = int(first), int(last) if colon else int(first) + 1
@@ -65,9 +71,9 @@ def parse_seeds(text: str) -> tuple[int, int]:
 
 
 def run_campaign(scenario: str, begin: int, end: int, threads: int) -> dict[str, Any]:
-    """Runs the seeds, all of them or up to Ctrl-C or SIGTERM, and returns the figures.
+    """Runs the seeds from `begin` to below `end`, or until Ctrl-C or SIGTERM, and returns the figures.
 
-    Shows a progress bar on stderr; where that is no terminal, a line for every twentieth.
+    It shows a progress bar on stderr. If stderr is not a terminal, it prints a line for each twentieth of the seeds.
     """
     campaign = _native.sim.Campaign(scenario, begin, end, threads)
     console = Console(stderr=True)
@@ -89,13 +95,14 @@ def run_campaign(scenario: str, begin: int, end: int, threads: int) -> dict[str,
 
 
 def print_trace(scenario: str, seed: int) -> int:
-    """Prints one seed's plan and timeline; returns the exit code."""
+    """Prints one seed's plan and timeline. Returns the exit code: 1 if the seed failed."""
     plan, timeline, log_hash, failure = _native.sim.trace(scenario, seed)
     print(f"{plan}{timeline}\nlog hash {log_hash:016x}\n{failure or 'every oracle was content'}")
     return 1 if failure else 0
 
 
 def print_summary(figures: dict[str, Any]) -> None:
+    """Prints each failed seed, and the figures in one line."""
     for seed, what in figures["failures"]:
         print(f"seed {seed}: {what}")
     print(
@@ -103,7 +110,7 @@ def print_summary(figures: dict[str, Any]) -> None:
         f"{figures['packets']:,} packets ({figures['lost']:,} lost, "
         f"{figures['duplicated']:,} duplicated, {figures['corrupted']:,} corrupted, "
         f"{figures['hostile']:,} hostile), {figures['sums']:,} sums checked, "
-        f"{figures['jobs_finished']:,} jobs finished, {figures['jobs_ended_early']:,} ended in "
-        f"an error as they had to; {figures['seconds']:.1f} s, "
+        f"{figures['jobs_finished']:,} jobs finished, {figures['jobs_ended_early']:,} ended with an error, as "
+        f"expected; {figures['seconds']:.1f} s, "
         f"{figures['packets_per_core_second'] / 1e6:.2f} million packets per second and core"
     )

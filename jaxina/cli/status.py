@@ -1,4 +1,4 @@
-"""`jaxina status`: what a switch is doing, once or live."""
+"""``jaxina status``: shows what a switch is doing, once or continuously."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rich.text import Text
 from jaxina import config
 
 _CALL_TIMEOUT = 5.0  # seconds
-_RECEIVE_BUFFER = 32 << 20  # bytes that the switch asks for, of each socket
+_RECEIVE_BUFFER = 32 << 20  # bytes of receive buffer that the switch asks for, per socket
 
 
 def register(app: typer.Typer) -> None:
@@ -29,15 +29,15 @@ def register(app: typer.Typer) -> None:
 
 def status(
     switch: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The switch's control address.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep it up to date until Ctrl-C.")] = False,
-    interval: Annotated[float, typer.Option(min=0.5, max=60, help="Seconds between two looks.")] = 1.0,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Update the output until Ctrl-C.")] = False,
+    interval: Annotated[
+        float, typer.Option(min=0.5, max=60, help="Seconds over which rates are measured, and between updates.")
+    ] = 1.0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON: one object, or one a line with --watch.")
+        bool, typer.Option("--json", help="Print JSON: one object; with --watch, one per line.")
     ] = False,
 ) -> None:
-    """Show a switch's jobs: workers, slots, rates, retransmissions, rejected packets, who is
-    missing.
-    """
+    """Show a switch's jobs: workers, slots, rates, retransmissions, rejected packets, and missing workers."""
     from jaxina.control.client import SwitchClient
 
     settings = config.resolve(switch=switch)
@@ -61,7 +61,7 @@ def status(
 
 
 class Rates:
-    """Counters' growth per second between two looks."""
+    """Computes how fast counters grow, per second, between two replies."""
 
     def __init__(self) -> None:
         self._before: dict[int, dict[str, int]] = {}
@@ -69,8 +69,9 @@ class Rates:
         self._rates: dict[int, dict[str, float]] = {}
 
     def look(self, reply: Any) -> dict[int, dict[str, float]]:
-        """Per job and counter; 0 for what is new. A reply that the switch gave before changes
-        nothing.
+        """Takes a reply, and returns the rates by job and counter.
+
+        A job or counter that is new has the rate 0. A reply that the switch has given before changes nothing.
         """
         passed = reply.uptime_s - self._at
         if passed == 0:
@@ -88,14 +89,14 @@ class Rates:
 
 
 def look(client: Any, rates: Rates, interval: float) -> tuple[Any, dict[int, dict[str, float]]]:
-    """What the switch answers after `interval` seconds, and its counters' rates since the look before."""
+    """Asks the switch after `interval` seconds. Returns its reply, and its counters' rates since the reply before."""
     time.sleep(interval)
     reply = client.status()
     return reply, rates.look(reply)
 
 
 def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -> Group:
-    """The table of one look; it has room on 80 columns."""
+    """Makes the table for one reply. It fits into 80 columns."""
     title = Text(f"switch {address}, up {_duration(reply.uptime_s)}", style="table.title")
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for column in ("job", "workers", "slots\nx block", "packets/s\nin, out", "MB/s\nin, out", "again", "state"):
@@ -121,18 +122,22 @@ def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -
     if not reply.jobs:
         notes.append(Text("no jobs"))
     if any(reply.rejected.values()):
-        notes.append(Text(f"packets of no job rejected: {_kinds(reply.rejected)}"))
+        notes.append(Text(f"rejected packets that belong to no job: {_kinds(reply.rejected)}"))
     if lost := reply.counters.get("socket_overflows", 0):
         notes.append(Text(_overflows(lost), style="yellow"))
     notes.append(
-        Text(f"data ports {', '.join(map(str, reply.data_ports))}; again: packets that came twice", style="dim")
+        Text(
+            f"data ports {', '.join(map(str, reply.data_ports))}; again: packets that were counted already", style="dim"
+        )
     )
     return Group(table, *notes)
 
 
 def record(reply: Any, rates: Mapping[int, Mapping[str, float]]) -> dict[str, Any]:
-    """The look for programs: the reply as control.proto describes it, with `rates` (counters' growth per second) in
-    each job."""
+    """Makes the JSON object for one reply.
+
+    It is the reply as control.proto describes it. Each job also has ``rates``, its counters' growth per second.
+    """
     found = MessageToDict(reply, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
     for job in found["jobs"]:
         job["rates"] = rates.get(job["job"], {})
@@ -148,7 +153,7 @@ def _state(job: Any) -> Text:
 
 
 def _short(number: float) -> str:
-    """Three digits, as 12.5, 480 or 1.25 M."""
+    """Writes a number with three digits, as 12.5, 480 or 1.25 M."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= 0.9995 * size:
             return f"{number / size:.3g} {unit}"

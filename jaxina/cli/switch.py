@@ -1,4 +1,4 @@
-"""`jaxina switch`: a switch with its control service; in software, or the controller of a chip."""
+"""``jaxina switch``: runs a switch with its control service, in software or as the controller of a Tofino chip."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from rich.logging import RichHandler
 from jaxina import config
 from jaxina.errors import InvalidArgumentError
 
-ROCE_PORT = 4791  # that NICs send to
-_CONTROL_NICENESS = 5
+ROCE_PORT = 4791  # the only UDP port that NICs send RoCEv2 packets to
+_CONTROL_NICENESS = 5  # added to the niceness of the control service's threads
 
 
 class Backend(enum.StrEnum):
@@ -37,47 +37,49 @@ def switch(
         str,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where the control service listens; workers name it by --switch.",
+            help="Where the control service listens. Workers name this address by --switch or JAXINA_SWITCH.",
         ),
     ] = "0.0.0.0:51000",
     data_ports: Annotated[
         str | None,
         typer.Option(
             metavar="FIRST-LAST",
-            help="UDP ports of the data path, one per thread; left out, the system picks.",
+            help="UDP ports of the data path, one per thread. If not given, the system picks them.",
         ),
     ] = None,
     threads: Annotated[
         int | None,
-        typer.Option(min=1, max=256, help="Threads of the data path; left out, one per processor, at most 4."),
+        typer.Option(min=1, max=256, help="Threads of the data path. If not given, one per processor, but at most 4."),
     ] = None,
     rdma: Annotated[
         str | None,
         typer.Option(
             metavar="HOST[:PORT]",
-            help="Answer RDMA too, at this IPv4 address of this host; NICs send to port 4791 only.",
+            help="Answer RDMA too, at this IPv4 address of this host. NICs send to port 4791 only, the default.",
         ),
     ] = None,
     icrc: Annotated[
         bool,
         typer.Option(
             "--check-icrc/--no-check-icrc",
-            help="Whether RDMA packets whose ICRC is wrong are dropped; some senders do not write it.",
+            help="Whether to drop RDMA packets with a wrong ICRC. Some senders do not write an ICRC.",
         ),
     ] = True,
-    loss: Annotated[float, typer.Option(min=0, max=0.99, help="Share of arriving packets to drop.")] = 0.0,
-    loss_seed: Annotated[int, typer.Option(min=0, help="Seed of the dropped packets.")] = 0,
+    loss: Annotated[
+        float, typer.Option(min=0, max=0.99, help="Share of arriving packets to drop, for experiments.")
+    ] = 0.0,
+    loss_seed: Annotated[int, typer.Option(min=0, help="Seed that chooses the dropped packets.")] = 0,
     backend: Annotated[
         Backend,
         typer.Option(
-            help="What moves the packets: threads of this host, or a Tofino chip with the program of p4/tofino."
+            help="What sums: threads of this host (software), or a Tofino chip that runs the program of p4/tofino."
         ),
     ] = Backend.software,
     chip: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="With --backend tofino: its size, address, ports and hosts, as p4/controller/chip.py says.",
+            help="With --backend tofino: the chip's size, address, ports and hosts, as in p4/controller/chip.py.",
         ),
     ] = None,
     bfrt: Annotated[
@@ -88,14 +90,15 @@ def switch(
         bool,
         typer.Option(
             "--dry-run",
-            help="With --backend tofino: no chip; the log has every write that its tables would get.",
+            help="With --backend tofino: use no chip, and log every write that its tables would get.",
         ),
     ] = False,
     token_file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Serve only who has the token in FILE, as JAXINA_TOKEN; left out, that variable of the switch.",
+            help="Serve only callers whose JAXINA_TOKEN is the token in FILE. If not given, the switch's own "
+            "JAXINA_TOKEN, if set.",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log warnings only.")] = False,
@@ -113,12 +116,12 @@ def switch(
     if backend is Backend.tofino:
         if data_ports or threads or rdma or loss or not icrc:
             raise InvalidArgumentError(
-                "--data-ports, --threads, --rdma, --no-check-icrc and --loss are of --backend software"
+                "--data-ports, --threads, --rdma, --no-check-icrc and --loss need --backend software"
             )
         plane = _tofino(chip, bfrt, dry_run)
     else:
         if chip or dry_run:
-            raise InvalidArgumentError("--chip and --dry-run are of --backend tofino")
+            raise InvalidArgumentError("--chip and --dry-run need --backend tofino")
         plane = _software(host, data_ports, threads, rdma, icrc, loss, loss_seed)
     with plane as (data_plane, where):
         _let_data_path_go_first()
@@ -130,14 +133,17 @@ def switch(
                 os.close(announce_fd)
             log = logging.getLogger("jaxina.switch")
             log.info("control at %s, data at %s", server.address, where)
-            log.info("open to %s", "everybody who reaches it" if token is None else "who has its token")
+            log.info("serving %s", "everybody who reaches it" if token is None else "only callers with its token")
             stop.wait()
             log.info("stopping")
 
 
 def _let_data_path_go_first() -> None:
-    """Lowers the priority of this thread and those it starts from now on. The data path's threads run already, so who calls the
-    control service without end takes less of the processor from the jobs."""
+    """Lowers the priority of this thread and of those that it starts from now on.
+
+    The data path's threads run already and keep theirs. So callers that flood the control service take less of the
+    processor from the jobs.
+    """
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     os.setpriority(os.PRIO_PROCESS, 0, min(usual + _CONTROL_NICENESS, 19))
 
@@ -152,14 +158,16 @@ def _software(
     loss: float,
     loss_seed: int,
 ) -> Iterator[tuple[Any, str]]:
-    """The data plane, and where it is."""
+    """Runs the software switch's data plane. Yields it, and a text that says where it is."""
     from jaxina import _native
     from jaxina.control.switch_planes import SwitchPlanes
 
     ports = _port_range(data_ports)
     count = threads or (len(ports) if ports else min(4, os.cpu_count() or 1))
     if ports and len(ports) != count:
-        raise InvalidArgumentError(f"--data-ports {data_ports} are {len(ports)} ports for --threads {count}: one each")
+        raise InvalidArgumentError(
+            f"--data-ports {data_ports} has {len(ports)} ports, but there are {count} threads: give one port per thread"
+        )
     rdma_host, rdma_port = _rdma_address(rdma)
     datagrams = _native.SoftwareSwitch(host, count, loss, loss_seed, ports)
     _warn_of_small_buffers(datagrams.receive_buffer_granted, datagrams.receive_buffer_requested)
@@ -175,14 +183,14 @@ def _software(
 
 @contextlib.contextmanager
 def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[Any, str]]:
-    """The data plane, and where it is."""
+    """Drives a Tofino chip's data plane. Yields it, and a text that says where it is."""
     from jaxina.controller import chip
     from jaxina.controller.bfrt import BfRtTables
     from jaxina.controller.data_plane import ROCE_PORT, UDP_PORT, TofinoPlane
     from jaxina.controller.dry_run import DryRun
 
     if chip_file is None:
-        raise InvalidArgumentError("--backend tofino needs --chip FILE; p4/controller/chip.py says what it holds")
+        raise InvalidArgumentError("--backend tofino needs --chip FILE; p4/controller/chip.py describes the file")
     described = chip.read(chip_file)
     size = described.size
     tables = DryRun(log=True) if dry_run else BfRtTables(bfrt, size.program, size.pool_pipe)
@@ -194,11 +202,11 @@ def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[
 
 
 def _warn_of_small_buffers(granted: int, requested: int) -> None:
-    """Says so if net.core.rmem_max limited the data ports' receive buffers, in bytes."""
+    """Warns if net.core.rmem_max limited the data ports' receive buffers (in bytes)."""
     if granted < requested:
         logging.getLogger("jaxina.switch").warning(
-            "the system grants receive buffers of %d bytes instead of %d, so bursts of many workers may be lost; "
-            "before starting the switch: sysctl -w net.core.rmem_max=%d",
+            "the system grants receive buffers of %d bytes instead of %d, so packets of many workers at once may be "
+            "lost. To allow larger ones, before starting the switch: sysctl -w net.core.rmem_max=%d",
             granted,
             requested,
             requested,
@@ -239,7 +247,7 @@ def _port_range(text: str | None) -> list[int]:
     except ValueError:
         ports = []
     if not ports or not 0 < ports[0] <= ports[-1] < 65536:
-        raise InvalidArgumentError(f"--data-ports {text!r} is not FIRST-LAST, as 51001-51004")
+        raise InvalidArgumentError(f"--data-ports {text!r} is not FIRST-LAST, such as 51001-51004")
     return ports
 
 

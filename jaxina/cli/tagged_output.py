@@ -1,4 +1,4 @@
-"""Many processes' lines on one terminal, each tagged with its worker's rank, and in a file for each worker."""
+"""Shows the lines of many processes on one terminal, tagged with the worker's rank, and writes a file per worker."""
 
 from __future__ import annotations
 
@@ -14,15 +14,21 @@ from typing import IO, TextIO
 from jaxina.errors import SystemCallError
 
 _COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95, 92, 94, 91)
-_MAX_LINE = 1 << 20
-# A line that is overwritten again and again, as progress bars are, is shown so often.
+_MAX_LINE = 1 << 20  # bytes
+# How often a line is shown that is overwritten again and again, as a progress bar is.
 _SECONDS_ON_TERMINAL = 0.2
 _SECONDS_IN_PIPE = 10.0
 
 
 class LineSplitter:
-    """Turns a byte stream into lines. Of a line that was overwritten by carriage returns only the last state is a line;
-    the states before are `progress`.
+    """Turns a byte stream into lines.
+
+    A carriage return lets the next text overwrite the line. Only the last state of such a line counts as the line. The
+    states before are progress.
+
+    Args:
+      line: is called with each line.
+      progress: is called with the states of a line that is not finished yet.
     """
 
     def __init__(self, line: Callable[[str], None], progress: Callable[[str], None] = lambda text: None):
@@ -31,7 +37,7 @@ class LineSplitter:
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
-        """Takes what was read; no data means the end."""
+        """Takes the data that was read. No data means that the stream has ended."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if self._rest and (not data or len(self._rest) > _MAX_LINE):
             lines.append(self._rest)
@@ -41,20 +47,22 @@ class LineSplitter:
         if b"\r" in self._rest:
             self._progress(_last_state(self._rest))
             shown = self._rest.rstrip(b"\r").rfind(b"\r")
-            self._rest = self._rest[max(shown, 0) :]  # a bar may go on for hours
+            self._rest = self._rest[max(shown, 0) :]  # keep the last state only: a progress bar may go on for hours
 
 
 def _last_state(line: bytes) -> str:
-    """What a terminal shows of it."""
+    """What a terminal shows of the line."""
     text = line.decode("utf-8", errors="replace").rstrip("\r")
     return text.rpartition("\r")[2]
 
 
 class TaggedOutput:
-    """Writes `[rank] line`; the tag is coloured where the stream is a terminal.
+    """Writes lines as ``[rank] line``. The tag is coloured if the stream is a terminal.
 
     Args:
-      folder: gets a file RANK.log with each worker's lines, untagged; None for none.
+      stdout: where `out` writes; None means `sys.stdout`.
+      stderr: where `err` and `progress` write; None means `sys.stderr`.
+      folder: gets a file RANK.log for each worker, with its lines, untagged. None for no files.
 
     Raises:
       SystemCallError: the folder cannot be made.
@@ -74,15 +82,17 @@ class TaggedOutput:
                 raise SystemCallError(f"cannot make {folder} (--log-dir): {error.strerror}") from error
 
     def out(self, rank: int, line: str) -> None:
+        """Writes a line of a worker's stdout."""
         self._keep(rank, line)
         self._write(self._stdout, rank, line + "\n")
 
     def err(self, rank: int, line: str) -> None:
+        """Writes a line of a worker's stderr."""
         self._keep(rank, line)
         self._write(self._stderr, rank, line + "\n")
 
     def progress(self, rank: int, text: str) -> None:
-        """A line that will be overwritten: shown in its place on a terminal, now and then elsewhere."""
+        """Shows a state of a line that will be overwritten: in place on a terminal, and now and then elsewhere."""
         terminal = self._stderr.isatty()
         now = time.monotonic()
         if now - self._shown_at.get(rank, -math.inf) < (_SECONDS_ON_TERMINAL if terminal else _SECONDS_IN_PIPE):
@@ -92,6 +102,7 @@ class TaggedOutput:
         self._overwritable = self._stderr if terminal else None
 
     def close(self) -> None:
+        """Closes the workers' files."""
         for file in self._files.values():
             file.close()
         self._files.clear()
@@ -115,6 +126,6 @@ class TaggedOutput:
             stream.write(f"{tag} {text}")
             stream.flush()
         except BrokenPipeError:
-            # Nobody reads any more (`jaxina run ... | head`); the workers go on to their end.
+            # Nobody reads the output any more, as in `jaxina run ... | head`. The workers still run to their end.
             with contextlib.suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

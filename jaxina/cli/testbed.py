@@ -1,4 +1,4 @@
-"""`jaxina testbed`: workers and a switch on links of a given rate and loss, all on this host."""
+"""``jaxina testbed``: runs workers and a switch on links with a given rate and loss, all on this host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from jaxina.cli import placement
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="A network of namespaces on this host, with links to your taste.")
+    group = typer.Typer(
+        no_args_is_help=True, help="Run workers and a switch on shaped links between namespaces of this host."
+    )
     group.command("up")(up)
     group.command("run", context_settings={"ignore_unknown_options": True, "help_option_names": []})(run)
     group.command("down")(down)
@@ -21,12 +23,14 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    workers: Annotated[int, typer.Option("-n", "--workers", min=1, max=testbed.network.MAX_WORKERS)],
+    workers: Annotated[
+        int, typer.Option("-n", "--workers", min=1, max=testbed.network.MAX_WORKERS, help="Number of workers.")
+    ],
     rate: Annotated[int, typer.Option(help="Megabits per second of a worker's link, each way.")] = 1000,
-    loss: Annotated[float, typer.Option(help="Share of packets that each link loses, each way, as 0.001.")] = 0.0,
+    loss: Annotated[float, typer.Option(help="Share of packets that each link loses, each way, such as 0.001.")] = 0.0,
     mtu: Annotated[int, typer.Option(help="Largest IP packet, in bytes.")] = 1500,
 ) -> None:
-    """Make a namespace for each worker and for the switch, and shaped links between them. Needs root."""
+    """Make a namespace for each worker and one for the switch, and shaped links between them. Needs root."""
     made = testbed.up(workers, testbed.Link(rate, loss, mtu))
     Console(highlight=False).print(
         f"{made.workers} workers ({made.worker_host(0)} ...) on links of {rate} Mbit/s, and a switch "
@@ -39,7 +43,7 @@ def run(
         list[str], typer.Argument(metavar="COMMAND...", help="A jaxina command: run or bench, with its options.")
     ],
 ) -> None:
-    """Run `jaxina COMMAND` with its workers and its switch in the testbed, as:
+    """Run `jaxina COMMAND` with its workers and its switch in the testbed, for example:
 
     jaxina testbed run bench -n 4 --aggregator udp --vs gloo
     """
@@ -49,5 +53,5 @@ def run(
 
 
 def down() -> None:
-    """Remove the testbed and end what runs in it. Touches nothing that `up` did not make."""
+    """Remove the testbed and kill what runs in it. Nothing else is touched."""
     testbed.down()

@@ -1,12 +1,12 @@
-"""Gradient compression: what workers send instead of float32, and what becomes of it.
+"""Gradient compression: workers average gradients but send fewer bits than float32.
 
-* `get("topk:0.01")`: a compressor from its spec string (`registry` has the grammar and the names).
-* `Compressor.init` and `Compressor.update`: averages a pytree over the workers, compressed, with explicit state.
-* `Compressor.encode`, `decode`, `to_bytes`, `from_bytes`: one array, and the bytes it takes on the wire.
-* `all_reduce_mean`: the same as an optax transformation.
-* `traffic.Meter`: counts the bytes of an update.
+* ``get("topk:0.01")`` makes a compressor from its spec string. `jaxina.compressors.registry` has the grammar.
+* `Compressor.init` and `Compressor.update` average a pytree over the workers, compressed, with explicit state.
+* `Compressor.encode`, `decode`, `to_bytes` and `from_bytes` handle one array and its bytes on the wire.
+* `all_reduce_mean` makes an optax transformation of a compressor.
+* `Meter` and `measure` count the bytes of an update.
 
-`docs/compressors.md` lists what each promises. To add one, see `base`.
+docs/compressors.md lists what each compressor promises. To add one, see `jaxina.compressors.base`.
 """
 
 from jaxina.compressors.base import GATHER, MAX, SUM, Compressor, Context, Promise

@@ -1,25 +1,27 @@
 """The interface that all gradient compressors share.
 
-A compressor is a frozen, hashable description (its parameters); what changes from step to step is explicit state, a
-pytree. It works leaf by leaf on pytrees of float32 arrays, inside `jax.jit`, `jax.shard_map` or `jax.vmap`::
+A compressor is a frozen, hashable object that holds only its parameters. What changes from step to step is explicit
+state, a pytree. A compressor works leaf by leaf on pytrees of float32 arrays, inside `jax.jit`, `jax.shard_map` or
+`jax.vmap`::
 
     compressor = compressors.get("topk:0.01")
     state = compressor.init(params, jax.random.key(0))                 # the same key on every worker
     mean, state = compressor.update(gradients, state, "workers")       # inside a shard_map over "workers"
 
-To add one, write a file with a subclass of `Compressor` that has `promise`, `kind`, `encode`, `decode` and `fields`,
-and name it in `registry`.
+To add a compressor, write a subclass of `Compressor` with `promise`, `kind`, `encode`, `decode` and `fields`, in a file
+of its own, and give it a name with `jaxina.compressors.register`.
 
-Values that are not finite. They must not be hidden, and must not poison a memory. A leaf that is not finite on any
-worker gives NaN in all elements on all workers, and leaves that leaf's state as it was, so that a training loop may
-skip the step. It costs one flag per leaf. Compressors that send plain floating point (`carries_non_finite`) give what
-IEEE-754 gives instead, element by element.
+Non-finite values must not be hidden, and must not stay in a memory for all later steps. So if a leaf has a NaN or an
+infinity on any worker, the leaf's mean is NaN in all elements on all workers, and the leaf's state stays as it was. A
+training loop may then skip the step. This costs one flag per leaf. Compressors that send plain floating point
+(`Compressor.carries_non_finite`) give what IEEE-754 gives instead, element by element.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -38,15 +40,15 @@ POISON = "poison"
 
 @dataclasses.dataclass(frozen=True)
 class Promise:
-    """What a compressor guarantees, for `docs/compressors.md` and for the tests that hold it to it.
+    """What a compressor guarantees. docs/compressors.md shows it, and tests check it.
 
     Attributes:
       title: the algorithm's usual name.
       paper: authors, title, venue and year.
-      unbiased: the expectation of the decoded array over the keys is the array.
-      error_feedback: "on" and "off" say the default where it may be chosen; "own" is an algorithm with a memory of its
-        own; "no" where it would not converge, since the error may exceed the array.
-      note: what a user must know before using it.
+      unbiased: whether the decoded array, averaged over all random keys, is the array.
+      error_feedback: "on" or "off": error feedback may be chosen, and this is the default. "own": the algorithm has a
+        memory of its own. "no": error feedback would not converge, because the error may be larger than the array.
+      note: what a user must know before using the compressor.
     """
 
     title: str
@@ -58,14 +60,14 @@ class Promise:
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What encoding and decoding one leaf may depend on, besides its values and its state.
+    """What encoding and decoding one leaf may depend on, besides the leaf's values and state.
 
     Attributes:
       shape: the leaf's shape.
-      workers: n.
+      workers: n, how many workers average.
       key: random key of this leaf in this step, the same on all workers.
-      worker: this worker's number.
-      agreed: the elementwise maximum over workers of what `propose` returned.
+      worker: this worker's number, from 0; int32[] if traced.
+      agreed: the elementwise maximum over workers of what `Compressor.propose` returned.
     """
 
     shape: tuple[int, ...]
@@ -76,88 +78,165 @@ class Context:
 
     @property
     def shared_key(self) -> jax.Array:
-        """For random numbers that are the same on all workers."""
+        """A key for random numbers that are the same on all workers."""
         return jax.random.fold_in(self.key, 0)
 
     @property
     def private_key(self) -> jax.Array:
-        """For random numbers that differ between workers."""
+        """A key for random numbers that differ between workers."""
         return jax.random.fold_in(self.key, 1 + self.worker)
 
     @property
     def size(self) -> int:
-        """d, the leaf's number of elements."""
+        """d, how many elements the leaf has."""
         return math.prod(self.shape)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compressor(abc.ABC):
-    """Base class. Subclasses are frozen dataclasses whose fields are the parameters of a spec string.
+    """Base class of all compressors. Subclasses are frozen dataclasses, whose fields are the parameters of a spec
+    string.
 
     Attributes:
-      ef: error feedback: what a step could not send is added to the next step's array. None: as the promise says.
+      ef: whether to use error feedback: what one step could not send is added to the next step's array (Karimireddy et
+        al., Error Feedback Fixes SignSGD and other Gradient Compression Schemes, ICML 2019). None means the default
+        that `promise` gives.
+      promise: what the compressor guarantees.
+      kind: SUM: the aggregator sums payloads, and `decode` of that sum is the sum of the decoded payloads. GATHER:
+        every worker receives every payload.
+      carries_non_finite: whether NaN and infinities are sent as they are.
+
+    Raises:
+      InvalidArgumentError: a parameter is not allowed, or `ef` asks for what the promise rules out.
+
+    Example:
+      A compressor that rounds to whole numbers. One worker alone compresses and decompresses; 0.4 is not lost but comes
+      with a later step:
+
+      >>> import dataclasses
+      >>> import jax
+      >>> import jax.numpy as jnp
+      >>> from jaxina import compressors
+      >>> from jaxina.compressors import packing
+      >>> @dataclasses.dataclass(frozen=True, kw_only=True)
+      ... class Rounded(compressors.Compressor):
+      ...     promise = compressors.Promise(
+      ...         title="rounded", paper="-", unbiased=False, error_feedback="on", note="For values within 127."
+      ...     )
+      ...     kind = compressors.SUM
+      ...
+      ...     def encode(self, x, state, context):
+      ...         return {"words": jnp.clip(jnp.rint(x), -127, 127).astype(jnp.int32)}, state
+      ...
+      ...     def decode(self, payload, context):
+      ...         return payload["words"].astype(jnp.float32)
+      ...
+      ...     def fields(self, context, summed):
+      ...         largest = 127 * (context.workers if summed else 1)
+      ...         return {"words": packing.integers(-largest, largest)}
+      >>> gradient = jnp.array([0.4, 2.0])
+      >>> compressor = Rounded()
+      >>> state = compressor.init(gradient, jax.random.key(0))
+      >>> for step in range(2):
+      ...     mean, state = compressor.update(gradient, state)
+      ...     print(mean)
+      [0. 2.]
+      [1. 2.]
+      >>> compressors.register("rounded", Rounded)
+      >>> compressors.get("rounded-ef")
+      Rounded(ef=False)
     """
 
     ef: bool | None = None
 
     promise: ClassVar[Promise]
     kind: ClassVar[str]
-    """SUM: payloads are summed by the aggregator, and `decode` of the sum is the sum of the decoded payloads.
-    GATHER: every worker receives every payload."""
     carries_non_finite: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         choice = self.promise.error_feedback
         if self.ef and choice in ("no", "own"):
-            raise InvalidArgumentError(f"{type(self).__name__} takes no error feedback (its promise is {choice!r})")
+            why = "has a memory of its own" if choice == "own" else "would not converge with it"
+            raise InvalidArgumentError(f"{type(self).__name__} takes no error feedback: it {why}")
         if self.ef is False and choice == "own":
-            raise InvalidArgumentError(f"{type(self).__name__} is not defined without its memory")
+            raise InvalidArgumentError(f"{type(self).__name__} is not defined without its memory: leave out -ef")
 
     @property
     def error_feedback(self) -> bool:
+        """Whether this compressor uses error feedback."""
         return self.promise.error_feedback == "on" if self.ef is None else self.ef
 
     # What a subclass provides.
 
     def init_leaf(self, x: jax.Array, key: jax.Array) -> Arrays:
-        """State of one leaf besides error feedback's memory."""
+        """Makes the state of one leaf, without the memory of error feedback.
+
+        Args:
+          x: the leaf's parameters, of the gradient's shape.
+          key: random key of the leaf, the same on all workers.
+        """
         del x, key
         return {}
 
     def propose(self, x: jax.Array) -> Arrays:
-        """Small arrays of which all workers need the elementwise maximum before they encode."""
+        """Makes small arrays whose elementwise maximum all workers need before they encode.
+
+        Args:
+          x: one finite leaf, float32.
+
+        Returns:
+          Arrays by name. The maximum over workers arrives in `Context.agreed`.
+        """
         del x
         return {}
 
     def propose_fields(self) -> Mapping[str, Field]:
-        """How the arrays of `propose` are packed."""
+        """Tells how the arrays of `propose` are packed, by name."""
         return {}
 
     @abc.abstractmethod
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
-        """One finite leaf, float32 of `context.shape`, to its payload and its state with the algorithm's
-        own entries replaced. SUM payloads must be int32 or float32, which aggregators sum."""
+        """Encodes one leaf.
+
+        Args:
+          x: finite, float32, of `context.shape`.
+          state: the leaf's state.
+          context: what else the encoding may depend on.
+
+        Returns:
+          The payload, arrays by name, and the state with the algorithm's own entries replaced. Payloads of `kind` SUM
+          must be int32 or float32, because aggregators sum these.
+        """
 
     @abc.abstractmethod
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
-        """A payload (or, for SUM, a sum of payloads) to float32 of `context.shape`."""
+        """Decodes a payload, or for `kind` SUM a sum of payloads, to float32 of `context.shape`."""
 
     @abc.abstractmethod
     def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
-        """How the payload is packed on the wire; `summed` asks for the aggregator's sum over `context.workers`."""
+        """Tells how the payload is packed on the wire, by name.
+
+        Args:
+          context: the leaf's.
+          summed: False for one worker's payload, True for the aggregator's sum over `context.workers` payloads.
+        """
 
     def mean(self, total: jax.Array, workers: int) -> jax.Array:
-        """From the sum of the decoded payloads to the result."""
+        """Makes the result of a leaf from the sum of the decoded payloads: its mean, unless overridden."""
         return total / workers
 
     # What users call.
 
     def init(self, params: Any, key: jax.Array) -> dict[str, Any]:
-        """The state before the first step.
+        """Makes the state before the first step.
 
         Args:
           params: pytree of arrays, of the shapes of the gradients.
-          key: a `jax.random.key`, the same on every worker; workers draw different numbers all the same.
+          key: a `jax.random.key`, the same on every worker. Random numbers still differ between workers where they
+            must.
+
+        Returns:
+          The state, a pytree: the key, the step's number and the leaves' states.
         """
         leaves = []
         for index, x in enumerate(jax.tree.leaves(params)):
@@ -168,15 +247,31 @@ class Compressor(abc.ABC):
         return {"key": key, "step": jnp.zeros((), jnp.int32), "leaves": leaves}
 
     def update(self, gradients: Any, state: dict[str, Any], axis_name: Any = None) -> tuple[Any, dict[str, Any]]:
-        """The mean of the workers' compressed gradients, and the next state.
+        """Averages the workers' gradients, compressed.
 
         Args:
-          gradients: this worker's pytree of floating-point arrays; computed with in float32.
+          gradients: this worker's pytree of floating-point arrays. All computations are in float32.
           state: this worker's state. Memories differ between workers.
-          axis_name: the mapped axis of the workers; None for one worker alone, who compresses and decompresses.
+          axis_name: the mapped axis of the workers. None for a single worker, which compresses and decompresses.
 
         Returns:
-          The mean, the same on every worker, with the shapes and dtypes of `gradients`; the next state.
+          The mean, the same on every worker, with the shapes and dtypes of `gradients`; and the next state.
+
+        Raises:
+          InvalidArgumentError: the compressor's parameters do not allow this number of workers.
+
+        Example:
+          Four simulated workers send signs:
+
+          >>> import jax
+          >>> import jax.numpy as jnp
+          >>> from jaxina import compressors
+          >>> compressor = compressors.get("signsgd")
+          >>> gradients = jnp.array([[1.0, -2.0], [3.0, -4.0], [5.0, 6.0], [7.0, 8.0]])
+          >>> state = compressor.init(gradients[0], jax.random.key(0))
+          >>> step = jax.vmap(lambda g: compressor.update(g, state, "workers")[0], axis_name="workers")
+          >>> print(step(gradients)[0])
+          [1. 0.]
         """
         mean, state, _ = self.update_with_traffic(gradients, state, axis_name)
         return mean, state
@@ -184,7 +279,7 @@ class Compressor(abc.ABC):
     def update_with_traffic(
         self, gradients: Any, state: dict[str, Any], axis_name: Any = None
     ) -> tuple[Any, dict[str, Any], list[rounds.Exchange]]:
-        """As `update`, and also all that was sent and answered, for `jaxina.compressors.traffic`."""
+        """As `update`. The third result is all that was sent and answered, for `jaxina.compressors.traffic`."""
         leaves, structure = jax.tree.flatten(gradients)
         workers = 1 if axis_name is None else jax.lax.axis_size(axis_name)
         me = 0 if axis_name is None else jax.lax.axis_index(axis_name)
@@ -194,16 +289,29 @@ class Compressor(abc.ABC):
             context = Context(x.shape, workers, jax.random.fold_in(step_key, index), me)
             reductions.append(self._reduce_or_poison(x.astype(jnp.float32), leaf_state, context))
         results, exchanges = rounds.run(reductions, axis_name)
-        means = [mean.astype(x.dtype) for (mean, _), x in zip(results, leaves)]
+        means = [mean.astype(x.dtype) for (mean, _), x in zip(results, leaves, strict=True)]
         next_state = {"key": state["key"], "step": state["step"] + 1, "leaves": [leaf for _, leaf in results]}
         return jax.tree.unflatten(structure, means), next_state, exchanges
 
     def to_bytes(self, payload: Arrays, context: Context, summed: bool = False) -> bytes:
-        """A payload, or the aggregator's sum of payloads, as the bytes that go over the wire."""
+        """Packs a payload into the bytes that go over the wire.
+
+        Args:
+          payload: what `encode` returned, or for `summed` the aggregator's sum of such payloads.
+          context: the leaf's.
+          summed: whether the payload is a sum.
+
+        Raises:
+          InvalidArgumentError: an integer is outside its field's range.
+        """
         return packing.to_bytes(payload, self.fields(context, summed))
 
     def from_bytes(self, data: bytes, context: Context, summed: bool = False) -> Arrays:
-        """What `to_bytes` wrote."""
+        """Unpacks what `to_bytes` wrote.
+
+        Raises:
+          InvalidArgumentError: there are too few or too many bytes.
+        """
         x = jnp.zeros(context.shape, jnp.float32)
         like = jax.eval_shape(lambda: self.encode(x, self.init_leaf(x, context.key), context)[0])
         arrays = packing.from_bytes(data, self.fields(context, summed), like)
@@ -212,10 +320,16 @@ class Compressor(abc.ABC):
     # How a leaf is reduced.
 
     def reduce(self, x: jax.Array, state: Arrays, context: Context) -> LeafReduction:
-        """The rounds of one finite leaf: a generator of messages that returns (mean, next state).
+        """Runs the rounds of one finite leaf.
 
-        Only algorithms of several rounds, such as PowerSGD, write their own; they leave error feedback to `reduce` as
-        well, by calling `with_memory` and `remember`.
+        Only algorithms with several rounds, such as PowerSGD, override it. Their version must call `with_memory` and
+        `remember`, so that error feedback works.
+
+        Yields:
+          Messages. The answer to each is sent back into the generator.
+
+        Returns:
+          The mean and the next state.
         """
         x = self.with_memory(x, state)
         proposal = self.propose(x)
@@ -235,14 +349,18 @@ class Compressor(abc.ABC):
         return self.mean(total, context.workers), next_state
 
     def with_memory(self, x: jax.Array, state: Arrays) -> jax.Array:
+        """Adds what earlier steps could not send, if error feedback is on."""
         return x + state["memory"] if self.error_feedback else x
 
     def remember(self, error: jax.Array, state: Arrays) -> Arrays:
-        """Elements that overflowed on the way (fp16) have no error that could be repaid."""
+        """Keeps what this step could not send, if error feedback is on.
+
+        Elements that overflowed on the way (fp16) have an infinite error, which no later step could send; they keep 0.
+        """
         return {**state, "memory": jnp.where(jnp.isfinite(error), error, 0)} if self.error_feedback else state
 
     def _reduce_or_poison(self, x: jax.Array, state: Arrays, context: Context) -> LeafReduction:
-        """`reduce`, with the flag for values that are not finite added to the first message."""
+        """Runs `reduce`, and adds the flag for non-finite values to its first message."""
         if x.size == 0:
             return x, state
         if self.carries_non_finite:
@@ -257,15 +375,15 @@ class Compressor(abc.ABC):
                 message = inner.send(answer)
             except StopIteration as end:
                 mean, next_state = end.value
-                lost = flag | ~jnp.isfinite(mean).all()  # the algorithm's own sums may overflow, too
-                kept = jax.tree.map(lambda old, new: jnp.where(lost, old, new), state, next_state)
+                lost = flag | ~jnp.isfinite(mean).all()  # the algorithm's own sums may overflow too
+                kept = jax.tree.map(functools.partial(jnp.where, lost), state, next_state)
                 return jnp.where(flag, jnp.nan, mean), kept
             answer = yield message
 
 
 def _with_flag(message: Message, poisoned: jax.Array, workers: int) -> Message:
     most = workers if message.kind == SUM else 1
-    dtype = next(iter(message.arrays.values())).dtype  # no collective of its own
+    dtype = next(iter(message.arrays.values())).dtype  # so that the flag travels with them in one collective
     return Message(
         message.kind,
         {**message.arrays, POISON: poisoned.astype(dtype)},

@@ -1,14 +1,15 @@
-"""Block fixed point: blocks of integers with a common exponent, which is what jaxina's aggregators sum."""
+"""Block fixed point: blocks of integers with a common exponent. jaxina's aggregators sum these."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import integers
+from jaxina.compressors.packing import Field, integers
 from jaxina.compressors.rounding import from_rows, rows_of, stochastic_round
 from jaxina.errors import InvalidArgumentError
 from jaxina.numerics import jnp_reference
@@ -19,16 +20,18 @@ _LARGEST_FLOAT = 2.0**31 - 128  # below 2^31
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BlockFixedPoint(Compressor):
-    """Sapio et al.: ``q = rint(x 2^S)``, S = bits - 1 - ceil(log2 n) - m, with the workers' common m for each block.
+    """Sends ``q = rint(x 2^S)`` with S = bits - 1 - ceil(log2 n) - m, where all workers share the m of each block.
 
-    The sum of n words fits into `bits` bits, so that both directions carry words of that width. With 32 bits, to
+    The sum of n words fits into `bits` bits, so both directions carry words of that width. With 32 bits and rounding to
     nearest, the words are those of `jaxina.numerics`, bit for bit.
 
+    Source: Sapio et al., NSDI 2021, section 4.6, with a power of two as the scale.
+
     Attributes:
-      bits: width of a word, 2 to 32; more than 1 + ceil(log2 n), or nothing of a value is left.
-      block: k, elements that share an exponent.
-      stochastic: round up or down at random, without bias, instead of to nearest.
-      paper: the paper's scale ``(2^(bits-1) - 1) / (n 2^m)`` instead of the power of two.
+      bits: width of a word, 2 to 32. Use more than 1 + ceil(log2 n), or nothing of a value is left.
+      block: k, how many elements share an exponent, at least 1.
+      stochastic: whether to round up or down at random, without bias, instead of to nearest.
+      paper: whether to use the paper's scale ``(2^(bits-1) - 1) / (n 2^m)`` instead of the power of two.
     """
 
     bits: int = 32
@@ -41,8 +44,8 @@ class BlockFixedPoint(Compressor):
         paper="Sapio et al., Scaling Distributed Machine Learning with In-Network Aggregation, NSDI 2021",
         unbiased=False,
         error_feedback="off",
-        note="Unbiased with `stochastic`. Values below 2^-126 may count as zero except with 32 bits, to nearest. "
-        "Narrow words lose ceil(log2 n) bits to the sum: 8 workers leave int8 five bits.",
+        note="Unbiased with `stochastic`. Values below 2^-126 may count as zero, except with 32 bits and rounding to "
+        "nearest. Narrow words lose ceil(log2 n) bits to the sum: 8 workers leave int8 five bits.",
     )
     kind = SUM
 
@@ -52,7 +55,11 @@ class BlockFixedPoint(Compressor):
             raise InvalidArgumentError(f"bits must be in [2, 32] and block at least 1, not {self.bits}, {self.block}")
 
     def limit(self, workers: int) -> int:
-        """Q, the largest word: n of them cannot overflow."""
+        """Computes Q, the largest word: the sum of n of them cannot overflow.
+
+        Raises:
+          InvalidArgumentError: Q is zero, so that nothing of a value is left.
+        """
         largest = (2 ** (self.bits - 1) - 1) // workers
         if largest < 1:
             raise InvalidArgumentError(f"{self.bits} bits leave nothing for each of {workers} workers")
@@ -61,7 +68,7 @@ class BlockFixedPoint(Compressor):
     def propose(self, x: jax.Array) -> Arrays:
         return {"exponents": jnp_reference.block_exponents(x, self.block).astype(jnp.int32)}
 
-    def propose_fields(self):
+    def propose_fields(self) -> Mapping[str, Field]:
         return {"exponents": integers(0, 255)}
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
@@ -71,7 +78,7 @@ class BlockFixedPoint(Compressor):
             return {"words": jnp_reference.quantize(x, exponents, context.workers, self.block)}, state
         scaled = self._scale(rows_of(x, self.block), exponents[:, None], context.workers)
         rounded = stochastic_round(scaled, context.private_key) if self.stochastic else jnp.rint(scaled)
-        inside = jnp.clip(rounded, -_LARGEST_FLOAT, _LARGEST_FLOAT)  # float32 knows no 2^31 - 1
+        inside = jnp.clip(rounded, -_LARGEST_FLOAT, _LARGEST_FLOAT)  # float32 cannot represent 2^31 - 1
         words = jnp.clip(inside.astype(jnp.int32), -limit, limit)
         return {"words": words.reshape(-1)[: x.size]}, state
 
@@ -82,13 +89,13 @@ class BlockFixedPoint(Compressor):
         rows = rows_of(words, self.block).astype(jnp.float32)
         return from_rows(self._unscale(rows, exponents[:, None], context.workers), context.shape, context.size)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         limit = self.limit(context.workers) * (context.workers if summed else 1)
-        bound = 2 ** (self.bits - 1)  # whole words where they are machine words
+        bound = 2 ** (self.bits - 1)  # words of 8, 16 and 32 bits are sent whole, as machine words
         return {"words": integers(-bound, bound - 1) if self.bits in (8, 16, 32) else integers(-limit, limit)}
 
     def _scale(self, rows: jax.Array, exponents: jax.Array, workers: int) -> jax.Array:
-        """x 2^-m, in [-1, 1], and then times the power or the factor: no step leaves float32's range."""
+        """Computes x 2^-m, which is in [-1, 1], and then multiplies by the factor. No step leaves float32's range."""
         return _times_power(rows, 126 - exponents) * self._factor(workers)
 
     def _unscale(self, rows: jax.Array, exponents: jax.Array, workers: int) -> jax.Array:
@@ -101,7 +108,10 @@ class BlockFixedPoint(Compressor):
 
 
 def _times_power(x: jax.Array, power: jax.Array) -> jax.Array:
-    """x 2^power in two exact steps: for |power| up to 252 each half is a normal number, the power itself may not be."""
+    """Computes ``x 2^power`` in two exact steps.
+
+    For powers up to 252 in magnitude, each half is a normal number, but 2^power itself may not be.
+    """
     half = power // 2
     return x * _power_of_two(half) * _power_of_two(power - half)
 

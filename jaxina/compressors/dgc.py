@@ -1,30 +1,35 @@
-"""Deep gradient compression: Top-k with the momentum moved in front of it."""
+"""Deep gradient compression: Top-k, with the optimizer's momentum applied before it."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import COUNT
+from jaxina.compressors.packing import COUNT, Field
 from jaxina.compressors.sparse import check_ratio, counted_fields, kept, largest, scattered
 from jaxina.errors import InvalidArgumentError
 
-_WARM_UP_RATIO = 0.25  # the paper's first; each further stage sends a quarter of it
+_WARM_UP_RATIO = 0.25  # of the first stage, as in the paper; each further stage sends a quarter of the one before
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DGC(Compressor):
-    """Lin et al.: momentum correction, accumulation, Top-k, momentum factor masking, and a warm-up of the ratio.
+    """Deep gradient compression: momentum correction, accumulation, Top-k, momentum factor masking, and a warm-up.
 
-    ``u = momentum u + x``, ``v = v + u``; the largest k elements of v are sent, and there u and v become zero.
+    ``u = momentum u + x`` and ``v = v + u``. The k elements of v with the largest magnitude are sent; there u and v
+    become zero.
+
+    Source: Lin et al., ICLR 2018, section 3.
 
     Attributes:
-      ratio: share of the array's elements that is sent.
-      momentum: as an SGD optimizer would have it, which must then have none.
-      warmup: steps over which the ratio goes down from 25 % in stages, a quarter each; 0 starts with `ratio`.
+      ratio: share of the array's elements that is sent, above 0 and at most 1.
+      momentum: the momentum of SGD, from 0 to below 1. The optimizer must then have none of its own.
+      warmup: over how many steps the ratio goes down to `ratio`: from 25 %, in stages of equal length, each with a
+        quarter of the ratio before. 0 starts with `ratio`.
     """
 
     ratio: float = 0.01
@@ -37,7 +42,7 @@ class DGC(Compressor):
         "ICLR 2018",
         unbiased=False,
         error_feedback="own",
-        note="Takes the place of the optimizer's momentum. Local gradient clipping is left to the user: "
+        note="It replaces the optimizer's momentum. Local gradient clipping is left to the user: put "
         "`optax.clip_by_global_norm` before it.",
     )
     kind = GATHER
@@ -72,12 +77,12 @@ class DGC(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return scattered(payload, context)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return counted_fields(context)
 
     def _stages(self) -> list[float]:
-        """The ratios of the warm-up's stages: 25 %, 6.25 %, ... above `ratio`."""
-        stages = []
+        """The ratios of the warm-up's stages: those of 25 %, 6.25 % and so on that are above `ratio`."""
+        stages: list[float] = []
         while self.warmup and _WARM_UP_RATIO * 0.25 ** len(stages) > self.ratio:
             stages.append(_WARM_UP_RATIO * 0.25 ** len(stages))
         return stages

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats
+from jaxina.compressors.packing import Field, floats
 from jaxina.errors import InvalidArgumentError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HalfPrecision(Compressor):
-    """16-bit floating point on the wire, summed in float32 where it arrives.
+    """Sends 16-bit floating point. Each worker receives all payloads and sums them in float32.
+
+    Source: Micikevicius et al., ICLR 2018 (fp16); Kalamkar et al., 2019 (bf16).
 
     Attributes:
-      format: "fp16" (11 bits of precision, to 65504) or "bf16" (8 bits, float32's range).
+      format: "fp16" (11 bits of precision, up to 65504) or "bf16" (8 bits of precision, float32's range).
     """
 
     format: Literal["fp16", "bf16"] = "bf16"
@@ -29,7 +32,7 @@ class HalfPrecision(Compressor):
         "Learning Training, 2019",
         unbiased=False,
         error_feedback="off",
-        note="fp16 turns magnitudes from 65520 up into infinity, and flushes those below 2^-25.",
+        note="fp16 turns magnitudes of at least 65520 into infinity, and those below 2^-25 into zero.",
     )
     kind = GATHER
     carries_non_finite = True
@@ -45,5 +48,5 @@ class HalfPrecision(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return payload["values"].astype(jnp.float32)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"values": floats()}

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import integers
+from jaxina.compressors.packing import Field, integers
 
 _LARGEST = 254  # the exponent field of float32's largest powers of two
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Natural(Compressor):
-    """Horvath et al.: ``|x| = 2^a (1 + t)`` becomes 2^(a+1) with probability t, else 2^a; the sign stays.
+    """Natural compression: ``|x| = 2^a (1 + t)`` becomes 2^(a+1) with probability t, else 2^a. The sign stays.
 
-    What is sent is the exponent field of float32 and the sign, 9 bits. The variance is at most |x|^2 / 8.
+    It sends the exponent field of float32 and the sign: 9 bits. The variance is at most ``|x|^2 / 8``.
+
+    Source: Horvath et al., MSML 2022 (arXiv:1905.10988).
     """
 
     promise = Promise(
@@ -25,7 +28,7 @@ class Natural(Compressor):
         paper="Horvath et al., Natural Compression for Distributed Deep Learning, MSML 2022 (arXiv:1905.10988)",
         unbiased=True,
         error_feedback="off",
-        note="Magnitudes above 2^127 are rounded down, those below 2^-126 to zero.",
+        note="Magnitudes above 2^127 are rounded down to it, and those below 2^-126 to zero.",
     )
     kind = GATHER
 
@@ -43,5 +46,5 @@ class Natural(Compressor):
         bits = (jnp.abs(powers).astype(jnp.uint32) << 23) | jnp.where(powers < 0, jnp.uint32(1 << 31), jnp.uint32(0))
         return jax.lax.bitcast_convert_type(bits, jnp.float32)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"powers": integers(-_LARGEST, _LARGEST)}

@@ -1,9 +1,9 @@
-"""Payload arrays to bytes and back, in NumPy: what a worker would put on the wire, packed tight.
+"""Converts payload arrays to the bytes that a worker would put on the wire, and back, in NumPy.
 
-Integers of a known range are written as digits: as many as fit go into one 64-bit word (``sum of v_i base^i``, little
-endian), so a sign costs 1 bit, a ternary value 1.6, a number from 0 to 128 7.1. The last word is cut to the bytes that
-its digits can reach. Byte streams carry no lengths but the counts that `Field.counted` asks for; shapes are known to
-both sides.
+Integers of a known range are written as digits. Each 64-bit word holds as many digits as fit, as ``sum of v_i base^i``,
+little endian. So a sign takes 1 bit, a ternary value 1.6 bits, a number from 0 to 128 takes 7.1 bits. The last word is
+cut to the bytes that its digits can fill. The only lengths in the bytes are the counts that `Field.counted` asks for;
+both sides know the shapes.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ import numpy.typing as npt
 from jaxina.errors import InvalidArgumentError
 
 COUNT = "count"
-"""The payload array, int32[], that says how many leading entries of each counted array are meant."""
+"""Name of the payload array, int32[], that says how many leading entries of each counted array are sent."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """How one payload array is written.
+    """How one payload array is written: `integers`, `lookup` or `floats` makes one.
 
     Attributes:
-      low, high: the range of integers, both included; None for floating point, which is written as it is.
-      table: instead of a range, the ascending integers that occur; an integer's number in the table is written.
-      counted: only the first `COUNT` entries are sent, the others are padding.
+      low: the smallest integer that may occur. None for floating point, which is written as it is.
+      high: the largest integer that may occur.
+      table: instead of a range, the integers that may occur, in ascending order. An integer's index in the table is
+        written.
+      counted: whether only the first `COUNT` entries are sent. The others are padding.
     """
 
     low: int | None = None
@@ -38,46 +40,63 @@ class Field:
 
     @property
     def is_float(self) -> bool:
+        """Whether the array is floating point."""
         return self.low is None and self.table is None
 
     @property
     def base(self) -> int:
-        return len(self.table) if self.table else self.high - self.low + 1
+        """How many different digits there are."""
+        if self.table:
+            return len(self.table)
+        low, high = self._range
+        return high - low + 1
+
+    @property
+    def _range(self) -> tuple[int, int]:
+        assert self.low is not None and self.high is not None, "a field of floating point has no digits"
+        return self.low, self.high
 
     def digits(self, name: str, values: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """Integers to digits in [0, base). Raises InvalidArgumentError if one has none."""
+        """Converts integers to digits in [0, base).
+
+        Raises:
+          InvalidArgumentError: an integer is outside the range or the table. The message starts with `name`.
+        """
         values = values.astype(np.int64)
         if self.table:
             digits = np.minimum(np.searchsorted(self.table, values), len(self.table) - 1)
             wrong = np.asarray(self.table)[digits] != values
         else:
-            digits = values - self.low
+            digits = values - self._range[0]
             wrong = (digits < 0) | (digits >= self.base)
         if wrong.any():
             raise InvalidArgumentError(f"{name}: {values[wrong][0]} is outside the field's range")
         return digits
 
     def values(self, digits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Undoes `digits`."""
+        """Converts digits back to integers."""
         if self.table:
             return np.asarray(self.table, np.int64)[digits.astype(np.int64)]
-        return digits.astype(np.int64) + self.low
+        return digits.astype(np.int64) + self._range[0]
 
 
 def integers(low: int, high: int, counted: bool = False) -> Field:
+    """A field of integers from `low` to `high`, both included."""
     return Field(low, high, counted=counted)
 
 
 def lookup(table: tuple[int, ...]) -> Field:
+    """A field of integers that are all in the table, which must be ascending."""
     return Field(table=table)
 
 
 def floats(counted: bool = False) -> Field:
+    """A field of floating-point numbers, written as they are, little endian."""
     return Field(counted=counted)
 
 
 def to_bytes(arrays: Mapping[str, npt.ArrayLike], fields: Mapping[str, Field]) -> bytes:
-    """The arrays in the order of `fields`.
+    """Writes the arrays, in the order of `fields`.
 
     Raises:
       InvalidArgumentError: an integer is outside its field's range.
@@ -96,8 +115,11 @@ def from_bytes(data: bytes, fields: Mapping[str, Field], like: Mapping[str, Any]
 
     Args:
       data: the bytes.
-      fields: the fields they were written with.
-      like: for each name something with `shape` and `dtype`; counted arrays are filled up with zeros.
+      fields: the fields that the bytes were written with.
+      like: for each name, something with the array's `shape` and `dtype`.
+
+    Returns:
+      The arrays, by name. Counted arrays are filled up with zeros.
 
     Raises:
       InvalidArgumentError: there are too few or too many bytes.
@@ -109,11 +131,11 @@ def from_bytes(data: bytes, fields: Mapping[str, Field], like: Mapping[str, Any]
         size = int(np.prod(shape, dtype=np.int64))
         sent = int(arrays[COUNT]) if field.counted else size
         if sent > size:
-            raise InvalidArgumentError(f"{name}: a count of {sent} in an array of {size}")
+            raise InvalidArgumentError(f"{name}: the count is {sent}, but the array has {size} elements")
         length = sent * dtype.itemsize if field.is_float else packed_length(sent, field.base)
         part = data[position : position + length]
         if len(part) != length:
-            raise InvalidArgumentError(f"{name} needs {length} bytes, {len(part)} are left")
+            raise InvalidArgumentError(f"{name} needs {length} bytes, but {len(part)} are left")
         position += length
         flat = np.zeros(size, dtype)
         if field.is_float:
@@ -122,12 +144,16 @@ def from_bytes(data: bytes, fields: Mapping[str, Field], like: Mapping[str, Any]
             flat[:sent] = field.values(unpack_digits(part, sent, field.base)).astype(dtype)
         arrays[name] = flat.reshape(shape)
     if position != len(data):
-        raise InvalidArgumentError(f"{len(data) - position} bytes too many")
+        raise InvalidArgumentError(f"there are {len(data) - position} bytes too many")
     return arrays
 
 
 def digits_per_word(base: int) -> int:
-    """The largest r with base^r <= 2^64."""
+    """Computes how many digits fit into a 64-bit word: the largest r with base^r <= 2^64.
+
+    Raises:
+      InvalidArgumentError: `base` is not in [2, 2^32].
+    """
     if not 2 <= base <= 2**32:
         raise InvalidArgumentError(f"a digit's base must be in [2, 2^32], not {base}")
     digits, power = 0, base
@@ -137,7 +163,7 @@ def digits_per_word(base: int) -> int:
 
 
 def packed_length(count: int, base: int) -> int:
-    """Bytes that `count` digits take. A base of 1 holds no information and takes none."""
+    """Computes how many bytes `count` digits take. Digits of base 1 hold no information and take none."""
     if base == 1:
         return 0
     whole, rest = divmod(count, digits_per_word(base))
@@ -145,20 +171,20 @@ def packed_length(count: int, base: int) -> int:
 
 
 def pack_digits(digits: npt.NDArray[np.integer], base: int) -> bytes:
-    """Digits in [0, base), one-dimensional, to `packed_length` bytes."""
+    """Packs one-dimensional digits in [0, base) into `packed_length` bytes."""
     if base == 1:
         return b""
     per_word = digits_per_word(base)
     padded = np.zeros(-(-digits.size // per_word) * per_word, np.uint64)
     padded[: digits.size] = digits
     words = np.zeros(padded.size // per_word, np.uint64)
-    for column in padded.reshape(-1, per_word).T[::-1]:  # Horner's rule; below base^per_word <= 2^64 throughout
+    for column in padded.reshape(-1, per_word).T[::-1]:  # Horner's rule; words stay below base^per_word <= 2^64
         words = words * np.uint64(base % 2**64) + column
     return words.astype("<u8").tobytes()[: packed_length(digits.size, base)]
 
 
 def unpack_digits(data: bytes, count: int, base: int) -> npt.NDArray[np.uint64]:
-    """The first `count` digits of what `pack_digits` wrote."""
+    """Unpacks the first `count` digits of what `pack_digits` wrote."""
     if base == 1:
         return np.zeros(count, np.uint64)
     per_word = digits_per_word(base)

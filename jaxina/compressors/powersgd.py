@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Message, Promise
-from jaxina.compressors.packing import floats
+from jaxina.compressors.packing import Field, floats
 from jaxina.compressors.rounds import LeafReduction
 from jaxina.errors import InvalidArgumentError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PowerSGD(Compressor):
-    """Vogels et al.: ``P = orthonormal(sum M Q)``, ``Q = sum M' P``, the mean gradient is ``P Q' / n``.
+    """PowerSGD: sends each gradient matrix M as two thin matrices P and Q.
 
-    A leaf is a matrix of its last axis (columns) by all the others (rows). Q starts each step where the last one ended.
-    Leaves of one axis, and those that P and Q would not make smaller, are sent as they are.
+    One step is ``P = orthonormal(sum M Q)`` and then ``Q = sum M' P``; the mean gradient is ``P Q' / n``. Each step
+    starts with the Q of the step before.
+
+    A leaf is taken as a matrix: its last axis makes the columns, all other axes the rows. Leaves with one axis, and
+    leaves that P and Q would not make smaller, are sent as they are.
+
+    Source: Vogels et al., NeurIPS 2019, algorithm 1.
 
     Attributes:
-      rank: r, columns of P and Q.
+      rank: r, how many columns P and Q have, at least 1.
     """
 
     rank: int = 4
@@ -33,7 +39,7 @@ class PowerSGD(Compressor):
         "2019",
         unbiased=False,
         error_feedback="on",
-        note="Two rounds of sums; P and Q are float32, which jaxina's aggregators carry in block fixed point.",
+        note="It takes two rounds of sums. P and Q are float32, which jaxina's aggregators sum in block fixed point.",
     )
     kind = SUM
 
@@ -61,7 +67,7 @@ class PowerSGD(Compressor):
         return (p @ mean_q.T).reshape(x.shape), self.remember(error, {**state, "q": mean_q})
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
-        """A worker by itself: both factors. With others, `reduce` sends one after the other."""
+        """Computes both factors of this worker's leaf alone. With other workers, `reduce` sends one after the other."""
         if "q" not in state:
             return {"values": x}, state
         matrix = x.reshape(-1, x.shape[-1])
@@ -73,7 +79,7 @@ class PowerSGD(Compressor):
             return payload["values"]
         return (payload["p"] @ payload["q"].T).reshape(context.shape)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {name: floats() for name in (("p", "q") if self._worthwhile(context.shape) else ("values",))}
 
     def _worthwhile(self, shape: tuple[int, ...]) -> bool:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats, integers
+from jaxina.compressors.packing import Field, floats, integers
 from jaxina.compressors.rounding import from_rows, rows_of, stochastic_round
 from jaxina.errors import InvalidArgumentError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QSGD(Compressor):
-    """Alistarh et al.: each bucket is sent as its Euclidean norm and signed levels ``l = round(s |x| / norm)``.
+    """QSGD: sends the Euclidean norm of each bucket, and each element as a signed level.
 
-    The variance of a bucket of d elements is at most ``min(d / s^2, sqrt(d) / s) |x|^2``.
+    An element's level is ``s |x| / norm``, rounded at random to one of the two neighbouring integers, with the sign of
+    x. The variance of a bucket of d elements is at most ``min(d / s^2, sqrt(d) / s) |x|^2``.
+
+    Source: Alistarh et al., NIPS 2017, section 3.1 and lemma 3.1.
 
     Attributes:
-      levels: s; a level is an integer from -s to s.
-      bucket: d, elements that share a norm.
+      levels: s, at least 1. A level is an integer from -s to s.
+      bucket: d, how many elements share a norm, at least 1.
     """
 
     levels: int = 64
@@ -32,9 +36,9 @@ class QSGD(Compressor):
         paper="Alistarh et al., QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding, NIPS 2017",
         unbiased=True,
         error_feedback="off",
-        note="A bucket of zeros stays zero. Norms are computed relative to the bucket's maximum, so that squares "
-        "neither overflow nor vanish; a norm beyond float32's range counts as its largest number, which biases that "
-        "bucket towards zero. Levels are packed at fixed length, not Elias coded.",
+        note="A bucket of zeros stays zero. Norms are computed relative to the bucket's maximum, so squares neither "
+        "overflow nor vanish. A norm beyond float32's range counts as float32's largest number, which biases that "
+        "bucket towards zero. Levels are packed at a fixed length, not Elias coded.",
     )
     kind = GATHER
 
@@ -62,5 +66,5 @@ class QSGD(Compressor):
         shares = rows_of(payload["levels"], self.bucket).astype(jnp.float32) / self.levels
         return from_rows(shares * payload["norm"][:, None], context.shape, context.size)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"norm": floats(), "levels": integers(-self.levels, self.levels)}

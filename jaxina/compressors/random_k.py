@@ -1,25 +1,29 @@
-"""Random-k: elements at random places, the same on all workers."""
+"""Random-k: sends the elements at random places, which are the same on all workers."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats
+from jaxina.compressors.packing import Field, floats
 from jaxina.compressors.sparse import check_ratio, kept
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RandomK(Compressor):
-    """k = max(1, ceil(ratio d)) elements, drawn without replacement by the shared key, times d / k.
+    """Random-k: sends elements at random places, times d / k, which makes the result unbiased.
 
-    With error feedback they are not scaled: the factor d / k would make the error grow.
+    Of d elements it sends k = max(1, ceil(ratio d)), drawn without replacement by the shared key. With error feedback
+    they are not scaled, because the factor d / k would make the error grow.
+
+    Source: Stich et al., NeurIPS 2018 (with memory, not scaled); Wangni et al., NeurIPS 2018 (scaled).
 
     Attributes:
-      ratio: share of the array's elements that is sent.
+      ratio: share of the array's elements that is sent, above 0 and at most 1.
     """
 
     ratio: float = 0.01
@@ -30,7 +34,7 @@ class RandomK(Compressor):
         "Communication-Efficient Distributed Optimization, NeurIPS 2018",
         unbiased=True,
         error_feedback="off",
-        note="Biased with error feedback. No index is sent. The variance is (d / k - 1) |x|^2.",
+        note="Biased with error feedback. No indices are sent. The variance is (d / k - 1) |x|^2.",
     )
     kind = SUM
 
@@ -47,7 +51,7 @@ class RandomK(Compressor):
         flat = jnp.zeros(context.size, jnp.float32).at[places].set(scale * payload["values"])
         return flat.reshape(context.shape)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"values": floats()}
 
     def _places(self, context: Context) -> jax.Array:

@@ -1,7 +1,12 @@
-"""Spec strings: `topk:0.01`, `qsgd:64:bucket=1024`, `int8:stochastic`, `bf16+ef`, `topk:0.1-ef`.
+"""Spec strings for compressors: ``topk:0.01``, ``qsgd:64:bucket=1024``, ``int8:stochastic``, ``bf16+ef``,
+``topk:0.1-ef``.
 
-A name; then arguments, each after a colon: a bare value for the next parameter in the order of the class, `name=value`,
-or the bare name of a switch; then `+ef` or `-ef` to choose error feedback where the algorithm leaves the choice.
+A spec string is a name, then arguments, then optionally ``+ef`` or ``-ef``:
+
+* The name is one of `names`.
+* Each argument follows a colon. It is a bare value for the class's next parameter, or ``name=value``, or the bare name
+  of a boolean parameter, which switches it on.
+* ``+ef`` and ``-ef`` switch error feedback on and off, where the algorithm leaves the choice.
 """
 
 from __future__ import annotations
@@ -50,26 +55,39 @@ _NAMES: dict[str, tuple[type[Compressor], dict[str, Any]]] = {
 
 
 def names() -> list[str]:
-    """All names that a spec may start with."""
+    """Lists all names that a spec string may start with."""
     return list(_NAMES)
 
 
 def register(name: str, kind: type[Compressor], **preset: Any) -> None:
-    """Makes `kind`, with the parameters in `preset` fixed, known as `name`.
+    """Gives a compressor class a name for spec strings.
+
+    Args:
+      name: the name.
+      kind: the class.
+      **preset: values for parameters of the class. Specs with this name cannot set these parameters.
 
     Raises:
       InvalidArgumentError: the name is taken.
     """
     if name in _NAMES:
-        raise InvalidArgumentError(f"there is a compressor {name!r} already")
+        raise InvalidArgumentError(f"there is already a compressor with the name {name!r}")
     _NAMES[name] = (kind, preset)
 
 
 def get(spec: str) -> Compressor:
-    """The compressor that a spec string describes.
+    """Makes the compressor that a spec string describes.
+
+    Args:
+      spec: the spec string; `jaxina.compressors.registry` has the grammar.
 
     Raises:
-      InvalidArgumentError: the name, a parameter or a value is not known or not allowed; the message says which.
+      InvalidArgumentError: the name, a parameter or a value is unknown or not allowed. The message says which.
+
+    Example:
+      >>> from jaxina import compressors
+      >>> compressors.get("qsgd:64:bucket=1024+ef")
+      QSGD(ef=True, levels=64, bucket=1024)
     """
     body, ef = _split_feedback(spec.strip())
     name, *arguments = body.split(":")
@@ -85,29 +103,29 @@ def get(spec: str) -> Compressor:
             values[argument] = True
             continue
         if not equals:
-            key, text = next(order, None), argument
+            key, text = next(order, ""), argument
         if key not in types or types[key] is bool or key in values:
             raise InvalidArgumentError(
-                f"{argument!r} in {spec!r} is not a parameter of {name}, or one too many; it has "
-                f"{', '.join(types) or 'none'}"
+                f"{argument!r} in {spec!r} is not a parameter of {name}, or one too many; {name} has the parameters "
+                f"{', '.join(types) or '(none)'}"
             )
         try:
             values[key] = types[key](text)
         except ValueError:
-            raise InvalidArgumentError(f"{text!r} in {spec!r} is no {types[key].__name__}") from None
+            raise InvalidArgumentError(f"{text!r} in {spec!r} is not of type {types[key].__name__}") from None
     return kind(**preset, **values, ef=ef)
 
 
 def spec_of(compressor: Compressor) -> str:
-    """The shortest spec string that `get` turns into this compressor.
+    """Finds the shortest spec string that `get` turns into this compressor.
 
     Raises:
-      InvalidArgumentError: its class is not registered.
+      InvalidArgumentError: no name stands for this compressor: its class is not registered, or only with other presets.
     """
     candidates = [_spelled(compressor, *entry) for entry in _NAMES.items() if entry[1][0] is type(compressor)]
     fitting = [spec for spec in candidates if spec is not None]
     if not fitting:
-        raise InvalidArgumentError(f"{type(compressor).__name__} has no name here: register() it")
+        raise InvalidArgumentError(f"no spec string makes this {type(compressor).__name__}: register() a name for it")
     return min(fitting, key=len)
 
 

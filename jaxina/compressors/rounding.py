@@ -1,4 +1,4 @@
-"""Rounding to integers, and cutting arrays into equal rows; shared by the quantizers."""
+"""Rounding to integers, and cutting arrays into equal rows, for the compressors that quantize."""
 
 from __future__ import annotations
 
@@ -7,17 +7,25 @@ import jax.numpy as jnp
 
 
 def stochastic_round(x: jax.Array, key: jax.Array) -> jax.Array:
-    """One of the two integers next to x, as float32, with expectation x. Integers stay what they are."""
+    """Rounds each element at random to one of the two integers next to it, with the element as the expectation.
+
+    Args:
+      x: float32, of any shape. Integers stay as they are.
+      key: a `jax.random.key`.
+
+    Returns:
+      float32, of the shape of `x`.
+    """
     below = jnp.floor(x)
     return below + (jax.random.uniform(key, x.shape) < x - below)
 
 
 def rows_of(x: jax.Array, length: int) -> jax.Array:
-    """x in row-major order as [rows, length], filled up with zeros."""
+    """Cuts `x`, read in row-major order, into [rows, length]. The last row is filled up with zeros."""
     rows = -(-x.size // length)
     return jnp.pad(x.reshape(-1), (0, rows * length - x.size)).reshape(rows, length)
 
 
 def from_rows(rows: jax.Array, shape: tuple[int, ...], size: int) -> jax.Array:
-    """Undoes `rows_of`."""
+    """Undoes `rows_of`: drops the padding and restores `shape`, of `size` elements."""
     return rows.reshape(-1)[:size].reshape(shape)

@@ -1,10 +1,12 @@
-"""What a leaf's reduction asks of the other workers, and the collectives that answer.
+"""The messages that workers exchange to reduce a leaf, and the collectives that answer them.
 
-A compressor describes the reduction of one array as a generator: each `Message` it yields is what this worker sends in
-one round, and what comes back from `yield` is the answer. `run` advances the generators of all leaves together and
-answers a round of all of them with one collective, as the bucketing of training frameworks does. Compressors keep to one
-kind and one dtype a round (GATHER carries any): XLA runs independent collectives in an order of its own, and with more
-devices than threads devices can end up waiting in different ones.
+A compressor describes the reduction of one array as a generator. Each `Message` that it yields is what this worker
+sends in one round; the value of the `yield` is the answer. `run` advances the generators of all leaves together and
+answers one round of all leaves with one collective, as the bucketing of training frameworks does.
+
+A round must have one kind of message and one dtype (GATHER takes any dtypes). With several collectives in a round, XLA
+could run them in any order; where there are more devices than threads, devices could wait for each other in different
+collectives.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ class Message:
     """What one worker sends for one leaf in one round.
 
     Attributes:
-      kind: SUM and MAX are answered by the elementwise sum and maximum over workers (an aggregator can form them),
-        GATHER by all workers' arrays, stacked along a new first axis.
+      kind: what the answer is. SUM and MAX: the elementwise sum or maximum over workers, which an aggregator can
+        compute. GATHER: all workers' arrays, stacked along a new first axis.
       arrays: what is sent, by name.
-      fields: how those arrays are packed on the way to the aggregator, or to the other workers.
-      answer_fields: how the answer of the aggregator is packed (SUM and MAX).
+      fields: how the arrays are packed on the way to the aggregator (SUM and MAX) or to the other workers (GATHER).
+      answer_fields: how the aggregator's answer is packed (SUM and MAX).
     """
 
     kind: str
@@ -46,30 +48,30 @@ LeafReduction = Generator[Message, Arrays, tuple[jax.Array, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Exchange:
-    """A message that was answered. `answer` is None for GATHER, where it is the other workers' messages."""
+    """A message and its answer. `answer` is None for GATHER: there the answer is the other workers' messages."""
 
     message: Message
     answer: Arrays | None
 
 
 def run(reductions: Sequence[LeafReduction], axis_name: Any) -> tuple[list[tuple[jax.Array, Any]], list[Exchange]]:
-    """Runs all leaves' reductions to their ends.
+    """Runs the reductions of all leaves to their ends.
 
     Args:
       reductions: one generator per leaf.
       axis_name: the mapped axis of the workers, or None for a single worker.
 
     Returns:
-      What each generator returned, and the exchanges in the order of rounds and leaves.
+      What each generator returned; and the exchanges, in the order of rounds and then leaves.
     """
     results: list[Any] = [None] * len(reductions)
     exchanges: list[Exchange] = []
-    answers: dict[int, Arrays | None] = dict.fromkeys(range(len(reductions)))
-    while answers:
+    answers: dict[int, Arrays] | None = None  # to the last round's messages
+    while answers is None or answers:
         messages: dict[int, Message] = {}
-        for index, answer in answers.items():
+        for index in range(len(reductions)) if answers is None else answers:
             try:
-                messages[index] = reductions[index].send(answer)
+                messages[index] = next(reductions[index]) if answers is None else reductions[index].send(answers[index])
             except StopIteration as end:
                 results[index] = end.value
         answers = _answer(messages, axis_name)
@@ -97,7 +99,7 @@ def _collectives(axis_name: Any) -> dict[str, Callable[[jax.Array], jax.Array]]:
 
 
 def _fused(collective: Callable[[jax.Array], jax.Array], asked: dict[int, Arrays]) -> dict[int, Arrays]:
-    """Applies `collective` to all arrays: those of one dtype in one call."""
+    """Applies `collective` to all arrays, with one call per dtype."""
     leaves, structure = jax.tree.flatten(asked)
     answers: list[Any] = [None] * len(leaves)
     for dtype in dict.fromkeys(leaf.dtype for leaf in leaves):
@@ -111,14 +113,14 @@ def _fused(collective: Callable[[jax.Array], jax.Array], asked: dict[int, Arrays
 
 
 def _gathered(collective: Callable[[jax.Array], jax.Array], asked: dict[int, Arrays]) -> dict[int, Arrays]:
-    """All arrays, as bytes, in one call, which adds a leading axis."""
+    """Applies `collective`, which adds a leading axis, to all arrays in one call, as bytes."""
     leaves, structure = jax.tree.flatten(asked)
     if not leaves:
         return {}
     parts = [jax.lax.bitcast_convert_type(leaf, jnp.uint8).reshape(-1) for leaf in leaves]
     answer = collective(jnp.concatenate(parts))
     answers, start = [], 0
-    for leaf, part in zip(leaves, parts):
+    for leaf, part in zip(leaves, parts, strict=True):
         width = leaf.dtype.itemsize
         shape = (len(answer), *leaf.shape, *([width] if width > 1 else []))
         answers.append(jax.lax.bitcast_convert_type(answer[:, start : start + part.size].reshape(shape), leaf.dtype))

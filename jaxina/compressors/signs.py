@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, SUM, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats, integers
+from jaxina.compressors.packing import Field, floats, integers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SignSGD(Compressor):
-    """Bernstein et al.: each worker votes with its signs; the result is the sign of the majority, -1, 0 (a tie) or 1."""
+    """signSGD with majority vote: each worker sends signs. The result is the majority's sign: -1, 1, or 0 for a tie.
+
+    Source: Bernstein et al., ICLR 2019.
+    """
 
     promise = Promise(
         title="signSGD, majority vote",
         paper="Bernstein et al., signSGD with Majority Vote is Communication Efficient and Fault Tolerant, ICLR 2019",
         unbiased=False,
         error_feedback="no",
-        note="The result has no magnitude: the learning rate must be set for it, or the optimizer be free of scale. An "
-        "element that is zero votes by a fair coin (there is one bit), so sparse gradients turn into noise.",
+        note="The result has no magnitude, so the learning rate must fit it, or the optimizer must not depend on the "
+        "scale. An element that is zero votes by a fair coin (there is one bit), so sparse gradients turn into noise.",
     )
     kind = SUM
 
@@ -31,19 +35,22 @@ class SignSGD(Compressor):
         return {"votes": positive.astype(jnp.int32)}, state
 
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
-        """The votes for "positive", which are what is summed."""
+        """Returns the number of votes for "positive"; `mean` makes the sign of it."""
         return payload["votes"].astype(jnp.float32)
 
     def mean(self, total: jax.Array, workers: int) -> jax.Array:
         return jnp.sign(2 * total - workers)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"votes": integers(0, context.workers if summed else 1)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EFSignSGD(Compressor):
-    """Karimireddy et al.: the signs times the mean magnitude of the array, with error feedback."""
+    """EF-signSGD: the signs times the mean magnitude of the array, with error feedback.
+
+    Source: Karimireddy et al., ICML 2019, algorithm 1.
+    """
 
     promise = Promise(
         title="EF-signSGD",
@@ -60,15 +67,19 @@ class EFSignSGD(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return jnp.where(payload["signs"] == 1, payload["scale"], -payload["scale"])
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"scale": floats(), "signs": integers(0, 1)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OneBitSGD(Compressor):
-    """Seide et al.: one bit per element, decoded to the column's mean of the elements with that bit.
+    """1-bit SGD: sends one bit per element, its sign. A bit decodes to the mean of the column's elements with that
+    sign.
 
-    A column is what one output unit sees: all but the last axis of the array. An array of one axis is one column.
+    A column holds the elements that belong to one output unit, which is one index of the array's last axis. An array
+    with one axis is a single column.
+
+    Source: Seide et al., Interspeech 2014.
     """
 
     promise = Promise(
@@ -77,7 +88,8 @@ class OneBitSGD(Compressor):
         "Training of Speech DNNs, Interspeech 2014",
         unbiased=False,
         error_feedback="on",
-        note="Two float32 for each column: dear for arrays of few rows. Zero counts as positive.",
+        note="It sends two float32 for each column, which is expensive for arrays of few rows. Zero counts as "
+        "positive.",
     )
     kind = GATHER
 
@@ -93,7 +105,7 @@ class OneBitSGD(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return jnp.where(payload["signs"] == 1, payload["above"], payload["below"]).reshape(context.shape)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"above": floats(), "below": floats(), "signs": integers(0, 1)}
 
 
@@ -102,5 +114,5 @@ def _columns(x: jax.Array) -> jax.Array:
 
 
 def _mean_where(x: jax.Array, chosen: jax.Array) -> jax.Array:
-    """The mean of the chosen elements of each column, 0 where there are none. Divides first: sums may overflow."""
+    """The mean of each column's chosen elements; 0 if there are none. It divides first, because sums may overflow."""
     return jnp.where(chosen, x / jnp.maximum(chosen.sum(axis=0), 1), 0).sum(axis=0)

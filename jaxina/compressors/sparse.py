@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import COUNT, floats, integers
+from jaxina.compressors.packing import COUNT, Field, floats, integers
 from jaxina.errors import InvalidArgumentError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TopK(Compressor):
-    """Aji and Heafield: the k = max(1, ceil(ratio d)) elements of largest magnitude, and where they are.
+    """Top-k: sends the elements of largest magnitude, and their indices.
+
+    Of d elements it sends k = max(1, ceil(ratio d)).
+
+    Source: Aji and Heafield, EMNLP 2017; with error feedback Stich et al., NeurIPS 2018.
 
     Attributes:
-      ratio: share of the array's elements that is sent.
+      ratio: share of the array's elements that is sent, above 0 and at most 1.
     """
 
     ratio: float = 0.01
@@ -43,13 +48,17 @@ class TopK(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return scattered(payload, context)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"values": floats(), "indices": integers(0, context.size - 1)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Threshold(Compressor):
-    """Strom, with the values as they are: all elements with a magnitude of at least tau.
+    """Sends all elements with a magnitude of at least `tau`, and their indices.
+
+    Source: Strom, Interspeech 2015. That paper sends only the sign of each element and takes tau for its magnitude;
+      here
+    the values are sent as they are.
 
     Attributes:
       tau: the threshold, above 0.
@@ -62,8 +71,8 @@ class Threshold(Compressor):
         paper="Strom, Scalable Distributed DNN Training Using Commodity GPU Cloud Computing, Interspeech 2015",
         unbiased=False,
         error_feedback="on",
-        note="How much is sent varies with the gradients; inside XLA the arrays have room for all elements. Without "
-        "error feedback an array with values below tau only would never be heard of.",
+        note="How much is sent varies with the gradients. Inside XLA the arrays have room for all elements. Without "
+        "error feedback, an array whose values are all below tau would never be sent.",
     )
     kind = GATHER
 
@@ -85,34 +94,38 @@ class Threshold(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return scattered(payload, context)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return counted_fields(context)
 
 
 def check_ratio(ratio: float) -> None:
+    """Raises InvalidArgumentError unless the ratio is above 0 and at most 1."""
     if not 0 < ratio <= 1:
         raise InvalidArgumentError(f"the ratio must be above 0 and at most 1, not {ratio}")
 
 
 def kept(ratio: float, size: int) -> int:
-    """k, never less than 1. The product is rounded first: 0.07 * 100 is above 7 in floating point."""
+    """Computes k = max(1, ceil(ratio size)).
+
+    The product is rounded first, because 0.07 * 100 is above 7 in floating point.
+    """
     return max(1, math.ceil(round(ratio * size, 6)))
 
 
 def largest(flat: jax.Array, k: int) -> Arrays:
-    """The k elements of largest magnitude; among equals those with the lower index."""
+    """Picks the k elements of largest magnitude; among equal ones those with lower indices."""
     _, indices = jax.lax.top_k(jnp.abs(flat), k)
     return {"values": flat[indices], "indices": indices.astype(jnp.int32)}
 
 
 def scattered(payload: Arrays, context: Context) -> jax.Array:
-    """Values at their indices, zeros elsewhere. Adds, so that padding (0 at index 0) changes nothing."""
+    """Puts values at their indices, and zeros elsewhere. It adds, so that padding (0 at index 0) changes nothing."""
     flat = jnp.zeros(context.size, jnp.float32).at[payload["indices"]].add(payload["values"])
     return flat.reshape(context.shape)
 
 
-def counted_fields(context: Context):
-    """The fields of as many values and indices as `COUNT` says."""
+def counted_fields(context: Context) -> Mapping[str, Field]:
+    """The fields of a payload with as many values and indices as its `COUNT` says."""
     return {
         COUNT: integers(0, context.size),
         "values": floats(counted=True),

@@ -1,6 +1,7 @@
-"""Writes docs/compressors.md: `python -m jaxina.compressors.table > docs/compressors.md`.
+"""Writes docs/compressors.md: ``python -m jaxina.compressors.table > docs/compressors.md``.
 
-Promises come from the classes. Bytes are counted: one step of 8 workers with normally distributed 128 x 128 gradients.
+The promises come from the classes. The bytes are counted in one step of 8 workers with normally distributed gradients
+of 128 x 128.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ _FEEDBACK = {"on": "on", "off": "off, `+ef`", "own": "built in", "no": "no"}
 _INTRODUCTION = """\
 # Gradient compressors
 
-Written by `python -m jaxina.compressors.table`; do not edit.
+A compressor decides what workers send instead of float32. `jaxina.compressors.get(spec)` makes one from a spec, as in
+the table's first column. `python -m jaxina.compressors.table` writes this page; do not edit it.
 
 | spec | algorithm | unbiased | error feedback | summed by an aggregator | bits sent | bits received | of float32 |
 |---|---|---|---|---|---:|---:|---:|
@@ -54,16 +56,17 @@ Written by `python -m jaxina.compressors.table`; do not edit.
 
 _EXPLANATION = """
 * *unbiased*: the expectation of the decoded array, over the random keys, is the array.
-* *error feedback*: the default, and how to change it. `-ef` switches it off where it is on.
-* *summed by an aggregator*: payloads travel through `lax.psum`, and so through jaxina where it is switched on; the
-  others through all-gather, of which a worker receives n - 1 payloads.
-* *bits sent* and *received*: for one worker and gradient element, counted from the packed bytes of one step of
-  {workers} workers with normally distributed gradients of {rows} x {columns}; without packet headers. What XLA itself
-  moves between devices is wider: it knows no type of 3 bits.
+* *error feedback*: whether what a step could not send is added to the next step. The column has the default. `+ef`
+  switches it on, and `-ef` switches it off where it is on.
+* *summed by an aggregator*: yes if payloads travel through `lax.psum`, and so through jaxina if it is switched on. The
+  others travel through an all-gather, from which a worker receives n - 1 payloads.
+* *bits sent* and *received*: for one worker and one gradient element, counted from the packed bytes of one step of
+  {workers} workers with normally distributed gradients of {rows} x {columns}, without packet headers. XLA itself moves
+  more between devices, since it has no type of, say, 3 bits.
 * *of float32*: bytes sent and received together, as a share of what `none` sends and receives.
 
-**Values that are not finite.** A leaf with a NaN or an infinity on any worker gives NaN in all its elements on all
-workers and leaves the leaf's state as it was. {plain} give what IEEE-754 gives, element by element. A mean whose sum
+**Values that are not finite.** If a leaf has a NaN or an infinity on any worker, all its elements become NaN on all
+workers, and the leaf's state stays as it was. {plain} give what IEEE-754 gives, element by element. A mean whose sum
 leaves float32's range is infinite, as with `lax.psum`.
 
 **Zeros** stay zeros, except with `signsgd`.
@@ -74,7 +77,11 @@ leaves float32's range is infinite, as with `lax.psum`.
 
 
 def document(counted: Sequence[str] = ROWS) -> str:
-    """The text of docs/compressors.md, with these rows of the table."""
+    """Makes the text of docs/compressors.md.
+
+    Args:
+      counted: spec strings, one for each row of the table.
+    """
     rng = np.random.default_rng(2021)
     gradients = [rng.normal(size=SHAPE).astype(np.float32) for _ in range(WORKERS)]
     lines = [_row(spec, get(spec), gradients) for spec in counted]

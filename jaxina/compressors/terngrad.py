@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats, integers
+from jaxina.compressors.packing import Field, floats, integers
 from jaxina.errors import InvalidArgumentError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TernGrad(Compressor):
-    """Wen et al.: ``s sign(x) b`` with P(b = 1) = |x| / s, s = max|x| over the array and over the workers.
+    """TernGrad: sends ``sign(x) b``, where b is 1 with probability ``|x| / s`` and else 0; s is the largest ``|x|``.
 
-    The workers share the scale (the paper's section 3.3), so the ternary values sum as integers.
+    s is the maximum over the array and over the workers (the paper's section 3.3). Since all workers share it, the
+    ternary values sum as integers.
+
+    Source: Wen et al., NIPS 2017.
 
     Attributes:
-      clip: first clip values to so many standard deviations of the array (the paper's c is 2.5); 0 does not.
+      clip: values are first clipped to this many standard deviations of the array (the paper uses 2.5). 0 does not
+        clip.
     """
 
     clip: float = 0.0
@@ -36,12 +41,12 @@ class TernGrad(Compressor):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clip < 0:
-            raise InvalidArgumentError(f"clip must not be negative, as {self.clip} is")
+            raise InvalidArgumentError(f"clip must not be negative, but is {self.clip}")
 
     def propose(self, x: jax.Array) -> Arrays:
         return {"scale": jnp.abs(self._clipped(x)).max()}
 
-    def propose_fields(self):
+    def propose_fields(self) -> Mapping[str, Field]:
         return {"scale": floats()}
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
@@ -54,7 +59,7 @@ class TernGrad(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return payload["signs"].astype(jnp.float32) * context.agreed["scale"]
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         most = context.workers if summed else 1
         return {"signs": integers(-most, most)}
 

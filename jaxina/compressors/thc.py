@@ -1,4 +1,4 @@
-"""THC: rotate, quantize to a table that the aggregator looks up, sum."""
+"""THC: rotates an array, quantizes it to the entries of a table, and sums the entries."""
 
 from __future__ import annotations
 
@@ -6,30 +6,37 @@ import dataclasses
 import functools
 import math
 import statistics
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
-from jaxina.compressors.packing import floats, integers, lookup
+from jaxina.compressors.packing import Field, floats, integers, lookup
 from jaxina.compressors.rounding import from_rows, rows_of
 from jaxina.errors import InvalidArgumentError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class THC(Compressor):
-    """Li et al.: a shared random rotation makes the elements near normal; each becomes one of 2^bits table entries.
+    """THC: a shared random rotation makes the elements nearly normal; then each becomes one of 2^bits table entries.
 
-    Blocks are multiplied by random signs and a Hadamard matrix. Elements are clipped to ``[-R, R]`` with R = t max over
-    workers of |block| / sqrt(d), where a normal variable exceeds t standard deviations with probability 1 / 32, and
-    rounded at random to one of the two neighbours among 2^bits points of the grid of `grid` steps over [-R, R]. A
-    worker sends the point's number; the aggregator looks up its position on the grid and sums positions.
+    1. Each block of d elements is multiplied by random signs and a Hadamard matrix, the same on all workers.
+    2. The elements are clipped to ``[-R, R]``. ``R = t max(|block|) / sqrt(d)``, where the maximum is over the workers,
+    and
+       a normal variable exceeds t standard deviations with probability 1 / 32.
+    3. ``[-R, R]`` is divided by a grid of `grid` steps. The table has 2^bits of the grid's points. Each element is
+    rounded
+       at random to one of the two table entries next to it.
+    4. A worker sends the entry's index. The aggregator looks up the entry's position on the grid, and sums positions.
+
+    Source: Li et al., NSDI 2024.
 
     Attributes:
-      bits: bits of a number sent.
-      grid: steps of the grid, even: positions run from -grid / 2 to grid / 2.
-      block: elements rotated together, a power of two.
+      bits: how many bits an index has, 1 to 8.
+      grid: how many steps the grid has: even, and at least 2^bits - 1. Positions run from -grid / 2 to grid / 2.
+      block: how many elements are rotated together, a power of two of at least 2.
     """
 
     bits: int = 4
@@ -41,8 +48,8 @@ class THC(Compressor):
         paper="Li et al., THC: Accelerating Distributed Deep Learning Using Tensor Homomorphic Compression, NSDI 2024",
         unbiased=False,
         error_feedback="on",
-        note="Unbiased but for the clipping of rotated elements, which error feedback repays. An array is filled up to "
-        "whole blocks. The table is the best one for a normal variable, found by dynamic programming.",
+        note="Unbiased, except for the clipping of rotated elements, which error feedback makes up for. An array is "
+        "padded to whole blocks. The table is the best one for a normal variable, found by dynamic programming.",
     )
     kind = SUM
 
@@ -60,10 +67,10 @@ class THC(Compressor):
         largest = jnp.abs(rows).max(axis=1, keepdims=True)
         relative = rows / jnp.where(largest > 0, largest, 1)
         root_mean_square = jnp.sqrt((relative**2).mean(axis=1)) * largest[:, 0]
-        # The cap leaves room for what decoding adds up, up to float32's largest number.
+        # The cap keeps the sums of the decoding below float32's largest number.
         return {"range": jnp.minimum(clip_point() * root_mean_square, 2.0**100)}
 
-    def propose_fields(self):
+    def propose_fields(self) -> Mapping[str, Field]:
         return {"range": floats()}
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
@@ -82,26 +89,30 @@ class THC(Compressor):
         rows = rotate(relative) * self._signs(context) * context.agreed["range"][:, None]
         return from_rows(rows, context.shape, context.size)
 
-    def fields(self, context: Context, summed: bool):
+    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         if not summed:
             return {"positions": lookup(best_table(self.bits, self.grid))}
         most = context.workers * self.grid // 2
         return {"positions": integers(-most, most)}
 
     def _length(self, size: int) -> int:
-        """Of a block: small arrays have smaller blocks."""
+        """The length of a block. Small arrays have one smaller block."""
         return min(self.block, max(2, 1 << (size - 1).bit_length()))
 
     def _signs(self, context: Context) -> jax.Array:
-        """The random signs that all workers multiply with before the rotation."""
+        """The random signs, [blocks, length], that all workers multiply by before the rotation."""
         length = self._length(context.size)
         return jax.random.rademacher(context.shared_key, (-(-context.size // length), length), jnp.float32)
 
 
 def rotate(rows: jax.Array) -> jax.Array:
-    """Each row, of length 2^p, times the orthonormal Hadamard matrix, which is its own inverse.
+    """Multiplies each row by the orthonormal Hadamard matrix, which is its own inverse.
 
-    That matrix is the Kronecker product of two smaller ones, of sizes near the square root.
+    The matrix is the Kronecker product of two smaller Hadamard matrices. Their sizes are near the square root of its
+    size, which makes the product cheap.
+
+    Args:
+      rows: float32[rows, 2^p].
     """
     length = rows.shape[1]
     small = 1 << ((length.bit_length() - 1) // 2)
@@ -112,23 +123,27 @@ def rotate(rows: jax.Array) -> jax.Array:
 
 
 def hadamard(size: int) -> np.ndarray:
-    """Sylvester's matrix of ones and minus ones, [size, size]: minus where the bits that both indices set are odd."""
+    """Makes Sylvester's Hadamard matrix, [size, size].
+
+    An entry is -1 if its two indices have an odd number of set bits in common, else 1.
+    """
     indices = np.arange(size)
     common = indices[:, None] & indices[None, :]
     return np.array([[1 - 2 * (int(value).bit_count() % 2) for value in row] for row in common])
 
 
 def clip_point() -> float:
-    """t: a standard normal variable lies outside [-t, t] with probability 1 / 32."""
+    """Computes t such that a standard normal variable lies outside [-t, t] with probability 1 / 32."""
     return statistics.NormalDist().inv_cdf(1 - 1 / 64)
 
 
 @functools.cache
 def best_table(bits: int, grid: int) -> tuple[int, ...]:
-    """The 2^bits grid positions, from -grid / 2 to grid / 2, that round a normal variable at random with least variance.
+    """Finds the 2^bits grid positions to which a normal variable is rounded at random with the least variance.
 
-    The variable has standard deviation 1, and grid / 2 stands for `clip_point()`. Both ends are in the table. Dynamic
-    programming over the positions: cost[j] is the least variance below position j with the entries used so far.
+    The variable has standard deviation 1; position grid / 2 stands for `clip_point`. Both ends, -grid / 2 and grid / 2,
+    are in the table. It is found by dynamic programming over the positions: ``cost[j]`` is the least variance below
+    position j with the entries used so far, when j is an entry.
     """
     points = clip_point() * np.linspace(-1, 1, grid + 1)
     step = _variance_between(points[:, None], points[None, :])
@@ -146,7 +161,10 @@ def best_table(bits: int, grid: int) -> tuple[int, ...]:
 
 
 def _variance_between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The integral over [low, high] of (x - low)(high - x) times the normal density: rounding at random to the ends."""
+    """The variance that comes from rounding a normal variable within [low, high] at random to `low` or `high`.
+
+    It is the integral over [low, high] of (x - low)(high - x) times the normal density.
+    """
     normal = statistics.NormalDist()
     cdf, density = np.vectorize(normal.cdf), np.vectorize(normal.pdf)
     zeroth = cdf(high) - cdf(low)

@@ -1,4 +1,4 @@
-"""Bytes on the wire, counted: every message of an update is packed, and the bytes are measured."""
+"""Counts the bytes that an update puts on the wire. Every message is packed, and its bytes are counted."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _RUN_ONCE = {"xla_backend_optimization_level": 0}  # compiling takes longer than
 
 @dataclasses.dataclass(frozen=True)
 class Traffic:
-    """Bytes of one worker in one step, headers of packets not included.
+    """What one worker sends and receives in one step, in bytes, without packet headers.
 
     Attributes:
-      sent: what it sends: to the aggregator, or to each of the others (a network that cannot multicast carries that
-        n - 1 times).
-      received: what it receives: the aggregator's answers, or the other workers' messages.
+      sent: bytes that the worker sends to the aggregator (SUM, MAX), or to each of the other workers (GATHER; a network
+        without multicast carries these n - 1 times).
+      received: bytes of the aggregator's answers (SUM, MAX), or of the other workers' messages (GATHER).
     """
 
     sent: int
@@ -31,10 +31,13 @@ class Traffic:
 
 
 class Meter:
-    """Runs a compressor's update and counts its bytes.
+    """Runs a compressor's updates and counts their bytes.
 
-    `update` is `Compressor.update` with a third result, arrays that `traffic` understands after they have left
-    `jax.jit` and `jax.shard_map` with a leading axis of workers.
+    `update` is `Compressor.update` with a third result: the arrays that were sent. `traffic` counts their bytes. It
+    expects them as they leave `jax.jit` and `jax.shard_map` or `jax.vmap`: with a leading axis of workers.
+
+    Args:
+      compressor: the compressor.
     """
 
     def __init__(self, compressor: Compressor) -> None:
@@ -42,13 +45,19 @@ class Meter:
         self._messages: list[Message] = []
 
     def update(self, gradients: Any, state: dict[str, Any], axis_name: Any = None) -> tuple[Any, dict[str, Any], Any]:
+        """As `Compressor.update`, with a third result for `traffic`."""
         mean, state, exchanges = self._compressor.update_with_traffic(gradients, state, axis_name)
-        # Fields are the same at every trace; only their arrays leave the compiled program.
+        # Fields are the same at every trace, so they are kept here; only arrays can leave the compiled program.
         self._messages = [dataclasses.replace(exchange.message, arrays={}) for exchange in exchanges]
         return mean, state, [(exchange.message.arrays, exchange.answer) for exchange in exchanges]
 
     def traffic(self, arrays: Any, worker: int = 0) -> Traffic:
-        """What `worker` sent and received, from the third result of `update` of all workers: leaves [n, ...]."""
+        """Counts what one worker sent and received in one step.
+
+        Args:
+          arrays: the third results of `update` of all n workers, stacked: leaves [n, ...].
+          worker: the worker's number, from 0.
+        """
         exchanges = jax.tree.map(np.asarray, arrays)
         sent = received = 0
         for message, (ours, answer) in zip(self._messages, exchanges, strict=True):
@@ -64,7 +73,7 @@ class Meter:
 
 
 def _read(message: Message, worker: int, workers: int) -> Sequence[int]:
-    """The workers whose messages count, `worker` first."""
+    """The workers whose messages `worker` sends or receives, `worker` first."""
     others = [other for other in range(workers) if other != worker]
     return [worker, *others] if message.kind == GATHER else [worker]
 
@@ -74,15 +83,24 @@ def _of(arrays: dict[str, np.ndarray], worker: int) -> dict[str, np.ndarray]:
 
 
 def measure(compressor: Compressor, gradients: Sequence[Any], key: jax.Array) -> tuple[Traffic, Any]:
-    """One step of n simulated workers from fresh state.
+    """Runs one step of n simulated workers, from fresh state, and counts its bytes.
 
     Args:
       compressor: the compressor.
-      gradients: one pytree per worker.
+      gradients: one pytree of float arrays per worker.
       key: a `jax.random.key`.
 
     Returns:
       Worker 0's traffic, and the mean that all workers get.
+
+    Example:
+      >>> import jax
+      >>> import numpy as np
+      >>> from jaxina import compressors
+      >>> gradients = [np.ones(1000, np.float32)] * 4
+      >>> traffic, mean = compressors.measure(compressors.get("int8"), gradients, jax.random.key(0))
+      >>> traffic
+      Traffic(sent=1005, received=1005)
     """
     meter = Meter(compressor)
     state = compressor.init(gradients[0], key)

@@ -1,3 +1,4 @@
-"""Control plane: who takes part, how they find their aggregator, and who has died. No tensor
-passes through here.
+"""The control plane: which processes take part, how they find their aggregator, and which have died.
+
+No tensor passes through it.
 """

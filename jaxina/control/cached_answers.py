@@ -1,5 +1,6 @@
-"""What the data plane said lately. Its threads answer between packets, so that questions cost the
-jobs' rate; however often strangers ask, the data plane is asked seldom.
+"""Keeps the data plane's last answers, so that it is seldom asked, however often strangers ask.
+
+The data plane's threads answer between packets, so each question slows the jobs down.
 """
 
 from __future__ import annotations
@@ -23,9 +24,14 @@ class _Held:
 
 
 class CachedAnswers:
-    """Answers by key. A question is asked at most every `every` seconds, and all questions together
-    take at most a tenth of the time: where that is used up, the last answer stands. A failure is an
-    answer too.
+    """The last answers, by key.
+
+    A question is asked at most every `every` seconds, and all questions together take at most the share of time in
+    `limits.ASK_SHARE`. When that is used up, the last answer is given again. A failure is an answer too.
+
+    Args:
+      clock: seconds that never go back.
+      every: the least time between two askings of the same question, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float], every: float = limits.ASK_EVERY):
@@ -35,15 +41,25 @@ class CachedAnswers:
         self._time = Bucket(*limits.ASK_SHARE)
 
     def ask(self, key: Hashable, question: Callable[[], T], otherwise: T | None = None) -> T:
-        """The question's answer, now or lately. `otherwise`, if given, is the answer while a question
-        that was never asked has to wait.
+        """Asks the question, or gives its last answer again.
+
+        Args:
+          key: names the question.
+          question: asks it.
+          otherwise: the answer if there is no time to ask a question that was never asked. If it is None, such a
+            question is asked anyway.
+
+        Raises:
+          JaxinaError: the answer is this error.
         """
         began = self._clock()
         held = self._held.get(key)
         too_soon = held is not None and began - held.at < self._every
         spent = self._time.level(began) <= 0 and (held is not None or otherwise is not None)
-        if too_soon or spent:
-            return otherwise if held is None else _told(held)
+        if held is not None and (too_soon or spent):
+            return _told(held)
+        if otherwise is not None and spent:
+            return otherwise
         answer, error = None, None
         try:
             answer = question()
@@ -55,11 +71,12 @@ class CachedAnswers:
         return _told(held)
 
     def asked_at(self, key: Hashable) -> float:
-        """When the question was last asked; minus infinity if never."""
+        """When the question was last asked, by the clock; minus infinity if never."""
         held = self._held.get(key)
         return float("-inf") if held is None else held.at
 
     def forget(self, key: Hashable) -> None:
+        """Drops the answer of a question that will not be asked again."""
         self._held.pop(key, None)
 
 

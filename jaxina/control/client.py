@@ -1,4 +1,4 @@
-"""A process's side of the control plane: calls to the switch, with deadlines and typed errors."""
+"""A process's calls to a switch's control service, with deadlines and typed errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jaxina.control.typed_status import error_from
 
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),  # a channel of our own: it fails and recovers for itself
+    ("grpc.use_local_subchannel_pool", 1),  # a connection of our own, which fails and recovers by itself
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
@@ -30,20 +30,24 @@ _OPTIONS = (
 
 @dataclasses.dataclass(frozen=True)
 class JobGrant:
-    """A job that the switch has reserved."""
+    """A job that the switch has made, as the leader of its workers learns of it."""
 
     job: int
     secret: int = dataclasses.field(repr=False)
     data_ports: list[int]
     terms: Terms
-    first_window: int  # passes in flight at first; 0: not known
+    first_window: int  # how many passes a worker may have in flight at first; 0: not known
 
 
 class SwitchClient:
-    """Calls the switch at `address` (HOST:PORT), with the `token` it may need. A call waits up to
-    `timeout` seconds for the switch to be there.
+    """Calls a switch's control service.
 
-    Every method raises SwitchUnreachableError, or the error the switch answered with.
+    Every method raises SwitchUnreachableError if no switch answers, or else the error that the switch answered with.
+
+    Args:
+      address: the switch's, HOST:PORT.
+      timeout: seconds that each call may take. A call waits so long for a switch that is not there yet.
+      token: the switch's token, if it needs one.
     """
 
     def __init__(self, address: str, timeout: float, token: str | None = None):
@@ -65,6 +69,23 @@ class SwitchClient:
         heartbeat_timeout: float,
         whole_chunks: bool = False,
     ) -> JobGrant:
+        """Has the switch make a job, for workers that then join it.
+
+        Args:
+          devices: how many devices sum, in all processes together.
+          workers: how many processes take part.
+          slots: the pool's size.
+          block_size: elements that share an exponent.
+          blocks_per_chunk: blocks that one slot pass carries.
+          join_timeout: after how many seconds a job that nobody has joined is dropped.
+          heartbeat_timeout: after how many seconds of silence a worker counts as dead.
+          whole_chunks: whether each pass carries either no words or those of a whole chunk.
+
+        Raises:
+          InvalidArgumentError: there can be no such job.
+          TooManyWorkersError: it has too many devices or workers.
+          JobRejectedError: the switch, or this address, has as many jobs as it may have.
+        """
         reply = self._call(
             self._stub.CreateJob,
             pb.CreateJobRequest(
@@ -91,10 +112,12 @@ class SwitchClient:
         statistics: Callable[[], dict[str, int]],
         aborted: Callable[[str, str], Any],
     ) -> Session:
-        """Joins with the workers of this process; see Session for the callbacks.
+        """Joins a job with the workers of this process. `Session` describes the callbacks.
 
         Raises:
-          RankTakenError, TooManyWorkersError, JobRejectedError.
+          RankTakenError: another process has joined with one of the ranks.
+          TooManyWorkersError: a rank is beyond the job's size.
+          JobRejectedError: there is no such job, or its secret is another.
         """
         return Session(
             self._stub.Session,
@@ -110,18 +133,20 @@ class SwitchClient:
         )
 
     def status(self) -> pb.StatusReply:
+        """Asks for the switch's state."""
         return self._call(self._stub.Status, pb.StatusRequest())
 
     def who_is_missing(self, job: int, secret: int) -> pb.WhoIsMissingReply:
+        """Asks which workers of a job have not joined, and which its slots wait for."""
         request = pb.WhoIsMissingRequest(job=job, secret=secret)
         return self._call(self._stub.WhoIsMissing, request)
 
     def connect_queue_pairs(self, job: int, secret: int, rank: int, end: QueuePairs) -> QueuePairs:
-        """Gives a joined worker's queue pairs to the switch and returns those they are connected to.
+        """Tells the switch a joined worker's queue pairs, and returns the switch's that they are connected to.
 
         Raises:
           InvalidArgumentError: the switch has no RDMA, or the end does not fit the job.
-          JobRejectedError.
+          JobRejectedError: the worker is not joined to such a job, or queue pairs are connected too often.
         """
         reply = self._call(
             self._stub.ConnectQueuePairs,

@@ -1,4 +1,4 @@
-"""What the engine asks when a group of devices first sums together: where is our aggregator?"""
+"""Finds the aggregator of a group of devices. The engine asks for it when the group first sums."""
 
 from __future__ import annotations
 
@@ -25,45 +25,49 @@ Group = tuple[int, ...]
 
 
 class Aggregators(Protocol):
-    """A kind of aggregator, as the connector uses it. Its workers are the processes of a group."""
+    """A kind of aggregator, as the connector uses it. The workers of a job are the processes of a group."""
 
     def arrange(self, processes: Sequence[Presence], devices: int) -> Agreement:
-        """Called in the leader: sets a job up with one worker per process, for a group of so many
-        devices; returns what all must know, fit for JSON. The leader joins at once.
+        """Sets up a job with one worker per process. Called in the leader only, which joins right after.
+
+        Args:
+          processes: the processes of the group, in the order of the workers.
+          devices: how many devices the group has.
+
+        Returns:
+          What all processes must know to join, as values that JSON can hold.
         """
         ...
 
     def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:
-        """Called once per process and group: this process is `worker` of `workers`."""
+        """Joins the job as `worker` of `workers`. Called once per process and group."""
         ...
 
     def connect_queue_pairs(self, agreement: Agreement, worker: int, end: tuple[Any, ...]) -> tuple[Any, ...]:
-        """For RDMA: gives the switch this worker's end of the queue pairs, returns the switch's. The
-        fields are those of `data_plane.QueuePairs`.
+        """For RDMA: tells the switch this worker's end of the queue pairs, and returns the switch's end.
+
+        The fields are those of `jaxina.control.data_plane.QueuePairs`.
         """
         ...
 
     def end(self, group: Group, code: str, message: str) -> None:
-        """Ends the group's job for all its processes, for a reason that only this one has seen."""
+        """Ends the group's job for all its processes, for a reason that only this process knows."""
         ...
 
     def leave(self, failure: str | None) -> None:
-        """Leaves all jobs; `failure` says why this process ends, None if it ends in order."""
+        """Leaves all jobs. `failure` says why this process ends; None if nothing failed."""
         ...
 
 
 class EmbeddedAggregators:
-    """Shared memory of this host; the native transport creates, attaches and removes the
-    segment.
-    """
+    """Aggregators in shared memory of this host. The native transport creates, attaches and removes the segments."""
 
     def arrange(self, processes: Sequence[Presence], devices: int) -> Agreement:
         machines = {presence.place.machine: presence.place.host for presence in processes}
         if len(machines) > 1:
             raise InvalidArgumentError(
-                "the embedded aggregator is memory of one host, but the workers run on "
-                f"{', '.join(machines.values())}: "
-                "use aggregator='udp' with a switch"
+                "the embedded aggregator is in shared memory of one host, but the workers run on "
+                f"{', '.join(machines.values())}: use aggregator='udp' with a switch"
             )
         return {
             "segment": f"jaxina-{secrets.token_hex(8)}",
@@ -76,22 +80,20 @@ class EmbeddedAggregators:
         }
 
     def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:
-        """Nothing: attaching to the segment is joining."""
+        """Does nothing: a process joins by attaching to the segment."""
 
     def connect_queue_pairs(self, agreement: Agreement, worker: int, end: tuple[Any, ...]) -> tuple[Any, ...]:
         raise InvalidArgumentError("shared memory has no queue pairs")
 
     def end(self, group: Group, code: str, message: str) -> None:
-        """Nothing: the native transport writes it into the segment."""
+        """Does nothing: the native transport writes the error into the segment."""
 
     def leave(self, failure: str | None) -> None:
-        """Nothing: the native transport detaches, and notices the dead by itself."""
+        """Does nothing: the native transport detaches, and notices by itself when a process has died."""
 
 
 class Connector:
-    """Callable as the engine's connector. Safe to call from several threads at once, one per
-    group.
-    """
+    """The engine's connector: a callable. Several threads may call it at once, one per group."""
 
     def __init__(
         self,
@@ -112,11 +114,15 @@ class Connector:
         self._closing = threading.Event()
 
     def __call__(self, group: Sequence[int]) -> GroupConfig:
-        """The GroupConfig of this process in `group` (global device ids): called once for each,
-        and blocks until all its processes have come.
+        """Makes this process's GroupConfig for a group. It waits until all processes of the group have come.
+
+        The engine calls it once per group.
+
+        Args:
+          group: the global ids of the group's devices.
 
         Raises:
-          JaxinaError: why the group cannot sum.
+          JaxinaError: the group cannot sum. The class and the message say why.
         """
         devices = tuple(group)
         try:
@@ -126,12 +132,12 @@ class Connector:
             raise
 
     def ended(self, group: Sequence[int], code: str, message: str) -> None:
-        """To be called when the group has ended here for a reason that others cannot see."""
+        """Ends the group for all its processes. To be called when it ended here for a reason that others cannot see."""
         self._aggregators.end(tuple(group), code, message)
 
     def _enter(self, group: Group) -> GroupConfig:
         owners = self._topology.owners(group)
-        processes = list(dict.fromkeys(owners))  # as workers, in this order
+        processes = list(dict.fromkeys(owners))  # worker i is processes[i]
         worker = processes.index(self._topology.process)
         shape = self._configuration.shape(devices=len(group), workers=len(processes))
         local = [index for index, owner in enumerate(owners) if owner == self._topology.process]
@@ -162,19 +168,17 @@ class Connector:
     def _choose_transport(self, config: GroupConfig, agreement: Agreement, worker: int) -> None:
         configuration = self._configuration
         exchange = functools.partial(self._aggregators.connect_queue_pairs, agreement, worker)
-        # Workers that dropped the same packets would be one experiment n times.
-        loss = {
-            "loss": configuration.loss,
-            "loss_seed": (configuration.loss_seed + worker) % 2**64,
-        }
+        # Each worker has a seed of its own: if all dropped the same packets, losses would not be independent.
+        loss, seed = configuration.loss, (configuration.loss_seed + worker) % 2**64
         address, checksums = agreement["address"], agreement["checksums"]
         if configuration.aggregator == "embedded":
             config.use_embedded(agreement["segment"])
         elif configuration.aggregator == "udp":
             window = agreement["first_window"]
-            config.use_udp(address, agreement["ports"], checksums, first_window=window, **loss)
+            ports = agreement["ports"]
+            config.use_udp(address, ports, checksums, first_window=window, loss=loss, loss_seed=seed)
         elif configuration.aggregator == "roce":
-            config.use_roce(address, exchange, checksums, **loss)
+            config.use_roce(address, exchange, checksums, loss=loss, loss_seed=seed)
         else:
             config.use_verbs(configuration.rdma_device or "", exchange)
 
@@ -192,9 +196,9 @@ class Connector:
         return rendezvous.meet(me, functools.partial(self._aggregators.arrange, devices=len(group)))
 
     def interrupt(self) -> None:
-        """Ends waits in progress."""
+        """Ends the waits that are in progress."""
         self._closing.set()
 
     def close(self, failure: str | None) -> None:
-        """Leaves all jobs; see Aggregators.leave."""
+        """Leaves all jobs; see `Aggregators.leave`."""
         self._aggregators.leave(failure)

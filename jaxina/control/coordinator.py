@@ -1,7 +1,7 @@
-"""Where the processes of a job find each other: the roll, then the service of jax.distributed.
+"""The coordinator, where the processes of a job find each other: the roll call, then the service of jax.distributed.
 
-It is a process of its own, so that no worker's death takes the others with it: JAX ends every process whose service has
-gone.
+It is a process of its own. If it were part of a worker, that worker's death would end all others: JAX ends every
+process whose service has gone.
 """
 
 from __future__ import annotations
@@ -14,39 +14,45 @@ from jaxina.config import split_address
 from jaxina.control.roll import Roll
 from jaxina.errors import InvalidArgumentError, SystemCallError
 
-_TRIES = 5  # a port that was free may not be so any more
+_TRIES = 5  # to start the service: a port that was free a moment ago may be taken
 _BACKLOG = 1024
 
 
 def listen(address: str) -> socket.socket:
-    """A socket at HOST:PORT, port 0 for any.
+    """Makes a socket that listens at HOST:PORT. Port 0 picks a free one.
 
     Raises:
-      InvalidArgumentError: there can be none.
+      InvalidArgumentError: it cannot listen there.
     """
     host, port = split_address(address)
     try:
         return socket.create_server((host, port), family=_family(host), backlog=_BACKLOG)
     except OSError as error:
         raise InvalidArgumentError(
-            f"the coordinator cannot listen at {address}: {error.strerror}. It must be a free port of this host"
+            f"the coordinator cannot listen at {address}: {error.strerror}. Give an address of this host and a free "
+            "port"
         ) from error
 
 
 def address_of(listener: socket.socket) -> str:
-    """HOST:PORT."""
+    """The address at which the socket listens, HOST:PORT."""
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def coordinate(listener: socket.socket, processes: int) -> None:
-    """Serves one job of so many processes, for ever.
+    """Serves one job. It returns only by an error.
+
+    Args:
+      listener: the socket at which the processes call.
+      processes: how many processes the job has.
 
     Raises:
-      NeverJoinedError, MismatchError: the processes are not complete, or do not agree; they have been told.
-      SystemCallError: the service cannot be started.
+      NeverJoinedError: not all processes came. Those that came have been told.
+      MismatchError: the processes have different settings. They have been told.
+      SystemCallError: the service of jax.distributed cannot be started.
     """
-    services: list[Any] = []  # it ends with its last reference
+    services: list[Any] = []  # keeps the service alive, which ends with its last reference
 
     def serve() -> str:
         address, service = _start_service(address_of(listener), processes)
@@ -59,7 +65,7 @@ def coordinate(listener: socket.socket, processes: int) -> None:
 
 
 def _start_service(beside: str, processes: int) -> tuple[str, Any]:
-    """The service of jax.distributed on the host of the address `beside`, and its own address."""
+    """Starts the service of jax.distributed, at a free port of the host of `beside`. Returns its address and itself."""
     host, _ = split_address(beside)
     why: Exception | None = None
     for _ in range(_TRIES):
@@ -69,7 +75,7 @@ def _start_service(beside: str, processes: int) -> tuple[str, Any]:
             return address, jax_processes.host_service(address, processes)
         except RuntimeError as error:
             why = error
-    raise SystemCallError(f"the service of jax.distributed does not start on {host}: {why}")
+    raise SystemCallError(f"the service of jax.distributed cannot be started on {host}: {why}")
 
 
 def _family(host: str) -> socket.AddressFamily:

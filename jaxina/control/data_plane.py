@@ -1,6 +1,4 @@
-"""What the control service needs of the thing that moves packets: the software switch, or a
-hardware one's driver.
-"""
+"""What the control service needs from a data plane: the software switch, or the driver of a hardware switch."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ _MTUS = (256, 512, 1024, 2048, 4096)
 
 @dataclasses.dataclass(frozen=True)
 class QueuePairs:
-    """One end of a set of RDMA queue pairs, as the other end must know it; control.proto says what
-    the fields are.
-    """
+    """What one end of a set of RDMA queue pairs must know about the other end. control.proto describes the fields."""
 
     address: str
     udp_port: int
@@ -30,79 +26,110 @@ class QueuePairs:
     memory: int
 
     def check(self, slots: int) -> None:
-        """Raises InvalidArgumentError if this cannot be a worker's end in a job of so many slots."""
+        """Checks that this can be a worker's end in a job with `slots` slots.
+
+        Raises:
+          InvalidArgumentError: it cannot.
+        """
         try:
             address = ipaddress.IPv4Address(self.address)
         except ValueError:
             raise InvalidArgumentError(
-                f"queue pairs at {self.address[:64]!r}: give an IPv4 address in numbers"
+                f"the queue pairs' address {self.address[:64]!r} is not a numeric IPv4 address"
             ) from None
         if address.is_multicast or address.is_unspecified or address.is_reserved:
-            raise InvalidArgumentError(f"queue pairs at {address}, which is no host's address")
+            raise InvalidArgumentError(f"the queue pairs' address {address} is not the address of a host")
         if not 0 < self.udp_port < 65536:
-            raise InvalidArgumentError(f"queue pairs at UDP port {self.udp_port}: give 1 to 65535")
+            raise InvalidArgumentError(f"the queue pairs' UDP port {self.udp_port} is not from 1 to 65535")
         if self.mtu not in _MTUS:
-            raise InvalidArgumentError(f"RDMA packets of {self.mtu} bytes: give {', '.join(map(str, _MTUS))}")
+            raise InvalidArgumentError(f"an RDMA MTU of {self.mtu} bytes is not one of {', '.join(map(str, _MTUS))}")
         if len(self.qpns) != slots + 1:
             raise InvalidArgumentError(
-                f"a worker of a job of {slots} slots connects {slots + 1} queue pairs, not {len(self.qpns)}"
+                f"a worker of a job with {slots} slots must connect {slots + 1} queue pairs, not {len(self.qpns)}"
             )
         if max(self.qpns) >= _NUMBERS or self.psn >= _NUMBERS:
-            raise InvalidArgumentError("queue pairs and packets are numbered in 24 bits")
+            raise InvalidArgumentError("a queue pair's number or the first packet's number does not fit into 24 bits")
 
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """What a data plane asks of the workers, beyond the protocol."""
+    """What a data plane asks of the workers, in addition to the protocol.
 
-    whole_chunks: bool = False  # a pass has no words, or those of a whole chunk
-    checksums: bool = True  # replies carry a CRC; RDMA packets a right ICRC
+    Attributes:
+      whole_chunks: whether each pass must carry either no words or those of a whole chunk.
+      checksums: whether the data plane's replies carry a CRC, and its RDMA packets a valid ICRC.
+    """
+
+    whole_chunks: bool = False
+    checksums: bool = True
 
 
 class DataPlane(Protocol):
-    """No method waits for the network. Errors are JaxinaErrors and reach the worker that asked."""
+    """A data plane.
+
+    No method waits for the network. Methods raise JaxinaErrors, which are passed on to the worker that asked.
+    """
 
     @property
-    def terms(self) -> Terms: ...
+    def terms(self) -> Terms:
+        """What this data plane asks of the workers."""
+        ...
 
     @property
     def ports(self) -> list[int]:
-        """UDP ports of the data path; slot i of a job belongs to ports[i % len(ports)]."""
+        """The UDP ports of the data path. Slot i of a job belongs to ``ports[i % len(ports)]``."""
         ...
 
-    def add_job(self, job: int, secret: int, shape: JobShape) -> None: ...
+    def add_job(self, job: int, secret: int, shape: JobShape) -> None:
+        """Makes the slots of a job. From now on its packets are answered."""
+        ...
 
-    def remove_job(self, job: int) -> None: ...
+    def remove_job(self, job: int) -> None:
+        """Frees the slots of a job. From now on its packets are rejected."""
+        ...
 
     def abort_job(self, job: int, code: str, message: str) -> None:
-        """From now on answers the job's packets with this error."""
+        """Ends a job: from now on the data plane answers the job's packets with this error."""
         ...
 
     def statistics(self) -> dict[str, Any]:
-        """{"rejected": {kind: packets}, "jobs": {job: {counter: value, "rejected": {kind: packets}}},
-        counter: value}.
+        """Reads the counters.
 
-        The outer `rejected` counts packets that belong to no job. Counters that `jaxina status`
-        shows: updates, duplicates (retransmissions of updates that were counted already),
-        packets_sent, bytes_received, bytes_sent; of the whole: socket_overflows (packets lost
-        because a socket's buffer was full). One that is not counted is left out.
+        Returns:
+          ``{"rejected": {kind: packets}, "jobs": {job: counters}, counter: value}``, where ``counters`` of a job are
+          ``{"rejected": {kind: packets}, counter: value}``. The outer ``rejected`` counts packets that belong to no
+          job.
+
+          ``jaxina status`` shows these counters of a job: ``updates``, ``duplicates`` (retransmissions of updates that
+          were counted already), ``packets_sent``, ``bytes_received`` and ``bytes_sent``. Of the whole it shows
+          ``socket_overflows`` (packets lost because a socket's buffer was full). A counter that the data plane does not
+          have is left out.
         """
         ...
 
     def missing(self, job: int) -> list[int]:
-        """Workers that some slot waits for."""
+        """The workers that at least one slot of the job waits for."""
         ...
 
     def slots_that_fit(self, shape: JobShape) -> int:
-        """How many passes each worker of such a job may have in flight at first, so that the bursts
-        of all fit the buffers; 0: not known."""
+        """How many passes each worker of such a job may have in flight at first.
+
+        With so many, the bursts of all workers together fit the socket buffers. 0 means that it is not known.
+        """
         ...
 
     def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
-        """Gives a joined worker of the job queue pairs of this switch. `end` is a sound one
-        (`QueuePairs.check`).
+        """Connects a joined worker's queue pairs to queue pairs of this switch.
+
+        Args:
+          job: the job.
+          worker: the worker's number.
+          end: the worker's end, which has passed `QueuePairs.check`.
+
+        Returns:
+          The switch's end.
 
         Raises:
-          InvalidArgumentError: there is no RDMA here, or the end does not fit the switch.
+          InvalidArgumentError: this data plane has no RDMA, or the end does not fit it.
         """
         ...

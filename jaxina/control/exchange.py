@@ -1,4 +1,4 @@
-"""How the processes of a job tell each other something, as where each takes messages (xla_ffi/mpi/peers.h)."""
+"""How the processes of a job exchange facts, such as where each takes messages (xla_ffi/mpi/peers.h)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from jaxina.config import split_address
 from jaxina.control.store import Store
 from jaxina.errors import NeverJoinedError, SystemCallError, WorkerLostError
 
-_SLICE = 0.25  # seconds; the store's waits cannot be interrupted
+_SLICE = 0.25  # seconds of one wait at the store, which cannot be interrupted; dead processes are looked for in between
 
 
 def own_host_towards(coordinator: str | None) -> str:
-    """The numeric address of this host on the way to the job's coordinator (HOST:PORT); loopback where there is none.
+    """The numeric address of this host's interface towards the job's coordinator.
+
+    Args:
+      coordinator: HOST:PORT. If it is None, the result is the loopback address.
 
     Raises:
-      SystemCallError: there is no way.
+      SystemCallError: there is no route to the coordinator.
     """
     if coordinator is None:
         return "127.0.0.1"
@@ -30,7 +33,7 @@ def own_host_towards(coordinator: str | None) -> str:
             way.connect(address)  # sends nothing
             return str(way.getsockname()[0])
     except OSError as error:
-        raise SystemCallError(f"no way to the job's coordinator {coordinator}: {error}") from error
+        raise SystemCallError(f"there is no route to the job's coordinator {coordinator}: {error}") from error
 
 
 def exchange(
@@ -43,14 +46,24 @@ def exchange(
     ended: Callable[[], set[int]],
     absent: str,
 ) -> list[Any]:
-    """Tells the others something, in what JSON knows; returns what all told, by process.
+    """Tells the other processes something, and waits for what they tell.
 
     Args:
-      absent: what is said of a process that did not tell in time.
+      store: the key-value store.
+      prefix: starts the keys in the store. No earlier exchange may have used it.
+      process: this process's number.
+      own: what this process tells, as values that JSON can hold.
+      processes: how many processes there are.
+      timeout: seconds to wait for the others.
+      ended: returns the processes that are known to have ended.
+      absent: the error message for a process that did not tell in time, to follow "process N".
+
+    Returns:
+      What each process told, by number.
 
     Raises:
-      NeverJoinedError: one did not tell within `timeout` seconds.
-      WorkerLostError: one has ended.
+      NeverJoinedError: a process did not tell within `timeout` seconds.
+      WorkerLostError: a process has ended.
     """
     store.set(f"{prefix}/{process}", json.dumps(own))
     deadline = time.monotonic() + timeout

@@ -1,4 +1,4 @@
-"""What a job is asked to be."""
+"""What a caller asks for when it has a switch make a job."""
 
 from __future__ import annotations
 
@@ -12,13 +12,21 @@ from jaxina.errors import InvalidArgumentError
 
 @dataclasses.dataclass(frozen=True)
 class JobSpec:
-    shape: JobShape  # of the group's devices in its processes, the job's workers
-    join_timeout: float  # seconds until a job that nobody joins is dropped, if not earlier
-    heartbeat_timeout: float  # seconds of silence after which a session is dead
+    """The specification of a job.
+
+    Attributes:
+      shape: the job's shape. Its workers are the processes of a group of devices.
+      join_timeout: after how many seconds a job that nobody has joined is dropped, at the latest.
+      heartbeat_timeout: after how many seconds of silence a session counts as dead.
+    """
+
+    shape: JobShape
+    join_timeout: float
+    heartbeat_timeout: float
 
     def __post_init__(self) -> None:
-        """Raises InvalidArgumentError if these times cannot be."""
+        """Raises InvalidArgumentError if a time is not allowed."""
         times = (self.join_timeout, self.heartbeat_timeout)
         most = limits.MAX_TIMEOUT
         if not all(math.isfinite(t) and 0 < t <= most for t in times):
-            raise InvalidArgumentError(f"the times of a job are above 0 and at most {most:g} s, not {times}")
+            raise InvalidArgumentError(f"the timeouts of a job must be above 0 and at most {most:g} s, not {times}")

@@ -1,6 +1,4 @@
-"""What `jaxina info --last` shows: process 0 leaves a record of its run in the user's cache
-folder.
-"""
+"""The record of the last run, which process 0 writes to the user's cache folder. ``jaxina info --last`` shows it."""
 
 from __future__ import annotations
 
@@ -19,12 +17,13 @@ _log = logging.getLogger(__name__)
 
 
 def path() -> Path:
+    """The file of the record."""
     folder = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(folder) / "jaxina" / "last_run.json"
 
 
 def write(aggregator: str, processes: int, statistics: dict[str, int], report: Report) -> None:
-    """A record that cannot be written is no reason to fail a run; it is logged."""
+    """Writes the record of this run. If that fails, it is only logged: it is no reason to fail the run."""
     record = {
         "when": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "aggregator": aggregator,
@@ -44,7 +43,7 @@ def write(aggregator: str, processes: int, statistics: dict[str, int], report: R
 
 
 def read() -> dict[str, Any] | None:
-    """The last record; None if there is none."""
+    """Reads the record; None if there is none."""
     try:
         return json.loads(path().read_text())
     except (OSError, ValueError):

@@ -1,5 +1,6 @@
-"""Who belongs to which job, as a state machine: requests and the time go in, effects come out. No
-network, no clock.
+"""Which worker belongs to which job, as a state machine.
+
+Requests and the time go in, effects come out. It uses no network and no clock.
 """
 
 from __future__ import annotations
@@ -43,17 +44,31 @@ class Session:
 
 @dataclasses.dataclass
 class Job:
+    """A job of the switch.
+
+    Attributes:
+      id: its id.
+      secret: its secret.
+      spec: what was asked for.
+      created: when it was made.
+      address: the address that asked for it.
+      members: the session of each worker that has joined, by rank. It keeps those that have left.
+      sessions: the sessions that are present.
+      aborted: the error that ended the job; None if none has.
+    """
+
     id: int
     secret: int = dataclasses.field(repr=False)
     spec: JobSpec
     created: float
-    address: str  # whence it was made
-    members: dict[int, Session] = dataclasses.field(default_factory=dict)  # by rank, those that left included
-    sessions: set[Session] = dataclasses.field(default_factory=set)  # present ones
+    address: str
+    members: dict[int, Session] = dataclasses.field(default_factory=dict)
+    sessions: set[Session] = dataclasses.field(default_factory=set)
     aborted: JaxinaError | None = None
 
     @property
     def not_joined(self) -> list[int]:
+        """The ranks that no worker has joined with yet."""
         return [rank for rank in range(self.spec.shape.workers) if rank not in self.members]
 
     @property
@@ -62,7 +77,7 @@ class Job:
 
     @property
     def joined(self) -> bool:
-        """Whether somebody has joined."""
+        """Whether a worker has joined."""
         return bool(self.members)
 
 
@@ -75,7 +90,7 @@ class Ready:
 
 @dataclasses.dataclass(frozen=True)
 class Left:
-    """A process left in order."""
+    """A process left without an error."""
 
     job: int
     session: Session
@@ -83,7 +98,7 @@ class Left:
 
 @dataclasses.dataclass(frozen=True)
 class Aborted:
-    """The job has ended for all."""
+    """The job has ended with an error for all its workers."""
 
     job: int
     error: JaxinaError
@@ -91,7 +106,7 @@ class Aborted:
 
 @dataclasses.dataclass(frozen=True)
 class Removed:
-    """Nobody is left; the job's place can be reused."""
+    """No worker is left. The data plane can reuse the job's slots."""
 
     job: int
 
@@ -105,15 +120,18 @@ class Membership:
     def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}
         self._quota = JobQuota()
-        self._last_id = secrets.randbits(16)  # so that ids of a restarted switch are not those of its predecessor
+        self._last_id = secrets.randbits(16)  # so that a restarted switch does not give out the ids of its predecessor
 
     def create(self, spec: JobSpec, address: str, now: float) -> Job:
-        """A new job, asked for from `address`, with an id and a secret that no earlier incarnation
-        had.
+        """Makes a job, with an id that no other job has and a random secret.
+
+        Args:
+          spec: what is asked for.
+          address: where the request comes from.
+          now: the time.
 
         Raises:
-          TooManyWorkersError, InvalidArgumentError: the job cannot work.
-          JobRejectedError: the switch, or the address, has as many jobs as it can.
+          JobRejectedError: the switch, or the address, has as many jobs as it may have.
         """
         self._quota.admit(address, spec.shape.pool_bytes, self.jobs.values(), now)
         self._last_id = (self._last_id + 1) % 2**32
@@ -124,63 +142,88 @@ class Membership:
         return job
 
     def find(self, job_id: int) -> Job:
-        """Raises JobRejectedError if there is no such job."""
+        """Finds a job.
+
+        Raises:
+          JobRejectedError: there is no such job.
+        """
         job = self.jobs.get(job_id)
         if job is None:
             raise JobRejectedError(
-                f"the switch has no job {job_id}: it has ended, or the switch was restarted. Call "
-                "jaxina.shutdown() and "
-                "jaxina.init() again in every process"
+                f"the switch has no job {job_id}: the job has ended, or the switch was restarted. Call "
+                "jaxina.shutdown() and jaxina.init() again in every process"
             )
         return job
 
     def check_secret(self, job_id: int, secret: int) -> None:
-        """Raises JobRejectedError if there is no such job, or its secret is another."""
-        expected = self.find(job_id).secret
-        if not hmac.compare_digest(expected.to_bytes(8, "big"), secret.to_bytes(8, "big")):
-            raise JobRejectedError(f"wrong secret for job {job_id}: it belongs to another run")
-
-    def job_of_worker(self, job_id: int, secret: int, rank: int) -> Job:
-        """The job, if this worker of it is joined.
+        """Checks a job's secret.
 
         Raises:
-          JobRejectedError: no such job, another secret, or the worker is not joined.
-          JaxinaError: what the job was aborted with.
+          JobRejectedError: there is no such job, or its secret is another.
+        """
+        expected = self.find(job_id).secret
+        if not hmac.compare_digest(expected.to_bytes(8, "big"), secret.to_bytes(8, "big")):
+            raise JobRejectedError(f"wrong secret for job {job_id}: the job belongs to another run")
+
+    def job_of_worker(self, job_id: int, secret: int, rank: int) -> Job:
+        """Finds a job that a worker is joined to.
+
+        Raises:
+          JobRejectedError: there is no such job, its secret is another, or the worker is not joined to it.
+          JaxinaError: the error that the job was aborted with.
         """
         self.check_secret(job_id, secret)
         job = self.find(job_id)
         if job.aborted is not None:
             raise job.aborted
         if job.members.get(rank) not in job.sessions:
-            raise JobRejectedError(f"worker {rank} is not joined to job {job_id}: only a worker that is may connect")
+            raise JobRejectedError(
+                f"worker {rank} is not joined to job {job_id}: a worker must join before it connects"
+            )
         return job
 
     def join(
         self, job_id: int, secret: int, ranks: Sequence[int], host: str, pid: int, now: float
     ) -> tuple[Session, list[Effect]]:
-        """Raises JobRejectedError, TooManyWorkersError, RankTakenError, or what the job was
-        aborted with.
+        """Joins a process to a job.
+
+        Args:
+          job_id: the job.
+          secret: the job's secret.
+          ranks: the process's workers.
+          host: the process's host, for messages.
+          pid: the process's id, for messages.
+          now: the time.
+
+        Returns:
+          The process's session, and the effects.
+
+        Raises:
+          JobRejectedError: there is no such job, or its secret is another.
+          InvalidArgumentError: there are no ranks, or one comes twice.
+          TooManyWorkersError: a rank is beyond the job's size.
+          RankTakenError: another process has joined with one of the ranks.
+          JaxinaError: the error that the job was aborted with.
         """
         job = self.find(job_id)
         self.check_secret(job_id, secret)
         if job.aborted is not None:
             raise job.aborted
         if not ranks or len(set(ranks)) != len(ranks):
-            raise InvalidArgumentError(f"a process joins with distinct ranks, not {list(ranks[:16])}")
+            raise InvalidArgumentError(
+                f"a process must join with at least one rank, and each once, not {list(ranks[:16])}"
+            )
         host = host[: limits.MAX_HOST]
         if max(ranks) >= job.spec.shape.workers:
             raise TooManyWorkersError(
-                f"worker {max(ranks)} (host {host}, pid {pid}) wants to join job {job_id}, which "
-                "is for "
-                f"{job.spec.shape.workers} workers, numbered from 0: start as many processes as the job "
-                "was made for"
+                f"worker {max(ranks)} (host {host}, pid {pid}) wants to join job {job_id}, which is for "
+                f"{job.spec.shape.workers} workers, numbered from 0: start as many processes as the job was made for"
             )
         taken = [rank for rank in ranks if rank in job.members]
         if taken:
             raise RankTakenError(
-                f"rank {taken[0]} of job {job_id} is taken by {job.members[taken[0]]}; host "
-                f"{host}, pid {pid} claims it "
-                "too: give each process its own rank"
+                f"rank {taken[0]} of job {job_id} is taken by {job.members[taken[0]]}; host {host}, pid {pid} claims "
+                "it too: give each process its own rank"
             )
         session = Session(job_id, tuple(ranks), host, pid, now)
         job.sessions.add(session)
@@ -189,13 +232,16 @@ class Membership:
         return session, [] if job.not_joined else [Ready(job_id)]
 
     def heartbeat(self, session: Session, statistics: Mapping[str, int], now: float) -> None:
+        """Notes that a session is alive, and a limited number of its statistics."""
         session.last_heard = now
         named = ((name, statistics[name]) for name in sorted(statistics) if len(name) <= limits.MAX_NAME)
         session.statistics = dict(itertools.islice(named, limits.MAX_STATISTICS))
 
     def leave(self, session: Session, code: str, message: str) -> list[Effect]:
-        """An orderly end if `code` is empty, else the end of the job with that error, or as a lost
-        worker if there is no such error.
+        """Ends a session at its worker's request.
+
+        If `code` is empty, the worker leaves without an error. Otherwise the job ends with the error that the code
+        names, or with WORKER_LOST if there is no such error.
         """
         if code:
             message = message[: limits.MAX_TEXT]
@@ -207,14 +253,17 @@ class Membership:
         return [Left(session.job, session), *self._drop(session)]
 
     def lost(self, session: Session, how: str) -> list[Effect]:
-        """The session's stream ended without a Leave."""
+        """Ends a session that was lost: its stream ended without a Leave, or it was silent or misbehaved.
+
+        The job ends with WORKER_LOST. `how` says what happened, to follow the worker's name.
+        """
         job = self.jobs.get(session.job)
         if job is None or session not in job.sessions:
             return []
         return self.end(session.job, from_code("WORKER_LOST", f"{session} {how}")) + self._drop(session)
 
     def expire(self, now: float) -> list[tuple[Session, list[Effect]]]:
-        """Ends silent sessions, and returns each with what follows from its end."""
+        """Ends sessions that have been silent too long. Returns each with the effects of its end."""
         ended = []
         for job in list(self.jobs.values()):
             for session in list(job.sessions):
@@ -226,7 +275,7 @@ class Membership:
         return ended
 
     def expire_unused(self, now: float) -> list[Effect]:
-        """Drops jobs that nobody joined in time."""
+        """Drops jobs that no worker joined in time."""
         unused = [
             job.id
             for job in self.jobs.values()
@@ -237,7 +286,7 @@ class Membership:
         return [Removed(job_id) for job_id in unused]
 
     def end(self, job_id: int, error: JaxinaError) -> list[Effect]:
-        """Ends the job for all its processes; nothing if it has ended already."""
+        """Ends the job with an error for all its processes. Does nothing if it has ended already."""
         job = self.jobs[job_id]
         if job.aborted is not None:
             return []

@@ -1,16 +1,19 @@
-"""Whom a call comes from, as far as quotas are concerned."""
+"""The address that a call comes from, as quotas use it."""
 
 from __future__ import annotations
 
 import ipaddress
 import urllib.parse
 
-_NETWORK = 64  # bits of an IPv6 address: a host may have all the rest
+_NETWORK = 64  # bits of an IPv6 address that name a network; one host may have all addresses in it
 
 
 def address_of(peer: str) -> str:
-    """The address in gRPC's `peer` (`ipv4:10.0.0.1:5`, `ipv6:%5B::1%5D:5`), without the port. Of an
-    IPv6 address, its network; what is no IP address stands for itself.
+    """Extracts the address from gRPC's peer string, such as ``ipv4:10.0.0.1:5`` or ``ipv6:%5B::1%5D:5``.
+
+    Returns:
+      An IPv4 address without the port; of an IPv6 address its network; of a peer that has no IP address the kind of
+      peer, such as "unix".
     """
     kind, _, rest = peer.partition(":")
     if kind not in ("ipv4", "ipv6"):

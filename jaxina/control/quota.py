@@ -1,4 +1,4 @@
-"""What one address, and all together, may have of a switch: jobs, pools, streams, calls."""
+"""How many jobs, pools, streams and calls of a switch one address may have, and all addresses together."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class HeldJob(Protocol):
 
     @property
     def joined(self) -> bool:
-        """Whether somebody has joined it."""
+        """Whether a worker has joined it."""
         ...
 
 
 @dataclasses.dataclass
 class _Held:
-    """What an address has."""
+    """What an address has at the switch."""
 
     jobs: int = 0
     unjoined: int = 0
@@ -47,10 +47,16 @@ class JobQuota:
         self._making_in_all = Bucket(*limits.MAKING_IN_ALL)
 
     def admit(self, address: str, pool_bytes: int, jobs: Collection[HeldJob], now: float) -> None:
-        """`jobs` are those that the switch has.
+        """Counts one more job of the address.
+
+        Args:
+          address: where the request comes from.
+          pool_bytes: size of the job's pool.
+          jobs: the jobs that the switch has.
+          now: the time, in any clock's seconds that never go back.
 
         Raises:
-          JobRejectedError: the limit, and what to do.
+          JobRejectedError: a limit is reached. The message names it and says what to do.
         """
         mine = _Held()
         unjoined = 0
@@ -63,17 +69,17 @@ class JobQuota:
         self._check_numbers(address, mine, len(jobs), unjoined)
         if mine.pool_bytes + pool_bytes > limits.POOL_PER_ADDRESS:
             raise JobRejectedError(
-                f"a pool of {_mib(pool_bytes)} MiB; {address} has {_mib(mine.pool_bytes)} of the "
-                f"{_mib(limits.POOL_PER_ADDRESS)} MiB that one address may have at this switch: "
-                f"lower JAXINA_SLOTS or JAXINA_BLOCKS_PER_CHUNK, {_OWN_SWITCH}"
+                f"a pool of {_mib(pool_bytes)} MiB is too much: {address} has {_mib(mine.pool_bytes)} of the "
+                f"{_mib(limits.POOL_PER_ADDRESS)} MiB that one address may have at this switch: lower JAXINA_SLOTS or "
+                f"JAXINA_BLOCKS_PER_CHUNK, {_OWN_SWITCH}"
             )
         cost = limits.JOB_COST + pool_bytes
         making = self._making.of(address, now)
         wait = max(making.wait(cost, now), self._making_in_all.wait(cost, now))
         if wait > 0:
             raise JobRejectedError(
-                f"too many jobs or too large ones are made at this switch in a short time, by "
-                f"{address} or by all: try again in {wait:.1f} s, {_OWN_SWITCH}"
+                f"too many jobs, or too large ones, were made at this switch in a short time, by {address} alone or by "
+                f"all callers: try again in {wait:.1f} s, {_OWN_SWITCH}"
             )
         making.spend(cost, now)
         self._making_in_all.spend(cost, now)
@@ -82,7 +88,7 @@ class JobQuota:
     def _check_numbers(address: str, mine: _Held, jobs: int, unjoined: int) -> None:
         if jobs >= limits.MAX_JOBS:
             raise JobRejectedError(
-                f"the switch serves {limits.MAX_JOBS} jobs, its most: wait for one to end, {_OWN_SWITCH}"
+                f"the switch serves {limits.MAX_JOBS} jobs, the most it may: wait for one to end, {_OWN_SWITCH}"
             )
         if mine.jobs >= limits.JOBS_PER_ADDRESS:
             raise JobRejectedError(
@@ -95,20 +101,24 @@ class JobQuota:
         ):
             if held >= most:
                 raise JobRejectedError(
-                    f"{whose} {most} jobs that nobody has joined, the most: join them, or try again "
-                    f"in {limits.UNJOINED_LIFE:g} s, when they are dropped"
+                    f"{whose} {most} jobs that nobody has joined, the most allowed: join them, or try again in "
+                    f"{limits.UNJOINED_LIFE:g} s, when they are dropped"
                 )
 
 
 class ConnectQuota:
-    """How often queue pairs are connected."""
+    """Limits how often queue pairs are connected."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, Bucket] = {}
         self._in_all = Bucket(*limits.CONNECTS_IN_ALL)
 
     def take(self, job: int, workers: int, now: float) -> None:
-        """Raises JobRejectedError if the job of so many workers, or all, have connected too often."""
+        """Counts one connection of the job, which has so many workers.
+
+        Raises:
+          JobRejectedError: the job, or all jobs together, have connected too often.
+        """
         bucket = self._jobs.get(job)
         if bucket is None:
             most = limits.CONNECTS_PER_WORKER * workers
@@ -116,33 +126,44 @@ class ConnectQuota:
         wait = max(bucket.wait(1, now), self._in_all.wait(1, now))
         if wait > 0:
             raise JobRejectedError(
-                f"queue pairs are connected too often, in job {job} or at the switch as a whole: "
-                f"try again in {wait:.1f} s"
+                f"queue pairs were connected too often, in job {job} or at the switch as a whole: try again in "
+                f"{wait:.1f} s"
             )
         bucket.spend(1, now)
         self._in_all.spend(1, now)
 
     def forget(self, job: int) -> None:
+        """Drops the count of a job that has ended."""
         self._jobs.pop(job, None)
 
 
 class CallQuota:
-    """How often an address calls."""
+    """Limits how often an address calls."""
 
     def __init__(self) -> None:
         self._calls = Buckets(*limits.CALLS_PER_ADDRESS)
 
     def take(self, address: str, now: float) -> None:
-        """Raises JobRejectedError for one call too many."""
+        """Counts one call of the address.
+
+        Raises:
+          JobRejectedError: it is one call too many.
+        """
         if not self._calls.of(address, now).take(1, now):
             raise JobRejectedError(
-                f"more than {limits.CALLS_PER_ADDRESS[1]} calls a second come from {address}: call "
-                "this switch less often"
+                f"more than {limits.CALLS_PER_ADDRESS[1]} calls a second come from {address}: call this switch less "
+                "often"
             )
 
 
 class Crowd:
-    """How many there are at once of something that strangers may open."""
+    """Limits how many of something that strangers may open are open at once.
+
+    Args:
+      what: what is counted, for messages.
+      per_address: the most for one address.
+      in_all: the most for all addresses together.
+    """
 
     def __init__(self, what: str, per_address: int, in_all: int):
         self._what = what
@@ -153,7 +174,11 @@ class Crowd:
 
     @contextlib.contextmanager
     def one_more(self, address: str) -> Iterator[None]:
-        """Raises JobRejectedError if that would be too many."""
+        """Counts one more while the context lasts.
+
+        Raises:
+          JobRejectedError: that is one too many.
+        """
         if self._inside[address] >= self._per_address:
             raise JobRejectedError(
                 f"{address} has {self._per_address} {self._what} at this switch, the most for one "
@@ -161,7 +186,7 @@ class Crowd:
             )
         if self._total >= self._in_all:
             raise JobRejectedError(
-                f"the switch has {self._in_all} {self._what}, its most: try again later, {_OWN_SWITCH}"
+                f"the switch has {self._in_all} {self._what}, the most it may: try again later, {_OWN_SWITCH}"
             )
         self._inside[address] += 1
         self._total += 1

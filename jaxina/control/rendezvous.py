@@ -1,8 +1,8 @@
 """How the processes of one group agree on their aggregator, through a key-value store.
 
-Every process announces itself and its settings; the leader (the process of device 0) waits for
-all, compares, asks for an aggregator and publishes either what was agreed or an error, which is
-then raised in every process.
+Each process announces itself and its settings. The leader, which is the process of the group's first device, waits for
+all, compares their settings and sets up an aggregator. It then publishes how to join, or an error, which every process
+raises.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from jaxina.errors import (
     from_code,
 )
 
-# The store's waits cannot be interrupted, so they are taken in slices between which `closing` is
-# looked at.
+# A wait at the store cannot be interrupted. So it is done in slices of this many seconds, and `closing` and `ended` are
+# checked between them.
 _SLICE = 0.25
-# A follower whose deadline passes with everybody present grants the leader this long to publish.
+# If all processes have come when a follower's deadline passes, it gives the leader this many more seconds to publish.
 _LEADER_GRACE = 10.0
 
 
@@ -40,10 +40,12 @@ class Presence:
     settings: dict[str, Any]
 
     def to_json(self) -> str:
+        """Writes the presence as JSON, for the store."""
         return json.dumps(dataclasses.asdict(self))
 
     @staticmethod
     def from_json(text: str) -> Presence:
+        """Reads what `to_json` wrote."""
         data = json.loads(text)
         return Presence(data["process"], Place(**data["place"]), data["settings"])
 
@@ -52,8 +54,15 @@ Agreement = dict[str, Any]
 
 
 class Rendezvous:
-    """One meeting of `processes`, the workers of a group in order, under `prefix`, a key nobody
-    used before.
+    """One meeting of the processes of a group.
+
+    Args:
+      store: the key-value store.
+      prefix: starts the meeting's keys in the store. No earlier meeting may have used it.
+      processes: the processes of the group, in the order of the workers. The first one leads.
+      timeout: seconds that the meeting may take.
+      closing: whether this process is shutting down.
+      ended: returns the processes that are known to have ended.
     """
 
     def __init__(
@@ -74,13 +83,21 @@ class Rendezvous:
         self._ended = ended
 
     def meet(self, me: Presence, agree: Callable[[list[Presence]], Agreement]) -> Agreement:
-        """Returns what the leader's `agree` returned, in every process.
+        """Meets the other processes.
 
-          Raises:
-            NeverJoinedError: a process did not announce itself within the deadline.
-        WorkerLostError: a process of the group has ended.
-            MismatchError: processes run with different settings.
-            JaxinaError: whatever `agree` raised in the leader.
+        Args:
+          me: how this process announces itself.
+          agree: sets up the aggregator. It is called in the leader only.
+
+        Returns:
+          What the leader's `agree` returned.
+
+        Raises:
+          NeverJoinedError: a process did not announce itself in time.
+          WorkerLostError: a process of the group has ended.
+          MismatchError: processes have different settings.
+          ShutDownError: this process is shutting down.
+          JaxinaError: the leader's `agree` raised it.
         """
         self._store.set(self._presence(me.process), me.to_json())
         if me.process == self._processes[0]:
@@ -127,7 +144,7 @@ class Rendezvous:
             text = self._wait(f"{self._prefix}/agreement", time.monotonic() + _LEADER_GRACE)
         if text is None:
             raise NeverJoinedError(
-                f"process {self._processes[0]}, which leads the group, came but did not say within "
+                f"process {self._processes[0]} leads the group. It came, but did not tell the others within "
                 f"{self._timeout:g} s where to join; see its output"
             )
         answer = json.loads(text)
@@ -150,24 +167,22 @@ class Rendezvous:
 
     def _lost(self, process: int) -> WorkerLostError:
         return WorkerLostError(
-            f"worker {self._processes.index(process)} (process {process}) ended before all had come to this sum; see its "
-            "output"
+            f"worker {self._processes.index(process)} (process {process}) ended before all workers had reached this "
+            "sum; see its output"
         )
 
     def _never_joined(self, missing: Sequence[int]) -> NeverJoinedError:
         workers = [index for index, process in enumerate(self._processes) if process in missing]
         return NeverJoinedError(
-            f"worker{'s' if len(workers) > 1 else ''} {_listed(workers)} of {len(self._processes)} "
-            "did not join within "
-            f"{self._timeout:g} s: process{'es' if len(missing) > 1 else ''} {_listed(missing)} "
-            "never reached this "
-            "collective. Every process must run the same program, with the same jaxina.collectives(); one that computes long before it needs a longer "
-            "JAXINA_TIMEOUT"
+            f"worker{'s' if len(workers) > 1 else ''} {_listed(workers)} of {len(self._processes)} did not join within "
+            f"{self._timeout:g} s: process{'es' if len(missing) > 1 else ''} {_listed(missing)} never reached this "
+            "collective. Every process must run the same program, with the same jaxina.collectives(). If a process "
+            "computes long before this collective, raise JAXINA_TIMEOUT"
         )
 
 
 def _each_once(processes: Sequence[int]) -> list[int]:
-    """A process with several workers stands in `processes` once for each."""
+    """The processes without repetition: a process with several workers is in the list once per worker."""
     return list(dict.fromkeys(processes))
 
 
@@ -182,11 +197,14 @@ def _check_settings(me: Presence, everybody: Sequence[Presence]) -> None:
 
 
 def check_equal_settings(process: int, mine: dict[str, Any], other: int, theirs: dict[str, Any]) -> None:
-    """Raises MismatchError naming the first setting on which two processes differ."""
+    """Compares the settings of two processes.
+
+    Raises:
+      MismatchError: they differ. The message names the first setting that does.
+    """
     for name in sorted({*mine, *theirs}):
         if mine.get(name) != theirs.get(name):
             raise MismatchError(
-                f"process {process} has {name}={mine.get(name)!r} but process {other} has "
-                f"{theirs.get(name)!r}: give "
+                f"process {process} has {name}={mine.get(name)!r} but process {other} has {theirs.get(name)!r}: give "
                 "all processes the same arguments of jaxina.init() and the same JAXINA_* variables"
             )

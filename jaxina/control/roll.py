@@ -1,9 +1,10 @@
-"""The coordinator's side of the roll: it gathers the processes of a job before jax.distributed starts.
+"""The coordinator's side of the roll call: it gathers the processes of a job before jax.distributed starts.
 
-jax.distributed ends a process (abort, core dump) when another is missing, or comes twice. So each process first tells
-the coordinator its rank, the number of processes, its settings, and how long it waits for the others. When all are
-there, everybody is told where the service of jax.distributed is; when somebody's patience ends, who is missing. The
-connections stay: when one closes, its process has ended, and the others are told.
+jax.distributed aborts a process, with a core dump, if another process is missing or comes twice. So each process first
+tells the coordinator its rank, the number of processes, its settings, and how long it waits for the others (its
+patience). When all have come, the coordinator tells them where the service of jax.distributed is. If one process's
+patience ends first, the coordinator tells all processes which are missing. The connections stay open. When one closes,
+its process has ended, and the coordinator tells the others.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from jaxina.errors import (
 
 
 class Roll:
-    """Gathers `processes` processes at a listening socket, once.
+    """Gathers the processes of one job at a listening socket.
 
     Args:
-      serve: starts the service of jax.distributed when all are there, and returns its address.
+      listener: the socket. None if the caller calls `note` itself, as a fuzzer does.
+      processes: how many processes the job has.
+      serve: starts the service of jax.distributed and returns its address. It is called when all processes have come.
     """
 
     def __init__(self, listener: socket.socket | None, processes: int, serve: Callable[[], str]):
@@ -40,22 +43,24 @@ class Roll:
         self._serve = serve
         self._here: dict[int, tuple[Answer, socket.socket]] = {}
         self._lines: dict[socket.socket, bytes] = {}
-        self._living: dict[socket.socket, int] = {}  # whose processes have not ended: connection -> rank
+        self._living: dict[socket.socket, int] = {}  # connection -> rank, of the processes that have not ended
         self._deadline = math.inf
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
 
     def call(self) -> None:
-        """Returns once everybody is there and was told where the service is.
+        """Waits until all processes have come, and tells them where the service is.
 
-        Raises, after telling everybody:
-          NeverJoinedError: some did not come before another's patience ended; names them.
-          MismatchError: processes have other settings.
+        Raises:
+          NeverJoinedError: some did not come before another's patience ended. The message names them. The processes
+            that came have been told.
+          MismatchError: processes have different settings. They have been told.
         """
+        assert self._listener is not None
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
         try:
             complete = self._gather()
-            # Only now, so that every process is there to be told.
+            # Settings are compared only now, so that all processes are there to be told.
             first = min(self._here)
             for rank, (answer, _) in self._here.items():
                 check_equal_settings(first, self._here[first][0].settings, rank, answer.settings)
@@ -73,30 +78,31 @@ class Roll:
             self._selector.register(connection, selectors.EVENT_READ)
 
     def stay(self) -> None:
-        """Tells the processes of each that ends, and whoever still comes that the job is complete; for ever."""
+        """Tells the processes about each process that ends, and refuses processes that still come. It never returns."""
         while True:
             self._look(None)
 
     def note(self, connection: socket.socket, line: bytes) -> None:
-        """Takes up what a connection has said, or refuses it."""
+        """Handles the line that a process sent: notes the process, or refuses it."""
         try:
             answer = Answer.from_line(line)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            connection.close()  # not one of us
+            connection.close()  # not a process of jaxina
             return
         if answer.processes != self._processes:
             _refuse(
                 connection,
                 MismatchError(
-                    f"process {answer.rank} ({answer.place}) was started as one of {answer.processes} processes, the "
-                    f"coordinator waits for {self._processes}"
+                    f"process {answer.rank} ({answer.place}) was started as one of {answer.processes} processes, but "
+                    f"the coordinator expects {self._processes}"
                 ),
             )
         elif not 0 <= answer.rank < self._processes:
             _refuse(
                 connection,
                 InvalidArgumentError(
-                    f"{answer.place} claims rank {answer.rank} of {self._processes} processes: JAXINA_RANK counts from 0"
+                    f"{answer.place} claims rank {answer.rank}, but there are {self._processes} processes, and "
+                    "JAXINA_RANK counts from 0"
                 ),
             )
         elif answer.rank in self._here:
@@ -113,7 +119,7 @@ class Roll:
             self._deadline = min(self._deadline, time.monotonic() + answer.patience)
 
     def _gather(self) -> bool:
-        """Whether all came while everybody waited."""
+        """Waits for all processes. Returns False if one's patience ended first."""
         while len(self._here) < self._processes:
             left = self._deadline - time.monotonic()
             if left <= 0:
@@ -144,7 +150,7 @@ class Roll:
         self.note(ready, line)
 
     def _ended(self, connection: socket.socket) -> None:
-        """A process that is there says nothing more, so what can be read is its end."""
+        """Notes that a process has ended. Processes send nothing after their line, so anything to read is the end."""
         rank = self._living.pop(connection)
         self._selector.unregister(connection)
         connection.close()
@@ -160,7 +166,7 @@ class Roll:
         patience = min(answer.patience for answer, _ in self._here.values())
         return NeverJoinedError(
             f"process{'es' if len(missing) > 1 else ''} {', '.join(map(str, missing))} of {self._processes} did not "
-            f"call jaxina.init() within {patience:g} s; see their output. A slow start needs a longer "
+            f"call jaxina.init() within {patience:g} s; see their output. If they start slowly, raise "
             "JAXINA_JOIN_TIMEOUT"
         )
 
@@ -182,4 +188,4 @@ def _send(connection: socket.socket, outcome: dict[str, Any]) -> None:
         connection.settimeout(GRACE)
         connection.sendall(json.dumps(outcome).encode() + b"\n")
     except OSError:
-        pass  # It has gone; it, or whoever waits for it, will say so.
+        pass  # The process has gone. Its launcher or the processes that wait for it will report that.

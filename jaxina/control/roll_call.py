@@ -1,4 +1,4 @@
-"""A process's side of the roll: it tells the job's coordinator that it is there (see roll.py)."""
+"""A process's side of the roll call: it tells the job's coordinator that it is there (see `jaxina.control.roll`)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,24 @@ from jaxina.control.topology import Place
 from jaxina.errors import NeverJoinedError, from_code
 
 MAX_LINE = 65536
-# How long a process waits for the coordinator's word beyond its own patience, and the coordinator for a process to take it.
+# How many seconds, after its own patience, a process still waits for the coordinator's answer; and how many seconds the
+# coordinator waits for a process to take its answer.
 GRACE = 5.0
 _MOST_PATIENCE = 86400.0  # seconds
-_RETRY = 0.05
+_RETRY = 0.05  # seconds between two attempts to connect
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """One process's line in the roll; `patience` is how many seconds it waits for the others."""
+    """What a process says in the roll call.
+
+    Attributes:
+      rank: its rank.
+      processes: how many processes it expects.
+      place: where it runs.
+      settings: the settings on which all processes must agree.
+      patience: how many seconds it waits for the others.
+    """
 
     rank: int
     processes: int
@@ -33,11 +42,16 @@ class Answer:
     patience: float
 
     def to_line(self) -> bytes:
+        """Writes the answer as a line of JSON."""
         return json.dumps(dataclasses.asdict(self)).encode() + b"\n"
 
     @staticmethod
     def from_line(line: bytes) -> Answer:
-        """Raises ValueError, KeyError, TypeError, OverflowError or RecursionError if that is no answer."""
+        """Reads what `to_line` wrote. The line may come from a stranger.
+
+        Raises:
+          ValueError, KeyError, TypeError, OverflowError, RecursionError: the line is not an answer.
+        """
         data = json.loads(line)
         patience = float(data["patience"])
         if not 0 < patience <= _MOST_PATIENCE:
@@ -52,7 +66,7 @@ class Answer:
 
 
 class Roommates:
-    """The line to the coordinator once the roll is complete: by it a process knows which others have ended."""
+    """The connection to the coordinator after the roll call. It tells a process which others have ended."""
 
     def __init__(self, connection: socket.socket):
         self._connection = connection
@@ -61,12 +75,12 @@ class Roommates:
         threading.Thread(target=self._listen, name="jaxina-roommates", daemon=True).start()
 
     def end(self) -> None:
-        """At the process's end, as its death would do."""
+        """Closes the connection, so that the others learn that this process ends. Its death would close it too."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def forget(self) -> None:
-        """In a child that was forked: the line is the parent's, and must end with it."""
+        """Drops the connection in a forked child. It belongs to the parent, and must close when the parent ends."""
         with contextlib.suppress(OSError):
             os.close(self._connection.detach())
 
@@ -75,23 +89,31 @@ class Roommates:
         return set(self._ended)
 
     def _listen(self) -> None:
-        with contextlib.suppress(OSError, ValueError, KeyError), self._connection as connection:
-            with connection.makefile("rb") as lines:
-                for line in lines:
-                    self._ended.add(int(json.loads(line)["ended"]))
+        with (
+            contextlib.suppress(OSError, ValueError, KeyError),
+            self._connection,
+            self._connection.makefile("rb") as lines,
+        ):
+            for line in lines:
+                self._ended.add(int(json.loads(line)["ended"]))
 
 
 def answer_roll(address: str, me: Answer) -> tuple[str, Roommates]:
-    """Waits until all processes are there.
+    """Answers the roll call, and waits until all processes have come.
+
+    Args:
+      address: the coordinator's, HOST:PORT.
+      me: what this process says.
 
     Returns:
-      HOST:PORT of the service of jax.distributed, and the line to the coordinator, which stays open as long as the
-      process lives.
+      HOST:PORT of the service of jax.distributed; and the connection to the coordinator, which stays open as long as
+      the process lives.
 
     Raises:
-      NeverJoinedError: some did not come in time, and are named; or no coordinator answers.
+      NeverJoinedError: some processes did not come in time, and the message names them; or no coordinator answers.
       RankTakenError: another process has this rank.
-      MismatchError: another number of processes, or other settings.
+      MismatchError: the coordinator expects another number of processes, or processes have different settings.
+      InvalidArgumentError: the rank is not below the number of processes.
     """
     deadline = time.monotonic() + me.patience
     while True:
@@ -100,8 +122,8 @@ def answer_roll(address: str, me: Answer) -> tuple[str, Roommates]:
         except OSError as error:
             if time.monotonic() >= deadline:
                 raise NeverJoinedError(
-                    f"nothing answers at JAXINA_COORDINATOR={address} within {me.patience:g} s ({error}); `jaxina run` "
-                    "or `jaxina coordinator` starts what the processes find each other by"
+                    f"no coordinator answered at JAXINA_COORDINATOR={address} within {me.patience:g} s ({error}). "
+                    "`jaxina coordinator` starts one; `jaxina run` starts its own"
                 ) from error
             time.sleep(_RETRY)
             continue
@@ -112,19 +134,26 @@ def answer_roll(address: str, me: Answer) -> tuple[str, Roommates]:
 
 
 def _say(address: str, me: Answer, deadline: float) -> tuple[dict[str, Any], socket.socket]:
-    """One try. Raises OSError if the coordinator is not there, or goes away without an answer."""
+    """Connects once and says `me`.
+
+    Returns:
+      The coordinator's answer, and the connection.
+
+    Raises:
+      OSError: the coordinator is not there, or goes away without an answer.
+    """
     left = max(deadline - time.monotonic(), _RETRY)
     connection = socket.create_connection(split_address(address), timeout=left)
     try:
         connection.sendall(me.to_line())
-        # Others may have come later than we did. The coordinator knows how long each of us waits, and decides.
+        # The coordinator decides when to give up, since it knows each process's patience. So wait longer than our own.
         answer_by = time.monotonic() + me.patience + GRACE
         line = b""
         while not line.endswith(b"\n"):
             connection.settimeout(max(answer_by - time.monotonic(), _RETRY))
-            data = connection.recv(1)  # what follows the line is for others to read
+            data = connection.recv(1)  # byte by byte: Roommates must get everything that follows the line
             if not data:
-                raise ConnectionError("the connection closed before the roll was complete")
+                raise ConnectionError("the coordinator closed the connection before all processes had come")
             line += data
         return json.loads(line), connection
     except BaseException:

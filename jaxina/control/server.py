@@ -1,4 +1,4 @@
-"""Serves the control plane of one data plane, on a thread of its own."""
+"""Runs the control service of one data plane, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -21,28 +21,36 @@ _log = logging.getLogger(__name__)
 _START_TIMEOUT = 10.0  # seconds
 _STOP_GRACE = 0.5
 _OPTIONS = (
-    ("grpc.so_reuseport", 0),  # else a second switch on the same port would get half of the calls
-    # A host that vanishes closes no connection; only missing answers to pings show it.
+    ("grpc.so_reuseport", 0),  # otherwise a second switch could share the port and would get half of the calls
+    # A host that vanishes does not close its connections. Only missing answers to pings show that it is gone.
     ("grpc.keepalive_time_ms", 2000),
     ("grpc.keepalive_timeout_ms", 5000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 500),
     ("grpc.http2.max_ping_strikes", 0),
-    # What strangers may make gRPC hold.
+    # Limits on what strangers may make gRPC hold.
     ("grpc.max_receive_message_length", limits.MAX_MESSAGE_BYTES),
     ("grpc.max_concurrent_streams", limits.STREAMS_PER_CONNECTION),
-    # Not max_connection_idle: a call that goes out while its connection is closed fails.
+    # max_connection_idle is left out: a call would fail if it was sent while its idle connection was being closed.
     ("grpc.server_handshake_timeout_ms", int(1000 * limits.HANDSHAKE)),
 )
 
 
 class ControlServer:
-    """The control service at `bind` (HOST:PORT; port 0 picks one). Serves from construction to
-    `stop`, with a `token` only who has it. The data plane is asked how it is every `ask_every`
-    seconds at most.
+    """The control service of a data plane. It serves from construction to `stop`.
+
+    Args:
+      data_plane: what moves the packets.
+      bind: HOST:PORT to listen at; port 0 picks a free one.
+      token: if given, only callers that send it are served.
+      ask_every: the least time between two questions to the data plane about its state, in seconds.
+
+    Attributes:
+      address: HOST:PORT at which the service listens.
 
     Raises:
-      InvalidArgumentError: the address cannot be bound.
+      InvalidArgumentError: the service cannot listen at `bind`.
+      SystemCallError: the service did not start in time.
     """
 
     def __init__(
@@ -52,7 +60,7 @@ class ControlServer:
         token: str | None = None,
         ask_every: float = limits.ASK_EVERY,
     ):
-        self.address = ""  # HOST:PORT that it listens at
+        self.address = ""
         self._service = AggregatorService(data_plane, ask_every=ask_every)
         self._interceptors = () if token is None else (TokenCheck(token),)
         self._bind = bind
@@ -67,11 +75,11 @@ class ControlServer:
             raise SystemCallError(f"the control service did not start within {_START_TIMEOUT:g} s") from None
 
     def end_job(self, job: int, code: str, message: str) -> None:
-        """Ends a job for all its workers: what the data plane has seen. From any thread."""
+        """Ends a job for all its workers, with the error that the data plane found. Any thread may call it."""
         self._loop.call_soon_threadsafe(self._service.end_job, job, from_code(code, message))
 
     def stop(self) -> None:
-        """Ends the service; sessions see the switch go away."""
+        """Ends the service. All jobs end with an error that says that the switch was stopped."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
@@ -102,10 +110,8 @@ class ControlServer:
             port = server.add_insecure_port(self._bind)
         except RuntimeError as error:
             raise InvalidArgumentError(
-                f"cannot listen at {self._bind}: the port is in use by another program (perhaps a "
-                "switch that already "
-                "runs), or the address is not this host's. Choose another by --bind HOST:PORT "
-                f"({error})"
+                f"cannot listen at {self._bind}: the port is in use by another program (perhaps a switch that already "
+                f"runs), or the address is not one of this host. Choose another by --bind HOST:PORT ({error})"
             ) from error
         await server.start()
         expiry = asyncio.create_task(service.expire_forever())
@@ -113,13 +119,13 @@ class ControlServer:
         await self._stopping.wait()
         expiry.cancel()
         try:
-            # Before the sessions break off, which would look as if the workers had died.
+            # The jobs end first. If the sessions broke off before, it would look as if the workers had died.
             service.end_all(
                 SwitchUnreachableError(f"the switch at {self.address} was stopped; start it and the job again")
             )
         finally:
             await server.stop(_STOP_GRACE)
-        # gRPC's own tasks of the sessions that were cut off end a little later than stop().
+        # gRPC's own tasks of the sessions that were cut off end a little later than stop() returns.
         pending = asyncio.all_tasks() - {asyncio.current_task()}
         if pending:
             await asyncio.wait(pending, timeout=_STOP_GRACE)

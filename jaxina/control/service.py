@@ -26,7 +26,9 @@ from jaxina.control.membership import (
     Membership,
     Ready,
     Removed,
-    Session,
+)
+from jaxina.control.membership import (
+    Session as JobSession,
 )
 from jaxina.control.peer import address_of
 from jaxina.control.quota import CallQuota, ConnectQuota, Crowd
@@ -41,10 +43,10 @@ _DIED = "died: its session with the switch broke off"
 
 
 def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Counts the call, and ends it with a typed status where the method raises a jaxina error."""
+    """Counts the call against the caller's quota. Ends it with a typed status if the method raises a jaxina error."""
 
     @functools.wraps(method)
-    async def answer(self: Any, request: Any, context: grpc.aio.ServicerContext) -> Any:
+    async def answer(self: Any, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
             self._calls.take(address_of(context.peer()), self._clock())
             return await method(self, request, context)
@@ -55,8 +57,14 @@ def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class AggregatorService(control_pb2_grpc.AggregatorServicer):
-    """Runs in one asyncio loop; every method runs to its next await undisturbed, so the state
-    needs no lock. The data plane is asked how it is every `ask_every` seconds at most.
+    """The service's methods.
+
+    They all run in one asyncio loop. Each runs to its next await without interruption, so the state needs no lock.
+
+    Args:
+      data_plane: what moves the packets.
+      clock: seconds that never go back.
+      ask_every: the least time between two questions to the data plane about its state, in seconds.
     """
 
     def __init__(
@@ -68,7 +76,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self._data_plane = data_plane
         self._clock = clock
         self._membership = Membership()
-        self._outboxes: dict[Session, asyncio.Queue[pb.SwitchMessage | None]] = {}
+        self._outboxes: dict[JobSession, asyncio.Queue[pb.SwitchMessage | None]] = {}
         self._replies = StatusReplies(data_plane, clock, ask_every)
         self._calls = CallQuota()
         self._connects = ConnectQuota()
@@ -78,7 +86,9 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
     # ---- the methods of control.proto
 
     @_typed
-    async def CreateJob(self, request: pb.CreateJobRequest, context: grpc.aio.ServicerContext) -> pb.CreateJobReply:
+    async def CreateJob(
+        self, request: pb.CreateJobRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> pb.CreateJobReply:
         terms = self._data_plane.terms
         whole_chunks = terms.whole_chunks or request.whole_chunks
         shape = JobShape(
@@ -102,7 +112,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         )
 
     async def Session(
-        self, requests: AsyncIterator[pb.WorkerMessage], context: grpc.aio.ServicerContext
+        self, requests: AsyncIterator[pb.WorkerMessage], context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.SwitchMessage]:
         address = address_of(context.peer())
         with contextlib.ExitStack() as inside:
@@ -122,18 +132,18 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 while (message := await outbox.get()) is not None:
                     yield message
             finally:
-                # Here also when the call is cancelled, which is how a broken connection shows.
+                # A broken connection cancels the call, which ends up here too.
                 reader.cancel()
                 self._outboxes.pop(session, None)
                 self._perform(self._membership.lost(session, _DIED))
 
     @_typed
-    async def Status(self, request: pb.StatusRequest, context: grpc.aio.ServicerContext) -> pb.StatusReply:
+    async def Status(self, request: pb.StatusRequest, context: grpc.aio.ServicerContext[Any, Any]) -> pb.StatusReply:
         return self._replies.status(self._membership.jobs.values())
 
     @_typed
     async def WhoIsMissing(
-        self, request: pb.WhoIsMissingRequest, context: grpc.aio.ServicerContext
+        self, request: pb.WhoIsMissingRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> pb.WhoIsMissingReply:
         self._membership.check_secret(request.job, request.secret)
         job = self._membership.find(request.job)
@@ -141,7 +151,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
 
     @_typed
     async def ConnectQueuePairs(
-        self, request: pb.ConnectQueuePairsRequest, context: grpc.aio.ServicerContext
+        self, request: pb.ConnectQueuePairsRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> pb.QueuePairs:
         spec = self._membership.job_of_worker(request.job, request.secret, request.rank).spec
         end = request.worker
@@ -151,15 +161,16 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         ours = self._data_plane.connect_queue_pairs(request.job, request.rank, theirs)
         return pb.QueuePairs(**dataclasses.asdict(ours))
 
-    # ---- what happens without being asked
+    # ---- what happens without a call
 
     async def expire_forever(self) -> None:
-        """Ends silent sessions and unused jobs, until cancelled."""
+        """Calls `expire` regularly, until cancelled."""
         while True:
             await asyncio.sleep(_EXPIRE_EVERY)
             self.expire()
 
     def expire(self) -> None:
+        """Ends sessions that have been silent too long, and jobs that nobody joined in time."""
         now = self._clock()
         for session, effects in self._membership.expire(now):
             self._perform(effects)
@@ -167,12 +178,12 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self._perform(self._membership.expire_unused(now))
 
     def end_job(self, job_id: int, error: JaxinaError) -> None:
-        """For a data plane that has seen why a job cannot go on; nothing if there is no such job."""
+        """Ends a job. A data plane calls it when it finds that the job cannot go on. Unknown jobs are ignored."""
         if job_id in self._membership.jobs:
             self._perform(self._membership.end(job_id, error))
 
     def end_all(self, error: JaxinaError) -> None:
-        """Ends every job: the switch stops."""
+        """Ends all jobs, because the switch stops."""
         for job_id in list(self._membership.jobs):
             self.end_job(job_id, error)
 
@@ -199,15 +210,15 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             )
         return message.join
 
-    def _join(self, join: pb.Join) -> Session:
+    def _join(self, join: pb.Join) -> JobSession:
         session, effects = self._membership.join(join.job, join.secret, join.ranks, join.host, join.pid, self._clock())
         _log.info("job %d: %s joined", session.job, session)
         self._outboxes[session] = asyncio.Queue()
         self._perform(effects)
         return session
 
-    async def _read(self, session: Session, requests: AsyncIterator[pb.WorkerMessage]) -> None:
-        """Takes a session's messages until it leaves; a stream that just ends is a loss."""
+    async def _read(self, session: JobSession, requests: AsyncIterator[pb.WorkerMessage]) -> None:
+        """Reads a session's messages until the worker leaves. A stream that ends without Leave means a lost worker."""
         async for request in requests:
             if (size := request.ByteSize()) > limits.MAX_SESSION_BYTES:
                 self._perform(self._membership.lost(session, f"sent a message of {size} bytes"))
@@ -243,7 +254,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 self._connects.forget(effect.job)
 
     def _tell_data_plane(self, method: str, *arguments: Any) -> None:
-        """A data plane that does not answer keeps nobody from hearing the rest."""
+        """Calls the data plane. If that fails, it is logged, so that the workers still get the rest of the news."""
         try:
             getattr(self._data_plane, method)(*arguments)
         except JaxinaError as error:
@@ -254,7 +265,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             if session.job == job:
                 outbox.put_nowait(message)
 
-    def _close(self, session: Session) -> None:
+    def _close(self, session: JobSession) -> None:
         outbox = self._outboxes.get(session)
         if outbox is not None:
             outbox.put_nowait(None)

@@ -1,4 +1,4 @@
-"""A process's membership in one job of a switch: a stream of heartbeats up and of events down."""
+"""A process's membership in one job of a switch: a stream with heartbeats to the switch and events from it."""
 
 from __future__ import annotations
 
@@ -20,25 +20,29 @@ from jaxina.errors import JaxinaError, SwitchUnreachableError, from_code
 
 _log = logging.getLogger(__name__)
 
-# A worker leaves when it has all its results; the others then have theirs within a retransmission
-# or two. What is still pending after this long needs the one that left, and never ends.
+# A worker leaves when it has all its results. The others then get theirs within a retransmission or two. A sum that is
+# still pending after this time needs the worker that left, and would never finish.
 LEFT_GRACE = 10.0  # seconds
 _LEAVE_TIMEOUT = 2.0
 
 
 class Session:
-    """Joined from construction on.
+    """A membership in a job. The constructor joins.
 
     Args:
-      stream: the stub's Session method.
+      stream: the gRPC stub's Session method.
       address: the switch's, for messages.
-      job, secret, ranks: what to join as.
+      job: the job.
+      secret: the job's secret.
+      ranks: the workers of this process.
       timeout: seconds to wait for the switch's answer to the join.
-      metadata: of the call.
-      heartbeat_timeout: the job's; heartbeats go out four times as often.
-      statistics: called for each heartbeat.
-      aborted: called once, on the session's thread, with the code and message of the error that
-      ended the job.
+      metadata: the call's metadata.
+      heartbeat_timeout: the job's, in seconds. A heartbeat is sent each quarter of it.
+      statistics: returns the statistics for a heartbeat.
+      aborted: called once with the code and message of the error that ended the job, on a thread of the session.
+
+    Raises:
+      JaxinaError: the switch did not answer, or refused the join.
     """
 
     def __init__(
@@ -67,7 +71,7 @@ class Session:
             )
         )
         self._joined = threading.Event()
-        self._ready = threading.Event()  # complete, or failed
+        self._ready = threading.Event()  # all workers have joined, or the session has failed
         self._error: JaxinaError | None = None
         self._leaving = False
         self._left_timer: threading.Timer | None = None
@@ -81,8 +85,10 @@ class Session:
             raise self._error
 
     def wait_until_complete(self, deadline: float) -> bool:
-        """Whether all workers have joined by `deadline` (time.monotonic()). Raises what ended the
-        job, if it has.
+        """Waits until all workers have joined, or until `deadline` (of `time.monotonic`). Returns whether they have.
+
+        Raises:
+          JaxinaError: the error that ended the job, if it has ended.
         """
         complete = self._ready.wait(max(0.0, deadline - time.monotonic()))
         if self._error is not None:
@@ -90,9 +96,7 @@ class Session:
         return complete
 
     def leave(self, code: str = "", message: str = "") -> None:
-        """Leaves; with a code the job ends with that error for all others. Takes at most a few
-        seconds.
-        """
+        """Leaves the job, within a few seconds. With a code, the job ends with that error for all other workers."""
         self._leaving = True
         if self._left_timer is not None:
             self._left_timer.cancel()
@@ -116,7 +120,7 @@ class Session:
         try:
             for message in self._call:
                 self._handle(message)
-            self._end(unreachable(self._address, "it closed the session: it was stopped"))
+            self._end(unreachable(self._address, "it closed the session, so it was probably stopped"))
         except grpc.RpcError as error:
             self._end(error_from(error, self._address))
 
@@ -135,14 +139,14 @@ class Session:
                 self._fail_code,
                 (
                     "WORKER_LOST",
-                    f"worker {ranks} called jaxina.shutdown() or ended: nothing more can be summed with it",
+                    f"worker {ranks} called jaxina.shutdown() or ended, so this sum cannot finish",
                 ),
             )
             self._left_timer.daemon = True
             self._left_timer.start()
 
     def _end(self, error: JaxinaError) -> None:
-        """The stream is over."""
+        """Handles the end of the stream."""
         if not self._leaving:
             if isinstance(error, SwitchUnreachableError) and self._joined.is_set():
                 error = SwitchUnreachableError(f"lost the connection to the switch in job {self.job}: {error.message}")

@@ -1,4 +1,4 @@
-"""What a switch tells of itself."""
+"""Makes a switch's replies about its own state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxina.control.membership import Job
 
 
 class StatusReplies:
-    """Replies to Status and WhoIsMissing. They cost the data plane little, whoever asks."""
+    """Makes replies to Status and WhoIsMissing. However often they are asked for, they cost the data plane little."""
 
     def __init__(self, data_plane: DataPlane, clock: Callable[[], float], ask_every: float):
         self._data_plane = data_plane
@@ -22,21 +22,22 @@ class StatusReplies:
         self._answers = CachedAnswers(clock, ask_every)
 
     def status(self, jobs: Iterable[Job]) -> pb.StatusReply:
-        """May be of a moment ago; `uptime_s` says of when."""
+        """Makes the reply to Status. It may be a moment old; `uptime_s` tells of which time it is."""
         return self._answers.ask("status", lambda: self._looked_up(list(jobs)))
 
     def awaited(self, job: Job) -> list[int]:
-        """Workers that some slot of the job waits for, or did a moment ago."""
+        """The workers that at least one slot of the job waits for, or did a moment ago."""
         return self._answers.ask(_missing(job.id), lambda: self._data_plane.missing(job.id), [])
 
     def forget(self, job_id: int) -> None:
+        """Drops the answers about a job that has ended."""
         self._answers.forget(_missing(job_id))
 
     def _looked_up(self, jobs: list[Job]) -> pb.StatusReply:
         statistics = self._data_plane.statistics()
         now = self._clock()
         listed = _listed(jobs)
-        # Those that were asked about longest ago come first, as the time may not do for all.
+        # There may not be time to ask about all jobs, so those that were asked about longest ago come first.
         by_age = sorted(listed.values(), key=lambda job: self._answers.asked_at(_missing(job.id)))
         awaited = {job.id: self.awaited(job) for job in by_age}
         reply = pb.StatusReply(
@@ -61,7 +62,7 @@ def _missing(job_id: int) -> tuple[str, int]:
 
 
 def _listed(jobs: list[Job]) -> dict[int, Job]:
-    """The jobs whose workers are listed: from the oldest on, as many as a reply has room for."""
+    """The jobs whose workers are listed in a reply: the oldest ones, as many as it has room for."""
     listed, room = {}, limits.LISTED_WORKERS
     for job in jobs:
         if job.spec.shape.workers <= room:

@@ -1,4 +1,4 @@
-"""The key-value store through which the processes of a group meet: jax.distributed's."""
+"""The key-value store through which the processes of a group meet. It is jax.distributed's."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from jaxina.errors import SystemCallError
 
 
 class Store(Protocol):
+    """A key-value store that all processes share."""
+
     def set(self, key: str, value: str) -> None: ...
 
     def get(self, key: str, timeout: float) -> str | None:
-        """The value, waiting up to `timeout` seconds for somebody to set it; None if nobody did."""
+        """Waits up to `timeout` seconds for the value to be set. Returns None if it was not."""
         ...
 
     def look(self, key: str) -> str | None:
-        """The value, None if nobody has set it yet."""
+        """Returns the value without waiting; None if it is not set yet."""
         ...
 
 
 class JaxStore:
-    """The store of an initialised jax.distributed; `client` is its run-time client."""
+    """The store of jax.distributed, which must be initialised. `client` is its run-time client."""
 
     def __init__(self, client: Any):
         self._client = client
@@ -50,6 +52,6 @@ class JaxStore:
 
 def _no_answer(key: str, error: Exception) -> SystemCallError:
     return SystemCallError(
-        f"jax.distributed's key-value store did not answer for {key}: {error}. Its coordinator has ended: with the "
-        "launcher, or with process 0 if the processes called jax.distributed.initialize() themselves"
+        f"jax.distributed's key-value store did not answer for {key}: {error}. The process that runs it has ended: the "
+        "launcher, or process 0 if the processes called jax.distributed.initialize() themselves"
     )

@@ -1,4 +1,4 @@
-"""Jobs at a switch, as the connector uses them."""
+"""The Aggregators of the connector that are jobs at a switch."""
 
 from __future__ import annotations
 
@@ -18,17 +18,21 @@ from jaxina.control.session import Session
 from jaxina.control.typed_status import unreachable
 from jaxina.errors import JaxinaError, NeverJoinedError
 
-# How long a switch may take to answer. A switch that is starting gets a few seconds; one that is
-# not there should not cost the whole join deadline.
+# How many seconds a switch may take to answer. A switch that is just starting needs a few. But a switch that is not
+# there should be noticed before the whole join deadline has passed.
 ANSWER_TIMEOUT = 5.0
 
 
 class SwitchAggregators:
-    """`abort(group, code, message)` ends the engine's collectives of a group; `statistics()` gives
-    its counters.
+    """Makes and joins jobs at the switch that the configuration names.
+
+    Args:
+      configuration: this process's.
+      abort: ``abort(group, code, message)`` ends the engine's collectives of a group.
+      statistics: returns the engine's counters.
 
     Raises:
-      SwitchUnreachableError: nothing answers at configuration.switch.
+      SwitchUnreachableError: no switch answers at ``configuration.switch``.
     """
 
     def __init__(
@@ -49,7 +53,7 @@ class SwitchAggregators:
             configuration.token,
         )
         try:
-            self._client.status()  # better now than in the first psum
+            self._client.status()  # if the switch is not there, say so now rather than in the first psum
             self._data_host = _answering(candidates, configuration.switch)
         except JaxinaError:
             self._client.close()
@@ -77,7 +81,7 @@ class SwitchAggregators:
         }
 
     def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:
-        """Joins, and waits until all workers of the job have."""
+        """Joins, and waits until all workers of the job have joined."""
         deadline = time.monotonic() + self._configuration.join_timeout
         session = self._client.join(
             agreement["job"],
@@ -100,10 +104,8 @@ class SwitchAggregators:
         reply = self._client.who_is_missing(agreement["job"], agreement["secret"])
         missing = ", ".join(map(str, reply.not_joined))
         return NeverJoinedError(
-            f"worker {missing} of {workers} did not join job {agreement['job']} at {self._client.address} "
-            "within "
-            f"{self._configuration.join_timeout:g} s; see its output. A slow start needs a longer "
-            "JAXINA_JOIN_TIMEOUT"
+            f"worker {missing} of {workers} did not join job {agreement['job']} at {self._client.address} within "
+            f"{self._configuration.join_timeout:g} s; see its output. If it starts slowly, raise JAXINA_JOIN_TIMEOUT"
         )
 
     def connect_queue_pairs(self, agreement: Agreement, worker: int, end: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -129,7 +131,7 @@ class SwitchAggregators:
 
 
 def _resolved(address: str) -> list[str]:
-    """The numeric addresses of HOST:PORT's host, as the packet path wants them."""
+    """The numeric addresses of HOST:PORT's host. The packet path needs them numeric."""
     host, port = split_address(address)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
@@ -139,7 +141,11 @@ def _resolved(address: str) -> list[str]:
 
 
 def _answering(candidates: Sequence[str], address: str) -> str:
-    """The one at which the control service answers: `localhost` is 127.0.0.1 and ::1, and a switch may have only one."""
+    """The candidate at which the control service answers.
+
+    A name may have several addresses, as `localhost` has 127.0.0.1 and ::1, and a switch may listen at only one of
+    them.
+    """
     _, port = split_address(address)
     for candidate in candidates[:-1]:
         try:

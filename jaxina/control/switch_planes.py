@@ -1,29 +1,28 @@
-"""The software switch's data planes as one: datagrams, and RDMA where it is switched on."""
+"""Joins the software switch's data planes into one: datagrams, and RDMA if it is switched on."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
-from jaxina._native import JobShape
+from jaxina._native import JobShape, RoceSwitch, SoftwareSwitch
 from jaxina.control.data_plane import QueuePairs, Terms
 from jaxina.errors import InvalidArgumentError
 
 
 class SwitchPlanes:
-    """A DataPlane of a native SoftwareSwitch and, if given, a native RoceSwitch.
+    """A DataPlane made of a native SoftwareSwitch and, if given, a native RoceSwitch.
 
-    Every job is known to the datagrams' plane. The other learns of it when the first worker
-    connects queue pairs, so that jobs without RDMA have no slots there.
+    The plane for datagrams has every job. The plane for RDMA gets a job only when its first worker connects queue
+    pairs, so that jobs without RDMA take no slots there.
     """
 
     terms = Terms()
 
-    def __init__(self, datagrams: Any, rdma: Any | None):
+    def __init__(self, datagrams: SoftwareSwitch, rdma: RoceSwitch | None):
         self._datagrams = datagrams
         self._rdma = rdma
         self._specs: dict[int, tuple[int, JobShape]] = {}
-        self._rdma_jobs: set[int] = set()
+        self._rdma_jobs: set[int] = set()  # those that the native RoceSwitch knows
 
     @property
     def ports(self) -> list[int]:
@@ -39,13 +38,13 @@ class SwitchPlanes:
     def remove_job(self, job: int) -> None:
         self._specs.pop(job, None)
         self._datagrams.remove_job(job)
-        if job in self._rdma_jobs:
+        if self._rdma is not None and job in self._rdma_jobs:
             self._rdma_jobs.remove(job)
             self._rdma.remove_job(job)
 
     def abort_job(self, job: int, code: str, message: str) -> None:
         self._datagrams.abort_job(job, code, message)
-        if job in self._rdma_jobs:
+        if self._rdma is not None and job in self._rdma_jobs:
             self._rdma.abort_job(job, code, message)
 
     def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
@@ -56,7 +55,9 @@ class SwitchPlanes:
         if job not in self._rdma_jobs:
             self._rdma.add_job(job, *self._specs[job])
             self._rdma_jobs.add(job)
-        return QueuePairs(*self._rdma.connect(job, worker, dataclasses.astuple(end)))
+        theirs = (end.address, end.udp_port, end.mtu, end.qpns, end.psn, end.rkey, end.memory)
+        address, udp_port, mtu, qpns, psn, rkey, memory = self._rdma.connect(job, worker, theirs)
+        return QueuePairs(address, udp_port, mtu, tuple(qpns), psn, rkey, memory)
 
     def statistics(self) -> dict[str, Any]:
         statistics = self._datagrams.statistics()
@@ -66,12 +67,13 @@ class SwitchPlanes:
         return statistics
 
     def missing(self, job: int) -> list[int]:
-        plane = self._rdma if job in self._rdma_jobs else self._datagrams
-        return plane.missing(job)
+        if self._rdma is not None and job in self._rdma_jobs:
+            return self._rdma.missing(job)
+        return self._datagrams.missing(job)
 
 
 def _add(total: dict[str, Any], terms: dict[str, Any]) -> None:
-    """Adds counters by name, and within dicts of counters."""
+    """Adds the counters of `terms` to those of `total`, by name; dicts of counters too."""
     for name, value in terms.items():
         if isinstance(value, dict):
             _add(total.setdefault(name, {}), value)

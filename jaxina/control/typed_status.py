@@ -1,10 +1,8 @@
-"""jaxina's errors on gRPC's wire: the code travels in the trailing metadata, the sentence as the
-status message.
-"""
+"""How jaxina's errors travel over gRPC: the code in the trailing metadata, the message as the status message."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import grpc
 
@@ -23,26 +21,31 @@ _STATUS = {
 
 
 def status_of(error: JaxinaError) -> grpc.StatusCode:
+    """The gRPC status code for an error."""
     return _STATUS.get(error.code, grpc.StatusCode.UNKNOWN)
 
 
-async def refuse(context: grpc.aio.ServicerContext, error: JaxinaError) -> NoReturn:
-    """Ends the call with the error."""
+async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: JaxinaError) -> NoReturn:
+    """Ends the call with the error. It never returns."""
     await context.abort(status_of(error), error.message, ((METADATA_KEY, error.code),))
     raise AssertionError("abort raises")
 
 
 def error_from(call: grpc.RpcError, address: str) -> JaxinaError:
-    """The jaxina error behind a failed call to the switch at `address`."""
-    for key, value in call.trailing_metadata() or ():
+    """Makes the jaxina error for a failed call to the switch at `address`.
+
+    It is the error that the switch answered with, or SwitchUnreachableError if the switch did not answer.
+    """
+    metadata: Any = call.trailing_metadata() or ()  # pairs, whatever the stubs say
+    for key, value in metadata:
         if key == METADATA_KEY:
             return from_code(str(value), call.details() or "")
     return unreachable(address, f"{call.code().name.lower().replace('_', ' ')}: {call.details()}")
 
 
 def unreachable(address: str, why: str) -> SwitchUnreachableError:
+    """Makes the error that says that no switch answers at `address`."""
     return SwitchUnreachableError(
-        f"no switch answers at {address} ({why}). Start one with `jaxina switch --bind {address}`, "
-        "or name the one that "
-        "runs by jaxina.init(switch='HOST:PORT') or JAXINA_SWITCH"
+        f"no switch answers at {address} ({why}). Start one with `jaxina switch --bind {address}`, or name a running "
+        "one by jaxina.init(switch='HOST:PORT') or JAXINA_SWITCH"
     )

@@ -1,21 +1,21 @@
-"""Constants of the format, and the checks that all reference implementations share."""
+"""Constants of the number format, and the checks that all reference implementations share."""
 
 from __future__ import annotations
 
 from jaxina._native import MAX_WORKERS
 
 DEFAULT_BLOCK_SIZE = 256
-"""k, the elements that share one exponent."""
+"""k: how many elements share one exponent, unless configured otherwise."""
 
 NON_FINITE_EXPONENT = 255
 """The exponent byte of a block that holds a NaN or an infinity."""
 
 
 def log2_workers(workers: int) -> int:
-    """L = ceil(log2 n).
+    """Computes L = ceil(log2 n) for n workers.
 
     Raises:
-      ValueError: if n is not in [1, MAX_WORKERS].
+      ValueError: n is not in [1, MAX_WORKERS].
     """
     if not 1 <= workers <= MAX_WORKERS:
         raise ValueError(f"workers must be in [1, {MAX_WORKERS}], not {workers}")
@@ -23,10 +23,14 @@ def log2_workers(workers: int) -> int:
 
 
 def quantized_limit(workers: int, word_bits: int = 32) -> int:
-    """Q = floor((2^(w-1) - 1) / n): n words within [-Q, Q] cannot overflow w bits.
+    """Computes Q = floor((2^(w-1) - 1) / n): the sum of n words within [-Q, Q] cannot overflow w bits.
+
+    Args:
+      workers: n.
+      word_bits: w, 8, 16 or 32.
 
     Raises:
-      ValueError: if n is not in [1, MAX_WORKERS], w is not 8, 16 or 32, or nothing is left for n workers.
+      ValueError: n is not in [1, MAX_WORKERS], w is not 8, 16 or 32, or Q is zero, so that nothing of a value is left.
     """
     log2_workers(workers)
     if word_bits not in (8, 16, 32):
@@ -38,10 +42,10 @@ def quantized_limit(workers: int, word_bits: int = 32) -> int:
 
 
 def block_count(elements: int, block_size: int) -> int:
-    """How many blocks cover `elements`; the last may be shorter.
+    """Computes how many blocks of `block_size` cover `elements`. The last block may be shorter.
 
     Raises:
-      ValueError: if block_size is less than 1.
+      ValueError: `block_size` is less than 1.
     """
     if block_size < 1:
         raise ValueError(f"block_size must be at least 1, not {block_size}")
@@ -49,7 +53,11 @@ def block_count(elements: int, block_size: int) -> int:
 
 
 def check_exponent_count(exponents: int, elements: int, block_size: int) -> None:
-    """Raises ValueError unless there is one exponent for every block."""
+    """Checks that there is one exponent for each block.
+
+    Raises:
+      ValueError: there is not.
+    """
     blocks = block_count(elements, block_size)
     if exponents != blocks:
         raise ValueError(

@@ -1,13 +1,16 @@
-"""Block fixed point in jax.numpy: jit-able, and the same bits as `jaxina.numerics.reference`.
+"""Block fixed point in jax.numpy. It can be jitted, and gives the same bits as `jaxina.numerics.reference`.
 
-XLA's CPU code flushes subnormal floats to zero. Scaling by a power of two only moves the exponent,
-so it is done here on the bits, in 32-bit integers; the one float operation is the conversion of an
-int32, which meets no subnormal. Values cannot be checked under jit: the exponent byte 255 has no
-scale, and must not be given where one is needed.
+XLA's CPU code flushes subnormal floats to zero. Scaling by a power of two only changes the exponent, so this module
+does it on the bits, in 32-bit integers. The only float operation is the conversion of an int32, whose result is never
+subnormal.
+
+Values cannot be checked under `jax.jit`. The exponent byte 255 has no scale; callers must not pass it to functions that
+scale.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -32,9 +35,17 @@ _FRACTION_BITS = 23
 
 
 def block_exponents(x: jax.Array, block_size: int = DEFAULT_BLOCK_SIZE, *, finite_only: bool = False) -> jax.Array:
-    """`jaxina.numerics.block_exponents`: float32[N] -> uint8[ceil(N / k)].
+    """As `jaxina.numerics.block_exponents`: float32[N] -> uint8[ceil(N / k)].
 
-    b is the largest biased exponent field of the block.
+    The exponent byte b equals the largest biased exponent field of the block's float32 values.
+
+    Args:
+      x: float32, of any shape, read in row-major order.
+      block_size: k. Static.
+      finite_only: leave non-finite values out; otherwise their block's byte is 255. Static.
+
+    Raises:
+      TypeError: `x` is not float32.
     """
     fields = _exponent_field(_bits(x))
     if finite_only:
@@ -45,10 +56,19 @@ def block_exponents(x: jax.Array, block_size: int = DEFAULT_BLOCK_SIZE, *, finit
 
 
 def quantize(x: jax.Array, exponents: jax.Array, workers: int, block_size: int = DEFAULT_BLOCK_SIZE) -> jax.Array:
-    """`jaxina.numerics.quantize`: float32[N], uint8[ceil(N / k)] -> int32[N].
+    """As `jaxina.numerics.quantize` with 32-bit words, rounding to nearest: float32[N], uint8[ceil(N / k)] -> int32[N].
 
-    `workers` and `block_size` are static. With x = significand 2^(e - 150), the word is
-    ``significand 2^(e - 150 + S)``, rounded.
+    For x = significand 2^(e - 150), the word is ``significand 2^(e - 150 + S)``, rounded and clamped.
+
+    Args:
+      x: float32, of any shape, read in row-major order.
+      exponents: the largest byte of all workers for each block, none of them 255.
+      workers: n. Static.
+      block_size: k. Static.
+
+    Raises:
+      TypeError: `x` is not float32.
+      ValueError: the number of exponents is not that of the blocks, or n is out of range.
     """
     bits = _bits(x)
     power = _scale_exponent(exponents, workers, bits.size, block_size)
@@ -60,9 +80,16 @@ def quantize(x: jax.Array, exponents: jax.Array, workers: int, block_size: int =
 
 
 def dequantize(words: jax.Array, exponents: jax.Array, workers: int, block_size: int = DEFAULT_BLOCK_SIZE) -> jax.Array:
-    """`jaxina.numerics.dequantize`: int32[N], uint8[ceil(N / k)] -> float32[N].
+    """As `jaxina.numerics.dequantize` with 32-bit words: int32[N], uint8[ceil(N / k)] -> float32[N].
 
-    `workers` and `block_size` are static.
+    Args:
+      words: the sum over all workers.
+      exponents: the bytes that the words were quantized with, none of them 255.
+      workers: n. Static.
+      block_size: k. Static.
+
+    Raises:
+      ValueError: the number of exponents is not that of the blocks, or n is out of range.
     """
     flat = words.astype(jnp.int32).reshape(-1)
     power = _scale_exponent(exponents, workers, flat.size, block_size)
@@ -70,7 +97,7 @@ def dequantize(words: jax.Array, exponents: jax.Array, workers: int, block_size:
     field = _exponent_field(bits) - power
     significand = _significand(bits)
     normal = (field.astype(jnp.uint32) << _FRACTION_BITS) | (bits & _FRACTION)
-    # A carry out of the rounded fraction is the smallest normal number, as it should be.
+    # If rounding carries out of the fraction, the bits are those of the smallest normal number, which is correct.
     subnormal = _shifted(significand, field - 1)
     magnitude = jnp.where(field >= 255, jnp.uint32(_INFINITY), jnp.where(field > 0, normal, subnormal))
     magnitude = jnp.where(flat == 0, jnp.uint32(0), magnitude)
@@ -78,7 +105,7 @@ def dequantize(words: jax.Array, exponents: jax.Array, workers: int, block_size:
 
 
 def non_finite_sum(arrays: Sequence[jax.Array]) -> jax.Array:
-    """`jaxina.numerics.non_finite_sum`: NaN, +Inf or -Inf by IEEE addition, else 0; flat."""
+    """As `jaxina.numerics.non_finite_sum`: one float32[N] per worker -> float32[N] of NaN, +Inf, -Inf or 0."""
     bits = jnp.stack([_bits(array) for array in arrays])
     plus = (bits == _INFINITY).any(axis=0)
     minus = (bits == jnp.uint32(_MINUS_INFINITY)).any(axis=0)
@@ -88,9 +115,18 @@ def non_finite_sum(arrays: Sequence[jax.Array]) -> jax.Array:
 
 
 def all_reduce_reference(arrays: Sequence[jax.Array], block_size: int = DEFAULT_BLOCK_SIZE) -> jax.Array:
-    """`jaxina.numerics.all_reduce_reference` for float32: one array per worker -> their sum."""
+    """As `jaxina.numerics.all_reduce_reference`, for float32 only: one array per worker -> their sum.
+
+    Args:
+      arrays: one float32 array per worker, all of one shape.
+      block_size: k. Static.
+
+    Raises:
+      TypeError: an array is not float32.
+      ValueError: there are too many arrays.
+    """
     exponents = jnp.stack([block_exponents(array, block_size, finite_only=True) for array in arrays]).max(axis=0)
-    words = sum(quantize(array, exponents, len(arrays), block_size) for array in arrays)
+    words = functools.reduce(jnp.add, (quantize(array, exponents, len(arrays), block_size) for array in arrays))
     y = _bits(dequantize(words, exponents, len(arrays), block_size))
     special = _bits(non_finite_sum(arrays))
     return _as_float(jnp.where(special == 0, y, special)).reshape(arrays[0].shape)
@@ -111,7 +147,7 @@ def _exponent_field(bits: jax.Array) -> jax.Array:
 
 
 def _significand(bits: jax.Array) -> jax.Array:
-    """The fraction with the leading one that normal numbers leave out."""
+    """The fraction, with the leading one that the format of normal numbers leaves out."""
     return (bits & _FRACTION) | jnp.where(_exponent_field(bits) > 0, jnp.uint32(_HIDDEN_ONE), 0)
 
 
@@ -126,7 +162,7 @@ def _scale_exponent(exponents: jax.Array, workers: int, elements: int, block_siz
 
 
 def _shifted(significand: jax.Array, power: jax.Array) -> jax.Array:
-    """rint(significand 2^power), ties to even, of a significand below 2^24; 2^31 if more."""
+    """rint(significand 2^power), ties to even, for a significand below 2^24; 2^31 if the result would exceed that."""
     left = jnp.clip(power, 0, 31).astype(jnp.uint32)
     too_large = (significand >> (31 - left)) > 0
     larger = jnp.where(too_large, jnp.uint32(1 << 31), significand << left)

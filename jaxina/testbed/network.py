@@ -1,10 +1,11 @@
-"""Namespaces, links and their shape.
+"""Makes and removes the testbed's namespaces and its shaped links.
 
-One namespace per worker, one for the switch, and one that holds the bridge between them; nothing is added to the host's
-own namespace. Both ends of a worker's link send at the given rate. The switch's link has the rate of all workers' links
-together: a switch that aggregates has a port for each worker, and a software switch here stands for it. What was made
-stands in a file with each namespace's inode; `down` removes
-exactly that.
+There is one namespace per worker, one for the switch, and one with the bridge that connects them. Nothing is added to
+the host's own namespace. Both ends of a worker's link send at the given rate. The switch's link has the rate of all
+workers' links together. That is because a real aggregating switch has a port for each worker, and here one software
+switch stands for it.
+
+A file lists what was made, with the inode of each namespace. `down` removes exactly that.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from jaxina.testbed.random_loss import pinned
 
 STATE = Path("/run/jaxina-testbed.json")
 _NAMESPACES = Path("/run/netns")
-_HOSTS = Path("/etc/netns")  # `ip netns exec` puts a namespace's files there over those in /etc
+_HOSTS = Path("/etc/netns")  # `ip netns exec` lets a namespace's files in it replace those in /etc
 _BRIDGE = "jaxina-bridge"
 _SWITCH = "jaxina-switch"
 _SWITCH_ADDRESS = "198.18.0.1"  # 198.18.0.0/15 is for benchmarks of networks (RFC 2544)
 MAX_WORKERS = 64
-# What may wait at a shaped end: 5 ms of the rate, as in a small switch, but never less than a few large packets.
+# Room for packets that wait at the end of a link: 5 ms at its rate, as in a small switch, but at least some large
+# packets.
 _QUEUE_S = 0.005
 _MIN_QUEUE = 1 << 18
 _CLONE_NEWNET = 0x40000000
@@ -40,8 +42,16 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """How the links are: a worker's megabits per second each way, the share of IP packets lost each way, bytes of an
-    IP packet."""
+    """How the links are.
+
+    Attributes:
+      rate: of a worker's link, each way, in megabits per second.
+      loss: the share of IP packets that a link loses, each way.
+      mtu: the largest IP packet, in bytes.
+
+    Raises:
+      InvalidArgumentError: a value is not allowed.
+    """
 
     rate: int
     loss: float = 0.0
@@ -49,46 +59,62 @@ class Link:
 
     def __post_init__(self) -> None:
         if not 1 <= self.rate <= 100_000:
-            raise InvalidArgumentError(f"a rate of {self.rate} Mbit/s; allowed is 1 to 100000")
+            raise InvalidArgumentError(f"the rate is {self.rate} Mbit/s; it must be from 1 to 100000")
         if not 0 <= self.loss < 1:
-            raise InvalidArgumentError(f"a loss of {self.loss}; allowed is 0 to below 1")
+            raise InvalidArgumentError(f"the loss is {self.loss}; it must be from 0 to below 1")
         if not 1280 <= self.mtu <= 65535:
-            raise InvalidArgumentError(f"an MTU of {self.mtu}; allowed is 1280 to 65535")
+            raise InvalidArgumentError(f"the MTU is {self.mtu} bytes; it must be from 1280 to 65535")
 
 
 @dataclasses.dataclass(frozen=True)
 class Testbed:
-    """One that is up."""
+    """A testbed that is up.
+
+    Attributes:
+      workers: how many workers it has room for.
+      link: how its links are.
+      inodes: the inodes of its namespaces, by name.
+    """
 
     workers: int
     link: Link
-    inodes: dict[str, int]  # of the namespaces, by name
+    inodes: dict[str, int]
 
     switch_host = _SWITCH_ADDRESS
     switch_namespace = _SWITCH
 
     @staticmethod
     def worker_namespace(rank: int) -> str:
+        """The name of a worker's namespace."""
         return f"jaxina-worker-{rank}"
 
     @staticmethod
     def worker_host(rank: int) -> str:
+        """The address of a worker."""
         return f"198.18.1.{rank + 1}"
 
     @staticmethod
     def inside(namespace: str) -> list[str]:
-        """What goes before a command to run it in the namespace."""
+        """The words to put before a command to run it in the namespace."""
         return ["ip", "netns", "exec", namespace]
 
     @staticmethod
     def enter(namespace: str) -> None:
-        """Moves this thread into the network of the namespace. Raises SystemCallError."""
+        """Moves this thread into the network of the namespace.
+
+        Raises:
+          SystemCallError: the kernel refused.
+        """
         with (_NAMESPACES / namespace).open() as file:
             _set_namespace(file.fileno())
 
     @staticmethod
     def within(namespace: str, make: Callable[[], T]) -> T:
-        """Calls `make` in the network of the namespace. Raises SystemCallError."""
+        """Calls `make` in the network of the namespace, and returns its result.
+
+        Raises:
+          SystemCallError: the kernel refused.
+        """
         with Path("/proc/thread-self/ns/net").open() as home:
             Testbed.enter(namespace)
             try:
@@ -98,15 +124,19 @@ class Testbed:
 
 
 def up(workers: int, link: Link) -> Testbed:
-    """Makes the testbed.
+    """Makes a testbed.
+
+    Args:
+      workers: how many workers it has room for, from 1 to 64.
+      link: how its links are.
 
     Raises:
-      InvalidArgumentError: one is up already, or namespaces of its names exist that it did not make.
-      SystemCallError: not root, a tool is missing, or the kernel refused.
+      InvalidArgumentError: a testbed is up already, or namespaces with its names exist that it did not make.
+      SystemCallError: this process is not root's, a tool is missing, or the kernel refused.
     """
     _check_tools(link)
     if not 1 <= workers <= MAX_WORKERS:
-        raise InvalidArgumentError(f"{workers} workers; a testbed has 1 to {MAX_WORKERS}")
+        raise InvalidArgumentError(f"a testbed has 1 to {MAX_WORKERS} workers, not {workers}")
     if STATE.exists():
         raise InvalidArgumentError("a testbed is up already: `jaxina testbed down` removes it")
     hosts = {_SWITCH: _SWITCH_ADDRESS}
@@ -114,7 +144,7 @@ def up(workers: int, link: Link) -> Testbed:
     for name in (_BRIDGE, *hosts):
         if (_NAMESPACES / name).exists() or (_HOSTS / name).exists():
             raise InvalidArgumentError(
-                f"a namespace {name}, or files for one in {_HOSTS}, exist and are not the testbed's: remove them first"
+                f"a namespace {name}, or files for it in {_HOSTS}, exist and are not the testbed's: remove them first"
             )
     testbed = Testbed(workers, link, {})
     try:
@@ -135,7 +165,7 @@ def up(workers: int, link: Link) -> Testbed:
 
 
 def find() -> Testbed:
-    """The testbed that is up.
+    """Finds the testbed that is up.
 
     Raises:
       InvalidArgumentError: none is.
@@ -148,10 +178,10 @@ def find() -> Testbed:
 
 
 def down() -> None:
-    """Removes the testbed, ending what still runs in it.
+    """Removes the testbed, and kills what still runs in it.
 
     Raises:
-      InvalidArgumentError: none is up.
+      InvalidArgumentError: no testbed is up.
     """
     testbed = find()
     for name, inode in testbed.inodes.items():
@@ -182,12 +212,12 @@ def _check_tools(link: Link) -> None:
 def _add_namespace(testbed: Testbed, name: str) -> None:
     _run("ip", "netns", "add", name)
     testbed.inodes[name] = (_NAMESPACES / name).stat().st_ino
-    STATE.write_text(json.dumps(dataclasses.asdict(testbed)))  # at once, for down() to find it
+    STATE.write_text(json.dumps(dataclasses.asdict(testbed)))  # right away, so that down() finds it whatever happens
     _run("ip", "-n", name, "link", "set", "lo", "up")
 
 
 def _connect(name: str, host: str, port: str, link: Link, rate: int) -> None:
-    """A link from the namespace's eth0 to a port of the bridge."""
+    """Makes a shaped link from the namespace's eth0 to a port of the bridge."""
     _run(
         *("ip", "-n", name, "link", "add", "eth0", "mtu", str(link.mtu), "type", "veth"),
         *("peer", "name", port, "mtu", str(link.mtu), "netns", _BRIDGE),
@@ -197,7 +227,7 @@ def _connect(name: str, host: str, port: str, link: Link, rate: int) -> None:
     for namespace, interface in ((name, "eth0"), (_BRIDGE, port)):
         _shape(namespace, interface, rate)
         _run("ip", "-n", namespace, "link", "set", interface, "up")
-    # Programs that look for their own address ask for that of the host's name.
+    # Programs find their own address by looking up the host's name. So that name must have the namespace's address.
     files = _HOSTS / name
     files.mkdir(parents=True)
     (files / "hosts").write_text(f"127.0.0.1 localhost\n{host} {os.uname().nodename}\n")
@@ -218,17 +248,19 @@ def _lose(name: str, port: str, program: Path) -> None:
     tc = ("tc", "-n", _BRIDGE)
     _run(*tc, "qdisc", "add", "dev", port, "clsact")
     for direction in ("ingress", "egress"):
-        # Not ARP: the kernel throws away all that waits for a neighbour that has not answered three requests.
+        # Only IP is dropped, not ARP: after three unanswered ARP requests the kernel drops all packets for that
+        # neighbour.
         chosen = ("protocol", "ip", "bpf", "da", "object-pinned", str(program))
         _run(*tc, "filter", "add", "dev", port, direction, *chosen)
-    # A super-packet would be lost as a whole. So the host cuts what it sends, as a network card would, the bridge has each
-    # packet alone, and what is left is put together again when it arrives.
+    # The kernel handles several packets as one large one, which would be lost as a whole. So the sending end cuts it
+    # into packets, as a network card would, and the bridge sees each packet alone. The receiving end joins what is
+    # left.
     offloads = [f for feature in ("tx-udp-segmentation", "tso", "gso") for f in (feature, "off")]
     _run(*Testbed.inside(name), "ethtool", "-K", "eth0", *offloads, "gro", "on")
 
 
 def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemCallError(f"{' '.join(command)}: {done.stderr.strip()}")
     return done.stdout

@@ -1,7 +1,9 @@
-"""Random loss on a link: an eBPF program of six instructions at the receiver's ingress.
+"""Random loss on a link, by an eBPF program of six instructions.
 
-tc's netem, which drops packets, is missing from many kernels of virtual machines; classifiers in eBPF are in all of
-them. At the sender's egress a drop would be reported to the sender, so the receiver drops.
+tc's netem drops packets too, but many kernels of virtual machines lack it. All of them have classifiers in eBPF.
+
+The program runs at the bridge's port, in both directions. At the sender's own egress it could not run: a drop there
+would be reported to the sender.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _PASS, _DROP = 0, 2  # TC_ACT_OK, TC_ACT_SHOT
 
 
 def instructions(loss: float) -> bytes:
-    """The program: drops a packet if a random number of 32 bits is below loss x 2^32."""
+    """Makes the program. It drops a packet if a random number of 32 bits is below loss x 2^32."""
     threshold = round(loss * 2**32)
     signed = threshold - 2**32 if threshold >= 2**31 else threshold
 
@@ -46,10 +48,10 @@ def instructions(loss: float) -> bytes:
 
 @contextlib.contextmanager
 def pinned(loss: float) -> Iterator[Path]:
-    """A file that names the loaded program, for `tc filter ... bpf da object-pinned FILE`. Needs root.
+    """Loads the program, and yields a file that names it, for ``tc filter ... bpf da object-pinned FILE``. Needs root.
 
     Raises:
-      SystemCallError: the kernel does not take it.
+      SystemCallError: the kernel does not accept the program.
     """
     with tempfile.TemporaryDirectory(prefix="jaxina-bpf-") as folder:
         subprocess.run(["mount", "-t", "bpf", "none", folder], check=True)

@@ -1,1 +1,1 @@
-"""What every aggregator must do, packet by packet: see README.md."""
+"""Vectors that say what every aggregator must do, packet by packet, and a runner that checks it: see README.md."""

@@ -1,4 +1,4 @@
-"""`python -m conformance`, in p4/: runs the vectors against a device."""
+"""Runs the vectors against a device: `python -m conformance` in p4/."""
 
 from __future__ import annotations
 

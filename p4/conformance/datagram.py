@@ -1,4 +1,4 @@
-"""jaxina's datagram as bytes, after the table in rdma_engine/wire/packet.h."""
+"""Encodes and decodes jaxina's datagrams, after the table in rdma_engine/wire/packet.h."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ REFUSALS = {"unknown_job": 1, "ahead": 2}
 ERRORS = {"mismatch": 7, "worker_lost": 8}
 #        magic version kind job secret worker slot epoch fingerprint words exponents code
 HEADER = struct.Struct(">HBBIQHHIIHBB")
-HEADER_SIZE = HEADER.size + 4  # and the CRC
+HEADER_SIZE = HEADER.size + 4  # with the CRC
 
 
 @dataclasses.dataclass
 class Names:
-    """The numbers behind a vector's names, as the control plane drew them."""
+    """The numbers that the control plane has drawn for a vector's names."""
 
     jobs: dict[str, int] = dataclasses.field(default_factory=dict)
     secrets: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -31,7 +31,7 @@ class Names:
 
 
 def encode(packet: Packet, names: Names) -> bytes:
-    """The datagram that a `send` line describes, damage included."""
+    """Returns the datagram that a `send` line describes, with its damage."""
     fields = packet.fields
     words, exponents = fields["words"], fields["exponents"]
     payload = bytes(exponents) + bytes(-len(exponents) % 4)
@@ -58,9 +58,9 @@ def _sealed(head: bytes, payload: bytes) -> bytes:
 
 
 def _damaged(datagram: bytes, how: str) -> bytes:
-    """`cut:N` leaves N bytes, `append:N` adds N, `flip:B.b` turns bit b of byte B round; `set:B=V`
-    gives byte B another
-    value, and the CRC that belongs to it."""
+    """Damages a datagram. `cut:N` keeps its first N bytes, `append:N` adds N bytes, `flip:B.b` flips bit b of byte B,
+    and
+    `set:B=V` sets byte B to V and gives the datagram the CRC that belongs to it."""
     what, _, value = how.partition(":")
     if what == "cut":
         return datagram[: int(value)]
@@ -78,10 +78,15 @@ def _damaged(datagram: bytes, how: str) -> bytes:
 
 
 def decode(datagram: bytes, names: Names, checksums: bool = True) -> Packet:
-    """What a `recv` line would say of this datagram. Without `checksums` the CRC may also be 0.
+    """Returns the packet that a `recv` line would describe for this datagram.
+
+    Args:
+      datagram: the UDP payload.
+      names: the numbers behind the vector's names.
+      checksums: whether the CRC must be right. If not, it may also be 0.
 
     Raises:
-      ValueError: it is none of jaxina's, or its CRC or length is wrong.
+      ValueError: if the datagram is not jaxina's, or its CRC or length is wrong.
     """
     if len(datagram) < HEADER_SIZE:
         raise ValueError(f"a datagram of {len(datagram)} bytes")

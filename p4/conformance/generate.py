@@ -1,5 +1,4 @@
-"""Writes the vector files from the specification: `python -m conformance.generate [FOLDER]`, in
-p4/."""
+"""Writes the vector files from the specification: `python -m conformance.generate [FOLDER]` in p4/."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ SIZES = (64, 256)  # words of a block: the two programs of p4/tofino
 
 
 def files() -> dict[str, str]:
-    """Text by path below the folder."""
+    """Returns the files' texts, by path below the folder."""
     made = {}
     for size in SIZES:
         for scenario in SCENARIOS:

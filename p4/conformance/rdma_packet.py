@@ -1,6 +1,7 @@
-"""RoCEv2 packets of RDMA writes as bytes: what lies behind the UDP header. After docs/rdma.md and
-the InfiniBand
-specification's headers."""
+"""Encodes and decodes RoCEv2 packets of RDMA writes, from behind the UDP header.
+
+It follows docs/rdma.md and the headers in the InfiniBand specification.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ BTH, RETH, IMMEDIATE = struct.Struct(">BBHII"), struct.Struct(">QII"), struct.St
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """Where a worker's results go: `docs/rdma.md`, the column switch to worker."""
+    """The layout of a worker's memory for results: docs/rdma.md, the column "switch to worker"."""
 
     slots: int
     block: int
@@ -42,7 +43,7 @@ class Memory:
         return 1 << (largest - 1).bit_length()
 
     def place(self, name: str) -> int:
-        """The offset of `SLOT.TURN`, `notice.SLOT` or `last_notice`."""
+        """Returns the offset of `SLOT.TURN`, `notice.SLOT` or `last_notice`, in bytes."""
         notices = self.slots * PLACES * self.stride
         if name == "last_notice":
             return notices + self.slots * self.NOTICE
@@ -59,7 +60,7 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """One side's queue pairs: `QueuePairs` in control.proto."""
+    """One side's queue pairs, as `QueuePairs` in control.proto describes them."""
 
     address: str
     udp_port: int
@@ -70,7 +71,7 @@ class End:
 
 
 def encode(packet: Packet, switch: End) -> bytes:
-    """A packet to the switch, without the ICRC."""
+    """Encodes a packet to the switch, without the ICRC."""
     fields = packet.fields
     queue = fields["queue"]
     qpn = switch.qpns[queue if isinstance(queue, int) else -1] if queue != "unknown" else 1
@@ -86,16 +87,16 @@ def encode(packet: Packet, switch: End) -> bytes:
 
 
 def decode(packet: bytes, worker: End, switch: End, memory: Memory, names: datagram.Names) -> Packet:
-    """What a `recv` line would say of a packet from the switch, which ends with its ICRC.
+    """Returns the packet that a `recv` line would describe for these bytes from the switch, which end with the ICRC.
 
     Raises:
-      ValueError: it is not one of those that the switch may send to this worker.
+      ValueError: if the switch may not send this packet to this worker.
     """
     opcode, flags, _, qpn, psn = BTH.unpack_from(packet)
     kind = next((name for name, code in OPCODES.items() if code == opcode), "")
     if not kind or qpn not in worker.qpns:
         raise ValueError(f"opcode {opcode:#x} for queue pair {qpn:#x}")
-    qpn, psn = qpn % 2**24, psn % 2**24  # the bits above are others'
+    qpn, psn = qpn % 2**24, psn % 2**24  # the bits above belong to other fields
     at, end = BTH.size, len(packet) - 4 - (flags >> 4 & 3)
     index = worker.qpns.index(qpn)
     notices = index == memory.slots
@@ -125,7 +126,7 @@ def decode(packet: bytes, worker: End, switch: End, memory: Memory, names: datag
 
 
 def icrc(source: tuple[str, int], destination: tuple[str, int], covered: bytes, identification: int = 0) -> bytes:
-    """The invariant CRC of a packet that must not be fragmented, as four bytes of the wire."""
+    """Returns the invariant CRC of a packet that must not be fragmented, as four bytes of the wire."""
     size = 8 + len(covered) + 4
     ip = struct.pack(">BBHHHBBH", 0x45, 0xFF, 20 + size, identification, 0x4000, 0xFF, 17, 0xFFFF)
     ip += socket.inet_aton(source[0]) + socket.inet_aton(destination[0])
@@ -135,9 +136,11 @@ def icrc(source: tuple[str, int], destination: tuple[str, int], covered: bytes, 
 
 
 def check_icrc(source: tuple[str, int], destination: tuple[str, int], packet: bytes) -> None:
-    """Raises ValueError if a packet's ICRC is wrong. A sender that lets the kernel cut its
-    messages numbers the packets
-    from 0 in the IP header, which a socket does not see."""
+    """Raises ValueError if a packet's ICRC is wrong.
+
+    The ICRC covers the IP identification, which a socket does not see. It is 0, unless the sender lets the kernel
+    segment its messages: the kernel then numbers the packets from 0. So this tries 64 numbers.
+    """
     for identification in range(64):
         if packet[-4:] == icrc(source, destination, packet[:-4], identification):
             return

@@ -1,4 +1,4 @@
-"""Scripts of RDMA messages."""
+"""Scripts that send RDMA messages."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class RdmaScript(Script):
         self._psn: dict[tuple[str, int], int] = {}
 
     def one_packet_job(self, name: str, workers: int, slots: int = 2) -> None:
-        """Chunks of one block, whose messages are one packet."""
+        """Adds a job with chunks of one block, whose messages are one packet."""
         self.job(name, workers, slots, mtu=8 * self.size)
 
     def many_packet_job(self, name: str, workers: int, slots: int = 1, blocks: int = 4) -> None:
-        """A packet for each block, and one for their exponents."""
+        """Adds a job whose messages have a packet for each block, and one for the exponents."""
         self.job(name, workers, slots, blocks, mtu=4 * self.size)
 
     def packets(
@@ -33,9 +33,8 @@ class RdmaScript(Script):
         exponents: Sequence[int] | None = None,
         psn: int | None = None,
     ) -> list[Packet]:
-        """The packets of one message, as the worker's NIC cuts it. Its sequence numbers go on from
-        the last message's
-        unless `psn` is given."""
+        """Returns the packets of one message, cut as the worker's NIC does it. Unless `psn` is given, the sequence
+        numbers continue those of the last message."""
         blocks = self.aggregator.jobs[job].blocks
         if words is None:
             words = numbers(worker, epoch, slot, blocks * self.size)
@@ -67,9 +66,8 @@ class RdmaScript(Script):
         return packets
 
     def message(self, worker: int, epoch: int, verdict: str, lost: Collection[int] = (), **how: Value) -> list[Receive]:
-        """Sends a message whose packets `lost` (by number) do not arrive. `verdict` is that of the
-        last one; what comes
-        behind a lost packet is out of sequence."""
+        """Sends a message of which the packets with the numbers `lost` do not arrive. `verdict` is that of the last
+        packet. A packet after a lost one is out of sequence."""
         packets = self.packets(worker, epoch, **how)  # type: ignore[arg-type]
         endpoint = f"{packets[0]['job']}{worker}"
         replies: list[Receive] = []

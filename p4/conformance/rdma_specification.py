@@ -1,7 +1,7 @@
-"""What RDMA adds to the specification (docs/rdma.md): queue pairs with sequence numbers, messages
-of several packets, and
-results that are written into the workers' memory. One queue pair for each worker and slot, one
-more for notices.
+"""The specification of RDMA (docs/rdma.md), on top of specification.py.
+
+It adds queue pairs with sequence numbers, messages of several packets, and results that are written into the workers'
+memory. There is one queue pair for each worker and slot, and one more for each worker's notices.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from conformance.specification import Aggregator
 from conformance.vector import Job, Packet, Receive, Value
 
 PSNS = 2**24
-PLACES = 4  # of a slot in the worker's memory, by turns
+PLACES = 4  # places of a slot's results in the worker's memory, used by turns
 LAST_NOTICE = 0x10000
 
 BEGINS = {"write_first", "write_only", "write_only_imm"}
@@ -24,17 +24,16 @@ ENDS = {"write_last", "write_last_imm", "write_only", "write_only_imm"}
 class Queue:
     """The switch's end of one queue pair."""
 
-    psn: int = 0  # of the next packet to send, counted from the one that the switch has named
-    expected: int | None = None  # of the next packet of the message that comes in; None between messages
-    first: Packet | None = None  # of that message
+    psn: int = 0  # number of the next packet to send, counted from the number that the switch has told
+    expected: int | None = None  # number of the next packet of the incoming message; None between messages
+    first: Packet | None = None  # first packet of the incoming message
     words: list[int] = dataclasses.field(default_factory=list)
     exponents: list[int] = dataclasses.field(default_factory=list)
-    size: int = 0  # bytes that have come
+    size: int = 0  # bytes of the message so far
 
 
 class RdmaAggregator(Aggregator):
-    """An aggregator whose workers all have queue pairs. The endpoint of a queue pair is its
-    worker's, "A0"."""
+    """An aggregator whose workers all have queue pairs. A queue pair's endpoint is that of its worker, such as "A0"."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +78,7 @@ class RdmaAggregator(Aggregator):
         return [packet for reply in replies for packet in self._write(job, reply)]
 
     def _place(self, job: Job, queue: Queue, packet: Packet) -> str:
-        """Takes a packet of a message in; returns why not."""
+        """Takes a packet of a message. Returns "" or why it is rejected."""
         mtu, size = job.mtu, 4 * len(packet["words"]) + len(packet["exponents"])
         if packet.kind in BEGINS:
             length = int(packet["length"])
@@ -106,7 +105,7 @@ class RdmaAggregator(Aggregator):
         return ""
 
     def _write(self, job: Job, reply: Receive) -> list[Receive]:
-        """The packets of one message to a worker: a result into its slot's place, or a notice."""
+        """Returns the packets of one message to a worker: a result for its slot's place, or a notice."""
         packet = reply.packet
         if packet.kind != "result":
             last = packet.kind == "abort"
@@ -144,9 +143,8 @@ def padded(exponents: Sequence[int]) -> tuple[int, ...]:
 
 
 def cut(job: Job, words: Sequence[int], exponents: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The payloads of a message's packets: one if all fits the MTU, else (with an MTU of one
-    block) a block in each, and
-    the exponents in a packet of their own."""
+    """Cuts a message into the payloads of its packets. If all fits the MTU, there is one. Otherwise the MTU must be one
+    block: each packet has a block, and the exponents have a packet of their own."""
     if 4 * len(words) + len(exponents) <= job.mtu:
         return [(tuple(words), tuple(exponents))]
     assert job.mtu == 4 * job.block

@@ -1,10 +1,11 @@
-"""Runs vectors against a device, and says where it differs."""
+"""Runs a vector against a device, and reports the differences."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from conformance.vector import (
@@ -20,8 +21,7 @@ from conformance.vector import (
     line_of,
 )
 
-
-# Counters of a job that say what became of its packets, if they were well-formed.
+# The counters of a job that say what became of its well-formed packets.
 _VERDICTS = {
     *("updates", "results", "duplicates", "stale", "ahead"),
     *("wrong_secret", "bad_worker", "bad_slot"),
@@ -32,10 +32,10 @@ class Device(Protocol):
     """An aggregator that vectors are sent to."""
 
     name: str
-    # What vectors may need; and what is compared where a device has it: "notices" and
-    # "rdma_notices" (what is sent beside results), "state", "counters" or, fewer, "verdicts".
-    abilities: set[str]
-    block_sizes: set[int]  # words
+    # What vectors may need, and what is compared if the device has it: "notices" and "rdma_notices" (what is sent
+    # besides results), "state", and "counters" or, as a part of these, "verdicts".
+    abilities: AbstractSet[str]
+    block_sizes: AbstractSet[int]  # words
 
     def begin(self, vector: Vector) -> None:
         """Makes the vector's jobs, with fresh slots."""
@@ -44,23 +44,22 @@ class Device(Protocol):
     def send(self, endpoint: str, packet: Packet) -> None: ...
 
     def replies(self, expected: int) -> list[Receive]:
-        """What the device has sent since the last call. Waits, within a bound, until at least
-        `expected` packets
-        have come."""
+        """Returns what the device has sent since the last call. Waits, for a bounded time, until at least `expected`
+        packets have come."""
         ...
 
     def state(self, job: str, slot: int, version: int) -> dict[str, Value | None]:
-        """By the names of a `state` line; None for what the device cannot tell. Asked only of
-        devices with the ability "state"."""
+        """Returns a version's state, by the names of a `state` line. A value is None if the device cannot tell it.
+        Called only for devices with the ability "state"."""
         ...
 
     def counts(self, job: str) -> dict[str, int]:
-        """Counters of a job, or for "-" of packets that belong to none; since begin(). A missing
-        one is 0."""
+        """Returns the counters of a job since begin(). For "-" they are those of packets that belong to no job. A
+        counter that is missing is 0."""
         ...
 
     def end(self) -> None:
-        """Drops the vector's jobs."""
+        """Removes the vector's jobs."""
         ...
 
     def close(self) -> None: ...
@@ -69,7 +68,7 @@ class Device(Protocol):
 @dataclasses.dataclass
 class Outcome:
     vector: Vector
-    lacking: set[str]  # why it was not run
+    lacking: set[str]  # the missing abilities because of which it was not run
     failures: list[str]
     packets: int = 0
 
@@ -99,7 +98,7 @@ def run(vector: Vector, device: Device) -> Outcome:
 
 
 def _exchanges(vector: Vector) -> Iterable[tuple[Send | None, list[Receive], list[State | Count]]]:
-    """Each packet with what it must bring, and what must hold after it."""
+    """Yields each packet with the replies that it must cause, and with the checks that follow it."""
     sent: Send | None = None
     answers: list[Receive] = []
     checks: list[State | Count] = []
@@ -129,20 +128,20 @@ def _exchange(device: Device, sent: Send | None, answers: list[Receive], outcome
 
 
 def _without_notices(packets: list[Receive], device: Device) -> list[Receive]:
-    """Without those notices that the device may send or not."""
+    """Removes the notices that the device is free to send or not."""
     return [one for one in packets if _notice(one.packet) in device.abilities | {None}]
 
 
 def _notice(packet: Packet) -> str | None:
-    """The ability that a device needs to send this, beside results."""
+    """Returns the ability that a device needs to send this packet; None for results, which all must send."""
     if packet.fields.get("queue") == "notices":
         return "rdma_notices"
     return "notices" if packet.kind in ("pending", "refused", "abort") else None
 
 
 def _differences(wanted: Sequence[Receive], came: Sequence[Receive]) -> list[str]:
-    """A line for each packet that differs. Packets to one endpoint must keep their order; those to
-    several have none."""
+    """Returns a line for each packet that differs. Packets to one endpoint must come in order; packets to different
+    endpoints need not."""
     lines = []
     for endpoint in sorted({r.endpoint for r in (*wanted, *came)}):
         ours = [line_of(r) for r in wanted if r.endpoint == endpoint]
@@ -156,7 +155,7 @@ def _differences(wanted: Sequence[Receive], came: Sequence[Receive]) -> list[str
 
 
 def _without(lines: list[str], others: list[str]) -> list[str]:
-    """Those of `lines` that `others` has not, or not as often."""
+    """Returns the lines that `others` lacks, or has less often."""
     left = collections.Counter(lines) - collections.Counter(others)
     return list(left.elements())
 
@@ -180,7 +179,7 @@ def _check(device: Device, check: State | Count, outcome: Outcome) -> None:
 
 
 def _compared(check: Count, device: Device) -> tuple[dict[str, Value], dict[str, Value]]:
-    """The counters that this device has of these: as they must be, and as they are."""
+    """Returns the counters that this device can be asked for: as they must be, and as they are."""
     if not device.abilities & {"counters", "verdicts"}:
         return {}, {}
     counted = {name: value for name, value in device.counts(check.job).items() if value}

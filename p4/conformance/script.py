@@ -1,8 +1,8 @@
-"""How scenarios are written: a script sends packets to the interpreter and notes down what it
-says."""
+"""Scripts, from which scenarios are made: a script sends packets to the specification and records its replies."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 
 from conformance.specification import Aggregator
@@ -20,9 +20,19 @@ from conformance.vector import (
 )
 from conformance.words import run
 
+_COMMENT_WIDTH = 118  # characters, so that a comment's line has at most 120
+
 
 class Script:
-    """`size` is the words of a block, with which every scenario is generated."""
+    """Records one vector.
+
+    Args:
+      name: the vector's name.
+      size: the words of a block. Every scenario is generated for several sizes.
+      about: what the scenario is about; it becomes the vector's first comment.
+      needs: the abilities that a device must have to be sent this vector.
+      aggregator: makes the specification.
+    """
 
     def __init__(
         self,
@@ -35,8 +45,8 @@ class Script:
         self.size = size
         self.vector = Vector(name, set(needs), [])
         self.aggregator = aggregator()
-        for line in about.strip().splitlines():
-            self.say(line.strip())
+        for line in textwrap.wrap(" ".join(about.split()), _COMMENT_WIDTH):
+            self.say(line)
 
     def say(self, text: str) -> None:
         self.vector.steps.append(Comment(text))
@@ -66,7 +76,7 @@ class Script:
         kind: str = "update",
         **changes: Value,
     ) -> Packet:
-        """An update whose words tell the worker, epoch and slot, unless given."""
+        """Returns an update. Unless words are given, they tell the worker, epoch and slot."""
         if words is None:
             words = numbers(worker, epoch, slot, self.size)
         if exponents is None:
@@ -84,7 +94,7 @@ class Script:
         return Packet(kind, {**fields, **changes})
 
     def send(self, endpoint: str, packet: Packet, verdict: str) -> list[Receive]:
-        """Sends; the author's `verdict` and the interpreter's must agree."""
+        """Sends a packet and records the replies. The author's `verdict` must be that of the specification."""
         replies = self.aggregator.on_packet(endpoint, packet)
         if self.aggregator.verdict != verdict:
             raise AssertionError(
@@ -94,19 +104,19 @@ class Script:
         return replies
 
     def update(self, worker: int, epoch: int, verdict: str, **changes: Value) -> list[Receive]:
-        """An update of job A, or `job`, from its worker's own endpoint."""
+        """Sends an update of job A, or of `job`, from its worker's own endpoint."""
         job = str(changes.get("job", "A"))
         packet = self.packet(worker, epoch, **changes)  # type: ignore[arg-type]
         return self.send(f"{job}{worker}", packet, verdict)
 
     def whole_pass(self, epoch: int, workers: int, **changes: Value) -> None:
-        """All workers' updates in their order."""
+        """Sends the updates of all workers, in their order."""
         for worker in range(workers):
             verdict = "first" if worker == 0 else "added"
             self.update(worker, epoch, "complete" if worker == workers - 1 else verdict, **changes)
 
     def state(self, job: str = "A", slot: int = 0) -> None:
-        """What the registers of a slot hold now."""
+        """Records what the registers of a slot hold now."""
         for number, version in sorted(self.aggregator.slots[job, slot].versions.items()):
             fields: dict[str, Value] = {
                 "slot": slot,
@@ -125,12 +135,12 @@ class Script:
                 self.vector.steps.append(Count(job, dict(counts)))
 
     def finish(self) -> Vector:
-        """Ends with all counters."""
+        """Records all counters, and returns the vector."""
         self.say("the counters")
         self.counts()
         return self.vector
 
 
 def numbers(worker: int, epoch: int, slot: int, count: int) -> list[int]:
-    """Words from which one can read whose they are; sums of them are runs as well."""
+    """Returns words that show to whom they belong. They are a run, and sums of them are runs, too."""
     return run(1000 * (worker + 1) + 10 * (epoch % 100) + slot, worker + 1, count)

@@ -1,11 +1,10 @@
-"""The slot protocol as a reference interpreter: what docs/architecture.md, docs/reliability.md and
-docs/rdma.md say, in
-as few words as possible. The vectors are generated from this, and no aggregator shares code with
-it.
+"""The slot protocol as a reference interpreter.
 
-SwitchML's Algorithm 3 (Sapio et al., NSDI 2021) with an epoch in place of the version bit. A slot
-has two versions used
-by turns; pass e uses version e mod 2.
+It says what docs/architecture.md, docs/reliability.md and docs/rdma.md say, in as few words as possible. The vectors
+are generated from it, and no aggregator shares code with it.
+
+The protocol is SwitchML's Algorithm 3 (Sapio et al., NSDI 2021) with an epoch in place of the version bit. A slot has
+two versions, used by turns; pass e uses version e mod 2.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ ALL = "all"
 
 @dataclasses.dataclass
 class Version:
-    """One version of a slot: the registers."""
+    """The registers of one version of a slot."""
 
     epoch: int  # the pass it holds
-    count: int  # workers that contributed
-    seen: set[int] = dataclasses.field(default_factory=set)  # which ones
+    count: int  # how many workers have contributed
+    seen: set[int] = dataclasses.field(default_factory=set)  # which workers have contributed
     fingerprint: int = 0
     exponents: list[int] = dataclasses.field(default_factory=list)
     words: list[int] = dataclasses.field(default_factory=list)
 
 
 class Slot:
-    """Begins as if the two passes before its first one were complete."""
+    """A slot. It begins as if the two passes before its first one were complete."""
 
     def __init__(self, job: Job):
         before = [(job.first_epoch - back) % EPOCHS for back in (2, 1)]
@@ -43,7 +42,7 @@ class Slot:
 
 
 class Aggregator:
-    """Packets in, packets out. `verdict` says what the last packet was."""
+    """An aggregator: it takes packets and returns packets. `verdict` says what the last packet was."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
@@ -60,7 +59,7 @@ class Aggregator:
             self.slots[job.name, slot] = Slot(job)
 
     def on_packet(self, sender: str, packet: Packet) -> list[Receive]:
-        """What the device sends when `packet` comes from the endpoint `sender`."""
+        """Takes a packet from the endpoint `sender`, and returns what the aggregator sends."""
         fields = packet.fields
         if "damage" in fields:
             return self._reject(_damage(str(fields["damage"])))
@@ -85,12 +84,12 @@ class Aggregator:
         return self._apply(sender, packet)
 
     def _apply(self, sender: str, update: Packet) -> list[Receive]:
-        """Algorithm 3, with epochs. The line numbers are the paper's."""
+        """Runs Algorithm 3, with epochs. The line numbers below are the paper's."""
         job = self.jobs[str(update["job"])]
         worker, slot, epoch = int(update["worker"]), int(update["slot"]), int(update["epoch"])
         version = self.slots[job.name, slot].version(epoch)
         other = self.slots[job.name, slot].version(epoch + 1)
-        age = (epoch - version.epoch) % EPOCHS  # half of all epochs or more: it is the older one
+        age = (epoch - version.epoch) % EPOCHS  # half of all epochs or more: the update is older than the version
         counts = self.counts[job.name]
 
         if age == 0 and version.seen:
@@ -120,8 +119,7 @@ class Aggregator:
         elif age == 0 or age >= EPOCHS // 2:
             return self._reject("stale", job.name)
         elif age == 2 and other.epoch == (epoch - 1) % EPOCHS and other.count == job.workers:
-            # line 9: the first update of a new pass overwrites, because every worker has the
-            # version's old result
+            # line 9: the first update of a new pass overwrites, because every worker has the version's old result
             version.epoch = epoch
             version.count = 1
             version.seen = {worker}
@@ -166,7 +164,7 @@ class Aggregator:
         return [Receive(sender, Packet("refused", {**_names(update), "code": code}))]
 
     def _end(self, sender: str, update: Packet) -> list[Receive]:
-        """Two workers sum different things: nobody can go on. Everyone heard from learns it."""
+        """Ends the job, because two workers sum different things. All workers that have been heard from are told."""
         name = str(update["job"])
         self._reject("mismatch", name)
         self.ended[name] = int(update["slot"])
@@ -178,7 +176,7 @@ class Aggregator:
         return [*told, self._abort(sender, name, int(update["slot"]))]
 
     def _last_slot(self, name: str, worker: int) -> int:
-        """The slot that the worker was last counted in; scenarios of mismatches use one slot."""
+        """Returns the slot in which the worker was counted. Scenarios of mismatches use only one slot."""
         slots = [
             slot
             for (job, slot), state in self.slots.items()
@@ -198,13 +196,13 @@ class Aggregator:
 
 
 def _names(update: Packet) -> dict[str, Value]:
-    """A reply repeats what names the pass."""
+    """Returns the fields that name the pass. A reply repeats them."""
     names = ("job", "secret", "worker", "slot", "epoch", "fingerprint")
     return {name: update[name] for name in names}
 
 
 def _damage(how: str) -> str:
-    """The kind of reject that a damage (see datagram.py) leads to."""
+    """Returns the reason for which a damaged packet (see datagram.py) is rejected."""
     what, _, value = how.partition(":")
     if what == "cut":
         return "truncated" if int(value) < 36 else "bad_length"

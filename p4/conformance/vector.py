@@ -1,5 +1,4 @@
-"""A vector file: what stands in it, and how it is read and written. One packet a line, named
-fields.
+"""Reads and writes vector files. A file has one packet per line, with named fields:
 
     needs notices
     job A workers=3 slots=4 block=64 blocks=1
@@ -11,12 +10,9 @@ fields.
     count A updates=3 results=1 duplicates=0
     count - unknown_job=1
 
-`send` and `recv` name an endpoint: `A0` is where worker 0 of job A lives, `X` is a stranger.
-Everything that the device
-sends before the next `send` stands in `recv` lines; nothing else may come. `state` and `count` are
-what must hold at
-that point. Numbers that the control plane draws (job ids, secrets, keys, queue pairs) stand as
-names.
+`send` and `recv` name an endpoint: `A0` is where worker 0 of job A lives, `X` is a stranger. The `recv` lines before
+the next `send` list everything that the device sends; nothing else may come. `state` and `count` say what must hold at
+that point. Numbers that the control plane draws (job ids, secrets, keys, queue pairs) are written as names.
 """
 
 from __future__ import annotations
@@ -29,7 +25,7 @@ from conformance import words
 
 Value = int | str | tuple[int, ...]
 
-# How fields are written; the others are decimal numbers, or names.
+# How the values of these fields are written. All others are decimal numbers, or names.
 _HEX = {"fingerprint", "immediate"}
 _WORDS = {"words"}
 _LISTS = {"exponents", "seen"}
@@ -37,14 +33,14 @@ _LISTS = {"exponents", "seen"}
 
 @dataclasses.dataclass
 class Job:
-    """A job that the device is given before what follows."""
+    """A job that the device has before the first packet."""
 
     name: str
     workers: int
     slots: int
     block: int  # words that share an exponent
     blocks: int  # per chunk
-    first_epoch: int = 0  # of every slot's first pass
+    first_epoch: int = 0  # epoch of every slot's first pass
     mtu: int = 0  # payload bytes of an RDMA packet; 0: the job's workers send datagrams
 
 
@@ -55,7 +51,7 @@ class Comment:
 
 @dataclasses.dataclass
 class Packet:
-    """`kind` is that of a datagram (update, result, pending, refused, abort), or an RDMA opcode."""
+    """A packet. `kind` is that of a datagram (update, result, pending, refused, abort), or an RDMA opcode."""
 
     kind: str
     fields: dict[str, Value]
@@ -78,7 +74,7 @@ class Receive:
 
 @dataclasses.dataclass
 class State:
-    """One version of a slot: its registers, as the specification names them."""
+    """The registers of one version of a slot, by the specification's names."""
 
     job: str
     fields: dict[str, Value]
@@ -98,7 +94,7 @@ Step = Job | Comment | Send | Receive | State | Count
 @dataclasses.dataclass
 class Vector:
     name: str
-    needs: set[str]  # what a device must have to be asked this
+    needs: set[str]  # abilities that a device must have to be sent this vector
     steps: list[Step]
 
     @property

@@ -1,6 +1,7 @@
-"""Lists of 32-bit words as short text: `100+3*64` is 64 words, the first 100, each 3 more than the
-one before; `7` is
-one word; runs are joined by commas, `-` is an empty list. Words are signed and wrap at 2^32.
+"""Writes lists of 32-bit words as short text.
+
+`100+3*64` is a run: 64 words, the first 100, each 3 more than the one before. `7` is one word. Commas join runs, and
+`-` is the empty list. Words are signed and wrap modulo 2^32.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from collections.abc import Sequence
 
 
 def wrap(value: int) -> int:
-    """The signed 32-bit integer that is congruent to `value` modulo 2^32."""
+    """Returns the signed 32-bit integer that is congruent to `value` modulo 2^32."""
     return (value + 2**31) % 2**32 - 2**31
 
 
 def run(first: int, step: int, count: int) -> list[int]:
-    """`count` words, the first `first`, each `step` more than the one before."""
+    """Returns `count` words, the first `first`, each `step` more than the one before."""
     return [wrap(first + step * i) for i in range(count)]
 
 

@@ -1,8 +1,7 @@
-"""Tables of a chip or its model, through BfRt's gRPC server. Needs the Python client of the chip's
-SDE (`bfrt_grpc`), which is
-no part of jaxina.
+"""Writes and reads the tables of a chip, or of its model, through its BfRt gRPC server.
 
-Written against the public client and bfruntime.proto of p4lang/open-p4studio; never run on a chip.
+It needs the Python client of the chip's SDE (`bfrt_grpc`), which is not part of jaxina. It is written against the
+public client and the bfruntime.proto of p4lang/open-p4studio, and has never run on a chip.
 """
 
 from __future__ import annotations
@@ -11,23 +10,23 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxina.errors import InvalidArgumentError, SwitchUnreachableError, SystemCallError
 from jaxina.controller.tables import Digest, Entry, Range, Ternary, Value
+from jaxina.errors import InvalidArgumentError, SwitchUnreachableError, SystemCallError
 
 _log = logging.getLogger("jaxina.switch")
 
 _CLIENT_ID = 0
 _DEVICE_ID = 0
 _CONNECT_TIMEOUT = 5  # seconds
-DIGESTS = ("heard", "contradiction")  # of p4/tofino
-_BATCH = 1024  # entries of one request
+DIGESTS = ("heard", "contradiction")  # the names of the digests in p4/tofino
+_BATCH = 1024  # entries in one request
 
 
 def client_library() -> Any:
-    """The SDE's module bfrt_grpc.client.
+    """Imports the SDE's module bfrt_grpc.client.
 
     Raises:
-      InvalidArgumentError: it is not installed.
+      InvalidArgumentError: if it is not installed.
     """
     try:
         import bfrt_grpc.client as client
@@ -40,13 +39,16 @@ def client_library() -> Any:
 
 
 class BfRtTables:
-    """`address` is HOST:PORT of the chip's BfRt server; `program` the loaded P4 program's name;
-    `pipe` the one whose registers
-    are read.
+    """The tables of a chip.
+
+    Args:
+      address: HOST:PORT of the chip's BfRt server.
+      program: name of the loaded P4 program.
+      pipe: the pipe whose registers are read.
 
     Raises:
-      InvalidArgumentError: no client library.
-      SwitchUnreachableError: no server answers, or it runs another program.
+      InvalidArgumentError: if the client library is not installed.
+      SwitchUnreachableError: if no server answers, or it runs another program.
     """
 
     def __init__(self, address: str, program: str, pipe: int):
@@ -56,7 +58,7 @@ class BfRtTables:
             self._interface = self._client.ClientInterface(address, _CLIENT_ID, _DEVICE_ID, timeout=_CONNECT_TIMEOUT)
             self._interface.bind_pipeline_config(program)
             self._info = self._interface.bfrt_info_get(program)
-        except Exception as error:  # the client has several, some of them RuntimeError
+        except Exception as error:  # the client raises several kinds, some of them plain RuntimeError
             raise SwitchUnreachableError(f"no BfRt server with the program {program} at {address}: {error}") from error
         self._target = self._client.Target(device_id=_DEVICE_ID, pipe_id=0xFFFF)
         self._pending: list[Digest] = []
@@ -88,7 +90,7 @@ class BfRtTables:
         if not self._pending:
             try:
                 message = self._interface.digest_get(timeout)
-            except RuntimeError:  # none within the timeout
+            except RuntimeError:  # no digest came within the timeout
                 return None
             for name in DIGESTS:
                 learn = self._info.learn_get(name)
@@ -137,7 +139,8 @@ class BfRtTables:
         return self._client.DataTuple(name, value)
 
     def _of_pool(self, value: Any) -> int:
-        """A register has a value in every pipe; a counter is their sum already."""
+        """Returns the value in the pool's pipe. A register has one value per pipe; a counter is summed over them
+        already."""
         if not isinstance(value, list):
             return int(value)
         return int(value[self._pipe] if len(value) > self._pipe else value[0])

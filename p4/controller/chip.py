@@ -1,10 +1,10 @@
-"""What the controller is told about its switch: a TOML file.
+"""Reads the TOML file that describes the switch to the controller.
 
     size = "one-pipe"          # or "four-pipes"
     address = "198.18.0.1"     # IPv4 address that workers send to
 
     [[port]]
-    number = 132               # the chip's
+    number = 132               # the chip's number of the port
     speed = 100                # Gbit/s: 10, 25, 40, 50 or 100
     fec = "rs"                 # none, fc or rs
 
@@ -13,7 +13,7 @@
     mac = "02:00:00:00:01:01"
     port = 132
 
-Hosts are who other traffic is forwarded to, and where RDMA workers can be.
+The switch forwards other traffic only to these hosts, and RDMA workers can only be on these hosts.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from typing import Any
 
 from jaxina.errors import InvalidArgumentError
 
-SPEEDS = {10: "BF_SPEED_10G", 25: "BF_SPEED_25G", 40: "BF_SPEED_40G", 50: "BF_SPEED_50G", 100: "BF_SPEED_100G"}  # fmt: skip
+SPEEDS = {gigabits: f"BF_SPEED_{gigabits}G" for gigabits in (10, 25, 40, 50, 100)}
 FECS = {"none": "BF_FEC_TYP_NONE", "fc": "BF_FEC_TYP_FC", "rs": "BF_FEC_TYP_RS"}
-PORTS_OF_A_PIPE = 128  # numbers, not all of which exist
+PORTS_OF_A_PIPE = 128  # port numbers per pipe; not every number is a port
 
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """One of the two programs; the figures are those of p4/tofino/constants.p4."""
+    """One of the two programs. The figures are those of p4/tofino/constants.p4."""
 
     name: str
-    pipes: int  # that a packet's words pass
+    pipes: int  # how many pipes share a packet's words
 
     program = "jaxina"
     pool_pipe = 0
@@ -52,12 +52,12 @@ class Size:
 
     @property
     def message_bytes(self) -> int:
-        """The longest RDMA message: the words, and an exponent padded to 4."""
+        """Bytes of the longest RDMA message: the words, and one exponent padded to 4."""
         return 4 * self.words + 4
 
     @property
     def place_bytes(self) -> int:
-        """Distance of a slot's places in a worker's memory: docs/rdma.md."""
+        """Bytes between two places of a slot in a worker's memory (docs/rdma.md)."""
         return 1 << (self.message_bytes - 1).bit_length()
 
 
@@ -91,7 +91,7 @@ class Chip:
 
     @property
     def pipes(self) -> list[int]:
-        """Those with ports."""
+        """The pipes that have ports, ascending."""
         return sorted({port.pipe for port in self.ports})
 
     def host(self, ip: str) -> Host | None:
@@ -103,7 +103,11 @@ def recirculation_port(pipe: int) -> int:
 
 
 def read(path: Path) -> Chip:
-    """Raises InvalidArgumentError with what is wrong in the file."""
+    """Reads the file.
+
+    Raises:
+      InvalidArgumentError: if the file cannot be read, or something in it is wrong; the message says what.
+    """
     try:
         fields = tomllib.loads(path.read_text())
         return _chip(fields)

@@ -1,4 +1,4 @@
-"""The chip as the data plane of the control service (`jaxina.control.data_plane.DataPlane`)."""
+"""Makes the chip a data plane of the control service (`jaxina.control.data_plane.DataPlane`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 
 from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs, Terms
-from jaxina.errors import InvalidArgumentError, JaxinaError
 from jaxina.controller.chip import Chip
 from jaxina.controller.ingress_parser import IngressParser
 from jaxina.controller.job_admission import JobAdmission
@@ -29,22 +28,28 @@ from jaxina.controller.source_check import SourceCheck
 from jaxina.controller.statistics import Statistics
 from jaxina.controller.tables import Digest, Tables
 from jaxina.controller.worker_stamp import WorkerStamp
+from jaxina.errors import InvalidArgumentError, JaxinaError
 
 _log = logging.getLogger("jaxina.switch")
 
-UDP_PORT = 51001  # any: the program tells a job's packets by what they hold
+UDP_PORT = 51001  # any number would do: the program recognizes a job's packets by their header
 ROCE_PORT = 4791
 _PATH_MTU = 4096
-_PACKET_LIFETIME = 0.001  # seconds in the switch; queues and eleven passes take microseconds
-_DIGEST_POLL = 0.2
+_PACKET_LIFETIME = 0.001  # seconds that a packet is in the switch at most; queues and eleven passes take microseconds
+_DIGEST_POLL = 0.2  # seconds
 
 
 class TofinoPlane:
     """Fills the chip's tables and listens to its digests, from construction to `stop`.
 
-    `ended(job, code, message)` is called, on a thread of the plane's own, when the program has
-    seen that a job cannot go on.
-    `random_bits(n)` draws keys and sequence numbers.
+    Args:
+      tables: the chip's tables.
+      chip: the switch's description.
+      random_bits: `random_bits(n)` draws keys and sequence numbers of n bits.
+
+    Attributes:
+      ended: `ended(job, code, message)` is called, on the plane's own thread, when the program has seen that a job
+        cannot go on.
     """
 
     terms = Terms(whole_chunks=True, checksums=False)
@@ -59,7 +64,7 @@ class TofinoPlane:
         self._tables = tables
         self._chip = chip
         self._random_bits = random_bits
-        self._lock = threading.RLock()  # the control service's thread and the digests'
+        self._lock = threading.RLock()  # the control service's threads and the digests' thread share all this
         self._job_admission = JobAdmission(tables, chip)
         self._source_check = SourceCheck(tables)
         self._slot_turn = SlotTurn(tables)
@@ -96,19 +101,19 @@ class TofinoPlane:
                 job, secret, shape.workers, shape.slots, shape.block_size, shape.blocks_per_chunk, rkey
             )
             try:
-                # A job never starts on what an older one left.
+                # Clears what an older job may have left in the registers.
                 self._slot_turn.clear(added)
                 self._pass_tag.clear(added)
                 self._worker_stamp.clear(added)
                 self._statistics.clear(added)
                 self._job_admission.add_job(added)
             except JaxinaError:
-                # Nobody has learned its secret, so what entries it may have match no packet.
+                # Entries that were written stay, but match no packet: nobody has learned the job's secret.
                 del self._pool.jobs[job]
                 raise
 
     def slots_that_fit(self, shape: JobShape) -> int:
-        """Not known: packets of all ports share the chip's buffer."""
+        """Returns 0, not known: packets of all ports share the chip's buffer."""
         return 0
 
     def remove_job(self, job: int) -> None:
@@ -116,7 +121,7 @@ class TofinoPlane:
             removed = self._pool.jobs.pop(job, None)
             if removed is None:
                 return
-            # No packet of it begins anything from now on; those that have begun come to their end.
+            # First no more packets of the job are admitted. Those inside the switch still need the job's other entries.
             self._job_admission.remove_job(removed)
             for worker in sorted(removed.stations.keys() - removed.ends.keys()):
                 self._source_check.remove(removed, worker)
@@ -126,7 +131,7 @@ class TofinoPlane:
                 self._replies.remove(removed, worker)
 
     def abort_job(self, job: int, code: str, message: str) -> None:
-        """The chip says nothing: the workers learn why from the control service."""
+        """Stops admitting the job's packets. The chip sends no notice: workers learn why from the control service."""
         with self._lock:
             ended = self._pool.jobs[job]
             if not ended.ended:
@@ -162,13 +167,16 @@ class TofinoPlane:
             return self._worker_stamp.missing(found, self._slot_turn.turns(found))
 
     def part_of(self, job: int) -> Job:
-        """What a job has of the chip."""
+        """Returns the job's part of the chip."""
         with self._lock:
             return self._pool.jobs[job]
 
     def _station_of(self, job: Job, worker: int, end: QueuePairs) -> Station:
-        """Where an RDMA worker is. Raises InvalidArgumentError for one that the program cannot
-        serve."""
+        """Returns where an RDMA worker is.
+
+        Raises:
+          InvalidArgumentError: if the program cannot serve the worker.
+        """
         size = self._chip.size
         host = self._chip.host(end.address)
         if host is None:
@@ -187,7 +195,7 @@ class TofinoPlane:
         return Station(host.mac, int(ipaddress.IPv4Address(host.ip)), end.udp_port, host.port)
 
     def _forget(self, job: Job, worker: int) -> None:
-        """A worker connects anew: what it had is gone."""
+        """Removes a worker's entries, because it connects anew."""
         if worker in job.ends:
             self._job_admission.disconnect(job, worker)
         else:
@@ -197,7 +205,7 @@ class TofinoPlane:
         del job.stations[worker]
         job.ends.pop(worker, None)
 
-    # ---- what the program says
+    # ---- digests, which the program sends
 
     def _listen(self) -> None:
         while not self._stopping.is_set():
@@ -218,22 +226,24 @@ class TofinoPlane:
                 return
             if digest.name == "heard":
                 station = Station(fields["mac"], fields["ip"], fields["port"], fields["ingress_port"])
-                return self._on_heard(job, worker, station)
+                self._on_heard(job, worker, station)
+                return
             id = job.id
-        # Outside the lock: the control service may be waiting for it.
+        # Called without the lock, because the control service may be waiting for the lock.
         self.ended(
             id,
             "MISMATCH",
-            f"worker {worker} sums something else than the others in the same call: check that every process runs the "
-            "same program with equal shapes and dtypes",
+            f"worker {worker} sums something else than the others in the same call: check that all run the same "
+            "programs in the same order, with equal shapes and dtypes (threads that run programs at the same time have "
+            "no common order)",
         )
 
     def _on_heard(self, job: Job, worker: int, station: Station) -> None:
-        """A worker's first packet, which was dropped, and will come again. Its address is that of
-        the first packet with
-        the job's secret, and stays: a replay from elsewhere diverts nothing. (The address of its
-        control connection may
-        be another, where control and data have networks of their own.)"""
+        """Enters the address of a worker whose first packet has come. The packet was dropped, and will come again.
+
+        The worker's address is that of the first packet with the job's secret, and it stays. So a replay from elsewhere
+        diverts nothing. The address of the control connection may differ, if control and data use different networks.
+        """
         if worker in job.stations:
             return
         job.stations[worker] = station

@@ -1,4 +1,4 @@
-"""Tables without a chip: every write is recorded, and refused if a chip would refuse it."""
+"""Tables without a chip. Every write is recorded, and refused if a chip would refuse it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import queue
 import threading
 from collections.abc import Sequence
 
-from jaxina.errors import SystemCallError
 from jaxina.controller.tables import Digest, Entry
+from jaxina.errors import SystemCallError
 
 _log = logging.getLogger("jaxina.switch")
 
@@ -24,9 +24,15 @@ class Write:
 
 
 class DryRun:
-    """`writes` is all that was written, in order. `held` is what a chip's match tables would hold
-    now; registers and
-    counters are 0 until they are written. With `log`, each write is a line of the switch's log.
+    """The tables of a switch without a chip.
+
+    Args:
+      log: whether each write becomes a line of the switch's log.
+
+    Attributes:
+      writes: all writes, in order.
+      held: what a chip's match tables would hold now. Registers and counters are 0 until they are written.
+      digests: what `next_digest` returns, in order.
     """
 
     def __init__(self, log: bool = False):
@@ -71,7 +77,7 @@ class DryRun:
             return None
 
     def close(self) -> None:
-        """Nothing: there is no chip."""
+        """Does nothing, because there is no chip."""
 
     def _record(self, operation: str, entry: Entry) -> None:
         write = Write(operation, entry)

@@ -1,4 +1,4 @@
-"""Which packets are for the aggregator at all: p4/tofino/ingress_parser.p4."""
+"""Tells the parser which packets are for the aggregator (p4/tofino/ingress_parser.p4)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class IngressParser:
         self._tables = tables
 
     def fill(self, chip: Chip) -> None:
-        """Until the parser knows the switch's address, it takes workers' packets for other traffic."""
+        """Enters the switch's address. Until then the parser takes workers' packets for other traffic."""
         address = int(ipaddress.IPv4Address(chip.address))
         self._tables.insert([Entry(_ADDRESSES, {"f1": Ternary(address, 0xFFFFFFFF)})])

@@ -1,6 +1,6 @@
-"""Whose packet this is, and whether it may name this slot: p4/tofino/job_admission.p4.
+"""Enters whose packets are admitted, and which slots they may name (p4/tofino/job_admission.p4).
 
-Entries of one job match nothing of another's, so priorities count within a job only.
+Entries of one job match no packet of another, so priorities matter only within a job.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jaxina.controller.tables import Entry, Match, Range, Tables, Ternary
 
 _CONTROL = "Ingress.job_admission"
 _UDP, _ROCE = f"pipe.{_CONTROL}.udp_updates", f"pipe.{_CONTROL}.roce_writes"
-_HAND_OVER, _ADMIT, _SLOT, _WORKER, _JOB = range(5)  # priorities: the smallest wins
+_HAND_OVER, _ADMIT, _SLOT, _WORKER, _JOB = range(5)  # priorities; the smallest wins
 _ANY = Ternary(0, 0)
 _ANY_SLOT = Range(0, 0xFFFF)
 _ALL = {16: 0xFFFF, 24: 0xFFFFFF, 32: 0xFFFFFFFF, 64: 2**64 - 1}
@@ -32,7 +32,7 @@ class JobAdmission:
         return 2 + len(self._other_pipes)
 
     def add_job(self, job: Job) -> None:
-        """Datagrams of all workers; RDMA workers are added when they connect."""
+        """Admits the datagrams of all workers. RDMA workers are admitted when they connect."""
         entries = [entry for worker in range(job.workers) for entry in self._of_worker(job, worker)]
         self._tables.insert([*entries, *self._of_rest(job, Reason.BAD_WORKER)])
 
@@ -43,7 +43,7 @@ class JobAdmission:
         self._tables.delete(self._of_queue_pairs(job, worker, job.ends[worker].address))
 
     def end_job(self, job: Job) -> None:
-        """No packet of the job is counted from now on, and none is answered."""
+        """From now on no packet of the job is added, and none is answered."""
         self._delete_workers(job)
         self._tables.modify(self._of_rest(job, Reason.ENDED)[:1])
 
@@ -82,8 +82,8 @@ class JobAdmission:
         reason: Reason,
         below: dict[str, Ternary],
     ) -> list[Entry]:
-        """A worker's packets with the job's slots: to the pool's pipe, and there admitted; with
-        others: refused."""
+        """Returns the entries of one worker. Packets that name the job's slots are handed over to the pool's pipe and
+        admitted there. Packets that name other slots are refused."""
         slots = Range(0, job.slots - 1)
         entries = [
             _entry(
@@ -112,11 +112,11 @@ class JobAdmission:
         return [*entries, _refusal(table, {**below, "slot": _ANY_SLOT}, _SLOT, job, reason)]
 
     def _of_rest(self, job: Job, otherwise: Reason) -> Sequence[Entry]:
-        """Datagrams that name the job: with its secret but no worker of it, and with another
-        secret."""
+        """Returns the entries that refuse the job's other datagrams: those with its secret but none of its workers, and
+        those with another secret."""
         named = {"job": Ternary(job.id, _ALL[32])}
         secret = Ternary(job.secret, _ALL[64])
-        rest = {"worker": _ANY, "slot": _ANY_SLOT}
+        rest: dict[str, Match] = {"worker": _ANY, "slot": _ANY_SLOT}
         return (
             _refusal(_UDP, {**named, "secret": secret, **rest}, _WORKER, job, otherwise),
             _refusal(_UDP, {**named, "secret": _ANY, **rest}, _JOB, job, Reason.WRONG_SECRET),

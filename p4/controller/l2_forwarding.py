@@ -1,4 +1,4 @@
-"""All traffic that is not for the aggregator: p4/tofino/l2_forwarding.p4."""
+"""Enters where all other traffic goes (p4/tofino/l2_forwarding.p4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class L2Forwarding:
         self._tables = tables
 
     def fill(self, chip: Chip) -> None:
-        """Frames for a host go to its port, broadcasts to all ports but the one they came in on."""
+        """Sends frames for a host to its port, and broadcasts to all ports but the one they came in on."""
         hosts = [_entry(host.mac, "forward", port=host.port) for host in chip.hosts]
         self._tables.insert([*hosts, _entry(_BROADCAST, "flood", group=FLOOD)])
 

@@ -1,14 +1,16 @@
-"""The traffic manager's copies: of results to a job's workers, and of broadcasts to all ports.
-Fixed tables of the chip."""
+"""Enters the copies that the traffic manager makes: of results for a job's workers, and of broadcasts for all ports.
+
+These are fixed tables of the chip.
+"""
 
 from __future__ import annotations
 
 from jaxina.controller.chip import Chip
 from jaxina.controller.pool import Job
-from jaxina.controller.tables import Entry, Tables
+from jaxina.controller.tables import Entry, Tables, Value
 
-FLOOD = 256  # behind the jobs' groups
-_FLOOD_NODES = 1 << 13  # behind the jobs' rids, which are their nodes' numbers
+FLOOD = 256  # the group after the jobs' groups
+_FLOOD_NODES = 1 << 13  # the node after the jobs' nodes, whose numbers are rids
 
 
 class Multicast:
@@ -16,8 +18,7 @@ class Multicast:
         self._tables = tables
 
     def fill(self, chip: Chip) -> None:
-        """The group of broadcasts; a port's exclusion id, its number, keeps a frame from going
-        back."""
+        """Enters the group of broadcasts. A port's exclusion id is its number; it keeps a frame from going back."""
         ports = [port.number for port in chip.ports]
         self._tables.insert([_node(_FLOOD_NODES + port, 0, port) for port in ports])
         self._tables.insert([_group(FLOOD, [_FLOOD_NODES + port for port in ports])])
@@ -26,7 +27,7 @@ class Multicast:
         )
 
     def add_worker(self, job: Job, worker: int) -> None:
-        """The group is made with the last worker: before that no result can be due."""
+        """Enters a worker's node, and with the last worker the job's group. No result can be due before."""
         rid = job.rid(worker)
         self._tables.insert([_node(rid, rid, job.stations[worker].port)])
         if len(job.stations) == job.workers:
@@ -41,7 +42,7 @@ class Multicast:
 
 
 def _node(number: int, rid: int, port: int) -> Entry:
-    data = {"$MULTICAST_RID": rid, "$MULTICAST_LAG_ID": (), "$DEV_PORT": (port,)}
+    data: dict[str, Value] = {"$MULTICAST_RID": rid, "$MULTICAST_LAG_ID": (), "$DEV_PORT": (port,)}
     return Entry("$pre.node", {"$MULTICAST_NODE_ID": number}, data)
 
 

@@ -1,4 +1,4 @@
-"""Epoch and fingerprint of the pass that each version holds: p4/tofino/pass_tag.p4."""
+"""Resets the epoch and fingerprint of the pass that each version holds (p4/tofino/pass_tag.p4)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from jaxina.controller.pool import Job
 from jaxina.controller.tables import Entry, Tables
 
 _REGISTER = "Ingress.pass_tag.tags"
-# An even version never holds an odd epoch, nor an odd one an even epoch: these stand for none.
+# The epochs that stand for no pass, for even and odd versions: an even version never holds an odd epoch, nor an odd
+# version an even one.
 _NONE = (0xFFFFFFFF, 0)
 
 

@@ -1,12 +1,12 @@
-"""Who has which part of the chip: job indices, slots, entries of the admission tables."""
+"""Assigns parts of the chip to jobs: job indices, slots, and entries of the admission tables."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from jaxina.control.data_plane import QueuePairs
-from jaxina.errors import JobRejectedError, TooManyWorkersError
 from jaxina.controller.chip import Size
+from jaxina.errors import JobRejectedError, TooManyWorkersError
 
 WORKER_BITS = 5
 SLOT_BITS = 10
@@ -14,17 +14,17 @@ SLOT_BITS = 10
 
 @dataclasses.dataclass(frozen=True)
 class Station:
-    """Where a worker speaks from."""
+    """The addresses that a worker sends from."""
 
     mac: int
     ip: int
     udp_port: int
-    port: int  # the chip's
+    port: int  # the chip's port that leads to it
 
 
 @dataclasses.dataclass
 class Job:
-    """A job's part. Workers are named by `rid`, also as copies of a multicast."""
+    """A job's part of the chip."""
 
     id: int
     secret: int
@@ -33,17 +33,18 @@ class Job:
     index: int  # 1 to 255
     slot_base: int
     rkey: int
-    stations: dict[int, Station] = dataclasses.field(default_factory=dict)  # of workers heard from
-    ends: dict[int, QueuePairs] = dataclasses.field(default_factory=dict)  # of RDMA workers
+    stations: dict[int, Station] = dataclasses.field(default_factory=dict)  # workers heard from
+    ends: dict[int, QueuePairs] = dataclasses.field(default_factory=dict)  # RDMA workers
     has_group: bool = False
     ended: bool = False
 
     @property
     def group(self) -> int:
-        """Multicast group; those of jobs are 1 to 255."""
+        """The job's multicast group, 1 to 255."""
         return self.index
 
     def rid(self, worker: int) -> int:
+        """Names a worker of a job; also the replication id of the worker's copies."""
         return self.index << WORKER_BITS | worker
 
     def stamp_index(self, slot: int, worker: int) -> int:
@@ -53,12 +54,12 @@ class Job:
         return (self.slot_base + slot) << 1 | version
 
     def queue_pair(self, worker: int, queue: int) -> int:
-        """The switch's number; the last queue is the one of the notices, which are not sent."""
+        """Returns the switch's number of a queue pair. The last queue is that of the notices, which are not sent."""
         return 0x800000 | self.rid(worker) << SLOT_BITS | queue
 
 
 class Pool:
-    """`admissions_of(workers)` is how many entries a job takes of an admission table."""
+    """The chip's job indices, slots and admission entries, and the jobs that have them."""
 
     def __init__(self, size: Size, entries_per_worker: int):
         self._size = size
@@ -66,6 +67,7 @@ class Pool:
         self.jobs: dict[int, Job] = {}
 
     def admissions_of(self, workers: int) -> int:
+        """Returns how many entries of an admission table a job takes."""
         return workers * self._entries_per_worker + 2
 
     def add(
@@ -78,7 +80,12 @@ class Pool:
         blocks: int,
         rkey: int,
     ) -> Job:
-        """Raises TooManyWorkersError or JobRejectedError, with what would fit."""
+        """Gives a job its part.
+
+        Raises:
+          TooManyWorkersError: if the job has more workers than the chip can serve.
+          JobRejectedError: if the job does not fit otherwise; the message says what would fit.
+        """
         size = self._size
         if workers > size.workers:
             raise TooManyWorkersError(
@@ -113,9 +120,11 @@ class Pool:
         return next((i for i in range(1, self._size.jobs + 1) if i not in taken), None)
 
     def _free_slots(self, slots: int) -> int | None:
-        """The first gap that is large enough. A job's queue pairs number its slots and one more,
-        so that it cannot have
-        them all."""
+        """Returns the start of the first gap that is large enough.
+
+        A job has a queue pair for each slot and one more, and their numbers have SLOT_BITS bits. So a job cannot have
+        all slots.
+        """
         if slots >= 1 << SLOT_BITS:
             return None
         base = 0

@@ -1,4 +1,4 @@
-"""The chip's ports. A fixed table."""
+"""Enables the chip's ports. Their table is a fixed one of the chip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which way packets take that need more than one pass: p4/tofino/recirculation.p4."""
+"""Enters the way of packets that need more than one pass (p4/tofino/recirculation.p4)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from jaxina.controller.tables import Entry, Tables
 
 _CONTROL = "Ingress.recirculation"
 _LANES = 4
-# The pipe that each step is in, from step 1 on: words are added on the way out, and read, half of
-# a pipe's at a time,
-# on the way back.
+# The pipe that each step is in, from step 1 on. Words are added on the way out. On the way back they are read, half of
+# a pipe's words at a time.
 _STEPS = {"one-pipe": (0,), "four-pipes": (1, 2, 3, 3, 2, 2, 1, 1, 0, 0)}
 
 

@@ -1,4 +1,4 @@
-"""Addresses of the workers, which every copy of a result gets one of: p4/tofino/replies.p4."""
+"""Enters the workers' addresses, of which every copy of a result gets one (p4/tofino/replies.p4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from jaxina.controller.pool import WORKER_BITS, Job, Station
 from jaxina.controller.tables import Entry, Tables
 
 _CONTROL = "Egress.replies"
-_PLACES = 4  # of a slot in a worker's memory: docs/rdma.md
+_PLACES = 4  # places of a slot in a worker's memory (docs/rdma.md)
 
 
 class Replies:
@@ -20,7 +20,7 @@ class Replies:
         self._tables.insert([self._worker(job, worker, data, "to_udp")])
 
     def add_rdma(self, job: Job, worker: int, station: Station) -> None:
-        """job.ends has the worker's queue pairs."""
+        """Enters an RDMA worker, whose queue pairs are in `job.ends` already."""
         data = {"mac": station.mac, "ip": station.ip, "port": station.udp_port}
         data["rkey"] = job.ends[worker].rkey
         self._tables.insert(self._queues(job, worker))

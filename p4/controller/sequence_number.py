@@ -1,5 +1,4 @@
-"""The next sequence number on each queue pair that the switch writes on:
-p4/tofino/sequence_number.p4."""
+"""Sets the next sequence number of each queue pair that the switch writes on (p4/tofino/sequence_number.p4)."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ class SequenceNumber:
         self._tables = tables
 
     def begin(self, job: Job, worker: int, psn: int) -> None:
-        """All queue pairs of a worker begin with `psn`."""
+        """Makes all queue pairs of a worker begin with `psn`."""
         self._tables.modify(
             [
                 Entry(

@@ -1,4 +1,4 @@
-"""The pass that each slot sums now: p4/tofino/slot_turn.p4."""
+"""Resets and reads the pass that each slot sums now (p4/tofino/slot_turn.p4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SlotTurn:
         self._tables.modify([_entry(job, slot) for slot in range(job.slots)])
 
     def turns(self, job: Job) -> list[int]:
-        """By slot."""
+        """Returns the epoch that each of the job's slots sums now, by slot."""
         found = self._tables.read([_entry(job, slot) for slot in range(job.slots)])
         return [fields[f"{_REGISTER}.turn"] for fields in found]
 

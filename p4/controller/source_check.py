@@ -1,4 +1,4 @@
-"""Where UDP workers speak from: p4/tofino/source_check.p4."""
+"""Enters the addresses that UDP workers send from (p4/tofino/source_check.p4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets by job and by what became of them: p4/tofino/statistics.p4."""
+"""Reads how many packets came, by job and by what became of them (p4/tofino/statistics.p4)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PACKETS, _BYTES = "$COUNTER_SPEC_PKTS", "$COUNTER_SPEC_BYTES"
 
 
 class Reason(enum.IntEnum):
-    """What became of a packet: p4/tofino/types.p4."""
+    """What became of a packet, with the numbers of p4/tofino/types.p4."""
 
     ADDED = 0
     COMPLETED = 1
@@ -32,7 +32,7 @@ class Reason(enum.IntEnum):
     ENDED = 15
 
 
-# Packets that changed nothing; the names are those of the software switch, where it has them.
+# The reasons of packets that changed nothing, by the software switch's names where it has them.
 _REJECTED = {
     Reason.BAD_LENGTH: "bad_length",
     Reason.UNKNOWN_JOB: "unknown_job",
@@ -70,8 +70,8 @@ class Statistics:
         return _rejected(self._read(0)[0])
 
     def _read(self, index: int) -> tuple[list[int], int]:
-        """Packets by reason; bytes of all but those handed over, which are counted again where
-        they go."""
+        """Returns the packets by reason, and the bytes of all but those handed over, which the pool's pipe counts
+        again."""
         found = self._tables.read(_entries(index))
         bytes_received = [fields[_BYTES] for fields in found]
         bytes_received[Reason.HANDED_OVER] = 0

@@ -1,5 +1,4 @@
-"""What the controller says to a chip: writes to tables, in the terms of BfRt, and what it hears
-back."""
+"""The interface between the controller and a chip: writes to tables, in the terms of BfRt, and digests."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ Value = int | str | bool | tuple[int, ...] | tuple[bool, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A row of a table. Registers and counters are tables of BfRt too, without actions."""
+    """A row of a table. In BfRt, registers and counters are tables, too, without actions."""
 
     table: str
     key: Mapping[str, Match]
@@ -47,32 +46,34 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Digest:
-    """What the program tells the controller: by the name of the P4 digest."""
+    """A message of the program to the controller, with the name of the P4 digest."""
 
     name: str
     fields: Mapping[str, int]
 
 
 class Tables(Protocol):
-    """Every method takes entries of one table, and raises SystemCallError if the chip's driver
-    refuses."""
+    """Access to a chip's tables.
+
+    Every method takes entries of one table, and raises SystemCallError if the chip's driver refuses.
+    """
 
     def insert(self, entries: Sequence[Entry]) -> None: ...
 
     def modify(self, entries: Sequence[Entry]) -> None:
-        """Existing entries; registers and counters always exist."""
+        """Changes existing entries. Registers and counters always exist."""
         ...
 
     def delete(self, entries: Sequence[Entry]) -> None:
-        """Their data does not matter."""
+        """Deletes entries. Their data does not matter."""
         ...
 
     def read(self, entries: Sequence[Entry]) -> list[dict[str, int]]:
-        """What registers or counters hold, by field. Of a register, what the pool's pipe holds."""
+        """Returns the fields of registers or counters. A register's are those of the pool's pipe."""
         ...
 
     def next_digest(self, timeout: float) -> Digest | None:
-        """Waits for one, at most `timeout` seconds."""
+        """Waits for a digest, at most `timeout` seconds. Returns None if none came."""
         ...
 
     def close(self) -> None: ...

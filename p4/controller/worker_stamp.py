@@ -1,5 +1,4 @@
-"""The latest even and odd pass that each worker has contributed to, by slot:
-p4/tofino/worker_stamp.p4."""
+"""Resets and reads the latest even and odd pass of each worker in each slot (p4/tofino/worker_stamp.p4)."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from jaxina.controller.tables import Entry, Tables
 
 _REGISTER = "Ingress.worker_stamp.stamps"
 _FIELDS = (f"{_REGISTER}.even", f"{_REGISTER}.odd")
-_NONE = (0xFFFFFFFF, 0)  # an even pass is never the one, nor an odd pass the other
+_NONE = (0xFFFFFFFF, 0)  # the stamps of no pass: an even epoch is never the first, an odd one never the second
 
 
 class WorkerStamp:
@@ -19,9 +18,13 @@ class WorkerStamp:
         self._tables.modify(_entries(job))
 
     def missing(self, job: Job, turns: list[int]) -> list[int]:
-        """Workers that a slot waits for, given the pass that each slot sums: who has not
-        contributed to a pass that
-        another one has."""
+        """Returns the workers that some slot waits for: those that have not contributed to a pass that another worker
+        has contributed to.
+
+        Args:
+          job: the job's part of the chip.
+          turns: the epoch that each slot sums now.
+        """
         stamps = iter(self._tables.read(_entries(job)))
         awaited = set()
         for turn in turns:

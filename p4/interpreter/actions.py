@@ -1,4 +1,4 @@
-"""Actions: called by name with arguments, or by a table's entry."""
+"""P4 actions. A statement calls them by name with arguments, or a table calls them by an entry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from interpreter.statements import Step, compile_block
 
 
 class Action:
-    """All parameters are of no direction: the program has no others."""
+    """An action of a control. Its parameters have no direction; others are refused, because the program has none."""
 
     def __init__(self, name: str, tree: Tree, expressions: Expressions):
         _, parameters, block = tree.children
@@ -30,8 +30,11 @@ class Action:
         self._run = compile_block(block, inner)
 
     def bound(self, arguments: Mapping[str, int]) -> Step:
-        """With the controller's arguments. Raises ProgramError if they are not those of the
-        action."""
+        """Returns the action with the arguments of a controller's entry.
+
+        Raises:
+          ProgramError: if the arguments are not those that the action takes.
+        """
         if arguments.keys() != self.parameters.keys():
             raise ProgramError(f"{self.name} takes {', '.join(self.parameters) or 'nothing'}")
         values = {}
@@ -49,6 +52,7 @@ class Action:
         return act
 
     def called(self, arguments: Tree | None, caller: Expressions) -> Step:
+        """Returns the action with arguments of the program's text. Raises ProgramError if their number is wrong."""
         given = [] if arguments is None else listed(arguments)
         if len(given) != len(self.parameters):
             raise ProgramError(f"{self.name} takes {len(self.parameters)} arguments")

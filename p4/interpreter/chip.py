@@ -1,4 +1,4 @@
-"""A chip that runs a program: four pipes, the traffic manager between them, and ports."""
+"""A chip that runs a program. It has four pipes, the traffic manager between them, and ports."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ from interpreter.program import Gress, Program
 from interpreter.traffic_manager import Copy, TrafficManager
 
 _PIPES = 4
-_MOST_PASSES = 64  # of one frame and its copies, alone in the chip
+_MOST_PASSES = 64  # that one frame and its copies may make, alone in the chip
 
 
 class Chip:
-    """`on_digest` is called with each digest. `loopback` are front ports that send to themselves;
-    a recirculation port does so always."""
+    """A chip.
+
+    Args:
+      program: the program that runs in all pipes.
+      on_digest: called with each digest.
+
+    Attributes:
+      loopback: front-panel ports whose frames come back in. Those of recirculation ports always do.
+    """
 
     def __init__(self, program: Program, on_digest: Callable[[Digest], None]):
         self.program = program
@@ -31,11 +38,10 @@ class Chip:
         self._metadata = Packet.known(bytes(program.number("PORT_METADATA_BITS") // 8))
 
     def send(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        """What leaves the chip, by which ports, when this frame has come in on one, and nothing
-        else is in it.
+        """Lets a frame come in on a port, into an empty chip, and returns what leaves it: (port, frame).
 
         Raises:
-          UndefinedError: what becomes of it depends on something that the chip does not define.
+          UndefinedError: if the outcome depends on something that the chip does not define.
         """
         self.enter(port, frame)
         left: list[tuple[int, bytes]] = []
@@ -47,17 +53,18 @@ class Chip:
         raise UndefinedError(f"makes more than {_MOST_PASSES} passes")
 
     def enter(self, port: int, frame: bytes) -> None:
-        """A frame comes in, and waits for its first pass."""
+        """Lets a frame come in on a port. It waits for its first pass."""
         self._waiting.setdefault(port, collections.deque()).append(Packet.known(frame))
 
     @property
     def waiting(self) -> dict[int, int]:
-        """How many packets wait for a pass, by port: in their order at each, in any between
-        them."""
+        """How many packets wait for a pass, by port. Packets of one port keep their order; those of different ports may
+        pass in any order."""
         return {port: len(packets) for port, packets in self._waiting.items()}
 
     def step(self, port: int) -> list[tuple[int, bytes]]:
-        """The next pass of a packet that has come in on this port: what leaves the chip."""
+        """Makes the next pass of the first packet that waits at this port. Returns what leaves the chip: (port,
+        frame)."""
         packet = self._waiting[port].popleft()
         if not self._waiting[port]:
             del self._waiting[port]
@@ -70,7 +77,7 @@ class Chip:
         return left
 
     def _pass(self, port: int, packet: Packet) -> list[tuple[int, Packet]]:
-        """A packet's way from a port to ports."""
+        """Takes a packet through ingress, traffic manager and egress. Returns its copies, by port."""
         gress = self.program.ingress
         p = self._begin(gress, port, packet, {"ingress_port": port})
         rest = self._run(gress, p)
@@ -100,7 +107,7 @@ class Chip:
 
     @staticmethod
     def _run(gress: Gress, p: Pass) -> Packet | None:
-        """What is left of the packet, if it is not dropped."""
+        """Runs parser, control and deparser. Returns the packet that comes out, or None if it is dropped."""
         try:
             gress.parser(p)
         except RejectedError:

@@ -1,5 +1,4 @@
-"""The chip as the project's own controller sees it: another implementation of
-`jaxina.controller.tables.Tables`."""
+"""The interpreted chip behind the interface of the project's controller, `jaxina.controller.tables.Tables`."""
 
 from __future__ import annotations
 
@@ -7,9 +6,6 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from jaxina.controller.tables import Digest, Entry, Range, Ternary
-from jaxina.controller.tables import Match as EntryMatch
-from jaxina.errors import SystemCallError
 from interpreter import passing
 from interpreter.chip import Chip
 from interpreter.errors import ProgramError
@@ -17,6 +13,9 @@ from interpreter.matching import Between, Masked, Match
 from interpreter.program import Program
 from interpreter.tables import Key, Table
 from interpreter.values import Unknown
+from jaxina.controller.tables import Digest, Entry, Range, Ternary
+from jaxina.controller.tables import Match as EntryMatch
+from jaxina.errors import SystemCallError
 
 _PIPE = "pipe."
 _PRIORITY = "$MATCH_PRIORITY"
@@ -24,15 +23,20 @@ _FIELDS_OF_A_COUNTER = ("$COUNTER_SPEC_PKTS", "$COUNTER_SPEC_BYTES")
 
 
 class ChipTables:
-    """Writes go to all pipes, as through BfRt. Registers are read in `pipe`, where the pool is."""
+    """The tables of an interpreted chip. Writes go to all pipes, as they do through BfRt.
+
+    Args:
+      program: the program that the chip runs.
+      pipe: the pool's pipe, in which registers are read.
+    """
 
     def __init__(self, program: Program, pipe: int):
         self.chip = Chip(program, self._on_digest)
         self._inventory = program.inventory
         self._pipe = pipe
         self._digests: queue.SimpleQueue[Digest] = queue.SimpleQueue()
-        self._unheard = 0  # digests that the controller has not dealt with
-        self._taken = 0  # of those, being dealt with
+        self._unheard = 0  # digests that the controller has not handled yet
+        self._taken = 0  # how many of these it is handling now: 0 or 1
         self._changed = threading.Condition()
 
     def insert(self, entries: Sequence[Entry]) -> None:
@@ -60,13 +64,13 @@ class ChipTables:
         return digest
 
     def close(self) -> None:
-        """Nothing: there is no connection."""
+        """Does nothing, because there is no connection."""
 
     def settle(self, timeout: float) -> None:
-        """Returns when the controller has dealt with all that it was told.
+        """Waits until the controller has handled all digests.
 
         Raises:
-          TimeoutError: it has not, within `timeout` seconds.
+          TimeoutError: if it has not within `timeout` seconds.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: not self._unheard, timeout):
@@ -219,6 +223,6 @@ def _numbers(data: Mapping[str, object]) -> dict[str, int]:
 
 
 def _or_zero(value: object) -> int:
-    """Memory that nothing has written holds what it likes; the driver's reads are not the
-    program's."""
+    """Reads memory that nothing has written as 0. The memory may hold anything, but only a read by the program would be
+    an error, not one by the driver."""
     return 0 if isinstance(value, Unknown) else int(value)  # type: ignore[call-overload]

@@ -1,5 +1,5 @@
-"""Controls and what is declared in them. Every instance is compiled for itself, with the caller's
-variables in the place of its parameters."""
+"""P4 controls and their declarations. Every instance of a control is compiled separately, with the caller's variables
+in place of its parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from interpreter.tables import Table
 
 @dataclasses.dataclass
 class Inventory:
-    """What the controller can write to and read, by BfRt's names without the pipe."""
+    """All that the controller can write and read, by BfRt's names without the pipe."""
 
     tables: dict[str, Table] = dataclasses.field(default_factory=dict)
     registers: dict[str, Register] = dataclasses.field(default_factory=dict)
@@ -30,7 +30,7 @@ class Inventory:
 
 
 class Control:
-    """An instance of a control that another one applies."""
+    """An instance of a control within another control, which applies it."""
 
     def __init__(self, tree: Tree, name: str, outside: Expressions, inventory: Inventory):
         self._tree = tree
@@ -56,7 +56,7 @@ class Control:
 
 
 def compile_control(tree: Tree, expressions: Expressions, outside: Expressions, inventory: Inventory) -> Step:
-    """`expressions` knows the parameters; `outside`, what all controls know."""
+    """Compiles a control. `expressions` has the names of its parameters; `outside` has the program's global names."""
     _, _, locals, block = tree.children
     for local in locals.children:
         declare(local, expressions, outside, inventory)
@@ -64,7 +64,7 @@ def compile_control(tree: Tree, expressions: Expressions, outside: Expressions, 
 
 
 def declare(tree: Tree, expressions: Expressions, outside: Expressions, inventory: Inventory) -> None:
-    """Adds an action, a table or an instance to what a control or a parser knows."""
+    """Adds an action, a table or an instance to the names that a control or a parser knows."""
     if tree.data == "instantiation":
         name = str(tree.children[2])
         path = f"{expressions.path}.{name}"
@@ -117,7 +117,7 @@ def _first_argument(type_tree: Tree, expressions: Expressions) -> Type:
 
 
 def parameter_places(tree: Tree, paths: Sequence[str], outside: Expressions) -> dict[str, object]:
-    """The chip's own names for the parameters of a parser or control that it calls."""
+    """Binds the parameters of a parser or control that the chip calls: to the paths of the chip's own variables."""
     places: dict[str, object] = {}
     for parameter, path in zip(listed(tree.children[1]), paths, strict=True):
         direction, type_tree, name = parameter.children

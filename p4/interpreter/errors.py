@@ -1,11 +1,13 @@
+"""The interpreter's errors."""
+
+
 class ProgramError(Exception):
-    """The program's text is not understood, or contradicts itself."""
+    """The interpreter does not understand the program's text, or the text contradicts itself."""
 
 
 class UndefinedError(Exception):
-    """What a packet does depends on something that the chip does not define."""
+    """What becomes of a packet depends on something that the chip does not define."""
 
 
 class RejectedError(Exception):
-    """A parser wants more bytes than there are, or no case of a select holds; the chip drops the
-    packet."""
+    """A parser wants more bytes than the packet has, or no case of a select holds. The chip drops the packet."""

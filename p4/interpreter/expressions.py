@@ -1,4 +1,5 @@
-"""Expressions of P4 as Python functions of a pass. Types are checked here: P4 widens nothing."""
+"""Compiles expressions of P4 to Python functions of a pass, and checks their types: P4 never widens a number by
+itself."""
 
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ EXTERNS = (
 
 @dataclasses.dataclass
 class Code:
+    """A compiled expression. `constant` is its value if it has the same one in every pass."""
+
     type: Type
     run: Callable[[Pass], Value]
     constant: int | None = None
@@ -29,8 +32,7 @@ class Code:
 
 @dataclasses.dataclass
 class Place:
-    """A variable, a header or a field of one, by its path. `header` is the path of the header that
-    it lies in."""
+    """A variable, a header or a field, by its path. `header` is the path of the header that the field lies in."""
 
     path: str
     type: Type
@@ -39,10 +41,10 @@ class Place:
 
 
 class Callee(Protocol):
-    """What a name can stand for, if it can be called: an action, or an instance of something."""
+    """Something that a name stands for and that can be called: an action, or an instance."""
 
     def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
-        """`method` is empty where the name itself is called."""
+        """Compiles a call of a method. `method` is empty if the name itself is called."""
         ...
 
 
@@ -50,13 +52,20 @@ Scope = collections.ChainMap[str, object]  # Code, Place, Type, Callee or the Tr
 
 
 def listed(tree: Tree) -> list[Tree]:
-    """Children of a list that may be empty."""
+    """Returns the children of a list that may be empty."""
     return [child for child in tree.children if child is not None]
 
 
 class Expressions:
-    """`path` is where variables that are declared here lie. In a parser a field takes one value:
-    the chip would combine the bits of two."""
+    """Compiles expressions in one scope.
+
+    Args:
+      text: the program's text, for messages.
+      scope: the names that are known here.
+      path: the path under which variables that are declared here lie.
+      in_parser: whether this is a parser. There a field may be set once only: the chip would combine the bits of two
+        values.
+    """
 
     def __init__(self, text: str, scope: Scope, path: str, in_parser: bool = False):
         self.text = text
@@ -98,7 +107,7 @@ class Expressions:
         return getattr(self, f"_{tree.data}")(tree)
 
     def fitted(self, tree: Tree, type: Type) -> Code:
-        """An expression that must have this type. Raises ProgramError."""
+        """Compiles an expression that must have this type. Raises ProgramError if it has not."""
         code = self.compile(tree)
         if code.type == type:
             return code
@@ -115,7 +124,7 @@ class Expressions:
         return code.constant
 
     def place(self, tree: Tree) -> Place | None:
-        """The place that an expression names, if it does."""
+        """Returns the place that an expression names, or None if it does not name one."""
         if tree.data == "name":
             found = self.scope.get(str(tree.children[0]))
             return found if isinstance(found, Place) else None
@@ -132,7 +141,7 @@ class Expressions:
         return Place(path, type, header, owner.writable)
 
     def written(self, tree: Tree) -> Place:
-        """A place that may be assigned to."""
+        """Returns the place that an expression names, to be assigned to. Raises ProgramError if it cannot be."""
         place = self.place(tree)
         if place is None or not place.writable:
             raise self.error(tree, "cannot be written")
@@ -231,7 +240,7 @@ class Expressions:
         return self.callee(owner).call(str(method), given, self)
 
     def _typed_call(self, tree: Tree) -> Code:
-        """packet.lookahead<type>()"""
+        """Compiles packet.lookahead<type>()."""
         owner, method, type, _ = tree.children
         return self.callee(owner).call(str(method), [type], self)
 

@@ -1,4 +1,4 @@
-"""What the chip brings along beside registers: packets, counters, digests, checksums."""
+"""The chip's externs, apart from registers: packets, counters, digests and checksums."""
 
 from __future__ import annotations
 
@@ -121,5 +121,5 @@ class Checksum:
 
 
 def _numbers(tree: Tree) -> list[Tree]:
-    """Of `{a, b}`."""
+    """Returns the members of `{a, b}`."""
     return listed(tree.children[0])

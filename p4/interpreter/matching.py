@@ -1,4 +1,4 @@
-"""What table entries and the cases of a select compare a number with."""
+"""Matches: what table entries and the cases of a select compare a number with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from interpreter.values import Unknown, Value
 
 class Match(Protocol):
     def matches(self, value: Value) -> Value | bool:
-        """Unknown if it depends on bits that are not set."""
+        """Whether the value matches. Unknown if that depends on bits that nothing has set."""
         ...
 
 
@@ -42,7 +42,7 @@ class Between:
 
 @dataclasses.dataclass
 class ValueSet:
-    """Filled by the controller."""
+    """A value set of a parser, whose members the controller enters."""
 
     width: int
     size: int
@@ -60,7 +60,7 @@ def exactly(value: int, type: Bits | Boolean) -> Masked:
 
 
 def all_match(matches: Sequence[Match], values: Sequence[Value]) -> bool:
-    """Raises UndefinedError if that depends on bits that are not set."""
+    """Whether all values match. Raises UndefinedError if that depends on bits that nothing has set."""
     undecided = []
     for match, value in zip(matches, values, strict=True):
         answer = match.matches(value)
@@ -68,16 +68,16 @@ def all_match(matches: Sequence[Match], values: Sequence[Value]) -> bool:
             return False
         if answer is not True:
             undecided.append(answer)
-    return all(undecided)  # each complains
+    return all(undecided)  # asking an Unknown for its truth raises UndefinedError
 
 
 def keyset(tree: Tree, types: Sequence[Type], expressions: Expressions) -> list[Match]:
-    """Of `(a, b &&& c, _)`, one for each of the `types`; a lone `_` or `default` stands for all."""
+    """Compiles `(a, b &&& c, _)` to one match for each of the `types`. A lone `_` or `default` stands for all."""
     if len(tree.children) == 1 and tree.children[0].data == "anything":
         return [ANYTHING for _ in types]
     if len(tree.children) != len(types):
         raise expressions.error(tree, f"{len(types)} values are due")
-    return [_match(part, type, expressions) for part, type in zip(tree.children, types)]
+    return [_match(part, type, expressions) for part, type in zip(tree.children, types, strict=True)]
 
 
 def _match(tree: Tree, type: Type, expressions: Expressions) -> Match:

@@ -1,4 +1,4 @@
-"""Types of P4_16, as far as the interpreter has them."""
+"""The types of P4_16 that the interpreter has."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Boolean:
 
 @dataclasses.dataclass(frozen=True)
 class Integer:
-    """Of a number in the text that has no width yet."""
+    """The type of a number in the text that has no width yet."""
 
     def __str__(self) -> str:
         return "int"
@@ -49,7 +49,7 @@ class Record:
 
     @property
     def width(self) -> int:
-        """Of a header, in bits."""
+        """A header's width in bits."""
         return sum(type.width for type in self.fields.values() if isinstance(type, Bits))
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Record:
 
 @dataclasses.dataclass(frozen=True)
 class Extern:
-    """A type that the chip brings along: Register, Counter, packet_in ..."""
+    """A type of the chip: Register, Counter, packet_in and so on."""
 
     name: str
     arguments: tuple[Type, ...]

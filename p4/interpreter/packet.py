@@ -1,4 +1,4 @@
-"""A packet's bytes, inside the chip, where some bits may be unset."""
+"""A packet's bytes inside the chip, where some bits may be unset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from interpreter.values import Value, make, parts
 
 @dataclasses.dataclass(frozen=True)
 class Packet:
-    """`unknown` has a 1 for every bit that is not set, which is 0 in `data`."""
+    """Bytes with unset bits: `unknown` has a 1 for every bit that nothing has set. These bits are 0 in `data`."""
 
     data: bytes
     unknown: bytes
@@ -24,7 +24,7 @@ class Packet:
         return Packet(self.data + other.data, self.unknown + other.unknown)
 
     def leaves(self) -> bytes:
-        """What a port sends. Raises UndefinedError if something in it is not set."""
+        """Returns the bytes that a port sends. Raises UndefinedError if a bit of them is not set."""
         for at, mask in enumerate(self.unknown):
             if mask:
                 raise UndefinedError(f"sends byte {at}, bits of which nothing has set")
@@ -32,14 +32,14 @@ class Packet:
 
 
 class Cursor:
-    """How far a parser has come."""
+    """A parser's place in a packet."""
 
     def __init__(self, packet: Packet):
         self._packet = packet
         self._at = 0  # bytes
 
     def look(self, bits: int) -> tuple[int, int]:
-        """The next `bits`, and which of them are not set."""
+        """Returns the next `bits` bits, and a mask of those that are not set."""
         if bits % 8:
             raise ValueError(f"{bits} bits are no bytes")
         end = self._at + bits // 8
@@ -57,7 +57,7 @@ class Cursor:
 
 
 def unpack(header: Record, path: str, value: int, unknown: int) -> dict[str, Value]:
-    """A header's fields by their paths."""
+    """Splits a header's bits into its fields, by their paths."""
     left = header.width
     fields: dict[str, Value] = {}
     for name, type in header.fields.items():

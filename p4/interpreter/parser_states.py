@@ -1,4 +1,4 @@
-"""A parser: states, each of which takes something off the packet and chooses the next."""
+"""Compiles a parser. Each of its states takes something off the packet and chooses the next state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interpreter.passing import Pass
 from interpreter.statements import Step, compile_block
 
 _END = "accept"
-_MOST_STATES = 256  # of a packet
+_MOST_STATES = 256  # that one packet may go through
 
 
 def compile_parser(tree: Tree, expressions: Expressions) -> Step:

@@ -1,4 +1,4 @@
-"""One way of a packet through a parser, a control and a deparser."""
+"""A pass: one packet's way through a parser, a control and a deparser, and the memory that it meets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from interpreter.values import Value
 
 
 class Memory:
-    """What a pipe keeps from packet to packet. A register's cells are dicts by field."""
+    """What a pipe keeps from packet to packet. A register's cell is a dict from field to value."""
 
     def __init__(self) -> None:
         self.registers: dict[str, dict[int, dict[str, Value]]] = collections.defaultdict(dict)
@@ -26,7 +26,12 @@ class Digest:
 
 
 class Pass:
-    """`values` has every field and variable by its path, `valid` the headers that there are."""
+    """The state of one pass.
+
+    Attributes:
+      values: every field and variable, by its path.
+      valid: the paths of the valid headers.
+    """
 
     def __init__(self, memory: Memory, packet: Packet):
         self.memory = memory
@@ -39,7 +44,7 @@ class Pass:
         self._used: set[str] = set()
 
     def use(self, what: str) -> None:
-        """A packet meets every table and every register once."""
+        """Notes that the packet meets a table or a register. Raises UndefinedError the second time: the chip cannot."""
         if what in self._used:
             raise UndefinedError(f"meets {what} for a second time in one pass")
         self._used.add(what)

@@ -1,4 +1,4 @@
-"""A program as the chip runs it: parser, control and deparser of each way through a pipe."""
+"""Compiles a program: parser, control and deparser, for ingress and for egress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from interpreter.p4_types import Record
 from interpreter.parser_states import compile_parser
 from interpreter.statements import Step
 
-# Names for the parameters of what a Pipeline is made of: tna.p4.
+# The paths of the parameters that the chip passes to the parts of a Pipeline, in the order of tna.p4.
 _PARSER = ("packet", "hdr", "md", "intrinsic")
 _INGRESS = ("hdr", "md", "intrinsic", "from_parser", "for_deparser", "for_tm")
 _EGRESS = ("hdr", "md", "intrinsic", "from_parser", "for_deparser", "for_port")
@@ -25,7 +25,7 @@ _DEPARSER = ("packet", "hdr", "md", "for_deparser")
 
 @dataclasses.dataclass
 class Gress:
-    """One way. `intrinsic` is the header that the chip puts in front of a packet."""
+    """Ingress or egress. `intrinsic` is the header that the chip puts in front of a packet."""
 
     intrinsic: Record
     parser: Step
@@ -34,7 +34,7 @@ class Gress:
 
 
 class Program:
-    """Raises ProgramError if the text is not understood."""
+    """A compiled program. Raises ProgramError if the interpreter does not understand the text."""
 
     def __init__(self, text: str):
         tree = source.parse(text)
@@ -55,7 +55,7 @@ class Program:
         self.egress = self._gress(names[3:], _EGRESS)
 
     def number(self, name: str) -> int:
-        """A constant of the program or the chip."""
+        """Returns a constant of the program or the chip."""
         return self._outside.constant(Tree("name", [name]))
 
     def _declare(self, tree: Tree) -> None:

@@ -1,4 +1,4 @@
-"""Registers, and the actions of the stateful ALUs that access them: once in a pass, one cell."""
+"""Registers, and the actions of the stateful ALUs. A pass accesses each register once, in one cell."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from interpreter.passing import Pass
 from interpreter.statements import compile_block
 from interpreter.values import Unknown, Value
 
-_LONE_FIELD = "f1"  # BfRt's name of the number in a register that is no struct
+_LONE_FIELD = "f1"  # BfRt's name of the only field, if a register's cells are plain numbers
 
 
 @dataclasses.dataclass
 class Register:
     name: str
     size: int
-    fields: dict[str, int]  # widths
+    fields: dict[str, int]  # from name to width in bits
 
     @staticmethod
     def declared(name: str, type: Bits | Record, size: int) -> Register:
@@ -29,15 +29,15 @@ class Register:
         return Register(name, size, {name: field.width for name, field in type.fields.items()})
 
     def paths(self, place: Place) -> dict[str, str]:
-        """Where an action's parameter that stands for a cell has the register's fields."""
+        """Returns the paths of the register's fields in an action's parameter that stands for a cell."""
         if isinstance(place.type, Bits):
             return {_LONE_FIELD: place.path}
         return {field: f"{place.path}.{field}" for field in self.fields}
 
 
 class Predicate:
-    """`this` of a RegisterAction: `predicate` returns a bit for each outcome of its conditions, of
-    which the first counts 1, the second 2."""
+    """`this` of a RegisterAction. `this.predicate` returns bit 1 << n, where n is the sum of the numbers of the
+    conditions that hold: the first counts 1, the second counts 2."""
 
     def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
         if method != "predicate" or not 1 <= len(arguments) <= 2:
@@ -51,7 +51,7 @@ class Predicate:
 
 
 class RegisterAction:
-    """`execute(index)` returns what `apply` leaves in its `out` parameter."""
+    """A RegisterAction. `execute(index)` runs `apply` on a cell and returns the value of its `out` parameter."""
 
     def __init__(self, register: Register, method: Tree, expressions: Expressions, name: str):
         parameters, block = method.children

@@ -1,4 +1,4 @@
-"""The program's text: through the C preprocessor, and taken apart by `grammar.lark`."""
+"""Reads the program's text: runs the C preprocessor, and parses the output by `grammar.lark`."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import lark
 from interpreter.errors import ProgramError
 
 _FOLDER = Path(__file__).parent
-_TIMEOUT = 60  # seconds, for what takes none
+_TIMEOUT = 60  # seconds; the preprocessor takes far less
 
 
 def preprocess(program: Path, definitions: Sequence[str] = ()) -> str:
-    """Raises ProgramError with the preprocessor's message."""
+    """Runs the C preprocessor. Raises ProgramError with its message if it fails."""
     command = ["cpp", "-P", "-undef", "-nostdinc", f"-I{_FOLDER / 'architecture'}"]
     command += [*(f"-D{definition}" for definition in definitions), str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
     if done.returncode:
         raise ProgramError(done.stderr)
     return done.stdout
 
 
 def parse(text: str) -> lark.Tree:
-    """Raises ProgramError with the place that it does not understand."""
+    """Parses the text. Raises ProgramError with the place that it does not understand."""
     try:
         return _grammar().parse(text)
     except lark.exceptions.UnexpectedInput as error:

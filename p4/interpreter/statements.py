@@ -1,4 +1,4 @@
-"""Statements of P4 as Python functions of a pass."""
+"""Compiles statements of P4 to Python functions of a pass."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sequence(steps: Iterable[Step]) -> Step:
 
 
 def compile_block(block: Tree, expressions: Expressions) -> Step:
-    """`block` is one of `{ }`, or a list of statements."""
+    """Compiles a block in `{ }`, or a list of statements."""
     statements = block.children[0] if block.data == "block" else block
     inner = expressions.inside(expressions.path)
     return sequence([_STATEMENTS[tree.data](tree, inner) for tree in listed(statements)])
@@ -68,7 +68,7 @@ def _assignment(tree: Tree, expressions: Expressions) -> Step:
 
 
 def _slice_assignment(target: Tree, source: Tree, expressions: Expressions) -> Step:
-    whole, high, low = target.children
+    whole, _, low = target.children
     place, type = expressions.written(whole), expressions.compile(target).type
     assert isinstance(type, Bits) and isinstance(place.type, Bits)
     shift, path = expressions.constant(low), place.path
@@ -85,11 +85,15 @@ def _call_statement(tree: Tree, expressions: Expressions) -> Step:
     return expressions.compile(tree.children[0]).run
 
 
+def _nothing(p: Pass) -> None:
+    pass
+
+
 def _conditional(tree: Tree, expressions: Expressions) -> Step:
     condition, then, otherwise = tree.children
     holds, text = expressions.fitted(condition, BOOLEAN).run, expressions.text_of(condition)
     first = compile_block(then, expressions)
-    second: Step = lambda p: None  # noqa: E731
+    second: Step = _nothing
     if otherwise is not None:
         compile_ = compile_block if otherwise.data == "block" else _conditional
         second = compile_(otherwise, expressions)

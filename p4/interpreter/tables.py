@@ -1,4 +1,4 @@
-"""Match-action tables: what the text says of them, and what the controller adds."""
+"""Match-action tables, with the entries of the program's text and those of the controller."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Entry:
 
 
 class Table:
-    """`name` is BfRt's, without the pipe. Entries in the text go by their order."""
+    """A table. `name` is BfRt's, without the pipe. For entries in the text, the first that matches wins."""
 
     def __init__(self, name: str, tree: Tree, expressions: Expressions):
         properties = {str(part.data): part.children for part in tree.children[1].children}
@@ -43,16 +43,16 @@ class Table:
         self.constant = "entries" in properties
         self._actions: dict[str, Action] = {}
         self._only_default: set[str] = set()
-        for annotations, action in (part.children for part in properties["action_names"]):
+        for notes, action in (part.children for part in properties["action_names"]):
             found = expressions.callee(_named(action, tree))
             assert isinstance(found, Action)
             self._actions[str(action)] = found
-            if any(annotation.children[0] == "defaultonly" for annotation in annotations.children):
+            if any(note.children[0] == "defaultonly" for note in notes.children):
                 self._only_default.add(str(action))
         self._default = self._action_call(properties["default_action"][-1], expressions)
         self._entries: list[Entry] = []
         self._exact: dict[tuple[int, ...], Step] = {}
-        self._found: dict[tuple[object, ...], Step] = {}  # what constant entries have answered
+        self._found: dict[tuple[object, ...], Step] = {}  # a cache of lookups, if the entries are constant
         self._all_exact = all(key.kind == "exact" for key in self.keys)
         for number, entry in enumerate(properties.get("entries", ["const"])[1:]):
             matches = keyset(entry.children[0], [key.code.type for key in self.keys], expressions)
@@ -60,13 +60,13 @@ class Table:
             self.insert(tuple(matches), number, action)
 
     def action(self, name: str, arguments: Mapping[str, int]) -> Step:
-        """Of an entry. Raises ProgramError if the table has no such action."""
+        """Returns an entry's action. Raises ProgramError if the table has no such action for entries."""
         if name not in self._actions or name in self._only_default:
             raise ProgramError(f"{self.name} has no action {name} for entries")
         return self._actions[name].bound(arguments)
 
     def insert(self, matches: tuple[Match, ...], priority: int, action: Step) -> None:
-        """Raises ProgramError if the table is full."""
+        """Adds an entry. Raises ProgramError if the table is full."""
         if len(self._entries) + len(self._exact) >= self.size:
             raise ProgramError(f"{self.name} is full: it holds {self.size} entries")
         if self._all_exact:

@@ -1,4 +1,5 @@
-"""Between ingress and egress: which ports a packet leaves by, and how often."""
+"""The traffic manager, between ingress and egress: it decides by which ports a packet leaves, and in how many
+copies."""
 
 from __future__ import annotations
 
@@ -15,12 +16,17 @@ _METADATA = "for_tm"
 class Copy:
     port: int
     rid: int
-    bypass: bool  # of egress
+    bypass: bool  # whether the copy skips egress
 
 
 class TrafficManager:
-    """`nodes` are (replication id, ports) by their numbers, `groups` lists of them, `prunes` the
-    ports of a level 2 exclusion id."""
+    """A traffic manager.
+
+    Attributes:
+      nodes: (replication id, ports), by the node's number.
+      groups: the numbers of the nodes of a multicast group, by the group's number.
+      prunes: the ports that get no copy, by level 2 exclusion id.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -28,7 +34,7 @@ class TrafficManager:
         self.prunes: dict[int, tuple[int, ...]] = {}
 
     def copies(self, values: dict[str, Value]) -> Iterator[Copy]:
-        """What ingress has left unset asks for nothing."""
+        """Yields the copies that ingress has asked for. A field that it has not set asks for nothing."""
 
         def asked(name: str) -> int | None:
             value = values.get(f"{_METADATA}.{name}")

@@ -1,7 +1,7 @@
-"""Numbers of a fixed width, some of whose bits nothing may have set.
+"""Numbers of a fixed width that may have bits that nothing has set.
 
-A number all of whose bits are known is an int. Otherwise it is an `Unknown`, which may be moved,
-cut and calculated with, and complains only when a decision depends on it.
+A number is an int if all its bits are known. Otherwise it is an `Unknown`. An `Unknown` may be moved, cut and
+calculated with. It raises UndefinedError only if a decision depends on it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,13 @@ from interpreter.errors import UndefinedError
 
 
 class Unknown:
-    """`mask` has the bits that nothing has set, which are 0 in `value`; `origin` names who had
-    not."""
+    """A number with unset bits.
+
+    Attributes:
+      value: the number, with 0 for the unset bits.
+      mask: the unset bits.
+      origin: where the unset bits come from, for messages.
+    """
 
     __slots__ = ("mask", "origin", "value")
 
@@ -40,7 +45,7 @@ class Unknown:
         return make(self.value >> bits, self.mask >> bits, self.origin)
 
     def __add__(self, other: Value) -> Value:
-        return Unknown(0, -1, self.origin)  # cut to its width by who adds
+        return Unknown(0, -1, self.origin)  # the caller cuts it to its width
 
     def __eq__(self, other: object) -> Unknown | bool:  # type: ignore[override]
         value, mask = parts(other)  # type: ignore[arg-type]
@@ -74,7 +79,7 @@ def make(value: int, mask: int, origin: str) -> Value:
 
 
 def parts(value: Value) -> tuple[int, int]:
-    """(value, mask)."""
+    """Returns (value, mask of the unset bits)."""
     return (value.value, value.mask) if isinstance(value, Unknown) else (value, 0)
 
 

@@ -1,4 +1,5 @@
-// Two of the 64 words that a pipe sums. 32 of these work side by side; an ALU adds both words at once and returns one.
+// Sums two of the 64 words of a pipe. A pipe has 32 of these controls. Each uses one stateful ALU, which adds both
+// words at once but can return only one of them.
 #ifndef JAXINA_ADDER_P4
 #define JAXINA_ADDER_P4
 

@@ -1,4 +1,4 @@
-// Egress rewrites addresses only, so it takes no more apart than holds them.
+// Parses the headers that hold addresses, and no more: egress only rewrites addresses.
 #ifndef JAXINA_EGRESS_PARSER_P4
 #define JAXINA_EGRESS_PARSER_P4
 

@@ -1,4 +1,4 @@
-// The largest exponent that the workers of a pass have sent for the slot's next chunk.
+// Keeps the largest exponent that the workers of a pass have sent for the slot's next chunk.
 #ifndef JAXINA_EXPONENT_MAXIMUM_P4
 #define JAXINA_EXPONENT_MAXIMUM_P4
 
@@ -53,8 +53,8 @@ control ExponentMaximum(inout ingress_headers_t hdr, inout ingress_metadata_t md
             (UDP_UPDATE, OTHER_EPOCH, 0, _) : start_pass();
             (UDP_UPDATE, SAME_PASS, 0, _) : take_maximum();
             (UDP_UPDATE, _, 1, _) : look_up();
-            // A RoCE message has its exponent behind the words, where the last consuming pass finds it, or the first if
-            // there are no words.
+            // A RoCE message has its exponent behind the words. So the last consuming pass takes it. If there are no
+            // words, the first pass does.
             (ROCE_UPDATE, OTHER_PASS, 0, _) : start_pass();
             (ROCE_UPDATE, OTHER_EPOCH, 0, _) : start_pass();
             (ROCE_UPDATE, SAME_PASS, 0, _) : take_maximum();

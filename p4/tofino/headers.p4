@@ -1,3 +1,4 @@
+// The headers of all packets, and the metadata of ingress and egress.
 #ifndef JAXINA_HEADERS_P4
 #define JAXINA_HEADERS_P4
 
@@ -28,7 +29,7 @@ header udp_h {
     bit<16> checksum;
 }
 
-// rdma_engine/wire/packet.h
+// jaxina's own header: rdma_engine/wire/packet.h.
 header jaxina_h {
     bit<16> magic;
     bit<8> version;
@@ -50,7 +51,7 @@ header exponent_h {
     bit<24> padding;
 }
 
-// rdma_engine/wire/roce.h
+// RoCEv2's base transport header: rdma_engine/wire/roce.h.
 header bth_h {
     bit<8> opcode;
     bit<8> flags;
@@ -61,7 +62,7 @@ header bth_h {
     bit<24> psn;
 }
 
-// The address of a write to the switch names the pass: rdma_engine/transport/roce/pass_message.h.
+// The RETH of a write to the switch. Where an address would be, it names the pass: rdma_engine/messages/pass_message.h.
 header reth_h {
     bit<32> epoch;
     bit<16> slot;
@@ -71,7 +72,7 @@ header reth_h {
     bit<32> length;
 }
 
-// The same 16 bytes of a write to a worker.
+// The RETH of a write to a worker: the same 16 bytes, with an address.
 header result_reth_h {
     bit<32> address_high;
     bit<32> address_low;
@@ -83,13 +84,13 @@ header immediate_h {
     bit<32> fingerprint;
 }
 
-// A byte of the bitmap in a kPending notice.
+// One byte of the bitmap in a kPending notice.
 header bitmap_h {
     bit<8> bits;
 }
 
-// What a packet takes from pass to pass through the pipes, and to egress, in front of everything else. Only packets that
-// come from a loopback port are parsed for it, so no station can forge one.
+// What a packet carries from pass to pass through the pipes, and to egress. It lies in front of all other headers. The
+// parser looks for it only in packets from a loopback port, so no station can forge one.
 header passage_h {
     bit<8> step;
     work_t work;
@@ -97,7 +98,7 @@ header passage_h {
     route_t route;
     bit<8> has_words;
     @padding bit<7> pad_port;
-    PortId_t port;              // where the packet came in
+    PortId_t port;              // the port where the packet came in
     @padding bit<3> pad_rid;
     bit<13> rid;
     bit<16> slot_index;
@@ -169,13 +170,13 @@ struct egress_headers_t {
     result_reth_h reth;
 }
 
-@pa_container_size("ingress", "md.epoch", 32)  // the stamps' ALU takes it as it lies
+@pa_container_size("ingress", "md.epoch", 32)  // in one container, so that the stamps' ALU can take it as it lies
 struct ingress_metadata_t {
     kind_t kind;
-    work_t work;           // what to do with the words, of a packet on its way
-    bit<1> well_formed;    // the lengths say the same
+    work_t work;           // what to do with the words of a packet that comes round again
+    bit<1> well_formed;    // whether all lengths in the packet agree
     bit<1> admitted;
-    reason_t refusal;      // why not admitted
+    reason_t refusal;      // why the packet is not admitted
     bit<8> job_index;
     bit<8> others;         // workers of the job, less one
     bit<32> bit_of_worker;
@@ -183,16 +184,16 @@ struct ingress_metadata_t {
     bit<32> epoch;
     bit<32> fingerprint;
     bit<16> stamp_index;
-    bit<32> distance;      // epoch - turn
-    compared_t opened;     // the tag of a pass that is the slot's turn: CompareTag
-    compared_t found;      // the tag of any other pass
-    bit<1> contributed;    // the worker had been counted
+    bit<32> distance;      // the packet's epoch - the slot's turn
+    compared_t opened;     // how the tag compares, if the packet is of the slot's turn: PassTag
+    compared_t found;      // how the tag compares, if it is of another epoch
+    bit<1> contributed;    // whether the worker had been counted already
     bit<8> missing;
     bit<32> seen;
     bit<8> exponent;
     reason_t reason;
     bit<12> counter;
-    bit<1> goes_on;        // a fresh update that has more passes to make
+    bit<1> goes_on;        // set for a fresh update that has more passes to make
     bit<1> recirculates;
 }
 

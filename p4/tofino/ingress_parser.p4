@@ -1,5 +1,6 @@
-// Takes updates apart, by jaxina's own datagrams or by RoCEv2 writes, and the packets that come round again. Lengths that
-// contradict each other leave `well_formed` at 0; what follows the last header parsed stays in the packet as it is.
+// Parses updates (jaxina's own datagrams and RoCEv2 writes), and packets that come round again. If the lengths in an
+// update contradict each other, `well_formed` stays 0. What follows the last parsed header stays in the packet as it
+// is.
 #ifndef JAXINA_INGRESS_PARSER_P4
 #define JAXINA_INGRESS_PARSER_P4
 
@@ -8,12 +9,12 @@ parser IngressParser(packet_in packet,
                      out ingress_metadata_t md,
                      out ingress_intrinsic_metadata_t ig_intr_md) {
     value_set<bit<32>>(4) switch_addresses;  // the IPv4 addresses that workers speak to
-    value_set<PortId_t>(16) loopback_ports;  // front ports in loopback, besides the recirculation ports
+    value_set<PortId_t>(16) loopback_ports;  // front-panel ports in loopback, besides the recirculation ports
 
     state start {
         packet.extract(ig_intr_md);
         packet.advance(PORT_METADATA_SIZE);
-        // Metadata is not 0 by itself. These are read where nothing may have written them.
+        // The chip does not clear metadata. These fields may be read before anything else has written them.
         md.kind = PLAIN;
         md.well_formed = 0;
         md.admitted = 0;
@@ -33,7 +34,7 @@ parser IngressParser(packet_in packet,
         }
     }
 
-    // --- From a station, or handed over by another pipe as it came (step 0) ---
+    // --- Packets from a station, and packets that another pipe has handed over unchanged (step 0) ---
 
     state parse_fresh {
         packet.extract(hdr.ethernet);
@@ -55,8 +56,8 @@ parser IngressParser(packet_in packet,
             default: accept;
         }
     }
-    // The match registers hold four bytes, so a length is compared where it is parsed. What the rest of the packet must say to
-    // agree with it, each of the four states and what follows it knows.
+    // The parser's match registers hold only four bytes, so the UDP length is compared here, where it is parsed. Each
+    // state that follows stands for one length, and checks that the rest of the packet agrees with it.
     state parse_udp {
         packet.extract(hdr.udp);
         transition select(hdr.udp.destination, hdr.udp.length) {
@@ -72,7 +73,7 @@ parser IngressParser(packet_in packet,
         }
     }
 
-    // An update with so many words and exponents goes on with `next`.
+    // Parses a datagram of one length. An update with so many words and exponents goes on with `next`.
 #define DATAGRAM(shape, word_count, exponent_count, next) \
     state parse_magic_##shape { \
         transition select(packet.lookahead<bit<32>>()) { \
@@ -118,8 +119,8 @@ parser IngressParser(packet_in packet,
         transition parse_words;
     }
 
-    // A write of one packet, whose address says so many exponents, and whose message has so many bytes. The seventh byte behind
-    // the BTH is reth.exponents.
+    // Parses a RoCE write of one length. It must be a write of one packet, with so many exponents in its address and so
+    // many bytes in its message. The seventh byte behind the BTH is reth.exponents.
 #define MESSAGE(shape, exponent_count, bytes, next) \
     state parse_bth_##shape { \
         packet.extract(hdr.bth); \
@@ -174,7 +175,7 @@ parser IngressParser(packet_in packet,
         transition accept;
     }
 
-    // --- On its way through the pipes ---
+    // --- Packets on their way through the pipes ---
 
     state parse_passage {
         packet.extract(hdr.passage);

@@ -1,4 +1,5 @@
-// The aggregator in a Tofino switch: sums what the workers of a job send for a slot, and sends the sum to all.
+// The aggregator in a Tofino switch: it sums what the workers of a job send for a slot, and sends the sum to all of
+// them.
 #include <core.p4>
 #include <tna.p4>
 
@@ -88,8 +89,9 @@ control Ingress(inout ingress_headers_t hdr,
         hdr.passage.has_words = 0;
         hdr.passage.port = ig_intr_md.ingress_port;
     }
-    // The epoch's lowest bit is matched, not moved: it is in a container of another size. The slot is added to it later: an
-    // action puts a rotated field into a container, or a constant, not both.
+    // version_index begins with the epoch's lowest bit. The bit is not copied but matched, by two actions, because the
+    // epoch is in a container of another size. find_version() adds the slot later, because one action can put a rotated
+    // field or a constant into a container, but not both.
     action begin_even_version() {
         begin_passage();
         hdr.passage.version_index = 0;
@@ -165,8 +167,8 @@ control Ingress(inout ingress_headers_t hdr,
         adder_30.apply(hdr.low.w30, hdr.high.w30, hdr.passage.version_index, md);
         adder_31.apply(hdr.low.w31, hdr.high.w31, hdr.passage.version_index, md);
 
-        // Every table from here on has a condition of its own. Under a common one they would have to follow one another in the
-        // chip's chain of tables, with no adders in the stages between them.
+        // Every table from here on has a condition of its own. Under a common condition the tables would have to follow
+        // one another in the chip's chain of tables, and no adder could be in the stages between them.
         if (md.kind == PLAIN) {
             l2_forwarding.apply(hdr.ethernet, ig_intr_md, ig_tm_md, ig_dprsr_md);
         }

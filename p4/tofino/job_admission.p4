@@ -1,6 +1,6 @@
-// Stage 0: whose packet is this, and may it name this slot? One lookup answers both: the entries of a job hold its secret, its
-// workers and its range of slots, so a packet of one job cannot reach another's memory. controller/job_admission.py fills
-// the tables.
+// Stage 0 finds out whose packet this is, and whether it may name this slot. One lookup answers both: the entries of a
+// job hold its secret, its workers and its range of slots, so a packet of one job cannot reach another job's memory.
+// controller/job_admission.py fills the tables.
 #ifndef JAXINA_JOB_ADMISSION_P4
 #define JAXINA_JOB_ADMISSION_P4
 
@@ -56,7 +56,7 @@ control JobAdmission(inout ingress_headers_t hdr,
         size = ADMISSIONS;
     }
 
-    // The slot is named by the queue pair and again in the address.
+    // Both the queue pair and the address name the slot. If they differ, the packet is refused.
     action contradicts_itself() {
         md.refusal = NO_ACCESS;
     }

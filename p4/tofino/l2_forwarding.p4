@@ -1,4 +1,4 @@
-// All traffic that is not for the aggregator. controller/l2_forwarding.py fills the table.
+// Forwards all traffic that is not for the aggregator. controller/l2_forwarding.py fills the table.
 #ifndef JAXINA_L2_FORWARDING_P4
 #define JAXINA_L2_FORWARDING_P4
 
@@ -11,7 +11,7 @@ control L2Forwarding(in ethernet_h ethernet,
     }
     action flood(bit<16> group) {
         ig_tm_md.mcast_grp_a = group;
-        ig_tm_md.level2_exclusion_id = ig_intr_md.ingress_port;  // not back where it came from
+        ig_tm_md.level2_exclusion_id = ig_intr_md.ingress_port;  // so that no copy goes back
     }
     action discard() {
         ig_dprsr_md.drop_ctl = 1;

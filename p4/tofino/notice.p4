@@ -1,6 +1,6 @@
-// What is said to a UDP worker beside results: kPending with the bitmap of the workers seen, kRefused. A notice is the update
-// without its words, turned round. In the large size most words are still unparsed here and could not be taken off, so there
-// are no notices, and the worker asks again when its timer says so.
+// Sends a UDP worker the notices kPending, with the bitmap of the workers seen so far, and kRefused. A notice is the
+// update itself without its words, sent back. The large program has no notices: most words are still unparsed here, so
+// they could not be taken off. There the worker asks again when its timeout has passed.
 #ifndef JAXINA_NOTICE_P4
 #define JAXINA_NOTICE_P4
 
@@ -25,7 +25,7 @@ control Notice(inout ingress_headers_t hdr,
     action refuse(bit<8> code) {
         say(KIND_REFUSED, code, 44, 64);
     }
-    // The bitmap has a byte for every eight workers.
+    // The bitmap has one byte for every eight workers, so there is one action for each number of bytes.
     action pend_1() {
         say(KIND_PENDING, 0, 45, 65);
         hdr.bitmap0.setValid();

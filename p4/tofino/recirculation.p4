@@ -1,5 +1,5 @@
-// Where a packet goes when its ingress is over: to the next pass, to the workers, or nowhere. controller/recirculation.py
-// chooses the ports of the passes.
+// Decides where a packet goes after ingress: to its next pass, to the workers, or nowhere. controller/recirculation.py
+// chooses the ports that lead to the next pass.
 #ifndef JAXINA_RECIRCULATION_P4
 #define JAXINA_RECIRCULATION_P4
 
@@ -16,14 +16,14 @@ control Recirculation(inout ingress_headers_t hdr,
         md.recirculates = 1;
         ig_tm_md.bypass_egress = 1;
     }
-    // Nothing to read; only the slot's turn has to move on, which the last step does.
+    // There are no words to read. Only the slot's turn must move on, and the last step does that.
     action finish_without_words() {
         recirculate();
         hdr.passage.step = LAST_STEP;
         hdr.passage.has_words = 0;
     }
 #if PIPES == 1
-    // The high words have been read; the low ones are read in the next pass.
+    // The high words have been read. The next pass reads the low ones.
     action begin_reading() {
         recirculate();
         hdr.passage.step = LAST_STEP;
@@ -70,7 +70,7 @@ control Recirculation(inout ingress_headers_t hdr,
         size = 8;
     }
 
-    // --- Packets on their way ---
+    // --- Packets on their way through the pipes ---
 
     action multicast() {
         ig_tm_md.mcast_grp_a = hdr.passage.group;

@@ -1,12 +1,12 @@
-// Gives every copy of a result its worker's addresses; a RoCE worker's copy becomes a write into the worker's memory.
-// controller/replies.py fills the tables.
+// Writes the worker's addresses into every copy of a result. A RoCE worker's copy becomes a write into the worker's
+// memory. controller/replies.py fills the tables.
 #ifndef JAXINA_REPLIES_P4
 #define JAXINA_REPLIES_P4
 
 #include "sequence_number.p4"
 
-// The four places of a slot's results (MessageLayout::kPlaces) are as far apart as the message's size, rounded up to a
-// power of two: 512 or 2048 bytes.
+// A worker's memory has four places for the results of a slot (MessageLayout::kPlaces). Their distance is the message's
+// size rounded up to a power of two: 512 or 2048 bytes. PLACE_BITS are the bits of an address that number the place.
 #if PIPES == 1
 #define PLACE_BITS 10:9
 #else
@@ -16,7 +16,7 @@
 control Replies(inout egress_headers_t hdr, inout egress_metadata_t md, in egress_intrinsic_metadata_t eg_intr_md) {
     SequenceNumber() sequence_number;
 
-    // The update was sent to the switch, so its destination is the reply's source.
+    // The packet is an update, which was sent to the switch. So its destination becomes the reply's source.
     action come_from_switch() {
         hdr.ethernet.source = hdr.ethernet.destination;
         hdr.ipv4.source = hdr.ipv4.destination;

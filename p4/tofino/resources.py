@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What the program takes of a Tofino 1, and what it carries.
+"""Prints which of a Tofino 1's resources the program takes, and which rates it reaches.
 
-p4/tofino/resources.py FOLDER     # of one compilation: its resources.json and phv.json
-p4/tofino/resources.py --rates    # packets and goodput of both sizes: arithmetic alone
+p4/tofino/resources.py FOLDER     # resources, from one compilation's resources.json and phv.json
+p4/tofino/resources.py --rates    # packet rates and goodput of both sizes, by arithmetic alone
 """
 
 import json
@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 STAGES = 12
-SRAMS = 12 * 80  # of 1024 x 128 bits
-TCAMS = 12 * 24  # of 512 x 44 bits
+SRAMS = 12 * 80  # blocks of 1024 x 128 bits
+TCAMS = 12 * 24  # blocks of 512 x 44 bits
 STATEFUL_ALUS = 12 * 4
 LOGICAL_TABLES = 12 * 16
 PARSER_ROWS = 256  # of each gress
@@ -19,16 +19,17 @@ PHV_BITS = 64 * 32 + 96 * 16 + 64 * 8
 TAGALONG_BITS = 32 * 32 + 48 * 16 + 32 * 8
 
 LINE_RATE = 100e9  # bit/s of a port
-# Preamble, start and gap between frames 20, Ethernet 14 + 4, IPv4 20, UDP 8, jaxina's header 36 (or
-# RoCEv2's BTH 12, RETH 16, immediate 4 and ICRC 4: as much), and one exponent padded to 4.
+# Bytes besides the words: preamble, start and gap between frames 20, Ethernet 14 + 4, IPv4 20, UDP 8, jaxina's header
+# 36, and one exponent padded to 4. RoCEv2 has as many as jaxina's header: BTH 12, RETH 16, immediate 4 and ICRC 4.
 OVERHEAD = 20 + 18 + 20 + 8 + 36 + 4
-PASSAGE = 15  # header of a packet that comes round again
+PASSAGE = 15  # bytes of passage_h, the header of a packet that comes round again
 PIPE_WORDS = 64
 HALF = 4 * PIPE_WORDS // 2
 
 
 def recirculated(pipes: int) -> tuple[list[int], list[int]]:
-    """Bytes of a packet in its passes after the first: those of every update, those of a result."""
+    """Returns the packet's bytes in each pass after the first: in those of every update, and in the further ones of an
+    update that becomes a result."""
     empty = OVERHEAD + PASSAGE
     words = 4 * PIPE_WORDS * pipes
     consuming = [empty + words - 4 * PIPE_WORDS * step for step in range(1, pipes)]
@@ -37,7 +38,7 @@ def recirculated(pipes: int) -> tuple[list[int], list[int]]:
 
 
 def rates() -> str:
-    """A Markdown table."""
+    """Returns a Markdown table of packet rates, goodput and recirculations of both sizes."""
     columns = []
     for pipes in (1, 4):
         words = PIPE_WORDS * pipes
@@ -68,7 +69,7 @@ def rates() -> str:
 
 
 def only(folder: Path, name: str) -> dict:
-    """The one file of that name below the folder."""
+    """Reads the only JSON file with this name below the folder."""
     found = list(folder.rglob(name))
     if len(found) != 1:
         raise SystemExit(f"{folder}: {len(found)} files {name}, not 1")
@@ -76,19 +77,19 @@ def only(folder: Path, name: str) -> dict:
 
 
 def phv_bits(phv: dict, kind: str) -> int:
-    """Of the containers that hold anything: a container belongs to ingress or egress, so a part of one is not free to the
-    other."""
+    """Counts the bits of all containers in use. A container belongs to ingress or to egress as a whole, so the unused
+    part of one is not free to the other."""
     used = {c["phv_number"]: c["bit_width"] for c in phv["containers"] if c["container_type"] == kind}
     return sum(used.values())
 
 
 def used_by(entries: list[dict]) -> list[tuple[str, str]]:
-    """Who uses each of the memories, and what for."""
+    """Returns who uses each memory, and for what."""
     return [(usage["used_by"], usage["used_for"]) for entry in entries for usage in entry["usages"]]
 
 
 def controls_in(stage: dict) -> str:
-    """Of which controls the stage holds tables; a control is named as its file."""
+    """Names the controls that have tables in the stage. A control has the name of its file."""
     names = [table["table_name"] for table in stage["logical_tables"]["ids"]]
     adders = sum("adder_" in name for name in names)
     controls = sorted(path.stem for path in Path(__file__).parent.glob("*.p4"))
@@ -97,7 +98,7 @@ def controls_in(stage: dict) -> str:
 
 
 def report(folder: Path) -> str:
-    """Markdown tables of one compilation, from the files that the compiler writes with -g."""
+    """Returns Markdown tables of one compilation's resources, from the files that the compiler writes with -g."""
     files, phv = only(folder, "resources.json"), only(folder, "phv.json")
     resources = files["resources"]
     stages = [stage for stage in resources["mau"]["mau_stages"] if stage["logical_tables"]["ids"]]

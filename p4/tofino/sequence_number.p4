@@ -1,5 +1,5 @@
-// The next packet sequence number of every queue pair that the switch writes on. controller/sequence_number.py sets it when a
-// worker connects.
+// Keeps the next packet sequence number of every queue pair that the switch writes on. controller/sequence_number.py
+// sets it when a worker connects.
 #ifndef JAXINA_SEQUENCE_NUMBER_P4
 #define JAXINA_SEQUENCE_NUMBER_P4
 

@@ -1,12 +1,14 @@
-// The epoch that a slot sums now. It moves on when a result leaves, so an update of that epoch finds the pass before it
-// complete, and of the version that it uses the pass before last: read by all. controller/slot_turn.py resets it.
+// Keeps the turn of each slot: the epoch that the slot sums now. The turn moves on only when a result leaves. So when
+// an update of this epoch comes, the previous pass is complete. And the version that the update uses holds the pass
+// before that one, whose result all workers have read. controller/slot_turn.py resets the register.
 #ifndef JAXINA_SLOT_TURN_P4
 #define JAXINA_SLOT_TURN_P4
 
 control SlotTurn(inout ingress_headers_t hdr, inout ingress_metadata_t md) {
     Register<turn_t, bit<10>>(SLOTS) turns;
 
-    // 0: this turn's. -1 and -2: a pass that a version may still hold. Further back: stale. Above 0: ahead.
+    // The distance is 0 for an update of this turn. At -1 and -2 a version may still hold the pass. Further back the
+    // update is stale, and above 0 it is ahead.
     RegisterAction<turn_t, bit<10>, bit<32>>(turns) compare = {
         void apply(inout turn_t value, out bit<32> distance) {
 #ifdef MUTANT_NO_EPOCH_CHECK

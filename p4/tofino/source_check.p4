@@ -1,5 +1,6 @@
-// Whether results for a UDP worker go where it speaks from. A packet from another address is dropped and told to the
-// controller, so neither a replay from elsewhere nor a worker that the switch cannot answer counts. controller/source_check.py.
+// Checks that a UDP worker's packet comes from the address to which its results go. A packet from another address is
+// dropped and reported to the controller. So a replay from elsewhere is not counted, nor is a worker whom the switch
+// cannot answer. controller/source_check.py fills the table.
 #ifndef JAXINA_SOURCE_CHECK_P4
 #define JAXINA_SOURCE_CHECK_P4
 

@@ -1,4 +1,4 @@
-// Packets and bytes by job and by what became of them. controller/statistics.py reads them.
+// Counts packets and bytes by job and by what became of them. controller/statistics.py reads the counters.
 #ifndef JAXINA_STATISTICS_P4
 #define JAXINA_STATISTICS_P4
 

@@ -1,7 +1,8 @@
+// The types and named values that the controls share.
 #ifndef JAXINA_TYPES_P4
 #define JAXINA_TYPES_P4
 
-// What became of a packet; also the index of the counters (p4/README.md).
+// What became of a packet. The values are also indices of the counters (p4/README.md).
 typedef bit<4> reason_t;
 const reason_t ADDED = 0;
 const reason_t COMPLETED = 1;
@@ -17,40 +18,40 @@ const reason_t NO_ACCESS = 12;
 const reason_t UNHEARD = 13;
 const reason_t HANDED_OVER = 14;
 
-// What the parser found.
+// What kind of packet the parser found.
 typedef bit<8> kind_t;
 const kind_t PLAIN = 0;      // other traffic
 const kind_t UDP_UPDATE = 1;
 const kind_t ROCE_UPDATE = 2;
-const kind_t CONSUMING = 3;  // on its way through the pipes, whose words this pipe adds
-const kind_t READING_HIGH = 4;
-const kind_t READING_LOW = 5;
+const kind_t CONSUMING = 3;  // comes round again, and this pipe adds its words
+const kind_t READING_HIGH = 4;  // comes round again to read this pipe's high words
+const kind_t READING_LOW = 5;  // comes round again to read this pipe's low words
 
-// What the adders of the pipes behind the first do with a consumed packet.
+// What the adders of the pipes after the first do with a packet that they consume. The first pipe has decided it.
 typedef bit<8> work_t;
 const work_t NOTHING = 0;
-const work_t WRITE = 1;  // the first of its pass
+const work_t WRITE = 1;  // the packet is the first of its pass
 const work_t ADD = 2;
 
 // What the packet becomes when it has passed all pipes.
 typedef bit<8> outcome_t;
-const outcome_t CONSUMED = 0;  // it is dropped
-const outcome_t RESULT = 1;    // for all workers
-const outcome_t COPY = 2;      // for one
+const outcome_t CONSUMED = 0;  // dropped
+const outcome_t RESULT = 1;    // the result, for all workers
+const outcome_t COPY = 2;      // the result again, for one worker
 
 // Where egress sends a packet.
 typedef bit<8> route_t;
 const route_t AS_IT_IS = 0;
-const route_t TO_WORKER = 1;   // by table: the copy's replication id, or the packet's rid
-const route_t TO_SENDER = 2;   // back where it came from
+const route_t TO_WORKER = 1;   // to the worker that the copy's replication id or the packet's rid names, by table
+const route_t TO_SENDER = 2;   // back to where the packet came from
 
-// How a version's tag compares with an update, as the stateful ALU returns it: one bit for each outcome of its two
-// comparisons. 0: not compared.
+// How a version's tag compares with an update. The stateful ALU compares epoch and fingerprint, and returns one bit for
+// each of the four outcomes. 0 means that nothing was compared.
 typedef bit<4> compared_t;
-const compared_t SAME_PASS = 0b0001;
-const compared_t OTHER_EPOCH = 0b0010;    // with an equal fingerprint, by chance
+const compared_t SAME_PASS = 0b0001;      // both are equal
+const compared_t OTHER_EPOCH = 0b0010;    // the epoch differs; the fingerprint is equal by chance
 const compared_t CONTRADICTION = 0b0100;  // the epoch is equal, the fingerprint differs
-const compared_t OTHER_PASS = 0b1000;
+const compared_t OTHER_PASS = 0b1000;     // both differ
 
 struct words_pair_t {
     bit<32> low;

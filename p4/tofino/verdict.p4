@@ -1,4 +1,4 @@
-// What an update is: rdma_engine/aggregator/slot.h's rule, from what the registers said.
+// Decides what an update is, by the rule of rdma_engine/aggregator/slot.h, from what the registers have returned.
 #ifndef JAXINA_VERDICT_P4
 #define JAXINA_VERDICT_P4
 
@@ -26,7 +26,7 @@ control Verdict(inout ingress_headers_t hdr,
         ig_dprsr_md.digest_type = digest;
         ig_dprsr_md.drop_ctl = 1;
     }
-    // The sender may learn of it: Notice.
+    // The Notice control, where there is one, tells the sender.
     action tell(reason_t reason) {
         md.reason = reason;
 #if PIPES > 1
@@ -66,7 +66,7 @@ control Verdict(inout ingress_headers_t hdr,
             (1, 0, UNKNOWN_JOB, _, _, _, _, _) : tell(UNKNOWN_JOB);
             (1, 0, WRONG_SECRET, _, _, _, _, _) : tell(WRONG_SECRET);
             (1, 0, _, _, _, _, _, _) : drop_refused();
-            // The slot's turn.
+            // Updates of the slot's turn.
             (1, 1, _, 0, CONTRADICTION, _, _, _) : ask_controller(MISMATCH, DIGEST_CONTRADICTION);
             (1, 1, _, 0, SAME_PASS, _, 1, 0) : answer(RESENT, NOTHING, COPY);
             (1, 1, _, 0, SAME_PASS, _, 1, _) : tell(PENDING);
@@ -75,7 +75,8 @@ control Verdict(inout ingress_headers_t hdr,
             (1, 1, _, 0, _, _, 1, _) : drop(STALE);
             (1, 1, _, 0, _, _, 0, 0) : answer(COMPLETED, WRITE, RESULT);
             (1, 1, _, 0, _, _, 0, _) : consume(WRITE);
-            // A complete pass that a version still holds; then what it no longer holds; then what is to come.
+            // First a complete pass that a version still holds, then passes that no version holds any more, then passes
+            // to come.
             (1, 1, _, _, _, SAME_PASS, 1, _) : answer(RESENT, NOTHING, COPY);
             (1, 1, _, 0x80000000 &&& 0x80000000, _, _, _, _) : drop(STALE);
             (1, 1, _, _, _, _, _, _) : tell(AHEAD);

@@ -1,4 +1,5 @@
-// The workers that a pass has seen, for the notice that says whom it waits for. What counts is decided by WorkerStamp.
+// Keeps the bitmap of the workers that a pass has seen, for the notice kPending. It decides nothing: WorkerStamp
+// decides whether a worker has been counted.
 #ifndef JAXINA_WORKER_BITMAP_P4
 #define JAXINA_WORKER_BITMAP_P4
 

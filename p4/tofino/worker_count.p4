@@ -1,4 +1,4 @@
-// How many workers a pass still waits for.
+// Counts how many workers each pass still waits for.
 #ifndef JAXINA_WORKER_COUNT_P4
 #define JAXINA_WORKER_COUNT_P4
 

@@ -1,6 +1,6 @@
-// SwitchML's bitmap, with the epoch in it: instead of a bit, each worker has for each version of each slot the epoch it
-// last contributed to. A stamp needs no clearing and cannot be taken for another pass's, and one stateful ALU can compare it
-// (it cannot test one bit of a word). controller/worker_stamp.py resets it.
+// Keeps a stamp for each worker and version of a slot: the epoch that the worker last contributed to. It replaces
+// SwitchML's bitmap. A stamp needs no clearing, and it cannot be mistaken for that of another pass. And one stateful
+// ALU can compare a stamp, while it cannot test one bit of a word. controller/worker_stamp.py resets the register.
 #ifndef JAXINA_WORKER_STAMP_P4
 #define JAXINA_WORKER_STAMP_P4
 

@@ -14,7 +14,7 @@ std::size_t stride_for(const JobShape& shape, const AggregatorOptions& options) 
          4 * (shape.words_per_chunk() + options.extra_words);
 }
 
-// The slots of this shard.
+// The number of slots in this shard.
 std::size_t slots_in(const JobShape& shape, const Shard& shard) {
   return (shape.slots() + shard.of - 1 - shard.index) / shard.of;
 }
@@ -59,7 +59,7 @@ Answer Aggregator::apply(const UpdateView& update) {
   const Size held = sizes_[version_at(update.slot, update.epoch)];
   if (current.epoch == update.epoch && current.fingerprint == update.fingerprint &&
       (held.words != update.words.size() || held.exponents != update.exponents.size())) {
-    return reject(Counter::kMismatch);  // equal fingerprints mean equal sizes: this update is not a worker's
+    return reject(Counter::kMismatch);  // equal fingerprints imply equal sizes, so no worker sent this update
   }
   const Outcome outcome = apply_update(slot, shape_.workers(), {update.worker, update.epoch, update.fingerprint});
   switch (outcome.verdict) {
@@ -128,7 +128,7 @@ WorkerSet Aggregator::missing() const {
       for (std::size_t i = 0; i < result.size(); ++i) result[i] |= ~version.seen[i];
     }
   }
-  // There are no workers behind the last one.
+  // Clear the bits behind the last worker.
   for (std::size_t i = 0; i < result.size(); ++i) {
     const std::size_t first = 64 * i, workers = shape_.workers();
     if (workers <= first) result[i] = 0;
@@ -145,7 +145,7 @@ std::optional<SlotContents> Aggregator::inspect(std::uint32_t slot, std::uint32_
   SlotContents contents{slots_[place(slot)].version(version),
                         {largest, largest + size.exponents},
                         std::vector<std::uint32_t>(size.words)};
-  if (contents.control.count == shape_.workers()) {  // a result by now, in network byte order
+  if (contents.control.count == shape_.workers()) {  // complete, so already encoded in network byte order
     codec_.load_big_endian(sum, size.words, contents.words.data());
   } else {
     std::copy_n(sum, size.words, contents.words.data());

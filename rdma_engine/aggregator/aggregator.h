@@ -1,8 +1,10 @@
-// The aggregator of one job as a state machine: updates in, answers out. It knows neither packets nor addresses; what
-// speaks datagrams (datagrams/) or RDMA messages (messages/) stands around it. Sans-IO: no sockets, threads or clocks,
-// and no allocation once it is made. A switch's threads, the simulator and the conformance device run the same class.
+// Aggregator: the aggregator of one job as a state machine. Updates go in, answers come out. It knows neither packets
+// nor addresses; the code that speaks datagrams (datagrams/) or RDMA messages (messages/) wraps it. It is sans-IO: no
+// sockets, threads or clocks, and no allocation after construction. A switch's threads, the simulator and the
+// conformance device all run this class.
 //
-// A job's slots may be shared out over several aggregators, each a shard of the pool with a thread of its own.
+// It is not thread-safe. To use several threads, shard a job's slots over several aggregators, each with its own
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +22,7 @@
 
 namespace jaxina {
 
-// One worker's contribution to one pass of a slot. The words are in network byte order and aligned to 4.
+// One worker's contribution to one pass of a slot. Words are in network byte order and aligned to 4 bytes.
 struct UpdateView {
   std::uint32_t worker = 0;
   std::uint32_t slot = 0;
@@ -30,9 +32,9 @@ struct UpdateView {
   std::span<const std::uint8_t> exponents;
 };
 
-// A completed pass, as it lies in the pool until the pass after next of its slot begins: the headroom, the exponents
-// with zeros up to the next multiple of 4, the words in network byte order. The headroom is the codec's: it may write a
-// header there, which stays as long as the rest.
+// A completed pass, as it lies in the pool: the headroom, then the exponents (padded with zeros to a multiple of 4
+// bytes), then the words in network byte order. The pool keeps it until the pass after next of its slot begins. The
+// protocol code may write a packet header into the headroom; that header lives as long as the rest.
 struct ResultView {
   std::uint32_t slot = 0;
   std::uint32_t epoch = 0;
@@ -42,16 +44,16 @@ struct ResultView {
   std::uint8_t* headroom = nullptr;
 };
 
-// What follows from an update.
+// What the caller must do after an update.
 enum class Effect : std::uint8_t {
-  kCounted,      // nobody is told
-  kCompleted,    // `result` goes to all workers
-  kPending,      // counted before; its worker is told who has been `seen`
-  kResultAgain,  // counted before, and the pass is complete: `result` goes to its worker
-  kAhead,        // the slot cannot have reached this pass: its worker is refused, the aggregator has lost its state
-  kMismatch,     // contradicts what worker `other` sums: the job should end
-  kEnded,        // the job has ended: its worker is told why
-  kRejected,     // changes nothing, and nobody is told
+  kCounted,      // counted; tell nobody
+  kCompleted,    // complete: send `result` to all workers
+  kPending,      // a duplicate, and the pass is incomplete: tell the worker who was `seen`
+  kResultAgain,  // a duplicate, and the pass is complete: send `result` to this worker again
+  kAhead,        // the slot cannot have reached this pass, so the aggregator lost its state: refuse the update
+  kMismatch,     // contradicts what worker `other` sums: end the job
+  kEnded,        // the job has ended: tell the worker why
+  kRejected,     // invalid or stale; changes nothing, tell nobody
 };
 
 struct Answer {
@@ -61,14 +63,14 @@ struct Answer {
   std::uint32_t other = 0;
 };
 
-// What one version of a slot holds, in host byte order.
+// A copy of one version of a slot, in host byte order.
 struct SlotContents {
   SlotVersion control;
   std::vector<std::uint8_t> exponents;
   std::vector<std::uint32_t> words;
 };
 
-// Slot i belongs to shard i mod `of`.
+// One part of a job's slots: slot i belongs to shard i mod `of`.
 struct Shard {
   std::uint32_t index = 0;
   std::uint32_t of = 1;
@@ -76,37 +78,38 @@ struct Shard {
 
 struct AggregatorOptions {
   Shard shard = {};
-  std::size_t headroom = 0;     // bytes in front of every result, a multiple of 4
-  std::size_t extra_words = 0;  // of every pass beyond its own; who speaks for the aggregator sees to it
-  // Called once for every complete pass, with its words in host order.
+  std::size_t headroom = 0;     // bytes reserved in front of every result, a multiple of 4
+  std::size_t extra_words = 0;  // words that the protocol code appends to every pass
+  // Called once for every complete pass, with its words in host byte order. It may change them: messages/ adds a check.
   void (*seal)(std::span<std::uint32_t> words, std::span<const std::uint8_t> exponents) = nullptr;
-  std::uint32_t first_epoch = 0;  // of every slot's first pass; workers begin with 0, tests of the wrap do not
+  std::uint32_t first_epoch = 0;  // the first pass of every slot. Workers begin with 0; tests of the wrap-around do not
 };
 
 class Aggregator {
  public:
-  // Allocates the slots, and does not touch their payload: what the system has not given yet, it gives at the first
-  // use. Throws std::bad_alloc.
+  // Allocates the slots but does not touch their payload, so the system provides that memory at first use. Throws
+  // std::bad_alloc.
   Aggregator(const JobShape& shape, const AggregatorOptions& options, const numerics::Codec& codec = numerics::codec());
 
-  // Memory that such an aggregator takes.
+  // Bytes of memory that such an aggregator needs.
   static std::size_t bytes_for(const JobShape& shape, const AggregatorOptions& options);
 
   const JobShape& shape() const { return shape_; }
 
-  // Whatever the update says, only a valid one changes anything. The answer holds until the next call.
+  // Only a valid update changes anything. The answer is valid until the next call.
   Answer on_update(const UpdateView& update);
 
-  // From now on every update is answered with kEnded. The first reason stands.
+  // Ends the job: from now on every update is answered with kEnded. If called again, the first reason stays.
   void end(const Status& reason);
   const Status& ended() const { return ended_; }
 
-  // The workers that some incomplete pass waits for.
+  // The workers that any incomplete pass waits for.
   WorkerSet missing() const;
-  // A copy of version `version` (0 or 1) of a slot; nothing if there is no such slot here. For comparing aggregators.
+  // A copy of version `version` (0 or 1) of a slot, or nothing if this shard has no such slot. For comparing
+  // aggregators.
   std::optional<SlotContents> inspect(std::uint32_t slot, std::uint32_t version) const;
 
-  // Updates, results, duplicates and rejects; what speaks for the aggregator counts its packets here too.
+  // Counts updates, results, duplicates and rejects. The protocol code counts its packets here too.
   Counters& counters() { return counters_; }
   const Counters& counters() const { return counters_; }
 
@@ -137,7 +140,7 @@ class Aggregator {
   const numerics::Codec& codec_;
   std::size_t stride_;  // bytes of a version
   std::vector<SlotState> slots_;
-  std::vector<Size> sizes_;  // by version
+  std::vector<Size> sizes_;  // indexed by version_at()
   std::unique_ptr<std::uint8_t[]> payload_;
   Status ended_;  // why the job ended, or ok
   Counters counters_;

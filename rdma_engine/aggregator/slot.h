@@ -1,13 +1,14 @@
-// The control state of one slot and the rule that decides what an update does to it: SwitchML's Algorithm 3 with an
-// epoch check. Pure: no payload, no clock, no memory of its own, so that shared memory, a software switch, the
-// simulator and the model checker's mutants all run this very code.
+// The control state of one slot, and the rule that decides what an update does to it: Algorithm 3 of the SwitchML paper
+// (Sapio et al., NSDI 2021) with an epoch check added. It has no payload, no clock and no memory of its own. So shared
+// memory, a software switch, the simulator and the model checker's mutants can all run this very code.
 //
-// A slot has two versions, used by turns: pass number `epoch` of a slot uses version epoch & 1. Workers send pass e + 1
-// only after they have the result of pass e; so when pass e + 1 is complete every worker has read the result of pass e
-// and its version may be reused for e + 2. The version bit alone cannot tell e from e + 2 (a delayed duplicate would
-// be added to the wrong chunk); the epoch can.
+// A slot has two versions, used in turn: pass number `epoch` of a slot uses version epoch & 1. A worker sends pass e +
+// 1 only after it has the result of pass e. So when pass e + 1 is complete, every worker has read the result of pass e,
+// and pass e + 2 may reuse its version. The version bit alone cannot tell e from e + 2, so a delayed duplicate would be
+// added to the wrong chunk. The epoch can tell them apart.
 //
-// Wrap-around: epochs are compared modulo 2^32. A packet would have to be delayed over 2^32 passes of one slot to be
+// Wrap-around: epochs are compared modulo 2^32. A packet is mistaken for a current one only if it is delayed by almost
+// 2^32 passes of one slot.
 // mistaken for a current one.
 #pragma once
 
@@ -26,15 +27,16 @@ inline void insert(WorkerSet& set, std::uint32_t worker) { set[worker / 64] |= s
 struct SlotVersion {
   std::uint32_t epoch;        // the pass this version holds
   std::uint32_t fingerprint;  // what that pass sums: equal for all its updates
-  std::uint32_t count;        // workers that have contributed
-  std::uint32_t first;        // the worker whose update came first, for the message when fingerprints differ
+  std::uint32_t count;        // workers that have contributed so far
+  std::uint32_t first;        // worker whose update came first; a mismatch error names it
   WorkerSet seen;
 };
 
 struct SlotState {
   std::array<SlotVersion, 2> versions;
 
-  // Both versions complete, as if the two passes before `first_epoch` had happened: that one may start.
+  // Marks both versions as complete, as if the two passes before `first_epoch` had happened. So pass `first_epoch` may
+  // start.
   void reset(std::uint32_t workers, std::uint32_t first_epoch = 0) {
     for (const std::uint32_t epoch : {first_epoch - 2, first_epoch - 1}) version(epoch) = {epoch, 0, workers, 0, {}};
   }
@@ -50,27 +52,27 @@ struct Update {
 
 enum class Verdict : std::uint8_t {
   kFirst,      // write the payload over the slot
-  kAdd,        // add the payload to the slot
+  kAdd,        // overwrite the slot with the payload
   kDuplicate,  // counted already, pass still incomplete
-  kResend,     // counted already, pass complete: send this worker the result again
-  kStale,      // an earlier pass: ignore
-  kAhead,      // a pass this slot cannot have reached: refuse
-  kMismatch,   // contradicts the pass's first update: the workers disagree
-};
+  kResend,     // counted already, and the pass is incomplete
+  kStale,      // counted already, and the pass is complete: send this worker the result again
+  kAhead,      // an earlier pass: ignore it
+  kMismatch,   // a pass this slot cannot have reached: refuse it
+};  // contradicts the first update of the pass: the workers disagree
 
 struct Outcome {
   Verdict verdict;
-  bool completes;  // this update was the last one missing
+  bool completes;  // this update completed the pass
 };
 
-// Decides and applies the update's effect on the control state; the caller moves the payload.
+// Decides what the update does and applies it to the control state. The caller moves the payload.
 inline Outcome apply_update(SlotState& slot, std::uint32_t workers, const Update& update) {
   SlotVersion& current = slot.version(update.epoch);
   if (current.epoch == update.epoch) {
     const bool complete = current.count == workers;
     if (current.fingerprint != update.fingerprint) return {complete ? Verdict::kStale : Verdict::kMismatch, false};
     if (contains(current.seen, update.worker)) return {complete ? Verdict::kResend : Verdict::kDuplicate, false};
-    if (complete) return {Verdict::kStale, false};  // the initial state, which nobody contributed to
+    if (complete) return {Verdict::kStale, false};  // the initial state, to which nobody contributed
     insert(current.seen, update.worker);
     ++current.count;
     return {Verdict::kAdd, current.count == workers};

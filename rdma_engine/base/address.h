@@ -1,5 +1,5 @@
-// Where a packet came from: a socket address for a switch, a number for the simulator. Who speaks for an aggregator
-// only stores and compares it.
+// The address of a peer: a socket address in a switch, a number in the simulator. The protocol code only stores and
+// compares it.
 #pragma once
 
 #include <array>
@@ -10,9 +10,8 @@ namespace jaxina {
 struct Address {
   std::array<std::uint8_t, 28> bytes{};  // holds a sockaddr_in6
   std::uint8_t size = 0;
-  // This host's own IP address that the datagram was sent to, as it lies in a sockaddr; zeros: not known. It takes part
-  // in
-  // == because an answer must come from it: the same peer asking at two addresses is answered two ways.
+  // The IP address of this host that the datagram was sent to, as in a sockaddr; all zeros if not known. == compares it
+  // too, because the answer must come from that address: one peer that asks at two of our addresses gets two answers.
   std::array<std::uint8_t, 16> local{};
   bool operator==(const Address&) const = default;
 };

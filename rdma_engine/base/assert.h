@@ -1,5 +1,6 @@
-// Assertions that stay on in release builds. For what only a bug can break: it is better to stop than to go on to a
-// wrong sum. What a user, a peer or a network can cause is an error instead (rdma_engine/errors.h).
+// JAXINA_ASSERT: an assertion that stays on in release builds. Use it for conditions that only a bug can break:
+// stopping is better than a wrong sum. For anything a user, a peer or the network can cause, return an error instead
+// (rdma_engine/errors.h).
 #pragma once
 
 #include <cstdio>
@@ -7,7 +8,7 @@
 
 namespace jaxina {
 
-// Out of line, so that a check costs its caller a comparison and nothing more.
+// Out of line, so that a check costs its caller only a comparison.
 [[noreturn, gnu::cold, gnu::noinline]] inline void assertion_failed(const char* condition, const char* file,
                                                                     unsigned line) {
   std::fprintf(stderr, "%s:%u: jaxina: assertion failed: %s\n", file, line, condition);

@@ -1,4 +1,4 @@
-// The one clock that drives the transports and the engine. State machines are given the time instead.
+// now(): the one clock of the transports and the engine. State machines do not read it; they are given the time.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 
 namespace jaxina {
 
-// Never goes back; the same for all processes of a host.
+// Monotonic. All processes of a host see the same clock.
 inline Nanoseconds now() {
   using std::chrono::nanoseconds, std::chrono::steady_clock;
   return std::chrono::duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();

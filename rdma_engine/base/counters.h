@@ -1,5 +1,5 @@
-// What workers, switches and devices count: one list of names, one array of numbers. Whoever counts only some of them
-// leaves the others at 0.
+// Counters: what workers, switches and devices count, as one list of names and one array of numbers. A component that
+// counts only some of them leaves the others at 0.
 #pragma once
 
 #include <array>
@@ -10,23 +10,23 @@
 namespace jaxina {
 
 enum class Counter : std::uint8_t {
-  kCollectives,  // of every local device
-  kElements,     // of every local device
-  kPacketsSent,  // shared memory: passes
+  kCollectives,  // of all local devices
+  kElements,     // of all local devices
+  kPacketsSent,  // in shared memory: passes
   kPacketsReceived,
-  kBytesSent,  // a worker's: IP packets; an aggregator's: UDP payload; 0 in shared memory
+  kBytesSent,  // a worker counts IP packets, an aggregator UDP payloads; 0 in shared memory
   kBytesReceived,
   kRetransmissions,
-  kPacketsDropped,       // by `loss`, on purpose
-  kPacketsUnsent,        // the network would not take them
-  kPacketsUnanswerable,  // came from no address: port 0, multicast and the like
-  kPacketsRejected,      // by a worker: malformed, stale or foreign
-  kSocketOverflows,      // packets that came when the socket's receive buffer was full
-  kStagedWords,          // that GPUs wrote and the processor copied or added, or that it copied for them to read
-  kUpdates,              // accepted contributions
+  kPacketsDropped,       // dropped on purpose, by the `loss` setting
+  kPacketsUnsent,        // the network did not accept them
+  kPacketsUnanswerable,  // the source cannot be answered: port 0, multicast and the like
+  kPacketsRejected,      // rejected by a worker: malformed, stale or foreign
+  kSocketOverflows,      // packets that arrived while the socket's receive buffer was full
+  kStagedWords,          // words of GPU tensors that passed through host memory: the processor copied or added them
+  kUpdates,              // contributions the aggregator accepted
   kResults,              // completed passes
-  kDuplicates,           // retransmissions of what was counted already
-  // Why an aggregator changed nothing: of datagrams,
+  kDuplicates,           // retransmissions of updates that were counted already
+  // The rest are reasons why an aggregator rejected something and changed nothing. Reasons to reject datagrams:
   kTruncated,
   kForeign,
   kBadLength,
@@ -34,7 +34,7 @@ enum class Counter : std::uint8_t {
   kNotAnUpdate,
   kUnknownJob,
   kWrongSecret,
-  // of updates,
+  // Reasons to reject updates:
   kBadWorker,
   kBadSlot,
   kTooLarge,
@@ -42,7 +42,7 @@ enum class Counter : std::uint8_t {
   kAhead,
   kMismatch,
   kAborted,
-  // of RoCEv2 packets.
+  // Reasons to reject RoCEv2 packets:
   kRdmaMalformed,
   kRdmaWrongIcrc,
   kRdmaUnknownQueuePair,
@@ -54,7 +54,7 @@ enum class Counter : std::uint8_t {
 
 std::string_view to_string(Counter counter);
 
-// Whether it says why a switch changed nothing.
+// Whether the counter is one of the reasons to reject.
 constexpr bool is_reject(Counter counter) { return counter >= Counter::kTruncated && counter < Counter::kCount; }
 
 class Counters {
@@ -69,7 +69,7 @@ class Counters {
     return *this;
   }
 
-  // Calls visit(counter, value) for each of them.
+  // Calls visit(counter, value) for every counter.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (std::size_t i = 0; i < kSize; ++i) visit(static_cast<Counter>(i), values_[i]);

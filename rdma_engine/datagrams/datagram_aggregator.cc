@@ -19,7 +19,7 @@ Counter counter_of(wire::ParseResult result) {
   return Counter::kCount;
 }
 
-// The sealed packet that a result lies in.
+// The sealed packet that contains the result.
 std::span<const std::uint8_t> packet_of(const ResultView& result) {
   return {result.headroom, wire::packet_size(result.words.size(), result.exponents.size())};
 }
@@ -28,7 +28,7 @@ std::span<const std::uint8_t> packet_of(const ResultView& result) {
 
 bool DatagramAggregator::add(std::unique_ptr<DatagramJob> job) {
   const std::uint32_t id = job->id();
-  job->overflows_told() = overflows_;  // what was lost before was not this job's
+  job->overflows_told() = overflows_;  // the job did not lose the datagrams of earlier overflows
   return jobs_.try_emplace(id, std::move(job)).second;
 }
 
@@ -87,8 +87,8 @@ void DatagramAggregator::reply(DatagramJob& job, const wire::Header& header, con
     case Effect::kResultAgain: return send(job, from, packet_of(answer.result), output);
     case Effect::kAhead: return output.send(from, refused_notice(header, wire::Refusal::kAhead).packet());
     case Effect::kMismatch:
-      // The pass can never complete, so every worker learns why; the one that contradicts may not have been heard
-      // before.
+      // The pass can never complete, so tell every worker why. The contradicting worker may not be in workers() yet, so
+      // tell it too.
       end(job, mismatch_between(answer.other, header.worker), output);
       return send_aborted(job, header.slot, from, output);
     case Effect::kEnded: return send_aborted(job, header.slot, from, output);
@@ -98,7 +98,7 @@ void DatagramAggregator::reply(DatagramJob& job, const wire::Header& header, con
 
 void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& header, const ResultView& result,
                                      Output& output) {
-  // The pool keeps the packet as it is sent here, ready to be sent again.
+  // The pool keeps the sealed packet, so it can be sent again.
   const std::span<const std::uint8_t> packet = packet_of(result);
   wire::Header sealed = header;
   sealed.kind = wire::Kind::kResult;

@@ -1,6 +1,6 @@
-// The aggregators of many jobs, spoken to in datagrams: checks what comes in, makes updates of it, and puts the answers
-// into packets. Sans-IO: no sockets, threads or clocks, and no allocation while packets flow. A software switch runs
-// one per thread, the simulator runs the same class.
+// DatagramAggregator: the aggregators of many jobs, for workers that speak datagrams. It checks arriving packets, turns
+// them into updates, and puts the answers into packets. It is sans-IO: no sockets, threads or clocks, and no allocation
+// while packets flow. A software switch runs one per thread; the simulator runs the same class. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +23,22 @@ class DatagramAggregator {
     virtual void send(const Address& to, std::span<const std::uint8_t> packet) = 0;
   };
 
-  // False if a job of that id is there already.
+  // Adds a job. Returns false if there is a job with the same id.
   bool add(std::unique_ptr<DatagramJob> job);
-  // The job, which has no place here any more; null if there was none.
+  // Removes a job and returns it; null if there was none.
   std::unique_ptr<DatagramJob> remove(std::uint32_t job);
-  // From now on every update of the job is answered with the reason; workers heard from so far are told at once.
+  // Ends the job. Workers heard from so far are told the reason at once; from now on every update is answered with it.
   void abort(std::uint32_t job, const Status& reason, Output& output);
 
-  // One datagram, aligned to 4; whatever it holds, only a valid update of a known job changes anything.
+  // Processes one datagram, which must be aligned to 4 bytes. Only a valid update of a known job changes anything.
   void on_packet(std::span<const std::uint8_t> packet, const Address& from, Output& output);
 
-  // The receive buffer had no room for some datagram: the next result of each job says so.
+  // The receive buffer overflowed. The next result of each job will say so.
   void on_overflow() { ++overflows_; }
 
   // Null if there is no such job.
   const Aggregator* find(std::uint32_t job) const;
-  // Of packets that belong to no job here.
+  // Counts packets that belong to no job here.
   const Counters& strangers() const { return strangers_; }
 
  private:

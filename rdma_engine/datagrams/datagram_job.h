@@ -1,6 +1,6 @@
-// One job whose workers speak datagrams: its aggregator, its secret, and where its workers are. It may be made and
-// destroyed on any thread, because a large pool takes its time; the thread that serves it only takes it in and gives it
-// back.
+// DatagramJob: one job whose workers speak datagrams, with its aggregator, its secret and the addresses of its workers.
+// It may be constructed and destroyed on any thread, because a large pool takes time to allocate. The thread that
+// serves the job only adds and removes it.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,9 @@ class DatagramJob {
     return Aggregator::bytes_for(spec.shape, options(spec, shard)) + spec.shape.workers() * sizeof(Heard);
   }
 
-  // Where a worker's latest counted update came from, so that replays divert nothing, and its slot, by which a worker
-  // knows which of several switch threads may speak to it. The address is empty until then.
+  // What we know of a worker from its latest counted update. `address` is where that update came from; replayed packets
+  // do not count, so they cannot divert results. `slot` is that update's slot: it tells the worker which of several
+  // switch threads is speaking. The address is empty until the first counted update.
   struct Heard {
     Address address;
     std::uint16_t slot = 0;
@@ -36,7 +37,7 @@ class DatagramJob {
   Aggregator& aggregator() { return aggregator_; }
   const Aggregator& aggregator() const { return aggregator_; }
   std::vector<Heard>& workers() { return workers_; }
-  // How often the receive buffer had overflowed when the workers were last told.
+  // The value of the overflow counter when the workers were last told of an overflow.
   std::uint64_t& overflows_told() { return overflows_told_; }
 
  private:

@@ -7,7 +7,7 @@
 namespace jaxina {
 namespace {
 
-// The header of an answer to the update: it names the same pass and carries no words.
+// The header of an answer to `update`. It names the same pass and carries no words.
 wire::Header answer_to(const wire::Header& update, wire::Kind kind) {
   wire::Header answer = update;
   answer.kind = kind;

@@ -1,4 +1,5 @@
-// What an aggregator says to a worker beside results: packets without words, the same for datagrams and RDMA.
+// Notices: packets without words that an aggregator sends to a worker besides results. Datagrams and RDMA use the same
+// ones.
 #pragma once
 
 #include <array>
@@ -12,7 +13,7 @@
 
 namespace jaxina {
 
-// Longest sentence that an abort carries, in bytes; longer ones are cut.
+// The longest reason that an abort notice carries, in bytes. Longer ones are cut.
 inline constexpr std::size_t kMaxReason = 512;
 
 struct Notice {
@@ -22,10 +23,11 @@ struct Notice {
 };
 static_assert(numerics::kMaxWorkers / 8 <= kMaxReason);
 
-// There is no place for this update. The notice is smaller than what it answers, so a forged source address gains
-// nothing. The secret goes back as it came: a worker takes no reply without it.
+// The update cannot be accepted. The notice is smaller than the update it answers, so it cannot be used to amplify
+// traffic to a forged source address. It returns the update's secret unchanged, because a worker ignores replies
+// without its secret.
 Notice refused_notice(const wire::Header& update, wire::Refusal refusal);
-// This update is counted, as are those of `seen`.
+// The update is counted, and so are those of the workers in `seen`.
 Notice pending_notice(const wire::Header& update, const WorkerSet& seen, std::uint32_t workers);
 // The job has ended.
 Notice aborted_notice(std::uint32_t job, std::uint64_t secret, std::uint16_t slot, const Status& reason);

@@ -1,4 +1,4 @@
-// What the aggregator said about passes that wait for other workers.
+// PendingPasses: the aggregator's latest pending notice for each slot, to tell a user which workers a pass waits for.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,8 @@ class PendingPasses {
     std::copy(bitmap.begin(), bitmap.end(), &seen_[slot * stride_]);
   }
 
-  // The workers that the first of these passes waits for of which something was said; empty if there is none.
+  // The workers that have not contributed to the first of these passes that has a pending notice. Empty if none has
+  // one.
   std::vector<std::uint32_t> missing(std::span<const Pass> passes) const {
     std::vector<std::uint32_t> result;
     for (const Pass& pass : passes) {
@@ -39,7 +40,7 @@ class PendingPasses {
  private:
   std::uint32_t workers_;
   std::size_t stride_;
-  std::vector<std::uint32_t> epochs_;
+  std::vector<std::uint32_t> epochs_;  // per slot: the pass of the latest notice
   std::vector<bool> known_;
   std::vector<std::uint8_t> seen_;
 };

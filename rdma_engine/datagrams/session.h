@@ -1,6 +1,6 @@
-// A worker's state machine spoken in datagrams: seals the passes it wants sent, checks the replies and hands them on.
-// Sans-IO, so that every transport of datagrams and the simulator share it. What a refusal or an abort means to the
-// user is the transport's to say.
+// Session: a worker that speaks datagrams. It seals the passes that the worker state machine wants to send, and checks
+// replies and passes them on. It is sans-IO, so every datagram transport and the simulator use it. The transport
+// decides what a refusal or an abort means to the user. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct SessionConfig {
   std::uint64_t secret = 0;
   std::uint16_t worker = 0;  // this worker's index in [0, n)
   WorkerConfig stream;
-  wire::Checksum checksum = wire::Checksum::kRequired;  // in replies
+  wire::Checksum checksum = wire::Checksum::kRequired;  // whether replies must have a checksum
 };
 
 class Session {
@@ -35,20 +35,21 @@ class Session {
     Pass pass;
     std::size_t size;
   };
-  // Writes the next packet to send, if any, to `packet`: room for max_packet_size() bytes, aligned to 4.
+  // Writes the next packet to send, if any, to `packet`, which has room for max_packet_size() bytes and is aligned to
+  // 4.
   std::optional<Outgoing> next_packet(Nanoseconds now, std::uint8_t* packet);
 
-  // The header of a sound packet from this worker's aggregator; nothing for any other packet, which changes nothing.
+  // Returns the header if this is a valid packet from this worker's aggregator. Other packets change nothing.
   std::optional<wire::Header> accept(std::span<const std::uint8_t> packet) const;
 
   enum class Reply : std::uint8_t {
     kResult,   // a pass is complete
-    kStale,    // the result of a pass that was complete already, or that contradicts this worker's
-    kPending,  // the payload is the bitmap of workers seen
+    kStale,    // the result of a pass that was complete already, or a result that contradicts this worker's pass
+    kPending,  // the payload is the bitmap of the workers seen
     kRefused,  // final: header.code is a wire::Refusal
-    kAborted,  // final: header.code is an ErrorCode, the payload a sentence
+    kAborted,  // final: header.code is an ErrorCode, the payload is a sentence
   };
-  // Takes an accepted packet, aligned to 4.
+  // Processes an accepted packet, which must be aligned to 4 bytes.
   Reply on_reply(const wire::Header& header, const std::uint8_t* packet, Nanoseconds now);
 
  private:

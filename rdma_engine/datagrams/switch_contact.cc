@@ -5,14 +5,14 @@
 namespace jaxina {
 namespace {
 
-// A switch that is just starting, or restarting, refuses for a moment. Retransmissions come at least every 200 ms, so a
-// second holds several refusals.
+// A switch that is starting or restarting refuses packets for a moment. Retransmissions come at least every 200 ms, so
+// a second of refusals is several of them.
 constexpr Nanoseconds kRefusedFor = 1'000'000'000;
 constexpr std::uint32_t kMinRefusals = 3;
-// A living switch answers every retransmission. In ten seconds there are at least 50 of them, and half of all packets
-// lost both ways loses 50 answers in a row once in two million times.
+// A live switch answers every retransmission. Ten seconds have at least 50 of them. If half of the packets are lost in
+// each direction, 50 in a row stay unanswered once in about two million times.
 constexpr Nanoseconds kSilentFor = 10'000'000'000;
-// The longest time between two checks that counts: more than the 200 ms between retransmissions.
+// The most time that one interval between two checks counts: a little more than the 200 ms between retransmissions.
 constexpr Nanoseconds kLongestWatch = 250'000'000;
 
 }  // namespace

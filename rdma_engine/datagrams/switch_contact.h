@@ -1,4 +1,5 @@
-// Whether the switch can be reached, and what its final replies mean, as errors a user can act on.
+// SwitchContact: decides whether the switch can still be reached, and turns its final replies into errors that tell the
+// user what to do.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,17 @@ namespace jaxina {
 
 class SwitchContact {
  public:
+  // `where` is the switch's address, for error messages.
   explicit SwitchContact(std::string where) : where_(std::move(where)) {}
 
   void sent(bool retransmission);
-  // A packet of the job came from the switch.
+  // A packet of the job arrived from the switch.
   void answered();
-  // An ICMP error came: no such port, host or network.
+  // An ICMP error arrived: no such port, host or network.
   void refused();
 
-  // kSwitchUnreachable once errors, or silence, have gone on for long enough. To be called often while packets are
-  // in flight: time that passed unwatched, because this process was stopped, hardly counts.
+  // Returns kSwitchUnreachable once ICMP errors or silence have lasted long enough. Call it often while packets are in
+  // flight. Long gaps between calls hardly count, because this process may have been stopped meanwhile.
   Status check(Nanoseconds now);
 
   Status refusal(wire::Refusal refusal) const;
@@ -33,10 +35,10 @@ class SwitchContact {
  private:
   std::string where_;
   std::uint32_t unanswered_ = 0;  // retransmissions since the last answer
-  std::uint32_t refusals_ = 0;    // since the last answer
+  std::uint32_t refusals_ = 0;    // ICMP errors since the last answer
   std::optional<Nanoseconds> last_check_;
-  Nanoseconds watched_ = 0;                               // a clock that stands still between checks that are far apart
-  Nanoseconds first_unanswered_ = 0, first_refusal_ = 0;  // by that clock
+  Nanoseconds watched_ = 0;  // a clock that counts at most kLongestWatch between two checks
+  Nanoseconds first_unanswered_ = 0, first_refusal_ = 0;  // times of that clock
 };
 
 }  // namespace jaxina

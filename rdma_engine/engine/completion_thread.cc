@@ -34,7 +34,7 @@ void CompletionThread::run() {
     lock.unlock();
     done(std::move(status));
     uncalled_.fetch_sub(1, std::memory_order_release);
-    done = nullptr;  // what it holds goes before the lock is taken
+    done = nullptr;  // destroys what the callback holds before the lock is taken
     lock.lock();
   }
 }

@@ -1,4 +1,5 @@
-// Runs callbacks in order on a thread of its own, because a completion may run the rest of the caller's program.
+// CompletionThread: runs callbacks in order on its own thread, because a completion may run the rest of the caller's
+// program.
 #pragma once
 
 #include <atomic>
@@ -16,11 +17,11 @@ namespace jaxina {
 class CompletionThread {
  public:
   CompletionThread();   // throws Error(kSystem)
-  ~CompletionThread();  // runs what is queued, then ends
+  ~CompletionThread();  // runs the queued callbacks, then ends the thread
   void post(Engine::Completion done, Status status);
 
-  // Whether everything posted has been called, so that the caller may itself call what comes after it: nothing is
-  // queued, and nothing runs, unless it is what calls this.
+  // Whether all posted callbacks have returned, or the only one still running is the one that calls this. Then nothing
+  // is queued, and the caller may run the next completion itself.
   bool has_called_all() const {
     const std::size_t left = uncalled_.load(std::memory_order_acquire);
     return left == 0 || (left == 1 && std::this_thread::get_id() == thread_.get_id());
@@ -31,7 +32,7 @@ class CompletionThread {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::pair<Engine::Completion, Status>> queue_;
-  std::atomic<std::size_t> uncalled_{0};  // posted, and not called to its end
+  std::atomic<std::size_t> uncalled_{0};  // posted and not yet returned
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -14,19 +14,20 @@ namespace jaxina {
 struct Engine::State {
   mutable std::mutex mutex;
   bool running = false;
-  bool forked = false;         // from a process where it ran, and not opened since
-  State* of_parent = nullptr;  // whose locks and threads are as the fork found them: never touched again
+  bool forked = false;  // this process was forked from one where the engine ran, and has not called start() since
+  // The parent's state. Its locks and threads are as the fork found them, so it is never touched again.
+  State* of_parent = nullptr;
   Connector connector;
   Ended ended;
   bool trace = false;
   std::map<Group, std::shared_ptr<Node>> nodes;
-  Counters finished;                                    // of nodes that were shut down
-  std::map<Group, std::unique_ptr<Recorder>> recorded;  // by them
+  Counters finished;                                    // counters of nodes that were shut down
+  std::map<Group, std::unique_ptr<Recorder>> recorded;  // recorders of nodes that were shut down
 };
 
 namespace {
 
-// The latest of a group that a trace keeps, in 25 MB: what two sums of 100 MB in datagrams of 1 KB make.
+// How many of a group's latest events a trace keeps, in 25 MB: two sums of 100 MB in datagrams of 1 KB make this many.
 constexpr std::size_t kTraceEvents = 1 << 19;
 
 constexpr char kForked[] = "this process was forked after jaxina.init(); use spawn, or call jaxina.init() in the child";
@@ -105,7 +106,7 @@ void Engine::submit(const Group& group, std::int64_t device, Collective collecti
     return done(
         {ErrorCode::kInvalidArgument, "device " + std::to_string(device) + " is not in the group it sums with"});
   }
-  std::shared_ptr<Node> node;  // kept: shutdown() may come meanwhile
+  std::shared_ptr<Node> node;  // a copy, because shutdown() may run meanwhile
   bool forked = false;
   {
     const std::lock_guard guard(state_->mutex);

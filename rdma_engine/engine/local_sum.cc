@@ -19,7 +19,7 @@ Collective part_of(const Collective& whole, std::size_t part, std::size_t parts,
   for (const Tensor& t : whole.tensors) blocks += blocks_of(t);
   const std::size_t begin = blocks * part / parts, end = blocks * (part + 1) / parts;
   Collective result{{}, whole.identity, whole.rounded_to_zero};
-  std::size_t first = 0;  // block of the tensor
+  std::size_t first = 0;  // number of the tensor's first block
   for (const Tensor& t : whole.tensors) {
     const std::size_t past = first + blocks_of(t);
     const std::size_t from = std::clamp(begin, first, past), to = std::clamp(end, first, past);
@@ -51,7 +51,7 @@ class LocalSum::Lane {
       const std::optional<Pass> pass = worker_.next_pass(0);
       if (!pass) {
         if (const Status failure = worker_.device_failure(); !failure.ok()) throw Error(failure);
-        std::this_thread::yield();  // the devices produce
+        std::this_thread::yield();  // the devices are still producing the pass
         continue;
       }
       worker_.fill_exponents(*pass, exponents_.data(), false);
@@ -68,7 +68,7 @@ class LocalSum::Lane {
   std::vector<std::uint8_t> exponents_;
 };
 
-// Runs a task on all its threads and on the one that asks.
+// Threads that run a task together with the calling thread.
 class LocalSum::Crew {
  public:
   using Task = std::function<void(std::size_t thread)>;
@@ -148,20 +148,20 @@ void LocalSum::run_on_devices(std::vector<Collective> contributions) {
   try {
     device_lane_->run(std::move(contributions));
   } catch (const Error&) {
-    device_lane_.reset();  // the devices touch nothing after this
+    device_lane_.reset();  // waits until the devices no longer touch any memory
     throw;
   }
 }
 
 void LocalSum::run_together(const std::vector<Collective>& contributions) {
   if (!crew_) {
-    // More threads than devices would be more than XLA itself uses.
+    // At most one thread per device: XLA itself uses no more.
     const std::size_t threads =
         std::min<std::size_t>(shape_.devices(), std::max(1u, std::thread::hardware_concurrency()));
     crew_ = std::make_unique<Crew>(threads - 1);
     while (lanes_.size() < threads) lanes_.push_back(std::make_unique<Lane>(one_slot(shape_)));
   }
-  // Several parts for each thread, because some get less of a processor than others.
+  // Several parts per thread, because some threads get less processor time than others.
   const std::size_t parts = 4 * crew_->size();
   std::atomic<std::size_t> next = 0;
   crew_->run([&](std::size_t thread) {

@@ -1,5 +1,5 @@
-// The sum of a group that lies in one process: every chunk goes through the same worker arithmetic as elsewhere, but
-// its result is there at once, so nothing is sent, shared or waited for.
+// LocalSum: sums a group that is within one process. Every chunk goes through the same worker arithmetic as elsewhere,
+// but its result is available at once. So nothing is sent, shared or waited for. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@ namespace jaxina {
 
 class LocalSum {
  public:
-  // All of shape.devices() contribute to every call. shape.slots(): how many chunks are under way where the
-  // tensors lie on devices; one is enough elsewhere.
+  // All of shape.devices() contribute to every call. shape.slots() is the number of chunks in progress at a time for
+  // tensors on devices; tensors in host memory always use one.
   explicit LocalSum(const JobShape& shape);
   ~LocalSum();
 
-  // Sums on the calling thread. contributions[d] is device d's; all have the same fingerprint. Throws Error if the
-  // devices that the tensors lie on fail; then nothing can be summed any more.
+  // Sums on the calling thread. contributions[d] is that of device d; all have the same fingerprint. Throws Error if
+  // the devices that hold the tensors fail. After that they cannot be used any more.
   void run(std::vector<Collective> contributions);
-  // The same with the help of other threads, which start at the first call, for tensors of this processor's. Throws
-  // Error(kSystem) if they cannot be started.
+  // The same with the help of other threads, which start at the first call. Only for tensors in host memory. Throws
+  // Error(kSystem) if the threads cannot be started.
   void run_together(const std::vector<Collective>& contributions);
 
  private:
-  class Lane;  // what one thread needs
-  class Crew;  // the threads
+  class Lane;  // the state that one thread needs
+  class Crew;  // the helper threads
 
   void run_on_devices(std::vector<Collective> contributions);
 
@@ -36,8 +36,8 @@ class LocalSum {
   std::unique_ptr<Crew> crew_;
 };
 
-// Part `part` of `parts` of a collective, which lie next to one another: whole blocks, so that summing all parts gives
-// the bits of summing the whole.
+// Part `part` of `parts` of a collective. The parts are adjacent and consist of whole blocks, so summing all parts
+// gives the same bits as summing the whole.
 Collective part_of(const Collective& whole, std::size_t part, std::size_t parts, std::uint32_t block_size);
 
 }  // namespace jaxina

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "rdma_engine/aggregator/mismatch.h"
 #include "rdma_engine/base/clock.h"
 #include "rdma_engine/engine/result_memory.h"
 #include "rdma_engine/engine/start_thread.h"
@@ -10,12 +11,12 @@
 namespace jaxina {
 namespace {
 
-// How long progress() may wait before the thread looks for deadlines and aborts again.
+// How long progress() may wait before the thread checks deadlines and aborts again.
 constexpr Nanoseconds kTick = 50'000'000;
-// How often a thread with nothing to do looks for devices that a round waits for too long.
+// How often an idle thread checks whether a device is late for a round.
 constexpr auto kIdleTick = std::chrono::milliseconds(250);
-// Up to this much, all devices together, the last device to come sums where it stands: waking another thread would take
-// longer. From kTogether on several threads share the work.
+// Up to kInlineElements, over all devices, the last device to submit sums on its own thread, because waking another
+// thread would take longer. From kTogetherElements on, several threads share the work.
 constexpr std::size_t kInlineElements = 64 * 1024;
 constexpr std::size_t kTogetherElements = 256 * 1024;
 
@@ -79,7 +80,7 @@ void Node::close() {
   devices.swap(devices_);
   local_.clear();
   lock.unlock();
-  devices.clear();  // runs the completions that are queued: without the lock, because they may submit
+  devices.clear();  // runs the queued completions; without the lock, because they may submit
 }
 
 void Node::submit(std::uint32_t index, Collective collective, Engine::Completion done) {
@@ -113,7 +114,8 @@ void Node::submit(std::uint32_t index, Collective collective, Engine::Completion
 }
 
 bool Node::sum_inline(std::unique_lock<std::mutex>& lock, Device& submitter) {
-  // A request that waits already belongs to another call, whose completion must not run within this one.
+  // If this device has two requests, the older one belongs to another call. Its completion must not run within this
+  // call.
   if (!local_sum_ || busy_ || stopping_ || submitter.requests.size() > 1) return false;
   if (!abort_reason_.ok() || !disagreement().ok()) return false;
   if (submitter.requests.front().collective.device != nullptr) return false;
@@ -127,7 +129,7 @@ bool Node::sum_inline(std::unique_lock<std::mutex>& lock, Device& submitter) {
   for (std::size_t i = 0; i < local_.size(); ++i) {
     if (i != mine) local_[i]->completions.post(std::move(round.done[i]), {});
   }
-  // Not before what its device waits for longer.
+  // Completions of this device that are queued come first.
   if (submitter.completions.has_called_all()) {
     round.done[mine]({});
   } else {
@@ -165,7 +167,7 @@ bool Node::connect() {
     GroupConfig config = connector_(group_);
     const JobShape shape = config.member.shape;
     {
-      // Before the others are joined: the devices' threads may not be had.
+      // Do this before joining the other processes, because starting the devices' threads may fail.
       const std::lock_guard guard(mutex_);
       config_ = std::move(config);
       for (const std::uint32_t index : config_->local) local_.push_back(&devices_[index]);
@@ -201,7 +203,7 @@ bool Node::step() {
     }
     if (const Status ended = abort_reason_; !ended.ok()) {
       lock.unlock();
-      // The others may see that this worker has gone before they are told why.
+      // Tell the others the reason first. Otherwise they might only notice that this worker left.
       if (endpoint_) endpoint_->end(ended);
       return fail(ended), false;
     }
@@ -210,7 +212,7 @@ bool Node::step() {
       wrong = disagreement();
       if (!wrong.ok()) break;
       taken.push_back(take());
-      busy_ = local_sum_ != nullptr;  // one after the other
+      busy_ = local_sum_ != nullptr;  // one local round at a time
     }
     if (!wrong.ok()) {
       lock.unlock();
@@ -293,7 +295,7 @@ void Node::end_for_all(Status reason) {
   const bool others = endpoint_ != nullptr;
   if (others) endpoint_->end(reason);
   fail(reason);
-  if (others) ended_(group_, reason);  // last: over a broken link it takes its time
+  if (others) ended_(group_, reason);  // last, because it may take long over a broken link
 }
 
 void Node::fail(Status reason) {
@@ -302,14 +304,14 @@ void Node::fail(Status reason) {
     const std::lock_guard guard(mutex_);
     endpoint = std::move(endpoint_);
   }
-  endpoint.reset();  // no buffer is touched after this
+  endpoint.reset();  // after this no buffer is touched any more
   const std::lock_guard guard(mutex_);
-  failed_ = std::move(reason);  // what is submitted from now on comes after what is posted here
+  failed_ = std::move(reason);  // collectives submitted from now on complete after those that are failed here
   for (Round& round : in_flight_) {
     for (std::size_t i = 0; i < local_.size(); ++i) local_[i]->completions.post(std::move(round.done[i]), failed_);
   }
   in_flight_.clear();
-  if (!busy_) fail_requests();  // else who sums does, after what it completes
+  if (!busy_) fail_requests();  // otherwise the summing thread calls it, after it has posted its completions
 }
 
 void Node::fail_requests() {
@@ -346,8 +348,7 @@ Status Node::disagreement() const {
     if (alike && one.fingerprint == other.fingerprint) continue;
     return {ErrorCode::kMismatch, "devices " + std::to_string(group_[config_->local[0]]) + " and " +
                                       std::to_string(group_[config_->local[i]]) +
-                                      " sum different things in the same call: check that every device runs the same "
-                                      "program with equal shapes and dtypes"};
+                                      " sum different things in the same call" + std::string(kRunTheSame)};
   }
   return {};
 }

@@ -1,6 +1,8 @@
-// The node-level aggregator: one process's devices in one group. What the devices submit is matched by order; a round
-// to which all have contributed is summed here, as integers, and goes on as one stream to the job's aggregator, where
-// other processes take part in the group. A group that lies in one process ends here.
+// Node: the aggregator within a process, for its devices of one group. It matches the devices' collectives by their
+// order. When all devices have contributed to a round, the node sums the round as integers. If other processes take
+// part in the group, it sends one stream to the job's aggregator; otherwise the result is complete.
+//
+// submit(), abort() and statistics() are thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -21,19 +23,20 @@ namespace jaxina {
 
 class Node {
  public:
-  // With a recorder, tells it of collectives, passes and waits. Without a thread to be had, everything fails.
+  // If there is a recorder, it records collectives, passes and waits. If no thread can be started, all collectives
+  // fail.
   Node(Group group, Engine::Connector connector, Engine::Ended ended, std::unique_ptr<Recorder> recorder = nullptr);
 
-  // `index` is the device's place in the group. `done` may be called before this returns.
+  // `index` is the device's index in the group. `done` may be called before this returns.
   void submit(std::uint32_t index, Collective collective, Engine::Completion done);
   void abort(Status reason);
   Counters statistics() const;
 
-  // Fails what is pending with kShutDown and joins all threads; to be called once, before the destruction, and not from
-  // a completion.
+  // Fails pending collectives with kShutDown and joins all threads. Call it once, before destruction, and not from a
+  // completion.
   void close();
 
-  // Once closed.
+  // Call this only after close().
   std::unique_ptr<Recorder> take_recorder() { return std::move(recorder_); }
 
  private:
@@ -44,14 +47,14 @@ class Node {
     Nanoseconds begun;
   };
   struct Device {
-    std::deque<Request> requests;  // not yet part of a round that was taken
+    std::deque<Request> requests;  // requests that no round has taken yet
     CompletionThread completions;
   };
-  // One collective of every local device, in their order.
+  // One collective of every local device, in the devices' order.
   struct Round {
     std::vector<Collective> contributions;
     std::vector<Engine::Completion> done;
-    Nanoseconds begun;                       // by the first device
+    Nanoseconds begun;                       // when the first device submitted
     std::uint64_t number = 0, elements = 0;  // for the trace
   };
 
@@ -67,9 +70,9 @@ class Node {
   void end_for_all(Status reason);
   bool sum_inline(std::unique_lock<std::mutex>& lock, Device& submitter);
 
-  // With the lock held:
+  // These need the lock:
   void fail_requests();
-  bool complete() const;  // whether every local device waits
+  bool complete() const;  // whether every local device has a waiting request
   Round take();
   Status disagreement() const;
   Status late_device(Nanoseconds now) const;
@@ -78,23 +81,25 @@ class Node {
   const Group group_;
   const Engine::Connector connector_;
   const Engine::Ended ended_;
-  std::unique_ptr<Recorder> recorder_;   // of the thread that drives the endpoint, or that has set busy_
+  std::unique_ptr<Recorder> recorder_;   // used by the thread that drives the endpoint or has set busy_
   std::optional<GroupConfig> config_;    // written by connect()
-  std::unique_ptr<LocalSum> local_sum_;  // of a group that lies in this process; used by who has set busy_
-  std::unique_ptr<Endpoint> endpoint_;   // else: made, used and destroyed by the thread; wake() under the mutex
-  std::deque<Round> in_flight_;          // submitted to the endpoint's worker; the thread's own
+  std::unique_ptr<LocalSum> local_sum_;  // only for a group within this process; used by the thread that has set busy_
+  // Only for other groups. The node's thread makes, uses and destroys it; other threads call only wake(), under the
+  // mutex.
+  std::unique_ptr<Endpoint> endpoint_;
+  std::deque<Round> in_flight_;  // rounds submitted to the endpoint's worker; used only by the node's thread
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::uint32_t, Device> devices_;  // by place in the group
-  std::vector<Device*> local_;               // all of this process's, once connected
-  bool busy_ = false;                        // a round is being summed here
-  Status failed_;                            // sticky
+  std::map<std::uint32_t, Device> devices_;  // by index in the group
+  std::vector<Device*> local_;               // all of this process's devices, set by connect()
+  bool busy_ = false;                        // a round is being summed in this process
+  Status failed_;                            // the first failure, final
   Status abort_reason_;
-  Status no_thread_;  // a device's completions have none: the group ends for all
+  Status no_thread_;  // a device's completion thread could not be started, so the group ends for all
   bool stopping_ = false;
   Counters statistics_;
-  std::uint64_t rounds_ = 0;  // taken
+  std::uint64_t rounds_ = 0;  // number of rounds taken
   std::thread thread_;
 };
 

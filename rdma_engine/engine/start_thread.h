@@ -1,4 +1,4 @@
-// Starting threads where the system may have none left.
+// start_thread: starts a thread, and turns failure into an Error that says what to do.
 #pragma once
 
 #include <system_error>

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = TraceEvent::Kind;
 
-// Numbers of tracks: those of one group follow one another. A pool has at most 65535 slots.
+// Track numbers: the tracks of a group are consecutive. A pool has at most 65535 slots.
 constexpr std::uint64_t kTracksPerGroup = 100'000;
 constexpr std::uint64_t kThreadTrack = 1, kFirstSlotTrack = 2;
 
@@ -66,7 +66,7 @@ class Writer {
     std::uint32_t transmissions;
   };
 
-  // Everything that stands before `rest`, which closes the object.
+  // Writes one event: the part before `format`, then `format` with its values, then the closing brace.
   template <typename... Values>
   void line(const char* phase, std::uint64_t track, const char* format, Values... values) {
     if (!text_.events.empty()) text_.events += ",\n";
@@ -90,7 +90,7 @@ class Writer {
   void slice(std::uint64_t track, const Open& pass, Nanoseconds end, bool finished);
   void collective(std::uint64_t group, const TraceEvent& event);
 
-  // Exact, which a double would not be.
+  // Exact text; a double would round it.
   struct Number {
     char text[32];
   };
@@ -160,7 +160,7 @@ void Writer::group(std::uint64_t index, const Group& group, const Recorder& reco
     }
     instant(slot, event, name_of(event.kind));
     std::optional<Open>& pass = open[event.slot];
-    // The beginning of a pass whose end is here may have fallen out.
+    // A pass may have a result but no beginning, because the recorder has overwritten it.
     if (event.kind == Kind::kSent) pass = Open{event, 1};
     if (event.kind == Kind::kSentAgain && pass) ++pass->transmissions;
     if (event.kind == Kind::kResult && pass) {

@@ -1,8 +1,10 @@
-// A process's recorders as text in Chrome's trace event format, which ui.perfetto.dev and chrome://tracing read.
+// trace_text: a process's recorders as text in Chrome's trace event format, which ui.perfetto.dev and chrome://tracing
+// read.
 //
-// The process is its rank. A group has a track for its thread, with the waits, and one for each slot: a pass is a slice
-// from its first transmission to its result, packets are instants on it. Collectives, which overlap, are asynchronous
-// slices. Times are microseconds of the monotonic clock, which the processes of a host share.
+// The trace's process number is the rank. A group has one track for its thread, which shows waits, and one for each
+// slot. On a slot's track, a pass is a slice from its first transmission to its result, and packets are instants.
+// Collectives overlap, so they are asynchronous slices. Times are microseconds of the monotonic clock, which all
+// processes of a host share.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +17,9 @@
 namespace jaxina {
 
 struct TraceText {
-  std::string events;          // JSON objects, one a line, with commas between
-  std::uint64_t passes = 0;    // that are slices
-  std::uint64_t fell_out = 0;  // events that the recorders had no room for
+  std::string events;          // JSON objects, one per line, separated by commas
+  std::uint64_t passes = 0;    // passes that are slices
+  std::uint64_t fell_out = 0;  // events that the recorders have overwritten
 };
 
 TraceText trace_text(std::uint32_t process, const std::string& name,

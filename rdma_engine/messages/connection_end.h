@@ -1,4 +1,4 @@
-// What one side of an RDMA connection tells the other.
+// ConnectionEnd: what one side of an RDMA connection tells the other.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace jaxina::roce {
 
-// One side of a set of queue pairs, as the other side must know it.
+// One side of a set of queue pairs, as the other side needs to know it.
 struct ConnectionEnd {
-  std::string address;                // IPv4, in numbers
-  std::uint16_t udp_port = kUdpPort;  // a NIC has no other
-  std::uint32_t mtu = 0;              // payload bytes per packet that it can take: 256, 512, 1024, 2048 or 4096
+  std::string address;                // a numeric IPv4 address
+  std::uint16_t udp_port = kUdpPort;  // NICs always use this port
+  std::uint32_t mtu = 0;              // the most payload bytes per packet it accepts: 256, 512, 1024, 2048 or 4096
   std::vector<std::uint32_t> qpns;
-  std::uint32_t psn = 0;     // the first it sends, on every queue pair
-  std::uint32_t rkey = 0;    // of what the other side may write
-  std::uint64_t memory = 0;  // its address
+  std::uint32_t psn = 0;     // the first packet sequence number that it sends, on every queue pair
+  std::uint32_t rkey = 0;    // the key of the memory that the other side may write
+  std::uint64_t memory = 0;  // the address of that memory
 };
 
-// Tells the switch this end of the connection, and returns the switch's. Throws Error.
+// Sends the switch this end of the connection, and returns the switch's end. Throws Error.
 using Exchange = std::function<ConnectionEnd(const ConnectionEnd& local)>;
 
 }  // namespace jaxina::roce

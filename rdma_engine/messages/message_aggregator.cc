@@ -20,7 +20,7 @@ constexpr std::uint32_t kFirstQpn = 2;  // 0 and 1 are reserved
 }  // namespace
 
 MessageAggregator::MessageAggregator(std::optional<std::uint32_t> first_qpn)
-    : draws_numbers_(!first_qpn), next_qpn_(std::max(first_qpn.value_or(0) & roce::kMask24, kFirstQpn)) {}
+    : random_qpns_(!first_qpn), next_qpn_(std::max(first_qpn.value_or(0) & roce::kMask24, kFirstQpn)) {}
 
 bool MessageAggregator::add(std::unique_ptr<MessageJob> job) {
   const std::uint32_t id = job->spec().job;
@@ -57,23 +57,25 @@ std::unique_ptr<MessageJob::Connection> MessageAggregator::connect(std::uint32_t
   std::unique_ptr<Connection> old = std::exchange(place, nullptr);
   if (old) forget(*old);
   connection->job = job;
-  connection->first_qpn = free_numbers(connection->queues.size());
+  connection->first_qpn = free_qpns(connection->queues.size());
   connections_.emplace(connection->first_qpn, connection.get());
   place = std::move(connection);
   return old;
 }
 
-// The first of `count` numbers in a row that no connection has, from some number on and then from the beginning.
-std::uint32_t MessageAggregator::free_numbers(std::size_t count) {
-  if (draws_numbers_) next_qpn_ = std::max<std::uint32_t>(std::random_device()() & roce::kMask24, kFirstQpn);
+// Finds `count` consecutive queue pair numbers that no connection uses. Searches upward from next_qpn_, then once more
+// from the beginning.
+std::uint32_t MessageAggregator::free_qpns(std::size_t count) {
+  if (random_qpns_) next_qpn_ = std::max<std::uint32_t>(std::random_device()() & roce::kMask24, kFirstQpn);
   const auto numbers = narrow<std::uint32_t>(count);
   bool wrapped = false;
   while (true) {
-    if (next_qpn_ + numbers > roce::kMask24) {  // the last one is multicast's
+    if (next_qpn_ + numbers > roce::kMask24) {  // the last number is reserved for multicast
       if (std::exchange(wrapped, true)) throw Error(ErrorCode::kJobRejected, "the switch has no queue pairs left");
       next_qpn_ = kFirstQpn;
     }
-    // The connection that begins before the end of these numbers, as the last one: where it ends, they may begin.
+    // The last connection that begins before the end of these numbers. The range is free if that connection ends before
+    // it.
     auto after = connections_.lower_bound(next_qpn_ + numbers);
     if (after != connections_.begin()) {
       const Connection& before = *std::prev(after)->second;

@@ -1,5 +1,6 @@
-// The aggregators of many jobs, spoken to in RDMA messages: what arrives on the workers' queue pairs becomes updates,
-// and the answers become writes into the workers' memory. Sans-IO; owned by one thread.
+// MessageAggregator: the aggregators of many jobs, for workers that speak RDMA messages. Messages that arrive on the
+// workers' queue pairs become updates, and the answers become writes into the workers' memory. It is sans-IO and
+// belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -18,40 +19,40 @@ namespace jaxina {
 
 class MessageAggregator {
  public:
-  // Receives the writes to send; what they point to is valid only during the call. `psn` is the first packet's and then
-  // the next message's.
+  // Receives the writes to send. What they point to is valid only during the call. `psn` is the first packet's sequence
+  // number; send() advances it to the next message's.
   class Output {
    public:
     virtual ~Output() = default;
     virtual void send(const roce::Write& write, std::size_t mtu, std::uint32_t& psn) = 0;
   };
 
-  // Queue pairs' numbers are drawn for each connection, so that nobody knows a neighbour's by his own. With `first_qpn`
-  // they are given out one after the other from there on, as tests want it.
+  // Queue pair numbers are drawn at random for each connection, so that a worker cannot guess another's from its own.
+  // With `first_qpn` they are consecutive from there on, for tests.
   explicit MessageAggregator(std::optional<std::uint32_t> first_qpn = std::nullopt);
 
-  // False if a job of that id is there already.
+  // Adds a job. Returns false if there is a job with the same id.
   bool add(std::unique_ptr<MessageJob> job);
-  // The job, which has no place here any more; null if there was none.
+  // Removes a job and returns it; null if there was none.
   std::unique_ptr<MessageJob> remove(std::uint32_t job);
-  // From now on every update of the job is answered with the reason; workers that are connected are told at once.
+  // Ends the job. Connected workers are told the reason at once; from now on every update is answered with it.
   void abort(std::uint32_t job, const Status& reason, Output& output);
 
-  // Takes a worker's connection in, under numbers that no other one has, and returns the one that the worker had.
-  // Numbers are not used again soon, so that packets of an old connection find none. Throws Error(kJobRejected) if
-  // there is no such job, or no numbers are left.
+  // Adds a worker's connection under unused queue pair numbers, and returns the worker's previous connection. Numbers
+  // are not reused soon, so packets of an old connection find no connection. Throws Error(kJobRejected) if there is no
+  // such job, or if no numbers are left.
   std::unique_ptr<MessageJob::Connection> connect(std::uint32_t job,
                                                   std::unique_ptr<MessageJob::Connection> connection);
 
-  // Whether `qpn` leads to a connection with the host that `from` is an address of. Cheap, so that it can come first.
+  // Whether `qpn` belongs to a connection with the host of `from`. This is a cheap check to make first.
   using SameHost = bool (*)(const Address&, const Address&);
   bool knows(std::uint32_t qpn, const Address& from, SameHost same_host);
-  // A sound packet from where it may come.
+  // Processes a sound packet for which knows() returned true.
   void on_packet(const roce::Packet& packet, Output& output);
 
   // Null if there is no such job.
   MessageJob* find(std::uint32_t job);
-  // Of packets that are no update of any job.
+  // Counts packets that are not an update of any job.
   const Counters& strangers() const { return strangers_; }
 
  private:
@@ -59,7 +60,7 @@ class MessageAggregator {
   using Queue = MessageJob::Queue;
 
   Connection* connection_of(std::uint32_t qpn);
-  std::uint32_t free_numbers(std::size_t count);
+  std::uint32_t free_qpns(std::size_t count);
   std::uint8_t* place_for(Connection& connection, std::size_t queue, const roce::Headers& headers);
   void deliver(Connection& connection, Queue& queue, Output& output);
   void forget(Connection& connection);
@@ -71,9 +72,9 @@ class MessageAggregator {
   void count_sent(Connection& connection, std::size_t bytes);
 
   std::unordered_map<std::uint32_t, std::unique_ptr<MessageJob>> jobs_;
-  std::map<std::uint32_t, Connection*> connections_;  // by their first queue pair's number
-  Connection* latest_ = nullptr;                      // most packets follow one of the same connection
-  bool draws_numbers_;
+  std::map<std::uint32_t, Connection*> connections_;  // by the connection's first queue pair number
+  Connection* latest_ = nullptr;                      // cache: most packets follow one of the same connection
+  bool random_qpns_;
   std::uint32_t next_qpn_;
   Counters strangers_;
 };

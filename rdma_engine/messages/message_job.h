@@ -1,6 +1,6 @@
-// One job whose workers write RDMA messages: its aggregator, its key, and the connections of its workers. It may be
-// made and destroyed on any thread, as may a connection; the thread that serves it only takes them in and gives them
-// back.
+// MessageJob: one job whose workers write RDMA messages, with its aggregator, its rkey and its workers' connections. A
+// job or a connection may be constructed and destroyed on any thread. The thread that serves it only adds and removes
+// it.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace jaxina {
 
 class MessageJob {
  public:
-  // The rkey is what a worker must know to write to the switch.
+  // A worker must know the rkey to write to the switch.
   MessageJob(const JobSpec& spec, std::uint32_t rkey)
       : spec_(spec),
         layout_(spec.shape),
@@ -39,14 +39,14 @@ class MessageJob {
   struct Queue {
     roce::WriteResponder responder;
     std::uint32_t psn = 0;           // of the next packet to send
-    roce::PassName pass;             // of the message that comes in
-    std::uint8_t* buffer = nullptr;  // where it is put together, while it is
+    roce::PassName pass;             // the pass of the message that is arriving
+    std::uint8_t* buffer = nullptr;  // the buffer in which that message is reassembled; null between messages
   };
-  // A worker's end and ours.
+  // The two ends of a worker's connection.
   struct Connection {
     MessageJob* job = nullptr;
     std::uint32_t worker = 0;
-    std::uint32_t first_qpn = 0;  // of ours, which follow one another
+    std::uint32_t first_qpn = 0;  // our first queue pair number; the others follow it
     roce::ConnectionEnd remote;
     Address peer;
     std::size_t mtu = 0;
@@ -59,7 +59,7 @@ class MessageJob {
   Aggregator& aggregator() { return aggregator_; }
   const Aggregator& aggregator() const { return aggregator_; }
   roce::ReassemblyBuffers& buffers() { return buffers_; }
-  // By worker; null until it connects.
+  // Indexed by worker; null until the worker connects.
   std::vector<std::unique_ptr<Connection>>& connections() { return connections_; }
 
  private:

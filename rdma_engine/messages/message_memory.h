@@ -1,4 +1,4 @@
-// Memory for messages, in whole pages of its own: it is made known to NICs and GPUs.
+// MessageMemory: zeroed memory for messages. It consists of whole pages of its own, because NICs and GPUs register it.
 #pragma once
 
 #include <unistd.h>
@@ -16,10 +16,10 @@ namespace jaxina::roce {
 
 class MessageMemory {
  public:
-  // Zeroed.
+  // Throws std::bad_alloc.
   explicit MessageMemory(std::size_t bytes) : bytes_(bytes) {
-    // Two pages: packet processors choose among a slot's four places (2048 bytes each for 256 words) by bits of the
-    // address.
+    // Aligned to 8192 bytes, because packet processors select one of a slot's four places by bits of the address (2048
+    // bytes each for 256 words).
     const std::size_t alignment = std::max<std::size_t>(8192, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
     const std::size_t whole = (bytes + alignment - 1) / alignment * alignment;
     memory_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(alignment, whole)));

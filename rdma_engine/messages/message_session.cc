@@ -8,12 +8,14 @@
 namespace jaxina::roce {
 namespace {
 
-// Soft-RoCE takes nothing more on a queue pair that lost the end of a message, until it is reset. A reset loses what is
-// on its way, so it waits until this many copies of a pass in a row brought neither a result nor a notice.
+// How many copies of a pass in a row may bring neither a result nor a notice before its queue pair is reset. Soft-RoCE
+// accepts nothing on a queue pair that lost the end of a message until it is reset. But a reset loses what is on the
+// way, so it must not come too early.
 constexpr std::uint32_t kUnansweredUntilReset = 2;
 
-// What devices may use of the queue pairs' memory. Where results are checked, they are copied first, and where messages
-// carry a check, this processor has to read their words: a device's own memory is no place for them then.
+// Which of the queue pairs' memory devices may use. If messages carry a check, results are copied before they are
+// checked, so they are not used in place. And the processor must read the words to write the check, so they cannot be
+// in a device's own memory.
 TransportMemory memory_of(QueuePairs& pairs, const MessageLayout& layout) {
   TransportMemory memory{
       .results = {}, .messages = std::as_writable_bytes(pairs.send_memory()), .stride = layout.stride()};
@@ -43,8 +45,8 @@ Status MessageSession::post_next(Nanoseconds now, std::optional<Pass>& posted) {
   posted = worker_.next_pass(now);
   if (!posted) return {};
   const Pass& pass = *posted;
-  // The buffer may still be read for an earlier copy of this slot's last pass: see docs/rdma.md why that is harmless. A
-  // device may have written this pass's words into it already.
+  // The buffer may still be read for an earlier copy of this slot's last pass; docs/rdma.md says why that is harmless.
+  // A device may already have written this pass's words into it.
   std::uint8_t* out = message(pass.slot);
   const std::size_t size = layout_.bytes(pass.words, pass.exponents), words = 4 * std::size_t{pass.words};
   const std::uint32_t* on_device = worker_.words_on_device(pass);
@@ -72,8 +74,8 @@ void MessageSession::write_check(const Pass& pass, std::uint8_t* out) {
       .write(reinterpret_cast<std::uint32_t*>(out) + layout_.words(pass.words, pass.exponents));
 }
 
-// The result's words, then in host order, and exponents, where nothing can be written over them any more; whether they
-// are the pass's.
+// Copies the result's words (to host order) and exponents to memory that nothing can overwrite, then verifies the
+// check. Returns whether they are the pass's.
 bool MessageSession::copy_checked(const Pass& pass, Result& result) {
   const std::uint32_t* words = result.word_data;
   std::copy_n(result.exponent_data, pass.exponents, exponents_.data());
@@ -102,7 +104,7 @@ MessageSession::Arrived MessageSession::on_result(const QueuePairs::Arrival& arr
                 .word_data = reinterpret_cast<const std::uint32_t*>(in),
                 .exponent_data = in + layout_.exponents_at(pass.words, pass.exponents),
                 .order = numerics::Order::kBigEndian};
-  // What is not sound counts as lost: the worker asks again.
+  // A damaged result counts as lost: the worker asks again.
   if (layout_.check_words() > 0 && !copy_checked(pass, result)) return {};
   return {worker_.on_result(result, now) == ResultVerdict::kAccepted ? Kind::kResult : Kind::kRejected};
 }

@@ -1,6 +1,6 @@
-// A worker's state machine spoken in RDMA messages: writes the passes it wants sent, checks what was written into its
-// memory, and hands it on. It drives queue pairs and knows no clock and no waiting, so that sockets, libibverbs and the
-// simulator share it.
+// MessageSession: a worker that speaks RDMA messages. It writes the passes that the worker state machine wants to send,
+// checks what was written into its memory, and passes that on. It drives queue pairs but has no clock and never waits.
+// So sockets, libibverbs and the simulator all use it. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -24,27 +24,28 @@ struct MessageSessionConfig {
 
 class MessageSession {
  public:
-  // The queue pairs have MessageLayout's number of queues and bytes of memory, and outlive the session.
+  // The queue pairs must have the number of queues and the bytes of memory that MessageLayout gives, and must outlive
+  // the session.
   MessageSession(const MessageSessionConfig& config, QueuePairs& pairs);
 
   Worker& worker() { return worker_; }
   const Worker& worker() const { return worker_; }
 
-  // Posts the next pass, if there is one. A failure is final.
+  // Posts the next pass, if there is one, and stores it in `posted`. A failure is final.
   Status post_next(Nanoseconds now, std::optional<Pass>& posted);
 
-  // What an arrival was.
+  // What an arrived message was.
   enum class Kind : std::uint8_t {
     kResult,    // a pass is complete
-    kRejected,  // of an earlier pass, damaged, or nothing this worker asked for
-    kPending,   // the payload is the bitmap of workers seen
+    kRejected,  // a result of an earlier pass, a damaged one, or one that this worker did not ask for
+    kPending,   // the payload is the bitmap of the workers seen
     kRefused,   // final: header.code is a wire::Refusal
-    kAborted,   // final: header.code is an ErrorCode, the payload a sentence
+    kAborted,   // final: header.code is an ErrorCode, the payload is a sentence
   };
   struct Arrived {
     Kind kind = Kind::kRejected;
-    wire::Header header = {};                    // of a notice
-    std::span<const std::uint8_t> payload = {};  // of a notice
+    wire::Header header = {};                    // only for notices
+    std::span<const std::uint8_t> payload = {};  // only for notices
   };
   Arrived on_arrival(const QueuePairs::Arrival& arrival, Nanoseconds now);
 
@@ -59,9 +60,9 @@ class MessageSession {
   MessageLayout layout_;
   QueuePairs& pairs_;
   Worker worker_;
-  std::vector<Pass> passes_;               // per slot: the latest one sent
-  std::vector<std::uint32_t> unanswered_;  // per slot: retransmissions since the switch last spoke of it
-  // Of a result, where nothing can be written over it: words in host order, and exponents.
+  std::vector<Pass> passes_;               // per slot: the latest pass sent
+  std::vector<std::uint32_t> unanswered_;  // per slot: retransmissions since the last notice of the switch
+  // A copy of one result that nothing can overwrite: words in host order, and exponents.
   std::vector<std::uint32_t> copy_;
   std::vector<std::uint8_t> exponents_;
 };

@@ -1,4 +1,4 @@
-// How a pass becomes one RDMA write: docs/rdma.md has the table.
+// PassName and MessageLayout: how a pass becomes one RDMA write, and where it is written. docs/rdma.md has the table.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@
 
 namespace jaxina::roce {
 
-// What the address of a write to the switch says.
+// The pass that a write to the switch contains. It is encoded in the write's address.
 struct PassName {
   std::uint32_t epoch = 0;
   std::uint16_t slot = 0;
@@ -27,23 +27,23 @@ constexpr std::optional<PassName> pass_at(std::uint64_t address) {
                   static_cast<std::uint8_t>(address >> 8)};
 }
 
-// Words behind those of a pass by which a worker sees that a result is of one piece: result_check.h. A packet processor
-// that adds fixed numbers of words has no place for them.
+// Words behind a pass's own with which a worker checks that a result is complete and its parts belong together:
+// result_check.h. Packet processors that add a fixed number of words have no room for them.
 inline constexpr std::size_t kCheckWords = 2;
 
-// The sizes that follow from a job's shape, the same on both sides.
+// Sizes and offsets that follow from a job's shape. Both sides compute the same ones.
 class MessageLayout {
  public:
   explicit MessageLayout(const JobShape& shape) : shape_(shape) {}
 
   std::size_t check_words() const { return shape_.whole_chunks() ? 0 : kCheckWords; }
 
-  // Words a pass occupies in its message, the check's left out: whole blocks if exponents follow.
+  // Words that a pass takes in its message, without the check. Rounded up to whole blocks if exponents follow.
   std::size_t words(std::size_t words, std::size_t exponents) const {
     const std::size_t k = shape_.block_size();
     return exponents == 0 ? words : (words + k - 1) / k * k;
   }
-  // Where the exponents begin; what comes before are words, for who adds them.
+  // The offset of the exponents in bytes. Everything before it consists of words to be added.
   std::size_t exponents_at(std::size_t pass_words, std::size_t exponents) const {
     return 4 * (words(pass_words, exponents) + check_words());
   }
@@ -52,11 +52,12 @@ class MessageLayout {
   }
   std::size_t largest() const { return bytes(shape_.words_per_chunk(), shape_.blocks_per_chunk()); }
 
-  // Queue i carries slot i; the one behind them the switch's notices.
+  // Queue i carries slot i. One more queue carries the switch's notices.
   std::size_t queues() const { return std::size_t{shape_.slots()} + 1; }
   std::size_t notices() const { return shape_.slots(); }
 
-  // The worker's receive memory: kPlaces results per slot, then a notice per slot, then the one that ends the job.
+  // The worker's receive memory: kPlaces results per slot, then one notice per slot, then the notice that ends the job.
+  // All offsets are in bytes.
   static constexpr std::size_t kPlaces = 4;
   static constexpr std::size_t kNoticeSize = 256;
   static constexpr std::size_t kLastNoticeSize = 1024;
@@ -67,7 +68,7 @@ class MessageLayout {
   std::size_t notice_place(std::size_t slot) const { return shape_.slots() * kPlaces * stride() + slot * kNoticeSize; }
   std::size_t last_notice_place() const { return notice_place(shape_.slots()); }
   std::size_t receive_bytes() const { return last_notice_place() + kLastNoticeSize; }
-  // A notice's immediate: its slot, or this for the last one.
+  // The immediate of a notice is its slot, or this value for the notice that ends the job.
   static constexpr std::uint32_t kLastNotice = 0x10000;
 
  private:

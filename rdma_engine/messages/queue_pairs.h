@@ -1,5 +1,6 @@
-// What the RDMA endpoint needs of an RDMA device: a set of UC queue pairs that all lead to one peer. Behind it are
-// libibverbs or a socket. Like an Endpoint it belongs to one thread, interrupt() excepted.
+// QueuePairs: a set of unreliable-connection (UC) queue pairs that all lead to one peer. This is what the RDMA endpoint
+// needs from an RDMA device. libibverbs, a socket or the simulator implement it. It belongs to one thread, except
+// interrupt().
 #pragma once
 
 #include <cstddef>
@@ -22,44 +23,45 @@ class QueuePairs {
   virtual ~QueuePairs() = default;
 
   virtual const ConnectionEnd& local() const = 0;
-  // Once, before anything is sent. Throws Error.
+  // Called once, before anything is sent. Throws Error.
   virtual void connect(const ConnectionEnd& remote) = 0;
 
   virtual std::span<std::uint8_t> send_memory() = 0;
   virtual std::span<const std::uint8_t> receive_memory() const = 0;
 
-  // Lets messages begin in a GPU's memory, which is kept; false if the device cannot read it, or there is none (Error).
+  // Tries to place the words of messages in a GPU's memory, and keeps that memory. Returns false if the device cannot
+  // read it, or if `allocate` throws Error because there is none.
   virtual bool adopt(const std::function<ExportedMemory()>& allocate) = 0;
 
-  // Queues an RDMA Write with Immediate of bytes in the send memory or the adopted memory (head), and then in the send
-  // memory (tail). They must stay until they are overwritten by the next message of this queue. It may be lost, also
-  // because the queue is full.
+  // Queues an RDMA Write with Immediate. `head` is in the send memory or in the adopted memory, `tail` is in the send
+  // memory. The bytes must stay until the next message of this queue overwrites them. The message may be lost, for
+  // example because the queue is full.
   virtual void post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
                           std::uint64_t remote_address, std::uint32_t immediate) = 0;
-  // Hands what was posted to the network. A failure is final.
+  // Passes the posted messages to the network. A failure is final.
   virtual Status flush() = 0;
 
-  // A message that was written to the receive memory as a whole.
+  // A message that was completely written to the receive memory.
   struct Arrival {
     std::size_t queue;
     std::uint32_t immediate;
     std::size_t bytes;
   };
-  // Appends what has arrived, without waiting.
+  // Appends the messages that have arrived. Does not wait.
   virtual Status poll(std::vector<Arrival>& arrivals) = 0;
-  // Sleeps until something may have arrived, interrupt() was called, or the timeout has passed.
+  // Sleeps until something may have arrived, interrupt() is called, or the timeout passes.
   virtual void wait(Nanoseconds timeout) = 0;
   virtual void interrupt() = 0;  // thread-safe
 
-  // Makes the queue pair take the next message, whatever it waits for; what is queued on it is lost. The next packet it
-  // sends has a number that does not follow any that is on its way.
+  // Makes the queue pair accept the next message, whatever it is waiting for. Messages that are queued on it are lost.
+  // Its next packet gets a sequence number that does not follow that of any packet on the way.
   virtual Status reset(std::size_t queue) = 0;
 
-  // Packets and bytes, of IP packets.
+  // Counts packets and bytes of IP packets.
   virtual Counters counters() const = 0;
 };
 
-// IP packets and their bytes that a message makes.
+// The number of IP packets that a message takes, and their total bytes.
 constexpr std::size_t packets_of(std::size_t message, std::size_t mtu) {
   return message <= mtu ? 1 : (message + mtu - 1) / mtu;
 }

@@ -1,7 +1,7 @@
-// Where messages of several packets are put together at a switch. NICs interleave the messages of all their queue
-// pairs, so there are as many buffers as queue pairs can have messages under way. The one that was given back last is
-// taken first: where messages come in one piece, packet after packet, only a few buffers are ever touched, and the
-// system gives memory for no others.
+// ReassemblyBuffers: the buffers in which a switch reassembles messages of several packets. A NIC interleaves the
+// messages of all its queue pairs, so there is one buffer for every message that can be in progress. take() returns the
+// buffer that was given back last. So if messages arrive one after the other, only a few buffers are ever touched, and
+// the system provides memory for no others. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace jaxina::roce {
 
 class ReassemblyBuffers {
  public:
-  // bytes: of one buffer.
+  // `bytes` is the size of one buffer.
   ReassemblyBuffers(std::size_t count, std::size_t bytes)
       : stride_(stride_for(bytes)),
         memory_(std::make_unique_for_overwrite<std::uint32_t[]>(count * stride_ / 4)),

@@ -1,5 +1,5 @@
-// Whether a result that was written into this worker's memory is of one piece, and of the pass it is taken for. A late
-// copy of an older result can be written over a newer one while that is read, and nobody else would notice.
+// ResultCheck: checks that a result in this worker's memory is intact and belongs to the expected pass. A late copy of
+// an older result can overwrite a newer one while it is read, and nothing else would notice.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,8 @@
 
 namespace jaxina::roce {
 
-// What the words of a check say, in host order: the sums of the pass's words, and which pass it is.
+// The content of the check words, in host order: the checksums of the pass's words, mixed with a number that identifies
+// the pass.
 struct ResultCheck {
   numerics::LinearSums sums;
 
@@ -23,25 +24,27 @@ struct ResultCheck {
     const numerics::LinearSums sums = numerics::linear_sums(words, count);
     return {{sums.plain + workers * name, sums.weighted + workers * mix(name, epoch)}};
   }
-  // As sealed with the exponents that come with the words.
+  // The check of a result, which also covers the exponents that come with the words.
   ResultCheck with(std::span<const std::uint8_t> exponents) const {
     return {{sums.plain + digest(exponents), sums.weighted}};
   }
-  // What the aggregator does with the words of a pass that is complete, the sums of the checks among them. Exponents
-  // are maxima, for which no worker can send a check along.
+  // The aggregator calls this on the words of a complete pass, which include the sums of the workers' checks. It adds
+  // the digest of the exponents. The workers cannot do that: exponents are maxima, so no worker knows them in advance.
   static void seal(std::span<std::uint32_t> words, std::span<const std::uint8_t> exponents) {
     words[words.size() - kCheckWords] += digest(exponents);
   }
-  // From and to two words of a message, in network order.
-  static ResultCheck read(const std::uint32_t* words) { return {{turn(words[0]), turn(words[1])}}; }
+  // read and write convert from and to two words of a message, in network byte order.
+  static ResultCheck read(const std::uint32_t* words) {
+    return {{to_or_from_big_endian(words[0]), to_or_from_big_endian(words[1])}};
+  }
   void write(std::uint32_t* words) const {
-    words[0] = turn(sums.plain);
-    words[1] = turn(sums.weighted);
+    words[0] = to_or_from_big_endian(sums.plain);
+    words[1] = to_or_from_big_endian(sums.weighted);
   }
   bool operator==(const ResultCheck&) const = default;
 
  private:
-  static constexpr std::uint32_t turn(std::uint32_t word) {
+  static constexpr std::uint32_t to_or_from_big_endian(std::uint32_t word) {
     return std::endian::native == std::endian::little ? __builtin_bswap32(word) : word;
   }
 };

@@ -63,8 +63,8 @@ std::uint8_t* SoftQueuePairs::resolve(const Headers& headers) {
 }
 
 Status SoftQueuePairs::reset(std::size_t queue) {
-  // What it sends goes on where it was: were numbers used again, packets that are still on their way would seem to
-  // follow those of the next message.
+  // The sequence numbers of outgoing packets go on. If they were used again, packets that are still on the way would
+  // seem to follow those of the next message.
   queues_[queue].responder = {};
   return {};
 }

@@ -1,5 +1,5 @@
-// UC queue pairs made by the processor: numbers, sequence, memory and what arriving packets write. Who derives from it
-// carries the packets: a socket, or the simulator.
+// SoftQueuePairs: UC queue pairs in software. It handles sequence numbers and memory, and writes the payload of
+// arriving packets. A derived class carries the packets: over a socket, or in the simulator.
 #pragma once
 
 #include <memory>
@@ -17,31 +17,31 @@ class SoftQueuePairs : public QueuePairs {
   const ConnectionEnd& local() const final { return local_; }
   std::span<std::uint8_t> send_memory() final { return send_.bytes(); }
   std::span<const std::uint8_t> receive_memory() const final { return receive_.bytes(); }
-  bool adopt(const std::function<ExportedMemory()>&) final {
-    return false;
-  }  // packets are put together by the processor
+  // The processor assembles the packets, so a GPU's memory is of no use.
+  bool adopt(const std::function<ExportedMemory()>&) final { return false; }
   void post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
                   std::uint64_t remote_address, std::uint32_t immediate) final;
   Status reset(std::size_t queue) final;
 
  protected:
-  // Where the receive memory seems to lie: the peer's addresses are offsets from here, never pointers of this process.
+  // The address that the receive memory pretends to have. The peer's addresses are offsets from it, never pointers of
+  // this process.
   static constexpr std::uint64_t kBase = std::uint64_t{1} << 32;
 
-  // `local` says address, port, MTU, the first sequence number, the rkey and the first of the queue pairs' numbers.
+  // `local` gives the address, port, MTU, first sequence number, rkey and first queue pair number.
   SoftQueuePairs(ConnectionEnd local, std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes);
 
-  // To the peer, as a socket or the simulator knows it. Throws Error.
+  // Connects to the peer. `peer` is its address as the socket or the simulator knows it. Throws Error.
   void connect_to(const ConnectionEnd& remote, const Address& peer);
   const Address& peer() const { return peer_; }
 
-  // Carries the packets of a write, of at most `mtu` bytes of payload. `psn` is the first one's number, and then the
-  // next one's.
+  // Sends the packets of a write, with at most `mtu` bytes of payload each. `psn` is the first packet's sequence
+  // number; on return it is the next write's.
   virtual void send(const Write& write, std::size_t mtu, std::uint32_t& psn) = 0;
 
-  // Whether a packet is for one of these.
+  // Whether this is the number of one of these queue pairs.
   bool has(std::uint32_t qpn) const { return qpn - local_.qpns.front() < queues_.size(); }
-  // A sound packet of the peer for one of these. False if it was of no use.
+  // Processes a sound packet from the peer to one of these queue pairs. Returns false if it was dropped.
   bool on_packet(const Packet& packet, std::vector<Arrival>& arrivals);
 
  private:

@@ -1,5 +1,5 @@
-// The receiving half of one UC queue pair: sequence numbers, and where the payload goes. Sans-IO. As a NIC does, it
-// drops what does not follow the last packet, up to the next message's first.
+// WriteResponder: the receiving half of one UC queue pair. It checks sequence numbers and writes the payload. It is
+// sans-IO. Like a NIC, after a gap it drops packets until the first packet of the next message.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 namespace jaxina::roce {
 
 enum class Placement : std::uint8_t {
-  kPlaced,         // a part of a message
-  kComplete,       // the message is whole
-  kOutOfSequence,  // lost packets before it, or a duplicate
-  kBadLength,      // contradicts its message's length or the MTU
-  kNoAccess,       // nothing may be written there
+  kPlaced,         // a part of a message was written
+  kComplete,       // the message is complete
+  kOutOfSequence,  // packets before it were lost, or it is a duplicate
+  kBadLength,      // contradicts the message's length or the MTU
+  kNoAccess,       // nothing may be written to that address
 };
 
 class WriteResponder {
  public:
-  // `resolve(headers)` is asked once per message, with the headers of its first packet, and returns where it goes:
-  // headers.length bytes, or nullptr. After kComplete, message() holds until the next packet.
+  // Processes one packet. Calls `resolve(headers)` once per message, with the headers of its first packet. It returns
+  // where to write headers.length bytes, or nullptr. After kComplete, message() is valid until the next packet.
   template <typename Resolve>
   Placement on_packet(const Packet& packet, std::size_t mtu, Resolve resolve) {
     const Headers& h = packet.headers;
@@ -30,7 +30,7 @@ class WriteResponder {
     if (begins_message(h.opcode)) {
       const bool only = ends_message(h.opcode);
       if (only ? size != h.length || size > mtu : size != mtu || h.length <= mtu) return Placement::kBadLength;
-      // Who does not know where to write disturbs no message that is under way.
+      // A sender without access must not disturb a message in progress, so nothing has been changed yet.
       std::uint8_t* place = resolve(h);
       if (place == nullptr) return Placement::kNoAccess;
       place_ = place;
@@ -55,12 +55,12 @@ class WriteResponder {
     return Placement::kComplete;
   }
 
-  // The complete message's first headers, with its immediate.
+  // The headers of the complete message's first packet, with the message's immediate.
   const Headers& message() const { return first_; }
 
  private:
   bool receiving_ = false;
-  std::uint32_t expected_ = 0;  // while receiving_
+  std::uint32_t expected_ = 0;  // the next sequence number, while receiving_
   std::uint8_t* place_ = nullptr;
   std::size_t received_ = 0;
   Headers first_;

@@ -12,8 +12,8 @@ namespace jaxina::net {
 namespace {
 
 constexpr std::size_t kMessages = 64;
-constexpr std::size_t kMessageSize = 65536;  // the largest datagram, and the most that UDP_GRO puts together
-// A batch should stay in a core's cache until it has been handled.
+constexpr std::size_t kMessageSize = 65536;  // the largest datagram, and the most that UDP_GRO merges
+// A batch should stay in a core's cache until it has been processed.
 constexpr std::size_t kBatchBytes = std::size_t{512} << 10;
 
 template <typename Value>
@@ -77,7 +77,7 @@ DatagramReceiver::Message DatagramReceiver::message_at(std::size_t index) {
       std::memcpy(from_.local.data(), &local, sizeof(local));
     } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO && socket_.any_local()) {
       const in6_addr local = value_of<in6_pktinfo>(c).ipi6_addr;
-      // A group is no address to answer from: the system then chooses.
+      // A multicast group is not an address to answer from. Without one, the system chooses.
       if (!IN6_IS_ADDR_MULTICAST(&local)) std::memcpy(from_.local.data(), &local, sizeof(local));
     } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
       overflows_.update(value_of<std::uint32_t>(c));

@@ -1,4 +1,5 @@
-// Reads datagrams in batches: recvmmsg takes several messages, and with UDP_GRO each holds several packets.
+// DatagramReceiver: reads datagrams in batches. recvmmsg takes several messages, and with UDP_GRO each message holds
+// several packets. Not thread-safe.
 #pragma once
 
 #include <sys/socket.h>
@@ -13,7 +14,7 @@
 
 namespace jaxina::net {
 
-// Adds up a cumulative counter of 32 bits that wraps.
+// Extends a cumulative 32-bit counter that wraps around to 64 bits.
 class WrappingCounter {
  public:
   explicit WrappingCounter(std::uint32_t first = 0) : last_(first) {}
@@ -32,8 +33,9 @@ class DatagramReceiver {
  public:
   explicit DatagramReceiver(UdpSocket& socket);
 
-  // Takes what has arrived, up to a batch, without waiting, and calls visit(packet, from) for each packet, whose bytes
-  // live until the next call. A packet from an address that cannot be answered is only counted. Returns how many came.
+  // Takes the packets that have arrived, up to one batch, without waiting. Calls visit(packet, from) for each packet;
+  // its bytes are valid until the next call. A packet whose source cannot be answered is only counted. Returns the
+  // number of packets.
   template <typename Visit>
   std::size_t receive(Visit visit) {
     const std::size_t messages = fill();
@@ -42,7 +44,7 @@ class DatagramReceiver {
       const Message message = message_at(i);
       const bool answerable = can_be_answered(message.from);
       std::size_t begin = 0;
-      do {  // an empty datagram is a packet too
+      do {  // do-while: an empty datagram is a packet too
         const std::size_t size = std::min(message.segment, message.bytes.size() - begin);
         if (answerable) visit(aligned(message.bytes.subspan(begin, size)), message.from);
         else ++unanswerable_;
@@ -53,21 +55,21 @@ class DatagramReceiver {
     return packets;
   }
 
-  // Whether the last receive() met an ICMP error instead of packets; reading it clears it.
+  // Whether receive() met an ICMP error since the last call of take_unreachable().
   bool take_unreachable();
 
-  // Packets that were dropped because their source is no address to answer.
+  // Packets that were dropped because their source address cannot be answered.
   std::uint64_t unanswerable() const { return unanswerable_; }
-  // Datagrams that the kernel dropped because the socket's buffer was full, as far as datagrams that came later have
-  // told. Datagrams that the kernel had merged count as one.
+  // Datagrams that the kernel dropped because the socket's buffer was full. The kernel reports this only with later
+  // datagrams, so the newest drops may be missing. Datagrams that the kernel had merged count as one.
   std::uint64_t overflows() const { return overflows_.total(); }
-  // Whether any were dropped since the last call.
+  // Whether any were dropped since the last call of take_overflow().
   bool take_overflow();
 
  private:
   struct Message {
     std::span<const std::uint8_t> bytes;
-    std::size_t segment;  // each packet's size but the last one's
+    std::size_t segment;  // the size of each packet except the last, which may be shorter
     const Address& from;
   };
   struct alignas(cmsghdr) Control {
@@ -76,7 +78,8 @@ class DatagramReceiver {
 
   std::size_t fill();
   Message message_at(std::size_t index);
-  // Packets of odd sizes push the next one off its word boundary; such a packet is copied.
+  // Returns the packet at an address aligned to a word. A packet of odd size misaligns the next one in a merged
+  // message; such a packet is copied.
   std::span<const std::uint8_t> aligned(std::span<const std::uint8_t> packet);
 
   UdpSocket& socket_;
@@ -87,7 +90,7 @@ class DatagramReceiver {
   std::vector<sockaddr_storage> sources_;
   std::vector<mmsghdr> headers_;
   Address from_;
-  std::size_t batch_;  // messages to ask for
+  std::size_t batch_;  // messages to ask for in the next call
   bool unreachable_ = false;
   std::uint64_t unanswerable_ = 0;
   WrappingCounter overflows_;

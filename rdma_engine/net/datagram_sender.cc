@@ -16,25 +16,27 @@
 namespace jaxina::net {
 namespace {
 
-// What a flush sends at most; small enough to stay in a core's cache between filling and the kernel's copy.
+// The most bytes that one flush sends. Small enough to stay in a core's cache between filling and the kernel's copy.
 constexpr std::size_t kArenaSize = std::size_t{512} << 10;
-// Destinations are remembered between flushes until there are more than a job has workers.
+// How many destinations are remembered between flushes: more than a job has workers. Beyond that, all are forgotten.
 constexpr std::size_t kMaxRemembered = 4096;
 constexpr std::size_t kMaxMessagesPerCall = 64;
-constexpr std::size_t kMaxOpen = 8;             // messages of different segments that wait for more packets
-constexpr Nanoseconds kHopAge = 1'000'000'000;  // until the kernel is asked again
-constexpr std::uint64_t kFirstPause = 16, kLongestPause = std::uint64_t{1} << 16;  // flushes
+constexpr std::size_t kMaxOpen = 8;             // messages of different segment sizes that wait for more packets
+constexpr Nanoseconds kHopAge = 1'000'000'000;  // how long the kernel's answer about a next hop is used
+constexpr std::uint64_t kFirstPause = 16, kLongestPause = std::uint64_t{1} << 16;  // in flushes
 
-// Errors that say "not with UDP_SEGMENT": an old kernel, a device without checksums, a packet above the route's MTU.
+// Errors that mean "not with UDP_SEGMENT": an old kernel, a device without checksum offload, or a packet above the
+// route's MTU.
 bool refuses_segments(int error) {
   return error == EINVAL || error == EIO || error == EMSGSIZE || error == EOPNOTSUPP || error == ENOPROTOOPT;
 }
 
-// The socket's buffer, the device's queue or the kernel's memory.
+// The socket's buffer, the device's queue or the kernel's memory is full.
 bool means_full(int error) { return error == EAGAIN || error == ENOBUFS || error == ENOMEM; }
 
-// The other errors come and go with routes, firewalls and devices, or are one destination's.
-bool means_never(int error) {
+// Errors after which this socket can never send. All others come and go with routes, firewalls and devices, or concern
+// one destination.
+bool is_permanent(int error) {
   return error == EBADF || error == ENOTSOCK || error == EPIPE || error == EAFNOSUPPORT || error == EFAULT;
 }
 
@@ -64,7 +66,7 @@ std::uint8_t* DatagramSender::reserve(std::size_t size) {
 void DatagramSender::shrink(std::size_t size) { used_ = last_reserved_ + wire::padded(size); }
 
 DatagramSender::Destination& DatagramSender::destination_for(const Address& to) {
-  // A result goes to all workers in turn, so the destination is most often the last one or the one after it.
+  // A result goes to all workers in turn, so the destination is usually the last one or the one after it.
   if (!destinations_.empty()) {
     if (destinations_[last_destination_].address == to) return destinations_[last_destination_];
     const std::size_t next = (last_destination_ + 1) % destinations_.size();
@@ -96,7 +98,8 @@ std::size_t DatagramSender::message_for(Destination& destination, std::size_t si
   std::vector<std::size_t>& open = destination.open;
   for (const std::size_t index : open) {
     const Message& message = messages_[index];
-    // Only a message's last packet may be shorter, so a shorter one would keep other streams' packets out.
+    // Only a message's last packet may be shorter. With streams, a shorter packet does not join: it would close the
+    // message to packets of other streams.
     const bool fits = stream != nullptr ? size == message.segment && index >= stream->message
                                         : size <= message.segment && priority == message.priority;
     if (fits && message.bytes + size <= wire::kMaxPacketSize) return index;
@@ -119,7 +122,8 @@ std::size_t DatagramSender::message_for(Destination& destination, std::size_t si
 std::size_t DatagramSender::add(const Address& to, std::span<const std::uint8_t> packet, Priority priority,
                                 std::optional<std::uint32_t> name) {
   Destination& destination = destination_for(to);
-  JAXINA_ASSERT(name.has_value() || destination.streams.empty());  // without a name it would overtake them
+  // A packet without a stream would overtake those with one.
+  JAXINA_ASSERT(name.has_value() || destination.streams.empty());
   Stream* const stream = name ? &stream_of(destination, *name) : nullptr;
   const std::size_t index = message_for(destination, packet.size(), priority, stream);
   if (stream != nullptr) stream->message = index;
@@ -185,7 +189,8 @@ void DatagramSender::send_normal_priority() {
   for (std::size_t done = 0; done < queued_.size();) {
     if (!next_hops_ || !crowded()) {
       send_from(queued_, done, kMaxMessagesPerCall);
-    } else if (const Message& message = messages_[queued_[done]]; stays(destinations_[message.destination])) {
+    } else if (const Message& message = messages_[queued_[done]];
+               would_stay_queued(destinations_[message.destination])) {
       packets_unsent_ += message.packets;
       ++done;
     } else {
@@ -194,7 +199,7 @@ void DatagramSender::send_normal_priority() {
   }
 }
 
-bool DatagramSender::stays(Destination& destination) {
+bool DatagramSender::would_stay_queued(Destination& destination) {
   const Nanoseconds start = now();
   if (start >= destination.ask_hop_at) {
     destination.hop_resolved = next_hops_->resolved(destination.address);
@@ -204,7 +209,7 @@ bool DatagramSender::stays(Destination& destination) {
 }
 
 void DatagramSender::send_low_priority() {
-  // One at a time, for each adds to what the buffer holds.
+  // One message at a time, because each adds to what the buffer holds.
   for (std::size_t done = 0; done < low_.size();) {
     if (!crowded()) {
       send_from(low_, done, 1);
@@ -215,7 +220,8 @@ void DatagramSender::send_low_priority() {
 }
 
 void DatagramSender::send_from(const std::vector<std::size_t>& queued, std::size_t& done, std::size_t most) {
-  const std::size_t count = std::min(queued.size() - done, full_ ? 1 : most);  // most likely the next one fails as well
+  // After one failure for want of room, the next message will most likely fail as well.
+  const std::size_t count = std::min(queued.size() - done, full_ ? 1 : most);
   for (std::size_t i = 0; i < count; ++i) {
     Message& next = messages_[queued[done + i]];
     prepare(headers_[i].msg_hdr, controls_[i], destinations_[next.destination], next);
@@ -271,18 +277,19 @@ bool DatagramSender::try_again(int error) {
   if (error == EINTR) return true;
   if (means_full(error)) return when_full_ == WhenFull::kWait && wait_for_room(error);
   unreachable_ |= means_unreachable(error);
-  return !std::exchange(retried_, true);  // it may tell of an earlier packet, and this one has not been tried yet
+  // The error may be about an earlier packet, and this one has not been tried yet.
+  return !std::exchange(retried_, true);
 }
 
 bool DatagramSender::wait_for_room(int error) {
   const Nanoseconds start = now();
   if (!wait_until_) wait_until_ = start + kMaxSendWait;
   if (start >= *wait_until_) return false;
-  unreachable_ |= socket_.take_unreachable();  // an error that waits would end the sleep at once
+  unreachable_ |= socket_.take_unreachable();  // a pending error would end the sleep at once
   if (error == EAGAIN) {
     socket_.wait_writable(*wait_until_ - start);
   } else {
-    poll(nullptr, 0, 1);  // no socket can be polled for this
+    poll(nullptr, 0, 1);  // no socket can be polled for this condition
   }
   return true;
 }
@@ -290,7 +297,7 @@ bool DatagramSender::wait_for_room(int error) {
 void DatagramSender::give_up(int error, std::size_t packets) {
   packets_unsent_ += packets;
   full_ = means_full(error);
-  if (means_never(error) && status_.ok()) {
+  if (is_permanent(error) && status_.ok()) {
     status_ = {ErrorCode::kSystem, std::string("sending a packet failed: ") + std::strerror(error)};
   }
 }

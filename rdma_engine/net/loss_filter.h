@@ -1,4 +1,4 @@
-// Drops a share of packets, the same ones for the same seed: loss on purpose, for experiments and tests.
+// LossFilter: drops a share of packets on purpose, for experiments and tests. The same seed drops the same packets.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class LossFilter {
  private:
   static constexpr std::uint64_t kRange = std::uint64_t{1} << 53;
 
-  // SplitMix64 (Steele, Lea, Flood 2014), reduced to 53 bits.
+  // SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014), reduced to 53 bits.
   std::uint64_t next() {
     std::uint64_t z = state_ += 0x9e3779b97f4a7c15;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;

@@ -19,7 +19,7 @@
 namespace jaxina::net {
 namespace {
 
-// States of a neighbour to which the kernel sends at once.
+// Neighbour states in which the kernel sends to the neighbour at once.
 constexpr unsigned kSendable = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
 
 struct Ip {
@@ -45,7 +45,7 @@ Ip ip_of(const Address& address) {
   return ip;
 }
 
-// A request with one attribute, an IP address, and its answer.
+// A netlink request with one attribute, an IP address, and its answer.
 template <typename Body>
 class Query {
  public:
@@ -75,7 +75,7 @@ class Query {
     return body;
   }
 
-  // Of the answer; nothing if it has no such attribute of that size.
+  // Copies an attribute of the answer. False if the answer has no attribute of this type and size.
   template <typename Value>
   bool read(std::uint16_t type, Value* value, std::size_t size) const {
     std::span<const std::uint8_t> rest = attributes_;

@@ -1,6 +1,6 @@
-// Whether packets to a destination can leave at once. The kernel keeps those whose next hop's link address it does not
-// know yet, seconds long if nobody has that address, and they take the sending socket's buffer from all other
-// destinations.
+// NextHops: tells whether packets to a destination can leave at once. The kernel holds packets whose next hop's link
+// address it does not know yet, for seconds if no host has that address. Meanwhile they take room in the socket's send
+// buffer that other destinations need.
 #pragma once
 
 #include "rdma_engine/base/address.h"
@@ -10,14 +10,15 @@ namespace jaxina::net {
 
 class NextHops {
  public:
-  // Of this thread's network namespace.
+  // Asks about this thread's network namespace.
   NextHops();
 
-  // Asks the kernel, some microseconds. True also where it cannot say, or where there are no link addresses.
+  // Whether the kernel knows the link address of the next hop to `to`. Asks the kernel, which takes some microseconds.
+  // Also true if the kernel cannot say, or if the link has no addresses.
   bool resolved(const Address& to) const;
 
  private:
-  FileDescriptor netlink_;  // -1: not to be had
+  FileDescriptor netlink_;  // -1: not available
 };
 
 }  // namespace jaxina::net

@@ -39,7 +39,7 @@ RoceSocket::RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy p
       receiver_(socket_),
       sender_(socket_, when_full),
       policy_(policy) {
-  // With DF the kernel numbers the packets of one call from 0, so that their ICRCs can be computed here.
+  // With DF the kernel numbers the packets of one call from 0, so their ICRCs can be computed here.
   const int discover = IP_PMTUDISC_DO;
   setsockopt(socket_.fd(), IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover));
   const Address local = socket_.local();
@@ -65,11 +65,12 @@ void RoceSocket::send_packet(const Write& write, const Headers& headers, std::si
   const std::size_t total = packet_size(headers, size);
   std::uint8_t* packet = sender_.reserve(total);
   if (packet == nullptr) {
-    static_cast<void>(sender_.flush());  // what cannot be sent is lost, and the worker asks again
+    static_cast<void>(sender_.flush());  // packets that cannot be sent are lost, and the worker asks for them again
     packet = sender_.reserve(total);
   }
   write_packet(write, headers, offset, size, packet);
-  // Queue pairs do not keep each other's order, so equally long packets of their messages may leave together.
+  // No order is needed between queue pairs. So each is a stream of its own, and equally long packets of their messages
+  // may share a send call.
   const std::size_t number = sender_.add(write.peer, {packet, total}, net::Priority::kNormal, headers.qpn);
   const std::span<const std::uint8_t> covered(packet, total - kIcrcSize);
   store_icrc(icrc(flow_, {static_cast<std::uint16_t>(number), true}, covered), packet + covered.size());

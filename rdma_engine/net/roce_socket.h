@@ -1,5 +1,5 @@
-// RoCEv2 over a UDP socket: cuts writes into packets and sends them with GSO, hands arriving packets out, and knows the
-// ICRC. IPv4 only.
+// RoceSocket: RoCEv2 over a UDP socket. It cuts writes into packets and sends them with GSO, passes arriving packets
+// on, and computes and checks the ICRC. IPv4 only. Not thread-safe, except interrupt().
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,27 @@
 namespace jaxina::roce {
 
 enum class IcrcPolicy : std::uint8_t {
-  kCheck,   // drop packets that no identification explains, see BlindIcrcCheck
-  kIgnore,  // the senders do not write it
+  kCheck,   // drop packets whose ICRC no identification explains, see BlindIcrcCheck
+  kIgnore,  // for senders that do not write it
 };
 
 class RoceSocket {
  public:
-  // `host` must be one address of this host, as the ICRC covers it. Throws Error: see net::UdpSocket.
-  // Without `offload` every packet passes the kernel alone.
+  // `host` must be one address of this host, because the ICRC covers it. Without `offload` the kernel handles every
+  // packet separately. Throws Error like net::UdpSocket.
   RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy policy, net::WhenFull when_full,
              bool offload = true);
 
   std::string address() const;
   std::uint16_t port() const { return flow_.source_port; }
 
-  // Queues the packets of a write; `psn` is its first and then the next one's.
+  // Queues the packets of a write. `psn` is the first packet's sequence number; on return it is the next write's.
   void send(const Write& write, std::size_t mtu, std::uint32_t& psn);
   Status flush() { return sender_.flush(); }
 
-  // Takes what has arrived and calls visit(packet, from) for each sound packet. Packets that is_known(headers, from)
-  // wants nothing of come no further than that: an ICRC costs much more than a look at the headers. Returns how many
-  // came.
+  // Takes the packets that have arrived and calls visit(packet, from) for each sound one. It first asks
+  // is_known(headers, from) and drops the packet if that returns false, because the headers are much cheaper to look at
+  // than the ICRC. Returns how many packets arrived.
   template <typename IsKnown, typename Visit>
   std::size_t receive(IsKnown is_known, Visit visit) {
     return receiver_.receive([&](std::span<const std::uint8_t> datagram, const Address& from) {
@@ -51,7 +51,7 @@ class RoceSocket {
   void wait(Nanoseconds timeout) { socket_.wait_readable(timeout); }
   void interrupt() { socket_.interrupt(); }
 
-  // Packets, bytes of IP packets, and why packets went no further.
+  // Counts packets, bytes of IP packets, and the reasons for dropping packets.
   Counters counters() const;
 
  private:
@@ -62,7 +62,7 @@ class RoceSocket {
   net::UdpSocket socket_;
   net::DatagramReceiver receiver_;
   net::DatagramSender sender_;
-  Flow flow_;  // from here; the destination changes with every write
+  Flow flow_;  // from this socket; send() sets the destination for each write
   IcrcPolicy policy_;
   BlindIcrcCheck check_;
   Counters counters_;

@@ -1,4 +1,4 @@
-// Between an Address (opaque bytes to the aggregator) and the operating system's socket addresses.
+// Conversions between an Address (opaque bytes to the aggregator) and the operating system's socket addresses.
 #pragma once
 
 #include <netinet/in.h>
@@ -14,10 +14,11 @@
 
 namespace jaxina::net {
 
-// The first IPv4 or IPv6 address of `host`, a name or a number. Throws Error(on_failure).
+// The first IPv4 or IPv6 address of `host`, a name or a numeric address. Throws Error(on_failure).
 Address resolve(const std::string& host, std::uint16_t port, ErrorCode on_failure);
 
-// An IPv4 address in numbers, never a name: nobody waits for a name service. Throws Error(kInvalidArgument).
+// Parses a numeric IPv4 address. It takes no names, so it never waits for a name service. Throws
+// Error(kInvalidArgument).
 Address from_ipv4(const std::string& address, std::uint16_t port);
 
 Address from_sockaddr(const sockaddr* address, socklen_t size);
@@ -25,18 +26,18 @@ inline const sockaddr* as_sockaddr(const Address& address) {
   return reinterpret_cast<const sockaddr*>(address.bytes.data());
 }
 
-// Whether a datagram can be sent there at all. Not so for port 0, the unspecified address, multicast and the IPv4
-// broadcast address, which only a forger puts into a datagram as its source.
+// Whether a datagram can be sent to the address at all. False for port 0, the unspecified address, multicast and the
+// IPv4 broadcast address. Only a forger uses these as a source.
 bool can_be_answered(const Address& address);
 
 int family(const Address& address);
-// Whether two IPv4 addresses are one host's, whatever the ports: a NIC chooses its source ports as it likes.
+// Whether two IPv4 addresses are the same host's, whatever the ports. (A NIC chooses its source ports freely.)
 bool same_host(const Address& a, const Address& b);
 std::uint16_t port_of(const Address& address);
 // "127.0.0.1:4791", "[::1]:4791"
 std::string to_string(const Address& address);
 
-// Of all that == compares.
+// Hashes everything that == compares.
 struct HashAddress {
   std::size_t operator()(const Address& address) const {
     const auto hash = [](const std::uint8_t* bytes, std::size_t size) {

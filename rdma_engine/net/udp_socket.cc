@@ -35,8 +35,8 @@ bool set_option(int fd, int level, int name, int value) {
   return setsockopt(fd, level, name, &value, sizeof(value)) == 0;
 }
 
-// Asks for a buffer of so many bytes, 0: as it is. Returns what the kernel grants: it doubles the number it is given,
-// to pay for its bookkeeping.
+// Asks for a buffer of this many bytes; 0 leaves the system's default. Returns the granted size. The kernel doubles the
+// number it is given, to pay for its own bookkeeping.
 std::size_t set_buffer(int fd, int option, int forced_option, std::size_t bytes) {
   const int wanted = static_cast<int>(std::min<std::size_t>(bytes, 1u << 30));
   if (wanted > 0 && !set_option(fd, SOL_SOCKET, forced_option, wanted)) set_option(fd, SOL_SOCKET, option, wanted);
@@ -79,9 +79,9 @@ UdpSocket::UdpSocket(const Address& local, const SocketOptions& options)
   any_local_ = options.answers && is_any_address(local) &&
                (v6 ? set_option(fd(), IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) : set_option(fd(), IPPROTO_IP, IP_PKTINFO, 1));
   if (options.offload) {
-    // The probe sets what is the default already: each message names its own segment size.
+    // The probe sets the default again, so it changes nothing: each message gives its own segment size.
     segments_ = set_option(fd(), IPPROTO_UDP, UDP_SEGMENT, 0);
-    set_option(fd(), IPPROTO_UDP, UDP_GRO, 1);  // without it packets come one by one
+    set_option(fd(), IPPROTO_UDP, UDP_GRO, 1);  // without it, packets arrive one by one
   }
   if (bind(fd(), as_sockaddr(local), local.size) != 0) {
     const int error = errno;
@@ -126,13 +126,13 @@ bool UdpSocket::wait_writable(Nanoseconds timeout) {
 
 void UdpSocket::interrupt() {
   const std::uint64_t one = 1;
-  // It fails only if the counter is full, and then the wait ends as well.
+  // The write fails only if the counter is full, and then the wait ends as well.
   [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
 }
 
 bool UdpSocket::take_unreachable() {
   bool unreachable = false;
-  for (int i = 0; i < 64; ++i) {  // bounded: the queue may fill while we read
+  for (int i = 0; i < 64; ++i) {  // bounded, because the queue may fill while we read
     alignas(cmsghdr) char control[512];
     char packet[64];
     iovec part{packet, sizeof(packet)};
@@ -161,7 +161,7 @@ bool means_unreachable(int error) {
 
 namespace {
 
-// A new socket that the kernel has found a route for.
+// A new socket that is connected, so the kernel has found a route.
 int probe(const Address& address) {
   const int fd = checked(socket(family(address), SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP), "socket");
   if (connect(fd, as_sockaddr(address), address.size) == 0) return fd;

@@ -1,11 +1,11 @@
-// Block fixed point, one value at a time: the single truth that the SIMD codec, the CUDA kernels and the NumPy
-// reference (jaxina/numerics) reproduce bit for bit.
+// Block fixed point: the formulas for one value. They define the result; the SIMD codec, the CUDA kernels and the NumPy
+// reference (jaxina/numerics) reproduce it bit for bit.
 //
-// n workers hold a block of at most k float32 values each; L = ceil(log2 n); words of w bits (wire_words.h), 32
-// usually.
+// n workers each hold a block of at most k float32 values; L = ceil(log2 n); words have w bits (wire_words.h), usually
+// 32.
 //   exponent byte  b = the largest IEEE-754 biased exponent field in the block, 255 if any value is NaN or Inf.
 //                  With m the smallest integer such that max|x| < 2^m this is clamp(m + 126, 0, 254), so m = b - 126.
-//   scale          S = w - 1 - L - m = 125 + w - L - b, over the largest b of all workers
+//   scale          S = w - 1 - L - m = 125 + w - L - b, with the largest b of all workers
 //   quantize       q = clamp(rint(x * 2^S), -Q, Q), Q = floor((2^(w-1) - 1) / n), ties to even; NaN and Inf give 0
 //   dequantize     y = float32(sum q) * 2^-S
 // A sum of n values within [-Q, Q] cannot overflow a word.
@@ -25,13 +25,13 @@
 namespace jaxina::numerics {
 
 inline constexpr int kMaxWorkers = 1024;
-inline constexpr int kDefaultBlockSize = 256;  // k: the payload SwitchML's fastest configuration uses
+inline constexpr int kDefaultBlockSize = 256;  // k: SwitchML's fastest configuration has packets of 256 elements
 inline constexpr std::uint8_t kNonFiniteExponent = 255;
 
-// What all workers of a job share about the scale.
+// The part of the scale that all workers of a job share. It does not depend on the block.
 struct Scale {
   std::int32_t log2_workers;    // L
-  std::int32_t limit;           // Q; 0 if the words are too narrow for so many workers
+  std::int32_t limit;           // Q; 0 if the words are too narrow for this many workers
   std::int32_t word_bits = 32;  // w
 };
 
@@ -47,7 +47,7 @@ JAXINA_HOST_DEVICE constexpr float power_of_two(int power) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(power + 127) << 23);
 }
 
-// 2^S leaves float32's range (S is in [-131, 157]), so it is applied as two exact factors.
+// 2^S as two exact factors, because it can leave float32's range (S is in [-131, 157]).
 struct Factors {
   float first, second;
 };

@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kMantissaBits = 23;
 
-// One instruction set's kernels behind the Codec interface. What they share is done here, in a file compiled for every
-// processor: scale factors, and the floating-point mode.
+// One instruction set's kernels behind the Codec interface. The common steps are here: scale factors and the
+// floating-point mode. This file is compiled for every processor.
 template <const Kernels& kernels, FloatKernels Kernels::* type, std::size_t element_bytes>
 struct FloatVariant {
   static std::uint8_t exponent(const void* x, std::size_t count) {
@@ -112,7 +112,7 @@ const Codec* scalar_codec() {
 
 #if defined(__x86_64__)
 
-// Conversions between float16 and float32; not among what every compiler's __builtin_cpu_supports knows.
+// Whether the processor converts between float16 and float32. Not every compiler's __builtin_cpu_supports knows f16c.
 bool has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;

@@ -1,4 +1,4 @@
-// Compiled with -mavx2 -mf16c; run only where the processor has them (codec.cc).
+// Kernels for AVX2. Compiled with -mavx2 -mf16c; codec.cc selects them only if the processor has both.
 #include <immintrin.h>
 
 #include "rdma_engine/numerics/kernel_templates.h"
@@ -75,7 +75,7 @@ struct Avx2Vector {
   static __m128i narrowed(Words bits, const Float16*) {
     return _mm256_cvtps_ph(as_floats(bits), _MM_FROUND_TO_NEAREST_INT);
   }
-  // As narrow_float.h has it.
+  // Same rounding as in narrow_float.h.
   static __m128i narrowed(Words bits, const Bfloat16*) {
     const Words odd = bit_and(_mm256_srli_epi32(bits, 16), fill(1));
     const Words rounded = add(add(bits, fill(0x7fff)), odd);

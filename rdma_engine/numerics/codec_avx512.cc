@@ -1,4 +1,5 @@
-// Compiled with -mavx512f -mavx512bw -mavx512vl -mavx512dq; run only where the processor has them (codec.cc).
+// Kernels for AVX-512. Compiled with -mavx512f -mavx512bw -mavx512vl -mavx512dq; codec.cc selects them only if the
+// processor has all of these.
 #include <immintrin.h>
 
 #include "rdma_engine/numerics/kernel_templates.h"
@@ -64,7 +65,7 @@ struct Avx512Vector {
   static __m256i narrowed(Words bits, const Float16*) {
     return _mm512_cvtps_ph(as_floats(bits), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
-  // As narrow_float.h has it.
+  // Same rounding as in narrow_float.h.
   static __m256i narrowed(Words bits, const Bfloat16*) {
     const Words odd = bit_and(_mm512_srli_epi32(bits, 16), fill(1));
     const Words rounded = add(add(bits, fill(0x7fff)), odd);

@@ -1,4 +1,4 @@
-// Plain C++, for processors without a variant of their own.
+// Kernels in plain C++, for processors without SIMD kernels.
 #include "rdma_engine/numerics/kernel_templates.h"
 
 namespace jaxina::numerics {

@@ -9,7 +9,7 @@
 namespace jaxina::numerics {
 namespace {
 
-// ---- words one at a time, for the forms that Codec has no kernel for
+// ---- single words, for the forms without a kernel in Codec
 
 void put(std::uint32_t* dst, std::uint32_t word, Store store) {
   switch (store) {

@@ -1,15 +1,15 @@
-// Each element type, one element at a time, on CPU and GPU. A form says, for the bits of an element as they lie in
-// memory:
+// The form of each element type: how one element becomes words and back, on CPU and GPU. An element is given as its
+// bits in memory. A form has:
 //
-//   kWords, kIsFloat             as ElementCodec's
-//   magnitude(x)                 a number whose largest, over a block, gives the block's exponent() (floats only)
-//   finite_magnitude(x)          the same, 0 for NaN and Inf
-//   EncodeScale, DecodeScale     what all elements of a block share
-//   encode(x, scale, words)      fixed point, or the integer itself, as kWords words
+//   kWords, kIsFloat             as in ElementCodec
+//   magnitude(x)                 a number whose maximum over a block gives the block's exponent() (floats only)
+//   finite_magnitude(x)          the same, but 0 for NaN and Inf
+//   EncodeScale, DecodeScale     the values that all elements of a block share
+//   encode(x, scale, words)      the element as kWords words: fixed point, or the integer itself
 //   encode_at_random(...)        the same, rounded stochastically (one-word floats only)
-//   decode(words, scale, keep, old)  the value of summed words; `old`, if `keep` and old is NaN or Inf
+//   decode(words, scale, keep, old)  the value of summed words; returns `old` if `keep` is set and old is NaN or Inf
 //   flag(x)                      the word that says whether x is NaN or an infinity (codec.h); further words are 0
-//   flagged(flag, clear, old)    what summed flags stand for; where all were finite, 0 if `clear`, else `old`
+//   flagged(flag, clear, old)    the value that summed flags stand for; if all were finite: 0 if `clear`, else `old`
 #pragma once
 
 #include <bit>
@@ -29,7 +29,7 @@ struct WordScale {
   std::int32_t limit;
 };
 
-// ---- float32, and what is widened to it
+// ---- float32, and the types that are widened to it
 
 struct Float32 {
   std::uint32_t bits;
@@ -94,7 +94,7 @@ struct FloatForm {
   }
 };
 
-// ---- the same in two words: the second is what the first leaves over, times 2^(31 - L)
+// ---- the same in two words: the second word holds the remainder of the first, times 2^(31 - L)
 
 struct WideEncodeScale {
   WordScale first;
@@ -106,8 +106,8 @@ struct WideDecodeScale {
   std::int64_t weight;  // of the first word, in units of the second
 };
 
-// Keeps 62 - 2 L bits of the block's largest number. What the first word leaves over is at most a half and is exact in
-// float32, so n second words add up as n first ones do.
+// Keeps 62 - 2 L bits of the block's largest number. The first word's remainder is at most 1/2 in magnitude and is
+// exact in float32. So n second words can be added without overflow, just as n first words can.
 template <class Stored>
 struct WideFloatForm : FloatForm<Stored> {
   using Element = Stored;

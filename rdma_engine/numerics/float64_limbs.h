@@ -1,13 +1,13 @@
-// Block fixed point for float64, 80 bits wide, so that the block's largest element keeps more than float64's 53 bits
-// for every number of workers.
+// Block fixed point for float64, 80 bits wide. So the block's largest element keeps more than float64's 53 bits, for
+// every number of workers.
 //
-//   exponent byte  b = E / 9 (rounded down), E the block's largest biased exponent (0..2046); 255 if any value is NaN
-//                  or Inf. One byte must do, so the exponent is known to a multiple of 9: max|x| < 2^m, m = 9 b + 8 -
-//                  1022.
+//   exponent byte  b = floor(E / 9), E the block's largest biased exponent (0..2046); 255 if any value is NaN or Inf.
+//                  The exponent must fit one byte, so it is known only to a multiple of 9:
+//                  max|x| < 2^m with m = 9 b + 8 - 1022.
 //   scale          S = 79 - L - m
 //   quantize       q = rint(x * 2^S), |q| < 2^(79 - L), as five 16-bit limbs of its two's complement
 //   dequantize     y = float64(sum q) * 2^-S
-// Sums of limbs stay below n * 2^16 <= 2^26.
+// Sums of limbs stay below n * 2^16 <= 2^26, so they fit a 32-bit word.
 #pragma once
 
 #include <bit>
@@ -54,14 +54,14 @@ JAXINA_HOST_DEVICE inline std::uint32_t limb(__int128 value, std::size_t index) 
   return static_cast<std::uint16_t>(value >> (16 * index));
 }
 
-// The 80-bit two's complement number that sums of limbs stand for.
+// The 80-bit two's complement number that sums of limbs represent.
 JAXINA_HOST_DEVICE inline __int128 from_limbs(const std::uint32_t* sums) {
   unsigned __int128 total = 0;
   for (std::size_t i = 0; i < kFloat64Limbs; ++i) total += static_cast<unsigned __int128>(sums[i]) << (16 * i);
   return static_cast<__int128>(total << 48) >> 48;
 }
 
-// float64(value), rounded once, for |value| < 2^80: both parts are exact, their sum is what rounds.
+// float64(value), rounded once, for |value| < 2^80. Both parts are exact, so only their sum rounds.
 JAXINA_HOST_DEVICE inline double to_double(__int128 value) {
   const auto magnitude = static_cast<unsigned __int128>(value < 0 ? -value : value);
   const auto high = static_cast<double>(static_cast<std::uint64_t>(magnitude >> 32));
@@ -75,8 +75,8 @@ JAXINA_HOST_DEVICE constexpr double float64_power_of_two(int power) {
   return std::bit_cast<double>(static_cast<std::uint64_t>(power + 1023) << 52);
 }
 
-// float64(value) * 2^power, for a power in [-2044, 2046]. Whatever the power, at most the second product rounds: an
-// integer times half of it is a normal number.
+// float64(value) * 2^power, for a power in [-2044, 2046]. Only the second product can round: the first one, an integer
+// times 2^(power / 2), is a normal number.
 JAXINA_HOST_DEVICE inline double scaled_double(__int128 value, int power) {
   const int half = power / 2;
   return to_double(value) * float64_power_of_two(half) * float64_power_of_two(power - half);

@@ -1,5 +1,6 @@
-// Arithmetic as IEEE-754 has it while in scope: subnormals kept, ties to even. The caller's thread may have other
-// settings (XLA's own threads flush subnormals to zero), and the same bits must come out on every thread.
+// IeeeFloatMode: while it is in scope, this thread computes as IEEE-754 says: it keeps subnormals and rounds ties to
+// even. The caller's thread may have other settings (XLA's own threads flush subnormals to zero), but every thread must
+// give the same bits.
 #pragma once
 
 #if defined(__x86_64__)
@@ -15,7 +16,7 @@ namespace jaxina::numerics {
 class IeeeFloatMode {
  public:
   IeeeFloatMode() : saved_(_mm_getcsr()) {
-    // Writing the register costs more than the rest of a small block, and it is rarely needed.
+    // Writing the register costs more than the rest of a small block, and it is rarely necessary.
     if ((saved_ & kModes) != 0) _mm_setcsr(saved_ & ~kModes);
   }
   ~IeeeFloatMode() {

@@ -1,5 +1,5 @@
-// The loops over arrays, written once over a vector type; vector_arithmetic.h has what happens to a vector. Included by
-// the one file of each instruction set; internal linkage keeps every copy in that file.
+// The kernels' loops over arrays, written once for any vector type. vector_arithmetic.h has the arithmetic of one
+// vector. Exactly one file per instruction set includes this header; internal linkage keeps each copy in its file.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr bool kHostIsLittleEndian = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 
-// Runs body(vector type, first element, words) as for_each_vector does. It returns the words of the next call, of as
-// many lanes; the first are 0. Returns the sum of the lanes.
+// Like for_each_vector, but with one accumulator per lane, which starts at 0: body(vector type, first element,
+// accumulators) returns the new accumulators. Returns the sum over all lanes.
 template <class Wide, class Body>
 inline std::uint32_t fold_vectors(std::size_t count, Body body) {
   const std::size_t whole = count - count % Wide::kWidth;
@@ -26,7 +26,7 @@ inline std::uint32_t fold_vectors(std::size_t count, Body body) {
   return total;
 }
 
-// Runs body(vector type, first element) over [0, count): whole vectors, then single elements.
+// Calls body(vector type, first element) over [0, count): first for whole vectors, then for single elements.
 template <class Wide, class Body>
 inline void for_each_vector(std::size_t count, Body body) {
   const std::size_t whole = count - count % Wide::kWidth;
@@ -136,7 +136,7 @@ void dequantize(const std::uint32_t* sum, std::size_t count, Factors factors, Or
   }
 }
 
-// Whether whole vectors of elements may be streamed to y.
+// Whether y has the alignment that streaming whole vectors of elements needs.
 template <class Wide, class Element>
 inline bool may_stream(const Element* y) {
   return reinterpret_cast<std::uintptr_t>(y) % (Wide::kWidth * sizeof(Element)) == 0;
@@ -154,11 +154,12 @@ void dequantize_streaming(const std::uint32_t* sum, std::size_t count, Factors f
   }
 }
 
-// How far ahead the exponents' elements are called from memory, which the processor itself does only within a page.
+// How far ahead of their use the elements for the exponents are prefetched. The processor's own prefetcher stops at the
+// end of a page.
 constexpr std::size_t kPrefetchedBytes = 4096;
 constexpr std::size_t kLineBytes = 64;
 
-// What an exchange finds out about a block, lane by lane.
+// The per-lane results of exchanging one block.
 template <class V>
 struct Found {
   typename V::Words widest = V::fill(0), lost = V::fill(0);

@@ -1,5 +1,6 @@
-// What one instruction set provides. A file compiled for an instruction set may hold nothing but these loops: an inline
-// function shared with other files could be emitted there, kept by the linker, and then run on a processor without it.
+// Kernels: the functions that each instruction set provides. A file compiled for an instruction set may hold nothing
+// but these loops. Otherwise an inline function shared with other files could be emitted there and kept by the linker,
+// and would then run on a processor without that instruction set.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 namespace jaxina::numerics {
 
-// One block of a codec's Exchange.
+// One block of an Exchange (codec.h).
 struct BlockExchange {
   std::size_t count;
   const void* ahead;
@@ -26,17 +27,17 @@ struct BlockExchange {
 };
 
 struct BlockExchanged {
-  std::uint32_t largest;  // |ahead[i]|, as its IEEE-754 bits
-  std::uint32_t lost;     // elements of x, as quantize() returns
+  std::uint32_t largest;  // the largest |ahead[i]|, as its IEEE-754 bits
+  std::uint32_t lost;     // elements of x that became 0, as quantize() counts them
 };
 
-// For float32, float16 or bfloat16: x, y and ahead point to elements of that type. Narrow ones are widened to float32
-// and rounded from it in registers.
+// Kernels for one of float32, float16 and bfloat16: x, y and ahead point to elements of that type. float16 and bfloat16
+// are widened to float32 and rounded back in registers.
 struct FloatKernels {
-  // The largest |x|, as its IEEE-754 bits; 0 for no elements.
+  // The largest |x|, as its IEEE-754 bits. Returns 0 if there are no elements.
   std::uint32_t (*max_magnitude)(const void* x, std::size_t count);
   std::uint32_t (*max_finite_magnitude)(const void* x, std::size_t count);
-  // Returns how many finite elements other than zero have become 0.
+  // Returns how many finite nonzero elements have become 0.
   std::uint32_t (*quantize)(const void* x, std::size_t count, Factors factors, std::int32_t limit, Store store,
                             std::uint32_t* dst);
   void (*dequantize)(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, bool keep_non_finite,
@@ -50,7 +51,7 @@ struct FloatKernels {
 struct Kernels {
   FloatKernels float32, float16, bfloat16;
   void (*end_streaming)();
-  // dst = word or dst += word, with the bytes of each word reversed on the way if order is big-endian.
+  // dst = word, or dst += word if `add`. Reverses the bytes of each source word first if the order is big-endian.
   void (*move_words)(const std::uint32_t* src, std::size_t count, Order order, bool add, std::uint32_t* dst);
 };
 

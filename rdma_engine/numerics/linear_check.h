@@ -1,6 +1,6 @@
-// Sums by which the parts of a sum can be told to belong together. They are linear modulo 2^32: the sums of an
-// aggregator's words are the sums of what the workers' words had. So each worker sends its own along as words, the
-// aggregator adds them as it adds all words, and whoever gets the result compares.
+// Checksums that tell whether the parts of a result belong together. They are linear modulo 2^32: the checksums of an
+// aggregator's words are the sums of the checksums of the workers' words. So each worker appends its checksums as
+// words, the aggregator adds them like all words, and the receiver of the result compares.
 #pragma once
 
 #include <array>
@@ -10,12 +10,13 @@
 namespace jaxina::numerics {
 
 struct LinearSums {
-  std::uint32_t plain = 0;     // of all words
-  std::uint32_t weighted = 0;  // of word i times (a number that depends on the count alone) - i
+  std::uint32_t plain = 0;     // sum of all words
+  std::uint32_t weighted = 0;  // sum of word i times (c - i), where c depends on the count alone
   bool operator==(const LinearSums&) const = default;
 };
 
-// Of words in host order. Two additions a word: sums of running sums give the weights (Fletcher, 1982).
+// Computes the checksums of words in host order with two additions per word: sums of running sums give the weights
+// (Fletcher, 1982).
 inline LinearSums linear_sums(const std::uint32_t* words, std::size_t count) {
   constexpr std::size_t kLanes = 16;
   std::array<std::uint32_t, kLanes> plain{}, running{};

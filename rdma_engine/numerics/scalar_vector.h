@@ -1,6 +1,7 @@
-// The operations the kernels are written in, for a vector of one element. codec_avx2.cc and codec_avx512.cc give the
-// same operations for wide vectors; every file also uses this one for what is left over at the end of an array.
-// Internal linkage and compiler built-ins only: see kernels.h. On a GPU, the CUDA kernels' arithmetic.
+// ScalarVector: the operations that the kernels use, for a vector of one element. codec_avx2.cc and codec_avx512.cc
+// have the same operations for wide vectors. Every variant also uses ScalarVector for the last elements of an array,
+// and the CUDA kernels compute with it on a GPU. Internal linkage and compiler built-ins only, for the reason that
+// kernels.h gives.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@ struct ScalarVector {
   }
   JAXINA_HOST_DEVICE static void store(void* to, Words words) { __builtin_memcpy(to, &words, sizeof(words)); }
 
-  // Elements as float32 bits; float32 itself, or widened and rounded.
+  // Load and store elements as the bits of a float32. Narrow types are widened and rounded.
   static Words load_float(const float* from) { return load(from); }
   template <class Narrow>
   static Words load_float(const Narrow* from) {
@@ -40,7 +41,7 @@ struct ScalarVector {
     narrow(as_floats(words), x);
     __builtin_memcpy(to, &x, sizeof(x));
   }
-  // Past the caches where the processor can; `to` is aligned to a vector of its elements.
+  // Writes past the caches where the processor can. `to` must be aligned to a whole vector of elements.
   template <class Element>
   static void stream_float(Element* to, Words words) {
     store_float(to, words);
@@ -62,14 +63,14 @@ struct ScalarVector {
 #endif
   }
   JAXINA_HOST_DEVICE static Words max_signed(Words a, Words b) { return greater_signed(a, b) ? a : b; }
-  // Of a's lanes.
+  // The maximum and the sum over a's lanes.
   static std::uint32_t largest_signed(Words a) { return a; }
   static std::uint32_t sum(Words a) { return a; }
   JAXINA_HOST_DEVICE static Words min_signed(Words a, Words b) { return greater_signed(a, b) ? b : a; }
   JAXINA_HOST_DEVICE static Mask equal(Words a, Words b) { return a == b; }
-  // Where a is 0, and b is neither of float32's zeros.
+  // True where a is 0 but b, a float32, is neither +0 nor -0.
   static Mask zero_but_for(Words a, Words b) { return a == 0 && b << 1 != 0; }
-  static Words count(Words total, Mask mask) { return total + (mask ? 1 : 0); }  // adds 1 where true
+  static Words count(Words total, Mask mask) { return total + (mask ? 1 : 0); }  // adds 1 where the mask is true
   JAXINA_HOST_DEVICE static Mask greater_signed(Words a, Words b) {
     return static_cast<std::int32_t>(a) > static_cast<std::int32_t>(b);
   }
@@ -79,7 +80,7 @@ struct ScalarVector {
   JAXINA_HOST_DEVICE static Mask at_least(Floats a, Floats b) { return a >= b; }
   JAXINA_HOST_DEVICE static Floats to_floats(Words a) { return static_cast<float>(static_cast<std::int32_t>(a)); }
 
-  // The nearest integer, ties to even; -2^31 for anything below; any word for 2^31 and above.
+  // The nearest integer, ties to even. Gives -2^31 for smaller values, and an unspecified word for 2^31 and above.
   JAXINA_HOST_DEVICE static Words to_integers(Floats a) {
 #if defined(__CUDA_ARCH__)
     return static_cast<Words>(__float2int_rn(a));  // saturates

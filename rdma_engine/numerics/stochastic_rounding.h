@@ -1,7 +1,7 @@
-// Rounding up or down at random, so that the expectation of the word is the scaled value: |x 2^S| is cut to an integer,
-// to which 1 is added if a random 32-bit number is below the fraction times 2^32; the sign follows. (Fractions of less
-// than 2^-32 never round up.) The random number is a function of the seed and the element's index in its tensor alone,
-// so that the CPU, every GPU and the NumPy reference draw the same.
+// Stochastic rounding: rounds up or down at random, so that the expected word is the scaled value. |x 2^S| is cut to an
+// integer, and 1 is added if a random 32-bit number is below the fraction times 2^32. Then the sign is applied. (So
+// fractions below 2^-32 never round up.) The random number depends only on the seed and the element's index in its
+// tensor. So the CPU, every GPU and the NumPy reference draw the same numbers.
 #pragma once
 
 #include <bit>
@@ -21,7 +21,7 @@ JAXINA_HOST_DEVICE constexpr std::uint32_t random_word(std::uint64_t seed, std::
   return static_cast<std::uint32_t>((z ^ (z >> 31)) >> 32);
 }
 
-// As quantized(), of one float32's bits, but rounded with this random number.
+// Like quantized(), for the bits of one float32, but rounded with this random number.
 JAXINA_HOST_DEVICE inline std::uint32_t quantized_at_random(std::uint32_t bits, Factors factors, std::int32_t limit,
                                                             std::uint32_t random) {
   const auto highest = static_cast<std::uint32_t>(limit);

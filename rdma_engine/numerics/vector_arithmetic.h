@@ -1,6 +1,6 @@
-// What happens to one vector of words or floats, written once over a vector type V (scalar_vector.h names its
-// operations). The SIMD codec uses it with wide vectors, the CUDA kernels with ScalarVector. Internal linkage: see
-// kernels.h.
+// The arithmetic of one vector of words or floats, written once for any vector type V (scalar_vector.h lists its
+// operations). The SIMD codec uses it with wide vectors, the CUDA kernels use it with ScalarVector. Internal linkage,
+// for the reason that kernels.h gives.
 #pragma once
 
 #include <cstdint>
@@ -38,18 +38,18 @@ JAXINA_HOST_DEVICE inline typename V::Floats times(typename V::Floats value, Fac
   return V::multiply(V::multiply(value, V::fill_float(factors.first)), V::fill_float(factors.second));
 }
 
-// float32 bits -> word, to nearest.
+// float32 bits -> word, rounded to nearest.
 template <class V>
 JAXINA_HOST_DEVICE inline typename V::Words quantized(typename V::Words bits, Factors factors, std::int32_t limit) {
   const auto scaled = times<V>(V::as_floats(V::select(finite<V>(bits), bits, V::fill(0))), factors);
   const auto highest = V::fill(static_cast<std::uint32_t>(limit));
   const auto lowest = V::fill(0u - static_cast<std::uint32_t>(limit));
-  // An integer too large for 32 bits can only come from an exponent that is not the block's; it is clamped as well.
+  // Values that do not fit 32 bits occur only if `exponent` is not the block's own. They are clamped too.
   const auto word = V::select(V::at_least(scaled, V::fill_float(0x1p31f)), highest, V::to_integers(scaled));
   return V::max_signed(V::min_signed(word, highest), lowest);
 }
 
-// Adds 1 to the count of each lane whose float32 is finite and not zero, but has become the word 0.
+// Adds 1 in each lane whose float32 is finite and nonzero but has become the word 0.
 template <class V>
 inline typename V::Words count_lost(typename V::Words count, typename V::Words bits, typename V::Words word) {
   return V::count(count, V::zero_but_for(word, V::select(finite<V>(bits), bits, V::fill(0))));
@@ -69,7 +69,7 @@ JAXINA_HOST_DEVICE inline typename V::Words non_finite_flag(typename V::Words bi
   return V::select(V::equal(bits, V::fill(kMinusInfinity)), V::fill(kMinusInfinityFlag), flag);
 }
 
-// The float32 bits that a sum of such words stands for, or `otherwise` where all were finite.
+// The float32 bits that a sum of such flags represents, or `otherwise` where all elements were finite.
 template <class V>
 JAXINA_HOST_DEVICE inline typename V::Words flagged(typename V::Words flags, typename V::Words otherwise) {
   const auto zero = V::fill(0);

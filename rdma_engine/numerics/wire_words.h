@@ -1,5 +1,5 @@
-// The width of the words that travel, and how values are rounded to them. 32 bits to nearest is the default; narrow
-// words trade precision for bandwidth.
+// The width of the words on the wire, and how values are rounded to them. The default is 32 bits, rounded to nearest.
+// Narrower words give up precision to save bandwidth.
 //
 // With words of w bits the scale is S = w - 1 - L - m = 125 + w - L - b and Q = floor((2^(w-1) - 1) / n), so that the
 // sum of n words still fits a word.
@@ -10,10 +10,11 @@
 
 namespace jaxina::numerics {
 
-enum class WireWord : std::uint8_t { kInt32 = 4, kInt16 = 2, kInt8 = 1 };  // its bytes
+enum class WireWord : std::uint8_t { kInt32 = 4, kInt16 = 2, kInt8 = 1 };  // the value is the number of bytes
 
-// To nearest with ties to even; or up or down at random, so that the expectation is the value (block_fixed_point.h says
-// how). The same seed gives the same bits; workers and collectives should differ in theirs.
+// Rounds to nearest with ties to even, or stochastically: up or down at random, so that the expectation is the value
+// (stochastic_rounding.h). The same seed gives the same bits, so different workers and collectives should use different
+// seeds.
 struct Rounding {
   bool stochastic = false;
   std::uint64_t seed = 0;

@@ -25,7 +25,7 @@ void require_workers(std::string_view what, Field value) {
                                               "over two axes one after the other");
 }
 
-// What follows from the largest datagram.
+// These limits follow from the largest datagram.
 static_assert(wire::kMaxPacketSize / sizeof(std::uint32_t) <= std::numeric_limits<std::uint16_t>::max());
 static_assert(wire::kMaxBlocksPerChunk <= std::numeric_limits<std::uint8_t>::max());
 

@@ -1,4 +1,4 @@
-// A job as an aggregator must know it.
+// JobSpec: what an aggregator must know about a job.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct JobSpec {
   std::uint32_t job = 0;
   std::uint64_t secret = 0;
   JobShape shape;
-  std::uint32_t first_epoch = 0;  // see AggregatorOptions
+  std::uint32_t first_epoch = 0;  // the first pass of every slot; see AggregatorOptions
 };
 
 }  // namespace jaxina

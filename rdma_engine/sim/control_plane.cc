@@ -1,4 +1,4 @@
-// Jobs begin, are struck and end: what the control plane does in real life, with its delays.
+// The simulated control plane: it starts jobs, applies faults, and ends jobs, with the delays of a real one.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,8 @@ namespace jaxina::sim {
 namespace {
 
 constexpr std::uint32_t kMostIncarnations = 3;
-constexpr Nanoseconds kSlowestNotice = 5 * kMillisecond;  // until each worker hears from the control plane
+// The longest time until a worker hears from the control plane.
+constexpr Nanoseconds kSlowestNotice = 5 * kMillisecond;
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Datagrams: Session and DatagramAggregator, as over udp.
+// The simulator's protocol for datagrams: Session and DatagramAggregator, as over udp.
 #include <cstring>
 #include <utility>
 

@@ -1,4 +1,4 @@
-// Virtual time: what happens next, and among equals what was planned first.
+// EventQueue: the events of virtual time, ordered by time. Events with equal times come in the order they were planned.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@ namespace jaxina::sim {
 
 enum class EventKind : std::uint8_t {
   kArrival,   // index: packet
-  kTimer,     // index: host; its worker's retransmission timer
-  kWork,      // index: host; it has time for its next collective, or was paused and goes on
+  kTimer,     // index: host; its worker's retransmission timer expires
+  kWork,      // index: host; it is ready for its next collective, or continues after a pause
   kDeadline,  // index: host, detail: number of the collective that should be complete by now
-  kStrike,    // index: fault of the plan
+  kStrike,    // index: fault of the plan; the fault happens
   kRevive,    // the switch is back after a wipe; detail: whether it forgot its jobs
   kDetect,    // index: job; the control plane notices that a worker died or failed
   kNotify,    // index: host; the control plane tells a worker that its job has ended
@@ -28,7 +28,7 @@ struct Event {
   std::uint64_t order;
   std::uint32_t index;
   std::uint32_t detail;
-  std::uint32_t generation;  // of the job the event belongs to; late events of an earlier one mean nothing
+  std::uint32_t generation;  // of the event's job; events of an earlier generation are ignored
   EventKind kind;
 };
 

@@ -1,5 +1,5 @@
-// A sender that means harm: it has a job of its own at the aggregator and overhears the packets of all others, but
-// knows no secret but its own, except as bytes to replay.
+// The hostile sender. It has a job of its own at the aggregator and captures the packets of all others. It knows only
+// its own secret; the others' secrets it has only as bytes of captured packets to replay.
 #include <algorithm>
 
 #include "rdma_engine/sim/simulation.h"
@@ -32,7 +32,7 @@ void Simulation::send_hostile() {
 
 void Simulation::remember(const Packet& packet) {
   if (captured_.size() < kCapturedPackets) return captured_.push_back(packet);
-  // Some stay for long, so that very old packets are replayed too.
+  // Some captured packets stay for long, so that very old packets are replayed too.
   next_captured_ = (next_captured_ + 1 + random_.below(8)) % kCapturedPackets;
   captured_[next_captured_] = packet;
 }
@@ -48,7 +48,7 @@ Packet Simulation::make_hostile() {
 }
 
 Packet Simulation::make_garbage() {
-  Packet packet{};  // zeros: what is sent must not depend on what the memory held before
+  Packet packet{};  // zeroed, because the bytes sent must not depend on old memory
   packet.origin = {.maker = Origin::Maker::kHostile, .altered = true, .host = hostile_host()};
   packet.from = hostile_host();
   packet.to = kSwitch;
@@ -57,7 +57,7 @@ Packet Simulation::make_garbage() {
   return packet;
 }
 
-// A sound packet of another's job but for the secret.
+// A valid packet of another's job, except for the secret.
 Packet Simulation::make_forged(bool reply) {
   const JobRun& run = jobs_[random_.below(jobs_.size())];
   const auto victim = static_cast<std::uint16_t>(run.first_host + random_.below(run.plan->shape.workers()));
@@ -79,7 +79,7 @@ Packet Simulation::make_forged(bool reply) {
   return packet;
 }
 
-// The right secret of its own job, with numbers that are anything.
+// A packet with the correct secret of the hostile sender's own job, and arbitrary numbers.
 Packet Simulation::make_own_job() {
   Packet packet = make_garbage();
   packet.origin.altered = false;
@@ -106,7 +106,7 @@ Packet Simulation::make_from_captured() {
   };
   switch (random_.below(4)) {
     case 0: corrupt(packet, random_); break;
-    case 1: {  // sealed anew, for another job or with another secret
+    case 1: {  // sealed again, for another job or with another secret
       wire::Header header;
       if (wire::parse(packet.view(), header) != wire::ParseResult::kOk) break;
       packet.origin = {.maker = Origin::Maker::kHostile, .altered = true, .host = hostile_host()};
@@ -118,7 +118,7 @@ Packet Simulation::make_from_captured() {
       wire::seal(header, packet.bytes.data(), packet.size);
       break;
     }
-    default:  // as it was, from where it came or from here
+    default:  // unchanged, from its original sender or from here
       break;
   }
   if (packet.to == kSwitch && random_.one_in(2)) packet.from = hostile_host();

@@ -1,4 +1,5 @@
-// jaxina_sim A:B [scenario]: runs seeds without Python; with a single seed prints its plan and timeline.
+// jaxina_sim SEED | FIRST:END [SCENARIO [THREADS]]: runs seeds without Python. For a single seed it prints its plan and
+// timeline.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

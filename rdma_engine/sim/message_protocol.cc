@@ -1,5 +1,5 @@
-// RDMA messages: MessageSession over queue pairs made by the processor, and MessageAggregator, as over RoCE. The
-// network checks ICRCs as a NIC does, all 32 bits.
+// The simulator's protocol for RDMA messages: MessageSession over queue pairs in software, and MessageAggregator, as
+// over RoCE. The simulated network checks all 32 bits of the ICRC, as a NIC does.
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -18,10 +18,10 @@
 namespace jaxina::sim {
 namespace {
 
-// Small, so that small messages are several packets.
+// Small, so that even small messages take several packets.
 constexpr std::uint32_t kMtu = 16;
 
-// Between two hosts; the ports play no part.
+// The flow between two hosts. The ports do not matter.
 roce::Flow flow_between(std::uint16_t from, std::uint16_t to) {
   const auto ip = [](std::uint16_t host) {
     return std::array<std::uint8_t, 4>{10, 0, static_cast<std::uint8_t>(host >> 8), static_cast<std::uint8_t>(host)};
@@ -42,8 +42,9 @@ void send_packets(const roce::Write& write, std::size_t mtu, std::uint32_t& psn,
   });
 }
 
-// Whether the packet is a sound one of its two hosts; then `parsed` is it. Nobody marks congestion here, and the ICRC
-// does not cover the mark: what has one was damaged, and the oracles could not tell that it does no harm.
+// Whether the packet is valid for its two hosts; if so, stores it in `parsed`. Packets with a congestion mark are
+// dropped. Nobody sets the mark here, and the ICRC does not cover it, so such a packet was corrupted; if it were
+// accepted, the oracles could not tell that the corruption does no harm.
 bool is_sound(const Packet& packet, roce::Packet& parsed) {
   if (roce::parse(packet.view(), parsed) != roce::ParseResult::kOk) return false;
   if (packet.bytes[offsetof(roce::BthBytes, congestion)] != 0) return false;
@@ -57,9 +58,9 @@ class SimulatedQueuePairs final : public roce::SoftQueuePairs {
                       std::uint16_t host)
       : SoftQueuePairs(local, layout.queues(), shape.slots() * layout.stride(), layout.receive_bytes()), host_(host) {}
 
-  // The packets of what was posted.
+  // The packets of the writes posted so far.
   std::vector<Packet>& outgoing() { return outgoing_; }
-  // The message that the packet completed.
+  // Returns the message that the packet completed, if any.
   std::optional<Arrival> arrive(const Packet& packet) {
     roce::Packet parsed;
     std::vector<Arrival> arrivals;  // at most one
@@ -189,7 +190,7 @@ class MessageProtocol final : public Protocol {
    private:
     Protocol::Output& output_;
   };
-  // Of a queue pair's first packet. Many begin shortly before numbers begin anew.
+  // Draws a queue pair's first packet sequence number. Half of them are just below the wrap-around.
   std::uint32_t draw_psn() {
     const std::uint64_t psn = random_.one_in(2) ? roce::kMask24 - random_.below(100) : random_.next();
     return static_cast<std::uint32_t>(psn) & roce::kMask24;

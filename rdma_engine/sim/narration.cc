@@ -1,4 +1,4 @@
-// What the trace says: one line for each packet sent and each packet that arrives.
+// The text of the trace: one line for each packet that is sent and for each packet that arrives.
 #include "rdma_engine/sim/simulation.h"
 
 namespace jaxina::sim {

@@ -1,4 +1,4 @@
-// Links between hosts and the switch: bandwidth, delay, queues and everything that goes wrong on them.
+// Network: the links between hosts and the switch: bandwidth, delay, queues, and all faults.
 #pragma once
 
 #include <array>
@@ -15,13 +15,13 @@ namespace jaxina::sim {
 inline constexpr std::uint16_t kSwitch = 0xffff;
 inline constexpr std::size_t kMaxPacket = 256;
 
-// Who really made a packet: known to the oracles, not to the code under test.
+// Who really made a packet. The oracles see this; the code under test does not.
 struct Origin {
   enum class Maker : std::uint8_t { kWorker, kSwitch, kHostile } maker = Maker::kWorker;
-  bool altered = false;          // corrupted or mutated after it was made
+  bool altered = false;          // corrupted or modified after it was made
   std::uint16_t host = 0;        // the worker that made it
-  std::uint32_t generation = 0;  // of the job it was made for
-  std::uint16_t slot = 0;        // the pass it belongs to, if a worker made it
+  std::uint32_t generation = 0;  // generation of the job that it was made for
+  std::uint16_t slot = 0;        // the pass that it belongs to, if a worker made it
   std::uint32_t epoch = 0;
   bool repeated = false;  // a retransmission
 };
@@ -36,7 +36,7 @@ struct Packet {
 
 struct NetworkCounters {
   std::uint64_t sent = 0, delivered = 0, lost = 0, duplicated = 0, reordered = 0, corrupted = 0;
-  std::uint64_t overflowed = 0;  // of the lost ones, those that the switch's receive buffer had no room for
+  std::uint64_t overflowed = 0;  // of the lost packets, those that did not fit the switch's receive buffer
 };
 
 enum class Fate : std::uint8_t { kDelivered, kLost, kCorrupted };
@@ -54,13 +54,13 @@ class Network {
   void clog(std::uint16_t host, Nanoseconds until, bool drops);
   void end_faults() { faults_ = {}; }
 
-  // Over the host's link: from a host to the switch, or from the switch to a host.
+  // Sends over the host's link, from the host to the switch or from the switch to the host.
   Fate send(const Packet& packet, Nanoseconds now);
-  // Past all links and faults, from somewhere else.
+  // Delivers a packet without any link or fault, as from another network.
   void inject(const Packet& packet, Nanoseconds arrival) { schedule(packet, arrival); }
 
-  // Puts a packet that has arrived at the switch into its receive buffer; kServed follows. False if there is no room:
-  // the packet is lost.
+  // Puts a packet that has arrived at the switch into its receive buffer; a kServed event follows. Returns false if
+  // there is no room, so the packet is lost.
   bool queue_at_switch(std::uint32_t index, Nanoseconds now);
 
   Packet& packet(std::uint32_t index) { return packets_[index]; }
@@ -73,7 +73,7 @@ class Network {
   void count_delivery() { ++counters_.delivered; }
 
  private:
-  // Packets that were sent in one burst, where bursts travel as one.
+  // Packets that were sent in one burst. With kMerging, a burst travels as one.
   struct Burst {
     Nanoseconds sent = -1;
     std::uint16_t size = 0;
@@ -85,11 +85,11 @@ class Network {
       return sent == now && size == packet.size && packets < kMostInBurst;
     }
   };
-  static constexpr std::uint32_t kMostInBurst = 64;  // as Linux's UDP_MAX_SEGMENTS
+  static constexpr std::uint32_t kMostInBurst = 64;  // Linux's UDP_MAX_SEGMENTS
   struct Link {
     LinkPlan plan;
-    std::array<Nanoseconds, 2> busy_until;  // towards the switch, from the switch
-    std::array<Burst, 2> bursts;            // the latest ones
+    std::array<Nanoseconds, 2> busy_until;  // [0] towards the host, [1] towards the switch
+    std::array<Burst, 2> bursts;            // the latest burst in each direction
     Nanoseconds clogged_until;
     bool drops;
   };
@@ -103,14 +103,14 @@ class Network {
   EventQueue& events_;
   Random& random_;
   std::vector<Link> links_;
-  std::deque<Packet> packets_;  // never move: a packet is read while others are sent
+  std::deque<Packet> packets_;  // a deque, so that packets do not move: a packet is read while others are sent
   std::vector<std::uint32_t> free_;
   std::size_t in_flight_ = 0;
   NetworkCounters counters_;
 };
 
-// Changes some bits or the length, in ways that the CRC-32 detects without exception (up to three bits, or a burst of
-// at most 32) or all but certainly (the length of a packet that does not say it).
+// Changes some bits or the length. The CRC-32 always detects up to three changed bits and a burst of at most 32 bits.
+// It detects a changed length (of a packet that does not contain its length) almost always.
 void corrupt(Packet& packet, Random& random);
 
 }  // namespace jaxina::sim

@@ -1,4 +1,5 @@
-// What must hold at every step, judged by what the simulation knows and the code under test does not.
+// The oracles: conditions that must hold at every step. They use what the simulation knows and the code under test does
+// not.
 #include <numeric>
 
 #include "rdma_engine/sim/simulation.h"
@@ -21,7 +22,7 @@ void Simulation::check_contribution(const Packet& packet, std::uint64_t before) 
   if (counted == 0) return;
   require(counted == 1, "one packet was counted more than once");
   if (packet.origin.maker == Origin::Maker::kHostile && !packet.origin.altered) {
-    // Its own job is the hostile sender's to play with, and check_ended() sees that no other job counted this.
+    // The hostile sender may do anything to its own job. check_ended() ensures that no other job counted this update.
     return;
   }
   require(packet.origin.maker == Origin::Maker::kWorker, "a forged update was counted");
@@ -67,14 +68,14 @@ void Simulation::check_ended(JobRun& run) {
   outcome_.passes += counters[Counter::kResults];
 }
 
-// Packets that an aggregator has counted as one thing or another.
+// The number of packets that an aggregator has counted, as updates, duplicates or rejects.
 std::uint64_t Simulation::handled(const Counters& counters) {
   std::uint64_t sum = counters[Counter::kUpdates] + counters[Counter::kDuplicates];
   counters.for_each([&](Counter counter, std::uint64_t value) { sum += is_reject(counter) ? value : 0; });
   return sum;
 }
 
-// Of all jobs that the aggregator has.
+// The counters of all jobs that the aggregator has, and of packets without a job, summed.
 Counters Simulation::all_counters() const {
   Counters sum = switch_->strangers();
   if (hostile_counters_ != nullptr) sum += *hostile_counters_;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint32_t kSwarm = kIncast - 1;
 
-// In the swarm, most features come in every second seed; those that end or dominate a run are rarer.
+// In the swarm, most features occur in every second seed. Those that end or dominate a run are rarer.
 std::uint32_t draw_features(Random& random) {
   std::uint32_t features = static_cast<std::uint32_t>(random.next()) & kSwarm;
   if (!random.one_in(4)) features &= ~kCrash;
@@ -30,7 +30,7 @@ LinkFaults draw_link_faults(std::uint32_t features, Random& random) {
   return faults;
 }
 
-// As over udp, with times of that order: the first windows of all workers together are more than the buffer holds.
+// Parameters and times like those of udp. The first windows of all workers together exceed the receive buffer.
 void make_incast(JobPlan& job, Random& random) {
   const auto workers = static_cast<std::uint32_t>(random.range(2, 16));
   job.shape = simulated_shape(workers, static_cast<std::uint32_t>(random.range(64, 256)), 1, 1);
@@ -41,8 +41,8 @@ void make_incast(JobPlan& job, Random& random) {
   job.links.assign(workers, {.delay = 10 * kMicrosecond, .bytes_per_us = 1'000, .queue = 10 * kMillisecond});
 }
 
-// Many passes of few slots in a time for which packets are late: what was written for one pass is written over by
-// copies of an earlier one, while the worker is stopped.
+// Many passes of few slots, in less time than packets may be late. So late copies of earlier passes overwrite what was
+// written for a newer pass while the worker is paused.
 void make_late_copies(JobPlan& job, Random& random) {
   job.shape = simulated_shape(job.shape.workers(), static_cast<std::uint32_t>(random.range(1, 2)),
                               job.shape.block_size(), job.shape.blocks_per_chunk());
@@ -66,11 +66,11 @@ JobPlan draw_job(std::uint32_t features, Random& random) {
   const auto slots = static_cast<std::uint32_t>(random.one_in(3) ? 1 : random.range(1, 16));
   const auto block_size = static_cast<std::uint32_t>(random.range(1, 8));
   job.shape = simulated_shape(workers, slots, block_size, static_cast<std::uint32_t>(random.range(1, 4)));
-  // Limits around and far below the round trip too: early retransmissions are what makes stale packets.
+  // The limits may be close to the round trip, or far below it: early retransmissions are what causes stale packets.
   job.timer.minimum = random.log_range(5 * kMicrosecond, kMillisecond);
   job.timer.maximum = random.log_range(kMillisecond, 20 * kMillisecond);
   job.timer.initial = random.log_range(job.timer.minimum, job.timer.maximum);
-  job.timer.reordering = static_cast<std::uint32_t>(random.range(1, 10));  // the pools are small too
+  job.timer.reordering = static_cast<std::uint32_t>(random.range(1, 10));  // small, because the pools are small too
   job.window = {.first = static_cast<std::uint32_t>(random.range(1, job.shape.slots())),
                 .standing = random.log_range(5 * kMicrosecond, 5 * kMillisecond)};
   job.collectives = static_cast<std::uint32_t>(random.range(1, many ? 3 : 10));

@@ -1,4 +1,5 @@
-// Everything a seed decides before its first event: geometry, links, ranges of faults, and when which fault strikes.
+// Plan: everything that a seed decides before its first event: shapes, links, ranges of faults, and which fault happens
+// when.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ inline constexpr Nanoseconds kMicrosecond = 1'000;
 inline constexpr Nanoseconds kMillisecond = 1'000'000;
 inline constexpr Nanoseconds kSecond = 1'000'000'000;
 
-// What a scenario may bring. A bit each; "swarm" draws a subset for every seed.
+// The features of scenarios, one bit each. "swarm" draws a subset for every seed.
 enum Feature : std::uint32_t {
   kLoss = 1u << 0,
   kDuplication = 1u << 1,
@@ -30,11 +31,11 @@ enum Feature : std::uint32_t {
   kSeveralJobs = 1u << 9,
   kHostile = 1u << 10,
   kManyWorkers = 1u << 11,
-  // Not in the swarm, whose seeds mean what they meant before these were thought of.
+  // These are not in the swarm, because adding them would change what its seeds do.
   kIncast = 1u << 12,
   kMerging = 1u << 13,  // a burst of packets travels, is lost and is read as one, as with segmentation offload
   kMostWorkers = 1u << 14,
-  kMessages = 1u << 15,      // of RDMA, where else datagrams are sent
+  kMessages = 1u << 15,      // RDMA messages instead of datagrams
   kSharedMemory = 1u << 16,  // the embedded transport: nothing is sent
   kLateCopies = 1u << 17,
 };
@@ -44,20 +45,20 @@ struct Scenario {
   std::uint32_t features;
   std::string_view text;
 };
-// The first is "swarm".
+// The first scenario is "swarm".
 const std::vector<Scenario>& scenarios();
 const Scenario* scenario_named(std::string_view name);
 
-// Shares of packets, in 1 / 65536.
+// Shares of packets, in units of 1 / 65536.
 struct LinkFaults {
   std::uint32_t loss = 0, duplication = 0, reordering = 0, corruption = 0;
-  Nanoseconds max_extra_delay = 0;  // of a reordered packet
+  Nanoseconds max_extra_delay = 0;  // the longest extra delay of a reordered packet
 };
 
 struct LinkPlan {
   Nanoseconds delay = 0;           // propagation
   std::uint32_t bytes_per_us = 0;  // bandwidth
-  Nanoseconds queue = 0;           // packets that would wait longer are dropped
+  Nanoseconds queue = 0;           // packets that would have to wait longer than this are dropped
 };
 
 // Simulated jobs sum float32 and int32, whose elements are one word wide, in blocks of a few words.
@@ -72,10 +73,10 @@ inline JobShape simulated_shape(std::uint32_t workers, std::uint32_t slots, std:
 }
 inline JobShape smallest_shape() { return simulated_shape(1, 1, 1, 1); }
 
-// The switch's receive buffer, which all links share.
+// The switch's receive buffer. All links share it.
 struct IngressPlan {
-  std::uint32_t room = 0;   // packets; 0: there is always room
-  Nanoseconds service = 0;  // until the aggregator has taken a packet in
+  std::uint32_t room = 0;   // in packets; 0: unlimited
+  Nanoseconds service = 0;  // time that the aggregator takes per packet
 };
 
 struct JobPlan {
@@ -83,12 +84,12 @@ struct JobPlan {
   TimerLimits timer;
   WindowLimits window;
   std::uint32_t collectives = 0;
-  std::size_t longest = 0;      // elements of a tensor, at most
-  std::uint32_t ahead = 0;      // collectives a worker submits before the first of them is done
-  Nanoseconds max_compute = 0;  // between two collectives
+  std::size_t longest = 0;      // the most elements of a tensor
+  std::uint32_t ahead = 0;      // how many collectives a worker may submit before the first of them is done
+  Nanoseconds max_compute = 0;  // the longest time between two collectives
   std::vector<LinkPlan> links;  // per worker, both directions
-  bool restarts = false;        // a job that ended early is started once more, as a new incarnation
-  bool keeps_id = false;        // the new incarnation has the old job id, and only the secret is new
+  bool restarts = false;        // a job that ended early starts again, as a new incarnation
+  bool keeps_id = false;        // the new incarnation keeps the job id; only the secret is new
 };
 
 enum class FaultKind : std::uint8_t { kClog, kPause, kCrash, kWipe };
@@ -96,9 +97,9 @@ struct Fault {
   FaultKind kind;
   Nanoseconds at = 0;
   std::uint32_t job = 0, worker = 0;
-  Nanoseconds duration = 0;   // of a clog or a pause; of a wipe, how long the switch is down
+  Nanoseconds duration = 0;   // of a clog or a pause; of a wipe: how long the switch is down
   bool drops = false;         // a clogged link drops packets instead of holding them
-  bool forgets_jobs = false;  // a wiped switch does not know its jobs any more
+  bool forgets_jobs = false;  // a wiped switch no longer knows its jobs
 };
 
 struct Plan {
@@ -106,10 +107,10 @@ struct Plan {
   std::uint32_t features = 0;
   LinkFaults faults = {};
   IngressPlan ingress = {};
-  Nanoseconds quiet_at = 0;         // from here on nothing goes wrong any more
+  Nanoseconds quiet_at = 0;         // from here on there are no more faults
   Nanoseconds detection_delay = 0;  // until the control plane notices a death or a failure
   std::vector<JobPlan> jobs = {};
-  std::vector<Fault> strikes = {};  // in no order
+  std::vector<Fault> strikes = {};  // in any order
   std::uint32_t hostile_packets = 0;
   Nanoseconds hostile_interval = 0;
 };

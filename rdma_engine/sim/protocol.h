@@ -1,4 +1,5 @@
-// How workers and the switch speak: in datagrams or in RDMA messages. All else of a simulation is the same for both.
+// Protocol and WorkerEnd: how workers and the switch communicate, with datagrams or RDMA messages. The rest of a
+// simulation is the same for both.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +17,13 @@
 
 namespace jaxina::sim {
 
-// A worker's end, for one incarnation of its job.
+// A worker's end of the protocol, for one incarnation of its job.
 class WorkerEnd {
  public:
   virtual ~WorkerEnd() = default;
   virtual Worker& worker() = 0;
 
-  // Takes packets to the switch; `packet` has bytes, size and what its origin says of its pass.
+  // Sends packets to the switch. `packet` has its bytes, its size and the pass fields of its origin.
   class Output {
    public:
     virtual ~Output() = default;
@@ -33,26 +34,27 @@ class WorkerEnd {
 
   enum class Kind : std::uint8_t {
     kResult,   // a pass is complete
-    kStale,    // of no use any more, or damaged by what came later
-    kPending,  // waits for other workers
+    kStale,    // of an earlier pass, or damaged by something that came later
+    kPending,  // the pass waits for other workers
     kRefused,  // final: header.code is a wire::Refusal
     kAborted,  // final: header.code is an ErrorCode, the payload a sentence
   };
   struct Reply {
     Kind kind;
-    wire::Header header = {};                    // of what is neither result nor stale
-    std::span<const std::uint8_t> payload = {};  // likewise
+    wire::Header header = {};                    // only for notices
+    std::span<const std::uint8_t> payload = {};  // only for notices
   };
-  // Whether packets reach its memory while its process is stopped, as a network card's do; else they stay in a buffer.
+  // Whether packets reach the worker's memory while its process is paused, as with a NIC. Otherwise they wait in a
+  // buffer.
   virtual bool has_network_card() const = 0;
-  // Takes in a packet, which stays until next_reply() has nothing more.
+  // Delivers a packet. The packet stays valid until next_reply() returns nothing.
   virtual void arrive(const Packet& packet) = 0;
-  // Of what has arrived and was sound, for this worker and whole; `origin` becomes that of the packet that completed
-  // it.
+  // The next reply from packets that have arrived and were valid, complete and for this worker. Sets `origin` to that
+  // of the packet that completed the reply.
   virtual std::optional<Reply> next_reply(Nanoseconds now, Origin& origin) = 0;
 };
 
-// The switch, and what it and its workers must know of each other.
+// The switch, and the connection of workers to it.
 class Protocol {
  public:
   class Output {
@@ -62,22 +64,23 @@ class Protocol {
   };
   virtual ~Protocol() = default;
 
-  // Null if there is a job of that id already. The counters stay where they are until the job is removed.
+  // Adds a job and returns its counters, which stay valid until the job is removed. Null if there is a job with the
+  // same id.
   virtual const Counters* add(const JobSpec& spec) = 0;
   virtual void remove(std::uint32_t job) = 0;
   virtual void abort(std::uint32_t job, const Status& reason, Output& output) = 0;
-  // The end of a worker of a job that was added.
+  // Makes the end of a worker of a job that was added.
   virtual std::unique_ptr<WorkerEnd> join(const JobSpec& spec, std::uint32_t worker, std::uint16_t host,
                                           const JobPlan& plan) = 0;
 
   virtual void on_packet(const Packet& packet, Output& output) = 0;
   virtual void on_overflow() = 0;
-  // Of packets that belong to no job here.
+  // Counts packets that belong to no job here.
   virtual const Counters& strangers() const = 0;
-  // Whether every packet that comes is counted as one thing or another. Parts of messages are not.
+  // Whether every arriving packet is counted in some way. Parts of messages are not.
   virtual bool accounts_for_packets() const = 0;
 
-  // What the trace says of a packet.
+  // A packet's description in the trace.
   struct Told {
     std::uint32_t slot;  // or Trace::kEverySlot
     std::string text;
@@ -88,7 +91,7 @@ class Protocol {
 std::unique_ptr<Protocol> make_datagram_protocol();
 std::unique_ptr<Protocol> make_message_protocol(Random& random);
 
-// A host as the aggregator's Address.
+// The aggregator's Address of a host.
 Address address_of(std::uint16_t host);
 std::uint16_t host_at(const Address& address);
 

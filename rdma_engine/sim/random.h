@@ -1,4 +1,4 @@
-// The one source of chance of a simulation.
+// Random: the only source of randomness in a simulation.
 #pragma once
 
 #include <bit>
@@ -7,7 +7,8 @@
 
 namespace jaxina::sim {
 
-// SplitMix64 (Steele, Lea, Flood 2014): the whole state is one number, so a seed is all there is to replay.
+// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014). Its state is one
+// number, so a seed is all that a replay needs.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -20,11 +21,11 @@ class Random {
   }
   // In [0, n), for n up to 2^32.
   std::uint64_t below(std::uint64_t n) { return (next() >> 32) * n >> 32; }
-  // In [low, high], both included.
+  // In [low, high], both inclusive.
   std::int64_t range(std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(below(static_cast<std::uint64_t>(high - low + 1)));
   }
-  // In [low, high], each order of magnitude equally likely.
+  // In [low, high), or low if they are equal. The logarithm is uniform, so each order of magnitude is equally likely.
   std::int64_t log_range(std::int64_t low, std::int64_t high) {
     const double exponent = unit() * std::log(static_cast<double>(high) / static_cast<double>(low));
     return static_cast<std::int64_t>(static_cast<double>(low) * std::exp(exponent));

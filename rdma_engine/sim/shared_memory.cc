@@ -1,5 +1,5 @@
-// The embedded transport under a schedule that the seed draws: its workers take turns in one thread, each as far as it
-// gets, on the slots they share. Deaths take real time to be noticed and are left to tests with processes.
+// The embedded transport under a schedule that the seed draws. Its workers share slots and take turns in one thread;
+// each runs as far as it can. Deaths take real time to notice, so tests with processes cover them.
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kMostTurns = 1'000'000;
 
-// Blocks until all of them have joined, each in a thread of its own.
+// Blocks until all workers have joined, each in its own thread.
 std::vector<std::unique_ptr<Endpoint>> join_all(const JobShape& shape, std::uint64_t seed, std::uint64_t secret) {
   std::vector<std::unique_ptr<Endpoint>> endpoints(shape.workers());
   std::vector<std::jthread> threads;

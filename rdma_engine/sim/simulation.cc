@@ -7,10 +7,11 @@
 namespace jaxina::sim {
 namespace {
 
-// Longest run of virtual time after faults stop; the collective timeout ends everything that hangs before.
+// The longest virtual time after the faults stop. It is longer than the collective timeout, which ends everything that
+// hangs.
 constexpr Nanoseconds kMostAfterQuiet = 30 * kSecond;
 constexpr Nanoseconds kCollectiveTimeout = 10 * kSecond;
-// Seeds take some thousand steps; one that runs on for millions sends without end.
+// Seeds take some thousand steps. One that takes millions sends without end.
 constexpr std::uint64_t kMostSteps = 20'000'000;
 
 }  // namespace
@@ -95,7 +96,7 @@ void Simulation::step(const Event& event) {
   JobRun& run = run_of(host);
   const auto index = static_cast<std::uint16_t>(event.index);
   if (run.generation != event.generation || host.ended()) return;
-  if (host.paused_until > now_) {  // a stopped process does nothing until it goes on
+  if (host.paused_until > now_) {  // a paused process does nothing until it continues
     if (host.timer_at == now_ && event.kind == EventKind::kTimer) host.timer_at = host.paused_until;
     return events_.push(host.paused_until, event.kind, event.index, event.generation, event.detail);
   }
@@ -140,7 +141,7 @@ void Simulation::arrive(std::uint32_t index) {
 }
 
 void Simulation::take_in(std::uint32_t index) {
-  // The kernel says with the next packet that the buffer has overflowed.
+  // The kernel reports an overflow with the next packet.
   if (std::exchange(overflowed_, false)) switch_->on_overflow();
   if (now_ >= down_until_) arrive_at_switch(network_.packet(index));
   network_.release(index);
@@ -170,12 +171,13 @@ void Simulation::arrive_at_host(const Packet& packet, Host& host) {
     return events_.push(host.paused_until, EventKind::kWork, index, run_of(host).generation);
   }
   if (!read_replies(host, &packet)) return;
-  // What came as one is read as one.
+  // With kMerging, packets that arrive together are read together.
   if (!(plan_.features & kMerging)) return work(index);
   if (std::exchange(host.reads_at, now_) != now_) events_.push(now_, EventKind::kWork, index, run_of(host).generation);
 }
 
-// `latest`, if given, is what has just arrived. False if there was nothing, or the worker has failed.
+// `latest`, if given, is the packet that has just arrived. Returns false if there was no reply, or if the worker has
+// failed.
 bool Simulation::read_replies(Host& host, const Packet* latest) {
   Origin origin;
   bool any = false;
@@ -201,7 +203,7 @@ bool Simulation::read_replies(Host& host, const Packet* latest) {
 void Simulation::work(std::uint16_t index) {
   Host& host = hosts_[index];
   if (host.ended()) return;
-  read_replies(host, nullptr);  // of what came while the process was stopped
+  read_replies(host, nullptr);  // replies that arrived while the process was paused
   if (host.ended()) return;
   Worker& worker = host.end->worker();
   do {
@@ -268,7 +270,7 @@ bool Simulation::submit_next(std::uint16_t index, Host& host) {
 }
 
 void Simulation::send(std::uint16_t host, std::span<const std::uint8_t> bytes) {
-  if (host >= hosts_.size()) return;  // the hostile sender takes no interest in replies
+  if (host >= hosts_.size()) return;  // the hostile sender ignores replies
   Packet packet;
   packet.origin = {.maker = Origin::Maker::kSwitch, .host = host, .generation = replying_to_};
   packet.from = kSwitch;

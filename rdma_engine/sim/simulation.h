@@ -1,10 +1,14 @@
-// One seed's run: the real Worker, Session and Aggregator objects around virtual time, with oracles that watch every
-// step.
+// Simulation: one seed's run. It drives the real Worker, Session and Aggregator objects in virtual time, and oracles
+// check every step.
 //
-// Oracles: every delivered sum is right bit for bit; a contribution counts once, in its turn, and only if the worker
-// made it for this incarnation of the job; a result is taken only as the aggregator made it for this incarnation; jobs
-// that nothing happened to finish once faults stop; jobs that lost a worker or the switch's memory end in a typed error
-// on every worker that cannot finish; what the cores hold stays bounded; no packet is unaccounted for.
+// The oracles require:
+// * Every delivered sum is correct bit for bit.
+// * A contribution counts once, in its turn, and only if the worker made it for this incarnation of the job.
+// * A worker accepts a result only as the aggregator made it for this incarnation.
+// * A job that no fault has hit finishes once faults stop.
+// * A job that lost a worker or the switch's memory ends in a typed error on every worker that cannot finish.
+// * The state of the code under test stays bounded.
+// * Every packet is accounted for.
 #pragma once
 
 #include <memory>
@@ -22,25 +26,25 @@
 namespace jaxina::sim {
 
 struct Outcome {
-  std::string failure;         // empty: every oracle was content
-  std::uint64_t log_hash = 0;  // over every event; equal for equal seeds
+  std::string failure;         // empty: all oracles were satisfied
+  std::uint64_t log_hash = 0;  // hash of every event; equal for equal seeds
   Nanoseconds virtual_time = 0;
   NetworkCounters network;
-  std::uint64_t hostile = 0;  // packets the hostile sender made
-  std::uint64_t passes = 0;   // completed at the aggregator
+  std::uint64_t hostile = 0;  // packets that the hostile sender made
+  std::uint64_t passes = 0;   // passes completed at the aggregator
   std::uint64_t retransmissions = 0;
-  std::uint64_t sums = 0;  // collectives compared, once per worker
+  std::uint64_t sums = 0;  // collectives checked, once per worker
   std::uint64_t jobs_finished = 0, jobs_ended_early = 0;
 };
 
 class Simulation final : private Protocol::Output {
  public:
-  // With a trace, every step is written down; without, nothing is formatted.
+  // With a trace, every step is recorded as text. Without one, nothing is formatted.
   Simulation(const Plan& plan, Random random, Trace* trace);
   Outcome run();
 
  private:
-  // A worker process and its end of the protocol; the latter lives as long as one incarnation of the job.
+  // A worker process. `end` is its end of the protocol, which lives as long as one incarnation of the job.
   struct Host {
     std::uint32_t job = 0, rank = 0;
     std::unique_ptr<WorkerEnd> end;
@@ -48,8 +52,8 @@ class Simulation final : private Protocol::Output {
     std::size_t submitted = 0, completed = 0;
     Nanoseconds next_submit = 0;
     Nanoseconds paused_until = 0;
-    Nanoseconds reads_at = -1;  // when it last planned to act on what came
-    Nanoseconds timer_at = -1;  // of the pending kTimer event that counts
+    Nanoseconds reads_at = -1;  // when it last planned to process what arrived
+    Nanoseconds timer_at = -1;  // time of the only pending kTimer event that counts
     bool dead = false;
     Status failure;
     bool ended() const { return dead || !failure.ok() || done; }
@@ -58,21 +62,21 @@ class Simulation final : private Protocol::Output {
   struct JobRun {
     const JobPlan* plan = nullptr;
     JobSpec spec{.shape = smallest_shape()};
-    std::uint32_t generation = 0;  // of all jobs, counted together; 0: not started
+    std::uint32_t generation = 0;  // numbered over all jobs; 0: not started
     std::uint32_t incarnation = 0;
     std::uint16_t first_host = 0;
     std::unique_ptr<Workload> workload;
-    std::vector<std::uint32_t> next_epoch;  // [worker * slots + slot]: what the aggregator must count next
+    std::vector<std::uint32_t> next_epoch;  // [worker * slots + slot]: the epoch that the aggregator must count next
     const Counters* counters = nullptr;     // nullptr while the aggregator does not have the job
     bool active = false;                    // started, and some worker can still finish or fail
     bool crashed = false, wiped = false;
     Nanoseconds crashed_at = 0;
-    Status reason;         // why the control plane ends the job; ok while it does not
-    bool aborted = false;  // it has told the aggregator
+    Status reason;         // why the control plane ends the job; ok until it does
+    bool aborted = false;  // the control plane has told the aggregator
     bool disturbed() const { return crashed || wiped; }
   };
 
-  // simulation.cc: events and the thin shell around a worker
+  // simulation.cc: events, and what surrounds a worker
   void step(const Event& event);
   void arrive(std::uint32_t index);
   void take_in(std::uint32_t index);
@@ -86,7 +90,7 @@ class Simulation final : private Protocol::Output {
   void send(std::uint16_t host, std::span<const std::uint8_t> packet) override;
   void transmit(const Packet& packet);
 
-  // control_plane.cc: jobs begin, are struck and end
+  // control_plane.cc: jobs start, suffer faults and end
   void start_job(std::uint32_t job);
   void strike(const Fault& fault);
   void wipe(const Fault& fault);
@@ -119,7 +123,7 @@ class Simulation final : private Protocol::Output {
   Packet make_from_captured();
   Packet make_own_job();
 
-  // narration.cc: what the trace says
+  // narration.cc: the text of the trace
   void tell(std::uint32_t job, std::uint32_t slot, std::string text);
   void tell_sent(const Packet& packet, Fate fate);
   void tell_arrival(const Packet& packet, std::size_t position, const Counters& before, std::uint64_t updates);
@@ -138,30 +142,30 @@ class Simulation final : private Protocol::Output {
   std::unique_ptr<Protocol> switch_;
   std::vector<Host> hosts_;
   std::vector<JobRun> jobs_;
-  std::vector<Packet> captured_;  // what the hostile sender overheard
+  std::vector<Packet> captured_;  // what the hostile sender captured
   std::size_t next_captured_ = 0;
   JobSpec hostile_job_{.shape = smallest_shape()};
   const Counters* hostile_counters_ = nullptr;
   std::uint32_t hostile_left_ = 0;
   Nanoseconds now_ = 0;
-  Nanoseconds down_until_ = 0;     // the switch is off
-  std::uint32_t replying_to_ = 0;  // generation of the update the aggregator is answering
+  Nanoseconds down_until_ = 0;     // the switch is down until then
+  std::uint32_t replying_to_ = 0;  // generation of the update that the aggregator is answering
   bool quiet_ = false;
-  bool overflowed_ = false;  // the switch's receive buffer, since it took the latest packet from it
+  bool overflowed_ = false;  // the switch's receive buffer has overflowed since it last read a packet
   std::uint32_t generations_ = 0;
   std::size_t jobs_left_ = 0;
-  std::uint64_t at_switch_ = 0;           // packets the aggregator was given
-  std::vector<const Counters*> retired_;  // of earlier incarnations that the aggregator still has
-  std::uint64_t counted_gone_ = 0;        // of jobs it has no more
+  std::uint64_t at_switch_ = 0;           // packets passed to the aggregator
+  std::vector<const Counters*> retired_;  // counters of earlier incarnations that the aggregator still has
+  std::uint64_t counted_gone_ = 0;        // packets counted by jobs that the aggregator no longer has
   std::uint64_t steps_ = 0;
   std::uint64_t hash_ = 0;
   Outcome outcome_;
 };
 
-// The same for a plan of shared memory, where nothing is sent.
+// The same for a plan with shared memory, where nothing is sent.
 Outcome simulate_shared_memory(const Plan& plan, Random random, Trace* trace);
 
-// Runs a plan that was drawn with `random`.
+// Runs a plan. `random` must be in the state in which draw_plan left it.
 Outcome run(const Plan& plan, Random random, Trace* trace);
 // Draws the plan of a seed and runs it.
 Outcome simulate(const Scenario& scenario, std::uint64_t seed, Trace* trace = nullptr);

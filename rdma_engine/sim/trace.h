@@ -1,4 +1,4 @@
-// A readable timeline of one run, slot by slot, as in the example of SwitchML's Appendix A.
+// Trace: a readable timeline of one run, slot by slot, as in the example of Appendix A of the SwitchML paper.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ class Trace {
   void add(Nanoseconds time, std::uint32_t job, std::uint32_t slot, std::string text) {
     lines_.push_back({time, job, slot, std::move(text)});
   }
-  // For a line whose text is known only after the lines that follow from it.
+  // To insert a line before those that follow from it, if its text is known only after them.
   std::size_t size() const { return lines_.size(); }
   void insert(std::size_t position, Nanoseconds time, std::uint32_t job, std::uint32_t slot, std::string text) {
     lines_.insert(lines_.begin() + static_cast<std::ptrdiff_t>(position), {time, job, slot, std::move(text)});
   }
-  // What concerns every slot of a job stands in each slot's timeline.
+  // The text of all timelines. A line that concerns every slot of a job appears in each slot's timeline.
   std::string text() const;
 
  private:

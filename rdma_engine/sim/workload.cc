@@ -12,7 +12,7 @@ constexpr std::uint32_t kGuard = 0xdecafbad;
 
 float as_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
-// The sum of one block position over the workers, given the block's scale.
+// The sum over all workers of the values at one position of a block, given the block's scale.
 std::uint32_t sum_of(const std::vector<Words>& inputs, std::size_t i, int scale, double limit) {
   std::int64_t sum = 0;
   bool nan = false, plus = false, minus = false;
@@ -90,7 +90,7 @@ Workload::Workload(const JobPlan& plan, Random& random) {
   for (auto& tensors : collectives_) {
     const auto size = random.below(4);
     tensors.resize(size);
-    // Some collectives walk through each slot several times, others share a chunk.
+    // Some collectives use each slot several times, others fit one chunk.
     const std::size_t most = random.one_in(2) ? chunk : plan.longest;
     for (WorkTensor& tensor : tensors) {
       tensor.type = random.one_in(3) ? ElementType::kInt32 : ElementType::kFloat32;

@@ -1,5 +1,6 @@
-// What the workers of one job sum in a simulation, and what must come out, bit for bit: computed apart from the
-// project's codec, one element at a time with 64-bit integers and the C library's frexp and ldexp.
+// Workload: what the workers of one job sum in a simulation, and the expected results, bit for bit. The results are
+// computed independently of the project's codec: one element at a time, with 64-bit integers and the C library's frexp
+// and ldexp.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,10 @@ namespace jaxina::sim {
 // A tensor's values as 32-bit patterns.
 using Words = std::vector<std::uint32_t>;
 
-// float32 by blocks of `block_size` elements, or int32; inputs[w] belongs to worker w.
+// The expected sum of float32 (in blocks of `block_size` elements) or int32. inputs[w] belongs to worker w.
 Words expected_sum(ElementType type, const std::vector<Words>& inputs, std::size_t block_size);
 
-// Equal bits, but every NaN is as good as another.
+// Whether the bits are equal. All NaNs count as equal.
 bool equal_bits(ElementType type, std::uint32_t a, std::uint32_t b);
 
 class Workload {
@@ -24,9 +25,9 @@ class Workload {
   Workload(const JobPlan& plan, Random& random);
 
   std::size_t collectives() const { return collectives_.size(); }
-  // The collective as worker w submits it; the memory belongs to the workload.
+  // The collective as worker w submits it. Its memory belongs to the workload.
   Collective collective(std::size_t index, std::uint32_t worker);
-  // Whether worker w's outputs are right and nothing beside them was written.
+  // Whether worker w's outputs are correct and nothing next to them was overwritten.
   bool is_exact(std::size_t index, std::uint32_t worker) const;
 
  private:
@@ -35,8 +36,9 @@ class Workload {
     std::size_t count;
     bool in_place;
     Words expected;
-    std::vector<Words> in;   // per worker
-    std::vector<Words> out;  // per worker, one guard word before and after; in place these hold the input too
+    std::vector<Words> in;  // per worker
+    // Per worker, with one guard word before and one after; if in place, these hold the input too.
+    std::vector<Words> out;
   };
   std::vector<std::vector<WorkTensor>> collectives_;
 };

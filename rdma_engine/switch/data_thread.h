@@ -1,5 +1,5 @@
-// A thread that drives a packet engine, and runs commands of other threads between two batches: so nothing that the
-// engine holds needs a lock.
+// DataThread: a thread that drives a packet engine. It runs commands of other threads between two batches of packets,
+// so the engine needs no locks.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,12 @@ namespace jaxina {
 
 class DataThread {
  public:
-  // The engine outlives this. Throws Error(kSystem) if the system has no thread left.
+  // The engine must outlive this object. Throws Error(kSystem) if the system cannot start another thread.
   explicit DataThread(PacketEngine& engine);
   ~DataThread();
 
-  // Runs command() on the thread, after what was posted before. What it refers to it owns: nobody has to wait for it.
+  // Runs command() on the thread, after all commands posted before. The command must own what it refers to, because the
+  // caller may stop waiting for it.
   template <typename Command>
   auto post(Command command) {
     using Value = decltype(command());
@@ -37,7 +38,7 @@ class DataThread {
   void enqueue(std::function<void()> command);
 
   PacketEngine& engine_;
-  std::mutex mutex_;  // of commands_; the loop takes it only when has_commands_ is set
+  std::mutex mutex_;  // guards commands_; the loop takes it only if has_commands_ is set
   std::vector<std::function<void()>> commands_;
   std::atomic<bool> has_commands_ = false;
   std::atomic<bool> stopping_ = false;

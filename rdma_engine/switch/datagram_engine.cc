@@ -57,12 +57,12 @@ void DatagramEngine::Output::send(const Address& to, std::span<const std::uint8_
     source_ = packet;
     copy_ = {room, packet.size()};
   }
-  // Who is refused may not exist; everybody else knows the secret of a job.
+  // A refused sender may not exist. All other receivers have proved that they know a job's secret.
   sender_.add(to, copy_, is_refusal(packet) ? net::Priority::kLow : net::Priority::kNormal);
 }
 
 void DatagramEngine::Output::flush() {
-  // What cannot be sent is counted by the sender and lost; the workers ask again.
+  // Packets that cannot be sent are lost; the sender counts them, and the workers ask again.
   static_cast<void>(sender_.flush());
   forget_copy();
 }

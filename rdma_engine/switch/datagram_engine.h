@@ -1,4 +1,4 @@
-// A port of the software switch: datagrams of a UDP socket, and the aggregators that they are for.
+// DatagramEngine: one port of the software switch: a UDP socket and the aggregators behind it.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +36,12 @@ class DatagramEngine final : public PacketEngine {
   void count(SwitchCounters& counters) const;
 
  private:
-  // Copies what the aggregators send into the sender's arena; a result for all workers is copied once.
+  // Copies the packets of the aggregators into the sender's arena. A result for all workers is copied once.
   class Output final : public DatagramAggregator::Output {
    public:
     explicit Output(net::DatagramSender& sender) : sender_(sender) {}
     void send(const Address& to, std::span<const std::uint8_t> packet) override;
-    // The aggregators' buffers may have changed: copies made so far stand for nothing else.
+    // The aggregators' buffers may have changed, so the last copy must not be used again.
     void forget_copy() { source_ = {}; }
     void flush();
 

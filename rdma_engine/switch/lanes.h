@@ -1,10 +1,11 @@
-// The data threads of a switch and the jobs on them. Every lane is a thread with an engine of its own that knows all
-// jobs; slot i of a job belongs to lane i mod T, so no two lanes share a slot, and no lock lies on a packet's way.
+// Lanes: the data threads of a switch, and the jobs on them. A lane is a thread with its own engine. Every lane knows
+// all jobs; slot i of a job belongs to lane i mod T. So no two lanes share a slot, and packets are processed without
+// locks.
 //
-// What takes long is done on the calling thread: a job's memory is allocated before the lanes take it in, and freed
-// after they have given it back.
+// Slow work happens on the calling thread: a job's memory is allocated before the lanes receive it, and freed after
+// they have returned it.
 //
-// An Engine is a PacketEngine with a type Job (job.bytes_for, as DatagramJob has it) and
+// An Engine is a PacketEngine with a type Job and
 //   bool add(std::unique_ptr<Job>), std::unique_ptr<Job> remove(job), void abort(job, reason),
 //   const Aggregator* find(job), void count(SwitchCounters&)
 #pragma once
@@ -28,25 +29,25 @@
 
 namespace jaxina {
 
-// Memory that all jobs of a switch may take together; anybody may ask for a job.
+// The limit for the memory of all jobs of a switch together. It is needed because anybody may ask for a job.
 inline constexpr std::size_t kMaxPoolBytes = std::size_t{1} << 30;
 
-// All methods may be called from any thread. They wait for the data threads, for a bounded time, and throw
-// Error(kSystem) if one does not answer, Error(kShutDown) after stop().
+// Thread-safe. The methods wait for the data threads, for a limited time. They throw Error(kSystem) if a thread does
+// not answer, and Error(kShutDown) after stop().
 template <typename Engine>
 class Lanes {
  public:
   using Job = typename Engine::Job;
 
-  // timeout: for which a command waits. Throws Error(kSystem) if the system has no thread left.
+  // `timeout` is how long a command waits. Throws Error(kSystem) if the system cannot start another thread.
   explicit Lanes(std::vector<std::unique_ptr<Engine>> engines,
                  std::chrono::milliseconds timeout = std::chrono::seconds(5))
       : timeout_(timeout) {
     for (auto& engine : engines) lanes_.push_back(std::make_unique<Lane>(std::move(engine)));
   }
 
-  // make(shard) is the job's part on a lane. Throws Error(kJobRejected) if the id is in use or there is no memory left;
-  // then, as after any other failure, no lane has the job.
+  // Adds a job. make(shard) creates the job's part for one lane; `bytes` is what all parts take together. Throws
+  // Error(kJobRejected) if the id is in use or memory is short. After any failure no lane has the job.
   template <typename Make>
   void add_job(std::uint32_t id, std::size_t bytes, Make make) {
     const std::lock_guard lock(mutex_);
@@ -70,14 +71,15 @@ class Lanes {
     }
   }
 
-  // A job that does not exist is no error.
+  // Removes a job. If it does not exist, nothing happens.
   void remove_job(std::uint32_t id) {
     const std::lock_guard lock(mutex_);
     if (!jobs_.contains(id)) return;
     forget(id);
   }
 
-  // Answers every packet of the job with this error from now on; workers heard from so far are told at once.
+  // Ends the job. Workers heard from so far are told at once; from now on every packet of the job is answered with
+  // `reason`.
   void abort_job(std::uint32_t id, const Status& reason) {
     const std::lock_guard lock(mutex_);
     on_each([&](std::size_t, Engine& engine) {
@@ -110,7 +112,7 @@ class Lanes {
     return sum;
   }
 
-  // The workers that some incomplete pass of the job waits for, in ascending order.
+  // The workers that an incomplete pass of the job waits for, in ascending order.
   std::vector<std::uint32_t> missing(std::uint32_t id) {
     const std::lock_guard lock(mutex_);
     WorkerSet workers{};
@@ -143,7 +145,7 @@ class Lanes {
     return std::nullopt;
   }
 
-  // Runs command(engine) on the first lane, for switches that have one.
+  // Runs command(engine) on the first lane. For switches with a single lane.
   template <typename Command>
   auto on_first(Command command) {
     const std::lock_guard lock(mutex_);
@@ -154,7 +156,7 @@ class Lanes {
     return wait_for(future, deadline());
   }
 
-  // Ends the threads and closes what their engines hold.
+  // Ends the threads and closes their engines' sockets.
   void stop() {
     const std::lock_guard lock(mutex_);
     lanes_.clear();
@@ -166,7 +168,7 @@ class Lanes {
   struct Lane {
     explicit Lane(std::unique_ptr<Engine> e) : engine(std::move(e)), thread(*engine) {}
     std::unique_ptr<Engine> engine;
-    DataThread thread;  // ends first
+    DataThread thread;  // declared last, so it ends before the engine is destroyed
   };
 
   Clock::time_point deadline() const { return Clock::now() + timeout_; }
@@ -189,7 +191,7 @@ class Lanes {
                                              " MiB left for pools: lower the slots or the chunk");
   }
 
-  // Posts to all lanes first, so that they work side by side.
+  // Posts to all lanes before waiting for any, so they work in parallel.
   template <typename CommandFor>
   auto on_each(CommandFor command_for) {
     check_running();
@@ -211,8 +213,8 @@ class Lanes {
                                         " ms; is the machine overloaded?");
   }
 
-  // Whatever the lanes do about the job now or later, this comes after it. Its memory is freed here, if they answer in
-  // time.
+  // Removes the job from all lanes, after everything they were told about it before. Frees the job's memory here if
+  // they answer in time.
   void forget(std::uint32_t id) {
     jobs_.erase(id);
     std::vector<std::future<std::unique_ptr<Job>>> parts;
@@ -228,7 +230,7 @@ class Lanes {
 
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;                           // one command at a time
-  std::map<std::uint32_t, std::size_t> jobs_;  // bytes by id
+  std::map<std::uint32_t, std::size_t> jobs_;  // bytes, by job id
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
 

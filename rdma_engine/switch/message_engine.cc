@@ -10,7 +10,8 @@ MessageEngine::MessageEngine(const Config& config)
       output_(socket_) {}
 
 std::size_t MessageEngine::turn() {
-  // Whose packet it is comes before its ICRC: that costs much more, and strangers could ask for it.
+  // Check who sent the packet before checking its ICRC. The ICRC costs much more, and strangers could make us compute
+  // it.
   const auto is_known = [this](const roce::Headers& headers, const Address& from) {
     return aggregators_.knows(headers.qpn, from, net::same_host);
   };
@@ -26,7 +27,7 @@ std::size_t MessageEngine::turn() {
 }
 
 void MessageEngine::flush() {
-  // What cannot be sent is counted by the sender and lost; the workers ask again.
+  // Packets that cannot be sent are lost; the sender counts them, and the workers ask again.
   static_cast<void>(socket_.flush());
 }
 

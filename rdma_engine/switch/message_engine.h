@@ -1,4 +1,4 @@
-// The RDMA port of the software switch: packets of a RoCEv2 socket, and the aggregators that their messages are for.
+// MessageEngine: the RDMA port of the software switch: a RoCEv2 socket and the aggregators behind it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What one data thread of a switch drives: sockets with the aggregators behind them.
+// PacketEngine: what one data thread of a switch drives: sockets and the aggregators behind them.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@ class PacketEngine {
  public:
   virtual ~PacketEngine() = default;
 
-  // Handles a batch of what has arrived and sends what follows from it. Returns how many packets came. Never waits.
+  // Handles a batch of arrived packets and sends the answers. Returns how many packets arrived. Never waits.
   virtual std::size_t turn() = 0;
-  // Sends what commands have left to send.
+  // Sends what commands have queued.
   virtual void flush() = 0;
-  // Sleeps until something has arrived, interrupt() was called, or the timeout has passed.
+  // Sleeps until something arrives, interrupt() is called, or the timeout passes.
   virtual void wait(Nanoseconds timeout) = 0;
   virtual void interrupt() = 0;  // thread-safe
 };

@@ -34,7 +34,7 @@ void RoceSwitch::add_job(const JobSpec& spec) {
 }
 
 roce::ConnectionEnd RoceSwitch::connect(std::uint32_t id, std::uint32_t worker, const roce::ConnectionEnd& remote) {
-  // What takes time is done here, before the data thread is asked.
+  // Slow work is done here, before the data thread is involved.
   if (remote.qpns.size() > std::size_t{kMaxSlots} + 1) {
     throw Error(ErrorCode::kInvalidArgument, "a worker connects one queue pair per slot and one for notices, not " +
                                                  std::to_string(remote.qpns.size()));
@@ -44,7 +44,7 @@ roce::ConnectionEnd RoceSwitch::connect(std::uint32_t id, std::uint32_t worker, 
   connection->worker = worker;
   connection->remote = remote;
   connection->peer = peer;
-  const std::size_t route_mtu = roce::mtu_within(net::route_mtu(peer));  // the worker knows its own end's only
+  const std::size_t route_mtu = roce::mtu_within(net::route_mtu(peer));  // the worker knows only its own end's MTU
   connection->mtu = std::min<std::size_t>({config_.mtu, remote.mtu, route_mtu});
   connection->queues.resize(remote.qpns.size());
   roce::ConnectionEnd local{.address = address_,

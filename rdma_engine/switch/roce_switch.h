@@ -1,5 +1,5 @@
-// The software switch for RDMA: aggregators behind a RoCEv2 socket, on a thread of its own. NICs send to one UDP port,
-// so there is one thread; slots are not sharded as those of the udp transport are.
+// RoceSwitch: the software switch for RDMA: aggregators behind one RoCEv2 socket, on their own thread. NICs can send
+// only to one UDP port, so there is one thread, and slots are not sharded as for the udp transport.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ namespace jaxina {
 
 struct RoceSwitchConfig {
   std::string address = "127.0.0.1";    // one IPv4 address of this host
-  std::uint16_t port = roce::kUdpPort;  // 0: the system chooses; workers with a NIC need kUdpPort
-  std::uint32_t mtu = 1024;             // the largest it offers
+  std::uint16_t port = roce::kUdpPort;  // 0: the system chooses. Workers with a NIC need kUdpPort
+  std::uint32_t mtu = 1024;             // the largest MTU that it offers
   roce::IcrcPolicy icrc = roce::IcrcPolicy::kCheck;
   double loss = 0;  // share of arriving packets to drop, for experiments
   std::uint64_t loss_seed = 0;
-  bool offload = true;  // off: every packet is one to queueing disciplines, as tests of loss want
-  std::optional<std::uint32_t> first_psn = {};  // drawn for every connection unless given
+  bool offload = true;  // off: queueing disciplines see every packet separately, which tests of loss need
+  std::optional<std::uint32_t> first_psn = {};  // if empty, drawn at random for every connection
 };
 
 class RoceSwitch {
  public:
-  // Throws Error(kInvalidArgument) for a port in use or an address that is not this host's, Error(kSystem) if the
-  // system has no thread left.
+  // Throws Error(kInvalidArgument) if the port is in use or the address is not this host's, Error(kSystem) if the
+  // system cannot start another thread.
   explicit RoceSwitch(const RoceSwitchConfig& config);
 
   std::uint16_t port() const { return port_; }
@@ -45,9 +45,10 @@ class RoceSwitch {
   }
   void stop() { lanes_->stop(); }
 
-  // Gives a worker its queue pairs; a worker that connects anew loses those it had. `remote.address` is an IPv4 address
-  // in numbers: nobody resolves names here. Throws Error(kInvalidArgument) for an end that does not fit the job,
-  // Error(kJobRejected) if there is no such job, Error(kSwitchUnreachable) if no route leads to the worker.
+  // Connects a worker and returns the switch's queue pairs for it. A worker that connects again loses its old ones.
+  // `remote.address` must be a numeric IPv4 address, so that this never waits for name resolution. Throws
+  // Error(kInvalidArgument) if the worker's end does not fit the job, Error(kJobRejected) if there is no such job,
+  // Error(kSwitchUnreachable) if there is no route to the worker.
   roce::ConnectionEnd connect(std::uint32_t job, std::uint32_t worker, const roce::ConnectionEnd& remote);
 
  private:

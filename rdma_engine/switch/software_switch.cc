@@ -10,7 +10,7 @@ namespace jaxina {
 namespace {
 
 constexpr std::uint32_t kMaxThreads = 256;
-// Memory the kernel takes for a packet that came alone, beyond its payload.
+// Memory that the kernel takes for a packet that arrived alone, in addition to its payload.
 constexpr std::size_t kPacketOverhead = 768;
 
 void check(const SwitchConfig& config) {

@@ -1,5 +1,5 @@
-// The software switch: aggregators behind UDP sockets, slots sharded over threads (Lanes), each with a port of its own,
-// to which the workers send what belongs to its slots.
+// SoftwareSwitch: the software switch for udp: aggregators behind UDP sockets. Slots are sharded over threads (Lanes).
+// Each thread has its own port, and workers send a slot's packets to its thread's port.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace jaxina {
 
 struct SwitchConfig {
-  std::string address = "127.0.0.1";  // of this host, where workers send to
+  std::string address = "127.0.0.1";  // the address of this host that workers send to
   std::vector<std::uint16_t> ports;   // one per thread; empty: the system chooses
   std::uint32_t threads = 1;
   double loss = 0;  // share of arriving packets to drop, for experiments
@@ -25,8 +25,8 @@ struct SwitchConfig {
 
 class SoftwareSwitch {
  public:
-  // Throws Error(kInvalidArgument) for a port in use, an address that is not this host's or a number that cannot work,
-  // Error(kSystem) if the system has no thread left.
+  // Throws Error(kInvalidArgument) if a port is in use, the address is not this host's or a number is out of range,
+  // Error(kSystem) if the system cannot start another thread.
   explicit SoftwareSwitch(const SwitchConfig& config);
 
   const std::vector<std::uint16_t>& ports() const { return ports_; }
@@ -39,11 +39,11 @@ class SoftwareSwitch {
   std::vector<std::uint32_t> missing(std::uint32_t job) { return lanes_->missing(job); }
   void stop() { lanes_->stop(); }
 
-  // The largest pool, up to the shape's own, for which the first bursts of all workers, which come at once, fit the
-  // socket buffers that the system granted. A larger one works, but may lose packets to them.
+  // The number of slots, at most the shape's own, for which the first bursts of all workers together fit the socket
+  // buffers that the system granted. A larger pool works, but may lose packets in these bursts.
   std::uint32_t slots_that_fit(const JobShape& shape) const;
 
-  // Bytes of packets that may wait unread at each socket: what the system granted, what was asked for. Less was granted
+  // Bytes of packets that may wait unread at each socket: granted by the system, and requested. The system grants less
   // if net.core.rmem_max limits it.
   std::size_t receive_buffer_granted() const { return receive_granted_; }
   std::size_t receive_buffer_requested() const { return receive_requested_; }

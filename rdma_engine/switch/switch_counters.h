@@ -1,4 +1,4 @@
-// What a switch has counted.
+// SwitchCounters: all counters of a switch.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 namespace jaxina {
 
 struct SwitchCounters {
-  std::map<std::uint32_t, Counters>
-      jobs;            // the aggregators', with the packets and bytes (UDP payload) of their workers
-  Counters strangers;  // rejects of packets that belong to no job
-  Counters sockets;    // packets received, before any is dropped on purpose; dropped; unsent; overflows
+  // By job: the aggregators' counters, with the packets and bytes (of UDP payload) of their workers.
+  std::map<std::uint32_t, Counters> jobs;
+  Counters strangers;  // rejected packets that belong to no job
+  Counters sockets;    // packets received (before any is dropped on purpose), dropped, unsent, and overflows
 };
 
 }  // namespace jaxina

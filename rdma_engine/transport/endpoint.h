@@ -1,4 +1,5 @@
-// A member's way to its aggregator. One thread owns an endpoint and its worker; only wake() may be called from others.
+// Endpoint: connects a worker to its aggregator over one transport. One thread owns an endpoint and its worker; other
+// threads may only call wake().
 #pragma once
 
 #include <memory>
@@ -16,27 +17,27 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
-  // The state machine this endpoint drives; the owner submits collectives to it and pops completed ones.
+  // The state machine that this endpoint drives. The owner submits collectives to it and pops the completed ones.
   virtual Worker& worker() = 0;
   const Worker& worker() const { return const_cast<Endpoint*>(this)->worker(); }
 
-  // Moves packets until something has completed, nothing is left to do, wake() was called, or `wait` has passed,
-  // whichever comes first. A failure is final: the endpoint cannot be used any more.
+  // Moves packets until a collective has completed, nothing is left to do, wake() is called, or `wait` has passed. A
+  // failure is final: the endpoint cannot be used any more.
   virtual Status progress(Nanoseconds wait) = 0;
 
-  // Makes a progress() that waits return early. Thread-safe.
+  // Makes a waiting progress() return early. Thread-safe.
   virtual void wake() = 0;
 
-  // Records passes and waits from now on; the recorder must outlive the endpoint.
+  // From now on records passes and waits. The recorder must outlive the endpoint.
   void record(Recorder* recorder) {
     recorder_ = recorder;
     worker().record(recorder);
   }
 
-  // The workers that the oldest unfinished pass still waits for, as far as this endpoint knows.
+  // The workers that the oldest unfinished pass still waits for, if this endpoint knows.
   virtual std::vector<std::uint32_t> missing() = 0;
 
-  // Of the transport and its worker; collectives and elements are counted by the owner.
+  // Counters of the transport and its worker. The owner counts collectives and elements.
   Counters statistics() const {
     Counters counters = transport_counters();
     counters[Counter::kRetransmissions] = worker().retransmissions();
@@ -44,8 +45,8 @@ class Endpoint {
     return counters;
   }
 
-  // This worker gives up: ends the job for the others where the transport can tell them. Over a network the control
-  // plane does that.
+  // This worker gives up. Ends the job for the other workers if the transport can tell them; over a network, the
+  // control plane does that instead.
   virtual void end(const Status& reason) { (void)reason; }
 
  protected:
@@ -54,12 +55,13 @@ class Endpoint {
   Recorder* recorder_ = nullptr;
 };
 
-// Joins the job; blocks until every worker has joined (embedded) or the aggregator has answered (udp), at most the join
-// deadline. Throws Error.
+// Joins the job. Throws Error. Over shared memory it blocks until every worker has joined, at most the join deadline.
+// Over RDMA it blocks while the queue pairs' numbers are exchanged. Over udp it only resolves the addresses and checks
+// that there is a route.
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const EmbeddedConfig& config);
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const UdpConfig& config);
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const RoceConfig& config);
-// Throws Error(kInvalidArgument) where jaxina was built without libibverbs.
+// Throws Error(kInvalidArgument) if jaxina was built without libibverbs.
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const VerbsConfig& config);
 
 }  // namespace jaxina

@@ -17,7 +17,8 @@ Status SwitchedEndpoint::progress(Nanoseconds wait) {
       idle = 0;
       continue;
     }
-    // Only now is a result known to be late: nothing that has arrived is unread, however long this thread was stopped.
+    // Check for late results only here, after everything that arrived has been read. So a long stop of this thread does
+    // not make results look late.
     const Nanoseconds start = now();
     fail(contact_.check(start));
     const std::size_t in_flight = worker().in_flight();

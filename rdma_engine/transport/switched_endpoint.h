@@ -1,5 +1,6 @@
-// What all endpoints share whose aggregator is a switch on a network: the loop that moves packets and waits, and what
-// refusals, silence and the word of waiting workers mean. A transport says how packets leave and come in.
+// SwitchedEndpoint: the common part of all endpoints whose aggregator is a switch on a network. It has the loop that
+// moves packets and waits, and it interprets refusals, silence and pending notices. A derived class sends and receives
+// packets.
 #pragma once
 
 #include <atomic>
@@ -23,27 +24,27 @@ class SwitchedEndpoint : public Endpoint {
   std::vector<std::uint32_t> missing() final { return pending_.missing(worker().passes_in_flight()); }
 
  protected:
-  // where: the switch, for messages. spins: how often in a row it is looked for packets in vain before the thread
-  // sleeps.
+  // `where` is the switch's address, for messages. `spins` is how many times in a row receive() may find nothing before
+  // the thread sleeps.
   SwitchedEndpoint(const JobShape& shape, std::string where, int spins)
       : pending_(shape.slots(), shape.workers()), contact_(std::move(where)), spins_(spins) {}
 
-  // Sends what the worker has to send.
+  // Sends everything that the worker wants to send.
   virtual void send_ready() = 0;
-  // Handles what has arrived, without waiting; false if there was nothing.
+  // Handles what has arrived, without waiting. Returns false if there was nothing.
   virtual bool receive() = 0;
-  // Sleeps until something may have arrived, interrupt() was called, or the timeout has passed.
+  // Sleeps until something may have arrived, interrupt() is called, or the timeout passes.
   virtual void sleep(Nanoseconds timeout) = 0;
   virtual void interrupt() = 0;  // thread-safe
 
-  // To be told of each pass that is sent, and of each packet of the job that comes.
+  // The derived class calls these for each pass that it sends, and for each packet of the job that arrives.
   void on_sent(const Pass& pass) { contact_.sent(pass.retransmission); }
   void on_answer() { contact_.answered(); }
-  // An ICMP error came: no such port, host or network.
+  // An ICMP error arrived: no such port, host or network.
   void on_unreachable() { contact_.refused(); }
-  // Of an answer that is no result; the worker has been told already.
+  // Handles an answer that is not a result. The worker has been told already.
   void on_notice(const wire::Header& header, std::span<const std::uint8_t> payload);
-  // Ends this endpoint; the first failure stands, and no failure changes nothing.
+  // Ends this endpoint with a failure. The first failure stays; an ok status changes nothing.
   void fail(Status status);
   bool failed() const { return !failure_.ok(); }
 

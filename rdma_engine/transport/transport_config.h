@@ -1,4 +1,4 @@
-// What a transport must know to take part in a job: what all of them need, and what each needs beside.
+// Membership and one config struct per transport: what a transport needs to know to take part in a job.
 #pragma once
 
 #include <cstdint>
@@ -20,28 +20,28 @@ struct Membership {
   double join_timeout_s = 60;  // how long to wait for the other workers
 };
 
-// Share of arriving packets to drop, for experiments.
+// The share of arriving packets to drop, for experiments.
 struct Loss {
   double share = 0;
   std::uint64_t seed = 0;
 };
 
 struct EmbeddedConfig {
-  std::string segment;  // name of the shared-memory segment; "" = private to this process
+  std::string segment;  // name of the shared-memory segment; "": private to this process
 };
 
 struct UdpConfig {
   std::string address;               // the switch's host
   std::vector<std::uint16_t> ports;  // one data port per switch thread; slot i belongs to ports[i % size]
-  bool checksums = true;             // else the switch's replies carry no CRC
-  std::uint32_t first_window = 0;    // passes that the switch has room for at first; 0: not known
+  bool checksums = true;             // false: the switch's replies carry no CRC
+  std::uint32_t first_window = 0;    // how many passes the switch has room for at first; 0: not known
   Loss loss = {};
 };
 
 struct RoceConfig {
   std::string address;      // the switch's host
   roce::Exchange exchange;  // connects this process's queue pairs to the switch's
-  bool checksums = true;    // else the switch's packets carry no right ICRC
+  bool checksums = true;    // false: the switch's packets carry no valid ICRC
   Loss loss = {};
 };
 

@@ -8,8 +8,8 @@
 namespace jaxina::wire {
 namespace {
 
-// To and from network order. Not byte by byte: a vector load right after such stores, as when the header is copied,
-// waits until each of them is in the cache.
+// Converts to and from network byte order. It swaps whole integers rather than single bytes: seal() copies the header
+// with a vector load, and such a load stalls on preceding byte stores until all of them are in the cache.
 template <typename T>
 T big_endian(T value) {
   if constexpr (std::endian::native == std::endian::big) return value;

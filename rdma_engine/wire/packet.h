@@ -1,4 +1,4 @@
-// The one description of jaxina's datagram. Every field is big-endian; p4/ parses the same layout.
+// jaxina's datagram: its layout, and how to write and parse it. All fields are big-endian. p4/ parses the same layout.
 //
 //   0      2       3      4        8         16       18     20      24            28      30          31      32
 //   | magic | version | kind | job  | secret  | worker | slot | epoch | fingerprint | words | exponents | code | crc32
@@ -14,28 +14,28 @@ namespace jaxina::wire {
 
 inline constexpr std::uint16_t kMagic = 0x4a58;  // "JX"
 inline constexpr std::uint8_t kVersion = 1;
-inline constexpr std::uint16_t kAllWorkers = 0xffff;  // `worker` of a multicast result
+inline constexpr std::uint16_t kAllWorkers = 0xffff;  // the `worker` field of a multicast result
 
 enum class Kind : std::uint8_t {
   kUpdate = 1,   // worker -> aggregator: one pass of one slot
   kResult = 2,   // aggregator -> workers: the completed slot
   kPending = 3,  // aggregator -> worker: "your update is counted"; payload: bitmap of the workers seen so far
-  kRefused = 4,  // aggregator -> worker: there is no place for this update; `code` is a Refusal
+  kRefused = 4,  // aggregator -> worker: the update cannot be accepted; `code` is a Refusal
   kAbort = 5,    // aggregator -> workers: the job has ended; `code` is an ErrorCode, payload: a UTF-8 sentence
 };
 
 enum class Refusal : std::uint8_t {
-  kUnknownJob = 1,  // no such job, or a secret that is not this job's
-  kAhead = 2,       // an epoch the slot has not reached: the aggregator lost its state
+  kUnknownJob = 1,  // no such job, or the secret is not this job's
+  kAhead = 2,       // an epoch the slot cannot have reached: the aggregator has lost its state
 };
 
-// `code` of a kResult: the aggregator's receive buffer has overflowed since the job's last result. Switches that cannot
-// know send 0.
+// The `code` of a kResult: the aggregator's receive buffer has overflowed since the job's last result. Switches that
+// cannot detect this send 0.
 inline constexpr std::uint8_t kOverflowed = 1;
 
 std::string_view to_string(Kind kind);
 
-// A parsed header in host byte order; the wire form below is 36 bytes.
+// A parsed header in host byte order. The wire form below has 36 bytes.
 struct Header {
   Kind kind = Kind::kUpdate;
   std::uint32_t job = 0;
@@ -62,7 +62,7 @@ constexpr std::size_t packet_size(std::size_t words, std::size_t exponents) {
   return kHeaderSize + padded(exponents) + 4 * words;
 }
 
-// The largest chunk, so that a packet always fits a UDP datagram and the fields above.
+// Limits of a chunk. They ensure that a packet fits a UDP datagram and that its counts fit the fields above.
 inline constexpr std::size_t kMaxBlocksPerChunk = 64;
 inline constexpr std::size_t kMaxPacketSize = 65507;
 
@@ -76,17 +76,18 @@ inline const std::uint32_t* words_of(const std::uint8_t* packet, std::size_t exp
   return reinterpret_cast<const std::uint32_t*>(packet + kHeaderSize + padded(exponents));
 }
 
-// Writes the header over packet[0..36), zeroes the exponents' padding and sets the CRC over the whole packet, whose
-// payload must be in place. `size` is packet_size(words, exponents), or for kPending and kAbort the payload's own.
+// Writes the header to packet[0..36), zeroes the padding of the exponents and sets the CRC. The payload must be in
+// place, because the CRC covers it. `size` is the whole packet's: packet_size(words, exponents), or for kPending and
+// kAbort the header's size plus the payload's.
 void seal(const Header& header, std::uint8_t* packet, std::size_t size);
 
 enum class ParseResult : std::uint8_t { kOk, kTruncated, kForeign, kBadLength, kCorrupt };
 std::string_view to_string(ParseResult result);
 
-// Whether a CRC of 0 is taken too: packet processors cannot compute one over what they add.
+// Whether parse() also accepts a CRC of 0. Packet processors cannot compute a CRC over the words they add.
 enum class Checksum : std::uint8_t { kRequired, kOptional };
 
-// Checks magic, version, kind, length and CRC and fills `header`. Reads nothing outside `packet`.
+// Checks magic, version, kind, length and CRC, and fills `header`. Never reads outside `packet`.
 ParseResult parse(std::span<const std::uint8_t> packet, Header& header, Checksum checksum = Checksum::kRequired);
 
 }  // namespace jaxina::wire

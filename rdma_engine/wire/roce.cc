@@ -46,7 +46,9 @@ std::string_view to_string(ParseResult result) {
 
 std::string to_string(const Headers& h) {
   char text[160];
-  int size = std::snprintf(text, sizeof(text), "%s qpn %#x psn %u", to_string(h.opcode).data(), h.qpn, h.psn);
+  const std::string_view opcode = to_string(h.opcode);
+  int size = std::snprintf(text, sizeof(text), "%.*s qpn %#x psn %u", static_cast<int>(opcode.size()), opcode.data(),
+                           h.qpn, h.psn);
   if (begins_message(h.opcode)) {
     size +=
         std::snprintf(text + size, sizeof(text) - static_cast<std::size_t>(size), " address %#llx rkey %#x length %u",

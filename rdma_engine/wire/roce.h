@@ -1,8 +1,10 @@
-// RoCEv2 packets of unreliable-connected RDMA writes: what lies between the UDP header and the end of the datagram.
+// RoCEv2 packets for RDMA writes on unreliable connections (UC): the bytes from the end of the UDP header to the end of
+// the datagram, and how to write and parse them.
 //
 //   | BTH 12 | RETH 16 (FIRST, ONLY) | ImmDt 4 (with immediate) | payload | pad 0 to 3 | ICRC 4 |
 //
-// All fields are big-endian but the ICRC, which roce_icrc.h computes. Names are those of the InfiniBand specification.
+// All fields are big-endian except the ICRC, which roce_icrc.h computes. Names follow the InfiniBand Architecture
+// Specification.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +17,7 @@ namespace jaxina::roce {
 
 inline constexpr std::uint16_t kUdpPort = 4791;
 inline constexpr std::uint16_t kDefaultPartition = 0xffff;
-inline constexpr std::uint32_t kMask24 = 0xffffff;  // of queue pair numbers and packet sequence numbers
+inline constexpr std::uint32_t kMask24 = 0xffffff;  // queue pair numbers and packet sequence numbers have 24 bits
 
 enum class Opcode : std::uint8_t {
   kWriteFirst = 0x26,
@@ -38,7 +40,7 @@ struct BthBytes {
   std::uint8_t opcode;
   std::uint8_t flags;  // solicited event 1, migration request 1, pad count 2, header version 4
   std::uint8_t partition[2];
-  std::uint8_t congestion;  // FECN 1, BECN 1, reserved 6: switches may change it, the ICRC does not cover it
+  std::uint8_t congestion;  // FECN 1, BECN 1, reserved 6: switches may change these, so the ICRC does not cover them
   std::uint8_t qpn[3];
   std::uint8_t acknowledge;  // request 1, reserved 7
   std::uint8_t psn[3];
@@ -63,28 +65,28 @@ constexpr std::size_t header_size(Opcode o) {
 static_assert(header_size(Opcode::kWriteFirst) == 28 && header_size(Opcode::kWriteMiddle) == 12 &&
               header_size(Opcode::kWriteLastImm) == 16 && header_size(Opcode::kWriteOnlyImm) == 32);
 
-// The largest MTU whose packets fit into IPv4 packets of `ip_mtu` bytes, the smallest one if none do.
+// The largest RDMA MTU whose packets fit into IPv4 packets of `ip_mtu` bytes; the smallest RDMA MTU if none fits.
 constexpr std::size_t mtu_within(std::size_t ip_mtu) {
   std::size_t mtu = 4096;
   while (mtu > 256 && 20 + 8 + kMaxHeaders + mtu + kIcrcSize > ip_mtu) mtu /= 2;
   return mtu;
 }
 
-// The headers in host byte order.
+// The headers' fields in host byte order.
 struct Headers {
   Opcode opcode = Opcode::kWriteOnlyImm;
   bool solicited = false;
-  bool migration = false;  // the migration state that Linux sends as 1 and nobody reads
+  bool migration = false;  // the MigReq bit: Linux sends 1, and nobody reads it
   std::uint8_t pad = 0;    // bytes behind the payload
   std::uint16_t partition = kDefaultPartition;
-  std::uint32_t qpn = 0;  // of the receiver, 24 bits
+  std::uint32_t qpn = 0;  // the receiver's queue pair, 24 bits
   bool acknowledge = false;
   std::uint32_t psn = 0;  // 24 bits
-  // If the opcode begins a message:
+  // Only if the opcode begins a message:
   std::uint64_t address = 0;
   std::uint32_t rkey = 0;
-  std::uint32_t length = 0;  // of the whole message
-  // If the opcode has one:
+  std::uint32_t length = 0;  // bytes of the whole message
+  // Only if the opcode has an immediate:
   std::uint32_t immediate = 0;
   bool operator==(const Headers&) const = default;
 };
@@ -98,10 +100,10 @@ std::string_view to_string(ParseResult result);
 
 struct Packet {
   Headers headers;
-  std::span<const std::uint8_t> payload;  // without pad
+  std::span<const std::uint8_t> payload;  // without the pad
   std::uint32_t icrc = 0;
 };
-// Takes a UDP payload apart, without a look at the ICRC's value. Reads nothing outside `datagram`.
+// Splits a UDP payload into headers, payload and ICRC. Does not check the ICRC. Never reads outside `datagram`.
 ParseResult parse(std::span<const std::uint8_t> datagram, Packet& packet);
 
 }  // namespace jaxina::roce

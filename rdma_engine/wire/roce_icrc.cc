@@ -18,7 +18,8 @@ constexpr std::size_t kCongestionOffset = 4;  // in the BTH
 constexpr std::uint8_t kDontFragment = 0x40;
 constexpr std::uint8_t kUdpProtocol = 17;
 
-// What changes on the way is covered as ones: TOS, TTL and both checksums.
+// The bytes that the ICRC covers in front of the BTH (InfiniBand Architecture Specification, annex A17). Fields that
+// change on the way count as ones: TOS, TTL and both checksums. So do the eight bytes in place of a link header.
 std::array<std::uint8_t, kPseudoHeader> pseudo_header(const Flow& flow, const Identification& identification,
                                                       std::size_t covered) {
   std::array<std::uint8_t, kPseudoHeader> bytes;
@@ -53,7 +54,8 @@ constexpr std::array<std::uint32_t, 256> make_table() {
   return table;
 }
 
-// Undoes the step of the CRC's register over a zero byte: table entries are told apart by their high bytes.
+// Undoes one step of the CRC register over a zero byte. This works because all entries of the table have different high
+// bytes.
 class BackwardStep {
  public:
   BackwardStep() {
@@ -75,7 +77,7 @@ std::uint32_t image(const std::array<std::uint32_t, 32>& matrix, std::uint32_t v
   return result;
 }
 
-// Undoes 1, 2, 4, ... steps: a number of steps is a product of some of these.
+// Matrices that undo 1, 2, 4, ... steps. Any number of steps is a product of some of them.
 class PowersOfTwo {
  public:
   PowersOfTwo() {
@@ -100,7 +102,8 @@ class PowersOfTwo {
 
 std::uint32_t icrc(const Flow& flow, const Identification& identification, std::span<const std::uint8_t> covered) {
   JAXINA_ASSERT(covered.size() >= sizeof(BthBytes));
-  // One piece up to the end of the BTH: a call of the CRC costs as much as a hundred bytes.
+  // The header up to the end of the BTH goes through the CRC in one piece: the fixed cost of a CRC call is that of
+  // about a hundred bytes.
   std::array<std::uint8_t, kPseudoHeader + sizeof(BthBytes)> head;
   const auto pseudo = pseudo_header(flow, identification, covered.size());
   std::copy(pseudo.begin(), pseudo.end(), head.begin());
@@ -119,7 +122,7 @@ std::uint32_t BlindIcrcCheck::unwind(std::uint32_t difference, std::size_t bytes
     if (known.bytes == bytes) return image(known.unwinding, difference);
   }
   static const PowersOfTwo powers;
-  if (bytes == unknown_bytes_) {  // the second in a row: worth keeping
+  if (bytes == unknown_bytes_) {  // the same unknown length twice in a row is worth caching
     Known& known = known_[next_known_++ % kKnown];
     known.bytes = bytes;
     for (std::size_t bit = 0; bit < 32; ++bit) known.unwinding[bit] = powers.unwind(std::uint32_t{1} << bit, bytes);
@@ -130,10 +133,11 @@ std::uint32_t BlindIcrcCheck::unwind(std::uint32_t difference, std::size_t bytes
 
 std::optional<Identification> BlindIcrcCheck::explain(const Flow& flow, std::span<const std::uint8_t> covered,
                                                       std::uint32_t received) {
-  // With id 0 and no flags these four bytes are zero; the difference to what was sent is what was there.
+  // Computed with id 0 and no flags, these four bytes are zero. So the difference to the received ICRC comes from their
+  // real values.
   const std::uint32_t difference = received ^ icrc(flow, {.id = 0, .dont_fragment = false}, covered);
   const std::uint32_t bytes = unwind(difference, kPseudoHeader - kIdentificationOffset + covered.size());
-  // The register takes in its low byte first: id, then flags and fragment offset.
+  // The register takes its low byte first: the id, then flags and fragment offset.
   const std::uint32_t flags = bytes >> 16;
   if (flags != 0 && flags != kDontFragment) return std::nullopt;
   return Identification{static_cast<std::uint16_t>((bytes & 0xff) << 8 | (bytes >> 8 & 0xff)), flags == kDontFragment};

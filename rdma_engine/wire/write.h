@@ -1,4 +1,4 @@
-// An RDMA Write with Immediate, as it leaves, and its packets.
+// Write: an RDMA Write with Immediate to be sent, and functions that cut it into packets.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace jaxina::roce {
 
-// Where a write goes and what it carries. The payload may lie in two parts.
+// The destination and the content of a write. The payload may be in two parts.
 struct Write {
   Address peer;
   std::uint32_t qpn = 0;
@@ -25,8 +25,8 @@ struct Write {
   std::size_t size() const { return head.size() + tail.size(); }
 };
 
-// Calls packet(headers, offset, size) for each packet of the write that carries at most `mtu` bytes of payload: those
-// from `offset` on. `psn` is the first packet's, and then the next message's.
+// Calls packet(headers, offset, size) for each packet of the write. A packet carries payload bytes [offset, offset +
+// size), at most `mtu` of them. `psn` is the first packet's sequence number; on return it is the next message's.
 template <typename PacketOf>
 void cut_into_packets(const Write& write, std::size_t mtu, std::uint32_t& psn, PacketOf packet) {
   Headers headers{.qpn = write.qpn,
@@ -49,12 +49,12 @@ void cut_into_packets(const Write& write, std::size_t mtu, std::uint32_t& psn, P
   psn = headers.psn;
 }
 
-// Bytes of such a packet, its ICRC's included.
+// Bytes of such a packet, including its ICRC.
 constexpr std::size_t packet_size(const Headers& headers, std::size_t payload) {
   return header_size(headers.opcode) + payload + headers.pad + kIcrcSize;
 }
 
-// Writes the packet but for its ICRC.
+// Writes everything except the ICRC.
 inline void write_packet(const Write& write, const Headers& headers, std::size_t offset, std::size_t size,
                          std::uint8_t* packet) {
   roce::write(headers, packet);

@@ -32,16 +32,16 @@ DevicePayload::DevicePayload(std::vector<TensorDevice*> devices, const JobShape&
   global_ = reinterpret_cast<std::uint8_t*>(common_.get() + 4 * staged);
 }
 
-// Null if there is nothing, or the devices cannot reach it.
+// Returns null if there is no such memory, or if the devices cannot reach it.
 DeviceMemory DevicePayload::share(std::span<const std::byte> memory) try {
   return memory.empty() ? nullptr : devices_.front()->share(memory);
 } catch (const Error&) {
   return nullptr;
 }
 
-// Where the words of messages are sent from, for the device to write them there; null if they are staged.
+// Returns the memory of the messages' words, if the device can write them there. Returns null if they must be staged.
 std::uint32_t* DevicePayload::place_for_words(const TransportMemory& transport) {
-  if (devices_.size() > 1) return nullptr;  // their words are added on the way
+  if (devices_.size() > 1) return nullptr;  // the words of several devices are added on the way to the message
   std::uint32_t* words = nullptr;
   const bool adopted = transport.adopt && transport.adopt([&] {
     ExportedMemory memory = devices_.front()->allocate_exported(shape_.slots() * transport.stride);
@@ -59,7 +59,8 @@ DevicePayload::~DevicePayload() {
   }
 }
 
-// Calls describe(device, first block, elements, the device's tasks) for every run of blocks of one tensor in the chunk.
+// Calls describe(device, first block, elements, the device's tasks) for every run of consecutive blocks of one tensor
+// in the chunk.
 template <typename Describe>
 void DevicePayload::add(const Layout& layout, std::size_t chunk, Describe describe) {
   struct Run {
@@ -80,7 +81,7 @@ void DevicePayload::consume_flags(const Layout& layout, std::size_t chunk, Sum s
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
     if (!first.codec->is_float) return;
     std::byte* out = layout.out(d, first);
-    // In place, the finite elements still have to be summed.
+    // If the sum is in place, the finite elements have not been summed yet, so they must stay.
     const auto work = layout.in(d, first) == out ? DeviceWork::kApplyFlags : DeviceWork::kApplyFlagsClearing;
     tasks.push_back({work, first.codec->type, sum.order, elements, out,
                      const_cast<std::uint32_t*>(sum.words) + first.first_word, nullptr});
@@ -128,8 +129,9 @@ void DevicePayload::produce_data(std::size_t slot, const Layout& layout, std::si
   if (words_on_device()) clear_gaps(slot, layout, chunk, false);
 }
 
-// What the words of a pass do not fill, where this processor cannot: up to the next tensor's block, up to the end, and,
-// with floats_only, what else would be an integer's. Within a tensor the device does it.
+// Makes the device clear the words of a pass that its other tasks do not write, since the processor cannot write there:
+// the words up to the next tensor's block, those up to the end, and, with floats_only, the words of integers. Within a
+// tensor the device clears gaps by itself (DeviceTask).
 void DevicePayload::clear_gaps(std::size_t slot, const Layout& layout, std::size_t chunk, bool floats_only) {
   std::uint32_t* words = staging_.front().words + slot * words_stride_;
   std::size_t written = 0;
@@ -153,7 +155,7 @@ void DevicePayload::start_open() {
   under_way_.push_back(std::exchange(open_, empty_batch()));
   Batch& batch = under_way_.back();
   for (std::size_t d = 0; d < devices_.size() && failure_.ok(); ++d) {
-    // By turns of work, so that a device works off many alike at once.
+    // Sorted by the kind of work, so that a device processes many tasks of the same kind at once.
     std::stable_sort(batch.tasks[d].begin(), batch.tasks[d].end(), [](const DeviceTask& a, const DeviceTask& b) {
       return std::pair(a.work, a.type) < std::pair(b.work, b.type);
     });

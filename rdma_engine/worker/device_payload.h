@@ -1,7 +1,9 @@
-// The payload of passes whose tensors lie on devices. A device writes a pass's words before the pass may be sent, and
-// reads a result's after it came: in the transport's own memory where that can be, else in staging memory of the slot,
-// and then the worker copies between there and packets or slots. All that is asked for while the devices are busy goes
-// to them as one batch, and at most kBatches are under way: the longer a device takes, the larger the next batch.
+// DevicePayload: the payload of passes whose tensors are on devices. A device writes a pass's words before the pass may
+// be sent, and reads a result's words after it came. It does so in the transport's own memory if possible. Otherwise it
+// uses staging memory of the slot, and the worker copies between that and packets or slots.
+//
+// Requests made while the devices are busy go to them as one batch, and at most kBatches are under way. So the longer a
+// device takes, the larger its next batch. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -16,55 +18,56 @@
 
 namespace jaxina {
 
-// A transport's memory that devices may use as it is.
+// Memory of a transport that devices may use directly. Each part is optional.
 struct TransportMemory {
-  // All results come to lie here, and their words stay, whatever arrives twice, until this worker has sent the slot's
-  // next pass. Empty: they last no longer than on_result().
+  // All results are stored here. Their words stay, even if packets arrive twice, until this worker has sent the slot's
+  // next pass. Empty: results are valid only during on_result().
   std::span<const std::byte> results = {};
-  // Slot i's passes are sent from messages[i * stride] on, with their words in network order, and from the moment that
-  // a pass has its result nobody cares for what lies there. Empty: fill_words() is told where the words go.
+  // Slot i's passes are sent from messages[i * stride] on, with their words in network byte order. Once a pass has its
+  // result, nobody uses its message any more. Empty: fill_words() is told where to write the words.
   std::span<std::byte> messages = {};
   std::size_t stride = 0;
-  // Lets messages have their words in a device's own memory, slot i's from i * stride on, and keeps it. False where
-  // that cannot be; the memory is asked for only if it may. May be null.
+  // Asks the transport to keep the words of messages in a device's own memory, slot i's from i * stride on. The
+  // transport calls `allocate` only if it can use such memory, and then keeps the memory. Returns false if it cannot.
+  // May be null.
   std::function<bool(const std::function<ExportedMemory()>& allocate)> adopt = {};
 };
 
 class DevicePayload {
  public:
-  // devices: those of this process, in the order of their contributions. What they cannot reach of
-  // the transport's memory is staged.
+  // `devices` are those of this process, in the order of their contributions. If they cannot reach the transport's
+  // memory, staging memory is used instead. Throws Error if staging memory cannot be allocated.
   DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape, const TransportMemory& transport);
-  ~DevicePayload();  // waits until the devices touch nothing any more
+  ~DevicePayload();  // waits until the devices no longer touch any of this memory
 
-  // What a device contributes to a slot's pass, once its production is done: in host order in staging memory, or where
-  // the pass is sent from and as it is sent.
+  // A device's contribution to a slot's pass, once the device has produced it: in staging memory in host byte order, or
+  // in the message itself in network byte order.
   const std::uint32_t* words(std::size_t device, std::size_t slot) const {
     return staging_[device].words + slot * words_stride_;
   }
-  // Whether that is in the device's own memory, which is not read here.
+  // Whether these words are in the device's own memory, which the processor does not read.
   bool words_on_device() const { return exported_ != nullptr; }
   const std::uint8_t* exponents(std::size_t device, std::size_t slot) const {
     return staging_[device].exponents + slot * shape_.blocks_per_chunk();
   }
 
-  // The words of a result, of the chunk that was produced last for the slot.
+  // The words of a result. The result is of the chunk that produce_data() last produced for the slot.
   struct Sum {
     const std::uint32_t* words;
     numerics::Order order;
   };
   bool reads_results_in_place() const { return sums_ == nullptr; }
-  // Else: where to copy them to, in host order.
+  // If they are not read in place: where to copy a slot's result to, in host byte order.
   std::uint32_t* staged_sum(std::size_t slot) { return sums_ + slot * shape_.words_per_chunk(); }
   void consume_flags(const Layout& layout, std::size_t chunk, Sum sum);
   void consume_data(std::size_t slot, const Layout& layout, std::size_t chunk, Sum sum, bool keep_non_finite);
 
-  // `global`: the exponents of the chunk, one a block.
+  // Start producing a part of a slot's pass. `global`: the exponents of the chunk over all workers, one per block.
   void produce_exponents(std::size_t slot, const Layout& layout, std::size_t chunk, bool finite_only);
   void produce_flags(std::size_t slot, const Layout& layout, std::size_t chunk);
   void produce_data(std::size_t slot, const Layout& layout, std::size_t chunk, const std::uint8_t* global);
 
-  // What the worker is told when all that was asked for up to here is done.
+  // An event that progress() reports once all requests made before mark() are done.
   struct Milestone {
     std::uint16_t slot;
     bool produced;             // the slot's pass may be sent
@@ -73,7 +76,8 @@ class DevicePayload {
   };
   void mark(const Milestone& milestone) { open_.milestones.push_back(milestone); }
 
-  // Starts what was asked for, as far as there is room, and calls reached(milestone) for what is done. Never waits.
+  // Starts the open requests if there is room for another batch, and calls reached(milestone) for everything that is
+  // done. Never waits.
   template <typename Reached>
   void progress(Reached reached) {
     while (failure_.ok()) {
@@ -91,13 +95,13 @@ class DevicePayload {
   static constexpr std::size_t kBatches = 2;
   struct Staging {
     DeviceMemory memory;
-    std::uint32_t* words;  // slot i's are words_stride_ * i further on
+    std::uint32_t* words;  // slot i's words begin words_stride_ * i words later
     std::uint8_t* exponents;
   };
   struct Batch {
-    std::vector<std::vector<DeviceTask>> tasks;  // by device
+    std::vector<std::vector<DeviceTask>> tasks;  // one list per device
     std::vector<Milestone> milestones;
-    std::vector<std::uint64_t> tickets;  // by device, as far as it was started
+    std::vector<std::uint64_t> tickets;  // one per device that has started the batch
   };
   DeviceMemory share(std::span<const std::byte> memory);
   std::uint32_t* place_for_words(const TransportMemory& transport);
@@ -112,17 +116,18 @@ class DevicePayload {
   std::vector<TensorDevice*> devices_;
   DeviceFormat format_;
   JobShape shape_;
-  DeviceMemory results_, messages_;    // the transport's, if the devices reach it
-  std::uint32_t* exported_ = nullptr;  // the device's own, if messages have their words there
-  std::uint32_t* sent_from_;           // one of these two, or null
+  DeviceMemory results_, messages_;    // the transport's memory, or null if the devices cannot reach it
+  std::uint32_t* exported_ = nullptr;  // the device's own memory, if messages have their words there
+  std::uint32_t* sent_from_;           // messages_ or exported_, or null if the words are staged
   std::size_t words_stride_;
   numerics::Order produced_order_;
-  std::vector<Staging> staging_;  // by device
-  DeviceMemory common_;           // read by all devices
-  std::uint32_t* sums_ = nullptr;
-  // Per slot the global exponents of two chunks by turns: one is still read to decode a chunk when the next is encoded.
+  std::vector<Staging> staging_;   // one per device
+  DeviceMemory common_;            // memory that all devices read
+  std::uint32_t* sums_ = nullptr;  // staged results, or null if results are read in place
+  // The exponents over all workers, of two chunks per slot, used in turn: while the next chunk is encoded, a device may
+  // still read the old ones to decode the previous chunk.
   std::uint8_t* global_;
-  std::vector<std::uint8_t> turn_;
+  std::vector<std::uint8_t> turn_;  // per slot: which of the two
   Batch open_;
   std::deque<Batch> under_way_;
   Status failure_;

@@ -45,7 +45,8 @@ std::size_t Layout::words_in(std::size_t chunk) const {
 }
 
 std::size_t Layout::tensor_at(std::size_t block) const {
-  // The last tensor that starts at or before the block; empty tensors start where the next one does.
+  // The last tensor that starts at or before the block. An empty tensor starts where the next one does, so the search
+  // skips it.
   const auto after = std::upper_bound(first_block_.begin(), first_block_.end() - 1, block);
   return static_cast<std::size_t>(after - first_block_.begin()) - 1;
 }

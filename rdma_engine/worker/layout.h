@@ -1,6 +1,7 @@
-// How a collective's tensors lie in the stream: blocks of k words that never span two tensors, chunks of
-// `blocks_per_chunk` consecutive blocks. A chunk may hold blocks of several tensors, so that many small tensors share
-// slot passes. Several local devices may contribute to one stream; their tensors are alike and lie alike.
+// Layout: how a collective's tensors lie in the stream. They are cut into blocks of k words, which never span two
+// tensors, and `blocks_per_chunk` consecutive blocks form a chunk. A chunk may hold blocks of several tensors, so many
+// small tensors share slot passes. Several local devices may contribute to one stream; their tensors have equal types
+// and sizes, so they have one layout.
 #pragma once
 
 #include <algorithm>
@@ -16,34 +17,35 @@
 
 namespace jaxina {
 
-// One block of one tensor, as it lies in a chunk.
+// One block of one tensor, with its place in its chunk.
 struct Block {
   const numerics::ElementCodec* codec;
-  std::size_t tensor;  // in the collective
-  std::size_t offset;  // of its first byte in the tensor
+  std::size_t tensor;  // index in the collective
+  std::size_t offset;  // of the block's first byte in the tensor
   std::size_t elements;
   std::size_t words;       // elements * codec->words
   std::size_t index;       // in the chunk
   std::size_t first_word;  // in the chunk
 };
 
-// Identity of the call, and types, sizes and order of its tensors, as one number that workers can compare.
+// One number that workers can compare: a hash of the call's identity and its tensors' types, sizes and order.
 std::uint32_t fingerprint(const Collective& collective);
 
 class Layout {
  public:
-  // contributions[d] is local device d's; there is at least one, and all have the same fingerprint.
+  // contributions[d] is that of local device d. There is at least one, and all have the same fingerprint.
   Layout(std::vector<Collective> contributions, const JobShape& shape);
 
   std::size_t chunks() const { return chunks_; }
   std::size_t blocks_in(std::size_t chunk) const;
-  // Data words a chunk occupies: whole blocks, but (unless all chunks are whole) only the words there are of its last
-  // one.
+  // How many words a chunk has. Every block but the last takes the space of a whole block. The last takes only its own
+  // words, unless the job's shape wants whole chunks.
   std::size_t words_in(std::size_t chunk) const;
   bool has_exponents() const { return has_exponents_; }
   std::uint32_t fingerprint() const { return fingerprint_; }
 
-  // Whether the block's tensor has elements one chunk after the block's own, and how many bytes after.
+  // chunk_bytes: the distance in bytes from the block to the block one chunk later in the same tensor.
+  // continues_a_chunk_later: whether the tensor has elements there.
   std::size_t chunk_bytes(const Block& block) const {
     return shape_.blocks_per_chunk() * cuts_[block.tensor].elements * block.codec->size;
   }
@@ -52,13 +54,13 @@ class Layout {
   }
 
   std::size_t devices() const { return contributions_.size(); }
-  // Either all contributions lie on devices, or none does.
+  // Either all contributions are on devices, or none is.
   bool on_devices() const { return contributions_.front().device != nullptr; }
   TensorDevice* device(std::size_t index) const { return contributions_[index].device; }
   const std::byte* in(std::size_t device, const Block& block) const {
     return static_cast<const std::byte*>(contributions_[device].tensors[block.tensor].in) + block.offset;
   }
-  // That so many numbers of the local device's tensors became zero.
+  // Reports that this many numbers of the local device's tensors became zero.
   void count_rounded_to_zero(std::size_t device, std::size_t numbers) const {
     std::atomic<std::uint64_t>* count = contributions_[device].rounded_to_zero;
     if (numbers != 0 && count != nullptr) count->fetch_add(numbers, std::memory_order_relaxed);
@@ -70,15 +72,15 @@ class Layout {
     return static_cast<std::byte*>(contributions_[device].tensors[block.tensor].out) + block.offset;
   }
 
-  // Goes through the blocks of a chunk, in order.
+  // Iterates over the blocks of a chunk, in order.
   class Cursor {
    public:
-    // nullopt behind the last one.
+    // nullopt after the last block.
     std::optional<Block> block() const {
       return block_ < end_ ? std::optional(layout_->describe(tensor_, block_, block_ - begin_)) : std::nullopt;
     }
-    // How many blocks from this one on are as long as it and lie in its tensor: their elements one after the other, as
-    // their words do in the chunk.
+    // How many blocks, starting with this one, have the same size and are in the same tensor. Their elements are
+    // contiguous in the tensor, and their words are contiguous in the chunk.
     std::size_t stretch() const;
     void advance(std::size_t blocks);
 
@@ -103,11 +105,11 @@ class Layout {
   }
 
  private:
-  // What all blocks of a tensor have in common.
+  // The properties that all blocks of a tensor share.
   struct Cut {
     const numerics::ElementCodec* codec;
     std::size_t elements;  // of a whole block
-    std::size_t count;     // of the tensor's elements
+    std::size_t count;     // elements of the tensor
   };
 
   std::size_t tensor_at(std::size_t block) const;
@@ -129,7 +131,7 @@ class Layout {
   std::vector<Cut> cuts_;                 // per tensor
   std::vector<std::size_t> first_block_;  // per tensor, and the total at the end
   std::size_t blocks_ = 0;
-  std::size_t chunks_ = 0;  // kept, for it is asked for several times a pass, and a division
+  std::size_t chunks_ = 0;  // cached: computing it takes a division, and every pass needs it several times
   bool has_exponents_ = false;
   std::uint32_t fingerprint_ = 0;
 };
@@ -145,7 +147,7 @@ inline void Layout::Cursor::advance(std::size_t blocks) {
   while (block_ < end_ && block_ >= layout_->first_block_[tensor_ + 1]) ++tensor_;
 }
 
-// One step of the mixing used for fingerprints (a 32-bit finalizer, as in MurmurHash3).
+// One step of the hash for fingerprints: MurmurHash3's 32-bit finalizer, applied to each half of the value.
 constexpr std::uint32_t mix(std::uint32_t hash, std::uint64_t value) {
   for (int half = 0; half < 2; ++half) {
     hash ^= static_cast<std::uint32_t>(value >> (32 * half));
@@ -158,7 +160,7 @@ constexpr std::uint32_t mix(std::uint32_t hash, std::uint64_t value) {
   return hash;
 }
 
-// Of exponents.
+// A hash of exponents.
 std::uint32_t digest(std::span<const std::uint8_t> exponents);
 
 }  // namespace jaxina

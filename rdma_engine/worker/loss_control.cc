@@ -14,15 +14,16 @@ bool LossControl::on_pending(std::uint16_t slot, Nanoseconds now) {
   return true;
 }
 
-// Nothing that was sent after these passes has been answered. Most likely another worker is late, and all of them are
-// waiting at the aggregator: to send them again would only keep it from its work. So only the oldest one that is not
-// known to be counted is sent again, and twice as many each time that no notice comes. Until a result comes, the time
-// between probes doubles (RFC 6298, 5.5 to 5.7). Returns how many; they are the first of silent_.
+// Chooses the passes to send again after silence: nothing that was sent after the silent passes has been answered. Most
+// likely another worker is late and the aggregator has all of them; sending them all again would only keep it busy. So
+// the first probe sends one pass: the oldest that is not known to be counted. As long as no pending notice comes, each
+// further probe sends twice as many. Until a result comes, the time between probes doubles (RFC 6298, 5.5 to 5.7).
+// Returns how many passes to send; they are the first ones of silent_.
 std::size_t LossControl::probe(Nanoseconds now) {
   const auto first = [&](std::uint16_t a, std::uint16_t b) {
     return std::tie(slots_[a].counted, slots_[a].sent) < std::tie(slots_[b].counted, slots_[b].sent);
   };
-  // After an overflow loss is the likelier reason, and there is room for a window of them.
+  // After an overflow, loss is the likelier reason, and the window has room for this many passes.
   const std::size_t probes = window_.recovers() ? std::max<std::size_t>(probes_, window_.passes()) : probes_;
   const std::size_t count = std::min(probes, silent_.size());
   std::partial_sort(silent_.begin(), silent_.begin() + static_cast<std::ptrdiff_t>(count), silent_.end(), first);

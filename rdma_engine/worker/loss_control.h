@@ -1,9 +1,9 @@
-// What is in flight, how much may be, and what of it is taken for lost: the worker's loss recovery. Knows slots and
-// times, and nothing of what their passes carry or which pass comes next.
+// LossControl: the worker's loss recovery. It knows what is in flight, how much may be, and which passes count as lost.
+// It knows slots and times, but neither what passes carry nor which pass comes next.
 //
-// A pass is taken for lost when later ones on its path have been answered (SendOrder), or when its timeout passes and
-// something sent later has been answered. Silence, where nothing sent later has been answered, is probed instead: see
-// probe().
+// A pass counts as lost when results of later passes on its path have come (SendOrder), or when its timeout has passed
+// and a result of something sent later has come. If nothing sent later has been answered, the silence is probed
+// instead: see probe().
 #pragma once
 
 #include <algorithm>
@@ -32,10 +32,10 @@ class LossControl {
     silent_.reserve(slots);
   }
 
-  // Whether one more pass may be in flight.
+  // Whether the window has room for one more pass in flight.
   bool has_room() const { return in_flight_ < window_.passes(); }
 
-  // The slot's pass is sent now: for the first time since its last result, or again.
+  // The slot's pass is sent now, for the first time since the slot's last result, or again.
   void on_sent(std::uint16_t slot, Nanoseconds now) {
     Slot& s = slots_[slot];
     JAXINA_ASSERT(!s.in_flight && in_flight_ < slots_.size());
@@ -50,10 +50,11 @@ class LossControl {
   }
 
   bool is_in_flight(std::uint16_t slot) const { return slots_[slot].in_flight; }
-  // Whether the slot's pass has been sent and its result has not come: it is in flight, or taken for lost.
+  // Whether the slot's pass was sent and has no result yet: it is in flight, or counts as lost.
   bool was_sent(std::uint16_t slot) const { return slots_[slot].attempts > 0; }
 
-  // The result of a pass that was_sent(). Calls lost(slot) for each pass in flight that it shows to be lost.
+  // The result of the slot's pass has come; was_sent(slot) must hold. Calls lost(slot) for each pass in flight that now
+  // counts as lost.
   template <typename Lost>
   void on_result(std::uint16_t slot, Nanoseconds now, Lost lost) {
     Slot& s = slots_[slot];
@@ -63,7 +64,7 @@ class LossControl {
       timer_.sample(now - s.sent);
       window_.on_result(now - s.sent);
     }
-    // What was sent before it has been overtaken, so it may be due sooner.
+    // This result has overtaken the passes sent before it, so they may be due sooner.
     silences_ = 0;
     probes_ = 1;
     next_probe_ = 0;
@@ -73,22 +74,23 @@ class LossControl {
     const auto awaited = [this](std::uint16_t other, std::uint64_t its_order) {
       return slots_[other].in_flight && slots_[other].order == its_order;
     };
-    // Which transmission a result answers is not known; the first one is the careful guess. (To take the last one makes
-    // whatever was sent before it look overtaken: one needless retransmission then brings on a whole pool of them.)
+    // We cannot know which transmission this result answers. Assuming the first one is the careful guess. If we assumed
+    // the last one, everything sent before it would look overtaken, and one needless retransmission would cause a whole
+    // pool of them.
     path(slot).on_result(s.first_order, timer_.reordering(), awaited, [&](std::uint16_t overtaken) {
-      // What is counted waits for another worker; only its result can be lost, for which there is time.
+      // A counted pass waits for another worker. Only its result can be lost, and for that the timeout is soon enough.
       if (!slots_[overtaken].counted) give_up(overtaken, lost);
     });
   }
 
-  // A receive buffer overflowed, here or at the aggregator.
+  // A receive buffer overflowed, this worker's or the aggregator's.
   void on_overflow() { window_.on_overflow(); }
 
-  // The aggregator has the slot's pass and waits for other workers. False if the pass is not in flight.
+  // The aggregator has the slot's pass and waits for other workers. Returns false if the pass is not in flight.
   bool on_pending(std::uint16_t slot, Nanoseconds now);
 
-  // Calls lost(slot) for each pass that is to be sent again because of its timeout. Looks at the slots only if one may
-  // be due.
+  // Calls lost(slot) for each pass that must be sent again because of its timeout. It looks at the slots only if one
+  // may be due, so it is cheap to call.
   template <typename Lost>
   void on_tick(Nanoseconds now, Lost lost) {
     if (in_flight_ == 0 || now < next_deadline_) return;
@@ -106,23 +108,24 @@ class LossControl {
     next_deadline_ = earliest_due();
   }
 
-  // When on_tick() is due; nullopt if nothing is in flight. May be early, and late once the timeout has shrunk.
+  // When on_tick() is due; nullopt if nothing is in flight. The time may be too early, or too late if the timeout has
+  // shrunk since.
   std::optional<Nanoseconds> next_deadline() const {
     return in_flight_ > 0 ? std::optional(next_deadline_) : std::nullopt;
   }
 
   std::size_t in_flight() const { return in_flight_; }
   std::uint64_t retransmissions() const { return retransmissions_; }
-  // The slots whose pass was_sent(), the one sent last first.
+  // The slots for which was_sent() holds, the most recently sent first.
   std::vector<std::uint16_t> latest_first() const;
 
  private:
   struct Slot {
-    Nanoseconds sent = 0;           // or, if later, when the aggregator said that it waits for others
-    std::uint64_t order = 0;        // of the pass's latest transmission, on its path
-    std::uint64_t first_order = 0;  // of its first one
-    std::uint32_t attempts = 0;     // its transmissions
-    bool counted = false;           // the aggregator has said that it has the pass
+    Nanoseconds sent = 0;           // when the pass was sent, or when the aggregator last reported it pending
+    std::uint64_t order = 0;        // number of the pass's latest transmission on its path
+    std::uint64_t first_order = 0;  // number of its first transmission
+    std::uint32_t attempts = 0;     // how often it was sent
+    bool counted = false;           // the aggregator has reported that it has the pass
     bool in_flight = false;
   };
 
@@ -138,7 +141,7 @@ class LossControl {
     leave_flight(slots_[slot]);
     lost(slot);
   }
-  // When the slot's pass is taken for lost.
+  // When the slot's pass counts as lost, or when the next probe may send it again.
   Nanoseconds due(std::uint16_t slot) const {
     const Slot& s = slots_[slot];
     const Nanoseconds expires = s.sent + timer_.timeout();
@@ -151,10 +154,10 @@ class LossControl {
   std::vector<SendOrder> paths_;
   RetransmissionTimer timer_;
   Window window_;
-  std::vector<std::uint16_t> silent_;  // slots whose timeout says nothing about their own packets
-  std::size_t probes_ = 1;             // how many of them are sent again at the next timeout
-  std::uint32_t silences_ = 0;         // timeouts since the last result
-  Nanoseconds next_probe_ = 0;         // which is not before
+  std::vector<std::uint16_t> silent_;  // slots whose timeout passed while nothing sent later was answered
+  std::size_t probes_ = 1;             // how many of these the next probe sends again
+  std::uint32_t silences_ = 0;         // probes since the last result
+  Nanoseconds next_probe_ = 0;         // no probe before this time
   std::size_t in_flight_ = 0;
   std::uint64_t retransmissions_ = 0;
   Nanoseconds next_deadline_ = 0;

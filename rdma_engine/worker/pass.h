@@ -1,4 +1,5 @@
-// The passes of a stream, and what comes back of them: what the worker's parts and its transport tell one another.
+// Pass, Result and related types: how the worker's parts and its transport describe the passes of a stream and their
+// results.
 #pragma once
 
 #include <compare>
@@ -25,8 +26,8 @@ struct Pass {
   bool retransmission;
 };
 
-// A completed pass as it came from the aggregator. The pointers need only live during on_result(), but for words in
-// TransportMemory::results.
+// A completed pass as it came from the aggregator. The pointers need to be valid only during on_result(), except for
+// words in TransportMemory::results.
 struct Result {
   std::uint16_t slot;
   std::uint32_t epoch;
@@ -38,7 +39,7 @@ struct Result {
   numerics::Order order;
 };
 
-// A pass's place in the stream, which is the same for all workers.
+// A pass's position in the stream. It is the same for all workers.
 struct Place {
   std::uint64_t collective = 0;  // sequence number
   std::size_t chunk = 0;
@@ -46,17 +47,17 @@ struct Place {
   auto operator<=>(const Place&) const = default;
 };
 
-// What a result says of the chunk whose exponents came with it.
+// What a result tells about its announced chunk: the chunk whose exponents the pass carried.
 struct Announced {
-  bool non_finite = false;   // it holds values that are not finite
-  std::uint32_t digest = 0;  // of the exponents
+  bool non_finite = false;   // the chunk has NaN or Inf
+  std::uint32_t digest = 0;  // of the chunk's exponents
 };
 
-// What a slot's pass carries.
+// What a slot's current pass carries.
 struct Content {
   Place place;
   const Layout* layout = nullptr;        // of the collective
-  std::optional<std::size_t> announced;  // the chunk whose exponents it carries, if any
+  std::optional<std::size_t> announced;  // the chunk whose exponents the pass carries, if any
   std::uint16_t slot = 0;
 };
 

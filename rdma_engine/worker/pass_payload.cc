@@ -13,12 +13,13 @@ using numerics::Store;
 
 namespace {
 
-// The next pass's elements: else they would come from memory page by page, while nothing else is done.
+// Prefetches the next pass's elements. Otherwise the processor would wait for memory once per page and do nothing else
+// meanwhile.
 void prefetch(const std::byte* memory, std::size_t bytes) {
   for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(memory + line, 0, 2);
 }
 
-// Of a block in this processor's memory. The same block of the next chunk is called from memory meanwhile.
+// The exponent of a block in host memory. Also prefetches the same block of the next chunk.
 std::uint8_t exponent_of(const numerics::Codec& codec, const Layout& layout, std::size_t device, const Block& block,
                          Phase phase) {
   const std::byte* in = layout.in(device, block);
@@ -28,7 +29,7 @@ std::uint8_t exponent_of(const numerics::Codec& codec, const Layout& layout, std
   return (phase == Phase::kFlags ? block.codec->finite_exponent : block.codec->exponent)(codec, in, block.elements);
 }
 
-// A result's words to a block in this processor's memory.
+// Decodes a result's words to a block in host memory.
 void decode_block(const numerics::Codec& codec, numerics::Scale scale, const Layout& layout, std::size_t device,
                   const Block& block, const Result& result, std::uint8_t exponent, bool flagged) {
   const std::uint32_t* sum = result.word_data + block.first_word;
@@ -40,7 +41,7 @@ void decode_block(const numerics::Codec& codec, numerics::Scale scale, const Lay
   }
 }
 
-// Whether these blocks can be one ElementCodec::exchange.
+// Whether one ElementCodec::exchange can process these three blocks.
 bool alike(const Block& ahead, const Block& in, const Block& out) {
   return in.codec->exchange != nullptr && ahead.codec == in.codec && out.codec == in.codec &&
          ahead.elements == in.elements && out.elements == in.elements;
@@ -65,8 +66,8 @@ void PassPayload::admit(const Layout& layout) {
 
 bool PassPayload::produce(const Content& pass) {
   if (!devices_) return true;
-  // Also where the tensors lie here: a device may still read the slot's last result, which stays only until this pass
-  // is sent.
+  // This is needed even if this pass's tensors are in host memory: a device may still read the slot's last result,
+  // which stays only until this pass is sent.
   if (pass.layout->on_devices()) {
     if (pass.place.phase == Phase::kFlags) devices_->produce_flags(pass.slot, *pass.layout, pass.place.chunk);
     if (pass.place.phase == Phase::kData) {
@@ -103,20 +104,20 @@ void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32
   if (count == 0) return;
   const Layout& layout = *pass.layout;
   const std::uint8_t* global = exponents(pass.slot);
-  // Words of several devices are added in host order and turned round afterwards.
-  const bool turn = store == Store::kBigEndian && layout.devices() > 1;
-  std::size_t written = 0;  // up to the next block there is padding, where a tensor's last block is short
+  // The words of several devices are added in host byte order first, and converted to network byte order afterwards.
+  const bool swap_afterwards = store == Store::kBigEndian && layout.devices() > 1;
+  std::size_t written = 0;  // between here and the next block there is padding, if a tensor's last block is short
   layout.for_each_block(pass.place.chunk, [&](const Block& block) {
     std::uint32_t* dst = words + block.first_word;
     if (store != Store::kAdd) std::memset(words + written, 0, 4 * (block.first_word - written));
     written = block.first_word + block.words;
-    // An integer has no exponents and no flags, for which nobody reads it.
+    // Integers have no exponents and no flags, so devices produce only their data.
     const bool staged = layout.on_devices() && (pass.place.phase == Phase::kData || block.codec->is_float);
     for (std::size_t device = 0; device < layout.devices(); ++device) {
-      const Store each = device > 0 ? Store::kAdd : turn ? Store::kWrite : store;
+      const Store each = device > 0 ? Store::kAdd : swap_afterwards ? Store::kWrite : store;
       if (staged) {
         const std::uint32_t* produced = devices_->words(device, pass.slot) + block.first_word;
-        if (produced == dst) continue;  // as it is sent
+        if (produced == dst) continue;  // the device has already written them into the message
         codec_.encode_int32(produced, block.words, each, dst);
         staged_words_ += block.words;
       } else if (pass.place.phase == Phase::kFlags) {
@@ -127,7 +128,7 @@ void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32
         if (!again) layout.count_rounded_to_zero(device, lost);
       }
     }
-    if (turn) codec_.encode_int32(dst, block.words, Store::kBigEndian, dst);
+    if (swap_afterwards) codec_.encode_int32(dst, block.words, Store::kBigEndian, dst);
   });
   JAXINA_ASSERT(written <= count);
   if (store != Store::kAdd) std::memset(words + written, 0, 4 * (count - written));
@@ -152,7 +153,7 @@ void PassPayload::decode_flags(const Content& pass, const Result& result) {
     const std::uint32_t* sum = result.word_data + block.first_word;
     for (std::size_t device = 0; device < layout.devices(); ++device) {
       std::byte* out = layout.out(device, block);
-      // In place, the finite elements still have to be summed.
+      // If the sum is in place, the finite elements have not been summed yet, so they must stay.
       const bool clear = layout.in(device, block) != out;
       block.codec->apply_flags(codec_, sum, block.elements, result.order, clear, out);
     }
@@ -183,8 +184,8 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
   if (!plain) return false;
   const Layout &source = *filled.layout, &target = *decoded.layout;
   if (source.devices() > 1 || source.on_devices() || target.on_devices()) return false;
-  JAXINA_ASSERT(target.devices() == 1);  // the local devices of a group are the same for every collective
-  const std::uint8_t *forth = exponents(filled.slot), *back = exponents(decoded.slot);
+  JAXINA_ASSERT(target.devices() == 1);  // all collectives of a group have the same number of local devices
+  const std::uint8_t *in_exponents = exponents(filled.slot), *out_exponents = exponents(decoded.slot);
   Layout::Cursor aheads = source.blocks_of(*filled.announced), ins = source.blocks_of(filled.place.chunk),
                  outs = target.blocks_of(decoded.place.chunk);
   std::size_t written = 0, lost = 0;
@@ -197,8 +198,8 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
       lost += in->codec->exchange(
           codec_,
           {blocks, in->elements, source.in(0, *ahead), announced + ahead->index, merge, source.in(0, *in),
-           forth + in->index, store, words + in->first_word, result.word_data + out->first_word, back + out->index,
-           target.streams(0, *out), target.out(0, *out)},
+           in_exponents + in->index, store, words + in->first_word, result.word_data + out->first_word,
+           out_exponents + out->index, target.streams(0, *out), target.out(0, *out)},
           scale_);
     } else {
       if (ahead) {
@@ -206,10 +207,10 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
         announced[ahead->index] = merge ? std::max(announced[ahead->index], exponent) : exponent;
       }
       if (in) {
-        lost += in->codec->encode(codec_, source.in(0, *in), in->elements, forth[in->index], scale_, store,
+        lost += in->codec->encode(codec_, source.in(0, *in), in->elements, in_exponents[in->index], scale_, store,
                                   words + in->first_word);
       }
-      if (out) decode_block(codec_, scale_, target, 0, *out, result, back[out->index], false);
+      if (out) decode_block(codec_, scale_, target, 0, *out, result, out_exponents[out->index], false);
     }
     if (in) {
       if (store != Store::kAdd) std::memset(words + written, 0, 4 * (in->first_word - written));

@@ -1,7 +1,8 @@
-// What the passes carry: exponents, words and flags, straight between the local devices' tensors and a packet or slot.
-// Keeps what a slot's passes tell its later ones. Knows nothing of which pass comes next, and nothing of what is lost.
+// PassPayload: what the passes carry. It converts exponents, words and flags directly between the local devices'
+// tensors and a packet or slot. It keeps the exponents and flags that a slot's later passes need. It knows neither
+// which pass comes next nor what is lost.
 //
-// Where the tensors lie on devices, these produce a pass's payload before it may be sent and take its result
+// If the tensors are on devices, the devices produce a pass's payload before it may be sent, and they take its result
 // (DevicePayload).
 #pragma once
 
@@ -20,14 +21,15 @@ namespace jaxina {
 
 class PassPayload {
  public:
-  // `memory` outlives this.
+  // `memory` must outlive this object.
   PassPayload(const JobShape& shape, const TransportMemory& memory, const numerics::Codec& codec);
 
-  // To be called with the layout of each collective, before any of its passes. Throws Error if it is the first one on
-  // devices and these have no memory for their payload.
+  // Call this with the layout of each collective, before any of its passes. Throws Error if the collective is the first
+  // one on devices and a device cannot allocate memory for its payload.
   void admit(const Layout& layout);
 
-  // The pass is the slot's next one. True if it can be sent at once; else progress() will say when.
+  // Called when the pass is the slot's next one. Returns true if it can be sent at once; otherwise progress() reports
+  // when.
   bool produce(const Content& pass);
   // Calls produced(slot) for each slot whose pass can be sent now, and consumed(collective) for each chunk whose result
   // the devices have taken. Never waits.
@@ -42,26 +44,27 @@ class PassPayload {
   bool awaits_devices() const { return devices_ && devices_->busy(); }
   Status device_failure() const { return devices_ ? devices_->failure() : Status(); }
 
-  // See Worker. `count` is how many words the pass has; what is filled `again` has been counted.
+  // See Worker. `count` is the number of words of the pass. `again`: the pass was filled before, so do not count its
+  // numbers that became zero again.
   void fill_exponents(const Content& pass, std::uint8_t* exponents, bool merge) const;
   void fill_words(const Content& pass, std::size_t count, std::uint32_t* words, numerics::Store store,
                   bool again = false);
   const std::uint32_t* words_on_device(const Content& pass) const;
 
-  // Takes the words of a result, with the exponents that a pass before announced.
+  // Takes the words of a result. Uses the exponents that an earlier pass announced.
   void decode_flags(const Content& pass, const Result& result);
-  // True if the chunk is done with that; else the devices have yet to take it.
+  // Returns true if the chunk is done; false if the devices still have to take the result.
   bool decode_data(const Content& pass, const Result& result);
-  // fill_exponents(), fill_words() and decode_data() side by side, which for long tensors of floats takes less time.
-  // False if that cannot be, and nothing has been done.
+  // Does fill_exponents(), fill_words() and decode_data() together, which is faster for long tensors of floats. Returns
+  // false, having done nothing, if these passes do not allow it.
   bool exchange(const Content& filled, std::size_t count, std::uint8_t* exponents, bool merge, std::uint32_t* words,
                 numerics::Store store, const Content& decoded, const Result& result) const;
-  // Keeps the exponents that came with a result for the passes of the chunk they announce.
+  // Stores the exponents that came with a result, for the passes of the chunk that they announce.
   Announced keep_exponents(const Result& result);
-  // The last chunk of a collective has been decoded.
+  // Call this after the last chunk of a collective has been decoded.
   void end_streaming() const { codec_.end_streaming(); }
 
-  // Words that devices wrote and this processor then copied or added, or that it copied for them to read.
+  // Words of tensors on devices that passed through staging memory: the processor copied or added them.
   std::uint64_t staged_words() const { return staged_words_; }
 
  private:
@@ -73,9 +76,10 @@ class PassPayload {
   TransportMemory memory_;
   const numerics::Codec& codec_;
   numerics::Scale scale_;
-  std::vector<std::uint8_t> exponents_;     // per slot: the global exponents of the current chunk
-  std::vector<std::uint8_t> flagged_;       // per slot: the output holds the current chunk's non-finite values already
-  std::unique_ptr<DevicePayload> devices_;  // from the first collective on whose tensors lie on devices
+  std::vector<std::uint8_t> exponents_;  // per slot: the exponents of the current chunk over all workers
+  // Per slot: whether the output already holds the current chunk's non-finite values.
+  std::vector<std::uint8_t> flagged_;
+  std::unique_ptr<DevicePayload> devices_;  // null until the first collective whose tensors are on devices
   std::uint64_t staged_words_ = 0;
 };
 

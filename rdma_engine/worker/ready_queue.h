@@ -1,6 +1,6 @@
-// The slots whose pass can be sent, by its place in the stream. All workers send in this order, whatever the order in
-// which results came to them: else each would soon hold back what another waits for. And a slot that a lost packet has
-// thrown back catches up.
+// ReadyQueue: the slots whose pass can be sent, ordered by the pass's place in the stream. All workers send in this
+// order, whatever the order in which their results came. Otherwise each worker would soon hold back what another waits
+// for. The order also lets a slot catch up that a lost packet has delayed.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ class ReadyQueue {
  public:
   explicit ReadyQueue(std::size_t slots) : slots_(slots) { heap_.reserve(slots); }
 
-  // The slot's pass is ready, for the first time or to be sent again. A slot that was withdrawn and still stands in the
-  // queue keeps its old place.
+  // The slot's pass is ready to be sent, for the first time or again. If the slot was withdrawn but is still in the
+  // heap, it keeps its old place.
   void push(std::uint16_t slot, const Place& place) {
     slots_[slot].ready = true;
     if (slots_[slot].queued) return;
@@ -31,16 +31,16 @@ class ReadyQueue {
     std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
   }
 
-  // The slot's pass is not to be sent any more: its result came while it waited to be sent again.
+  // The slot's pass need not be sent any more: its result came before it was sent again.
   void withdraw(std::uint16_t slot) { slots_[slot].ready = false; }
 
-  // The slot that is to be sent next.
+  // The slot to send next.
   std::optional<std::uint16_t> first() {
     while (!heap_.empty() && !slots_[heap_.front().slot].ready) drop_first();
     return heap_.empty() ? std::nullopt : std::optional(heap_.front().slot);
   }
 
-  // Takes it out.
+  // Removes and returns the slot to send next.
   std::optional<std::uint16_t> pop() {
     const std::optional<std::uint16_t> slot = first();
     if (slot) {
@@ -51,7 +51,8 @@ class ReadyQueue {
   }
 
  private:
-  struct Entry {  // a Place's fields and not a Place: they are loaded one by one, and take 24 bytes
+  // The fields of a Place, but not a Place: they are loaded one by one, and an entry takes only 24 bytes.
+  struct Entry {
     std::uint64_t collective;
     std::size_t chunk;
     Phase phase;
@@ -62,7 +63,7 @@ class ReadyQueue {
   };
   struct Slot {
     bool ready = false;
-    bool queued = false;  // stands in the heap
+    bool queued = false;  // is in the heap
   };
 
   void drop_first() {
@@ -71,7 +72,7 @@ class ReadyQueue {
     heap_.pop_back();
   }
 
-  std::vector<Entry> heap_;  // the earliest of the stream first
+  std::vector<Entry> heap_;  // a min-heap: the earliest pass of the stream is first
   std::vector<Slot> slots_;
 };
 

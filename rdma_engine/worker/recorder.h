@@ -1,5 +1,6 @@
-// What one thread did and when, for a timeline: a ring of events, made at once, whose oldest are overwritten, so
-// that recording neither allocates nor grows. Sans-IO: who drives a state machine gives it the time.
+// Recorder: records what one thread did and when, for a timeline. It is a ring of events with a fixed size: new events
+// overwrite the oldest, so recording never allocates. It is sans-IO: the code that drives a state machine gives it the
+// time.
 #pragma once
 
 #include <algorithm>
@@ -13,25 +14,25 @@ namespace jaxina {
 
 struct TraceEvent {
   enum class Kind : std::uint8_t {
-    kSent,  // a pass, for the first time
+    kSent,  // a pass was sent for the first time
     kSentAgain,
-    kResult,      // of the pass
-    kStale,       // a result that nobody waits for any more, or that contradicts
+    kResult,      // the result of the pass came
+    kStale,       // a result came that nobody waits for, or that contradicts the pass
     kPending,     // the aggregator has the pass and waits for other workers
-    kRejected,    // a packet that is malformed or foreign
-    kDropped,     // a packet, by the share of loss that was asked for
+    kRejected,    // a malformed or foreign packet came
+    kDropped,     // a packet was dropped on purpose, by the `loss` setting
     kWait,        // from `time` to `end`
     kCollective,  // from `time` to `end`
   };
   enum class Wait : std::uint8_t { kSocket, kResult, kSlotLock };
 
   Kind kind;
-  std::uint8_t detail = 0;  // of a pass: its Phase; of a wait: for what
+  std::uint8_t detail = 0;  // of a pass: its Phase; of a wait: its Wait
   std::uint16_t slot = 0;
   std::uint32_t epoch = 0;
   std::uint32_t chunk = 0;
-  std::uint64_t collective = 0;  // its number in the stream
-  std::uint64_t elements = 0;    // of the collective, on all local devices
+  std::uint64_t collective = 0;  // its sequence number in the stream
+  std::uint64_t elements = 0;    // elements of the collective, on all local devices
   Nanoseconds time = 0;
   Nanoseconds end = 0;
 };
@@ -49,9 +50,9 @@ class Recorder {
   }
 
   std::size_t size() const { return static_cast<std::size_t>(std::min<std::uint64_t>(recorded_, events_.size())); }
-  // How many were overwritten.
+  // How many events were overwritten.
   std::uint64_t fell_out() const { return recorded_ - size(); }
-  // The oldest is number 0.
+  // Number 0 is the oldest event that is left.
   const TraceEvent& operator[](std::size_t number) const {
     return events_[static_cast<std::size_t>((fell_out() + number) % events_.size())];
   }

@@ -1,6 +1,6 @@
-// How long a worker waits for a result before it doubts that its packet arrived: the estimator of RFC 6298 (smoothed
-// round trip plus four deviations) and Karn's rule (a pass that was sent again gives no sample). What follows from the
-// doubt depends on what has come meanwhile, and is Worker's to say.
+// RetransmissionTimer: how long a worker waits for a result before it suspects a loss. It uses the estimator of RFC
+// 6298 (smoothed round trip plus four deviations) and Karn's rule (a pass that was sent again gives no sample).
+// LossControl decides what follows from the suspicion.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,11 @@ namespace jaxina {
 
 struct TimerLimits {
   Nanoseconds initial = 20'000'000;
-  Nanoseconds minimum = 1'000'000;    // SwitchML's fixed timeout
-  Nanoseconds maximum = 200'000'000;  // so that a long stall is noticed soon after it ends
-  // A pass is taken for lost, before its timeout, when the result of one sent this many passes later has come. TCP and
-  // ATP use 3; but here a worker that has lost a packet sends its later passes in another order than the rest, whose
-  // own passes then only look overtaken.
+  Nanoseconds minimum = 1'000'000;    // the fixed timeout of SwitchML
+  Nanoseconds maximum = 200'000'000;  // limited, so that the end of a long stall is noticed soon
+  // A pass counts as lost before its timeout if a result has come of a pass that was sent this many passes later. TCP
+  // and ATP use 3. That is too few here: a worker that has lost a packet sends its later passes in a different order
+  // than the other workers, so the others' passes look overtaken without being lost.
   std::uint32_t reordering = 32;
 };
 

@@ -2,7 +2,7 @@
 
 namespace jaxina {
 
-// Of a slot that has finished its collective, or was idle.
+// Looks for the slot's next collective; the slot has finished its last one or was idle. Returns false if there is none.
 bool Stream::start_next_collective(Slot& slot) {
   const std::size_t s = slots_.size();
   Content& content = slot.content;
@@ -43,8 +43,9 @@ bool Stream::advance(std::uint16_t index, const Announced& announced) {
   return true;
 }
 
-// Notes what the slot's new pass is like, whose place is known. Two workers that would quantize it with different
-// exponents, because one of them has read a damaged result, have different fingerprints: their sum would be wrong.
+// Computes the fingerprint and sizes of the slot's new pass from its place. The fingerprint includes a digest of the
+// exponents. So if a worker has read a damaged result and would quantize with different exponents, its fingerprint
+// differs; without this, the sum would be wrong.
 void Stream::enter(Slot& slot, const Announced& exponents) {
   const Layout& layout = *slot.content.layout;
   const Place& place = slot.content.place;
@@ -53,7 +54,8 @@ void Stream::enter(Slot& slot, const Announced& exponents) {
                          static_cast<std::uint64_t>(place.phase) << 32 | exponents.digest);
   slot.words = 0;
   if (place.phase != Phase::kLookAhead) slot.words = narrow<std::uint16_t>(layout.words_in(place.chunk));
-  // A chunk's own exponents go ahead of it, or with the data of the slot's chunk before it.
+  // A chunk's exponents are announced ahead of it: by the look-ahead pass, or with the data of the slot's chunk before
+  // it.
   const std::size_t announced = place.phase == Phase::kData ? place.chunk + slots_.size() : place.chunk;
   const bool announces = layout.has_exponents() && announced < layout.chunks();
   slot.content.announced = announces ? std::optional(announced) : std::nullopt;

@@ -1,4 +1,4 @@
-// What one collective sums: a list of tensors.
+// Tensor and Collective: the tensors that one collective sums.
 #pragma once
 
 #include <atomic>
@@ -20,16 +20,16 @@ struct Tensor {
   std::size_t count;  // elements
   const void* in;
   void* out;
-  bool streams = false;  // the result is written past the caches
+  bool streams = false;  // write the result past the caches
 };
 
 struct Collective {
   std::vector<Tensor> tensors;
-  std::uint64_t identity = 0;  // names the call in the program; workers whose identities differ get kMismatch
-  // Counts the finite numbers other than zero that became zero, because their block has a number too many times as
-  // large. Outlives the collective; not of tensors on devices.
+  std::uint64_t identity = 0;  // identifies the call in the program; workers with different identities get kMismatch
+  // Counts the finite nonzero numbers that became zero because a number in their block is too many times larger. Must
+  // outlive the collective. Does not count tensors on devices.
   std::atomic<std::uint64_t>* rounded_to_zero = nullptr;
-  TensorDevice* device = nullptr;  // whose memory the tensors lie in; nullptr: this processor's
+  TensorDevice* device = nullptr;  // the device whose memory holds the tensors; nullptr: host memory
 };
 
 }  // namespace jaxina

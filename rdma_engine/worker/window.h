@@ -1,13 +1,16 @@
-// How many passes a worker has in flight at most. The pool is the bound; below it the window follows the measured
-// bandwidth-delay product, so that one pool serves fast networks and does not overflow the queues of slow ones.
+// Window: the maximum number of passes that a worker has in flight. The pool is the upper bound. Below it the window
+// follows the measured bandwidth-delay product. So one pool size works for fast networks without overflowing the queues
+// of slow ones.
 //
-// It begins small, because a whole pool sent at once, by all workers at once, is a burst that a queue may have no room
-// for, and grows by one with every result: it doubles in a round trip, as in TCP's slow start. A round trip whose
-// shortest time is above a limit has a queue standing in it, which carries nothing more: the window is halved, and
-// grows by a quarter in a round trip from then on. Loss is no sign of a queue: a packet lost by any worker makes its
-// pass look lost to all. But a receive buffer that is known to have overflowed is: the window is halved, below its
-// first size if need be, and grows by a quarter in many round trips from then on. (TCP's increase by one would leave a
-// job slow for seconds after a stranger's burst has filled the switch's buffer.)
+// The window begins small, because all workers begin at once, and a whole pool from each of them is a burst that may
+// not fit a queue. It grows by one with every result, so it doubles per round trip, as in TCP's slow start. If even the
+// shortest time within a round trip is above a limit, a queue is standing somewhere, and more packets in flight carry
+// nothing more. Then the window is halved, and from then on grows by a quarter per round trip.
+//
+// Loss is no sign of a queue: a packet that one worker loses makes its pass look lost to all workers. But a known
+// overflow of a receive buffer is a sign. Then the window is halved, below its first size if necessary, and from then
+// on grows by a quarter once in kRoundTripsToGrow round trips. (TCP's increase by one would leave a job slow for
+// seconds after a stranger's burst has filled the switch's buffer.)
 #pragma once
 
 #include <algorithm>
@@ -19,8 +22,8 @@
 namespace jaxina {
 
 struct WindowLimits {
-  std::uint32_t first =
-      std::numeric_limits<std::uint16_t>::max();  // passes, at first, and at least while no buffer overflows
+  // In passes: the first size, and the least one as long as no buffer overflows.
+  std::uint32_t first = std::numeric_limits<std::uint16_t>::max();
   Nanoseconds standing = std::numeric_limits<Nanoseconds>::max();  // the longest round trip without a standing queue
 };
 
@@ -31,10 +34,10 @@ class Window {
 
   std::uint32_t passes() const { return passes_; }
 
-  // Whether results are still to come of what was in flight when a buffer overflowed.
-  bool recovers() const { return older_ > 0; }
+  // Whether some passes that were in flight at the latest overflow have no result yet.
+  bool recovers() const { return awaited_from_overflow_ > 0; }
 
-  // Of a pass that was sent once.
+  // The result of a pass that was sent only once has come.
   void on_result(Nanoseconds round_trip) {
     shortest_ = std::min(shortest_, round_trip);
     if (grows()) passes_ = std::min(passes_ + (overflowed_ ? std::max(passes_ / 4, 1u) : 1), slots_);
@@ -47,15 +50,15 @@ class Window {
     begin_round_trip();
   }
 
-  // Of any pass.
+  // The result of any pass has come.
   void on_any_result() {
-    if (older_ > 0) --older_;
+    if (awaited_from_overflow_ > 0) --awaited_from_overflow_;
   }
 
-  // A buffer on the way had no room for what was in flight. Counts once for all that was sent before it was known.
+  // A receive buffer overflowed. All overflows of passes that were in flight together count as one.
   void on_overflow() {
     if (recovers()) return;
-    older_ = passes_;
+    awaited_from_overflow_ = passes_;
     passes_ = std::max(passes_ / 2, 1u);
     overflowed_ = true;
     round_trips_ = 1;
@@ -72,15 +75,15 @@ class Window {
     shortest_ = std::numeric_limits<Nanoseconds>::max();
   }
 
-  // What an overflow loses takes timeouts to repair: many round trips' time.
+  // Repairing the losses of an overflow takes timeouts, which last many round trips.
   static constexpr std::uint32_t kRoundTripsToGrow = 64;
 
   WindowLimits limits_;
   std::uint32_t slots_, least_, passes_;
-  std::uint32_t growth_ = 1;       // results for one pass more, while no buffer has overflowed
-  std::uint32_t results_ = 0;      // in this round trip
+  std::uint32_t growth_ = 1;       // results until the window grows by one, as long as no buffer has overflowed
+  std::uint32_t results_ = 0;      // results in this round trip
   std::uint32_t round_trips_ = 0;  // since the latest overflow
-  std::uint32_t older_ = 0;        // results still to come of what was in flight at the latest overflow
+  std::uint32_t awaited_from_overflow_ = 0;  // passes in flight at the latest overflow that have no result yet
   bool overflowed_ = false;
   Nanoseconds shortest_ = std::numeric_limits<Nanoseconds>::max();
 };

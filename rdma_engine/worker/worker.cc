@@ -17,7 +17,7 @@ void Worker::submit_contributions(std::vector<Collective> contributions) {
   stream_.append(std::move(layout), [this](std::uint16_t slot) { prepare(slot); });
 }
 
-// The slot's next pass is known: it can be sent as soon as its payload is there.
+// Called when the slot's next pass is known. The pass can be sent once its payload is there.
 void Worker::prepare(std::uint16_t slot) {
   if (payload_.produce(stream_.content(slot))) ready_.push(slot, stream_.content(slot).place);
 }
@@ -84,7 +84,7 @@ void Worker::accept(const Result& result, bool decoded, Nanoseconds now) {
   if (stream_.advance(slot, payload_.keep_exponents(result))) prepare(slot);
 }
 
-// True if a chunk of the collective is done with it.
+// Returns true if that completes a chunk of the collective.
 bool Worker::decode(const Result& result) {
   const Content& pass = stream_.content(result.slot);
   switch (pass.place.phase) {

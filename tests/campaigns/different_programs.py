@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Random pairs of programs, one in each of two processes: those that differ in one operation must get a MismatchError on
-both sides, equal ones never.
+"""Runs random pairs of programs, one in each of two processes, and checks that only equal programs are summed.
 
-    tests/campaigns/different_programs.py                          # 1,000 that differ, 10,000 that are equal
+    tests/campaigns/different_programs.py                          # 1,000 pairs that differ, 10,000 that are equal
     tests/campaigns/different_programs.py --differ 20 --equal 50   # quick
 
-The exit code is 1 if one pair was told something else. Each pair that differs ends its job; the next one is in a new job.
+If the two programs differ in one operation, both processes must get a MismatchError. If they are equal, none may get
+one. The exit code is 1 if any pair got something else. A pair that differs ends its job, so the next pair has a new
+job.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import jaxina
 from jaxina._jax_compat import processes
 
 ELEMENTS = 64
-PATIENCE = 120_000  # ms, for the other process
+PATIENCE = 120_000  # ms that a process waits for the other one
 PLAIN: dict[str, Callable[[Any], Any]] = {
     "sin": jnp.sin,
     "tanh": jnp.tanh,
@@ -51,7 +52,7 @@ WITH_NUMBER: dict[str, Callable[[Any, int], Any]] = {
     "times": lambda x, number: x * number,
     "roll": jnp.roll,
 }
-Step = tuple[str, int]  # an operation and its number, 0 for one that has none
+Step = tuple[str, int]  # an operation and its number, which is 0 if the operation has none
 
 
 def random_step(rng: random.Random) -> Step:
@@ -66,8 +67,8 @@ def random_program(rng: random.Random) -> list[Step]:
 
 
 def changed(steps: list[Step], rng: random.Random) -> list[Step]:
-    """The same but for one operation: another one, another number, one more, one less, or two that change places. A
-    psum is left."""
+    """Returns the program with one change: an operation or its number is replaced, an operation is added or removed, or
+    two operations are swapped. The result has at least one psum or pmean."""
     while True:
         other, place = list(steps), rng.randrange(len(steps))
         how = rng.choice(("replace", "number", "insert", "remove", "swap"))
@@ -99,14 +100,14 @@ class Worker:
 
     def __init__(self) -> None:
         with jaxina.init():
-            pass  # finds the other process
+            pass  # joins the other process, so that JAX sees all devices
         self.mesh = jax.make_mesh((jax.device_count(),), ("w",), axis_types=(AxisType.Auto,))
         rows = np.linspace(-1, 1, 2 * ELEMENTS, dtype=np.float32)
         self.x = jax.make_array_from_callback(rows.shape, NamedSharding(self.mesh, P("w")), lambda index: rows[index])
         self.rank = jax.process_index()
 
     def told(self, steps: list[Step]) -> str:
-        """The error's name, or "a sum"."""
+        """Runs a program. Returns the name of its error, or "a sum"."""
         try:
             with jaxina.errors.typed():
                 jax.block_until_ready(compiled(steps, self.mesh)(self.x))
@@ -122,7 +123,8 @@ class Worker:
             mine = (steps, changed(steps, rng))[self.rank]
             with jaxina.init(timeout=60):
                 counts[self.told(mine)] += 1
-                processes.client().wait_at_barrier(f"differ {seed}", PATIENCE)  # who leaves early is a worker lost
+                # The other process would take one that leaves early for a lost worker.
+                processes.client().wait_at_barrier(f"differ {seed}", PATIENCE)
             self._forget(seed)
         return counts
 
@@ -154,7 +156,7 @@ def main() -> None:
     parser.add_argument("--differ", type=int, default=1000, help="pairs of programs that differ")
     parser.add_argument("--equal", type=int, default=10_000, help="pairs of equal programs")
     parser.add_argument("--aggregator", default="embedded")
-    parser.add_argument("--folder", help=argparse.SUPPRESS)  # of a worker
+    parser.add_argument("--folder", help=argparse.SUPPRESS)  # given to the worker processes
     options = parser.parse_args()
     if options.folder:
         work(options)

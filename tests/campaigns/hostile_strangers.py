@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Strangers at a switch: what attackers without a secret can do to the job of others.
+"""Attacks a switch as a stranger without a secret, and measures what that does to the jobs of others.
 
     tests/campaigns/hostile_strangers.py              # every attack, 60 s each: an hour and a half
     tests/campaigns/hostile_strangers.py --seconds 2  # quick
     tests/campaigns/hostile_strangers.py --attacks 'absent*' --transports udp
 
-Each attack meets a `jaxina switch` of its own and two running jobs of real workers, one over udp and one over roce, in
-network namespaces that the campaign makes and removes: it needs root. The attacker has a budget of packets, calls and
-processor time, and low priority. The exit code is 1 if a job's rate falls by more than 20 % beside what an attacker costs that only burns the
-same processor time, if it does not come back afterwards, if a sum is wrong in any bit, if something hangs, if the
-switch's memory or threads grow beyond their bounds, or if an honest newcomer gets no job meanwhile.
+Each attack has a `jaxina switch` of its own and two running jobs of real workers, one over udp and one over roce. They
+run in network namespaces that the campaign makes and removes, so it needs root. The attacker has a budget of packets,
+calls and processor time, and a low priority. The exit code is 1 if
+
+* a job's rate falls by more than 20 %, compared with an attacker that only burns the same processor time;
+* the rate does not recover after the attack;
+* a bit of any sum is wrong, or something hangs;
+* the switch's memory or its number of threads grows beyond its bound;
+* an honest newcomer gets no job during the attack.
 """
 
 from __future__ import annotations
@@ -23,11 +27,11 @@ import signal
 import sys
 import time
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "python"))  # death_campaign
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "python"))  # the folder of death_campaign
 
 from rich.console import Console
 from rich.table import Table
-from strangers import control_attacks, data_attacks, rdma_attacks  # noqa: F401: they register themselves
+from strangers import control_attacks, data_attacks, rdma_attacks  # noqa: F401 (they register themselves)
 from strangers.measure import MOST_GROWN, Bystanders, Outcome, Plan, measure
 from strangers.network import Network
 from strangers.stranger import ATTACKS, Attack
@@ -78,14 +82,14 @@ def _chosen(patterns: list[str]) -> list[Attack]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each attack, in all its phases together")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds of each attack, in all rounds together")
     parser.add_argument("--transports", nargs="+", default=["udp", "roce"], choices=("udp", "roce"))
-    parser.add_argument("--attacks", nargs="+", default=["*"], help="names, with wildcards, or data, rdma, control")
-    parser.add_argument("--workers", type=int, default=2, help="of each job")
-    parser.add_argument("--elements", type=int, default=250_000, help="of each float32 tensor")
-    parser.add_argument("--threads", type=int, default=1, help="of the switch's data path")
+    parser.add_argument("--attacks", nargs="+", default=["*"], help="names with wildcards, or data, rdma, control")
+    parser.add_argument("--workers", type=int, default=2, help="workers of each job")
+    parser.add_argument("--elements", type=int, default=250_000, help="elements of each float32 tensor")
+    parser.add_argument("--threads", type=int, default=1, help="threads of the switch's data path")
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--list", action="store_true", help="only name the attacks")
+    parser.add_argument("--list", action="store_true", help="list the attacks and do nothing else")
     arguments = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 200)
     attacks = _chosen(arguments.attacks)
@@ -95,7 +99,7 @@ def main() -> None:
         return
     if why := Network.unavailable():
         sys.exit(f"there can be no strangers here: {why}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that namespaces are removed then, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that SIGTERM, too, removes the namespaces
     plan = Plan.of(arguments.seconds)
     started = time.monotonic()
     outcomes = []
@@ -117,8 +121,8 @@ def main() -> None:
     failed = sum(bool(outcome.failures) for outcome in outcomes)
     console.print(
         f"{len(attacks)} attacks of {arguments.seconds:g} s in {time.monotonic() - started:.0f} s, {failed} hurt.\n"
-        f"core: what the attacker took. MiB and threads of the switch: before, and the growth (at most {MOST_GROWN} MiB). "
-        "switch: its cores, quiet and attacked. others: cores that other work took; above 0.3 rates say little.",
+        f"core: what the attacker took. MiB and threads of the switch: before, and the growth (at most {MOST_GROWN} "
+        "MiB). switch: its cores, quiet and attacked. others: cores that other work took; above 0.3 rates say little.",
         highlight=False,
     )
     sys.exit(failed > 0)

@@ -1,6 +1,7 @@
-// Usage: [JAXINA_GPU_TEST_SMALL=1] kernels_on_gpu [SEED]. The kernels on the GPU against the CPU codec, bit for bit:
-// every element type, word, byte order and rounding; blocks of many sizes; misaligned memory; more runs than one kernel
-// takes; NaN, Inf, subnormal and huge values; a captured graph; and arrays of more than 2^31 bytes and 2^31 elements.
+// Usage: [JAXINA_GPU_TEST_SMALL=1] kernels_on_gpu [SEED]. Compares the kernels on the GPU with the CPU codec, bit for
+// bit. It covers every element type, word, byte order and rounding; blocks of many sizes; misaligned memory; more runs
+// than one kernel takes; NaN, Inf, subnormal and huge values; a captured graph; and arrays of more than 2^31 bytes and
+// 2^31 elements.
 #include <cuda_runtime.h>
 
 #include <chrono>
@@ -38,7 +39,7 @@ void must(const Status& status) {
   if (!status.ok()) throw std::runtime_error(status.text());
 }
 
-// Device memory at some offset from a 256-byte boundary, filled with a pattern.
+// Device memory at a chosen offset from a 256-byte boundary, filled with a pattern.
 class DeviceBytes {
  public:
   DeviceBytes(std::size_t size, std::size_t offset) : size_(size), offset_(offset) {
@@ -54,7 +55,7 @@ class DeviceBytes {
   void put(const std::vector<std::uint8_t>& bytes) {
     must(cudaMemcpy(data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice), "copying to the GPU");
   }
-  // The bytes, and 16 behind them that nobody may touch.
+  // Returns the bytes, and 16 bytes behind them, which nobody may touch.
   std::vector<std::uint8_t> get() const {
     std::vector<std::uint8_t> bytes(size_ + 16);
     must(cudaMemcpy(bytes.data(), data(), bytes.size(), cudaMemcpyDeviceToHost), "copying from the GPU");
@@ -79,7 +80,8 @@ std::uint64_t exponent_mask(ElementType type) {
   }
 }
 
-// Blocks of any bits, zeros, subnormal numbers, huge numbers, numbers of one magnitude, and with NaN and Inf.
+// Returns random elements. A block has any bits, zeros, subnormal numbers, huge numbers, numbers of one magnitude, or
+// some NaN and Inf.
 std::vector<std::uint8_t> elements(ElementType type, std::size_t count, std::size_t of_block) {
   const std::size_t size = numerics::element_codec(type).size;
   const std::uint64_t mask = exponent_mask(type), lowest = mask & (~mask + 1);
@@ -113,7 +115,7 @@ std::size_t words_for(const Format& format, std::size_t count) {
          (count - before * elements_of_block(format)) * numerics::element_codec(format.type).words;
 }
 
-// ---- what the CPU says
+// ---- the CPU's results
 
 std::vector<std::uint8_t> cpu_exponents(const Format& format, const std::vector<std::uint8_t>& x, std::size_t count,
                                         bool finite_only) {
@@ -213,7 +215,7 @@ std::string name_of(const Format& format) {
          (format.order == Order::kBigEndian ? " big-endian" : "");
 }
 
-// The bytes must be these, and those behind them untouched.
+// Compares the bytes with the expected ones. The bytes behind them must be untouched.
 void compare(const std::string& what, const std::vector<std::uint8_t>& actual, std::vector<std::uint8_t> expected) {
   expected.resize(actual.size(), kUntouched);
   for (std::size_t i = 0; i < actual.size(); ++i) {
@@ -252,7 +254,7 @@ void set_exponents(const Format& format, Tensor& tensor, std::vector<std::uint8_
   tensor.exponents.put(exponents);
 }
 
-// All operations on these tensors, of one format.
+// Checks all operations on these tensors, which have one format.
 void check(Stream stream, const Format& format, std::vector<std::unique_ptr<Tensor>>& tensors, Rounding rounding) {
   const std::string name = name_of(format) + (rounding.stochastic ? " stochastic" : "");
   const bool is_float = numerics::element_codec(format.type).is_float;
@@ -304,14 +306,14 @@ void check(Stream stream, const Format& format, std::vector<std::unique_ptr<Tens
             cpu_exponents(format, tensors[t]->host, tensors[t]->count, false));
   }
 
-  for (const bool keep : {true, false}) {  // true first: it needs the old values
+  for (const bool keep : {true, false}) {  // true comes first, because it needs the old values
     if (keep && !whole) continue;
     std::vector<std::vector<std::uint8_t>> expected;
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       Tensor& tensor = *tensors[t];
       std::vector<std::uint8_t> sums(tensor.words.size());
       for (std::uint8_t& byte : sums) byte = static_cast<std::uint8_t>(random_bits());
-      if (numerics::element_codec(format.type).words > 1) {  // sums of limbs stay below 2^26
+      if (numerics::element_codec(format.type).words > 1) {  // the sums of limbs stay below 2^26
         const std::size_t top = format.order == Order::kBigEndian ? 0 : 3;
         for (std::size_t i = top; i < sums.size(); i += 4) sums[i] &= 3;
       }
@@ -399,7 +401,7 @@ void check_many_runs(Stream stream) {
   check(stream, format, tensors, {});
 }
 
-// Captured in a graph and launched twice, the second time on other values.
+// Captures operations in a graph and launches it twice, the second time on other values.
 void check_graph(Stream stream) {
   const Format format;
   auto tensors = tensors_of(format, false, 2);
@@ -431,7 +433,7 @@ void check_graph(Stream stream) {
   cudaGraphDestroy(graph);
 }
 
-// An array made of one tile of whole blocks again and again, so that each tile's results are the first one's.
+// Checks an array that repeats one tile of whole blocks, so that every tile has the results of the first one.
 void check_huge(Stream stream, const Format& format, std::size_t count) {
   const ElementCodec& codec = numerics::element_codec(format.type);
   const std::size_t tile = std::size_t{1} << 24, tail = count % tile;
@@ -468,7 +470,7 @@ void check_huge(Stream stream, const Format& format, std::size_t count) {
   const std::vector<std::uint8_t> tile_words = cpu_words(format, host, tile, tile_exponents, {}, 0);
   std::vector<std::uint8_t> tile_values(host.size());
   cpu_values(format, tile_words, tile, tile_exponents, false, tile_values);
-  // The last block may be shorter than the tile's.
+  // The array's last block may be shorter than the tile's.
   const std::vector<std::uint8_t> short_host(host.begin(), host.begin() + tail * codec.size);
   const std::vector<std::uint8_t> short_exponents = cpu_exponents(format, short_host, tail, true);
   const std::vector<std::uint8_t> short_words = cpu_words(format, short_host, tail, short_exponents, {}, 0);
@@ -508,9 +510,9 @@ int main_of(int argc, char** argv) {
   const std::uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : std::random_device{}();
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   random_bits.seed(seed);
-  cudaStream_t stream;  // waits for the copies and fills of the default stream, and these for it
+  cudaStream_t stream;  // a blocking stream: it and the default stream, with the copies and fills, wait for each other
   must(cudaStreamCreate(&stream), "creating a stream");
-  // For compute-sanitizer, under which everything takes long: no huge arrays and fewer formats.
+  // Everything takes long under compute-sanitizer, so there are no huge arrays and fewer formats for it.
   const bool small = std::getenv("JAXINA_GPU_TEST_SMALL") != nullptr;
   run("formats", [&] { check_formats(stream, small); });
   run("wire formats", [&] { check_wire_formats(stream); });

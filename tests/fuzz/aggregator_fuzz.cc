@@ -1,6 +1,7 @@
-// The aggregators fed with a sequence of packets: headers with numbers near the sensible ones, raw bytes now and then.
-// A few lines of bookkeeping say what every result must hold. One aggregator serves all inputs, its jobs begin anew
-// with each; nothing here allocates per packet, because the sanitizers make that the dearest part.
+// Feeds the aggregators a sequence of packets. Most have headers with numbers near sensible ones; some are raw bytes. A
+// few lines of bookkeeping say what every result must contain. One aggregator serves all inputs, and its jobs begin
+// anew with each input. Nothing here allocates for each packet, because under the sanitizers that would take most of
+// the time.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -28,7 +29,7 @@ const JobSpec kJobs[] = {
     {.job = 1, .secret = 11, .shape = shape_of(2, 2, 2, 2)},
     {.job = 2, .secret = 22, .shape = shape_of(3, 1, 4, 1)},
 };
-constexpr std::size_t kMaxWords = 4, kMaxExponents = 2;  // of both jobs
+constexpr std::size_t kMaxWords = 4, kMaxExponents = 2;  // the most that a pass of either job may have
 constexpr std::size_t kMaxPacket = 128;
 
 struct Packet {
@@ -36,7 +37,7 @@ struct Packet {
   std::size_t size = 0;
 };
 
-// What the counted updates of one pass add up to.
+// The sum of the updates of one pass that the aggregator has counted.
 struct Sum {
   std::uint32_t job, slot, epoch;
   std::uint32_t count = 0, size = 0, exponent_count = 0;
@@ -72,8 +73,8 @@ struct Checker final : DatagramAggregator::Output {
   std::vector<Sum> sums;
 };
 
-// The contribution is entered before the aggregator sees the packet and taken back if it is not counted, because the
-// result of the last one is sent at once.
+// Gives the aggregator a packet, and keeps the books. The contribution is booked before the aggregator sees the packet,
+// because the result of the last update is sent at once. If the aggregator does not count it, the booking is undone.
 void deliver(DatagramAggregator& aggregator, Checker& checker, std::span<const std::uint8_t> bytes, std::uint8_t from) {
   Address address;
   address.bytes[0] = from;
@@ -92,7 +93,7 @@ void deliver(DatagramAggregator& aggregator, Checker& checker, std::span<const s
   if (sum == nullptr) sum = &checker.sums.emplace_back(Sum{header.job, header.slot, header.epoch});
   const Sum old = *sum;
   const JobSpec& job = kJobs[header.job - 1];
-  if (old.count < job.shape.workers()) {  // else complete already: only its result may be asked for
+  if (old.count < job.shape.workers()) {  // otherwise the pass is complete, and only its result may be sent again
     ++sum->count;
     sum->size = std::max<std::uint32_t>(sum->size, header.words);
     sum->exponent_count = std::max<std::uint32_t>(sum->exponent_count, header.exponents);
@@ -133,7 +134,7 @@ void draw_packet(fuzz::Input& input, Packet& packet) {
   if (oddity == 11) packet.size = input.below(static_cast<std::uint32_t>(packet.size) + 8);
 }
 
-// The packets that these counters account for.
+// Returns how many packets these counters account for.
 std::uint64_t total(const Counters& counters) {
   std::uint64_t sum = counters[Counter::kUpdates] + counters[Counter::kDuplicates];
   counters.for_each([&](Counter counter, std::uint64_t value) { sum += is_reject(counter) ? value : 0; });
@@ -146,7 +147,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static DatagramAggregator aggregator;
   static Checker checker;
   static std::vector<Packet> sent;
-  // Packets end where this memory does, so that the address sanitizer sees a read beyond them.
+  // Every packet ends where this memory ends, so that the address sanitizer notices a read beyond it.
   static const std::unique_ptr<std::uint8_t[]> arrived(new std::uint8_t[kMaxPacket]);
 
   fuzz::Input input(data, size);

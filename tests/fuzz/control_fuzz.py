@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Fuzzes what the control plane makes of strangers' messages: the switch's gRPC methods, behind gRPC's own parsing, with
-a real software switch as data plane, and the roll call of launched processes.
+"""Fuzzes the control plane with strangers' messages: the switch's gRPC methods (after gRPC's own parsing, with a real
+software switch as data plane), and the roll call of launched processes.
 
     tests/fuzz/control_fuzz.py --runs 100000 --seed 1
 
-An execution is one message (random bytes, a sound message with damaged bytes, or fields drawn from the awkward), one
-end of a session, or a step of time. After each: a call has answered or ended in a typed status, a session whose stream
-is over has ended, and two other jobs are what they were. A finding prints the seed, the execution and the last
-messages; the same seed sends the same messages.
+An execution is one message, one end of a session, or a step of time. A message is random bytes, a valid message with
+damaged bytes, or a message with awkward values in some fields. After each execution a call must have answered or ended
+in a typed status, a session whose stream is over must have ended, and two other jobs must be unchanged. A finding
+prints the seed and the last messages. The same seed sends the same messages.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ from jaxina.control import roll
 from jaxina.control.data_plane import Terms
 from jaxina.control.limits import MAX_JOBS
 from jaxina.control.service import AggregatorService
-from jaxina.control.topology import Place
 from jaxina.control.typed_status import METADATA_KEY, status_of
 from jaxina.errors import BY_CODE, InvalidArgumentError, from_code
 
-_HANG = 120.0  # seconds that a thousand executions do not take
+_HANG = 120.0  # seconds; a thousand executions take far less
 _MOST_SESSIONS = 8
 _LONGEST_REPLY = 100_000  # bytes; gRPC's own limit is 4 MB, for thousands of jobs
 _SETTLE = 50  # turns of the loop within which a session whose stream is over ends
 _LOOK_AT_SWITCH_EVERY = 64  # executions
 _SERVICE = pb.DESCRIPTOR.services_by_name["Aggregator"]
-_UNARY = [  # name and request of each method that is no stream
+_UNARY = [  # name and request type of each method without a stream
     (method.name, GetMessageClass(method.input_type)) for method in _SERVICE.methods if not method.client_streaming
 ]
 _NUMBERS = (0, 1, 2, 3, 63, 64, 255, 256, 1023, 1024, 1025, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1)
@@ -52,15 +51,15 @@ _TEXTS = ("", "a", "TIMEOUT", "WORKER_LOST", "NO_SUCH_CODE", "\0", "é" * 40, "x
 
 
 class Finding(Exception):
-    """A promise that did not hold."""
+    """The control plane has broken a promise."""
 
 
 class Refused(Exception):
-    """What grpc.aio's context.abort raises in a handler."""
+    """Stands for the exception that grpc.aio's context.abort raises in a handler."""
 
 
 class DataPlane:
-    """The real software switch; it has no RDMA."""
+    """The real software switch as data plane. It has no RDMA."""
 
     terms = Terms()
 
@@ -122,7 +121,7 @@ class Fuzzer:
         self._switch = DataPlane()
         self._service = AggregatorService(self._switch, lambda: self._now)
         self._sessions: list[LiveSession] = []
-        self._grants: collections.deque[pb.CreateJobReply] = collections.deque(maxlen=3)  # older ones are mostly over
+        self._grants: collections.deque[pb.CreateJobReply] = collections.deque(maxlen=3)  # older jobs have mostly ended
         self.recent: collections.deque[str] = collections.deque(maxlen=12)
         self.outcomes: collections.Counter[str] = collections.Counter()
         self._roll = self._new_roll()
@@ -157,7 +156,7 @@ class Fuzzer:
         await self._tear_down()
         faulthandler.cancel_dump_traceback_later()
 
-    # ---- jobs that nobody may touch
+    # ---- the two jobs that must stay unchanged
 
     async def _set_bystanders_up(self) -> None:
         for joined in ((0, 1), (0,)):
@@ -195,7 +194,7 @@ class Fuzzer:
             reply = await getattr(self._service, method)(request, Context())
             if len(reply.SerializeToString()) > _LONGEST_REPLY:
                 raise Finding(f"a reply of {len(reply.SerializeToString())} bytes, filled by strangers")
-            if method == "CreateJob" and self._random.random() < 0.8:  # the others stay unused
+            if method == "CreateJob" and self._random.random() < 0.8:  # the other jobs stay unused
                 self._grants.append(reply)
             self.outcomes[f"{method} answered"] += 1
         except Refused as refusal:
@@ -221,7 +220,7 @@ class Fuzzer:
                 self.outcomes[f"Session message {message.WhichOneof('kind')}"] += 1
 
     async def _end(self) -> None:
-        """A stream that ends, or a connection that breaks."""
+        """Ends a session: its stream ends, or its connection breaks."""
         if self._sessions:
             session = self._sessions.pop(self._random.randrange(len(self._sessions)))
             if self._random.random() < 0.5:
@@ -238,7 +237,7 @@ class Fuzzer:
         self._service.expire()
 
     async def _line(self) -> None:
-        """A line in the roll call."""
+        """Sends a line to the roll call."""
         place = {"host": "h", "pid": 1, "machine": "m"}
         sound = {
             "rank": self._random.choice((-1, 0, 1, 2, 3, 2**40)),
@@ -275,7 +274,7 @@ class Fuzzer:
     # ---- messages
 
     def _draw(self, kind: type[Message], sound: Message) -> Any:
-        """A message of the kind, or None where protobuf itself refuses the bytes."""
+        """Returns a message of the kind, or None if protobuf itself refuses the bytes."""
         way = self._random.random()
         if way < 0.3:
             wire = sound.SerializeToString()
@@ -327,7 +326,7 @@ class Fuzzer:
         return self._random.choice(ids) if self._random.random() < 0.8 else self._number()
 
     def _sound_of(self, kind: type[Message]) -> Message:
-        """A request that names one of our jobs, if the kind names any."""
+        """Returns a request of the kind. If the kind names a job, it names one of ours."""
         grant = self._random.choice(self._grants) if self._grants else pb.CreateJobReply()
         known = {field.name for field in kind.DESCRIPTOR.fields}
         if kind is pb.ConnectQueuePairsRequest:
@@ -363,7 +362,7 @@ class Fuzzer:
             await asyncio.sleep(0)
         for session in [session for session in self._sessions if session.task.done()]:
             self._sessions.remove(session)
-            session.task.result()  # raises what is not a typed status
+            session.task.result()  # raises if the session ended in anything but a typed status
 
     async def _must_end(self, session: LiveSession) -> None:
         for _ in range(_SETTLE):

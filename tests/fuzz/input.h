@@ -1,4 +1,4 @@
-// Draws small numbers from a fuzzer's bytes; zeros once they are used up.
+// Draws small numbers from a fuzzer's bytes. When the bytes are used up, all numbers are zero.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class Input {
   std::size_t left_;
 };
 
-// Ends the process, which the fuzzer reports.
+// Ends the process if the condition does not hold; the fuzzer reports that.
 inline void require(bool holds) {
   if (!holds) __builtin_trap();
 }

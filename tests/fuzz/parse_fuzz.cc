@@ -1,4 +1,4 @@
-// wire::parse on any bytes: reads nothing outside, and what it takes for sound is what seal() writes.
+// Feeds any bytes to wire::parse(). It must read nothing beyond them, and must accept only what seal() writes.
 #include <algorithm>
 #include <vector>
 
@@ -9,7 +9,7 @@ using namespace jaxina;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
-  // The first byte says whether the checksum is made right, which chance would hardly do.
+  // The first byte says whether to correct the checksum. By chance it would hardly ever be right.
   const bool repair = data[0] & 1;
   std::vector<std::uint8_t> packet(data + 1, data + size);
   wire::Header header;

@@ -1,4 +1,4 @@
-// The parser of RoCEv2 packets: any datagram, and what it takes must be written back as it came.
+// Feeds any datagram to the parser of RoCEv2 packets. Headers that it accepts must be written back as they came.
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -9,7 +9,8 @@
 using namespace jaxina::roce;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::vector<std::uint8_t> datagram(data, data + size);  // its own memory, so that a read beyond it is found
+  const std::vector<std::uint8_t> datagram(data,
+                                           data + size);  // memory of its own, so that a read beyond it is noticed
   Packet packet;
   if (parse(datagram, packet) != ParseResult::kOk) return 0;
   const Headers& h = packet.headers;
@@ -17,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (headers + packet.payload.size() + h.pad + kIcrcSize != size) std::abort();
   std::uint8_t written[kMaxHeaders];
   write(h, written);
-  // Not carried over: the reserved bits, and congestion marks.
+  // The reserved bits and the congestion marks are not written back.
   std::vector<std::uint8_t> read(datagram.begin(), datagram.begin() + static_cast<std::ptrdiff_t>(headers));
   read[4] = 0;
   read[8] &= 0x80;

@@ -1,6 +1,6 @@
-// A worker fed with results in any order: right ones, old ones, and ones with numbers and payloads that are wrong.
-// It sums alone (n = 1), so what it sent is what must come back. Buffers are kept from input to input, and what the
-// worker reads or writes ends where one of them does, so that the address sanitizer sees a step beyond.
+// Feeds a worker results in any order: right ones, old ones, and ones with wrong numbers or payloads. The worker sums
+// alone (n = 1), so the results must be what it has sent. Buffers are kept from input to input. All data that the
+// worker reads or writes ends where a buffer ends, so that the address sanitizer notices an access beyond it.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -17,9 +17,9 @@ namespace {
 
 constexpr std::size_t kMaxBlock = 5, kMaxBlocks = 3;
 constexpr std::size_t kMaxElements = 19;
-constexpr std::size_t kOversize = 3;  // how many words or exponents a wrong result has too many at most
+constexpr std::size_t kOversize = 3;  // a wrong result has at most so many words or exponents too many
 
-// Room for `size` values that end with an allocation.
+// An allocation. last(size) is the place of `size` values that end where it ends.
 template <typename T>
 class Buffer {
  public:
@@ -148,7 +148,7 @@ void Fuzzed::run(fuzz::Input& input) {
     require(worker_->in_flight() <= shape_->slots());
     pop_completed();
   }
-  // Whatever came before, the right answers still bring everything to its end.
+  // Whatever came before, the right answers must complete everything now.
   for (int idle = 0; idle < 3;) {
     now_ += 100'000;
     worker_->on_tick(now_);

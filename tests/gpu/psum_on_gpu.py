@@ -1,4 +1,5 @@
-"""psums of GPU arrays: their bits, then how long 100 MB take beside what the link to the GPU allows.
+"""Checks the bits of psums of GPU arrays, then measures how long 100 MB take, beside the time that the GPU's link
+needs.
 
 jaxina run -n 2 tests/gpu/psum_on_gpu.py       # two processes that may share one GPU
 python tests/gpu/psum_on_gpu.py --several      # the GPUs of one process
@@ -25,7 +26,7 @@ TURNS = 10
 
 
 def placed(rows: np.ndarray, mesh: jax.sharding.Mesh) -> jax.Array:
-    """Row i of `rows` on device i."""
+    """Returns an array with row i of `rows` on device i."""
     return jax.make_array_from_callback(rows.shape, NamedSharding(mesh, P("w")), lambda index: rows[index])
 
 
@@ -37,7 +38,7 @@ def summing(mesh: jax.sharding.Mesh) -> Any:
 
 
 def check_bits(mesh: jax.sharding.Mesh) -> int:
-    """Every type, sizes with tails, NaN and Inf; returns how many sums were compared."""
+    """Checks psums of every type, of sizes with tails, and with NaN and Inf. Returns how many sums it has compared."""
     n, compared = mesh.size, 0
     psum = summing(mesh)
     rng = np.random.default_rng(7)
@@ -61,7 +62,7 @@ def check_bits(mesh: jax.sharding.Mesh) -> int:
 
 
 def check_overlap_of_several(mesh: jax.sharding.Mesh) -> None:
-    """Several psums under way at once, within a loop, between other work."""
+    """Checks a program in which several psums are under way at once, in a loop, beside other work."""
 
     def body(x: jax.Array) -> jax.Array:
         def step(carry: jax.Array, _: None) -> tuple[jax.Array, None]:
@@ -76,7 +77,7 @@ def check_overlap_of_several(mesh: jax.sharding.Mesh) -> None:
 
 
 def time_psum(mesh: jax.sharding.Mesh, megabytes: int) -> float:
-    """The median of some psums, in seconds."""
+    """Returns the median time of TURNS psums, in seconds."""
     psum = summing(mesh)
     x = placed(np.ones((mesh.size, megabytes * 250_000), np.float32), mesh)
     psum(x).block_until_ready()
@@ -89,7 +90,8 @@ def time_psum(mesh: jax.sharding.Mesh, megabytes: int) -> float:
 
 
 def link(mesh: jax.sharding.Mesh) -> tuple[float, float]:
-    """Bytes per second from and to the GPU, measured by process 0 while the others wait for it."""
+    """Returns the bytes per second from and to the GPU. Process 0 measures them while the others wait; they get
+    zeros."""
     barrier = summing(mesh)
     one = placed(np.ones((mesh.size, 1), np.float32), mesh)
     barrier(one).block_until_ready()
@@ -117,7 +119,7 @@ def main() -> None:
         to_host, to_gpu = link(mesh)
         seconds = time_psum(mesh, MEGABYTES)
         if jax.process_index() == 0:
-            # The GPU's link carries the operands of all that share it one way and their results the other way.
+            # The GPU's link carries the operands of all devices that share it one way, and their results the other way.
             floor = mesh.size * MEGABYTES * 1e6 / min(to_host, to_gpu)
             counted = jaxina.job.current().statistics()
             print(

@@ -1,10 +1,11 @@
-"""pytest plugin for JAX's own test files: writes down each outcome, and with --jaxina runs them with jaxina switched on.
+"""A pytest plugin for JAX's own test files. It records each outcome, and with --jaxina it switches jaxina on.
 
-Used by scripts/run_jax_suite.py, which puts this folder on PYTHONPATH. The tests themselves are not touched.
+scripts/run_jax_suite.py uses it and puts this folder on PYTHONPATH. The tests themselves are not changed.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -21,12 +22,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)  # before the test modules are imported
 def pytest_sessionstart(session: pytest.Session) -> None:
     file, jaxina_on = session.config.getoption("outcomes"), session.config.getoption("jaxina")
-    if rank := os.environ.get("JAXINA_RANK"):  # one of the processes of a job
+    if rank := os.environ.get("JAXINA_RANK"):  # this is one of the processes of a job
         file = file.with_name(f"{file.name}.{rank}")
         _parse_flags(int(os.environ["JAXINA_PROCESSES"]))
         if not jaxina_on:
             _join_processes()
-    outcomes = file.open("w", buffering=1)  # a crash must not take lines with it
+    outcomes = file.open("w", buffering=1)  # buffered by lines, so that a crash loses no line
     recorder = _Recorder(outcomes)
     session.config.pluginmanager.register(recorder)
     if jaxina_on:
@@ -36,10 +37,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def _parse_flags(processes: int) -> None:
-    """As test_multiprocess.main() does, which pytest does not call."""
+    """Parses absl's flags as test_multiprocess.main() does, which pytest does not call."""
     from absl import flags
-    from jax._src import test_multiprocess  # noqa: F401, defines the flags
 
+    importlib.import_module("jax._src.test_multiprocess")  # defines the flags
     flags.FLAGS([sys.argv[0], f"--num_processes={processes}"])
 
 

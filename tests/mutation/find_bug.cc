@@ -1,4 +1,5 @@
-// find_bug SCENARIO, linked against a core with a planted bug: succeeds if the simulator notices within 1,000 seeds.
+// find_bug SCENARIO: linked with a core that has a planted bug. It succeeds if the simulator finds the bug within 1,000
+// seeds.
 #include <cstdio>
 
 #include "rdma_engine/sim/campaign.h"

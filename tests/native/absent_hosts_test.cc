@@ -1,4 +1,5 @@
-// Packets to hosts that do not exist lie in the socket's send buffer for seconds; nobody else may wait for them.
+// Tests that packets to hosts that do not exist hold nobody else up. Such packets lie in the socket's send buffer for
+// seconds.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -22,7 +23,7 @@ using net::Priority;
 using net::WhenFull;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kSmallBuffer = 212'992;  // what a socket has without privileges
+constexpr std::size_t kSmallBuffer = 212'992;  // bytes; the most that a socket gets without privileges
 
 Address here(const std::string& host) { return net::resolve(host, 0, ErrorCode::kSystem); }
 
@@ -33,12 +34,12 @@ void add(DatagramSender& sender, const Address& to, std::size_t size, Priority p
   sender.add(to, {room, size}, priority);
 }
 
-// Has the sender send half a megabyte to hosts that do not exist, more than its socket takes.
+// Sends half a megabyte to hosts that do not exist. That is more than the socket takes.
 void fill_up(DatagramSender& sender) {
   for (int i = 0; i < 250; ++i) add(sender, net::resolve(absent_host(i), 9, ErrorCode::kSystem), 2000);
 }
 
-TEST(AbsentHosts, WhoDropsDoesNotWait) {
+TEST(AbsentHosts, ADroppingSenderDoesNotWait) {
   in_own_network([] {
     net::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer});
     DatagramSender sender(socket, WhenFull::kDrop);
@@ -50,7 +51,7 @@ TEST(AbsentHosts, WhoDropsDoesNotWait) {
   });
 }
 
-TEST(AbsentHosts, WhoWaitsDoesSoForATimeAndLosesTheRest) {
+TEST(AbsentHosts, AWaitingSenderWaitsABoundedTimeAndLosesTheRest) {
   in_own_network([] {
     net::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer, .report_unreachable = true});
     DatagramSender sender(socket, WhenFull::kWait);
@@ -64,8 +65,8 @@ TEST(AbsentHosts, WhoWaitsDoesSoForATimeAndLosesTheRest) {
   });
 }
 
-// Sends so many packets to absent hosts and one to a host that is there, a thousand times: all of the latter arrive,
-// though the buffer was near to full.
+// Sends `absent` packets to absent hosts and one packet to a host that exists, a thousand times. Expects that all
+// packets to the host that exists arrive, although the buffer was nearly full.
 void expect_room_beside(std::size_t absent, std::size_t size, Priority priority) {
   net::UdpSocket socket(here("0.0.0.0"), {.send_buffer = kSmallBuffer}), target(here("127.0.0.1"), {});
   net::DatagramReceiver receiver(target);
@@ -90,7 +91,7 @@ TEST(AbsentHosts, AnswersToStrangersLeaveRoomForTheOthers) {
   in_own_network([] { expect_room_beside(10, 36, Priority::kLow); });
 }
 
-TEST(AbsentHosts, TheNextHopSaysWhetherPacketsLeave) {
+TEST(AbsentHosts, PacketsLeaveIfTheNextHopIsResolved) {
   in_own_network([] {
     const net::NextHops hops;
     const auto to = [](const std::string& host) { return net::resolve(host, 9, ErrorCode::kSystem); };
@@ -113,12 +114,12 @@ TEST(AbsentHosts, TheNextHopSaysWhetherPacketsLeave) {
   });
 }
 
-// Also of jobs: whoever has one can say that its workers are where nobody is.
-TEST(AbsentHosts, ResultsToThemLeaveRoomForTheOthers) {
+// The same for results of a job, because anyone who has a job can claim that its workers are at absent hosts.
+TEST(AbsentHosts, ResultsToAbsentHostsLeaveRoomForTheOthers) {
   in_own_network([] { expect_room_beside(4, 20'000, Priority::kNormal); });
 }
 
-TEST(AbsentHosts, AFloodOfForgedPacketsLeavesTheSwitchItsRate) {
+TEST(AbsentHosts, AFloodOfForgedPacketsDoesNotSlowTheSwitch) {
   in_own_network([] {
     SoftwareSwitch software_switch({.address = "0.0.0.0", .ports = {}});
     const JobSpec job = job_of(2);
@@ -134,8 +135,8 @@ TEST(AbsentHosts, AFloodOfForgedPacketsLeavesTheSwitchItsRate) {
         std::this_thread::sleep_for(milliseconds(10));
       }
     });
-    // Sums before, during and after; worker 0 keeps the time. More with the flood, which needs some to fill a buffer
-    // up.
+    // Sums before, during and after the flood; worker 0 measures the time. There are more sums during the flood,
+    // because it takes some time until the flood has filled a buffer.
     std::array<std::vector<double>, 3> ms;
     FloatSum sum(2, 5000, 1);
     with_workers(configs_for(job, software_switch.ports()), [&](std::uint32_t w, Endpoint& endpoint) {
@@ -160,14 +161,14 @@ TEST(AbsentHosts, AFloodOfForgedPacketsLeavesTheSwitchItsRate) {
     };
     const double before = median(ms[0]), flooded = median(ms[1]), after = median(ms[2]);
     std::printf("ms a sum: %.3f, flooded %.3f, then %.3f\n", before, flooded, after);
-    // Two milliseconds for what else a small machine does; a switch that waits takes hundreds.
+    // Two milliseconds allow for other work on a small machine. A switch that waits takes hundreds.
     EXPECT_LT(flooded, 2 * before + 2);
     EXPECT_LT(after, 2 * before + 2);
     EXPECT_GT(software_switch.statistics().strangers[Counter::kUnknownJob], 0u);
   });
 }
 
-TEST(AbsentHosts, PacketsFromNoAddressAreCountedAndNotAnswered) {
+TEST(AbsentHosts, PacketsWithoutASourceAddressAreCountedAndNotAnswered) {
   in_own_network([] {
     net::UdpSocket socket(here("10.9.0.1"), {});
     net::DatagramReceiver receiver(socket);

@@ -1,5 +1,5 @@
-// The aggregator by itself: updates in, answers out. What its packets look like is looked at in
-// datagram_aggregator_test.cc and message_aggregator_test.cc.
+// Tests the aggregator alone: updates in, answers out. datagram_aggregator_test.cc and message_aggregator_test.cc test
+// its packets.
 #include "rdma_engine/aggregator/aggregator.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ std::uint32_t big_endian(std::uint32_t word) {
   return std::endian::native == std::endian::little ? __builtin_bswap32(word) : word;
 }
 
-// A contribution that owns what it refers to.
+// A contribution that owns its words and exponents.
 struct Contribution {
   std::uint32_t worker = 0, slot = 0, epoch = 0, fingerprint = 0;
   Words words;  // host order
@@ -62,7 +62,7 @@ class AggregatorTest : public ::testing::Test {
     for (std::uint32_t w = 0; w < kWorkers; ++w) update(w, epoch, slot);
   }
   Words sum(std::uint32_t epoch) const { return {3000 * epoch + 30, 24}; }
-  // Neither counted nor answered, and this is the only counter that went up.
+  // Expects that a contribution is neither added nor answered, and that only the counter `reason` goes up.
   void expect_rejected(const Contribution& contribution, Counter reason) {
     Counters expected = aggregator_.counters();
     ++expected[reason];
@@ -91,7 +91,7 @@ TEST_F(AggregatorTest, TheLastUpdateCompletesThePass) {
   EXPECT_EQ(aggregator_.counters()[Counter::kResults], 5u);
 }
 
-TEST_F(AggregatorTest, ADuplicateIsAnsweredByWhatIsThere) {
+TEST_F(AggregatorTest, ADuplicateIsAnsweredWithTheStateOfItsPass) {
   update(0, 0);
   update(2, 0);
   const Answer pending = update(0, 0);
@@ -139,8 +139,8 @@ TEST_F(AggregatorTest, UpdatesOutsideTheShapeAreRejected) {
             Effect::kCounted);
 }
 
-// Equal fingerprints mean equal sizes, so such an update is no worker's: it ends nothing, and is not added.
-TEST_F(AggregatorTest, OtherSizesThanThePassesAreRejected) {
+// Equal fingerprints mean equal sizes, so no worker sends such an update. It is not added, and does not end the job.
+TEST_F(AggregatorTest, UpdatesWithOtherSizesThanTheirPassAreRejected) {
   update(0, 0);
   Contribution other = of(1, 0);
   other.words.push_back(1);
@@ -164,7 +164,7 @@ TEST_F(AggregatorTest, AnotherFingerprintNamesTheFirstWorker) {
   EXPECT_TRUE(aggregator_.ended().ok()) << "that is for who speaks for it to decide";
 }
 
-TEST_F(AggregatorTest, TheFirstReasonToEndStands) {
+TEST_F(AggregatorTest, TheFirstReasonToEndIsKept) {
   update(0, 0);
   aggregator_.end({ErrorCode::kWorkerLost, "worker 1 died"});
   aggregator_.end({ErrorCode::kMismatch, "later"});
@@ -175,7 +175,7 @@ TEST_F(AggregatorTest, TheFirstReasonToEndStands) {
   EXPECT_EQ(aggregator_.counters()[Counter::kUpdates], 1u);
 }
 
-TEST_F(AggregatorTest, MissingAreTheWorkersThatAnyIncompletePassWaitsFor) {
+TEST_F(AggregatorTest, MissingListsTheWorkersThatSomeIncompletePassWaitsFor) {
   EXPECT_EQ(aggregator_.missing(), WorkerSet{});
   update(1, 0, 0);
   EXPECT_EQ(aggregator_.missing(), WorkerSet{0b101});
@@ -189,8 +189,8 @@ TEST_F(AggregatorTest, MissingAreTheWorkersThatAnyIncompletePassWaitsFor) {
   EXPECT_EQ(aggregator_.missing(), WorkerSet{});
 }
 
-// The set has words of 64 workers, of which the last may be used in part, or not at all.
-TEST(Aggregator, MissingEndsWithTheLastWorker) {
+// The set of workers consists of words of 64 bits. The last word may be used in part, or not at all.
+TEST(Aggregator, MissingListsNoWorkerBeyondTheLast) {
   for (const std::uint32_t workers : {2u, 63u, 64u, 65u, 128u, 1000u, 1023u, 1024u}) {
     Aggregator aggregator(SmallShape{.slots = 1, .block_size = 4, .blocks_per_chunk = 1}.of(workers), {});
     give(aggregator, {.worker = workers / 2, .words = {1}, .exponents = {}});
@@ -202,7 +202,7 @@ TEST(Aggregator, MissingEndsWithTheLastWorker) {
   }
 }
 
-TEST(Aggregator, AShardHasEveryNthSlotAndTheShardsTogetherHaveAll) {
+TEST(Aggregator, EveryShardHasEveryNthSlotAndAllShardsHaveAllSlots) {
   for (const std::uint32_t slots : {1u, 2u, 5u, 6u, 7u}) {
     for (const std::uint32_t of_all : {1u, 2u, 3u, 8u}) {
       const JobShape shape = SmallShape{.slots = slots, .block_size = 4, .blocks_per_chunk = 1}.of(1);
@@ -218,7 +218,7 @@ TEST(Aggregator, AShardHasEveryNthSlotAndTheShardsTogetherHaveAll) {
           ASSERT_EQ(shard.inspect(slot, 0).has_value(), mine);
           taken[slot] += mine;
         }
-        for (std::uint32_t slot = index; slot < slots; slot += of_all) {  // no two of them share memory
+        for (std::uint32_t slot = index; slot < slots; slot += of_all) {  // no two slots share memory
           EXPECT_EQ(shard.inspect(slot, 0)->words, Words{100 + slot});
         }
       }
@@ -228,7 +228,7 @@ TEST(Aggregator, AShardHasEveryNthSlotAndTheShardsTogetherHaveAll) {
   }
 }
 
-TEST(Aggregator, ShardsTakeTheMemoryOfTheirSlots) {
+TEST(Aggregator, AShardTakesMemoryForItsSlotsOnly) {
   const JobShape shape({.devices = 2, .workers = 2, .slots = 100, .block_size = 256, .blocks_per_chunk = 4});
   const std::size_t whole = Aggregator::bytes_for(shape, {});
   std::size_t parts = 0;
@@ -254,7 +254,7 @@ TEST(Aggregator, TheHeadroomStaysWithTheResult) {
   EXPECT_EQ(host_order(again.result.words), (Words{1, 2, 3}));
 }
 
-TEST(Aggregator, ExtraWordsAreAddedAsAllWordsAre) {
+TEST(Aggregator, ExtraWordsAreAddedLikeAllWords) {
   Aggregator aggregator(SmallShape{.slots = 1, .block_size = 4, .blocks_per_chunk = 1}.of(2), {.extra_words = 2});
   give(aggregator, {.worker = 0, .words = {1, 2, 3, 4, 5, 6}, .exponents = {}});
   EXPECT_EQ(give(aggregator, {.worker = 1, .words = {1, 1, 1, 1, 1, 1, 1}, .exponents = {}}).effect, Effect::kRejected);
@@ -276,7 +276,7 @@ TEST(Aggregator, ACompletePassIsSealedOnce) {
   EXPECT_EQ(host_order(again.result.words), (Words{11, 7022}));
 }
 
-TEST(Aggregator, TheFirstEpochIsWhereAllSlotsBegin) {
+TEST(Aggregator, AllSlotsBeginWithTheFirstEpoch) {
   Aggregator aggregator(SmallShape{.slots = 1, .block_size = 4, .blocks_per_chunk = 1}.of(1),
                         {.first_epoch = 0xffff'ffff});
   EXPECT_EQ(give(aggregator, {.epoch = 0, .words = {1}, .exponents = {}}).effect, Effect::kAhead);

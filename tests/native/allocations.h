@@ -1,4 +1,4 @@
-// Counts calls of operator new in the program that includes this, once.
+// Counts the calls of operator new in a program. Only one file of the program may include this.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,8 @@ inline std::uint64_t allocations() { return allocation_count; }
 }  // namespace jaxina::testing
 
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // inlined, malloc and free meet without these around them
+// After inlining, GCC sees malloc() and operator delete, or operator new and free(), and takes them for a mismatch.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 #endif
 
 void* operator new(std::size_t size) {

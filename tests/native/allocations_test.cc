@@ -1,5 +1,5 @@
-// No allocation while packets flow: a whole pass from worker to aggregator and back, and the software switch's threads.
-// DatagramAggregator and Worker by themselves are looked at in datagram_aggregator_test.cc and worker_test.cc.
+// Tests that nothing allocates while packets flow: a whole pass from worker to aggregator and back, and the software
+// switch's threads. datagram_aggregator_test.cc and worker_test.cc test DatagramAggregator and Worker alone.
 #include "tests/native/allocations.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ JobSpec job_of(std::uint32_t workers) {
 }
 constexpr std::size_t kElements = 20'000;
 
-// Hands results straight to the sessions; keeps the latest of each kind of packet out of the way.
+// Hands each packet of the aggregator straight to the session of its worker.
 struct Wire final : DatagramAggregator::Output {
   void send(const Address& to, std::span<const std::uint8_t> packet) override {
     alignas(4) static std::uint8_t copy[wire::kMaxPacketSize];
@@ -47,9 +47,9 @@ TEST(Allocations, APassFromWorkersToTheAggregatorAndBack) {
   Wire wire;
   wire.sessions = {&first, &second};
   Recorder recorder(64);
-  first.worker().record(&recorder);  // what it takes for a trace is there at the start
+  first.worker().record(&recorder);  // a recorder has all its memory from the start
   std::vector<float> x(kElements, 1.5f), y(kElements, 2.25f);
-  y[100] = INFINITY;  // takes the flags' pass, too
+  y[100] = INFINITY;  // so that there is a pass of flags, too
   first.worker().submit({{{ElementType::kFloat32, kElements, x.data(), x.data()}}});
   second.worker().submit({{{ElementType::kFloat32, kElements, y.data(), y.data()}}});
 
@@ -63,7 +63,7 @@ TEST(Allocations, APassFromWorkersToTheAggregatorAndBack) {
         from.bytes[0] = w;
         from.size = 1;
         aggregator.on_packet({packet, outgoing->size}, from, wire);
-        aggregator.on_packet({packet, outgoing->size}, from, wire);  // a duplicate is answered without memory as well
+        aggregator.on_packet({packet, outgoing->size}, from, wire);  // answering a duplicate does not allocate either
         moved = true;
       }
     }
@@ -82,7 +82,7 @@ TEST(Allocations, TheSoftwareSwitchOnceItIsWarm) {
   net::UdpSocket socket(net::resolve("127.0.0.1", 0, ErrorCode::kSystem), {.offload = false});
   const Address to = net::resolve("127.0.0.1", software_switch.ports()[0], ErrorCode::kSystem);
   alignas(4) std::uint8_t packet[wire::packet_size(64, 1)], reply[wire::packet_size(64, 1)];
-  // One pass and its answer, or a forged packet and the refusal.
+  // Sends one pass and takes its result, or sends a forged packet and takes the refusal.
   const auto ask = [&](std::uint32_t epoch, bool forged) {
     wire::Header header{.kind = wire::Kind::kUpdate,
                         .job = alone.job,

@@ -1,4 +1,5 @@
-// Checked conversions and assertions, which also release builds keep: what they let through, and how they stop.
+// Tests counters, the clock, and checked conversions and assertions, which stay on in release builds: what they let
+// pass, and how they stop the process.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -49,11 +50,11 @@ TEST(Counters, AreAddedOneByOne) {
   EXPECT_EQ(one[Counter::kStale], 0u);
 }
 
-TEST(Narrow, WhatFitsIsKept) {
+TEST(Narrow, AValueThatFitsIsKept) {
   for (std::size_t value = 0; value <= 255; ++value) EXPECT_EQ(narrow<std::uint8_t>(value), value);
 }
 
-TEST(NarrowDeathTest, WhatDoesNotFitStopsTheProcessWithPlaceAndValue) {
+TEST(NarrowDeathTest, AValueThatDoesNotFitStopsTheProcessWithPlaceAndValue) {
   volatile std::size_t words = 65'536;
   EXPECT_DEATH(narrow<std::uint16_t>(std::size_t{words}), "base_test.cc:[0-9]+: jaxina: 65536 does not fit");
   volatile int negative = -1;

@@ -1,13 +1,13 @@
-// The software aggregator for the conformance vectors of p4/conformance: commands on standard input, one a line,
-// answers on standard output, the last of each command `ok` or `error ...`.
+// Runs the software aggregator for the conformance vectors of p4/conformance. It reads commands from standard input,
+// one per line, and writes answers to standard output. The last line of each answer is `ok` or `error ...`.
 //
 //   job ID SECRET WORKERS SLOTS BLOCK_SIZE BLOCKS_PER_CHUNK FIRST_EPOCH
 //   remove ID
-//   packet FROM HEX                 -> send TO HEX, for each packet that it sends; FROM and TO are names of
-//                                    endpoints, TO `nowhere` for a worker that has not been heard from
+//   packet FROM HEX                 -> send TO HEX, for each packet that it sends. FROM and TO are names of endpoints;
+//                                    TO is `nowhere` for a worker that has not been heard from
 //   state ID SLOT VERSION           -> state EPOCH COUNT SEEN,... EXPONENTS,... WORDS,...
 //   counts ID|-                     -> count NAME VALUE, for each counter that is not 0
-//   rdma job|remove|state|counts ... the same at the switch for RDMA, whose packets come over its socket
+//   rdma job|remove|state|counts ... the same for the RDMA switch, which takes packets at its socket
 //   rdma connect ID WORKER ADDRESS PORT MTU PSN RKEY MEMORY QPN...  -> end PORT PSN RKEY QPN...
 #include <charconv>
 #include <cstdio>
@@ -47,7 +47,7 @@ struct Printer final : DatagramAggregator::Output {
   }
 };
 
-// The vectors' messages carry no check words, which is what whole chunks mean.
+// `whole_chunks` is set for RDMA, because it also means that messages carry no check words, as in the vectors.
 JobSpec read_job(std::istream& in, bool whole_chunks) {
   ShapeRequest shape{.whole_chunks = whole_chunks, .widest_element = 1};
   std::uint32_t job = 0, first_epoch = 0;
@@ -67,7 +67,7 @@ void print_list(const Values& values) {
   if (values.empty()) std::printf(" -");
 }
 
-// inspect(job, slot, version) is the aggregator's.
+// `inspect(job, slot, version)` must be that of the aggregator.
 template <typename Inspect>
 void print_state(std::istream& in, Inspect inspect) {
   std::uint32_t job = 0, slot = 0, version = 0;
@@ -183,7 +183,7 @@ class Commands {
 
   Printer printer_;
   DatagramAggregator aggregator_;
-  // PSNs begin just before their wrap, so that every longer run sees it.
+  // PSNs begin just before they wrap, so that every run of more than a few packets wraps.
   RoceSwitch roce_{{.port = 0, .mtu = 4096, .first_psn = 0xfffffe}};
 };
 

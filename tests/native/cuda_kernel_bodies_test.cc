@@ -1,6 +1,6 @@
-// The CUDA kernels' bodies, run on the CPU thread by thread, against the CPU codec: the same bits for every element
-// type, with blocks of any size, short last blocks, several runs, misaligned memory, and values of every kind. Each
-// element is read once and each word written once.
+// Runs the bodies of the CUDA kernels on the CPU, thread by thread, and compares them with the CPU codec. They must
+// give the same bits for every element type, with blocks of any size, short last blocks, several runs, misaligned
+// memory, and values of every kind. They must read each element once and write each word once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ constexpr ElementType kTypes[] = {ElementType::kFloat32,     ElementType::kFloat
 constexpr ElementType kOneWordFloats[] = {ElementType::kFloat32, ElementType::kFloat16, ElementType::kBfloat16};
 constexpr std::byte kUntouched{0xa5};
 
-// Bytes at some offset from a 64-byte boundary.
+// Bytes that begin at a chosen offset from a 64-byte boundary.
 class Bytes {
  public:
   Bytes(std::size_t size, std::size_t offset) : size_(size), offset_(offset), bytes_(64 + offset + size, kUntouched) {
@@ -55,7 +55,8 @@ class KernelBodiesTest : public ::testing::Test {
 
   std::uint64_t below(std::uint64_t bound) { return random_() % bound; }
 
-  // Elements of any bits, of one magnitude, of zeros, of the smallest or the largest numbers; some with NaN and Inf.
+  // Fills memory with elements. A block has one kind of them: any bits, one magnitude, zeros, the smallest or the
+  // largest numbers, or some NaN and Inf.
   void fill(ElementType type, std::byte* x, std::size_t count, std::size_t elements_of_block) {
     const std::size_t size = numerics::element_codec(type).size;
     for (std::size_t first = 0; first < count; first += elements_of_block) {
@@ -107,7 +108,7 @@ class KernelBodiesTest : public ::testing::Test {
   std::normal_distribution<double> normal_;
 };
 
-// One run's memory on both sides, with what the CPU codec says.
+// The memory of one run on both sides, and what the CPU codec computes for it.
 struct Case {
   std::size_t count;
   std::unique_ptr<Bytes> x, words, exponents;
@@ -127,7 +128,7 @@ struct Case {
 
 class Sweep : public KernelBodiesTest {
  protected:
-  // Runs of many lengths in memory of any alignment that its elements allow.
+  // Makes runs of many lengths, in memory of every alignment that the elements allow.
   std::vector<Case> cases(const Format& format) {
     const ElementCodec& codec = numerics::element_codec(format.type);
     const std::size_t of_block = format.block_size / codec.words, word = static_cast<std::size_t>(format.word);
@@ -152,7 +153,7 @@ class Sweep : public KernelBodiesTest {
     }
   }
 
-  // body(block, first element, elements, first word) for each block.
+  // Calls body(block, first element, elements, first word) for each block.
   template <class Body>
   static void for_each_block(const Format& format, std::size_t count, Body body) {
     const std::size_t of_block = format.block_size / numerics::element_codec(format.type).words;
@@ -168,7 +169,7 @@ class Sweep : public KernelBodiesTest {
     return (finite_only ? codec.finite_exponent : codec.exponent)(numerics::codec(), x, elements);
   }
 
-  // Exponents as they come back: mostly the block's own or a little more, sometimes anything.
+  // Sets exponents as they come back from an aggregator: mostly the block's own or a little more, sometimes any.
   void set_exponents(const Format& format, Case& c) {
     const std::uint8_t most = format.type == ElementType::kFloat64 ? 227 : 254;
     for_each_block(format, c.count, [&](std::size_t b, std::size_t first, std::size_t elements, std::size_t) {
@@ -180,7 +181,7 @@ class Sweep : public KernelBodiesTest {
 
   static Scale scale_of(const Format& format) { return numerics::scale_for(format.workers, format.word); }
 
-  // What quantize must write: the CPU codec's words, and zeros between blocks.
+  // Returns what quantize must write: the CPU codec's words, and zeros between blocks.
   static std::vector<std::byte> cpu_words(const Format& format, Case& c) {
     const ElementCodec& codec = numerics::element_codec(format.type);
     std::vector<std::uint32_t> words(Case::words_for(c.count, format));
@@ -274,7 +275,7 @@ TEST_F(Sweep, FindsTheExponentsOfTheCpuCodecReadingOnce) {
       for (Case& c : list) runs.push_back({c.x->data(), c.count, reinterpret_cast<std::uint8_t*>(c.exponents->data())});
       ExponentJob job;
       ASSERT_TRUE(plan(format, runs, finite_only, job).ok());
-      job.log2_lanes = static_cast<std::uint32_t>(below(6));  // the fused kernel chooses its own
+      job.log2_lanes = static_cast<std::uint32_t>(below(6));  // any number must do: the fused kernel sets its own
       with_float_form(format.type, [&](auto form) {
         testing::run_exponents<typename decltype(form)::type>(job, job.runs.blocks() + below(9),
                                                               WatchedAccess{&memory});
@@ -302,7 +303,7 @@ TEST_F(Sweep, DequantizesAsTheCpuCodecReadingAndWritingOnce) {
       for (Case& c : list) {
         set_exponents(format, c);
         auto* sums = reinterpret_cast<std::uint32_t*>(c.words->data());
-        // Sums of limbs stay below 2^26; those of one-word types can be anything.
+        // The sums of limbs stay below 2^26. The sums of one-word types can be anything.
         for (std::size_t i = 0; i < c.words->size() / 4; ++i) {
           sums[i] = static_cast<std::uint32_t>(random_()) >> below(codec.words > 1 ? 1 : 30);
           if (codec.words > 1) sums[i] &= 0x03ffffff;
@@ -373,7 +374,7 @@ TEST_F(Sweep, FlagsNonFiniteValuesAsTheCpuCodec) {
   }
 }
 
-// ---- narrow words and stochastic rounding, which the CPU codec does not have, against their definition
+// ---- narrow words and stochastic rounding, compared with their definition: the CPU codec does not have them
 
 std::uint64_t word_at(const Bytes& bytes, const std::byte* data, std::size_t i, std::size_t size, bool big_endian) {
   (void)bytes;
@@ -404,7 +405,7 @@ std::int64_t reference_word(float x, int exponent, const Format& format, Roundin
   const double scaled = std::ldexp(std::fabs(double{x}), bits - 1 - log2_workers - (exponent - 126));
   double rounded = std::nearbyint(scaled);
   if (rounding.stochastic) {
-    std::uint64_t z = rounding.seed;  // SplitMix64, number by number
+    std::uint64_t z = rounding.seed;  // SplitMix64, step by step
     for (std::uint64_t i = 0; i <= index % 1000; ++i) z += 0x9e3779b97f4a7c15u;
     z += (index - index % 1000) * 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -490,7 +491,7 @@ TEST_F(Sweep, AlignedMemoryMovesSixteenBytesAtATime) {
   }
 }
 
-TEST(Plan, RefusesWhatCannotBe) {
+TEST(Plan, RefusesImpossibleFormatsAndPointers) {
   float x[8] = {};
   std::uint8_t exponents[1] = {};
   std::uint32_t words[8];
@@ -514,8 +515,8 @@ TEST(Plan, RefusesWhatCannotBe) {
   EXPECT_EQ(code({.type = ElementType::kInt32}, missing), ErrorCode::kOk);
 }
 
-// Without this, offsets could overflow where no test has the memory to show it.
-TEST(Plan, BlocksBeyondFourGigabytesLieWhereTheyShould) {
+// Offsets could overflow only in tensors for which no test has the memory. So this tests place() alone.
+TEST(Plan, BlocksBeyondFourGigabytesHaveTheRightPlace) {
   const std::uint64_t count = (std::uint64_t{5} << 30) + 3;  // float32: 20 GiB
   Runs<QuantizeRun> runs;
   runs.count = 2;

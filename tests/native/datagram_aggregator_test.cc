@@ -1,5 +1,5 @@
-// The aggregators behind datagrams, packet by packet: in order, again, late, too early, forged, and after the job has
-// ended.
+// Tests the aggregators behind datagrams, packet by packet. Packets come in order, again, late, too early, forged, and
+// after the job has ended.
 #include "rdma_engine/datagrams/datagram_aggregator.h"
 
 #include <gtest/gtest.h>
@@ -92,7 +92,7 @@ class DatagramAggregatorTest : public ::testing::Test {
   const Counters& counters() const { return aggregator_.find(spec_.job)->counters(); }
   std::uint64_t rejected(Counter reason) const { return aggregator_.strangers()[reason] + counters()[reason]; }
 
-  // Nothing was counted for the job, and exactly this reject was.
+  // Expects that the packet is rejected for this reason and no other, and that nothing is added.
   void expect_rejected(const Bytes& bytes, Counter reason, std::uint8_t from = 9) {
     const std::uint64_t updates = counters()[Counter::kUpdates], before = rejected(reason);
     deliver(bytes, from);
@@ -107,7 +107,7 @@ class DatagramAggregatorTest : public ::testing::Test {
   Outbox outbox_;
 };
 
-// Each job's workers are told once, with the next result; a result that is sent again says what it said.
+// Each job's workers are told once, with the next result. A result that is sent again says the same as the first time.
 TEST_F(DatagramAggregatorTest, AResultSaysThatTheReceiveBufferOverflowed) {
   const auto codes = [](const std::vector<Sent>& sent) {
     std::vector<int> codes;
@@ -202,9 +202,9 @@ TEST_F(DatagramAggregatorTest, DisagreementEndsTheJobForAllAndNamesBothWorkers) 
   EXPECT_EQ(update(1, 0)[0].header.kind, wire::Kind::kAbort) << "who comes later learns it too";
 }
 
-// SwitchML's Algorithm 3 fails here, as formal/check.py shows with the paper's version bit: a duplicate of worker 0's
-// update for pass 0 comes when version 0 is free again for pass 2, sets the cleared bit and is added to it. No packet
-// is lost; one is sent twice (an early timeout) and overtaken.
+// SwitchML's Algorithm 3 fails here, as formal/check.py shows with the paper's version bit. A duplicate of worker 0's
+// update for pass 0 comes when version 0 is in use for pass 2. It finds worker 0's bit cleared, sets it, and is added
+// to pass 2. No packet is lost: one is sent twice (an early timeout), and the copy is overtaken.
 TEST_F(DatagramAggregatorTest, LateDuplicateFromTwoReusesAgo) {
   for (std::uint32_t w = 0; w < 3; ++w) update(w, 0);
   for (std::uint32_t w = 0; w < 3; ++w) update(w, 1);  // clears the paper's bits of version 0
@@ -259,7 +259,7 @@ TEST_F(DatagramAggregatorTest, WrongSecretIsToldThatTheJobIsUnknown) {
 
 TEST_F(DatagramAggregatorTest, ReplayFromElsewhereDoesNotDivertResults) {
   update(0, 0);
-  deliver(packet(header(0, 0), 0, 50), 66);  // somebody who overheard the packet
+  deliver(packet(header(0, 0), 0, 50), 66);  // from somebody who has overheard the packet
   update(1, 0);
   std::vector<Sent> results = update(2, 0);
   ASSERT_EQ(results.size(), 3u);
@@ -318,7 +318,7 @@ TEST_F(DatagramAggregatorTest, RemovingGivesTheJobBackOnce) {
   EXPECT_EQ(aggregator_.find(spec_.job), nullptr);
 }
 
-// Slots 0, 2, 4 of a job are here; what is for the others belongs to another shard.
+// This shard has slots 0, 2 and 4 of the job; packets for the other slots belong to another shard.
 TEST_F(DatagramAggregatorTest, AShardAnswersForItsOwnSlotsOnly) {
   JobSpec sharded = spec_;
   sharded.job = 8;

@@ -1,4 +1,4 @@
-// Operands that lie on fake devices, and their sums.
+// Operands that lie on fake devices, and helpers that sum them.
 #pragma once
 
 #include "tests/native/fake_device.h"
@@ -6,7 +6,7 @@
 
 namespace jaxina::testing::nodes {
 
-// The operands of one device, on it.
+// One device, with its operands in its memory.
 struct Resident {
   std::unique_ptr<FakeDevice> device;
   std::vector<std::byte*> in, out;
@@ -41,7 +41,7 @@ inline void read_back(std::vector<Resident>& devices, std::vector<Operands>& ope
   }
 }
 
-// Sums on the cluster what lies on these devices; the results are in `operands`.
+// Sums on the cluster what lies on these devices, and copies the results into `operands`.
 inline void sum_residents(Cluster& cluster, std::vector<Resident>& devices, std::vector<Operands>& operands,
                           std::size_t count) {
   std::vector<std::future<Status>> done;
@@ -58,7 +58,7 @@ inline void sum_on_devices(Cluster& cluster, std::vector<Operands>& operands, st
   sum_residents(cluster, devices, operands, count);
 }
 
-// float32 tensors of one device of each process, many of them.
+// n fake devices, for many float32 tensors.
 struct Many {
   explicit Many(std::uint32_t n) {
     for (std::uint32_t d = 0; d < n; ++d) devices.push_back(std::make_unique<FakeDevice>(d));

@@ -1,5 +1,6 @@
-// Tensors on devices: the bits are those of the same tensors in host memory, whatever the topology and the transport;
-// nothing on the host reads a tensor; and what ends a group ends it, with its reason, while a device is at work.
+// Tests tensors on devices. Their sums have the bits of the same tensors in host memory, in every topology and over
+// every transport. The host never reads a tensor. And whatever ends a group ends it with the right reason, even while a
+// device is working.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -14,9 +15,9 @@ using testing::Faults;
 using testing::UdpRelay;
 using namespace testing::nodes;
 
-TEST(Devices, EveryTopologyGivesTheBitsOfTheHosts) {
+TEST(Devices, EveryTopologyGivesTheBitsOfHostTensors) {
   for (const bool finite : {true, false}) {
-    // The counts: within a block, odd, over several chunks, over several uses of a slot.
+    // Elements within a block, an odd number over several chunks, and so many that slots are used several times.
     for (const std::size_t count : {1u, 777u, 5000u}) {
       const std::vector<Operands> operands_of_all = operands(3, count, 3 * count + finite, finite);
       const Operands expected = flat(operands_of_all, count);
@@ -89,7 +90,7 @@ TEST(Devices, ManyCollectivesAreUnderWayAtOnce) {
   }
 }
 
-TEST(Devices, WhatIsAskedForWhileADeviceIsBusyGoesToItTogether) {
+TEST(Devices, TasksThatComeWhileADeviceIsBusyShareABatch) {
   constexpr std::size_t count = 100 * 4 * kBlock;  // 100 chunks over 8 slots
   Many many(1);
   std::vector<GroupConfig> configs = configs_for({1});
@@ -100,11 +101,11 @@ TEST(Devices, WhatIsAskedForWhileADeviceIsBusyGoesToItTogether) {
   many.devices[0]->release();
   EXPECT_TRUE(outcome(done).ok());
   EXPECT_EQ(many.devices[0]->most_tasks() > 2, true);
-  // A chunk alone would need a batch for its look-ahead or its data at least.
+  // If chunks did not share batches, each would need one at least, for its look-ahead or its data.
   EXPECT_LT(many.devices[0]->batches(), 100u);
 }
 
-TEST(Devices, OneThatFailsEndsTheGroupForAll) {
+TEST(Devices, ADeviceThatFailsEndsTheGroupForAll) {
   for (const Processes& processes : {Processes{2}, Processes{1, 1}}) {
     for (const std::uint64_t ticket : {1u, 3u}) {
       constexpr std::size_t count = 20'000;
@@ -126,8 +127,8 @@ TEST(Devices, OneThatFailsEndsTheGroupForAll) {
   }
 }
 
-// The other process never contributes; this one's device has, or is just about to.
-TEST(Devices, AbortTimeoutAndCloseReachWhatWaits) {
+// The other process never contributes. This process's device has contributed, or is just about to (`held`).
+TEST(Devices, AbortTimeoutAndCloseEndWaitingCollectives) {
   constexpr std::size_t count = 20'000;
   for (const bool held : {false, true}) {
     for (const std::string end : {"abort", "timeout", "close"}) {
@@ -140,7 +141,7 @@ TEST(Devices, AbortTimeoutAndCloseReachWhatWaits) {
         if (held) many.devices[0]->hold();
         done = cluster.submit(0, many.collective(0, many.tensor(0, count, 1), count));
         if (held) {
-          // Who gives up waits for the device, which touches the tensors until then.
+          // Giving up waits for the device, because the device uses the tensors until it is done. So release it.
           std::thread([&] {
             while (many.devices[0]->batches() == 0) std::this_thread::yield();
             many.devices[0]->release();
@@ -159,12 +160,12 @@ TEST(Devices, AbortTimeoutAndCloseReachWhatWaits) {
   }
 }
 
-TEST(Devices, AProcessThatDiesIsAnErrorForTheOneThatWaits) {
+TEST(Devices, ADeadProcessIsAnErrorForTheOneThatWaits) {
   constexpr std::size_t count = 20'000;
   std::vector<GroupConfig> configs = configs_for({1, 1});
   const pid_t child = fork();
   if (child == 0) {
-    // Joins, and dies without a sum.
+    // The child joins, and dies without a sum.
     std::unique_ptr<Endpoint> endpoint = join(configs[1]);
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     raise(SIGKILL);

@@ -1,5 +1,5 @@
-// Where a device's words lie on their way: it writes messages and reads results in the transport's own memory where
-// that can be, and what is sent is byte for byte what a processor's tensors would send.
+// Tests where a device's words lie on their way. A device writes messages and reads results in the transport's own
+// memory where that is possible. What is sent is the same, byte for byte, as for tensors in host memory.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -18,7 +18,7 @@ using namespace testing::nodes;
 
 constexpr std::uint64_t kNone = 0;
 
-// The job's chunks are whole: its messages carry no check, so that devices may write and read them in place.
+// Whole chunks mean that messages carry no check. So devices may write and read them in place.
 std::vector<GroupConfig> roce_configs(const Processes& processes, RoceSwitch& roce_switch, double loss = 0,
                                       bool whole_chunks = true) {
   std::vector<GroupConfig> configs = configs_for(processes);
@@ -33,13 +33,13 @@ std::vector<GroupConfig> roce_configs(const Processes& processes, RoceSwitch& ro
   return configs;
 }
 
-// What a sum of all types did: the words each device moved, and those each process staged.
+// What one sum of all types did: the words that each device moved, and the words that each process staged.
 struct Outcome {
   std::vector<WordsMoved> moved;
   std::vector<std::uint64_t> staged;
 };
 
-// Sums on devices, of which the first `refusing` share nothing, and compares the bits with those of the hosts.
+// Sums on devices and compares the bits with sums on hosts. The first `refusing` devices refuse to share memory.
 Outcome sum_and_compare(const std::vector<GroupConfig>& configs, bool finite, std::size_t refusing = 0) {
   constexpr std::size_t count = 2000;
   std::vector<Operands> mine = operands(configs.front().member.shape.devices(), count, 21 + finite, finite);
@@ -57,7 +57,7 @@ Outcome sum_and_compare(const std::vector<GroupConfig>& configs, bool finite, st
   return result;
 }
 
-TEST(DeviceWords, EmbeddedSumsAreReadInTheSlotsAndContributionsAddedFromStaging) {
+TEST(DeviceWords, EmbeddedSumsAreReadInTheSlotsButContributionsAreStaged) {
   for (const bool finite : {true, false}) {
     const Outcome result = sum_and_compare(configs_for({1, 2}), finite);
     for (const WordsMoved& words : result.moved) {
@@ -66,11 +66,11 @@ TEST(DeviceWords, EmbeddedSumsAreReadInTheSlotsAndContributionsAddedFromStaging)
       EXPECT_EQ(words.written_shared, kNone);
       EXPECT_EQ(words.written_allocated, words.read_shared);
     }
-    EXPECT_EQ(result.staged[1], 2 * result.staged[0]);  // two devices' contributions, and no result
+    EXPECT_EQ(result.staged[1], 2 * result.staged[0]);  // the contributions of two devices, and no results
   }
 }
 
-TEST(DeviceWords, MessagesOfOneDeviceAreWrittenByItAndResultsReadWhereTheyCame) {
+TEST(DeviceWords, OneDeviceWritesItsMessagesAndReadsResultsInPlace) {
   for (const double loss : {0.0, 0.02}) {
     const Processes processes{1, 1};
     RoceSwitch roce_switch({.port = 0, .loss = loss, .loss_seed = 3});
@@ -142,7 +142,7 @@ TEST(DeviceWords, MemoryThatADeviceCannotReachIsStaged) {
   }
 }
 
-// A device's sum may still be read in its slot when the next collective, of host tensors, asks for that slot.
+// A device may still be reading a sum in its slot when the next collective, of host tensors, asks for that slot.
 TEST(DeviceWords, ASumIsReadBeforeHostTensorsTakeItsSlot) {
   constexpr std::size_t kRounds = 40, kCount = 8 * 4 * kBlock;  // every slot once
   Many many(2);
@@ -182,7 +182,7 @@ struct Watch {
   bool dirty = false;   // the memory that messages are sent from is not zero at first
 };
 
-// Keeps what is sent.
+// Queue pairs that record all messages that are sent.
 class WatchedPairs final : public roce::QueuePairs {
  public:
   using Messages =
@@ -206,7 +206,7 @@ class WatchedPairs final : public roce::QueuePairs {
   void connect(const roce::ConnectionEnd& remote) override { pairs_->connect(remote); }
   std::span<std::uint8_t> send_memory() override { return pairs_->send_memory(); }
   std::span<const std::uint8_t> receive_memory() const override { return pairs_->receive_memory(); }
-  // As a network card has it: by the dma-buf, not by the address.
+  // Reaches the memory as a network card does: by the dma-buf, not by the address.
   bool adopt(const std::function<ExportedMemory()>& allocate) override {
     if (!watch_.adopt) return false;
     adopted_ = allocate();
@@ -228,7 +228,7 @@ class WatchedPairs final : public roce::QueuePairs {
   }
   Status flush() override { return pairs_->flush(); }
   Status poll(std::vector<Arrival>& arrivals) override {
-    // The slot's fourth next pass has its result in the same place.
+    // The result four passes later has the same place, so from then on the old result cannot come again.
     std::erase_if(results_, [&](const Came& came) { return epochs_[came.arrival.queue] >= came.epoch + 4; });
     for (const Came& came : results_) {
       auto* place = const_cast<std::uint8_t*>(receive_memory().data()) + came.place;
@@ -263,15 +263,16 @@ class WatchedPairs final : public roce::QueuePairs {
   Watch watch_;
   Messages& sent_;
   std::uint64_t& repeated_;
-  std::vector<std::uint32_t> epochs_;  // of each queue's latest message
+  std::vector<std::uint32_t> epochs_;  // epoch of the latest message on each queue
   std::vector<Came> results_;
   ExportedMemory adopted_;
   std::uint8_t* view_ = nullptr;
 };
 
-// One worker alone sums these collectives over roce, in its memory or on a device.
+// One worker alone sums some collectives over roce, with tensors in its own memory or on a device.
 struct Alone {
-  static constexpr std::size_t kCounts[] = {900, 37, 1, 300};  // tails of many lengths where words were before
+  // Elements of the collectives. The last chunks have different lengths, so they lie where other words were before.
+  static constexpr std::size_t kCounts[] = {900, 37, 1, 300};
   WatchedPairs::Messages sent;
   std::uint64_t repeated = 0;
   WordsMoved moved;
@@ -311,7 +312,7 @@ struct Alone {
     const Status status = testing::run_to_end(*endpoint);
     EXPECT_TRUE(status.ok()) << status.text();
     EXPECT_TRUE(endpoint->worker().device_failure().ok()) << endpoint->worker().device_failure().text();
-    // A result that carries a check is copied before a device reads it.
+    // A result with a check is copied before a device reads it.
     EXPECT_EQ(endpoint->worker().staged_words() > 0, on_device && !whole_chunks);
     std::size_t next = 0;
     for (Operands& mine : sums) {
@@ -323,7 +324,7 @@ struct Alone {
   }
 };
 
-TEST(DeviceWords, MessagesAreThoseOfAProcessorByteForByte) {
+TEST(DeviceWords, MessagesEqualThoseOfHostTensorsByteForByte) {
   for (const bool whole_chunks : {false, true}) {
     const Alone host(false, {}, whole_chunks), device(true, {}, whole_chunks),
         exporting(true, {.adopt = true}, whole_chunks);
@@ -335,7 +336,7 @@ TEST(DeviceWords, MessagesAreThoseOfAProcessorByteForByte) {
     EXPECT_GT(device.moved.written_shared, kNone);
     EXPECT_EQ(device.moved.written_allocated + device.moved.written_exported, kNone);
     EXPECT_EQ(exporting.sent, host.sent);
-    // The processor reads the words that it writes a check for: then they are not left in a device's own memory.
+    // To write a check, the processor must read the words. So with checks they do not stay in the device's own memory.
     const std::uint64_t exported = exporting.moved.written_exported, shared = exporting.moved.written_shared;
     EXPECT_GT(whole_chunks ? exported : shared, kNone);
     EXPECT_EQ(whole_chunks ? shared : exported, kNone);
@@ -343,7 +344,7 @@ TEST(DeviceWords, MessagesAreThoseOfAProcessorByteForByte) {
   }
 }
 
-TEST(DeviceWords, CopiesOfAResultThatComeWhileADeviceReadsItChangeNothing) {
+TEST(DeviceWords, LateCopiesOfAResultThatADeviceReadsChangeNothing) {
   for (const bool whole_chunks : {false, true}) {
     const Alone host(false, {}, whole_chunks), device(true, {.repeat = true}, whole_chunks);
     EXPECT_GT(device.repeated, 100u);

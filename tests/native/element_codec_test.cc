@@ -1,4 +1,5 @@
-// The types that are not one 32-bit word: conversions, limbs, and their sums against independent arithmetic.
+// Tests the types that are not one 32-bit word: conversions, limbs, and their sums, compared with independent
+// arithmetic.
 #include "rdma_engine/numerics/element_codec.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@
 namespace jaxina::numerics {
 namespace {
 
-// The value of a narrow float by its definition.
+// Returns the value of a narrow float by the format's definition.
 double by_definition(std::uint16_t bits, int exponent_bits, int fraction_bits) {
   const int biased = bits >> fraction_bits & ((1 << exponent_bits) - 1);
   const int fraction = bits & ((1 << fraction_bits) - 1);
@@ -42,7 +43,7 @@ void check_conversions(int exponent_bits, int fraction_bits) {
     if (std::isnan(expected)) ASSERT_TRUE(std::isnan(widen(back))) << bits;
     else ASSERT_EQ(back.bits, bits);
   }
-  // Between two neighbours: below, at and above the middle; ties go to the even one.
+  // Rounds numbers between two neighbours: below, at and above the middle. A tie goes to the even neighbour.
   const std::uint32_t infinity = ((1u << exponent_bits) - 1) << fraction_bits;
   for (std::uint32_t low = 0; low < infinity; ++low) {
     const double a = by_definition(static_cast<std::uint16_t>(low), exponent_bits, fraction_bits);
@@ -51,7 +52,7 @@ void check_conversions(int exponent_bits, int fraction_bits) {
                             ? a - by_definition(static_cast<std::uint16_t>(low - 1), exponent_bits, fraction_bits)
                             : by_definition(static_cast<std::uint16_t>(low + 1), exponent_bits, fraction_bits) - a;
     const auto middle = static_cast<float>(a + step / 2);
-    if (static_cast<double>(middle) != a + step / 2) continue;  // not a float32
+    if (static_cast<double>(middle) != a + step / 2) continue;  // the middle is not a float32
     const auto rounds_to = [](float x) {
       Narrow y;
       narrow(x, y);
@@ -66,7 +67,7 @@ void check_conversions(int exponent_bits, int fraction_bits) {
 TEST(NarrowFloat, Float16ConvertsByDefinition) { check_conversions<Float16>(5, 10); }
 TEST(NarrowFloat, Bfloat16ConvertsByDefinition) { check_conversions<Bfloat16>(8, 7); }
 
-// One block summed over `workers` tensors, as the aggregator does it.
+// Sums one block of each worker's tensor, as the aggregator does it.
 template <typename T>
 std::vector<T> sum_block(ElementType type, const std::vector<std::vector<T>>& inputs, bool big_endian) {
   const ElementCodec& form = element_codec(type);
@@ -143,8 +144,8 @@ TEST(Float64, KeepsFloat64sOwnRoundingOfTheBlockMaximum) {
         }
       }
       const std::vector<double> y = sum_block(ElementType::kFloat64, inputs, workers % 2 == 0);
-      // Each worker rounds to at most a half ulp of the block's maximum; the result is rounded once more, and the
-      // extended sum above has an error of its own.
+      // Each worker's rounding error is at most half an ulp of the block's maximum. The result is rounded once more,
+      // and the extended sum above has an error of its own.
       const long double ulp = std::nextafter(largest, INFINITY) - largest;
       for (std::size_t i = 0; i < y.size(); ++i) {
         const long double own = std::fabs(std::nextafter(y[i], INFINITY) - y[i]);
@@ -167,8 +168,8 @@ TEST(Float64, ShortFractionsSumExactly) {
   EXPECT_EQ(sum_block(ElementType::kFloat64, inputs, false), expected);
 }
 
-// Every worker's rounding leaves at most half a unit of the second words; the result is rounded once more.
-TEST(WideFloats, KeepWhatOneWordLoses) {
+// Each worker's rounding error is at most half a unit of the second word. The result is rounded once more.
+TEST(WideFloats, KeepSmallNumbersThatOneWordLoses) {
   std::mt19937_64 random(12);
   std::normal_distribution<double> normal;
   for (const std::size_t workers : {1u, 2u, 3u, 8u, 100u, 127u, 128u, 129u, 1024u}) {

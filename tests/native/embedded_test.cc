@@ -1,4 +1,4 @@
-// The embedded endpoint between threads and between processes.
+// Tests the embedded endpoint, between threads and between processes.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
@@ -53,7 +53,7 @@ Status run_to_end(Endpoint& endpoint) {
   return {};
 }
 
-// Runs body(worker, endpoint) on a thread per worker.
+// Runs body(worker, endpoint) on one thread for each worker.
 template <typename Body>
 void with_workers(std::uint32_t n, Body body) {
   std::vector<EmbeddedMember> configs;
@@ -195,7 +195,7 @@ TEST(Embedded, TwoWorkersWithOneRank) {
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(taken, 1);
   EXPECT_EQ(never, 1);
-  config_for(2, 1);  // leaves the secret of this test behind
+  config_for(2, 1);  // moves on to another secret, so that later tests do not use this test's
 }
 
 TEST(Embedded, AWorkerThatStopsWhileItHoldsASlotIsNamedAndHangsNobody) {
@@ -204,7 +204,7 @@ TEST(Embedded, AWorkerThatStopsWhileItHoldsASlotIsNamedAndHangsNobody) {
   std::thread other([&] { second = configs[1].join(); });
   first = configs[0].join();
   other.join();
-  // What a SIGSTOP in the middle of adding a chunk leaves behind.
+  // Takes the slot's lock as a worker does that a SIGSTOP stops while it adds a chunk.
   embedded::SharedSlot& slot = embedded::Segment::open(configs[0].member, configs[0].embedded)->slot(0);
   ASSERT_TRUE(slot.lock.acquire(0, 0));
   slot.holder = 1;
@@ -218,7 +218,7 @@ TEST(Embedded, AWorkerThatStopsWhileItHoldsASlotIsNamedAndHangsNobody) {
   EXPECT_EQ(first->missing(), std::vector<std::uint32_t>{1});
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 
-  // It goes on.
+  // The stopped worker goes on.
   slot.holder = embedded::SharedSlot::kNobody;
   slot.lock.release();
   second->worker().submit({{{ElementType::kFloat32, y.size(), y.data(), y.data()}}});
@@ -229,7 +229,7 @@ TEST(Embedded, AWorkerThatStopsWhileItHoldsASlotIsNamedAndHangsNobody) {
   EXPECT_EQ(y, expected);
 }
 
-TEST(Embedded, AWakeReachesAMemberThatWaits) {
+TEST(Embedded, AWakeEndsTheWaitOfAMember) {
   constexpr int kWakes = 40;
   const EmbeddedMember configs[] = {config_for(2, 0), config_for(2, 1)};
   std::unique_ptr<Endpoint> waiting, late;
@@ -245,15 +245,16 @@ TEST(Embedded, AWakeReachesAMemberThatWaits) {
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < kWakes; ++i) {
     while (returned < i) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // most often it sleeps by now; it need not
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(2));  // by now it usually sleeps, but the test must pass anyway
     waiting->wake();
   }
   waiter.join();
-  // A wake that is noticed when peers are looked for takes up to 50 ms.
+  // If a wake were lost, the member would only notice at its next look for peers, after up to 50 ms each time.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
 }
 
-// A child process that joins the named segment, sums once, then dies as it is told or else sums again.
+// Forks a child that joins the named segment and sums once. Then it calls `die`, or sums again if that is empty.
 pid_t child_worker(const EmbeddedMember& config, std::size_t count, const std::function<void()>& die = {}) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
@@ -289,7 +290,7 @@ std::vector<int> exit_codes(const std::vector<pid_t>& children) {
 
 bool segment_exists(const std::string& name) { return access(("/dev/shm/" + name).c_str(), F_OK) == 0; }
 
-TEST(EmbeddedProcesses, SumThroughANamedSegmentThatLeavesNoName) {
+TEST(EmbeddedProcesses, SumThroughANamedSegmentWhoseNameIsRemoved) {
   const std::string name = "jaxina-test-" + std::to_string(getpid());
   std::vector<pid_t> children;
   for (std::uint32_t w = 0; w < 3; ++w) children.push_back(child_worker(config_for(3, w, name), 70'000));
@@ -310,8 +311,8 @@ TEST(EmbeddedProcesses, SurvivorsLearnOfADeathWithinTwoSeconds) {
   EXPECT_FALSE(segment_exists(name));
 }
 
-// Runs `worker`, which forks one, in a PID namespace of its own, as in another container. Ends as it does, or with
-// kNoNamespace.
+// Runs `worker`, which forks a worker, in a PID namespace of its own, as in another container. The returned process
+// ends as the worker does, or with kNoNamespace.
 constexpr int kNoNamespace = 77;
 pid_t in_other_pid_namespace(const std::function<pid_t()>& worker) {
   const pid_t pid = fork();
@@ -323,7 +324,7 @@ pid_t in_other_pid_namespace(const std::function<pid_t()>& worker) {
 }
 
 TEST(EmbeddedProcesses, SurvivorsLearnOfADeathInAnotherPidNamespace) {
-  const auto leave_abruptly = [] { _exit(42); };  // a namespace's first process survives its own SIGKILL
+  const auto leave_abruptly = [] { _exit(42); };  // not SIGKILL: a namespace's first process survives its own
   if (exit_codes({in_other_pid_namespace([&] { return fork() == 0 ? (leave_abruptly(), 0) : getpid(); })}).front() ==
       kNoNamespace) {
     GTEST_SKIP() << "may not make a PID namespace: needs root";
@@ -388,7 +389,7 @@ TEST(EmbeddedProcesses, AWorkerThatNeverComesIsNamed) {
   EXPECT_FALSE(segment_exists(config.embedded.segment));
 }
 
-// In a process whose files may not grow so large, as where the file system is full.
+// The process may not write files of that size. That has the same effect as a full file system.
 TEST(EmbeddedProcesses, MemoryThatCannotBeReservedIsATypedError) {
   const EmbeddedMember config = config_for(2, 0, "jaxina-test-full-" + std::to_string(getpid()), 1000);
   const pid_t child = fork();

@@ -1,6 +1,6 @@
-// Runs the bodies of the CUDA kernels on the CPU, thread by thread, with a memory that watches: every access must lie
-// in a buffer it was told of and be aligned to its own size, as the GPU demands, and every byte's reads and writes are
-// counted.
+// Runs the bodies of the CUDA kernels on the CPU, thread by thread, with a memory that watches every access. An access
+// must lie in a buffer that the memory knows, and must be aligned to its own size, as the GPU demands. The memory
+// counts the reads and writes of every byte.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class WatchedMemory {
     buffers_.push_back(
         {static_cast<const std::byte*>(begin), std::vector<std::uint8_t>(bytes), std::vector<std::uint8_t>(bytes)});
   }
-  // Whether each of these bytes was read, and was written, so often.
+  // Whether each of these bytes was read and written exactly so often.
   bool accessed(const void* begin, std::size_t bytes, std::uint8_t reads, std::uint8_t writes) {
     if (bytes == 0) return true;
     auto [buffer, offset] = find(begin, bytes);
@@ -45,7 +45,7 @@ class WatchedMemory {
     for (std::size_t i = 0; i < bytes; ++i) ++buffer->writes[offset + i];
     std::memcpy(to, from, bytes);
   }
-  std::size_t widest() const { return widest_; }  // bytes of the largest access
+  std::size_t widest() const { return widest_; }  // size of the largest access, in bytes
 
  private:
   std::pair<Buffer*, std::size_t> find(const void* pointer, std::size_t bytes) {
@@ -69,7 +69,7 @@ class WatchedMemory {
   std::size_t widest_ = 0;
 };
 
-// What a kernel body takes for its memory.
+// The `Memory` of a kernel body.
 struct WatchedAccess {
   WatchedMemory* memory;
 
@@ -103,8 +103,8 @@ void run_decode(const DecodeJob& job, WatchedAccess memory) {
   }
 }
 
-// Warp by warp: all its threads find their maximum, exchange it with the thread whose number differs in one bit, as
-// launch.h's group_maximum() does, and go on.
+// Runs warp by warp. All threads of a warp find their maximum, then exchange it with the threads whose number differs
+// in one bit, as group_maximum() in launch.h does, then end.
 template <class Form>
 void run_exponents(const ExponentJob& job, std::uint64_t groups, WatchedAccess memory) {
   for (std::uint64_t warp = 0; warp < threads_for(groups, job.log2_lanes); warp += kWarp) {

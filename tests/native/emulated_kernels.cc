@@ -1,4 +1,4 @@
-// The GPU's kernels, thread by thread on the calling thread, for tests of what calls them.
+// Emulates the GPU's kernels on the calling thread, for tests of the code that calls them.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -29,7 +29,7 @@ void for_each_thread(const Job& job, Body body) {
   for (std::uint64_t thread = 0; thread < threads; ++thread) body(lane_of(thread, job.log2_lanes));
 }
 
-// As launch.h's in_batches().
+// Does the same as in_batches() in launch.h.
 template <class Run, class Queue>
 Status in_batches(std::span<const Run> runs, Queue queue) {
   for (std::size_t first = 0; first < runs.size(); first += kMaxRuns) {
@@ -57,7 +57,7 @@ Status block_exponents(Stream, const Format& format, std::span<const ExponentRun
     if (Status status = plan(format, batch, finite_only, job); !status.ok()) return status;
     return with_float_form(format.type, [&](auto form) -> Status {
       using Form = typename decltype(form)::type;
-      // Every group's largest value first; the GPU's threads exchange theirs within a warp.
+      // First finds every group's largest value. On the GPU the threads of a warp exchange theirs.
       std::vector<std::uint32_t> largest(job.runs.blocks() + kThreads);
       for_each_thread(job, [&](Lane lane) {
         const std::uint32_t value = begin_exponent<Form>(job, lane, HostMemory{});
@@ -84,7 +84,7 @@ Status quantize(Stream, const Format& format, std::span<const QuantizeRun> runs,
 
 Status quantize_and_look_ahead(Stream stream, const Format& format, std::span<const QuantizeRun> now,
                                std::span<const ExponentRun> next, numerics::Rounding rounding) {
-  // Backwards: nobody may rely on which comes first.
+  // In the reverse order, because no caller may rely on the order.
   Status status = block_exponents(stream, format, next, false);
   return status.ok() ? quantize(stream, format, now, rounding) : status;
 }

@@ -1,5 +1,6 @@
-// The engine in processes that may have no more threads, and in forked ones: an error at once, never a hang, and
-// nothing that disturbs the parent. Each test runs in a child process, because the engine is the process's only one.
+// Tests the engine in processes that may start no more threads, and in forked processes. There must be an error at
+// once, never a hang, and nothing may disturb the parent. Each test runs in a child process, because a process has only
+// one engine.
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -22,7 +23,7 @@ namespace jaxina {
 namespace {
 
 const Group kGroup = {0, 1};
-constexpr std::size_t kSmall = 1000, kTogether = 200'000;  // the latter is summed by several threads
+constexpr std::size_t kSmall = 1000, kTogether = 200'000;  // elements; several threads sum kTogether
 
 GroupConfig config_of(const Group&) {
   const JobShape shape({.devices = 2, .workers = 1, .slots = 8, .block_size = 256, .blocks_per_chunk = 1});
@@ -78,13 +79,13 @@ ErrorCode code_of(const std::function<void()>& call) {
 
 constexpr int kPassed = 0, kFailed = 1, kNotHere = 77;
 
-// What the child ends with; a hang ends it by SIGALRM.
+// Runs the body in a child process and returns how the child ends. If it hangs, SIGALRM ends it.
 int in_child(const std::function<void()>& body) {
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);
-    [&]() noexcept { body(); }();  // or an exception would run the other tests here
+    [&]() noexcept { body(); }();  // noexcept, because an exception would make the child run the other tests
     std::fflush(nullptr);
     _exit(::testing::Test::HasFailure() ? kFailed : kPassed);
   }
@@ -93,7 +94,7 @@ int in_child(const std::function<void()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-// While it lives, this process may start no thread.
+// While an object of this class lives, the process may start no thread.
 class NoThreads {
  public:
   NoThreads() {
@@ -107,7 +108,7 @@ class NoThreads {
   rlimit before_{};
 };
 
-// As in_child, as a user whom such limits bind: root they do not.
+// Does the same as in_child(), but as a user other than root: such limits do not bind root.
 int in_limited_child(const std::function<void()>& body) {
   return in_child([&] {
     constexpr uid_t kNobody = 65534;
@@ -130,14 +131,14 @@ void expect_passed(int code) {
   EXPECT_EQ(code, kPassed);
 }
 
-TEST(NoThread, ForAGroupIsItsError) {
+TEST(NoThread, AGroupWithoutAThreadFails) {
   expect_passed(in_limited_child([] {
     start();
     {
       const NoThreads limit;
       EXPECT_EQ(submit(0)->code(), ErrorCode::kSystem);
     }
-    EXPECT_EQ(submit(1)->code(), ErrorCode::kSystem);  // or it would wait for device 0
+    EXPECT_EQ(submit(1)->code(), ErrorCode::kSystem);  // it must not wait for device 0
     Engine::instance().shutdown();
     start();
     expect_sum();
@@ -145,7 +146,7 @@ TEST(NoThread, ForAGroupIsItsError) {
   }));
 }
 
-TEST(NoThread, ForTheDeviceThatSubmitsEndsTheGroup) {
+TEST(NoThread, ASubmittingDeviceWithoutAThreadEndsTheGroup) {
   expect_passed(in_limited_child([] {
     std::promise<void> release;
     start([&](const Group& group) {
@@ -163,7 +164,7 @@ TEST(NoThread, ForTheDeviceThatSubmitsEndsTheGroup) {
   }));
 }
 
-TEST(NoThread, ForADeviceThatHasNotSubmittedEndsTheGroup) {
+TEST(NoThread, AnotherDeviceWithoutAThreadEndsTheGroup) {
   expect_passed(in_limited_child([] {
     std::promise<void> submitted;
     std::unique_ptr<NoThreads> limit;
@@ -180,7 +181,7 @@ TEST(NoThread, ForADeviceThatHasNotSubmittedEndsTheGroup) {
   }));
 }
 
-TEST(NoThread, ForTheHelpersOfASumIsItsError) {
+TEST(NoThread, ASumWithoutHelperThreadsFails) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one processor: a sum has no helpers";
   expect_passed(in_limited_child([] {
     start();
@@ -208,7 +209,7 @@ TEST(Fork, TheChildHasNoEngineAndMayStartItsOwn) {
       EXPECT_EQ(code_of([&] { engine.take_trace(); }), ErrorCode::kNotInitialized);
       EXPECT_EQ(code_of([&] { engine.shutdown(); }), ErrorCode::kNotInitialized);
       expect_passed(in_child([&] { EXPECT_EQ(submit(0)->code(), ErrorCode::kNotInitialized); }));
-#if !defined(__SANITIZE_THREAD__)  // with it such a child may start no thread
+#if !defined(__SANITIZE_THREAD__)  // under ThreadSanitizer a forked child may start no thread
       start();
       expect_sum();
       EXPECT_EQ(engine.statistics()[Counter::kCollectives], 2u);
@@ -222,7 +223,7 @@ TEST(Fork, TheChildHasNoEngineAndMayStartItsOwn) {
   }));
 }
 
-TEST(Fork, LocksThatAreHeldMeanwhileHoldUpNothingInTheChild) {
+TEST(Fork, LocksHeldDuringTheForkDoNotBlockTheChild) {
   expect_passed(in_child([] {
     Engine& engine = Engine::instance();
     start();

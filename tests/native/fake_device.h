@@ -1,6 +1,6 @@
-// A device as the worker sees a GPU: a thread that works batches off in their order, late, with the GPU's kernels
-// (emulated_kernels.cc). Its tensors lie where only it can read: the address that everybody else has is one whose
-// access ends the process. Words and exponents it takes only from memory that it was told of.
+// A fake device that behaves towards the worker as a GPU does. A thread works batches off in their order, late, with
+// the GPU's kernels (emulated_kernels.cc). Only the device can read its tensors: everybody else has addresses whose
+// access ends the process. The device reads and writes words and exponents only in memory that it was told of.
 #pragma once
 
 #include <sys/mman.h>
@@ -23,8 +23,8 @@
 
 namespace jaxina::testing {
 
-// Words that a device has moved, by where they lay: in memory that it allocated, in memory that was shared with it, or
-// in its own, which it exported.
+// How many words a device has moved, by where they lay: in memory that it allocated, in memory that was shared with it,
+// or in its own memory, which it exported.
 struct WordsMoved {
   std::uint64_t read_allocated = 0, read_shared = 0, written_allocated = 0, written_shared = 0, written_exported = 0;
 };
@@ -52,7 +52,7 @@ class FakeDevice final : public TensorDevice {
     munmap(memory_, kMemory);
   }
 
-  // Memory for a tensor, as its address on the device.
+  // Allocates memory for a tensor and returns its address on the device.
   std::byte* tensor(std::size_t bytes) {
     std::byte* const address = forbidden_ + used_;
     used_ += (bytes + 63) / 64 * 64;
@@ -64,12 +64,12 @@ class FakeDevice final : public TensorDevice {
   }
   std::vector<std::byte> read(std::byte* tensor, std::size_t bytes) { return {reach(tensor), reach(tensor) + bytes}; }
 
-  // From the batch with this number on every batch fails.
+  // Makes every batch from this number on fail.
   void fail_from(std::uint64_t ticket) {
     const std::lock_guard guard(mutex_);
     fails_from_ = ticket;
   }
-  // No batch starts to be worked off before release().
+  // Keeps all batches waiting until release().
   void hold() {
     const std::lock_guard guard(mutex_);
     held_ = true;
@@ -111,14 +111,14 @@ class FakeDevice final : public TensorDevice {
     return {const_cast<std::byte*>(memory.data()),
             [](std::byte* address) { ReachableMemory::instance().remove(address); }};
   }
-  // The start of the dma-buf, a file here, is the memory.
+  // A file stands for the dma-buf. The memory is at its start.
   ExportedMemory allocate_exported(std::size_t bytes) override {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     used_ = (used_ + page - 1) / page * page;
     std::byte* const address = tensor(bytes);
     const int file = memfd_create("fake-export", MFD_CLOEXEC);
     if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) throw std::bad_alloc();
-    // Here, too, only the device's own view of it can be touched.
+    // Only the device's own mapping can be accessed, as with tensors.
     if (mmap(reach(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED)
       throw std::bad_alloc();
     ReachableMemory::instance().add(address, bytes, ReachableMemory::Kind::kExported);
@@ -158,7 +158,7 @@ class FakeDevice final : public TensorDevice {
     std::vector<DeviceTask> tasks;
   };
 
-  // Words of a sum that lie in shared memory, as they were when their batch began.
+  // The words of a sum in shared memory, as they were when the batch began.
   struct Seen {
     const volatile std::uint32_t* words;
     std::vector<std::uint32_t> then;
@@ -191,13 +191,13 @@ class FakeDevice final : public TensorDevice {
     return {};
   }
 
-  // As hardware reads: whoever writes the same bytes meanwhile, as a network card may, is no race. That nobody writes
-  // others is looked at when the batch ends.
+  // Reads as hardware does. Another writer, such as a network card, may write the same bytes meanwhile; that is not a
+  // race to report. When the batch ends, the caller checks that nobody has written other bytes.
   [[gnu::no_sanitize("thread"), gnu::noinline]] static void look(const volatile std::uint32_t* words, std::size_t count,
                                                                  std::uint32_t* seen) {
     for (std::size_t i = 0; i < count; ++i) seen[i] = words[i];
   }
-  // Has the tasks read from what is seen now.
+  // Copies the words of sums that lie in shared memory, and makes the tasks read the copies.
   std::vector<Seen> see_sums(Batch& batch) {
     std::vector<Seen> all;
     all.reserve(batch.tasks.size());
@@ -230,13 +230,13 @@ class FakeDevice final : public TensorDevice {
     std::unique_lock lock(mutex_);
     while (true) {
       changed_.wait(lock, [this] { return stopping_ || (!queue_.empty() && !held_); });
-      if (queue_.empty()) return;  // stopping; what was started is worked off first
+      if (queue_.empty()) return;  // stopping, and all batches that were started are done
       Batch batch = std::move(queue_.front());
       queue_.pop_front();
       const bool fails = done_ + 1 >= fails_from_;
       lock.unlock();
       const std::vector<Seen> sums = see_sums(batch);
-      // Now and then late, so that others overtake; correctness does not rest on how long.
+      // Sleeps now and then, so that others overtake the device. Correctness does not depend on the time.
       if (random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 300));
       for (DeviceTask& task : batch.tasks) {
         if (task.tensor != nullptr) task.tensor = reach(task.tensor);
@@ -255,7 +255,7 @@ class FakeDevice final : public TensorDevice {
     }
   }
 
-  std::mt19937_64 random_;  // the thread's
+  std::mt19937_64 random_;  // used by the device's thread only
   std::byte *forbidden_, *memory_;
   std::size_t used_ = 0;
   std::mutex mutex_;

@@ -1,4 +1,4 @@
-// What a stranger sends to a switch: packets of every kind that it must refuse.
+// Packets of every kind that a switch must refuse, and a stranger who sends them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace jaxina::testing {
 
-// Somebody who can send datagrams to the switch.
+// Somebody who has no job, but can send datagrams to the switch.
 class Stranger {
  public:
   explicit Stranger(std::uint16_t port)
@@ -32,7 +32,7 @@ class Stranger {
   Address switch_;
 };
 
-// A well-formed update, to be spoilt.
+// Returns a well-formed update, which the caller then spoils.
 inline std::vector<std::uint8_t> update(const JobSpec& job, wire::Header header, std::size_t words = 8) {
   header.kind = header.kind == wire::Kind{} ? wire::Kind::kUpdate : header.kind;
   header.words = static_cast<std::uint16_t>(words);

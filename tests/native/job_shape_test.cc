@@ -1,4 +1,5 @@
-// The one place where a job's numbers are checked: every limit from both sides, and what is said when one is broken.
+// Tests JobShape, the one place that checks a job's numbers: every limit from both sides, and the error if one is
+// broken.
 #include "rdma_engine/shape/job_shape.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +28,7 @@ ShapeRequest with(Change change) {
   return request;
 }
 
-// Refused with this code and a sentence that has these words.
+// Expects that a shape is refused, with this code and with a message that contains these words.
 void expect_refused(const ShapeRequest& request, const std::string& words,
                     ErrorCode code = ErrorCode::kInvalidArgument) {
   const Status status = status_of(request);
@@ -37,7 +38,7 @@ void expect_refused(const ShapeRequest& request, const std::string& words,
 
 void expect_sound(const ShapeRequest& request) { EXPECT_TRUE(status_of(request).ok()) << status_of(request).text(); }
 
-TEST(JobShape, SaysWhatWasAskedFor) {
+TEST(JobShape, ReturnsTheRequestedNumbers) {
   const JobShape shape(with([](auto& r) { r.whole_chunks = true; }));
   EXPECT_EQ(shape.devices(), 4u);
   EXPECT_EQ(shape.workers(), 2u);
@@ -99,8 +100,8 @@ TEST(JobShape, BlocksPerChunk) {
   expect_refused(of(0xffff'ffff), "blocks per chunk");
 }
 
-// What decides is the datagram, of 65,507 bytes at most. 65,536 words, which lost its highest bit in a pass's 16, was
-// once accepted and gave wrong sums.
+// The limit is a datagram of 65,507 bytes. Once a chunk of 65,536 words was accepted and gave wrong sums, because a
+// pass has only 16 bits for the number of words.
 TEST(JobShape, AChunkFitsADatagram) {
   const auto of = [](std::uint32_t words, std::uint32_t blocks) {
     return with([&](auto& r) { r.block_size = words, r.blocks_per_chunk = blocks; });
@@ -111,7 +112,7 @@ TEST(JobShape, AChunkFitsADatagram) {
   expect_refused(of(16'384, 32), "65507");
   expect_refused(of(16'384, 4), "65507");
   expect_refused(of(16'384, 1), "65507");
-  // The largest block of a chunk of so many, and one word more.
+  // The largest possible block in a chunk of so many blocks, and a block with one word more.
   for (const std::uint32_t blocks : {1u, 2u, 3u, 32u, 63u, 64u}) {
     const auto most = static_cast<std::uint32_t>((wire::kMaxPacketSize - wire::packet_size(0, blocks)) / 4 / blocks);
     expect_sound(of(most, blocks));
@@ -120,8 +121,8 @@ TEST(JobShape, AChunkFitsADatagram) {
   }
 }
 
-// Whatever is asked for, it is refused, or everything that is narrowed later fits.
-TEST(JobShape, AnyShapeThatExistsFitsThePacketsFields) {
+// Whatever shape is asked for: either it is refused, or every number fits the field that it is narrowed to later.
+TEST(JobShape, EveryShapeFitsThePacketsFields) {
   std::mt19937_64 random(testing::test_seed());
   int sound = 0;
   for (int i = 0; i < 100'000; ++i) {
@@ -149,7 +150,7 @@ TEST(JobShape, AnyShapeThatExistsFitsThePacketsFields) {
   EXPECT_GT(sound, 1000);
 }
 
-TEST(JobShape, ASmallerPoolIsTheSameJobOtherwise) {
+TEST(JobShape, WithSlotsChangesOnlyThePool) {
   const JobShape shape(kSound), smaller = shape.with_slots(3);
   EXPECT_EQ(smaller, JobShape(with([](auto& r) { r.slots = 3; })));
   EXPECT_NE(smaller, shape);

@@ -1,5 +1,5 @@
-// A job is taken in by all lanes of a switch or by none, also when one answers too late; what takes long is done
-// elsewhere.
+// Tests that all lanes of a switch take a job or none does, even if one answers too late, and that work that takes long
+// is not done in a lane.
 #include "rdma_engine/switch/lanes.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ JobShape small_shape() {
   return JobShape({.devices = 2, .workers = 2, .slots = 8, .block_size = 8, .blocks_per_chunk = 1});
 }
 
-// An engine without packets: it holds jobs, and can be held up.
+// An engine without packets. It holds jobs, and a test can make it wait.
 class FakeEngine final : public PacketEngine {
  public:
   struct Job {
@@ -86,7 +86,7 @@ class LanesTest : public ::testing::Test {
     }
     return {};
   }
-  // How many lanes have the job.
+  // Returns how many lanes have the job.
   std::size_t lanes_with(std::uint32_t id) {
     std::size_t count = 0;
     for (const FakeEngine* engine : engines_) count += engine->jobs.contains(id);
@@ -110,10 +110,10 @@ TEST_F(LanesTest, AJobIsOnAllLanesUntilItIsRemoved) {
   EXPECT_EQ(lanes_->statistics().sockets[Counter::kPacketsReceived], 3u) << "each lane's are added";
   lanes_->remove_job(7);
   EXPECT_EQ(lanes_with(7), 0u);
-  lanes_->remove_job(7);  // no error
+  lanes_->remove_job(7);  // removing it again is no error
 }
 
-TEST_F(LanesTest, ASecondJobOfTheSameNumberIsRefusedAndLeavesTheFirst) {
+TEST_F(LanesTest, ASecondJobWithTheSameIdIsRefusedAndTheFirstStays) {
   ASSERT_TRUE(add(7).ok());
   EXPECT_EQ(add(7).code, ErrorCode::kJobRejected);
   EXPECT_EQ(lanes_with(7), 3u);
@@ -129,7 +129,7 @@ TEST_F(LanesTest, AllJobsTogetherHaveALimitOfMemory) {
   EXPECT_TRUE(add(3, kMaxPoolBytes - 10).ok()) << "what is removed is free again";
 }
 
-TEST_F(LanesTest, MemoryIsFreedByWhoAsks) {
+TEST_F(LanesTest, MemoryIsFreedByTheCallingThread) {
   std::set<std::thread::id> freed_by;
   freed_by_ = &freed_by;
   ASSERT_TRUE(add(7).ok());
@@ -143,7 +143,7 @@ TEST_F(HurriedLanesTest, ALaneThatAnswersTooLateKeepsNothing) {
   const Status status = add(7);
   EXPECT_EQ(status.code, ErrorCode::kSystem) << status.text();
   go_on.set_value();
-  // Commands run in their order: what was late comes before this, and what undoes it, too.
+  // A lane runs commands in order. So the late command, and the one that undoes it, run before this one.
   Status again;
   for (int i = 0; i < 200 && !(again = add(8)).ok(); ++i) std::this_thread::sleep_for(5ms);
   EXPECT_TRUE(again.ok()) << again.text();

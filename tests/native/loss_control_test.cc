@@ -1,4 +1,4 @@
-// Loss control by itself, without a stream: what it takes for lost and when, and how much it lets be in flight.
+// Tests loss control alone, without a stream: what it takes for lost and when, and how many passes it allows in flight.
 #include "rdma_engine/worker/loss_control.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ using Slots = std::vector<std::uint16_t>;
 constexpr Nanoseconds kMs = 1'000'000;
 constexpr TimerLimits kTimer{.initial = 10 * kMs, .minimum = kMs, .maximum = 100 * kMs, .reordering = 3};
 
-// Keeps what is lost.
+// A loss control that records the slots whose passes it takes for lost.
 struct Loss {
   explicit Loss(std::size_t slots, std::uint32_t paths = 1, WindowLimits window = {})
       : control(slots, kTimer, paths, window) {}
@@ -34,7 +34,7 @@ struct Loss {
   LossControl control;
 };
 
-TEST(LossControl, WhatThreeLaterPassesOvertakeIsLost) {
+TEST(LossControl, APassThatThreeLaterOnesOvertakeIsLost) {
   Loss loss(6);
   loss.send({0, 1, 2, 3, 4, 5}, 0);
   EXPECT_EQ(loss.result(2, 1), Slots{});
@@ -53,7 +53,7 @@ TEST(LossControl, PathsDoNotOvertakeOneAnother) {
   for (const std::uint16_t slot : {1, 3, 5}) EXPECT_EQ(loss.result(slot, 1), Slots{});
 }
 
-TEST(LossControl, WhatIsCountedIsNotLostByBeingOvertakenButByItsTimeout) {
+TEST(LossControl, ACountedPassIsLostOnlyByItsTimeout) {
   Loss loss(5);
   loss.send({0, 1, 2, 3, 4}, 0);
   EXPECT_EQ(loss.result(4, kMs), (Slots{0, 1}));
@@ -67,7 +67,7 @@ TEST(LossControl, WhatIsCountedIsNotLostByBeingOvertakenButByItsTimeout) {
   EXPECT_EQ(loss.tick(3 * kMs + timeout), (Slots{2})) << "from the notice on";
 }
 
-TEST(LossControl, ANoticeForWhatIsNotInFlightIsNone) {
+TEST(LossControl, ANoticeForAPassThatIsNotInFlightIsIgnored) {
   Loss loss(2);
   EXPECT_FALSE(loss.control.on_pending(0, 0));
   loss.send({0}, 0);
@@ -77,7 +77,7 @@ TEST(LossControl, ANoticeForWhatIsNotInFlightIsNone) {
 
 TEST(LossControl, SilenceIsProbedWithTwiceAsManyAfterTwiceAsLong) {
   Loss loss(12);
-  for (std::uint16_t slot = 0; slot < 12; ++slot) loss.send({slot}, slot);  // 0 is the oldest
+  for (std::uint16_t slot = 0; slot < 12; ++slot) loss.send({slot}, slot);  // slot 0's pass is the oldest
   std::vector<std::size_t> sizes;
   std::vector<Nanoseconds> times;
   for (Nanoseconds now = 0; now <= 251 * kMs; now += kMs) {
@@ -123,10 +123,10 @@ std::size_t fill(Loss& loss, std::uint16_t slots, Nanoseconds now) {
   return loss.control.in_flight();
 }
 
-TEST(LossControl, AnOverflowHalvesTheWindowOnceForAllThatWasInFlightAndBelowItsFirstSize) {
+TEST(LossControl, AnOverflowHalvesTheWindowOnceEvenBelowItsFirstSize) {
   Loss loss(8, 1, {.first = 8});
   EXPECT_EQ(fill(loss, 8, 0), 8u);
-  for (int told = 0; told < 3; ++told) loss.control.on_overflow();  // by its own buffer and by every result
+  for (int told = 0; told < 3; ++told) loss.control.on_overflow();  // the own buffer and every result report it
   for (std::uint16_t slot = 0; slot < 8; ++slot) {
     EXPECT_EQ(loss.control.has_room(), slot >= 5) << slot;
     loss.result(slot, 1);
@@ -135,7 +135,7 @@ TEST(LossControl, AnOverflowHalvesTheWindowOnceForAllThatWasInFlightAndBelowItsF
   loss.control.on_overflow();
   for (std::uint16_t slot = 0; slot < 4; ++slot) loss.result(slot, 3);
   EXPECT_EQ(fill(loss, 8, 4), 2u);
-  // It grows back slowly: what an overflow loses costs more than many round trips.
+  // The window grows back slowly, because an overflow costs more than many round trips.
   std::size_t largest = 2;
   for (Nanoseconds now = 5; now < 400; now += 2) {
     for (std::uint16_t slot = 0; slot < 8; ++slot) {
@@ -159,7 +159,7 @@ TEST(LossControl, AfterAnOverflowAWindowIsSentAgainInSilence) {
   EXPECT_EQ(told.tick(10 * kMs).size(), 4u) << "the window, which is half of what was in flight";
 }
 
-TEST(LossControl, WhatWasSentLastComesFirst) {
+TEST(LossControl, LatestFirstListsTheLatestPassesFirst) {
   Loss loss(4);
   loss.send({2}, 1);
   loss.send({0}, 2);

@@ -1,5 +1,5 @@
-// The aggregators behind RDMA messages, packet by packet: whom results and notices go to, queue pairs' numbers, and the
-// buffers in which messages are put together.
+// Tests the aggregators behind RDMA messages, packet by packet: to whom results and notices go, the numbers of queue
+// pairs, and the buffers in which messages are reassembled.
 #include "rdma_engine/messages/message_aggregator.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ bool same_host(const Address& a, const Address& b) { return a.bytes[0] == b.byte
 
 class MessageAggregatorTest : public ::testing::Test {
  protected:
-  // Of whole chunks, whose messages carry no check, so that they can be written by hand.
+  // A job of whole chunks. Its messages carry no check, so the test can write them by hand.
   static JobSpec spec_of(std::uint32_t job, std::uint32_t workers = 2, std::uint32_t slots = 3) {
     return {
         .job = job,
@@ -67,7 +67,7 @@ class MessageAggregatorTest : public ::testing::Test {
   }
   void add(const JobSpec& spec) { ASSERT_TRUE(aggregators_.add(std::make_unique<MessageJob>(spec, kRkey))); }
 
-  // The first number of the worker's queue pairs.
+  // Connects a worker and returns the first number of its queue pairs.
   std::uint32_t connect(const JobSpec& spec, std::uint32_t worker, std::unique_ptr<Connection>* old = nullptr) {
     const MessageLayout layout(spec.shape);
     auto connection = std::make_unique<Connection>();
@@ -87,7 +87,7 @@ class MessageAggregatorTest : public ::testing::Test {
   void packet(const roce::Headers& headers, std::span<const std::uint8_t> payload) {
     aggregators_.on_packet({headers, payload, 0}, outbox_);
   }
-  // A pass of slot `slot` as a message to these queue pairs, of which the last `missing` packets are lost.
+  // Sends a pass of slot `slot` as a message to these queue pairs. Its last `missing` packets are lost.
   void write(std::uint32_t first_qpn, std::uint16_t slot, std::uint32_t epoch, std::uint32_t fingerprint,
              const Bytes& message, std::uint8_t exponents, std::size_t missing = 0) {
     const std::size_t packets = std::max<std::size_t>(1, (message.size() + kMtu - 1) / kMtu);
@@ -105,7 +105,7 @@ class MessageAggregatorTest : public ::testing::Test {
              std::span(message).subspan(i * kMtu, std::min(kMtu, message.size() - i * kMtu)));
     }
   }
-  // One word and one exponent.
+  // Returns a message of one word and one exponent.
   static Bytes small(std::uint8_t value, std::uint8_t exponent) { return {0, 0, 0, value, exponent, 0, 0, 0}; }
   const Counters& counters(std::uint32_t job) { return aggregators_.find(job)->aggregator().counters(); }
 
@@ -131,7 +131,7 @@ TEST_F(MessageAggregatorTest, AResultIsWrittenIntoTheMemoryOfEveryWorkerThatIsCo
     EXPECT_EQ(sent[w].address, 0x10000000 + layout.result_place(2, 0));
     EXPECT_EQ(sent[w].bytes, small(11, 9));
   }
-  write(second, 2, 0, 0xf0, small(6, 4), 1);  // only who asks gets it again
+  write(second, 2, 0, 0xf0, small(6, 4), 1);  // only the worker that asks gets the result again
   const std::vector<Sent> again = outbox_.take();
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(again[0].qpn, 202u);
@@ -184,13 +184,13 @@ TEST_F(MessageAggregatorTest, AMismatchTellsEveryConnectedWorkerOnce) {
     told.insert(notice.rkey - 1000);
   }
   EXPECT_EQ(told, (std::set<std::uint32_t>{0, 1, 3}));
-  write(first, 0, 0, 5, small(5, 9), 1);  // who goes on is told again
+  write(first, 0, 0, 5, small(5, 9), 1);  // a worker that goes on is told again
   EXPECT_EQ(outbox_.take().size(), 1u);
   aggregators_.abort(spec.job, {ErrorCode::kWorkerLost, "later"}, outbox_);
   EXPECT_TRUE(outbox_.take().empty()) << "the first reason stands";
 }
 
-TEST_F(MessageAggregatorTest, AnAbortTellsWhoIsConnected) {
+TEST_F(MessageAggregatorTest, AnAbortTellsAllConnectedWorkers) {
   const JobSpec spec = spec_of(7);
   add(spec);
   connect(spec, 1);
@@ -212,17 +212,17 @@ TEST_F(MessageAggregatorTest, OnlyTheConnectedHostReachesAQueuePair) {
   EXPECT_EQ(aggregators_.strangers()[Counter::kRdmaUnknownQueuePair], 3u);
 }
 
-TEST_F(MessageAggregatorTest, AConnectionThatIsReplacedIsGivenBackAndItsNumbersLeadNowhere) {
+TEST_F(MessageAggregatorTest, AReplacedConnectionIsGivenBackAndItsNumbersAreUnknown) {
   const JobSpec spec = spec_of(7);
   add(spec);
   const std::uint32_t before = connect(spec, 0);
-  write(before, 0, 0, 5, small(5, 9), 1);  // the latest connection that packets came for
+  write(before, 0, 0, 5, small(5, 9), 1);  // so that this is the connection that packets came for last
   std::unique_ptr<Connection> old;
   const std::uint32_t after = connect(spec, 0, &old);
   ASSERT_TRUE(old);
   EXPECT_EQ(old->first_qpn, before);
   EXPECT_NE(after, before);
-  write(before, 1, 0, 5, small(5, 9), 1);  // while it is still there: nothing may lead to it any more
+  write(before, 1, 0, 5, small(5, 9), 1);  // the old connection still exists, but nothing may lead to it any more
   old.reset();
   EXPECT_EQ(aggregators_.strangers()[Counter::kRdmaUnknownQueuePair], 1u);
   EXPECT_EQ(counters(7)[Counter::kUpdates], 1u);
@@ -235,7 +235,7 @@ TEST_F(MessageAggregatorTest, ARemovedJobTakesItsConnectionsAlong) {
   add(gone);
   add(stays);
   const std::uint32_t first = connect(gone, 0), other = connect(stays, 0);
-  write(first, 0, 0, 5, Bytes(3 * kMtu), 0, 1);  // a message under way, and the latest connection
+  write(first, 0, 0, 5, Bytes(3 * kMtu), 0, 1);  // so that a message is under way, and this connection is the latest
   std::unique_ptr<MessageJob> job = aggregators_.remove(gone.job);
   ASSERT_TRUE(job);
   EXPECT_EQ(job->connections()[0]->first_qpn, first);
@@ -249,7 +249,7 @@ TEST_F(MessageAggregatorTest, ARemovedJobTakesItsConnectionsAlong) {
   EXPECT_EQ(counters(8)[Counter::kUpdates], 1u);
 }
 
-TEST_F(MessageAggregatorTest, NoJobNoConnection) {
+TEST_F(MessageAggregatorTest, ConnectingWithoutAJobIsRefused) {
   try {
     connect(spec_of(7), 0);
     FAIL() << "connected to nothing";
@@ -260,8 +260,8 @@ TEST_F(MessageAggregatorTest, NoJobNoConnection) {
   EXPECT_FALSE(aggregators_.add(std::make_unique<MessageJob>(spec_of(7), kRkey)));
 }
 
-// A worker that begins messages on all its queue pairs and connects anew, again and again: there are no more buffers
-// than queue pairs, so one that is not given back stops the process.
+// A worker begins messages on all its queue pairs and then connects anew, again and again. There are only as many
+// buffers as queue pairs, so an assertion stops the process if a buffer is not given back.
 TEST_F(MessageAggregatorTest, BuffersAreGivenBackWhenAMessageEndsOrItsConnectionGoes) {
   const JobSpec spec = spec_of(7, 1, 3);
   add(spec);
@@ -274,7 +274,7 @@ TEST_F(MessageAggregatorTest, BuffersAreGivenBackWhenAMessageEndsOrItsConnection
   EXPECT_EQ(counters(7)[Counter::kAhead], 20u * 3);
 }
 
-// The first number of a connection and the one behind its last.
+// The first number of a connection, and the number after its last.
 using Range = std::pair<std::uint32_t, std::uint32_t>;
 
 bool overlap(std::vector<Range> ranges) {
@@ -293,7 +293,7 @@ TEST_F(MessageAggregatorTest, NumbersWrapWithoutMeetingALiveConnection) {
   EXPECT_EQ(before, 0xffffff - 10u) << "eight fit before the number that is multicast's";
   const std::uint32_t wrapped = connect(other, 0);
   EXPECT_EQ(wrapped, 2u) << "0 and 1 are reserved";
-  // Once round all numbers: 256 connections of 65,536.
+  // Goes once through all numbers, with 256 connections of 65,536 numbers each.
   add(spec_of(3, 1, 1));
   MessageAggregator& all = aggregators_;
   const auto reconnect = [&] {
@@ -312,7 +312,7 @@ TEST_F(MessageAggregatorTest, NumbersWrapWithoutMeetingALiveConnection) {
     ASSERT_LE(range.second, roce::kMask24);
     ASSERT_FALSE(overlap({{before, before + 8}, {wrapped, wrapped + 8}, range}));
   }
-  // And those connections still answer.
+  // The old connections must still answer.
   write(before, 0, 0, 5, small(5, 9), 1);
   write(wrapped, 0, 0, 5, small(6, 9), 1);
   EXPECT_EQ(counters(1)[Counter::kResults], 1u);
@@ -339,7 +339,7 @@ TEST_F(MessageAggregatorTest, PacketPathAllocatesNothing) {
   const Bytes message(3 * kMtu), exponents = small(1, 1);
   const std::uint64_t before = testing::allocations();
   for (std::uint32_t epoch = 0; epoch < 20; ++epoch) {
-    write(first, 0, epoch, 5, message, 0, 1);  // the end is lost
+    write(first, 0, epoch, 5, message, 0, 1);  // its last packet is lost
     write(first, 0, epoch, 5, message, 0);
     write(first, 0, epoch, 5, message, 0);
     write(first, 0, epoch + 9, 5, message, 0);
@@ -350,7 +350,7 @@ TEST_F(MessageAggregatorTest, PacketPathAllocatesNothing) {
   EXPECT_EQ(counters(7)[Counter::kResults], 40u);
 }
 
-TEST(ReassemblyBuffers, AreAsManyAsSaidAndDoNotOverlap) {
+TEST(ReassemblyBuffers, AreAsManyAsRequestedAndDoNotOverlap) {
   for (const std::size_t bytes : {1u, 64u, 65u, 1000u}) {
     constexpr std::size_t kCount = 9;
     roce::ReassemblyBuffers buffers(kCount, bytes);
@@ -372,7 +372,7 @@ TEST(ReassemblyBuffers, AreAsManyAsSaidAndDoNotOverlap) {
   }
 }
 
-// Where messages come one after the other, one buffer serves, and the system gives memory for no other.
+// While messages come one after the other, one buffer serves them all, and the system gives no memory for the others.
 TEST(ReassemblyBuffers, TheOneGivenBackLastIsTakenFirst) {
   roce::ReassemblyBuffers buffers(1000, 64);
   std::uint8_t* const first = buffers.take();

@@ -1,5 +1,5 @@
-// A worker's session over RDMA messages against an aggregator, in memory: what a late copy of a result does that is
-// written over a newer one before that is read.
+// Tests a worker's session over RDMA messages with an aggregator, in memory. A late copy of a result may be written
+// over a newer result before the worker has read that one.
 #include "rdma_engine/messages/message_session.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using Kind = MessageSession::Kind;
 using Bytes = std::vector<std::uint8_t>;
 
 constexpr std::uint32_t kWorkers = 2, kBlock = 8;
-constexpr std::size_t kElements = 300;  // of chunks of 16 words over two slots: ten passes of each
+constexpr std::size_t kElements = 300;  // in chunks of 16 words over two slots: ten passes of each slot
 constexpr Nanoseconds kSecond = 1'000'000'000;
 
 JobShape shape_of(bool checked) {
@@ -48,7 +48,7 @@ class MemoryPairs final : public QueuePairs {
       : send_(layout.queues() * layout.stride() / 4), receive_((layout.receive_bytes() + 3) / 4) {}
 
   std::vector<Message> take() { return std::exchange(posted_, {}); }
-  // What the peer writes.
+  // The memory that the peer writes.
   std::uint8_t* memory() { return reinterpret_cast<std::uint8_t*>(receive_.data()); }
   int resets() const { return resets_; }
 
@@ -80,10 +80,11 @@ class MemoryPairs final : public QueuePairs {
   int resets_ = 0;
 };
 
-// The workers and the aggregator of a job. Every result arrives once it is complete; `before_reading` sees it first.
+// The workers and the aggregator of a job. Every result arrives as soon as it is complete. `before_reading` is called
+// before the worker reads it.
 class Job {
  public:
-  // The place of the result in worker `worker`'s memory, and the one that was there before, if it was of the same size.
+  // The place of a result in a worker's memory, and the result that was there before, if that had the same size.
   struct Place {
     std::uint32_t worker, slot, epoch;
     std::span<std::uint8_t> newer;
@@ -103,7 +104,7 @@ class Job {
     }
   }
 
-  // Until all is summed or the workers disagree, but no longer than a hundred timeouts.
+  // Runs until all is summed or the workers disagree, but for at most a hundred timeouts.
   void run(const BeforeReading& before_reading) {
     const auto busy = [&] {
       return std::any_of(sessions.begin(), sessions.end(),
@@ -223,7 +224,7 @@ TEST(MessageSession, SumsAreExactWithAndWithoutChecks) {
   }
 }
 
-// What of a result's bytes the late copy is written over.
+// The part of a result's bytes that the late copy overwrites.
 using Range = std::pair<std::size_t, std::size_t>;
 struct Part {
   const char* name;
@@ -236,7 +237,7 @@ constexpr Part kParts[] = {
     {"one word", [](std::size_t words, std::size_t) { return Range(words - 8, words - 4); }},
 };
 
-// Every worker, once for each pass that has an older one of its size in its place.
+// Writes a late copy for every worker, once for each pass whose place held an older result of the same size.
 struct LateCopies {
   const Part& part;
   const MessageLayout& layout;
@@ -271,7 +272,7 @@ TEST(MessageSession, ALateCopyOverANewerResultIsNotTakenAndTheWorkerAsksAgain) {
   }
 }
 
-// What the checks are for: the same copies, in messages without any.
+// Shows what the checks are for: without them, the same late copies make wrong sums.
 TEST(MessageSession, WithoutCheckWordsTheSameCopyIsAWrongSum) {
   for (const Part& part : kParts) {
     SCOPED_TRACE(part.name);
@@ -286,7 +287,7 @@ TEST(MessageSession, WithoutCheckWordsTheSameCopyIsAWrongSum) {
   }
 }
 
-// Without the check, who quantizes with other exponents than the rest has another fingerprint in its next pass.
+// Without checks, a worker that quantizes with other exponents than the rest has another fingerprint in its next pass.
 TEST(MessageSession, ALateCopyOfExponentsIsNotTakenOrIsAnErrorWithoutChecks) {
   for (const bool checked : {true, false}) {
     Job job(checked);
@@ -315,8 +316,8 @@ TEST(MessageSession, ALateCopyOfExponentsIsNotTakenOrIsAnErrorWithoutChecks) {
   }
 }
 
-// A result that is damaged in every copy is never taken, and never given up for.
-TEST(MessageSession, AResultThatIsNeverSoundIsNeverTaken) {
+// A result that is damaged in every copy is never taken, and the worker never stops asking for it.
+TEST(MessageSession, AResultThatIsAlwaysDamagedIsNeverTaken) {
   Job job(true);
   Integers integers(3);
   integers.submit(job);

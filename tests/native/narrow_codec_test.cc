@@ -1,6 +1,6 @@
-// float16 and bfloat16 in every codec variant: the same bits as float32's functions give for the widened values,
-// rounded by narrow(). Those are held against the specification by numerics_codec_test.cc, widen() and narrow() by
-// element_codec_test.cc.
+// Tests float16 and bfloat16 in every codec variant. They must give the same bits as float32's functions for the
+// widened values, rounded by narrow(). numerics_codec_test.cc tests float32's functions against the specification;
+// element_codec_test.cc tests widen() and narrow().
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ class NarrowCodecTest : public ::testing::TestWithParam<std::tuple<std::string, 
   }
   std::uint16_t infinity() const { return is_float16_ ? 0x7c00 : 0x7f80; }
 
-  // Every bit pattern alike; a block in three is finite, else one in a few would hardly ever be.
+  // Draws elements with any bit pattern. A third of the blocks is made finite, because random blocks hardly ever are.
   Bits elements(std::size_t count) {
     Bits x(count);
     const bool finite = random_() % 3 == 0;
@@ -62,16 +62,16 @@ class NarrowCodecTest : public ::testing::TestWithParam<std::tuple<std::string, 
   }
   Words words(std::size_t count) {
     Words result(count);
-    // Of every size, so that results are rounded everywhere: subnormals, ties, overflow.
+    // Words of every magnitude, so that results are rounded in every way: to subnormals, ties, overflow.
     for (std::uint32_t& word : result) {
       word = static_cast<std::uint32_t>(static_cast<std::int32_t>(random_()) >> random_() % 31);
     }
     return result;
   }
-  // The exponents of narrow values and their neighbours: what results must be rounded to subnormals or to Inf.
+  // Draws an exponent of narrow values, or a bit beyond: then results must be rounded to subnormals or to Inf.
   std::uint8_t exponent() { return static_cast<std::uint8_t>(is_float16_ ? 96 + random_() % 60 : random_() % 255); }
 
-  // Kept and in-place elements are quiet afterwards if they were NaN, and any other bits are theirs.
+  // An element that is kept, or that is converted in place, becomes a quiet NaN if it was a NaN. Other bits stay.
   std::uint16_t kept(std::uint16_t bits) const { return rounded(wide(bits)); }
 
   const Codec* codec_ = nullptr;
@@ -122,7 +122,7 @@ TEST_P(NarrowCodecTest, QuantizesAndFlags) {
         const std::vector<float> wides = widened(x);
         const std::uint8_t e = exponent();
         const Scale scale = scale_for(1 + static_cast<std::uint32_t>(random_() % 1024));
-        Words got = words(count + 1), expected = got;  // one more, to see writes past the end
+        Words got = words(count + 1), expected = got;  // one word more, to notice writes past the end
         const std::size_t lost = narrow_->quantize(x.data(), count, e, scale, store, got.data());
         ASSERT_EQ(codec_->float32.quantize(wides.data(), count, e, scale, store, expected.data()), lost) << count;
         ASSERT_EQ(got, expected) << count << " " << int(store);
@@ -165,7 +165,7 @@ TEST_P(NarrowCodecTest, DequantizesAndAppliesFlags) {
   }
 }
 
-// To memory that is aligned to a cache line, and to memory that is not.
+// Writes to memory that is aligned to a cache line, and to memory that is not.
 TEST_P(NarrowCodecTest, StreamsAndExchangesAsOneStepAtATime) {
   for (int turn = 0; turn < 200; ++turn) {
     const std::size_t blocks = 1 + random_() % 3, size = kCounts[1 + random_() % (std::size(kCounts) - 1)];
@@ -212,8 +212,8 @@ TEST_P(NarrowCodecTest, StreamsAndExchangesAsOneStepAtATime) {
 }
 
 #if defined(__x86_64__)
-// XLA's threads flush subnormals to zero; they count all the same.
-TEST_P(NarrowCodecTest, SubnormalsCountWhateverTheThreadSays) {
+// XLA's threads flush subnormals to zero, but the codec must see them all the same.
+TEST_P(NarrowCodecTest, SubnormalsCountEvenIfTheThreadFlushesThem) {
   Bits x;
   for (std::uint16_t bits = 1; bits < 128; ++bits) x.push_back(bits);
   const unsigned before = _mm_getcsr();

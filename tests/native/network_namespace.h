@@ -1,4 +1,4 @@
-// A network of a test's own, in which most hosts do not exist.
+// A network of the test's own, in which most hosts do not exist.
 #pragma once
 
 #include <arpa/inet.h>
@@ -24,9 +24,10 @@
 
 namespace jaxina::testing {
 
-// Runs body() on a thread in a new network namespace: loopback, with fd00:9::1 and fd00:9::2, of which only the first
-// is ever a source unless it is asked for; and the link "near" of this host, 10.9.0.1/24, on which nobody else answers.
-// The namespace goes with its last thread. Skips without the privileges.
+// Runs body() on a thread in a new network namespace, or skips the test without the privileges. The namespace has
+// loopback with the addresses fd00:9::1 and fd00:9::2; the system chooses only the first as a source unless the second
+// is asked for. It also has a link "near", on which this host is 10.9.0.1/24 and nobody else answers. The namespace
+// ends with its last thread.
 template <typename Body>
 void in_own_network(Body body) {
   std::string skipped;
@@ -37,12 +38,12 @@ void in_own_network(Body body) {
     }
     const char* commands =
         "{ ip link set lo up && ip address add fd00:9::1 dev lo nodad && ip address add fd00:9::2 dev lo nodad && "
-        // The system makes this route a moment after the address.
+        // The system adds this route a moment after the address, so try until it can be deleted.
         "for i in $(seq 100); do ip -6 route del local fd00:9::2 dev lo table local && break; sleep 0.02; done && "
         "ip -6 route add local fd00:9::2 dev lo table local src fd00:9::1 && "
         "ip link add near address 02:00:00:00:00:01 type veth peer name far && ip link set far up && "
         "ip address add 10.9.0.1/24 dev near && ip link set near up && "
-        // A link takes packets a moment after both its ends are up.
+        // A link takes packets only a moment after both its ends are up.
         "for i in $(seq 100); do ip link show far | grep -q 'state UP' && ip link show near | grep -q 'state UP' && "
         "break; sleep 0.02; done; } >/dev/null 2>&1";
     if (std::system("command -v ip >/dev/null") != 0) {
@@ -55,7 +56,7 @@ void in_own_network(Body body) {
   if (!skipped.empty()) GTEST_SKIP() << skipped;
 }
 
-// Puts datagrams with any source onto the link, as a neighbour can.
+// Sends datagrams with any source address on the link, as a neighbour can.
 class Forger {
  public:
   Forger() : socket_(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_ALL))) {}
@@ -106,7 +107,7 @@ class Forger {
   net::FileDescriptor socket_;
 };
 
-// Of the 200 hosts of the link that do not exist.
+// Returns the address of one of 200 hosts on the link that do not exist.
 inline std::string absent_host(std::uint64_t number) { return "10.9.0." + std::to_string(2 + number % 200); }
 
 }  // namespace jaxina::testing

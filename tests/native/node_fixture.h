@@ -1,4 +1,4 @@
-// The nodes of a group's processes, all in one process, and operands of every type for them to sum.
+// The nodes of a group's processes, all in one process, and operands of every type.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,8 @@ inline constexpr std::uint32_t kBlock = 64;
 
 inline std::size_t size_of(ElementType type) { return numerics::element_codec(type).size; }
 
-// Random bits are values of every size; for floats they hold NaN and Inf, too, unless `finite` halves the exponents.
+// Returns a tensor of random bits, that is, of values of every magnitude. Floats include NaN and Inf, unless `finite`
+// halves the exponents.
 inline Bytes random_tensor(ElementType type, std::size_t count, std::uint64_t seed, bool finite) {
   std::mt19937_64 random(seed);
   Bytes bytes(count * size_of(type));
@@ -41,7 +42,7 @@ inline Bytes random_tensor(ElementType type, std::size_t count, std::uint64_t se
   return bytes;
 }
 
-// What every device contributes: one collective of all types, and its results.
+// One device's contribution to a collective of all types, and its results.
 struct Operands {
   std::vector<Bytes> in, out;
   Collective collective(std::size_t count, bool in_place) {
@@ -65,7 +66,7 @@ inline std::vector<Operands> operands(std::uint32_t devices, std::size_t count, 
   return result;
 }
 
-using Processes = std::vector<std::uint32_t>;  // devices of each
+using Processes = std::vector<std::uint32_t>;  // how many devices each process has
 
 inline std::uint32_t total(const Processes& processes) {
   std::uint32_t sum = 0;
@@ -107,7 +108,7 @@ inline std::unique_ptr<Endpoint> join(const GroupConfig& config) {
   return std::visit([&](const auto& transport) { return make_endpoint(config.member, transport); }, config.transport);
 }
 
-// The nodes of a group's processes, all in this one.
+// The nodes of a group's processes, all in this process.
 class Cluster {
  public:
   explicit Cluster(
@@ -149,7 +150,7 @@ inline Status outcome(std::future<Status>& future) {
   return future.get();
 }
 
-// Sums on the cluster, `rounds` times from the same operands; the results of every device.
+// Sums the devices' operands on the cluster, `rounds` times from the same operands, into their results.
 inline void sum(Cluster& cluster, std::vector<Operands>& devices, std::size_t count, bool in_place, int rounds = 1) {
   for (int round = 0; round < rounds; ++round) {
     std::vector<std::future<Status>> done;
@@ -174,7 +175,7 @@ inline bool is_nan(ElementType type, const std::byte* x) {
   }
 }
 
-// A NaN is as good as another, as it is for IEEE addition.
+// Compares the results. Any NaN equals any other, as IEEE addition does not say which one it gives.
 inline void expect_equal(const std::vector<Operands>& got, const Operands& expected, std::size_t count) {
   for (std::size_t d = 0; d < got.size(); ++d) {
     for (std::size_t t = 0; t < std::size(kTypes); ++t) {
@@ -188,7 +189,7 @@ inline void expect_equal(const std::vector<Operands>& got, const Operands& expec
   }
 }
 
-// Each device a process of its own.
+// Sums with each device in a process of its own, and returns the result.
 inline Operands flat(std::vector<Operands> devices, std::size_t count) {
   Cluster cluster(configs_for(Processes(devices.size(), 1)));
   sum(cluster, devices, count, false);

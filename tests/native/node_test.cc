@@ -1,6 +1,6 @@
-// The node-level aggregator: what the devices of one process sum is what the same devices sum each as a process of its
-// own, bit for bit, over shared memory and over a network that loses and duplicates; and what ends a group ends it for
-// all.
+// Tests the node, the aggregator within a process. Devices of one process must get the same bits as the same devices in
+// processes of their own, over shared memory and over a network that loses and duplicates packets. And whatever ends a
+// group must end it for all its devices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using namespace testing::nodes;
 
 TEST(Node, EveryTopologyGivesTheBitsOfTheFlatOne) {
   for (const bool finite : {true, false}) {
-    // The counts: within a block, odd, over several chunks, enough for several threads of one process.
+    // Elements within a block, an odd number over several chunks, and enough for several threads of one process.
     for (const std::size_t count : {1u, 777u, 5000u, 20'000u}) {
       const std::vector<Operands> devices = operands(4, count, count + finite, finite);
       const Operands expected = flat(devices, count);
@@ -41,7 +41,7 @@ TEST(Node, EveryTopologyGivesTheBitsOfTheFlatOne) {
   }
 }
 
-TEST(Node, AFloatSumIsTheSpecificationsOne) {
+TEST(Node, AFloatSumEqualsTheSpecification) {
   constexpr std::size_t count = 3000;
   std::vector<std::vector<float>> inputs, outputs(6, std::vector<float>(count));
   for (std::uint32_t d = 0; d < 6; ++d) inputs.push_back(testing::random_gradient(count, 40 + d));
@@ -81,7 +81,8 @@ TEST(Node, OverANetworkThatLosesDuplicatesAndReordersTheBitsAreTheSame) {
   EXPECT_GT(again, 0u);
 }
 
-// First transmissions of one float32 sum, summed over processes; and bytes on the wire, 0 if something was sent again.
+// Sums float32 over a network. Returns how many passes were sent for the first time, over all processes, and sets
+// `bytes` to the bytes on the wire, or to 0 if something was sent again.
 std::uint64_t passes(const Processes& processes, std::uint64_t& bytes) {
   constexpr std::size_t count = 10'000;
   SoftwareSwitch software_switch({.ports = {}, .threads = 1});
@@ -117,7 +118,7 @@ TEST(Node, OneStreamLeavesAProcessHoweverManyDevicesItHas) {
 }
 
 TEST(Node, AGroupWithinOneProcessSendsNothing) {
-  Cluster cluster(udp_configs({3}, {}));  // no switch there to answer
+  Cluster cluster(udp_configs({3}, {}));  // there is no switch that could answer
   std::vector<Operands> devices = operands(3, 5000, 1, false);
   sum(cluster, devices, 5000, false);
   EXPECT_EQ(cluster.node(0).statistics()[Counter::kPacketsSent], 0u);
@@ -186,7 +187,7 @@ TEST(Node, ADeviceThatNeverComesIsNamed) {
   }
 }
 
-TEST(Node, AbortAndCloseReachWhatWaits) {
+TEST(Node, AbortAndCloseEndWaitingCollectives) {
   for (const Processes& processes : {Processes{2}, Processes{1, 1}}) {
     std::uint32_t x = 1;
     std::future<Status> aborted, closed;
@@ -205,13 +206,13 @@ TEST(Node, AbortAndCloseReachWhatWaits) {
   }
 }
 
-// A group of two devices in this process, whose first one's earliest completion does not return until it is let.
+// A group of two devices in this process. The first completion of device 0 does not return until the test lets it.
 class Blocked {
  public:
   Blocked() { sum(*cluster_, devices_, kCount, false); }
   ~Blocked() { let_go(); }
 
-  // Sums one element; device 0's completion notes the number, after it has waited if it is the first.
+  // Sums one element. Device 0's completion records the number; its first completion waits before that.
   std::future<Status> submit(std::uint32_t device, int number = 0) {
     auto promise = std::make_shared<std::promise<Status>>();
     std::future<Status> future = promise->get_future();
@@ -244,13 +245,14 @@ class Blocked {
   std::shared_future<void> released_ = release_.get_future().share();
   std::mutex mutex_;
   std::vector<int> order_;
-  std::unique_ptr<Cluster> cluster_ = std::make_unique<Cluster>(configs_for({2}));  // last: its end calls the above
+  // The last member, so that it is destroyed first: its end calls completions, which use the members above.
+  std::unique_ptr<Cluster> cluster_ = std::make_unique<Cluster>(configs_for({2}));
 };
 
 TEST(Node, ACompletionOnTheSubmittingThreadOvertakesNone) {
   Blocked group;
   std::vector<std::future<Status>> done;
-  // The last device to come sums: in the third round that is the one whose completions are held up.
+  // The device that comes last sums. In the third round that is device 0, whose completions are held up.
   for (const auto& [device, number] : {std::pair{0u, 0}, {1u, 0}, {0u, 1}, {1u, 1}, {1u, 2}, {0u, 2}}) {
     done.push_back(group.submit(device, number));
   }
@@ -268,7 +270,7 @@ TEST(Node, AFailureOnTheSubmittingThreadOvertakesNone) {
   EXPECT_EQ(outcome(summed).code, ErrorCode::kOk);
   done.push_back(group.submit(0, 1));
   group.node().abort({ErrorCode::kWorkerLost, "worker 1 died"});
-  // Once device 1 is told so, the group has ended.
+  // When device 1 has its error, the group has ended.
   std::future<Status> other = group.submit(1);
   EXPECT_EQ(outcome(other).code, ErrorCode::kWorkerLost);
   done.push_back(group.submit(0, 2));
@@ -281,7 +283,7 @@ TEST(Node, AFailureOnTheSubmittingThreadOvertakesNone) {
   EXPECT_EQ(group.order(), (std::vector<int>{0, 1, 2}));
 }
 
-TEST(Node, PartsOfACollectiveAreWholeBlocksAndTogetherTheWhole) {
+TEST(Node, PartsOfACollectiveAreWholeBlocksAndCoverIt) {
   std::vector<std::byte> memory(1 << 20);
   Collective whole;
   whole.tensors = {{ElementType::kFloat32, 1000, memory.data(), memory.data()},

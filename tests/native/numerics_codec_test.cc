@@ -1,5 +1,5 @@
-// Every codec variant against the specification, written here once more, one element at a time, in double arithmetic
-// and library functions; the results must have the same bits.
+// Tests every codec variant against the specification. The specification is written here once more, one element at a
+// time, with double arithmetic and library functions. The results must have the same bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -78,7 +78,7 @@ std::uint32_t reversed_bytes(std::uint32_t word) {
   return result;
 }
 
-// Network order, on this host.
+// Converts a word of this host to network order.
 std::uint32_t big_endian(std::uint32_t word) {
   return std::endian::native == std::endian::little ? reversed_bytes(word) : word;
 }
@@ -105,7 +105,7 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
   std::uint32_t word() { return static_cast<std::uint32_t>(random_()); }
   std::uint32_t below(std::uint32_t bound) { return word() % bound; }
 
-  // Every float alike: a tenth of these are NaN, Inf, zero or subnormal.
+  // Draws any float. A tenth of them are NaN, Inf, zero or subnormal.
   float any_float() {
     static const float kSpecial[] = {0.0f,
                                      -0.0f,
@@ -120,7 +120,7 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
     return below(10) == 0 ? kSpecial[below(std::size(kSpecial))] : std::bit_cast<float>(word());
   }
 
-  // Values that quantize to something near a rounding or clamping decision under this scale.
+  // Draws a value that this scale brings close to a decision of rounding or clamping.
   float near_decision(int exponent, std::uint32_t n) {
     const int power = 31 - reference_log2_workers(n) - (exponent - 126);
     const double limit = std::floor(2147483647.0 / n);
@@ -144,7 +144,7 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
   }
 
   void check_quantize(const Floats& x, int exponent, std::uint32_t n, Store store) {
-    Words dst = words(x.size() + 1);  // one more, to see writes past the end
+    Words dst = words(x.size() + 1);  // one word more, to notice writes past the end
     Words expected = dst;
     std::size_t lost = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -177,7 +177,7 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
     if (!keep) check_dequantize_streaming(sum, exponent, n, order, y);
   }
 
-  // The same, to memory that is aligned to a cache line, and to memory that is not.
+  // Checks the streaming variant, with memory that is aligned to a cache line, and with memory that is not.
   void check_dequantize_streaming(const Words& sum, int exponent, std::uint32_t n, Order order,
                                   const Floats& expected) {
     Floats memory(sum.size() + 32);
@@ -197,7 +197,7 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
     }
   }
 
-  // Against the three calls it stands for.
+  // Compares exchange() with the three calls whose work it does.
   void check_exchange(std::size_t blocks, std::size_t block_size, Store store, bool merge, bool streaming,
                       bool aligned) {
     const std::size_t count = blocks * block_size;
@@ -325,7 +325,7 @@ TEST_P(CodecTest, SumOfTheLargestWordsDoesNotOverflow) {
       codec_->float32.quantize(&value, 1, 254, scale_for(n), Store::kWrite, &word);
       const std::int64_t sum = std::int64_t{n} * static_cast<std::int32_t>(word);
       ASSERT_LE(std::abs(sum), 0x7fffffff) << n;
-      ASSERT_GT(std::abs(sum), 0x3ff00000) << n;  // and the range is used
+      ASSERT_GT(std::abs(sum), 0x3ff00000) << n;  // the sum uses the range
     }
   }
 }
@@ -389,14 +389,14 @@ TEST_P(CodecTest, FlagsNonFiniteValuesIntoEveryStore) {
 }
 
 TEST_P(CodecTest, SummedFlagsFollowIeeeAddition) {
-  constexpr std::uint32_t kWorkers = kMaxWorkers;  // the most that may add up in one half of a word
+  constexpr std::uint32_t kWorkers = kMaxWorkers;  // the most flags that one half of a word may have to add up
   const float kinds[] = {1.0f, kInf, -kInf, std::nanf("")};
   for (std::size_t count : {1, 8, 16, 61}) {
     for (Order order : kOrders) {
       for (bool clear : {false, true}) {
         Words sum(count, 0);
         Floats ieee(count, 0.0f);
-        // Element i: worker 0 has one kind, all the others another, so that halves reach 1023 and 1024.
+        // In element i, worker 0 has one kind and all others have another, so that halves reach 1023 and 1024.
         for (std::uint32_t worker = 0; worker < kWorkers; ++worker) {
           Floats x(count);
           for (std::size_t i = 0; i < count; ++i) x[i] = worker == 0 ? kinds[i % 4] : kinds[i / 4 % 4];
@@ -473,7 +473,7 @@ TEST_P(CodecTest, GivesTheSameBitsOnAThreadThatFlushesSubnormalsAndRoundsDown) {
 
 // ---- which variant runs ----
 
-// Exits with 0 if codec() chooses `expected` (or, for "", refuses with an error that names the variable).
+// Exits with 0 if codec() chooses `expected`, or, if that is "", if it refuses with an error that names the variable.
 [[noreturn]] void choose_with(const char* wanted, std::string_view expected) {
   wanted == nullptr ? unsetenv("JAXINA_CODEC") : setenv("JAXINA_CODEC", wanted, 1);
   try {
@@ -485,8 +485,8 @@ TEST_P(CodecTest, GivesTheSameBitsOnAThreadThatFlushesSubnormalsAndRoundsDown) {
   }
 }
 
-// The choice is made once in a process, so each case runs in one of its own.
-TEST(CodecChoice, FollowsTheEnvironmentElseTheProcessor) {
+// A process makes the choice only once, so each case runs in a process of its own.
+TEST(CodecChoice, FollowsTheEnvironmentOrTheProcessor) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   std::string_view fastest = "scalar";
   for (const char* name : {"avx2", "avx512"}) {

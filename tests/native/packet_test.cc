@@ -1,4 +1,4 @@
-// The wire format: what is written is read back, bytes stand where the layout says, and nothing damaged gets through.
+// Tests the wire format: what is written is read back, bytes stand where the layout says, and no damage goes unnoticed.
 #include "rdma_engine/wire/packet.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(Packet, BytesStandWhereTheLayoutSays) {
   EXPECT_EQ(packet[39], 0);
 }
 
-// The CRC-32 of zlib and Ethernet, bit by bit.
+// Computes the CRC-32 of zlib and Ethernet, bit by bit.
 std::uint32_t crc32(const Bytes& bytes) {
   std::uint32_t crc = 0xffffffff;
   for (const std::uint8_t byte : bytes) {
@@ -84,7 +84,7 @@ TEST(Packet, ChecksumIsCrc32OfEverythingElse) {
   EXPECT_EQ(Bytes(packet.begin() + 32, packet.begin() + 36), expected);
 }
 
-TEST(Packet, NoChecksumIsTakenWhereItIsOptional) {
+TEST(Packet, AMissingChecksumIsAcceptedIfItIsOptional) {
   Bytes packet = sealed(update(), packet_size(3, 2));
   std::memset(&packet[32], 0, 4);
   Header read;
@@ -101,7 +101,7 @@ TEST(Packet, EveryTruncationIsDetected) {
     header.kind = kind;
     const Bytes packet = sealed(header, packet_size(header.words, header.exponents));
     for (std::size_t size = 0; size < packet.size(); ++size) {
-      // A buffer of just this size, so that a sanitizer sees every read beyond it.
+      // The buffer has exactly this size, so that a sanitizer notices every read beyond it.
       const Bytes cut(packet.begin(), packet.begin() + static_cast<std::ptrdiff_t>(size));
       Header read;
       const ParseResult result = parse(cut, read);
@@ -137,7 +137,7 @@ TEST(Packet, EverySingleAndDoubleBitFlipIsDetected) {
   EXPECT_EQ(parse(packet, read), ParseResult::kOk);
 }
 
-TEST(Packet, ForeignPacketsAreToldFromDamagedOnes) {
+TEST(Packet, ForeignPacketsAreDistinguishedFromDamagedOnes) {
   const Bytes packet = sealed(update(), packet_size(3, 2));
   Header read;
   for (const std::size_t byte : {0u, 1u, 2u}) {  // magic and version

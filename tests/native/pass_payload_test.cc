@@ -1,4 +1,5 @@
-// The payload by itself, without a stream: what it writes for given chunks, keeps of results and decodes.
+// Tests the payload of passes alone, without a stream: what it writes for given chunks, what it keeps of results, and
+// what it decodes.
 #include "rdma_engine/worker/pass_payload.h"
 
 #include <gtest/gtest.h>
@@ -49,14 +50,15 @@ TEST(PassPayload, OtherExponentsHaveAnotherDigest) {
   EXPECT_NE(digest({3, 4}), digest({3, 5}));
 }
 
-TEST(PassPayload, AnExponentThatSaysNotFiniteIsNoticed) {
+TEST(PassPayload, ANonFiniteExponentIsNoticed) {
   PassPayload payload(kShape, {}, numerics::codec());
   EXPECT_TRUE(payload.keep_exponents(result_of(0, {}, {3, numerics::kNonFiniteExponent})).non_finite);
   EXPECT_FALSE(payload.keep_exponents(result_of(0, {}, {3})).non_finite) << "only what came counts";
 }
 
-// Slot 0's next chunk goes out while slot 1's comes back: side by side or one after the other, the bits are the same.
-TEST(PassPayload, AnExchangeIsFillingAndDecoding) {
+// Slot 0's next chunk is filled while slot 1's result is decoded. Doing both in one exchange must give the same bits as
+// doing one after the other.
+TEST(PassPayload, AnExchangeEqualsFillingAndDecoding) {
   constexpr std::size_t kCount = 6 * 16;
   std::vector<float> x = testing::random_gradient(kCount, 2);
   struct Outcome {
@@ -95,8 +97,9 @@ TEST(PassPayload, AnExchangeIsFillingAndDecoding) {
   EXPECT_NE(outcome(true, numerics::Store::kWrite, false).y, Outcome().y);
 }
 
-// Of each block of 8 one number is large, one is zero, and the six others are too small beside the large one.
-TEST(PassPayload, WhatBecomesZeroIsCountedOnceOnEveryWay) {
+// In each block of 8, one number is large, one is zero, and the six others become zero because they are too small
+// beside the large one.
+TEST(PassPayload, NumbersThatBecomeZeroAreCountedOnceOnEveryWay) {
   constexpr std::size_t kCount = 6 * 16;
   std::vector<float> x(kCount, 1e-12f), y(kCount);
   for (std::size_t i = 0; i < kCount; i += 8) x[i] = 1, x[i + 1] = 0;
@@ -119,7 +122,7 @@ TEST(PassPayload, WhatBecomesZeroIsCountedOnceOnEveryWay) {
   EXPECT_EQ(lost, 24u);
 }
 
-TEST(PassPayload, FlagsAreAppliedAndTheFiniteValuesSummedBesides) {
+TEST(PassPayload, FlagsAreAppliedAndFiniteValuesAreSummed) {
   std::vector<float> x(16, 1.0f), y(16);
   x[3] = INFINITY;
   x[9] = NAN;
@@ -141,7 +144,7 @@ TEST(PassPayload, FlagsAreAppliedAndTheFiniteValuesSummedBesides) {
   }
 }
 
-// A device without memory.
+// A device that has no memory left.
 struct FullDevice final : TensorDevice {
   DeviceMemory allocate(std::size_t) override { throw Error(ErrorCode::kGpu, "out of memory"); }
   DeviceMemory share(std::span<const std::byte>) override { throw Error(ErrorCode::kGpu, "shares nothing"); }

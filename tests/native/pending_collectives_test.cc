@@ -1,5 +1,6 @@
-// What joins a program's start of a collective to its end: in order, per run, device and call; and never a sum that
-// lies elsewhere, nor one that is still being written when the program has failed.
+// Tests PendingCollectives, which matches the start of a collective with its finish: in order, by run, device and call.
+// It must refuse a sum that lies elsewhere. If the program has failed, it must wait until no sum is being written any
+// more.
 #include "xla_ffi/gpu/pending_collectives.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ using Key = PendingCollectives::Key;
 constexpr Key kCall{.run = 5, .device = 0, .identity = -77};
 const int memory[4] = {};
 
-TEST(PendingCollectives, EachKeyEndsItsOwnInOrder) {
+TEST(PendingCollectives, EachKeyFinishesItsOwnCollectivesInOrder) {
   PendingCollectives pending;
   const Key other_run{6, 0, -77}, other_device{5, 1, -77}, other_call{5, 0, 12};
   const auto first = pending.add(kCall, {&memory[0]}), second = pending.add(kCall, {&memory[1]});
@@ -30,7 +31,7 @@ TEST(PendingCollectives, EachKeyEndsItsOwnInOrder) {
   EXPECT_EQ(pending.finish(kCall, {&memory[0]}).code, ErrorCode::kInvalidArgument);
 }
 
-TEST(PendingCollectives, WaitsForTheEndAndTellsItsReason) {
+TEST(PendingCollectives, WaitsForTheEndAndReturnsItsReason) {
   PendingCollectives pending;
   const auto ending = pending.add(kCall, {&memory[0]});
   std::thread engine([ending] { ending->set_value({ErrorCode::kWorkerLost, "worker 1 died"}); });
@@ -46,7 +47,7 @@ TEST(PendingCollectives, AResultThatWasMovedIsAnError) {
   EXPECT_EQ(pending.finish(kCall, {&memory[0], &memory[2]}).code, ErrorCode::kInvalidArgument);
 }
 
-TEST(PendingCollectives, AFailureWaitsForAllThatUseTheBuffersOfTheRun) {
+TEST(PendingCollectives, AFailureWaitsForAllCollectivesOfTheRun) {
   PendingCollectives pending;
   const Key other_call{5, 0, 12}, other_device{5, 1, 12};
   pending.add(kCall, {&memory[0]})->set_value({ErrorCode::kTimeout, "late"});
@@ -60,12 +61,12 @@ TEST(PendingCollectives, AFailureWaitsForAllThatUseTheBuffersOfTheRun) {
   EXPECT_EQ(pending.finish(kCall, {&memory[0]}).code, ErrorCode::kTimeout);
   EXPECT_TRUE(ended);
   engine.join();
-  EXPECT_EQ(pending.finish(other_call, {&memory[1]}).code, ErrorCode::kInvalidArgument);  // went with the run
+  EXPECT_EQ(pending.finish(other_call, {&memory[1]}).code, ErrorCode::kInvalidArgument);  // removed with the run
   elsewhere->set_value({});
   EXPECT_TRUE(pending.finish(other_device, {&memory[2]}).ok());
 }
 
-TEST(PendingCollectives, TheEndOfARunWaitsForWhatItStartedAndDidNotFinish) {
+TEST(PendingCollectives, TheEndOfARunWaitsForItsUnfinishedCollectives) {
   PendingCollectives pending;
   const Key other_call{5, 0, 12}, other_device{5, 1, 12}, other_run{6, 0, 12};
   auto run = std::make_unique<PendingCollectives::Run>(pending, kCall.run, kCall.device);
@@ -73,18 +74,18 @@ TEST(PendingCollectives, TheEndOfARunWaitsForWhatItStartedAndDidNotFinish) {
   EXPECT_TRUE(pending.finish(kCall, {&memory[0]}).ok());
   const auto in_loop = pending.add(kCall, {&memory[0]}), under_way = pending.add(other_call, {&memory[1]});
   const auto elsewhere = pending.add(other_device, {&memory[2]}), later = pending.add(other_run, {&memory[3]});
-  std::future<void> over = std::async(std::launch::async, [&] { run.reset(); });  // the program failed
+  std::future<void> over = std::async(std::launch::async, [&] { run.reset(); });  // as if the program had failed
   in_loop->set_value({ErrorCode::kTimeout, "late"});
   EXPECT_EQ(over.wait_for(std::chrono::milliseconds(30)), std::future_status::timeout);
   under_way->set_value({});
   over.get();
-  EXPECT_EQ(pending.finish(kCall, {&memory[0]}).code, ErrorCode::kInvalidArgument);  // went with the run
+  EXPECT_EQ(pending.finish(kCall, {&memory[0]}).code, ErrorCode::kInvalidArgument);  // removed with the run
   elsewhere->set_value({});
   later->set_value({});
   EXPECT_TRUE(pending.finish(other_device, {&memory[2]}).ok());
   EXPECT_TRUE(pending.finish(other_run, {&memory[3]}).ok());
   run = std::make_unique<PendingCollectives::Run>(pending, kCall.run, kCall.device);
-  run.reset();  // nothing was started
+  run.reset();  // nothing was started, so it must not wait
 }
 
 }  // namespace

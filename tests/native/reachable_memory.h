@@ -1,5 +1,5 @@
-// What the fake devices of the process reach beside tensors: what they allocated or exported, and what was shared with
-// them.
+// The memory besides tensors that the fake devices of the process can reach: memory that they allocated or exported,
+// and memory that was shared with them.
 #pragma once
 
 #include <unistd.h>
@@ -21,7 +21,8 @@ class ReachableMemory {
     return memory;
   }
 
-  // False where it shares a page with what was shared before: a page is locked once.
+  // Adds memory. False if it has a page in common with memory that was shared before, because a page is locked only
+  // once.
   bool add(const void* begin, std::size_t bytes, Kind kind) {
     const Range range = range_of(begin, bytes);
     const std::lock_guard guard(mutex_);
@@ -42,7 +43,7 @@ class ReachableMemory {
       }
     }
   }
-  // Of the memory in which all of these bytes lie; none if no device reaches them.
+  // Returns the kind of the memory in which all of these bytes lie, or nothing if no device reaches them.
   std::optional<Kind> find(const void* begin, std::size_t bytes) {
     const Range wanted = range_of(begin, bytes);
     const std::lock_guard guard(mutex_);

@@ -1,5 +1,5 @@
-// What every transport must return, computed one element at a time with the C library's own frexp-style arithmetic and
-// none of the project's code.
+// Computes what every transport must return, one element at a time, with functions of the C library such as frexp and
+// without the project's code.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace jaxina::testing {
 
-// inputs[w] is worker w's tensor. Blocks of `block_size`, as the specification says.
+// Returns the sum by the specification, with blocks of `block_size` elements. inputs[w] is worker w's tensor.
 inline std::vector<float> all_reduce_reference(const std::vector<std::vector<float>>& inputs, std::size_t block_size) {
   const auto n = static_cast<int>(inputs.size());
   const std::size_t count = inputs[0].size();
@@ -53,7 +53,7 @@ inline std::vector<float> all_reduce_reference(const std::vector<std::vector<flo
   return result;
 }
 
-// Values of very different size, some zero blocks.
+// Returns values of very different magnitudes, with some blocks of zeros.
 inline std::vector<float> random_gradient(std::size_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
@@ -66,7 +66,7 @@ inline std::vector<float> random_gradient(std::size_t count, std::uint64_t seed)
   return x;
 }
 
-// Equal bits, but every NaN is as good as another.
+// Whether two floats have equal bits. All NaNs are equal here.
 inline bool same(float a, float b) {
   return (std::isnan(a) && std::isnan(b)) || std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }

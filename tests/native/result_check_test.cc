@@ -1,5 +1,5 @@
-// The check that comes with a result over RDMA: linear, so that the aggregator adds it as it adds words, and wrong for
-// anything but the pass's own words.
+// Tests the check that comes with a result over RDMA. It must be linear, so that the aggregator can add it as it adds
+// words, and it must be wrong for all words but those of its pass.
 #include "rdma_engine/messages/result_check.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(ResultCheck, TheSumOfChecksIsTheCheckOfTheSum) {
       numerics::LinearSums sums;
       for (std::uint32_t w = 0; w < std::min(workers, 20u); ++w) {
         const Words mine = draw(random, count);
-        // Many workers have the same words.
+        // To save time, many workers have the same words.
         const std::uint32_t times = w == 0 ? workers - std::min(workers, 20u) + 1 : 1;
         const ResultCheck one = check_of(mine);
         for (std::size_t i = 0; i < count; ++i) sum[i] += times * mine[i];
@@ -58,7 +58,7 @@ TEST(ResultCheck, IsWrittenInNetworkOrderAndReadAgain) {
   EXPECT_EQ(ResultCheck::read(words), check);
 }
 
-// As much of a newer result as a late copy of an older one has been written over leaves something that neither is.
+// A late copy of an older result that has overwritten a part of a newer one leaves a mixture, which is neither.
 TEST(ResultCheck, EveryMixtureOfTwoResultsIsNoticed) {
   std::mt19937_64 random(testing::test_seed());
   for (const std::size_t count : {1u, 5u, 16u, 40u, 300u}) {
@@ -90,7 +90,7 @@ TEST(ResultCheck, AWordThatChangesOrMovesIsNoticed) {
         changed[i] ^= std::uint32_t{1} << bit;
         ASSERT_NE(check_of(changed), check_of(words)) << i << " " << bit;
       }
-      // The plain sum is the same for words in another order: the weights tell.
+      // A plain sum would be the same for words in another order. The weights make the difference.
       Words moved = words;
       std::swap(moved[i], moved[(i + 1) % count]);
       ASSERT_NE(check_of(moved), check_of(words)) << i;
@@ -98,7 +98,7 @@ TEST(ResultCheck, AWordThatChangesOrMovesIsNoticed) {
   }
 }
 
-TEST(ResultCheck, ZerosOfAnotherPassAreNotThoseOfThisOne) {
+TEST(ResultCheck, ZerosOfAnotherPassAreNoticed) {
   const Words zeros(64);
   EXPECT_NE(check_of(zeros, 3, kEpoch), check_of(zeros, 3, kEpoch + 4));
   EXPECT_NE(check_of(zeros, 3, kEpoch), (ResultCheck{{0, 0}})) << "memory that nobody has written";

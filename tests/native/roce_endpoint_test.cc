@@ -1,4 +1,4 @@
-// The roce transport against the software switch over loopback: sums under loss, and what must not get through.
+// Tests the roce transport with the software switch over loopback: sums under loss, and packets that must be refused.
 #include <gtest/gtest.h>
 
 #include "rdma_engine/net/socket_address.h"
@@ -33,7 +33,7 @@ TEST(RoceEndpoint, SumsAreBitExactForEverySize) {
   }
 }
 
-TEST(RoceEndpoint, SixteenPacketMessagesAndLossesOnBothWays) {
+TEST(RoceEndpoint, SixteenPacketMessagesWithLossInBothDirections) {
   constexpr std::uint32_t n = 3;
   RoceSwitch roce_switch({.port = 0, .loss = 0.005, .loss_seed = 1});
   const JobSpec job = job_of(n, 7, {.blocks_per_chunk = 16});
@@ -53,10 +53,10 @@ TEST(RoceEndpoint, SixteenPacketMessagesAndLossesOnBothWays) {
   EXPECT_GT(retransmissions, 0u);
   const SwitchCounters counters = roce_switch.statistics();
   EXPECT_GT(counters.sockets[Counter::kPacketsDropped], 0u);
-  EXPECT_GT(counters.strangers[Counter::kRdmaOutOfSequence], 0u);  // what followed a loss within its message
+  EXPECT_GT(counters.strangers[Counter::kRdmaOutOfSequence], 0u);  // packets after a lost one of the same message
 }
 
-TEST(RoceEndpoint, PacketsAreAsLargeAsBothEndsAndTheirRouteTake) {
+TEST(RoceEndpoint, PacketsAreAsLargeAsBothEndsAndTheirRouteAllow) {
   for (const std::uint32_t of_switch : {512u, 4096u}) {
     RoceSwitch roce_switch({.port = 0, .mtu = of_switch});
     const JobSpec job = job_of(1, 7, {.blocks_per_chunk = 16});
@@ -74,7 +74,7 @@ TEST(RoceEndpoint, PacketsAreAsLargeAsBothEndsAndTheirRouteTake) {
     sum.expect_exact();
     const std::size_t packets = roce::packets_of(roce::MessageLayout(job.shape).largest(), of_switch);
     const std::size_t messages = 100'000 / job.shape.words_per_chunk() + 1;
-    const std::size_t look_ahead = job.shape.slots();  // a packet of exponents each, at most
+    const std::size_t look_ahead = job.shape.slots();  // at most one packet of exponents for each slot
     EXPECT_LE(endpoint->statistics()[Counter::kPacketsSent], messages * packets + look_ahead);
   }
 }
@@ -118,7 +118,7 @@ TEST(RoceEndpoint, AMismatchEndsTheJobForEveryWorkerWithTheReason) {
   EXPECT_EQ(mismatches, 2);
 }
 
-TEST(RoceEndpoint, SaysWhoIsMissing) {
+TEST(RoceEndpoint, NamesTheMissingWorkers) {
   RoceSwitch roce_switch({.port = 0});
   const JobSpec job = job_of(3);
   roce_switch.add_job(job);
@@ -130,7 +130,7 @@ TEST(RoceEndpoint, SaysWhoIsMissing) {
   EXPECT_EQ(roce_switch.missing(job.job), (std::vector<std::uint32_t>{0, 2}));
 }
 
-// One hand-made worker, to send what a sound one never would.
+// A worker whose packets the test writes by hand, to send what a real worker never would.
 class Intruder {
  public:
   explicit Intruder(RoceSwitch& roce_switch, const JobSpec& job)
@@ -138,7 +138,7 @@ class Intruder {
         pairs_({.host = "127.0.0.1"}, layout_.queues(), 4096, layout_.receive_bytes()),
         end_(roce_switch.connect(job.job, 0, pairs_.local())) {}
 
-  // Sends a look-ahead pass of slot 0, a check and an exponent, to this address with this key.
+  // Sends a look-ahead pass of slot 0 (a check and an exponent) to this address with this key.
   void write(std::uint64_t address, std::uint32_t rkey, std::size_t queue = 0, std::size_t bytes = 12) {
     roce::ConnectionEnd end = end_;
     end.rkey = rkey;
@@ -172,7 +172,7 @@ TEST(RoceSwitch, AWrongKeyAddressOrLengthChangesNothingAndIsCounted) {
   intruder.write(sound, intruder.rkey() ^ 1);
   intruder.write(roce::address_of({0, 1, 1}), intruder.rkey());    // another slot's queue pair
   intruder.write(roce::address_of({0, 0, 200}), intruder.rkey());  // more exponents than blocks
-  intruder.write(sound | 1, intruder.rkey());                      // no pass
+  intruder.write(sound | 1, intruder.rkey());                      // an address that names no pass
   intruder.write(sound, intruder.rkey(), 0, 4);                    // too short for its check
   intruder.write(sound, intruder.rkey(), job.shape.slots());       // the queue pair of the notices
   EXPECT_EQ(wait_for(refused, 6), 6u);
@@ -181,7 +181,7 @@ TEST(RoceSwitch, AWrongKeyAddressOrLengthChangesNothingAndIsCounted) {
   EXPECT_EQ(wait_for([&] { return roce_switch.statistics().jobs.at(job.job)[Counter::kResults]; }, 1), 1u);
 }
 
-TEST(RoceSwitch, AWrongIcrcIsDroppedUnlessSendersDoNotWriteIt) {
+TEST(RoceSwitch, AWrongIcrcIsDroppedUnlessTheCheckIsOff) {
   for (const auto policy : {roce::IcrcPolicy::kCheck, roce::IcrcPolicy::kIgnore}) {
     RoceSwitch roce_switch({.port = 0, .icrc = policy});
     const JobSpec job = job_of(1);

@@ -1,4 +1,4 @@
-// Workers over RoCE against a software switch of this process.
+// Workers over RoCE, and a software switch in the same process.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@
 
 namespace jaxina::testing {
 
-// Workers' places in a job, as many as it has.
+// Returns the places of all workers in a job.
 inline std::vector<Membership> members_of(const JobSpec& job) {
   std::vector<Membership> members;
   for (std::uint32_t w = 0; w < job.shape.workers(); ++w) members.push_back(member_of(job, w));
   return members;
 }
 
-// Connects through the switch's own method, as the control service does.
+// Makes a worker's endpoint. It connects by calling the switch's method, as the control service does.
 inline std::unique_ptr<Endpoint> roce_endpoint(RoceSwitch& roce_switch, const Membership& member,
                                                roce::SocketOptions options = {}) {
   if (options.host.empty()) options.host = "127.0.0.1";

@@ -1,4 +1,4 @@
-// The receiving half of a queue pair: what a gap, a duplicate, a wrap and a false length do.
+// Tests the receiving half of a queue pair: what a gap, a duplicate, a wrap of the numbers and a wrong length do.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -35,16 +35,16 @@ TEST_F(Responder, AMessageIsPlacedInOrderAcrossTheWrapOfSequenceNumbers) {
   EXPECT_EQ(memory_[2 * kMtu + 9], 0);
 }
 
-TEST_F(Responder, AGapDropsAllUpToTheNextFirst) {
+TEST_F(Responder, AGapDropsAllUpToTheNextFirstPacket) {
   EXPECT_EQ(take(Opcode::kWriteFirst, 10, kMtu, 3 * kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteLastImm, 12, kMtu), Placement::kOutOfSequence);
-  EXPECT_EQ(take(Opcode::kWriteMiddle, 11, kMtu), Placement::kOutOfSequence);  // it came late: too late
+  EXPECT_EQ(take(Opcode::kWriteMiddle, 11, kMtu), Placement::kOutOfSequence);  // the missing packet, too late
   EXPECT_EQ(take(Opcode::kWriteLastImm, 12, kMtu), Placement::kOutOfSequence);
   EXPECT_EQ(take(Opcode::kWriteFirst, 500, kMtu, 2 * kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteLastImm, 501, kMtu), Placement::kComplete);
 }
 
-TEST_F(Responder, ADuplicateInsideAMessageCostsTheMessage) {
+TEST_F(Responder, ADuplicateInsideAMessageDropsTheMessage) {
   EXPECT_EQ(take(Opcode::kWriteFirst, 10, kMtu, 3 * kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteMiddle, 11, kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteMiddle, 11, kMtu), Placement::kOutOfSequence);
@@ -57,7 +57,7 @@ TEST_F(Responder, ASinglePacketMessageIsTakenWhateverItsNumber) {
   EXPECT_EQ(take(Opcode::kWriteOnlyImm, 3, 0, 0), Placement::kComplete);
 }
 
-TEST_F(Responder, ANewFirstGivesUpTheMessageBefore) {
+TEST_F(Responder, ANewFirstPacketDropsTheUnfinishedMessage) {
   EXPECT_EQ(take(Opcode::kWriteFirst, 10, kMtu, 2 * kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteFirst, 11, kMtu, 2 * kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteLastImm, 12, kMtu), Placement::kComplete);
@@ -71,18 +71,18 @@ TEST_F(Responder, LengthsThatContradictAreDropped) {
   EXPECT_EQ(take(Opcode::kWriteFirst, 0, kMtu, 2 * kMtu), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteLastImm, 1, kMtu - 4), Placement::kBadLength);
   EXPECT_EQ(take(Opcode::kWriteFirst, 0, kMtu, 2 * kMtu), Placement::kPlaced);
-  EXPECT_EQ(take(Opcode::kWriteMiddle, 1, kMtu), Placement::kBadLength);  // would leave nothing for the last
+  EXPECT_EQ(take(Opcode::kWriteMiddle, 1, kMtu), Placement::kBadLength);  // would leave nothing for the last packet
   EXPECT_EQ(take(Opcode::kWriteLastImm, 2, 0), Placement::kOutOfSequence);
 }
 
-TEST_F(Responder, WhereNothingMayBeWrittenNothingIs) {
+TEST_F(Responder, ARefusedMessageWritesNothing) {
   EXPECT_EQ(take(Opcode::kWriteFirst, 0, kMtu, 5 * kMtu), Placement::kNoAccess);
   EXPECT_EQ(take(Opcode::kWriteMiddle, 1, kMtu), Placement::kOutOfSequence);
   EXPECT_EQ(memory_, std::vector<std::uint8_t>(4 * kMtu));
 }
 
-// A neighbour who guesses a queue pair's number, and has no key to its memory.
-TEST_F(Responder, AForgedFirstDisturbsNoMessageUnderWay) {
+// The forger is a neighbour who guesses a queue pair's number, but has no key to its memory.
+TEST_F(Responder, AForgedFirstPacketDoesNotDisturbAMessageUnderWay) {
   EXPECT_EQ(take(Opcode::kWriteFirst, 7, kMtu, 2 * kMtu + 9, 1), Placement::kPlaced);
   EXPECT_EQ(take(Opcode::kWriteFirst, 99, kMtu, 5 * kMtu, 6), Placement::kNoAccess);
   EXPECT_EQ(take(Opcode::kWriteOnlyImm, 99, 8, 9, 6), Placement::kBadLength);
@@ -102,13 +102,13 @@ TEST(PassMessage, NamesAndPlaces) {
                                          .block_size = 256,
                                          .blocks_per_chunk = 16,
                                          .whole_chunks = whole_chunks}));
-    // Two words of check, unless the aggregator has no place for them.
+    // A message has two check words, except with whole chunks: then the aggregator has no place for them.
     const std::size_t check = whole_chunks ? 0 : 8;
     EXPECT_EQ(4 * layout.check_words(), check);
     EXPECT_EQ(layout.bytes(4096, 16), 16 * 1024u + check + 16);
     EXPECT_EQ(layout.bytes(4096, 0), 16 * 1024u + check);
     EXPECT_EQ(layout.exponents_at(4096, 16), 16 * 1024u + check);
-    EXPECT_EQ(layout.bytes(257, 3), 2 * 1024u + check + 4);  // whole blocks, the check, then the exponents
+    EXPECT_EQ(layout.bytes(257, 3), 2 * 1024u + check + 4);  // whole blocks, then the check, then the exponents
     EXPECT_EQ(layout.bytes(257, 0), 257 * 4u + check);
     EXPECT_EQ(layout.bytes(0, 16), check + 16);
     EXPECT_EQ(layout.largest(), layout.bytes(4096, 16));

@@ -1,4 +1,4 @@
-// RoCEv2 on the wire, against frames that Linux's Soft-RoCE made.
+// Tests RoCEv2 on the wire, with frames that Linux's Soft-RoCE has made (roce_frames.txt).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ std::vector<Frame> captured() {
   return frames;
 }
 
-TEST(RoceWire, CapturedFramesAreWhatWasWritten) {
+TEST(RoceWire, CapturedFramesAreParsed) {
   const std::vector<Frame> frames = captured();
   ASSERT_EQ(frames.size(), 12u);
   struct Expected {
@@ -102,7 +102,7 @@ TEST(RoceWire, TheMtuIsTheLargestWhosePacketsFit) {
   }
 }
 
-TEST(RoceWire, HeadersWrittenAgainAreTheCapturedBytes) {
+TEST(RoceWire, ParsedHeadersAreWrittenBackAsCaptured) {
   for (const Frame& frame : captured()) {
     Packet packet;
     ASSERT_EQ(parse(frame.datagram, packet), ParseResult::kOk);
@@ -148,7 +148,7 @@ TEST(RoceWire, TruncatedAndForeignDatagramsAreRefused) {
   EXPECT_EQ(parse(frame, packet), ParseResult::kUnknownOpcode);
 }
 
-TEST(RoceIcrc, IsSoftRocesOwn) {
+TEST(RoceIcrc, EqualsThatOfSoftRoce) {
   for (const Frame& frame : captured()) {
     Packet packet;
     ASSERT_EQ(parse(frame.datagram, packet), ParseResult::kOk);
@@ -167,7 +167,7 @@ TEST(RoceIcrc, CoversAllButWhatRoutersChange) {
     damaged[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
     const std::uint32_t value =
         icrc(frame.flow, frame.identification, std::span(damaged).first(damaged.size() - kIcrcSize));
-    EXPECT_EQ(value == sound, bit / 8 == 4) << "bit " << bit;  // the byte of congestion marks
+    EXPECT_EQ(value == sound, bit / 8 == 4) << "bit " << bit;  // only the byte of congestion marks is not covered
   }
   Flow other = frame.flow;
   ++other.source_port;
@@ -188,8 +188,8 @@ TEST(RoceIcrc, BlindCheckFindsTheIdentificationThatASocketCannotSee) {
   }
 }
 
-// Whoever sends ever new lengths makes the check neither keep more nor take much longer: a table for each once took
-// 7 ms.
+// A sender of ever new lengths must not make the check keep more memory, nor take much longer. A table for each length
+// once took 7 ms.
 TEST(RoceIcrc, BlindCheckOfEverNewLengths) {
   static_assert(sizeof(BlindIcrcCheck) < 1024);
   BlindIcrcCheck check;
@@ -197,7 +197,7 @@ TEST(RoceIcrc, BlindCheckOfEverNewLengths) {
   const Flow flow{{10, 0, 0, 1}, {10, 0, 0, 2}, 50000, kUdpPort};
   constexpr std::size_t kLengths = 2000;
   std::vector<std::size_t> lengths(kLengths);
-  for (std::size_t i = 0; i < kLengths; ++i) lengths[i] = 13 + i * 32;  // up to the largest datagrams
+  for (std::size_t i = 0; i < kLengths; ++i) lengths[i] = 13 + i * 32;  // up to the largest datagram
   std::shuffle(lengths.begin(), lengths.end(), random);
   Bytes covered(lengths.size() * 32);
   for (std::uint8_t& byte : covered) byte = static_cast<std::uint8_t>(random());
@@ -214,7 +214,7 @@ TEST(RoceIcrc, BlindCheckOfEverNewLengths) {
   }
   EXPECT_LT(std::clock() - begun, 2 * CLOCKS_PER_SEC) << "1 ms each, of which the CRC itself takes a few microseconds";
   EXPECT_EQ(testing::allocations(), allocated);
-  // Lengths by turns and in a row, so that what is kept of one is not used for another.
+  // Lengths change by turns and repeat, so that state kept for one length would be noticed if it was used for another.
   for (std::size_t i = 0; i < 5000; ++i) {
     const std::size_t which = random() % 8 + (i / 1000) * 4;
     for (std::size_t times = random() % 4; times > 0; --times) {
@@ -237,8 +237,8 @@ TEST(RoceIcrc, BlindCheckPassesOneDamagedPacketIn32768) {
     if (parse(damaged, packet) != ParseResult::kOk) continue;
     passed += check.explain(frame.flow, std::span(damaged).first(damaged.size() - kIcrcSize), packet.icrc).has_value();
   }
-  // 8 are expected; a correct check passes more than 30 with a probability below 1e-9, a broken one all or half of
-  // them.
+  // 8 are expected. A correct check lets more than 30 pass with a probability below 1e-9; a broken one lets half or all
+  // of them pass.
   EXPECT_LE(passed, 30);
 }
 

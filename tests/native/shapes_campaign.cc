@@ -1,7 +1,7 @@
-// shapes_campaign COUNT [SEED]: random shapes of jobs, legal and not. Each is either refused with a typed error, by the
-// limits as they are written down here once more, or gives sums that are right bit for bit, in one process, in shared
-// memory, over udp or over roce. Prints a line of totals; exits with 1 at the first shape that does neither, and names
-// it.
+// shapes_campaign COUNT [SEED]: tries random shapes of jobs, legal and not. An illegal shape must be refused with a
+// typed error; the limits are written here once more. A legal shape must give sums that are right bit for bit, in one
+// process, in shared memory, over udp or over roce. The program prints a line of totals. At the first shape that does
+// neither, it prints the shape and exits with 1.
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -34,7 +34,8 @@ std::string to_string(const Drawn& d) {
          (r.whole_chunks ? ", whole chunks, " : ", ") + std::to_string(d.elements) + " elements";
 }
 
-// The limits, from the packet's fields: 36 bytes of header, exponents padded to 4, words of 4 bytes in a UDP datagram.
+// Whether the shape is within the limits, which follow from the packet: a UDP datagram holds a header of 36 bytes,
+// exponents padded to 4, and words of 4 bytes.
 bool is_legal(const ShapeRequest& r) {
   const std::uint64_t packet = 36 + (r.blocks_per_chunk + 3ull) / 4 * 4 + 4ull * r.block_size * r.blocks_per_chunk;
   return r.workers >= 1 && r.workers <= 1024 && r.devices >= r.workers && r.devices <= 1024 && r.slots >= 1 &&
@@ -47,12 +48,12 @@ class Random {
   explicit Random(std::uint64_t seed) : engine_(seed) {}
   std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(engine_() % n); }
   bool one_in(std::uint32_t n) { return below(n) == 0; }
-  // Each order of magnitude is as likely.
+  // Draws a number. Every order of magnitude is equally likely.
   std::uint32_t magnitude(double low, double high) {
     const double share = static_cast<double>(below(1'000'000)) / 1e6;
     return static_cast<std::uint32_t>(low * std::pow(high / low, share));
   }
-  // One of some awkward values now and then.
+  // Returns the value, or now and then one of some awkward values.
   std::uint32_t or_awkward(std::uint32_t value) {
     constexpr std::uint32_t kAwkward[] = {0,     1,     7,     8,     63,         64,        65,    255,
                                           256,   1023,  1024,  1025,  2048,       3000,      16383, 16384,
@@ -82,7 +83,7 @@ Drawn draw(std::uint64_t seed) {
   return d;
 }
 
-// The workers' sums, one thread each; false where one is not exact, or ends in an error.
+// Sums on all workers, with one thread each. False if a sum is not exact, or ends in an error.
 class Sum {
  public:
   Sum(std::uint32_t contributors, std::size_t elements, std::uint64_t seed) : outputs_(contributors) {
@@ -122,7 +123,7 @@ class Sum {
 
 class Campaign {
  public:
-  // Empty, or what is wrong with the seed's shape.
+  // Tries the seed's shape. Returns "" or what is wrong with it.
   std::string run(std::uint64_t seed) {
     const Drawn d = draw(seed);
     std::optional<JobShape> shape;
@@ -136,14 +137,14 @@ class Campaign {
       return typed ? "" : to_string(d) + ": the wrong error: " + error.what();
     }
     if (!is_legal(d.request)) return to_string(d) + ": taken, but not legal";
-    // Hundreds of threads say nothing about shapes.
+    // Hundreds of threads would tell nothing more about shapes.
     if (shape->workers() > 4 || shape->devices() > 16) return ++too_many_, "";
     try {
       const std::string wrong = sum(d, *shape, seed);
       if (!wrong.empty()) return to_string(d) + ": " + wrong;
       ++summed_[static_cast<std::size_t>(d.way)];
     } catch (const Error& error) {
-      // A pool that the switch has no memory for.
+      // The switch may reject a pool for which it has no memory.
       if (error.status().code != ErrorCode::kJobRejected) return to_string(d) + ": " + error.what();
       ++rejected_;
     }
@@ -169,7 +170,7 @@ class Campaign {
       LocalSum(shape).run(std::move(contributions));
       return sums.judge(shape.block_size());
     }
-    if (shape.devices() != shape.workers()) return ++too_many_, "";  // a worker is one device here
+    if (shape.devices() != shape.workers()) return ++too_many_, "";  // here a worker is one device
     Sum sums(shape.workers(), d.elements, seed);
     const auto on_threads = [&](const auto& make) {
       std::vector<std::thread> threads;

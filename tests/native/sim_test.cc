@@ -1,4 +1,4 @@
-// The simulator itself: it replays, its oracles are right, and a few thousand seeds hold.
+// Tests the simulator itself: a seed replays, its oracles are right, and a few thousand seeds pass.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ TEST(Simulator, SwarmOfSeeds) {
   const CampaignResult result = run_campaign(scenarios()[0], 0, 3000, 1);
   expect_no_failures(result);
   EXPECT_EQ(result.seeds, 3000u);
-  // That the seeds reach what they are for.
+  // The seeds must also reach the situations that they are meant for.
   EXPECT_GT(result.total.sums, 50'000u);
   EXPECT_GT(result.total.retransmissions, 50'000u);
   EXPECT_GT(result.total.network.lost, 50'000u);
@@ -74,7 +74,7 @@ TEST(Simulator, SwarmOfSeeds) {
   EXPECT_GT(result.total.jobs_ended_early, 200u);
 }
 
-// Without the switch's word that its buffer overflowed, 70 % of what is sent here is sent again.
+// If the switch did not tell that its buffer has overflowed, 70 % of the packets here would be sent again.
 TEST(Simulator, ASmallReceiveBufferMakesWorkersSendLess) {
   const CampaignResult result = run_campaign(*scenario_named("incast"), 0, 40, 1);
   expect_no_failures(result);

@@ -1,4 +1,4 @@
-// What an update does to a slot: in order, again, from the past, too early, and around the epoch's wrap.
+// Tests what an update does to a slot: in order, again, from the past, too early, and around the wrap of the epoch.
 #include "rdma_engine/aggregator/slot.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class SlotTest : public ::testing::Test {
   void complete(std::uint32_t epoch) {
     for (std::uint32_t w = 0; w < kWorkers; ++w) update(w, epoch);
   }
-  // As if so many passes had been made.
+  // Makes the slot look as if all passes before `epoch` were complete.
   void start_at(std::uint32_t epoch) {
     for (const std::uint32_t e : {epoch - 1, epoch - 2}) {
       slot_.version(e) = {e, kFingerprint, kWorkers, 0, {}};
@@ -71,7 +71,7 @@ TEST_F(SlotTest, DuplicateOfACompletePassAsksForTheResult) {
   update(0, 1);
   expect_unchanged_by(Verdict::kResend, 2, 0);
   complete(1);
-  expect_unchanged_by(Verdict::kResend, 2, 0);  // nobody has begun pass 2, so the copy is still there
+  expect_unchanged_by(Verdict::kResend, 2, 0);  // nobody has begun pass 2, so the result is still there
 }
 
 TEST_F(SlotTest, PastPassesAreIgnored) {
@@ -95,17 +95,17 @@ TEST_F(SlotTest, OtherFingerprintIsRefused) {
   EXPECT_EQ(slot_.version(0).first, 0u);
 }
 
-TEST_F(SlotTest, EmptySlotAfterALostStateRefusesEveryLaterPass) {
+TEST_F(SlotTest, AnEmptySlotRefusesEveryLaterPass) {
   for (const std::uint32_t epoch : {1u, 2u, 3u, 1000u, 0x7ffffffdu}) expect_unchanged_by(Verdict::kAhead, 0, epoch);
   EXPECT_EQ(update(0, 0).verdict, Verdict::kFirst);
 }
 
-TEST_F(SlotTest, InitialVersionsTakeNoContribution) {
+TEST_F(SlotTest, InitialVersionsRefuseContributions) {
   expect_unchanged_by(Verdict::kStale, 0, static_cast<std::uint32_t>(-1), 0);
   expect_unchanged_by(Verdict::kStale, 0, static_cast<std::uint32_t>(-2), 0);
 }
 
-// Everything above at every epoch around the wrap.
+// Repeats the cases above at every epoch around the wrap.
 TEST_F(SlotTest, EpochWrapsAround) {
   start_at(static_cast<std::uint32_t>(-5));
   for (int pass = -5; pass < 6; ++pass) {
@@ -120,18 +120,19 @@ TEST_F(SlotTest, EpochWrapsAround) {
   }
 }
 
-// The window in which a late packet is told from a current one: docs/reliability.md derives it.
+// Tests the window in which a late packet is told from a current one. docs/reliability.md derives it.
 TEST_F(SlotTest, EpochWindow) {
   start_at(0);
   update(0, 0);  // the newest pass is 0: a packet `age` passes old has epoch -age
   for (const std::uint32_t age : {2u, 3u, 0x7fffffffu, 0x7ffffffeu}) {
     expect_unchanged_by(Verdict::kStale, 1, static_cast<std::uint32_t>(-age));
   }
-  // From 2^31 on it is taken for one from the future: refused, which ends the job, but still never added ...
+  // From an age of 2^31 on, the packet is taken for one from the future. It is refused, which ends the job, but it is
+  // still never added ...
   for (const std::uint32_t age : {0x80000002u, 0x80000003u, 0xfffffffeu}) {
     expect_unchanged_by(Verdict::kAhead, 1, static_cast<std::uint32_t>(-age));
   }
-  // ... up to an age of 2^32 - 2. One more, and it passes for the first update of the next pass.
+  // ... up to an age of 2^32 - 2. A packet that is one pass older would be taken for the first update of the next pass.
   complete(0);
   expect_unchanged_by(Verdict::kAhead, 1, static_cast<std::uint32_t>(-0xfffffffe));
   EXPECT_EQ(update(1, static_cast<std::uint32_t>(-0xffffffff)).verdict, Verdict::kFirst);

@@ -1,4 +1,4 @@
-// Shapes with blocks as small as a test likes, for jobs of types of one word.
+// Shapes with blocks of any size, however small, for tests with types of one word.
 #pragma once
 
 #include "rdma_engine/shape/job_shape.h"

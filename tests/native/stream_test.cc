@@ -1,5 +1,5 @@
-// The stream by itself: which passes the slots take, from the order of the collectives alone. And the order in which
-// they are sent.
+// Tests the stream alone: which passes the slots take, which follows from the order of the collectives; and the queue
+// that orders them for sending.
 #include "rdma_engine/worker/stream.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 const JobShape kShape = testing::SmallShape{2, 8, 2}.of(1);
 
-// Tensors that nobody reads.
+// Returns the layout of a tensor without memory, because nobody reads it here.
 Layout layout_of(ElementType type, std::size_t count, const JobShape& shape = kShape) {
   return Layout({{{{type, count, nullptr, nullptr}}}}, shape);
 }
@@ -29,8 +29,8 @@ std::vector<std::uint16_t> append(Stream& stream, Layout layout) {
   return started;
 }
 
-// Collective, chunk, phase, words, exponents and epoch of every pass that the slot takes until it is idle. All of
-// its chunks are finite but `non_finite`.
+// Runs a slot until it is idle, and returns collective, chunk, phase, words, exponents and epoch of each of its passes.
+// All chunks are finite except `non_finite`.
 using Taken = std::tuple<std::uint64_t, std::size_t, Phase, int, int, std::uint32_t>;
 std::vector<Taken> run(Stream& stream, std::uint16_t slot, std::optional<std::size_t> non_finite = std::nullopt) {
   std::vector<Taken> taken;
@@ -79,7 +79,7 @@ TEST(Stream, IntegersTakeOnlyDataAndSmallCollectivesTakeTheSlotsByTurns) {
   EXPECT_EQ(stream.pop_completed(), 2u);
 }
 
-TEST(Stream, ACollectiveStartsBehindTheLastChunkOfTheOneBefore) {
+TEST(Stream, ACollectiveStartsAfterTheLastChunkOfThePreviousOne) {
   Stream stream(2);
   EXPECT_EQ(append(stream, layout_of(ElementType::kInt32, 3 * 16)), (std::vector<std::uint16_t>{0, 1}));
   run(stream, 0);
@@ -95,7 +95,7 @@ TEST(Stream, LateAndEarlySubmissionGiveTheSamePasses) {
   const std::array<std::size_t, 4> counts{100, 3, 0, 50};
   Stream early(2), late(2);
   for (const std::size_t count : counts) append(early, layout_of(ElementType::kFloat32, count));
-  std::array<std::vector<std::uint32_t>, 2> fingerprints;  // of slot 0's and 1's passes, from `late`
+  std::array<std::vector<std::uint32_t>, 2> fingerprints;  // of the passes of slots 0 and 1 in `late`
   for (const std::size_t count : counts) {
     for (const std::uint16_t slot : append(late, layout_of(ElementType::kFloat32, count))) {
       do {
@@ -138,8 +138,8 @@ TEST(Stream, AResultMatchesByFingerprintAndSizes) {
   EXPECT_FALSE(stream.matches(wrong));
 }
 
-// Workers that would quantize a chunk with different exponents must not be added to one another.
-TEST(Stream, AFingerprintSaysWithWhichExponentsTheDataIsQuantized) {
+// Words that workers have quantized with different exponents must never be added.
+TEST(Stream, TheFingerprintDependsOnTheExponentsOfTheData) {
   const auto fingerprint = [](std::uint32_t digest) {
     Stream stream(1);
     append(stream, layout_of(ElementType::kFloat32, 16));
@@ -170,7 +170,7 @@ TEST(ReadyQueue, ByCollectiveThenChunkThenPhase) {
   EXPECT_EQ(queue.pop(), std::nullopt);
 }
 
-TEST(ReadyQueue, WhatWasWithdrawnIsPassedOver) {
+TEST(ReadyQueue, AWithdrawnSlotIsSkipped) {
   ReadyQueue queue(2);
   queue.push(0, {0, 0, Phase::kData});
   queue.push(1, {0, 1, Phase::kData});
@@ -181,7 +181,7 @@ TEST(ReadyQueue, WhatWasWithdrawnIsPassedOver) {
   EXPECT_EQ(queue.pop(), 0);
 }
 
-TEST(ReadyQueue, ASlotStandsInItOnceAndKeepsItsPlace) {
+TEST(ReadyQueue, ASlotIsQueuedOnceAndKeepsItsPlace) {
   ReadyQueue queue(2);
   queue.push(0, {0, 0, Phase::kData});
   queue.push(1, {0, 1, Phase::kData});

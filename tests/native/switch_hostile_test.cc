@@ -1,5 +1,6 @@
-// A million hostile packets at the software switch, while two other jobs sum: forged, replayed, and of a job of the
-// attacker's own with wrong slots, epochs, lengths and fingerprints. All are counted, and no sum changes.
+// Sends a million hostile packets to the software switch while two other jobs sum. The packets are forged, replayed, or
+// of the attacker's own job with wrong slots, epochs, lengths and fingerprints. All must be counted, and no sum may
+// change.
 #include <poll.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@ constexpr std::uint64_t kHostilePackets = 100'000;
 constexpr std::uint64_t kHostilePackets = 1'000'000;
 #endif
 
-// The latest packets of a job, as somebody on the way sees them.
+// Keeps the latest packets of a job, as an eavesdropper on the way sees them.
 class Tap {
  public:
   void saw(const std::uint8_t* packet, std::size_t size) {
@@ -46,7 +47,7 @@ class Tap {
   std::size_t next_ = 0;
 };
 
-// A worker on a bare socket, whose packets can be overheard.
+// A worker on a bare socket, on whose packets a Tap can eavesdrop.
 class OpenWorker {
  public:
   OpenWorker(const JobSpec& job, std::uint32_t worker, std::uint16_t port, Tap& tap)
@@ -60,7 +61,7 @@ class OpenWorker {
 
   Worker& worker() { return session_.worker(); }
 
-  // Whether everything submitted was summed in time.
+  // Runs until everything submitted is summed. False if the time is up before.
   bool run_to_end(std::chrono::seconds bound) {
     const auto deadline = std::chrono::steady_clock::now() + bound;
     while (!worker().idle() && std::chrono::steady_clock::now() < deadline) {
@@ -99,7 +100,7 @@ class OpenWorker {
   alignas(4) std::uint8_t buffer_[wire::kMaxPacketSize];
 };
 
-// A sound packet of the attacker's own job, with numbers that may be anything.
+// Returns a well-formed packet of the attacker's own job, with arbitrary numbers.
 Packet own(const JobSpec& job, std::mt19937_64& random) {
   const auto odd = [&](std::uint32_t range, std::uint32_t sensible) {
     return static_cast<std::uint32_t>(random() % (random() % 8 == 0 ? range : sensible));
@@ -151,13 +152,13 @@ class Attacker {
       : software_switch_(software_switch),
         own_(own),
         tap_(tap),
-        // No more at once than the switch's socket holds beside the victims' packets: nobody counts a packet that the
-        // kernel drops.
+        // A burst must not overflow the switch's socket, which also holds the victims' packets: the test must count
+        // every packet, and the switch cannot count one that the kernel drops.
         burst_(std::clamp<std::uint64_t>(software_switch.slots_that_fit(job_of(1, 1, {.slots = kMaxSlots}).shape) / 8,
                                          1, 1000)) {
     for (const JobSpec& victim : victims) {
       for (Forgery& forgery : forgeries(victim)) {
-        // Empty datagrams do not fit the sender's batches; switch_test.cc sends them.
+        // Empty datagrams do not fit the sender's batches. switch_test.cc sends them.
         if (!forgery.packet.empty()) forgeries_.push_back(std::move(forgery));
       }
     }
@@ -206,7 +207,8 @@ class Attacker {
     std::copy(packet.begin(), packet.end(), room);
     sender.add(target, {room, packet.size()});
   }
-  // The next pass of a job of one worker. The switch reads in order: once it is counted, all before it was read.
+  // Returns the next pass of a job of one worker. The switch reads packets in order. So when it has counted this one,
+  // it has read all packets before it.
   Packet marker() {
     wire::Header header{
         .kind = wire::Kind::kUpdate, .job = kMarkers.job, .secret = kMarkers.secret, .epoch = markers_++};
@@ -235,7 +237,7 @@ class Attacker {
 TEST(SwitchHostile, AMillionPacketsAreCountedAndTwoOtherJobsStayExact) {
   constexpr std::uint32_t n = 2;
   SoftwareSwitch software_switch({});
-  // The victims' bursts leave room for the attacker's in a small socket buffer, too.
+  // The victims have small pools, so that their bursts leave room for the attacker's even in a small socket buffer.
   const JobSpec quiet = job_of(n, 7, {.slots = 8}), overheard = job_of(n, 8, {.slots = 8}), hostile = job_of(n, 9);
   for (const JobSpec& job : {quiet, overheard, hostile, kMarkers}) software_switch.add_job(job);
   Tap tap;
@@ -246,7 +248,7 @@ TEST(SwitchHostile, AMillionPacketsAreCountedAndTwoOtherJobsStayExact) {
     over = true;
   });
 
-  // Both jobs sum until the attack is over, and once more; each worker must do so equally often.
+  // Both jobs sum until the attack is over, and once more. All workers of a job must sum equally often.
   constexpr std::size_t kElements = 60'000;
   std::atomic<std::uint64_t> sums = 0;
   const auto sum_on_and_on = [&](auto submit_and_run) {
@@ -295,8 +297,8 @@ TEST(SwitchHostile, AMillionPacketsAreCountedAndTwoOtherJobsStayExact) {
   overheard_job.join();
   EXPECT_GE(sums, 4u);
 
-  // Every packet that came is accounted for, and forgeries by their kind. What replays and the attacker's own job are
-  // counted as depends on when they come; unknown jobs and the like come from forgeries alone.
+  // Every packet that came must be counted, and forgeries must be counted by their kind. How replays and packets of the
+  // attacker's own job are counted depends on when they come. Unknown jobs and the like come from forgeries only.
   const SwitchCounters counters = software_switch.statistics();
   const Totals totals = totals_of(counters);
   EXPECT_EQ(totals.rejected + totals.counted, counters.sockets[Counter::kPacketsReceived]);

@@ -1,4 +1,4 @@
-// The software switch: what packets of strangers do to it (nothing), and its control interface.
+// Tests the software switch: packets of strangers must change nothing; and its control interface.
 #include <pthread.h>
 
 #include <atomic>
@@ -39,7 +39,7 @@ TEST(Switch, ForgedPacketsChangeNothingAndAreCounted) {
 
   std::map<Counter, std::uint64_t> expected;
   for (const Forgery& forgery : packets) expected[forgery.counted_as] += rounds;
-  // The switch reads in order of arrival, but may still be reading: until it has seen all, bounded.
+  // The switch may still be reading. Wait, for a bounded time, until it has seen all packets.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   SwitchCounters counters = software_switch.statistics();
   const auto rejected = [&](Counter reject) { return counters.strangers[reject] + counters.jobs.at(job.job)[reject]; };
@@ -56,13 +56,14 @@ TEST(Switch, ForgedPacketsChangeNothingAndAreCounted) {
   for (const auto& [reject, count] : expected) {
     EXPECT_EQ(rejected(reject), count) << to_string(reject);
   }
-  // Packets that name the job and its slots are its own affair, whoever sent them.
+  // Packets that name a job are counted for that job, whoever has sent them.
   EXPECT_EQ(counters.strangers[Counter::kUnknownJob], rounds);
   EXPECT_EQ(counters.jobs.at(job.job)[Counter::kWrongSecret], rounds);
   EXPECT_EQ(counters.jobs.at(job.job)[Counter::kResults], (1'000'000 + 1023) / 1024 + job.shape.slots());
 }
 
-// Bound to all of the host's addresses, and asked at one that the system would not choose by itself.
+// Binds the switch to all of the host's addresses, and sends to one that the system would not choose as a source by
+// itself.
 void expect_answers_from_the_address_asked(const std::string& bound_to) {
   SoftwareSwitch software_switch({.address = bound_to, .ports = {}});
   const JobSpec job = job_of(2);
@@ -74,7 +75,8 @@ void expect_answers_from_the_address_asked(const std::string& bound_to) {
     sum.submit(w, endpoint);
     const Status status = run_to_end(endpoint);
     EXPECT_TRUE(status.ok()) << status.text();
-    // Each packet that was sent again may bring a second answer; one from a wrong address would come for every packet.
+    // Each packet that was sent again may bring a second answer. Answers from a wrong address would be as many as
+    // packets.
     EXPECT_LE(endpoint.statistics()[Counter::kPacketsRejected], endpoint.statistics()[Counter::kRetransmissions]);
   });
   sum.expect_exact();
@@ -82,13 +84,13 @@ void expect_answers_from_the_address_asked(const std::string& bound_to) {
 
 TEST(Switch, AnswersFromTheAddressThatWasAsked) { expect_answers_from_the_address_asked("0.0.0.0"); }
 
-TEST(Switch, AnswersIPv4FromTheAddressThatWasAskedOnASocketForBoth) { expect_answers_from_the_address_asked("::"); }
+TEST(Switch, AnswersIPv4FromTheAddressThatWasAskedOnADualStackSocket) { expect_answers_from_the_address_asked("::"); }
 
-TEST(Switch, NoThreadToBeHadIsATypedErrorAndNothingStays) {
+TEST(Switch, WithoutAThreadTheSwitchFailsWithATypedErrorAndLeavesNothing) {
   pthread_attr_t usual, huge;
   ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
   ASSERT_EQ(pthread_attr_init(&huge), 0);
-  ASSERT_EQ(pthread_attr_setstacksize(&huge, std::size_t{1} << 47), 0);  // all the address space there is
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, std::size_t{1} << 47), 0);  // as large as the whole address space
   const std::uint16_t port = SoftwareSwitch({}).ports()[0];
   ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
   Status status;
@@ -105,14 +107,15 @@ TEST(Switch, NoThreadToBeHadIsATypedErrorAndNothingStays) {
 }
 
 TEST(Switch, ReplayedPacketsChangeNothing) {
-  // A worker's packets, seen on their way and sent again later from elsewhere, while the job goes on.
+  // An attacker has seen a worker's packets, and sends them again later from another address while the job goes on.
   constexpr std::uint32_t n = 2;
   SoftwareSwitch software_switch({});
   const JobSpec job = job_of(n);
   software_switch.add_job(job);
   std::vector<FloatSum> sums;
   for (int i = 0; i < 20; ++i) sums.emplace_back(n, 60'000, i);
-  // The look-ahead pass of slot 0, epoch 0: past after the first round trip. Its fingerprint does not matter then.
+  // The replayed packet is the look-ahead pass of slot 0 with epoch 0. That pass is over after the first round trip,
+  // and then the packet's fingerprint does not matter.
   const std::vector<std::uint8_t> old =
       update(job, {.secret = job.secret, .worker = 0, .slot = 0, .epoch = 0, .exponents = 4}, 0);
   std::atomic<bool> started = false, done = false;
@@ -132,7 +135,7 @@ TEST(Switch, ReplayedPacketsChangeNothing) {
       const Status status = run_to_end(endpoint);
       EXPECT_TRUE(status.ok()) << status.text();
       started = true;
-      while (replays == 0) std::this_thread::yield();  // the rest of the sums comes after a replay
+      while (replays == 0) std::this_thread::yield();  // so that the other sums come after at least one replay
     }
   });
   done = true;
@@ -161,8 +164,8 @@ TEST(Switch, ControlInterface) {
   EXPECT_EQ(software_switch.statistics().jobs.size(), 1u);
   software_switch.remove_job(job.job);
   EXPECT_TRUE(software_switch.statistics().jobs.empty());
-  software_switch.remove_job(job.job);  // idempotent
-  // Pools that no socket buffer here has room for, so that what fits depends on how many send.
+  software_switch.remove_job(job.job);  // removing it again is no error
+  // No socket buffer here has room for such pools, so the number of slots that fit depends on the number of workers.
   const auto fit = [&](std::uint32_t workers) {
     return software_switch.slots_that_fit(job_of(workers, 1, {.slots = kMaxSlots}).shape);
   };

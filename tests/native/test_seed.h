@@ -1,4 +1,5 @@
-// A seed that is new in every run, or JAXINA_TEST_SEED; printed, so that a failure can be had again.
+// The seed of a random test: JAXINA_TEST_SEED, or else a new one in every run. It is printed, so that a failure can be
+// repeated.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The recorder of timelines, what the worker and the transports tell it, and the text that is made of it.
+// Tests the recorder of traces, the events that the worker and the transports record, and the text that is made of
+// them.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@ using testing::FloatSum;
 
 constexpr std::size_t kRoom = 1 << 16;
 
-TEST(Trace, TheOldestEventsFallOutAndAreCounted) {
+TEST(Trace, TheOldestEventsAreDroppedAndCounted) {
   Recorder recorder(4);
   for (std::uint32_t epoch = 0; epoch < 3; ++epoch) recorder.add({.kind = Kind::kSent, .epoch = epoch});
   EXPECT_EQ(recorder.size(), 3u);
@@ -28,8 +29,8 @@ TEST(Trace, TheOldestEventsFallOutAndAreCounted) {
   for (std::uint32_t i = 0; i < 4; ++i) EXPECT_EQ(recorder[i].epoch, 7 + i);
 }
 
-// Of each slot: passes follow one another, each sent before its result came, and none is left. Returns the number of
-// transmissions.
+// Expects that in each slot passes follow one another, that each was sent before its result came, and that none is left
+// without a result. Returns the number of transmissions.
 std::uint64_t expect_passes_in_order(const Recorder& recorder, bool over_a_network) {
   struct Slot {
     std::uint32_t epoch = 0;
@@ -83,7 +84,7 @@ std::uint64_t count(const Recorder& recorder, Kind kind) {
   return found;
 }
 
-TEST(Trace, EveryTransmissionAndEveryLossOverUdpIsThere) {
+TEST(Trace, EveryTransmissionAndEveryLossOverUdpIsRecorded) {
   SoftwareSwitch software_switch({});
   const JobSpec job = testing::job_of(2);
   software_switch.add_job(job);
@@ -109,7 +110,7 @@ TEST(Trace, EveryTransmissionAndEveryLossOverUdpIsThere) {
   }
 }
 
-TEST(Trace, EveryPassThroughSharedMemoryIsThere) {
+TEST(Trace, EveryPassThroughSharedMemoryIsRecorded) {
   FloatSum operands(2, 200'000, 6);
   std::vector<Recorder> recorders(2, Recorder(kRoom));
   std::vector<Counters> counters(2);
@@ -135,10 +136,10 @@ TEST(Trace, EveryPassThroughSharedMemoryIsThere) {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST(Trace, ThePassesOfAGroupAsText) {
+TEST(Trace, AGroupsPassesBecomeText) {
   auto recorder = std::make_unique<Recorder>(6);
   const auto data = static_cast<std::uint8_t>(Phase::kData);
-  recorder->add({.kind = Kind::kSent, .detail = data, .slot = 3, .epoch = 6, .time = 500});  // falls out
+  recorder->add({.kind = Kind::kSent, .detail = data, .slot = 3, .epoch = 6, .time = 500});  // dropped for lack of room
   recorder->add({.kind = Kind::kResult, .detail = data, .slot = 3, .epoch = 6, .time = 900});
   recorder->add(
       {.kind = Kind::kSent, .detail = data, .slot = 3, .epoch = 7, .chunk = 11, .collective = 2, .time = 1'000});

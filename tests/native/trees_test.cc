@@ -1,6 +1,6 @@
-// Trees of tensors, of which a worker reads, quantizes and writes stretches of three chunks side by side: wherever
-// blocks fall in chunks, every tensor's sum is the one it has alone, and every pass what it is if nothing is done side
-// by side.
+// Tests sums of trees of tensors. A worker handles stretches of three chunks side by side: it reads one, quantizes
+// another and writes a third. Wherever blocks fall in chunks, every tensor must have the sum that it has alone, and
+// every pass must be the same as if nothing was done side by side.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -21,7 +21,7 @@ struct Operand {
   Bytes room = {};
 
   std::byte* out() {
-    constexpr std::size_t kLine = 64;  // streaming needs it
+    constexpr std::size_t kLine = 64;  // bytes of a cache line; streaming needs memory that is aligned to it
     room.resize(count * size_of(type) + kLine);
     return room.data() + (kLine - reinterpret_cast<std::uintptr_t>(room.data()) % kLine);
   }
@@ -33,7 +33,8 @@ struct Operand {
 
 using Tree = std::vector<Operand>;
 
-// The shapes are the same for all workers. Most tensors are as long as a chunk or shorter.
+// Returns a tree of tensors. Workers with the same seed `shapes` have the same shapes. Most tensors are at most a chunk
+// long.
 Tree random_tree(std::uint64_t shapes, std::uint64_t values) {
   std::mt19937_64 shape(shapes), value(values);
   Tree tree(1 + shape() % 24);
@@ -49,7 +50,7 @@ Tree random_tree(std::uint64_t shapes, std::uint64_t values) {
   return tree;
 }
 
-// trees[w] are worker w's collectives, which all of them submit at once.
+// Sums the workers' collectives. trees[w] has those of worker w, which submits them all at once.
 void sum(std::vector<std::vector<Tree>>& trees) {
   const std::vector<GroupConfig> configs = configs_for(Processes(trees.size(), 1));
   std::vector<std::thread> threads;
@@ -68,7 +69,7 @@ void sum(std::vector<std::vector<Tree>>& trees) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Trees, EveryTensorsSumIsTheOneItHasAlone) {
+TEST(Trees, EveryTensorHasTheSumThatItHasAlone) {
   const std::uint64_t first = test_seed();
   for (std::uint64_t seed = first; seed < first + 150; ++seed) {
     const std::size_t workers = 1 + seed % 3;
@@ -113,8 +114,8 @@ struct Sent {
   std::vector<std::uint8_t> exponents;
 };
 
-// All that one worker alone sends, into memory that held something else; the result of a pass comes when the next is
-// sent.
+// Returns everything that one worker alone sends. Its messages are written into memory that held something else before.
+// The result of a pass comes when the next pass is sent.
 std::vector<Sent> passes(std::vector<Tree>& trees, bool side_by_side, bool whole_chunks) {
   const JobShape shape({.devices = 1,
                         .workers = 1,

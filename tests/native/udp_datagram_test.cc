@@ -1,4 +1,5 @@
-// Batches of datagrams through real sockets: with and without the kernel's segmentation nothing is lost, cut or mixed.
+// Tests batches of datagrams through real sockets. With and without the kernel's segmentation, no datagram may be lost,
+// cut or mixed with another.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ Address loopback() { return resolve("127.0.0.1", 0, ErrorCode::kSystem); }
 
 using Packets = std::vector<std::vector<std::uint8_t>>;
 
-// Packets of mixed sizes, odd and empty ones among them, in runs of equal size as well.
+// Returns packets of mixed sizes, including odd and empty ones, and runs of equal size.
 Packets mixed_packets() {
   Packets packets;
   for (const std::size_t size : {1100, 1100, 1100, 700, 1100, 3, 0, 1, 64, 64, 65507, 2048, 2048, 2049, 2049}) {
@@ -77,7 +78,7 @@ TEST(UdpDatagrams, ArriveWholeAndInOrderAtEveryDestination) {
 }
 
 TEST(UdpDatagrams, ARefusedSegmentationFallsBackToSinglePackets) {
-  // Checksums switched off: the kernel then refuses to segment, as it does for devices that cannot.
+  // Checksums are switched off. The kernel then refuses to segment, as it does for devices that cannot segment.
   UdpSocket source(loopback(), {}), target(loopback(), {});
   if (!source.segments()) GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
   const int off = 1;
@@ -90,7 +91,7 @@ TEST(UdpDatagrams, ARefusedSegmentationFallsBackToSinglePackets) {
   EXPECT_EQ(receive_all(receiver, target, packets.size(), source.local()), packets);
 }
 
-// Whether two packets to this address go out as one message. Sends them.
+// Sends two packets to this address. True if they go out as one message.
 bool merges(DatagramSender& sender, const Address& to) {
   std::uint8_t* room = sender.reserve(8);
   std::memset(room, 7, 8);
@@ -100,7 +101,7 @@ bool merges(DatagramSender& sender, const Address& to) {
   return merged;
 }
 
-TEST(UdpDatagrams, ADestinationThatRefusesSegmentsCostsNoOtherItsOwn) {
+TEST(UdpDatagrams, ADestinationThatRefusesSegmentsDoesNotStopSegmentsForOthers) {
   UdpSocket source(loopback(), {}), target(loopback(), {});
   if (!source.segments()) GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
   DatagramSender sender(source, WhenFull::kDrop);
@@ -111,7 +112,7 @@ TEST(UdpDatagrams, ADestinationThatRefusesSegmentsCostsNoOtherItsOwn) {
   EXPECT_TRUE(merges(sender, target.local()));
 }
 
-TEST(UdpDatagrams, SegmentationComesBack) {
+TEST(UdpDatagrams, SegmentationIsTriedAgain) {
   UdpSocket source(loopback(), {}), target(loopback(), {});
   if (!source.segments()) GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
   const auto no_checksums = [&](int value) {
@@ -141,7 +142,8 @@ TEST(UdpDatagrams, StreamsShareMessagesAndEachKeepsItsOrder) {
     SCOPED_TRACE(offload ? "with segmentation" : "without");
     UdpSocket source(loopback(), {.offload = offload}), target(loopback(), {});
     DatagramSender sender(source, WhenFull::kWait);
-    // As RDMA messages are cut: a longer packet first and a short one last. Each stream has two messages under way.
+    // Packets are cut as in RDMA messages: the first is longer, and the last is short. Each stream has two messages
+    // under way.
     std::vector<std::size_t> numbers;
     std::map<int, Packets> sent, received;
     for (const int stream : {1, 2, 3, 1, 2, 3}) {
@@ -171,12 +173,12 @@ TEST(UdpDatagrams, StreamsShareMessagesAndEachKeepsItsOrder) {
   }
 }
 
-TEST(UdpDatagrams, WhatCannotBeSentIsCountedAndTheRestGoesOut) {
+TEST(UdpDatagrams, UnsendablePacketsAreCountedAndTheOthersAreSent) {
   UdpSocket source(loopback(), {}), target(loopback(), {});
   DatagramSender sender(source, WhenFull::kWait);
   std::uint8_t* room = sender.reserve(8);
   std::memset(room, 7, 8);
-  sender.add(resolve("127.0.0.1", 0, ErrorCode::kSystem), {room, 8});  // nothing has port 0
+  sender.add(resolve("127.0.0.1", 0, ErrorCode::kSystem), {room, 8});  // cannot be sent: no socket has port 0
   sender.add(target.local(), {room, 8});
   EXPECT_TRUE(sender.flush().ok()) << "one destination is not the socket";
   EXPECT_EQ(sender.packets_unsent(), 1u);
@@ -217,7 +219,7 @@ TEST(UdpDatagrams, AFullReceiveBufferIsCounted) {
   for (int round = 0; round < 3; ++round) {
     send(200);
     drain();
-    send(1);  // tells of those that were dropped before it
+    send(1);  // the kernel reports earlier drops with the next packet
     drain();
     EXPECT_GT(receiver.overflows(), 0u);
     EXPECT_EQ(receiver.overflows(), sent - received);
@@ -236,7 +238,7 @@ TEST(WrappingCounter, AddsUpAcrossTheWrap) {
   EXPECT_EQ(counter.total(), 21u);
 }
 
-TEST(SocketAddress, WhatCannotBeAnswered) {
+TEST(SocketAddress, SomeAddressesCannotBeAnswered) {
   const auto answerable = [](const char* host, std::uint16_t port) {
     return can_be_answered(resolve(host, port, ErrorCode::kSystem));
   };
@@ -251,7 +253,7 @@ TEST(SocketAddress, WhatCannotBeAnswered) {
   EXPECT_FALSE(can_be_answered({}));
 }
 
-TEST(SocketAddress, TheSidesOfAPeerAreDifferentAddresses) {
+TEST(SocketAddress, AddressesWithDifferentLocalSidesDiffer) {
   Address a = resolve("10.0.0.1", 7, ErrorCode::kSystem), b = a;
   EXPECT_EQ(HashAddress{}(a), HashAddress{}(b));
   b.local[0] = 10;

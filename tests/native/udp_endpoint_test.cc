@@ -1,4 +1,4 @@
-// The udp transport against a software switch over loopback: sums, several jobs, several threads.
+// Tests the udp transport with a software switch over loopback: sums, several jobs, several threads.
 #include "rdma_engine/net/socket_address.h"
 #include "rdma_engine/net/udp_socket.h"
 #include "tests/native/udp_fixture.h"
@@ -33,7 +33,7 @@ TEST(UdpEndpoint, SumsAreBitExactForEverySize) {
   }
 }
 
-// What a packet processor asks for: every pass has no words or all of a chunk's.
+// A packet processor asks for whole chunks: every pass has no words, or those of a whole chunk.
 TEST(UdpEndpoint, WholeChunksSumTheSame) {
   constexpr std::uint32_t n = 3;
   SoftwareSwitch software_switch({.ports = {}});
@@ -49,7 +49,8 @@ TEST(UdpEndpoint, WholeChunksSumTheSame) {
     }
   });
   for (const FloatSum& sum : sums) sum.expect_exact();
-  // One chunk of 1024 words for each sum but the last, of five; and as many passes with exponents only.
+  // Each sum has one chunk of 1024 words, except the last, which has five. There are as many passes with exponents
+  // only.
   const Counters counters = software_switch.statistics().jobs.at(job.job);
   EXPECT_EQ(counters[Counter::kResults], 2u * 10);
   EXPECT_GE(counters[Counter::kBytesReceived], n * 10u * (4 * 1024 + 2 * wire::kHeaderSize));
@@ -95,7 +96,7 @@ TEST(UdpEndpoint, IntegersAreExactAndMixWithFloats) {
   for (std::uint32_t w = 0; w < n; ++w) EXPECT_EQ(outputs[w], expected) << "worker " << w;
 }
 
-TEST(UdpEndpoint, TwoJobsAtOnceDoNotMeet) {
+TEST(UdpEndpoint, TwoJobsAtOnceDoNotMix) {
   SoftwareSwitch software_switch({.ports = {}, .threads = 2});
   const std::vector<JobSpec> jobs{job_of(2, 1), job_of(3, 2)};
   for (const JobSpec& job : jobs) software_switch.add_job(job);
@@ -112,7 +113,8 @@ TEST(UdpEndpoint, TwoJobsAtOnceDoNotMeet) {
   for (std::thread& t : threads) t.join();
   for (const FloatSum& sum : sums) sum.expect_exact();
   const SwitchCounters counters = software_switch.statistics();
-  // Every pass of either job completed exactly once: one look-ahead pass for each slot used, one for each chunk.
+  // Every pass of both jobs was completed exactly once: one look-ahead pass for each slot used, and one pass for each
+  // chunk.
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     const std::size_t chunks = (j == 0 ? 400'000 : 300'000) / 1024 + 1;
     const JobShape& shape = jobs[j].shape;
@@ -121,7 +123,7 @@ TEST(UdpEndpoint, TwoJobsAtOnceDoNotMeet) {
   }
 }
 
-TEST(UdpEndpoint, AJobsSumGoesOnWhereTheLastOneEnded) {
+TEST(UdpEndpoint, LaterSumsContinueTheJobsStream) {
   constexpr std::uint32_t n = 2;
   SoftwareSwitch software_switch({});
   const JobSpec job = job_of(n);
@@ -159,7 +161,7 @@ TEST(UdpEndpoint, WakeEndsAWait) {
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
     waker.join();
   }
-  // A wait without a wake ends by itself, and by then the switch has said who is missing.
+  // A wait without a wake ends by itself. By then the switch has told which workers are missing.
   const auto start = std::chrono::steady_clock::now();
   EXPECT_TRUE(endpoint->progress(300'000'000).ok());
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(300));

@@ -1,4 +1,5 @@
-// What a user is told when the switch or the other workers fail: a typed error that names the cause, within a bound.
+// Tests what a user is told if the switch or the other workers fail: a typed error that names the cause, within a
+// bounded time.
 #include <atomic>
 
 #include "rdma_engine/net/socket_address.h"
@@ -15,7 +16,7 @@ bool mentions(const Status& status, const std::string& words) {
   return status.message.find(words) != std::string::npos;
 }
 
-// A port that nobody listens on: it was free a moment ago.
+// Returns a port on which nobody listens: it was free a moment ago.
 std::uint16_t free_port() {
   return net::port_of(net::UdpSocket(net::resolve("127.0.0.1", 0, ErrorCode::kSystem), {}).local());
 }
@@ -34,7 +35,7 @@ TEST(UdpErrors, NobodyListens) {
   EXPECT_EQ(endpoint->progress(0).code, ErrorCode::kSwitchUnreachable) << "a failure is final";
 }
 
-// Whether both workers got through to a switch that started so long after them.
+// Whether both workers reach a switch that starts so long after them.
 bool late_switch_is_found(std::chrono::milliseconds after) {
   const std::uint16_t port = free_port();
   const JobSpec job = job_of(2);
@@ -58,8 +59,8 @@ bool late_switch_is_found(std::chrono::milliseconds after) {
 }
 
 TEST(UdpErrors, ASwitchThatStartsLateIsFound) {
-  // A packet that comes between the switch's start and add_job() is refused: rare, unless the start falls on the moment
-  // when workers ask again, and not what is tested here.
+  // The switch refuses a packet that comes between its start and add_job(). That is rare, unless the switch starts just
+  // when the workers ask again. It is not what this test is about, so the test tries several times.
   bool found = false;
   for (int attempt = 0; attempt < 5 && !found; ++attempt)
     found = late_switch_is_found(std::chrono::milliseconds(220 + 30 * attempt));
@@ -151,7 +152,7 @@ TEST(UdpErrors, WorkersThatSumDifferentThings) {
 TEST(UdpErrors, AnAbortedJobEndsOnAllWorkers) {
   constexpr std::uint32_t n = 3;
   SoftwareSwitch software_switch({.ports = {}, .threads = 2});
-  const JobSpec job = job_of(n + 1);  // one worker never comes
+  const JobSpec job = job_of(n + 1);  // the last worker never comes
   software_switch.add_job(job);
   std::vector<UdpMember> configs = configs_for(job, software_switch.ports());
   configs.pop_back();

@@ -1,4 +1,4 @@
-// What the tests of the udp transport and of the software switch share: a switch with a job, workers on threads.
+// Helpers for tests of the udp transport and of the software switch: a switch with a job, and workers on threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace jaxina::testing {
 
-// What tests change of a job's usual shape.
+// The numbers of a job's shape that tests change.
 struct Size {
   std::uint32_t slots = 32;
   std::uint32_t blocks_per_chunk = 4;
@@ -36,7 +36,7 @@ inline Membership member_of(const JobSpec& job, std::uint32_t worker) {
   return {.shape = job.shape, .worker = worker, .job = job.job, .secret = job.secret};
 }
 
-// A worker's place in a job, and its way to the switch.
+// A worker's place in a job, and the configuration of its transport.
 struct UdpMember {
   Membership member;
   UdpConfig udp;
@@ -59,7 +59,7 @@ inline Status run_to_end(Endpoint& endpoint, std::chrono::seconds bound = std::c
   return {};
 }
 
-// Runs body(worker, endpoint) on a thread per worker, all joined at the end.
+// Runs body(worker, endpoint) on one thread for each worker, and joins them.
 template <typename Body>
 void with_workers(const std::vector<UdpMember>& configs, Body body) {
   std::vector<std::thread> threads;
@@ -78,8 +78,8 @@ inline std::vector<UdpMember> configs_for(const JobSpec& job, const std::vector<
   return configs;
 }
 
-// One float32 collective of random gradients; sum() runs it on the workers, expect_exact() compares every worker's
-// result bit for bit with the reference.
+// One float32 collective of random gradients. The workers sum it; expect_exact() compares every worker's result bit for
+// bit with the reference.
 class FloatSum {
  public:
   FloatSum(std::uint32_t workers, std::size_t count, std::uint64_t seed) : outputs_(workers) {

@@ -1,4 +1,5 @@
-// The udp transport under faults: packets lost, doubled, late and out of order change no bit of any sum.
+// Tests the udp transport under faults. Packets that are lost, duplicated, late or out of order must not change a bit
+// of any sum.
 #include "tests/native/udp_fixture.h"
 #include "tests/native/udp_relay.h"
 
@@ -22,7 +23,7 @@ TEST(UdpLoss, LossAtBothEndsIsRepairedAndCounted) {
     const Counters counters = endpoint.statistics();
     EXPECT_GT(counters[Counter::kPacketsDropped], 0u);
     EXPECT_GT(counters[Counter::kRetransmissions], 0u);
-    // Of about 500 packets a share of 0.05 is dropped; 0.2 is further off than a seed's whim.
+    // About 500 packets come, and each is dropped with a probability of 0.05. A share above 0.2 cannot be chance.
     const std::uint64_t dropped = counters[Counter::kPacketsDropped];
     EXPECT_LT(dropped, (counters[Counter::kPacketsReceived] + dropped) / 5);
   });

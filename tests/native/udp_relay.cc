@@ -1,3 +1,4 @@
+// Passes datagrams on between workers and a switch, with faults.
 #include "tests/native/udp_relay.h"
 
 #include <poll.h>
@@ -89,7 +90,7 @@ void UdpRelay::pass_on(Packet packet) {
 void UdpRelay::release(Clock::time_point now) {
   for (; !held_.empty() && held_.top().due <= now; held_.pop()) {
     const Packet& packet = *held_.top().packet;
-    // A full socket loses the packet, as a full queue in a network would.
+    // If the socket is full the packet is lost, as in a network whose queue is full.
     sendto(packet.out->fd(), packet.bytes.data(), packet.bytes.size(), MSG_DONTWAIT, net::as_sockaddr(packet.to),
            packet.to.size);
   }

@@ -1,5 +1,5 @@
-// A relay for datagrams between workers and one port of a switch, which loses, duplicates, delays and so reorders them
-// by a seed. The faults are real ones: each packet passes through the kernel by itself.
+// A relay for datagrams between workers and one port of a switch. It loses, duplicates and delays datagrams, and so
+// also reorders them, by a seed. The faults are real: each packet goes through the kernel separately.
 #pragma once
 
 #include <atomic>
@@ -28,13 +28,13 @@ class UdpRelay {
   UdpRelay(std::uint16_t switch_port, Faults faults, std::uint64_t seed);
   ~UdpRelay();
 
-  // Where workers send to instead of the switch.
+  // The port to which workers send, instead of the switch's.
   std::uint16_t port() const;
 
   struct Counts {
     std::uint64_t packets = 0, lost = 0, duplicated = 0, delayed = 0;
   };
-  // After the relay has been stopped.
+  // May be called after stop().
   const Counts& counts() const { return counts_; }
   void stop();
 
@@ -47,7 +47,7 @@ class UdpRelay {
   };
   struct Held {
     Clock::time_point due;
-    std::uint64_t order;  // of arrival, so that equal times keep it
+    std::uint64_t order;  // of arrival; packets with equal times keep this order
     std::shared_ptr<Packet> packet;
     bool operator>(const Held& other) const { return std::tie(due, order) > std::tie(other.due, other.order); }
   };

@@ -1,4 +1,5 @@
-// The worker, result by result: in order, again, stale, late, contradicting; timers; many collectives over few slots.
+// Tests the worker, result by result. Results come in order, again, stale, late, or contradict the pass. Also tests
+// timers, and many collectives over few slots.
 #include "rdma_engine/worker/worker.h"
 
 #include <gtest/gtest.h>
@@ -22,14 +23,14 @@ using testing::SmallShape;
 
 constexpr Nanoseconds kMs = 1'000'000;
 
-// One pass as it was sent, with what it carried, in host byte order.
+// One pass that was sent, with its words and exponents in host byte order.
 struct Transmission {
   Pass pass;
   std::vector<std::uint32_t> words;
   std::vector<std::uint8_t> exponents;
 };
 
-// Workers that all send over a perfect network; the sum is taken by the test itself.
+// Workers with a perfect network between them. The test itself sums their passes.
 class Group {
  public:
   Group(std::uint32_t workers, const SmallShape& shape, TimerLimits timer = {}, std::uint32_t paths = 1,
@@ -48,7 +49,7 @@ class Group {
     return sent;
   }
 
-  // Takes what every worker wants to send and returns the passes that are complete now, summed.
+  // Takes everything that the workers want to send, and returns the sums of the passes that are complete now.
   std::vector<Transmission> exchange(Nanoseconds now = 0) {
     std::vector<Transmission> complete;
     for (auto& worker : workers_) {
@@ -75,7 +76,7 @@ class Group {
     return {t.pass.slot,        t.pass.epoch,   t.pass.fingerprint, t.words.size(),
             t.exponents.size(), t.words.data(), t.exponents.data(), numerics::Order::kHost};
   }
-  // Until all is done; returns every pass.
+  // Runs until all collectives are complete, and returns every pass.
   std::vector<Transmission> run() {
     std::vector<Transmission> all;
     for (auto passes = exchange(); !passes.empty(); passes = exchange()) {
@@ -244,7 +245,7 @@ TEST_F(OneChunk, TimeoutSendsTheSamePassAgainLaterAndLater) {
 }
 
 TEST_F(OneChunk, LateResultCancelsTheRetransmission) {
-  group_[0].on_tick(20 * kMs);  // timed out, not sent again yet
+  group_[0].on_tick(20 * kMs);  // the pass has timed out, but is not sent again yet
   EXPECT_EQ(Group::give(group_[0], first_, 21 * kMs), ResultVerdict::kAccepted);
   const auto next = group_[0].next_pass(21 * kMs);
   ASSERT_TRUE(next);
@@ -253,18 +254,18 @@ TEST_F(OneChunk, LateResultCancelsTheRetransmission) {
   EXPECT_FALSE(group_[0].next_pass(21 * kMs));
 }
 
-TEST_F(OneChunk, PendingPutsTheRetransmissionOff) {
+TEST_F(OneChunk, ANoticeDelaysTheRetransmission) {
   group_[0].on_pending(0, 0, 15 * kMs);
   group_[0].on_tick(20 * kMs);
   EXPECT_FALSE(group_[0].next_pass(20 * kMs));
-  group_[0].on_pending(0, 1, 30 * kMs);  // of a pass that is not in flight
-  group_[0].on_pending(1, 0, 30 * kMs);  // of a slot there is not
+  group_[0].on_pending(0, 1, 30 * kMs);  // for a pass that is not in flight
+  group_[0].on_pending(1, 0, 30 * kMs);  // for a slot that does not exist
   group_[0].on_tick(55 * kMs);
   EXPECT_TRUE(group_[0].next_pass(55 * kMs));
 }
 
-// The results of slots 1, 3 and 5 come before that of slot 0: overtaken on one path, but not if the way to slots of
-// even number is another.
+// The results of slots 1, 3 and 5 come before that of slot 0. On one path they have overtaken slot 0's pass. With two
+// paths they have not, because even slots have a path of their own.
 TEST(Worker, APassIsLostWhenLaterOnesOfItsPathAreAnswered) {
   for (const std::uint32_t paths : {1u, 2u}) {
     Group group(1, {.slots = 6, .block_size = 4, .blocks_per_chunk = 1}, {.reordering = 3}, paths);
@@ -281,14 +282,14 @@ TEST(Worker, APassIsLostWhenLaterOnesOfItsPathAreAnswered) {
   }
 }
 
-TEST(Layout, AStretchIsOfWholeBlocksOfOneTensorInOneChunk) {
+TEST(Layout, AStretchIsWholeBlocksOfOneTensorInOneChunk) {
   const JobShape shape = SmallShape{.slots = 2, .block_size = 8, .blocks_per_chunk = 4}.of(1);
   std::vector<float> memory(64);
   const auto floats = [&](std::size_t count) {
     return Tensor{ElementType::kFloat32, count, memory.data(), memory.data()};
   };
   const Tensor integers{ElementType::kInt32, 16, memory.data(), memory.data()};
-  // Blocks: 6 of the first tensor, the last of them short; none of the second; 2 of the third; 3 of the fourth.
+  // The first tensor has 6 blocks, the last of them short; the second has none, the third has 2, and the fourth has 3.
   const Layout layout({{{floats(44), floats(0), integers, floats(24)}}}, shape);
   using Stretch = std::array<std::size_t, 4>;  // tensor, offset, index, blocks
   const auto stretches = [&](std::size_t chunk) {
@@ -313,8 +314,8 @@ std::vector<std::uint16_t> slots_sent(Worker& worker, Nanoseconds now) {
   return slots;
 }
 
-// Slot 0 is overtaken and sent again, after all others. Its result may be that of the first transmission, so it says
-// nothing of what was sent between the two.
+// Slot 0's pass is overtaken and sent again, after all others. Its result may answer the first transmission. So it says
+// nothing about passes that were sent between the two transmissions.
 TEST(Worker, TheResultOfARetransmissionOvertakesNothing) {
   Group group(1, {.slots = 6, .block_size = 4, .blocks_per_chunk = 1}, {.reordering = 3});
   std::vector<std::uint32_t> in(6 * 4, 1), out(in.size());
@@ -327,8 +328,9 @@ TEST(Worker, TheResultOfARetransmissionOvertakesNothing) {
   EXPECT_EQ(slots_sent(group[0], 0), std::vector<std::uint16_t>{});
 }
 
-// Nothing is answered, so nothing tells a late worker from lost packets: one pass is sent again, then two, then four,
-// after longer and longer times. A notice that the aggregator has a pass says that it is the worker.
+// Nothing is answered, so the worker cannot tell whether another worker is late or packets are lost. It sends one pass
+// again, then two, then four, after longer and longer times. If a notice says that the aggregator has a pass, another
+// worker is late.
 TEST(Worker, SilenceIsProbedAndNotFlooded) {
   for (const bool noticed : {false, true}) {
     Group group(2, {.slots = 12, .block_size = 4, .blocks_per_chunk = 1},
@@ -353,13 +355,14 @@ TEST(Worker, SilenceIsProbedAndNotFlooded) {
   }
 }
 
-// A pass that later ones have overtaken is lost, however often it was sent again: it does not wait as silence does.
-TEST(Worker, WhatWasOvertakenIsSentAgainWithoutProbing) {
+// A pass that later ones have overtaken is lost, however often it was sent again. It is sent at once, without the
+// growing waits that follow silence.
+TEST(Worker, AnOvertakenPassIsSentAgainWithoutProbing) {
   Group group(1, {.slots = 12, .block_size = 4, .blocks_per_chunk = 1},
               {.initial = 10 * kMs, .minimum = kMs, .reordering = 3});
   std::vector<std::uint32_t> in(100 * 12 * 4, 1), out(in.size());
   group[0].submit({{{ElementType::kInt32, in.size(), in.data(), out.data()}}});
-  // Sends what is ready; all but slot 0's arrives, and its result comes back.
+  // Sends what is ready. All passes but slot 0's arrive, and their results come back.
   const auto lose_slot_0 = [&](bool noticed) {
     std::vector<Transmission> sent;
     while (const auto pass = group[0].next_pass(0)) sent.push_back(Group::transmit(group[0], *pass));
@@ -373,13 +376,13 @@ TEST(Worker, WhatWasOvertakenIsSentAgainWithoutProbing) {
     EXPECT_EQ(lose_slot_0(false), 1);
     EXPECT_EQ(group[0].retransmissions(), times);
   }
-  // The aggregator has it, and waits for another worker: nothing is gained by sending it again.
+  // With a notice, the aggregator has the pass and waits for another worker. Sending it again would gain nothing.
   EXPECT_EQ(lose_slot_0(true), 1);
   EXPECT_EQ(lose_slot_0(false), 0);
 }
 
-// A slot that was thrown back goes first, so that all workers have the same passes in flight.
-TEST(Worker, WhatIsReadyIsSentInTheOrderOfTheStream) {
+// A slot that a loss has thrown back goes first, so that all workers have the same passes in flight.
+TEST(Worker, ReadyPassesAreSentInTheOrderOfTheStream) {
   Group group(1, {.slots = 4, .block_size = 4, .blocks_per_chunk = 1});
   std::vector<std::uint32_t> in(12 * 4, 1), out(in.size());
   group[0].submit({{{ElementType::kInt32, in.size(), in.data(), out.data()}}});
@@ -388,7 +391,7 @@ TEST(Worker, WhatIsReadyIsSentInTheOrderOfTheStream) {
   EXPECT_EQ(slots_sent(group[0], 0), (std::vector<std::uint16_t>{0, 1, 2, 3}));
 }
 
-TEST(Worker, TheWindowGrowsWithResultsAndShrinksWhenAQueueStands) {
+TEST(Worker, TheWindowGrowsWithResultsAndShrinksWithAStandingQueue) {
   Group group(1, {.slots = 8, .block_size = 4, .blocks_per_chunk = 1}, {}, 1, {.first = 2, .standing = kMs});
   std::vector<std::uint32_t> in(100 * 4, 1), out(in.size());
   group[0].submit({{{ElementType::kInt32, in.size(), in.data(), out.data()}}});
@@ -405,9 +408,9 @@ TEST(Worker, TheWindowGrowsWithResultsAndShrinksWhenAQueueStands) {
   EXPECT_GE(sizes.back(), 2u);
 }
 
-// A window of one pass, which slot 1's fills, while another worker, whose own window slot 0's fills, waits for slot 0's
-// here.
-TEST(Worker, WhatOthersWaitForIsSentThoughTheWindowIsFull) {
+// The window holds one pass, and slot 1's pass fills it. Another worker's window is full of slot 0's pass, and that
+// worker waits for slot 0's pass of this one.
+TEST(Worker, APassThatOthersWaitForIsSentEvenIfTheWindowIsFull) {
   Group group(1, {.slots = 2, .block_size = 1, .blocks_per_chunk = 1}, {.initial = kMs, .minimum = kMs, .maximum = kMs},
               1, {.first = 2});
   Worker& worker = group[0];
@@ -415,12 +418,12 @@ TEST(Worker, WhatOthersWaitForIsSentThoughTheWindowIsFull) {
   worker.submit({{{ElementType::kInt32, 2, in.data(), out.data()}}});
   EXPECT_EQ(slots_sent(worker, 0), (std::vector<std::uint16_t>{0, 1}));
   worker.on_overflow();
-  worker.on_tick(2 * kMs);  // nothing has come: slot 0's is taken for lost
+  worker.on_tick(2 * kMs);  // nothing has come, so slot 0's pass is taken for lost
   ASSERT_EQ(worker.in_flight(), 1u) << "slot 1's still fills the window, and waits for another worker";
   EXPECT_EQ(slots_sent(worker, 2 * kMs), std::vector<std::uint16_t>{0});
 }
 
-TEST(Worker, WhatCanWaitIsNotSentWhileTheWindowIsFull) {
+TEST(Worker, OtherPassesAreNotSentWhileTheWindowIsFull) {
   Group group(1, {.slots = 3, .block_size = 1, .blocks_per_chunk = 1}, {}, 1, {.first = 1});
   std::vector<std::uint32_t> in(3, 1), out(3);
   group[0].submit({{{ElementType::kInt32, 3, in.data(), out.data()}}});
@@ -437,7 +440,7 @@ TEST(Worker, DeadlineIsNeverLate) {
   Group::give(group[0], passes[0], kMs / 100);
   group[0].on_pending(1, 0, kMs / 50);
   ASSERT_TRUE(group[0].next_deadline());
-  // It may be early, when something has come since it was set.
+  // The deadline may be early if something has come since it was set.
   group[0].on_tick(*group[0].next_deadline());
   const Nanoseconds due = *group[0].next_deadline();
   group[0].on_tick(due);

@@ -1,4 +1,4 @@
-"""What the tests of compressors share: the specs under test, and a worker by itself."""
+"""Shared by the tests of compressors: the specs under test, and functions that run the steps of simulated workers."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ def normal(seed: int, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
 
 
 def context_for(compressor: Compressor, x: Any, key: jax.Array, workers: int = 1, worker: int = 0) -> Context:
-    """The context of a worker who alone decides what is agreed."""
+    """Returns a context in which this worker's own proposal is what the workers agree on."""
     return Context(jnp.shape(x), workers, key, worker, compressor.propose(jnp.asarray(x)))
 
 
-# Small arrays, each program run a few times: compiling is what costs.
+# The arrays are small and each program runs only a few times, so compiling costs most. Optimization is switched off.
 _jit = functools.partial(jax.jit, static_argnums=0, compiler_options={"xla_backend_optimization_level": 0})
 
 
 @_jit
 def encoded(compressor: Compressor, x: jax.Array, key: jax.Array) -> Any:
-    """The payload of the first step of one worker of three."""
+    """Returns the payload of the first step of one worker of three."""
     context = context_for(compressor, x, key, workers=3)
     return compressor.encode(x, compressor.init_leaf(x, jax.random.key(2)), context)[0]
 
 
 @_jit
 def decoded(compressor: Compressor, x: jax.Array, keys: jax.Array) -> jax.Array:
-    """What one worker's x becomes, once for each key."""
+    """Returns what x becomes with a single worker, once for each key."""
 
     def once(key: jax.Array) -> jax.Array:
         context = context_for(compressor, x, key)
@@ -74,7 +74,7 @@ def decoded(compressor: Compressor, x: jax.Array, keys: jax.Array) -> jax.Array:
 
 @_jit
 def sums(compressor: Compressor, arrays: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """For workers' arrays [n, ...]: the decoded sum of the payloads, and the sum of the decoded payloads."""
+    """Returns the decoded sum of the payloads, and the sum of the decoded payloads, for workers' arrays [n, ...]."""
 
     def one(x: jax.Array, worker: jax.Array) -> tuple[jax.Array, jax.Array]:
         agreed = jax.tree.map(lambda leaf: jax.lax.pmax(leaf, "workers"), compressor.propose(x))
@@ -88,7 +88,7 @@ def sums(compressor: Compressor, arrays: jax.Array, key: jax.Array) -> tuple[jax
 
 
 def traced_steps(compressor: Compressor, gradients: Any, state: Any) -> tuple[Any, Any]:
-    """One step of simulated workers: leaves [n, ...] and states with a leading axis of workers."""
+    """Runs one step of simulated workers. Gradients and state have a leading axis of workers."""
     return jax.vmap(lambda g, s: compressor.update(g, s, "workers"), axis_name="workers")(gradients, state)
 
 
@@ -96,7 +96,7 @@ steps = _jit(traced_steps)
 
 
 def initial(compressor: Compressor, gradients: Any, seed: int = 0) -> Any:
-    """The state of the workers of `gradients` (leaves [n, ...]), with a leading axis of workers."""
+    """Returns the initial state for the workers of `gradients`. Both have a leading axis of workers."""
     one = jax.tree.map(lambda leaf: leaf[0], gradients)
     workers = len(jax.tree.leaves(gradients)[0])
     state = compressor.init(one, jax.random.key(seed))

@@ -1,4 +1,6 @@
-"""What tests share that run at the same time (scripts/test_python.sh)."""
+"""Fixtures that several files of tests share."""
+
+from __future__ import annotations
 
 import fcntl
 import tempfile
@@ -7,10 +9,19 @@ from pathlib import Path
 
 import pytest
 
+import jaxina
+
+
+@pytest.fixture(scope="module")
+def job() -> Iterator[jaxina.Job]:
+    """A job that carries only what is inside `jaxina.collectives(True)`, so that tests can compare with XLA."""
+    with jaxina.init(aggregator="embedded", join_timeout=20, timeout=30) as running, jaxina.collectives(False):
+        yield running
+
 
 @pytest.fixture
 def only_testbed() -> Iterator[None]:
-    """For tests that use the testbed: a host has one, so only one of them runs at a time."""
+    """For tests that use the testbed: a host has one, so only one of them runs at a time (scripts/test_python.sh)."""
     with (Path(tempfile.gettempdir()) / "jaxina-only-testbed.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

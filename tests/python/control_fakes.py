@@ -1,6 +1,4 @@
-"""Stand-ins for what the control plane stands between: a data plane, a key-value store, an
-engine.
-"""
+"""Fakes of what the control plane uses: a data plane, a key-value store, a topology and an engine."""
 
 from __future__ import annotations
 
@@ -20,13 +18,13 @@ class FakeDataPlane:
 
     def __init__(self, ports: list[int] | None = None):
         self.ports = ports or [51001, 51002]
-        self.jobs: dict[int, tuple[int, JobShape]] = {}  # secrets and shapes
+        self.jobs: dict[int, tuple[int, JobShape]] = {}  # job -> secret and shape
         self.aborted: dict[int, tuple[str, str]] = {}
         self.removed: list[int] = []
         self.refuse_with: Exception | None = None
         self.awaited: list[int] = []
-        self.asked = 0  # for statistics
-        self.asked_for: list[int] = []  # jobs, who is missing
+        self.asked = 0  # how often statistics() was called
+        self.asked_for: list[int] = []  # the jobs for which missing() was called
         self.connected: list[tuple[int, int, QueuePairs]] = []
 
     def add_job(self, job: int, secret: int, shape: JobShape) -> None:
@@ -61,7 +59,7 @@ class FakeDataPlane:
 
 
 class FakeStore:
-    """A key-value store shared by threads that play processes."""
+    """A key-value store for threads that stand for processes."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
@@ -113,7 +111,7 @@ class FakeEngine:
 
 
 def in_threads(*calls: Callable[[], Any], timeout: float = 20) -> list[Any]:
-    """Runs the calls at once; their results, or the exceptions they raised, in order."""
+    """Runs the calls at the same time. Returns their results, or the exceptions they raised, in order."""
     results: list[Any] = [None] * len(calls)
 
     def run(index: int) -> None:
@@ -132,7 +130,7 @@ def in_threads(*calls: Callable[[], Any], timeout: float = 20) -> list[Any]:
 
 
 def eventually(condition: Callable[[], bool], timeout: float = 5) -> bool:
-    """Whether the condition comes true within the timeout."""
+    """Waits for the condition. Returns whether it became true within the timeout."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Deaths and hostility on the real thing: processes with the real engine, shared memory, sockets and switch, one of
-which is killed, stopped, cut off, or meets a full disk; what the others make of it, and how soon.
+"""Kills, stops and cuts off workers, fills disks, and checks that all others get the right error in time.
 
     tests/python/death_campaign.py --kills 100 --stops 20
 
-The processes sum without JAX, through jaxina._native.all_reduce, and are forked from one that has imported
-everything, so that a trial takes a second. Prints a table; the exit code is 1 if a promise did not hold. Seeds say
-who dies and when.
+Engine, shared memory, sockets and switch are the real ones. The processes sum without JAX, through
+jaxina._native.all_reduce. They are forked from a process that has imported everything, so a trial takes only a second.
+The seed decides which worker dies and when. The program prints a table. The exit code is 1 if a promise did not hold.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
 
 _ELEMENTS = 200_000
-_UP_WITHIN = 60.0  # seconds for all workers of a trial to have summed once
-_END_WITHIN = 30.0  # for a worker to report and to end; one that does not hangs
-_DETECT = 2.0  # seconds within which a death is known to all survivors
-_SWITCH_GONE = 5.0
-_PATIENCE = 2.0  # the timeout of trials in which it is what ends them
+_UP_WITHIN = 60.0  # seconds in which all workers of a trial must have summed once
+_END_WITHIN = 30.0  # seconds in which a worker must report an error and end; otherwise it counts as hanging
+_DETECT = 2.0  # seconds in which all survivors must know of a death
+_SWITCH_GONE = 5.0  # seconds in which all workers must know that the switch is gone
+_PATIENCE = 2.0  # the timeout in trials that end by a timeout
 
 
 # ---- what runs in a worker
 
 
 class FileStore:
-    """A key-value store in a folder, as the rendezvous needs one; jax.distributed's in real programs."""
+    """A key-value store in a folder, for the rendezvous. Real programs use the store of jax.distributed."""
 
     def __init__(self, folder: pathlib.Path):
         self._folder = folder
@@ -96,12 +95,13 @@ Settings = dict[str, Any]
 
 
 def _work(rank: int, workers: int, folder: pathlib.Path, settings: Settings, before: Any, tell: Any) -> None:
-    """Sums until something ends it, and tells what and when."""
+    """Sums until an error ends it, then sends which error it was and when it came."""
     try:
         if before is not None:
             before(rank)
         joining.jax_store = lambda: FileStore(folder)
-        job._finish_computations = lambda: None  # JAX has none here, and would start its backend to find out
+        # JAX has no computations here, and asking it for them would start its backend.
+        job._finish_computations = lambda: None
         job._current = job._start(config.resolve(**settings), OneDeviceEach(rank, workers), 1)
         group = list(range(workers))
         mine = np.arange(_ELEMENTS, dtype=np.float32) % 1000 + rank
@@ -116,7 +116,7 @@ def _work(rank: int, workers: int, folder: pathlib.Path, settings: Settings, bef
         except JaxinaError as error:
             tell.send({"rank": rank, "code": error.code, "message": error.message, "at": time.monotonic()})
         job.shutdown()
-    except JaxinaError as error:  # already when it joined, or when it left
+    except JaxinaError as error:  # raised when it joined or when it left
         tell.send({"rank": rank, "code": error.code, "message": error.message, "at": time.monotonic()})
     tell.send({"rank": rank, "ended": True})
 
@@ -125,7 +125,7 @@ def _work(rank: int, workers: int, folder: pathlib.Path, settings: Settings, bef
 
 
 class Trial:
-    """`workers` processes that sum; a context manager that leaves none behind."""
+    """Starts `workers` processes that sum. As a context manager it ends all of them."""
 
     def __init__(self, workers: int, settings: Settings, before: Callable[[int], None] | None = None):
         self._folder = tempfile.TemporaryDirectory(prefix="deaths-")
@@ -151,7 +151,7 @@ class Trial:
         self._folder.cleanup()
 
     def _hear(self, rank: int, what: str, deadline: float) -> dict[str, Any] | None:
-        """The worker's message that holds `what`; None if it ends, or does not say it in time."""
+        """Returns the worker's first message with the key `what`, or None if it ends or takes too long."""
         while True:
             for message in self._told[rank]:
                 if what in message:
@@ -176,13 +176,13 @@ class Trial:
         return self._hear(rank, "code", time.monotonic() + _END_WITHIN)
 
     def ends(self, rank: int) -> bool:
-        """Whether the worker leaves and its process ends, after its error."""
+        """Returns whether the worker leaves the job and its process ends, after its error."""
         ended = self._hear(rank, "ended", time.monotonic() + _END_WITHIN)
         self.processes[rank].join(_END_WITHIN)
         return ended is not None and self.processes[rank].exitcode == 0
 
 
-# ---- what is found out
+# ---- results
 
 
 @dataclasses.dataclass
@@ -192,14 +192,14 @@ class Row:
     what: str
     allowed: float  # seconds until every survivor has its error
     trials: int = 0
-    errors: int = 0  # right ones, on survivors
+    errors: int = 0  # survivors that got the right error in time
     hangs: int = 0
-    left: int = 0  # files in /dev/shm
+    left: int = 0  # files left in /dev/shm
     times: list[float] = dataclasses.field(default_factory=list)
     failures: list[str] = dataclasses.field(default_factory=list)
 
     def check(self, trial: Trial, rank: int, since: float, codes: tuple[str, ...], names: str = "") -> None:
-        """The worker raises one of the codes, whose message matches `names`, in time, and ends."""
+        """Checks that the worker raises one of the codes in time, with a message that matches `names`, and ends."""
         error = trial.error_of(rank)
         if error is None or not trial.ends(rank):
             self.hangs += 1
@@ -218,8 +218,8 @@ class Row:
         worst = f"{max(self.times):6.2f}" if self.times else "     -"
         middle = f"{sorted(self.times)[len(self.times) // 2]:6.2f}" if self.times else "     -"
         return (
-            f"{self.what:44} {self.trials:6} {self.errors:6} {middle} {worst} {self.allowed:7.2f} {self.hangs:5} {self.left:4} "
-            f"{len(self.failures):8}"
+            f"{self.what:44} {self.trials:6} {self.errors:6} {middle} {worst} {self.allowed:7.2f} {self.hangs:5} "
+            f"{self.left:4} {len(self.failures):8}"
         )
 
 
@@ -240,7 +240,7 @@ def _segments() -> set[str]:
 
 @contextlib.contextmanager
 def _counted(row: Row) -> Iterator[None]:
-    """One trial of the row: what it leaves in /dev/shm counts, and what it raises is a failure."""
+    """A context for one trial of the row. An exception, or a file left in /dev/shm, is a failure."""
     before = _segments()
     row.trials += 1
     try:
@@ -254,7 +254,7 @@ def _counted(row: Row) -> Iterator[None]:
 
 
 class Switch:
-    """A `jaxina switch` of its own process."""
+    """A `jaxina switch` in a process of its own."""
 
     def __init__(
         self, bind: str = "127.0.0.1:0", prefix: tuple[str, ...] = (), options: tuple[str, ...] = (), threads: int = 1
@@ -306,11 +306,12 @@ def kills(transport: str, trials: int, switch: Switch | None, draw: random.Rando
 
 
 def stops(transport: str, trials: int, switch: Switch | None, draw: random.Random) -> Row:
-    """A stopped worker holds its connections and its memory: only time shows that it is gone."""
+    """A stopped worker keeps its connections and its memory. Only a timeout shows that it is gone."""
     row = Row(f"SIGSTOP of a worker, {transport}", 1.1 * _PATIENCE)
     for number in range(trials):
         workers = 2 + number % 3
-        # Either the collective's timeout ends it or, where there is one, the switch that misses heartbeats.
+        # The collective's timeout ends the job. In every second udp trial, the switch does, because it misses
+        # heartbeats.
         silent = transport == "udp" and number % 2 == 1
         changes = {"heartbeat_timeout": _PATIENCE} if silent else {"timeout": _PATIENCE}
         with _counted(row), Trial(workers, _settings(transport, switch, **changes)) as trial:
@@ -340,7 +341,7 @@ def switch_kills(trials: int, draw: random.Random) -> Row:
 
 
 def unplugged(trials: int) -> Row:
-    """Worker 1's link goes down. Worker 0 hears from the switch that 1 is silent; 1 only sees that nothing comes."""
+    """Worker 1's link goes down. The switch tells worker 0 that 1 is silent. Worker 1 only sees that nothing comes."""
     row = Row("link of worker 1 unplugged", 1.1 * _PATIENCE)
     for _ in range(trials):
         with _counted(row), Namespaces() as spaces, Switch(f"{spaces.hub}:0", spaces.run_in("hub")) as switch:
@@ -355,7 +356,7 @@ def unplugged(trials: int) -> Row:
 
 
 def wrong_secret(transport: str, trials: int, switch: Switch | None) -> Row:
-    row = Row(f"worker 1 has a wrong secret, {transport}", 10.0)  # from before the processes start
+    row = Row(f"worker 1 has a wrong secret, {transport}", 10.0)  # the time includes the start of the processes
 
     def tamper(rank: int) -> None:
         if rank == 1:
@@ -373,7 +374,7 @@ def wrong_secret(transport: str, trials: int, switch: Switch | None) -> Row:
 
 
 def half_open(trials: int, switch: Switch) -> Row:
-    """Connections that say nothing, or nothing sensible, hold up neither a join nor the news of a death."""
+    """Connections that send nothing, or nonsense, delay neither a join nor the report of a death."""
     row = Row("SIGKILL among 250 half-open connections", _DETECT)
     host, port = config.split_address(switch.address)
     for _ in range(trials):
@@ -391,7 +392,7 @@ def half_open(trials: int, switch: Switch) -> Row:
 
 
 def no_room(trials: int, where: str) -> Row:
-    """Shared memory without room for the slots, or a disk without room for the statistics."""
+    """Shared memory has no room for the slots: a limit on file sizes, or a small tmpfs at /dev/shm."""
     row = Row(f"no room {where}", 10.0)
 
     def limit_files(_: int) -> None:
@@ -419,7 +420,7 @@ class Namespaces:
 
     @staticmethod
     def unavailable() -> str:
-        """Why there can be none here; empty if there can."""
+        """Returns why there can be no namespaces here, or an empty string if there can be."""
         if os.geteuid() != 0:
             return "network namespaces need root"
         probe = subprocess.run(["unshare", "--net", "true"], capture_output=True, text=True)
@@ -467,7 +468,7 @@ class Namespaces:
 
 
 def campaign(number_of_kills: int, number_of_stops: int, others: int, seed: int) -> Iterator[Row]:
-    """Runs all kinds of trial, row by row."""
+    """Runs all kinds of trials. Yields the row of each kind when its trials are done."""
     draw = random.Random(seed)
     with Switch() as switch:
         yield kills("embedded", number_of_kills // 2, None, draw)

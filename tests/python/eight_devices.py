@@ -1,14 +1,13 @@
-"""Eight CPU devices in the test process, and a job that joins them. Import it before any JAX backend starts."""
+"""Gives the test process eight CPU devices. Import it before any JAX backend starts."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
-import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -16,13 +15,6 @@ import jaxina
 
 DEVICES = 8
 jax.config.update("jax_num_cpu_devices", DEVICES)
-
-
-@pytest.fixture(scope="module")
-def job() -> Iterator[jaxina.Job]:
-    """A job in which only what stands in `jaxina.collectives(True)` is carried, so that both can be compared."""
-    with jaxina.init(aggregator="embedded", join_timeout=20, timeout=30) as running, jaxina.collectives(False):
-        yield running
 
 
 def mesh(*sizes: int, names: tuple[str, ...] = ("w",)) -> jax.sharding.Mesh:
@@ -37,17 +29,17 @@ def sharded(
     outs: Any = P(),
     vma: bool = True,
 ) -> Callable[..., Any]:
-    """f on every device of `on` (all eight if not given), by shard_map."""
+    """Returns f under shard_map on every device of the mesh `on`. The default is all eight devices."""
     return jax.shard_map(f, mesh=on or mesh(), in_specs=ins, out_specs=outs, check_vma=vma)
 
 
 def on_devices(rows: np.ndarray) -> jax.Array:
-    """Row i of `rows` on device i."""
+    """Puts row i of `rows` on device i."""
     return jax.device_put(rows, NamedSharding(mesh(), P("w")))
 
 
 def carried(f: Callable[[], Any], bucket_bytes: int | None = None) -> tuple[Any, int]:
-    """f() with jaxina on, and how many collectives the engine summed for it, over all devices."""
+    """Runs f() with jaxina on. Returns its result, and how many collectives the engine summed on all devices."""
     before = _settled()
     with jaxina.collectives(True, bucket_bytes=bucket_bytes):
         result = jax.block_until_ready(f())
@@ -55,7 +47,7 @@ def carried(f: Callable[[], Any], bucket_bytes: int | None = None) -> tuple[Any,
 
 
 def _settled() -> int:
-    """The engine's count of collectives, once it has stopped moving: it is raised after the result is out."""
+    """Waits until the engine's count no longer changes. (The engine hands out a result first, then counts it.)"""
     count = jaxina.job.current().statistics()["collectives"]
     for _ in range(100):
         time.sleep(0.005)

@@ -1,7 +1,7 @@
-"""Reads the names that a control plane uses from the text of the P4 program: tables with their
-keys, actions with their
-parameters, registers, counters, digests. A compiler's bfrt.json has the same, but compilers are
-rare.
+"""Reads from the text of the P4 program the names that a control plane uses.
+
+They are tables with their keys, actions with their parameters, registers, counters and digests. A compiler would write
+the same names to bfrt.json, but few people have the compiler.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ class Names:
     tables: dict[str, set[str]]  # key fields, by table
     actions: dict[str, list[str]]  # parameters, by action
     memories: dict[str, set[str]]  # fields of a register's or counter's values
-    digests: dict[str, set[str]]  # fields
-    value_sets: set[str]  # of the parser; their values are plain, so BfRt calls the key f1
+    digests: dict[str, set[str]]  # fields, by digest
+    value_sets: set[str]  # of the parser; their values are plain numbers, so BfRt calls the key f1
 
 
 def read(folder: Path) -> Names:
-    """Of the program whose main file is jaxina.p4, as built for one pipe."""
+    """Reads the names of the program whose main file is jaxina.p4, built for one pipe."""
     text = "\n".join(_without_comments(p.read_text()) for p in sorted(folder.glob("*.p4")))
-    structs = {name: _fields(body) for name, body in re.findall(r"struct (\w+) \{(.*?)\}", text, re.S)}
+    structs = {name: _fields(body) for name, body in re.findall(r"struct (\w+) \{(.*?)\}", text, re.DOTALL)}
     controls = {}
-    for match in re.finditer(r"^control (\w+)\(", text, re.M):
+    for match in re.finditer(r"^control (\w+)\(", text, re.MULTILINE):
         end = text.index("\n}\n", match.end())
         controls[match[1]] = text[match.start() : end]
     value_sets = re.findall(r"\bvalue_set<[\w<>]+>\(\d+\) (\w+);", text)
@@ -40,14 +40,14 @@ def _read_control(controls: dict[str, str], kind: str, path: str, structs: dict[
     body = controls[kind]
     for name, parameters in re.findall(r"\baction (\w+)\(([^)]*)\)", body):
         names.actions[f"{path}.{name}"] = [p.split()[-1] for p in parameters.split(",") if p.strip()]
-    for name, table in re.findall(r"\btable (\w+) \{(.*?)\n    \}", body, re.S):
+    for name, table in re.findall(r"\btable (\w+) \{(.*?)\n    \}", body, re.DOTALL):
         names.tables[f"pipe.{path}.{name}"] = set(re.findall(r'@name\("(\w+)"\)', table))
     for value, name in re.findall(r"\bRegister<(.+), bit<\d+>>\(\w+\) (\w+);", body):
         fields = structs.get(value, ["f1"])
         names.memories[f"pipe.{path}.{name}"] = {f"{path}.{name}.{field}" for field in fields}
     for name in re.findall(r"\bCounter<[^;]*\) (\w+);", body):
         names.memories[f"pipe.{path}.{name}"] = {"$COUNTER_SPEC_PKTS", "$COUNTER_SPEC_BYTES"}
-    for inner, name in re.findall(r"^    (\w+)\(\) (\w+);", body, re.M):
+    for inner, name in re.findall(r"^    (\w+)\(\) (\w+);", body, re.MULTILINE):
         _read_control(controls, inner, f"{path}.{name}", structs, names)
 
 

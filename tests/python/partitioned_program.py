@@ -1,4 +1,4 @@
-"""Run by test_launcher_catch_all.py in every process of a job: a program that knows nothing of jaxina but init()."""
+"""test_launcher_catch_all.py runs this in every process of a job: a program that uses nothing of jaxina but init()."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def arrays(mesh: jax.sharding.Mesh, values: np.ndarray, spec: P) -> jax.Array:
     return jax.make_array_from_callback(values.shape, NamedSharding(mesh, spec), lambda index: values[index])
 
 
-# What moves data between devices, by collective permutes and all-to-alls.
+# Functions that move data between devices, by collective permutes and all-to-alls.
 RESHARDS = {
     "reshard": lambda x: x + 0,
     "transpose": lambda x: x.T,

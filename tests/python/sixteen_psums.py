@@ -1,7 +1,7 @@
-"""Run by test_collectives_processes.py in every process of a job: sixteen independent psums of one program, many times.
+"""test_collectives_processes.py runs this in every process of a job: sixteen independent psums, many times.
 
-Process 0 computes the same sums by a program whose data holds them in program order, so that an order that only the
-processes' equal habits make would not do.
+In process 0, each sum needs the one before, so its data forces the program's order. The other processes must keep the
+same order without that. If all processes ran the same program, they could agree on an order by chance.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ PSUMS, ROWS = 16, 64
 
 
 def worked(operands: list[Any]) -> Iterator[Any]:
-    """Sorts the first operand sixteen times, the last once: what is to be summed first is ready last."""
-    for i, x in enumerate(operands):
+    """Sorts the first operand most often and the last one once. So the operand of the first sum is ready last."""
+    for i, operand in enumerate(operands):
+        x = operand
         for _ in range(PSUMS - 1 - i):
             x = -jnp.sort(-jnp.sort(x, axis=0), axis=0)
         yield jnp.sort(x, axis=0)
@@ -59,7 +60,9 @@ def main(local_devices: int, repetitions: int) -> None:
             for x in whole
         ]
         body = dependent if jax.process_index() == 0 else independent
-        _module.digest = lambda module: "0" * 32  # else a psum is known by its program's text and its place
+        # A psum's identity comes from its program's text and its place. Process 0 runs another program, so the digest
+        # of the text must be made equal.
+        _module.digest = lambda module: "0" * 32
         program = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("w"), out_specs=P(), check_vma=False))
         for _ in range(repetitions):
             for got, x in zip(program(operands), whole, strict=True):

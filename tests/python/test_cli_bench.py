@@ -1,4 +1,4 @@
-"""`jaxina bench`: sizes, inputs whose sum is known, and a short run of each transport."""
+"""`jaxina bench`: sizes, inputs whose sum is known, and short runs over embedded and udp."""
 
 import json
 import subprocess
@@ -55,7 +55,7 @@ def test_the_expected_sum_is_the_exact_sum(ranks):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_types_values_are_exact_up_to_the_most_ranks(dtype):
     ranks = min(1024, most_ranks(dtype))
-    assert 2 <= ranks and np.dtype(dtype) == rank_input(10, 0, 0, dtype).dtype == exact_sum(10, 2, 0, dtype).dtype
+    assert ranks >= 2 and np.dtype(dtype) == rank_input(10, 0, 0, dtype).dtype == exact_sum(10, 2, 0, dtype).dtype
     inputs = [rank_input(300, rank, 1, dtype) for rank in range(ranks)]
     exact = np.sum(np.stack(inputs).astype(np.int64), axis=0)
     np.testing.assert_array_equal(exact_sum(300, ranks, 1, dtype).astype(np.int64), exact)
@@ -154,7 +154,7 @@ def test_a_short_run(tmp_path, aggregator, dtype):
         for result in record["results"].values():
             assert result["calls"] == 3
             assert 0 < result["p10_ms"] <= result["median_ms"] <= result["p90_ms"]
-        # warm-up and timed calls went through the engine, and nothing else did
+        # The warm-up call and the timed calls went through the engine, and nothing else did.
         assert record["engine"]["collectives"] == 4
         assert (record["engine"]["bytes_sent"] > 0) == (aggregator == "udp")
     assert "256 KB" in out and "gloo" in out
@@ -168,7 +168,7 @@ def test_a_short_run(tmp_path, aggregator, dtype):
         (["-n", 2, "-b", "4K", "-e", "1K"], "above -e"),
         (["-n", 2, "-f", 1], "above 1"),
         (["-n", 2, "--vs", "nccl"], "--vs"),
-        (["-n", 32, "--dtype", "float16"], "no more than 31 workers"),
+        (["-n", 32, "--dtype", "float16"], "-n must be at most 31"),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -1,15 +1,17 @@
 """`jaxina info`: versions, settings and their origins, the last run."""
 
-import importlib.metadata
 import json
 import os
 import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import jax
 from rich.console import Console
 
+import jaxina
 from jaxina import Program, Report, Stays, config
 from jaxina.cli import info as info_command
 from jaxina.control import last_run
@@ -47,9 +49,11 @@ def test_json_has_the_same():
     assert settings["JAXINA_TOKEN"]["value"] == "(set)" and "horse" not in out
 
 
-def test_the_version():
+def test_the_version_is_that_of_pyproject():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert jaxina.__version__ == project["version"]
     done = subprocess.run([sys.executable, "-m", "jaxina.cli", "--version"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and done.stdout == f"jaxina {importlib.metadata.version('jaxina')}\n"
+    assert done.returncode == 0 and done.stdout == f"jaxina {project['version']}\n"
 
 
 def test_a_token_is_not_printed(monkeypatch):

@@ -1,4 +1,4 @@
-"""`jaxina switch` and `jaxina status`, as processes, with the real data plane."""
+"""`jaxina switch` and `jaxina status`, run as processes with the real data plane."""
 
 import io
 import json
@@ -23,7 +23,7 @@ from jaxina.errors import InvalidArgumentError, JobRejectedError
 
 
 def jaxina(*arguments, timeout=60, **environment):
-    """(exit code, stdout, stderr) of a command."""
+    """Runs a command. Returns its exit code, stdout and stderr."""
     done = subprocess.run(
         [sys.executable, "-m", "jaxina.cli", *map(str, arguments)],
         capture_output=True,
@@ -36,7 +36,7 @@ def jaxina(*arguments, timeout=60, **environment):
 
 @pytest.fixture
 def start_switch(tmp_path):
-    """Starts a switch on loopback; the process, its address and its log."""
+    """A function that starts a switch on loopback and returns its process, its address and its log."""
     started = []
 
     def start(*arguments):
@@ -164,22 +164,22 @@ def test_a_switch_with_a_token(start_switch, tmp_path):
         stranger.status()
     code, out, _ = jaxina("status", "--switch", address, JAXINA_TOKEN=TOKEN)
     assert code == 0 and "no jobs" in out
-    assert TOKEN not in log.read_text() and "who has its token" in log.read_text()
+    assert TOKEN not in log.read_text() and "only callers with its token" in log.read_text()
 
 
 def test_a_bad_token_file(tmp_path):
     assert switch_command._read_token(None) is None
-    with pytest.raises(InvalidArgumentError, match="--token-file .*nowhere"):
+    with pytest.raises(InvalidArgumentError, match=r"--token-file .*nowhere"):
         switch_command._read_token(tmp_path / "nowhere")
     file = tmp_path / "bytes"
     file.write_bytes(b"\xff" * 20)
-    with pytest.raises(InvalidArgumentError, match="--token-file .*bytes"):
+    with pytest.raises(InvalidArgumentError, match=r"--token-file .*bytes"):
         switch_command._read_token(file)
 
 
 def shown(reply):
-    console = Console(width=300, record=True, file=open(os.devnull, "w"))
-    with console.file:
+    with open(os.devnull, "w") as nowhere:
+        console = Console(width=300, record=True, file=nowhere)
         console.print(render("here:1", reply, {}))
     return console.export_text()
 

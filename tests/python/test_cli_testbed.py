@@ -1,4 +1,4 @@
-"""`jaxina testbed`: what it makes, that runs use it, and that it removes that and nothing else."""
+"""`jaxina testbed`: what it makes, that runs use it, and that it removes what it made and nothing else."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def namespaces() -> set[str]:
 
 
 def transfer(made: testbed.Testbed, send: str, stream: bool) -> tuple[int, float]:
-    """What worker 0 gets from worker 1, and the seconds it took."""
+    """Sends from worker 1 to worker 0. Returns how much worker 0 received, and the seconds it took."""
     names = {"host": made.worker_host(0), "stream": stream}
 
     def program(rank: int, text: str) -> subprocess.Popen[str]:
@@ -96,13 +96,13 @@ def test_links_have_the_rate_asked_for(up: Callable[..., testbed.Testbed]):
     made = up(2, testbed.Link(rate=100))
     received, took = transfer(made, SEND_STREAM, stream=True)
     assert received == 10_000_000
-    assert took > 0.8 * 0.8  # 0.8 s at 100 Mbit/s, less what bursts may gain
+    assert took > 0.8 * 0.8  # 10 MB take 0.8 s at 100 Mbit/s; bursts may make it a little faster
 
 
 def test_links_lose_what_was_asked_for(up: Callable[..., testbed.Testbed]):
     made = up(2, testbed.Link(rate=1000, loss=0.1))
     received, _ = transfer(made, SEND_DATAGRAMS, stream=False)
-    # Two links of 10 % each: 19 % lost, give or take five standard deviations.
+    # A packet takes two links that lose 10 % each, so 19 % are lost, up to five standard deviations more or less.
     assert abs(2000 - received - 380) < 5 * (2000 * 0.19 * 0.81) ** 0.5
 
 
@@ -111,7 +111,9 @@ def test_links_do_not_lose_arp(up: Callable[..., testbed.Testbed]):
     inside = made.inside(made.worker_namespace(1))
     ask = "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'', ('{host}', 5000))"
     subprocess.run([*inside, sys.executable, "-c", ask.format(host=made.worker_host(0))], check=True, timeout=60)
-    deadline = time.monotonic() + 3  # one of three requests is answered in 3 of 100 times if ARP is lost, too
+    # The kernel sends three ARP requests. If the links lost ARP, too, one of the three would be answered in only 3 of
+    # 100 runs.
+    deadline = time.monotonic() + 3
     neighbours = [*inside, "ip", "neighbour", "show", made.worker_host(0)]
     while "lladdr" not in (told := subprocess.run(neighbours, capture_output=True, text=True).stdout):
         assert time.monotonic() < deadline, told
@@ -137,7 +139,7 @@ def test_a_run_in_the_testbed(up: Callable[..., testbed.Testbed], tmp_path: Path
 def test_runs_that_would_not_use_it_are_refused(up: Callable[..., testbed.Testbed]):
     up(2, testbed.Link(rate=1000))
     for options, told in {
-        ("-n", "3", "--aggregator", "udp"): "3 workers in a testbed of 2",
+        ("-n", "3", "--aggregator", "udp"): "the testbed has room for 2 workers, not for 3",
         ("-n", "2"): "embedded aggregator does not use a testbed",
     }.items():
         command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "run", *options, __file__]
@@ -153,7 +155,7 @@ def test_down_removes_what_up_made_and_nothing_else(up: Callable[..., testbed.Te
         up(3, testbed.Link(rate=1000))
         with pytest.raises(InvalidArgumentError, match="up already"):
             up(2, testbed.Link(rate=1000))
-        # Somebody replaces one of its namespaces by one of his own.
+        # Somebody else replaces one of the testbed's namespaces by another one of the same name.
         subprocess.run(["ip", "netns", "del", "jaxina-worker-2"], check=True)
         subprocess.run(["ip", "netns", "add", "jaxina-worker-2"], check=True)
         testbed.down()

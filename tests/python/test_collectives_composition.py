@@ -1,4 +1,4 @@
-"""psum under JAX's transformations: the same results as XLA's own, and as many collectives as expected."""
+"""psum under JAX's transformations gives the same results as XLA's own, with the expected number of collectives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from eight_devices import DEVICES, carried, job, mesh, sharded  # noqa: F401 (job is a fixture)
+from eight_devices import DEVICES, carried, mesh, sharded
 from jax import lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
@@ -69,8 +69,8 @@ def custom(vma: bool) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("vma", [True, False], ids=["vma", "no_vma"])
 @pytest.mark.parametrize(
     "name, per_device",
-    # Collectives per device if none are merged, with vma and without: gradients of replicated parameters are reduced once more by the
-    # transpose of pvary (vma) or of psum itself (no vma).
+    # Collectives per device if none are merged, with vma and without. Gradients of replicated parameters are reduced
+    # once more, by the transpose of pvary (with vma) or of psum itself (without).
     {
         "jit": (1, 1),
         "eager": (1, 1),
@@ -258,7 +258,7 @@ def test_shard_map_in_shard_map_is_carried_or_visibly_left_to_xla():
 
 
 def test_a_program_with_two_meshes_is_visibly_left_to_xla():
-    # Equal in shape: from 0.12 on JAX itself refuses a program with meshes of different shapes.
+    # The meshes have equal shapes, because JAX 0.12 and newer refuse a program with meshes of different shapes.
     grids = mesh(4, 2, names=("a", "b")), mesh(4, 2, names=("c", "d"))
 
     def summed(grid: Any, axis: str) -> Any:

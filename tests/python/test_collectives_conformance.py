@@ -1,4 +1,4 @@
-"""A quick part of the conformance table; benchmarks/jax/conformance.py makes the whole."""
+"""A quick part of the conformance table. benchmarks/jax/conformance.py makes the whole table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import ModuleType
 import jax
 import numpy as np
 import pytest
-from eight_devices import job, mesh  # noqa: F401 (job is a fixture)
+from eight_devices import mesh
 
 import jaxina
 

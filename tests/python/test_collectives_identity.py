@@ -1,4 +1,4 @@
-"""Each psum of a program has a name that all processes share; who sums another one gets an error, not a sum."""
+"""Each psum of a program has an identity that all processes share. Who sums another psum gets an error, not a sum."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from eight_devices import DEVICES, job, on_devices, sharded  # noqa: F401 (job is a fixture)
+from eight_devices import DEVICES, on_devices, sharded
 from jax import lax
 
 import jaxina
 from jaxina import errors
 
 PROGRAM = Path(__file__).with_name("two_programs.py")
+THREADS = Path(__file__).with_name("two_threads.py")
 CAMPAIGN = Path(__file__).parents[1] / "campaigns" / "different_programs.py"
 X = np.arange(DEVICES * 4, dtype=np.float32).reshape(DEVICES, 4)
 
@@ -39,7 +40,7 @@ def two(x: Any) -> Any:
     return lax.psum(x, "w"), lax.psum(x * 2, "w")
 
 
-def test_identities_are_of_the_program_and_the_place(job: jaxina.Job):  # noqa: F811
+def test_identities_are_of_the_program_and_the_place(job: jaxina.Job):
     first = identities(named("step", two))
     assert len(set(first)) == 2
     jax.clear_caches()
@@ -50,7 +51,7 @@ def test_identities_are_of_the_program_and_the_place(job: jaxina.Job):  # noqa: 
     assert not set(grouped) & set(first)
 
 
-def test_devices_at_different_psums_of_equal_shape_get_an_error(job: jaxina.Job):  # noqa: F811
+def test_devices_at_different_psums_of_equal_shape_get_an_error(job: jaxina.Job):
     def disagree(x: Any) -> Any:
         return lax.cond(lax.axis_index("w") == 3, lambda: lax.psum(x, "w"), lambda: lax.psum(x * 2, "w"))
 
@@ -59,7 +60,7 @@ def test_devices_at_different_psums_of_equal_shape_get_an_error(job: jaxina.Job)
 
 
 def test_random_programs_that_differ_in_one_operation_never_make_a_sum():
-    """The whole campaign has 1,000 pairs that differ and 10,000 that are equal."""
+    """A short run of the campaign. A full one has 1,000 pairs that differ and 10,000 that are equal."""
     command = [sys.executable, str(CAMPAIGN), "--differ", "12", "--equal", "24"]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=110)
     assert finished.returncode == 0, finished.stdout + finished.stderr
@@ -74,5 +75,22 @@ def test_processes_that_run_different_programs_get_an_error(aggregator: str):
     assert finished.stdout.count("the same program: right") == 2
     told = re.findall(r"different programs: (\w+)", finished.stdout)
     assert len(told) == 2 and "MismatchError" in told
-    # Who is told first leaves, and the other may learn of that first.
+    # The process that hears of the mismatch first leaves. The other may hear of that before it hears of the mismatch.
     assert set(told) <= {"MismatchError", "WorkerLostError"}
+
+
+@pytest.mark.parametrize("mode", ["together", "crossed"])
+@pytest.mark.parametrize("aggregator", ["embedded", "udp"])
+def test_programs_of_several_threads_get_their_own_sums_or_an_error(mode: str, aggregator: str):
+    command = [sys.executable, "-m", "jaxina.cli", "run", "-n", "2", "--aggregator", aggregator]
+    finished = subprocess.run([*command, str(THREADS), mode], capture_output=True, text=True, timeout=110)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "WRONG" not in finished.stdout
+    told = {rank: re.findall(rf"\[{rank}\] error: (\w+)", finished.stdout) for rank in (0, 1)}
+    sums = finished.stdout.count("] right")
+    # A job that has ended gives its error to every later sum, so both threads of both processes get one.
+    assert sums == 2 * 2 * 40 or [len(found) for found in told.values()] == [2, 2], finished.stdout
+    assert set(told[0] + told[1]) <= {"MismatchError", "WorkerLostError"}
+    if mode == "crossed":
+        assert "MismatchError" in told[0] + told[1] and sums == 0
+        assert "threads" in finished.stdout

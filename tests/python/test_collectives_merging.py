@@ -1,4 +1,4 @@
-"""Psums that nothing but their order chains become one collective; the results stay what they were."""
+"""Psums that do not depend on each other are merged into one collective. The results do not change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from eight_devices import DEVICES, carried, job, mesh, sharded  # noqa: F401 (job is a fixture)
+from eight_devices import DEVICES, carried, mesh, sharded
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
@@ -31,7 +31,7 @@ def tree_of_200(x: Any) -> Any:
 
 
 def uses_between(x: Any) -> Any:
-    """What uses the first sum stands between the psums, some of it in the body of a loop."""
+    """Operations that use the first sum stand between the psums. One of them is in the body of a loop."""
     a = psum(x)
     grown = lax.fori_loop(0, 3, lambda _, v: v + a, x)
     shown = jnp.sin(a) + 1
@@ -99,11 +99,11 @@ def test_merged_psums_give_the_same_results(f: Callable[[Any], Any], calls: int)
 
 
 def test_what_does_not_depend_on_the_last_moves_next_to_it():
-    """The second of three depends on the first: the second and the third merge."""
+    """Of three psums, the second depends on the first. The second and the third are merged."""
     with jaxina.collectives(True):
         text = jax.jit(sharded(dependent, vma=False)).lower(X).as_text()
     operands = [len(re.findall("%", call)) for call in re.findall(rf"@{TARGET}\((.*?)\)", text)]
-    assert operands == [2, 3]  # with the token
+    assert operands == [2, 3]  # the token is one of them
 
 
 @pytest.mark.parametrize("bucket, sizes", [(0, [1] * 6), (511, [1] * 6), (512, [2] * 3), (10**6, [6])])
@@ -137,7 +137,7 @@ def test_gradients_of_a_tree_of_parameters_leave_as_one():
     step = jax.jit(sharded(jax.grad(loss), ins=(P(), P("w"))))
     want = step(parameters, X)
     got, collectives = carried(lambda: step(parameters, X))
-    # One of the loss's psum, which stays though its value is not used, and one of all gradients.
+    # One is the loss's psum, which remains although its value is not used. The other is that of all gradients.
     assert collectives <= 2 * DEVICES
     for g, w in zip(got, want, strict=True):
         np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-6)

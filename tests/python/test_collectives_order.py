@@ -1,4 +1,4 @@
-"""Collectives keep program order on every device, whatever XLA could compute first."""
+"""Collectives keep the program's order on every device, even if XLA could compute them in another order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from eight_devices import DEVICES, carried, job, mesh, on_devices, sharded  # noqa: F401 (job is a fixture)
+from eight_devices import DEVICES, carried, mesh, on_devices, sharded
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
@@ -23,12 +23,12 @@ SIZES = [64 + 8 * i for i in range(PSUMS)]
 
 
 def independent_psums(operands: list[Any]) -> list[Any]:
-    """Sixteen psums, each of another shape, that XLA may start in any order as far as the data goes."""
+    """Sixteen psums, each of another shape. Their data allows XLA to start them in any order."""
     return [lax.psum(jnp.sort(x, axis=0), "w") for x in operands]
 
 
 def dependent_psums(operands: list[Any]) -> list[Any]:
-    """The same sums, each of which needs the one before."""
+    """The same sums, but each needs the one before."""
     sums: list[Any] = []
     nothing = jnp.float32(0)
     for x in operands:
@@ -38,8 +38,10 @@ def dependent_psums(operands: list[Any]) -> list[Any]:
 
 
 def test_sixteen_independent_psums_always_match(monkeypatch: pytest.MonkeyPatch):
-    """Device 3 is held to program order by its data, the others by nothing but jaxina. It runs other psums, so that
-    their names must be made equal."""
+    """On device 3 the data forces the program's order. On the others, nothing but jaxina does.
+
+    Device 3 runs other psums than the others, so the test makes their identities equal.
+    """
     set_identity = _module._set_identity
     monkeypatch.setattr(_module, "_set_identity", lambda call, name: set_identity(call, "any"))
     rng = np.random.default_rng(0)
@@ -58,7 +60,7 @@ def test_sixteen_independent_psums_always_match(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_programs_of_one_thread_keep_their_order():
-    """Programs in flight at once, each of another shape, on all devices."""
+    """Several programs are in flight at the same time, each of another shape, on all devices."""
     programs = [jax.jit(sharded(lambda x: lax.psum(x, "w"))) for _ in SIZES]
     operands = [on_devices(np.full((DEVICES, size), i, np.float32)) for i, size in enumerate(SIZES)]
     with jaxina.collectives(True):
@@ -82,8 +84,10 @@ def test_equal_psums_are_not_merged_and_unused_ones_not_dropped():
 
 @pytest.mark.parametrize("devices", [1, DEVICES])
 def test_the_token_stays_inside_the_program(devices: int):
-    """Neither the compiled program's signature nor JAX's dispatch knows of the token: that would cost several times
-    the call."""
+    """The token is neither in the compiled program's signature nor known to JAX's dispatch.
+
+    If it were, a call would cost several times as much.
+    """
     on = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("w",))
     f = jax.jit(sharded(lambda x: lax.psum(x, "w"), on=on))
     x = np.ones((devices, 4), np.float32)

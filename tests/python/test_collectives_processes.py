@@ -1,4 +1,4 @@
-"""Order across processes: sixteen independent psums of one program always meet their own."""
+"""Order across processes: each of sixteen independent psums always meets the same psum of the other processes."""
 
 from __future__ import annotations
 

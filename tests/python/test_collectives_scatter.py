@@ -1,4 +1,4 @@
-"""A carried psum_scatter is the device's part of the carried psum, wherever JAX puts one."""
+"""A carried psum_scatter gives each device its part of the carried psum, wherever JAX inserts a psum_scatter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from eight_devices import DEVICES, carried, job, mesh, on_devices, sharded  # noqa: F401 (job is a fixture)
+from eight_devices import DEVICES, carried, mesh, on_devices, sharded
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
@@ -25,7 +25,7 @@ def normal(*shape: int) -> np.ndarray:
 
 
 def run(f: Any, rows: np.ndarray, **options: Any) -> np.ndarray:
-    """f on every device, jaxina on; one collective per device is expected."""
+    """Runs f on every device with jaxina on, and expects one collective per device."""
     program = jax.jit(sharded(f, outs=P("w"), **options))
     result, collectives = carried(lambda: program(on_devices(rows)))
     assert collectives == DEVICES
@@ -46,7 +46,7 @@ def test_parts_are_those_of_the_psum(vma: bool, tiled: bool, dimension: int):
         return (part if tiled else jnp.expand_dims(part, dimension))[None], own[None]
 
     program = jax.jit(sharded(both, outs=(P("w"), P("w")), vma=vma))
-    # The two neighbours are merged into one.
+    # The psum and the psum_scatter are neighbours, so they are merged into one collective.
     (part, own), collectives = carried(lambda: program(on_devices(rows)))
     assert collectives == DEVICES
     assert np.array_equal(np.asarray(part).view(np.uint32), np.asarray(own).view(np.uint32))
@@ -143,8 +143,8 @@ def test_where_the_partitioner_has_axes_left_it_stays_with_xla():
 
 
 def test_a_sharded_optimizer_step_is_the_replicated_one():
-    """ZeRO (Rajbhandari et al., SC 2020), stage 1: each device keeps the optimizer's state of its part only."""
-    # Powers of two, so that it makes no difference where XLA fuses a product with a sum.
+    """ZeRO (Rajbhandari et al., SC 2020), stage 1: each device keeps only its part of the optimizer's state."""
+    # The factors are powers of two, so that it makes no difference whether XLA fuses a product with a sum.
     optimizer = optax.sgd(2.0**-6, momentum=0.5)
     data, weights = normal(DEVICES, 16, 40), normal(40)
     part = weights.size // DEVICES

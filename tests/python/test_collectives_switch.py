@@ -1,4 +1,4 @@
-"""The switch: from init() to shutdown(), its scopes, JAX's caches, threads; and how errors come out."""
+"""Switching jaxina on and off: from init() to shutdown(), scopes, JAX's caches, threads. And how errors are raised."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def psum(x: Any) -> Any:
 
 
 def program() -> Any:
-    """A psum over all devices, not yet compiled."""
+    """Returns a psum over all devices that is not compiled yet."""
     return jax.jit(sharded(lambda x: psum(x)))
 
 
@@ -54,7 +54,7 @@ def test_a_job_carries_from_init_to_shutdown_whenever_a_program_was_traced_first
         assert is_carried(before) and is_carried(within)
         assert np.array_equal(before(X), native)
         carried = job.statistics()["collectives"]
-        for _ in range(10):  # called again and again it stays so
+        for _ in range(10):  # it is still carried when it is called again
             before(X).block_until_ready()
         assert job.statistics()["collectives"] >= carried + 10
     assert not is_carried(before) and not is_carried(within)
@@ -66,7 +66,7 @@ def test_a_scope_keeps_a_piece_with_xla(job: jaxina.Job):
     assert is_carried(f)
     with jaxina.collectives(False):
         assert not is_carried(f)
-        with jaxina.collectives():  # as it is outside
+        with jaxina.collectives():  # without an argument it changes nothing
             assert not is_carried(f)
         with jaxina.collectives(True):
             assert is_carried(f)
@@ -116,9 +116,9 @@ def test_one_pattern_catches_in_all_cases(job: jaxina.Job, ahead: bool, within: 
     f(X).block_until_ready()
     run = f.lower(X).compile() if ahead else f
     _native.abort([], "WORKER_LOST", "worker 3 is gone; restart the job")
-    with pytest.raises(errors.WorkerLostError, match="worker 3 is gone") as caught, errors.typed():
-        with jaxina.collectives() if within else contextlib.nullcontext():
-            run(X).block_until_ready()
+    around = jaxina.collectives() if within else contextlib.nullcontext()
+    with pytest.raises(errors.WorkerLostError, match="worker 3 is gone") as caught, errors.typed(), around:
+        run(X).block_until_ready()
     assert caught.value.message.startswith("worker 3 is gone; restart the job")
     assert isinstance(caught.value.__cause__, jax.errors.JaxRuntimeError | ValueError)
 

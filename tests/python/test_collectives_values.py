@@ -1,4 +1,4 @@
-"""What a carried psum returns: bit for bit the specification's sum, in every type that is carried."""
+"""A carried psum returns the specification's sum, bit for bit, in every type that is carried."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from eight_devices import DEVICES, carried, job, on_devices, sharded  # noqa: F401 (job is a fixture)
+from eight_devices import DEVICES, carried, on_devices, sharded
 from jax import lax
 
 import jaxina
@@ -20,7 +20,7 @@ INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uin
 
 
 def total(rows: np.ndarray) -> np.ndarray:
-    """The carried psum of rows[i] on device i."""
+    """Returns the carried psum of rows[i] on device i."""
     f = jax.jit(sharded(lambda x: lax.psum(x[0], "w")))
     result, collectives = carried(lambda: f(on_devices(rows)))
     assert collectives == DEVICES
@@ -87,7 +87,7 @@ def test_narrow_and_wide_floats_are_within_rounding_of_the_block_maximum(dtype: 
     rows = rng.standard_normal((DEVICES, 1000)).astype(jnp.dtype(dtype))
     exact = np.sum(rows.astype(np.longdouble), axis=0)
     error = np.abs(total(rows).astype(np.longdouble) - exact)
-    # One rounding of the sum, and for each worker half a unit in the last place of the largest element.
+    # The sum is rounded once. Each worker adds at most half a unit in the last place of the largest element.
     largest = np.abs(rows.astype(np.float64)).max() * 2
     assert np.all(error <= (np.abs(exact) + DEVICES * largest) * 2.0**-bits)
 

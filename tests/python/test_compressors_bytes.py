@@ -1,4 +1,4 @@
-"""Payloads survive their bytes, and are as short as promised."""
+"""Payloads survive being packed into bytes, and the bytes are as few as promised."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compressor_cases import SPECS, context_for, encoded, get, normal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compressor_cases import SPECS, context_for, encoded, get, normal
 from jaxina import compressors
 from jaxina.compressors import SUM, packing
 from jaxina.errors import InvalidArgumentError
@@ -26,7 +26,7 @@ def test_digits_survive_packing(base, count, seed):
 
 
 @pytest.mark.parametrize(
-    ("base", "count", "length"),
+    "base, count, length",
     [(2, 64, 8), (2, 65, 9), (3, 40, 8), (3, 1, 1), (256, 5, 5), (2**32, 3, 12), (129, 9, 8), (16, 3, 2), (1, 9, 0)],
 )
 def test_packed_length(base, count, length):
@@ -67,7 +67,7 @@ def test_payload_survives_its_bytes(spec):
 
 @pytest.mark.parametrize("spec", [s for s in SPECS if get(s).kind == SUM and "powersgd" not in s])
 def test_a_sum_of_extreme_payloads_survives_its_bytes(spec):
-    """Three workers with the same values add up to the most the answer's fields must hold."""
+    """Three workers have the same values, so their sums are the largest that the answer's fields must hold."""
     compressor, x = get(spec), jnp.asarray(normal(21))
     context = context_for(compressor, x, jax.random.key(1), workers=3)
     payload = encoded(compressor, x, jax.random.key(1))
@@ -81,7 +81,7 @@ D = 64 * 64
 
 
 @pytest.mark.parametrize(
-    ("spec", "sent"),
+    "spec, sent",
     [
         ("none", 4 * D),
         ("int32", 4 * D + 16 + 1),  # an exponent for each of 16 blocks, and the flag

@@ -1,4 +1,4 @@
-"""Zeros, the smallest and the largest numbers, NaN and infinity, and odd shapes: the documented behaviour."""
+"""Compressors behave as documented for zeros, very small and large numbers, NaN and infinity, and odd shapes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 from compressor_cases import SHAPE, SPECS, get, initial, normal, steps, traced_steps
 
 PLAIN = ["none", "fp16", "bf16"]
@@ -31,11 +30,11 @@ def test_tiny_and_huge_values_stay_finite(spec, size):
     x = np.stack([np.float32(size) * normal(30), np.float32(size) * normal(39)])
     mean, state = steps(compressor, jnp.asarray(x), initial(compressor, x))
     if spec == "fp16" and size > 1:
-        assert np.isinf(mean).any()  # documented: 65520 and more
+        assert np.isinf(mean).any()  # documented: 65520 and more become infinite
         return
     assert np.isfinite(mean).all()
     if spec not in ("signsgd", "randomk:0.1"):
-        assert np.abs(mean).max() <= 4.5 * np.abs(x).max() + 2.0**-126  # QSGD and TernGrad reach the norm
+        assert np.abs(mean).max() <= 4.5 * np.abs(x).max() + 2.0**-126  # QSGD and TernGrad may reach the norm
     for leaf in jax.tree.leaves(state["leaves"]):
         assert np.isfinite(leaf).all()
 
@@ -79,7 +78,7 @@ def test_fp16_with_error_feedback_recovers_from_overflow():
 
 
 def odd_leaves() -> dict[str, jax.Array]:
-    """A scalar, an empty array, one element, three axes, bfloat16; of one worker."""
+    """Returns the gradients of one worker: a scalar, an empty array, one element, three axes, bfloat16."""
     gradients = {
         "scalar": jnp.float32(0.5),
         "empty": jnp.zeros((0, 3)),
@@ -99,7 +98,7 @@ def test_shapes_and_dtypes_of_odd_leaves_come_back(spec):
 
 @pytest.mark.parametrize("spec", ["blockfp:5:block=7", "qsgd:64:bucket=20", "topk:0.1", "powersgd:2", "thc:block=64"])
 def test_odd_leaves_have_finite_means(spec):
-    """Of those that cut an array into blocks, or into what is sent and what is not."""
+    """Tests the compressors that cut an array into blocks, or into what is sent and what is not."""
     compressor, workers = get(spec), odd_leaves()
     mean, _ = steps(compressor, workers, initial(compressor, workers))
     assert all(np.isfinite(np.asarray(leaf, np.float32)).all() for leaf in jax.tree.leaves(mean))

@@ -1,4 +1,4 @@
-"""Every compressor keeps what its promise says: expectation, contraction, linearity, determinism."""
+"""Every compressor keeps its promises: expectation, contraction, linearity and determinism."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 from compressor_cases import SHAPE, SPECS, decoded, get, initial, normal, steps, sums
+
 from jaxina.compressors import SUM
 
 DRAWS = 1500
@@ -17,18 +17,18 @@ UNBIASED = [s for s in SPECS if get(s).promise.unbiased or "stochastic" in s]
 
 
 def largest_z(spec: str) -> float:
-    """How many standard errors the mean over the keys is from x, for the worst element."""
+    """Returns how many standard errors the mean over the keys is off x, for the worst element."""
     x = normal(1)
     samples = np.asarray(decoded(get(spec), x, KEYS), np.float64)
     error = np.abs(samples.mean(axis=0) - x)
     standard_error = samples.std(axis=0) / np.sqrt(DRAWS)
-    # An element that is sent as it is has no variance; float32's rounding of the scaling remains.
+    # An element that is sent unchanged has no variance, but scaling still rounds it in float32.
     return float((error / (standard_error + 1e-6 * np.abs(x))).max())
 
 
 @pytest.mark.parametrize("spec", UNBIASED)
 def test_unbiased(spec):
-    # 72 elements: chance alone passes 4.9 standard errors once in 14,000 such tests; the keys are fixed.
+    # With 72 elements, chance alone exceeds 4.9 standard errors once in 14,000 such tests. The keys are fixed.
     assert largest_z(spec) < 4.9
 
 
@@ -56,12 +56,12 @@ X = normal(2).astype(np.float64)
 
 
 @pytest.mark.parametrize(
-    ("spec", "bound"),
+    "spec, bound",
     [
-        ("topk:0.1", 1 - 8 / D),  # k / d: what the k largest hold at least
+        ("topk:0.1", 1 - 8 / D),  # the k largest of d elements hold at least k / d of the square norm
         ("efsignsgd", 1 - np.abs(X).sum() ** 2 / (D * (X**2).sum())),  # Karimireddy et al., lemma 8
         ("threshold:0.5", 0.25 * D / (X**2).sum()),
-        ("randomk:0.1+ef", (1 - 8 / D) * 1.01),  # an expectation, over 1,500 draws
+        ("randomk:0.1+ef", (1 - 8 / D) * 1.01),  # the bound is for the expectation; 1 % for the mean of 1,500 draws
         ("onebit", 1.0),
         ("powersgd:2", 1.0),
         ("thc:block=64", 0.1),
@@ -93,7 +93,7 @@ FEEDBACK = [
 
 @pytest.mark.parametrize("spec", FEEDBACK)
 def test_error_feedback_forgets_nothing(spec):
-    """Sum of the means + mean of the memories = sum of the gradients, and the memories stay bounded."""
+    """The sum of the means plus the mean of the memories is the sum of the gradients. The memories stay bounded."""
     compressor = get(spec)
     gradients = jnp.stack([normal(seed) for seed in (3, 4)])
     state = initial(compressor, gradients)
@@ -129,7 +129,7 @@ def test_dgc_without_momentum_forgets_nothing():
 
 @pytest.mark.parametrize("spec", [s for s in SPECS if get(s).kind == SUM and "powersgd" not in s])
 def test_payloads_sum(spec):
-    """decode(sum of payloads) = sum of decoded payloads: what lets an aggregator do the adding."""
+    """decode(sum of payloads) = sum of decoded payloads. This is why an aggregator may add payloads."""
     together, one_by_one = sums(get(spec), jnp.stack([normal(seed) for seed in (8, 9, 10)]), KEYS[0])
     np.testing.assert_allclose(together, one_by_one, rtol=1e-5, atol=1e-5)
 
@@ -157,7 +157,7 @@ def test_other_keys_and_other_steps_draw_other_numbers(spec):
 
 
 def test_workers_draw_their_own_numbers():
-    """With the same gradient everywhere, common numbers would give one worker's result: all levels whole."""
+    """All workers have the same gradient. If they drew the same numbers, all levels of the mean would be whole."""
     compressor = get("qsgd:4:bucket=72")
     gradients = jnp.stack([normal(14)] * 4)
     mean, _ = steps(compressor, gradients, initial(compressor, gradients))

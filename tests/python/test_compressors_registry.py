@@ -1,4 +1,4 @@
-"""Spec strings, and the page written from the promises."""
+"""Spec strings, and the page docs/compressors.md, which is written from the promises."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-
 from compressor_cases import SPECS
+
 from jaxina import compressors
 from jaxina.compressors import table
 from jaxina.compressors.qsgd import QSGD
@@ -37,10 +37,10 @@ def test_shortest_spec():
 
 
 @pytest.mark.parametrize(
-    ("spec", "why"),
+    "spec, why",
     [
         ("topj", "no compressor 'topj'"),
-        ("topk:many", "'many'.* is no float"),
+        ("topk:many", "'many'.* is not of type float"),
         ("topk:0.1:0.2", "one too many"),
         ("topk:k=3", "not a parameter of topk"),
         ("topk:0.1:ratio=0.2", "one too many"),
@@ -92,7 +92,7 @@ def test_the_page_is_current():
 
 
 def test_the_page_has_every_row_and_its_words_and_some_rows_are_current():
-    """Counting bytes compiles a program for each row: the others are counted nightly."""
+    """Counting bytes compiles a program for each row. So this test counts for some rows, the nightly test for all."""
     counted = ("none", "int8", "topk:0.01", "powersgd:4")
     page = PAGE.read_text()
     assert set(table.document(counted).splitlines()) <= set(page.splitlines())

@@ -1,4 +1,4 @@
-"""Published worked examples, bounds, and cases small enough to do by hand."""
+"""Compressors in published examples, at published bounds, and in cases that are small enough to do by hand."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 from compressor_cases import context_for, decoded, get, initial, normal, steps
+
 from jaxina import compressors, numerics
 from jaxina.compressors import Context
 from jaxina.compressors.thc import best_table, clip_point, hadamard, rotate
@@ -16,13 +16,13 @@ KEY = jax.random.key(0)
 
 
 def one_step(spec: str, gradients) -> np.ndarray:
-    """The mean that worker 0 gets; one row of `gradients` for each worker."""
+    """Returns the mean that worker 0 gets. `gradients` has one row for each worker."""
     gradients = jnp.asarray(gradients, jnp.float32)
     mean, _ = steps(get(spec), gradients, initial(get(spec), gradients))
     return np.asarray(mean[0])
 
 
-@pytest.mark.parametrize(("f", "sum_of_words", "result"), [(100, 579, 5.79), (10, 58, 5.8)])
+@pytest.mark.parametrize("f, sum_of_words, result", [(100, 579, 5.79), (10, 58, 5.8)])
 def test_switchml_appendix_e(f, sum_of_words, result):
     """1.56 + 4.23 with two workers. The block's exponent is 3, so `factor` is f 2^3."""
 
@@ -54,7 +54,7 @@ def test_int32_is_the_specification_bit_for_bit(workers):
 
 @pytest.mark.parametrize("bits", [4, 8, 12, 16, 24])
 def test_narrow_words_are_within_theorem_1(bits):
-    """|mean - exact| <= 1 / f, and half of that since rounding is to nearest; f = 2^(bits - 1 - L - m)."""
+    """Theorem 1: |mean - exact| <= 1 / f, with f = 2^(bits - 1 - L - m). Rounding to nearest gives half of that."""
     gradients = np.stack([normal(seed, (64,)) for seed in (43, 44, 45)])
     exponent = np.frexp(np.abs(gradients).max())[1]
     f = 2.0 ** (bits - 1 - 2 - exponent)
@@ -62,10 +62,10 @@ def test_narrow_words_are_within_theorem_1(bits):
     limit = (2 ** (bits - 1) - 1) // 3
     clamped = np.maximum(np.abs(gradients).max() * f - limit, 0) / f
     assert error.max() <= 0.5 / f + clamped + 1e-6
-    assert error.max() > 0.01 / f  # there is an error, and it is of that size
+    assert error.max() > 0.01 / f  # the error is not much smaller than the bound, so the bound is tested
 
 
-@pytest.mark.parametrize(("levels", "bucket"), [(1, 72), (4, 72), (64, 72), (4, 9)])
+@pytest.mark.parametrize("levels, bucket", [(1, 72), (4, 72), (64, 72), (4, 9)])
 def test_qsgd_variance_bound(levels, bucket):
     """Lemma 3.1: E|Q(x) - x|^2 <= min(d / s^2, sqrt(d) / s) |x|^2 for each bucket."""
     x = normal(46)
@@ -75,7 +75,7 @@ def test_qsgd_variance_bound(levels, bucket):
 
 
 def test_qsgd_by_hand():
-    """|x| = 5, s = 5: the shares 3/5 and 4/5 are whole levels, so nothing is random."""
+    """|x| = 5 and s = 5. The shares 3/5 and 4/5 are whole levels, so nothing is random."""
     compressor, x = get("qsgd:5"), jnp.float32([3, 0, -4])
     payload, _ = compressor.encode(x, {}, context_for(compressor, x, KEY))
     assert payload["norm"].tolist() == [5.0]
@@ -83,7 +83,7 @@ def test_qsgd_by_hand():
 
 
 def test_terngrad_by_hand():
-    """The scale is the largest magnitude of all workers; elements of that size are certain."""
+    """The scale is the largest magnitude of all workers. An element of that magnitude is not random."""
     np.testing.assert_array_equal(one_step("terngrad", [[2, 0, -2], [0, 2, -2]]), [1, 1, -2])
 
 
@@ -128,7 +128,7 @@ def test_error_feedback_sends_what_was_left():
 
 
 def test_dgc_by_hand():
-    """momentum 0.5, k = 1 of 2: u = (3, 2) sends the 3 and clears it; then u = (1, 1), v = (1, 3) sends 3."""
+    """Momentum 0.5, k = 1 of 2. First u = (3, 2): the 3 is sent and cleared. Then u = (1, 1), v = (1, 3): 3 is sent."""
     compressor = get("dgc:0.5:momentum=0.5")
     state = initial(compressor, jnp.zeros((1, 2)))
     first, state = steps(compressor, jnp.float32([[3, 2]]), state)
@@ -146,7 +146,7 @@ def test_dgc_warm_up_sends_a_quarter_less_at_each_stage():
     for _ in range(8):
         mean, state = steps(compressor, gradients, state)
         counts.append(int((mean != 0).sum()))
-    assert counts == [250, 250, 63, 63, 16, 16, 4, 4]  # 25, 6.25, 1.5625 %, then the ratio
+    assert counts == [250, 250, 63, 63, 16, 16, 4, 4]  # 25 %, 6.25 %, 1.5625 %, then the ratio
 
 
 def low_rank(seed: int, rank: int) -> np.ndarray:
@@ -154,7 +154,7 @@ def low_rank(seed: int, rank: int) -> np.ndarray:
 
 
 def test_powersgd_is_exact_up_to_its_rank():
-    """The workers' mean has rank 4: two of rank 2."""
+    """The mean of two workers' gradients of rank 2 has rank 4."""
     gradients = np.stack([low_rank(50, 2), low_rank(52, 2)])
     scale = np.abs(gradients).max()
     np.testing.assert_allclose(one_step("powersgd:4", gradients), gradients.mean(axis=0), atol=1e-5 * scale)
@@ -162,7 +162,7 @@ def test_powersgd_is_exact_up_to_its_rank():
 
 
 def test_powersgd_approaches_the_best_approximation():
-    """Warm start is subspace iteration: without error feedback it converges to the truncated SVD."""
+    """PowerSGD's warm start is subspace iteration. Without error feedback it converges to the truncated SVD."""
     matrix = (low_rank(54, 2) + 0.1 * normal(56, (20, 15)))[None]
     compressor = get("powersgd:2-ef")
     state = initial(compressor, matrix)
@@ -188,7 +188,7 @@ def test_rotation_is_orthonormal_and_its_own_inverse(size):
 
 
 def rounding_variance(table: tuple[int, ...], grid: int) -> float:
-    """Of a clipped standard normal rounded at random to the table, by summing over a fine mesh."""
+    """Returns the variance of rounding a clipped standard normal at random to the table, as a sum over a fine mesh."""
     x = np.linspace(-clip_point(), clip_point(), 20001)
     points = np.asarray(table) * clip_point() / (grid / 2)
     below = np.clip(np.searchsorted(points, x, side="right") - 1, 0, len(points) - 2)

@@ -1,4 +1,4 @@
-"""Where settings come from, and what bad ones say."""
+"""Where settings come from, and the errors of bad settings."""
 
 import importlib.util
 import sys
@@ -71,7 +71,7 @@ def test_a_bad_value_names_variable_value_and_what_is_allowed(name, value):
 
 
 def test_a_bad_argument_is_named_as_the_argument():
-    with pytest.raises(InvalidArgumentError, match="^jaxina.INVALID_ARGUMENT.: slots=0 is not allowed"):
+    with pytest.raises(InvalidArgumentError, match=r"^jaxina\[INVALID_ARGUMENT\]: slots=0 is not allowed"):
         config.resolve({}, slots=0)
     with pytest.raises(InvalidArgumentError, match="'slot' is not a setting"):
         config.resolve({}, slot=1)
@@ -142,7 +142,7 @@ def test_packets_that_no_datagram_holds(aggregator, block_size, blocks, size):
     ],
 )
 def test_the_limits_are_those_of_the_native_code(constant, setting, monkeypatch):
-    """Read anew, the settings allow what the native constants say, whatever that is."""
+    """The test changes a native constant and imports config again. The setting must then allow the new limit."""
     monkeypatch.setattr(_native, constant, 77)
     anew = importlib.util.spec_from_file_location("config_read_anew", config.__file__)
     module = importlib.util.module_from_spec(anew)

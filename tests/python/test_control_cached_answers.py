@@ -1,4 +1,4 @@
-"""How seldom the data plane is asked, with a clock of numbers."""
+"""The control service asks the data plane only rarely. The clock is a fake."""
 
 import pytest
 from control_fakes import FakeDataPlane
@@ -93,7 +93,7 @@ def test_a_failure_is_not_asked_for_again_at_once(clock):
     assert len(asked) == 1
 
 
-# ---- what the service asks
+# ---- the questions of the control service
 
 
 def create(membership, workers=2, address="10.0.0.1"):

@@ -1,9 +1,8 @@
-"""The membership state machine, with a clock of numbers."""
+"""The membership state machine. Tests pass it the time as a number."""
 
 import pytest
 
 from jaxina._native import JobShape
-from jaxina.control import limits
 from jaxina.control.job_spec import JobSpec
 from jaxina.control.membership import Aborted, Left, Membership, Ready, Removed
 from jaxina.errors import (
@@ -13,7 +12,6 @@ from jaxina.errors import (
     TooManyWorkersError,
     WorkerLostError,
 )
-
 
 HERE = "10.0.0.1"
 

@@ -1,4 +1,4 @@
-"""How much a stranger may have, with a clock of numbers."""
+"""Limits on what an address may have at a switch. Tests pass the time as a number."""
 
 import contextlib
 
@@ -35,7 +35,7 @@ def create(membership, address=STRANGER, now=0.0, joined=True, **shape):
 
 
 def hours(count):
-    """Times so far apart that only the numbers of jobs count."""
+    """Returns times that are so far apart that only the numbers of jobs are limited, not their rate."""
     return [3600.0 * hour for hour in range(count)]
 
 
@@ -58,7 +58,7 @@ def test_an_address_has_so_many_jobs_and_others_go_on():
 
 
 def test_all_addresses_together_have_so_many_jobs(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_JOBS", 300)  # 4096 take a while to make
+    monkeypatch.setattr(limits, "MAX_JOBS", 300)  # the real limit, 4096, would take long
     membership = Membership()
     for number, now in enumerate(hours(limits.MAX_JOBS)):
         create(membership, address(number), now)
@@ -123,7 +123,7 @@ def test_small_slots_count_with_their_bookkeeping():
 
 
 def test_jobs_made_and_given_up_in_a_loop_are_limited():
-    """Making a job clears its pool on the threads that move the packets."""
+    """Creating a job is costly: the threads that move packets clear its pool. So the rate is limited."""
     membership = Membership()
     large = dict(block_size=256, blocks_per_chunk=63, slots=1500)
     size = spec(**large).shape.pool_bytes
@@ -140,7 +140,7 @@ def test_jobs_made_and_given_up_in_a_loop_are_limited():
 
     at_once, per_second = limits.MAKING_PER_ADDRESS
     assert 0 < made_within(60) <= at_once + 60 * per_second
-    with pytest.raises(JobRejectedError, match="try again in .* s"):
+    with pytest.raises(JobRejectedError, match=r"try again in .* s"):
         create(membership, now=60.0, **large)
     create(membership, OTHER, now=60.0, **large)
 
@@ -148,9 +148,13 @@ def test_jobs_made_and_given_up_in_a_loop_are_limited():
 def test_all_addresses_together_make_so_much_at_once():
     membership = Membership()
     large = dict(block_size=256, blocks_per_chunk=63, slots=1500)
-    with pytest.raises(JobRejectedError, match="or by all: try again"):
+
+    def make() -> None:
         for number in range(100):
             create(membership, address(number), **large)
+
+    with pytest.raises(JobRejectedError, match="or by all callers: try again"):
+        make()
     assert 0 < len(membership.jobs) * spec(**large).shape.pool_bytes <= limits.MAKING_IN_ALL[0]
 
 
@@ -197,7 +201,7 @@ def test_calls_of_an_address_are_limited():
     at_once, per_second = limits.CALLS_PER_ADDRESS
     for _ in range(at_once):
         quota.take(STRANGER, 0.0)
-    with pytest.raises(JobRejectedError, match="200 calls a second come from 10.0.0.66"):
+    with pytest.raises(JobRejectedError, match=r"200 calls a second come from 10\.0\.0\.66"):
         quota.take(STRANGER, 0.0)
     quota.take(OTHER, 0.0)
     for _ in range(per_second):

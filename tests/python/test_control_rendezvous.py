@@ -1,6 +1,7 @@
-"""Processes (here: threads) that meet through a key-value store, and the connector above them."""
+"""Processes meet through a key-value store, by the rendezvous and the connector. Threads stand for the processes."""
 
 import dataclasses
+import functools
 import time
 
 import pytest
@@ -174,7 +175,7 @@ def test_groups_and_incarnations_do_not_meet_each_other():
     for incarnation in (1, 2):
         pair = [connector(store, p, 4, incarnation=incarnation) for p in range(4)]
         for group in ([0, 1], [1, 0], [2, 3], [0, 1, 2, 3]):
-            parts = in_threads(*[lambda d=d: pair[d](group) for d in group])
+            parts = in_threads(*[functools.partial(pair[d], group) for d in group])
             (segment,) = {p.transport["segment"] for p in parts}
             segments.append(segment)
     assert len(set(segments)) == 8
@@ -197,7 +198,7 @@ def test_different_configurations_are_a_mismatch():
 
 def test_embedded_needs_one_host():
     places = [Presence(p, Place(f"host{p}", p, f"machine{p}"), {}) for p in range(2)]
-    with pytest.raises(InvalidArgumentError, match="host0, host1.*udp"):
+    with pytest.raises(InvalidArgumentError, match=r"host0, host1.*udp"):
         EmbeddedAggregators().arrange(places, devices=2)
 
 

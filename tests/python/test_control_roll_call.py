@@ -1,4 +1,4 @@
-"""The launched processes' roll, over loopback TCP; threads play the processes and the coordinator."""
+"""The roll call of launched processes, over loopback TCP. Threads stand for the processes and the coordinator."""
 
 import contextlib
 import socket
@@ -25,7 +25,8 @@ SERVICE = "10.1.2.3:4567"
 
 @pytest.fixture
 def coordinator():
-    """Starts a coordinator for so many processes; returns its address and what its service was asked."""
+    """A function that starts a coordinator for so many processes. It returns the coordinator's address and a list of
+    the calls to its service."""
     with contextlib.ExitStack() as stack:
 
         def start(processes):

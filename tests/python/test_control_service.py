@@ -1,4 +1,4 @@
-"""The control service and its client over real gRPC on loopback; the data plane is a fake."""
+"""The control service and its client, over real gRPC on loopback. The data plane is a fake."""
 
 import os
 import re

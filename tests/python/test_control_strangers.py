@@ -1,6 +1,4 @@
-"""Strangers at the real control service: what they may do, beside a job that goes on. And the token
-that keeps them out.
-"""
+"""Strangers at the real control service: their limits, while a job goes on, and the token that keeps them out."""
 
 import contextlib
 import dataclasses
@@ -65,7 +63,7 @@ def stub_of(server):
 
 @contextlib.contextmanager
 def saying_nothing():
-    """Makes requests of streams that stay open and have no message, until the end of `with`."""
+    """A context with a function that makes requests for a stream. They have no message and stay open until it ends."""
     over = threading.Event()
 
     def requests():
@@ -79,7 +77,7 @@ def saying_nothing():
 
 
 def refusal_of(call):
-    """The code with which a call was refused."""
+    """Returns the error code with which a call was refused, and the error."""
     with pytest.raises(grpc.RpcError) as caught:
         next(iter(call))
     return dict(caught.value.trailing_metadata()).get(METADATA_KEY), caught.value
@@ -95,7 +93,7 @@ def test_hoarding_jobs_ends_and_a_joined_job_goes_on(client, data_plane, monkeyp
     session = join(client, ours, engine)
     for _ in range(limits.UNJOINED_PER_ADDRESS):
         create(client)
-    with pytest.raises(JobRejectedError, match="127.0.0.1 has 64 jobs that nobody"):
+    with pytest.raises(JobRejectedError, match=r"127\.0\.0\.1 has 64 jobs that nobody"):
         create(client)
     assert eventually(lambda: list(data_plane.jobs) == [ours.job])
     create(client)
@@ -139,9 +137,9 @@ def test_calls_and_joins_in_a_loop_are_refused(server, client):
     for _ in range(2):
         with pytest.raises(JobRejectedError, match="wrong secret"):
             join(client, dataclasses.replace(grant, secret=grant.secret ^ 1))
-    with pytest.raises(JobRejectedError, match="calls a second come from 127.0.0.1"):
+    with pytest.raises(JobRejectedError, match=r"calls a second come from 127\.0\.0\.1"):
         join(client, grant)
-    with pytest.raises(JobRejectedError, match="calls a second come from 127.0.0.1"):
+    with pytest.raises(JobRejectedError, match=r"calls a second come from 127\.0\.0\.1"):
         client.status()
 
 
@@ -151,14 +149,14 @@ def test_a_message_larger_than_any_of_ours_is_not_taken(server, client):
     grant = create(client, slots=slots, block_size=8)
     session = join(client, grant)
     client.connect_queue_pairs(grant.job, grant.secret, 0, largest)
+    worker = pb.QueuePairs(qpns=[2**24 - 1] * (2 * slots))
     with stub_of(server) as stub, pytest.raises(grpc.RpcError, match="larger than max"):
-        worker = pb.QueuePairs(qpns=[2**24 - 1] * (2 * slots))
         stub.ConnectQueuePairs(pb.ConnectQueuePairsRequest(worker=worker))
     session.leave()
 
 
 def test_a_job_without_its_devices_is_refused(server):
-    with stub_of(server) as stub, pytest.raises(grpc.RpcError, match="devices of a job .* not 0") as caught:
+    with stub_of(server) as stub, pytest.raises(grpc.RpcError, match=r"devices of a job .* not 0") as caught:
         stub.CreateJob(
             pb.CreateJobRequest(
                 workers=2,
@@ -213,7 +211,7 @@ def test_every_call_without_the_right_token_is_refused(closed, data_plane, token
 
 
 def test_a_stranger_is_refused_before_he_says_anything(closed):
-    """A stream that would keep the switch waiting for its first message."""
+    """The stream has no first message, for which the switch would have to wait."""
     with stub_of(closed) as stub, saying_nothing() as silent:
         began = time.monotonic()
         assert refusal_of(stub.Session(silent()))[0] == "JOB_REJECTED"

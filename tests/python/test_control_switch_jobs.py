@@ -1,6 +1,4 @@
-"""Connectors of several processes (threads) that meet at a real control service with a fake data
-plane.
-"""
+"""Connectors meet at a real control service with a fake data plane. Threads stand for the processes."""
 
 import os
 import socket
@@ -97,7 +95,7 @@ def test_a_group_of_several_devices_per_process_says_how_many(server, data_plane
 
 
 def test_the_leader_joins_as_soon_as_it_has_the_job(server, data_plane, monkeypatch):
-    """A job that nobody has joined is dropped after a short time, however slow the others are."""
+    """A job that nobody has joined is dropped after a short time. So the leader must not wait for slow processes."""
     monkeypatch.setattr(limits, "UNJOINED_LIFE", 1.0)
     store = FakeStore()
     processes = [Process(server.address, store, p, 2, join_timeout=20) for p in range(2)]
@@ -149,7 +147,7 @@ def test_a_failed_process_aborts_the_groups_of_the_others(server):
 
 
 def test_never_joined_at_the_switch_names_the_worker(server):
-    """The other process announces itself, then gets stuck before it joins."""
+    """Two of the three processes are known, but never join."""
     process = Process(server.address, None, 0, 1, join_timeout=0.5)
     agreement = process.aggregators.arrange(presences(3), devices=3)
     began = time.monotonic()
@@ -185,7 +183,7 @@ def test_no_switch_is_found_out_at_once():
 
 
 def test_an_unknown_host_is_named():
-    with pytest.raises(SwitchUnreachableError, match="no-such-host.invalid:5"):
+    with pytest.raises(SwitchUnreachableError, match=r"no-such-host\.invalid:5"):
         Process("no-such-host.invalid:5", None, 0, 1)
 
 

@@ -1,5 +1,6 @@
-"""The layers of rdma_engine: a folder includes only folders below it, so there can be no circle. And each limit of a
-job stands in one place.
+"""The layers of rdma_engine: a folder includes only lower folders, so there are no circles.
+
+It also tests that each limit of a job is written in one place.
 """
 
 import pathlib
@@ -10,7 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 ENGINE = ROOT / "rdma_engine"
 
-# From the lowest to the highest; those of one line do not include one another.
+# From the lowest to the highest. Folders of one line do not include one another.
 LAYERS = [
     ["base"],
     ["errors"],
@@ -34,7 +35,7 @@ def folder_of(path: pathlib.PurePath) -> str:
 
 
 def includes():
-    """(folder, file, included folder) of every include of the engine's own headers."""
+    """Yields (folder, file, included folder) for every include of one of the engine's own headers."""
     for file in sorted([*ENGINE.rglob("*.h"), *ENGINE.rglob("*.cc")]):
         name = file.relative_to(ENGINE)
         for included in re.findall(r'#include "rdma_engine/([^"]+)"', file.read_text()):
@@ -61,7 +62,7 @@ def test_the_engine_knows_nothing_of_what_stands_above_it():
         assert not ours, f"{file.relative_to(ROOT)} includes {ours}"
 
 
-# A limit, and the one file that says it.
+# Each limit, and the one file that has it.
 LIMITS = {
     r"kMaxWorkers = ": "rdma_engine/numerics/block_fixed_point.h",
     r"kMaxSlots = ": "rdma_engine/shape/job_shape.h",
@@ -70,7 +71,7 @@ LIMITS = {
     r"kMaxPacketSize = ": "rdma_engine/wire/packet.h",
     r"kMaxPoolBytes = ": "rdma_engine/switch/lanes.h",
     r"kMaxReason = ": "rdma_engine/datagrams/notices.h",
-    r"MAX_(?:WORKERS|SLOTS|BLOCKS_PER_CHUNK|BLOCK_SIZE) = ": None,  # native ones only
+    r"MAX_(?:WORKERS|SLOTS|BLOCKS_PER_CHUNK|BLOCK_SIZE) = ": None,  # Python takes them from the native module
 }
 
 
@@ -83,5 +84,5 @@ def test_a_limit_stands_in_one_place(limit):
         for file in (ROOT / folder).rglob(pattern)
     ]
     found = {str(file.relative_to(ROOT)) for file in sources if re.search(rf"\b{limit}", file.read_text())}
-    found.discard("jaxina/testbed/network.py")  # a testbed's own workers are another thing
+    found.discard("jaxina/testbed/network.py")  # its limit is that of a testbed's workers, not of a job's
     assert found == ({LIMITS[limit]} if LIMITS[limit] else set())

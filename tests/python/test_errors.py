@@ -1,4 +1,4 @@
-"""One exception class per native code, and finding it in XLA's text."""
+"""Each native error code has one exception class. The class is found from the text of XLA's exception."""
 
 from __future__ import annotations
 

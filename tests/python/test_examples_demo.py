@@ -1,4 +1,4 @@
-"""The demo's verdict: what it takes for a failure."""
+"""The demo's verdict: which results scripts/demo.py reports as failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def demo():
     spec = importlib.util.spec_from_file_location("demo", FILE)
     module = importlib.util.module_from_spec(spec)
     before = sys.path[:]
-    sys.modules["demo"] = module  # dataclasses looks its module up
+    sys.modules["demo"] = module  # because dataclasses looks up a class's module there
     try:
         spec.loader.exec_module(module)
         yield module
@@ -29,7 +29,7 @@ def demo():
 
 @pytest.fixture
 def outcomes(demo):
-    """A run of the demo in which all is well."""
+    """The outcomes of a run of the demo without a failure."""
 
     def outcome(row):
         aggregated = row.collective == "jaxina"

@@ -1,4 +1,4 @@
-"""examples/gpt: its three layouts train alike, by XLA and by jaxina, and a run goes on from its checkpoint."""
+"""examples/gpt: its three layouts train alike, with XLA and with jaxina. A run goes on from its checkpoint."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples" / "mnist"
 
 
 def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs Python in the example's folder, free of what other tests or a launcher put into the environment."""
+    """Runs Python in the example's folder, without the variables of other tests or of a launcher."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAXINA_", "XLA_"))}
-    environment["PYTHONPATH"] = str(FOLDER.parent)  # shared, which a script adds for itself
+    environment["PYTHONPATH"] = str(FOLDER.parent)  # so that `shared` is found; train.py adds the folder itself
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=FOLDER,
@@ -51,7 +51,7 @@ def test_same_seed_same_parameters_other_seed_other_parameters(tmp_path: Path) -
 
 
 def test_gradients_are_averaged_over_devices(tmp_path: Path) -> None:
-    """The global batch decides, not the number of devices that share it: the losses agree to rounding."""
+    """The number of devices that share the global batch makes no difference: the losses agree up to rounding."""
     one = train(tmp_path / "one.json", "--devices", "1")
     four = train(tmp_path / "four.json", "--devices", "4")
     assert four["loss"] == pytest.approx(one["loss"], rel=1e-3)

@@ -17,7 +17,7 @@ STEPS = 14
 
 
 def train(folder: Path, *options: str, devices: int = 1) -> tuple[list[dict], str]:
-    """The records of each step, in the order they were made, and what was said on stderr."""
+    """Runs the example. Returns the records of the steps, in the order they were made, and the text on stderr."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAXINA_", "XLA_"))}
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--steps", str(STEPS), "--folder", str(folder), *options],
@@ -32,6 +32,7 @@ def train(folder: Path, *options: str, devices: int = 1) -> tuple[list[dict], st
 
 
 def losses(records: list[dict]) -> list[float]:
+    """Returns the loss of each step. Of a step that was repeated, the last loss counts."""
     last = {record["step"]: record["loss"] for record in records}
     assert sorted(last) == list(range(STEPS))
     return [last[step] for step in range(STEPS)]
@@ -39,7 +40,7 @@ def losses(records: list[dict]) -> list[float]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    """Three devices of one process: the sums have the same bits as those of three workers."""
+    """The losses of a run without a death, on three devices of one process. The sums have the bits of three workers."""
     records, _ = train(tmp_path_factory.mktemp("undisturbed"), "--workers", "1", devices=3)
     assert [record["step"] for record in records] == list(range(STEPS))
     assert records[-1]["loss"] < 0.8 * records[0]["loss"]
@@ -55,7 +56,7 @@ def test_survivors_go_on_from_the_checkpoint(tmp_path: Path, undisturbed: list[f
 
 
 def test_a_replacement_goes_on_to_the_same_bits(tmp_path: Path, undisturbed: list[float]) -> None:
-    """Worker 0 is killed: it wrote the checkpoints, and jax.distributed's coordinator lived in it."""
+    """Worker 0 is killed, which writes the checkpoints."""
     records, said = train(tmp_path, "--workers", "3", "--kill", "0", "--at", "8", "--replace")
     assert said.count("WORKER_LOST") >= 2 and "worker 0" in said
     assert records[-1]["workers"] == 3

@@ -1,4 +1,4 @@
-"""examples/vision: it trains alike by XLA and by jaxina, and BatchNorm's means are those of the global batch."""
+"""examples/vision: it trains alike with XLA and with jaxina, and BatchNorm's means are those of the global batch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ from jax.sharding import NamedSharding, PartitionSpec as P
 from network import ResidualNetwork
 
 network = ResidualNetwork("data", widths=(4, 8))
-images = np.random.default_rng(0).normal(size=(16, 28, 28, 1)).astype(np.float32) * np.arange(1, 17)[:, None, None, None]
+images = np.random.default_rng(0).normal(size=(16, 28, 28, 1)).astype(np.float32)
+images *= np.arange(1, 17, dtype=np.float32)[:, None, None, None]
 variables = network.init(jax.random.key(0), images[:1], training=False)
 
 def statistics(devices):

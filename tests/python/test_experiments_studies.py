@@ -1,4 +1,4 @@
-"""The studies' own code: records, grids, scores, the emulator and the effect of f. None of it needs the data sets."""
+"""The code of the studies: records, grids, scores, the emulator and the effect of f. No test needs the data sets."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ pytest.importorskip("flax")
 pytest.importorskip("optax")
 
 from compressor_cases import get, initial, normal, steps
+
 from experiments import effect_of_f, emulator, grid, records
 from experiments.paper import PROFILES, SPEEDUPS
 from experiments.records import Setting
@@ -120,7 +121,7 @@ def test_confidence_band_by_hand():
     runs = [{"outcome": {"scores": [[5, score]]}} for score in (1.0, 3.0)]
     at, mean, half = curve(runs)
     assert (at.tolist(), mean.tolist()) == ([5], [2.0])
-    assert half[0] == pytest.approx(12.706 * 1.0)  # t x standard error of (1, 3)
+    assert half[0] == pytest.approx(12.706 * 1.0)  # Student's t times the standard error of (1, 3), which is 1
 
 
 def run_with(scores, diverged=False):
@@ -175,7 +176,8 @@ def test_largest_difference_of_losses():
 
 
 def test_emulated_ring_by_hand():
-    """DeepLight at 10 Gbit/s: 2037.97 ms of communication, 40.76 hidden, 103.79 fixed; a ring sends 1.75 of it."""
+    """DeepLight at 10 Gbit/s: 2037.97 ms of communication, 40.76 of them hidden, 103.79 fixed. A ring takes 1.75 times
+    the communication."""
     ring = emulator.batch_ms(PROFILES["DeepLight"], 10, 1.75)
     assert ring == pytest.approx(103.79 + 1.75 * 2037.97 - 40.76, abs=0.02)
     assert emulator.batch_ms(PROFILES["DeepLight"], 10, 1.0) == pytest.approx(2101)
@@ -191,7 +193,7 @@ def test_emulator_page_is_current():
     assert (records.RESULTS / "table2.md").read_text() == emulator.document()
 
 
-@pytest.mark.parametrize(("bits", "block"), [(8, 7), (16, 32)])
+@pytest.mark.parametrize("bits, block", [(8, 7), (16, 32)])
 def test_effect_of_f_sums_as_the_compressor_does(bits, block):
     x = np.stack([normal(seed).reshape(-1) for seed in (60, 61, 62)])
     compressor = get(f"blockfp:{bits}:{block}")

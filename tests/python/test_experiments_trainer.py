@@ -1,4 +1,4 @@
-"""The data-parallel trainer, on a problem small enough to check by other means."""
+"""The data-parallel trainer, on a problem that is small enough to train without it and compare."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytest.importorskip("optax")
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# In a process of its own: the number of devices is fixed once JAX has started.
+# It runs in a process of its own, because the number of devices cannot be changed once JAX has started.
 PROGRAM = """
 import functools, sys
 import jax, jax.numpy as jnp, numpy as np, optax
@@ -41,7 +41,7 @@ class Line(Workload):
     def optimizer(self, steps, scale, momentum): return optax.sgd(0.1 * scale, momentum=0.5 if momentum else None)
 
 def alone(steps):
-    # The same training without workers, compressors or meshes.
+    # The same training, but without workers, compressors or meshes.
     work, batches = Line(), Line().batches(3)
     network = work.network(nnx.Rngs(jax.random.key(3)))
     graph, params = nnx.split(network)
@@ -74,8 +74,9 @@ assert sparse.received == 3 * sparse.sent
 
 run("powersgd:1"), run("qsgd:8"), run("efsignsgd")
 
-# Through jaxina: integers are summed exactly by whatever carries them, and int32 block fixed point is what jaxina makes of
-# float32 itself. That jaxina carried them is read from its counters: six numbers rounded to 31 bits may train the very same.
+# Now jaxina carries the sums. Integers are summed exactly by whatever carries them, and jaxina sums float32 as int32
+# block fixed point. So the losses must be equal. The counters must show that jaxina carried the sums, because with six
+# numbers rounded to 31 bits the losses may be equal without jaxina, too.
 job = jaxina.init()
 
 def carried(spec):
@@ -101,7 +102,7 @@ def test_workers_train_as_one_would(tmp_path):
         text=True,
         timeout=230,
         cwd=tmp_path,
-        # Compiling is what takes the time.
+        # Compiling takes most of the time, so optimization is off.
         env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"},
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -1,4 +1,4 @@
-"""Scores and losses of workloads, on made-up data: none of it needs the data sets."""
+"""Scores and losses of workloads, on made-up data. No test needs the data sets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_area_under_curve():
 
 
 def answers_for(cells: np.ndarray, sure: float) -> np.ndarray:
-    """A detector's answers that say just this."""
+    """Returns the answers of a detector that finds just these cells."""
     answers = np.full((*cells.shape[:3], 13), -sure, np.float32)
     answers[..., 0] = np.where(cells[..., 0] > 0, sure, -sure)
     answers[..., 1:3] = cells[..., 1:3]
@@ -56,16 +56,18 @@ def test_precision_of_a_perfect_and_of_a_blind_detector():
 def test_precision_needs_the_digit_and_the_place():
     cells = one_digit_each()
     wrong = cells.copy()
-    wrong[:10, 2, 3, 3] = (wrong[:10, 2, 3, 3] + 1) % 10  # of each digit one of two is taken for the next
+    # Each digit occurs twice. One of the two is taken for the next digit.
+    wrong[:10, 2, 3, 3] = (wrong[:10, 2, 3, 3] + 1) % 10
     answers = answers_for(wrong, 8.0)
-    answers[:10, ..., 3:] /= 2  # less sure than the right ones: half of the recall comes before any false alarm
+    # Wrong answers are less sure than right ones, so half of the recall comes before any false alarm.
+    answers[:10, ..., 3:] /= 2
     for number in range(10):
-        answers[number, 2, 3, 3 + number] = -50  # and the rest never
+        answers[number, 2, 3, 3 + number] = -50  # the other half never comes
     assert detector.mean_average_precision(answers, cells) == pytest.approx(0.5)
     moved = cells.copy()
-    moved[..., 1] += 10 / 8  # ten pixels of 28: an overlap of 18 / 38, below one half
+    moved[..., 1] += 10 / 8  # moved by 10 of 28 pixels: the overlap is 18 / 38, below one half
     assert detector.mean_average_precision(answers_for(moved, 8.0), cells) == 0.0
-    moved[..., 1] -= 1 / 8  # nine: 19 / 37, above
+    moved[..., 1] -= 1 / 8  # moved by 9 pixels: the overlap is 19 / 37, above one half
     assert detector.mean_average_precision(answers_for(moved, 8.0), cells) == pytest.approx(1.0)
 
 
@@ -80,7 +82,7 @@ def test_precision_by_hand_with_a_false_alarm_before_the_second_box():
 
 
 class TinyGAN(gan.GAN):
-    """Without its data."""
+    """The GAN without its data."""
 
     def __init__(self) -> None:
         self.large = False

@@ -1,4 +1,4 @@
-"""A child of os.fork() has no engine: an error at once, a new one if it asks, and the parent's goes on."""
+"""A child of os.fork() has no engine: its calls fail at once. It may start one. The parent's engine goes on."""
 
 import subprocess
 import sys

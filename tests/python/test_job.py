@@ -1,4 +1,4 @@
-"""jaxina.init and shutdown: in this process, and in launched ones that really sum."""
+"""jaxina.init and jaxina.shutdown, in this process and in launched processes that sum."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def test_no_switch_at_the_address():
     assert job.current() is None
 
 
-# ---- launched
+# ---- launched processes
 
 PROGRAM = """
 import os, signal, sys, time
@@ -77,7 +77,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 rank = int(os.environ["JAXINA_RANK"])
 
 def leave(code, *ranks):
-    # Process 0 ends JAX's coordination, and with it the others: not before all `ranks` are here.
+    # Ends this process only when all `ranks` are here, because the end of one process may end the others.
     open(f"{__file__}.told{rank}", "w").close()
     deadline = time.monotonic() + 20
     while not all(os.path.exists(f"{__file__}.told{r}") for r in ranks):
@@ -108,7 +108,7 @@ TRANSPORTS = ["embedded", "udp"]
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs a program that begins with PROGRAM; (exit code, stdout lines, stderr)."""
+    """A function that runs PROGRAM and more under `jaxina run`. It returns the exit code, stdout's lines and stderr."""
 
     def launch(text, *options, timeout=90, **environment):
         path = tmp_path / "program.py"
@@ -350,7 +350,7 @@ def test_no_switch_is_a_typed_error_in_all(run):
 
 @pytest.fixture
 def switch(tmp_path):
-    """A switch on loopback: its process, address and log."""
+    """A switch on loopback. Yields its process, its address and its log."""
     log = tmp_path / "switch.log"
     with log.open("w") as file:
         process = subprocess.Popen([sys.executable, "-m", "jaxina.cli", "switch", "--bind", "127.0.0.1:0"], stderr=file)

@@ -1,5 +1,7 @@
-"""`jaxina run`: tags, exit codes, dead workers, Ctrl-C, and no process left behind. Plain Python
-workers that import nothing, so that only the launcher is tested."""
+"""`jaxina run`: tagged output, exit codes, dead workers, Ctrl-C, and no process left behind.
+
+The workers are plain Python and do not import jaxina, so that only the launcher is tested.
+"""
 
 import json
 import os
@@ -29,7 +31,7 @@ def script(tmp_path):
 
 @pytest.fixture
 def start():
-    """Starts `jaxina run ARGS`; kills what is left of it at the end."""
+    """A function that starts `jaxina run ARGS`. Processes that still run at the end are killed."""
     started = []
 
     def run(*arguments, **options):
@@ -65,7 +67,7 @@ def alive(pid):
 
 
 def pids(folder, count):
-    """The process ids that the workers (and their children) wrote into the folder."""
+    """Waits for the process ids that the workers (or their children) write into the folder, and returns them."""
     assert eventually(lambda: len(list(folder.glob("pid-*"))) == count, timeout=20)
     assert eventually(lambda: all(p.read_text() for p in folder.glob("pid-*")))
     return [int(path.read_text()) for path in folder.glob("pid-*")]
@@ -270,7 +272,7 @@ def test_the_private_switch_ends_with_the_run(start, script):
 
 
 def _marked(mark):
-    """The processes that have the mark in their environment."""
+    """Returns the processes that have the mark in their environment."""
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:

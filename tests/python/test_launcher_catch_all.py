@@ -1,4 +1,4 @@
-"""A program of jit and shardings alone is carried, the partitioner's all-reduces and all."""
+"""jaxina carries a program that has only jit and shardings, with all collectives that the partitioner inserts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROGRAM = Path(__file__).with_name("partitioned_program.py")
 RUN = [sys.executable, "-m", "jaxina.cli", "run"]
 
 
-@pytest.mark.parametrize(("processes", "aggregator"), [(2, "embedded"), (4, "embedded"), (3, "udp")], ids=str)
+@pytest.mark.parametrize("processes, aggregator", [(2, "embedded"), (4, "embedded"), (3, "udp")], ids=str)
 def test_a_partitioned_program(processes: int, aggregator: str):
     command = [*RUN, "-n", str(processes), "--aggregator", aggregator, str(PROGRAM)]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=110)

@@ -1,4 +1,4 @@
-"""`jaxina run` as a supervisor: restarts, logs, input, the cause of a failure, several nodes, and who outlives whom."""
+"""`jaxina run` as a supervisor: restarts, logs, input, the cause of a failure, several nodes, the coordinator's end."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ jax.block_until_ready(step())
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts `jaxina run ARGUMENTS SCRIPT`; kills what is left of it at the end."""
+    """A function that starts `jaxina run ARGUMENTS SCRIPT`. Processes that still run at the end are killed."""
     started = []
 
     def run(text, *arguments, script_arguments=(), **options):
@@ -114,10 +114,10 @@ while True:
     jax.block_until_ready(step())
 """
     )
-    code, out, err = finish(start(text, "-n", 3))
+    code, _, err = finish(start(text, "-n", 3))
     assert code == 1
     last = err.splitlines()[-1]
-    assert "worker 1 (pid " in last and "lost it" in last, last
+    assert "worker 1 (pid " in last and "failed because of that" in last, last
     assert "  │ RuntimeError: the real cause" in err
     for rank in (0, 2):
         said = [line for line in err.splitlines() if line.startswith(f"[{rank}]") and "INFO" not in line]
@@ -151,12 +151,12 @@ except jaxina.errors.WorkerLostError:
 
 
 def test_two_nodes_make_one_job(start, tmp_path):
-    """Two launchers on this host, as if on two."""
+    """Two launchers on this host stand for launchers on two hosts."""
     command = [sys.executable, "-m", "jaxina.cli", "switch", "--bind", "127.0.0.1:0", "--announce-fd", "1", "--quiet"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as switch, contextlib.ExitStack() as at_end:
         at_end.callback(switch.terminate)
         address = switch.stdout.readline().strip()
-        coordinator = "127.0.0.1:" + address.rpartition(":")[2]  # taken, by the switch
+        coordinator = "127.0.0.1:" + address.rpartition(":")[2]  # the switch has this port
         refused = start(
             "", "-n", 1, "--nodes", 2, "--coordinator", coordinator, "--aggregator", "udp", "--switch", address
         )

@@ -1,4 +1,4 @@
-"""Notebooks run from top to bottom, as plain programs, and their .ipynb are what their .py say."""
+"""The notebooks run from top to bottom as plain programs, and each .ipynb has the cells of its .py."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_notebook_runs(source, tmp_path):
         "MPLBACKEND": "agg",
         "PYTHONPATH": str(ROOT),
         "XLA_FLAGS": "--xla_backend_optimization_level=0",
-    }  # compiling is what takes the time
+    }  # compiling takes most of the time, so optimization is off
     done = subprocess.run(
         [sys.executable, "-W", "error", str(source)],
         capture_output=True,
@@ -44,7 +44,7 @@ def test_notebook_runs(source, tmp_path):
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda file: file.stem)
 def test_executed_notebook_is_current(source):
-    """`make notebooks` writes the .ipynb: whoever edits a .py runs it again."""
+    """`make notebooks` writes the .ipynb. Run it again after each change of a .py."""
     jupytext = pytest.importorskip("jupytext")
     executed = json.loads(source.with_suffix(".ipynb").read_text())
     cells = [(cell["cell_type"], "".join(cell["source"])) for cell in executed["cells"]]

@@ -1,4 +1,4 @@
-"""The NumPy specification against its own promises, in exact rational arithmetic."""
+"""The NumPy specification keeps its promises. The tests compute in exact rational arithmetic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOME_WORKERS = [1, 2, 3, 4, 5, 7, 8, 64, 255, 256, 257, 511, 512, 513, 1000, 102
 
 @st.composite
 def worker_arrays(draw, values=FINITE, max_workers=6, max_size=12):
-    """One float32 array per worker, all of one size, and a block size."""
+    """Draws one float32 array per worker, all of one size, and a block size."""
     workers = draw(st.integers(1, max_workers))
     size = draw(st.integers(1, max_size))
     lists = [draw(st.lists(values, min_size=size, max_size=size)) for _ in range(workers)]
@@ -35,8 +35,8 @@ def global_exponents(arrays, block_size):
 
 
 def assert_close(y, exact, allowed):
-    """y, a float32, is within half an ulp of something within `allowed` of `exact`."""
-    if np.isinf(y):  # beyond what rounds to the largest float32
+    """Asserts that y, a float32, is off `exact` by at most `allowed` plus half an ulp."""
+    if np.isinf(y):  # the sum must then be too large to round to the largest float32
         assert abs(exact) + allowed >= Fraction(2) ** 128 - Fraction(2) ** 103
         assert (y > 0) == (exact > 0)
         return
@@ -95,7 +95,7 @@ def test_each_word_is_within_the_bound_even_where_it_is_clamped(workers):
     bound = Fraction(float(numerics.error_bound(exponents, workers)[0])) / workers
     assert max(errors) <= bound
     if workers >= 512 and workers & (workers - 1) == 0:
-        assert max(errors) == bound  # reached by the largest value
+        assert max(errors) == bound  # the largest value is off by exactly the bound
     else:
         assert bound == Fraction(2) ** (-power - 1)
 
@@ -123,7 +123,7 @@ def test_no_sum_overflows_and_the_range_is_used_for_every_number_of_workers():
 def test_integers_and_short_dyadic_fractions_sum_exactly(rows, power):
     arrays = [np.ldexp(np.array(row, np.float64), power).astype(np.float32) for row in rows]
     y = numerics.all_reduce_reference(arrays)
-    # Up to 18 + 4 bits: within float32's 24.
+    # A sum has up to 18 + 4 bits, which fit into float32's 24.
     expected = np.ldexp(np.sum(np.array(rows, np.int64), axis=0).astype(np.float64), power)
     assert y.astype(np.float64).tolist() == expected.tolist()
 
@@ -141,7 +141,7 @@ def test_non_finite_elements_are_what_ieee_addition_gives_and_the_others_are_sum
     arrays, block_size = drawn
     y = numerics.all_reduce_reference(arrays, block_size)
     finite = np.all(np.isfinite(arrays), axis=0)
-    # A float64 sum of 4 float32 values cannot overflow: what is not finite comes from the inputs.
+    # A float64 sum of 4 float32 values cannot overflow, so it is not finite only if an input is not.
     with np.errstate(invalid="ignore"):
         ieee = np.sum(np.array(arrays, np.float64), axis=0)
     assert np.array_equal(y[~finite].astype(np.float64), ieee[~finite], equal_nan=True)
@@ -205,7 +205,7 @@ def test_paper_scale_is_within_half_a_word_per_worker(rows):
     f = float(paper_scale.scale(global_exponents(arrays, 6), len(arrays))[0])
     for i, value in enumerate(y):
         exact = sum(Fraction(float(a[i])) for a in arrays)
-        # f x and (sum q) / f are rounded once each in float64, 2^-52 of values below 2^31 words.
+        # f x and (sum q) / f are each rounded once in float64: by 2^-52 of a value below 2^31 words.
         allowed = Fraction(len(arrays)) * (Fraction(1, 2) + Fraction(1, 2**20)) / Fraction(f)
         assert_close(value, exact, allowed)
 

@@ -1,4 +1,4 @@
-"""The jax.numpy form of the specification has the NumPy form's bits, under jit, subnormals too."""
+"""The jax.numpy form of the specification gives the bits of the NumPy form, under jit, also for subnormals."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SPECIAL = np.array(
 
 
 def any_floats(rng) -> np.ndarray:
-    """Every bit pattern alike, and the special ones more often."""
+    """Draws every bit pattern with the same probability, and special values more often."""
     words = rng.integers(0, 2**32, ELEMENTS, np.uint32)
     return np.where(rng.random(ELEMENTS) < 0.1, rng.choice(SPECIAL, ELEMENTS), words).view(np.float32)
 
 
 def floats_near_ties(rng, exponents, workers) -> np.ndarray:
-    """Words and half words around 0, 2^22, the limit: what rounding and clamping decide about."""
+    """Returns values at words and half words around 0, 2^22 and the limit, where rounding and clamping decide."""
     limit = numerics.quantized_limit(workers)
     centres = rng.choice([0, 1, 2, 3, 2**22, 2**23, limit, limit // 2], ELEMENTS)
     scaled = (centres + rng.choice([-1, -0.5, -0.25, 0, 0.5, 0.75], ELEMENTS)) * rng.choice([-1, 1], ELEMENTS)
@@ -60,7 +60,7 @@ def test_quantize_and_dequantize(workers):
     quantize = jax.jit(partial(jnp_reference.quantize, workers=workers, block_size=BLOCK_SIZE))
     dequantize = jax.jit(partial(jnp_reference.dequantize, workers=workers, block_size=BLOCK_SIZE))
     for _ in range(5):
-        # 571 blocks: every exponent byte from 0 to 254, at least twice.
+        # There are 572 blocks, so every exponent byte from 0 to 254 occurs at least twice.
         exponents = rng.permutation(np.arange(BLOCKS) % 255).astype(np.uint8)
         for x in any_floats(rng), floats_near_ties(rng, exponents, workers):
             expected = numerics.quantize(x, exponents, workers, BLOCK_SIZE)
@@ -80,7 +80,7 @@ def test_all_reduce(workers):
         arrays = []
         for _ in range(workers):
             x = any_floats(rng).view(np.uint32)
-            # Fewer exponents: blocks whose values are alike, also all subnormal ones.
+            # With fewer exponents, blocks have values of similar size. Some blocks are all subnormal.
             magnitude = (x & 0x7FFFFF) | ((x >> 23) % exponent_range) << 23
             special = rng.random(ELEMENTS) < 0.03
             arrays.append(np.where(special, x, magnitude | (x & 0x80000000)).view(np.float32))

@@ -1,4 +1,4 @@
-"""Every variant of the native codec has the NumPy specification's bits."""
+"""Every variant of the native codec gives the bits of the NumPy specification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CODECS = native.codec_names()
 
 
 def any_floats(rng, size) -> np.ndarray:
-    """Every bit pattern alike, and a few special values."""
+    """Draws every bit pattern with the same probability, and a few special values."""
     special = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 1.5, -3.4028235e38], np.float32)
     x = rng.integers(0, 2**32, size, np.uint32).view(np.float32)
     return np.where(rng.random(size) < 0.02, rng.choice(special, size), x)
@@ -61,9 +61,9 @@ def test_quantize_and_dequantize(codec, workers):
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("workers", [1, 3, 40])
 def test_all_reduce(codec, workers):
-    """The steps of a transport, in the codec: exponents, quantize, sum, dequantize, flags."""
+    """Does what a transport does, with the codec: exponents, quantize, sum, dequantize, flags."""
     rng = np.random.default_rng(workers)
-    # Rarely special, and with alike exponents, so that sums of many finite values occur too.
+    # Most values are ordinary and have similar exponents, so that sums of many finite values occur, too.
     arrays = []
     for _ in range(workers):
         x = rng.standard_normal(3000).astype(np.float32)
@@ -83,7 +83,7 @@ def test_all_reduce(codec, workers):
 @pytest.mark.parametrize("workers", [1, 3, 100])
 @pytest.mark.parametrize("seed", [None, 0, 2**64 - 1])
 def test_the_gpu_kernels_arithmetic(word_bits, workers, seed):
-    """What the kernels compute for one element has the specification's bits, for all their words and roundings."""
+    """The kernels' arithmetic gives the specification's bits for every element, for all widths and roundings."""
     rng = np.random.default_rng(word_bits * workers)
     x = any_floats(rng, BLOCK_SIZE * 510 - 5)
     own = numerics.block_exponents(x, BLOCK_SIZE, finite_only=True)
@@ -99,7 +99,7 @@ def test_the_gpu_kernels_arithmetic(word_bits, workers, seed):
 
 
 def test_stochastic_rounding_has_the_value_for_its_expectation():
-    """10,000 elements of one value: the mean of the words lies within five standard errors."""
+    """Of 10,000 elements of one value, the mean of the words is within five standard errors of the scaled value."""
     for value in (0.3, -0.3, 17.75, -1e-3):
         x = np.full(10_000, value, np.float32)
         exponents = np.array([131], np.uint8)  # m = 5, so S = 2 for int8 and one worker

@@ -1,6 +1,6 @@
-"""The conformance vectors: that the files are what the specification says, and that the runner
-finds what differs. The
-software aggregator's own run, and those of aggregators with planted bugs, are native tests.
+"""The conformance vectors: the files are what the specification says, and the runner finds differences.
+
+Native tests run the vectors on the software aggregator, and on aggregators with planted bugs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_words_are_read_as_they_were_written(numbers):
 
 
 def test_appendix_a_is_the_papers():
-    """Its events one by one: who sends, and who gets the result."""
+    """Checks the events of the paper's appendix A one by one: who sends, and who gets the result."""
     events: list[tuple[str, list[str]]] = []
     for step in vector.read(generate.FOLDER / "64" / "appendix_a.txt").steps:
         if isinstance(step, Send):
@@ -70,21 +70,13 @@ def test_appendix_a_is_the_papers():
 
 
 class Interpreter:
-    """The specification as a device."""
+    """The specification, as a device for the runner."""
 
     name = "the specification"
-    abilities = {
-        "notices",
-        "state",
-        "counters",
-        "first_epoch",
-        "checksum",
-        "short",
-        "blocks",
-        "sizes",
-        "mismatch",
-    }
-    block_sizes = {64, 256}
+    abilities = frozenset(
+        ("notices", "state", "counters", "first_epoch", "checksum", "short", "blocks", "sizes", "mismatch")
+    )
+    block_sizes = frozenset({64, 256})
 
     def begin(self, wanted):
         self.aggregator = Aggregator()
@@ -187,7 +179,7 @@ def test_the_runner_says_in_what_way_packets_differ():
 def test_a_device_is_not_asked_for_what_it_cannot():
     class Limited(Interpreter):
         abilities = Interpreter.abilities - {"checksum"}
-        block_sizes = {64}
+        block_sizes = frozenset({64})
 
     corrupt = vector.read(generate.FOLDER / "64" / "corrupt.txt")
     assert runner.run(corrupt, Limited()).lacking == {"checksum"}
@@ -210,7 +202,7 @@ def test_every_line_of_a_file_is_understood():
 
 
 def conformance(*arguments, inside=()):
-    """Exit code and output of `python -m conformance`."""
+    """Runs `python -m conformance`. Returns its exit code and output."""
     done = subprocess.run(
         [*inside, sys.executable, "-m", "conformance", *map(str, arguments)],
         capture_output=True,
@@ -229,14 +221,14 @@ def test_the_software_switch_passes_over_loopback():
         with ControlServer(planes, "127.0.0.1:0", ask_every=0) as server:
             code, output = conformance("--control", server.address, "--size", 64)
             assert code == 0, output
-            assert " 0 failed, 1 not run" in output  # epochs_wrap
+            assert " 0 failed, 1 not run" in output  # the one that is not run is epochs_wrap
             code, output = conformance("--control", server.address, "--tofino", 64, "appendix_a", "corrupt")
             assert code == 0 and "1 vectors passed, 0 failed, 3 not run" in output, output
     finally:
         datagrams.stop()
 
 
-# `jaxina`, whose switch looks its counters up whenever it is asked, as the runner asks often.
+# `jaxina`, but its switch reads its counters whenever it is asked. The runner asks often.
 _ASKED_AT_WILL = """
 from jaxina.control import limits
 limits.ASK_EVERY = 0
@@ -254,7 +246,7 @@ def one_worker_network(only_testbed: None) -> Iterator[testbed.Testbed]:
     except InvalidArgumentError as error:
         pytest.skip(str(error))
     try:
-        # Else the frames of one message cross the bridge as one.
+        # With offloads, the frames of one message would cross the bridge as one.
         offloads = [text for name in ("tx-udp-segmentation", "gso") for text in (name, "off")]
         ethtool = [*made.inside(made.switch_namespace), "ethtool", "-K", "eth0", *offloads]
         subprocess.run(ethtool, check=True, capture_output=True)
@@ -266,13 +258,12 @@ def one_worker_network(only_testbed: None) -> Iterator[testbed.Testbed]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {' '.join(MISSING)}")
 def test_raw_frames_reach_a_switch_behind_an_interface(one_worker_network, tmp_path):
-    """The runner in a worker's namespace, the software switch in the switch's, a bridge between
-    them."""
+    """The runner is in a worker's namespace, the software switch in the switch's namespace. A bridge joins them."""
     bed = one_worker_network
     control = f"{bed.switch_host}:51000"
     log = (tmp_path / "switch.log").open("w+")
-    # A thread that changes its core between two frames has them handed on by two cores, in any
-    # order. A virtual pair of interfaces keeps the order of one core only.
+    # The switch must stay on one core. If a thread changed its core between two frames, two cores would hand them on,
+    # in any order: a virtual pair of interfaces keeps the order only of frames from one core.
     one_core = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
     switch = subprocess.Popen(
         [*bed.inside(bed.switch_namespace), *one_core]

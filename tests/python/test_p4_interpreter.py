@@ -1,5 +1,4 @@
-"""The interpreter of P4: that it does what the language and the chip say, and refuses what they do
-not define."""
+"""The P4 interpreter does what the language and the chip define, and refuses what they do not define."""
 
 from __future__ import annotations
 
@@ -76,7 +75,7 @@ def test_a_packet_goes_where_it_is_sent(chip):
 
 
 @pytest.mark.parametrize(
-    ("statements", "byte"),
+    "statements, byte",
     [
         ("hdr.byte.value = hdr.byte.value + 252;", 1),
         ("hdr.byte.value = 4 - hdr.byte.value;", 255),
@@ -177,7 +176,7 @@ def test_copies_go_to_the_nodes_of_a_group_but_not_to_pruned_ports(chip):
     made.traffic_manager.nodes = {10: (0, (1, 2)), 11: (5, (1,))}
     made.traffic_manager.groups = {3: (10, 11)}
     made.traffic_manager.prunes = {1: (1,)}
-    # The prune is for copies with the packet's own replication id, 0.
+    # Pruning applies only to copies with the packet's own replication id, 0.
     assert [port for port, _ in sent(made)] == [7, 2, 1]
 
 
@@ -190,7 +189,7 @@ def test_a_recirculated_packet_makes_passes_until_it_leaves(chip):
 
 
 @pytest.mark.parametrize(
-    ("parts", "why"),
+    "parts, why",
     [
         ({"apply": "if (md.flag == 1) { }"}, r"if \(md.flag == 1\) depends on md.flag"),
         ({"apply": "hdr.byte.value = md.a;"}, "sends byte 0"),
@@ -214,7 +213,7 @@ def test_a_recirculated_packet_makes_passes_until_it_leaves(chip):
     ],
 )  # fmt: skip
 def test_what_is_not_defined_is_an_error(chip, parts, why):
-    """Of the text (without `why`), or of the packet that meets it."""
+    """Without `why`, the program's text is refused. With it, the packet that meets the undefined thing raises it."""
     if why is None:
         with pytest.raises(ProgramError):
             chip(**parts)

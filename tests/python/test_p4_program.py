@@ -1,5 +1,4 @@
-"""The Tofino program itself, interpreted: the vectors pass, and a program with one line changed
-fails some."""
+"""The Tofino program, run by the interpreter, passes the vectors. A program with one line changed fails some."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from conformance.generate import FOLDER
 from conformance.runner import run
 
 WORDS = {"one-pipe": 64, "four-pipes": 256}
-# What a vector needs that the chip lacks: p4/README.md, "Terms that differ".
+# What some vectors need and the chip lacks: see "Terms that differ" in p4/README.md.
 LACKING = {"checksum", "short", "blocks", "sizes", "mismatch", "messages"}
 
 
@@ -21,7 +20,7 @@ def vectors(size):
 
 
 def outcomes(size, text):
-    """Of the vectors that are run."""
+    """Yields the outcomes of the vectors that the chip can run."""
     device = InterpretedDevice(size, text)
     try:
         for wanted in vectors(size):
@@ -54,7 +53,7 @@ def test_without_the_epoch_check_vectors_fail(size):
 
 
 ONE_PIPE, FOUR_PIPES = "one-pipe", "four-pipes"
-# Size, file, what stands there, what stands there instead.
+# Name -> size, file, the original text, the text that replaces it.
 MUTATIONS = {
     "stamps are not checked": (
         *(ONE_PIPE, "worker_stamp.p4"),

@@ -1,5 +1,7 @@
-"""The Tofino program, interpreted, and the specification of the vectors get the same random
-packets: late, early and repeated ones, with errors, of two jobs at a time."""
+"""The Tofino program, run by the interpreter, and the vectors' specification get the same random packets.
+
+The packets are of two jobs. Some are late, early, repeated or wrong.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from conformance.vector import Count, Send
 WORDS = {"one-pipe": 64, "four-pipes": 256}
 PACKETS = 400
 JOBS = {"A": (3, 3), "B": (2, 1)}  # workers and slots
-AWAY = [0] * 10 + [-1, -1, -2, -2, -3, -9, 1, 2, 5, 2**31 + 9]  # from the pass that is due
+AWAY = [0] * 10 + [-1, -1, -2, -2, -3, -9, 1, 2, 5, 2**31 + 9]  # how far a packet's epoch is from the pass that is due
 UDP_ERRORS = [{}] * 30 + [
     {"secret": "wrong"},
     {"job": "unknown", "secret": "unknown"},
@@ -31,7 +33,7 @@ RDMA_ERRORS = [{}] * 30 + [{"key": "wrong"}, {"queue": 1}, {"slot": 2}, {"length
 
 
 def due(script, job, slot):
-    """The pass that a slot sums, or will sum next."""
+    """Returns the pass that a slot sums, or will sum next."""
     latest = max(script.aggregator.slots[job, slot].versions.values(), key=_age)
     complete = latest.count == JOBS[job][0]
     return (latest.epoch + complete) % 2**32
@@ -42,7 +44,7 @@ def _age(version):
 
 
 def sizes(epoch, slot, words, chance):
-    """Of all updates of a pass: some have no words, some no exponent."""
+    """Returns the numbers of exponents and words in all updates of a pass. Some have no words, some no exponent."""
     chance = random.Random(f"{chance} {epoch} {slot}")
     empty = chance.random() < 0.15
     count = 1 if empty or chance.random() < 0.8 else 0
@@ -55,7 +57,7 @@ def draw(script, chance, seed, rdma):
     worker, slot = chance.randrange(workers), chance.randrange(slots)
     epoch = (due(script, job, slot) + chance.choice(AWAY)) % 2**32
     size = sizes(epoch, slot, script.size, seed)
-    numbers = random.Random(f"{seed} {job} {worker} {slot} {epoch}")  # the same in a repetition
+    numbers = random.Random(f"{seed} {job} {worker} {slot} {epoch}")  # a repeated packet has the same numbers
     given = {
         "exponents": [numbers.randrange(1, 256) for _ in range(size["exponents"])],
         "words": [numbers.randrange(-(2**31), 2**31) for _ in range(size["words"])],
@@ -69,7 +71,7 @@ def draw(script, chance, seed, rdma):
 
 
 def traffic(size, seed, rdma):
-    """A vector of random packets and what the specification says of them."""
+    """Returns a vector of random packets, with the replies that the specification gives."""
     chance = random.Random(seed)
     script = (RdmaScript if rdma else Script)("random", WORDS[size], "")
     for name, (workers, slots) in JOBS.items():

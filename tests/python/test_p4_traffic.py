@@ -1,5 +1,7 @@
-"""The Tofino program, interpreted, in traffic that the vectors do not have: packets that are in the
-chip at once, a contradiction, and frames that are not for the aggregator."""
+"""The Tofino program, run by the interpreter, in traffic that the vectors do not have.
+
+Several packets are in the chip at the same time, workers contradict each other, and frames are not for the aggregator.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,10 @@ from conformance.devices.rdma import RdmaWorkers
 from conformance.rdma_packet import End
 from conformance.rdma_script import RdmaScript
 from conformance.script import Script, numbers
-from conformance.vector import Job, Packet
-
+from conformance.vector import Job
 from interpreter.controller_tables import ChipTables
 from interpreter.program import Program
+
 from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs
 from jaxina.controller.data_plane import TofinoPlane
@@ -27,12 +29,12 @@ from jaxina.controller.tables import Entry, Ternary
 
 WORDS = {"one-pipe": 64, "four-pipes": 256}
 WORKERS, SLOTS, PASSES = 3, 2, 4
-BUSY = 45  # seconds that a busy machine may need for what takes none
+BUSY = 45  # seconds; generous, because a busy machine may need long for what usually takes no time
 TO = (ADDRESS, 51001)
 
 
 class BusyLink(ChipLink):
-    """What is sent waits in the chip."""
+    """A link whose packets wait in the chip until `step` moves them on."""
 
     def send(self, endpoint, to, payload):
         self.tables.chip.enter(*self.frame(endpoint, to, payload))
@@ -75,13 +77,13 @@ class Switch:
             self.link.send(f"A{worker}", TO, datagram.encode(packet, self.names))
 
     def now(self, worker, packet):
-        """What comes back, when the chip has nothing else to do."""
+        """Sends a packet while the chip has nothing else to do, and returns what comes back."""
         ChipLink.send(self.link, f"A{worker}", TO, datagram.encode(packet, self.names))
         came = self.link.receive(0)
         return [datagram.decode(payload, self.names, False) for _, _, payload in came]
 
     def received(self):
-        """(worker, slot, epoch, words) of the results that have come."""
+        """Yields (worker, slot, epoch, words) of the results that have come."""
         for endpoint, sender, payload in self.link.receive(0):
             if self.job.mtu:
                 packet = self.rdma.decode(endpoint, sender, payload).packet
@@ -110,21 +112,20 @@ def switch():
 
 
 class Workers:
-    """Each has a pass under way in each slot, and sends its update until it has the result."""
+    """Workers that have a pass under way in each slot. Each sends its update until it has the result."""
 
     def __init__(self, switch, chance):
         self.switch = switch
         self.chance = chance
         self.epochs = {(w, s): 0 for w in range(WORKERS) for s in range(SLOTS)}
-        self.due = set(self.epochs)  # whose update of the pass has not been sent
+        self.due = set(self.epochs)  # (worker, slot) pairs whose update of the current pass has not been sent yet
         script = RdmaScript if switch.job.mtu else Script
         self.script = script("", switch.job.block, "")
         if switch.job.mtu:
             self.script.one_packet_job("A", WORKERS, SLOTS)
 
     def send(self):
-        """The update of a pass that has just begun, or one again, or an old copy of the one before
-        it."""
+        """Sends the update of a pass that has just begun, or repeats it, or repeats that of the pass before."""
         late = 0
         if self.due and self.chance.random() < 0.8:
             at = self.chance.choice(sorted(self.due))
@@ -140,7 +141,7 @@ class Workers:
         self.switch.send(worker, packet)
 
     def receive(self):
-        """One result in ten is lost."""
+        """Takes the results that have come, and loses one in ten."""
         for worker, slot, epoch, words in self.switch.received():
             assert epoch <= self.epochs[worker, slot]
             each = [numbers(w, epoch, slot, self.switch.job.block) for w in range(WORKERS)]
@@ -154,7 +155,7 @@ class Workers:
 @pytest.mark.parametrize("mtu", [0, 2048], ids=["udp", "rdma"])
 @pytest.mark.parametrize("size", WORDS)
 def test_packets_that_are_in_the_chip_at_once_do_not_disturb_each_other(switch, size, mtu):
-    """At each port packets keep their order; which port goes next is left to chance."""
+    """Packets keep their order at each port. Chance decides which port goes next."""
     made, chance = switch(size, mtu), random.Random(size)
     workers, chip = Workers(made, chance), made.tables.chip
     most = 0
@@ -208,9 +209,9 @@ def test_other_traffic_is_forwarded(switch):
 
 @pytest.mark.parametrize("size", WORDS)
 def test_front_ports_in_loopback_stand_in_for_recirculation_ports(switch, size):
-    """Each slot's packets take one of four ways, by the lowest bits of the slot's index."""
+    """The lowest bits of a slot's index choose one of four ways for its packets."""
     made = switch(size)
-    steps = [0] if size == "one-pipe" else [1, 2, 3, 3, 2, 2, 1, 1, 0, 0]  # pipes, from step 1 on
+    steps = [0] if size == "one-pipe" else [1, 2, 3, 3, 2, 2, 1, 1, 0, 0]  # the pipe of each step, from step 1 on
     control = "Ingress.recirculation"
     for step, pipe in enumerate(steps, 1):
         key, data = {"step": step, "lane": 1}, {"port": 128 * pipe + 20}

@@ -1,4 +1,4 @@
-"""The tables and pictures of benchmarks/paper_figures, from made-up measurements; the measurements need a testbed."""
+"""The tables and pictures of benchmarks/paper_figures, from made-up measurements. Real ones would need a testbed."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""The table of partitioned programs: training steps of it, and whether its bound tells a worse sum from a right one."""
+"""The table of partitioned programs: two of its training steps, and a check that its bound rejects coarse sums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_training_steps_give_what_they_give_with_gloo():
     assert "2 runs of 2 programs, 0 wrong, 0 jobs failed" in finished.stdout
 
 
-@pytest.mark.parametrize(("bits", "within"), [(24, True), (12, False)])
+@pytest.mark.parametrize("bits, within", [(24, True), (12, False)])
 def test_the_bound_tells_coarser_sums(monkeypatch, bits: int, within: bool):
     monkeypatch.syspath_prepend(BENCHMARKS)
     import partitioned_bound
@@ -33,7 +33,7 @@ def test_the_bound_tells_coarser_sums(monkeypatch, bits: int, within: bool):
         bounds = partitioned_bound.bounds(program.function, program.inputs, N)
 
     def step(order: list[int], bits: int) -> list[np.ndarray]:
-        """With gradients of N parts of the batch, rounded to so many bits and summed in this order."""
+        """A training step with the gradients of N parts of the batch, rounded to `bits` and summed in this order."""
         parameters, *batch = program.inputs
         parts = zip(*(np.split(rows, N) for rows in batch), strict=True)
         gradient = jax.jit(jax.value_and_grad(partitioned_programs.loss))

@@ -1,4 +1,4 @@
-"""The control plane against strangers: a short run of its fuzzer, which must also find what is planted."""
+"""A short run of the control plane's fuzzer. It must find nothing, but must find planted bugs."""
 
 import pathlib
 import subprocess
@@ -40,6 +40,6 @@ def test_nothing_is_found():
     ],
 )
 def test_planted_bugs_are_found(planted):
-    run = _fuzz(120_000, planted)  # the same messages every time: those of seed 1 find all four
+    run = _fuzz(120_000, planted)  # the messages of seed 1 find all four bugs
     assert run.returncode != 0
     assert "Finding" in run.stderr

@@ -1,5 +1,7 @@
-"""A short run of the death campaign, as a process of its own, since it forks; `make test-nightly` runs the long one.
-Kills with real `lax.psum` are in test_job.py."""
+"""A short run of the death campaign. It forks, so it runs in a process of its own.
+
+`make test-nightly` runs the long campaign. test_job.py has kills with real `lax.psum`.
+"""
 
 import json
 import os
@@ -51,7 +53,7 @@ def test_survivors_get_the_right_error_in_time_in_namespaces(what, rows):
 
 
 def test_no_room_for_the_statistics_is_a_typed_error_at_shutdown(tmp_path):
-    script = f"""
+    script = """
 import resource, jaxina
 jaxina.init(aggregator="embedded")
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

@@ -1,5 +1,7 @@
-"""A short run of every hostile stranger, as a process of its own, since it forks and makes namespaces;
-tests/campaigns/hostile_strangers.py runs the long one."""
+"""A short run of every hostile stranger. It forks and makes namespaces, so it runs in a process of its own.
+
+tests/campaigns/hostile_strangers.py runs the long campaign.
+"""
 
 import json
 import pathlib

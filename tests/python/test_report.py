@@ -1,4 +1,4 @@
-"""The report: what it says of a program is what the engine counts, and what stays has its reason."""
+"""The report says of each program what the engine counts, and why a collective stays with XLA."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from eight_devices import DEVICES, carried, job, on_devices, sharded  # noqa: F401 (job is a fixture)
+from eight_devices import DEVICES, carried, on_devices, sharded
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
@@ -24,7 +24,7 @@ X = np.arange(DEVICES * 8, dtype=np.float32).reshape(DEVICES, 8)
 
 
 def reported(f: Any, *operands: Any) -> tuple[jaxina.Program, int]:
-    """What the report says of f's program, and how many collectives the engine has summed for one run of it."""
+    """Runs f. Returns the report's entry for its program, and the number of collectives that the engine summed."""
     before = len(jaxina.report().programs)
     _, collectives = carried(lambda: f(*operands))
     (program,) = jaxina.report().programs[before:]
@@ -53,9 +53,9 @@ def test_what_stays_has_its_kind_and_reason():
     stays = {(one.kind, one.why, one.sums): one.number for one in program.stays}
     assert stays == {
         ("all-reduce", "dtype float8_e5m2", True): 1,
-        ("all-reduce", "sums nothing", False): 1,
-        ("all-gather", "sums nothing", False): 1,
-        ("collective-permute", "sums nothing", False): 1,
+        ("all-reduce", "not a sum", False): 1,
+        ("all-gather", "not a sum", False): 1,
+        ("collective-permute", "not a sum", False): 1,
     }
 
 
@@ -65,7 +65,7 @@ def test_the_partitioners_sums_are_seen():
     assert (program.carried, collectives) == (0, 0)
     whys = {one.kind: one.why for one in program.stays}
     assert whys.keys() == {"all-reduce", "collective-permute"}
-    assert "partitioner" in whys["all-reduce"] and whys["collective-permute"] == "sums nothing"
+    assert "partitioner" in whys["all-reduce"] and whys["collective-permute"] == "not a sum"
 
 
 def test_one_in_a_loop_counts_once():
@@ -123,7 +123,7 @@ def test_a_job_ends_with_a_summary_and_warns_where_nothing_was_carried():
     done = run(f"with jaxina.init():\n    {SUM}", JAXINA_LOG="info")
     assert done.returncode == 0 and "2 sums of 2 elements were carried" in done.stderr, done.stderr
     done = run(f"with jaxina.init(), jaxina.collectives(False):\n    {SUM}")
-    assert "WARNING: no sum was carried: 1 with XLA: jaxina.collectives(False)" in done.stderr, done.stderr
+    assert "WARNING: no sum was carried: 1 collective with XLA (jaxina.collectives(False))" in done.stderr, done.stderr
     done = run(f"with jaxina.init():\n    {SUM}")
     assert done.stderr == ""
 

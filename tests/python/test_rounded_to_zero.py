@@ -1,4 +1,4 @@
-"""What is lost beside larger numbers of a block is counted, for each program, and only once."""
+"""Numbers that become zero beside larger numbers of their block are counted, for each program, and only once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import jaxina
 import jaxina.errors
-import pytest
 
 PROGRAM = """
 import sys
@@ -73,7 +74,7 @@ def run(arguments: list[str], **environment: str) -> tuple[int, dict[str, list[i
     )
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.splitlines() if "jit_asked_for" in line)
-    lost, counts = json.loads(re.search(r"\[\d+, \{.*", line)[0])  # behind the worker's number
+    lost, counts = json.loads(re.search(r"\[\d+, \{.*", line)[0])  # the tag with the worker's number comes before it
     return lost, counts, done.stderr
 
 
@@ -88,7 +89,7 @@ def test_lost_numbers_are_counted_by_program_and_once(aggregator: list[str], tmp
         "jit_loses_nothing": [999, 0],
     }
     assert lost == 4 * ONCE
-    assert f"{4 * ONCE} numbers of process 0 became zero" in log
+    assert f"{4 * ONCE} numbers of process 0 were rounded to zero" in log
     last = subprocess.run(
         [str(Path(sys.executable).with_name("jaxina")), "info", "--last"],
         capture_output=True,

@@ -1,5 +1,7 @@
-"""XLA's own collectives, which come to jaxina as to an MPI library: what they are worth where processes differ, and where
-jaxina is switched off or has ended."""
+"""XLA's own collectives, which XLA hands to jaxina as if jaxina were an MPI library.
+
+They give errors if processes run different programs. They still work where jaxina is switched off or has ended.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def attempt(*programs):
 
 
 def outputs(folder, program: str, processes: int = 2, init: str = "timeout=8", before: str = "") -> list[list[str]]:
-    """What each process printed."""
+    """Runs a program. Returns the lines that each process printed."""
     file = folder / "program.py"
     file.write_text(before + PRELUDE.replace("{init}", init) + textwrap.dedent(program))
     command = [sys.executable, "-m", "jaxina.cli", "run", "-n", str(processes), str(file)]
@@ -88,7 +90,7 @@ def test_a_branch_that_one_of_three_takes(tmp_path):
         assert lines[-1].split()[0] == "MISMATCH", lines
 
 
-# The second program of process 1 never runs: its argument has been given away.
+# The second run of each program fails in process 1, because its argument has been deleted.
 FAILS = """
 for other in (jax.jit(lambda x: jnp.sum(x)), jax.jit(lambda x: jnp.roll(x, 1))):
     jax.block_until_ready(other(x))
@@ -121,7 +123,7 @@ with jaxina.collectives(False):
 assert carried() == before
 assert jaxina.report().programs[-1].carried == 0, jaxina.report()
 
-# Carried at the same time: what the program asks for, and what the partitioner puts in.
+# jaxina carries at the same time the psum that the program asks for and the sums that the partitioner inserts.
 def both(x):
     asked = jax.shard_map(lambda x: lax.psum(x, "w"), mesh=mesh, in_specs=P("w"), out_specs=P())(x)
     return asked.sum() + jnp.sum(x * x)
@@ -135,9 +137,10 @@ def steps(x):
     return lax.while_loop(lambda s: jnp.sum(s) < 100, lambda s: s * 2, x)
 same("a loop with a sum", whole(jax.jit(steps)(x)), rows[4 * rank : 4 * rank + 4] * 2**5)
 
-if n > 2:  # all run it, also the process that has no device in it
+if n > 2:  # all processes run the program, also one that has no device in it
     few = jax.make_mesh((2,), ("w",), devices=jax.devices()[:2], axis_types=(AxisType.Auto,))
-    part = jax.make_array_from_callback((4,), NamedSharding(few, P("w")), lambda index: rows[:4][index], dtype=np.float32)
+    here = NamedSharding(few, P("w"))
+    part = jax.make_array_from_callback((4,), here, lambda index: rows[:4][index], dtype=np.float32)
     got = jax.jit(jnp.sum, out_shardings=NamedSharding(few, P()))(part)
     same("a program of some", got.addressable_data(0) if rank < 2 else rows[:4].sum(), rows[:4].sum())
 
@@ -152,7 +155,7 @@ assert carried() > before
 """
 
 
-@pytest.mark.parametrize("processes", (2, 3))
+@pytest.mark.parametrize("processes", [2, 3])
 def test_every_program_goes_on_wherever_jaxina_is_switched_off_or_has_ended(tmp_path, processes: int):
     want = [
         "exact floats",
@@ -177,7 +180,7 @@ def test_a_program_of_one_process_in_a_job_of_two(tmp_path):
     own = jax.sharding.Mesh(np.array(jax.local_devices()), ("i",))
     collectives = jax.shard_map(alone, mesh=own, in_specs=P(), out_specs=P(), check_vma=False)
     operand = jnp.arange(3, dtype=jnp.float32) + rank
-    # As it is written, and by way of its jaxpr, as jax.core.eval_jaxpr runs it.
+    # Run it as it is written, and through its jaxpr with jax.core.eval_jaxpr.
     written = jax.jit(collectives)(operand)
     traced = jax.make_jaxpr(collectives)(operand)
     (evaluated,) = jax.core.eval_jaxpr(traced.jaxpr, traced.consts, operand)
@@ -202,7 +205,7 @@ def test_the_report_says_why_they_stay(tmp_path, init: str):
     print(whole(total) > 0, jaxina.report())
     """
     for lines in outputs(tmp_path, program, init=init, before=devices):
-        assert f"put in by XLA's partitioner; {CLOSED[init]}" in lines[-1]
+        assert f"inserted by XLA's partitioner; {CLOSED[init]}" in lines[-1]
 
 
 def test_float16_is_refused_when_it_is_compiled_and_named(tmp_path):
@@ -250,4 +253,4 @@ except jaxina.errors.NeverJoinedError as error:
 raise SystemExit
 """
     one, _ = outputs(tmp_path, "", before=before)
-    assert one[-1].startswith("jaxina[NEVER_JOINED]: process 1 has not called jaxina.init()")
+    assert one[-1].startswith("jaxina[NEVER_JOINED]: process 1 did not call jaxina.init()")

@@ -1,20 +1,14 @@
-"""A JAX whose private parts have moved: jaxina can be imported, psums stay with XLA, one warning names what is missing."""
+"""In a JAX without a private name, jaxina can be imported, psums stay with XLA, and a warning says what is missing."""
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
-from pathlib import Path
 
-import pytest
+import private_names
 
-import jaxina
-
-FOLDER = Path(jaxina.__file__).parent / "_jax_compat"
-
-# In a child of its own for each name: takes it away, imports jaxina and tells what was warned of.
+# Forks a child for each name. The child removes the name, imports jaxina and prints the warnings.
 CHILDREN = """
 import json, os, sys, types, warnings
 import jax
@@ -58,30 +52,14 @@ for number, (path, name) in enumerate(json.loads(sys.argv[1])):
 """
 
 
-def private_names() -> list[tuple[str, str]]:
-    """(module, name) of all that the folder takes from JAX's private modules, but for what only several processes need."""
-    found = []
-    for path in sorted(FOLDER.glob("*.py")):
-        if path.name == "processes.py":
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jax._src"):
-                found += [(node.module, name.name) for name in node.names]
-    return sorted(set(found))
-
-
-def test_only_one_folder_knows_private_names():
-    for path in FOLDER.parent.rglob("*.py"):
-        if FOLDER not in path.parents:
-            assert "jax._src" not in path.read_text(), path
-    assert len(private_names()) > 20
-
-
 def test_whatever_is_missing_is_named_and_psums_run_natively():
     import jax
 
-    names = [one for one in private_names() if one[1] not in ("mlir", "ir", "func")]  # JAX itself goes with them
-    # `_replica_groups` first: a child does more with the first.
+    # Only jobs of several processes need the names in processes.py. JAX itself needs mlir, ir and func.
+    needed = sorted(private_names.imported(without=("processes.py",)))
+    names = [one for one in needed if one[1] not in ("mlir", "ir", "func")]
+    assert len(names) > 20
+    # `_replica_groups` comes first, because only the first child runs a psum and asks for strict.
     names.sort(key=lambda one: one[1] != "_replica_groups")
     done = subprocess.run(
         [sys.executable, "-c", CHILDREN, json.dumps(names)], capture_output=True, text=True, timeout=200
@@ -102,8 +80,3 @@ def test_a_tested_jax_is_taken_without_a_word():
         [sys.executable, "-W", "error", "-c", "import jaxina"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("name", ["psum_p", "_cached_lowering_to_hlo"])
-def test_the_names_are_found_at_all(name: str):
-    assert name in [found for _, found in private_names()]

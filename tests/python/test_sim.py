@@ -1,4 +1,4 @@
-"""`jaxina sim`: seeds hold, replay and are told."""
+"""`jaxina sim`: runs of seeds pass, a seed replays byte for byte, and the output names seeds and scenarios."""
 
 import json
 import os

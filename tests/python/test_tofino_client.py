@@ -1,4 +1,4 @@
-"""What reaches a Tofino's client library, and what a dry run refuses as the chip would."""
+"""The calls that reach a Tofino's client library, and the writes that a dry run refuses as the chip would."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_dry_run_refuses_what_a_chip_would():
 
 
 class FakeClient(types.ModuleType):
-    """bfrt_grpc.client, as far as BfRtTables uses it: remembers what it is asked."""
+    """A fake of bfrt_grpc.client with what BfRtTables uses of it. It records the calls."""
 
     def __init__(self):
         super().__init__("bfrt_grpc.client")

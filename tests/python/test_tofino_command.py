@@ -27,8 +27,8 @@ def jaxina(*arguments):
 @pytest.mark.parametrize(
     "arguments,message",
     [
-        (["--backend", "tofino", "--chip", "x", "--threads", "2"], "of --backend software"),
-        (["--dry-run"], "of --backend tofino"),
+        (["--backend", "tofino", "--chip", "x", "--threads", "2"], "need --backend software"),
+        (["--dry-run"], "need --backend tofino"),
     ],
 )
 def test_arguments_that_do_not_go_together(arguments, message):
@@ -44,9 +44,9 @@ def test_what_a_chip_needs(tmp_path):
         (tmp_path / "nowhere.toml", True, "nowhere.toml"),
         (file, False, "no module bfrt_grpc"),
     ):
-        with pytest.raises(InvalidArgumentError, match=why):
-            with switch_command._tofino(path, "127.0.0.1:1", dry_run):
-                pass
+        opened = switch_command._tofino(path, "127.0.0.1:1", dry_run)
+        with pytest.raises(InvalidArgumentError, match=why), opened:
+            pass
 
 
 def test_a_dry_run_logs_its_writes(tmp_path):

@@ -1,5 +1,7 @@
-"""The controller of the Tofino program without a chip: what it writes when workers join, connect,
-leave and die through the control service, and which jobs it refuses."""
+"""The controller of the Tofino program, without a chip.
+
+The tests check what it writes when workers join, connect, leave and die, and which jobs it refuses.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ insert pipe.Ingress.recirculation.next_pass step=1 lane=2 -> Ingress.recirculati
 insert pipe.Ingress.recirculation.next_pass step=1 lane=3 -> Ingress.recirculation.to_port(port=68)
 """
 
-# Port 132 is in pipe 1, the pool in pipe 0: packets of the former are handed over.
+# Port 132 is in pipe 1, but the pool is in pipe 0. So packets from that port are handed over to pipe 0.
 JOIN = """
 modify pipe.Ingress.slot_turn.turns $REGISTER_INDEX=0 -> (Ingress.slot_turn.turns.turn=0, Ingress.slot_turn.turns.distance=0)
 modify pipe.Ingress.slot_turn.turns $REGISTER_INDEX=1 -> (Ingress.slot_turn.turns.turn=0, Ingress.slot_turn.turns.distance=0)
@@ -76,7 +78,7 @@ insert $pre.mgid $MGID=1 -> ($MULTICAST_NODE_ID=(32, 33), $MULTICAST_NODE_L1_XID
 insert pipe.Ingress.source_check.sources rid=32 address=3323068673 port=40000 -> Ingress.source_check.heard()
 """
 
-# Admission first; then, when no packet is on its way any more, what replies need.
+# What admits packets is deleted first. What replies need is deleted when no packet is on its way any more.
 LEAVE = """
 delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x0&0xffff slot=0..1 ingress_port=0x80&0x180 $MATCH_PRIORITY=0
 delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x0&0xffff slot=0..1 ingress_port=* $MATCH_PRIORITY=1
@@ -122,7 +124,7 @@ def test_the_writes_of_workers_that_join_and_leave_are_exactly_these(switch):
     switch.hears(1, 1)
     assert soon(lambda: len(switch.tables.writes) == 3)
     assert switch.new_writes() == lines(FIRST_HEARD)
-    switch.hears(1, 1)  # it sent several packets before it was known
+    switch.hears(1, 1)  # a worker may send several packets before the chip knows it
     switch.hears(1, 0)
     assert soon(lambda: len(switch.tables.writes) == 4)
     assert switch.new_writes() == lines(LAST_HEARD)
@@ -140,7 +142,7 @@ def test_a_death_stops_the_counting_and_tells_the_others(switch):
     assert processes[0].engine.aborted.wait(BUSY)
     assert processes[0].engine.aborts[0][1] == "WORKER_LOST"
     *deletions, refusal = switch.new_writes()
-    assert deletions == lines(LEAVE, parts[0])[:6]  # what admits workers
+    assert deletions == lines(LEAVE, parts[0])[:6]  # the entries that admit workers
     rest = lines(JOIN, parts[0])[-2]
     assert refusal == rest.replace("insert", "modify").replace("reason=7", "reason=15")
     processes[0].connector.close(None)
@@ -154,7 +156,7 @@ def test_a_contradiction_that_the_chip_sees_ends_the_job(switch):
         assert process.engine.aborted.wait(BUSY)
         ((group, code, message),) = process.engine.aborts
         assert (group, code) == ([0, 1], "MISMATCH") and "worker 1" in message
-    switch.hears(1, 0)  # too late: nobody is let in any more
+    switch.hears(1, 0)  # too late: nobody is admitted any more
     for process in processes:
         process.connector.close(None)
     assert soon(lambda: not switch.client.status().jobs)
@@ -177,9 +179,13 @@ def test_digests_of_nobody_change_nothing(switch):
 
 def end_of(worker, slots=2, **changes):
     fields = {
-        **{"address": f"198.18.1.{worker + 1}", "udp_port": 4791, "mtu": 1024},
-        **{"qpns": tuple(range(0x100 * worker + 7, 0x100 * worker + 8 + slots)), "psn": 5},
-        **{"rkey": 0xABC0 + worker, "memory": 0x7F0000000000 + worker * 0x10000},
+        "address": f"198.18.1.{worker + 1}",
+        "udp_port": 4791,
+        "mtu": 1024,
+        "qpns": tuple(range(0x100 * worker + 7, 0x100 * worker + 8 + slots)),
+        "psn": 5,
+        "rkey": 0xABC0 + worker,
+        "memory": 0x7F0000000000 + worker * 0x10000,
     }
     return QueuePairs(**{**fields, **changes})
 
@@ -208,7 +214,7 @@ def test_the_writes_of_an_rdma_worker_are_exactly_these(switch):
     switch.client.connect_queue_pairs(grant.job, grant.secret, 1, end_of(1))
     assert any("$pre.mgid $MGID=1 -> ($MULTICAST_NODE_ID=(32, 33)" in w for w in switch.new_writes())
     held = switch.matches()
-    # It starts its queue pairs anew: other numbers, the same places in the tables.
+    # The worker connects new queue pairs. Their numbers differ, but the tables have the same entries.
     again = switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0, psn=77))
     assert again.psn != reply.psn and switch.matches() == held
     session.leave()
@@ -266,7 +272,7 @@ def test_slots_and_admissions_run_out_and_come_back(switch):
     assert [job.slot_base for job in switch.plane._pool.jobs.values()] == [0, 1000]
     switch.end(first)
     switch.end(second)
-    # 3 entries a worker, because a port is in another pipe, and 2 more: 98 a job.
+    # A job needs 98 entries: 3 for each of 32 workers, because a port is in another pipe, and 2 more.
     for _ in range(5):
         switch.create(workers=32, slots=1)
     with pytest.raises(JobRejectedError, match="no room for another job of 32"):
@@ -308,8 +314,7 @@ def test_who_is_missing_is_read_from_the_registers(switch):
     grant = switch.create(workers=3)
     assert switch.client.who_is_missing(grant.job, grant.secret).awaited == []
     turns, stamps = "Ingress.slot_turn.turns", "Ingress.worker_stamp.stamps"
-    # Slot 0 sums pass 4, for which worker 1 is still missing; slot 1 pass 3, which nobody has
-    # begun.
+    # Slot 0 sums pass 4, for which worker 1 is still missing. Slot 1 waits for pass 3, which nobody has begun.
     switch.tables.modify([register(turns, 0, turn=4, distance=0), register(turns, 1, turn=3, distance=0)])
     switch.tables.modify(
         [
@@ -347,8 +352,7 @@ def test_status_shows_the_chips_counters(switch):
 
 
 def test_the_names_are_those_of_the_program(switch):
-    """Every table, key, action, parameter and register that is written, and every digest, is one
-    of p4/tofino."""
+    """p4/tofino has every table, key, action, parameter and register that is written, and every digest."""
     names = p4_names.read(Path(__file__).parents[2] / "p4" / "tofino")
     grant = switch.create_joined()
     switch.hears(1, 1)

@@ -1,6 +1,7 @@
-"""Timelines of traced runs: whole files, every pass paired, and the sums of an untraced run."""
+"""Timelines of traced runs: files are complete, every pass has its result, and tracing does not change the sums."""
 
 import collections
+import itertools
 import json
 import os
 import subprocess
@@ -20,7 +21,8 @@ with jaxina.init() as job:
     mesh = jax.make_mesh((job.processes,), ("workers",))
     x = np.random.default_rng(job.process).standard_normal((1, 100_000)).astype(np.float32)
     x = jax.make_array_from_process_local_data(NamedSharding(mesh, P("workers")), x)
-    total = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "workers"), mesh=mesh, in_specs=P("workers"), out_specs=P()))
+    summed = jax.shard_map(lambda x: jax.lax.psum(x, "workers"), mesh=mesh, in_specs=P("workers"), out_specs=P())
+    total = jax.jit(summed)
     for _ in range(3):
         result = total(x)
     if job.process == 0:
@@ -43,7 +45,7 @@ def run(folder, name, *options):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """The sum of a run that is not traced; it is the same over every transport."""
+    """The sum of a run that is not traced. It is the same over every transport."""
     return run(tmp_path_factory.mktemp("plain"), "plain")[0]
 
 
@@ -52,7 +54,7 @@ def test_a_traced_run_of_two_processes(tmp_path, options, plain):
     path = tmp_path / "trace.json"
     traced, stats, err = run(tmp_path, "traced", *options, "--trace", path)
     assert traced == plain
-    assert f"2 of 2 workers in {path}" in err and "begins late" not in err
+    assert f"2 of 2 workers in {path}" in err and "lacks its first" not in err
 
     events = json.loads(path.read_text())["traceEvents"]
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
@@ -67,7 +69,7 @@ def test_a_traced_run_of_two_processes(tmp_path, options, plain):
 
 
 def check_passes(events, counted):
-    """Each pass of a slot is one slice from its sending to its result, after the slot's pass before."""
+    """Each pass of a slot is one slice, from its sending to its result. The slices of a slot do not overlap."""
     slices, instants = collections.defaultdict(list), collections.defaultdict(list)
     for event in events:
         if event["ph"] == "X" and "epoch" in event.get("args", ()):
@@ -82,11 +84,11 @@ def check_passes(events, counted):
     chunks = -(-100_000 // 256)
     for of_slot in slices.values():
         assert [e["args"]["epoch"] for e in of_slot] == list(range(len(of_slot)))
-        for before, after in zip(of_slot, of_slot[1:], strict=False):
+        for before, after in itertools.pairwise(of_slot):
             assert before["ts"] + before["dur"] <= after["ts"] + 1e-3
     data = {(e["args"]["collective"], e["args"]["chunk"]) for e in passes if e["name"] == "data"}
     assert {collective for collective, _ in data} == {0, 1, 2}
-    assert len(data) in (3 * chunks, 3 * -(-chunks // 32))  # of one block, of 32
+    assert len(data) in (3 * chunks, 3 * -(-chunks // 32))  # chunks of one block, or of 32
     assert all("unfinished" not in e["args"] for e in passes)
 
 

@@ -1,4 +1,4 @@
-"""A Tofino switch's controller without a chip, and processes that join its jobs."""
+"""The controller of a Tofino switch without a chip, and fake processes that join its jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxina.controller.data_plane import TofinoPlane
 from jaxina.controller.dry_run import DryRun
 from jaxina.controller.tables import Digest
 
-BUSY = 45  # seconds that a busy machine may need for what takes none
+BUSY = 45  # seconds; generous, because a busy machine may need long for what usually takes no time
 
 
 def soon(condition):
@@ -67,7 +67,7 @@ class Switch:
         self.plane.stop()
 
     def new_writes(self):
-        """What was written since the last call, one line each."""
+        """Returns the writes since the last call, one line each."""
         lines = [str(write) for write in self.tables.writes]
         self.tables.writes.clear()
         return lines
@@ -78,13 +78,13 @@ class Switch:
         return self.client.create_job(join_timeout=30, heartbeat_timeout=30, **sizes)
 
     def create_joined(self, **sizes):
-        """A job whose workers have joined, all in one process."""
+        """Creates a job and lets all of its workers join in one process."""
         grant = self.create(**sizes)
         self._join(grant, range(sizes.get("workers", 2)))
         return grant
 
     def end(self, grant):
-        """Ends a job of two workers that nobody has joined yet, as its last worker's leaving does."""
+        """Ends a job of two workers that nobody has joined yet: the workers join and leave."""
         self._join(grant, range(2)).leave()
         assert soon(lambda: grant.job not in self.plane._pool.jobs)
 
@@ -92,15 +92,18 @@ class Switch:
         return self.client.join(grant.job, grant.secret, ranks, heartbeat_timeout=30, statistics=dict, aborted=print)
 
     def hears(self, index, worker):
-        """The first packet of a UDP worker, as the program tells it."""
+        """Sends the digest with which the P4 program reports the first packet of a UDP worker."""
         fields = {
-            **{"rid": index << 5 | worker, "mac": MACS[worker], "ip": IPS[worker]},
-            **{"port": 40000 + worker, "ingress_port": PORTS[worker]},
+            "rid": index << 5 | worker,
+            "mac": MACS[worker],
+            "ip": IPS[worker],
+            "port": 40000 + worker,
+            "ingress_port": PORTS[worker],
         }
         self.tables.digests.put(Digest("heard", fields))
 
     def matches(self):
-        """What the match tables hold; registers and counters keep what was written."""
+        """Returns the entries of the match tables, without registers and counters, which keep what was written."""
         return {name for name in self.tables.held if not str(name[1][0]).endswith(("INDEX", "L2_XID"))}
 
 
@@ -115,7 +118,7 @@ class Process:
 
 
 def join(switch, processes=2, **settings):
-    """Processes that have joined one job, and their parts in its group or errors."""
+    """Lets processes join one job. Returns the processes, and for each what its connector returned or raised."""
     store = FakeStore()
     made = [Process(switch, store, p, processes, **settings) for p in range(processes)]
     group = list(range(processes))

@@ -1,4 +1,7 @@
-"""Run by test_collectives_identity.py in both processes of a job: the same program, then one each of equal shapes."""
+"""test_collectives_identity.py runs this in both processes of a job: the same program in both, then different programs.
+
+The different programs have equal shapes.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Usage: build_image.sh FOLDER. Makes FOLDER/vmlinux and FOLDER/base.cpio, a guest in which Soft-RoCE (rdma_rxe) runs,
-# from Debian's packages alone: a kernel image that is unpacked, not installed, and this host's own iproute2 and
-# libibverbs. What is downloaded and built stays in FOLDER; a second call does nothing.
+# Usage: build_image.sh FOLDER. Makes FOLDER/vmlinux and FOLDER/base.cpio: a guest in which Soft-RoCE (rdma_rxe) runs.
+# It uses only Debian's packages: a kernel image, which is unpacked but not installed, and this host's iproute2 and
+# libibverbs. Everything that is downloaded and built stays in FOLDER. A second call does nothing.
 set -euo pipefail
 folder=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -9,11 +9,11 @@ mkdir -p "$folder"
 cd "$folder"
 [ -f complete ] && [ complete -nt "$here/build_image.sh" ] && [ complete -nt "$here/init.sh" ] && exit 0
 
-# Loaded in this order. crc32_generic is what rxe computes ICRCs with, and no module asks for it.
+# Modules in the order of loading. rxe computes ICRCs with crc32_generic, but no module depends on it.
 modules='virtio_pci virtio_net veth crc32_generic ib_uverbs rdma_rxe sch_netem'
 programs='dash ip tc rdma grep sed tr'
 
-download() { # PACKAGE: its .deb in this folder
+download() { # PACKAGE: prints its .deb, which it downloads into this folder if need be
   ls "$1"_*.deb >/dev/null 2>&1 || apt-get download -o APT::Sandbox::User=root -q "$1" >&2
   ls "$1"_*.deb | head -1
 }
@@ -30,7 +30,7 @@ if [ ! -d "unpacked/lib/modules/$release" ]; then
   depmod -b unpacked "$release"
 fi
 
-# The boot image is a small program that unpacks an ELF file, which QEMU starts directly and in half the time.
+# The boot image is a small program that unpacks an ELF file. QEMU can start the ELF file directly, in half the time.
 python3 - "unpacked/boot/vmlinuz-$release" vmlinux <<'PY'
 import lzma, sys
 
@@ -43,7 +43,7 @@ PY
 
 rm -rf root
 mkdir -p root/{bin,dev,etc/libibverbs.d,lib64,modules,proc,run,sys,tmp}
-install_with_libraries() { # PROGRAM-OR-LIBRARY: to the same place in the guest, with what it links to
+install_with_libraries() { # PROGRAM-OR-LIBRARY: installs it at the same place in the guest, with the libraries that it links
   local file
   for file in "$1" $(ldd "$1" | grep -oE '/[^ ]+'); do
     [ -e "root$file" ] || install -D "$file" "root$file"

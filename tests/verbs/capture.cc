@@ -1,6 +1,6 @@
-// Prints frames as hexadecimal lines, in the guest. `verbs_capture writes`: what Soft-RoCE makes of a few RDMA writes,
-// as the test vectors in tests/native/roce_frames.txt were taken. `verbs_capture message`: a worker's message of 16
-// packets and the switch's reply, for decode_message.py.
+// Prints captured frames as hexadecimal lines; runs in the guest. `verbs_capture writes` prints the frames that
+// Soft-RoCE makes of a few RDMA writes; the vectors in tests/native/roce_frames.txt were made this way. `verbs_capture
+// message` prints a worker's message of 16 packets and the switch's reply, for decode_message.py.
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <poll.h>
@@ -64,9 +64,9 @@ void writes() {
 void message() {
   RoceSwitchConfig config;
   config.address = guest::kPeer;
-  config.offload = false;  // GSO packets would be captured as one
+  config.offload = false;  // with GSO, several packets would be captured as one
   const auto roce_switch = guest::in_peer([&] { return std::make_unique<RoceSwitch>(config); });
-  // Whole chunks carry no check words: the message is the words alone.
+  // With whole chunks there are no check words, so the message consists of the words only.
   JobSpec job = guest::job_of(1, 1);
   job.shape = JobShape(
       {.devices = 1, .workers = 1, .slots = 4, .block_size = 256, .blocks_per_chunk = 16, .whole_chunks = true});

@@ -1,5 +1,6 @@
-"""Reads what `verbs_capture message` printed and checks every field of the 16-packet message and its
-reply, with scapy's decoder for the BTH and its own computation of the ICRC.
+"""Checks every field of the 16-packet message and its reply that `verbs_capture message` has printed.
+
+It decodes them with scapy, which has its own decoder for the BTH and its own computation of the ICRC.
 
 Usage: decode_message.py < console-output
 """
@@ -24,7 +25,7 @@ def frames(console: str) -> list[Packet]:
 
 
 def check(packets: list[Packet], source: str, destination: str) -> tuple[int, int, int]:
-    """The message of these packets: its address, rkey and immediate."""
+    """Checks the packets of one message. Returns the message's address, rkey and immediate."""
     assert len(packets) == 16, f"{len(packets)} packets from {source}"
     first = packets[0][BTH]
     address = rkey = immediate = -1

@@ -1,6 +1,6 @@
-// What runs in the guest: the verbs transport over Linux's Soft-RoCE against the software switch, and the user-space
-// device against Soft-RoCE. Usage: guest_test CASE; exits with 0 if it passed. What the wire does is the caller's, by
-// tc.
+// Usage: guest_test CASE. Runs in the guest, and exits with 0 if the case passed. The cases test the verbs transport
+// over Linux's Soft-RoCE with the software switch, and the user-space device with Soft-RoCE. The caller decides by tc
+// what the wire does to packets.
 #include <arpa/inet.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -88,7 +88,7 @@ const std::vector<Kind> kFourVerbs(4, Kind::kVerbs);
 
 void wait_briefly() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
-// Collects what arrives until there are `wanted` or a second has passed.
+// Collects arrivals until there are `wanted` of them, or a second has passed.
 std::vector<roce::QueuePairs::Arrival> collect(roce::QueuePairs& pairs, std::size_t wanted) {
   std::vector<roce::QueuePairs::Arrival> arrivals;
   for (int i = 0; i < 50 && arrivals.size() < wanted; ++i) {
@@ -98,14 +98,14 @@ std::vector<roce::QueuePairs::Arrival> collect(roce::QueuePairs& pairs, std::siz
   return arrivals;
 }
 
-// Writes of many sizes from one device to the other, memory and immediates compared.
+// Writes messages of many sizes from one device to the other, and compares memory and immediates.
 void exchange(roce::QueuePairs& from, roce::QueuePairs& to, const char* way, std::span<std::uint8_t> words = {}) {
   constexpr std::size_t kSizes[] = {0, 1, 3, 4, 1023, 1024, 1025, 2048, 16 * 1024 + 16};
   std::size_t right = 0;
   for (const std::size_t size : kSizes) {
     std::vector<std::uint8_t> message(size);
     for (std::size_t i = 0; i < size; ++i) message[i] = static_cast<std::uint8_t>(i * 31 + size);
-    // In two parts: the first one elsewhere, if there is such memory, the second one behind a gap.
+    // The message has two parts. The first lies in `words` if that is given, and the second behind a gap.
     const std::size_t head = size / 4 * 3;
     const std::span<std::uint8_t> memory = words.empty() ? from.send_memory() : words;
     const std::span<std::uint8_t> first = memory.first(head),
@@ -145,7 +145,8 @@ void interoperate() {
   pair.connect();
   exchange(*pair.socket, *pair.verbs, "roce writes into Soft-RoCE's memory");
   exchange(*pair.verbs, *pair.socket, "Soft-RoCE writes into roce's memory");
-  // Soft-RoCE registers no dma-bufs; without one the memory is known by its address, as a GPU's with nvidia-peermem is.
+  // Soft-RoCE cannot register dma-bufs. Without one, memory is registered by its address, as a GPU's is with
+  // nvidia-peermem.
   const int no_dmabuf = memfd_create("words", MFD_CLOEXEC);
   roce::MessageMemory words(32768);
   auto* const address = reinterpret_cast<std::byte*>(words.bytes().data());
@@ -159,7 +160,7 @@ void interoperate() {
   exchange(*pair.verbs, *pair.socket, "Soft-RoCE gathers messages from adopted memory and its own", words.bytes());
 }
 
-// Each side is told a wrong key of the other.
+// Tells each side a wrong key of the other.
 void wrong_keys() {
   Pair pair;
   roce::ConnectionEnd verbs_end = pair.verbs->local(), socket_end = pair.socket->local();
@@ -180,7 +181,7 @@ void wrong_keys() {
   std::printf("  writes with a wrong rkey: refused by both sides\n");
 }
 
-// Sends packets that no sound device would, from a port of the other namespace.
+// Sends packets that no correct device would send, from a port of the other namespace.
 class RawSender {
  public:
   RawSender() : socket_(in_peer([] { return socket(AF_INET, SOCK_DGRAM, 0); })) {
@@ -233,7 +234,7 @@ void wrong_icrc() {
   std::printf("  one bit of the ICRC wrong: Soft-RoCE drops the packet, and takes it when it is right\n");
 }
 
-// A message whose middle is lost, and what it takes until the next one arrives.
+// Sends a message whose middle is lost, and finds out what it takes until the next message arrives.
 void recover() {
   const auto pairs = verbs_to_nobody();
   const roce::ConnectionEnd& end = pairs->local();
@@ -264,7 +265,7 @@ void recover() {
               resumes ? "takes" : "does not take", ms);
 }
 
-// One worker of three dies in the middle of a sum. The others join the next job with a new process in its place.
+// One of three workers dies in the middle of a sum. The others join the next job, with a new worker in its place.
 void restart() {
   const auto roce_switch = start_switch();
   const JobSpec first = job_of(3, 1), second = job_of(3, 2);
@@ -302,7 +303,7 @@ void restart() {
 }
 
 const std::map<std::string, std::function<void()>> kCases = {
-    // 15 packets of 4096 bytes of words and one of exponents a message.
+    // A message is 15 packets with 4096 bytes of words each, and one packet of exponents.
     {"sum-100MB",
      [] { sum(kFourVerbs, 6'250'000, {.first_psn = {}, .mtu = 4096, .blocks_per_chunk = 60, .slots = 3}); }},
     {"sum", [] { sum(kFourVerbs, 125'000); }},

@@ -1,8 +1,8 @@
 #!/bin/dash
-# Runs every case of guest_test over a sound wire, then sums over a bad one. netem works on what leaves a device: rdma0
-# carries what Soft-RoCE sends, the peer's eth0 what the switch sends.
+# Runs every case of guest_test over a good wire, then sums over a bad one. netem works on the packets that leave a
+# device. So on rdma0 it spoils what Soft-RoCE sends, and on the peer's eth0 what the switch sends.
 failed=0
-on_both() { # tc's words for netem, or nothing for a sound wire
+on_both() { # [WORDS...]: sets tc's words for netem on both devices, or none for a good wire
   tc qdisc del dev rdma0 root 2>/dev/null
   ip netns exec peer tc qdisc del dev eth0 root 2>/dev/null
   [ $# -eq 0 ] && return
@@ -13,7 +13,7 @@ losses() {
   ip netns exec peer tc -s qdisc show dev eth0 | grep -o 'dropped [0-9]*'
 }
 run() { /verbs_guest_test "$1" || { failed=$((failed + 1)); echo "$1 FAILED"; }; }
-wire() { # WORDS...: sums over a wire that netem spoils so
+wire() { # WORDS...: sums over a wire that netem spoils in this way
   echo "wire: $*"
   on_both "$@" || failed=$((failed + 1))
   run sum

@@ -1,4 +1,4 @@
-// Workers of a job in the guest: over Soft-RoCE through libibverbs, or over a socket in the other namespace.
+// Workers of a job in the guest. They use Soft-RoCE through libibverbs, or a socket in the other namespace.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ namespace jaxina::guest {
 
 inline constexpr char kHere[] = "10.9.0.1", kPeer[] = "10.9.0.2";
 
-// Slots few enough that the emulated machine answers before the workers take their messages for lost.
+// Makes a job. It has so few slots that the emulated machine answers before the workers take their messages for lost.
 inline JobSpec job_of(std::uint32_t workers, std::uint32_t job, std::uint32_t slots = 4,
                       std::uint32_t blocks_per_chunk = 16) {
   return {.job = job,
@@ -62,7 +62,7 @@ inline std::unique_ptr<Endpoint> join(RoceSwitch& roce_switch, const JobSpec& jo
       [&](const roce::ConnectionEnd& local) { return roce_switch.connect(job.job, worker, local); });
 }
 
-// Drives the endpoint until all that was submitted is complete.
+// Drives the endpoint until everything submitted is complete.
 inline Status run_to_end(Endpoint& endpoint, std::chrono::seconds bound = std::chrono::seconds(150)) {
   const auto deadline = std::chrono::steady_clock::now() + bound;
   while (!endpoint.worker().idle()) {
@@ -74,7 +74,8 @@ inline Status run_to_end(Endpoint& endpoint, std::chrono::seconds bound = std::c
   return {};
 }
 
-// Small whole numbers, whose sums are exact in any order: a result is right or wrong, bit for bit.
+// Returns an input element: a small whole number. Sums of these are exact in any order, so a result is either right or
+// wrong, bit for bit.
 inline float element(std::uint32_t worker, std::size_t i) {
   return static_cast<float>(static_cast<std::int32_t>((i * 2654435761u + worker * 40503u) >> 8 & 0xfff) - 2048);
 }
@@ -91,7 +92,7 @@ class Sum {
     endpoint.worker().submit(
         {{{ElementType::kFloat32, inputs_[worker].size(), inputs_[worker].data(), outputs_[worker].data()}}});
   }
-  // Elements that differ from the exact sum.
+  // Returns how many elements differ from the exact sum.
   std::size_t wrong() const {
     std::size_t count = 0;
     for (std::size_t i = 0; i < inputs_[0].size(); ++i) {

@@ -1,6 +1,6 @@
 #!/bin/dash
-# The guest's first process: brings up two ends of a wire, Soft-RoCE on this one (10.9.0.1) and a network namespace "peer"
-# with plain sockets on the other (10.9.0.2), runs /test, and ends the machine with its exit code.
+# The guest's first process. It brings up a wire: on this end (10.9.0.1) is Soft-RoCE, and on the other end (10.9.0.2) a
+# network namespace "peer" with plain sockets. Then it runs /test, and ends the machine with /test's exit code.
 b=/bin/busybox
 $b mount -t proc proc /proc
 $b mount -t sysfs sys /sys

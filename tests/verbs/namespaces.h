@@ -1,5 +1,5 @@
-// Does something in the guest's network namespace "peer", where UDP port 4791 is free: Soft-RoCE holds it in the
-// initial one.
+// Runs code in the guest's network namespace "peer". There UDP port 4791 is free, while Soft-RoCE holds it in the
+// initial namespace.
 #pragma once
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ inline void enter(const char* path) {
   close(fd);
 }
 
-// Sockets belong to the namespace they were made in, and so do threads started meanwhile.
+// Calls make() in the namespace "peer". Sockets that it makes, and threads that it starts, stay in that namespace.
 template <typename Make>
 auto in_peer(Make make) {
   enter("/run/netns/peer");

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Usage: run_in_guest.sh FOLDER SCRIPT [FILE...]. Boots the guest of build_image.sh, runs SCRIPT (dash) in it with the
-# FILEs, programs come with their libraries, beside it in /, and exits with 0 if it did. The console goes to stdout.
+# Usage: run_in_guest.sh FOLDER SCRIPT [FILE...]. Boots the guest of build_image.sh and runs SCRIPT (dash) in it. The
+# FILEs, and the libraries of programs among them, are in the guest's / too. Exits with 0 if SCRIPT did. Prints the
+# guest's console.
 set -euo pipefail
 folder=$1 script=$2
 shift 2

@@ -1,8 +1,11 @@
-// A psum on a GPU. The stream's kernels run on while the sum is under way: the first handler only records an event, and
-// a thread of the device's own hands the operands to the engine once it has come. The second handler keeps the host
-// from queueing what needs the sum, not the GPU from running what is queued. A wait within the stream would let the
-// host run ahead, but nothing within a stream can fail a program with a reason, and a sum that was lost must not pass
-// for one.
+// The two FFI handlers of a psum on a GPU: start and done. Neither stops the stream, so kernels that are already queued
+// run while the sum is under way.
+//
+// start() only records an event. When the GPU reaches it, the operands are computed, and a thread of CudaDevice hands
+// them to the engine. done() blocks the host until the sum is there, so the host does not queue kernels that need it.
+//
+// A wait inside the stream, in place of done()'s, would let the host run further ahead. But nothing inside a stream can
+// fail a program with a reason, and a program must not go on with a sum that was lost.
 #include <cuda_runtime_api.h>
 
 #include <memory>
@@ -13,6 +16,7 @@
 #include "xla_ffi/all_reduce_call.h"
 #include "xla_ffi/error_codes.h"
 #include "xla_ffi/gpu/cuda_device.h"
+#include "xla_ffi/gpu/engine_table.h"
 #include "xla_ffi/gpu/gpu.h"
 #include "xla_ffi/gpu/pending_collectives.h"
 
@@ -21,7 +25,7 @@ namespace {
 
 namespace ffi = xla::ffi;
 
-// Neither is ever destroyed, as the engine is not.
+// pending() and ids() are never destroyed, like the engine: its threads may use them until the process ends.
 PendingCollectives& pending() {
   static auto* collectives = new PendingCollectives;
   return *collectives;
@@ -55,10 +59,11 @@ void copy(const void* from, void* to, std::size_t bytes, cudaStream_t stream) {
   if (!status.ok()) throw Error(status);
 }
 
-// XLA keeps one for each call of start in a running program, and destroys them before it frees the run's buffers.
+// The state of one run of a program. XLA keeps one for each start call in a running program, and destroys it before it
+// frees the run's buffers.
 struct Running : PendingCollectives::Run {
   using Run::Run;
-  static ffi::TypeId id;  // given by XLA
+  static ffi::TypeId id;  // assigned by XLA at registration
 };
 ffi::TypeId Running::id = {};
 const ffi::TypeInfo kRunningInfo = ffi::MakeTypeInfo<Running>();
@@ -88,15 +93,16 @@ ffi::Error start(Running*, cudaStream_t stream, ffi::RunId run, std::int32_t ord
   call.collective.device = gpu;
   gpu->after(stream, [device, ending, call = std::move(call)](Status arrived) mutable {
     if (!arrived.ok()) return ending->set_value(std::move(arrived));
-    Engine::instance().submit(call.group, device, std::move(call.collective),
-                              [ending](Status status) { ending->set_value(std::move(status)); });
+    engine().submit(call.group, device, std::move(call.collective),
+                    [ending](Status status) { ending->set_value(std::move(status)); });
   });
   return ffi::Error::Success();
 } catch (const Error& error) {
   return to_xla(error.status());
 }
 
-// args: the results of the start, then its operands, which are there only to be kept until now.
+// args: the results of start(), then its operands. The operands are arguments only so that XLA keeps their buffers
+// until now.
 ffi::Error done(cudaStream_t stream, ffi::RunId run, std::int32_t ordinal, ffi::RemainingArgs args,
                 ffi::RemainingRets results, std::int64_t identity) try {
   PendingCollectives::Buffers buffers;
@@ -127,7 +133,7 @@ XLA_FFI_Error* initialize_handler(XLA_FFI_CallFrame* call_frame) {
 XLA_FFI_Error* start_handler(XLA_FFI_CallFrame* call_frame) {
   XLA_FFI_DEFINE_HANDLER(handler, start,
                          ffi::Ffi::Bind()
-                             .Ctx<ffi::Initialized<Running>>()  // without one nothing starts
+                             .Ctx<ffi::Initialized<Running>>()  // XLA fails the call if there is no such state
                              .Ctx<ffi::PlatformStream<cudaStream_t>>()
                              .Ctx<ffi::RunId>()
                              .Ctx<ffi::DeviceOrdinal>()

@@ -1,3 +1,4 @@
+// Implements TensorDevice for a GPU with the CUDA runtime.
 #include "xla_ffi/gpu/cuda_device.h"
 
 #include <unistd.h>
@@ -51,7 +52,7 @@ CudaDevice::CudaDevice(int ordinal) : ordinal_(ordinal) {
   const CurrentDevice current(ordinal_);
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for the priorities of streams");
-  // Before the program's own kernels: what the network waits for is short.
+  // The highest priority, so that our kernels run before the program's: they are short, and the network waits for them.
   check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "creating a stream");
   for (cudaEvent_t& event : events_) {
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
@@ -77,7 +78,7 @@ void CudaDevice::after(cudaStream_t stream, std::function<void(Status)> then) {
 DeviceMemory CudaDevice::allocate(std::size_t bytes) {
   const CurrentDevice current(ordinal_);
   void* memory = nullptr;
-  // With unified addressing its address is the same for this processor and for every GPU.
+  // With unified addressing, the memory has the same address on this processor and on every GPU.
   check(cudaHostAlloc(&memory, std::max<std::size_t>(bytes, 1), cudaHostAllocPortable | cudaHostAllocMapped),
         "allocating page-locked memory");
   std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{0});
@@ -101,14 +102,14 @@ DeviceMemory CudaDevice::share(std::span<const std::byte> memory) {
   const auto end = (reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size() + page - 1) / page * page;
   auto* const pages = reinterpret_cast<std::byte*>(begin);
   const cudaError_t error = cudaHostRegister(pages, end - begin, cudaHostRegisterPortable | cudaHostRegisterMapped);
-  if (error != cudaSuccess) cudaGetLastError();  // or whoever asks next would take it for theirs
+  if (error != cudaSuccess) cudaGetLastError();  // clears it; otherwise a later, unrelated check would report it
   check(error, "page-locking a transport's memory");
   return {const_cast<std::byte*>(memory.data()), [pages](std::byte*) { cudaHostUnregister(pages); }};
 }
 
 ExportedMemory CudaDevice::allocate_exported(std::size_t bytes) {
   const CurrentDevice current(ordinal_);
-  // The driver's own unit, so that it shares pages with nothing else, as an export demands.
+  // 2 MiB is the driver's own unit of allocation. Whole units share no page with other memory, which an export demands.
   constexpr std::size_t kUnit = std::size_t{2} << 20;
   const std::size_t whole = std::max<std::size_t>((bytes + kUnit - 1) / kUnit, 1) * kUnit;
   void* memory = nullptr;
@@ -123,7 +124,7 @@ ExportedMemory CudaDevice::allocate_exported(std::size_t bytes) {
   int file = -1;
   if (export_range == nullptr ||
       export_range(&file, address, whole, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS) {
-    return exported;  // without dma-bufs
+    return exported;  // this driver exports no dma-buf
   }
   exported.dmabuf = file;
   exported.memory.get_deleter() = [file](std::byte* memory_of_gpu) {
@@ -137,7 +138,7 @@ Status CudaDevice::start(const DeviceFormat& format, std::span<const DeviceTask>
   const CurrentDevice current(ordinal_);
   const std::lock_guard guard(mutex_);
   if (Status status = queue_tasks(stream_, format, tasks); !status.ok()) {
-    cudaStreamSynchronize(stream_);  // part of the batch may run, and no ticket stands for it
+    cudaStreamSynchronize(stream_);  // part of the batch may be running, and the caller has no ticket to wait for
     return status;
   }
   ticket = ++started_;
@@ -153,7 +154,7 @@ Status CudaDevice::is_done(std::uint64_t ticket, bool& done) {
 
 void CudaDevice::wait(std::uint64_t ticket) {
   const CurrentDevice current(ordinal_);
-  cudaEventSynchronize(event(ticket));  // a device that has failed touches nothing any more either
+  cudaEventSynchronize(event(ticket));  // its error does not matter here: a failed device touches no memory either
 }
 
 }  // namespace jaxina

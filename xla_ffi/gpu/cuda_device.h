@@ -1,5 +1,5 @@
-// One GPU of this process: memory that it shares with the processor, a stream of its own for what the worker asks of
-// it, and a thread that waits for what programs have computed.
+// One GPU of this process. It has memory that it shares with the processor, a stream for the worker's kernels, and a
+// thread that waits until programs have computed the operands of a psum.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +14,7 @@
 
 namespace jaxina {
 
-// Makes a GPU the thread's current one while it lives.
+// Makes a GPU the calling thread's current device for as long as this object lives.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int ordinal);
@@ -27,11 +27,12 @@ class CurrentDevice {
 
 class CudaDevice final : public TensorDevice {
  public:
-  // The GPU with this number among those that the process sees. It lives until the process ends. Throws Error(kGpu).
+  // Returns the GPU with this number among those that the process sees. It lives until the process ends. Throws
+  // Error(kGpu).
   static CudaDevice& of(int ordinal);
 
-  // Calls then(status) on a thread of the device's, in the order of the calls, when all that is queued on the stream
-  // now has run. Does not wait, and leaves nothing in the stream that could hold it up.
+  // Calls then(status) once everything that is queued on the stream now has run. The calls of `then` come on the
+  // device's thread, in the order of the calls of after(). Does not wait, and does not hold the stream up.
   void after(cudaStream_t stream, std::function<void(Status)> then);
 
   DeviceMemory allocate(std::size_t bytes) override;
@@ -42,7 +43,8 @@ class CudaDevice final : public TensorDevice {
   void wait(std::uint64_t ticket) override;
 
  private:
-  // Batches whose ends are told apart; asking for one that is further back is asking for a later one.
+  // Batch t uses event t mod kEvents. Once kEvents later batches have started, asking about t asks about a later batch,
+  // which is safe: the stream runs them in order, so t is done when the later one is.
   static constexpr std::size_t kEvents = 64;
 
   explicit CudaDevice(int ordinal);

@@ -1,3 +1,4 @@
+// Describes the GPUs of this machine for `jaxina info`, and measures the link to GPU 0.
 #include <cuda_runtime_api.h>
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// Groups a batch of device tasks by work and type, and queues one kernel for each group.
 #include "xla_ffi/gpu/device_tasks.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@ namespace {
 
 using Tasks = std::span<const DeviceTask>;
 
-// The tasks of this work and type.
+// Returns the tasks of this work and type. They are consecutive, because `tasks` is sorted.
 Tasks select(Tasks tasks, DeviceWork work, numerics::ElementType type) {
   const auto before = [](const DeviceTask& task, std::pair<DeviceWork, numerics::ElementType> key) {
     return std::pair(task.work, task.type) < key;
@@ -32,7 +33,7 @@ std::vector<cuda::ExponentRun> exponents(Tasks tasks) {
       tasks, [](const DeviceTask& t) { return cuda::ExponentRun{t.tensor, t.elements, t.exponents}; });
 }
 
-// One work on tensors of one type.
+// Queues all tasks of one kind of work on tensors of one type.
 Status queue_one(cuda::Stream stream, const cuda::Format& format, DeviceWork work, Tasks tasks) {
   using namespace cuda;
   switch (work) {
@@ -67,7 +68,8 @@ Status queue_one(cuda::Stream stream, const cuda::Format& format, DeviceWork wor
   return {};
 }
 
-// What goes alone, in this order.
+// The kinds of work that have a kernel of their own, in the order in which they run. kEncode and kExponents are not
+// among them: one kernel does both.
 constexpr DeviceWork kAlone[] = {DeviceWork::kApplyFlagsClearing,
                                  DeviceWork::kApplyFlags,
                                  DeviceWork::kDecode,

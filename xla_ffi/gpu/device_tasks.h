@@ -1,4 +1,4 @@
-// A device's tasks as calls of the GPU's kernels. Needs nothing of CUDA's, so that tests run it without a GPU.
+// Turns a device's tasks into calls of the GPU's kernels. It does not need CUDA, so tests run it without a GPU.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace jaxina {
 
-// Queues on the stream what the tasks ask for, as few kernels as they allow. tasks: ordered by work, then by type;
-// their order of words is the same for all of one work.
+// Queues the tasks on the stream, with as few kernels as possible. `tasks` must be sorted by work, then by type. All
+// tasks of one kind of work must have the same order of words (host or network).
 Status queue_tasks(cuda::Stream stream, const DeviceFormat& format, std::span<const DeviceTask> tasks);
 
 }  // namespace jaxina

@@ -1,5 +1,5 @@
-// Functions of the driver, found when they are needed: nothing here is linked against the driver, which only machines
-// with a GPU have.
+// Looks up functions of the CUDA driver at run time. jaxina is not linked against the driver, because only machines
+// with a GPU have it.
 #pragma once
 
 #include <cuda.h>
@@ -7,7 +7,7 @@
 
 namespace jaxina {
 
-// Null where the driver has no such function.
+// Returns nullptr if the driver has no function of this name.
 template <typename Function>
 Function* driver_function(const char* name) {
   void* address = nullptr;

@@ -1,3 +1,4 @@
+// Matches starts and finishes of collectives, and waits for those whose program has failed in between.
 #include "xla_ffi/gpu/pending_collectives.h"
 
 #include <limits>

@@ -1,6 +1,7 @@
-// Collectives that a program has started and not yet finished. XLA calls two handlers for one psum: the first hands it
-// to the engine and returns, the second waits for its end. What they have in common are the run of the program, the
-// device, and the call's identity; a call in a loop comes again, and its starts and finishes keep their order.
+// The collectives that a program has started and not yet finished. XLA calls two handlers for one psum: the first hands
+// it to the engine and returns, the second waits for its end. The second finds what the first started by the run of the
+// program, the device and the call's identity. A call in a loop comes several times with the same key; its starts and
+// finishes come in the same order, so a queue per key matches them.
 #pragma once
 
 #include <compare>
@@ -27,9 +28,9 @@ class PendingCollectives {
   using Buffers = std::vector<const void*>;
   using Ending = std::shared_ptr<std::promise<Status>>;
 
-  // One run of a program on a device, made before its first start. XLA destroys it when the run is over, also one that
-  // failed between a start and its finish, and frees the run's buffers after that: so it waits until no collective of
-  // the run uses them any more. Their timeout bounds that.
+  // One run of a program on a device, made before its first start. XLA destroys it when the run is over, even if the
+  // run failed between a start and its finish, and frees the run's buffers afterwards. So the destructor waits until no
+  // collective of the run uses the buffers. The collectives' timeout bounds that wait.
   class Run {
    public:
     Run(PendingCollectives& pending, std::int64_t run, std::int64_t device)
@@ -43,12 +44,14 @@ class PendingCollectives {
     const std::int64_t run_, device_;
   };
 
-  // What is to be told, exactly once, how the collective ended. results: where its sums will lie.
+  // Adds a collective that has been started. The caller must set the returned promise exactly once, to how the
+  // collective ended. `results`: where its sums will lie.
   Ending add(const Key& key, Buffers results);
 
-  // Waits for the end of the oldest such collective and says how it was. Fails with kInvalidArgument if there is none,
-  // or if its results do not lie where the program has them: then XLA moved them while they were being written. After a
-  // failure no collective of this run and device uses its buffers any more, because XLA is about to free them.
+  // Waits for the end of the oldest collective with this key and returns its status. Fails with kInvalidArgument if
+  // there is none, or if `results` differ from what add() was given: then XLA moved the results while they were being
+  // written. Before it returns a failure, it waits until no collective of this run and device uses its buffers, because
+  // XLA then frees them.
   Status finish(const Key& key, const Buffers& results);
 
  private:

@@ -1,10 +1,10 @@
-"""Writes a C++ file that defines what jaxlib's MPItrampoline looks up and jaxina does not provide itself.
+"""Writes a C++ file with placeholders for the names that jaxlib's MPItrampoline looks up and jaxina does not implement.
 
     abi_names.py OUTPUT SOURCE...
 
-MPItrampoline, which is linked into jaxlib, resolves every name of its MPI ABI when it loads a library and ends the
-process if one is missing. The names stand in jaxlib; those that the SOURCE files define are left out, the others become
-functions that fail, or constants that are zero.
+MPItrampoline is linked into jaxlib. When it loads a library, it resolves every name of its MPI ABI, and ends the
+process if one is missing. This script finds the names in jaxlib's shared libraries and leaves out those that the SOURCE
+files define. Each other name becomes a function that fails, or a constant that is zero.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME = re.compile(rb"\0(MPIX?ABI_\w+)(?=\0)")
 
 
 def wanted() -> set[str]:
-    """The names in jaxlib's shared libraries."""
+    """Returns the names of the MPI ABI that stand in jaxlib's shared libraries."""
     found: set[str] = set()
     folder = Path(importlib.util.find_spec("jaxlib").origin).parent
     for library in sorted(folder.glob("*.so")):

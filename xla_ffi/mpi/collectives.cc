@@ -1,3 +1,4 @@
+// Implements MPI's collectives with sums at the aggregator, and with messages for everything else.
 #include "xla_ffi/mpi/collectives.h"
 
 #include <algorithm>
@@ -10,14 +11,14 @@
 namespace jaxina::mpi {
 namespace {
 
-// What a call does, for its name.
+// Kinds of calls. They are part of a call's name, so processes that make different calls get a mismatch.
 constexpr std::uint64_t kGather = 1, kReduce = 2, kScatter = 3;
 
 std::uint64_t what(std::uint64_t kind, std::size_t count, Type type, Op op) {
   return hash_of({kind, count, static_cast<std::uint64_t>(type), static_cast<std::uint64_t>(op)});
 }
 
-// Consecutive parts of memory, with ends[i] the end of the ith, in bytes.
+// Splits memory into consecutive parts; part i ends at byte ends[i].
 template <typename Part, typename Byte>
 std::vector<Part> parts(Byte* memory, const std::vector<std::size_t>& ends) {
   std::vector<Part> result;
@@ -35,7 +36,8 @@ std::vector<std::size_t> equal_parts(std::size_t n, std::size_t bytes) {
   return ends;
 }
 
-// Reduces this process's part of `in`, whose parts end at `ends`, in elements.
+// Returns this process's part of the operands, reduced over all processes. Each process reduces one part: part i of
+// `in` ends at element ends[i] and goes to the process of rank i.
 std::vector<std::byte> reduce_own(const Communicator& communicator, const void* in,
                                   const std::vector<std::size_t>& ends, Type type, Op op, std::uint64_t name) {
   const auto n = static_cast<std::size_t>(communicator.size());
@@ -59,7 +61,7 @@ bool carried(Op op) { return op == Op::kSum && running_program().carries_sums() 
 
 void all_gather(const Communicator& communicator, const void* in, void* out, std::size_t bytes) {
   const auto n = static_cast<std::size_t>(communicator.size());
-  // A copy, since it may lie in `out`.
+  // Copied because `in` may lie in `out`.
   const std::vector<std::byte> own(static_cast<const std::byte*>(in), static_cast<const std::byte*>(in) + bytes);
   communicator.exchange(std::vector<Bytes>(n, own),
                         parts<WritableBytes>(static_cast<std::byte*>(out), equal_parts(n, bytes)),
@@ -89,7 +91,7 @@ void reduce_scatter(const Communicator& communicator, const void* in, void* out,
   const auto n = static_cast<std::size_t>(communicator.size());
   const std::uint64_t name = communicator.next_collective(what(kScatter, count, type, op));
   if (n > 1 && carried(op)) {
-    // The aggregator needs every process's whole operand in any case.
+    // An all-reduce of the whole operand: the aggregator needs all of it in any case, and returns all of the sum.
     std::vector<std::byte> sums(n * count * data.bytes);
     communicator.sum(
         {numerics::in_bits(data.element, running_program().bits()), n * count * data.parts, in, sums.data()}, name);

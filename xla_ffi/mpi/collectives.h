@@ -1,6 +1,6 @@
-// MPI's collectives. A sum goes to the aggregator, if the running program's sums do. All else goes from process to
-// process: each reduces one part of what is reduced, in the order of ranks, so all get the same bits. All block, and
-// throw Error.
+// MPI's collectives. A sum goes to the aggregator if the running program's sums are carried. Everything else goes in
+// messages from process to process. There each process reduces one part of the operands, in the order of ranks, so all
+// processes get the same bits. All functions block until the result is there, and throw Error.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace jaxina::mpi {
 
-// `in` and `out`: `count` elements; they may be the same memory.
+// `in` and `out` have `count` elements and may be the same memory.
 void all_reduce(const Communicator& communicator, const void* in, void* out, std::size_t count, Type type, Op op);
 
-// `in`: `bytes` bytes; `out`: those of all processes, by rank. `in` may be the process's own place in `out`.
+// `in` has `bytes` bytes; `out` gets those of all processes, by rank. `in` may be the process's own place in `out`.
 void all_gather(const Communicator& communicator, const void* in, void* out, std::size_t bytes);
 
-// `in`: n x `count` elements; `out`: the `count` elements at the process's rank, reduced.
+// `in` has n x `count` elements. `out` gets the `count` elements at the process's rank, reduced over all processes.
 void reduce_scatter(const Communicator& communicator, const void* in, void* out, std::size_t count, Type type, Op op);
 
 }  // namespace jaxina::mpi

@@ -1,3 +1,4 @@
+// Gives every call of a communicator its name, and hands it to the engine (sums) or to Peers (messages).
 #include "xla_ffi/mpi/communicator.h"
 
 #include <algorithm>
@@ -13,17 +14,17 @@
 namespace jaxina::mpi {
 namespace {
 
-// Tags and names that XLA's own messages do not have: its tags are not negative.
-constexpr int kExchangeTag = -1;
-constexpr std::chrono::seconds kSpoiling{10};  // a process that does not sum now gets its error when it does
-constexpr std::uint64_t kSplit = 0x73706c6974;
+constexpr int kExchangeTag = -1;  // no message of XLA's has it: XLA's tags are not negative
+// The longest wait of spoil_sum(). A process that makes no sum in this time gets its error when it makes one.
+constexpr std::chrono::seconds kSpoiling{10};
+constexpr std::uint64_t kSplit = 0x73706c6974;  // "split": names the messages of Communicator::split()
 
 World& the_world() {
   static World world;
   return world;
 }
 
-std::mutex peers_mutex;  // of the two below
+std::mutex peers_mutex;  // guards the_devices() and the_peers()
 Group& the_devices() {
   static Group devices;
   return devices;
@@ -33,7 +34,8 @@ std::unique_ptr<Peers>& the_peers() {
   return peers;
 }
 
-// The devices of processes, in the stream of XLA's own sums; those of all are asked for once.
+// Returns the devices of these processes, by rank. Their ids are those of the second stream, which XLA's own sums use.
+// The devices of all processes are asked for once and kept.
 Group group_of(const std::vector<int>& ranks) {
   const std::lock_guard lock(peers_mutex);
   if (!the_world().devices) throw Error(ErrorCode::kNotInitialized, "call jaxina.init() before the program computes");
@@ -87,7 +89,8 @@ void Communicator::send(int to, int tag, const void* data, std::size_t bytes) co
   peers().send(in_world(to), call(tag, Direction::kOut, to), data, bytes);
 }
 
-// The sender's nth message on a channel is the receiver's nth: they give it the same name.
+// Messages of one sender on one channel keep their order. So the sender's nth message is the receiver's nth, and both
+// give it the same name.
 Call Communicator::call(int tag, Direction direction, int other) const {
   const std::uint64_t channel = this->channel(tag);
   const std::uint64_t stream =
@@ -101,7 +104,7 @@ int Communicator::in_world(int rank) const {
   return ranks_[static_cast<std::size_t>(rank)];
 }
 
-// What all processes of the communicator know alike.
+// Hashes the tag and the ranks, which all processes of the communicator know alike.
 std::uint64_t Communicator::channel(int tag) const {
   std::uint64_t hash = hash_of({static_cast<std::uint64_t>(tag)});
   for (const int rank : ranks_) hash = hash_of({hash, static_cast<std::uint64_t>(rank)});
@@ -159,7 +162,7 @@ void Communicator::spoil_sum(std::uint64_t name) const {
     std::int32_t nothing = 0;
     std::promise<void> done;
   };
-  const auto spoiled = std::make_shared<Spoiled>();  // may be under way for longer than this call
+  const auto spoiled = std::make_shared<Spoiled>();  // shared, because the collective may outlive this call
   Collective collective;
   collective.identity = name;
   collective.tensors.push_back({ElementType::kInt32, 1, &spoiled->nothing, &spoiled->nothing});

@@ -1,4 +1,4 @@
-// The processes of a job as MPI sees them, one device each, and groups of them.
+// MPI's communicators: ordered groups of the job's processes, with one device each.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,26 @@
 
 namespace jaxina::mpi {
 
+// What the MPI library knows of the job.
 struct World {
   int rank = 0;
   int size = 1;
-  // Global device ids by rank, in a stream of their own; called once JAX has its devices. Throws Error.
+  // Returns the global device ids of all processes by rank, as ids of the second stream (engine.h). Called only when
+  // JAX has its devices. Throws Error.
   std::function<Group()> devices;
   std::string host;  // this process's numeric address
-  // Tells the others where this process takes messages, and returns where all do, by rank. Throws Error.
+  // Tells the other processes where this one takes messages, and returns where each takes them, by rank. Throws Error.
   std::function<std::vector<Endpoint>(const Endpoint& own)> endpoints;
   std::function<bool(int rank)> ended;  // whether a process is known to have ended
-  Nanoseconds timeout = 0;              // of a message
+  Nanoseconds timeout = 0;              // for one message
 };
 
-// Says which process this is, before XLA asks.
+// Sets the job and this process's place in it. Must be called before XLA uses MPI.
 void set_world(World world);
 const World& world();
-// Connects to the other processes when first asked. Throws Error.
+// Returns the connections to the other processes; the first call makes them. Throws Error.
 Peers& peers();
+// Whether peers() has been called since set_world().
 bool has_peers();
 
 using Bytes = std::span<const std::byte>;
@@ -39,32 +42,33 @@ using WritableBytes = std::span<std::byte>;
 
 class Communicator {
  public:
-  // All processes of the running program, by rank.
+  // Returns the communicator of all processes of the running program, by rank.
   static Communicator all();
-  // All processes of the running program call it with a color; those with the same one become a communicator, ordered
-  // by key, then rank. Throws Error.
+  // MPI_Comm_split: all processes of the running program call it, each with a color. Those with the same color become a
+  // communicator, ordered by key, then rank. Throws Error.
   static Communicator split(int color, int key);
 
-  // `ranks`: in the world, of the processes in the communicator's order. `rank`: this process's place in it.
+  // `ranks`: the processes' ranks in the world, in the communicator's order. `rank`: this process's place in `ranks`.
   Communicator(std::vector<int> ranks, int rank) : ranks_(std::move(ranks)), rank_(rank) {}
 
   int rank() const { return rank_; }
   const std::vector<int>& ranks() const { return ranks_; }
   int size() const { return static_cast<int>(ranks_.size()); }
 
-  // Sums the tensor in the aggregator; blocks until the sum is there, at most the engine's timeout. Processes that call
-  // it with different names get kMismatch. Throws Error.
+  // Sums the tensor in the aggregator. Blocks until the sum is there, at most for the engine's timeout. Processes that
+  // call it with different names get kMismatch. Throws Error.
   void sum(const Tensor& tensor, std::uint64_t name) const;
-  // Makes the others' sum, under way or next, a kMismatch. Returns when they have one, or after a few seconds.
+  // Makes the other processes' current or next sum fail with kMismatch, by joining it with a `name` that no sum has.
+  // Returns when that has happened, or after 10 seconds.
   void spoil_sum(std::uint64_t name) const;
-  // The name of the next collective, of which `what` says what it does.
+  // Returns the name of the communicator's next collective. `what`: a hash of what the collective does.
   std::uint64_t next_collective(std::uint64_t what) const;
 
-  // Messages of programs; ranks are places in the communicator. See Peers.
+  // Messages of the program. `from` and `to` are places in the communicator. See Peers.
   std::shared_ptr<Peers::Receive> post(int from, int tag, void* data, std::size_t bytes) const;
   void send(int to, int tag, const void* data, std::size_t bytes) const;
-  // Sends each process a part, and takes one from each, by rank. All processes call it with the same name. The parts of
-  // `in` lie apart from those of `out`. Throws Error.
+  // Sends out[i] to the process at place i, and receives in[i] from it. All processes call it with the same name. The
+  // parts of `in` and `out` must not overlap. Throws Error.
   void exchange(const std::vector<Bytes>& out, const std::vector<WritableBytes>& in, std::uint64_t name) const;
 
  private:

@@ -1,3 +1,4 @@
+// Reduces arrays of every data type that XLA gives to MPI.
 #include "xla_ffi/mpi/data_type.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// MPI's data types and operations, as far as XLA uses them.
+// The data types and operations of MPI that XLA uses.
 #pragma once
 
 #include <cstddef>
@@ -29,14 +29,14 @@ enum class Op : Handle { kSum = 1, kProduct, kMin, kMax };
 struct DataType {
   ElementType element;
   std::size_t parts;  // a complex number travels as two reals
-  std::size_t bytes;  // of the whole
+  std::size_t bytes;  // of one element with all its parts
 };
 // Throws Error(kUnsupportedType).
 DataType data_type(Type type);
 
-// Combines `operands` arrays of `count` elements, one after the other in `in`, into `out`, first to last. Minimum and
-// maximum of a NaN and a number are NaN, as in XLA. Throws Error(kUnsupportedType) for the minimum or maximum of
-// complex numbers.
+// Reduces `operands` arrays of `count` elements into `out`. The arrays lie one after the other in `in` and are combined
+// from first to last. The minimum or maximum of a NaN and a number is NaN, as in XLA. Throws Error(kUnsupportedType)
+// for the minimum or maximum of complex numbers.
 void reduce(const void* in, std::size_t operands, std::size_t count, Type type, Op op, void* out);
 
 }  // namespace jaxina::mpi

@@ -1,5 +1,5 @@
-// What MPItrampoline looks up in the library: the functions and constants that XLA's MPI collectives use. All others
-// come from abi_names.py and fail when called.
+// The functions and constants of MPI that XLA's collectives use, under the names that MPItrampoline looks up. All other
+// names come from abi_names.py; those functions fail when called.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -26,7 +26,8 @@ constexpr int kFailed = 1;
 constexpr Handle kWorld = 1;
 thread_local std::string last_error;
 
-// Runs the body of an MPI function. Its error becomes a code, for which XLA then asks the text.
+// Runs the body of an MPI function and turns an error into MPI's code. XLA then asks for the text with
+// MPI_Error_string.
 int returning(const std::function<void()>& body) {
   try {
     body();
@@ -41,7 +42,8 @@ int returning(const std::function<void()>& body) {
   }
 }
 
-// XLA does not look whether making a communicator failed: its users are told.
+// A communicator, or the error of its making. XLA does not check whether MPI_Comm_split failed, so the first use of the
+// communicator reports the error.
 using Made = std::variant<Communicator, Error>;
 
 const Communicator& of(Handle handle) {
@@ -56,7 +58,8 @@ std::size_t bytes_of(int count, Type type) { return size(count) * jaxina::mpi::d
 
 using Posted = std::shared_ptr<jaxina::mpi::Peers::Receive>;
 
-// Posted by this thread and not yet waited for. XLA gives up at the first error, and its memory with it.
+// The receives that this thread has posted and not yet waited for. At the first error XLA stops waiting and frees their
+// memory, so abandon_all() must end them first.
 thread_local std::vector<Posted> outstanding;
 
 void abandon_all() {
@@ -75,7 +78,8 @@ int not_provided(const char* name) {
 
 extern "C" {
 
-// Checked when the library is loaded: the interface's major number, and a minor one that is not smaller than wanted.
+// MPItrampoline checks these when it loads the library: the major version of the ABI must be equal, and the minor one
+// must not be smaller than the one that it wants.
 JAXINA_MPI_EXPORT extern const int mpiwrapper_version_major = 2;
 JAXINA_MPI_EXPORT extern const int mpiwrapper_version_minor = 0;
 JAXINA_MPI_EXPORT extern const int mpiwrapper_version_patch = 0;
@@ -112,7 +116,8 @@ JAXINA_MPI_EXPORT int MPIABI_Init_thread(int*, char***, int required, int* provi
 
 JAXINA_MPI_EXPORT int MPIABI_Finalize() { return kSuccess; }
 
-// XLA makes communicators in one thread only, since an MPI library may want that. Here any thread may.
+// XLA makes communicators only in the thread for which this is true, because some MPI libraries demand that. jaxina
+// allows every thread.
 JAXINA_MPI_EXPORT int MPIABI_Is_thread_main(int* flag) {
   *flag = 1;
   return kSuccess;
@@ -164,7 +169,7 @@ JAXINA_MPI_EXPORT int MPIABI_Allgather(const void* in, int count, Type type, voi
   return returning([&] { jaxina::mpi::all_gather(of(communicator), in, out, bytes_of(count, type)); });
 }
 
-// A request is a posted receive; a message has been sent when the call returns.
+// Blocks until the message is sent, so it needs no request: only receives have one.
 JAXINA_MPI_EXPORT int MPIABI_Isend(const void* data, int count, Type type, int to, int tag, Handle communicator,
                                    Handle* request) {
   *request = 0;
@@ -186,7 +191,7 @@ JAXINA_MPI_EXPORT int MPIABI_Wait(Handle* request, void*) {
   const auto wanted = reinterpret_cast<jaxina::mpi::Peers::Receive*>(std::exchange(*request, 0));
   const auto found = std::find_if(outstanding.begin(), outstanding.end(),
                                   [wanted](const Posted& posted) { return posted.get() == wanted; });
-  if (found == outstanding.end()) return kSuccess;  // a message that was sent, or given up
+  if (found == outstanding.end()) return kSuccess;  // the request of a send, or of a receive that was abandoned
   const Posted posted = *found;
   outstanding.erase(found);
   const int code = returning([&] { jaxina::mpi::peers().wait(posted); });
@@ -215,7 +220,7 @@ JAXINA_MPI_EXPORT int MPIABI_Sendrecv(const void* out, int out_count, Type out_t
   });
 }
 
-// XLA gives every process the same count.
+// Uses counts[0] for all processes, because XLA gives every process the same count.
 JAXINA_MPI_EXPORT int MPIABI_Reduce_scatter(const void* in, void* out, const int* counts, Type type, Op op,
                                             Handle communicator) {
   return returning([&] { jaxina::mpi::reduce_scatter(of(communicator), in, out, size(counts[0]), type, op); });

@@ -1,3 +1,4 @@
+// The callers' side of Peers: connecting, sending, and waiting for messages. peers_receive.cc has the receiving thread.
 #include "xla_ffi/mpi/peers.h"
 
 #include <arpa/inet.h>
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <new>
 
+#include "rdma_engine/aggregator/mismatch.h"
 #include "rdma_engine/base/clock.h"
 #include "rdma_engine/base/narrow.h"
 #include "xla_ffi/mpi/peers_parts.h"
@@ -24,8 +26,8 @@
 namespace jaxina::mpi {
 namespace {
 
-constexpr const char* kAdvice = ": check that every process runs the same program";
-constexpr Nanoseconds kLook = 200'000'000;  // how often who waits looks whether the other has ended
+const std::string kAdvice{kRunTheSame};
+constexpr Nanoseconds kLook = 200'000'000;  // how often a waiting thread checks whether the other process has ended
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::kSystem, what + ": " + std::strerror(errno)); }
 
@@ -69,7 +71,7 @@ Status Peers::Receive::check(std::uint64_t its_name, std::size_t its_bytes) cons
 Status Peers::Receive::ended() const {
   return {ErrorCode::kMismatch, process(key.first) +
                                     " has ended its run of this program without the message that this process " +
-                                    "waits for" + kAdvice + ", and takes the same branches"};
+                                    "waits for" + kAdvice + ", and that all take the same branches"};
 }
 
 Peers::Peers(int rank, const std::string& host) : rank_(rank) {
@@ -134,7 +136,7 @@ std::shared_ptr<Peers::Receive> Peers::post(int from, const Call& call, void* da
   return receive;
 }
 
-// With mutex_ held, or for a receive that nobody else knows yet.
+// The caller must hold mutex_, or be the only one that knows the receive.
 void Peers::complete(Receive& receive, const Message& message) {
   receive.done = true;
   receive.status = receive.check(message.name, message.data.size());
@@ -167,7 +169,8 @@ void Peers::abandon(const std::shared_ptr<Receive>& receive) {
   withdraw(receive, lock);
 }
 
-// With mutex_ held, by `lock`. A message that is arriving in its memory is broken off, and the connection with it.
+// `lock` holds mutex_. If a message is just arriving in the receive's memory, this shuts the connection down and waits
+// until the receiving thread has let go of the memory.
 void Peers::withdraw(const std::shared_ptr<Receive>& receive, std::unique_lock<std::mutex>& lock) {
   auto& waiting = posted_[receive->key];
   waiting.erase(std::remove(waiting.begin(), waiting.end(), receive), waiting.end());
@@ -220,7 +223,7 @@ void Peers::write_message(int to, Link& link, const Header& header, const void* 
 void Peers::end(const std::vector<int>& ranks, std::uint64_t run) {
   {
     const std::lock_guard lock(mutex_);
-    ended_run_ = run;  // a connection that is made later begins with it
+    ended_run_ = run;  // adopt() sends it first on each connection that is made later
   }
   for (const int rank : ranks) {
     if (Link* link = rank > rank_ ? &reach(rank) : connected(rank))
@@ -234,7 +237,7 @@ void Peers::give_up(const std::vector<int>& ranks, ErrorCode code) {
     if (link == nullptr) continue;
     try {
       write_message(rank, *link, {Header::kGaveUp, static_cast<std::uint64_t>(code), 0}, nullptr);
-    } catch (const Error&) {  // it has ended, or does not listen: there is an error already
+    } catch (const Error&) {  // the other process has ended or does not read: it has an error of its own already
     }
   }
 }
@@ -298,7 +301,8 @@ void Peers::connect_to(int rank, Nanoseconds deadline) {
   adopt(rank, fd);
 }
 
-// With mutex_ held. A second connection of a pair is not needed: two threads may have connected at once.
+// Makes the socket the link to this process. The caller must hold mutex_. If there is a link already, the socket is
+// closed: two threads may have connected at the same time.
 void Peers::adopt(int rank, int fd) {
   if (links_.contains(rank)) {
     close(fd);

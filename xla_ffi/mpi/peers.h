@@ -1,9 +1,10 @@
-// Messages from process to process, for what sums nothing: XLA's reshards, rolls, transposes and all-to-alls. One TCP
-// connection for each pair that talks, made when it first does: the lower rank connects.
+// Messages from process to process, for collectives that sum nothing: XLA's reshards, rolls, transposes and
+// all-to-alls. Each pair of processes that talks has one TCP connection. It is made at the first message, by the lower
+// rank.
 //
-// A message has a channel; those of one sender and channel arrive in the order in which they were sent. It also has a
-// name, which the receiver must expect. Whoever calls may be any thread. A thread of its own receives, into the
-// caller's memory where a receive is posted already, else into its own.
+// A message has a channel and a name. Messages of one sender and channel arrive in the order in which they were sent.
+// The receiver says which name it expects; another name is an error. Any thread may call. One thread of Peers receives:
+// into the caller's memory if a receive is posted already, otherwise into its own.
 #pragma once
 
 #include <condition_variable>
@@ -24,7 +25,7 @@
 
 namespace jaxina::mpi {
 
-// Where a process takes connections, and what one must know to be taken for a process of the job.
+// Where a process accepts connections. Whoever connects must send the secret, to be accepted as a process of the job.
 struct Endpoint {
   std::string host;  // numeric
   std::uint16_t port = 0;
@@ -33,10 +34,11 @@ struct Endpoint {
 
 struct Header;
 
+// Identifies a message.
 struct Call {
   std::uint64_t channel;
-  std::uint64_t name;  // of what the processes do: see running_program.h
-  std::uint64_t run;   // of the program
+  std::uint64_t name;  // names the call in the program, see running_program.h
+  std::uint64_t run;   // names the run of the program
 };
 
 class Peers {
@@ -48,23 +50,25 @@ class Peers {
   Peers& operator=(const Peers&) = delete;
 
   const Endpoint& own() const { return own_; }
-  // Before anything is sent. `ended(rank)` says whether a process is known to have ended.
+  // Must be called before anything is sent. `by_rank`: all processes' endpoints. `timeout`: for one message.
+  // `ended(rank)` says whether a process is known to have ended.
   void meet(std::vector<Endpoint> by_rank, Nanoseconds timeout, std::function<bool(int)> ended);
 
   struct Receive;
-  // The memory must stay until wait() returns or throws.
+  // Posts a receive for the next message of `from` on the call's channel. The memory must stay valid until wait()
+  // returns or throws, or abandon() returns. Throws Error if there is no connection to be had.
   std::shared_ptr<Receive> post(int from, const Call& call, void* data, std::size_t bytes);
-  // Throws Error: kMismatch for a message of another name or size, kWorkerLost, kTimeout.
+  // Waits for the message. Throws Error: kMismatch if its name or size is another one, kWorkerLost, kTimeout.
   void wait(const std::shared_ptr<Receive>& receive);
-  // Instead of wait(): nobody writes into the memory any more.
+  // Gives the receive up, instead of wait(). When it returns, nothing writes into the memory any more.
   void abandon(const std::shared_ptr<Receive>& receive);
-  // Returns once the memory may be used again. Throws Error: kWorkerLost, kTimeout, kSystem.
+  // Sends a message, and returns once the memory may be used again. Throws Error: kWorkerLost, kTimeout, kSystem.
   void send(int to, const Call& call, const void* data, std::size_t bytes);
-  // Tells other processes that this one sends no more messages of a run: who waits for one gets kMismatch. Throws
+  // Tells other processes that this one sends no more messages of the run. Whoever waits for one gets kMismatch. Throws
   // Error.
   void end(const std::vector<int>& ranks, std::uint64_t run);
-  // Tells those that it is connected to that it has failed with the code: who waits for a message of it gets kMismatch,
-  // too, or kWorkerLost.
+  // Tells the processes that are connected that this one has failed with `code`. Whoever waits for a message of it gets
+  // kMismatch if that is the code, otherwise kWorkerLost.
   void give_up(const std::vector<int>& ranks, ErrorCode code);
 
  private:
@@ -77,7 +81,7 @@ class Peers {
 
   void withdraw(const std::shared_ptr<Receive>& receive, std::unique_lock<std::mutex>& lock);
   Link& reach(int rank);
-  Link* connected(int rank);  // null: it is not
+  Link* connected(int rank);  // nullptr if it is not connected
   void connect_to(int rank, Nanoseconds deadline);
   void adopt(int rank, int fd);
   void check_alive(int rank, Nanoseconds deadline, const char* what) const;
@@ -101,17 +105,18 @@ class Peers {
   Nanoseconds timeout_ = 0;
   std::function<bool(int)> ended_;
 
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards the members from here to stopping_
   std::condition_variable changed_;
   std::map<int, std::unique_ptr<Link>> links_;
   std::map<Key, std::deque<std::shared_ptr<Receive>>> posted_;
   std::map<Key, std::deque<Message>> arrived_;
-  std::uint64_t ended_run_ = 0;  // this process's last; 0: none
+  std::uint64_t ended_run_ = 0;  // the run that this process ended last; 0: none
   bool stopping_ = false;
 
   int listener_ = -1;
   int wakeup_ = -1;
-  std::map<int, std::vector<std::byte>> strangers_;  // connections that have not said who they are; the thread's own
+  // Connections that have not yet sent a whole Hello, and what they have sent. Only thread_ uses it.
+  std::map<int, std::vector<std::byte>> strangers_;
   std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// What a connection between two processes is made of; for peers.cc and peers_receive.cc alone.
+// The parts of a connection between two processes, shared by peers.cc and peers_receive.cc only.
 #pragma once
 
 #include <sys/socket.h>
@@ -14,15 +14,16 @@
 
 namespace jaxina::mpi {
 
-// What a connection begins with. Another byte order reads another magic number, and is refused.
+// The first bytes on a connection. A process with another byte order reads another magic number and refuses.
 struct Hello {
   static constexpr std::uint64_t kMagic = 0x6a61786970656572;
   std::uint64_t magic, secret, rank;
 };
 
-// What a message begins with.
+// The first bytes of a message; `bytes` of data follow.
 struct Header {
-  // Channels that no call has, for messages without data. Their name is a run's, or an error code.
+  // Channels of the two notices, which have no data; no call has these channels. The name is that of the run that has
+  // ended (kEnded), or an error code (kGaveUp).
   static constexpr std::uint64_t kEnded = ~std::uint64_t{0}, kGaveUp = kEnded - 1;
   std::uint64_t channel, name, bytes;
 };
@@ -35,9 +36,9 @@ struct Peers::Receive {
   bool done = false;
   Status status;
 
-  // What is wrong with a message that comes for it.
+  // Whether a message of this name and size is the expected one; otherwise the error.
   Status check(std::uint64_t its_name, std::size_t its_bytes) const;
-  // What is wrong if its sender has ended the run.
+  // The error if the sender has ended the run without this message.
   Status ended() const;
 };
 
@@ -45,14 +46,14 @@ struct Peers::Link {
   int fd = -1;
   bool lost = false;
   std::mutex sending;
-  // The message that is arriving.
+  // The state of the message that is arriving.
   Header header{};
   std::size_t header_read = 0;
   bool in_message = false;
   std::size_t read = 0;
-  std::shared_ptr<Receive> into;  // else into `held`
+  std::shared_ptr<Receive> into;  // takes the data; if null, `held` does
   std::vector<std::byte> held;
-  std::uint64_t ended_run = 0;  // the other process's last that it told of; 0: none
+  std::uint64_t ended_run = 0;  // the run that the other process has told us it ended last; 0: none
 
   ~Link();
 };

@@ -1,4 +1,4 @@
-// The thread of Peers that takes connections and messages.
+// The thread of Peers that accepts connections and receives messages.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -16,13 +16,13 @@ namespace jaxina::mpi {
 namespace {
 
 constexpr std::size_t kMaxStrangers = 64;
-constexpr std::size_t kPiece = 1 << 20;  // read at once, so that all peers get their turn
+constexpr std::size_t kPiece = 1 << 20;  // bytes read from one peer before the next gets its turn
 
 }  // namespace
 
 void Peers::run() {
   std::vector<pollfd> watched;
-  std::vector<int> ranks;  // of the watched, from the third on; -1: a stranger
+  std::vector<int> ranks;  // ranks[i] belongs to watched[i + 2]; -1: a stranger
   while (true) {
     watched = {{wakeup_, POLLIN, 0}, {listener_, POLLIN, 0}};
     ranks.clear();
@@ -61,7 +61,7 @@ void Peers::run() {
       bool goes_on = false;
       try {
         goes_on = read_from(ranks[i], *link);
-      } catch (const std::bad_alloc&) {  // for a message that nobody waits for yet
+      } catch (const std::bad_alloc&) {  // no memory for a message that nobody waits for yet: the connection is lost
       }
       if (!goes_on) lose(*link);
     }
@@ -78,7 +78,7 @@ void Peers::accept_one() {
   strangers_[fd];
 }
 
-// False if the connection is not one of the job's. One that is becomes a link.
+// Reads a stranger's Hello. If the Hello is right, the connection becomes a link. False if it must be closed.
 bool Peers::read_hello(int fd) {
   std::vector<std::byte>& said = strangers_.at(fd);
   std::byte part[sizeof(Hello)];
@@ -96,7 +96,7 @@ bool Peers::read_hello(int fd) {
   return true;
 }
 
-// Takes what has arrived, up to a piece. False if the connection has ended.
+// Reads what has arrived, up to kPiece bytes. False if the connection has ended.
 bool Peers::read_from(int rank, Link& link) {
   std::size_t budget = kPiece;
   while (budget > 0) {
@@ -154,7 +154,7 @@ void Peers::end_message(int rank, Link& link) {
   changed_.notify_all();
 }
 
-// With a receive posted already, it is the first that waits.
+// Gives the message to the first receive that waits for it, or keeps it until one is posted.
 void Peers::deliver(int from, std::uint64_t channel, Message message) {
   const std::lock_guard lock(mutex_);
   const Key key{from, channel};
@@ -168,7 +168,7 @@ void Peers::deliver(int from, std::uint64_t channel, Message message) {
   changed_.notify_all();
 }
 
-// What the other process says of itself.
+// Takes a notice: the other process has ended a run, or has failed.
 void Peers::take_notice(int from, const Header& header) {
   const std::lock_guard lock(mutex_);
   if (header.channel == Header::kEnded) links_.at(from)->ended_run = header.name;

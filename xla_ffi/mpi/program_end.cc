@@ -1,3 +1,4 @@
+// Ends a run: compares the processes' numbers of calls, or makes the others' waiting fail.
 #include "xla_ffi/mpi/program_end.h"
 
 #include <cstdint>

@@ -1,13 +1,15 @@
-// How a run of a program ends in this process, and what the other processes learn of it.
+// Ends a run of a program in this process, and tells the other processes.
 #pragma once
 
 namespace jaxina::mpi {
 
-// Ends the running program.
+// Ends the running program. `completed` says whether it has computed its results.
 //
-// `completed`: it has computed its results. With `compare` this process then waits for all the program's processes, and
-// throws Error(kMismatch) unless they have made as many collective calls; one that waits for a message of another gets
-// the same error. A run that is not completed makes the others' waiting end with an error.
+// If it has, and `compare` is set, this process waits for all processes of the program. It throws Error(kMismatch)
+// unless all have made the same number of collective calls. A process that still waits for a message of another gets
+// the same error.
+//
+// If it has not, the other processes' waiting ends with an error.
 void end_program(bool compare, bool completed);
 
 }  // namespace jaxina::mpi

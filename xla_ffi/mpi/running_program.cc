@@ -1,3 +1,4 @@
+// Names runs and calls by hashing what all processes of the program know alike.
 #include "xla_ffi/mpi/running_program.h"
 
 #include <utility>

@@ -1,6 +1,5 @@
-// The program of XLA's that is running in this process, and the names of the calls that come out of it. Processes that
-// run different programs, or are at different calls, give their calls different names, and get an error instead of a
-// sum.
+// The compiled program that XLA is running in this process, and the names of its calls. Processes that run different
+// programs, or are at different calls, give their calls different names. So they get an error instead of a wrong sum.
 #pragma once
 
 #include <cstdint>
@@ -14,40 +13,41 @@
 
 namespace jaxina::mpi {
 
-// FNV-1a.
+// The 64-bit FNV-1a hash of the values.
 std::uint64_t hash_of(std::initializer_list<std::uint64_t> values);
 
 class RunningProgram {
  public:
-  // The process has one program of this kind under way at a time; who runs it sees to that. `identity` is equal in all
-  // processes that run the same program; they are `processes`, by rank. `carries_sums`: whether its sums go to the
-  // aggregator; `bits`: how many a float of at most 32 bits has there.
+  // Begins a run. A process may have only one program with collectives under way at a time; the caller ensures that.
+  // `identity`: equal in all processes that run the same program. `processes`: the ranks of these processes, ascending.
+  // `carries_sums`: whether its sums go to the aggregator. `bits`: 32 or 64, the width on the wire of a float of at
+  // most 32 bits.
   void begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums, std::int64_t bits);
 
   struct Failure {
     Status status;
-    bool known;  // whether the other processes have got an error, too
+    bool known;  // whether the other processes have an error, too
   };
-  // The first failure of a run counts.
+  // Records a failure. Only the first one of a run is kept.
   void fail(const Status& status, bool known);
 
   struct End {
     std::uint64_t run;
-    std::uint64_t name;  // equal in all processes if they have made as many collective calls
+    std::uint64_t name;  // equal in all processes if and only if all have made the same number of collective calls
     std::optional<Failure> failure;
   };
   End end();
-  // All programs begin with their first run again.
+  // Forgets how often each program has run, so that the next run of each is its first.
   void forget();
 
   std::uint64_t identity() const;
   bool carries_sums() const;
   std::int64_t bits() const;
   std::vector<int> processes() const;
-  // Name of the run: equal in all processes that run the same program for the nth time.
+  // Returns the name of the run. Processes that run the same program for the nth time have the same name.
   std::uint64_t run() const;
-  // Name of the next call of a stream, whose calls come in an order that all its processes agree on. Throws Error if no
-  // program is running.
+  // Returns the name of the stream's next call. A stream is a sequence of calls whose order all its processes agree on.
+  // Throws Error if no program is running.
   std::uint64_t next(std::uint64_t stream);
   std::uint64_t next_collective(std::uint64_t stream, std::uint64_t what);
 
@@ -59,7 +59,7 @@ class RunningProgram {
   std::map<std::uint64_t, std::uint64_t> runs_;   // by identity
   std::map<std::uint64_t, std::uint64_t> calls_;  // of the run, by stream
   std::uint64_t identity_ = 0, run_ = 0;
-  std::uint64_t collectives_ = 0;  // of the run
+  std::uint64_t collectives_ = 0;  // calls of next_collective() in this run
   std::vector<int> processes_;
   std::optional<Failure> failure_;
   bool carries_sums_ = false;

@@ -1,13 +1,14 @@
-"""What vectors can be sent to."""
+"""The devices that vectors can be sent to, and their abilities."""
 
-# Of the software switch. What a vector may need:
-#   checksum   the CRC of datagrams, and the ICRC, are checked and written
-#   short      passes of any number of words, not only 0 and a whole chunk
-#   blocks     chunks of several blocks
-#   sizes      an update is compared with the sizes of its pass's first one
-#   mismatch   a contradiction ends the job by a packet
-#   rdma       queue pairs; messages: of several packets
-#   verdicts   of the counters only a job's that say what became of its well-formed packets
+# The abilities of the software switch. Those that a vector may need, or that decide what is compared, are:
+#   checksum     the device checks and writes the CRC of datagrams, and the ICRC
+#   short        passes may have any number of words, not only 0 or a whole chunk
+#   blocks       chunks may have several blocks
+#   sizes        an update's sizes are compared with those of the first update of its pass
+#   mismatch     a contradiction ends the job by a packet
+#   rdma         the device has queue pairs
+#   messages     RDMA messages may have several packets
+#   verdicts     of the counters, only those of a job that say what became of its well-formed packets
 #   first_epoch  slots can begin with any epoch
 ABILITIES = frozenset(
     {
@@ -15,5 +16,6 @@ ABILITIES = frozenset(
         *("checksum", "short", "blocks", "sizes", "mismatch", "rdma", "messages"),
     }
 )
-# p4/README.md, "Terms that differ from the software switch". The large size sends fewer notices.
+# The abilities of the Tofino program: p4/README.md, "Terms that differ from the software switch". The large program
+# sends fewer notices.
 TOFINO = {64: frozenset({"notices", "verdicts", "rdma"}), 256: frozenset({"verdicts", "rdma"})}

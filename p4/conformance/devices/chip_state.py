@@ -1,19 +1,20 @@
-"""What the interpreted chip's registers say of a version of a slot: p4/README.md, "Registers"."""
+"""Reads the state of a slot's version from the interpreted chip's registers (p4/README.md, "Registers")."""
 
 from __future__ import annotations
 
-from conformance.vector import Value
 from interpreter.chip import Chip
 from interpreter.values import Unknown
+
+from conformance.vector import Value
 from jaxina.controller.pool import Job
 
 _EPOCHS = 2**32
-_NO_PASS = (0xFFFFFFFF, 0)  # tags of a version that was never used, by its number
+_NO_PASS = (0xFFFFFFFF, 0)  # the epochs in the tags of versions that were never used, by the version's number
 _ADDERS = 32
 
 
 class Registers:
-    """`pipes` are those that hold words."""
+    """The registers of a chip. `pipes` is how many of its pipes hold words."""
 
     def __init__(self, chip: Chip, pipes: int):
         self._pipes = [memory.registers for memory in chip.pipes[:pipes]]
@@ -26,8 +27,8 @@ class Registers:
                 cell["turn"] = epoch
 
     def state(self, job: Job, slot: int, version: int) -> dict[str, Value | None]:
-        """By the names of a vector's `state` line. An exponent of 0 stands for none as well, so
-        that it tells nothing."""
+        """Returns the state by the names of a vector's `state` line. `exponents` is None if the register holds 0,
+        because 0 also stands for no exponent."""
         at = job.version_index(slot, version)
         tag = self._known("pass_tag.tags", at, "epoch")
         if tag == _NO_PASS[version]:
@@ -43,8 +44,8 @@ class Registers:
         ]
         missing = self._known("worker_count.missing", at, "f1")
         words = self._words(at)
-        # It comes in front of a datagram's words, where the first pipe sees it, and behind those of
-        # an RDMA message.
+        # An exponent comes before the words of a datagram, so the first pipe sees it. It comes behind the words of an
+        # RDMA message, so the last pipe sees it.
         pipe = self._pipes[-1 if job.ends and words else 0]
         exponent = pipe["Ingress.exponent_maximum.exponents"].get(at, {}).get("f1", 0)
         return {
@@ -56,7 +57,7 @@ class Registers:
         }
 
     def _words(self, at: int) -> tuple[int, ...]:
-        """None, of a pass without words: the first pipe has written what no packet brought."""
+        """Returns the words of a version, or () for a pass without words, whose words no packet has set."""
         words: list[int] = []
         for registers in self._pipes:
             for half in ("low", "high"):

@@ -1,4 +1,4 @@
-"""UDP in IPv4 in Ethernet, as bytes."""
+"""Encodes and decodes UDP in IPv4 in Ethernet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Frame:
 
 
 def to_bytes(frame: Frame) -> bytes:
-    """Without a UDP checksum."""
+    """Encodes a frame, without a UDP checksum."""
     (source, port), (destination, to_port) = frame.source, frame.destination
     udp = struct.pack(">HHHH", port, to_port, 8 + len(frame.payload), 0)
     ip = struct.pack(">BBHHHBBH", 0x45, 0, 28 + len(frame.payload), 0, 0x4000, 64, _UDP, 0)
@@ -33,7 +33,7 @@ def to_bytes(frame: Frame) -> bytes:
 
 
 def from_bytes(data: bytes) -> Frame | None:
-    """None for what is no UDP."""
+    """Decodes a frame. Returns None if it is not UDP."""
     kind = data[12:14] == struct.pack(">H", IP)
     if not kind or len(data) < _HEADERS or data[14] != 0x45 or data[23] != _UDP:
         return None
@@ -44,7 +44,7 @@ def from_bytes(data: bytes) -> Frame | None:
 
 
 def ones_complement(header: bytes) -> int:
-    """The checksum of an IPv4 header; 0 of one that has it already."""
+    """Returns the checksum of an IPv4 header, or 0 if the header already has the right one."""
     total = sum(struct.unpack(f">{len(header) // 2}H", header))
     total = (total & 0xFFFF) + (total >> 16)
     return ~(total + (total >> 16)) & 0xFFFF

@@ -1,9 +1,8 @@
-"""Raw frames on network interfaces: for a chip's model, BMv2, a real switch, or a software switch
-behind a veth pair.
+"""Sends raw frames on network interfaces: to a chip's model, BMv2, a real switch, or a software switch behind a veth
+pair.
 
-Endpoints have Ethernet and IP addresses of their own, which the host knows nothing of; the link
-answers ARP for them.
-Endpoint n lives on interface n modulo their number.
+Endpoints have Ethernet and IP addresses of their own, which the host does not know. The link answers ARP for them.
+Endpoint n lives on interface n modulo the number of interfaces.
 """
 
 from __future__ import annotations
@@ -26,10 +25,14 @@ _RECEIVE_BUFFER = 1 << 22
 
 
 class InterfaceLink:
-    """`interfaces` are up; `network` is what the endpoints' addresses are taken from.
+    """A link of raw frames.
+
+    Args:
+      interfaces: names of interfaces, which must be up.
+      network: the network from which the endpoints' addresses are taken.
 
     Raises:
-      PermissionError: raw sockets need root (CAP_NET_RAW).
+      PermissionError: if the process has no CAP_NET_RAW (root has it), which raw sockets need.
     """
 
     def __init__(self, interfaces: list[str], network: str):
@@ -45,7 +48,7 @@ class InterfaceLink:
             self._interfaces.append(sock)
         self._endpoints: dict[str, tuple[Address, bytes, socket.socket]] = {}
         self._by_ip: dict[bytes, str] = {}
-        self._next = 0  # addresses are not used again, so that no late frame finds a new endpoint
+        self._next = 0  # counts on and on: addresses are not reused, so that no late frame reaches a new endpoint
         self._neighbours: dict[bytes, bytes] = {}
         self._came: list[tuple[str, Address, bytes]] = []
 

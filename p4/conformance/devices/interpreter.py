@@ -1,4 +1,4 @@
-"""p4/tofino in the interpreter of P4, with the project's controller behind its control service."""
+"""The device that is p4/tofino in the P4 interpreter, with the project's controller behind its control service."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
 
+from interpreter import source
+from interpreter.controller_tables import ChipTables
+from interpreter.errors import UndefinedError
+from interpreter.program import Program
+
 from conformance.devices import TOFINO, frames
 from conformance.devices.chip_state import Registers
 from conformance.devices.links import Address
 from conformance.devices.switch import SwitchDevice
 from conformance.vector import Job, Packet, Receive, Value
-from interpreter import source
-from interpreter.controller_tables import ChipTables
-from interpreter.errors import UndefinedError
-from interpreter.program import Program
 from jaxina.control.server import ControlServer
 from jaxina.controller.chip import SIZES, Chip, Host, Port
 from jaxina.controller.data_plane import TofinoPlane
@@ -23,23 +24,23 @@ PROGRAM = Path(__file__).parents[2] / "tofino" / "jaxina.p4"
 ADDRESS, _MAC = "198.18.0.1", b"\x02\x4a\x58\xff\xff\xff"
 _NETWORK = ipaddress.ip_network("198.18.64.0/18")
 _HOSTS = 64  # more than a vector has endpoints
-PORTS = (0, 5, 128, 140)  # in two pipes, so that packets are handed over
+PORTS = (0, 5, 128, 140)  # in two pipes, so that packets must be handed over
 _UDP_PORT = 40000
-_SHORTEST_FRAME = 60  # bytes, without its checksum
+_SHORTEST_FRAME = 60  # bytes, without the frame check sequence
 _SETTLE_TIMEOUT = 60.0
 
 
 def text_of(size: str, definitions: Sequence[str] = (), program: Path = PROGRAM) -> str:
-    """The program in this size, as the preprocessor leaves it."""
+    """Returns the preprocessed text of the program in this size."""
     return source.preprocess(program, [f"PIPES={SIZES[size].pipes}", *definitions])
 
 
 class WrongWayError(Exception):
-    """A frame leaves the chip where its addressee is not."""
+    """A frame leaves the chip at a port where its addressee is not."""
 
 
 class ChipLink:
-    """Endpoint n has the n-th of the hosts' addresses, at one of the chip's ports."""
+    """A link to the chip's ports. Endpoint n has the n-th host's address and port."""
 
     def __init__(self, tables: ChipTables):
         self.tables = tables
@@ -51,19 +52,24 @@ class ChipLink:
         return (self._endpoints[endpoint].ip, _UDP_PORT)
 
     def send(self, endpoint: str, to: Address, payload: bytes) -> None:
-        """Raises UndefinedError or WrongWayError."""
+        """Sends a frame, delivers what leaves the chip, and waits until the controller has handled the chip's digests.
+
+        Raises:
+          UndefinedError: if the outcome depends on something that the chip does not define.
+          WrongWayError: if a frame leaves by a wrong port.
+        """
         for port, sent in self.tables.chip.send(*self.frame(endpoint, to, payload)):
             self.deliver(port, sent)
         self.tables.settle(_SETTLE_TIMEOUT)
 
     def frame(self, endpoint: str, to: Address, payload: bytes) -> tuple[int, bytes]:
-        """With the port that it comes in on."""
+        """Returns the port by which an endpoint's frame comes in, and the frame."""
         host = self._endpoints[endpoint]
         frame = frames.Frame(host.mac.to_bytes(6), (host.ip, _UDP_PORT), _MAC, to, payload)
         return host.port, frames.to_bytes(frame).ljust(_SHORTEST_FRAME, b"\0")
 
     def deliver(self, port: int, data: bytes) -> None:
-        """A frame that leaves the chip by this port."""
+        """Takes a frame that leaves the chip by this port to its endpoint. Raises WrongWayError if there is none."""
         frame = frames.from_bytes(data)
         if frame is None or frames.ones_complement(data[14:34]):
             raise WrongWayError(f"at port {port} comes {data.hex()}")
@@ -94,12 +100,12 @@ HOSTS = tuple(_host(number) for number in range(_HOSTS))
 
 
 def description(size: str) -> Chip:
-    """What the controller is told of the chip."""
+    """Returns the chip's description for the controller."""
     return Chip(SIZES[size], ADDRESS, tuple(Port(port, 100, "none") for port in PORTS), HOSTS)
 
 
 class InterpretedDevice(SwitchDevice):
-    """`text` is that of the program in this size."""
+    """The interpreted program. `text` is the preprocessed text of the program in the size `size`."""
 
     def __init__(self, size: str, text: str):
         chip = description(size)
@@ -139,7 +145,8 @@ class InterpretedDevice(SwitchDevice):
             self._registers.begin_with(part, job.first_epoch)
 
     def _settle(self) -> None:
-        """A packet's way has ended, and the controller has heard of it, when it has been sent."""
+        """Takes all replies. There is nothing to wait for: send() has taken the packet all the way, and has waited for
+        the controller."""
         for endpoint, sender, payload in self._link.receive(0):
             self._take(endpoint, sender, payload)
 

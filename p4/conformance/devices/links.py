@@ -1,4 +1,4 @@
-"""Ways for datagrams of many endpoints to reach a device and come back."""
+"""Links: ways to send datagrams from many endpoints to a device, and to receive the replies."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import selectors
 import socket
 from typing import Protocol
 
-Address = tuple[str, int]  # of a UDP socket: IPv4 and port
+Address = tuple[str, int]  # of a UDP socket: IPv4 address and port
 
-_IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2  # Linux: never fragment, and so no IP identification
+_IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2  # Linux: never fragment, so that the IP identification is 0
 
 
 class Link(Protocol):
     def open(self, endpoint: str) -> Address:
-        """A new endpoint's own address."""
+        """Makes an endpoint and returns its address."""
         ...
 
     def send(self, endpoint: str, to: Address, payload: bytes) -> None: ...
 
     def receive(self, timeout: float) -> list[tuple[str, Address, bytes]]:
-        """(endpoint, sender, payload) of what has come; waits until anything has, at most
-        `timeout` seconds."""
+        """Returns what has come, as (endpoint, sender, payload). Waits for the first, at most `timeout` seconds."""
         ...
 
     def close_endpoints(self) -> None: ...
@@ -29,7 +28,7 @@ class Link(Protocol):
 
 
 class SocketLink:
-    """UDP sockets of this host, each endpoint with a loopback address of its own."""
+    """A link of UDP sockets of this host. Each endpoint has a loopback address of its own."""
 
     def __init__(self) -> None:
         self._sockets: dict[str, socket.socket] = {}

@@ -1,7 +1,8 @@
-"""How to know that a device has said all it has to say: a job of one worker, whose update is
-answered at once. Devices
-take packets in order, so an answer to a later packet means that the earlier ones have been dealt
-with."""
+"""Finds out, without waiting for a time, that a device has sent all its replies.
+
+The probe is a job of one worker, so the device answers its updates at once. Devices take packets in order. So when the
+answer to the probe comes, the packets before it have been handled.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +22,15 @@ Take = Callable[[str, Address, bytes], None]
 
 
 class Probe:
-    """`send(packet)` sends what `_packet` makes; `read(sender, payload)` is the packet that came
-    back to the probe's
-    endpoint; `take` gets what came to others meanwhile."""
+    """The probe of one device.
+
+    Args:
+      job: the probe's job.
+      link: the link to the device.
+      send: sends a packet of the probe.
+      read: decodes a datagram that came to the probe's endpoint: (sender, payload) -> packet.
+      take: takes what came to other endpoints meanwhile: (endpoint, sender, payload).
+    """
 
     def __init__(
         self,
@@ -41,12 +48,13 @@ class Probe:
         self._epoch = 0
 
     def settle(self) -> None:
-        """Returns when everything that was sent before has been dealt with.
+        """Waits until the device has handled everything that was sent before.
 
         Raises:
-          TimeoutError: the device does not answer.
+          TimeoutError: if the device does not answer.
         """
-        # Twice: an answer may leave before those to packets that were taken together with it.
+        # Twice, because a device takes packets in batches: the first answer may leave before answers to other packets
+        # of its batch.
         for _ in range(2):
             for slot in range(self._job.slots):
                 self._ask(slot)

@@ -1,6 +1,7 @@
-"""The software aggregator as a program (tests/native/conformance_device.cc): datagrams pass a
-pipe, RDMA packets the
-loopback interface."""
+"""The device that is the software aggregator in a process of its own (tests/native/conformance_device.cc).
+
+Datagrams go through a pipe, RDMA packets through the loopback interface.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class ProgramError(Exception):
 
 class ProgramDevice:
     abilities = ABILITIES | {"state", "first_epoch"}
-    block_sizes = {64, 256}
+    block_sizes = frozenset({64, 256})
 
     def __init__(self, path: str):
         self.name = path
@@ -137,7 +138,7 @@ class ProgramDevice:
 
 
 def _names(vector: Vector) -> datagram.Names:
-    """Numbers for the vector's names; any would do."""
+    """Returns numbers for the vector's names. Any numbers would do."""
     jobs = {job.name: zlib.crc32(job.name.encode()) for job in vector.jobs}
     jobs |= {"unknown": 0xDEAD, probe.NAME: 0xFFFF}
     secrets = {name: number * 0x1_0000_0001 for name, number in jobs.items()}

@@ -14,8 +14,7 @@ Connect = Callable[[str, int, End, int], End]  # (job, worker, worker's end, MTU
 
 
 class RdmaWorkers:
-    """Every worker of the jobs has an endpoint, and queue pairs that are connected to the
-    device's."""
+    """The workers of a vector's jobs. Each has an endpoint, and queue pairs that are connected to the device's."""
 
     def __init__(self, link: Link, names: datagram.Names, check_icrc: bool = True):
         self._link = link
@@ -31,7 +30,7 @@ class RdmaWorkers:
             endpoint = f"{job.name}{worker}"
             address, port = self._addresses[endpoint] = self._link.open(endpoint)
             number = len(self._ours) + 1
-            # Numbers that tell the workers apart, so that a mix-up shows.
+            # All numbers differ between workers, so that a mix-up shows.
             ours = End(
                 address=address,
                 udp_port=port,
@@ -45,7 +44,7 @@ class RdmaWorkers:
             self._memory[endpoint] = Memory(job.slots, job.block, job.blocks)
 
     def send(self, endpoint: str, packet: Packet) -> None:
-        owner = f"{packet['job']}{packet['worker']}"  # of the queue pair that is named
+        owner = f"{packet['job']}{packet['worker']}"  # the endpoint to which the named queue pair belongs
         switch = self._theirs[owner]
         to = (switch.address, switch.udp_port)
         covered = rdma_packet.encode(packet, switch)

@@ -1,6 +1,7 @@
-"""A switch behind its control service: jobs are made, joined and connected as workers do it, so
-that any backend of
-`jaxina switch` will do."""
+"""The device that is a switch behind a control service.
+
+Jobs are made, joined and connected as workers do it, so every backend of `jaxina switch` can be tested.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,15 @@ _LOOK_AFTER = 0.01
 
 
 class SwitchDevice:
-    """`control` is HOST:PORT; `address` the IPv4 address that packets are sent to."""
+    """A switch.
+
+    Args:
+      control: HOST:PORT of the control service.
+      address: the IPv4 address to which packets are sent.
+      link: the link to the switch.
+      abilities: what the switch can do, see devices/__init__.py.
+      block_sizes: the block sizes that it serves, in words.
+    """
 
     def __init__(
         self,
@@ -33,7 +42,7 @@ class SwitchDevice:
         abilities: Iterable[str],
         block_sizes: set[int],
     ):
-        # Here, because the other devices need no installation of jaxina.
+        # Imported here, because the other devices do not need jaxina to be installed.
         from jaxina.control.client import SwitchClient
 
         self.name = f"the switch at {control}"
@@ -103,7 +112,7 @@ class SwitchDevice:
         self._link.close()
 
     def _settle(self) -> None:
-        """Returns when `_came` has all that the switch has to say."""
+        """Waits until `_came` has all of the switch's replies."""
         self._probe.settle()
 
     def _create(self, job: Job) -> None:
@@ -147,8 +156,8 @@ class SwitchDevice:
         return End(self._address, theirs.udp_port, theirs.qpns, theirs.psn, theirs.rkey, 0)
 
     def _introduce(self, job: Job, worker: int) -> None:
-        """A chip learns a worker's address from its first packet, and drops that. One that changes
-        nothing is sent until it is counted as such."""
+        """Makes a worker's address known. A chip learns it from the worker's first packet, and drops that packet. So
+        this sends a packet that changes nothing, until the switch counts it."""
         endpoint, packet = f"{job.name}{worker}", self._introduction(job, worker)
         deadline = time.monotonic() + _LEARNS_WITHIN
         before = self._totals(self._fresh_status(), job.name).get("ahead", 0)
@@ -163,15 +172,21 @@ class SwitchDevice:
 
     @staticmethod
     def _introduction(job: Job, worker: int) -> Packet:
-        """An update of an epoch that no slot has reached."""
+        """Returns an update of an epoch that no slot has reached: it is refused, and changes nothing."""
         fields: dict[str, Value] = {
-            **{"job": job.name, "secret": job.name, "worker": worker, "slot": 0},
-            **{"epoch": 2, "fingerprint": 2, "exponents": (0,), "words": ()},
+            "job": job.name,
+            "secret": job.name,
+            "worker": worker,
+            "slot": 0,
+            "epoch": 2,
+            "fingerprint": 2,
+            "exponents": (0,),
+            "words": (),
         }
         return Packet("update", fields)
 
     def _fresh_status(self) -> Any:
-        """What the switch looked up after this call began; it may tell the same for a while."""
+        """Returns a status that the switch has made after this call began. The switch repeats a status for a while."""
         told = self._client.status().uptime_s
         while (status := self._client.status()).uptime_s == told:
             time.sleep(_LOOK_AFTER)

@@ -1,5 +1,4 @@
-"""Packets that must change nothing: of another job, of nobody, of a wrong size, damaged or
-contradictory."""
+"""Scenarios of packets that must change nothing: of another or no job, of a wrong size, damaged or contradictory."""
 
 from __future__ import annotations
 
@@ -11,8 +10,7 @@ def wrong_job(size: int) -> Vector:
     script = Script(
         "wrong_job",
         size,
-        """A job that does not exist, a secret that is not the job's, a worker that the job does
-        not have.""",
+        """Packets of a job that does not exist, with a wrong secret, and of workers that the job does not have.""",
     )
     script.job("A", workers=2, slots=1)
     script.job("B", workers=2, slots=1)
@@ -39,7 +37,8 @@ def wrong_slot(size: int) -> Vector:
     script = Script(
         "wrong_slot",
         size,
-        """Slots beyond the job's own. In a pool that jobs share they would be another job's.""",
+        """Packets that name slots beyond the job's own. In a pool that jobs share, these slots belong to another
+        job.""",
     )
     script.job("A", workers=2, slots=2)
     script.job("B", workers=2, slots=2)
@@ -57,7 +56,7 @@ def wrong_length(size: int) -> Vector:
     script = Script(
         "wrong_length",
         size,
-        """Packets that are cut, too long, or larger than the job's chunks.""",
+        """Packets that are cut, that are too long, or that are larger than the job's chunks.""",
     )
     script.job("A", workers=2, slots=1)
     script.update(0, 0, "first")
@@ -82,9 +81,8 @@ def contradictory_sizes(size: int) -> Vector:
     script = Script(
         "contradictory_sizes",
         size,
-        """The fingerprint is that of the pass's first update, the sizes are not. No worker sends
-        this, and nothing of it
-        may be added.""",
+        """Updates with the fingerprint of the pass's first update, but with other sizes. No worker sends these, and
+        nothing of them may be added.""",
         needs=["sizes"],
     )
     script.job("A", workers=2, slots=1)
@@ -124,7 +122,7 @@ def corrupt(size: int) -> Vector:
     script = Script(
         "corrupt",
         size,
-        """A damaged bit anywhere in the packet, found by the CRC.""",
+        """A damaged bit anywhere in the packet. The CRC finds it.""",
         needs=["checksum"],
     )
     script.job("A", workers=2, slots=1)
@@ -141,8 +139,7 @@ def mismatch(size: int) -> Vector:
     script = Script(
         "mismatch",
         size,
-        """Two workers sum different things: the job ends for all, and who comes later learns it
-        too.""",
+        """Two workers sum different things: the job ends for all, and workers that send later are told, too.""",
         needs=["mismatch"],
     )
     script.job("A", workers=3, slots=1)

@@ -1,4 +1,4 @@
-"""Exponents: the aggregator takes the largest of each block's, one pass ahead of the data."""
+"""Scenarios of exponents: for each block the aggregator takes the largest, one pass ahead of the data."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ def look_ahead(size: int) -> Vector:
     script = Script(
         "look_ahead",
         size,
-        """The exponents of a slot's next chunk travel with each chunk; the first ones in a packet
-        without data, the last
-        chunk has none. Largest of all workers', whoever has it and whenever it comes.""",
+        """Each chunk carries the exponents of the slot's next chunk. The first exponents come in a packet without data,
+        and the last chunk has none. The result is the largest exponent, whichever worker has it and whenever it
+        comes.""",
     )
     script.job("A", workers=3, slots=1)
     script.say("exponents only")
@@ -39,8 +39,8 @@ def stale_exponents(size: int) -> Vector:
     script = Script(
         "stale_exponents",
         size,
-        """Duplicates and late packets change no exponent, and a new pass does not keep the old
-        one's.""",
+        """Duplicates and late packets change no exponent, and a new pass does not keep the exponents of the old
+        one.""",
     )
     script.job("A", workers=2, slots=1)
     script.update(0, 0, "first", exponents=[200])
@@ -61,8 +61,7 @@ def several_blocks(size: int) -> Vector:
     script = Script(
         "several_blocks",
         size,
-        """Chunks of four blocks have four exponents, of which each is a maximum by itself; a short
-        last chunk has fewer
+        """Chunks of four blocks have four exponents, and each is a maximum of its own. A short last chunk has fewer
         words, and may have any number of exponents.""",
         needs=["blocks"],
     )
@@ -86,8 +85,8 @@ def short_chunk(size: int) -> Vector:
     script = Script(
         "short_chunk",
         size,
-        """The last chunk of a collective has only the words there are; the next collective is
-        whole again.""",
+        """The last chunk of a collective has only the words that are left. The next collective has whole chunks
+        again.""",
         needs=["short"],
     )
     script.job("A", workers=2, slots=1)

@@ -1,4 +1,4 @@
-"""Several jobs at one aggregator, jobs of one and of many workers, and jobs above jobs."""
+"""Scenarios of several jobs at one aggregator, of jobs with one and with many workers, and of jobs above jobs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def many_workers(size: int) -> Vector:
     script = Script(
         "many_workers",
         size,
-        """32 workers: every bit of the bitmap of a chip's register, the highest first.""",
+        """32 workers, which use every bit of the bitmap in a chip's register, the highest first.""",
     )
     script.job("A", workers=32, slots=1)
     order = [31, 0, 15, 16, *(w for w in range(32) if w not in (31, 0, 15, 16))]
@@ -66,10 +66,9 @@ def hierarchy(size: int) -> Vector:
     script = Script(
         "hierarchy",
         size,
-        """Two racks (jobs A and B) and what is above them (job R), whose workers are the racks: a
-        rack's result, words and
-        exponents as they are, is its update. Job F has all four workers in one: R's result must
-        equal F's.""",
+        """Two racks (jobs A and B), and above them job R, whose workers are the racks. A rack's result becomes its
+        update in R, with the same words and exponents. Job F has all four workers in one job, and R's result must equal
+        F's.""",
     )
     script.job("A", workers=2, slots=1)
     script.job("B", workers=2, slots=1)
@@ -83,7 +82,9 @@ def hierarchy(size: int) -> Vector:
                 packet = leaf(script, 2 * rack + worker, worker, name, epoch)
                 replies = script.send(f"{name}{worker}", packet, ("first", "complete")[worker])
             results[name] = replies[0]
-        script.say("above: rack A's packet comes twice, rack B asks its own aggregator again before it sends")
+        script.say(
+            "above: rack A's packet comes twice; rack B asks its own aggregator for the result again before it sends"
+        )
         script.send("R0", upward(script, results["A"], 0), "first")
         script.send("R0", upward(script, results["A"], 0), "duplicate")
         script.send("B1", leaf(script, 3, 1, "B", epoch), "resend")
@@ -100,7 +101,7 @@ def hierarchy(size: int) -> Vector:
 
 
 def leaf(script: Script, number: int, worker: int, job: str, epoch: int) -> Packet:
-    """What worker `number` of the four sends, as worker `worker` of its job."""
+    """Returns the update of worker `number` of the four, who is worker `worker` of its job."""
     values = script.packet(number, epoch)
     return script.packet(worker, epoch, job=job, words=values["words"], exponents=values["exponents"])
 

@@ -1,5 +1,4 @@
-"""Losses, duplicates and retransmissions: SwitchML's Algorithm 3 and the example of its Appendix
-A."""
+"""Scenarios of losses, duplicates and retransmissions: SwitchML's Algorithm 3, and the example of its Appendix A."""
 
 from __future__ import annotations
 
@@ -11,11 +10,9 @@ def appendix_a(size: int) -> Vector:
     script = Script(
         "appendix_a",
         size,
-        """SwitchML, Appendix A: three workers and one slot (x = 1), which goes from offset `off`
-        (epoch 0) to the next one
-        (epoch 1). The paper's w1, w2, w3 are workers 0, 1, 2. A retransmission of an incomplete
-        pass, which the paper's
-        switch ignores, is answered with the workers seen so far.""",
+        """SwitchML, Appendix A: three workers and one slot (x = 1), which goes from offset `off` (epoch 0) to the next
+        offset (epoch 1). The paper's w1, w2, w3 are workers 0, 1, 2. The paper's switch ignores a retransmission of an
+        incomplete pass; here it is answered with the workers seen so far.""",
     )
     script.job("A", workers=3)
     x = {"slot": 1}
@@ -47,9 +44,8 @@ def algorithm_3(size: int) -> Vector:
     script = Script(
         "algorithm_3",
         size,
-        """Every branch of SwitchML's Algorithm 3, with an epoch where the paper has a version bit.
-        Two workers, one slot.
-        Line numbers are the paper's.""",
+        """Every branch of SwitchML's Algorithm 3, with an epoch where the paper has a version bit. There are two
+        workers and one slot. The line numbers are the paper's.""",
     )
     script.job("A", workers=2, slots=1)
     script.say("lines 4 to 9: not seen, and the first of its pass: it overwrites the slot")
@@ -57,12 +53,14 @@ def algorithm_3(size: int) -> Vector:
     script.state()
     script.say("lines 18, 22, 23: seen already, and the pass is incomplete: nothing is added")
     script.update(0, 0, "duplicate")
-    script.say("lines 10 to 15: not seen and not the first: it is added; all are there: to all workers")
+    script.say(
+        "lines 10 to 15: not seen and not the first: it is added; the pass is complete: the result goes to all workers"
+    )
     script.update(1, 0, "complete")
     script.state()
-    script.say("lines 18 to 21: seen already, and the pass is complete: the result, to this worker only")
+    script.say("lines 18 to 21: seen already, and the pass is complete: the result goes to this worker only")
     script.update(1, 0, "resend")
-    script.say("the same with the other version; lines 16, 17: not all are there: nothing is sent")
+    script.say("the same with the other version; lines 16, 17: the pass is incomplete: nothing is sent")
     script.update(1, 1, "first")
     script.say("line 19 for the version that is not in use: its result is still there")
     script.update(0, 0, "resend")
@@ -80,8 +78,7 @@ def duplicates(size: int) -> Vector:
     script = Script(
         "duplicates",
         size,
-        """Each worker's update comes several times, before and after the others': every one counts
-        once.""",
+        """Each worker's update comes several times, before and after the other workers' updates. Each counts once.""",
     )
     script.job("A", workers=3, slots=1)
     for epoch in range(3):
@@ -103,9 +100,8 @@ def retransmission_after_completion(size: int) -> Vector:
     script = Script(
         "retransmission_after_completion",
         size,
-        """A worker missed a result while the others went on: it is repeated, unchanged, until the
-        pass after next
-        begins, which cannot be before this worker has it.""",
+        """A worker misses a result while the others go on. The result is repeated unchanged until the pass after next
+        begins, and that pass cannot begin before this worker has the result.""",
     )
     script.job("A", workers=3, slots=1)
     script.whole_pass(0, 3)

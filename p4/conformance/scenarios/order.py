@@ -1,4 +1,4 @@
-"""Late, early and reordered packets: what the epoch is for."""
+"""Scenarios of late, early and reordered packets, against which the epoch protects."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ def stale_epochs(size: int) -> Vector:
     script = Script(
         "stale_epochs",
         size,
-        """Packets that the network held back. With the paper's version bit in place of the epoch,
-        the first stale packet
-        below finds its bit cleared and is added to pass 2: a wrong sum, without any loss.""",
+        """Packets that the network has held back. With the paper's version bit in place of the epoch, the first stale
+        packet below would find its bit cleared, and would be added to pass 2: a wrong sum, without any loss.""",
     )
     script.job("A", workers=3, slots=1)
     script.whole_pass(0, 3)
@@ -29,7 +28,7 @@ def stale_epochs(size: int) -> Vector:
     script.update(0, 2, "complete")
     script.state()
     script.whole_pass(3, 3)
-    script.say("several reuses later, copies of each earlier pass")
+    script.say("several passes later, copies of each earlier pass")
     for epoch in range(2):
         for worker in range(3):
             script.update(worker, epoch, "stale")
@@ -41,9 +40,8 @@ def old_copies_complete_a_pass(size: int) -> Vector:
     script = Script(
         "old_copies_complete_a_pass",
         size,
-        """All workers but one have contributed to pass 2, and the one that is missing has sent
-        nothing but an old copy: the
-        pass must stay incomplete.""",
+        """All workers but one have contributed to pass 2. Of the missing worker only an old copy comes. The pass must
+        stay incomplete.""",
     )
     script.job("A", workers=2, slots=1)
     script.whole_pass(0, 2)
@@ -60,8 +58,7 @@ def epochs_ahead(size: int) -> Vector:
     script = Script(
         "epochs_ahead",
         size,
-        """Epochs that a slot cannot have reached. A worker sends them when the aggregator has lost
-        its memory; they are
+        """Epochs that a slot cannot have reached. A worker sends them if the aggregator has lost its memory. They are
         refused, and change nothing.""",
     )
     script.job("A", workers=2, slots=1)
@@ -75,7 +72,7 @@ def epochs_ahead(size: int) -> Vector:
     script.update(1, 1, "ahead")
     script.update(1, 0, "complete")
     script.update(1, 1, "first")
-    script.say("nor can pass 2 begin before pass 1 is")
+    script.say("nor can pass 2 begin before pass 1 is complete")
     script.update(1, 2, "ahead")
     script.update(0, 3, "ahead")
     script.state()
@@ -89,8 +86,7 @@ def epochs_wrap(size: int) -> Vector:
     script = Script(
         "epochs_wrap",
         size,
-        """Epochs have 32 bits and wrap: 4294967295 is followed by 0. The slot begins three passes
-        before that.""",
+        """Epochs have 32 bits and wrap: 4294967295 is followed by 0. The slot begins three passes before that.""",
         needs=["first_epoch"],
     )
     first = 2**32 - 3
@@ -101,17 +97,18 @@ def epochs_wrap(size: int) -> Vector:
     script.update(1, first + 2, "first")
     script.update(1, first + 2, "duplicate")
     script.update(0, first + 2, "complete")
-    script.say("over the wrap")
+    script.say("across the wrap")
     script.update(0, first + 3, "first")
     script.update(1, first + 2, "resend")
     script.update(1, first + 1, "stale")
     script.update(1, first + 3, "complete")
     script.state()
     script.whole_pass(first + 4, 2)
-    script.say("before and behind it")
+    script.say("packets from before the wrap, and from too far ahead")
     script.update(0, first + 2, "stale")
     script.update(0, first + 5 + 2, "ahead")
-    # Far from it, but for the very middle: an aggregator may count from any pass that it holds.
+    # Half of all epochs away, but not exactly: an aggregator may count from any pass that it holds, so it may take the
+    # very middle for stale or for ahead.
     script.update(0, first + 4 + 2**31 + 2, "stale")
     script.update(0, first + 3 + 2**31 - 3, "ahead")
     script.state()
@@ -122,8 +119,7 @@ def slots_in_any_order(size: int) -> Vector:
     script = Script(
         "slots_in_any_order",
         size,
-        """Slots know nothing of each other: packets of four slots and of two passes arrive in
-        mixed order.""",
+        """Slots are independent: packets of four slots and two passes arrive in mixed order.""",
     )
     script.job("A", workers=2, slots=4)
     script.update(0, 0, "first", slot=3)
@@ -146,9 +142,8 @@ def sums_wrap(size: int) -> Vector:
     script = Script(
         "sums_wrap",
         size,
-        """Words are added modulo 2^32, as integers of the user's must be; and each word alone,
-        without a carry into its
-        neighbour.""",
+        """Words are added modulo 2^32, as the user's integers must be. Each word is added alone, without a carry into
+        its neighbour.""",
     )
     script.job("A", workers=3, slots=1)
     largest, smallest = 2**31 - 1, -(2**31)

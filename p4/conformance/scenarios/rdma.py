@@ -1,5 +1,7 @@
-"""RDMA writes with immediate: docs/rdma.md. A message is one packet, or one for each block and one
-for the exponents."""
+"""Scenarios of RDMA writes with immediate (docs/rdma.md).
+
+A message is one packet; or it is one packet for each block, and one for the exponents.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,8 @@ def rdma_one_block(size: int) -> Vector:
     script = RdmaScript(
         "rdma_one_block",
         size,
-        """Chunks of one block: the look-ahead pass, with exponents only, then data and exponents,
-        then data only. Results go
-        to the place `epoch mod 4` of their slot.""",
+        """Chunks of one block: first the look-ahead pass with exponents only, then data and exponents, then data only.
+        Results go to the place `epoch mod 4` of their slot.""",
     )
     script.one_packet_job("A", workers=2)
     script.message(0, 0, "first", words=(), exponents=(90,))
@@ -32,8 +33,7 @@ def rdma_message(size: int) -> Vector:
     script = RdmaScript(
         "rdma_message",
         size,
-        """Messages of four blocks and their exponents, from two workers at once; their packets
-        interleave.""",
+        """Messages of four blocks and their exponents, from two workers at once. Their packets interleave.""",
         needs=["messages"],
     )
     script.many_packet_job("A", workers=2, slots=2)
@@ -51,10 +51,9 @@ def rdma_lost_packet(size: int) -> Vector:
     script = RdmaScript(
         "rdma_lost_packet",
         size,
-        """A packet of a message is lost: its first, one in the middle, its last. What follows is
-        dropped up to the next
-        message's first packet, and the worker sends the whole message again. Nothing of a broken
-        message is counted.""",
+        """A packet of a message is lost: the first, one in the middle, or the last. All packets up to the next
+        message's first one are dropped, and the worker sends the whole message again. Nothing of a broken message is
+        counted.""",
         needs=["messages"],
     )
     script.many_packet_job("A", workers=2)
@@ -80,8 +79,7 @@ def rdma_out_of_order(size: int) -> Vector:
     script = RdmaScript(
         "rdma_out_of_order",
         size,
-        """Packets of a message are reordered or come twice: the message is lost. A packet that is
-        a message by itself is
+        """Packets of a message are reordered or come twice: the message is lost. A packet that is a whole message is
         taken whatever its number.""",
         needs=["messages"],
     )
@@ -104,7 +102,7 @@ def rdma_out_of_order(size: int) -> Vector:
     script.message(0, 0, "first", psn=77)
     script.state()
     script.message(1, 0, "complete")
-    script.say("any number, also one that was used")
+    script.say("messages of one packet, with any number, even one that was used before")
     script.message(0, 1, "first", words=(), psn=5)
     script.message(1, 1, "complete", words=(), psn=0)
     script.message(0, 1, "resend", words=(), psn=5)
@@ -132,8 +130,7 @@ def rdma_duplicates(size: int) -> Vector:
     script = RdmaScript(
         "rdma_duplicates",
         size,
-        """Whole messages again, early, late and much too late, and with an epoch ahead of the
-        slot.""",
+        """Whole messages come again: early, late and much too late; and one has an epoch ahead of the slot.""",
     )
     script.one_packet_job("A", workers=2, slots=1)
     script.message(0, 0, "first")
@@ -156,23 +153,22 @@ def rdma_no_access(size: int) -> Vector:
     script = RdmaScript(
         "rdma_no_access",
         size,
-        """Writes that name what is not theirs: another key, another slot's queue pair, more
-        exponents than a chunk has;
-        queue pairs that do not exist or are another worker's.""",
+        """Writes with a wrong key, on another slot's queue pair, or with more exponents than a chunk has; and writes on
+        queue pairs that do not exist or belong to another worker.""",
     )
     script.one_packet_job("A", workers=2)
     script.one_packet_job("B", workers=2)
-    # Numbers that would show, if one of these counted.
+    # Its words are unlike all others, so the sum would show if one of these packets counted.
     good = script.packets(0, exponents=(), words=(7,) * size)[0]
     script.say("a wrong key")
     script.send("A0", changed(good, key="wrong"), "rdma_no_access")
-    script.say("slot 1 on the queue pair of slot 0, and the other way round; a slot that there is not")
+    script.say("slot 1 on the queue pair of slot 0, and the other way round; a slot that does not exist")
     script.send("A0", changed(good, slot=1), "rdma_no_access")
     script.send("A0", changed(good, queue=1), "rdma_no_access")
     script.send("A0", changed(good, slot=2), "rdma_no_access")
     script.say("more exponents than blocks")
     script.send("A0", changed(good, count=2), "rdma_no_access")
-    script.say("a queue pair that there is not; worker 0's, from elsewhere")
+    script.say("a queue pair that does not exist; that of worker 0, from another endpoint")
     script.send("A0", changed(good, queue="unknown"), "rdma_unknown_queue_pair")
     script.send("A1", good, "rdma_unknown_queue_pair")
     script.state()
@@ -186,8 +182,7 @@ def rdma_wrong_length(size: int) -> Vector:
     script = RdmaScript(
         "rdma_wrong_length",
         size,
-        """Packets whose size is not what their message says: larger, smaller, more than a
-        chunk.""",
+        """Packets whose size is not the one that their message says: larger, smaller, or more than a chunk.""",
     )
     script.one_packet_job("A", workers=2, slots=1)
     only = script.packets(0)[0]
@@ -195,8 +190,9 @@ def rdma_wrong_length(size: int) -> Vector:
     script.send("A0", changed(only, words=(3,) * (size - 1)), "rdma_bad_length")
     script.send("A0", changed(only, words=(3,) * (size + 1)), "rdma_bad_length")
     script.send("A0", changed(only, exponents=()), "rdma_bad_length")
-    # Two words behind a chunk may be the check of its result, where the switch adds any number of them.
-    script.say("a message that is larger than a chunk and the check behind it")
+    # Two words more than a chunk would not do: where a switch adds any number of words, they may be the check of the
+    # result.
+    script.say("a message that is larger than a chunk with its check")
     long = changed(only, words=(3,) * (size + 3), length=4 * (size + 3) + 4)
     script.send("A0", long, "rdma_no_access")
     script.state()
@@ -210,12 +206,12 @@ def rdma_wrong_length_of_parts(size: int) -> Vector:
     script = RdmaScript(
         "rdma_wrong_length_of_parts",
         size,
-        """Packets of a longer message whose size is wrong.""",
+        """Packets of a longer message, with wrong sizes.""",
         needs=["messages"],
     )
     script.many_packet_job("A", workers=2, blocks=1)
     first, last = script.packets(0)
-    script.say("a first packet that would be the last one, or is too short")
+    script.say("a first packet that would have to be the last one, or that is too short")
     script.send("A0", changed(first, length=4 * size), "rdma_bad_length")
     script.send("A0", changed(first, words=(3,) * (size - 1)), "rdma_bad_length")
     script.say("a last packet that is too long, and then the right one: too late")
@@ -230,7 +226,7 @@ def rdma_wrong_length_of_parts(size: int) -> Vector:
 
 
 def rdma_two_jobs(size: int) -> Vector:
-    script = RdmaScript("rdma_two_jobs", size, """Two jobs with the same slots and epochs, by turns.""")
+    script = RdmaScript("rdma_two_jobs", size, """Two jobs with the same slots and epochs send by turns.""")
     script.one_packet_job("A", workers=2)
     script.one_packet_job("B", workers=3)
     script.message(0, 0, "first")
@@ -249,8 +245,7 @@ def rdma_mismatch(size: int) -> Vector:
     script = RdmaScript(
         "rdma_mismatch",
         size,
-        """Two workers whose immediates differ sum different things: the last notice ends the
-        job.""",
+        """Two workers whose immediates differ sum different things. The last notice ends the job.""",
         needs=["mismatch"],
     )
     script.one_packet_job("A", workers=2, slots=1)

@@ -1,2 +1,2 @@
-// What else core.p4 declares is built into the interpreter.
+// The interpreter's own core.p4. All its other declarations are built into the interpreter.
 action NoAction() {}

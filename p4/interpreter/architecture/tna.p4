@@ -1,11 +1,11 @@
-// What the program sees of Tofino 1 itself: the metadata that the chip puts in front of a packet, and what it wants to be
-// told. Those fields only that the program or the interpreter uses; the others are left out or padding.
+// The interpreter's own tna.p4: the metadata that Tofino 1 puts in front of a packet, and the metadata that it wants
+// back. It has only the fields that the program or the interpreter uses. All others are left out, or are padding.
 
 #define PORT_METADATA_SIZE 64
 
 typedef bit<9> PortId_t;
 const bit<8> PORT_METADATA_BITS = PORT_METADATA_SIZE;
-const bit<9> RECIRCULATION_PORT = 68;  // of each pipe, without its number
+const bit<9> RECIRCULATION_PORT = 68;  // in each pipe: pipe p has port p * PORTS_OF_A_PIPE + 68
 const bit<9> PORTS_OF_A_PIPE = 128;
 
 header ingress_intrinsic_metadata_t {

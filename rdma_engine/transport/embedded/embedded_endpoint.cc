@@ -1,5 +1,5 @@
-// Drives a worker against slots in shared memory: the worker runs the aggregator's step itself, under the slot's lock,
-// and quantizes straight into the slot. Nothing is copied and nothing goes through the kernel but the waits.
+// The endpoint for shared memory. The worker runs the aggregator's step itself, under the slot's lock, and quantizes
+// directly into the slot. So nothing is copied, and only waits go through the kernel.
 #include <algorithm>
 #include <string>
 #include <thread>
@@ -17,14 +17,14 @@ using embedded::Presence;
 using embedded::Segment;
 using embedded::SharedSlot;
 
-// How often a waiting member looks whether the others still live.
+// How often a waiting worker checks whether the others are alive.
 constexpr Nanoseconds kLivenessPeriod = 50'000'000;
 
-// A slot's lock that was had sooner was free: a trace does not show it as a wait.
+// A lock that was acquired faster than this was free; a trace does not show it as a wait.
 constexpr Nanoseconds kShortestLockWait = 1'000;
 
-// With a core for every worker the other side is a few microseconds away and sleeping costs more than that; without,
-// every turn of a spinning worker is taken from the one it waits for.
+// If every worker has a core, the other side answers within a few microseconds, and sleeping costs more than that.
+// Otherwise a spinning worker takes time from the worker it waits for.
 int spins_for(std::uint32_t workers) { return workers <= std::thread::hardware_concurrency() ? 2000 : 50; }
 
 class EmbeddedEndpoint final : public Endpoint {
@@ -32,7 +32,8 @@ class EmbeddedEndpoint final : public Endpoint {
   EmbeddedEndpoint(const Membership& member, const EmbeddedConfig& config)
       : member_(member),
         segment_(Segment::open(member, config)),
-        // A version's words stay until the pass after the next one begins, and that waits for this worker's next one.
+        // Results are used in place. A version's words stay until the pass after next begins, and that cannot begin
+        // before this worker has sent its next pass.
         worker_({.shape = member.shape, .timer = {}, .memory = {.results = segment_->words()}}),
         spins_(spins_for(member.shape.workers())),
         in_flight_(member.shape.slots()) {
@@ -55,7 +56,7 @@ class EmbeddedEndpoint final : public Endpoint {
     Pass pass;
   };
 
-  // The worker needs no time: in shared memory nothing is sent again.
+  // The time for traces. The worker itself needs no time: nothing is ever sent again in shared memory.
   Nanoseconds trace_clock() const { return recorder_ ? now() : 0; }
   bool acquire(SharedSlot& slot);
   void release(SharedSlot& slot);
@@ -70,10 +71,10 @@ class EmbeddedEndpoint final : public Endpoint {
   std::shared_ptr<Segment> segment_;
   Worker worker_;
   int spins_;
-  std::optional<Pass> blocked_;     // waits for its slot, which another worker holds
+  std::optional<Pass> blocked_;     // a pass whose slot another worker held for too long
   std::vector<Awaited> in_flight_;  // ring, oldest first
   std::size_t head_ = 0, size_ = 0;
-  Nanoseconds next_check_ = 0;  // of the peers
+  Nanoseconds next_check_ = 0;  // when to check the other workers next
   embedded::Interrupt interrupt_;
   Counters counters_;
 };
@@ -104,7 +105,7 @@ Status EmbeddedEndpoint::progress(Nanoseconds wait) {
   }
 }
 
-// False if somebody else has held the slot for long: it adds a chunk meanwhile, or has stopped while it did.
+// Returns false if another worker has held the slot for long: it is adding a chunk, or was stopped while it did.
 bool EmbeddedEndpoint::acquire(SharedSlot& slot) {
   const Nanoseconds waits_since = trace_clock();
   const bool acquired = slot.lock.acquire(spins_, kLivenessPeriod);
@@ -138,7 +139,7 @@ Status EmbeddedEndpoint::contribute(const Pass& pass) {
   std::uint32_t* words = segment_->words(pass.slot, pass.epoch);
   std::uint8_t* exponents = slot.exponents[pass.epoch & 1];
   const numerics::Store store = first ? numerics::Store::kWrite : numerics::Store::kAdd;
-  // One new pass for every result, so that the oldest slot has the longest time to complete.
+  // Each new pass takes one result. So the oldest slot gets the longest time to complete.
   if (const std::optional<Result> result = next_result()) {
     worker_.exchange(pass, exponents, !first, words, store, *result, trace_clock());
   } else {
@@ -152,7 +153,7 @@ Status EmbeddedEndpoint::contribute(const Pass& pass) {
   return {};
 }
 
-// The oldest pass's, if it is there; that pass is in flight no more.
+// Returns the oldest pass's result, if it is there, and removes that pass from in_flight_.
 std::optional<Result> EmbeddedEndpoint::next_result() {
   if (size_ == 0) return std::nullopt;
   const Awaited awaited = front();
@@ -186,7 +187,7 @@ std::vector<std::uint32_t> EmbeddedEndpoint::missing() {
     if (holder < member_.shape.workers()) result.push_back(holder);
     return result;
   }
-  if (blocked_) return release(slot), result;  // free again
+  if (blocked_) return release(slot), result;  // the slot is free again
   const WorkerSet seen = slot.state.version(front().epoch).seen;
   release(slot);
   for (std::uint32_t i = 0; i < member_.shape.workers(); ++i) {

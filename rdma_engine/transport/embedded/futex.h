@@ -1,4 +1,5 @@
-// Waiting on a word of shared memory: spin a little, then sleep in the kernel. Works across processes.
+// Event, Interrupt and Lock: waiting on a word of shared memory. A waiter first spins, then sleeps in the kernel
+// (futex). Works across processes.
 #pragma once
 
 #include <linux/futex.h>
@@ -33,10 +34,11 @@ inline void futex_wake_all(std::atomic<std::uint32_t>& word) {
 
 class Interrupt;
 
-// A word that somebody waits to see reach a value. The count of sleepers spares the waker a system call.
+// A word and the threads that wait for it to reach a value. Because it counts sleepers, set() needs no system call if
+// there are none.
 struct Event {
   std::atomic<std::uint32_t> value;
-  std::atomic<std::uint32_t> rings;  // what sleepers sleep on: after each of them they look again
+  std::atomic<std::uint32_t> rings;  // sleepers sleep on this word and check the value again after each change
   std::atomic<std::uint32_t> sleepers;
 
   void set(std::uint32_t v) {
@@ -48,20 +50,20 @@ struct Event {
     futex_wake_all(rings);
   }
 
-  // True once value == wanted; false after `duration`, or sooner if interrupted.
+  // Waits until value == wanted, and returns true. Returns false after `duration`, or earlier if interrupted.
   bool wait(std::uint32_t wanted, int spins, Nanoseconds duration, Interrupt* interrupt = nullptr);
 };
 
-// By which another thread of this process makes one that waits for events look up.
+// Lets another thread of this process interrupt a thread that waits for events.
 class Interrupt {
  public:
-  // The events of the thread that waits must still be there.
+  // The event that the thread waits for must still exist.
   void raise() {
     raised_.store(true, std::memory_order_seq_cst);
     if (Event* event = sleeps_on_.load(std::memory_order_seq_cst)) event->ring();
   }
   bool raised() const { return raised_.load(std::memory_order_seq_cst); }
-  // Whether it was raised; it is not any more.
+  // Clears the interrupt. Returns whether it was raised.
   bool take() { return raised_.exchange(false, std::memory_order_acquire); }
 
  private:
@@ -76,7 +78,7 @@ inline bool Event::wait(std::uint32_t wanted, int spins, Nanoseconds duration, I
     relax();
   }
   const Nanoseconds deadline = now() + duration;
-  // Who sets or raises either sees this sleeper and rings, or has done so before the value and the flag are read below.
+  // A setter or raiser either sees this sleeper and rings, or it wrote before the value and the flag are read below.
   sleepers.fetch_add(1, std::memory_order_seq_cst);
   if (interrupt != nullptr) interrupt->sleeps_on_.store(this, std::memory_order_seq_cst);
   bool reached = false;
@@ -92,7 +94,7 @@ inline bool Event::wait(std::uint32_t wanted, int spins, Nanoseconds duration, I
   return reached;
 }
 
-// A mutex in shared memory that gives up after a while, so that a holder's death can be noticed.
+// A mutex in shared memory. acquire() gives up after a while, so that the death of the holder can be noticed.
 class Lock {
  public:
   bool acquire(int spins, Nanoseconds duration) {

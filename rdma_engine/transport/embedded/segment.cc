@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
-// How often a waiting member looks whether the others still live.
+// How often a waiting worker checks whether the others are alive.
 constexpr Nanoseconds kLivenessPeriod = 100'000'000;
 
 }  // namespace
@@ -19,7 +19,8 @@ Segment::Segment(const JobShape& shape) {
   members_offset_ = round_up(sizeof(SegmentHeader), 64);
   slots_offset_ = round_up(members_offset_ + shape.workers() * sizeof(Member), 64);
   words_offset_ = round_up(slots_offset_ + shape.slots() * sizeof(SharedSlot), 4096);
-  // Chunks start at different cache sets, or a pool of power-of-two chunks would evict itself.
+  // The extra words make chunks start at different cache sets. Otherwise a pool of power-of-two chunks would evict
+  // itself.
   words_stride_ = round_up(shape.words_per_chunk(), 16) + 16;
   size_ = round_up(words_offset_ + 2 * std::size_t{shape.slots()} * words_stride_ * sizeof(std::uint32_t), 4096);
 }
@@ -73,7 +74,8 @@ void Segment::leave(std::uint32_t worker) {
 
 Status Segment::end(const Status& reason) {
   SegmentHeader& h = header();
-  if (!h.reason_lock.acquire(1000, kLivenessPeriod)) return reason;  // its holder died or stopped: each sees for itself
+  // Its holder died or stopped; every worker will notice by itself.
+  if (!h.reason_lock.acquire(1000, kLivenessPeriod)) return reason;
   if (h.ended.load() == static_cast<std::uint32_t>(ErrorCode::kOk)) {
     std::strncpy(h.reason, reason.message.c_str(), sizeof(h.reason) - 1);
     h.ended.store(static_cast<std::uint32_t>(reason.code), std::memory_order_release);

@@ -1,5 +1,5 @@
-// The slot pool in shared memory, with what its workers must know of each other. A named segment joins processes, an
-// unnamed one the devices of one process.
+// Segment: the slot pool in shared memory, with what its workers need to know of each other. A named segment connects
+// processes, an unnamed one the devices of one process.
 #pragma once
 
 #include <array>
@@ -15,18 +15,18 @@
 
 namespace jaxina::embedded {
 
-// Everything below lies in memory that several processes map; it must stay trivially shareable.
+// The structs below are in memory that several processes map. They must not contain pointers.
 enum class Presence : std::uint32_t { kAbsent, kJoined, kLeft };
 
 struct Member {
   std::atomic<std::uint32_t> presence;
-  std::atomic<std::int32_t> process;  // its number in its own namespace, for messages
+  std::atomic<std::int32_t> process;  // process id in its own PID namespace, for messages
 };
 
 struct alignas(64) SharedSlot {
   static constexpr std::uint32_t kNobody = 0xffff'ffff;
   Lock lock;
-  std::atomic<std::uint32_t> holder;  // of the lock, for messages
+  std::atomic<std::uint32_t> holder;  // who holds the lock, for messages
   SlotState state;
   alignas(64) std::array<Event, 2> done;  // per version: the epoch that is complete
   std::uint8_t exponents[2][wire::kMaxBlocksPerChunk];
@@ -37,14 +37,15 @@ struct SegmentHeader {
   JobShape shape;
   std::atomic<std::uint32_t> ready;  // set last by the creator
   Event joined;                      // how many members have joined
-  std::atomic<std::uint32_t> ended;  // an ErrorCode, once the job has ended early
+  std::atomic<std::uint32_t> ended;  // an ErrorCode, if the job has ended early
   Lock reason_lock;
   char reason[512];
 };
 
 class Segment {
  public:
-  // Creates (worker 0), attaches to (others) or shares (unnamed) the job's segment. Throws Error.
+  // Worker 0 creates the job's segment and the others attach to it; an unnamed segment is shared within the process.
+  // Throws Error.
   static std::shared_ptr<Segment> open(const Membership& member, const EmbeddedConfig& config);
   ~Segment();
   Segment(const Segment&) = delete;
@@ -58,18 +59,19 @@ class Segment {
            (2 * std::size_t{slot} + (epoch & 1)) * words_stride_;
   }
 
-  // All slots' words.
+  // The words of all slots.
   std::span<const std::byte> words() const { return {base_ + words_offset_, size_ - words_offset_}; }
 
-  // Claims worker's place and waits until all workers have one. Throws Error(kRankTaken, kNeverJoined, kWorkerLost).
+  // Claims the worker's place and waits until all workers have joined. Throws Error(kRankTaken, kNeverJoined,
+  // kWorkerLost).
   void join(std::uint32_t worker, double timeout_s);
   void leave(std::uint32_t worker);
 
-  // Whether the process that joined as this worker, another member, has not ended. A member holds a lock on its byte of
-  // the file; the kernel drops it when the process ends, whatever its PID namespace.
+  // Whether the process that joined as this (other) worker still runs. A process holds a lock on its byte of the file;
+  // the kernel releases it when the process ends, whatever its PID namespace.
   bool is_alive(std::uint32_t worker) const;
 
-  // Ends the job for all workers. Returns the first reason, which stands.
+  // Ends the job for all workers. Returns the reason; if the job had ended before, the first reason.
   Status end(const Status& reason);
   Status ended();
 
@@ -88,12 +90,13 @@ class Segment {
 
   std::byte* base_ = nullptr;
   std::size_t members_offset_, slots_offset_, words_offset_, words_stride_, size_;
-  std::string name_;  // to be unlinked, or empty
-  // Kept open: one lock says that the segment is in use, another that the member lives. An unnamed segment has none.
+  std::string name_;  // the name to unlink, or empty
+  // The open file, -1 for an unnamed segment. One lock on it says that the segment is in use, another that the worker
+  // is alive.
   int file_ = -1;
 };
 
-// Removes segments that no process holds any more (their creator was killed before everybody had joined).
+// Removes segments that no process uses any more, because their creator was killed before everybody had joined.
 void remove_orphaned_segments();
 
 }  // namespace jaxina::embedded

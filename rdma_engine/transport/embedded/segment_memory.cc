@@ -1,4 +1,4 @@
-// Where a segment's memory comes from and when it goes.
+// The memory of a segment: how it is created, attached and removed.
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -27,7 +27,7 @@ constexpr char kPrefix[] = "jaxina-";
   throw Error(ErrorCode::kSharedMemory, what + ": " + reason + (remedy.empty() ? "" : ". " + remedy));
 }
 
-// The unnamed segments of this process, so that its devices find each other.
+// The unnamed segments of this process, so that its devices find them.
 using PrivateKey = std::pair<std::uint32_t, std::uint64_t>;  // job, secret
 struct PrivateSegments {
   std::mutex mutex;
@@ -50,9 +50,9 @@ struct flock lock_of(std::uint32_t worker) {
 
 }  // namespace
 
-// The segments of this process that have a file. A child of fork() shares these and their locks, and would seem to be
-// this process after its end: it closes them at once (and has no mapping of them). That the name is removed stays with
-// this process, too.
+// The segments of this process that have a file. A child of fork() inherits these files and their locks, so it would
+// keep this process looking alive after its end. Therefore the child closes them at once (its mappings are gone
+// already: MADV_DONTFORK). And only this process may remove the names.
 struct SegmentFiles {
   std::mutex mutex;
   std::set<Segment*> segments;
@@ -122,7 +122,7 @@ void Segment::close_file() {
 }
 
 void Segment::hold_place(std::uint32_t worker) {
-  if (file_ < 0) return;  // all members are this process
+  if (file_ < 0) return;  // all workers are in this process
   struct flock lock = lock_of(worker);
   if (fcntl(file_, F_OFD_SETLK, &lock) != 0) fail("cannot lock this worker's place in shared memory");
 }
@@ -144,7 +144,7 @@ void Segment::create_named(const std::string& name) {
   if (file_ < 0) fail("cannot create shared memory " + name);
   name_ = name;
   flock(file_, LOCK_SH);
-  // Reserved now: a full file system would otherwise kill the process at the first touch of a page.
+  // Reserve the memory now. Otherwise a full file system would kill the process when it first touches a page.
   const int error = posix_fallocate(file_, 0, static_cast<off_t>(size_));
   if (error != 0) {
     errno = error;
@@ -156,7 +156,8 @@ void Segment::create_named(const std::string& name) {
 
 void Segment::attach_named(const Membership& member, const std::string& name) {
   const Nanoseconds deadline = now() + static_cast<Nanoseconds>(member.join_timeout_s * 1e9);
-  // The creator publishes the name before it has made the segment, so it may take a moment to appear and to fill.
+  // The creator publishes the name before it creates the segment. So the segment may appear, and be filled, a little
+  // later.
   while (true) {
     if (file_ < 0) open_file(name, 0);
     if (file_ < 0 && errno != ENOENT) fail("cannot open shared memory " + name);
@@ -187,8 +188,9 @@ void Segment::map_file(int file, const char* name) {
   void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
   if (memory == MAP_FAILED) fail(std::string("cannot map shared memory ") + name);
   base_ = static_cast<std::byte*>(memory);
-  // A mapping holds the open file, with its locks, as a descriptor does: see SegmentFiles.
-  if (madvise(memory, size_, MADV_DONTFORK) != 0) fail(std::string("cannot hide from children shared memory ") + name);
+  // A mapping keeps the open file and its locks, as a descriptor does: see SegmentFiles.
+  if (madvise(memory, size_, MADV_DONTFORK) != 0)
+    fail(std::string("cannot exclude shared memory ") + name + " from child processes");
 }
 
 void Segment::remove_name() {
@@ -206,7 +208,7 @@ void remove_orphaned_segments() {
     const int file = shm_open(path.c_str(), O_RDWR | O_CLOEXEC, 0);
     if (file < 0) continue;
     struct stat info;
-    // A segment younger than this may be one whose creator has not locked it yet.
+    // The creator of a segment younger than this may not have locked it yet.
     constexpr time_t kYoung = 10;
     const bool old = fstat(file, &info) == 0 && time(nullptr) - info.st_mtime > kYoung;
     if (old && flock(file, LOCK_EX | LOCK_NB) == 0) shm_unlink(path.c_str());

@@ -11,16 +11,17 @@
 namespace jaxina::roce {
 namespace {
 
-// As for udp: asking again before the slowest worker's thread had a processor costs more than it saves, and a message
-// is many packets. Queue pairs do not keep each other's order, so being overtaken says nothing.
+// The minimum is large for the same reason as in udp: asking again before the slowest worker's thread got a processor
+// costs more than it saves, and here a message is many packets. Queue pairs do not keep order among each other, so
+// being overtaken means nothing and `reordering` is off.
 constexpr TimerLimits kTimer{.initial = 100'000'000,
                              .minimum = 20'000'000,
                              .maximum = 500'000'000,
                              .reordering = std::numeric_limits<std::uint16_t>::max()};
-// How often the device is asked in vain before the thread sleeps: some microseconds.
+// How often the device is polled without result before the thread sleeps: some microseconds.
 constexpr int kSpins = 64;
 
-// Queue pairs that are connected.
+// Connected queue pairs.
 struct Connection {
   std::unique_ptr<QueuePairs> pairs;
   ConnectionEnd remote;
@@ -72,7 +73,7 @@ bool RdmaEndpoint::receive() {
 }
 
 void RdmaEndpoint::on_arrival(const QueuePairs::Arrival& arrival, Nanoseconds arrived) {
-  on_answer();  // the device takes nothing from anybody else
+  on_answer();  // the device accepts messages only from the switch
   const MessageSession::Arrived message = session_.on_arrival(arrival, arrived);
   switch (message.kind) {
     case MessageSession::Kind::kResult: return;

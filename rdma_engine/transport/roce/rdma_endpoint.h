@@ -1,4 +1,5 @@
-// A worker's end of the RDMA transports: drives a message session with real time over a set of queue pairs.
+// make_rdma_endpoint: the endpoint of the RDMA transports. It drives a message session with real time over a set of
+// queue pairs.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,7 @@
 
 namespace jaxina::roce {
 
-// Makes queue pairs of the number and with the memory that a job needs.
+// Creates `queues` queue pairs with memory of the given sizes.
 using MakeQueuePairs =
     std::function<std::unique_ptr<QueuePairs>(std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes)>;
 

@@ -10,7 +10,7 @@ std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const RoceConf
   roce::SocketOptions options;
   const Address address = net::resolve(config.address, roce::kUdpPort, ErrorCode::kSwitchUnreachable);
   options.host = net::route_source(address);
-  options.mtu = roce::mtu_within(net::route_mtu(address));  // as a NIC's follows its port's
+  options.mtu = roce::mtu_within(net::route_mtu(address));  // just as a NIC's MTU follows from its port's
   if (!config.checksums) options.icrc = roce::IcrcPolicy::kIgnore;
   options.loss = config.loss.share;
   options.loss_seed = config.loss.seed;

@@ -1,4 +1,4 @@
-// A user-space RDMA device: UC queue pairs over a UDP socket, for hosts without a NIC.
+// SocketQueuePairs: an RDMA device in user space, for hosts without a NIC: UC queue pairs over a UDP socket.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace jaxina::roce {
 
 struct SocketOptions {
   std::string host;        // one IPv4 address of this host
-  std::uint16_t port = 0;  // 0: any. A peer that is a NIC sends to kUdpPort only
+  std::uint16_t port = 0;  // 0: any port. A peer that is a NIC sends only to kUdpPort
   std::size_t mtu = 1024;
   IcrcPolicy icrc = IcrcPolicy::kCheck;
   double loss = 0;  // share of arriving packets to drop, for experiments
@@ -23,7 +23,7 @@ struct SocketOptions {
 
 class SocketQueuePairs final : public SoftQueuePairs {
  public:
-  // Throws Error: see RoceSocket.
+  // Throws Error like RoceSocket.
   SocketQueuePairs(const SocketOptions& options, std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes);
 
   void connect(const ConnectionEnd& remote) override;

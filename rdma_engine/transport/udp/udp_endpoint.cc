@@ -1,4 +1,4 @@
-// A worker's end of the udp transport: a session over one socket. What packets are sent and taken is here.
+// The endpoint of the udp transport: a session over one UDP socket.
 #include <memory>
 #include <optional>
 #include <utility>
@@ -17,13 +17,13 @@
 namespace jaxina {
 namespace {
 
-// The clock is read once for so many packets, some microseconds: reading it for each took a thirtieth of the thread's
-// time.
+// The clock is read once for this many packets, which is some microseconds. Reading it for each packet took a thirtieth
+// of the thread's time.
 constexpr int kPacketsPerReading = 8;
-// The socket is looked at once before the thread sleeps.
+// The socket is polled once more before the thread sleeps.
 constexpr int kSpins = 1;
 
-// What a packet adds to its payload on the wire: the UDP header and the IP header.
+// Bytes that the UDP and IP headers add to a packet.
 std::size_t network_headers(const Address& address) { return net::family(address) == AF_INET6 ? 8 + 40 : 8 + 20; }
 
 std::vector<Address> switch_addresses(const UdpConfig& config) {
@@ -74,7 +74,7 @@ class UdpEndpoint final : public SwitchedEndpoint {
   void interrupt() override { socket_.interrupt(); }
   void on_packet(std::span<const std::uint8_t> packet, const Address& from, Nanoseconds arrival);
 
-  std::vector<Address> switch_;  // by port index
+  std::vector<Address> switch_;  // the switch's addresses, one per port
   net::UdpSocket socket_;
   net::DatagramReceiver receiver_;
   net::DatagramSender sender_;
@@ -94,7 +94,7 @@ bool UdpEndpoint::receive() {
 }
 
 void UdpEndpoint::send_ready() {
-  // The worker starts a pass's timer when it hands the pass out, so room for the largest packet comes first.
+  // The worker starts a pass's timer when it returns the pass, so reserve room for the largest packet first.
   bool more = true;
   while (more && !failed()) {
     Nanoseconds time = 0;

@@ -1,11 +1,11 @@
-// Whether this build has the verbs transport, and whether this host has a device for it.
+// Tells whether this build has the verbs transport, and whether this host has a device for it.
 #pragma once
 
 #include <string>
 
 namespace jaxina::verbs {
 
-// The devices that could be used, or what is missing, in words.
+// A text for users: the device that would be used, or what is missing.
 std::string availability();
 
 }  // namespace jaxina::verbs

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
-// An IPv4 address as RoCEv2 writes it into a GID: ::ffff:a.b.c.d.
+// The IPv4 address in a GID, which RoCEv2 encodes as ::ffff:a.b.c.d.
 std::optional<std::string> ipv4_of(const ibv_gid& gid) {
   static constexpr std::uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   if (std::memcmp(gid.raw, kMapped, sizeof(kMapped)) != 0) return std::nullopt;
@@ -22,7 +22,7 @@ std::optional<std::string> ipv4_of(const ibv_gid& gid) {
   return inet_ntop(AF_INET, gid.raw + sizeof(kMapped), text, sizeof(text));
 }
 
-// Fills what belongs to the first fitting GID; appends what it saw to `seen`.
+// Fills in the device's fields from the first suitable GID. Appends every GID it saw to `seen`.
 bool choose_gid(Device& device, const std::string& address, std::string& seen) {
   ibv_device_attr attributes{};
   if (ibv_query_device(device.context.get(), &attributes) != 0) return false;

@@ -1,4 +1,4 @@
-// An RDMA device opened for RoCEv2 over IPv4, and memory that it may use.
+// Device: an RDMA device opened for RoCEv2 over IPv4, and the registration of memory that it may use.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -33,21 +33,21 @@ struct Device {
   std::string name;
   std::uint8_t port = 1;
   std::uint8_t gid_index = 0;
-  std::string address;  // IPv4, of the GID
+  std::string address;  // the GID's IPv4 address
   ibv_mtu mtu = IBV_MTU_1024;
 };
 
-// `name` and `address` choose among the host's devices; empty means any. Throws Error(kInvalidArgument) that lists what
-// there is if none has an active port with a RoCEv2 GID for such an IPv4 address.
+// Opens the device with this name and IPv4 address; empty means any. If no device has an active port with a suitable
+// RoCEv2 GID, throws Error(kInvalidArgument) that lists those found.
 Device open_device(const std::string& name, const std::string& address);
 
 std::size_t bytes_of(ibv_mtu mtu);
-ibv_mtu mtu_of(std::size_t bytes);  // the largest that is not above `bytes`
+ibv_mtu mtu_of(std::size_t bytes);  // the largest MTU that is not above `bytes`
 
-// Lets the NIC read and the peer write host memory. Throws Error(kSystem).
+// Lets the NIC read this host memory and the peer write it. Throws Error(kSystem).
 MemoryRegion register_host(const Device& device, std::span<std::uint8_t> memory);
-// Lets the NIC read a GPU's memory: as a dma-buf, or else by its address, which takes the kernel module nvidia-peermem.
-// Throws Error(kSystem).
+// Lets the NIC read a GPU's memory: as a dma-buf if there is one, otherwise by its address, which needs the kernel
+// module nvidia-peermem. Throws Error(kSystem).
 MemoryRegion register_exported(const Device& device, const ExportedMemory& memory);
 
 }  // namespace jaxina::verbs

@@ -5,7 +5,7 @@ namespace jaxina {
 namespace {
 
 constexpr char kMissing[] =
-    "not built: libibverbs was not there (Debian: libibverbs-dev); install it and build jaxina again";
+    "not built: the header of libibverbs was not there (Debian: libibverbs-dev); install it and build jaxina again";
 
 }  // namespace
 

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint32_t kSendDepth = 4;  // one pass in flight, and copies of it
 constexpr std::size_t kReceivesPerQueue = 4;
 constexpr std::size_t kReceiveBatch = 32;
-// What completions say they are of, also where the opcode is not valid because of an error.
+// The kind of a completion, stored in wr_id, because the opcode is not valid after an error.
 constexpr std::uint64_t kReceive = 0, kSend = 1;
 
 template <typename T>
@@ -129,7 +129,8 @@ Status VerbsQueuePairs::reset(std::size_t queue) {
   int error = ibv_modify_qp(queues_[queue].get(), &attributes, IBV_QP_STATE);
   if (error == 0) error = to_init(queues_[queue].get());
   if (error == 0) error = to_receive(queue);
-  // Not where they began: packets that are still on their way would seem to follow those of the next message.
+  // Do not begin with the old sequence numbers: packets still on the way would seem to follow those of the next
+  // message.
   if (error == 0) error = to_send(queue, std::random_device()() & roce::kMask24);
   unfinished_[queue] = 0;
   if (error == 0) return {};
@@ -137,7 +138,7 @@ Status VerbsQueuePairs::reset(std::size_t queue) {
 }
 
 void VerbsQueuePairs::post_receives(std::size_t count) {
-  // A write with immediate takes a receive off the queue but puts nothing into its memory.
+  // A write with immediate consumes a receive request but writes nothing to its memory.
   ibv_recv_wr requests[kReceiveBatch];
   while (count > 0) {
     const std::size_t batch = std::min(count, kReceiveBatch);
@@ -168,7 +169,7 @@ bool VerbsQueuePairs::adopt(const std::function<ExportedMemory()>& allocate) try
 void VerbsQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t> head,
                                  std::span<const std::uint8_t> tail, std::uint64_t remote_address,
                                  std::uint32_t immediate) {
-  if (unfinished_[queue] == kSendDepth) return;  // as good as lost: these copies are still on their way
+  if (unfinished_[queue] == kSendDepth) return;  // like a loss: these copies are still on the way
   const std::size_t message = head.size() + tail.size();
   const auto part = [](std::span<const std::uint8_t> bytes, const MemoryRegion& region) {
     return ibv_sge{reinterpret_cast<std::uint64_t>(bytes.data()), static_cast<std::uint32_t>(bytes.size()),
@@ -188,7 +189,7 @@ void VerbsQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t
   request.wr.rdma.rkey = remote_.rkey;
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(queues_[queue].get(), &request, &bad);
-  if (error == ENOMEM) return;  // full all the same: Soft-RoCE keeps through a reset what was queued before
+  if (error == ENOMEM) return;  // full after all: Soft-RoCE keeps writes that were queued before a reset
   if (error != 0) {
     failure_ = {ErrorCode::kSystem, std::string("posting a write failed: ") + std::strerror(error)};
     return;
@@ -210,7 +211,7 @@ Status VerbsQueuePairs::poll(std::vector<Arrival>& arrivals) {
       if (done[i].wr_id == kReceive) {
         ++missing_receives_;
         if (done[i].status != IBV_WC_SUCCESS) {
-          ++counters_[Counter::kPacketsRejected];  // Soft-RoCE spends a receive on a write it refused
+          ++counters_[Counter::kPacketsRejected];  // Soft-RoCE consumes a receive for a write that it refused
           continue;
         }
         arrivals.push_back({queue, ntohl(done[i].imm_data), done[i].byte_len});
@@ -218,7 +219,7 @@ Status VerbsQueuePairs::poll(std::vector<Arrival>& arrivals) {
         counters_[Counter::kPacketsReceived] += roce::packets_of(done[i].byte_len, mtu);
         counters_[Counter::kBytesReceived] += roce::wire_bytes_of(done[i].byte_len, mtu);
       } else if (done[i].status == IBV_WC_SUCCESS || done[i].status == IBV_WC_WR_FLUSH_ERR) {
-        if (unfinished_[queue] > 0) --unfinished_[queue];  // those that a reset flushed are not counted any more
+        if (unfinished_[queue] > 0) --unfinished_[queue];  // writes that a reset flushed are not counted any more
       } else {
         return {ErrorCode::kSystem,
                 "the RDMA device " + device_.name + " reports: " + ibv_wc_status_str(done[i].status)};
@@ -240,7 +241,8 @@ void VerbsQueuePairs::acknowledge_events() {
 }
 
 void VerbsQueuePairs::wait(Nanoseconds timeout) {
-  // The caller polls once more after the event was asked for: what came in between raises none.
+  // An event is raised only for completions after the request. So return at once, and the caller polls again for
+  // earlier ones.
   if (!notified_) {
     notified_ = true;
     ibv_req_notify_cq(completions_.get(), 0);

@@ -1,5 +1,5 @@
-// Queue pairs of a real RDMA device (or Soft-RoCE) through libibverbs. All share one receive queue, so that receives
-// are posted in batches, and one completion queue.
+// VerbsQueuePairs: the queue pairs of a real RDMA device (or Soft-RoCE) through libibverbs. They share one receive
+// queue, so receives can be posted in batches, and one completion queue.
 #pragma once
 
 #include <atomic>
@@ -15,15 +15,15 @@
 namespace jaxina::verbs {
 
 struct VerbsOptions {
-  std::string device;   // empty: any
-  std::string address;  // of the device; empty: any
-  std::size_t mtu = 0;  // bytes; 0: the port's
+  std::string device;   // empty: any device
+  std::string address;  // the device's address; empty: any
+  std::size_t mtu = 0;  // bytes; 0: the port's MTU
   std::uint32_t first_psn = 0;
 };
 
 class VerbsQueuePairs final : public roce::QueuePairs {
  public:
-  // Throws Error(kInvalidArgument) if there is no such device, Error(kSystem) if it refuses.
+  // Throws Error(kInvalidArgument) if there is no such device, Error(kSystem) if a call to it fails.
   VerbsQueuePairs(const VerbsOptions& options, std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes);
 
   const roce::ConnectionEnd& local() const override { return local_; }
@@ -62,10 +62,10 @@ class VerbsQueuePairs final : public roce::QueuePairs {
   CompletionQueue completions_;
   SharedReceiveQueue receives_;
   std::vector<QueuePair> queues_;
-  std::vector<std::uint32_t> unfinished_;                    // writes posted and not completed, per queue
-  std::unordered_map<std::uint32_t, std::size_t> queue_of_;  // by number
+  std::vector<std::uint32_t> unfinished_;                    // per queue: writes posted but not completed
+  std::unordered_map<std::uint32_t, std::size_t> queue_of_;  // by queue pair number
   std::size_t missing_receives_ = 0;
-  bool notified_ = false;  // the completion queue will raise an event
+  bool notified_ = false;  // an event was requested, so the completion queue will raise one
   roce::ConnectionEnd local_, remote_;
   Status failure_;
   Counters counters_;

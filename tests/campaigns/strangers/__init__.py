@@ -1,1 +1,1 @@
-"""What tests/campaigns/hostile_strangers.py is made of."""
+"""The parts of tests/campaigns/hostile_strangers.py: attackers, attacked jobs, network and measurement."""

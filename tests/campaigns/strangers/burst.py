@@ -1,4 +1,4 @@
-"""Many datagrams by one system call, which Python has no function for."""
+"""Sends many datagrams by one system call (sendmmsg), for which Python has no function."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Message(ctypes.Structure):  # struct mmsghdr
 
 
 class Burst:
-    """`count` datagrams of the same payload, to the ports by turns; at most 1024, which is Linux's most."""
+    """Sends `count` datagrams with the same payload at once, to each port by turns. Linux allows at most 1024."""
 
     def __init__(self, host: str, ports: Sequence[int], payload: bytes, count: int):
         self._payload = ctypes.create_string_buffer(payload, len(payload))
@@ -40,6 +40,6 @@ class Burst:
             one.connect((host, port))
 
     def send(self) -> None:
-        """What does not fit our own queue is lost, as on any network."""
+        """Sends the datagrams to the next port. What does not fit into our own queue is lost, as on any network."""
         self._sockets.append(self._sockets.pop(0))
         _libc.sendmmsg(self._sockets[0].fileno(), self._messages, len(self._messages), socket.MSG_DONTWAIT)

@@ -1,4 +1,4 @@
-"""Those who must not notice the stranger: a switch, and a job whose workers sum back to back and check every sum."""
+"""The attacked side: a switch, and jobs whose workers sum back to back and check every sum."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from typing import Any
 
 import death_campaign
 import numpy as np
+
 from jaxina import _native, config, job, joining
 from jaxina.control.client import SwitchClient
 from jaxina.errors import JaxinaError
-
 from strangers.network import HUB, Network
 
 CONTROL_PORT, DATA_PORT, RDMA_PORT = 51_000, 51_001, 4791
-TENSORS = 4  # by turns, so that an old sum is a wrong one
-_UP_WITHIN = 60.0  # seconds
-_ANSWER_WITHIN = 2.0  # an honest caller's patience
-_ADDRESS_SPACE = 16 << 30  # of the switch: it fails before the machine does
+TENSORS = 4  # used by turns, so that an old sum is a wrong one
+_UP_WITHIN = 60.0  # seconds in which a job must begin to sum
+_ANSWER_WITHIN = 2.0  # seconds that an honest caller waits for an answer
+_ADDRESS_SPACE = 16 << 30  # limits the switch, so that it runs out of memory before the machine does
 _RDMA_PACKETS = (12 + 16 + 4096 + 4, 12 + 4096 + 4)  # FIRST and MIDDLE at loopback's MTU, with headers and ICRC
 _fork = death_campaign._fork
 
 
 class Switch(death_campaign.Switch):
-    """A switch with RDMA in the hub's namespace, with no right to a receive buffer beyond what any user gets."""
+    """A switch with RDMA in the hub's namespace. It may not have a larger receive buffer than any user gets."""
 
     def __init__(self, network: Network, threads: int):
         self.threads = threads
@@ -44,7 +44,7 @@ class Switch(death_campaign.Switch):
         return tuple(range(DATA_PORT, DATA_PORT + self.threads))
 
     def usage(self) -> Usage:
-        """Raises ProcessLookupError if the switch has ended."""
+        """Returns the usage of the switch's process. Raises ProcessLookupError if the switch has ended."""
         if self.process.poll() is not None:
             raise ProcessLookupError(f"the switch ended, exit code {self.process.returncode}")
         proc = pathlib.Path(f"/proc/{self.process.pid}")
@@ -53,30 +53,30 @@ class Switch(death_campaign.Switch):
 
 
 def _processor(pid: int | None) -> float:
-    """Seconds of processor time that the process has had."""
+    """Returns the processor time that the process has had, in seconds."""
     times = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def machine_processor() -> float:
-    """Seconds of processor time that everything on the machine has had."""
+    """Returns the processor time that everything on the machine has had, in seconds."""
     user, nice, system, _, _, interrupts, soft, stolen, *_ = pathlib.Path("/proc/stat").read_text().split()[1:11]
     return sum(map(int, (user, nice, system, interrupts, soft, stolen))) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """Of the switch's process."""
+    """What the switch's process uses."""
 
-    mib: int  # resident
+    mib: int  # resident memory
     threads: int
-    processor: float  # seconds so far
+    processor: float  # seconds of processor time so far
 
 
 def _work(
     rank: int, workers: int, folder: str, settings: Any, elements: int, network: Network, counts: Any, tell: Any
 ) -> None:
-    """Sums until it is killed or an error ends it. counts[2 * rank] are sums, the next are wrong ones."""
+    """Sums until it is killed or an error ends it. counts[2 * rank] counts sums, counts[2 * rank + 1] wrong sums."""
     try:
         network.enter("hub")
         joining.jax_store = lambda: death_campaign.FileStore(pathlib.Path(folder))
@@ -99,7 +99,7 @@ def _work(
 
 
 class Job:
-    """Worker processes; a context manager that leaves none behind."""
+    """A job of worker processes. As a context manager it ends all of them."""
 
     def __init__(self, network: Network, switch: Switch, transport: str, workers: int, elements: int):
         self._folder = tempfile.TemporaryDirectory(prefix="strangers-")
@@ -132,12 +132,12 @@ class Job:
 
     @property
     def sums(self) -> int:
-        """That every worker has."""
+        """The number of sums that every worker has."""
         return min(self._counts[0::2])
 
     @property
     def processor(self) -> float:
-        """Seconds of processor time that the workers have had."""
+        """The processor time that the workers have had, in seconds."""
         return sum(_processor(process.pid) for process in self.processes)
 
     @property
@@ -145,7 +145,7 @@ class Job:
         return sum(self._counts[1::2])
 
     def error(self) -> str:
-        """Why the job has ended; empty while it runs."""
+        """Returns why the job has ended, or an empty string while it runs."""
         while self._heard.poll():
             try:
                 return str(self._heard.recv())
@@ -155,7 +155,7 @@ class Job:
 
 
 def overhear(network: Network, ports: tuple[int, ...], tell: Any, packets: int = 500, seconds: float = 3.0) -> None:
-    """Sends through the pipe what goes by to these ports of the switch: [(port, payload)]."""
+    """Listens to packets for these ports of the switch, and sends them through the pipe: [(port, payload)]."""
     network.enter("hub")
     heard: list[tuple[int, bytes]] = []
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0003)) as tap:  # all protocols
@@ -175,9 +175,10 @@ def overhear(network: Network, ports: tuple[int, ...], tell: Any, packets: int =
 
 
 def _packets_of(datagram: bytes, rdma: bool) -> Iterator[bytes]:
-    """The tap sees merged datagrams, before the kernel cuts them."""
+    """Splits what the tap saw into packets. The tap sees merged datagrams, before the kernel cuts them."""
     if rdma:
-        # Those of a merged one are all first or all middle packets of messages. Other lengths come alone, or are left out.
+        # A merged datagram has only FIRST or only MIDDLE packets. A datagram of another length is a packet by itself,
+        # or is left out.
         whole = next((size for size in _RDMA_PACKETS if len(datagram) % size == 0), len(datagram))
         if whole <= max(_RDMA_PACKETS):
             yield from (datagram[at : at + whole] for at in range(0, len(datagram), whole))
@@ -189,7 +190,7 @@ def _packets_of(datagram: bytes, rdma: bool) -> Iterator[bytes]:
 
 
 def try_to_come_in(network: Network, address: str, tell: Any) -> None:
-    """An honest newcomer from the hub asks for a job, and tells the error: empty if it got one."""
+    """Asks for a job as an honest newcomer in the hub. Sends the error's code, or an empty string if it got the job."""
     network.enter("hub")
     try:
         with SwitchClient(address, _ANSWER_WITHIN) as client:

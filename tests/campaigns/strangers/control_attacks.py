@@ -1,4 +1,4 @@
-"""Attacks on the control port: any call, and what is no call at all."""
+"""Attacks on the control port: calls of all kinds, and connections that make no call."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import grpc
-from jaxina.control import control_pb2 as pb
 
+from jaxina.control import control_pb2 as pb
 from strangers.network import STRANGER
 from strangers.rdma_attacks import connect_request
 from strangers.stranger import Stranger, attack, job_request, join, missing_request
 
 _DAY = 86_400.0
-_MOST_CONNECTIONS = 400  # half-open ones, at a time
-_MOST_STREAMS = 400
+_MOST_CONNECTIONS = 400  # half-open ones at the same time
+_MOST_STREAMS = 400  # open at the same time
 
 
 def _most_expensive_job(stranger: Stranger, stub: Any) -> pb.CreateJobReply | None:
@@ -30,13 +30,13 @@ def _most_expensive_job(stranger: Stranger, stub: Any) -> pb.CreateJobReply | No
 
 @attack("control")
 def hoard_jobs(stranger: Stranger) -> None:
-    """Small jobs in a loop, for a day each, which nobody joins."""
+    """Creates small jobs in a loop, for a day each. Nobody joins them."""
     stranger.from_many_connections(lambda stub: stranger.create_job(stub, workers=1, slots=1, join_timeout=_DAY))
 
 
 @attack("control", per_second=50)
 def largest_pools(stranger: Stranger) -> None:
-    """Pools that take all the memory that pools may take, and which expire at once, in a loop."""
+    """Creates jobs in a loop whose pools take all the memory that pools may take. The jobs expire at once."""
     stub = stranger.stub()
     while stranger.budget.take():
         stranger.create_job(stub, slots=8_000, block_size=16_000, join_timeout=0.01)
@@ -44,7 +44,7 @@ def largest_pools(stranger: Stranger) -> None:
 
 @attack("control", per_second=50)
 def most_slots(stranger: Stranger) -> None:
-    """65,535 slots of the smallest blocks for 1,024 workers, in a loop, for a day each."""
+    """Creates jobs in a loop, for a day each, with 65,535 slots of the smallest blocks for 1,024 workers."""
     stub = stranger.stub()
     while stranger.budget.take():
         stranger.create_job(stub, workers=1024, slots=65_535, block_size=8, join_timeout=_DAY)
@@ -52,7 +52,7 @@ def most_slots(stranger: Stranger) -> None:
 
 @attack("control")
 def impossible_jobs(stranger: Stranger) -> None:
-    """Jobs with a size of zero, of 2^32 - 1, and with times that are no numbers."""
+    """Asks for jobs with sizes such as zero and 2^32 - 1, and with times that are negative or not finite."""
     sizes = (0, 1, 65_536, 2**32 - 1)
     draw = stranger.random
 
@@ -68,7 +68,7 @@ def impossible_jobs(stranger: Stranger) -> None:
 
 @attack("control")
 def who_is_missing(stranger: Stranger) -> None:
-    """WhoIsMissing for an own job of the most workers and slots, from many connections."""
+    """Calls WhoIsMissing from many connections, for a job of its own with the most workers and slots."""
     grant = _most_expensive_job(stranger, stranger.stub())
     if grant is not None:
         stranger.from_many_connections(lambda stub: stranger.call(stub.WhoIsMissing, missing_request(grant)))
@@ -76,7 +76,7 @@ def who_is_missing(stranger: Stranger) -> None:
 
 @attack("control")
 def who_is_missing_of_others(stranger: Stranger) -> None:
-    """WhoIsMissing for the job beside."""
+    """Calls WhoIsMissing for a job of others."""
     job = stranger.jobs_of_others(stranger.stub())[0]
     request = missing_request(pb.CreateJobReply(job=job))
     stranger.from_many_connections(lambda stub: stranger.call(stub.WhoIsMissing, request))
@@ -84,7 +84,7 @@ def who_is_missing_of_others(stranger: Stranger) -> None:
 
 @attack("control")
 def status(stranger: Stranger) -> None:
-    """Status from many connections, while there is a job of the most workers and slots."""
+    """Calls Status from many connections, while there is a job with the most workers and slots."""
     _most_expensive_job(stranger, stranger.stub())
     stranger.from_many_connections(lambda stub: stranger.call(stub.Status, pb.StatusRequest()))
 
@@ -94,7 +94,7 @@ def status(stranger: Stranger) -> None:
 
 @attack("control")
 def sessions_that_never_join(stranger: Stranger) -> None:
-    """Session streams that say nothing."""
+    """Opens Session streams and sends nothing."""
     stub = stranger.stub()
     silent: queue.Queue[None] = queue.Queue()
     open_ones = []
@@ -106,13 +106,13 @@ def sessions_that_never_join(stranger: Stranger) -> None:
 
 @attack("control")
 def sessions_broken_off(stranger: Stranger) -> None:
-    """Session streams that are cancelled as soon as they are open."""
+    """Opens Session streams and cancels them at once."""
     stranger.from_many_connections(lambda stub: stub.Session(iter(())).cancel())
 
 
 @attack("control")
 def joins_and_deaths(stranger: Stranger) -> None:
-    """Own jobs in a loop, joined by a session that dies."""
+    """Creates jobs in a loop, and joins each with a session that dies."""
 
     def die(stub: Any) -> None:
         if (grant := stranger.create_job(stub, workers=2)) is not None:
@@ -129,7 +129,7 @@ def joins_and_deaths(stranger: Stranger) -> None:
 
 @attack("control")
 def leaves_and_aborts(stranger: Stranger) -> None:
-    """Own jobs in a loop, left in order or ended with an error and a long message."""
+    """Creates and joins jobs in a loop, and leaves them in order or with an error, with a long message."""
 
     def leave(stub: Any) -> None:
         if (grant := stranger.create_job(stub, workers=2)) is not None:
@@ -143,14 +143,16 @@ def leaves_and_aborts(stranger: Stranger) -> None:
 
 @attack("control", per_second=2_000)
 def heartbeats(stranger: Stranger) -> None:
-    """Heartbeats with a thousand statistics each, as fast as the stream takes them."""
+    """Sends heartbeats with a thousand statistics each, as fast as the stream takes them."""
     stub = stranger.stub()
     beat = pb.WorkerMessage(heartbeat=pb.Heartbeat(statistics={f"name {number}": number for number in range(1000)}))
     while (grant := stranger.create_job(stub, workers=2)) is not None or stranger.budget.take():
         if grant is None:
             continue
 
-        def beats(joining: pb.WorkerMessage = join(grant, [0])) -> Iterator[pb.WorkerMessage]:
+        joining = join(grant, [0])
+
+        def beats(joining: pb.WorkerMessage = joining) -> Iterator[pb.WorkerMessage]:
             yield joining
             while stranger.budget.take():
                 yield beat
@@ -163,7 +165,7 @@ def heartbeats(stranger: Stranger) -> None:
 
 @attack("control")
 def wrong_secrets(stranger: Stranger) -> None:
-    """Join and ConnectQueuePairs for the job beside, with guessed secrets."""
+    """Calls Join and ConnectQueuePairs for a job of others, with guessed secrets."""
     job = stranger.jobs_of_others(stranger.stub())[0]
 
     def guess(stub: Any) -> None:
@@ -180,9 +182,9 @@ def wrong_secrets(stranger: Stranger) -> None:
 
 @attack("control")
 def slow_host_names(stranger: Stranger) -> None:
-    """ConnectQueuePairs with a host name, of whose name server nothing is heard."""
+    """Calls ConnectQueuePairs with a host name whose name server never answers."""
     host = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    host.bind((STRANGER, 53))  # questions come, and stay unanswered
+    host.bind((STRANGER, 53))  # takes the questions and does not answer them
     grant = stranger.own_job(stranger.stub(), slots=1)
     number = 0
 
@@ -197,7 +199,7 @@ def slow_host_names(stranger: Stranger) -> None:
 
 @attack("control")
 def reconnects(stranger: Stranger) -> None:
-    """ConnectQueuePairs again and again for a job of one's own, of many queue pairs."""
+    """Calls ConnectQueuePairs again and again for a job of its own with many queue pairs."""
     grant = stranger.own_job(stranger.stub(), slots=1024)
     if grant is not None:
         request = connect_request(grant, slots=1024)
@@ -206,7 +208,7 @@ def reconnects(stranger: Stranger) -> None:
 
 @attack("control", per_second=100)
 def queue_pair_memory(stranger: Stranger) -> None:
-    """ConnectQueuePairs for 32 workers of a 32 MiB job, and then of the next."""
+    """Calls ConnectQueuePairs for 32 workers of a 32 MiB job of its own, then for those of another such job."""
     stub = stranger.stub()
     while stranger.budget.left > 0:
         grant = stranger.own_job(stub, workers=32, slots=256, block_size=1000, blocks_per_chunk=16)
@@ -218,12 +220,12 @@ def queue_pair_memory(stranger: Stranger) -> None:
             stranger.call(stub.ConnectQueuePairs, connect_request(grant, rank=rank, slots=256))
 
 
-# ---- what is no call
+# ---- connections without calls, and messages that are too large
 
 
 @attack("control")
 def half_open_connections(stranger: Stranger) -> None:
-    """TCP connections that say nothing, or nothing sensible, and stay."""
+    """Opens TCP connections, sends nothing or nonsense, and keeps them open."""
     port = stranger.target.control.rpartition(":")[2]
     open_ones: list[socket.socket] = []
     while stranger.budget.take():
@@ -237,7 +239,7 @@ def half_open_connections(stranger: Stranger) -> None:
 
 @attack("control")
 def connection_churn(stranger: Stranger) -> None:
-    """Connections that come, ask for a job's state, and go."""
+    """Opens connections that ask for a job's state once and close."""
     job = missing_request(pb.CreateJobReply(job=1))
     while stranger.budget.take(5):
         stub = stranger.stub()
@@ -248,7 +250,7 @@ def connection_churn(stranger: Stranger) -> None:
 
 @attack("control", per_second=20)
 def oversized_messages(stranger: Stranger) -> None:
-    """A Join of a million ranks, one with a long host name, and requests above what gRPC takes."""
+    """Sends Joins with a million ranks or a very long host name, and requests that are larger than gRPC takes."""
     stub = stranger.stub()
     long_ones = (
         pb.WorkerMessage(join=pb.Join(job=1, ranks=range(1_000_000))),

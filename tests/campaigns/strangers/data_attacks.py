@@ -1,4 +1,4 @@
-"""Attacks on the data ports: any datagram, from any source."""
+"""Attacks on the data ports: datagrams of all kinds, from any source address."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from strangers.burst import Burst
 from strangers.network import ABSENT, BROADCAST, HUB
 from strangers.stranger import Stranger, attack
 
-_BURST = 64  # what one call of the switch can answer at once
+_BURST = 64  # the number of packets that the switch can answer by one system call
 
 
 @attack("data")
 def garbage(stranger: Stranger) -> None:
-    """Random bytes of all sizes, now and then with a sound beginning."""
+    """Sends random bytes of all sizes, some with a valid beginning."""
     noise = stranger.random.randbytes(1 << 17)
     while stranger.budget.take():
         size = stranger.random.choice((0, 1, 35, 36, 100, 1060, 1472, stranger.random.randint(0, 65_000)))
@@ -26,7 +26,7 @@ def garbage(stranger: Stranger) -> None:
 
 @attack("data")
 def sound_headers(stranger: Stranger) -> None:
-    """Right checksums, but an unknown job, a wrong secret, a bad worker, a bad slot, too many words, no update."""
+    """Sends packets with a right checksum but a wrong job, secret, worker, slot, number of words or kind."""
     jobs = stranger.jobs_of_others(stranger.stub())
     spoilt = [
         packets.update(job, stranger.random.getrandbits(64), **change)
@@ -46,7 +46,7 @@ def sound_headers(stranger: Stranger) -> None:
 
 @attack("data")
 def source_port_zero(stranger: Stranger) -> None:
-    """An unknown job, from port 0, in bursts: the kernel takes no answer to port 0, nor a merged one."""
+    """Sends updates of an unknown job from port 0, in bursts. The kernel sends no answer to port 0, merged or not."""
     packet = packets.update(0xFFFF_FFFF, 0)
     while stranger.budget.take(_BURST):
         for _ in range(_BURST):
@@ -55,7 +55,7 @@ def source_port_zero(stranger: Stranger) -> None:
 
 @attack("data")
 def absent_sources(stranger: Stranger) -> None:
-    """An unknown job, from addresses where nobody is: answers wait for ARP in the send buffer."""
+    """Sends updates of an unknown job from addresses without a host. Answers wait for ARP in the send buffer."""
     packet = packets.update(0xFFFF_FFFF, 0)
     while stranger.budget.take():
         stranger.send(packet, source=stranger.random.choice(ABSENT))
@@ -63,8 +63,8 @@ def absent_sources(stranger: Stranger) -> None:
 
 @attack("data", per_second=2_000)
 def absent_sources_large_results(stranger: Stranger) -> None:
-    """Updates of a job of one's own, from absent addresses: each is complete at once, and its result, as large as a
-    datagram can be, waits for ARP in the send buffer."""
+    """Sends updates of a job of its own, from addresses without a host. Each pass is complete at once. Its result, as
+    large as a datagram can be, waits for ARP in the send buffer."""
     grant = stranger.own_job(stranger.stub(), slots=64, block_size=16_000)
     epoch = 0
     while grant is not None and stranger.budget.take(64):
@@ -76,7 +76,7 @@ def absent_sources_large_results(stranger: Stranger) -> None:
 
 @attack("data")
 def broadcast_sources(stranger: Stranger) -> None:
-    """An unknown job, from broadcast, multicast, zero and loopback addresses."""
+    """Sends updates of an unknown job from broadcast, multicast, zero and loopback addresses."""
     packet = packets.update(0xFFFF_FFFF, 0)
     sources = (BROADCAST, "255.255.255.255", "224.0.0.1", "0.0.0.0", "127.0.0.1", "10.214.1.0")
     while stranger.budget.take():
@@ -85,7 +85,7 @@ def broadcast_sources(stranger: Stranger) -> None:
 
 @attack("data")
 def reply_loops(stranger: Stranger) -> None:
-    """An unknown job, from the switch's own address and ports: it answers itself."""
+    """Sends updates of an unknown job from the switch's own address and ports, so that it answers itself."""
     packet = packets.update(0xFFFF_FFFF, 0)
     ports = (*stranger.target.data_ports, stranger.target.rdma_port)
     while stranger.budget.take():
@@ -94,7 +94,7 @@ def reply_loops(stranger: Stranger) -> None:
 
 @attack("data")
 def full_receive_buffer(stranger: Stranger) -> None:
-    """A thousand tiny packets at once: each takes almost as much of the receive buffer as one of the job's."""
+    """Sends a thousand tiny packets at once. Each takes almost as much of the receive buffer as a packet of a job."""
     burst = Burst(stranger.target.host, stranger.target.data_ports, b"JX\x01\x01" * 9, 1000)
     while stranger.budget.take(1000):
         burst.send()
@@ -102,7 +102,7 @@ def full_receive_buffer(stranger: Stranger) -> None:
 
 @attack("data")
 def one_byte(stranger: Stranger) -> None:
-    """Datagrams of one byte and of none."""
+    """Sends datagrams of one byte and of none."""
     while stranger.budget.take(2):
         stranger.send(b"J")
         stranger.send(b"")
@@ -110,7 +110,7 @@ def one_byte(stranger: Stranger) -> None:
 
 @attack("data", per_second=2_000)
 def largest_datagrams(stranger: Stranger) -> None:
-    """65,507 bytes each: garbage, and sound updates of an unknown job, whose checksum has to be computed."""
+    """Sends datagrams of 65,507 bytes: garbage, and valid updates of an unknown job, whose checksum takes time."""
     sound = packets.update(0xFFFF_FFFF, 0, words=16_367)
     noise = stranger.random.randbytes(packets.LARGEST_PAYLOAD)
     while stranger.budget.take(2):
@@ -120,7 +120,7 @@ def largest_datagrams(stranger: Stranger) -> None:
 
 @attack("data")
 def replays(stranger: Stranger) -> None:
-    """Packets of the job beside, as overheard, again and again from another address."""
+    """Sends overheard packets of jobs of others again and again, from another address."""
     overheard = stranger.target.overheard
     while stranger.budget.take():
         port, payload = stranger.random.choice(overheard)
@@ -129,7 +129,7 @@ def replays(stranger: Stranger) -> None:
 
 @attack("data")
 def unruly_job(stranger: Stranger) -> None:
-    """A legal job of one's own, with updates of any slot, epoch, fingerprint, worker and length."""
+    """Sends updates of any slot, epoch, fingerprint, worker and length to a legal job of its own."""
     grant = stranger.own_job(stranger.stub(), workers=4, slots=64, blocks_per_chunk=16)
     draw = stranger.random
     while grant is not None and stranger.budget.take():
@@ -148,7 +148,7 @@ def unruly_job(stranger: Stranger) -> None:
 
 @attack("data")
 def greedy_job(stranger: Stranger) -> None:
-    """A legal job of one's own that sums as fast as it may, on an own socket, in small passes of many slots."""
+    """Runs a legal job of its own that sums as fast as it may, in small passes of many slots."""
     grant = stranger.own_job(stranger.stub(), slots=4096, block_size=8)
     if grant is None:
         return

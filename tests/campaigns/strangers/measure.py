@@ -1,10 +1,12 @@
-"""One attack beside one job of each transport, at one switch: phases by turns, medians, a verdict for each job.
+"""Measures one attack on a switch with one job of each transport, and gives a verdict for each job.
+
+The measurement has these phases:
 
     quiet ... quiet  (attack, pause, control, quiet) ...  pause  quiet ... quiet
 
-The control is an attacker that burns the attack's processor time and leaves the switch alone. An attack is compared
-with the quiet before it, a control with the quiet after it, because the machine has other work, too; the pause lets the
-switch end what the attack has left it to do.
+The control is an attacker that burns as much processor time as the attack, but leaves the switch alone. The pause lets
+the switch finish what the attack has left it to do. The machine has other work, too. So an attack is compared with the
+quiet phase just before it, and a control with the one just after it. All figures are medians.
 """
 
 from __future__ import annotations
@@ -32,20 +34,20 @@ from strangers.bystanders import (
 from strangers.network import Network
 from strangers.stranger import Attack, Target
 
-KEPT = 0.8  # share of the rate that must stay
-MOST_GROWN = 256  # MiB that the switch may take for strangers beyond what it had
-MOST_THREADS = 64  # that the switch may start for strangers
-_GUARD = 8 * MOST_GROWN  # where an attack is broken off, before the machine suffers
+KEPT = 0.8  # the share of its rate that a job must keep
+MOST_GROWN = 256  # MiB by which the switch may grow because of strangers
+MOST_THREADS = 64  # threads that the switch may start because of strangers
+_GUARD = 8 * MOST_GROWN  # MiB of growth at which an attack is broken off, before the machine suffers
 _LOOK_EVERY = 0.05  # seconds
-_PAUSE, _SETTLE = 0.6, 1.0
-_STOPS_WITHIN = 8.0  # seconds; then the attacker is killed
-_UNDECIDED = (0.5, KEPT)  # between these, a ratio gets more rounds
-_MORE = 3  # times the rounds, at most
+_PAUSE, _SETTLE = 0.6, 1.0  # seconds: the shortest pause after an attack, and the pause after the last round
+_STOPS_WITHIN = 8.0  # seconds, after which the attacker is killed
+_UNDECIDED = (0.5, KEPT)  # a ratio between these gets more rounds
+_MORE = 3  # at most this many times the planned rounds
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How long: `rounds` attacks of `attack` seconds, and as many pauses and controls of `other` seconds each."""
+    """How long phases are: `rounds` attacks of `attack` seconds, with quiet and control phases of `other` seconds."""
 
     rounds: int
     attack: float
@@ -69,26 +71,26 @@ class Outcome:
     control: float = 0.0
     after: float = 0.0
     to_undisturbed: float = 0.0
-    to_control: float = 0.0  # the one that counts
-    fresh: float = 0.0  # of a new job at a new switch, where the old one seems not to recover
+    to_control: float = 0.0  # the ratio that decides
+    fresh: float = 0.0  # the rate of a new job at a new switch, measured if the old job seems not to recover
     sums: int = 0
     wrong: int = 0
     recovered: bool = False
     sent: float = 0.0  # packets or calls per second
-    share: float = 0.0  # of a core that the attacker took
+    share: float = 0.0  # the share of a core that the attacker took
     mib_before: int = 0
     mib_peak: int = 0
     threads_before: int = 0
     threads_peak: int = 0
-    others: float = 0.0  # cores that other work on the machine took in the quiet: what the rates are worth
-    switch_quiet: float = 0.0  # the switch's processor time, in cores
-    switch_attacked: float = 0.0
-    newcomer: str = ""  # why an honest newcomer was refused a job during the attack
+    others: float = 0.0  # cores that other work took in quiet phases; if they are many, the rates mean little
+    switch_quiet: float = 0.0  # the switch's processor time in quiet phases, in cores
+    switch_attacked: float = 0.0  # and during the attack
+    newcomer: str = ""  # why an honest newcomer got no job during the attack
     failures: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def slower_only(self) -> bool:
-        """Whether nothing is wrong but rates, which other work on the machine can lower as well."""
+        """Whether only rates are wrong, which other work on the machine can lower, too."""
         return len(self.failures) == (self.to_control < KEPT) + (not self.recovered) > 0
 
     def judge(self) -> None:
@@ -107,11 +109,11 @@ class Outcome:
 
 
 class Broken(Exception):
-    """The job or the switch has ended, or the attack had to."""
+    """A job or the switch has ended, or the attack was broken off."""
 
 
 class Measurement:
-    """Runs the phases. `jobs` and `outcomes` are by transport."""
+    """Runs the phases. The keys of `jobs` and `outcomes` are transports."""
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class Measurement:
     ):
         self._network, self._switch, self._jobs = network, switch, jobs
         self._attack, self._outcomes, self._plan = attack, outcomes, plan
-        # (phase, sums per second), in their order
+        # For each transport: (phase, sums per second), in the order of the phases.
         self._rates: dict[str, list[tuple[str, float]]] = {transport: [] for transport in jobs}
         self._processor: dict[str, list[float]] = {"before": [], "attack": []}
         self._others: list[float] = []
@@ -188,8 +190,10 @@ class Measurement:
 
     @contextlib.contextmanager
     def _attacker(self, act: Callable[[], int]) -> Iterator[Callable[[], tuple[int, float]]]:
-        """An attacking process beside; yields a function that waits for what it tells: how much it sent, and its
-        processor time."""
+        """A context with an attacking process. Yields a function that waits for the process's result.
+
+        The result is how much it sent, and its processor time.
+        """
         hear, tell = _fork.Pipe(duplex=False)
         process = _fork.Process(
             target=stranger.run, args=(act, functools.partial(self._network.enter, "stranger"), tell), daemon=True
@@ -213,7 +217,7 @@ class Measurement:
             process.join()
 
     def _ask(self, act: Callable[[Any], None], within: float) -> Any:
-        """What a process of its own tells, None if nothing in time."""
+        """Runs `act` in a process of its own. Returns what it sends, or None if nothing comes in time."""
         hear, tell = _fork.Pipe(duplex=False)
         process = _fork.Process(target=act, args=(tell,), daemon=True)
         process.start()
@@ -226,7 +230,7 @@ class Measurement:
             process.kill()
             process.join()
 
-    # ---- looking
+    # ---- observing
 
     def _slice(self, phase: str, seconds: float) -> None:
         started, sums, switch, job, machine = self._now()
@@ -241,13 +245,13 @@ class Measurement:
             self._others.append((more_machine - machine - (more_switch - switch) - (more_job - job)) / took)
 
     def _now(self) -> tuple[float, dict[str, int], float, float, float]:
-        """The time, each job's sums, and the seconds of processor time of the switch, the jobs and the machine."""
+        """Returns the time, each job's sums, and the processor time of the switch, the jobs and the machine."""
         sums = {transport: job.sums for transport, job in self._jobs.items()}
         jobs = sum(job.processor for job in self._jobs.values())
         return time.monotonic(), sums, self._switch.usage().processor, jobs, machine_processor()
 
     def _watch(self, seconds: float) -> None:
-        """Lets time pass."""
+        """Lets time pass. Raises Broken if a job ends or the switch grows too much."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             time.sleep(min(_LOOK_EVERY, left))
@@ -269,7 +273,7 @@ class Measurement:
         return statistics.median([rate for name, rate in self._rates[transport] if name == phase] or [0.0])
 
     def _share_of_quiet(self, transport: str, phase: str) -> float:
-        """The phase's rate as a share of that of the quiet next to it, in the middle."""
+        """Returns the median of the phase's rates, each as a share of the rate in the quiet phase next to it."""
         shares = []
         for first, second in itertools.pairwise(self._rates[transport]):
             (name, rate), (_, quiet) = (first, second) if phase == "control" else (second, first)
@@ -278,10 +282,10 @@ class Measurement:
         return statistics.median(shares or [0.0])
 
     def _ratios(self, transport: str) -> tuple[float, float]:
-        """What is left of the rate during the attack: of the undisturbed, and beside the control."""
+        """Returns the rate during the attack, as a share of the undisturbed rate and of the rate in the control."""
         before, between = self._median(transport, "before"), self._median(transport, "between")
         attacked = self._share_of_quiet(transport, "attack")
-        if 0 < before and between < KEPT * before:  # lasting
+        if before > 0 and between < KEPT * before:  # the harm lasts beyond the attack
             attacked = self._median(transport, "attack") / before
         cost = min(1.0, self._share_of_quiet(transport, "control"))
         return attacked, attacked / cost if cost else attacked
@@ -304,18 +308,20 @@ class Measurement:
 
 @dataclasses.dataclass(frozen=True)
 class Bystanders:
-    """The jobs that run beside, one of each transport."""
+    """The attacked jobs, one of each transport."""
 
     network: Network
     transports: tuple[str, ...]
-    workers: int  # of each
+    workers: int  # of each job
     elements: int  # of a float32 tensor
     threads: int  # of the switch's data path
 
 
 def measure(bystanders: Bystanders, attack: Attack, plan: Plan) -> list[Outcome]:
-    """The attack beside new jobs at a new switch, so that what an attack breaks is its own. What only seems slow is
-    measured a second time, and that counts."""
+    """Measures the attack on new jobs at a new switch, so that no attack suffers from what another one broke.
+
+    If nothing is wrong but rates, it measures a second time, and the second outcome counts.
+    """
     outcomes = _measure_once(bystanders, attack, plan)
     return _measure_once(bystanders, attack, plan) if any(one.slower_only for one in outcomes) else outcomes
 
@@ -325,7 +331,8 @@ def _measure_once(bystanders: Bystanders, attack: Attack, plan: Plan) -> list[Ou
     try:
         with _running(bystanders) as (switch, jobs):
             Measurement(bystanders.network, switch, jobs, attack, outcomes, plan).run()
-        if any(one.after > 0 and not one.recovered for one in outcomes.values()):  # or has the machine become slower?
+        # A job that has not recovered may only show that the machine has become slower. New jobs tell which it is.
+        if any(one.after > 0 and not one.recovered for one in outcomes.values()):
             fresh = _fresh_rates(bystanders, plan)
             for transport, outcome in outcomes.items():
                 outcome.fresh = fresh[transport]

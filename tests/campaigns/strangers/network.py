@@ -1,8 +1,8 @@
-"""Where the campaign takes place: two network namespaces of its own, joined by a link.
+"""The campaign's network: two network namespaces of its own, joined by a link.
 
     hub: the switch and the workers at 10.214.1.1   --   stranger: the attacker at 10.214.1.2
 
-The rest of the subnet is empty.
+The rest of the subnet has no hosts.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import death_campaign
 
 HUB, STRANGER = "10.214.1.1", "10.214.1.2"
 BROADCAST = "10.214.1.255"
-SILENT_RESOLVER = "10.214.1.2"  # the stranger answers no question
-# Few enough for the kernel's table of neighbours, which all namespaces share.
+SILENT_RESOLVER = "10.214.1.2"  # the stranger does not answer questions about names
+# Addresses without a host. They are few enough for the kernel's table of neighbours, which all namespaces share.
 ABSENT = [f"10.214.1.{host}" for host in range(20, 250)]
 _LARGEST_MTU = 65535  # a raw socket does not fragment
 
@@ -27,7 +27,7 @@ class Network(death_campaign.Namespaces):
 
     def __init__(self) -> None:
         self._tag = f"jxs{os.getpid() % 100000}"
-        self._files = pathlib.Path(f"/etc/netns/{self._tag}hub")  # `ip netns exec` puts them over those in /etc
+        self._files = pathlib.Path(f"/etc/netns/{self._tag}hub")  # `ip netns exec` mounts these files over /etc
 
     def __enter__(self) -> Network:
         try:
@@ -40,7 +40,7 @@ class Network(death_campaign.Namespaces):
             for name, device, address in ((hub, "outside", HUB), (stranger, "uplink", STRANGER)):
                 self._ip("-n", name, "address", "add", f"{address}/24", "dev", device)
                 self._ip("-n", name, "link", "set", device, "mtu", str(_LARGEST_MTU), "up")
-            # Sources that a careless router would let through reach the switch: its own address, its broadcast.
+            # Let packets through whose source a careless router would accept: the switch's own address, its broadcast.
             for where in ("all", "outside"):
                 for name, value in (("accept_local", 1), ("rp_filter", 0)):
                     self._set("hub", f"net/ipv4/conf/{where}/{name}", value)

@@ -1,5 +1,4 @@
-"""The bytes that a stranger puts on the wire: rdma_engine/wire/packet.h and rdma_engine/wire/roce.h, in Python, with no
-regard for what is allowed."""
+"""Makes the bytes that a stranger sends: rdma_engine/wire/packet.h and rdma_engine/wire/roce.h in Python, unchecked."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ def update(
     exponents: int = 0,
     kind: int = UPDATE,
 ) -> bytes:
-    """A packet with a right checksum; `words` and `exponents` are counts, their bytes are zero."""
+    """Returns a packet with a right checksum. `words` and `exponents` are counts; the words and exponents are zero."""
     head = _HEADER.pack(0x4A58, 1, kind, job, secret, worker, slot, epoch, fingerprint, words, exponents, 0)
     payload = bytes((exponents + 3) // 4 * 4 + 4 * words)
     return head + struct.pack(">I", zlib.crc32(payload, zlib.crc32(head))) + payload
@@ -36,7 +35,7 @@ def update(
 def ip_datagram(
     source: str, source_port: int, target: str, target_port: int, payload: bytes, identification: int
 ) -> bytes:
-    """An IP packet for a raw socket, from any source. The kernel adds the IP checksum; there is no UDP checksum."""
+    """Returns an IP packet for a raw socket, from any source. The kernel adds the IP checksum. UDP's is left out."""
     ip = struct.pack(
         ">BBHHHBBH4s4s", 0x45, 0, 0, identification, 0x4000, 64, socket.IPPROTO_UDP, 0, *_four_bytes(source, target)
     )
@@ -54,7 +53,7 @@ def rdma_write(
     length: int = 0,
     immediate: int = 0,
 ) -> bytes:
-    """What the ICRC covers of an RDMA write's packet: everything behind the UDP header but the ICRC itself."""
+    """Returns what the ICRC covers of an RDMA write's packet: all that follows the UDP header, but not the ICRC."""
     pad = -len(payload) % 4
     packet = struct.pack(">BBHII", opcode, pad << 4, 0xFFFF, qpn & 0xFFFFFF, psn & 0xFFFFFF)
     if opcode in (WRITE_FIRST, WRITE_ONLY_IMMEDIATE):
@@ -69,7 +68,7 @@ def pass_address(epoch: int, slot: int, exponents: int) -> int:
 
 
 def icrc(source: str, source_port: int, target: str, target_port: int, identification: int, covered: bytes) -> bytes:
-    """The right one for an IP packet with this identification and "do not fragment"."""
+    """Returns the right ICRC for an IP packet with this identification and "do not fragment"."""
     size = len(covered) + 4
     link, ones = b"\xff" * 8, b"\xff"
     addresses = _four_bytes(source, target)

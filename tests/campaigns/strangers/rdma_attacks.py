@@ -1,11 +1,10 @@
-"""Attacks on the RDMA port: any packet of RoCEv2, from any source."""
+"""Attacks on the RDMA port: packets of RoCEv2 of all kinds, from any source address."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from jaxina.control import control_pb2 as pb
-
 from strangers import packets
 from strangers.network import HUB, STRANGER
 from strangers.stranger import Stranger, attack
@@ -22,7 +21,7 @@ def connect_request(grant: pb.CreateJobReply, address: str = STRANGER, rank: int
 
 
 def _own_queue_pairs(stranger: Stranger) -> pb.QueuePairs | None:
-    """Those of a legal job of the stranger's own; goes on trying while the switch refuses."""
+    """Returns queue pairs of a legal job of the stranger's own. Tries again as long as the switch refuses."""
     stub = stranger.stub()
     while (grant := stranger.own_job(stub, slots=_SLOTS, blocks_per_chunk=16)) is not None:
         if (theirs := stranger.call(stub.ConnectQueuePairs, connect_request(grant))) is not None:
@@ -32,7 +31,7 @@ def _own_queue_pairs(stranger: Stranger) -> pb.QueuePairs | None:
 
 @attack("rdma")
 def unknown_queue_pairs(stranger: Stranger) -> None:
-    """Sound packets for queue pairs that do not exist."""
+    """Sends valid packets to queue pairs that do not exist."""
     draw = stranger.random
     while stranger.budget.take():
         packet = packets.rdma_write(
@@ -43,7 +42,7 @@ def unknown_queue_pairs(stranger: Stranger) -> None:
 
 @attack("rdma", per_second=2_000)
 def wrong_icrc_new_lengths(stranger: Stranger) -> None:
-    """A wrong ICRC on a packet of a length that has not been before."""
+    """Sends packets with a wrong ICRC, each of another length."""
     whole = packets.rdma_write(packets.WRITE_ONLY_IMMEDIATE, 5, 0, bytes(65_400))
     sizes = list(range(32, 65_400))
     stranger.random.shuffle(sizes)
@@ -55,7 +54,7 @@ def wrong_icrc_new_lengths(stranger: Stranger) -> None:
 
 @attack("rdma")
 def rdma_garbage(stranger: Stranger) -> None:
-    """Random bytes of ordinary sizes."""
+    """Sends random bytes of ordinary sizes."""
     while stranger.budget.take():
         size = stranger.random.choice((0, 15, 16, 44, 100, 1068))
         stranger.send(stranger.random.randbytes(size), port=stranger.target.rdma_port)
@@ -63,7 +62,7 @@ def rdma_garbage(stranger: Stranger) -> None:
 
 @attack("rdma")
 def first_without_end(stranger: Stranger) -> None:
-    """FIRST packets on queue pairs of one's own, and never a LAST."""
+    """Sends FIRST packets to queue pairs of its own, and never a LAST."""
     theirs = _own_queue_pairs(stranger)
     psn = 0
     while theirs is not None and stranger.budget.take():
@@ -83,7 +82,7 @@ def first_without_end(stranger: Stranger) -> None:
 
 @attack("rdma")
 def wrong_rkey(stranger: Stranger) -> None:
-    """Whole messages to queue pairs of one's own, with the key of another job."""
+    """Sends whole messages to queue pairs of its own, with a wrong key."""
     theirs = _own_queue_pairs(stranger)
     while theirs is not None and stranger.budget.take():
         qpn = stranger.random.choice(theirs.qpns)
@@ -95,7 +94,7 @@ def wrong_rkey(stranger: Stranger) -> None:
 
 @attack("rdma")
 def sequence_gaps(stranger: Stranger) -> None:
-    """A FIRST, and then packets of the same message with every number but the next."""
+    """Sends a FIRST, then packets of the same message with sequence numbers that are not the next."""
     theirs = _own_queue_pairs(stranger)
     psn = 0
     while theirs is not None and stranger.budget.take(4):
@@ -110,8 +109,8 @@ def sequence_gaps(stranger: Stranger) -> None:
 
 @attack("rdma")
 def forged_worker(stranger: Stranger) -> None:
-    """The source address of the workers beside, to queue pairs whose numbers lie next to those that the switch gave
-    us, with a key that is guessed."""
+    """Sends from the address of other jobs' workers, with a guessed key, to queue pairs whose numbers are close to
+    those that the switch gave the stranger."""
     theirs = _own_queue_pairs(stranger)
     draw = stranger.random
     while theirs is not None and stranger.budget.take():
@@ -124,8 +123,8 @@ def forged_worker(stranger: Stranger) -> None:
 
 @attack("rdma")
 def rdma_replays(stranger: Stranger) -> None:
-    """Packets of the job beside, as overheard, from another address, with the ICRC made right for it. Where the job
-    uses no RDMA: of a message that never began."""
+    """Sends overheard packets of jobs of others from another address, with a right ICRC for that address. If no job
+    uses RDMA, it sends a packet of a message that never began."""
     overheard = [payload for port, payload in stranger.target.overheard if port == stranger.target.rdma_port]
     others = [packets.rdma_write(packets.WRITE_MIDDLE, 77, 0, bytes(_MTU + 4))]
     while stranger.budget.take():
@@ -134,7 +133,7 @@ def rdma_replays(stranger: Stranger) -> None:
 
 @attack("rdma")
 def result_to_absent_hosts(stranger: Stranger) -> None:
-    """A job of one's own whose queue pairs lead to a host that is not there, and passes that are complete at once."""
+    """Has a job of its own with queue pairs to a host that does not exist, and passes that are complete at once."""
     stub = stranger.stub()
     grant = stranger.own_job(stub, slots=_SLOTS, blocks_per_chunk=16)
     absent = "10.214.1.250"

@@ -1,5 +1,7 @@
-"""Who attacks: a process at low priority, with a budget of packets or calls per second and of processor time, that
-stops by itself."""
+"""The attacker: a process of low priority that stops by itself.
+
+It has a budget of packets or calls per second, and of processor time.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import grpc
+
 from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc
-
 from strangers import packets
 from strangers.network import HUB, STRANGER
 
@@ -25,12 +27,12 @@ DATAGRAMS, CALLS = 10_000, 500  # per second, at most
 SHARE = 0.25  # of one core, at most
 NICE = 10
 _CONNECTIONS = 8
-_CALL_WITHIN = 5.0  # seconds; an attack waits no longer for an answer
+_CALL_WITHIN = 5.0  # seconds that an attack waits for an answer
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What anybody knows of a switch, and what was overheard of the job beside."""
+    """What everybody knows of a switch, and what was overheard of the jobs of others."""
 
     control: str
     data_ports: tuple[int, ...]
@@ -43,7 +45,7 @@ class Target:
 
 
 class Budget:
-    """Until `seconds` have passed, at most `per_second` things and `share` of one core."""
+    """Allows at most `per_second` packets or calls and `share` of one core, until `seconds` have passed."""
 
     def __init__(self, seconds: float, per_second: float, share: float):
         self._started, self._processor = time.monotonic(), time.process_time()
@@ -56,7 +58,7 @@ class Budget:
         return max(0.0, self._end - time.monotonic())
 
     def take(self, count: int = 1) -> bool:
-        """Waits until `count` more are allowed; whether there is time left."""
+        """Waits until `count` more are allowed. Returns whether there is time left."""
         with self._lock:
             self.taken += count
             due = self._started + self.taken / self._per_second
@@ -68,7 +70,7 @@ class Budget:
 
 
 class Stranger:
-    """What an attack has at hand."""
+    """What an attack can use: sockets for datagrams and RDMA packets, calls, and jobs of its own."""
 
     def __init__(self, target: Target, budget: Budget, seed: int):
         self.target = target
@@ -82,14 +84,14 @@ class Stranger:
     def send(
         self, payload: bytes, *, port: int | None = None, source: str = STRANGER, source_port: int = 40_000
     ) -> None:
-        """One datagram, from any source; to a data port unless told otherwise."""
+        """Sends one datagram, from any source. By default it goes to a random data port."""
         port = self.random.choice(self.target.data_ports) if port is None else port
         self._send_raw(source, source_port, port, payload)
 
     def send_rdma(
         self, covered: bytes, *, source: str = STRANGER, source_port: int = 40_000, right: bool = True
     ) -> None:
-        """One RDMA packet with a right ICRC, or a wrong one."""
+        """Sends one RDMA packet with a right ICRC, or with a wrong one."""
         port = self.target.rdma_port
         code = packets.icrc(source, source_port, HUB, port, self._next_identification(), covered)
         self._send_raw(source, source_port, port, covered + (code if right else bytes(byte ^ 0x55 for byte in code)))
@@ -101,25 +103,25 @@ class Stranger:
             self._raw.sendto(packet, (HUB, 0))
 
     def _next_identification(self) -> int:
-        """16 bits, and never 0, for which the kernel would put in a number of its own."""
+        """Returns 16 bits that are never 0, because the kernel would replace 0 by a number of its own."""
         return self._identification % 0xFFFF + 1
 
     # ---- calls
 
     def stub(self) -> Any:
-        """A client with a connection of its own."""
+        """Returns a client with a connection of its own."""
         options = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
         return control_pb2_grpc.AggregatorStub(grpc.insecure_channel(self.target.control, options=options))
 
     def call(self, method: Any, request: Any) -> Any:
-        """The answer; None if the call is refused, or takes too long."""
+        """Makes a call. Returns the answer, or None if the call is refused or takes too long."""
         try:
             return method(request, timeout=max(0.01, min(_CALL_WITHIN, self.budget.left)), wait_for_ready=True)
         except grpc.RpcError:
             return None
 
     def from_many_connections(self, act: Callable[[Any], Any]) -> None:
-        """Runs act(stub) as often as the budget allows, by turns on several connections at a time."""
+        """Runs act(stub) as often as the budget allows, on several connections at the same time."""
 
         def keep_on() -> None:
             stub = self.stub()
@@ -136,7 +138,7 @@ class Stranger:
         return self.call(stub.CreateJob, job_request(**changes))
 
     def own_job(self, stub: Any, **changes: Any) -> pb.CreateJobReply | None:
-        """A job of which we are worker 0 until we end; goes on trying while the switch refuses."""
+        """Creates a job and stays in it as worker 0 until the end. Tries again as long as the switch refuses."""
         while self.budget.take():
             if (grant := self.create_job(stub, **changes)) is not None:
                 self._stay_in(stub, grant)
@@ -157,11 +159,11 @@ class Stranger:
 
         answers = stub.Session(messages())
         with contextlib.suppress(grpc.RpcError, StopIteration):
-            next(answers)  # joined
+            next(answers)  # the first answer says that it has joined
         threading.Thread(target=listen, args=(answers,), daemon=True).start()
 
     def jobs_of_others(self, stub: Any) -> list[int]:
-        """Their numbers, which a switch may tell anybody; else guesses."""
+        """Returns the ids of other jobs, which a switch may tell everybody, or else a guess."""
         status = self.call(stub.Status, pb.StatusRequest())
         return [job.job for job in status.jobs] if status and status.jobs else [1]
 
@@ -201,7 +203,7 @@ def join(grant: pb.CreateJobReply, ranks: Sequence[int]) -> pb.WorkerMessage:
 @dataclasses.dataclass(frozen=True)
 class Attack:
     name: str
-    kind: str  # what it is sent to: "data", "rdma" or "control"
+    kind: str  # the attacked port: "data", "rdma" or "control"
     doc: str
     act: Callable[[Stranger], None]
     per_second: float
@@ -226,14 +228,14 @@ def attack(kind: str, per_second: float | None = None) -> Callable[[Callable[[St
 
 
 def attack_for(seconds: float, chosen: Attack, target: Target, seed: int) -> int:
-    """Returns how many packets or calls that made."""
+    """Runs an attack. Returns how many packets or calls it made."""
     budget = Budget(seconds, chosen.per_second, SHARE)
     chosen.act(Stranger(target, budget, seed))
     return budget.taken
 
 
 def burn_for(seconds: float, share: float) -> int:
-    """The control: takes as much processor time as an attack did, and leaves the switch alone."""
+    """The control: burns as much processor time as an attack did, and leaves the switch alone."""
     budget = Budget(seconds, 1e9, max(share, 1e-3))
     while budget.take():
         deadline = time.process_time() + 0.0005
@@ -243,8 +245,10 @@ def burn_for(seconds: float, share: float) -> int:
 
 
 def run(act: Callable[[], int], enter: Callable[[], None], tell: Any) -> None:
-    """The whole of an attacking process: tells (what act returns, its processor time), and ends whatever threads it
-    still has."""
+    """The main function of an attacking process. Sends (the result of act, its processor time).
+
+    It ends by os._exit, which ends the threads that an attack has left.
+    """
     code = 1
     try:
         os.nice(NICE)
