@@ -57,8 +57,7 @@ class Threshold(Compressor):
     """Sends all elements with a magnitude of at least `tau`, and their indices.
 
     Source: Strom, Interspeech 2015. That paper sends only the sign of each element and takes tau for its magnitude;
-      here
-    the values are sent as they are.
+    here the values are sent as they are.
 
     Attributes:
       tau: the threshold, above 0.

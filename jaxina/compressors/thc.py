@@ -23,12 +23,10 @@ class THC(Compressor):
     """THC: a shared random rotation makes the elements nearly normal; then each becomes one of 2^bits table entries.
 
     1. Each block of d elements is multiplied by random signs and a Hadamard matrix, the same on all workers.
-    2. The elements are clipped to ``[-R, R]``. ``R = t max(|block|) / sqrt(d)``, where the maximum is over the workers,
-    and
-       a normal variable exceeds t standard deviations with probability 1 / 32.
+    2. The elements are clipped to ``[-R, R]``. ``R = t max(|block|) / sqrt(d)``, where the maximum is over the
+       workers, and a normal variable exceeds t standard deviations with probability 1 / 32.
     3. ``[-R, R]`` is divided by a grid of `grid` steps. The table has 2^bits of the grid's points. Each element is
-    rounded
-       at random to one of the two table entries next to it.
+       rounded at random to one of the two table entries next to it.
     4. A worker sends the entry's index. The aggregator looks up the entry's position on the grid, and sums positions.
 
     Source: Li et al., NSDI 2024.

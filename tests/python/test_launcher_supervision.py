@@ -191,7 +191,7 @@ def free_port():
     "arguments, message",
     [
         (["--nodes", "2", "--aggregator", "udp", "--switch", "a:1"], "--coordinator"),
-        (["--nodes", "2", "--coordinator", "a:1"], "a switch that all reach"),
+        (["--nodes", "2", "--coordinator", "a:1"], "a switch that all of them reach"),
         (
             ["--nodes", "2", "--node", "2", "--coordinator", "a:1", "--aggregator", "udp", "--switch", "a:1"],
             "not below",
