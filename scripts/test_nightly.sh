@@ -47,9 +47,9 @@ deaths() {
 
 model() {
   if command -v spin >/dev/null; then
-    formal/check.py || failed+=("model of the slot protocol")
+    formal/check.py || failed+=("models of the protocols")
   else
-    echo "model of the slot protocol: skipped, it needs Debian's package spin"
+    echo "models of the protocols: skipped, it needs Debian's package spin"
   fi
 }
 
