@@ -37,6 +37,7 @@ def ordered_effects_of_a_lowering(cached: Any) -> Any:
     from jax._src.interpreters import pxla
 
     results = []
+    before = pxla._cached_lowering_to_hlo  # not `cached`, which a test may have replaced
 
     def kept(*args: Any, **kwargs: Any) -> Any:
         results.append(cached(*args, **kwargs))
@@ -46,7 +47,7 @@ def ordered_effects_of_a_lowering(cached: Any) -> Any:
     try:
         jax.jit(lambda x: x + 1).lower(1.0)
     finally:
-        pxla._cached_lowering_to_hlo = cached
+        pxla._cached_lowering_to_hlo = before
     return results[0][4]
 
 
