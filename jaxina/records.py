@@ -62,14 +62,14 @@ def write_trace(path: str, process: int, processes: int, aggregator: str) -> Non
     """
     from jaxina import _native
 
-    events, passes, fell_out = _native.take_trace(process, f"worker {process} of {processes}, {aggregator}")
+    events, passes, overwritten = _native.take_trace(process, f"worker {process} of {processes}, {aggregator}")
     own = trace_file.of_process(path, process, processes)
     try:
         trace_file.write(own, events)
     except OSError as error:
         raise SystemCallError(f"cannot write {own} (JAXINA_TRACE): {error.strerror}") from error
     _log.info("%d passes in %s", passes, own)
-    if fell_out:
+    if overwritten:
         _log.warning(
-            "the timeline of process %d lacks its first %d events, for which there was no room", process, fell_out
+            "the timeline of process %d lacks its first %d events, for which there was no room", process, overwritten
         )
