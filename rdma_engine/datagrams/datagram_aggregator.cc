@@ -105,7 +105,7 @@ void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& heade
   sealed.worker = wire::kAllWorkers;
   sealed.code = std::exchange(job.overflows_told(), overflows_) != overflows_ ? wire::kOverflowed : 0;
   wire::seal(sealed, result.headroom, packet.size());
-  for (const DatagramJob::Heard& worker : job.workers()) send(job, worker.address, packet, output);
+  for (const DatagramJob::WorkerContact& worker : job.workers()) send(job, worker.address, packet, output);
 }
 
 void DatagramAggregator::send(DatagramJob& job, const Address& to, std::span<const std::uint8_t> packet,
@@ -122,7 +122,7 @@ void DatagramAggregator::send_aborted(DatagramJob& job, std::uint16_t slot, cons
 
 void DatagramAggregator::end(DatagramJob& job, const Status& reason, Output& output) {
   job.aggregator().end(reason);
-  for (const DatagramJob::Heard& worker : job.workers()) {
+  for (const DatagramJob::WorkerContact& worker : job.workers()) {
     if (worker.address.size > 0) send_aborted(job, worker.slot, worker.address, output);
   }
 }
