@@ -46,16 +46,16 @@ void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const A
   wire::Header header;
   const wire::ParseResult parsed = wire::parse(packet, header);
   if (parsed != wire::ParseResult::kOk) {
-    ++strangers_[counter_of(parsed)];
+    ++without_job_[counter_of(parsed)];
     return;
   }
   if (header.kind != wire::Kind::kUpdate) {
-    ++strangers_[Counter::kNotAnUpdate];
+    ++without_job_[Counter::kNotAnUpdate];
     return;
   }
   const auto found = jobs_.find(header.job);
   if (found == jobs_.end()) {
-    ++strangers_[Counter::kUnknownJob];
+    ++without_job_[Counter::kUnknownJob];
     return output.send(from, refused_notice(header, wire::Refusal::kUnknownJob).packet());
   }
   DatagramJob& job = *found->second;

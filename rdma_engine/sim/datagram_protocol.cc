@@ -80,7 +80,7 @@ class DatagramProtocol final : public Protocol {
     aggregator_.on_packet(packet.view(), address_of(packet.from), sender);
   }
   void on_overflow() override { aggregator_.on_overflow(); }
-  const Counters& strangers() const override { return aggregator_.strangers(); }
+  const Counters& without_job() const override { return aggregator_.without_job(); }
   bool accounts_for_packets() const override { return true; }
 
   std::optional<Told> describe(const Packet& packet) const override {

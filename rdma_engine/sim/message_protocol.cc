@@ -166,7 +166,7 @@ class MessageProtocol final : public Protocol {
     aggregator_.on_packet(parsed, sender);
   }
   void on_overflow() override {}
-  const Counters& strangers() const override { return aggregator_.strangers(); }
+  const Counters& without_job() const override { return aggregator_.without_job(); }
   bool accounts_for_packets() const override { return false; }
 
   std::optional<Told> describe(const Packet& packet) const override {
