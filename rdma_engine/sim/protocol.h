@@ -81,11 +81,11 @@ class Protocol {
   virtual bool accounts_for_packets() const = 0;
 
   // A packet's description in the trace.
-  struct Told {
+  struct Description {
     std::uint32_t slot;  // or Trace::kEverySlot
     std::string text;
   };
-  virtual std::optional<Told> describe(const Packet& packet) const = 0;
+  virtual std::optional<Description> describe(const Packet& packet) const = 0;
 };
 
 std::unique_ptr<Protocol> make_datagram_protocol();
