@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from jaxina import _native, _report, _seat, _switch
+from jaxina import _native, _override, _report, _switch
 from jaxina.config import Configuration, variable
 from jaxina.errors import CollectiveTimeoutError, UnsupportedTypeError
 
@@ -87,8 +87,8 @@ def open_route(obstacle: str | None, patience: float) -> None:
 
 
 def _obstacle(configuration: Configuration, processes: int, backend_started: Callable[[], bool]) -> str | None:
-    if _seat.empty:
-        return _seat.empty
+    if _override.unavailable:
+        return _override.unavailable
     if processes == 1:
         return "the job has one process"
     if configuration.catch_all == "no":

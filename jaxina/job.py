@@ -10,7 +10,7 @@ import sys
 import threading
 from types import TracebackType
 
-from jaxina import _report, _route, _seat, _switch, config, joining, last_words, records
+from jaxina import _override, _report, _route, _switch, config, joining, last_words, records
 from jaxina.control import last_run
 from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
 from jaxina.control.topology import JaxTopology
@@ -163,8 +163,8 @@ def init(
         catch_all=_yes_or_no(catch_all),
     )
     config.check_used(configuration)
-    if configuration.strict == "yes" and _seat.empty:
-        raise NotCarriedError(f"no psum can be carried: {_seat.empty}")
+    if configuration.strict == "yes" and _override.unavailable:
+        raise NotCarriedError(f"no psum can be carried: {_override.unavailable}")
     with _lock:
         if _current is not None:
             raise InvalidArgumentError("jaxina.init() ran already: call jaxina.shutdown() before another init()")

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from jaxina import _report, _seat, trace_file
+from jaxina import _override, _report, trace_file
 from jaxina.errors import SystemCallError
 
 _log = logging.getLogger("jaxina")
@@ -34,7 +34,7 @@ def sum_up(processes: int, statistics: dict[str, int]) -> None:
     elif any(program.carried for program in found.programs):
         _log.info("no sum was carried: the collectives that jaxina carries are not sums, or were not run")
     elif found.programs or processes > 1:
-        why = _seat.empty or stays or "no program with a collective was compiled after jaxina.init()"
+        why = _override.unavailable or stays or "no program with a collective was compiled after jaxina.init()"
         _log.warning("no sum was carried: %s", why)
 
 
