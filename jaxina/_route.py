@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from jaxina import _native, _override, _report, _switch
+from jaxina import _native, _override, _report, _tracing_settings
 from jaxina.config import Configuration, variable
 from jaxina.errors import CollectiveTimeoutError, UnsupportedTypeError
 
@@ -36,10 +36,10 @@ _BRANCHES = re.compile(r" conditional\(| while\((?!.*known_trip_count)")
 _REFUSED = re.compile(r"= [^=\n]*\bf16\[[^=\n]* (?:all-reduce|reduce-scatter|all-gather)(?:-start)?\(")
 
 # Why XLA's own collectives stay with XLA; None if they come to jaxina.
-closed: str | None = "jaxina.init() has not been called"
+why_closed: str | None = "jaxina.init() has not been called"
 _one_at_a_time = threading.Lock()
 _patience = 0.0  # how many seconds one program may wait for another
-_decided = False  # whether `closed` is final for this process
+_decided = False  # whether `why_closed` is final for this process
 
 
 def agree(
@@ -63,7 +63,7 @@ def agree(
       Why XLA's own collectives stay with XLA; None if they come to jaxina.
     """
     if _decided:
-        return closed
+        return why_closed
     own = _obstacle(configuration, processes, backend_started)
     if processes == 1:
         return own
@@ -80,9 +80,9 @@ def open_route(obstacle: str | None, patience: float) -> None:
       obstacle: what `agree` returned.
       patience: how many seconds a program may wait for another program of this process.
     """
-    global closed, _patience, _decided
-    closed, _patience, _decided = obstacle, patience, True
-    if closed is None:
+    global why_closed, _patience, _decided
+    why_closed, _patience, _decided = obstacle, patience, True
+    if why_closed is None:
         jax.config.update("jax_cpu_collectives_implementation", "mpi")
 
 
@@ -144,7 +144,7 @@ def around(
     Raises:
       UnsupportedTypeError: the program reduces or gathers a type for which XLA has no MPI type.
     """
-    if closed is not None:
+    if why_closed is not None:
         return None
     compiled = text()
     if not _COLLECTIVE.search(compiled):
@@ -158,7 +158,7 @@ def around(
     identity = identity_of(module)
     carries_sums = not _report.says_off(compiled)
     compare = bool(_BRANCHES.search(compiled))
-    bits = _switch.bits.value
+    bits = _tracing_settings.bits.value
     return lambda: _run(identity, processes, carries_sums, bits, compare)
 
 

@@ -10,7 +10,7 @@ import sys
 import threading
 from types import TracebackType
 
-from jaxina import _override, _report, _route, _switch, config, joining, last_words, records
+from jaxina import _override, _report, _route, _tracing_settings, config, joining, last_words, records
 from jaxina.control import last_run
 from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
 from jaxina.control.topology import JaxTopology
@@ -178,7 +178,7 @@ def init(
         _incarnation += 1
         _route.open_route(obstacle, configuration.timeout)
         _report.be_strict(configuration.strict == "yes")
-        _switch.carrying.set_global(True)
+        _tracing_settings.carrying.set_global(True)
         if _incarnation == 1:
             atexit.register(_at_exit)
         _log.info("%r", _current)
@@ -257,7 +257,7 @@ def _shut_down(job: Job, failure: str | None) -> None:
         if _current is not job:
             return
         _current = None
-        _switch.carrying.set_global(False)
+        _tracing_settings.carrying.set_global(False)
         if failure is None:
             _finish_computations()
         job._connector.interrupt()
