@@ -46,7 +46,7 @@ def agree(
     configuration: Configuration,
     processes: int,
     backend_started: Callable[[], bool],
-    tell_all: Callable[[str | None], list[str | None]],
+    exchange: Callable[[str | None], list[str | None]],
 ) -> str | None:
     """Decides, together with all processes of the job, whether XLA's own collectives come to jaxina.
 
@@ -56,7 +56,7 @@ def agree(
       configuration: this process's configuration.
       processes: how many processes the job has.
       backend_started: whether JAX's backend has started in this process.
-      tell_all: tells all processes what prevents it in this one (None if nothing does), and returns the same of each
+      exchange: tells all processes what prevents it in this one (None if nothing does), and returns the same of each
         process. It is called at most once per process, because the decision cannot change once JAX's backend runs.
 
     Returns:
@@ -67,7 +67,7 @@ def agree(
     own = _obstacle(configuration, processes, backend_started)
     if processes == 1:
         return own
-    others = enumerate(tell_all(own))
+    others = enumerate(exchange(own))
     return own or next((f"process {rank}: {why}" for rank, why in others if why), None)
 
 

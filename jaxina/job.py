@@ -172,8 +172,8 @@ def init(
         if configuration.error_file is not None:
             last_words.install(configuration.error_file)
         topology = joining.join_processes(configuration)
-        tell_all = functools.partial(joining.tell_obstacles, topology, configuration.join_timeout)
-        obstacle = _route.agree(configuration, topology.processes, joining.backend_started, tell_all)
+        exchange = functools.partial(joining.exchange_obstacles, topology, configuration.join_timeout)
+        obstacle = _route.agree(configuration, topology.processes, joining.backend_started, exchange)
         _current = _start(configuration, topology, _incarnation + 1)
         _incarnation += 1
         _route.open_route(obstacle, configuration.timeout)
