@@ -1,7 +1,7 @@
 """Decides which psums jaxina carries, and lowers those to a ``jaxina_all_reduce`` custom call.
 
-A psum is carried if `_switch.carrying` was on while it was traced, it sums over a named axis, and its dtype is in
-`CARRIED_DTYPES`. All others keep XLA's own collective, and `jaxina.report` says why.
+A psum is carried if `_tracing_settings.carrying` was on while it was traced, it sums over a named axis, and its dtype
+is in `CARRIED_DTYPES`. All others keep XLA's own collective, and `jaxina.report` says why.
 
 A psum_scatter is lowered to a psum of which each device keeps its part. This costs no time: an aggregator needs every
 worker's whole operand anyway, and a link carries both directions at once, so the whole sum returns in the time in which
@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxina import _gpu, _module, _native, _report, _route, _switch, joining
+from jaxina import _gpu, _module, _native, _report, _route, _tracing_settings, joining
 from jaxina._jax_compat import compiled, program, run
 from jaxina._jax_compat import lowering as compat
 from jaxina.errors import InvalidArgumentError, NotInitializedError
@@ -51,7 +51,7 @@ def _psum_scatter_why_not(aval: Any, **_: Any) -> str | None:
 
 def _why_not(name: str, aval: Any, *, breaks_in_partial_auto: bool) -> str | None:
     """Why this sum stays with XLA; None if jaxina carries it."""
-    if not _switch.carrying.value:
+    if not _tracing_settings.carrying.value:
         return _report.OFF
     if aval.dtype not in CARRIED_DTYPES:
         return f"dtype {aval.dtype}"
@@ -98,7 +98,7 @@ def _all_reduce(ctx: Any, target: str, operand: Any, positions: list[list[int]])
         "groups": groups.reshape(-1),
         "group_size": np.int64(groups.shape[1]),
     }
-    attributes["bits"] = np.int64(_switch.bits.value)
+    attributes["bits"] = np.int64(_tracing_settings.bits.value)
     return compat.ordered_custom_call(ctx, target, operand, attributes)
 
 
@@ -135,7 +135,7 @@ def _global_groups(positions: list[list[int]]) -> np.ndarray:
 
 def _finish(module: Any) -> None:
     """Finishes a lowered module that holds carried psums: merges, names and places them, and splits those of GPUs."""
-    _module.finish(module, (TARGET, START), _switch.bucket_bytes.value)
+    _module.finish(module, (TARGET, START), _tracing_settings.bucket_bytes.value)
     _module.split(module, START, DONE)
 
 
@@ -144,10 +144,12 @@ def _begin() -> None:
         joining.refuse_without_init()
 
 
-def _note(module: Any, text: Callable[[], str]) -> None:
+def _add_to_report(module: Any, text: Callable[[], str]) -> None:
     if _native.running():
-        routed = frozenset() if _route.closed else _route.KINDS
-        _report.note(text, frozenset((TARGET, START)), routed, _route.closed, lambda: _module.identity(module))
+        routed = frozenset() if _route.why_closed else _route.KINDS
+        _report.add_program(
+            text, frozenset((TARGET, START)), routed, _route.why_closed, lambda: _module.identity(module)
+        )
 
 
 def install() -> None:
@@ -159,7 +161,7 @@ def install() -> None:
     for target, handler in gpu_handlers().items():
         jax.ffi.register_ffi_target(target, handler, platform="CUDA")
     program.install(_finish, _report.REASONS, _report.SEPARATOR)
-    compiled.watch(_begin, _note)
+    compiled.watch(_begin, _add_to_report)
     run.surround(functools.partial(_route.around, _module.identity))
     for primitives, rule, why_not in (
         (compat.PSUMS, _psum, _psum_why_not),

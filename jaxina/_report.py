@@ -170,16 +170,16 @@ def _counted(program: Program, counts: list[tuple[int, int]]) -> Program:
 
 
 def be_strict(strict: bool) -> None:
-    """Sets whether `note` refuses a program that has a sum with XLA outside ``jaxina.collectives(False)``."""
+    """Sets whether `add_program` refuses a program that has a sum with XLA outside ``jaxina.collectives(False)``."""
     global _strict
     _strict = strict
 
 
-def note(
+def add_program(
     text: Callable[[], str],
     targets: frozenset[str],
     routed: frozenset[str],
-    closed: str | None,
+    why_closed: str | None,
     identity: Callable[[], int],
 ) -> None:
     """Adds a compiled program to the report.
@@ -188,7 +188,7 @@ def note(
       text: returns the program's optimized HLO module as text.
       targets: the targets of jaxina's custom calls.
       routed: the kinds of XLA's own collectives that XLA hands to jaxina; empty if it hands none over.
-      closed: why `routed` is empty, None if it is not.
+      why_closed: why `routed` is empty, None if it is not.
       identity: returns the identity under which the engine counts the program's `routed` collectives.
 
     Raises:
@@ -199,7 +199,7 @@ def note(
     except RuntimeError as error:  # some backends do not hand out their modules
         _log.info("a compiled program cannot be read, and is not in the report: %s", error)
         return
-    program, names = _read(found, targets, routed, closed)
+    program, names = _read(found, targets, routed, why_closed)
     if not program.carried and not program.stays:
         return
     with _lock:
@@ -219,7 +219,9 @@ def _reasons(text: str) -> str | None:
     return found.group(1) if found else None
 
 
-def _read(text: str, targets: frozenset[str], routed: frozenset[str], closed: str | None) -> tuple[Program, set[int]]:
+def _read(
+    text: str, targets: frozenset[str], routed: frozenset[str], why_closed: str | None
+) -> tuple[Program, set[int]]:
     asked_for = _reasons(text) or UNKNOWN
     off = says_off(text)
     carried = tensors = 0
@@ -235,7 +237,7 @@ def _read(text: str, targets: frozenset[str], routed: frozenset[str], closed: st
             carried += 1
             tensors += one.operands
         else:
-            partitioner = OFF if one.kind in routed else f"{PARTITIONER}{closed}"
+            partitioner = OFF if one.kind in routed else f"{PARTITIONER}{why_closed}"
             why = SUMS_NOTHING if not one.sums else asked_for if one.made_of in _ASKED_FOR else partitioner
             stays[one.kind, why, one.sums] += 1
     name = _NAME.search(text)

@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from jaxina import _native, _report, _seat, _switch
+from jaxina import _native, _override, _report, _tracing_settings
 from jaxina.config import Configuration, variable
 from jaxina.errors import CollectiveTimeoutError, UnsupportedTypeError
 
@@ -36,17 +36,17 @@ _BRANCHES = re.compile(r" conditional\(| while\((?!.*known_trip_count)")
 _REFUSED = re.compile(r"= [^=\n]*\bf16\[[^=\n]* (?:all-reduce|reduce-scatter|all-gather)(?:-start)?\(")
 
 # Why XLA's own collectives stay with XLA; None if they come to jaxina.
-closed: str | None = "jaxina.init() has not been called"
+why_closed: str | None = "jaxina.init() has not been called"
 _one_at_a_time = threading.Lock()
 _patience = 0.0  # how many seconds one program may wait for another
-_decided = False  # whether `closed` is final for this process
+_decided = False  # whether `why_closed` is final for this process
 
 
 def agree(
     configuration: Configuration,
     processes: int,
     backend_started: Callable[[], bool],
-    tell_all: Callable[[str | None], list[str | None]],
+    exchange: Callable[[str | None], list[str | None]],
 ) -> str | None:
     """Decides, together with all processes of the job, whether XLA's own collectives come to jaxina.
 
@@ -56,18 +56,18 @@ def agree(
       configuration: this process's configuration.
       processes: how many processes the job has.
       backend_started: whether JAX's backend has started in this process.
-      tell_all: tells all processes what prevents it in this one (None if nothing does), and returns the same of each
+      exchange: tells all processes what prevents it in this one (None if nothing does), and returns the same of each
         process. It is called at most once per process, because the decision cannot change once JAX's backend runs.
 
     Returns:
       Why XLA's own collectives stay with XLA; None if they come to jaxina.
     """
     if _decided:
-        return closed
+        return why_closed
     own = _obstacle(configuration, processes, backend_started)
     if processes == 1:
         return own
-    others = enumerate(tell_all(own))
+    others = enumerate(exchange(own))
     return own or next((f"process {rank}: {why}" for rank, why in others if why), None)
 
 
@@ -80,15 +80,15 @@ def open_route(obstacle: str | None, patience: float) -> None:
       obstacle: what `agree` returned.
       patience: how many seconds a program may wait for another program of this process.
     """
-    global closed, _patience, _decided
-    closed, _patience, _decided = obstacle, patience, True
-    if closed is None:
+    global why_closed, _patience, _decided
+    why_closed, _patience, _decided = obstacle, patience, True
+    if why_closed is None:
         jax.config.update("jax_cpu_collectives_implementation", "mpi")
 
 
 def _obstacle(configuration: Configuration, processes: int, backend_started: Callable[[], bool]) -> str | None:
-    if _seat.empty:
-        return _seat.empty
+    if _override.unavailable:
+        return _override.unavailable
     if processes == 1:
         return "the job has one process"
     if configuration.catch_all == "no":
@@ -144,7 +144,7 @@ def around(
     Raises:
       UnsupportedTypeError: the program reduces or gathers a type for which XLA has no MPI type.
     """
-    if closed is not None:
+    if why_closed is not None:
         return None
     compiled = text()
     if not _COLLECTIVE.search(compiled):
@@ -158,7 +158,7 @@ def around(
     identity = identity_of(module)
     carries_sums = not _report.says_off(compiled)
     compare = bool(_BRANCHES.search(compiled))
-    bits = _switch.bits.value
+    bits = _tracing_settings.bits.value
     return lambda: _run(identity, processes, carries_sums, bits, compare)
 
 

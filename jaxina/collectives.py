@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from jaxina import _switch
+from jaxina import _tracing_settings
 from jaxina.errors import InvalidArgumentError
 
 
@@ -66,7 +66,7 @@ class collectives(contextlib.ContextDecorator):
     def __init__(
         self, carried: bool | None = None, *, bucket_bytes: int | None = None, bits: int | None = None
     ) -> None:
-        if bits is not None and bits not in _switch.BITS:
+        if bits is not None and bits not in _tracing_settings.BITS:
             raise InvalidArgumentError(f"bits must be 32 or 64, not {bits!r}")
         self._bits = bits
         self._carried = carried
@@ -76,11 +76,11 @@ class collectives(contextlib.ContextDecorator):
     def __enter__(self) -> collectives:
         with contextlib.ExitStack() as stack:
             if self._carried is not None:
-                stack.enter_context(_switch.carrying(self._carried))
+                stack.enter_context(_tracing_settings.carrying(self._carried))
             if self._bucket_bytes is not None:
-                stack.enter_context(_switch.bucket_bytes(self._bucket_bytes))
+                stack.enter_context(_tracing_settings.bucket_bytes(self._bucket_bytes))
             if self._bits is not None:
-                stack.enter_context(_switch.bits(self._bits))
+                stack.enter_context(_tracing_settings.bits(self._bits))
             self._entered.append(stack.pop_all())
         return self
 

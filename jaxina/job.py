@@ -10,7 +10,7 @@ import sys
 import threading
 from types import TracebackType
 
-from jaxina import _report, _route, _seat, _switch, config, joining, last_words, records
+from jaxina import _override, _report, _route, _tracing_settings, config, joining, last_words, records
 from jaxina.control import last_run
 from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
 from jaxina.control.topology import JaxTopology
@@ -163,8 +163,8 @@ def init(
         catch_all=_yes_or_no(catch_all),
     )
     config.check_used(configuration)
-    if configuration.strict == "yes" and _seat.empty:
-        raise NotCarriedError(f"no psum can be carried: {_seat.empty}")
+    if configuration.strict == "yes" and _override.unavailable:
+        raise NotCarriedError(f"no psum can be carried: {_override.unavailable}")
     with _lock:
         if _current is not None:
             raise InvalidArgumentError("jaxina.init() ran already: call jaxina.shutdown() before another init()")
@@ -172,13 +172,13 @@ def init(
         if configuration.error_file is not None:
             last_words.install(configuration.error_file)
         topology = joining.join_processes(configuration)
-        tell_all = functools.partial(joining.tell_obstacles, topology, configuration.join_timeout)
-        obstacle = _route.agree(configuration, topology.processes, joining.backend_started, tell_all)
+        exchange = functools.partial(joining.exchange_obstacles, topology, configuration.join_timeout)
+        obstacle = _route.agree(configuration, topology.processes, joining.backend_started, exchange)
         _current = _start(configuration, topology, _incarnation + 1)
         _incarnation += 1
         _route.open_route(obstacle, configuration.timeout)
         _report.be_strict(configuration.strict == "yes")
-        _switch.carrying.set_global(True)
+        _tracing_settings.carrying.set_global(True)
         if _incarnation == 1:
             atexit.register(_at_exit)
         _log.info("%r", _current)
@@ -257,7 +257,7 @@ def _shut_down(job: Job, failure: str | None) -> None:
         if _current is not job:
             return
         _current = None
-        _switch.carrying.set_global(False)
+        _tracing_settings.carrying.set_global(False)
         if failure is None:
             _finish_computations()
         job._connector.interrupt()

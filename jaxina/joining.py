@@ -11,7 +11,7 @@ import jax
 from jaxina import config
 from jaxina._jax_compat import versions
 from jaxina.control.exchange import exchange, own_host_towards
-from jaxina.control.roll_call import Answer, Roommates, answer_roll
+from jaxina.control.roll_call import Answer, CoordinatorConnection, answer_roll
 from jaxina.control.store import JaxStore
 from jaxina.control.topology import JaxTopology, this_place
 from jaxina.errors import InvalidArgumentError, NotInitializedError
@@ -27,20 +27,20 @@ _LAUNCHERS = {
 
 Endpoint = tuple[str, int, int]  # numeric host, port, secret
 
-_roommates: Roommates | None = None  # only in a process that `jaxina run` launched
+_coordinator_connection: CoordinatorConnection | None = None  # only in a process that `jaxina run` launched
 
 
 def ended_processes() -> set[int]:
     """The numbers of the processes that are known to have ended. Empty if this process was not launched."""
-    return _roommates.ended() if _roommates is not None else set()
+    return _coordinator_connection.ended() if _coordinator_connection is not None else set()
 
 
 def forget_in_child() -> None:
     """Drops the parent's connection to the coordinator. To be called in the child, after a fork."""
-    global _roommates
-    if _roommates is not None:
-        _roommates.forget()
-        _roommates = None
+    global _coordinator_connection
+    if _coordinator_connection is not None:
+        _coordinator_connection.forget()
+        _coordinator_connection = None
 
 
 def jax_store() -> JaxStore:
@@ -86,7 +86,7 @@ def exchange_endpoints(topology: JaxTopology, incarnation: int, own: tuple[int, 
     ]
 
 
-def tell_obstacles(topology: JaxTopology, timeout: float, own: str | None) -> list[str | None]:
+def exchange_obstacles(topology: JaxTopology, timeout: float, own: str | None) -> list[str | None]:
     """Exchanges, for each process, what prevents XLA's own collectives from coming to jaxina. Waits for all processes.
 
     Args:
@@ -137,7 +137,7 @@ def join_processes(configuration: config.Configuration) -> JaxTopology:
       RankTakenError: two processes have the same rank.
       MismatchError: the processes have different settings.
     """
-    global _roommates
+    global _coordinator_connection
     rank, count, coordinator = configuration.rank, configuration.processes, configuration.coordinator
     if (
         not jax.distributed.is_initialized()
@@ -151,10 +151,10 @@ def join_processes(configuration: config.Configuration) -> JaxTopology:
             )
         patience = configuration.join_timeout
         me = Answer(rank, count, this_place(), configuration.shared, patience)
-        service, _roommates = answer_roll(coordinator, me)
+        service, _coordinator_connection = answer_roll(coordinator, me)
         # Runs before JAX's own exit handler, which JAX registered earlier, when it was imported. That one shuts
         # jax.distributed down and so waits for all other processes; they must not wait for this one meanwhile.
-        atexit.register(_roommates.end)
+        atexit.register(_coordinator_connection.end)
         _processes().join(service, count, rank, patience)
     if not jax.distributed.is_initialized():
         _refuse_to_be_alone()

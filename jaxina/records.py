@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from jaxina import _report, _seat, trace_file
+from jaxina import _override, _report, trace_file
 from jaxina.errors import SystemCallError
 
 _log = logging.getLogger("jaxina")
@@ -34,7 +34,7 @@ def sum_up(processes: int, statistics: dict[str, int]) -> None:
     elif any(program.carried for program in found.programs):
         _log.info("no sum was carried: the collectives that jaxina carries are not sums, or were not run")
     elif found.programs or processes > 1:
-        why = _seat.empty or stays or "no program with a collective was compiled after jaxina.init()"
+        why = _override.unavailable or stays or "no program with a collective was compiled after jaxina.init()"
         _log.warning("no sum was carried: %s", why)
 
 
@@ -62,14 +62,14 @@ def write_trace(path: str, process: int, processes: int, aggregator: str) -> Non
     """
     from jaxina import _native
 
-    events, passes, fell_out = _native.take_trace(process, f"worker {process} of {processes}, {aggregator}")
+    events, passes, overwritten = _native.take_trace(process, f"worker {process} of {processes}, {aggregator}")
     own = trace_file.of_process(path, process, processes)
     try:
         trace_file.write(own, events)
     except OSError as error:
         raise SystemCallError(f"cannot write {own} (JAXINA_TRACE): {error.strerror}") from error
     _log.info("%d passes in %s", passes, own)
-    if fell_out:
+    if overwritten:
         _log.warning(
-            "the timeline of process %d lacks its first %d events, for which there was no room", process, fell_out
+            "the timeline of process %d lacks its first %d events, for which there was no room", process, overwritten
         )

@@ -41,7 +41,7 @@ for file in tests/python/test_*.py; do
 done
 if [ "$version" != newest ]; then
   # The private names come first: if one of them has changed, that is why the others fail.
-  tests=(tests/python/test_private_names.py tests/python/test_seat.py tests/python/test_collectives_*.py tests/python/test_job.py)
+  tests=(tests/python/test_private_names.py tests/python/test_override.py tests/python/test_collectives_*.py tests/python/test_job.py)
 fi
 options=()
 setup() { PYTHON=$python scripts/setup.sh "$venv"; }
@@ -52,7 +52,7 @@ case $version in
     install "$venv" -q --prerelease allow --upgrade ${JAX_NIGHTLY_INDEX:+--index "$JAX_NIGHTLY_INDEX"} jax jaxlib
     # jaxina warns of a JAX that it has not been tested with; here that is no error.
     export PYTHONWARNINGS="ignore:jaxina has been tested with JAX"
-    options=(-W "$PYTHONWARNINGS" --deselect tests/python/test_seat.py::test_a_tested_jax_is_taken_without_a_word)
+    options=(-W "$PYTHONWARNINGS" --deselect tests/python/test_override.py::test_a_tested_jax_causes_no_warning)
     ;;
   *)
     make_venv "$python" "$venv"

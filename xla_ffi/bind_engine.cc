@@ -236,7 +236,7 @@ void bind_engine(nb::module_& m) {
           nb::gil_scoped_release release;
           text = trace_text(process, name, Engine::instance().take_trace());
         }
-        return nb::make_tuple(nb::bytes(text.events.data(), text.events.size()), text.passes, text.fell_out);
+        return nb::make_tuple(nb::bytes(text.events.data(), text.events.size()), text.passes, text.overwritten);
       },
       "process"_a, "name"_a,
       "Returns what was recorded between the latest start() and shutdown(), and forgets it. Call it after "
@@ -245,8 +245,8 @@ void bind_engine(nb::module_& m) {
       "  process: this process's rank, which identifies it in the trace.\n"
       "  name: the process's name in the trace.\n\n"
       "Returns:\n"
-      "  (events, passes, fell_out). events: bytes, events in Chrome's trace format, one JSON object per line with "
-      "commas between. passes: how many slot passes are among them. fell_out: how many older events were dropped "
+      "  (events, passes, overwritten). events: bytes, events in Chrome's trace format, one JSON object per line with "
+      "commas between. passes: how many slot passes are among them. overwritten: how many older events were dropped "
       "because there was no room.");
   m.def("verbs_availability", &verbs::availability,
         "Describes the RDMA devices that the verbs transport could use, or what it lacks, in words.");

@@ -23,10 +23,10 @@ using namespace nb::literals;
 namespace {
 
 // Keeps the callable until the process ends, on purpose: XLA may call into the library until then.
-nb::callable* kept(nb::callable& callable) { return new nb::callable(callable); }
+nb::callable* kept_forever(nb::callable& callable) { return new nb::callable(callable); }
 
 template <typename Result, typename... Arguments>
-Result asked(const nb::callable& callable, Arguments... arguments) {
+Result call_python(const nb::callable& callable, Arguments... arguments) {
   nb::gil_scoped_acquire gil;
   try {
     return nb::cast<Result>(callable(arguments...));
@@ -47,16 +47,17 @@ void bind_mpi(nb::module_& m) {
         world.size = size;
         world.host = std::move(host);
         world.timeout = static_cast<Nanoseconds>(timeout * 1e9);
-        world.devices = [call = kept(devices)] { return second_stream(asked<Group>(*call)); };
-        world.endpoints = [call = kept(endpoints)](const mpi::Endpoint& own) {
+        world.devices = [call = kept_forever(devices)] { return second_stream(call_python<Group>(*call)); };
+        world.endpoints = [call = kept_forever(endpoints)](const mpi::Endpoint& own) {
           std::vector<mpi::Endpoint> all;
           for (auto& [its_host, port, secret] :
-               asked<std::vector<std::tuple<std::string, std::uint16_t, std::uint64_t>>>(*call, own.port, own.secret)) {
+               call_python<std::vector<std::tuple<std::string, std::uint16_t, std::uint64_t>>>(*call, own.port,
+                                                                                               own.secret)) {
             all.push_back({std::move(its_host), port, secret});
           }
           return all;
         };
-        world.ended = [call = kept(ended)](int other) { return asked<bool>(*call, other); };
+        world.ended = [call = kept_forever(ended)](int other) { return call_python<bool>(*call, other); };
         nb::gil_scoped_release
             released;  // set_world() joins the previous world's thread, which may be waiting for the GIL
         mpi::set_world(std::move(world));

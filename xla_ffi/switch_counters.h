@@ -36,7 +36,7 @@ inline nanobind::dict as_dict(const SwitchCounters& counters) {
   }
   nanobind::dict d;
   d["jobs"] = std::move(jobs);
-  d["rejected"] = rejected(counters.strangers);
+  d["rejected"] = rejected(counters.without_job);
   for (const Counter counter : {Counter::kPacketsReceived, Counter::kPacketsDropped, Counter::kPacketsUnsent,
                                 Counter::kPacketsUnanswerable, Counter::kSocketOverflows}) {
     put(d, counter, counters.sockets[counter]);

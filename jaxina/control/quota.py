@@ -156,7 +156,7 @@ class CallQuota:
             )
 
 
-class Crowd:
+class OpenLimit:
     """Limits how many of something that strangers may open are open at once.
 
     Args:
@@ -169,7 +169,7 @@ class Crowd:
         self._what = what
         self._per_address = per_address
         self._in_all = in_all
-        self._inside: collections.Counter[str] = collections.Counter()
+        self._open: collections.Counter[str] = collections.Counter()
         self._total = 0
 
     @contextlib.contextmanager
@@ -179,7 +179,7 @@ class Crowd:
         Raises:
           JobRejectedError: that is one too many.
         """
-        if self._inside[address] >= self._per_address:
+        if self._open[address] >= self._per_address:
             raise JobRejectedError(
                 f"{address} has {self._per_address} {self._what} at this switch, the most for one "
                 f"address: end some, {_OWN_SWITCH}"
@@ -188,15 +188,15 @@ class Crowd:
             raise JobRejectedError(
                 f"the switch has {self._in_all} {self._what}, the most it may: try again later, {_OWN_SWITCH}"
             )
-        self._inside[address] += 1
+        self._open[address] += 1
         self._total += 1
         try:
             yield
         finally:
             self._total -= 1
-            self._inside[address] -= 1
-            if not self._inside[address]:
-                del self._inside[address]
+            self._open[address] -= 1
+            if not self._open[address]:
+                del self._open[address]
 
 
 def _mib(size: int) -> str:

@@ -65,14 +65,14 @@ class Answer:
         )
 
 
-class Roommates:
+class CoordinatorConnection:
     """The connection to the coordinator after the roll call. It tells a process which others have ended."""
 
     def __init__(self, connection: socket.socket):
         self._connection = connection
         self._ended: set[int] = set()
         connection.settimeout(None)
-        threading.Thread(target=self._listen, name="jaxina-roommates", daemon=True).start()
+        threading.Thread(target=self._listen, name="jaxina-coordinator", daemon=True).start()
 
     def end(self) -> None:
         """Closes the connection, so that the others learn that this process ends. Its death would close it too."""
@@ -98,7 +98,7 @@ class Roommates:
                 self._ended.add(int(json.loads(line)["ended"]))
 
 
-def answer_roll(address: str, me: Answer) -> tuple[str, Roommates]:
+def answer_roll(address: str, me: Answer) -> tuple[str, CoordinatorConnection]:
     """Answers the roll call, and waits until all processes have come.
 
     Args:
@@ -130,7 +130,7 @@ def answer_roll(address: str, me: Answer) -> tuple[str, Roommates]:
         if "error" in outcome:
             connection.close()
             raise from_code(outcome["error"], outcome["message"])
-        return outcome["service"], Roommates(connection)
+        return outcome["service"], CoordinatorConnection(connection)
 
 
 def _say(address: str, me: Answer, deadline: float) -> tuple[dict[str, Any], socket.socket]:
@@ -151,7 +151,7 @@ def _say(address: str, me: Answer, deadline: float) -> tuple[dict[str, Any], soc
         line = b""
         while not line.endswith(b"\n"):
             connection.settimeout(max(answer_by - time.monotonic(), _RETRY))
-            data = connection.recv(1)  # byte by byte: Roommates must get everything that follows the line
+            data = connection.recv(1)  # byte by byte: CoordinatorConnection must get everything that follows the line
             if not data:
                 raise ConnectionError("the coordinator closed the connection before all processes had come")
             line += data

@@ -31,7 +31,7 @@ from jaxina.control.membership import (
     Session as JobSession,
 )
 from jaxina.control.peer import address_of
-from jaxina.control.quota import CallQuota, ConnectQuota, Crowd
+from jaxina.control.quota import CallQuota, ConnectQuota, OpenLimit
 from jaxina.control.status_reply import StatusReplies
 from jaxina.control.typed_status import refuse
 from jaxina.errors import InvalidArgumentError, JaxinaError
@@ -80,8 +80,8 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self._replies = StatusReplies(data_plane, clock, ask_every)
         self._calls = CallQuota()
         self._connects = ConnectQuota()
-        self._sessions = Crowd("sessions", limits.SESSIONS_PER_ADDRESS, limits.MAX_SESSIONS)
-        self._waiting = Crowd("sessions that have not joined", limits.WAITING_PER_ADDRESS, limits.MAX_WAITING)
+        self._sessions = OpenLimit("sessions", limits.SESSIONS_PER_ADDRESS, limits.MAX_SESSIONS)
+        self._waiting = OpenLimit("sessions that have not joined", limits.WAITING_PER_ADDRESS, limits.MAX_WAITING)
 
     # ---- the methods of control.proto
 

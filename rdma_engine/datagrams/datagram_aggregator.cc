@@ -46,16 +46,16 @@ void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const A
   wire::Header header;
   const wire::ParseResult parsed = wire::parse(packet, header);
   if (parsed != wire::ParseResult::kOk) {
-    ++strangers_[counter_of(parsed)];
+    ++without_job_[counter_of(parsed)];
     return;
   }
   if (header.kind != wire::Kind::kUpdate) {
-    ++strangers_[Counter::kNotAnUpdate];
+    ++without_job_[Counter::kNotAnUpdate];
     return;
   }
   const auto found = jobs_.find(header.job);
   if (found == jobs_.end()) {
-    ++strangers_[Counter::kUnknownJob];
+    ++without_job_[Counter::kUnknownJob];
     return output.send(from, refused_notice(header, wire::Refusal::kUnknownJob).packet());
   }
   DatagramJob& job = *found->second;
@@ -105,7 +105,7 @@ void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& heade
   sealed.worker = wire::kAllWorkers;
   sealed.code = std::exchange(job.overflows_told(), overflows_) != overflows_ ? wire::kOverflowed : 0;
   wire::seal(sealed, result.headroom, packet.size());
-  for (const DatagramJob::Heard& worker : job.workers()) send(job, worker.address, packet, output);
+  for (const DatagramJob::WorkerContact& worker : job.workers()) send(job, worker.address, packet, output);
 }
 
 void DatagramAggregator::send(DatagramJob& job, const Address& to, std::span<const std::uint8_t> packet,
@@ -122,7 +122,7 @@ void DatagramAggregator::send_aborted(DatagramJob& job, std::uint16_t slot, cons
 
 void DatagramAggregator::end(DatagramJob& job, const Status& reason, Output& output) {
   job.aggregator().end(reason);
-  for (const DatagramJob::Heard& worker : job.workers()) {
+  for (const DatagramJob::WorkerContact& worker : job.workers()) {
     if (worker.address.size > 0) send_aborted(job, worker.slot, worker.address, output);
   }
 }

@@ -39,7 +39,7 @@ class DatagramAggregator {
   // Null if there is no such job.
   const Aggregator* find(std::uint32_t job) const;
   // Counts packets that belong to no job here.
-  const Counters& strangers() const { return strangers_; }
+  const Counters& without_job() const { return without_job_; }
 
  private:
   void reply(DatagramJob& job, const wire::Header& header, const Answer& answer, const Address& from, Output& output);
@@ -49,7 +49,7 @@ class DatagramAggregator {
   void send(DatagramJob& job, const Address& to, std::span<const std::uint8_t> packet, Output& output);
 
   std::unordered_map<std::uint32_t, std::unique_ptr<DatagramJob>> jobs_;
-  Counters strangers_;
+  Counters without_job_;
   std::uint64_t overflows_ = 0;
 };
 

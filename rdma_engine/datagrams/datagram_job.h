@@ -21,13 +21,13 @@ class DatagramJob {
         workers_(spec.shape.workers()) {}
 
   static std::size_t bytes_for(const JobSpec& spec, const Shard& shard) {
-    return Aggregator::bytes_for(spec.shape, options(spec, shard)) + spec.shape.workers() * sizeof(Heard);
+    return Aggregator::bytes_for(spec.shape, options(spec, shard)) + spec.shape.workers() * sizeof(WorkerContact);
   }
 
   // What we know of a worker from its latest counted update. `address` is where that update came from; replayed packets
   // do not count, so they cannot divert results. `slot` is that update's slot: it tells the worker which of several
   // switch threads is speaking. The address is empty until the first counted update.
-  struct Heard {
+  struct WorkerContact {
     Address address;
     std::uint16_t slot = 0;
   };
@@ -36,7 +36,7 @@ class DatagramJob {
   std::uint64_t secret() const { return secret_; }
   Aggregator& aggregator() { return aggregator_; }
   const Aggregator& aggregator() const { return aggregator_; }
-  std::vector<Heard>& workers() { return workers_; }
+  std::vector<WorkerContact>& workers() { return workers_; }
   // The value of the overflow counter when the workers were last told of an overflow.
   std::uint64_t& overflows_told() { return overflows_told_; }
 
@@ -48,7 +48,7 @@ class DatagramJob {
   std::uint32_t id_;
   std::uint64_t secret_;
   Aggregator aggregator_;
-  std::vector<Heard> workers_;
+  std::vector<WorkerContact> workers_;
   std::uint64_t overflows_told_ = 0;
 };
 

@@ -68,22 +68,22 @@ class LocalSum::Lane {
   std::vector<std::uint8_t> exponents_;
 };
 
-// Threads that run a task together with the calling thread.
-class LocalSum::Crew {
+// Runs a task on the calling thread and on threads of its own, all at once.
+class LocalSum::ThreadTeam {
  public:
   using Task = std::function<void(std::size_t thread)>;
 
-  // Throws Error(kSystem).
-  explicit Crew(std::size_t helpers) {
-    threads_.reserve(helpers);
+  // `size`: the number of threads, with the calling one. Throws Error(kSystem).
+  explicit ThreadTeam(std::size_t size) {
+    threads_.reserve(size - 1);
     try {
-      for (std::size_t i = 0; i < helpers; ++i) threads_.push_back(start_thread([this, i] { help(i + 1); }));
+      for (std::size_t i = 1; i < size; ++i) threads_.push_back(start_thread([this, i] { help(i); }));
     } catch (const Error&) {
       stop();
       throw;
     }
   }
-  ~Crew() { stop(); }
+  ~ThreadTeam() { stop(); }
   std::size_t size() const { return threads_.size() + 1; }
 
   void run(const Task& task) {
@@ -154,17 +154,17 @@ void LocalSum::run_on_devices(std::vector<Collective> contributions) {
 }
 
 void LocalSum::run_together(const std::vector<Collective>& contributions) {
-  if (!crew_) {
+  if (!team_) {
     // At most one thread per device: XLA itself uses no more.
     const std::size_t threads =
         std::min<std::size_t>(shape_.devices(), std::max(1u, std::thread::hardware_concurrency()));
-    crew_ = std::make_unique<Crew>(threads - 1);
+    team_ = std::make_unique<ThreadTeam>(threads);
     while (lanes_.size() < threads) lanes_.push_back(std::make_unique<Lane>(one_slot(shape_)));
   }
   // Several parts per thread, because some threads get less processor time than others.
-  const std::size_t parts = 4 * crew_->size();
+  const std::size_t parts = 4 * team_->size();
   std::atomic<std::size_t> next = 0;
-  crew_->run([&](std::size_t thread) {
+  team_->run([&](std::size_t thread) {
     for (std::size_t part = next++; part < parts; part = next++) {
       std::vector<Collective> mine;
       for (const Collective& whole : contributions) mine.push_back(part_of(whole, part, parts, shape_.block_size()));

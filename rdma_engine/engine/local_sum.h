@@ -25,15 +25,15 @@ class LocalSum {
   void run_together(const std::vector<Collective>& contributions);
 
  private:
-  class Lane;  // the state that one thread needs
-  class Crew;  // the helper threads
+  class Lane;        // the state that one thread needs
+  class ThreadTeam;  // the calling thread and the threads that work with it
 
   void run_on_devices(std::vector<Collective> contributions);
 
   const JobShape shape_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<Lane> device_lane_;
-  std::unique_ptr<Crew> crew_;
+  std::unique_ptr<ThreadTeam> team_;
 };
 
 // Part `part` of `parts` of a collective. The parts are adjacent and consist of whole blocks, so summing all parts

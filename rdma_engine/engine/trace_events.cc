@@ -171,7 +171,7 @@ void Writer::group(std::uint64_t index, const Group& group, const Recorder& reco
   for (const std::optional<Open>& pass : open) {
     if (pass) slice(base + kFirstSlotTrack + pass->begin.slot, *pass, latest, false);
   }
-  text_.fell_out += recorder.fell_out();
+  text_.overwritten += recorder.overwritten();
 }
 
 }  // namespace

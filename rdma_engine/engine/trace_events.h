@@ -17,9 +17,9 @@
 namespace jaxina {
 
 struct TraceText {
-  std::string events;          // JSON objects, one per line, separated by commas
-  std::uint64_t passes = 0;    // passes that are slices
-  std::uint64_t fell_out = 0;  // events that the recorders have overwritten
+  std::string events;             // JSON objects, one per line, separated by commas
+  std::uint64_t passes = 0;       // passes that are slices
+  std::uint64_t overwritten = 0;  // events that the recorders have overwritten
 };
 
 TraceText trace_text(std::uint32_t process, const std::string& name,

@@ -103,14 +103,14 @@ MessageAggregator::Connection* MessageAggregator::connection_of(std::uint32_t qp
 bool MessageAggregator::knows(std::uint32_t qpn, const Address& from, SameHost same_host) {
   const Connection* connection = connection_of(qpn);
   if (connection != nullptr && same_host(from, connection->peer)) return true;
-  ++strangers_[Counter::kRdmaUnknownQueuePair];
+  ++without_job_[Counter::kRdmaUnknownQueuePair];
   return false;
 }
 
 void MessageAggregator::on_packet(const roce::Packet& packet, Output& output) {
   Connection* connection = connection_of(packet.headers.qpn);
   if (connection == nullptr) {
-    ++strangers_[Counter::kRdmaUnknownQueuePair];
+    ++without_job_[Counter::kRdmaUnknownQueuePair];
     return;
   }
   const std::size_t index = packet.headers.qpn - connection->first_qpn;
@@ -122,9 +122,9 @@ void MessageAggregator::on_packet(const roce::Packet& packet, Output& output) {
       deliver(*connection, queue, output);
       connection->job->buffers().give_back(std::exchange(queue.buffer, nullptr));
       return;
-    case Placement::kOutOfSequence: ++strangers_[Counter::kRdmaOutOfSequence]; return;
-    case Placement::kBadLength: ++strangers_[Counter::kRdmaBadLength]; return;
-    case Placement::kNoAccess: ++strangers_[Counter::kRdmaNoAccess]; return;
+    case Placement::kOutOfSequence: ++without_job_[Counter::kRdmaOutOfSequence]; return;
+    case Placement::kBadLength: ++without_job_[Counter::kRdmaBadLength]; return;
+    case Placement::kNoAccess: ++without_job_[Counter::kRdmaNoAccess]; return;
   }
 }
 

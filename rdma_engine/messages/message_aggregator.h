@@ -53,7 +53,7 @@ class MessageAggregator {
   // Null if there is no such job.
   MessageJob* find(std::uint32_t job);
   // Counts packets that are not an update of any job.
-  const Counters& strangers() const { return strangers_; }
+  const Counters& without_job() const { return without_job_; }
 
  private:
   using Connection = MessageJob::Connection;
@@ -76,7 +76,7 @@ class MessageAggregator {
   Connection* latest_ = nullptr;                      // cache: most packets follow one of the same connection
   bool random_qpns_;
   std::uint32_t next_qpn_;
-  Counters strangers_;
+  Counters without_job_;
 };
 
 }  // namespace jaxina

@@ -83,25 +83,26 @@ DatagramSender::Destination& DatagramSender::destination_for(const Address& to) 
   return destinations_[last_destination_];
 }
 
-DatagramSender::Stream& DatagramSender::stream_of(Destination& destination, std::uint32_t name) {
-  std::vector<Stream>& streams = destination.streams;
-  if (destination.latest_stream < streams.size() && streams[destination.latest_stream].name == name) {
-    return streams[destination.latest_stream];
+DatagramSender::PacketSequence& DatagramSender::sequence_of(Destination& destination, std::uint32_t name) {
+  std::vector<PacketSequence>& sequences = destination.sequences;
+  if (destination.latest_sequence < sequences.size() && sequences[destination.latest_sequence].name == name) {
+    return sequences[destination.latest_sequence];
   }
-  const auto found = std::find_if(streams.begin(), streams.end(), [name](const Stream& s) { return s.name == name; });
-  destination.latest_stream = static_cast<std::size_t>(found - streams.begin());
-  return found != streams.end() ? *found : streams.emplace_back(name, 0);
+  const auto found =
+      std::find_if(sequences.begin(), sequences.end(), [name](const PacketSequence& s) { return s.name == name; });
+  destination.latest_sequence = static_cast<std::size_t>(found - sequences.begin());
+  return found != sequences.end() ? *found : sequences.emplace_back(name, 0);
 }
 
 std::size_t DatagramSender::message_for(Destination& destination, std::size_t size, Priority priority,
-                                        const Stream* stream) {
+                                        const PacketSequence* sequence) {
   std::vector<std::size_t>& open = destination.open;
   for (const std::size_t index : open) {
     const Message& message = messages_[index];
-    // Only a message's last packet may be shorter. With streams, a shorter packet does not join: it would close the
-    // message to packets of other streams.
-    const bool fits = stream != nullptr ? size == message.segment && index >= stream->message
-                                        : size <= message.segment && priority == message.priority;
+    // Only a message's last packet may be shorter. With sequences, a shorter packet does not join: it would close the
+    // message to packets of other sequences.
+    const bool fits = sequence != nullptr ? size == message.segment && index >= sequence->message
+                                          : size <= message.segment && priority == message.priority;
     if (fits && message.bytes + size <= wire::kMaxPacketSize) return index;
   }
   if (begun_ == messages_.size()) messages_.emplace_back();
@@ -110,7 +111,7 @@ std::size_t DatagramSender::message_for(Destination& destination, std::size_t si
   message.segment = size;
   message.priority = priority;
   (priority == Priority::kLow ? low_ : queued_).push_back(begun_);
-  if (stream == nullptr || open.size() == kMaxOpen) {
+  if (sequence == nullptr || open.size() == kMaxOpen) {
     open.clear();
   } else {
     std::erase_if(open, [&](std::size_t index) { return messages_[index].segment == size; });
@@ -122,11 +123,11 @@ std::size_t DatagramSender::message_for(Destination& destination, std::size_t si
 std::size_t DatagramSender::add(const Address& to, std::span<const std::uint8_t> packet, Priority priority,
                                 std::optional<std::uint32_t> name) {
   Destination& destination = destination_for(to);
-  // A packet without a stream would overtake those with one.
-  JAXINA_ASSERT(name.has_value() || destination.streams.empty());
-  Stream* const stream = name ? &stream_of(destination, *name) : nullptr;
-  const std::size_t index = message_for(destination, packet.size(), priority, stream);
-  if (stream != nullptr) stream->message = index;
+  // A packet without a sequence would overtake those with one.
+  JAXINA_ASSERT(name.has_value() || destination.sequences.empty());
+  PacketSequence* const sequence = name ? &sequence_of(destination, *name) : nullptr;
+  const std::size_t index = message_for(destination, packet.size(), priority, sequence);
+  if (sequence != nullptr) sequence->message = index;
   Message& message = messages_[index];
   auto* bytes = const_cast<std::uint8_t*>(packet.data());
   iovec* last = message.parts.empty() ? nullptr : &message.parts.back();
@@ -315,7 +316,7 @@ void DatagramSender::clear() {
     message.packets = message.bytes = 0;
     if (destinations_.empty()) continue;
     destinations_[message.destination].open.clear();
-    destinations_[message.destination].streams.clear();
+    destinations_[message.destination].sequences.clear();
   }
   queued_.clear();
   low_.clear();

@@ -47,11 +47,11 @@ class DatagramSender {
   // Queues a packet that lies in reserved room. Returns its number within the message that will carry it: if DF is set,
   // the kernel uses this number as the packet's IP identification.
   //
-  // Packets to one destination leave in order, per priority. If all of them name a stream, they leave in order only per
-  // stream. Then equally long packets of different streams can share a message, even if other packets were queued
-  // between them.
+  // Packets to one destination leave in order, per priority. If all of them name a sequence, they leave in order only
+  // per sequence. Then equally long packets of different sequences can share a message, even if other packets were
+  // queued between them.
   std::size_t add(const Address& to, std::span<const std::uint8_t> packet, Priority priority = Priority::kNormal,
-                  std::optional<std::uint32_t> stream = std::nullopt);
+                  std::optional<std::uint32_t> sequence = std::nullopt);
   // Sends the queued packets. A message that cannot be sent is counted and dropped, as if the network had lost it.
   // Returns an error (kSystem) only if this socket can never send.
   Status flush();
@@ -69,15 +69,15 @@ class DatagramSender {
     std::size_t segment = 0;
     Priority priority = Priority::kNormal;
   };
-  struct Stream {
+  struct PacketSequence {
     std::uint32_t name;
-    std::size_t message;  // the message of the stream's latest packet
+    std::size_t message;  // the message of the sequence's latest packet
   };
   struct Destination {
     Address address;
     std::vector<std::size_t> open = {};  // messages that accept another packet: the latest one of each segment size
-    std::vector<Stream> streams = {};    // streams that have packets queued
-    std::size_t latest_stream = 0;       // cache: most packets follow one of the same stream
+    std::vector<PacketSequence> sequences = {};  // sequences that have packets queued
+    std::size_t latest_sequence = 0;             // cache: most packets follow one of the same sequence
     // After the kernel refused segmentation, the next `pause` flushes go without it; `segments_from` is the flush that
     // tries it again. Each further refusal doubles the pause.
     std::uint64_t segments_from = 0, pause = 0;
@@ -89,9 +89,10 @@ class DatagramSender {
   };
 
   Destination& destination_for(const Address& to);
-  Stream& stream_of(Destination& destination, std::uint32_t name);
+  PacketSequence& sequence_of(Destination& destination, std::uint32_t name);
   // The open message that such a packet may join, or else a new one.
-  std::size_t message_for(Destination& destination, std::size_t size, Priority priority, const Stream* stream);
+  std::size_t message_for(Destination& destination, std::size_t size, Priority priority,
+                          const PacketSequence* sequence);
   void prepare(msghdr& header, Control& control, Destination& destination, Message& message);
   void add_controls(msghdr& header, Control& control, const Address& to, const Message& message);
   bool crowded() const { return socket_.send_used() >= socket_.send_limit() / 4; }

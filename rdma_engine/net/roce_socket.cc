@@ -69,8 +69,8 @@ void RoceSocket::send_packet(const Write& write, const Headers& headers, std::si
     packet = sender_.reserve(total);
   }
   write_packet(write, headers, offset, size, packet);
-  // No order is needed between queue pairs. So each is a stream of its own, and equally long packets of their messages
-  // may share a send call.
+  // No order is needed between queue pairs. So each is a packet sequence of its own, and equally long packets of their
+  // messages may share a send call.
   const std::size_t number = sender_.add(write.peer, {packet, total}, net::Priority::kNormal, headers.qpn);
   const std::span<const std::uint8_t> covered(packet, total - kIcrcSize);
   store_icrc(icrc(flow_, {static_cast<std::uint16_t>(number), true}, covered), packet + covered.size());

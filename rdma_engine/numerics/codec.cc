@@ -46,7 +46,7 @@ struct FloatVariant {
   }
   static std::size_t exchange(const Exchange& step, Scale scale) {
     const IeeeFloatMode mode;
-    std::size_t lost = 0;
+    std::size_t rounded_to_zero = 0;
     for (std::size_t i = 0; i < step.blocks; ++i) {
       const std::size_t first = i * step.block_size, byte = first * element_bytes;
       const BlockExchanged found = (kernels.*type)
@@ -59,9 +59,9 @@ struct FloatVariant {
       const auto exponent = static_cast<std::uint8_t>(found.largest >> kMantissaBits);
       std::uint8_t& merged = step.ahead_exponents[i];
       merged = step.merge_exponents ? std::max(merged, exponent) : exponent;
-      lost += found.lost;
+      rounded_to_zero += found.rounded_to_zero;
     }
-    return lost;
+    return rounded_to_zero;
   }
   static void non_finite_flags(const void* x, std::size_t count, Store store, std::uint32_t* dst) {
     const IeeeFloatMode mode;

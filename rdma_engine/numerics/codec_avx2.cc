@@ -58,7 +58,7 @@ struct Avx2Vector {
   }
   static Words min_signed(Words a, Words b) { return _mm256_min_epi32(a, b); }
   static Mask equal(Words a, Words b) { return _mm256_cmpeq_epi32(a, b); }
-  static Mask zero_but_for(Words a, Words b) {
+  static Mask zero_where_nonzero(Words a, Words b) {
     return _mm256_andnot_si256(equal(_mm256_slli_epi32(b, 1), fill(0)), equal(a, fill(0)));
   }
   static Words count(Words total, Mask mask) { return _mm256_sub_epi32(total, mask); }

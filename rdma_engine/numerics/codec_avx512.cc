@@ -48,7 +48,7 @@ struct Avx512Vector {
   static std::uint32_t sum(Words a) { return static_cast<std::uint32_t>(_mm512_reduce_add_epi32(a)); }
   static Words min_signed(Words a, Words b) { return _mm512_min_epi32(a, b); }
   static Mask equal(Words a, Words b) { return _mm512_cmpeq_epi32_mask(a, b); }
-  static Mask zero_but_for(Words a, Words b) {
+  static Mask zero_where_nonzero(Words a, Words b) {
     return _mm512_mask_testn_epi32_mask(_mm512_test_epi32_mask(b, fill(0x7fffffff)), a, a);
   }
   static Words count(Words total, Mask mask) { return _mm512_mask_add_epi32(total, mask, total, fill(1)); }

@@ -88,7 +88,7 @@ struct ElementByElement {
                             std::uint32_t* dst) {
     const IeeeFloatMode mode;
     const auto scale = Form::encode_scale(e, s);
-    std::size_t lost = 0;
+    std::size_t rounded_to_zero = 0;
     for (std::size_t i = 0; i < n; ++i) {
       std::uint32_t words[Form::kWords], all = 0;
       const Element element = load(x, i);
@@ -99,10 +99,10 @@ struct ElementByElement {
       }
       if constexpr (Form::kIsFloat) {
         const bool zero = static_cast<decltype(element.bits)>(element.bits << 1) == 0;  // of either sign
-        lost += all == 0 && !zero && Form::flag(element) == 0;
+        rounded_to_zero += all == 0 && !zero && Form::flag(element) == 0;
       }
     }
-    return lost;
+    return rounded_to_zero;
   }
   static void decode(const Codec&, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order,
                      bool keep, void* y) {

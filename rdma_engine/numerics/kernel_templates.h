@@ -80,12 +80,12 @@ std::uint32_t max_magnitude(const void* elements, std::size_t count) {
 template <class Wide, class Element, Store store>
 std::uint32_t quantize_to(const Element* x, std::size_t count, Factors factors, std::int32_t limit,
                           std::uint32_t* dst) {
-  return fold_vectors<Wide>(count, [=](auto vector, std::size_t i, auto lost) {
+  return fold_vectors<Wide>(count, [=](auto vector, std::size_t i, auto rounded_to_zero) {
     using V = decltype(vector);
     const auto bits = V::load_float(x + i);
     const auto word = quantized<V>(bits, factors, limit);
     put<V, store>(dst + i, word);
-    return count_lost<V>(lost, bits, word);
+    return count_rounded_to_zero<V>(rounded_to_zero, bits, word);
   });
 }
 
@@ -162,7 +162,7 @@ constexpr std::size_t kLineBytes = 64;
 // The per-lane results of exchanging one block.
 template <class V>
 struct Found {
-  typename V::Words widest = V::fill(0), lost = V::fill(0);
+  typename V::Words widest = V::fill(0), rounded_to_zero = V::fill(0);
 };
 
 template <class V, class Element, Store store, Write write>
@@ -170,10 +170,11 @@ inline void exchange_vector(const BlockExchange& b, std::size_t i, Found<V>& fou
   const Element* ahead = static_cast<const Element*>(b.ahead) + i;
   if (i % (kLineBytes / sizeof(Element)) == 0) __builtin_prefetch(ahead + kPrefetchedBytes / sizeof(Element), 0, 2);
   const auto bits = V::load_float(static_cast<const Element*>(b.x) + i);
-  const auto word = quantized<V>(bits, b.forth, b.limit);
+  const auto word = quantized<V>(bits, b.quantize_factors, b.limit);
   put<V, store>(b.words + i, word);
-  found.lost = count_lost<V>(found.lost, bits, word);
-  put_float<V, Element, write>(static_cast<Element*>(b.y) + i, dequantized<V>(V::load(b.sum + i), b.back));
+  found.rounded_to_zero = count_rounded_to_zero<V>(found.rounded_to_zero, bits, word);
+  put_float<V, Element, write>(static_cast<Element*>(b.y) + i,
+                               dequantized<V>(V::load(b.sum + i), b.dequantize_factors));
   found.widest = V::max_signed(found.widest, magnitude<V>(V::load_float(ahead)));
 }
 
@@ -182,9 +183,9 @@ BlockExchanged exchange_to(const BlockExchange b) {
   const std::size_t whole = b.count - b.count % Wide::kWidth;
   Found<Wide> found;
   for (std::size_t i = 0; i < whole; i += Wide::kWidth) exchange_vector<Wide, Element, store, write>(b, i, found);
-  Found<ScalarVector> all{Wide::largest_signed(found.widest), Wide::sum(found.lost)};
+  Found<ScalarVector> all{Wide::largest_signed(found.widest), Wide::sum(found.rounded_to_zero)};
   for (std::size_t i = whole; i < b.count; ++i) exchange_vector<ScalarVector, Element, store, write>(b, i, all);
-  return {all.widest, all.lost};
+  return {all.widest, all.rounded_to_zero};
 }
 
 template <class Wide, class Element>

@@ -16,19 +16,19 @@ struct BlockExchange {
   std::size_t count;
   const void* ahead;
   const void* x;
-  Factors forth;
+  Factors quantize_factors;
   std::int32_t limit;
   Store store;
   std::uint32_t* words;
   const std::uint32_t* sum;
-  Factors back;
+  Factors dequantize_factors;
   bool streaming;
   void* y;
 };
 
 struct BlockExchanged {
-  std::uint32_t largest;  // the largest |ahead[i]|, as its IEEE-754 bits
-  std::uint32_t lost;     // elements of x that became 0, as quantize() counts them
+  std::uint32_t largest;          // the largest |ahead[i]|, as its IEEE-754 bits
+  std::uint32_t rounded_to_zero;  // elements of x that became 0, as quantize() counts them
 };
 
 // Kernels for one of float32, float16 and bfloat16: x, y and ahead point to elements of that type. float16 and bfloat16

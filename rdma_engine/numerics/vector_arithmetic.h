@@ -51,8 +51,9 @@ JAXINA_HOST_DEVICE inline typename V::Words quantized(typename V::Words bits, Fa
 
 // Adds 1 in each lane whose float32 is finite and nonzero but has become the word 0.
 template <class V>
-inline typename V::Words count_lost(typename V::Words count, typename V::Words bits, typename V::Words word) {
-  return V::count(count, V::zero_but_for(word, V::select(finite<V>(bits), bits, V::fill(0))));
+inline typename V::Words count_rounded_to_zero(typename V::Words count, typename V::Words bits,
+                                               typename V::Words word) {
+  return V::count(count, V::zero_where_nonzero(word, V::select(finite<V>(bits), bits, V::fill(0))));
 }
 
 // word -> float32 bits.

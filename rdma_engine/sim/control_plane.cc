@@ -44,7 +44,7 @@ void Simulation::start_job(std::uint32_t j) {
   tell(j, Trace::kEverySlot, "incarnation " + std::to_string(run.incarnation) + " of the job starts");
 }
 
-void Simulation::strike(const Fault& fault) {
+void Simulation::apply_fault(const Fault& fault) {
   JobRun& run = jobs_[fault.job];
   const auto index = static_cast<std::uint16_t>(run.first_host + fault.worker);
   Host& host = hosts_[index];

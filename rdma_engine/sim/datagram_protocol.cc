@@ -80,16 +80,16 @@ class DatagramProtocol final : public Protocol {
     aggregator_.on_packet(packet.view(), address_of(packet.from), sender);
   }
   void on_overflow() override { aggregator_.on_overflow(); }
-  const Counters& strangers() const override { return aggregator_.strangers(); }
+  const Counters& without_job() const override { return aggregator_.without_job(); }
   bool accounts_for_packets() const override { return true; }
 
-  std::optional<Told> describe(const Packet& packet) const override {
+  std::optional<Description> describe(const Packet& packet) const override {
     wire::Header header;
     if (wire::parse(packet.view(), header) != wire::ParseResult::kOk) return std::nullopt;
     const bool look_ahead = header.kind == wire::Kind::kUpdate && header.words == 0;
-    return Told{header.kind == wire::Kind::kAbort ? Trace::kEverySlot : header.slot,
-                std::string(to_string(header.kind)) + " epoch " + std::to_string(header.epoch) +
-                    (look_ahead ? " (exponents only)" : "")};
+    return Description{header.kind == wire::Kind::kAbort ? Trace::kEverySlot : header.slot,
+                       std::string(to_string(header.kind)) + " epoch " + std::to_string(header.epoch) +
+                           (look_ahead ? " (exponents only)" : "")};
   }
 
  private:

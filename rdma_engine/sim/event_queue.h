@@ -14,7 +14,7 @@ enum class EventKind : std::uint8_t {
   kTimer,     // index: host; its worker's retransmission timer expires
   kWork,      // index: host; it is ready for its next collective, or continues after a pause
   kDeadline,  // index: host, detail: number of the collective that should be complete by now
-  kStrike,    // index: fault of the plan; the fault happens
+  kFault,     // index: fault of the plan; the fault happens
   kRevive,    // the switch is back after a wipe; detail: whether it forgot its jobs
   kDetect,    // index: job; the control plane notices that a worker died or failed
   kNotify,    // index: host; the control plane tells a worker that its job has ended

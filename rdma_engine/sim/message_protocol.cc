@@ -166,15 +166,16 @@ class MessageProtocol final : public Protocol {
     aggregator_.on_packet(parsed, sender);
   }
   void on_overflow() override {}
-  const Counters& strangers() const override { return aggregator_.strangers(); }
+  const Counters& without_job() const override { return aggregator_.without_job(); }
   bool accounts_for_packets() const override { return false; }
 
-  std::optional<Told> describe(const Packet& packet) const override {
+  std::optional<Description> describe(const Packet& packet) const override {
     roce::Packet parsed;
     if (!is_sound(packet, parsed)) return std::nullopt;
     const bool from_worker = packet.origin.maker == Origin::Maker::kWorker;
-    return Told{from_worker ? packet.origin.slot : Trace::kEverySlot,
-                (from_worker ? "epoch " + std::to_string(packet.origin.epoch) + ", " : "") + to_string(parsed.headers)};
+    return Description{
+        from_worker ? packet.origin.slot : Trace::kEverySlot,
+        (from_worker ? "epoch " + std::to_string(packet.origin.epoch) + ", " : "") + to_string(parsed.headers)};
   }
 
  private:

@@ -64,27 +64,27 @@ Fate Network::send(const Packet& packet, Nanoseconds now) {
   const bool follows = merging_ && burst.takes(packet, now);
   if (!follows) burst = {.sent = now, .size = packet.size, .dice = random_.next()};
   ++burst.packets;
-  const auto strikes = [&](int which, std::uint32_t share) { return (burst.dice >> (16 * which) & 0xffff) < share; };
+  const auto happens = [&](int which, std::uint32_t share) { return (burst.dice >> (16 * which) & 0xffff) < share; };
 
   const bool clogged = link.clogged_until > now;
   const Nanoseconds open = clogged && !link.drops ? link.clogged_until : now;
   const Nanoseconds start = std::max(open, link.busy_until[upward]);
-  if (!follows) burst.lost = (clogged && link.drops) || start - open > link.plan.queue || strikes(0, faults_.loss);
+  if (!follows) burst.lost = (clogged && link.drops) || start - open > link.plan.queue || happens(0, faults_.loss);
   if (burst.lost) {
     ++counters_.lost;
     return Fate::kLost;
   }
   const Nanoseconds departure = start + packet.size * kMicrosecond / link.plan.bytes_per_us;
   link.busy_until[upward] = departure;
-  const bool overtaken = strikes(1, faults_.reordering);
+  const bool overtaken = happens(1, faults_.reordering);
   counters_.reordered += overtaken;
   if (!follows) burst.arrival = departure + link.plan.delay + (overtaken ? extra_delay() : 0);
   const std::uint32_t index = schedule(packet, burst.arrival);
-  if (strikes(2, faults_.duplication)) {
+  if (happens(2, faults_.duplication)) {
     ++counters_.duplicated;
     schedule(packet, burst.arrival + 1 + extra_delay());
   }
-  if (!strikes(3, faults_.corruption)) return Fate::kDelivered;
+  if (!happens(3, faults_.corruption)) return Fate::kDelivered;
   ++counters_.corrupted;
   corrupt(packets_[index], random_);
   return Fate::kCorrupted;

@@ -77,7 +77,7 @@ std::uint64_t Simulation::handled(const Counters& counters) {
 
 // The counters of all jobs that the aggregator has, and of packets without a job, summed.
 Counters Simulation::all_counters() const {
-  Counters sum = switch_->strangers();
+  Counters sum = switch_->without_job();
   if (hostile_counters_ != nullptr) sum += *hostile_counters_;
   for (const JobRun& run : jobs_) {
     if (run.counters != nullptr) sum += *run.counters;

@@ -149,7 +149,7 @@ Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
     plan.ingress.service = random.range(500, 2 * kMicrosecond);
   }
 
-  const auto strike = [&](FaultKind kind, Nanoseconds longest) {
+  const auto schedule_fault = [&](FaultKind kind, Nanoseconds longest) {
     Fault fault{.kind = kind};
     fault.at = random.range(0, random.log_range(10 * kMicrosecond, plan.quiet_at));
     fault.job = static_cast<std::uint32_t>(random.below(plan.jobs.size()));
@@ -157,19 +157,19 @@ Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
     fault.duration = random.log_range(kMicrosecond, longest);
     fault.drops = random.one_in(2);
     fault.forgets_jobs = random.one_in(2);
-    plan.strikes.push_back(fault);
+    plan.scheduled_faults.push_back(fault);
   };
   if (plan.features & kClogging) {
-    for (auto left = random.range(1, 6); left > 0; --left) strike(FaultKind::kClog, 10 * kMillisecond);
+    for (auto left = random.range(1, 6); left > 0; --left) schedule_fault(FaultKind::kClog, 10 * kMillisecond);
   }
   if (plan.features & kPauses) {
-    for (auto left = random.range(1, 6); left > 0; --left) strike(FaultKind::kPause, 30 * kMillisecond);
+    for (auto left = random.range(1, 6); left > 0; --left) schedule_fault(FaultKind::kPause, 30 * kMillisecond);
   }
   if (plan.features & kLateCopies) {
-    for (int left = 100; left > 0; --left) strike(FaultKind::kPause, 200 * kMicrosecond);
+    for (int left = 100; left > 0; --left) schedule_fault(FaultKind::kPause, 200 * kMicrosecond);
   }
-  if (plan.features & kCrash) strike(FaultKind::kCrash, kMillisecond);
-  if (plan.features & kWipe) strike(FaultKind::kWipe, 10 * kMillisecond);
+  if (plan.features & kCrash) schedule_fault(FaultKind::kCrash, kMillisecond);
+  if (plan.features & kWipe) schedule_fault(FaultKind::kWipe, 10 * kMillisecond);
   if (plan.features & kHostile) {
     plan.hostile_packets = static_cast<std::uint32_t>(random.log_range(10, 1000));
     plan.hostile_interval = random.log_range(500, 50 * kMicrosecond);
@@ -183,8 +183,9 @@ std::string to_string(const Plan& plan) {
                      share(plan.faults.duplication) + ", reordering " + share(plan.faults.reordering) + " (up to " +
                      std::to_string(plan.faults.max_extra_delay / kMicrosecond) + " us), corruption " +
                      share(plan.faults.corruption) + ", faults stop at " +
-                     std::to_string(plan.quiet_at / kMicrosecond) + " us, " + std::to_string(plan.strikes.size()) +
-                     " strikes, " + std::to_string(plan.hostile_packets) + " hostile packets\n";
+                     std::to_string(plan.quiet_at / kMicrosecond) + " us, " +
+                     std::to_string(plan.scheduled_faults.size()) + " scheduled faults, " +
+                     std::to_string(plan.hostile_packets) + " hostile packets\n";
   for (std::size_t j = 0; j < plan.jobs.size(); ++j) {
     const JobPlan& job = plan.jobs[j];
     text += "  job " + std::to_string(j) + ": " + std::to_string(job.shape.workers()) + " workers, " +

@@ -110,7 +110,7 @@ struct Plan {
   Nanoseconds quiet_at = 0;         // from here on there are no more faults
   Nanoseconds detection_delay = 0;  // until the control plane notices a death or a failure
   std::vector<JobPlan> jobs = {};
-  std::vector<Fault> strikes = {};  // in any order
+  std::vector<Fault> scheduled_faults = {};  // in any order
   std::uint32_t hostile_packets = 0;
   Nanoseconds hostile_interval = 0;
 };

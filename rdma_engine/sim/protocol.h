@@ -76,16 +76,16 @@ class Protocol {
   virtual void on_packet(const Packet& packet, Output& output) = 0;
   virtual void on_overflow() = 0;
   // Counts packets that belong to no job here.
-  virtual const Counters& strangers() const = 0;
+  virtual const Counters& without_job() const = 0;
   // Whether every arriving packet is counted in some way. Parts of messages are not.
   virtual bool accounts_for_packets() const = 0;
 
   // A packet's description in the trace.
-  struct Told {
+  struct Description {
     std::uint32_t slot;  // or Trace::kEverySlot
     std::string text;
   };
-  virtual std::optional<Told> describe(const Packet& packet) const = 0;
+  virtual std::optional<Description> describe(const Packet& packet) const = 0;
 };
 
 std::unique_ptr<Protocol> make_datagram_protocol();

@@ -47,7 +47,8 @@ Simulation::Simulation(const Plan& plan, Random random, Trace* trace)
     events_.push(0, EventKind::kStart, j);
   }
   jobs_left_ = jobs_.size();
-  for (std::uint32_t i = 0; i < plan.strikes.size(); ++i) events_.push(plan.strikes[i].at, EventKind::kStrike, i);
+  for (std::uint32_t i = 0; i < plan.scheduled_faults.size(); ++i)
+    events_.push(plan.scheduled_faults[i].at, EventKind::kFault, i);
   if (plan.hostile_packets > 0) start_hostile();
 }
 
@@ -80,7 +81,7 @@ void Simulation::step(const Event& event) {
   switch (event.kind) {
     case EventKind::kArrival: return arrive(event.index);
     case EventKind::kServed: return take_in(event.index);
-    case EventKind::kStrike: return strike(plan_.strikes[event.index]);
+    case EventKind::kFault: return apply_fault(plan_.scheduled_faults[event.index]);
     case EventKind::kRevive: return revive(event.detail != 0);
     case EventKind::kHostile: return send_hostile();
     case EventKind::kStart: return start_job(event.index);

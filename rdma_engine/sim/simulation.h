@@ -92,7 +92,7 @@ class Simulation final : private Protocol::Output {
 
   // control_plane.cc: jobs start, suffer faults and end
   void start_job(std::uint32_t job);
-  void strike(const Fault& fault);
+  void apply_fault(const Fault& fault);
   void wipe(const Fault& fault);
   void revive(bool forgot_jobs);
   void fail_host(std::uint16_t host, const Status& status);

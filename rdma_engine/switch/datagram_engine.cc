@@ -37,7 +37,7 @@ void DatagramEngine::on_packet(std::span<const std::uint8_t> packet, const Addre
 }
 
 void DatagramEngine::count(SwitchCounters& counters) const {
-  counters.strangers += aggregators_.strangers();
+  counters.without_job += aggregators_.without_job();
   Counters& sockets = counters.sockets;
   sockets[Counter::kPacketsReceived] += packets_received_;
   sockets[Counter::kPacketsDropped] += packets_dropped_;

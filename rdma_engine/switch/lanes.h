@@ -106,7 +106,7 @@ class Lanes {
            };
          })) {
       for (const auto& [id, counters] : part.jobs) sum.jobs[id] += counters;
-      sum.strangers += part.strangers;
+      sum.without_job += part.without_job;
       sum.sockets += part.sockets;
     }
     return sum;

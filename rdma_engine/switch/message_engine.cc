@@ -37,10 +37,10 @@ const Aggregator* MessageEngine::find(std::uint32_t job) {
 }
 
 void MessageEngine::count(SwitchCounters& counters) const {
-  counters.strangers += aggregators_.strangers();
+  counters.without_job += aggregators_.without_job();
   const Counters sockets = socket_.counters();
   for (const Counter reject : {Counter::kRdmaMalformed, Counter::kRdmaWrongIcrc})
-    counters.strangers[reject] += sockets[reject];
+    counters.without_job[reject] += sockets[reject];
   for (const Counter counter :
        {Counter::kPacketsReceived, Counter::kPacketsUnsent, Counter::kPacketsUnanswerable, Counter::kSocketOverflows}) {
     counters.sockets[counter] += sockets[counter];

@@ -45,11 +45,11 @@ class Layout {
   std::uint32_t fingerprint() const { return fingerprint_; }
 
   // chunk_bytes: the distance in bytes from the block to the block one chunk later in the same tensor.
-  // continues_a_chunk_later: whether the tensor has elements there.
+  // has_block_a_chunk_later: whether the tensor has elements there.
   std::size_t chunk_bytes(const Block& block) const {
     return shape_.blocks_per_chunk() * cuts_[block.tensor].elements * block.codec->size;
   }
-  bool continues_a_chunk_later(const Block& block) const {
+  bool has_block_a_chunk_later(const Block& block) const {
     return block.offset + chunk_bytes(block) < cuts_[block.tensor].count * block.codec->size;
   }
 
@@ -81,7 +81,7 @@ class Layout {
     }
     // How many blocks, starting with this one, have the same size and are in the same tensor. Their elements are
     // contiguous in the tensor, and their words are contiguous in the chunk.
-    std::size_t stretch() const;
+    std::size_t equal_blocks() const;
     void advance(std::size_t blocks);
 
    private:
@@ -136,7 +136,7 @@ class Layout {
   std::uint32_t fingerprint_ = 0;
 };
 
-inline std::size_t Layout::Cursor::stretch() const {
+inline std::size_t Layout::Cursor::equal_blocks() const {
   const Cut& cut = layout_->cuts_[tensor_];
   const std::size_t index = block_ - layout_->first_block_[tensor_], whole = cut.count / cut.elements;
   return index < whole ? std::min(whole - index, end_ - block_) : 1;

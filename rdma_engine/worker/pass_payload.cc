@@ -23,7 +23,7 @@ void prefetch(const std::byte* memory, std::size_t bytes) {
 std::uint8_t exponent_of(const numerics::Codec& codec, const Layout& layout, std::size_t device, const Block& block,
                          Phase phase) {
   const std::byte* in = layout.in(device, block);
-  if (layout.continues_a_chunk_later(block)) {
+  if (layout.has_block_a_chunk_later(block)) {
     prefetch(in + layout.chunk_bytes(block), block.elements * block.codec->size);
   }
   return (phase == Phase::kFlags ? block.codec->finite_exponent : block.codec->exponent)(codec, in, block.elements);
@@ -123,9 +123,9 @@ void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32
       } else if (pass.place.phase == Phase::kFlags) {
         block.codec->flags(codec_, layout.in(device, block), block.elements, each, dst);
       } else {
-        const std::size_t lost = block.codec->encode(codec_, layout.in(device, block), block.elements,
-                                                     global[block.index], scale_, each, dst);
-        if (!again) layout.count_rounded_to_zero(device, lost);
+        const std::size_t rounded_to_zero = block.codec->encode(codec_, layout.in(device, block), block.elements,
+                                                                global[block.index], scale_, each, dst);
+        if (!again) layout.count_rounded_to_zero(device, rounded_to_zero);
       }
     }
     if (swap_afterwards) codec_.encode_int32(dst, block.words, Store::kBigEndian, dst);
@@ -188,14 +188,14 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
   const std::uint8_t *in_exponents = exponents(filled.slot), *out_exponents = exponents(decoded.slot);
   Layout::Cursor aheads = source.blocks_of(*filled.announced), ins = source.blocks_of(filled.place.chunk),
                  outs = target.blocks_of(decoded.place.chunk);
-  std::size_t written = 0, lost = 0;
+  std::size_t written = 0, rounded_to_zero = 0;
   while (true) {
     const std::optional<Block> ahead = aheads.block(), in = ins.block(), out = outs.block();
     if (!ahead && !in && !out) break;
     std::size_t blocks = 1;
     if (ahead && in && out && alike(*ahead, *in, *out)) {
-      blocks = std::min({aheads.stretch(), ins.stretch(), outs.stretch()});
-      lost += in->codec->exchange(
+      blocks = std::min({aheads.equal_blocks(), ins.equal_blocks(), outs.equal_blocks()});
+      rounded_to_zero += in->codec->exchange(
           codec_,
           {blocks, in->elements, source.in(0, *ahead), announced + ahead->index, merge, source.in(0, *in),
            in_exponents + in->index, store, words + in->first_word, result.word_data + out->first_word,
@@ -207,8 +207,8 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
         announced[ahead->index] = merge ? std::max(announced[ahead->index], exponent) : exponent;
       }
       if (in) {
-        lost += in->codec->encode(codec_, source.in(0, *in), in->elements, in_exponents[in->index], scale_, store,
-                                  words + in->first_word);
+        rounded_to_zero += in->codec->encode(codec_, source.in(0, *in), in->elements, in_exponents[in->index], scale_,
+                                             store, words + in->first_word);
       }
       if (out) decode_block(codec_, scale_, target, 0, *out, result, out_exponents[out->index], false);
     }
@@ -221,7 +221,7 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
     outs.advance(blocks);
   }
   if (store != Store::kAdd) std::memset(words + written, 0, 4 * (count - written));
-  source.count_rounded_to_zero(0, lost);
+  source.count_rounded_to_zero(0, rounded_to_zero);
   return true;
 }
 

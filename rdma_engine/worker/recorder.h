@@ -51,10 +51,10 @@ class Recorder {
 
   std::size_t size() const { return static_cast<std::size_t>(std::min<std::uint64_t>(recorded_, events_.size())); }
   // How many events were overwritten.
-  std::uint64_t fell_out() const { return recorded_ - size(); }
+  std::uint64_t overwritten() const { return recorded_ - size(); }
   // Number 0 is the oldest event that is left.
   const TraceEvent& operator[](std::size_t number) const {
-    return events_[static_cast<std::size_t>((fell_out() + number) % events_.size())];
+    return events_[static_cast<std::size_t>((overwritten() + number) % events_.size())];
   }
 
  private:

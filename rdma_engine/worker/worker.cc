@@ -25,7 +25,7 @@ void Worker::prepare(std::uint16_t slot) {
 std::optional<Pass> Worker::next_pass(Nanoseconds now) {
   payload_.progress([this](std::uint16_t slot) { ready_.push(slot, stream_.content(slot).place); },
                     [this](std::uint64_t collective) { stream_.chunk_done(collective); });
-  if (!loss_.has_room() && !holds_back_others()) return std::nullopt;
+  if (!loss_.has_room() && !ready_precedes_in_flight()) return std::nullopt;
   const std::optional<std::uint16_t> slot = ready_.pop();
   if (!slot) return std::nullopt;
   const Pass pass = stream_.pass(*slot, loss_.was_sent(*slot));
@@ -34,7 +34,7 @@ std::optional<Pass> Worker::next_pass(Nanoseconds now) {
   return pass;
 }
 
-bool Worker::holds_back_others() {
+bool Worker::ready_precedes_in_flight() {
   const std::optional<std::uint16_t> first = ready_.first();
   if (!first) return false;
   const Place& place = stream_.content(*first).place;

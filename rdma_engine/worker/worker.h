@@ -106,7 +106,7 @@ class Worker {
   // Whether the next ready pass comes before everything in flight. Then it is sent even if the window is full.
   // Otherwise two workers could wait for each other: each with a window full of passes that need a pass the other holds
   // back.
-  bool holds_back_others();
+  bool ready_precedes_in_flight();
   ResultVerdict judge(const Result& result) const;
   // Applies an accepted result. `decoded` says that its words have been decoded already.
   void accept(const Result& result, bool decoded, Nanoseconds now);

@@ -157,7 +157,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     aggregator.remove(job.job);
     require(aggregator.add(std::make_unique<DatagramJob>(job, Shard{})));
   }
-  const std::uint64_t strangers_before = total(aggregator.strangers());
+  const std::uint64_t without_job_before = total(aggregator.without_job());
   std::uint64_t packets = 0;
   while (!input.empty()) {
     if (!sent.empty() && input.below(4) == 0) {
@@ -172,7 +172,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     deliver(aggregator, checker, {place, packet.size}, static_cast<std::uint8_t>(input.below(4)));
     ++packets;
   }
-  std::uint64_t counted = total(aggregator.strangers()) - strangers_before;
+  std::uint64_t counted = total(aggregator.without_job()) - without_job_before;
   for (const JobSpec& job : kJobs) counted += total(aggregator.find(job.job)->counters());
   require(counted == packets);
   return 0;

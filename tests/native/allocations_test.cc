@@ -69,7 +69,7 @@ TEST(Allocations, APassFromWorkersToTheAggregatorAndBack) {
     }
   }
   EXPECT_EQ(testing::allocations(), before);
-  EXPECT_GT(recorder.fell_out(), 0u);
+  EXPECT_GT(recorder.overwritten(), 0u);
   EXPECT_TRUE(first.worker().has_completed() && second.worker().has_completed());
   EXPECT_EQ(x[0], 3.75f);
   EXPECT_EQ(x[100], INFINITY);

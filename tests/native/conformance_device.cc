@@ -144,7 +144,7 @@ class Commands {
       });
     } else if (command == "counts") {
       in >> name;
-      print_counts(name == "-" ? aggregator_.strangers() : existing(aggregator_.find(id_of(name))).counters());
+      print_counts(name == "-" ? aggregator_.without_job() : existing(aggregator_.find(id_of(name))).counters());
     } else {
       throw Error(ErrorCode::kInvalidArgument, "unknown command " + command);
     }
@@ -164,7 +164,7 @@ class Commands {
       std::string name;
       in >> name;
       const SwitchCounters counters = roce_.statistics();
-      if (name == "-") return print_counts(counters.strangers);
+      if (name == "-") return print_counts(counters.without_job);
       const auto found = counters.jobs.find(id_of(name));
       return print_counts(existing(found != counters.jobs.end() ? &found->second : nullptr));
     }

@@ -90,7 +90,7 @@ class DatagramAggregatorTest : public ::testing::Test {
   }
   std::vector<std::uint32_t> sum(std::uint32_t epoch) const { return {3000 * epoch + 30, 3000 * epoch + 33}; }
   const Counters& counters() const { return aggregator_.find(spec_.job)->counters(); }
-  std::uint64_t rejected(Counter reason) const { return aggregator_.strangers()[reason] + counters()[reason]; }
+  std::uint64_t rejected(Counter reason) const { return aggregator_.without_job()[reason] + counters()[reason]; }
 
   // Expects that the packet is rejected for this reason and no other, and that nothing is added.
   void expect_rejected(const Bytes& bytes, Counter reason, std::uint8_t from = 9) {

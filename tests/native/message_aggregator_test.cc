@@ -209,7 +209,7 @@ TEST_F(MessageAggregatorTest, OnlyTheConnectedHostReachesAQueuePair) {
   EXPECT_FALSE(aggregators_.knows(first, address(12), same_host));
   EXPECT_FALSE(aggregators_.knows(first - 1, address(11), same_host));
   EXPECT_FALSE(aggregators_.knows(first + queues, address(11), same_host));
-  EXPECT_EQ(aggregators_.strangers()[Counter::kRdmaUnknownQueuePair], 3u);
+  EXPECT_EQ(aggregators_.without_job()[Counter::kRdmaUnknownQueuePair], 3u);
 }
 
 TEST_F(MessageAggregatorTest, AReplacedConnectionIsGivenBackAndItsNumbersAreUnknown) {
@@ -224,7 +224,7 @@ TEST_F(MessageAggregatorTest, AReplacedConnectionIsGivenBackAndItsNumbersAreUnkn
   EXPECT_NE(after, before);
   write(before, 1, 0, 5, small(5, 9), 1);  // the old connection still exists, but nothing may lead to it any more
   old.reset();
-  EXPECT_EQ(aggregators_.strangers()[Counter::kRdmaUnknownQueuePair], 1u);
+  EXPECT_EQ(aggregators_.without_job()[Counter::kRdmaUnknownQueuePair], 1u);
   EXPECT_EQ(counters(7)[Counter::kUpdates], 1u);
   write(after, 0, 0, 5, small(5, 9), 1);
   EXPECT_EQ(outbox_.take().back().bytes[wire::kHeaderSize], 0b01) << "what was counted stays counted";
@@ -242,7 +242,7 @@ TEST_F(MessageAggregatorTest, ARemovedJobTakesItsConnectionsAlong) {
   EXPECT_EQ(aggregators_.find(gone.job), nullptr);
   EXPECT_EQ(aggregators_.remove(gone.job), nullptr);
   write(first, 0, 0, 5, small(5, 9), 1);
-  EXPECT_EQ(aggregators_.strangers()[Counter::kRdmaUnknownQueuePair], 1u);
+  EXPECT_EQ(aggregators_.without_job()[Counter::kRdmaUnknownQueuePair], 1u);
   EXPECT_EQ(job->aggregator().counters()[Counter::kUpdates], 0u);
   job.reset();
   write(other, 0, 0, 5, small(5, 9), 1);

@@ -26,9 +26,9 @@ TEST(RoceEndpoint, SumsAreBitExactForEverySize) {
       }
     });
     for (const FloatSum& sum : sums) sum.expect_exact();
-    const Counters strangers = roce_switch.statistics().strangers;
+    const Counters without_job = roce_switch.statistics().without_job;
     for (const Counter counter : {Counter::kRdmaNoAccess, Counter::kRdmaBadLength, Counter::kRdmaWrongIcrc}) {
-      EXPECT_EQ(strangers[counter], 0u) << to_string(counter);
+      EXPECT_EQ(without_job[counter], 0u) << to_string(counter);
     }
   }
 }
@@ -53,7 +53,7 @@ TEST(RoceEndpoint, SixteenPacketMessagesWithLossInBothDirections) {
   EXPECT_GT(retransmissions, 0u);
   const SwitchCounters counters = roce_switch.statistics();
   EXPECT_GT(counters.sockets[Counter::kPacketsDropped], 0u);
-  EXPECT_GT(counters.strangers[Counter::kRdmaOutOfSequence], 0u);  // packets after a lost one of the same message
+  EXPECT_GT(counters.without_job[Counter::kRdmaOutOfSequence], 0u);  // packets after a lost one of the same message
 }
 
 TEST(RoceEndpoint, PacketsAreAsLargeAsBothEndsAndTheirRouteAllow) {
@@ -98,7 +98,7 @@ TEST(RoceEndpoint, AWorkerThatRestartsGetsNewQueuePairsAndTheOldOnesAreGone) {
   lost.submit(0, *old_one);
   for (int i = 0; i < 5 && old_one->progress(20'000'000).ok(); ++i) {
   }
-  EXPECT_GT(roce_switch.statistics().strangers[Counter::kRdmaUnknownQueuePair], 0u);
+  EXPECT_GT(roce_switch.statistics().without_job[Counter::kRdmaUnknownQueuePair], 0u);
   EXPECT_FALSE(old_one->worker().has_completed());
   first.expect_exact();
   second.expect_exact();
@@ -168,7 +168,7 @@ TEST(RoceSwitch, AWrongKeyAddressOrLengthChangesNothingAndIsCounted) {
   roce_switch.add_job(job);
   Intruder intruder(roce_switch, job);
   const std::uint64_t sound = roce::address_of({0, 0, 1});
-  const auto refused = [&] { return roce_switch.statistics().strangers[Counter::kRdmaNoAccess]; };
+  const auto refused = [&] { return roce_switch.statistics().without_job[Counter::kRdmaNoAccess]; };
   intruder.write(sound, intruder.rkey() ^ 1);
   intruder.write(roce::address_of({0, 1, 1}), intruder.rkey());    // another slot's queue pair
   intruder.write(roce::address_of({0, 0, 200}), intruder.rkey());  // more exponents than blocks
@@ -206,10 +206,10 @@ TEST(RoceSwitch, AWrongIcrcIsDroppedUnlessTheCheckIsOff) {
     const bool checks = policy == roce::IcrcPolicy::kCheck;
     const auto seen = [&] {
       const SwitchCounters counters = roce_switch.statistics();
-      return counters.strangers[Counter::kRdmaWrongIcrc] + counters.jobs.at(job.job)[Counter::kResults];
+      return counters.without_job[Counter::kRdmaWrongIcrc] + counters.jobs.at(job.job)[Counter::kResults];
     };
     EXPECT_EQ(wait_for(seen, 1), 1u);
-    EXPECT_EQ(roce_switch.statistics().strangers[Counter::kRdmaWrongIcrc], checks ? 1u : 0u);
+    EXPECT_EQ(roce_switch.statistics().without_job[Counter::kRdmaWrongIcrc], checks ? 1u : 0u);
   }
 }
 

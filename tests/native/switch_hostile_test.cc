@@ -138,7 +138,7 @@ Totals totals_of(const SwitchCounters& counters) {
     totals.rejected += value;
     totals.by_kind[counter] += value;
   };
-  counters.strangers.for_each(add);
+  counters.without_job.for_each(add);
   for (const auto& [id, job] : counters.jobs) {
     job.for_each(add);
     totals.counted += job[Counter::kUpdates] + job[Counter::kDuplicates];

@@ -42,7 +42,9 @@ TEST(Switch, ForgedPacketsChangeNothingAndAreCounted) {
   // The switch may still be reading. Wait, for a bounded time, until it has seen all packets.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   SwitchCounters counters = software_switch.statistics();
-  const auto rejected = [&](Counter reject) { return counters.strangers[reject] + counters.jobs.at(job.job)[reject]; };
+  const auto rejected = [&](Counter reject) {
+    return counters.without_job[reject] + counters.jobs.at(job.job)[reject];
+  };
   const auto all_seen = [&] {
     for (const auto& [reject, count] : expected) {
       if (rejected(reject) != count) return false;
@@ -57,7 +59,7 @@ TEST(Switch, ForgedPacketsChangeNothingAndAreCounted) {
     EXPECT_EQ(rejected(reject), count) << to_string(reject);
   }
   // Packets that name a job are counted for that job, whoever has sent them.
-  EXPECT_EQ(counters.strangers[Counter::kUnknownJob], rounds);
+  EXPECT_EQ(counters.without_job[Counter::kUnknownJob], rounds);
   EXPECT_EQ(counters.jobs.at(job.job)[Counter::kWrongSecret], rounds);
   EXPECT_EQ(counters.jobs.at(job.job)[Counter::kResults], (1'000'000 + 1023) / 1024 + job.shape.slots());
 }

@@ -21,11 +21,11 @@ TEST(Trace, TheOldestEventsAreDroppedAndCounted) {
   Recorder recorder(4);
   for (std::uint32_t epoch = 0; epoch < 3; ++epoch) recorder.add({.kind = Kind::kSent, .epoch = epoch});
   EXPECT_EQ(recorder.size(), 3u);
-  EXPECT_EQ(recorder.fell_out(), 0u);
+  EXPECT_EQ(recorder.overwritten(), 0u);
   EXPECT_EQ(recorder[0].epoch, 0u);
   for (std::uint32_t epoch = 3; epoch < 11; ++epoch) recorder.add({.kind = Kind::kSent, .epoch = epoch});
   EXPECT_EQ(recorder.size(), 4u);
-  EXPECT_EQ(recorder.fell_out(), 7u);
+  EXPECT_EQ(recorder.overwritten(), 7u);
   for (std::uint32_t i = 0; i < 4; ++i) EXPECT_EQ(recorder[i].epoch, 7 + i);
 }
 
@@ -157,8 +157,8 @@ TEST(Trace, AGroupsPassesBecomeText) {
   std::map<Group, std::unique_ptr<Recorder>> trace;
   trace[{0, 1}] = std::move(recorder);
   const TraceText text = trace_text(5, "worker 5", trace);
-  EXPECT_EQ(text.fell_out, 1u);
-  EXPECT_EQ(text.passes, 2u) << "the one whose beginning fell out is none";
+  EXPECT_EQ(text.overwritten, 1u);
+  EXPECT_EQ(text.passes, 2u) << "a pass whose beginning was overwritten is no slice";
   EXPECT_TRUE(contains(
       text.events, R"({"ph":"X","pid":5,"tid":5,"name":"data","ts":1.000,"dur":3000.234,"args":{"chunk":11,"epoch":7,)"
                    R"("collective":2,"transmissions":2}})"))

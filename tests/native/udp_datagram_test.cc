@@ -137,33 +137,33 @@ TEST(UdpDatagrams, SegmentationIsTriedAgain) {
   EXPECT_EQ(sender.packets_unsent(), 0u);
 }
 
-TEST(UdpDatagrams, StreamsShareMessagesAndEachKeepsItsOrder) {
+TEST(UdpDatagrams, SequencesShareMessagesAndEachKeepsItsOrder) {
   for (const bool offload : {true, false}) {
     SCOPED_TRACE(offload ? "with segmentation" : "without");
     UdpSocket source(loopback(), {.offload = offload}), target(loopback(), {});
     DatagramSender sender(source, WhenFull::kWait);
-    // Packets are cut as in RDMA messages: the first is longer, and the last is short. Each stream has two messages
+    // Packets are cut as in RDMA messages: the first is longer, and the last is short. Each sequence has two messages
     // under way.
     std::vector<std::size_t> numbers;
     std::map<int, Packets> sent, received;
-    for (const int stream : {1, 2, 3, 1, 2, 3}) {
+    for (const int sequence : {1, 2, 3, 1, 2, 3}) {
       for (int i = 0; i < 30; ++i) {
         const std::size_t size = i == 0 ? 1056 : i < 29 ? 1040 : 44;
         std::uint8_t* room = sender.reserve(size);
         ASSERT_NE(room, nullptr);
-        std::memset(room, static_cast<int>(sent[stream].size()), size);
-        room[0] = static_cast<std::uint8_t>(stream);
-        const auto name = static_cast<std::uint32_t>(stream);
+        std::memset(room, static_cast<int>(sent[sequence].size()), size);
+        room[0] = static_cast<std::uint8_t>(sequence);
+        const auto name = static_cast<std::uint32_t>(sequence);
         numbers.push_back(sender.add(target.local(), {room, size}, Priority::kNormal, name));
-        sent[stream].emplace_back(room, room + size);
+        sent[sequence].emplace_back(room, room + size);
       }
     }
     ASSERT_TRUE(sender.flush().ok());
     if (source.segments()) {
       EXPECT_EQ(numbers[0], 0u);
-      EXPECT_EQ(numbers[30], 1u) << "the second stream's first packet joins the first one's";
+      EXPECT_EQ(numbers[30], 1u) << "the second sequence's first packet joins the first one's";
       EXPECT_EQ(numbers[31], 28u) << "and what follows it those that follow";
-      EXPECT_EQ(numbers[90], 0u) << "but a stream's second message does not overtake its first";
+      EXPECT_EQ(numbers[90], 0u) << "but a sequence's second message does not overtake its first";
     }
     DatagramReceiver receiver(target);
     for (const auto& packet : receive_all(receiver, target, numbers.size(), source.local())) {

@@ -282,7 +282,7 @@ TEST(Worker, APassIsLostWhenLaterOnesOfItsPathAreAnswered) {
   }
 }
 
-TEST(Layout, AStretchIsWholeBlocksOfOneTensorInOneChunk) {
+TEST(Layout, EqualBlocksAreWholeBlocksOfOneTensorInOneChunk) {
   const JobShape shape = SmallShape{.slots = 2, .block_size = 8, .blocks_per_chunk = 4}.of(1);
   std::vector<float> memory(64);
   const auto floats = [&](std::size_t count) {
@@ -291,21 +291,21 @@ TEST(Layout, AStretchIsWholeBlocksOfOneTensorInOneChunk) {
   const Tensor integers{ElementType::kInt32, 16, memory.data(), memory.data()};
   // The first tensor has 6 blocks, the last of them short; the second has none, the third has 2, and the fourth has 3.
   const Layout layout({{{floats(44), floats(0), integers, floats(24)}}}, shape);
-  using Stretch = std::array<std::size_t, 4>;  // tensor, offset, index, blocks
-  const auto stretches = [&](std::size_t chunk) {
-    std::vector<Stretch> result;
+  using Run = std::array<std::size_t, 4>;  // tensor, offset, index, blocks
+  const auto runs = [&](std::size_t chunk) {
+    std::vector<Run> result;
     Layout::Cursor cursor = layout.blocks_of(chunk);
     while (const std::optional<Block> block = cursor.block()) {
-      result.push_back({block->tensor, block->offset, block->index, cursor.stretch()});
-      cursor.advance(cursor.stretch());
+      result.push_back({block->tensor, block->offset, block->index, cursor.equal_blocks()});
+      cursor.advance(cursor.equal_blocks());
     }
     EXPECT_FALSE((cursor.advance(1), cursor.block()));
     return result;
   };
   ASSERT_EQ(layout.chunks(), 3u);
-  EXPECT_EQ(stretches(0), (std::vector<Stretch>{{0, 0, 0, 4}}));
-  EXPECT_EQ(stretches(1), (std::vector<Stretch>{{0, 4u * 32, 0, 1}, {0, 4u * 40, 1, 1}, {2, 0, 2, 2}}));
-  EXPECT_EQ(stretches(2), (std::vector<Stretch>{{3, 0, 0, 3}}));
+  EXPECT_EQ(runs(0), (std::vector<Run>{{0, 0, 0, 4}}));
+  EXPECT_EQ(runs(1), (std::vector<Run>{{0, 4u * 32, 0, 1}, {0, 4u * 40, 1, 1}, {2, 0, 2, 2}}));
+  EXPECT_EQ(runs(2), (std::vector<Run>{{3, 0, 0, 3}}));
 }
 
 std::vector<std::uint16_t> slots_sent(Worker& worker, Nanoseconds now) {

@@ -10,7 +10,7 @@ from jaxina.control.bucket import Bucket, Buckets
 from jaxina.control.job_spec import JobSpec
 from jaxina.control.membership import Membership, Removed
 from jaxina.control.peer import address_of
-from jaxina.control.quota import CallQuota, Crowd
+from jaxina.control.quota import CallQuota, OpenLimit
 from jaxina.errors import InvalidArgumentError, JobRejectedError, TooManyWorkersError
 
 STRANGER, OTHER = "10.0.0.66", "10.0.0.1"
@@ -181,19 +181,19 @@ def test_a_job_has_at_least_a_device_per_worker(workers, devices, error):
 # ---- streams and calls
 
 
-def test_a_crowd_has_room_for_so_many_per_address_and_in_all():
-    crowd = Crowd("streams", per_address=2, in_all=3)
+def test_an_open_limit_holds_per_address_and_in_all():
+    limit = OpenLimit("streams", per_address=2, in_all=3)
     with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
         for _ in range(2):
-            first.enter_context(crowd.one_more(STRANGER))
+            first.enter_context(limit.one_more(STRANGER))
         with pytest.raises(JobRejectedError, match=f"{STRANGER} has 2 streams"):
-            first.enter_context(crowd.one_more(STRANGER))
-        second.enter_context(crowd.one_more(OTHER))
+            first.enter_context(limit.one_more(STRANGER))
+        second.enter_context(limit.one_more(OTHER))
         with pytest.raises(JobRejectedError, match="the switch has 3 streams"):
-            second.enter_context(crowd.one_more("10.0.0.2"))
+            second.enter_context(limit.one_more("10.0.0.2"))
         first.close()
-        second.enter_context(crowd.one_more(STRANGER))
-    assert not crowd._inside and crowd._total == 0, "nobody is remembered who is gone"
+        second.enter_context(limit.one_more(STRANGER))
+    assert not limit._open and limit._total == 0, "nobody is remembered who is gone"
 
 
 def test_calls_of_an_address_are_limited():

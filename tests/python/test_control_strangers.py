@@ -118,14 +118,14 @@ def test_streams_that_never_join_are_bounded(server, client, monkeypatch):
     grant = create(client)
     with stub_of(server) as stub, saying_nothing() as silent:
         waiting = [stub.Session(silent()) for _ in range(4)]
-        crowd = server._service._waiting
-        assert eventually(lambda: crowd._total == 4)
-        monkeypatch.setattr(crowd, "_per_address", 4)
+        limit = server._service._waiting
+        assert eventually(lambda: limit._total == 4)
+        monkeypatch.setattr(limit, "_per_address", 4)
         code, error = refusal_of(stub.Session(silent()))
         assert code == "JOB_REJECTED" and "4 sessions that have not joined" in error.details()
         for call in waiting:
             assert refusal_of(call)[0] == "INVALID_ARGUMENT"
-        assert crowd._total == 0
+        assert limit._total == 0
     join(client, grant).leave()
     assert eventually(lambda: server._service._sessions._total == 0)
 

@@ -77,10 +77,10 @@ void sum(const std::vector<Kind>& kinds, std::size_t count, const Variation& var
   std::printf(
       "  the switch dropped %llu packets out of sequence, %llu with a wrong ICRC, %llu malformed; workers refused "
       "%llu\n",
-      number(s.strangers[Counter::kRdmaOutOfSequence]), number(s.strangers[Counter::kRdmaWrongIcrc]),
-      number(s.strangers[Counter::kRdmaMalformed]), number(mine[Counter::kPacketsRejected]));
+      number(s.without_job[Counter::kRdmaOutOfSequence]), number(s.without_job[Counter::kRdmaWrongIcrc]),
+      number(s.without_job[Counter::kRdmaMalformed]), number(mine[Counter::kPacketsRejected]));
   expect(wrong == 0, "every element is the exact sum");
-  expect(s.strangers[Counter::kRdmaNoAccess] == 0 && s.strangers[Counter::kRdmaBadLength] == 0,
+  expect(s.without_job[Counter::kRdmaNoAccess] == 0 && s.without_job[Counter::kRdmaBadLength] == 0,
          "no sound message was refused");
 }
 

@@ -15,8 +15,8 @@ namespace jaxina::mpi {
 namespace {
 
 constexpr int kExchangeTag = -1;  // no message of XLA's has it: XLA's tags are not negative
-// The longest wait of spoil_sum(). A process that makes no sum in this time gets its error when it makes one.
-constexpr std::chrono::seconds kSpoiling{10};
+// The longest wait of fail_sum_of_others(). A process that makes no sum in this time gets its error when it makes one.
+constexpr std::chrono::seconds kLongestWait{10};
 constexpr std::uint64_t kSplit = 0x73706c6974;  // "split": names the messages of Communicator::split()
 
 World& the_world() {
@@ -156,19 +156,19 @@ void Communicator::sum(const Tensor& tensor, std::uint64_t name) const {
   throw Error(status);
 }
 
-void Communicator::spoil_sum(std::uint64_t name) const {
+void Communicator::fail_sum_of_others(std::uint64_t name) const {
   const Group group = group_of(ranks_);
-  struct Spoiled {
+  struct Submitted {
     std::int32_t nothing = 0;
     std::promise<void> done;
   };
-  const auto spoiled = std::make_shared<Spoiled>();  // shared, because the collective may outlive this call
+  const auto submitted = std::make_shared<Submitted>();  // shared, because the collective may outlive this call
   Collective collective;
   collective.identity = name;
-  collective.tensors.push_back({ElementType::kInt32, 1, &spoiled->nothing, &spoiled->nothing});
+  collective.tensors.push_back({ElementType::kInt32, 1, &submitted->nothing, &submitted->nothing});
   Engine::instance().submit(group, group[static_cast<std::size_t>(rank_)], std::move(collective),
-                            [spoiled](Status) { spoiled->done.set_value(); });
-  spoiled->done.get_future().wait_for(kSpoiling);
+                            [submitted](Status) { submitted->done.set_value(); });
+  submitted->done.get_future().wait_for(kLongestWait);
 }
 
 Communicator Communicator::split(int color, int key) {

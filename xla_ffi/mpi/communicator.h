@@ -60,7 +60,7 @@ class Communicator {
   void sum(const Tensor& tensor, std::uint64_t name) const;
   // Makes the other processes' current or next sum fail with kMismatch, by joining it with a `name` that no sum has.
   // Returns when that has happened, or after 10 seconds.
-  void spoil_sum(std::uint64_t name) const;
+  void fail_sum_of_others(std::uint64_t name) const;
   // Returns the name of the communicator's next collective. `what`: a hash of what the collective does.
   std::uint64_t next_collective(std::uint64_t what) const;
 

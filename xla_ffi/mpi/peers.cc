@@ -99,7 +99,7 @@ Peers::~Peers() {
   }
   wake();
   thread_.join();
-  for (const auto& [fd, said] : strangers_) close(fd);
+  for (const auto& [fd, said] : unidentified_) close(fd);
   close(listener_);
   close(wakeup_);
 }

@@ -116,7 +116,7 @@ class Peers {
   int listener_ = -1;
   int wakeup_ = -1;
   // Connections that have not yet sent a whole Hello, and what they have sent. Only thread_ uses it.
-  std::map<int, std::vector<std::byte>> strangers_;
+  std::map<int, std::vector<std::byte>> unidentified_;
   std::thread thread_;
 };
 

@@ -15,14 +15,14 @@
 namespace jaxina::mpi {
 namespace {
 
-constexpr std::size_t kMaxStrangers = 64;
+constexpr std::size_t kMaxUnidentified = 64;
 constexpr std::size_t kPiece = 1 << 20;  // bytes read from one peer before the next gets its turn
 
 }  // namespace
 
 void Peers::run() {
   std::vector<pollfd> watched;
-  std::vector<int> ranks;  // ranks[i] belongs to watched[i + 2]; -1: a stranger
+  std::vector<int> ranks;  // ranks[i] belongs to watched[i + 2]; -1: not identified yet
   while (true) {
     watched = {{wakeup_, POLLIN, 0}, {listener_, POLLIN, 0}};
     ranks.clear();
@@ -35,7 +35,7 @@ void Peers::run() {
         ranks.push_back(rank);
       }
     }
-    for (const auto& [fd, said] : strangers_) {
+    for (const auto& [fd, said] : unidentified_) {
       watched.push_back({fd, POLLIN, 0});
       ranks.push_back(-1);
     }
@@ -48,7 +48,7 @@ void Peers::run() {
       if (watched[i + 2].revents == 0) continue;
       if (ranks[i] < 0) {
         if (!read_hello(watched[i + 2].fd)) {
-          strangers_.erase(watched[i + 2].fd);
+          unidentified_.erase(watched[i + 2].fd);
           close(watched[i + 2].fd);
         }
         continue;
@@ -71,16 +71,16 @@ void Peers::run() {
 void Peers::accept_one() {
   const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) return;
-  if (strangers_.size() >= kMaxStrangers) {
+  if (unidentified_.size() >= kMaxUnidentified) {
     close(fd);
     return;
   }
-  strangers_[fd];
+  unidentified_[fd];
 }
 
-// Reads a stranger's Hello. If the Hello is right, the connection becomes a link. False if it must be closed.
+// Reads the Hello of a connection. If the Hello is right, the connection becomes a link. False if it must be closed.
 bool Peers::read_hello(int fd) {
-  std::vector<std::byte>& said = strangers_.at(fd);
+  std::vector<std::byte>& said = unidentified_.at(fd);
   std::byte part[sizeof(Hello)];
   const ssize_t got = recv(fd, part, sizeof(Hello) - said.size(), 0);
   if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
@@ -90,7 +90,7 @@ bool Peers::read_hello(int fd) {
   std::memcpy(&hello, said.data(), sizeof(hello));
   if (hello.magic != Hello::kMagic || hello.secret != own_.secret || hello.rank >= static_cast<std::uint64_t>(rank_))
     return false;
-  strangers_.erase(fd);
+  unidentified_.erase(fd);
   const std::lock_guard lock(mutex_);
   adopt(static_cast<int>(hello.rank), fd);
   return true;

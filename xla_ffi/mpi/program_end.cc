@@ -17,7 +17,7 @@ void give_up(const Communicator& all, const RunningProgram::End& end) {
   if (end.failure && end.failure->known) return;
   const ErrorCode code = end.failure ? end.failure->status.code : ErrorCode::kWorkerLost;
   if (has_peers()) peers().give_up(all.ranks(), code);
-  if (Engine::instance().running()) all.spoil_sum(hash_of({end.run, kFailedRun}));
+  if (Engine::instance().running()) all.fail_sum_of_others(hash_of({end.run, kFailedRun}));
 }
 
 }  // namespace

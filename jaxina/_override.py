@@ -1,4 +1,4 @@
-"""Where jaxina enters JAX: `take` overrides the primitives that sum, or warns why it cannot."""
+"""`install` overrides JAX's primitives that sum, or warns why it cannot."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import warnings
 from jaxina._jax_compat import versions
 
 # Why jaxina could not override JAX's psums, so that all of them stay with XLA; None if it could.
-empty: str | None = None
+unavailable: str | None = None
 
 
-def take() -> None:
+def install() -> None:
     """Overrides JAX's psums, so that jaxina carries them wherever it is switched on.
 
     If this JAX's private parts are not what jaxina expects, JAX keeps its own psums, and one warning says what is
@@ -19,7 +19,7 @@ def take() -> None:
     Raises:
       ImportError: this JAX is older than the oldest that jaxina supports.
     """
-    global empty
+    global unavailable
     versions.check_oldest()
     try:
         from jaxina._jax_compat import compiled, lowering, program, run
@@ -27,8 +27,8 @@ def take() -> None:
         for part in (compiled, lowering, program, run):
             part.check()
     except (ImportError, AttributeError) as error:
-        empty = f"{versions.found()} is not what jaxina expects: {error}"
-        warnings.warn(f"{empty}. All psums stay with XLA's own collectives. {versions.tested()}", stacklevel=3)
+        unavailable = f"{versions.found()} is not what jaxina expects: {error}"
+        warnings.warn(f"{unavailable}. All psums stay with XLA's own collectives. {versions.tested()}", stacklevel=3)
         return
     versions.warn_if_untested()
     from jaxina import _lowering

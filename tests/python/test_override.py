@@ -75,7 +75,7 @@ def test_whatever_is_missing_is_named_and_psums_run_natively():
     assert all(len(found) == 1 for _, _, found in told[1:])
 
 
-def test_a_tested_jax_is_taken_without_a_word():
+def test_a_tested_jax_causes_no_warning():
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", "import jaxina"], capture_output=True, text=True, timeout=60
     )
