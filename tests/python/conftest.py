@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 import jaxina
+
+# A shell that starts pytest in the background ignores SIGINT for it. The programs that tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")
