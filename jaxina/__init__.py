@@ -24,14 +24,34 @@ Example:
 """
 
 import importlib.metadata
+import os
+from typing import TYPE_CHECKING
 
-from jaxina import _override, errors
-from jaxina._report import Program, Report, Stays, report
-from jaxina.collectives import collectives
-from jaxina.job import Job, init, shutdown
+from jaxina import config, errors
 
 __version__ = importlib.metadata.version("jaxina")
 
-_override.install()
-
 __all__ = ["Job", "Program", "Report", "Stays", "__version__", "collectives", "errors", "init", "report", "shutdown"]
+
+# JAX takes longer to import than all else together, and most commands of the command line do not need it.
+if TYPE_CHECKING:
+    from jaxina._public import Job, Program, Report, Stays, collectives, init, report, shutdown
+else:
+
+    def __getattr__(name):
+        """Imports the public names that need JAX, when the first of them is used."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from jaxina import _public
+
+        globals().update({public: getattr(_public, public) for public in _public.__all__})
+        return globals()[name]
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
+
+# A launched process that computes without `jaxina.init` would sum alone. jaxina refuses that when JAX compiles the
+# program, so it must override JAX before.
+if config.variable("processes") in os.environ:
+    from jaxina import _public  # noqa: F401

@@ -28,7 +28,7 @@ def install() -> None:
             part.check()
     except (ImportError, AttributeError) as error:
         unavailable = f"{versions.found()} is not what jaxina expects: {error}"
-        warnings.warn(f"{unavailable}. All psums stay with XLA's own collectives. {versions.tested()}", stacklevel=3)
+        warnings.warn(f"{unavailable}. All psums stay with XLA's own collectives. {versions.tested()}", stacklevel=4)
         return
     versions.warn_if_untested()
     from jaxina import _lowering

@@ -19,12 +19,10 @@ from typing import Any
 
 import jax
 
-from jaxina import _native, _override, _report, _tracing_settings
+from jaxina import _mpi_library, _native, _override, _report, _tracing_settings
 from jaxina.config import Configuration, variable
 from jaxina.errors import CollectiveTimeoutError, UnsupportedTypeError
 
-# The variable that names the library. It is read when jaxlib is loaded, so it must be set before Python starts.
-LIBRARY = "MPITRAMPOLINE_LIB"
 # The kinds of collectives that XLA hands to the library.
 KINDS = frozenset(("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute"))
 
@@ -95,8 +93,8 @@ def _obstacle(configuration: Configuration, processes: int, backend_started: Cal
         return f"{variable('catch_all')}=no"
     if backend_started():
         return "JAX's backend was started before jaxina.init()"
-    if os.environ.get(LIBRARY) != _native.__file__:
-        return f"{LIBRARY} is not {_native.__file__}; `jaxina run` sets it"
+    if os.environ.get(_mpi_library.VARIABLE) != _mpi_library.OWN:
+        return f"{_mpi_library.VARIABLE} is not {_mpi_library.OWN}; `jaxina run` sets it"
     if _cpu_devices() > 1:
         return "a process has several devices"
     if not _on_cpu():

@@ -45,17 +45,17 @@ def forget_in_child() -> None:
 
 def jax_store() -> JaxStore:
     """The key-value store of `jax.distributed`."""
-    return JaxStore(_processes().client())
+    return JaxStore(_distributed().client())
 
 
 def backend_started() -> bool:
     """Whether JAX's backend has started, that is, whether JAX has looked for devices."""
-    return _processes().backend_started()
+    return _distributed().backend_started()
 
 
 def own_host(processes: int) -> str:
     """The numeric address at which the other processes reach this host."""
-    return own_host_towards(_processes().coordinator_address() if processes > 1 else None)
+    return own_host_towards(_distributed().coordinator_address() if processes > 1 else None)
 
 
 def exchange_endpoints(topology: JaxTopology, incarnation: int, own: tuple[int, int], timeout: float) -> list[Endpoint]:
@@ -108,20 +108,20 @@ def exchange_obstacles(topology: JaxTopology, timeout: float, own: str | None) -
     )
 
 
-def _processes() -> ModuleType:
-    """The module with what JAX knows of the other processes.
+def _distributed() -> ModuleType:
+    """The module that asks JAX about the other processes.
 
     Raises:
       InvalidArgumentError: this JAX has other private names than jaxina expects.
     """
     try:
-        from jaxina._jax_compat import processes
+        from jaxina._jax_compat import distributed
     except ImportError as error:
         raise InvalidArgumentError(
             f"{versions.found()} is not what jaxina expects, so the processes cannot find each other: {error}. "
             f"{versions.tested()}"
         ) from error
-    return processes
+    return distributed
 
 
 def join_processes(configuration: config.Configuration) -> JaxTopology:
@@ -144,7 +144,7 @@ def join_processes(configuration: config.Configuration) -> JaxTopology:
         and (coordinator is not None and rank is not None and count is not None)
         and count > 1
     ):
-        if _processes().backend_started():
+        if _distributed().backend_started():
             raise InvalidArgumentError(
                 "jaxina.init() came after the first use of JAX's devices: call it before anything "
                 "that asks for devices or computes, so that the processes find each other"
@@ -155,11 +155,11 @@ def join_processes(configuration: config.Configuration) -> JaxTopology:
         # Runs before JAX's own exit handler, which JAX registered earlier, when it was imported. That one shuts
         # jax.distributed down and so waits for all other processes; they must not wait for this one meanwhile.
         atexit.register(_coordinator_connection.end)
-        _processes().join(service, count, rank, patience)
+        _distributed().join(service, count, rank, patience)
     if not jax.distributed.is_initialized():
         _refuse_to_be_alone()
         return JaxTopology(0, 1)
-    return JaxTopology(*_processes().this_process())
+    return JaxTopology(*_distributed().this_process())
 
 
 def _refuse_to_be_alone() -> None:

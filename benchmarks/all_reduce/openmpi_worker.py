@@ -14,7 +14,8 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from jaxina.bench.exact_input import TURNS, exact_sum, first_difference, rank_input
+from jaxina.bench.dtypes import TURNS
+from jaxina.bench.exact_input import exact_sum, first_difference, rank_input
 
 
 def main() -> None:

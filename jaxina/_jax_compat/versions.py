@@ -34,4 +34,4 @@ def check_oldest() -> None:
 def warn_if_untested() -> None:
     """Warns if jaxina has not been tested with the installed JAX."""
     if not is_tested():
-        warnings.warn(f"{tested()} This is {found()}.", stacklevel=4)
+        warnings.warn(f"{tested()} This is {found()}.", stacklevel=5)

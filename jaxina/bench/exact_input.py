@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_PERIOD = 127  # prime, so that no usual block or chunk length is a multiple of it
-TURNS = 2  # how many different inputs there are; runs use them by turns
-# The type can represent every integer up to this one.
-_EXACT_TO = {"float32": 2**24, "int32": 2**31 - 1, "float16": 2**11}
-DTYPES = tuple(_EXACT_TO)
-
-
-def most_ranks(dtype: str) -> int:
-    """The largest number of ranks whose sum is exact."""
-    return _EXACT_TO[dtype] // (_PERIOD // 2 + TURNS)
+from jaxina.bench.dtypes import PERIOD
 
 
 def rank_input(elements: int, rank: int, turn: int, dtype: str = "float32") -> np.ndarray:
@@ -25,7 +16,7 @@ def rank_input(elements: int, rank: int, turn: int, dtype: str = "float32") -> n
 
 
 def exact_sum(elements: int, ranks: int, turn: int, dtype: str = "float32") -> np.ndarray:
-    """Computes what the sum over all ranks must be: dtype[elements]. It is exact for up to most_ranks(dtype) ranks."""
+    """Computes the sum over all ranks: dtype[elements]. It is exact for up to `dtypes.most_ranks(dtype)` ranks."""
     total = np.full(elements, ranks * turn, np.float32)
     for rank in range(ranks):
         total += _pattern(elements, rank)
@@ -35,8 +26,8 @@ def exact_sum(elements: int, ranks: int, turn: int, dtype: str = "float32") -> n
 def _pattern(elements: int, rank: int) -> np.ndarray:
     index = np.arange(elements, dtype=np.int32)
     # The middle term makes the pattern differ from one stretch of 4096 elements to the next.
-    mixed = (index % _PERIOD) * 31 + (index >> 12) % _PERIOD * 7 + rank * 17
-    return (mixed % _PERIOD - _PERIOD // 2).astype(np.float32)
+    mixed = (index % PERIOD) * 31 + (index >> 12) % PERIOD * 7 + rank * 17
+    return (mixed % PERIOD - PERIOD // 2).astype(np.float32)
 
 
 def first_difference(result: np.ndarray, expected: np.ndarray) -> int | None:

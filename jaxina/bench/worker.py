@@ -20,7 +20,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxina
-from jaxina.bench.exact_input import TURNS, exact_sum, first_difference, rank_input
+from jaxina.bench.dtypes import TURNS
+from jaxina.bench.exact_input import exact_sum, first_difference, rank_input
 from jaxina.bench.sizes import size_text
 from jaxina.bench.stolen_time import StolenTime
 

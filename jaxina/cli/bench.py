@@ -15,7 +15,7 @@ from rich.console import Console
 
 from jaxina import config
 from jaxina.bench import report
-from jaxina.bench.exact_input import DTYPES, most_ranks
+from jaxina.bench.dtypes import DTYPES, most_ranks
 from jaxina.bench.sizes import parse_size, sweep
 from jaxina.cli import run_report
 from jaxina.cli.launch import Launch, check_output

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from jaxina import _native, _route, config, trace_file
+from jaxina import _mpi_library, config, trace_file
 from jaxina.cli import placement, worker_memory
 from jaxina.cli.coordinator import private_coordinator
 from jaxina.cli.launcher import Launcher, Outcome
@@ -147,7 +147,7 @@ class Launch:
             "JAX_ENABLE_PREEMPTION_SERVICE": os.environ.get("JAX_ENABLE_PREEMPTION_SERVICE", "0"),
         }
         if settings.catch_all == "yes":  # an MPI library that the user has set stays
-            variables[_route.LIBRARY] = os.environ.get(_route.LIBRARY, _native.__file__)
+            variables[_mpi_library.VARIABLE] = os.environ.get(_mpi_library.VARIABLE, _mpi_library.OWN)
         if settings.keep_memory == "yes":
             variables.update(worker_memory.keeping(os.environ))
         if self.devices is not None:

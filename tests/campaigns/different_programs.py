@@ -32,7 +32,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxina
-from jaxina._jax_compat import processes
+from jaxina._jax_compat import distributed
 
 ELEMENTS = 64
 PATIENCE = 120_000  # ms that a process waits for the other one
@@ -124,7 +124,7 @@ class Worker:
             with jaxina.init(timeout=60):
                 counts[self.told(mine)] += 1
                 # The other process would take one that leaves early for a lost worker.
-                processes.client().wait_at_barrier(f"differ {seed}", PATIENCE)
+                distributed.client().wait_at_barrier(f"differ {seed}", PATIENCE)
             self._forget(seed)
         return counts
 

@@ -115,8 +115,8 @@ EXPECTED: dict[str, Expectation] = {
         f"jax._src.lax.parallel.{name}": gives(tuple, psum_lowering)
         for name in ("psum_p", "psum_invariant_p", "reduce_scatter_p")
     },
-    "jax._src.lib._jax": is_a(types.ModuleType),
-    "jax._src.lib._jax.get_distributed_runtime_service": begins_with("address", "num_nodes"),
+    "jaxlib._jax": is_a(types.ModuleType),
+    "jaxlib._jax.get_distributed_runtime_service": begins_with("address", "num_nodes"),
     "jax._src.lib.mlir.dialects.func": is_a(types.ModuleType),
     "jax._src.lib.mlir.dialects.func.return_": takes([]),
     HLO: is_a(types.ModuleType),

@@ -17,14 +17,18 @@ FOLDER = Path(__file__).parents[2] / "jaxina" / "_jax_compat"
 Expectation = Callable[[Any], str | None]
 
 
+def _is_private(node: ast.ImportFrom) -> bool:
+    return (node.module or "").startswith("jax._src") or node.module == "jaxlib"
+
+
 def imported(*, without: tuple[str, ...] = ()) -> set[tuple[str, str]]:
-    """(module, name) of all that the folder imports from JAX's private modules, but for the files `without`."""
+    """(module, name) of all that the folder imports from private modules of JAX, but for the files `without`."""
     return {
         (node.module, alias.name)
         for path in FOLDER.glob("*.py")
         if path.name not in without
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jax._src")
+        if isinstance(node, ast.ImportFrom) and _is_private(node)
         for alias in node.names
     }
 
@@ -37,7 +41,7 @@ def used() -> set[str]:
         private = {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
             for node in nodes
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jax._src")
+            if isinstance(node, ast.ImportFrom) and _is_private(node)
             for alias in node.names
         }
         names.update(private.values())
@@ -50,7 +54,7 @@ def used() -> set[str]:
 def find(name: str) -> Any:
     """What stands under a dotted name. Raises ImportError or AttributeError, which name the part that is missing."""
     parts = name.split(".")
-    found, length = importlib.import_module("jax._src"), 2
+    found, length = importlib.import_module(parts[0]), 1
     while length < len(parts):
         try:
             found = getattr(found, parts[length])

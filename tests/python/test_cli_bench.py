@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from jaxina.bench import report
-from jaxina.bench.exact_input import DTYPES, TURNS, exact_sum, first_difference, most_ranks, rank_input
+from jaxina.bench.dtypes import DTYPES, TURNS, most_ranks
+from jaxina.bench.exact_input import exact_sum, first_difference, rank_input
 from jaxina.bench.sizes import parse_size, size_text, sweep
 from jaxina.bench.stolen_time import StolenTime
 from jaxina.errors import InvalidArgumentError

@@ -1,4 +1,4 @@
-"""In a JAX without a private name, jaxina can be imported, psums stay with XLA, and a warning says what is missing."""
+"""In a JAX without a private name, jaxina can be used, psums stay with XLA, and a warning says what is missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import private_names
 
-# Forks a child for each name. The child removes the name, imports jaxina and prints the warnings.
+# Forks a child for each name. The child removes the name, begins to use jaxina and prints the warnings.
 CHILDREN = """
 import json, os, sys, types, warnings
 import jax
@@ -30,7 +30,8 @@ def child(path, name, uses):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         import jaxina
-    found = [str(one.message) for one in caught if "jaxina" in str(one.message)]
+        jaxina.init  # the first use of JAX's part
+    found = [f"{one.filename}: {one.message}" for one in caught if "jaxina" in str(one.message)]
     if uses:
         jax.config.update("jax_num_cpu_devices", 2)
         with jaxina.init():
@@ -55,8 +56,8 @@ for number, (path, name) in enumerate(json.loads(sys.argv[1])):
 def test_whatever_is_missing_is_named_and_psums_run_natively():
     import jax
 
-    # Only jobs of several processes need the names in processes.py. JAX itself needs mlir, ir and func.
-    needed = sorted(private_names.imported(without=("processes.py",)))
+    # Only jobs of several processes need the names in these two files. JAX itself needs mlir, ir and func.
+    needed = sorted(private_names.imported(without=("distributed.py", "processes.py")))
     names = [one for one in needed if one[1] not in ("mlir", "ir", "func")]
     assert len(names) > 20
     # `_replica_groups` comes first, because only the first child runs a psum and asks for strict.
@@ -67,6 +68,7 @@ def test_whatever_is_missing_is_named_and_psums_run_natively():
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(path, name) for path, name, _ in told] == names, done.stderr
     for path, name, (warning, *_) in told:
+        assert warning.startswith("<string>: ")  # the line that uses jaxina, and no line of jaxina's
         assert name in warning and f"JAX {jax.__version__}" in warning, (path, name, warning)
         assert "All psums stay with XLA's own collectives" in warning
     first = told[0][2]
@@ -77,6 +79,6 @@ def test_whatever_is_missing_is_named_and_psums_run_natively():
 
 def test_a_tested_jax_causes_no_warning():
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "import jaxina"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", "-c", "import jaxina; jaxina.init"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
