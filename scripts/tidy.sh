@@ -9,15 +9,22 @@ bin=$PWD/$1/bin
 shift
 export PATH="$bin:$PATH"
 cmake -S . -B build/tidy -G Ninja -DJAXINA_BUILD_TESTS=ON -DJAXINA_BUILD_PYTHON=ON -DPython_EXECUTABLE="$bin/python" >/dev/null
-files=("$@")
-[ $# -gt 0 ] || mapfile -t files < <(python - <<'PY'
+# Some files are compiled several times, for the mutants for example. clang-tidy would check such a file as often, so it
+# gets a list with each file's first compilation, which is not that of a mutant.
+mkdir -p build/tidy/once
+python - >build/tidy/once/files <<'PY'
 import json
 import os
 
-with open("build/tidy/compile_commands.json") as commands:
-    files = {os.path.relpath(command["file"]) for command in json.load(commands)}
-own = sorted(file for file in files if not file.startswith(("..", ".venv", "build")))
+with open("build/tidy/compile_commands.json") as all_commands:
+    first = {}
+    for command in json.load(all_commands):
+        first.setdefault(os.path.relpath(command["file"]), command)
+with open("build/tidy/once/compile_commands.json", "w") as commands:
+    json.dump(list(first.values()), commands)
+own = sorted(file for file in first if not file.startswith(("..", ".venv", "build")))
 print(*sorted(own, key=lambda file: file.startswith("tests/")), sep="\n")  # the tests take longest
 PY
-)
-printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy -quiet -p build/tidy
+files=("$@")
+[ $# -gt 0 ] || mapfile -t files <build/tidy/once/files
+printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy -quiet -p build/tidy/once

@@ -13,7 +13,7 @@ from jaxina.cli import placement
 from jaxina.cli.children import die_with
 from jaxina.errors import SwitchUnreachableError
 
-_START_TIMEOUT = 30.0  # seconds; on a busy machine, importing JAX takes many of them
+_START_TIMEOUT = 30.0  # seconds; on a busy machine, a Python program takes long to start
 _STOP_TIMEOUT = 5.0
 
 
