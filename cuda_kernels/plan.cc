@@ -11,7 +11,6 @@ namespace jaxina::cuda {
 namespace {
 
 using numerics::ElementCodec;
-using numerics::ElementType;
 
 const ElementCodec& codec_of(const Format& format) { return numerics::element_codec(format.type); }
 

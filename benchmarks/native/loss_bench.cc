@@ -67,9 +67,9 @@ class Sum final : private DatagramAggregator::Output {
   }
 
   Figures run() {
-    for (std::uint16_t w = 0; w < options_.workers; ++w) {
+    for (std::uint32_t w = 0; w < options_.workers; ++w) {
       sessions_[w]->worker().submit({{{ElementType::kFloat32, input_.size(), input_.data(), output_[w].data()}}});
-      work(w);
+      work(static_cast<std::uint16_t>(w));
     }
     while (!std::all_of(sessions_.begin(), sessions_.end(), [](auto& s) { return s->worker().has_completed(); })) {
       const Event event = events_.pop();

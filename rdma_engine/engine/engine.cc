@@ -127,7 +127,7 @@ void Engine::submit(const Group& group, std::int64_t device, Collective collecti
   node->submit(static_cast<std::uint32_t>(place - group.begin()), std::move(collective), std::move(done));
 }
 
-void Engine::abort(const Group& group, Status reason) {
+void Engine::abort(const Group& group, const Status& reason) {
   const std::lock_guard guard(state_->mutex);
   check_not_forked();
   for (auto& [known, node] : state_->nodes) {

@@ -67,7 +67,7 @@ class Engine {
 
   // Ends every collective of the group in this process, now and later, with this error (a peer died, or the control
   // connection broke). An empty group means all groups.
-  void abort(const Group& group, Status reason);
+  void abort(const Group& group, const Status& reason);
 
   Counters statistics() const;  // summed over groups
 

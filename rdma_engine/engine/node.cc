@@ -271,7 +271,7 @@ bool Node::advance() {
     in_flight_.pop_front();
   }
   if (!status.ok()) return fail(status), false;
-  if (Status broken = endpoint_->worker().device_failure(); !broken.ok()) return end_for_all(std::move(broken)), false;
+  if (const Status broken = endpoint_->worker().device_failure(); !broken.ok()) return end_for_all(broken), false;
   const auto timeout = static_cast<Nanoseconds>(config_->collective_timeout_s * 1e9);
   if (in_flight_.empty() || now() < in_flight_.front().begun + timeout) return true;
   return end_for_all(overdue()), false;
@@ -291,7 +291,7 @@ void Node::record(const Round& round) const {
                   .end = now()});
 }
 
-void Node::end_for_all(Status reason) {
+void Node::end_for_all(const Status& reason) {
   const bool others = endpoint_ != nullptr;
   if (others) endpoint_->end(reason);
   fail(reason);

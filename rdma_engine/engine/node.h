@@ -67,7 +67,7 @@ class Node {
   void finish(Round& round);
   void record(const Round& round) const;
   void fail(Status reason);
-  void end_for_all(Status reason);
+  void end_for_all(const Status& reason);
   bool sum_inline(std::unique_lock<std::mutex>& lock, Device& submitter);
 
   // These need the lock:

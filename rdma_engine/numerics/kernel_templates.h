@@ -168,7 +168,8 @@ struct Found {
 template <class V, class Element, Store store, Write write>
 inline void exchange_vector(const BlockExchange& b, std::size_t i, Found<V>& found) {
   const Element* ahead = static_cast<const Element*>(b.ahead) + i;
-  if (i % (kLineBytes / sizeof(Element)) == 0) __builtin_prefetch(ahead + kPrefetchedBytes / sizeof(Element), 0, 2);
+  constexpr std::size_t kOfLine = kLineBytes / sizeof(Element), kPrefetched = kPrefetchedBytes / sizeof(Element);
+  if (i % kOfLine == 0) __builtin_prefetch(ahead + kPrefetched, 0, 2);
   const auto bits = V::load_float(static_cast<const Element*>(b.x) + i);
   const auto word = quantized<V>(bits, b.quantize_factors, b.limit);
   put<V, store>(b.words + i, word);
