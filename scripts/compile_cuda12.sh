@@ -27,7 +27,7 @@ fi
 
 if [ "$(cat "$toolkit/.installed" 2>/dev/null)" != "${packages[*]}" ]; then
   rm -rf "$toolkit"
-  install "$folder/venv" -q --no-deps --target "$toolkit/packages" "${packages[@]}"
+  install "$folder-venv" -q --no-deps --target "$toolkit/packages" "${packages[@]}"
   # Lays the packages out as clang expects a toolkit.
   mkdir -p "$toolkit/include" "$toolkit/bin"
   for package in "$PWD/$toolkit"/packages/nvidia/cuda_{runtime,nvcc,cccl}; do cp -rsf "$package/include/." "$toolkit/include/"; done
@@ -36,7 +36,7 @@ if [ "$(cat "$toolkit/.installed" 2>/dev/null)" != "${packages[*]}" ]; then
   touch "$toolkit/include/curand_mtgp32_kernel.h" # clang's own headers include it, but jaxina uses nothing of it
   echo "${packages[*]}" >"$toolkit/.installed"
 fi
-handler=$("$folder/venv/bin/python" -c 'import jaxlib; print(jaxlib.__path__[0] + "/include")')
+handler=$("$folder-venv/bin/python" -c 'import jaxlib; print(jaxlib.__path__[0] + "/include")')
 
 common=(-std=c++20 -I. -Wall -Wextra -Werror -fvisibility=hidden)
 # clang does not know __grid_constant__. Ignoring it is harmless: it only saves a copy.

@@ -5,8 +5,8 @@
 # and jobs, and of private names. The remaining tests do not depend on JAX; `make test` runs them. Without such a
 # Python it says so and succeeds.
 #
-# VERSION nightly is the newest pre-release of JAX on PyPI, or the newest release if that is newer. JAX's nightly wheels are
-# not on PyPI: JAX_NIGHTLY_INDEX=URL names the index that has them.
+# VERSION nightly is JAX's nightly wheels. They are not on PyPI: JAX_NIGHTLY_INDEX=URL names the index that has them. Without
+# it, VERSION nightly is the newest pre-release on PyPI, or the newest release if that is newer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/parts.sh
@@ -49,7 +49,12 @@ case $version in
   newest) part "$version JAX: setup" setup ;;
   nightly)
     setup
-    install "$venv" -q --prerelease allow --upgrade ${JAX_NIGHTLY_INDEX:+--index "$JAX_NIGHTLY_INDEX"} jax jaxlib
+    if ! install "$venv" -q --prerelease allow --upgrade ${JAX_NIGHTLY_INDEX:+--index "$JAX_NIGHTLY_INDEX"} jax jaxlib; then
+      echo "nightly JAX: cannot be installed from ${JAX_NIGHTLY_INDEX:-PyPI}; see above. No test ran" >&2
+      exit 1
+    fi
+    "$venv/bin/python" -c 'import jax; print("nightly JAX: testing with", jax.__version__)'
+    [ -n "${JAX_NIGHTLY_INDEX:-}" ] || echo "nightly JAX: this is PyPI's newest, because JAX_NIGHTLY_INDEX is not set"
     # jaxina warns of a JAX that it has not been tested with; here that is no error.
     export PYTHONWARNINGS="ignore:jaxina has been tested with JAX"
     options=(-W "$PYTHONWARNINGS" --deselect tests/python/test_override.py::test_a_tested_jax_causes_no_warning)

