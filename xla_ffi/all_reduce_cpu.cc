@@ -48,7 +48,7 @@ ffi::Future all_reduce(std::int32_t device, ffi::RemainingArgs args, ffi::Remain
   count_sum(call.collective.identity, call.collective);
   ffi::Promise promise;
   ffi::Future future(promise);
-  Engine::instance().submit(call.group, device, std::move(call.collective), [promise](Status status) mutable {
+  Engine::instance().submit(call.group, device, std::move(call.collective), [promise](const Status& status) mutable {
     if (status.ok()) {
       promise.SetAvailable();
     } else {
