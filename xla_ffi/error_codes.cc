@@ -19,7 +19,7 @@ xla::ffi::ErrorCode to_xla(ErrorCode code) {
     case ErrorCode::kSwitchUnreachable: return Xla::kUnavailable;
     case ErrorCode::kJobRejected: return Xla::kPermissionDenied;
     case ErrorCode::kSharedMemory: return Xla::kResourceExhausted;
-    case ErrorCode::kSystem: return Xla::kInternal;
+    case ErrorCode::kSystem:
     case ErrorCode::kGpu: return Xla::kInternal;
     case ErrorCode::kShutDown: return Xla::kCancelled;
   }

@@ -167,7 +167,7 @@ void Communicator::fail_sum_of_others(std::uint64_t name) const {
   collective.identity = name;
   collective.tensors.push_back({ElementType::kInt32, 1, &submitted->nothing, &submitted->nothing});
   Engine::instance().submit(group, group[static_cast<std::size_t>(rank_)], std::move(collective),
-                            [submitted](Status) { submitted->done.set_value(); });
+                            [submitted](const Status&) { submitted->done.set_value(); });
   submitted->done.get_future().wait_for(kLongestWait);
 }
 

@@ -192,7 +192,7 @@ JAXINA_MPI_EXPORT int MPIABI_Wait(Handle* request, void*) {
   const auto found = std::find_if(outstanding.begin(), outstanding.end(),
                                   [wanted](const Posted& posted) { return posted.get() == wanted; });
   if (found == outstanding.end()) return kSuccess;  // the request of a send, or of a receive that was abandoned
-  const Posted posted = *found;
+  const Posted posted = std::move(*found);
   outstanding.erase(found);
   const int code = returning([&] { jaxina::mpi::peers().wait(posted); });
   if (code != kSuccess) abandon_all();
