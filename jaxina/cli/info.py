@@ -44,7 +44,7 @@ def _facts() -> dict[str, str]:
     import jax
     import jaxlib
 
-    from jaxina import _native
+    from jaxina import _native, _public  # noqa: F401 (it loads the part for GPUs, and warns of an unexpected JAX)
     from jaxina._jax_compat import versions
 
     tested = "tested" if versions.is_tested() else f"not tested; tested are {', '.join(versions.TESTED)}"
