@@ -215,7 +215,7 @@ class WatchedPairs final : public roce::QueuePairs {
   }
   void post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
                   std::uint64_t address, std::uint32_t immediate) override {
-    epochs_[queue] = roce::pass_at(address)->epoch;
+    epochs_[queue] = roce::pass_at(address).value().epoch;
     const auto* const of_device = reinterpret_cast<const std::uint8_t*>(adopted_.memory.get());
     if (view_ != nullptr && head.data() >= of_device && head.data() < of_device + adopted_.bytes) {
       head = {view_ + (head.data() - of_device), head.size()};

@@ -112,7 +112,7 @@ inline std::unique_ptr<Endpoint> join(const GroupConfig& config) {
 class Cluster {
  public:
   explicit Cluster(
-      std::vector<GroupConfig> configs, std::function<void(const Status&)> ended = [](const Status&) {})
+      std::vector<GroupConfig> configs, const std::function<void(const Status&)>& ended = [](const Status&) {})
       : configs_(std::move(configs)) {
     Group group;
     for (std::uint32_t d = 0; d < configs_.front().member.shape.devices(); ++d) group.push_back(d);
@@ -196,7 +196,7 @@ inline Operands flat(std::vector<Operands> devices, std::size_t count) {
   return devices.front();
 }
 
-inline std::vector<GroupConfig> udp_configs(const Processes& processes, std::vector<std::uint16_t> ports) {
+inline std::vector<GroupConfig> udp_configs(const Processes& processes, const std::vector<std::uint16_t>& ports) {
   std::vector<GroupConfig> configs = configs_for(processes);
   for (GroupConfig& config : configs) {
     config.transport =
