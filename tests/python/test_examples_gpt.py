@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import quick_compilation
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gpt" / "train.py"
 TINY = ("--width", "16", "--depth", "1", "--heads", "2", "--length", "16", "--batch-size", "8", "--sample", "5")
@@ -27,7 +28,7 @@ def train(tmp_path):
         found = tmp_path / f"{next(runs)}.json"
         start = ["-m", "jaxina.cli", "run", "-n", str(workers)] if workers else []
         command = [sys.executable, *start, str(EXAMPLE), *TINY, "--text", str(written), "--json", str(found)]
-        environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "1" if workers else "4"}
+        environment = {**os.environ, **quick_compilation.VARIABLES, "JAX_NUM_CPU_DEVICES": "1" if workers else "4"}
         finished = subprocess.run(
             [*command, *map(str, options)], capture_output=True, text=True, timeout=110, env=environment
         )

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import quick_compilation
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "mnist"
 
@@ -20,7 +21,7 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=FOLDER,
-        env=environment,
+        env=environment | quick_compilation.VARIABLES,
         capture_output=True,
         text=True,
         timeout=100,

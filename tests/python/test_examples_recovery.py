@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import quick_compilation
 
 pytestmark = pytest.mark.timeout(240)  # a dozen processes start JAX, one after the other
 
@@ -21,7 +22,7 @@ def train(folder: Path, *options: str, devices: int = 1) -> tuple[list[dict], st
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAXINA_", "XLA_"))}
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--steps", str(STEPS), "--folder", str(folder), *options],
-        env=environment | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"},
+        env=environment | quick_compilation.VARIABLES | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)},
         capture_output=True,
         text=True,
         timeout=200,

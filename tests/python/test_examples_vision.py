@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import quick_compilation
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "vision" / "train.py"
 
@@ -17,7 +18,12 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "vision" / "train.p
 def run(*command: str) -> str:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAXINA_", "XLA_"))}
     done = subprocess.run(
-        [sys.executable, *command], cwd=EXAMPLE.parent, env=environment, capture_output=True, text=True, timeout=110
+        [sys.executable, *command],
+        cwd=EXAMPLE.parent,
+        env=environment | quick_compilation.VARIABLES,
+        capture_output=True,
+        text=True,
+        timeout=110,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import quick_compilation
 
 for package in ("flax", "optax", "matplotlib"):
     pytest.importorskip(package)
@@ -29,8 +30,8 @@ def test_notebook_runs(source, tmp_path):
         "JAX_PLATFORMS": "cpu",
         "MPLBACKEND": "agg",
         "PYTHONPATH": str(ROOT),
-        "XLA_FLAGS": "--xla_backend_optimization_level=0",
-    }  # compiling takes most of the time, so optimization is off
+        **quick_compilation.VARIABLES,
+    }
     done = subprocess.run(
         [sys.executable, "-W", "error", str(source)],
         capture_output=True,
