@@ -37,7 +37,7 @@ class DatagramEngine final : public PacketEngine {
 
  private:
   // Copies the packets of the aggregators into the sender's arena. A result for all workers is copied once.
-  class Output final : public DatagramAggregator::Output {
+  class Output final : public PacketOutput {
    public:
     explicit Output(net::DatagramSender& sender) : sender_(sender) {}
     void send(const Address& to, std::span<const std::uint8_t> packet) override;

@@ -41,6 +41,7 @@ void SwitchedEndpoint::on_notice(const wire::Header& header, std::span<const std
     case wire::Kind::kRefused: return fail(contact_.refusal(static_cast<wire::Refusal>(header.code)));
     case wire::Kind::kAbort: return fail(contact_.abort(header.code, payload));
     case wire::Kind::kUpdate:
+    case wire::Kind::kCombined:
     case wire::Kind::kResult: return;
   }
 }

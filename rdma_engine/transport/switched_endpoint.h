@@ -38,7 +38,7 @@ class SwitchedEndpoint : public Endpoint {
   virtual void interrupt() = 0;  // thread-safe
 
   // The derived class calls these for each pass that it sends, and for each packet of the job that arrives.
-  void on_sent(const Pass& pass) { contact_.sent(pass.retransmission); }
+  void on_sent(const Pass& pass) { contact_.sent(pass.retransmission()); }
   void on_answer() { contact_.answered(); }
   // An ICMP error arrived: no such port, host or network.
   void on_unreachable() { contact_.refused(); }

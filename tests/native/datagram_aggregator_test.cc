@@ -39,7 +39,7 @@ struct Sent {
   }
 };
 
-struct Outbox final : DatagramAggregator::Output {
+struct Outbox final : PacketOutput {
   void send(const Address& to, std::span<const std::uint8_t> packet) override {
     if (!keep) return;
     Sent one{to, Bytes(packet.begin(), packet.end()), {}};

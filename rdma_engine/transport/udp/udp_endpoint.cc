@@ -128,7 +128,7 @@ void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address&
     return;
   }
   on_answer();
-  switch (session_.on_reply(*header, packet.data(), arrival)) {
+  switch (session_.on_reply(*header, packet, arrival)) {
     case Session::Reply::kResult: return;
     case Session::Reply::kStale: ++counters_[Counter::kPacketsRejected]; return;
     case Session::Reply::kPending:
