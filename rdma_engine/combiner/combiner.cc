@@ -40,6 +40,20 @@ const CombinedJob* Combiner::find(std::uint32_t job) const {
   return found == jobs_.end() ? nullptr : &found->second.job;
 }
 
+std::size_t Combiner::entries_held(std::uint32_t job, Nanoseconds now) const {
+  const auto found = jobs_.find(job);
+  std::size_t held = 0;
+  if (found == jobs_.end()) return held;
+  table_.for_each_held(now, [&](const PassId& pass) { held += pass.job == found->second.number; });
+  return held;
+}
+
+std::size_t Combiner::entries_held(Nanoseconds now) const {
+  std::size_t held = 0;
+  table_.for_each_held(now, [&](const PassId&) { ++held; });
+  return held;
+}
+
 void Combiner::on_packet(std::span<const std::uint8_t> packet, const Address& from, Nanoseconds now,
                          PacketOutput& output) {
   wire::Header header;

@@ -43,7 +43,9 @@ class Combiner {
   // The receive buffer overflowed. The next result of each job will say so.
   void on_overflow() { ++overflows_; }
 
-  std::size_t entries_held(Nanoseconds now) const { return table_.held(now); }
+  // The number of entries that passes of the job have now, or of all jobs.
+  std::size_t entries_held(std::uint32_t job, Nanoseconds now) const;
+  std::size_t entries_held(Nanoseconds now) const;
   // Counts packets that belong to no job here.
   const Counters& without_job() const { return without_job_; }
 

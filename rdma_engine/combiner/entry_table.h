@@ -41,11 +41,12 @@ class EntryTable {
     return {wire::words_of(packet(index), exponents), wire::exponents_of(packet(index))};
   }
 
-  // The number of entries that no pass but their own may have now.
-  std::size_t held(Nanoseconds now) const {
-    std::size_t count = 0;
-    for (const Entry& entry : entries_) count += is_held(entry, now, lifetime_);
-    return count;
+  // Calls visit(pass) for each entry that no pass but its own may have now.
+  template <typename Visit>
+  void for_each_held(Nanoseconds now, Visit visit) const {
+    for (const Entry& entry : entries_) {
+      if (is_held(entry, now, lifetime_)) visit(entry.pass);
+    }
   }
   // Frees all entries of a job.
   void free_job(std::uint32_t job) {

@@ -88,7 +88,7 @@ class CombiningProtocol final : public Protocol {
     if (const auto server = servers_.find(packet.to); server != servers_.end()) {
       server->second.on_packet(packet.view(), address_of(packet.from), sender);
     } else {
-      switches_.at(packet.to).on_packet(packet.view(), address_of(packet.from), now, sender);
+      at_switch(switches_.at(packet.to), packet, now, sender);
     }
   }
   void on_overflow() override {}
@@ -106,6 +106,12 @@ class CombiningProtocol final : public Protocol {
     const auto job = jobs_.find(header.job);
     const auto group = static_cast<std::size_t>(header.worker - wire::kFirstGroup);
     return job != jobs_.end() && group < job->second.groups.size() ? &job->second.groups[group] : nullptr;
+  }
+  std::string_view broken() const override { return broken_; }
+  std::size_t entries_held_after_lifetime(Nanoseconds now) const override {
+    std::size_t held = 0;
+    for (const auto& [node, combiner] : switches_) held += combiner.entries_held(now + plan_.lifetime + 1);
+    return held;
   }
   const Counters& without_job() const override { return none_; }
   bool accounts_for_packets() const override { return false; }
@@ -133,6 +139,7 @@ class CombiningProtocol final : public Protocol {
     while (rack + 1 < nodes_.leaves.size() && nodes_.leaves[rack] != near) ++rack;
     return rack;
   }
+  void at_switch(Combiner& combiner, const Packet& packet, Nanoseconds now, PacketOutput& output);
   void add_to_switches(const Job& job);
   std::vector<Child> workers_in(const WorkerSet& set, const Job& job) const;
 
@@ -142,7 +149,21 @@ class CombiningProtocol final : public Protocol {
   std::map<std::uint16_t, Combiner> switches_;
   std::map<std::uint32_t, Job> jobs_;
   Counters none_;
+  std::string_view broken_;
 };
+
+// No packet frees an entry of another job. Only the result of its own pass frees an entry of the packet's job.
+void CombiningProtocol::at_switch(Combiner& combiner, const Packet& packet, Nanoseconds now, PacketOutput& output) {
+  wire::Header header;
+  const bool sound = wire::parse(packet.view(), header) == wire::ParseResult::kOk;
+  const std::uint32_t job = sound ? header.job : 0;
+  const std::size_t own = combiner.entries_held(job, now), others = combiner.entries_held(now) - own;
+  combiner.on_packet(packet.view(), address_of(packet.from), now, output);
+  const std::size_t own_now = combiner.entries_held(job, now), others_now = combiner.entries_held(now) - own_now;
+  if (others_now != others) broken_ = "a packet frees another job's entry before its lifetime has passed";
+  const bool is_result = sound && header.kind == wire::Kind::kResult;
+  if (own_now + (is_result ? 1 : 0) < own) broken_ = "a packet throws away contributions of other workers";
+}
 
 void CombiningProtocol::wipe_switches() {
   switches_.clear();

@@ -87,6 +87,10 @@ void Network::forward(std::uint32_t index, Nanoseconds now) {
 }
 
 Fate Network::cross_link(const Packet& packet, std::uint16_t at, Nanoseconds now) {
+  if (at == packet.to) {  // a node answers a packet that names itself as the sender
+    schedule(packet, at, now);
+    return Fate::kDelivered;
+  }
   const std::uint16_t next = next_node(at, packet.to);
   const bool upward = at != kSwitch && links_[at].parent == next;
   Link& link = links_[upward ? at : next];

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rdma_engine/aggregator/worker_set.h"
@@ -85,10 +86,12 @@ class Protocol {
     (void)packet;
     return nullptr;
   }
-  // What is wrong at the end of a simulation; empty if nothing is.
-  virtual std::string leftovers(Nanoseconds now) const {
+  // What switches have done that they must never do; empty if nothing.
+  virtual std::string_view broken() const { return {}; }
+  // The entries of switches that no rival could claim at this time.
+  virtual std::size_t entries_held_after_lifetime(Nanoseconds now) const {
     (void)now;
-    return {};
+    return 0;
   }
   virtual void on_overflow() = 0;
   // Counts packets that belong to no job here.

@@ -67,6 +67,7 @@ Outcome Simulation::run() {
     step(event);
   }
   if (outcome_.failure.empty()) check_accounting();
+  require(switch_->entries_held_after_lifetime(now_) == 0, "an idle switch holds an entry after its lifetime");
   outcome_.log_hash = hash_;
   outcome_.virtual_time = now_;
   outcome_.network = network_.counters();
@@ -160,6 +161,7 @@ void Simulation::arrive_at_node(const Packet& packet) {
     tell_arrival(packet, position, rejects, before);
   }
   handled_ = nullptr;
+  require(switch_->broken().empty(), switch_->broken());
   check_contribution(packet, before);
 }
 
