@@ -43,11 +43,20 @@ SoftwareSwitch::SoftwareSwitch(const SwitchConfig& config) {
   lanes_ = std::make_unique<Lanes<DatagramEngine>>(std::move(engines));
 }
 
-void SoftwareSwitch::add_job(const JobSpec& spec) {
+void SoftwareSwitch::add_job(const JobSpec& spec, const Shard& part) {
+  if (part.index >= part.of) {
+    throw Error(ErrorCode::kInvalidArgument, "a job has no part " + std::to_string(part.index) + " of " +
+                                                 std::to_string(part.of) + ": parts count from 0");
+  }
   const auto threads = narrow<std::uint32_t>(ports_.size());
+  // The part of one thread, of all threads of all switches of the job.
+  const auto of_thread = [&](std::uint32_t thread) {
+    return Shard{.index = thread * part.of + part.index, .of = threads * part.of};
+  };
   std::size_t bytes = 0;
-  for (std::uint32_t i = 0; i < threads; ++i) bytes += DatagramJob::bytes_for(spec, {i, threads});
-  lanes_->add_job(spec.job, bytes, [&](const Shard& shard) { return std::make_unique<DatagramJob>(spec, shard); });
+  for (std::uint32_t i = 0; i < threads; ++i) bytes += DatagramJob::bytes_for(spec, of_thread(i));
+  lanes_->add_job(spec.job, bytes,
+                  [&](const Shard& thread) { return std::make_unique<DatagramJob>(spec, of_thread(thread.index)); });
 }
 
 std::uint32_t SoftwareSwitch::slots_that_fit(const JobShape& shape) const {

@@ -31,8 +31,10 @@ class SoftwareSwitch {
 
   const std::vector<std::uint16_t>& ports() const { return ports_; }
 
-  // See Lanes.
-  void add_job(const JobSpec& spec);
+  // See Lanes. `part` is this switch's part of the job's slots if several switches share the job. The addresses of all
+  // their threads then go by thread, and by switch for each thread: slot i belongs to addresses[i % size]. Throws
+  // Error(kInvalidArgument) if there is no such part.
+  void add_job(const JobSpec& spec, const Shard& part = {});
   void remove_job(std::uint32_t job) { lanes_->remove_job(job); }
   void abort_job(std::uint32_t job, const Status& reason) { lanes_->abort_job(job, reason); }
   SwitchCounters statistics() { return lanes_->statistics(); }

@@ -1,4 +1,5 @@
 // The endpoint of the udp transport: a session over one UDP socket.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -26,26 +27,40 @@ constexpr int kSpins = 1;
 // Bytes that the UDP and IP headers add to a packet.
 std::size_t network_headers(const Address& address) { return net::family(address) == AF_INET6 ? 8 + 40 : 8 + 20; }
 
-std::vector<Address> switch_addresses(const UdpConfig& config) {
-  if (config.ports.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "the udp transport needs at least one port of the switch");
+std::vector<Address> resolved(const UdpConfig& config) {
+  if (config.addresses.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "the udp transport needs at least one address");
   }
   std::vector<Address> addresses;
-  for (const std::uint16_t port : config.ports) {
-    addresses.push_back(net::resolve(config.address, port, ErrorCode::kSwitchUnreachable));
+  for (const HostPort& one : config.addresses) {
+    addresses.push_back(net::resolve(one.host, one.port, ErrorCode::kSwitchUnreachable));
     net::route_mtu(addresses.back());  // throws if there is no route
+    if (net::family(addresses.back()) != net::family(addresses.front())) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  net::to_string(addresses.front()) + " and " + net::to_string(addresses.back()) +
+                      " take part in one job, but one address is IPv4 and the other IPv6: use one of them only");
+    }
   }
   return addresses;
+}
+
+std::vector<SwitchContact> contacts_at(const std::vector<Address>& addresses, bool at_workers) {
+  std::vector<SwitchContact> contacts;
+  for (const Address& address : addresses) {
+    const auto worker = at_workers ? std::optional(narrow<std::uint32_t>(contacts.size())) : std::nullopt;
+    contacts.emplace_back(net::to_string(address), worker);
+  }
+  return contacts;
 }
 
 Address any_address(int family) { return net::resolve(family == AF_INET6 ? "::" : "0.0.0.0", 0, ErrorCode::kSystem); }
 
 class UdpEndpoint final : public SwitchedEndpoint {
  public:
-  UdpEndpoint(const Membership& member, const UdpConfig& config, std::vector<Address> switch_ports)
-      : SwitchedEndpoint(member.shape, net::to_string(switch_ports.front()), kSpins),
-        switch_(std::move(switch_ports)),
-        socket_(any_address(net::family(switch_.front())), {.report_unreachable = true}),
+  UdpEndpoint(const Membership& member, const UdpConfig& config, std::vector<Address> addresses)
+      : SwitchedEndpoint(member.shape, contacts_at(addresses, config.at_workers), kSpins),
+        addresses_(std::move(addresses)),
+        socket_(any_address(net::family(addresses_.front())), {.report_unreachable = true}),
         receiver_(socket_),
         sender_(socket_, net::WhenFull::kWait),
         session_({.job = member.job,
@@ -53,11 +68,11 @@ class UdpEndpoint final : public SwitchedEndpoint {
                   .worker = narrow<std::uint16_t>(member.worker),
                   .stream = {.shape = member.shape,
                              .timer = udp::kTimer,
-                             .paths = narrow<std::uint32_t>(switch_.size()),
+                             .paths = narrow<std::uint32_t>(addresses_.size()),
                              .window = udp::window_for(config.first_window)},
                   .checksum = config.checksums ? wire::Checksum::kRequired : wire::Checksum::kOptional}),
         loss_(config.loss.share, config.loss.seed),
-        headers_(network_headers(switch_.front())) {}
+        headers_(network_headers(addresses_.front())) {}
 
   Worker& worker() override { return session_.worker(); }
 
@@ -74,7 +89,10 @@ class UdpEndpoint final : public SwitchedEndpoint {
   void interrupt() override { socket_.interrupt(); }
   void on_packet(std::span<const std::uint8_t> packet, const Address& from, Nanoseconds arrival);
 
-  std::vector<Address> switch_;  // the switch's addresses, one per port
+  const Address& address_of(std::size_t slot) const { return addresses_[slot % addresses_.size()]; }
+  void on_unreachable_destinations(const std::vector<Address>& destinations);
+
+  std::vector<Address> addresses_;  // slot i belongs to addresses_[i % size]
   net::UdpSocket socket_;
   net::DatagramReceiver receiver_;
   net::DatagramSender sender_;
@@ -89,8 +107,16 @@ bool UdpEndpoint::receive() {
   const std::size_t packets = receiver_.receive(
       [&](std::span<const std::uint8_t> packet, const Address& from) { on_packet(packet, from, arrival); });
   if (receiver_.take_overflow()) session_.worker().on_overflow();
-  if (sender_.take_unreachable() | receiver_.take_unreachable()) on_unreachable();
+  on_unreachable_destinations(sender_.take_unreachable());
+  on_unreachable_destinations(receiver_.take_unreachable());
   return packets > 0;
+}
+
+void UdpEndpoint::on_unreachable_destinations(const std::vector<Address>& destinations) {
+  for (const Address& destination : destinations) {
+    const auto found = std::find(addresses_.begin(), addresses_.end(), destination);
+    if (found != addresses_.end()) on_unreachable(static_cast<std::size_t>(found - addresses_.begin()));
+  }
 }
 
 void UdpEndpoint::send_ready() {
@@ -104,7 +130,7 @@ void UdpEndpoint::send_ready() {
       more = out.has_value();
       sender_.shrink(more ? out->size : 0);
       if (!more) break;
-      sender_.add(switch_[out->pass.slot % switch_.size()], {packet, out->size});
+      sender_.add(address_of(out->pass.slot), {packet, out->size});
       on_sent(out->pass);
       ++counters_[Counter::kPacketsSent];
       counters_[Counter::kBytesSent] += out->size + headers_;
@@ -122,12 +148,12 @@ void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address&
   ++counters_[Counter::kPacketsReceived];
   counters_[Counter::kBytesReceived] += packet.size() + headers_;
   const std::optional<wire::Header> header = session_.accept(packet);
-  if (!header || from != switch_[header->slot % switch_.size()]) {
+  if (!header || from != address_of(header->slot)) {
     ++counters_[Counter::kPacketsRejected];
     if (recorder_) recorder_->add({.kind = TraceEvent::Kind::kRejected, .time = arrival});
     return;
   }
-  on_answer();
+  on_answer(header->slot);
   switch (session_.on_reply(*header, packet.data(), arrival)) {
     case Session::Reply::kResult: return;
     case Session::Reply::kStale: ++counters_[Counter::kPacketsRejected]; return;
@@ -140,7 +166,7 @@ void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address&
 }  // namespace
 
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const UdpConfig& config) {
-  return std::make_unique<UdpEndpoint>(member, config, switch_addresses(config));
+  return std::make_unique<UdpEndpoint>(member, config, resolved(config));
 }
 
 }  // namespace jaxina
