@@ -47,6 +47,19 @@ void bind_switch(nb::module_& m) {
                    "Bytes of packets that may wait unread at each port, as the system granted them.")
       .def_prop_ro("receive_buffer_requested", &SoftwareSwitch::receive_buffer_requested,
                    "Bytes that were asked for. The system grants fewer if net.core.rmem_max limits them.")
+      .def(
+          "add_part",
+          [](SoftwareSwitch& self, std::uint32_t job, std::uint64_t secret, const JobShape& shape, std::uint32_t index,
+             std::uint32_t of) {
+            self.add_job({.job = job, .secret = secret, .shape = shape}, {.index = index, .of = of});
+          },
+          "job"_a, "secret"_a, "shape"_a, "index"_a, "of"_a, Release(),
+          "Adds this switch's part of a job that several switches share: of `of` switches it is number `index`, from 0. "
+          "The other arguments, and the errors, are those of add_job(). With one thread each, slot i of the job "
+          "belongs to switch i % of.\n\n"
+          "Raises:\n"
+          "  InvalidArgumentError: if there is no such part.\n"
+          "  JobRejectedError: as add_job().")
       .def("slots_that_fit", &SoftwareSwitch::slots_that_fit, "shape"_a,
            "Returns the largest number of slots, up to the shape's own, for which the first bursts of all workers fit "
            "the socket buffers that the system granted. All workers send them at once. A larger pool works, but may "

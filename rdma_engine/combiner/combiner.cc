@@ -173,7 +173,7 @@ void Combiner::on_reply(Registration& registration, const Arrival& arrival, Pack
   CombinedJob& job = registration.job;
   const wire::Header& header = arrival.header;
   if (header.slot >= job.spec().shape.slots()) return void(++job.counters()[Counter::kBadSlot]);
-  if (arrival.from != job.upstream(header.slot)) return void(++job.counters()[Counter::kForeign]);
+  if (!same_peer(arrival.from, job.upstream(header.slot))) return void(++job.counters()[Counter::kForeign]);
   ++job.counters()[Counter::kReplies];
   if (header.worker != wire::kAllWorkers) {
     if (const auto way = job.way_to(header.worker)) send(job, job.contacts()[*way], arrival.packet, output);

@@ -34,6 +34,7 @@ class Combiner {
   bool add(const CombinedJobSpec& spec);
   // Removes a job and frees its entries.
   void remove(std::uint32_t job);
+  bool has_jobs() const { return !jobs_.empty(); }
   // Null if there is no such job.
   const CombinedJob* find(std::uint32_t job) const;
 
@@ -43,6 +44,7 @@ class Combiner {
   // The receive buffer overflowed. The next result of each job will say so.
   void on_overflow() { ++overflows_; }
 
+  std::uint32_t entries() const { return table_.size().entries; }
   // The number of entries that passes of the job have now, or of all jobs.
   std::size_t entries_held(std::uint32_t job, Nanoseconds now) const;
   std::size_t entries_held(Nanoseconds now) const;

@@ -48,8 +48,9 @@ class DatagramJob {
   const WorkerSet* group(std::uint16_t sender, const Address& from) const {
     const std::size_t number = static_cast<std::size_t>(sender - wire::kFirstGroup);
     const auto& known = switches_.addresses;
+    const auto is_sender = [&](const Address& address) { return same_peer(address, from); };
     const bool trusted = sender >= wire::kFirstGroup && number < switches_.groups.size() &&
-                         std::find(known.begin(), known.end(), from) != known.end();
+                         std::any_of(known.begin(), known.end(), is_sender);
     return trusted ? &switches_.groups[number] : nullptr;
   }
   Aggregator& aggregator() { return aggregator_; }

@@ -1,6 +1,6 @@
 // SwitchRoute: decides whether a worker sends a pass through a switch that may combine it, or directly to its server.
-// The switch may be gone, or may have lost the job. Then every pass would wait for two timeouts before it goes directly.
-// So after a number of them, passes go directly at once, and now and then one tries the switch again.
+// The switch may be gone, or may have lost the job. Then every pass would wait for two timeouts before it goes
+// directly. So after a number of them, passes go directly at once, and now and then one tries the switch again.
 #pragma once
 
 #include <algorithm>

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -99,6 +100,9 @@ void seal(const Header& header, std::uint8_t* packet, std::size_t size);
 
 enum class ParseResult : std::uint8_t { kOk, kTruncated, kForeign, kBadLength, kCorrupt };
 std::string_view to_string(ParseResult result);
+
+// The job that a packet names, which is not checked yet; nothing if the packet is too short to have a header.
+std::optional<std::uint32_t> job_of(std::span<const std::uint8_t> packet);
 
 // Whether parse() also accepts a CRC of 0. Packet processors cannot compute a CRC over the words they add.
 enum class Checksum : std::uint8_t { kRequired, kOptional };

@@ -196,11 +196,11 @@ inline Operands flat(std::vector<Operands> devices, std::size_t count) {
   return devices.front();
 }
 
-inline std::vector<GroupConfig> udp_configs(const Processes& processes, std::vector<std::uint16_t> ports) {
+inline std::vector<GroupConfig> udp_configs(const Processes& processes, const std::vector<std::uint16_t>& ports) {
   std::vector<GroupConfig> configs = configs_for(processes);
   for (GroupConfig& config : configs) {
     config.transport =
-        UdpConfig{.address = "127.0.0.1", .ports = ports, .loss = {.share = 0, .seed = 5 + config.member.worker}};
+        UdpConfig{.addresses = ports_of("127.0.0.1", ports), .loss = {.share = 0, .seed = 5 + config.member.worker}};
   }
   return configs;
 }
