@@ -157,7 +157,8 @@ void bind_engine(nb::module_& m) {
           "use_udp",
           [](GroupConfig& c, const std::vector<std::tuple<std::string, std::uint16_t>>& addresses, bool checksums,
              bool at_workers, std::uint32_t first_window, double loss, std::uint64_t loss_seed) {
-            UdpConfig config{.at_workers = at_workers,
+            UdpConfig config{.addresses = {},
+                             .at_workers = at_workers,
                              .checksums = checksums,
                              .first_window = first_window,
                              .loss = {loss, loss_seed}};

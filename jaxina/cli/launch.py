@@ -164,7 +164,7 @@ class Launch:
     @contextlib.contextmanager
     def _switch(self) -> Iterator[str | None]:
         settings = self.settings
-        if settings.aggregator == "embedded":
+        if not settings.uses_switch:
             yield None
         elif self.own_switch:
             # More threads than this host's workers can keep busy would only compete with them.

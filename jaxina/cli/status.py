@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxina import config
+from jaxina.errors import InvalidArgumentError
 
 _CALL_TIMEOUT = 5.0  # seconds
 _RECEIVE_BUFFER = 32 << 20  # bytes of receive buffer that the switch asks for, per socket
@@ -41,6 +42,11 @@ def status(
     from jaxina.control.client import SwitchClient
 
     settings = config.resolve(switch=switch)
+    if settings.aggregator == "direct" and settings.origins["switch"] == "default":
+        raise InvalidArgumentError(
+            "the direct aggregator has no switch to ask. `jaxina run --stats` shows the workers' counters; --switch "
+            "HOST:PORT asks a switch"
+        )
     address = settings.switch
     console = Console()
     with SwitchClient(address, _CALL_TIMEOUT, settings.token) as client, contextlib.suppress(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""The gRPC service of a switch: a thin shell around Membership and a DataPlane."""
+"""The gRPC service of a switch, or of a job's first process: a thin shell around Membership and a DataPlane."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from jaxina.control.membership import (
 )
 from jaxina.control.peer import address_of
 from jaxina.control.quota import CallQuota, ConnectQuota, OpenLimit
+from jaxina.control.servers import WorkerServer
 from jaxina.control.status_reply import StatusReplies
 from jaxina.control.typed_status import refuse
 from jaxina.errors import InvalidArgumentError, JaxinaError
@@ -39,7 +40,8 @@ from jaxina.errors import InvalidArgumentError, JaxinaError
 _log = logging.getLogger(__name__)
 
 _EXPIRE_EVERY = 0.1  # seconds
-_DIED = "died: its session with the switch broke off"
+_STALLED = 1.0  # seconds
+_DIED = "died: its session broke off"
 
 
 def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,6 +67,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
       data_plane: what moves the packets.
       clock: seconds that never go back.
       ask_every: the least time between two questions to the data plane about its state, in seconds.
+      ids_from: the jobs get the ids after this one; None: any.
     """
 
     def __init__(
@@ -72,10 +75,11 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         data_plane: DataPlane,
         clock: Callable[[], float] = time.monotonic,
         ask_every: float = limits.ASK_EVERY,
+        ids_from: int | None = None,
     ):
         self._data_plane = data_plane
         self._clock = clock
-        self._membership = Membership()
+        self._membership = Membership(ids_from)
         self._outboxes: dict[JobSession, asyncio.Queue[pb.SwitchMessage | None]] = {}
         self._replies = StatusReplies(data_plane, clock, ask_every)
         self._calls = CallQuota()
@@ -166,8 +170,11 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
     async def expire_forever(self) -> None:
         """Calls `expire` regularly, until cancelled."""
         while True:
+            began = self._clock()
             await asyncio.sleep(_EXPIRE_EVERY)
-            self.expire()
+            # If this process was stopped meanwhile, it has not read what the workers sent. It reads that first.
+            if self._clock() - began < _STALLED:
+                self.expire()
 
     def expire(self) -> None:
         """Ends sessions that have been silent too long, and jobs that nobody joined in time."""
@@ -211,7 +218,12 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         return message.join
 
     def _join(self, join: pb.Join) -> JobSession:
-        session, effects = self._membership.join(join.job, join.secret, join.ranks, join.host, join.pid, self._clock())
+        server = None
+        if join.HasField("server"):
+            server = WorkerServer(join.server.host, join.server.port, join.server.room)
+        session, effects = self._membership.join(
+            join.job, join.secret, join.ranks, join.host, join.pid, self._clock(), server
+        )
         _log.info("job %d: %s joined", session.job, session)
         self._outboxes[session] = asyncio.Queue()
         self._perform(effects)
@@ -227,6 +239,8 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 self._membership.heartbeat(session, request.heartbeat.statistics, self._clock())
             elif request.WhichOneof("kind") == "leave":
                 self._perform(self._membership.leave(session, request.leave.code, request.leave.message))
+                if request.leave.until_all_left:
+                    return
                 break
         else:
             self._perform(self._membership.lost(session, _DIED))
@@ -236,7 +250,8 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         for effect in effects:
             if isinstance(effect, Ready):
                 _log.info("job %d: complete", effect.job)
-                self._tell(effect.job, pb.SwitchMessage(ready=pb.Ready()))
+                servers = [pb.WorkerServer(**dataclasses.asdict(server)) for server in effect.servers]
+                self._tell(effect.job, pb.SwitchMessage(ready=pb.Ready(servers=servers)))
             elif isinstance(effect, Left):
                 _log.info("job %d: %s left", effect.job, effect.session)
                 self._tell(effect.job, pb.SwitchMessage(left=pb.Left(ranks=effect.session.ranks)))
@@ -252,6 +267,8 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 self._tell_data_plane("remove_job", effect.job)
                 self._replies.forget(effect.job)
                 self._connects.forget(effect.job)
+                for session in [session for session in self._outboxes if session.job == effect.job]:
+                    self._close(session)
 
     def _tell_data_plane(self, method: str, *arguments: Any) -> None:
         """Calls the data plane. If that fails, it is logged, so that the workers still get the rest of the news."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,10 +11,11 @@ from jaxina.config import Configuration, split_address
 from jaxina.control.client import SwitchClient
 from jaxina.control.connector import Group
 from jaxina.control.data_plane import QueuePairs
+from jaxina.control.job_sessions import JobSessions
 from jaxina.control.rendezvous import Agreement, Presence
-from jaxina.control.session import Session
+from jaxina.control.servers import Servers
 from jaxina.control.typed_status import unreachable
-from jaxina.errors import JaxinaError, NeverJoinedError
+from jaxina.errors import JaxinaError
 
 # How many seconds a switch may take to answer. A switch that is just starting needs a few. But a switch that is not
 # there should be noticed before the whole join deadline has passed.
@@ -43,9 +42,7 @@ class SwitchAggregators:
     ):
         self._configuration = configuration
         self._abort = abort
-        self._statistics = statistics
-        self._sessions: dict[Group, Session] = {}
-        self._lock = threading.Lock()
+        self._sessions = JobSessions(configuration, statistics)
         candidates = _resolved(configuration.switch)
         self._client = SwitchClient(
             configuration.switch,
@@ -80,33 +77,18 @@ class SwitchAggregators:
             **dataclasses.asdict(grant.terms),
         }
 
-    def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:
+    def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> Servers:
         """Joins, and waits until all workers of the job have joined."""
-        deadline = time.monotonic() + self._configuration.join_timeout
-        session = self._client.join(
-            agreement["job"],
-            agreement["secret"],
-            [worker],
-            heartbeat_timeout=self._configuration.heartbeat_timeout,
-            statistics=self._statistics,
-            aborted=lambda code, message: self._abort(list(group), code, message),
+        self._sessions.join(
+            self._client,
+            group,
+            worker,
+            workers,
+            agreement,
+            lambda code, message: self._abort(list(group), code, message),
         )
-        try:
-            if not session.wait_until_complete(deadline):
-                raise self._never_joined(agreement, workers)
-        except JaxinaError as error:
-            session.leave(error.code, error.message)
-            raise
-        with self._lock:
-            self._sessions[group] = session
-
-    def _never_joined(self, agreement: Agreement, workers: int) -> NeverJoinedError:
-        reply = self._client.who_is_missing(agreement["job"], agreement["secret"])
-        missing = ", ".join(map(str, reply.not_joined))
-        return NeverJoinedError(
-            f"worker {missing} of {workers} did not join job {agreement['job']} at {self._client.address} within "
-            f"{self._configuration.join_timeout:g} s; see its output. If it starts slowly, raise JAXINA_JOIN_TIMEOUT"
-        )
+        addresses = [(agreement["address"], port) for port in agreement["ports"]]
+        return Servers(addresses, agreement["first_window"])
 
     def connect_queue_pairs(self, agreement: Agreement, worker: int, end: tuple[Any, ...]) -> tuple[Any, ...]:
         ours = QueuePairs(*end)
@@ -114,19 +96,10 @@ class SwitchAggregators:
         return dataclasses.astuple(theirs)
 
     def end(self, group: Group, code: str, message: str) -> None:
-        with self._lock:
-            session = self._sessions.pop(group, None)
-        if session is not None:
-            session.leave(code, message)
+        self._sessions.end(group, code, message)
 
     def leave(self, failure: str | None) -> None:
-        with self._lock:
-            sessions, self._sessions = self._sessions, {}
-        for session in sessions.values():
-            if failure is None:
-                session.leave()
-            else:
-                session.leave("WORKER_LOST", f"ended with {failure}")
+        self._sessions.leave(failure)
         self._client.close()
 
 
