@@ -98,6 +98,17 @@ def host_and_port() -> Kind:
     return Kind(parse, "HOST:PORT, such as 10.0.0.1:51000 or [::1]:51000")
 
 
+def hosts_and_ports() -> Kind:
+    """Addresses, as `split_address` takes them, with commas between."""
+
+    def parse(text: str) -> str:
+        for one in text.split(","):
+            split_address(one)
+        return text
+
+    return Kind(parse, "HOST:PORT, or several with commas between, such as 10.0.0.1:51000,10.0.0.2:51000")
+
+
 def path() -> Kind:
     """The name of a file."""
     return Kind(str, "a file name")
@@ -147,16 +158,22 @@ class Configuration:
     """
 
     aggregator: str = _setting(
-        choice("embedded", "direct", "udp", "roce", "verbs"),
+        choice("embedded", "direct", "atp", "udp", "roce", "verbs"),
         "embedded",
         "Where arrays are summed: in shared memory of this host (embedded), by the workers themselves over a network "
-        "(direct), or at a switch that is reached by datagrams (udp), by RDMA from user space (roce) or by an RDMA NIC "
-        "(verbs).",
+        "(direct), the same with switches that combine updates on the way (atp), or at a switch that is reached by "
+        "datagrams (udp), by RDMA from user space (roce) or by an RDMA NIC (verbs).",
     )
     switch: str = _setting(
-        host_and_port(),
+        hosts_and_ports(),
         "127.0.0.1:51000",
-        "Control address of the switch (udp, roce, verbs). `jaxina switch` starts a switch.",
+        "Control address of the switch (atp, udp, roce, verbs). `jaxina switch` starts a switch. With atp, several "
+        "addresses with commas between: slot i then goes through switch i mod their number.",
+    )
+    servers: str | None = _setting(
+        hosts_and_ports(),
+        None,
+        "Control addresses of hosts that sum instead of the workers (direct, atp): `jaxina switch` on each.",
     )
     token: str | None = _setting(
         token(),
@@ -288,12 +305,24 @@ class Configuration:
         values = {name: getattr(self, name) for name in names}
         if self.uses_switch:
             values["switch"] = self.switch
+        if self.servers is not None:
+            values["servers"] = self.servers
         return values
 
     @property
     def uses_switch(self) -> bool:
-        """Whether arrays are summed at a switch."""
+        """Whether updates go to a switch, which sums or combines them."""
         return self.aggregator not in ("embedded", "direct")
+
+    @property
+    def switches_on_the_way(self) -> list[str]:
+        """The control addresses of the switches that combine updates on their way to servers."""
+        return self.switch.split(",") if self.aggregator == "atp" else []
+
+    @property
+    def dedicated_servers(self) -> list[str]:
+        """The control addresses of hosts that sum instead of the workers."""
+        return [] if self.servers is None else self.servers.split(",")
 
 
 def fields() -> list[dataclasses.Field[Any]]:
@@ -385,7 +414,17 @@ def check_used(configuration: Configuration) -> None:
       InvalidArgumentError: the aggregator does not use a setting that was given.
     """
     aggregator = configuration.aggregator
+    if configuration.servers is not None and aggregator not in ("direct", "atp"):
+        raise InvalidArgumentError(
+            f"{variable('servers')}={configuration.servers} is given, but the {aggregator} aggregator has no servers: "
+            "choose direct or atp, or leave servers out"
+        )
     if configuration.uses_switch:
+        if aggregator != "atp" and "," in configuration.switch:
+            raise InvalidArgumentError(
+                f"{variable('switch')}={configuration.switch} names several switches, but the {aggregator} aggregator "
+                "uses one: choose atp, or name one switch"
+            )
         return
     ignored = {"argument", "environment"} if configuration.origins["aggregator"] == "default" else {"argument"}
     unused = {"embedded": (("switch", "network"), ("loss", "network")), "direct": (("switch", "switch"),)}[aggregator]

@@ -34,7 +34,7 @@ class Job:
     Attributes:
       process: this process's number, from 0.
       processes: how many processes take part.
-      aggregator: "embedded", "direct", "udp", "roce" or "verbs".
+      aggregator: "embedded", "direct", "atp", "udp", "roce" or "verbs".
       configuration: all settings, and where each came from.
     """
 
@@ -79,6 +79,7 @@ def init(
     aggregator: str | None = None,
     *,
     switch: str | None = None,
+    servers: str | None = None,
     slots: int | None = None,
     block_size: int | None = None,
     blocks_per_chunk: int | None = None,
@@ -103,9 +104,12 @@ def init(
     ``jaxina info`` lists all of them.
 
     Args:
-      aggregator: "embedded" (shared memory of this host), "direct" (the workers themselves, over a network), or a switch
-        reached by "udp" (datagrams), "roce" (RDMA from user space) or "verbs" (RDMA by a NIC).
-      switch: HOST:PORT of the switch's control service. Not for "embedded" and "direct".
+      aggregator: "embedded" (shared memory of this host), "direct" (the workers themselves, over a network), "atp" (the
+        same, with switches that combine updates on the way), or a switch reached by "udp" (datagrams), "roce" (RDMA
+        from user space) or "verbs" (RDMA by a NIC).
+      switch: HOST:PORT of the switch's control service. Not for "embedded" and "direct". With "atp", several with commas
+        between.
+      servers: HOST:PORT of hosts that sum instead of the workers, with commas between. Only for "direct" and "atp".
       slots: pool size s, in slots.
       block_size: block size k, in elements.
       blocks_per_chunk: how many blocks one slot pass carries.
@@ -150,6 +154,7 @@ def init(
     configuration = config.resolve(
         aggregator=aggregator,
         switch=switch,
+        servers=servers,
         slots=slots,
         block_size=block_size,
         blocks_per_chunk=blocks_per_chunk,
@@ -249,7 +254,7 @@ def _aggregators(configuration: config.Configuration, process: int, host: str) -
     from jaxina import _native
 
     # These need gRPC, which embedded does not.
-    if configuration.aggregator == "direct":
+    if configuration.aggregator in ("direct", "atp"):
         from jaxina.control.direct_jobs import DirectAggregators
 
         ended = joining.ended_processes

@@ -91,6 +91,9 @@ nb::dict fields_of(const UdpConfig& config) {
   for (const HostPort& one : config.addresses) addresses.append(nb::make_tuple(one.host, one.port));
   d["addresses"] = std::move(addresses);
   d["at_workers"] = config.at_workers;
+  nb::list switches;
+  for (const HostPort& one : config.switches) switches.append(nb::make_tuple(one.host, one.port));
+  d["switches"] = std::move(switches);
   d["first_window"] = config.first_window;
   return d;
 }
@@ -156,16 +159,19 @@ void bind_engine(nb::module_& m) {
       .def(
           "use_udp",
           [](GroupConfig& c, const std::vector<std::tuple<std::string, std::uint16_t>>& addresses, bool checksums,
-             bool at_workers, std::uint32_t first_window, double loss, std::uint64_t loss_seed) {
+             bool at_workers, const std::vector<std::tuple<std::string, std::uint16_t>>& switches,
+             std::uint32_t first_window, double loss, std::uint64_t loss_seed) {
             UdpConfig config{.addresses = {},
                              .at_workers = at_workers,
                              .checksums = checksums,
                              .first_window = first_window,
                              .loss = {loss, loss_seed}};
             for (const auto& [host, port] : addresses) config.addresses.push_back({host, port});
+            for (const auto& [host, port] : switches) config.switches.push_back({host, port});
             c.transport = std::move(config);
           },
-          "addresses"_a, "checksums"_a = true, nb::kw_only(), "at_workers"_a = false, "first_window"_a = 0,
+          "addresses"_a, "checksums"_a = true, nb::kw_only(), "at_workers"_a = false,
+          "switches"_a = std::vector<std::tuple<std::string, std::uint16_t>>{}, "first_window"_a = 0,
           "loss"_a = 0.0, "loss_seed"_a = 0,
           "Sums at a switch, or at the workers' own servers, over UDP.\n\n"
           "Args:\n"
@@ -173,6 +179,8 @@ void bind_engine(nb::module_& m) {
           "addresses[i % len(addresses)].\n"
           "  checksums: whether the replies carry a CRC.\n"
           "  at_workers: whether addresses[i] is the server in worker i's process.\n"
+          "  switches: (host, port) of the switches on the way that may combine updates; slot i goes through "
+          "switches[i % len(switches)].\n"
           "  first_window: for how many passes there is room at first; 0 if that is not known.\n"
           "  loss: share of arriving packets to drop, for experiments, in [0, 1].\n"
           "  loss_seed: seed of these drops.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import grpc
@@ -150,6 +150,10 @@ class SwitchClient:
             server=server,
             at_worker=self._at_worker,
         )
+
+    def assist(self, requests: Iterator[pb.AssistRequest]) -> Any:
+        """Asks a switch to help with a job. Returns the call: an iterator of `Assisting`, which can be cancelled."""
+        return self._stub.Assist(requests, metadata=self._metadata)
 
     def status(self) -> pb.StatusReply:
         """Asks for the switch's state."""

@@ -177,10 +177,15 @@ class Connector:
         address, checksums = agreement["address"], agreement["checksums"]
         if configuration.aggregator == "embedded":
             config.use_embedded(agreement["segment"])
-        elif configuration.aggregator in ("udp", "direct"):
-            window, at_workers = servers.first_window, servers.at_workers
+        elif configuration.aggregator in ("udp", "direct", "atp"):
             config.use_udp(
-                servers.addresses, checksums, at_workers=at_workers, first_window=window, loss=loss, loss_seed=seed
+                servers.addresses,
+                checksums,
+                at_workers=servers.at_workers,
+                switches=servers.switches,
+                first_window=servers.first_window,
+                loss=loss,
+                loss_seed=seed,
             )
         elif configuration.aggregator == "roce":
             config.use_roce(address, exchange, checksums, loss=loss, loss_seed=seed)

@@ -3,6 +3,9 @@
 Every process has a server: a software switch of one thread. Of a job's P workers, the server of worker w sums the slots
 i with i mod P = w. The first process of a group runs the control service of the group's job, which knows who has joined
 and who has died.
+
+Switches may combine updates on their way to the servers (aggregator "atp"). The first process asks them to. A job can do
+without them, so a switch that stops costs only time. Hosts of their own may be the servers instead.
 """
 
 from __future__ import annotations
@@ -10,12 +13,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import secrets
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxina._native import JobShape, SoftwareSwitch
 from jaxina.config import Configuration
+from jaxina.control.assistance import Addresses, Helpers
 from jaxina.control.client import SwitchClient
 from jaxina.control.connector import Group
 from jaxina.control.data_plane import QueuePairs, Terms
@@ -29,8 +34,6 @@ from jaxina.errors import InvalidArgumentError, JaxinaError, WorkerLostError
 _log = logging.getLogger(__name__)
 
 _ANSWER_TIMEOUT = 5.0  # seconds that the first process of a group may take to answer a call
-# Processes make jobs on their own, and a server has jobs of several of them. So each process has job ids of its own.
-_IDS_PER_PROCESS = 1 << 20
 _LEADER = 0  # the worker that is the first process of a group
 
 
@@ -48,6 +51,14 @@ class _ServersAtWorkers:
 
     def abort_job(self, job: int, code: str, message: str) -> None:
         """Does nothing: each worker tells its own server."""
+
+    def combine_job(self, job: int, secret: int, shape: JobShape, servers: list[tuple[str, int]]) -> None:
+        raise InvalidArgumentError("a worker combines no updates: name a switch")
+
+    def serve_part(
+        self, job: int, secret: int, shape: JobShape, index: int, of: int, switches: list[tuple[str, int]]
+    ) -> None:
+        raise InvalidArgumentError("a worker serves only jobs of its own")
 
     def statistics(self) -> dict[str, Any]:
         return {"rejected": {}, "jobs": {}}
@@ -99,6 +110,9 @@ class DirectAggregators:
         self._lock = threading.Lock()  # guards the three above
         # The workers drop packets with the seeds that follow loss_seed. A server must not drop the same ones.
         seed = (configuration.loss_seed + (1 << 32) + process) % 2**64
+        timeout = configuration.join_timeout
+        self._switches = Helpers(configuration.switches_on_the_way, timeout, configuration.token)
+        self._dedicated = Helpers(configuration.dedicated_servers, timeout, configuration.token)
         self._server = SoftwareSwitch(host, 1, configuration.loss, seed)
 
     def arrange(self, processes: Sequence[Presence], devices: int) -> Agreement:
@@ -122,6 +136,8 @@ class DirectAggregators:
             "processes": [presence.process for presence in processes],
             "address": "",
             "segment": "",
+            "switches": self._switches.data_addresses(),
+            "servers": self._dedicated.data_addresses(),
             **dataclasses.asdict(grant.terms),
         }
 
@@ -129,8 +145,9 @@ class DirectAggregators:
         with self._lock:
             if self._control is None:
                 bind = f"[{self._host}]:0" if ":" in self._host else f"{self._host}:0"
-                ids = self._process * _IDS_PER_PROCESS % 2**32
                 token = self._configuration.token
+                # Servers and switches have jobs that many processes make on their own.
+                ids = secrets.randbits(32)
                 self._control = ControlServer(_ServersAtWorkers(), bind, token, ids_from=ids)
             return self._control
 
@@ -154,11 +171,16 @@ class DirectAggregators:
         So all servers know the job before any worker sends a packet.
         """
         shape = self._configuration.shape(devices=len(group), workers=workers)
-        job = agreement["job"]
-        self._server.add_part(job, agreement["secret"], shape, worker, workers)
+        job, secret = agreement["job"], agreement["secret"]
+        switches, dedicated = _addresses(agreement["switches"]), _addresses(agreement["servers"])
+        window, server = 0, None
+        if not dedicated:
+            self._server.add_part(job, secret, shape, worker, workers, switches)
+            server = WorkerServer(self._host, self._server.ports[0], self._server.slots_that_fit(shape))
+        elif worker == _LEADER:
+            window = self._dedicated.serve(job, secret, shape, switches, functools.partial(self._lost_server, group))
         with self._lock:
             self._jobs[group] = job
-        server = WorkerServer(self._host, self._server.ports[0], self._server.slots_that_fit(shape))
         found = self._sessions.join(
             self._client(agreement["control"], agreement["leader"]),
             group,
@@ -169,10 +191,20 @@ class DirectAggregators:
             server=server,
             check=lambda: self._check_alive(agreement["processes"]),
         )
+        addresses = dedicated or [(one.host, one.port) for one in found]
+        if worker == _LEADER:
+            self._switches.combine(job, secret, shape, addresses)
+        if dedicated:
+            return Servers(dedicated, window, switches=switches)
         # A pass goes to one of the servers, so all of them together have room for more passes than each has.
         rooms = [one.room for one in found]
         window = min(shape.slots, workers * min(rooms)) if all(rooms) else 0
-        return Servers([(one.host, one.port) for one in found], window, at_workers=True)
+        return Servers(addresses, window, at_workers=True, switches=switches)
+
+    def _lost_server(self, group: Group, error: JaxinaError) -> None:
+        """A dedicated server has stopped, so the job ends for all."""
+        self._abort(list(group), error.code, error.message)
+        self._sessions.end(group, error.code, error.message)
 
     def _check_alive(self, processes: Sequence[int]) -> None:
         for worker, process in enumerate(processes):
@@ -182,6 +214,8 @@ class DirectAggregators:
     def _aborted(self, group: Group, job: int, code: str, message: str) -> None:
         self._abort(list(group), code, message)
         self._end_at_server(job, code, message)
+        self._switches.release(job)
+        self._dedicated.release(job)
 
     def _end_at_server(self, job: int, code: str, message: str) -> None:
         """From now on this process's server answers the job's packets with the error."""
@@ -216,4 +250,11 @@ class DirectAggregators:
             self._control.stop(WorkerLostError(has_left([_LEADER])))
         for client in self._clients.values():
             client.close()
+        self._switches.close()
+        self._dedicated.close()
         self._server.stop()
+
+
+def _addresses(pairs: Sequence[Sequence[Any]]) -> Addresses:
+    """Restores addresses that have been JSON."""
+    return [(str(host), int(port)) for host, port in pairs]

@@ -47,8 +47,11 @@ class Servers:
       addresses: hosts and UDP ports. Slot i of the job belongs to ``addresses[i % len(addresses)]``.
       first_window: how many passes a worker has in flight at first; 0: not known.
       at_workers: whether ``addresses[i]`` is the server in worker i's process.
+      switches: hosts and UDP ports of the switches on the way that may combine updates. Slot i goes through
+        ``switches[i % len(switches)]``. Empty: there are none.
     """
 
     addresses: Sequence[tuple[str, int]] = ()
     first_window: int = 0
     at_workers: bool = False
+    switches: Sequence[tuple[str, int]] = ()

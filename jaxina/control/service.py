@@ -16,6 +16,7 @@ import grpc
 from jaxina._native import JobShape
 from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc, limits
+from jaxina.control.assisted_jobs import AssistedJobs
 from jaxina.control.data_plane import DataPlane, QueuePairs
 from jaxina.control.job_spec import JobSpec
 from jaxina.control.membership import (
@@ -85,6 +86,8 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self._calls = CallQuota()
         self._connects = ConnectQuota()
         self._sessions = OpenLimit("sessions", limits.SESSIONS_PER_ADDRESS, limits.MAX_SESSIONS)
+        self._assisted = AssistedJobs(data_plane)
+        self._assists = OpenLimit("assisted jobs", limits.ASSISTED_PER_ADDRESS, limits.MAX_ASSISTED)
         self._waiting = OpenLimit("sessions that have not joined", limits.WAITING_PER_ADDRESS, limits.MAX_WAITING)
 
     # ---- the methods of control.proto
@@ -143,7 +146,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
 
     @_typed
     async def Status(self, request: pb.StatusRequest, context: grpc.aio.ServicerContext[Any, Any]) -> pb.StatusReply:
-        return self._replies.status(self._membership.jobs.values())
+        return self._replies.status(self._membership.jobs.values(), self._assisted)
 
     @_typed
     async def WhoIsMissing(
@@ -164,6 +167,26 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self._connects.take(request.job, spec.shape.workers, self._clock())
         ours = self._data_plane.connect_queue_pairs(request.job, request.rank, theirs)
         return pb.QueuePairs(**dataclasses.asdict(ours))
+
+    async def Assist(
+        self, requests: AsyncIterator[pb.AssistRequest], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[pb.Assisting]:
+        address = address_of(context.peer())
+        with contextlib.ExitStack() as inside:
+            try:
+                self._calls.take(address, self._clock())
+                inside.enter_context(self._assists.one_more(address))
+                with self._waiting.one_more(address):
+                    request = await self._first_assist(requests)
+                reply = inside.enter_context(self._assisted.assist(request, address))
+            except JaxinaError as error:
+                _log.debug("assistance refused: %s", error)
+                await refuse(context, error)
+            _log.info("job %d of %s: %s", request.job, address, request.WhichOneof("role"))
+            yield reply
+            async for _ in requests:  # none comes; the stream ends when the job does, or its first process dies
+                break
+            _log.info("job %d of %s: ended", request.job, address)
 
     # ---- what happens without a call
 
@@ -204,6 +227,18 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             del self._membership.jobs[job.id]
             raise
         return job
+
+    async def _first_assist(self, requests: AsyncIterator[pb.AssistRequest]) -> pb.AssistRequest:
+        try:
+            request = await asyncio.wait_for(anext(aiter(requests)), limits.JOIN_WITHIN)
+        except (StopAsyncIteration, TimeoutError):
+            request = pb.AssistRequest()
+        if request.WhichOneof("role") is None or request.ByteSize() > limits.MAX_ASSIST_BYTES:
+            raise InvalidArgumentError(
+                f"a request for assistance has a role and at most {limits.MAX_ASSIST_BYTES} bytes, and comes within "
+                f"{limits.JOIN_WITHIN:g} s"
+            )
+        return request
 
     async def _first(self, requests: AsyncIterator[pb.WorkerMessage]) -> pb.Join:
         try:

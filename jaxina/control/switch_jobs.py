@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxina.config import Configuration, split_address
+from jaxina.config import Configuration
 from jaxina.control.client import SwitchClient
 from jaxina.control.connector import Group
 from jaxina.control.data_plane import QueuePairs
 from jaxina.control.job_sessions import JobSessions
 from jaxina.control.rendezvous import Agreement, Presence
 from jaxina.control.servers import Servers
-from jaxina.control.typed_status import unreachable
+from jaxina.control.switch_address import ANSWER_TIMEOUT, answering, resolved
 from jaxina.errors import JaxinaError
-
-# How many seconds a switch may take to answer. A switch that is just starting needs a few. But a switch that is not
-# there should be noticed before the whole join deadline has passed.
-ANSWER_TIMEOUT = 5.0
 
 
 class SwitchAggregators:
@@ -43,7 +38,7 @@ class SwitchAggregators:
         self._configuration = configuration
         self._abort = abort
         self._sessions = JobSessions(configuration, statistics)
-        candidates = _resolved(configuration.switch)
+        candidates = resolved(configuration.switch)
         self._client = SwitchClient(
             configuration.switch,
             min(ANSWER_TIMEOUT, configuration.join_timeout),
@@ -51,7 +46,7 @@ class SwitchAggregators:
         )
         try:
             self._client.status()  # if the switch is not there, say so now rather than in the first psum
-            self._data_host = _answering(candidates, configuration.switch)
+            self._data_host = answering(candidates, configuration.switch)
         except JaxinaError:
             self._client.close()
             raise
@@ -101,29 +96,3 @@ class SwitchAggregators:
     def leave(self, failure: str | None) -> None:
         self._sessions.leave(failure)
         self._client.close()
-
-
-def _resolved(address: str) -> list[str]:
-    """The numeric addresses of HOST:PORT's host. The packet path needs them numeric."""
-    host, port = split_address(address)
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-    except OSError as error:
-        raise unreachable(address, f"unknown host: {error.strerror}") from error
-    return list(dict.fromkeys(str(one[4][0]) for one in found))
-
-
-def _answering(candidates: Sequence[str], address: str) -> str:
-    """The candidate at which the control service answers.
-
-    A name may have several addresses, as `localhost` has 127.0.0.1 and ::1, and a switch may listen at only one of
-    them.
-    """
-    _, port = split_address(address)
-    for candidate in candidates[:-1]:
-        try:
-            with socket.create_connection((candidate, port), timeout=ANSWER_TIMEOUT):
-                return candidate
-        except OSError:
-            continue
-    return candidates[-1]

@@ -130,7 +130,7 @@ void Combiner::combine(Registration& registration, const Arrival& arrival, std::
     case EntryVerdict::kAbsorb: ++counters[Counter::kAbsorbed]; return;
     case EntryVerdict::kRepeat:
       ++counters[Counter::kAbsorbed];
-      return send_sum(job, index, header, wire::Transmission::kAgain, output);
+      return send_sum(job, index, arrival, wire::Transmission::kAgain, output);
     case EntryVerdict::kPass:
       ++counters[Counter::kCollisions];
       job.contacts()[child] = arrival.from;
@@ -140,7 +140,7 @@ void Combiner::combine(Registration& registration, const Arrival& arrival, std::
   if (!outcome.completes) return;
   sum.finish(codec_, header.words);
   ++counters[Counter::kCombined];
-  send_sum(job, index, header, wire::Transmission::kFirst, output);
+  send_sum(job, index, arrival, wire::Transmission::kFirst, output);
 }
 
 PassId Combiner::id_of(const Registration& registration, const wire::Header& header) {
@@ -154,19 +154,27 @@ bool Combiner::sends_on(const wire::Header& header) const {
   return (pass >> 48) < options_.share_sent_on;
 }
 
-void Combiner::send_sum(CombinedJob& job, std::size_t entry, const wire::Header& header,
-                        wire::Transmission transmission, PacketOutput& output) {
-  wire::Header combined = header;
+void Combiner::send_sum(CombinedJob& job, std::size_t entry, const Arrival& arrival, wire::Transmission transmission,
+                        PacketOutput& output) {
+  wire::Header combined = arrival.header;
   combined.kind = wire::Kind::kCombined;
   combined.worker = narrow<std::uint16_t>(wire::kFirstGroup + job.spec().group);
   combined.code = static_cast<std::uint8_t>(transmission);
-  const std::size_t size = wire::packet_size(header.words, header.exponents);
+  const std::size_t size = wire::packet_size(combined.words, combined.exponents);
   wire::seal(combined, table_.packet(entry), size);
-  send(job, job.upstream(header.slot), {table_.packet(entry), size}, output);
+  send_upstream(job, arrival, {table_.packet(entry), size}, output);
 }
 
 void Combiner::send_on(CombinedJob& job, const Arrival& arrival, PacketOutput& output) {
-  send(job, job.upstream(arrival.header.slot), arrival.packet, output);
+  send_upstream(job, arrival, arrival.packet, output);
+}
+
+// The server must see the address at which the workers know this switch, so it is where this worker's packet came to.
+void Combiner::send_upstream(CombinedJob& job, const Arrival& arrival, std::span<const std::uint8_t> packet,
+                             PacketOutput& output) {
+  Address to = job.upstream(arrival.header.slot);
+  to.local = arrival.from.local;
+  send(job, to, packet, output);
 }
 
 void Combiner::on_reply(Registration& registration, const Arrival& arrival, PacketOutput& output) {

@@ -66,8 +66,10 @@ class Combiner {
   void combine(Registration& registration, const Arrival& arrival, std::uint32_t child, PacketOutput& output);
   void on_reply(Registration& registration, const Arrival& arrival, PacketOutput& output);
   void send_on(CombinedJob& job, const Arrival& arrival, PacketOutput& output);
-  void send_sum(CombinedJob& job, std::size_t entry, const wire::Header& header, wire::Transmission transmission,
+  void send_sum(CombinedJob& job, std::size_t entry, const Arrival& arrival, wire::Transmission transmission,
                 PacketOutput& output);
+  void send_upstream(CombinedJob& job, const Arrival& arrival, std::span<const std::uint8_t> packet,
+                     PacketOutput& output);
   void send_to_all(CombinedJob& job, std::span<const std::uint8_t> packet, PacketOutput& output);
   static PassId id_of(const Registration& registration, const wire::Header& header);
   bool sends_on(const wire::Header& header) const;
