@@ -185,7 +185,7 @@ class Configuration:
     )
     slots: int = _setting(
         integer(1, MAX_SLOTS),
-        {"embedded": 8, "direct": 128, "udp": 128, "roce": 16, "verbs": 64},
+        {"embedded": 8, "direct": 128, "atp": 128, "udp": 128, "roce": 16, "verbs": 64},
         "Pool size s: how many chunks of a group may be in flight at once.",
     )
     block_size: int = _setting(
@@ -195,7 +195,7 @@ class Configuration:
     )
     blocks_per_chunk: int = _setting(
         integer(1, MAX_BLOCKS_PER_CHUNK),
-        {"embedded": 32, "direct": 1, "udp": 1, "roce": 16, "verbs": 16},
+        {"embedded": 32, "direct": 1, "atp": 1, "udp": 1, "roce": 16, "verbs": 16},
         "How many blocks one slot pass carries. The defaults are for blocks of 256 elements. With another block size, "
         "the default is as many blocks as make a chunk of the same size, but at least 1.",
     )
