@@ -68,7 +68,8 @@ def test_two_processes_with_two_devices_each_are_two_workers(server, data_plane)
         assert (part.worker, part.job, part.secret) == (worker, job, secret)
         assert part.local == [2 * worker, 2 * worker + 1]
         to = part.transport
-        assert (to["kind"], to["address"], to["ports"]) == ("udp", "127.0.0.1", [51001, 51002])
+        assert (to["kind"], to["addresses"]) == ("udp", [("127.0.0.1", 51001), ("127.0.0.1", 51002)])
+        assert not to["at_workers"]
     for process in processes:
         process.connector.close(None)
     assert eventually(lambda: data_plane.removed == [job])
