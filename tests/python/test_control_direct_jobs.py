@@ -4,7 +4,6 @@ import os
 import threading
 import time
 
-
 import pytest
 from control_fakes import FakeEngine, FakeStore, FakeTopology, eventually, in_threads
 

@@ -104,7 +104,7 @@ def test_the_leader_joins_as_soon_as_it_has_the_job(server, data_plane, monkeypa
 
     def join(*arguments):
         time.sleep(1.5)
-        late(*arguments)
+        return late(*arguments)
 
     monkeypatch.setattr(processes[1].aggregators, "join", join)
     parts = in_threads(*[lambda p=p: p.connector([0, 1]) for p in processes])
