@@ -103,8 +103,8 @@ def init(
     ``jaxina info`` lists all of them.
 
     Args:
-      aggregator: "embedded" (shared memory of this host), "direct" (the workers themselves, over a network), or a switch
-        reached by "udp" (datagrams), "roce" (RDMA from user space) or "verbs" (RDMA by a NIC).
+      aggregator: "embedded" (shared memory of this host), "direct" (the workers themselves, over a network), or a
+        switch reached by "udp" (datagrams), "roce" (RDMA from user space) or "verbs" (RDMA by a NIC).
       switch: HOST:PORT of the switch's control service. Not for "embedded" and "direct".
       slots: pool size s, in slots.
       block_size: block size k, in elements.
