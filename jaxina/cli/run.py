@@ -45,9 +45,7 @@ def run(
     ] = None,
     switch: Annotated[
         str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Use this switch (udp, roce, verbs). If not given, the run starts one."
-        ),
+        typer.Option(metavar="HOST:PORT", help="Use this switch (udp, roce, verbs). If not given, the run starts one."),
     ] = None,
     catch_all: Annotated[
         bool | None,

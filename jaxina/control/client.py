@@ -198,6 +198,8 @@ class SwitchClient:
 
     def _call(self, method: Any, request: Any) -> Any:
         try:
-            return method(request, timeout=self._timeout, metadata=self._metadata, wait_for_ready=self._at_worker is None)
+            return method(
+                request, timeout=self._timeout, metadata=self._metadata, wait_for_ready=self._at_worker is None
+            )
         except grpc.RpcError as error:
             raise error_from(error, self._gone) from None

@@ -166,12 +166,15 @@ class Join(_message.Message):
     RANKS_FIELD_NUMBER: _builtins.int
     HOST_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
+    SERVER_FIELD_NUMBER: _builtins.int
     job: _builtins.int
     secret: _builtins.int
     host: _builtins.str
     pid: _builtins.int
     @_builtins.property
     def ranks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def server(self) -> Global___WorkerServer: ...
     def __init__(
         self,
         *,
@@ -180,16 +183,42 @@ class Join(_message.Message):
         ranks: _abc.Iterable[_builtins.int] | None = ...,
         host: _builtins.str = ...,
         pid: _builtins.int = ...,
+        server: Global___WorkerServer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["server", b"server"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "host", b"host", "job", b"job", "pid", b"pid", "ranks", b"ranks", "secret", b"secret"
+        "host", b"host", "job", b"job", "pid", b"pid", "ranks", b"ranks", "secret", b"secret", "server", b"server"
     ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Join: _TypeAlias = Join  # noqa: Y015
+
+@_typing.final
+class WorkerServer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOST_FIELD_NUMBER: _builtins.int
+    PORT_FIELD_NUMBER: _builtins.int
+    ROOM_FIELD_NUMBER: _builtins.int
+    host: _builtins.str
+    port: _builtins.int
+    room: _builtins.int
+    def __init__(
+        self,
+        *,
+        host: _builtins.str = ...,
+        port: _builtins.int = ...,
+        room: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "port", b"port", "room", b"room"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkerServer: _TypeAlias = WorkerServer  # noqa: Y015
 
 @_typing.final
 class Heartbeat(_message.Message):
@@ -237,17 +266,22 @@ class Leave(_message.Message):
 
     CODE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    UNTIL_ALL_LEFT_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     message: _builtins.str
+    until_all_left: _builtins.bool
     def __init__(
         self,
         *,
         code: _builtins.str = ...,
         message: _builtins.str = ...,
+        until_all_left: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "code", b"code", "message", b"message", "until_all_left", b"until_all_left"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -310,12 +344,17 @@ Global___Joined: _TypeAlias = Joined  # noqa: Y015
 class Ready(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    SERVERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def servers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkerServer]: ...
     def __init__(
         self,
+        *,
+        servers: _abc.Iterable[Global___WorkerServer] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["servers", b"servers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

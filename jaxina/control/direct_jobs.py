@@ -41,7 +41,10 @@ class _ServersAtWorkers:
     """The DataPlane of a control service whose jobs are summed elsewhere: by the workers' own servers."""
 
     terms = Terms()
-    ports: list[int] = []
+
+    @property
+    def ports(self) -> list[int]:
+        return []
 
     def add_job(self, job: int, secret: int, shape: JobShape) -> None:
         """Does nothing: each worker has added the job to its own server before it joins."""
@@ -104,7 +107,7 @@ class DirectAggregators:
         self._ended = ended
         self._abort = abort
         self._sessions = JobSessions(configuration, statistics)
-        self._jobs: dict[Group, int] = {}
+        self._jobs: dict[Group, tuple[int, int]] = {}  # id, and this process's worker
         self._clients: dict[str, SwitchClient] = {}
         self._control: ControlServer | None = None
         self._lock = threading.Lock()  # guards the three above
@@ -180,7 +183,7 @@ class DirectAggregators:
         elif worker == _LEADER:
             window = self._dedicated.serve(job, secret, shape, switches, functools.partial(self._lost_server, group))
         with self._lock:
-            self._jobs[group] = job
+            self._jobs[group] = job, worker
         found = self._sessions.join(
             self._client(agreement["control"], agreement["leader"]),
             group,
@@ -229,9 +232,9 @@ class DirectAggregators:
 
     def end(self, group: Group, code: str, message: str) -> None:
         with self._lock:
-            job = self._jobs.get(group)
-        if job is not None:
-            self._end_at_server(job, code, message)
+            known = self._jobs.get(group)
+        if known is not None:
+            self._end_at_server(known[0], code, message)
         self._sessions.end(group, code, message)
 
     def leave(self, failure: str | None) -> None:
@@ -243,8 +246,8 @@ class DirectAggregators:
         with self._lock:
             jobs, self._jobs = self._jobs, {}
         if failure is not None:
-            for job in jobs.values():
-                self._end_at_server(job, "WORKER_LOST", f"a worker ended with {failure}")
+            for job, worker in jobs.values():
+                self._end_at_server(job, "WORKER_LOST", f"worker {worker} ended with {failure}")
         self._sessions.leave(failure, wait_for_others=True)
         if self._control is not None:
             self._control.stop(WorkerLostError(has_left([_LEADER])))

@@ -114,7 +114,7 @@ class JobSessions:
             sessions, self._sessions = self._sessions, {}
         stays = wait_for_others and failure is None
         code, message = ("", "") if failure is None else ("WORKER_LOST", f"ended with {failure}")
-        # All jobs are left before any is waited for. Otherwise processes could wait for each other, each in another job.
+        # All jobs are left before any is waited for. Otherwise processes could wait for each other in a circle.
         for session in sessions.values():
             session.announce_leave(code, message, stays)
         deadline = time.monotonic() + LEFT_GRACE

@@ -253,7 +253,9 @@ class Membership:
         session = Session(job_id, tuple(ranks), host, pid, now, server)
         for other in job.members.values():
             if (other.server is None) != (server is None):
-                raise MismatchError(f"{session} and {other} want to sum at different places: give all the same aggregator")
+                raise MismatchError(
+                    f"{session} and {other} want to sum at different places: give all the same aggregator"
+                )
         job.sessions.add(session)
         for rank in ranks:
             job.members[rank] = session

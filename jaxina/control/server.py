@@ -82,7 +82,7 @@ class ControlServer:
         self._loop.call_soon_threadsafe(self._service.end_job, job, from_code(code, message))
 
     def stop(self, error: JaxinaError | None = None) -> None:
-        """Ends the service. All jobs end with `error`, or if it is None with one that says that a switch was stopped."""
+        """Ends the service. All jobs end with `error`; if it is None, with one that says the switch was stopped."""
         self._stopped_with = error
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)

@@ -41,8 +41,9 @@ Status SwitchContact::check(Nanoseconds now) {
 
 Status SwitchContact::gone() const {
   if (worker_) {
-    return {ErrorCode::kWorkerLost, "worker " + std::to_string(*worker_) + " is gone: its server does not listen at " +
-                                        where_ + " any more; see that worker's output"};
+    return {ErrorCode::kWorkerLost, "worker " + std::to_string(*worker_) + " is lost: packets to its server at " +
+                                        where_ +
+                                        " cannot be delivered; see that worker's output, and check the network"};
   }
   return {ErrorCode::kSwitchUnreachable,
           "no switch listens at " + where_ + "; check that it runs and that the address is right"};

@@ -138,7 +138,7 @@ def bench(*arguments):
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("aggregator,dtype", [("embedded", "int32"), ("udp", "float32")])
+@pytest.mark.parametrize("aggregator,dtype", [("embedded", "int32"), ("udp", "float32"), ("direct", "float32")])
 def test_a_short_run(tmp_path, aggregator, dtype):
     path = tmp_path / "out.json"
     code, out, err = bench(
@@ -156,7 +156,7 @@ def test_a_short_run(tmp_path, aggregator, dtype):
             assert 0 < result["p10_ms"] <= result["median_ms"] <= result["p90_ms"]
         # The warm-up call and the timed calls went through the engine, and nothing else did.
         assert record["engine"]["collectives"] == 4
-        assert (record["engine"]["bytes_sent"] > 0) == (aggregator == "udp")
+        assert (record["engine"]["bytes_sent"] > 0) == (aggregator != "embedded")
     assert "256 KB" in out and "gloo" in out
 
 

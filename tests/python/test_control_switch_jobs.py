@@ -68,7 +68,8 @@ def test_two_processes_with_two_devices_each_are_two_workers(server, data_plane)
         assert (part.worker, part.job, part.secret) == (worker, job, secret)
         assert part.local == [2 * worker, 2 * worker + 1]
         to = part.transport
-        assert (to["kind"], to["address"], to["ports"]) == ("udp", "127.0.0.1", [51001, 51002])
+        assert (to["kind"], to["addresses"]) == ("udp", [("127.0.0.1", 51001), ("127.0.0.1", 51002)])
+        assert not to["at_workers"]
     for process in processes:
         process.connector.close(None)
     assert eventually(lambda: data_plane.removed == [job])
@@ -103,7 +104,7 @@ def test_the_leader_joins_as_soon_as_it_has_the_job(server, data_plane, monkeypa
 
     def join(*arguments):
         time.sleep(1.5)
-        late(*arguments)
+        return late(*arguments)
 
     monkeypatch.setattr(processes[1].aggregators, "join", join)
     parts = in_threads(*[lambda p=p: p.connector([0, 1]) for p in processes])
