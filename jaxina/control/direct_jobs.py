@@ -16,6 +16,7 @@ from typing import Any
 
 from jaxina._native import JobShape, SoftwareSwitch
 from jaxina.config import Configuration
+from jaxina.control import service
 from jaxina.control.client import SwitchClient
 from jaxina.control.connector import Group
 from jaxina.control.data_plane import QueuePairs, Terms
@@ -131,6 +132,10 @@ class DirectAggregators:
     def _control_service(self) -> ControlServer:
         with self._lock:
             if self._control is None:
+                # What a switch tells its owner of all jobs would disturb the program's output. Each session tells of
+                # the errors of its own job.
+                if self._configuration.log != "debug":
+                    logging.getLogger(service.__name__).setLevel(logging.ERROR)
                 bind = f"[{self._host}]:0" if ":" in self._host else f"{self._host}:0"
                 ids = self._process * _IDS_PER_PROCESS % 2**32
                 token = self._configuration.token
