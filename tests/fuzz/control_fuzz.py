@@ -96,6 +96,7 @@ class LiveSession:
 
     def __init__(self, service: AggregatorService, first: list[pb.WorkerMessage]):
         self.joined = False
+        self.stays = False  # it may have left, and waits for the others
         self.requests: asyncio.Queue[pb.WorkerMessage | None] = asyncio.Queue()
         for message in first:
             self.requests.put_nowait(message)
@@ -218,14 +219,16 @@ class Fuzzer:
                 sound = pb.WorkerMessage(leave=leave)
             message = self._draw(pb.WorkerMessage, sound)
             if message is not None:
-                self._random.choice(self._sessions).requests.put_nowait(message)
+                session = self._random.choice(self._sessions)
+                session.stays = session.stays or message.leave.until_all_left
+                session.requests.put_nowait(message)
                 self.outcomes[f"Session message {message.WhichOneof('kind')}"] += 1
 
     async def _end(self) -> None:
-        """Ends a session: its stream ends, or its connection breaks."""
+        """Ends a session: its stream ends, or its connection breaks. One that stays has ended its stream already."""
         if self._sessions:
             session = self._sessions.pop(self._random.randrange(len(self._sessions)))
-            if self._random.random() < 0.5:
+            if self._random.random() < 0.5 and not session.stays:
                 session.requests.put_nowait(None)
             else:
                 session.task.cancel()
