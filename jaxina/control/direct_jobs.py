@@ -20,6 +20,7 @@ from typing import Any
 
 from jaxina._native import JobShape, SoftwareSwitch
 from jaxina.config import Configuration
+from jaxina.control import service
 from jaxina.control.assistance import Addresses, Helpers
 from jaxina.control.client import SwitchClient
 from jaxina.control.connector import Group
@@ -147,6 +148,10 @@ class DirectAggregators:
     def _control_service(self) -> ControlServer:
         with self._lock:
             if self._control is None:
+                # What a switch tells its owner of all jobs would disturb the program's output. Each session tells of
+                # the errors of its own job.
+                if self._configuration.log != "debug":
+                    logging.getLogger(service.__name__).setLevel(logging.ERROR)
                 bind = f"[{self._host}]:0" if ":" in self._host else f"{self._host}:0"
                 token = self._configuration.token
                 # Servers and switches have jobs that many processes make on their own.
@@ -206,8 +211,9 @@ class DirectAggregators:
 
     def _lost_server(self, group: Group, error: JaxinaError) -> None:
         """A dedicated server has stopped, so the job ends for all."""
-        self._abort(list(group), error.code, error.message)
-        self._sessions.end(group, error.code, error.message)
+        lost = WorkerLostError(f"a server of the job is gone, and the sums that it had: {error.message}")
+        self._abort(list(group), lost.code, lost.message)
+        self._sessions.end(group, lost.code, lost.message)
 
     def _check_alive(self, processes: Sequence[int]) -> None:
         for worker, process in enumerate(processes):

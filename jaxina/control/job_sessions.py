@@ -108,15 +108,17 @@ class JobSessions:
         Args:
           failure: why this process ends; None if nothing failed.
           wait_for_others: whether to return only when the other workers have left too, or do not need this process any
-            more. It makes no difference after a failure.
+            more. It makes no difference after a failure, and for jobs that have ended.
         """
         with self._lock:
             sessions, self._sessions = self._sessions, {}
-        stays = wait_for_others and failure is None
+        staying = {
+            group for group, session in sessions.items() if wait_for_others and not failure and not session.ended
+        }
         code, message = ("", "") if failure is None else ("WORKER_LOST", f"ended with {failure}")
         # All jobs are left before any is waited for. Otherwise processes could wait for each other in a circle.
-        for session in sessions.values():
-            session.announce_leave(code, message, stays)
+        for group, session in sessions.items():
+            session.announce_leave(code, message, until_all_left=group in staying)
         deadline = time.monotonic() + LEFT_GRACE
-        for session in sessions.values():
-            session.close(max(0.0, deadline - time.monotonic()) if stays else None)
+        for group, session in sessions.items():
+            session.close(max(0.0, deadline - time.monotonic()) if group in staying else None)

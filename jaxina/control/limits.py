@@ -38,6 +38,7 @@ MAX_WAITING = 2048
 JOIN_WITHIN = 10.0  # seconds from the start of the stream
 SESSIONS_PER_ADDRESS = 2048
 MAX_SESSIONS = 16384
+STAY = 30.0  # seconds that a stream stays open for a worker that has left and waits for the others
 STREAMS_PER_CONNECTION = 2048
 ASSISTED_PER_ADDRESS = 256  # jobs that the switch combines, or is a server of
 MAX_ASSISTED = 4096

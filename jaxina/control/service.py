@@ -275,7 +275,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             elif request.WhichOneof("kind") == "leave":
                 self._perform(self._membership.leave(session, request.leave.code, request.leave.message))
                 if request.leave.until_all_left:
-                    return
+                    await asyncio.sleep(limits.STAY)  # until then, the end of the job closes the session
                 break
         else:
             self._perform(self._membership.lost(session, _DIED))

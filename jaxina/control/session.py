@@ -101,6 +101,11 @@ class Session:
         if self._error is not None:
             raise self._error
 
+    @property
+    def ended(self) -> bool:
+        """Whether the job has ended with an error."""
+        return self._error is not None
+
     def wait_until_complete(self, deadline: float) -> bool:
         """Waits until all workers have joined, or until `deadline` (of `time.monotonic`). Returns whether they have.
 

@@ -1,4 +1,4 @@
-"""Programs whose sums the workers' own servers form: every type, several groups at once, and lost packets."""
+"""Programs whose sums the workers' own servers form, also with a switch on the way that combines: every type, several groups at once, and lost packets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 PROGRAM = Path(__file__).with_name("direct_sums.py")
 
 
-@pytest.mark.parametrize("processes, loss", [(3, 0.0), (4, 0.01)])
-def test_all_types_are_exact_in_all_groups(processes: int, loss: float, tmp_path: Path):
+@pytest.mark.parametrize("aggregator, processes, loss", [("direct", 3, 0.0), ("direct", 4, 0.01), ("atp", 4, 0.01)])
+def test_all_types_are_exact_in_all_groups(aggregator: str, processes: int, loss: float, tmp_path: Path):
     stats = tmp_path / "stats.json"
-    command = [sys.executable, "-m", "jaxina.cli", "run", "-n", str(processes), "--aggregator", "direct"]
+    command = [sys.executable, "-m", "jaxina.cli", "run", "-n", str(processes), "--aggregator", aggregator]
     finished = subprocess.run(
         [*command, "--loss", str(loss), "--stats-json", str(stats), str(PROGRAM)],
         capture_output=True,

@@ -134,6 +134,16 @@ def test_an_error_of_one_process_ends_the_job_at_all_workers_and_servers(started
         assert "worker 2" in message and message.endswith("devices differ")
 
 
+def test_nobody_waits_for_the_others_of_a_job_that_has_ended(started):
+    processes = started(2)
+    in_threads(*[lambda p=p: p.connector([0, 1]) for p in processes])
+    processes[1].connector.ended([0, 1], "MISMATCH", "devices differ")
+    assert processes[0].engine.aborted.wait(2)
+    began = time.monotonic()
+    processes[0].connector.close(None)
+    assert time.monotonic() - began < 5
+
+
 def test_a_process_that_fails_is_a_lost_worker(started):
     processes = started(2)
     in_threads(*[lambda p=p: p.connector([0, 1]) for p in processes])
