@@ -95,6 +95,7 @@ nb::dict fields_of(const UdpConfig& config) {
   for (const HostPort& one : config.switches) switches.append(nb::make_tuple(one.host, one.port));
   d["switches"] = std::move(switches);
   d["first_window"] = config.first_window;
+  d["workers_per_link"] = config.workers_per_link;
   return d;
 }
 
@@ -160,11 +161,15 @@ void bind_engine(nb::module_& m) {
           "use_udp",
           [](GroupConfig& c, const std::vector<std::tuple<std::string, std::uint16_t>>& addresses, bool checksums,
              bool at_workers, const std::vector<std::tuple<std::string, std::uint16_t>>& switches,
-             std::uint32_t first_window, double loss, std::uint64_t loss_seed) {
+             std::uint32_t first_window, std::uint32_t workers_per_link, double loss, std::uint64_t loss_seed) {
+            if (workers_per_link == 0) {
+              throw Error(ErrorCode::kInvalidArgument, "at least one worker uses a link");
+            }
             UdpConfig config{.addresses = {},
                              .at_workers = at_workers,
                              .checksums = checksums,
                              .first_window = first_window,
+                             .workers_per_link = workers_per_link,
                              .loss = {loss, loss_seed}};
             for (const auto& [host, port] : addresses) config.addresses.push_back({host, port});
             for (const auto& [host, port] : switches) config.switches.push_back({host, port});
@@ -172,7 +177,7 @@ void bind_engine(nb::module_& m) {
           },
           "addresses"_a, "checksums"_a = true, nb::kw_only(), "at_workers"_a = false,
           "switches"_a = std::vector<std::tuple<std::string, std::uint16_t>>{}, "first_window"_a = 0,
-          "loss"_a = 0.0, "loss_seed"_a = 0,
+          "workers_per_link"_a = 1, "loss"_a = 0.0, "loss_seed"_a = 0,
           "Sums at a switch, or at the workers' own servers, over UDP.\n\n"
           "Args:\n"
           "  addresses: (host, port) of each of the switch's threads, or of each worker's server; slot i belongs to "
@@ -182,6 +187,7 @@ void bind_engine(nb::module_& m) {
           "  switches: (host, port) of the switches on the way that may combine updates; slot i goes through "
           "switches[i % len(switches)].\n"
           "  first_window: for how many passes there is room at first; 0 if that is not known.\n"
+          "  workers_per_link: how many workers' packets share a link to a server or a switch.\n"
           "  loss: share of arriving packets to drop, for experiments, in [0, 1].\n"
           "  loss_seed: seed of these drops.")
       .def(

@@ -9,8 +9,9 @@ float32 over udp, over direct, and over atp:
 
 * with a host of its own as the server, while the switch sends a share f of the passes on without combining them. By
   the model, the share of the link is 1 / (1 + (n - 1) f): the server's link carries n packets of such a pass;
-* with servers in the workers, and one or two switches that have a worker's link each. By the model that link is the
-  limit, so two switches take half the time of one.
+* with servers in the workers, and one or two switches that have a worker's link each. That link is the limit: each way
+  it carries n packets between the switch and the workers and one between the switch and the server. So by the model the
+  share of the link is k / (n + 1) for k switches.
 
 Every case is measured together with gloo, in the same JAX processes (`jaxina bench --vs gloo`). Every result is compared
 with the exact sum.
@@ -53,7 +54,6 @@ class Case:
       forward: the share of passes that the switch sends on.
       server: whether a host of its own is the server.
       slow_switches: how many switches with a worker's link combine, instead of one with all workers' rates together.
-      model: the share of the link by the model, from the number of workers; None where there is none.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Case:
         if self.server:
             return 1 / (1 + (workers - 1) * self.forward)
         if self.slow_switches:
-            return self.slow_switches / workers
+            return self.slow_switches / (workers + 1)
         return workers / (2 * (workers - 1)) if self.aggregator == "direct" else None
 
 
@@ -165,7 +165,12 @@ def main() -> None:
         console.print(told)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        same = {"workers": options.workers, "rate": options.rate, "size": options.size, "iterations": options.iterations}
+        same = {
+            "workers": options.workers,
+            "rate": options.rate,
+            "size": options.size,
+            "iterations": options.iterations,
+        }
         options.json.write_text(json.dumps({**environment(), **same, "rounds": rounds}, indent=2) + "\n")
 
 

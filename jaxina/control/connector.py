@@ -184,6 +184,7 @@ class Connector:
                 at_workers=servers.at_workers,
                 switches=servers.switches,
                 first_window=servers.first_window,
+                workers_per_link=servers.workers_per_link,
                 loss=loss,
                 loss_seed=seed,
             )

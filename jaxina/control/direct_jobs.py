@@ -202,12 +202,16 @@ class DirectAggregators:
         addresses = dedicated or [(one.host, one.port) for one in found]
         if worker == _LEADER:
             self._switches.combine(job, secret, shape, addresses)
+        hosts = [len(self._configuration.dedicated_servers) or workers]
+        if switches:
+            hosts.append(len(self._configuration.switches_on_the_way))
+        per_link = -(-workers // min(hosts))
         if dedicated:
-            return Servers(dedicated, window, switches=switches)
+            return Servers(dedicated, window, switches=switches, workers_per_link=per_link)
         # A pass goes to one of the servers, so all of them together have room for more passes than each has.
         rooms = [one.room for one in found]
         window = min(shape.slots, workers * min(rooms)) if all(rooms) else 0
-        return Servers(addresses, window, at_workers=True, switches=switches)
+        return Servers(addresses, window, at_workers=True, switches=switches, workers_per_link=per_link)
 
     def _lost_server(self, group: Group, error: JaxinaError) -> None:
         """A dedicated server has stopped, so the job ends for all."""

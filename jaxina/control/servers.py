@@ -49,9 +49,11 @@ class Servers:
       at_workers: whether ``addresses[i]`` is the server in worker i's process.
       switches: hosts and UDP ports of the switches on the way that may combine updates. Slot i goes through
         ``switches[i % len(switches)]``. Empty: there are none.
+      workers_per_link: how many workers' packets share a link to a server, or to a switch on the way.
     """
 
     addresses: Sequence[tuple[str, int]] = ()
     first_window: int = 0
     at_workers: bool = False
     switches: Sequence[tuple[str, int]] = ()
+    workers_per_link: int = 1

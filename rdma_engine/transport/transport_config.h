@@ -51,6 +51,9 @@ struct UdpConfig {
   std::vector<HostPort> switches = {};
   bool checksums = true;           // false: the replies carry no CRC
   std::uint32_t first_window = 0;  // how many passes they have room for at first; 0: not known
+  // How many workers' packets share a link to a server or a switch of one link. At least 1: a switch that sums has a
+  // port for each worker, and servers in the workers share the work.
+  std::uint32_t workers_per_link = 1;
   Loss loss = {};
 };
 

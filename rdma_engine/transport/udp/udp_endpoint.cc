@@ -71,7 +71,7 @@ SessionConfig session_config(const Membership& member, const UdpConfig& config, 
   const WorkerConfig stream{.shape = member.shape,
                             .timer = udp::kTimer,
                             .paths = paths(addresses, switches, member.shape),
-                            .window = udp::window_for(config.first_window)};
+                            .window = udp::window_for(config.first_window, config.workers_per_link)};
   SessionConfig session{.job = member.job, .secret = member.secret, .stream = stream};
   session.worker = narrow<std::uint16_t>(member.worker);
   session.switches = narrow<std::uint32_t>(switches);
