@@ -107,8 +107,8 @@ def init(
       aggregator: "embedded" (shared memory of this host), "direct" (the workers themselves, over a network), "atp" (the
         same, with switches that combine updates on the way), or a switch reached by "udp" (datagrams), "roce" (RDMA
         from user space) or "verbs" (RDMA by a NIC).
-      switch: HOST:PORT of the switch's control service. Not for "embedded" and "direct". With "atp", several with commas
-        between.
+      switch: HOST:PORT of the switch's control service. Not for "embedded" and "direct". With "atp", several with
+        commas between.
       servers: HOST:PORT of hosts that sum instead of the workers, with commas between. Only for "direct" and "atp".
       slots: pool size s, in slots.
       block_size: block size k, in elements.

@@ -158,8 +158,8 @@ def _assisted(reply: Any) -> list[Any]:
         )
     held, entries = reply.counters.get("entries_held", 0), reply.counters.get("entries", 0)
     explained = Text(
-        f"{held:,} of {entries:,} entries are held. joined: updates that an entry took; collisions: another pass had the "
-        "entry; sent on: updates that came direct",
+        f"{held:,} of {entries:,} entries are held. joined: updates that an entry took; collisions: another pass had "
+        "the entry; sent on: updates that came direct",
         style="dim",
     )
     return [table, explained]

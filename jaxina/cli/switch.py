@@ -69,8 +69,8 @@ def switch(
         int,
         typer.Option(
             min=0,
-            help="Entries of the table in which updates of jobs with aggregator='atp' are combined. All such jobs share "
-            "it. An entry takes 9 KiB of memory once it is used.",
+            help="Entries of the table in which updates of jobs with aggregator='atp' are combined. All such jobs "
+            "share it. An entry takes 9 KiB of memory once it is used.",
         ),
     ] = 1024,
     forward: Annotated[

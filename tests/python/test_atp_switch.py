@@ -1,4 +1,4 @@
-"""Switches that combine updates, with real processes: one that dies in mid-training, workers that die, a server that dies."""
+"""Switches that combine updates, with real processes: the switch, all workers, or a server are killed in mid-training."""
 
 from __future__ import annotations
 

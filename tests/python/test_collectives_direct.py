@@ -1,4 +1,7 @@
-"""Programs whose sums the workers' own servers form, also with a switch on the way that combines: every type, several groups at once, and lost packets."""
+"""Programs whose sums the workers' own servers form, also with a switch that combines on the way.
+
+Every type, several groups at once, and lost packets.
+"""
 
 from __future__ import annotations
 
