@@ -9,9 +9,9 @@ float32 over udp, over direct, and over atp:
 
 * with a host of its own as the server, while the switch sends a share f of the passes on without combining them. By
   the model, the share of the link is 1 / (1 + (n - 1) f): the server's link carries n packets of such a pass;
-* with servers in the workers, and one or two switches that have a worker's link each. That link is the limit. Each way,
-  it carries n packets between the switch and the workers and one between the switch and the server. So by the model,
-  the share of the link is k / (n + 1) for k switches.
+* with servers in the workers, and one or two switches that have a worker's link each. That link is the limit. Each
+  way, it carries n packets between the switch and the workers and one between the switch and the server. So by the
+  model, the share of the link is k / (n + 1) for k switches.
 
 Every case is measured together with gloo, in the same JAX processes (`jaxina bench --vs gloo`). Every result is compared
 with the exact sum.
