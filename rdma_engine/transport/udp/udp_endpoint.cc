@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,8 +34,14 @@ std::vector<Address> resolved(const UdpConfig& config) {
   }
   std::vector<Address> addresses;
   for (const HostPort& one : config.addresses) {
-    addresses.push_back(net::resolve(one.host, one.port, ErrorCode::kSwitchUnreachable));
-    net::route_mtu(addresses.back());  // throws if there is no route
+    try {
+      addresses.push_back(net::resolve(one.host, one.port, ErrorCode::kSwitchUnreachable));
+      net::route_mtu(addresses.back());  // throws if there is no route
+    } catch (const Error& error) {
+      if (!config.at_workers) throw;
+      throw Error(ErrorCode::kWorkerLost, "worker " + std::to_string(&one - config.addresses.data()) +
+                                              " cannot be reached: " + error.status().message);
+    }
     if (net::family(addresses.back()) != net::family(addresses.front())) {
       throw Error(ErrorCode::kInvalidArgument,
                   net::to_string(addresses.front()) + " and " + net::to_string(addresses.back()) +
