@@ -13,8 +13,8 @@ float32 over udp, over direct, and over atp:
   way, it carries n packets between the switch and the workers and one between the switch and the server. So by the
   model, the share of the link is k / (n + 1) for k switches.
 
-Every case is measured together with gloo, in the same JAX processes (`jaxina bench --vs gloo`). Every result is compared
-with the exact sum.
+Every case is measured together with gloo, in the same JAX processes (`jaxina bench --vs gloo`), and Open MPI once in
+each round. Every result is compared with the exact sum.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest import mock
 
+import open_mpi
 from compare import bench_records, link_limit_ms, spread
 from rich import box
 from rich.console import Console
@@ -40,6 +41,7 @@ from jaxina.bench.report import environment
 from jaxina.bench.stolen_time import StolenTime, warning
 
 PORT = 51000
+OPEN_MPI = "Open MPI, TCP"
 EXTRA_HOSTS = 2  # beside the workers: for a server, or for switches on a worker's link
 _START_S = 30
 
@@ -135,6 +137,10 @@ def table(rounds: Sequence[dict[str, dict[str, float]]], limit: float, options: 
             spread([one["udp"]["jaxina"] / one[case.name]["jaxina"] for one in rounds]),
             spread([ms["gloo"] / ms["jaxina"] for ms in found]),
         )
+    if OPEN_MPI in rounds[0]:
+        times = [one[OPEN_MPI]["jaxina"] for one in rounds]
+        ratios = spread([one["udp"]["jaxina"] / one[OPEN_MPI]["jaxina"] for one in rounds])
+        made.add_row(OPEN_MPI, spread(times, 0), spread([limit / time for time in times]), "", "", ratios, "")
     return made
 
 
@@ -145,6 +151,7 @@ def main() -> None:
     parser.add_argument("--size", default="20M")
     parser.add_argument("-i", "--iterations", type=int, default=5, help="calls per peer and round")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--without-open-mpi", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     stolen = StolenTime()
@@ -156,6 +163,9 @@ def main() -> None:
             for case in CASES:
                 rounds[-1][case.name] = measure(case, bed, options)
                 print(f"round {number + 1}, {case.name}: {rounds[-1][case.name]}", file=sys.stderr, flush=True)
+            if not options.without_open_mpi:
+                time = open_mpi.all_reduce_ms(options.workers, options.size, options.iterations)
+                rounds[-1][OPEN_MPI] = {"jaxina": time}
     finally:
         testbed.down()
     size = int(float(options.size.rstrip("KM")) * {"K": 1e3, "M": 1e6}[options.size[-1]])

@@ -4,8 +4,8 @@ Every process has a server: a software switch of one thread. Of a job's P worker
 slots i with i mod P = w. The first process of a group runs the control service of the group's job, which knows who has
 joined and who has died.
 
-Switches may combine updates on their way to the servers (aggregator "atp"). The first process asks them to. A job can do
-without them, so a switch that stops costs only time. Hosts of their own may be the servers instead.
+Switches may combine updates on their way to the servers (aggregator "atp"). The first process asks them to. A job can
+do without them, so a switch that stops costs only time. Hosts of their own may be the servers instead.
 """
 
 from __future__ import annotations

@@ -159,6 +159,20 @@ TEST(UdpServers, AServerThatNoLongerHasTheJobIsAWorkerThatLeft) {
   EXPECT_NE(status.message.find("worker 1 has left"), std::string::npos) << status.text();
 }
 
+TEST(UdpServers, AServerWithoutARouteIsALostWorkerWithItsNumber) {
+  const JobSpec job = job_of(2);
+  Servers servers(job);
+  UdpMember config = servers.configs(job)[0];
+  config.udp.addresses[1].host = "255.255.255.255";  // a socket without permission to broadcast has no route there
+  try {
+    config.join();
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status().code, ErrorCode::kWorkerLost) << error.what();
+    EXPECT_NE(error.status().message.find("worker 1 cannot be reached"), std::string::npos) << error.what();
+  }
+}
+
 TEST(UdpServers, Ipv4AndIpv6DoNotMixInOneJob) {
   const JobSpec job = job_of(2);
   UdpMember config = config_for(job, 0, {4791});

@@ -1,4 +1,4 @@
-"""Switches that combine updates, with real processes. The switch, all workers, or a server are killed in mid-training."""
+"""Switches that combine updates, with real processes. The switch, all workers, or a server are killed in training."""
 
 from __future__ import annotations
 

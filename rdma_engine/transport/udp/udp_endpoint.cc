@@ -3,6 +3,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,21 @@ std::vector<Address> resolved(const std::vector<HostPort>& given) {
   for (const HostPort& one : given) {
     addresses.push_back(net::resolve(one.host, one.port, ErrorCode::kSwitchUnreachable));
     net::route_mtu(addresses.back());  // throws if there is no route
+  }
+  return addresses;
+}
+
+// The addresses at which the job is summed.
+std::vector<Address> resolved_servers(const UdpConfig& config) {
+  if (!config.at_workers) return resolved(config.addresses);
+  std::vector<Address> addresses;
+  for (const HostPort& one : config.addresses) {
+    try {
+      addresses.push_back(resolved({one}).front());
+    } catch (const Error& error) {
+      throw Error(ErrorCode::kWorkerLost,
+                  "worker " + std::to_string(addresses.size()) + " cannot be reached: " + error.status().message);
+    }
   }
   return addresses;
 }
@@ -194,7 +210,7 @@ void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address&
 }  // namespace
 
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const UdpConfig& config) {
-  std::vector<Address> addresses = resolved(config.addresses), switches = resolved(config.switches);
+  std::vector<Address> addresses = resolved_servers(config), switches = resolved(config.switches);
   check(addresses, switches);
   return std::make_unique<UdpEndpoint>(member, config, std::move(addresses), std::move(switches));
 }
