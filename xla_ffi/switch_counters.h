@@ -27,10 +27,10 @@ inline nanobind::dict as_dict(const SwitchCounters& counters) {
   nanobind::dict jobs;
   for (const auto& [id, of_job] : counters.jobs) {
     nanobind::dict job;
-    for (const Counter counter : {Counter::kUpdates, Counter::kResults, Counter::kDuplicates, Counter::kPacketsSent,
-                                  Counter::kBytesReceived, Counter::kBytesSent, Counter::kClaims, Counter::kJoins,
-                                  Counter::kCombined, Counter::kAbsorbed, Counter::kCollisions, Counter::kPassedOn,
-                                  Counter::kExpired, Counter::kReleased, Counter::kReplies}) {
+    for (const Counter counter :
+         {Counter::kUpdates, Counter::kResults, Counter::kDuplicates, Counter::kPacketsSent, Counter::kBytesReceived,
+          Counter::kBytesSent, Counter::kClaims, Counter::kJoins, Counter::kCombined, Counter::kAbsorbed,
+          Counter::kCollisions, Counter::kPassedOn, Counter::kExpired, Counter::kReleased, Counter::kReplies}) {
       put(job, counter, of_job[counter]);
     }
     job["rejected"] = rejected(of_job);

@@ -120,7 +120,7 @@ def measure(case: Case, bed: testbed.Testbed, options: argparse.Namespace) -> di
 
 def table(rounds: Sequence[dict[str, dict[str, float]]], limit: float, options: argparse.Namespace) -> Table:
     made = Table(
-        title=f"{options.workers} workers on links of {options.rate} Mbit/s, {options.size}; median (least - most)",
+        title=f"{options.workers} workers on links of {options.rate} Mbit/s, {options.size:,} bytes; median (least - most)",
         box=box.SIMPLE_HEAD,
     )
     for heading in ("", "ms", "of the link", "model", "of the model", "udp / this", "gloo / this"):
@@ -148,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--rate", type=int, default=200, help="Mbit/s of a worker's link")
-    parser.add_argument("--size", default="20M")
+    parser.add_argument("--size", type=int, default=20_000_000, help="bytes")
     parser.add_argument("-i", "--iterations", type=int, default=5, help="calls per peer and round")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--without-open-mpi", action="store_true")
@@ -168,9 +168,8 @@ def main() -> None:
                 rounds[-1][OPEN_MPI] = {"jaxina": time}
     finally:
         testbed.down()
-    size = int(float(options.size.rstrip("KM")) * {"K": 1e3, "M": 1e6}[options.size[-1]])
     console = Console(width=120)
-    console.print(table(rounds, link_limit_ms(size, options.rate), options))
+    console.print(table(rounds, link_limit_ms(options.size, options.rate), options))
     if told := warning(stolen.share()):
         console.print(told)
     if options.json:

@@ -139,7 +139,9 @@ class TofinoPlane:
                 ended.ended = True
 
     def combine_job(self, job: int, secret: int, shape: JobShape, servers: list[tuple[str, int]]) -> None:
-        raise InvalidArgumentError("this Tofino runs the program that sums: it does not combine updates of aggregator='atp'")
+        raise InvalidArgumentError(
+            "this Tofino runs the program that sums: it does not combine updates of aggregator='atp'"
+        )
 
     def serve_part(
         self, job: int, secret: int, shape: JobShape, index: int, of: int, switches: list[tuple[str, int]]
