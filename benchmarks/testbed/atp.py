@@ -120,7 +120,7 @@ def measure(case: Case, bed: testbed.Testbed, options: argparse.Namespace) -> di
 
 def table(rounds: Sequence[dict[str, dict[str, float]]], limit: float, options: argparse.Namespace) -> Table:
     made = Table(
-        title=f"{options.workers} workers on links of {options.rate} Mbit/s, {options.size:,} bytes; median (least - most)",
+        title=f"{options.workers} workers, links of {options.rate} Mbit/s, {options.size:,} bytes; median and range",
         box=box.SIMPLE_HEAD,
     )
     for heading in ("", "ms", "of the link", "model", "of the model", "udp / this", "gloo / this"):
