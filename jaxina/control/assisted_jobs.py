@@ -10,8 +10,9 @@ from typing import Any
 
 from jaxina._native import JobShape
 from jaxina.control import control_pb2 as pb
+from jaxina.control import limits
 from jaxina.control.data_plane import DataPlane
-from jaxina.errors import InvalidArgumentError
+from jaxina.errors import InvalidArgumentError, JobRejectedError
 
 _MOST_ADDRESSES = 4096  # of servers or switches in one request
 
@@ -21,6 +22,7 @@ class _Assisted:
     workers: int
     role: str
     asker: str
+    pool_bytes: int
 
 
 class AssistedJobs:
@@ -65,16 +67,26 @@ class AssistedJobs:
             what = "combines"
         elif role == "serve":
             part, switches = request.serve, _checked(request.serve.switches)
+            self._check_room(shape.pool_bytes, asker)
             self._data_plane.serve_part(request.job, request.secret, shape, part.index, part.of, switches)
             what = f"server {part.index} of {part.of}"
         else:
             raise InvalidArgumentError("a request for assistance says what to do: combine or serve")
-        self._jobs[request.job] = _Assisted(shape.workers, what, asker)
+        pool_bytes = shape.pool_bytes if role == "serve" else 0
+        self._jobs[request.job] = _Assisted(shape.workers, what, asker, pool_bytes)
         try:
             yield pb.Assisting(data_ports=self._data_plane.ports, first_window=self._data_plane.slots_that_fit(shape))
         finally:
             del self._jobs[request.job]
             self._data_plane.remove_job(request.job)
+
+    def _check_room(self, pool_bytes: int, asker: str) -> None:
+        taken = sum(job.pool_bytes for job in self._jobs.values() if job.asker == asker)
+        if taken + pool_bytes > limits.POOL_PER_ADDRESS:
+            raise JobRejectedError(
+                f"{asker} has parts of jobs here with pools of {taken >> 20} MiB; with this one, they would have more "
+                f"than the {limits.POOL_PER_ADDRESS >> 20} MiB that one address may have: lower the slots or the chunk"
+            )
 
     def status(self, statistics: Mapping[int, Mapping[str, Any]]) -> list[pb.AssistStatus]:
         """The jobs, with the data plane's counters of them."""

@@ -16,7 +16,7 @@ from control_fakes import (
 
 from jaxina import config
 from jaxina._native import JobShape
-from jaxina.control import limits, switch_jobs
+from jaxina.control import limits, switch_address
 from jaxina.control.connector import Connector
 from jaxina.control.rendezvous import Presence
 from jaxina.control.server import ControlServer
@@ -191,5 +191,5 @@ def test_an_unknown_host_is_named():
 def test_of_several_addresses_the_one_that_answers_is_taken():
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
         address = f"localhost:{server.getsockname()[1]}"
-        assert switch_jobs._answering(["127.0.0.1", "::1"], address) == "::1"
-        assert switch_jobs._answering(["::1", "127.0.0.1"], address) == "::1"
+        assert switch_address.answering(["127.0.0.1", "::1"], address) == "::1"
+        assert switch_address.answering(["::1", "127.0.0.1"], address) == "::1"
