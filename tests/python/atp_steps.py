@@ -1,7 +1,7 @@
 """Training steps of one process, for test_atp_switch.py. Arguments: the number of steps, the step to wait at, a folder.
 
-The process writes its step into the file progress of the folder, and waits at the given step until there is a file go.
-At the end it prints a digest of its parameters.
+The process writes its step into the file progress of the folder. It waits at the given step until there is a file go,
+and at the last step until there is a file end. At the end it prints a digest of its parameters.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ def main() -> None:
         if jax.process_index() == 0:
             (folder / "next").write_text(str(number))
             (folder / "next").rename(folder / "progress")
-        while number == wait_at and not (folder / "go").exists():
-            time.sleep(0.01)
+        for step_to_wait, file in ((wait_at, "go"), (steps - 1, "end")):
+            while number == step_to_wait and not (folder / file).exists():
+                time.sleep(0.01)
     digest = hashlib.sha256(np.asarray(parameters.addressable_data(0)).tobytes()).hexdigest()
     print(f"parameters {digest}", flush=True)
 

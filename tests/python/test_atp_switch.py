@@ -77,8 +77,8 @@ def switches() -> Iterator[list[Switch]]:
         one.kill()
 
 
-def start(folder: Path, *options: str, steps: int = 200, wait_at: int = 120, **environment: str):
-    command = [*CLI, "run", "-n", str(WORKERS), *options, str(STEPS), str(steps), str(wait_at), str(folder)]
+def start(folder: Path, *options: str, **environment: str):
+    command = [*CLI, "run", "-n", str(WORKERS), *options, str(STEPS), "120", "80", str(folder)]
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -108,21 +108,23 @@ def reached(folder: Path, step: int):
 def test_a_switch_that_is_killed_and_started_again_changes_no_bit(switches, tmp_path):
     (switch, _) = switches
     (tmp_path / "direct").mkdir()
-    (tmp_path / "direct" / "go").touch()
+    for file in ("go", "end"):
+        (tmp_path / "direct" / file).touch()
     expected = digests(start(tmp_path / "direct", "--aggregator", "direct"))
     assert len(expected) == 1
 
     switch.start()
     training = start(tmp_path, "--aggregator", "atp", "--switch", switch.address)
     assert eventually(reached(tmp_path, 20), 60)
-    assert switch.status().assisted[0].counters["combined"] > 0
+    assert eventually(lambda: switch.status().assisted[0].counters["combined"] > 0)
     switch.kill()
     assert eventually(reached(tmp_path, 60), 60), "the job goes on without the switch"
     switch.start()
     assert eventually(lambda: len(switch.status().assisted) == 1, 20), "the job asks for the switch again"
     (tmp_path / "go").touch()
-    assert eventually(reached(tmp_path, 180), 60)
-    assert switch.status().assisted[0].counters["combined"] > 0, "the switch combines again"
+    assert eventually(reached(tmp_path, 119), 60)
+    assert eventually(lambda: switch.status().assisted[0].counters["combined"] > 0), "the switch combines again"
+    (tmp_path / "end").touch()
     assert digests(training) == expected
     assert eventually(lambda: not switch.status().assisted, 10)
 
@@ -152,7 +154,7 @@ def test_a_host_that_is_the_server_dies(switches, tmp_path):
     training = start(tmp_path, "--aggregator", "atp", "--switch", switch.address, JAXINA_SERVERS=server.address)
     assert eventually(reached(tmp_path, 20), 60)
     assert [job.role for job in server.status().assisted] == ["server 0 of 1"]
-    assert server.status().assisted[0].counters["results"] > 0
+    assert eventually(lambda: server.status().assisted[0].counters["results"] > 0)
     (tmp_path / "go").touch()
     server.kill()
     killed = time.monotonic()

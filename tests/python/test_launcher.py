@@ -233,7 +233,7 @@ def test_stats_json_without_an_engine_says_so(start, script, tmp_path):
         (["-n", "2", "no-such-script.py"], "neither a file here nor a program"),
         (["-n", "0", "true"], "-n"),
         (["-n", "2"], "SCRIPT"),
-        (["-n", "2", "--aggregator", "cloud", "true"], "one of embedded, direct, udp"),
+        (["-n", "2", "--aggregator", "cloud", "true"], "one of embedded, direct, atp, udp"),
         (["-n", "2", "--loss", "2", "true"], "loss=2.0 is not allowed"),
         (["-n", "2", "--switch", "here", "true"], "HOST:PORT"),
         (["-n", "2", "--switch", "10.0.0.1:51000", "true"], "the embedded aggregator has no network"),
