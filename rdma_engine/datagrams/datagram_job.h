@@ -28,7 +28,9 @@ class DatagramJob {
         switches_(switches),
         aggregator_(spec.shape, options(spec, shard), codec),
         workers_(spec.shape.workers()),
-        all_heard_in_(switches.groups.size()) {}
+        all_heard_in_(switches.groups.size()) {
+    receivers_.reserve(workers_.size());
+  }
 
   static std::size_t bytes_for(const JobSpec& spec, const Shard& shard) {
     return Aggregator::bytes_for(spec.shape, options(spec, shard)) + spec.shape.workers() * sizeof(WorkerContact);
@@ -55,7 +57,7 @@ class DatagramJob {
   }
   Aggregator& aggregator() { return aggregator_; }
   const Aggregator& aggregator() const { return aggregator_; }
-  // Updates of these workers were counted.
+  // An update of the worker was counted, or a sum of the group.
   void heard_from(std::uint32_t worker, const WorkerContact& contact) {
     if (!combines()) {
       workers_[worker] = contact;
