@@ -339,7 +339,9 @@ def default_text(field: dataclasses.Field[Any]) -> str:
     """The default of a setting, as text; empty if it has none."""
     default = field.metadata["default"]
     if isinstance(default, dict):
-        return ", ".join(f"{value} ({aggregator})" for aggregator, value in default.items())
+        values = dict.fromkeys(default.values())  # equal values stand together
+        named = {value: ", ".join(name for name, other in default.items() if other == value) for value in values}
+        return ", ".join(f"{value} ({names})" for value, names in named.items())
     return "" if default is None else f"{default:g}" if isinstance(default, float) else str(default)
 
 

@@ -38,6 +38,7 @@ struct HostPort {
 // The given ports of one host.
 inline std::vector<HostPort> ports_of(const std::string& host, const std::vector<std::uint16_t>& ports) {
   std::vector<HostPort> addresses;
+  addresses.reserve(ports.size());
   for (const std::uint16_t port : ports) addresses.push_back({host, port});
   return addresses;
 }
