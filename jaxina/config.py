@@ -98,6 +98,17 @@ def host_and_port() -> Kind:
     return Kind(parse, "HOST:PORT, such as 10.0.0.1:51000 or [::1]:51000")
 
 
+def hosts_and_ports() -> Kind:
+    """Addresses, as `split_address` takes them, with commas between."""
+
+    def parse(text: str) -> str:
+        for one in text.split(","):
+            split_address(one)
+        return text
+
+    return Kind(parse, "HOST:PORT, or several with commas between, such as 10.0.0.1:51000,10.0.0.2:51000")
+
+
 def path() -> Kind:
     """The name of a file."""
     return Kind(str, "a file name")
@@ -147,26 +158,34 @@ class Configuration:
     """
 
     aggregator: str = _setting(
-        choice("embedded", "udp", "roce", "verbs"),
+        choice("embedded", "direct", "atp", "udp", "roce", "verbs"),
         "embedded",
-        "Where arrays are summed: in shared memory of this host (embedded), or at a switch that is reached by "
+        "Where arrays are summed: in shared memory of this host (embedded), by the workers themselves over a network "
+        "(direct), the same with switches that combine updates on the way (atp), or at a switch that is reached by "
         "datagrams (udp), by RDMA from user space (roce) or by an RDMA NIC (verbs).",
     )
     switch: str = _setting(
-        host_and_port(),
+        hosts_and_ports(),
         "127.0.0.1:51000",
-        "Control address of the switch (all aggregators but embedded). `jaxina switch` starts a switch.",
+        "Control address of the switch (atp, udp, roce, verbs). `jaxina switch` starts a switch. With atp, several "
+        "addresses with commas between: slot i then goes through switch i mod their number.",
+    )
+    servers: str | None = _setting(
+        hosts_and_ports(),
+        None,
+        "Control addresses of hosts that sum instead of the workers (direct, atp): `jaxina switch` on each.",
     )
     token: str | None = _setting(
         token(),
         None,
         "The token that a switch asks its callers for, if it was started with one. The switch, its workers and `jaxina "
-        "status` must have the same. It is read from the environment only, or by `jaxina switch --token-file`. It "
-        "travels unencrypted, so it does not keep out those who can read the network.",
+        "status` must have the same. With direct, the workers ask each other for it. It is read from the environment "
+        "only, or by `jaxina switch --token-file`. It travels unencrypted, so it does not keep out those who can read "
+        "the network.",
     )
     slots: int = _setting(
         integer(1, MAX_SLOTS),
-        {"embedded": 8, "udp": 128, "roce": 16, "verbs": 64},
+        {"embedded": 8, "direct": 128, "atp": 128, "udp": 128, "roce": 16, "verbs": 64},
         "Pool size s: how many chunks of a group may be in flight at once.",
     )
     block_size: int = _setting(
@@ -176,7 +195,7 @@ class Configuration:
     )
     blocks_per_chunk: int = _setting(
         integer(1, MAX_BLOCKS_PER_CHUNK),
-        {"embedded": 32, "udp": 1, "roce": 16, "verbs": 16},
+        {"embedded": 32, "direct": 1, "atp": 1, "udp": 1, "roce": 16, "verbs": 16},
         "How many blocks one slot pass carries. The defaults are for blocks of 256 elements. With another block size, "
         "the default is as many blocks as make a chunk of the same size, but at least 1.",
     )
@@ -187,10 +206,9 @@ class Configuration:
     heartbeat_timeout: float = _setting(
         seconds(),
         20.0,
-        "How long a worker may be silent before the switch takes it for dead. If its process ends, that is noticed at "
-        "once.",
+        "How long a worker may be silent before it is taken for dead. If its process ends, that is noticed at once.",
     )
-    loss: float = _setting(share(), 0.0, "Share of arriving packets to drop, for experiments (udp, roce).")
+    loss: float = _setting(share(), 0.0, "Share of arriving packets to drop, for experiments (direct, udp, roce).")
     loss_seed: int = _setting(integer(0, 2**64 - 1), 0, "Seed that chooses the dropped packets.")
     rdma_device: str | None = _setting(
         Kind(str, "a device's name"),
@@ -285,9 +303,26 @@ class Configuration:
         """The settings on which all processes of a job must agree, by name."""
         names = ("aggregator", "slots", "block_size", "blocks_per_chunk", "catch_all")
         values = {name: getattr(self, name) for name in names}
-        if self.aggregator != "embedded":
+        if self.uses_switch:
             values["switch"] = self.switch
+        if self.servers is not None:
+            values["servers"] = self.servers
         return values
+
+    @property
+    def uses_switch(self) -> bool:
+        """Whether updates go to a switch, which sums or combines them."""
+        return self.aggregator not in ("embedded", "direct")
+
+    @property
+    def switches_on_the_way(self) -> list[str]:
+        """The control addresses of the switches that combine updates on their way to servers."""
+        return self.switch.split(",") if self.aggregator == "atp" else []
+
+    @property
+    def dedicated_servers(self) -> list[str]:
+        """The control addresses of hosts that sum instead of the workers."""
+        return [] if self.servers is None else self.servers.split(",")
 
 
 def fields() -> list[dataclasses.Field[Any]]:
@@ -304,7 +339,9 @@ def default_text(field: dataclasses.Field[Any]) -> str:
     """The default of a setting, as text; empty if it has none."""
     default = field.metadata["default"]
     if isinstance(default, dict):
-        return ", ".join(f"{value} ({aggregator})" for aggregator, value in default.items())
+        values = dict.fromkeys(default.values())  # equal values stand together
+        named = {value: ", ".join(name for name, other in default.items() if other == value) for value in values}
+        return ", ".join(f"{value} ({names})" for value, names in named.items())
     return "" if default is None else f"{default:g}" if isinstance(default, float) else str(default)
 
 
@@ -376,15 +413,28 @@ def check_used(configuration: Configuration) -> None:
     A setting from the environment may be meant for other runs. So it is refused only if nobody chose the aggregator.
 
     Raises:
-      InvalidArgumentError: the embedded aggregator does not use a setting that was given.
+      InvalidArgumentError: the aggregator does not use a setting that was given.
     """
-    if configuration.aggregator != "embedded":
+    aggregator = configuration.aggregator
+    if configuration.servers is not None and aggregator not in ("direct", "atp"):
+        raise InvalidArgumentError(
+            f"{variable('servers')}={configuration.servers} is given, but the {aggregator} aggregator has no servers: "
+            "choose direct or atp, or leave servers out"
+        )
+    if configuration.uses_switch:
+        if aggregator != "atp" and "," in configuration.switch:
+            raise InvalidArgumentError(
+                f"{variable('switch')}={configuration.switch} names several switches, but the {aggregator} aggregator "
+                "uses one: choose atp, or name one switch"
+            )
         return
     ignored = {"argument", "environment"} if configuration.origins["aggregator"] == "default" else {"argument"}
-    for name, given in (("switch", configuration.switch), ("loss", configuration.loss or None)):
-        if given is not None and configuration.origins[name] in ignored:
+    unused = {"embedded": (("switch", "network"), ("loss", "network")), "direct": (("switch", "switch"),)}[aggregator]
+    for name, lacks in unused:
+        given = getattr(configuration, name)
+        if given and configuration.origins[name] in ignored:
             raise InvalidArgumentError(
-                f"{variable(name)}={given} is given, but the embedded aggregator has no network: choose "
+                f"{variable(name)}={given} is given, but the {aggregator} aggregator has no {lacks}: choose "
                 f"{variable('aggregator')}=udp (or --aggregator udp, or jaxina.init('udp')), or leave {name} out"
             )
 

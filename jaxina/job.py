@@ -34,7 +34,7 @@ class Job:
     Attributes:
       process: this process's number, from 0.
       processes: how many processes take part.
-      aggregator: "embedded", "udp", "roce" or "verbs".
+      aggregator: "embedded", "direct", "atp", "udp", "roce" or "verbs".
       configuration: all settings, and where each came from.
     """
 
@@ -79,6 +79,7 @@ def init(
     aggregator: str | None = None,
     *,
     switch: str | None = None,
+    servers: str | None = None,
     slots: int | None = None,
     block_size: int | None = None,
     blocks_per_chunk: int | None = None,
@@ -103,16 +104,19 @@ def init(
     ``jaxina info`` lists all of them.
 
     Args:
-      aggregator: "embedded" (shared memory of this host), or a switch reached by "udp" (datagrams), "roce" (RDMA from
-        user space) or "verbs" (RDMA by a NIC).
-      switch: HOST:PORT of the switch's control service. Not for "embedded".
+      aggregator: "embedded" (shared memory of this host), "direct" (the workers themselves, over a network), "atp" (the
+        same, with switches that combine updates on the way), or a switch reached by "udp" (datagrams), "roce" (RDMA
+        from user space) or "verbs" (RDMA by a NIC).
+      switch: HOST:PORT of the switch's control service. Not for "embedded" and "direct". With "atp", several with
+        commas between.
+      servers: HOST:PORT of hosts that sum instead of the workers, with commas between. Only for "direct" and "atp".
       slots: pool size s, in slots.
       block_size: block size k, in elements.
       blocks_per_chunk: how many blocks one slot pass carries.
       join_timeout: how long to wait for the other workers and for the switch when joining, in seconds.
       timeout: how long one collective may take, in seconds.
-      heartbeat_timeout: after how many seconds of silence the switch takes a worker for dead.
-      loss: share of arriving packets to drop, from 0 to below 1, for experiments ("udp" and "roce").
+      heartbeat_timeout: after how many seconds of silence a worker is taken for dead.
+      loss: share of arriving packets to drop, from 0 to below 1, for experiments ("direct", "udp" and "roce").
       loss_seed: seed that chooses the dropped packets.
       trace: file for a timeline of this process's slots, packets and waits. It is written at shutdown, in Chrome's
         trace event format, for ui.perfetto.dev. With several processes, process r writes NAME.r.json instead of
@@ -150,6 +154,7 @@ def init(
     configuration = config.resolve(
         aggregator=aggregator,
         switch=switch,
+        servers=servers,
         slots=slots,
         block_size=block_size,
         blocks_per_chunk=blocks_per_chunk,
@@ -221,13 +226,14 @@ def current() -> Job | None:
 def _start(configuration: config.Configuration, topology: JaxTopology, incarnation: int) -> Job:
     from jaxina import _native
 
-    aggregators = _aggregators(configuration)
+    host = joining.own_host(topology.processes)
+    aggregators = _aggregators(configuration, topology.process, host)
     connector = Connector(configuration, topology, aggregators, joining.jax_store, joining.ended_processes, incarnation)
     try:
         _native.set_mpi_world(
             topology.process,
             topology.processes,
-            joining.own_host(topology.processes),
+            host,
             configuration.timeout,
             topology.only_devices,
             lambda port, secret: joining.exchange_endpoints(
@@ -242,11 +248,18 @@ def _start(configuration: config.Configuration, topology: JaxTopology, incarnati
     return Job(configuration, topology, connector)
 
 
-def _aggregators(configuration: config.Configuration) -> Aggregators:
+def _aggregators(configuration: config.Configuration, process: int, host: str) -> Aggregators:
     if configuration.aggregator == "embedded":
         return EmbeddedAggregators()
     from jaxina import _native
-    from jaxina.control.switch_jobs import SwitchAggregators  # needs gRPC, which embedded does not
+
+    # These need gRPC, which embedded does not.
+    if configuration.aggregator in ("direct", "atp"):
+        from jaxina.control.direct_jobs import DirectAggregators
+
+        ended = joining.ended_processes
+        return DirectAggregators(configuration, process, host, ended, _native.abort, _native.statistics)
+    from jaxina.control.switch_jobs import SwitchAggregators
 
     return SwitchAggregators(configuration, _native.abort, _native.statistics)
 

@@ -50,6 +50,8 @@ class Row:
 
 ROWS = (
     Row("embedded", "jaxina", ("--aggregator", "embedded")),
+    Row("direct", "jaxina", ("--aggregator", "direct")),
+    Row("atp", "jaxina", ("--aggregator", "atp")),
     Row("udp", "jaxina", ("--aggregator", "udp")),
     Row("udp 1 % loss", "jaxina", ("--aggregator", "udp", "--loss", "0.01")),
     Row("roce", "jaxina", ("--aggregator", "roce")),

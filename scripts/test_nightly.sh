@@ -3,6 +3,7 @@
 # runs all:
 #   address thread   the native tests, built with the sanitizers
 #   shapes           random shapes of jobs
+#   seeds            a million seeds of the simulator's scenarios with switches that combine
 #   fuzz             the native fuzzers, and those of the control messages
 #   deaths           deaths of real processes
 #   model            the slot protocol's model
@@ -30,6 +31,13 @@ thread() { sanitized thread thread; }
 shapes() {
   scripts/build_native.sh build/native
   build/native/tests/native/shapes_campaign 100000 "$(date +%s)" || failed+=("random shapes of jobs")
+}
+
+seeds() {
+  scripts/build_native.sh build/native
+  for scenario in atp atp-racks atp-jobs atp-ends atp-hostile; do
+    build/native/rdma_engine/sim/jaxina_sim 0:200000 "$scenario" || failed+=("seeds of $scenario")
+  done
 }
 
 fuzz() {
@@ -69,7 +77,7 @@ python() {
   esac
 }
 
-parts=(address thread shapes fuzz deaths model jax jax_nightly tidy python)
+parts=(address thread shapes seeds fuzz deaths model jax jax_nightly tidy python)
 chosen=("$@")
 [ $# -gt 0 ] || chosen=("${parts[@]}")
 for part in "${chosen[@]}"; do

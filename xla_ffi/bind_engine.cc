@@ -79,7 +79,6 @@ template <typename Switched>
 nb::dict switched_fields(const char* kind, const Switched& config) {
   nb::dict d;
   d["kind"] = kind;
-  d["address"] = config.address;
   d["checksums"] = config.checksums;
   d["loss"] = config.loss.share;
   d["loss_seed"] = config.loss.seed;
@@ -88,12 +87,23 @@ nb::dict switched_fields(const char* kind, const Switched& config) {
 
 nb::dict fields_of(const UdpConfig& config) {
   nb::dict d = switched_fields("udp", config);
-  d["ports"] = config.ports;
+  nb::list addresses;
+  for (const HostPort& one : config.addresses) addresses.append(nb::make_tuple(one.host, one.port));
+  d["addresses"] = std::move(addresses);
+  d["at_workers"] = config.at_workers;
+  nb::list switches;
+  for (const HostPort& one : config.switches) switches.append(nb::make_tuple(one.host, one.port));
+  d["switches"] = std::move(switches);
   d["first_window"] = config.first_window;
+  d["workers_per_link"] = config.workers_per_link;
   return d;
 }
 
-nb::dict fields_of(const RoceConfig& config) { return switched_fields("roce", config); }
+nb::dict fields_of(const RoceConfig& config) {
+  nb::dict d = switched_fields("roce", config);
+  d["address"] = config.address;
+  return d;
+}
 
 nb::dict fields_of(const VerbsConfig& config) {
   nb::dict d;
@@ -149,18 +159,35 @@ void bind_engine(nb::module_& m) {
           "  segment: the name of the shared-memory segment; \"\" makes one that is private to this process.")
       .def(
           "use_udp",
-          [](GroupConfig& c, std::string address, std::vector<std::uint16_t> ports, bool checksums,
-             std::uint32_t first_window, double loss, std::uint64_t loss_seed) {
-            c.transport = UdpConfig{std::move(address), std::move(ports), checksums, first_window, {loss, loss_seed}};
+          [](GroupConfig& c, const std::vector<std::tuple<std::string, std::uint16_t>>& addresses, bool checksums,
+             bool at_workers, const std::vector<std::tuple<std::string, std::uint16_t>>& switches,
+             std::uint32_t first_window, std::uint32_t workers_per_link, double loss, std::uint64_t loss_seed) {
+            if (workers_per_link == 0) {
+              throw Error(ErrorCode::kInvalidArgument, "at least one worker uses a link");
+            }
+            UdpConfig config{.addresses = {},
+                             .at_workers = at_workers,
+                             .checksums = checksums,
+                             .first_window = first_window,
+                             .workers_per_link = workers_per_link,
+                             .loss = {loss, loss_seed}};
+            for (const auto& [host, port] : addresses) config.addresses.push_back({host, port});
+            for (const auto& [host, port] : switches) config.switches.push_back({host, port});
+            c.transport = std::move(config);
           },
-          "address"_a, "ports"_a, "checksums"_a = true, nb::kw_only(), "first_window"_a = 0, "loss"_a = 0.0,
-          "loss_seed"_a = 0,
-          "Sums at a switch, over UDP.\n\n"
+          "addresses"_a, "checksums"_a = true, nb::kw_only(), "at_workers"_a = false,
+          "switches"_a = std::vector<std::tuple<std::string, std::uint16_t>>{}, "first_window"_a = 0,
+          "workers_per_link"_a = 1, "loss"_a = 0.0, "loss_seed"_a = 0,
+          "Sums at a switch, or at the workers' own servers, over UDP.\n\n"
           "Args:\n"
-          "  address: the switch's host.\n"
-          "  ports: its data ports, one for each of its threads; slot i belongs to ports[i % len(ports)].\n"
-          "  checksums: whether the switch's replies carry a CRC.\n"
-          "  first_window: for how many passes the switch has room at first; 0 if that is not known.\n"
+          "  addresses: (host, port) of each of the switch's threads, or of each worker's server; slot i belongs to "
+          "addresses[i % len(addresses)].\n"
+          "  checksums: whether the replies carry a CRC.\n"
+          "  at_workers: whether addresses[i] is the server in worker i's process.\n"
+          "  switches: (host, port) of the switches on the way that may combine updates; slot i goes through "
+          "switches[i % len(switches)].\n"
+          "  first_window: for how many passes there is room at first; 0 if that is not known.\n"
+          "  workers_per_link: how many workers' packets share a link to a server or a switch.\n"
           "  loss: share of arriving packets to drop, for experiments, in [0, 1].\n"
           "  loss_seed: seed of these drops.")
       .def(

@@ -1,9 +1,13 @@
 // Binds SoftwareSwitch, the switch that answers UDP datagrams.
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <tuple>
 #include <utility>
 
+#include "rdma_engine/base/narrow.h"
+#include "rdma_engine/net/socket_address.h"
 #include "rdma_engine/switch/software_switch.h"
 #include "xla_ffi/bindings.h"
 #include "xla_ffi/switch_counters.h"
@@ -12,6 +16,26 @@ namespace jaxina {
 
 namespace nb = nanobind;
 using namespace nb::literals;
+
+namespace {
+
+using HostPort = std::tuple<std::string, std::uint16_t>;
+
+std::vector<Address> resolved(const std::vector<HostPort>& given) {
+  std::vector<Address> addresses;
+  for (const auto& [host, port] : given) {
+    addresses.push_back(net::resolve(host, port, ErrorCode::kInvalidArgument));
+  }
+  return addresses;
+}
+
+WorkerSet all_workers(const JobShape& shape) {
+  WorkerSet set{};
+  for (std::uint32_t worker = 0; worker < shape.workers(); ++worker) insert(set, worker);
+  return set;
+}
+
+}  // namespace
 
 void bind_switch(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
@@ -25,20 +49,26 @@ void bind_switch(nb::module_& m) {
       .def(
           "__init__",
           [](SoftwareSwitch* self, std::string address, std::uint32_t threads, double loss, std::uint64_t loss_seed,
-             std::vector<std::uint16_t> ports) {
+             std::vector<std::uint16_t> ports, std::uint32_t entries, double share_sent_on) {
             new (self) SoftwareSwitch({.address = std::move(address),
                                        .ports = std::move(ports),
                                        .threads = threads,
                                        .loss = loss,
-                                       .loss_seed = loss_seed});
+                                       .loss_seed = loss_seed,
+                                       .entries = entries,
+                                       .share_sent_on = share_sent_on});
           },
-          "address"_a, "threads"_a, "loss"_a, "loss_seed"_a, "ports"_a = std::vector<std::uint16_t>{}, Release(),
+          "address"_a, "threads"_a, "loss"_a, "loss_seed"_a, "ports"_a = std::vector<std::uint16_t>{}, "entries"_a = 0,
+          "share_sent_on"_a = 0.0, Release(),
           "Args:\n"
           "  address: this host's address, to which workers send.\n"
           "  threads: how many threads serve the jobs.\n"
           "  loss: share of arriving packets to drop, for experiments, in [0, 1].\n"
           "  loss_seed: seed of these drops.\n"
-          "  ports: one UDP port for each thread; [] lets the system choose.\n\n"
+          "  ports: one UDP port for each thread; [] lets the system choose.\n"
+          "  entries: how many entries the table has that jobs of combine_job() share.\n"
+          "  share_sent_on: share of their passes that are sent on without being combined, for experiments, in "
+          "[0, 1].\n\n"
           "Raises:\n"
           "  InvalidArgumentError: if a port is in use, the address is not this host's, or a number cannot work.\n"
           "  SystemCallError: if the system has no thread left.")
@@ -47,6 +77,42 @@ void bind_switch(nb::module_& m) {
                    "Bytes of packets that may wait unread at each port, as the system granted them.")
       .def_prop_ro("receive_buffer_requested", &SoftwareSwitch::receive_buffer_requested,
                    "Bytes that were asked for. The system grants fewer if net.core.rmem_max limits them.")
+      .def(
+          "add_part",
+          [](SoftwareSwitch& self, std::uint32_t job, std::uint64_t secret, const JobShape& shape, std::uint32_t index,
+             std::uint32_t of, const std::vector<HostPort>& switches) {
+            self.add_job({.job = job, .secret = secret, .shape = shape}, {.index = index, .of = of},
+                         {.groups = switches.empty() ? std::vector<WorkerSet>{} : std::vector{all_workers(shape)},
+                          .addresses = resolved(switches)});
+          },
+          "job"_a, "secret"_a, "shape"_a, "index"_a, "of"_a, "switches"_a = std::vector<HostPort>{}, Release(),
+          "Adds this switch's part of a job that several switches share: of `of` switches it is number `index`, from 0. "
+          "The other arguments, and the errors, are those of add_job(). With one thread each, slot i of the job "
+          "belongs to switch i % of. `switches` are the (host, port) of the switches on the way that may combine the "
+          "job's updates.\n\n"
+          "Raises:\n"
+          "  InvalidArgumentError: if there is no such part.\n"
+          "  JobRejectedError: as add_job().")
+      .def(
+          "combine_job",
+          [](SoftwareSwitch& self, std::uint32_t job, std::uint64_t secret, const JobShape& shape,
+             const std::vector<HostPort>& servers) {
+            CombinedJobSpec spec{.job = job, .secret = secret, .shape = shape};
+            for (std::uint32_t worker = 0; worker < shape.workers(); ++worker) {
+              spec.children.push_back({.sender = narrow<std::uint16_t>(worker)});
+              insert(spec.children.back().workers, worker);
+            }
+            spec.upstream = resolved(servers);
+            self.combine_job(spec);
+          },
+          "job"_a, "secret"_a, "shape"_a, "servers"_a, Release(),
+          "Adds a job whose updates this switch combines on their way to the job's servers. The other arguments are "
+          "those of add_job().\n\n"
+          "Args:\n"
+          "  servers: (host, port) of the servers; slot i goes to servers[i % len(servers)].\n\n"
+          "Raises:\n"
+          "  InvalidArgumentError: if there are no servers, or one has no valid address.\n"
+          "  JobRejectedError: if the id is in use, or the job's packets are too large for the entries.")
       .def("slots_that_fit", &SoftwareSwitch::slots_that_fit, "shape"_a,
            "Returns the largest number of slots, up to the shape's own, for which the first bursts of all workers fit "
            "the socket buffers that the system granted. All workers send them at once. A larger pool works, but may "

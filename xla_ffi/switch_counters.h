@@ -27,8 +27,10 @@ inline nanobind::dict as_dict(const SwitchCounters& counters) {
   nanobind::dict jobs;
   for (const auto& [id, of_job] : counters.jobs) {
     nanobind::dict job;
-    for (const Counter counter : {Counter::kUpdates, Counter::kResults, Counter::kDuplicates, Counter::kPacketsSent,
-                                  Counter::kBytesReceived, Counter::kBytesSent}) {
+    for (const Counter counter :
+         {Counter::kUpdates, Counter::kResults, Counter::kDuplicates, Counter::kPacketsSent, Counter::kBytesReceived,
+          Counter::kBytesSent, Counter::kClaims, Counter::kJoins, Counter::kCombined, Counter::kAbsorbed,
+          Counter::kCollisions, Counter::kPassedOn, Counter::kExpired, Counter::kReleased, Counter::kReplies}) {
       put(job, counter, of_job[counter]);
     }
     job["rejected"] = rejected(of_job);
@@ -37,6 +39,8 @@ inline nanobind::dict as_dict(const SwitchCounters& counters) {
   nanobind::dict d;
   d["jobs"] = std::move(jobs);
   d["rejected"] = rejected(counters.without_job);
+  d["entries"] = counters.entries;
+  d["entries_held"] = counters.entries_held;
   for (const Counter counter : {Counter::kPacketsReceived, Counter::kPacketsDropped, Counter::kPacketsUnsent,
                                 Counter::kPacketsUnanswerable, Counter::kSocketOverflows}) {
     put(d, counter, counters.sockets[counter]);
@@ -92,7 +96,9 @@ void bind_jobs(nanobind::class_<Switch>& bound) {
           "The switch's counters so far.\n\n"
           "Returns:\n"
           "  A dict. 'jobs' maps each job's id to a dict with 'updates', 'results', 'duplicates', 'packets_sent', "
-          "'bytes_received', 'bytes_sent' and 'rejected'; bytes are those of datagrams or messages. The outer "
+          "'bytes_received', 'bytes_sent' and 'rejected'; bytes are those of datagrams or messages. For jobs that are "
+          "combined it has 'claims', 'joins', 'combined', 'absorbed', 'collisions', 'passed_on', 'expired', 'released' "
+          "and 'replies' too. 'entries' and 'entries_held' are those of the table that combined jobs share. The outer "
           "'rejected' "
           "counts packets that belong to none of the jobs; both map a reason to a count. The other keys are "
           "'packets_received', 'packets_dropped' (by `loss`), 'packets_unsent' (the network did not take them), "

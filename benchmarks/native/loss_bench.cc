@@ -40,7 +40,7 @@ void check(bool ok, const char* what) {
   if (!ok) std::fprintf(stderr, "%s\n", what), std::exit(1);
 }
 
-class Sum final : private DatagramAggregator::Output {
+class Sum final : private PacketOutput {
  public:
   Sum(const Options& options, double loss, std::uint64_t seed)
       : options_(options),
@@ -107,7 +107,7 @@ class Sum final : private DatagramAggregator::Output {
     Session& session = *sessions_[packet.to];
     const auto header = session.accept(packet.view());
     check(header.has_value(), "a worker does not know the switch's packet");
-    session.on_reply(*header, packet.bytes.data(), now_);
+    session.on_reply(*header, packet.view(), now_);
     work(packet.to);
   }
 

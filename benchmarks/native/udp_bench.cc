@@ -136,7 +136,7 @@ Times sum(const Options& options, Buffers& buffers, Packets& packets) {
   const Times times = run_workers(options, [&](std::uint32_t w, auto start) {
     const std::unique_ptr<Endpoint> endpoint =
         make_endpoint({.shape = job.shape, .worker = w, .job = job.job, .secret = job.secret},
-                      UdpConfig{.address = options.server(), .ports = software_switch->ports()});
+                      UdpConfig{.addresses = ports_of(options.server(), software_switch->ports())});
     std::vector<float>&in = buffers.in[w], &out = buffers.out[w];
     start();
     endpoint->worker().submit({{{ElementType::kFloat32, in.size(), in.data(), out.data()}}});

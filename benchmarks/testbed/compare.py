@@ -49,27 +49,17 @@ def link_limit_ms(size: int, rate: int) -> float:
     return packets * (4 * _BLOCK + exponent + _native.HEADER_BYTES + _IP_UDP_ETHERNET) * 8 / (rate * 1e3)
 
 
-def through_jax(workers: int, options: argparse.Namespace) -> dict[str, float]:
+def bench_records(aggregator: str, *options: object) -> list[dict]:
+    """Runs `jaxina bench` with these options beside gloo, in the testbed that is up, and returns its records."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "bench.json"
-        bench = ["bench", "-n", workers, "-b", options.size, "-e", options.size, "-i", options.iterations, "-w", 2]
-        _run(
-            [
-                sys.executable,
-                "-m",
-                "jaxina.cli",
-                "testbed",
-                "run",
-                *bench,
-                "--aggregator",
-                "udp",
-                "--vs",
-                "gloo",
-                "--json",
-                file,
-            ]
-        )
-        (record,) = json.loads(file.read_text())["records"]
+        command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "bench", *options, "-w", 2]
+        _run([*command, "--aggregator", aggregator, "--vs", "gloo", "--json", file])
+        return json.loads(file.read_text())["records"]
+
+
+def through_jax(workers: int, options: argparse.Namespace) -> dict[str, float]:
+    (record,) = bench_records("udp", "-n", workers, "-b", options.size, "-e", options.size, "-i", options.iterations)
     return {name: result["median_ms"] for name, result in record["results"].items()}
 
 

@@ -30,11 +30,13 @@ class GroupConfig:
     def use_embedded(self, segment: str) -> None: ...
     def use_udp(
         self,
-        address: str,
-        ports: Sequence[int],
+        addresses: Sequence[tuple[str, int]],
         checksums: bool = True,
         *,
+        at_workers: bool = False,
+        switches: Sequence[tuple[str, int]] = [],
         first_window: int = 0,
+        workers_per_link: int = 1,
         loss: float = 0.0,
         loss_seed: int = 0,
     ) -> None: ...
@@ -153,13 +155,26 @@ class JobShape:
     def __repr__(self) -> str: ...
 
 class SoftwareSwitch:
-    def __init__(self, address: str, threads: int, loss: float, loss_seed: int, ports: Sequence[int] = []) -> None: ...
+    def __init__(
+        self,
+        address: str,
+        threads: int,
+        loss: float,
+        loss_seed: int,
+        ports: Sequence[int] = [],
+        entries: int = 0,
+        share_sent_on: float = 0.0,
+    ) -> None: ...
     @property
     def ports(self) -> list[int]: ...
     @property
     def receive_buffer_granted(self) -> int: ...
     @property
     def receive_buffer_requested(self) -> int: ...
+    def add_part(
+        self, job: int, secret: int, shape: JobShape, index: int, of: int, switches: Sequence[tuple[str, int]] = []
+    ) -> None: ...
+    def combine_job(self, job: int, secret: int, shape: JobShape, servers: Sequence[tuple[str, int]]) -> None: ...
     def slots_that_fit(self, shape: JobShape) -> int: ...
     def add_job(self, job: int, secret: int, shape: JobShape) -> None: ...
     def remove_job(self, job: int) -> None: ...

@@ -48,12 +48,12 @@ def bench(
     ] = None,
     warmup: Annotated[int, typer.Option("-w", min=1, help="Calls before these, which are not timed.")] = 5,
     dtype: Annotated[Dtype, typer.Option(help="Type of the elements.")] = _FIRST_DTYPE,
-    aggregator: Annotated[str | None, typer.Option(help="embedded, udp, roce or verbs.")] = None,
+    aggregator: Annotated[str | None, typer.Option(help="embedded, direct, atp, udp, roce or verbs.")] = None,
     switch: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Use this switch (not with embedded). If not given, start one."),
+        typer.Option(metavar="HOST:PORT", help="Use this switch (udp, roce, verbs). If not given, start one."),
     ] = None,
-    loss: Annotated[float | None, typer.Option(help="Share of arriving packets to drop (udp, roce).")] = None,
+    loss: Annotated[float | None, typer.Option(help="Share of arriving packets to drop (direct, udp, roce).")] = None,
     versus: Annotated[
         Versus, typer.Option("--vs", help="What to compare with: XLA's own collective (gloo), or nothing.")
     ] = Versus.NONE,

@@ -164,12 +164,12 @@ class Launch:
     @contextlib.contextmanager
     def _switch(self) -> Iterator[str | None]:
         settings = self.settings
-        if settings.aggregator == "embedded":
+        if not settings.uses_switch:
             yield None
         elif self.own_switch:
             # More threads than this host's workers can keep busy would only compete with them.
             threads = 1 if (os.cpu_count() or 1) < 2 * self.count else 2
-            rdma = settings.aggregator != "udp"
+            rdma = settings.aggregator in ("roce", "verbs")
             with private_switch(settings.loss, settings.loss_seed, threads, rdma) as address:
                 yield address
         else:

@@ -64,7 +64,9 @@ class Placement:
                 f"`jaxina testbed down` and `jaxina testbed up -n {workers}`"
             )
         if aggregator == "embedded":
-            raise InvalidArgumentError("the embedded aggregator does not use a testbed's network: add --aggregator udp")
+            raise InvalidArgumentError(
+                "the embedded aggregator does not use a testbed's network: add --aggregator udp, or direct"
+            )
 
 
 current: contextvars.ContextVar[Placement] = contextvars.ContextVar("placement", default=Placement())

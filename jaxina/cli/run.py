@@ -34,20 +34,18 @@ def run(
         int,
         typer.Option("-n", "--workers", min=1, max=config.MAX_WORKERS, help="Number of worker processes."),
     ],
-    aggregator: Annotated[str | None, typer.Option(help="embedded, udp, roce or verbs.")] = None,
+    aggregator: Annotated[str | None, typer.Option(help="embedded, direct, atp, udp, roce or verbs.")] = None,
     devices: Annotated[
         int | None,
         typer.Option("--devices-per-process", min=1, max=256, help="CPU devices per process."),
     ] = None,
     loss: Annotated[
         float | None,
-        typer.Option(help="Share of arriving packets to drop, for experiments (udp, roce)."),
+        typer.Option(help="Share of arriving packets to drop, for experiments (direct, udp, roce)."),
     ] = None,
     switch: Annotated[
         str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Use this switch (not with embedded). If not given, the run starts one."
-        ),
+        typer.Option(metavar="HOST:PORT", help="Use this switch (udp, roce, verbs). If not given, the run starts one."),
     ] = None,
     catch_all: Annotated[
         bool | None,
@@ -101,9 +99,10 @@ def run(
     config.check_used(settings)
     check_output("--stats-json", stats_json)
     check_output("--trace", trace)
-    if nodes > 1 and (settings.aggregator == "embedded" or own_switch):
+    if nodes > 1 and (settings.aggregator == "embedded" or (settings.uses_switch and own_switch)):
         raise InvalidArgumentError(
-            "several nodes need a switch that all of them reach, for example --aggregator udp --switch HOST:PORT"
+            "several nodes need --aggregator direct, or a switch that all of them reach, for example --aggregator udp "
+            "--switch HOST:PORT"
         )
     launch = Launch(
         command,

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxina import config
+from jaxina.errors import InvalidArgumentError
 
 _CALL_TIMEOUT = 5.0  # seconds
 _RECEIVE_BUFFER = 32 << 20  # bytes of receive buffer that the switch asks for, per socket
@@ -41,6 +42,11 @@ def status(
     from jaxina.control.client import SwitchClient
 
     settings = config.resolve(switch=switch)
+    if settings.aggregator == "direct" and settings.origins["switch"] == "default":
+        raise InvalidArgumentError(
+            "the direct aggregator has no switch to ask. `jaxina run --stats` shows the workers' counters; --switch "
+            "HOST:PORT asks a switch"
+        )
     address = settings.switch
     console = Console()
     with SwitchClient(address, _CALL_TIMEOUT, settings.token) as client, contextlib.suppress(KeyboardInterrupt):
@@ -119,7 +125,7 @@ def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -
             notes.append(Text(f"job {job.job} waits for worker {missing}", style="yellow"))
         if rejected := _kinds(job.rejected):
             notes.append(Text(f"job {job.job} rejected packets: {rejected}"))
-    if not reply.jobs:
+    if not reply.jobs and not reply.assisted:
         notes.append(Text("no jobs"))
     if any(reply.rejected.values()):
         notes.append(Text(f"rejected packets that belong to no job: {_kinds(reply.rejected)}"))
@@ -130,7 +136,33 @@ def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -
             f"data ports {', '.join(map(str, reply.data_ports))}; again: packets that were counted already", style="dim"
         )
     )
-    return Group(table, *notes)
+    return Group(*([table] if reply.jobs or not reply.assisted else [title]), *_assisted(reply), *notes)
+
+
+def _assisted(reply: Any) -> list[Any]:
+    """Makes the table of the jobs that are summed elsewhere; none if there are none."""
+    if not reply.assisted:
+        return []
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for column in ("job", "workers", "joined", "sums", "collisions", "sent on", "expired", "role, for"):
+        table.add_column(column, justify="left" if column.startswith("role") else "right")
+    for job in reply.assisted:
+        counters = job.counters
+        table.add_row(
+            str(job.job),
+            str(job.workers),
+            _short(counters["claims"] + counters["joins"]),
+            _short(counters["combined"] or counters["results"]),
+            *(_short(counters[name]) for name in ("collisions", "passed_on", "expired")),
+            f"{job.role}, {getattr(job, 'from')}",
+        )
+    held, entries = reply.counters.get("entries_held", 0), reply.counters.get("entries", 0)
+    explained = Text(
+        f"{held:,} of {entries:,} entries are held. joined: updates that an entry took; collisions: another pass had "
+        "the entry; sent on: updates that came direct",
+        style="dim",
+    )
+    return [table, explained]
 
 
 def record(reply: Any, rates: Mapping[int, Mapping[str, float]]) -> dict[str, Any]:

@@ -65,6 +65,20 @@ def switch(
             help="Whether to drop RDMA packets with a wrong ICRC. Some senders do not write an ICRC.",
         ),
     ] = True,
+    aggregators: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Entries of the table in which updates of jobs with aggregator='atp' are combined. All such jobs "
+            "share it. An entry takes 9 KiB of memory once it is used.",
+        ),
+    ] = 1024,
+    forward: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="Share of their passes that are sent on without being combined, for experiments."
+        ),
+    ] = 0.0,
     loss: Annotated[
         float, typer.Option(min=0, max=0.99, help="Share of arriving packets to drop, for experiments.")
     ] = 0.0,
@@ -122,7 +136,8 @@ def switch(
     else:
         if chip or dry_run:
             raise InvalidArgumentError("--chip and --dry-run need --backend tofino")
-        plane = _software(host, data_ports, threads, rdma, icrc, loss, loss_seed)
+        combining = (aggregators, forward)
+        plane = _software(host, data_ports, threads, rdma, icrc, loss, loss_seed, combining)
     with plane as (data_plane, where):
         _let_data_path_go_first()
         with ControlServer(data_plane, bind, token) as server:
@@ -157,6 +172,7 @@ def _software(
     icrc: bool,
     loss: float,
     loss_seed: int,
+    combining: tuple[int, float],
 ) -> Iterator[tuple[Any, str]]:
     """Runs the software switch's data plane. Yields it, and a text that says where it is."""
     from jaxina import _native
@@ -169,7 +185,10 @@ def _software(
             f"--data-ports {data_ports} has {len(ports)} ports, but there are {count} threads: give one port per thread"
         )
     rdma_host, rdma_port = _rdma_address(rdma)
-    datagrams = _native.SoftwareSwitch(host, count, loss, loss_seed, ports)
+    entries, share_sent_on = combining
+    datagrams = _native.SoftwareSwitch(
+        host, count, loss, loss_seed, ports, entries=entries, share_sent_on=share_sent_on
+    )
     _warn_of_small_buffers(datagrams.receive_buffer_granted, datagrams.receive_buffer_requested)
     try:
         roce = _native.RoceSwitch(rdma_host, rdma_port, icrc, loss, loss_seed) if rdma else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import grpc
@@ -11,9 +12,11 @@ import grpc
 from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc, limits
 from jaxina.control.data_plane import QueuePairs, Terms
+from jaxina.control.servers import WorkerServer
 from jaxina.control.session import Session
 from jaxina.control.token_check import metadata_of
-from jaxina.control.typed_status import error_from
+from jaxina.control.typed_status import error_from, unreachable
+from jaxina.errors import JaxinaError
 
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
@@ -40,18 +43,31 @@ class JobGrant:
 
 
 class SwitchClient:
-    """Calls a switch's control service.
+    """Calls the control service of a switch, or that of a job's first process.
 
     Every method raises SwitchUnreachableError if no switch answers, or else the error that the switch answered with.
 
     Args:
       address: the switch's, HOST:PORT.
-      timeout: seconds that each call may take. A call waits so long for a switch that is not there yet.
+      timeout: seconds that each call may take. A call waits so long for a switch that is not there yet, but not for a
+        worker, which serves before it tells the others where.
       token: the switch's token, if it needs one.
+      gone: makes the error to raise instead of SwitchUnreachableError, from a text that says what happened.
+      at_worker: the worker in whose process the service runs; None: it runs at a switch.
     """
 
-    def __init__(self, address: str, timeout: float, token: str | None = None):
+    def __init__(
+        self,
+        address: str,
+        timeout: float,
+        token: str | None = None,
+        *,
+        gone: Callable[[str], JaxinaError] | None = None,
+        at_worker: int | None = None,
+    ):
         self.address = address
+        self._gone = gone or functools.partial(unreachable, address)
+        self._at_worker = at_worker
         self._metadata = metadata_of(token)
         self._timeout = timeout
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
@@ -111,8 +127,9 @@ class SwitchClient:
         heartbeat_timeout: float,
         statistics: Callable[[], dict[str, int]],
         aborted: Callable[[str, str], Any],
+        server: WorkerServer | None = None,
     ) -> Session:
-        """Joins a job with the workers of this process. `Session` describes the callbacks.
+        """Joins a job with the workers of this process. `Session` describes the callbacks, and `server`.
 
         Raises:
           RankTakenError: another process has joined with one of the ranks.
@@ -121,7 +138,7 @@ class SwitchClient:
         """
         return Session(
             self._stub.Session,
-            self.address,
+            self._gone,
             job,
             secret,
             ranks,
@@ -130,7 +147,13 @@ class SwitchClient:
             heartbeat_timeout=heartbeat_timeout,
             statistics=statistics,
             aborted=aborted,
+            server=server,
+            at_worker=self._at_worker,
         )
+
+    def assist(self, requests: Iterator[pb.AssistRequest]) -> Any:
+        """Asks a switch to help with a job. Returns the call: an iterator of `Assisting`, which can be cancelled."""
+        return self._stub.Assist(requests, metadata=self._metadata)
 
     def status(self) -> pb.StatusReply:
         """Asks for the switch's state."""
@@ -175,6 +198,8 @@ class SwitchClient:
 
     def _call(self, method: Any, request: Any) -> Any:
         try:
-            return method(request, timeout=self._timeout, metadata=self._metadata, wait_for_ready=True)
+            return method(
+                request, timeout=self._timeout, metadata=self._metadata, wait_for_ready=self._at_worker is None
+            )
         except grpc.RpcError as error:
-            raise error_from(error, self.address) from None
+            raise error_from(error, self._gone) from None

@@ -15,6 +15,7 @@ from jaxina._native import GroupConfig, JobShape
 from jaxina.config import Configuration
 from jaxina.control.data_plane import Terms
 from jaxina.control.rendezvous import Agreement, Presence, Rendezvous
+from jaxina.control.servers import Servers
 from jaxina.control.store import Store
 from jaxina.control.topology import Topology, this_place
 from jaxina.errors import InvalidArgumentError
@@ -39,8 +40,12 @@ class Aggregators(Protocol):
         """
         ...
 
-    def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:
-        """Joins the job as `worker` of `workers`. Called once per process and group."""
+    def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> Servers:
+        """Joins the job as `worker` of `workers`. Called once per process and group.
+
+        Returns:
+          Where datagrams go; empty if the aggregator takes none.
+        """
         ...
 
     def connect_queue_pairs(self, agreement: Agreement, worker: int, end: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -74,13 +79,12 @@ class EmbeddedAggregators:
             "job": secrets.randbits(32),
             "secret": secrets.randbits(64),
             "address": "",
-            "ports": [],
-            "first_window": 0,
             **dataclasses.asdict(Terms()),
         }
 
-    def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:
+    def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> Servers:
         """Does nothing: a process joins by attaching to the segment."""
+        return Servers()
 
     def connect_queue_pairs(self, agreement: Agreement, worker: int, end: tuple[Any, ...]) -> tuple[Any, ...]:
         raise InvalidArgumentError("shared memory has no queue pairs")
@@ -144,13 +148,13 @@ class Connector:
         if len(processes) == 1:
             return self._config(shape, worker, local, job=0, secret=0)
         agreement = self._meet(group, processes)
-        self._aggregators.join(group, worker, len(processes), agreement)
+        servers = self._aggregators.join(group, worker, len(processes), agreement)
         job = agreement["job"]
         _log.debug("group %s: worker %d of %d, job %s", group, worker, len(processes), job)
         if agreement["whole_chunks"]:
             shape = self._configuration.shape(len(group), len(processes), whole_chunks=True)
         config = self._config(shape, worker, local, job, agreement["secret"])
-        self._choose_transport(config, agreement, worker)
+        self._choose_transport(config, agreement, worker, servers)
         return config
 
     def _config(self, shape: JobShape, worker: int, local: list[int], job: int, secret: int) -> GroupConfig:
@@ -165,7 +169,7 @@ class Connector:
             collective_timeout_s=configuration.timeout,
         )
 
-    def _choose_transport(self, config: GroupConfig, agreement: Agreement, worker: int) -> None:
+    def _choose_transport(self, config: GroupConfig, agreement: Agreement, worker: int, servers: Servers) -> None:
         configuration = self._configuration
         exchange = functools.partial(self._aggregators.connect_queue_pairs, agreement, worker)
         # Each worker has a seed of its own: if all dropped the same packets, losses would not be independent.
@@ -173,10 +177,17 @@ class Connector:
         address, checksums = agreement["address"], agreement["checksums"]
         if configuration.aggregator == "embedded":
             config.use_embedded(agreement["segment"])
-        elif configuration.aggregator == "udp":
-            window = agreement["first_window"]
-            ports = agreement["ports"]
-            config.use_udp(address, ports, checksums, first_window=window, loss=loss, loss_seed=seed)
+        elif configuration.aggregator in ("udp", "direct", "atp"):
+            config.use_udp(
+                servers.addresses,
+                checksums,
+                at_workers=servers.at_workers,
+                switches=servers.switches,
+                first_window=servers.first_window,
+                workers_per_link=servers.workers_per_link,
+                loss=loss,
+                loss_seed=seed,
+            )
         elif configuration.aggregator == "roce":
             config.use_roce(address, exchange, checksums, loss=loss, loss_seed=seed)
         else:

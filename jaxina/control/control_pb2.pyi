@@ -166,12 +166,15 @@ class Join(_message.Message):
     RANKS_FIELD_NUMBER: _builtins.int
     HOST_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
+    SERVER_FIELD_NUMBER: _builtins.int
     job: _builtins.int
     secret: _builtins.int
     host: _builtins.str
     pid: _builtins.int
     @_builtins.property
     def ranks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def server(self) -> Global___WorkerServer: ...
     def __init__(
         self,
         *,
@@ -180,16 +183,42 @@ class Join(_message.Message):
         ranks: _abc.Iterable[_builtins.int] | None = ...,
         host: _builtins.str = ...,
         pid: _builtins.int = ...,
+        server: Global___WorkerServer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["server", b"server"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "host", b"host", "job", b"job", "pid", b"pid", "ranks", b"ranks", "secret", b"secret"
+        "host", b"host", "job", b"job", "pid", b"pid", "ranks", b"ranks", "secret", b"secret", "server", b"server"
     ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Join: _TypeAlias = Join  # noqa: Y015
+
+@_typing.final
+class WorkerServer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOST_FIELD_NUMBER: _builtins.int
+    PORT_FIELD_NUMBER: _builtins.int
+    ROOM_FIELD_NUMBER: _builtins.int
+    host: _builtins.str
+    port: _builtins.int
+    room: _builtins.int
+    def __init__(
+        self,
+        *,
+        host: _builtins.str = ...,
+        port: _builtins.int = ...,
+        room: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "port", b"port", "room", b"room"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkerServer: _TypeAlias = WorkerServer  # noqa: Y015
 
 @_typing.final
 class Heartbeat(_message.Message):
@@ -237,17 +266,22 @@ class Leave(_message.Message):
 
     CODE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    UNTIL_ALL_LEFT_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     message: _builtins.str
+    until_all_left: _builtins.bool
     def __init__(
         self,
         *,
         code: _builtins.str = ...,
         message: _builtins.str = ...,
+        until_all_left: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "code", b"code", "message", b"message", "until_all_left", b"until_all_left"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -310,12 +344,17 @@ Global___Joined: _TypeAlias = Joined  # noqa: Y015
 class Ready(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    SERVERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def servers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkerServer]: ...
     def __init__(
         self,
+        *,
+        servers: _abc.Iterable[Global___WorkerServer] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["servers", b"servers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -362,6 +401,165 @@ class Left(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Left: _TypeAlias = Left  # noqa: Y015
+
+@_typing.final
+class AssistRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
+    DEVICES_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
+    BLOCK_SIZE_FIELD_NUMBER: _builtins.int
+    BLOCKS_PER_CHUNK_FIELD_NUMBER: _builtins.int
+    COMBINE_FIELD_NUMBER: _builtins.int
+    SERVE_FIELD_NUMBER: _builtins.int
+    job: _builtins.int
+    secret: _builtins.int
+    workers: _builtins.int
+    devices: _builtins.int
+    slots: _builtins.int
+    block_size: _builtins.int
+    blocks_per_chunk: _builtins.int
+    @_builtins.property
+    def combine(self) -> Global___Combine: ...
+    @_builtins.property
+    def serve(self) -> Global___Serve: ...
+    def __init__(
+        self,
+        *,
+        job: _builtins.int = ...,
+        secret: _builtins.int = ...,
+        workers: _builtins.int = ...,
+        devices: _builtins.int = ...,
+        slots: _builtins.int = ...,
+        block_size: _builtins.int = ...,
+        blocks_per_chunk: _builtins.int = ...,
+        combine: Global___Combine | None = ...,
+        serve: Global___Serve | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["combine", b"combine", "role", b"role", "serve", b"serve"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "block_size",
+        b"block_size",
+        "blocks_per_chunk",
+        b"blocks_per_chunk",
+        "combine",
+        b"combine",
+        "devices",
+        b"devices",
+        "job",
+        b"job",
+        "role",
+        b"role",
+        "secret",
+        b"secret",
+        "serve",
+        b"serve",
+        "slots",
+        b"slots",
+        "workers",
+        b"workers",
+    ]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_role: _TypeAlias = _typing.Literal["combine", "serve"]  # noqa: Y015
+    _WhichOneofArgType_role: _TypeAlias = _typing.Literal["role", b"role"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_role) -> _WhichOneofReturnType_role | None: ...
+
+Global___AssistRequest: _TypeAlias = AssistRequest  # noqa: Y015
+
+@_typing.final
+class Combine(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def servers(self) -> _containers.RepeatedCompositeFieldContainer[Global___DataAddress]: ...
+    def __init__(
+        self,
+        *,
+        servers: _abc.Iterable[Global___DataAddress] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["servers", b"servers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Combine: _TypeAlias = Combine  # noqa: Y015
+
+@_typing.final
+class Serve(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    OF_FIELD_NUMBER: _builtins.int
+    SWITCHES_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    of: _builtins.int
+    @_builtins.property
+    def switches(self) -> _containers.RepeatedCompositeFieldContainer[Global___DataAddress]: ...
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        of: _builtins.int = ...,
+        switches: _abc.Iterable[Global___DataAddress] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "of", b"of", "switches", b"switches"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Serve: _TypeAlias = Serve  # noqa: Y015
+
+@_typing.final
+class DataAddress(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOST_FIELD_NUMBER: _builtins.int
+    PORT_FIELD_NUMBER: _builtins.int
+    host: _builtins.str
+    port: _builtins.int
+    def __init__(
+        self,
+        *,
+        host: _builtins.str = ...,
+        port: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "port", b"port"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DataAddress: _TypeAlias = DataAddress  # noqa: Y015
+
+@_typing.final
+class Assisting(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_PORTS_FIELD_NUMBER: _builtins.int
+    FIRST_WINDOW_FIELD_NUMBER: _builtins.int
+    first_window: _builtins.int
+    @_builtins.property
+    def data_ports(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        data_ports: _abc.Iterable[_builtins.int] | None = ...,
+        first_window: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data_ports", b"data_ports", "first_window", b"first_window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Assisting: _TypeAlias = Assisting  # noqa: Y015
 
 @_typing.final
 class StatusRequest(_message.Message):
@@ -427,6 +625,7 @@ class StatusReply(_message.Message):
     DATA_PORTS_FIELD_NUMBER: _builtins.int
     REJECTED_FIELD_NUMBER: _builtins.int
     COUNTERS_FIELD_NUMBER: _builtins.int
+    ASSISTED_FIELD_NUMBER: _builtins.int
     uptime_s: _builtins.float
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobStatus]: ...
@@ -436,6 +635,8 @@ class StatusReply(_message.Message):
     def rejected(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
     @_builtins.property
     def counters(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
+    @_builtins.property
+    def assisted(self) -> _containers.RepeatedCompositeFieldContainer[Global___AssistStatus]: ...
     def __init__(
         self,
         *,
@@ -444,10 +645,13 @@ class StatusReply(_message.Message):
         data_ports: _abc.Iterable[_builtins.int] | None = ...,
         rejected: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         counters: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        assisted: _abc.Iterable[Global___AssistStatus] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "assisted",
+        b"assisted",
         "counters",
         b"counters",
         "data_ports",
@@ -589,6 +793,93 @@ class JobStatus(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JobStatus: _TypeAlias = JobStatus  # noqa: Y015
+
+@_typing.final
+class AssistStatus(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class CountersEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class RejectedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    JOB_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    FROM_FIELD_NUMBER: _builtins.int
+    COUNTERS_FIELD_NUMBER: _builtins.int
+    REJECTED_FIELD_NUMBER: _builtins.int
+    job: _builtins.int
+    workers: _builtins.int
+    role: _builtins.str
+    @_builtins.property
+    def counters(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
+    @_builtins.property
+    def rejected(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        job: _builtins.int = ...,
+        workers: _builtins.int = ...,
+        role: _builtins.str = ...,
+        counters: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        rejected: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "counters",
+        b"counters",
+        "from",
+        b"from",
+        "job",
+        b"job",
+        "rejected",
+        b"rejected",
+        "role",
+        b"role",
+        "workers",
+        b"workers",
+    ]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AssistStatus: _TypeAlias = AssistStatus  # noqa: Y015
 
 @_typing.final
 class MemberStatus(_message.Message):

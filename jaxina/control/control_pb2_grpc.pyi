@@ -35,6 +35,7 @@ class AggregatorStub:
     Status: _grpc.UnaryUnaryMultiCallable[_control_pb2.StatusRequest, _control_pb2.StatusReply]
     WhoIsMissing: _grpc.UnaryUnaryMultiCallable[_control_pb2.WhoIsMissingRequest, _control_pb2.WhoIsMissingReply]
     ConnectQueuePairs: _grpc.UnaryUnaryMultiCallable[_control_pb2.ConnectQueuePairsRequest, _control_pb2.QueuePairs]
+    Assist: _grpc.StreamStreamMultiCallable[_control_pb2.AssistRequest, _control_pb2.Assisting]
 
 @_typing.type_check_only
 class AggregatorAsyncStub(AggregatorStub):
@@ -44,6 +45,7 @@ class AggregatorAsyncStub(AggregatorStub):
     Status: _aio.UnaryUnaryMultiCallable[_control_pb2.StatusRequest, _control_pb2.StatusReply]  # type: ignore[assignment]
     WhoIsMissing: _aio.UnaryUnaryMultiCallable[_control_pb2.WhoIsMissingRequest, _control_pb2.WhoIsMissingReply]  # type: ignore[assignment]
     ConnectQueuePairs: _aio.UnaryUnaryMultiCallable[_control_pb2.ConnectQueuePairsRequest, _control_pb2.QueuePairs]  # type: ignore[assignment]
+    Assist: _aio.StreamStreamMultiCallable[_control_pb2.AssistRequest, _control_pb2.Assisting]  # type: ignore[assignment]
 
 class AggregatorServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -76,6 +78,12 @@ class AggregatorServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.ConnectQueuePairsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.QueuePairs, _abc.Awaitable[_control_pb2.QueuePairs]]: ...
+    @_abc_1.abstractmethod
+    def Assist(
+        self,
+        request_iterator: _MaybeAsyncIterator[_control_pb2.AssistRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_control_pb2.Assisting], _abc.AsyncIterator[_control_pb2.Assisting]]: ...
 
 def add_AggregatorServicer_to_server(
     servicer: AggregatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]

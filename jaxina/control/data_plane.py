@@ -92,6 +92,40 @@ class DataPlane(Protocol):
         """Ends a job: from now on the data plane answers the job's packets with this error."""
         ...
 
+    def combine_job(self, job: int, secret: int, shape: JobShape, servers: list[tuple[str, int]]) -> None:
+        """Combines a job's updates on their way to its servers, until `remove_job`.
+
+        Args:
+          job: the job.
+          secret: its secret.
+          shape: its shape.
+          servers: hosts and UDP ports; slot i goes to ``servers[i % len(servers)]``.
+
+        Raises:
+          InvalidArgumentError: this data plane does not combine, or a server has no valid address.
+          JobRejectedError: the id is in use, or the job's packets are too large.
+        """
+        ...
+
+    def serve_part(
+        self, job: int, secret: int, shape: JobShape, index: int, of: int, switches: list[tuple[str, int]]
+    ) -> None:
+        """Sums the part `index` of `of` parts of a job's slots, until `remove_job`.
+
+        Args:
+          job: the job.
+          secret: its secret.
+          shape: its shape.
+          index: the number of the part, from 0.
+          of: how many servers the job has.
+          switches: hosts and UDP ports of the switches that may combine updates on the way here.
+
+        Raises:
+          InvalidArgumentError: this data plane has no parts of jobs, or there is no such part.
+          JobRejectedError: the id is in use, or there is no memory left.
+        """
+        ...
+
     def statistics(self) -> dict[str, Any]:
         """Reads the counters.
 

@@ -38,7 +38,10 @@ MAX_WAITING = 2048
 JOIN_WITHIN = 10.0  # seconds from the start of the stream
 SESSIONS_PER_ADDRESS = 2048
 MAX_SESSIONS = 16384
+STAY = 30.0  # seconds that a stream stays open for a worker that has left and waits for the others
 STREAMS_PER_CONNECTION = 2048
+ASSISTED_PER_ADDRESS = 256  # jobs that the switch combines, or is a server of
+MAX_ASSISTED = 4096
 HANDSHAKE = 10.0  # seconds until a connection that does not speak HTTP/2 is closed
 
 # Calls. A session counts as one.
@@ -51,6 +54,7 @@ ASK_SHARE = (0.1, 0.1)  # seconds of the data plane's time: at once, and per sec
 # Messages.
 MAX_MESSAGE_BYTES = 4 * (MAX_SLOTS + 1) + 4096  # the queue pairs of a job with the most slots
 MAX_SESSION_BYTES = 16384  # one message of a session
+MAX_ASSIST_BYTES = 262144  # a request for assistance
 MAX_REPLY_BYTES = 16 * MIB  # the largest reply that a client accepts
 MAX_HOST = 255  # characters
 MAX_TEXT = 1000

@@ -14,11 +14,13 @@ from collections.abc import Mapping, Sequence
 from jaxina.control import limits
 from jaxina.control.job_spec import JobSpec
 from jaxina.control.quota import JobQuota
+from jaxina.control.servers import WorkerServer
 from jaxina.errors import (
     BY_CODE,
     InvalidArgumentError,
     JaxinaError,
     JobRejectedError,
+    MismatchError,
     RankTakenError,
     TooManyWorkersError,
     from_code,
@@ -34,6 +36,7 @@ class Session:
     host: str
     pid: int
     last_heard: float
+    server: WorkerServer | None = None
     statistics: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -72,6 +75,11 @@ class Job:
         return [rank for rank in range(self.spec.shape.workers) if rank not in self.members]
 
     @property
+    def servers(self) -> tuple[WorkerServer, ...]:
+        """The servers of the workers that have joined with one, in the workers' order."""
+        return tuple(member.server for _, member in sorted(self.members.items()) if member.server is not None)
+
+    @property
     def pool_bytes(self) -> int:
         return self.spec.shape.pool_bytes
 
@@ -83,9 +91,10 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Ready:
-    """All workers have joined."""
+    """All workers have joined. `servers` are their servers, in the workers' order; empty if they have none."""
 
     job: int
+    servers: tuple[WorkerServer, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,12 +124,17 @@ Effect = Ready | Left | Aborted | Removed
 
 
 class Membership:
-    """All jobs of one aggregator. `now` is any clock's seconds that never go back."""
+    """All jobs of one control service. `now` is any clock's seconds that never go back.
 
-    def __init__(self) -> None:
+    Args:
+      ids_from: the jobs get the ids after this one; None: any.
+    """
+
+    def __init__(self, ids_from: int | None = None) -> None:
         self.jobs: dict[int, Job] = {}
         self._quota = JobQuota()
-        self._last_id = secrets.randbits(16)  # so that a restarted switch does not give out the ids of its predecessor
+        # Random, so that a restarted switch does not give out the ids of its predecessor.
+        self._last_id = secrets.randbits(16) if ids_from is None else ids_from
 
     def create(self, spec: JobSpec, address: str, now: float) -> Job:
         """Makes a job, with an id that no other job has and a random secret.
@@ -183,7 +197,14 @@ class Membership:
         return job
 
     def join(
-        self, job_id: int, secret: int, ranks: Sequence[int], host: str, pid: int, now: float
+        self,
+        job_id: int,
+        secret: int,
+        ranks: Sequence[int],
+        host: str,
+        pid: int,
+        now: float,
+        server: WorkerServer | None = None,
     ) -> tuple[Session, list[Effect]]:
         """Joins a process to a job.
 
@@ -194,13 +215,15 @@ class Membership:
           host: the process's host, for messages.
           pid: the process's id, for messages.
           now: the time.
+          server: the process's server, if it has one.
 
         Returns:
           The process's session, and the effects.
 
         Raises:
           JobRejectedError: there is no such job, or its secret is another.
-          InvalidArgumentError: there are no ranks, or one comes twice.
+          InvalidArgumentError: there are no ranks, or one comes twice, or the server's address is none.
+          MismatchError: this process has a server and another has none, or the other way round.
           TooManyWorkersError: a rank is beyond the job's size.
           RankTakenError: another process has joined with one of the ranks.
           JaxinaError: the error that the job was aborted with.
@@ -225,11 +248,18 @@ class Membership:
                 f"rank {taken[0]} of job {job_id} is taken by {job.members[taken[0]]}; host {host}, pid {pid} claims "
                 "it too: give each process its own rank"
             )
-        session = Session(job_id, tuple(ranks), host, pid, now)
+        if server is not None:
+            server.check()
+        session = Session(job_id, tuple(ranks), host, pid, now, server)
+        for other in job.members.values():
+            if (other.server is None) != (server is None):
+                raise MismatchError(
+                    f"{session} and {other} want to sum at different places: give all the same aggregator"
+                )
         job.sessions.add(session)
         for rank in ranks:
             job.members[rank] = session
-        return session, [] if job.not_joined else [Ready(job_id)]
+        return session, [] if job.not_joined else [Ready(job_id, job.servers)]
 
     def heartbeat(self, session: Session, statistics: Mapping[str, int], now: float) -> None:
         """Notes that a session is alive, and a limited number of its statistics."""

@@ -14,7 +14,7 @@ from jaxina.control import control_pb2_grpc, limits
 from jaxina.control.data_plane import DataPlane
 from jaxina.control.service import AggregatorService
 from jaxina.control.token_check import TokenCheck
-from jaxina.errors import InvalidArgumentError, SwitchUnreachableError, SystemCallError, from_code
+from jaxina.errors import InvalidArgumentError, JaxinaError, SwitchUnreachableError, SystemCallError, from_code
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ class ControlServer:
       bind: HOST:PORT to listen at; port 0 picks a free one.
       token: if given, only callers that send it are served.
       ask_every: the least time between two questions to the data plane about its state, in seconds.
+      ids_from: the jobs get the ids after this one; None: any.
 
     Attributes:
       address: HOST:PORT at which the service listens.
@@ -59,13 +60,15 @@ class ControlServer:
         bind: str,
         token: str | None = None,
         ask_every: float = limits.ASK_EVERY,
+        ids_from: int | None = None,
     ):
         self.address = ""
-        self._service = AggregatorService(data_plane, ask_every=ask_every)
+        self._service = AggregatorService(data_plane, ask_every=ask_every, ids_from=ids_from)
         self._interceptors = () if token is None else (TokenCheck(token),)
         self._bind = bind
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
+        self._stopped_with: JaxinaError | None = None
         self._started: concurrent.futures.Future[str] = concurrent.futures.Future()
         self._thread = threading.Thread(target=self._run, name="jaxina-control", daemon=True)
         self._thread.start()
@@ -78,8 +81,9 @@ class ControlServer:
         """Ends a job for all its workers, with the error that the data plane found. Any thread may call it."""
         self._loop.call_soon_threadsafe(self._service.end_job, job, from_code(code, message))
 
-    def stop(self) -> None:
-        """Ends the service. All jobs end with an error that says that the switch was stopped."""
+    def stop(self, error: JaxinaError | None = None) -> None:
+        """Ends the service. All jobs end with `error`; if it is None, with one that says the switch was stopped."""
+        self._stopped_with = error
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
@@ -121,7 +125,8 @@ class ControlServer:
         try:
             # The jobs end first. If the sessions broke off before, it would look as if the workers had died.
             service.end_all(
-                SwitchUnreachableError(f"the switch at {self.address} was stopped; start it and the job again")
+                self._stopped_with
+                or SwitchUnreachableError(f"the switch at {self.address} was stopped; start it and the job again")
             )
         finally:
             await server.stop(_STOP_GRACE)

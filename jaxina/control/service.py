@@ -1,4 +1,4 @@
-"""The gRPC service of a switch: a thin shell around Membership and a DataPlane."""
+"""The gRPC service of a switch, or of a job's first process: a thin shell around Membership and a DataPlane."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import grpc
 from jaxina._native import JobShape
 from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc, limits
+from jaxina.control.assisted_jobs import AssistedJobs
 from jaxina.control.data_plane import DataPlane, QueuePairs
 from jaxina.control.job_spec import JobSpec
 from jaxina.control.membership import (
@@ -32,6 +33,7 @@ from jaxina.control.membership import (
 )
 from jaxina.control.peer import address_of
 from jaxina.control.quota import CallQuota, ConnectQuota, OpenLimit
+from jaxina.control.servers import WorkerServer
 from jaxina.control.status_reply import StatusReplies
 from jaxina.control.typed_status import refuse
 from jaxina.errors import InvalidArgumentError, JaxinaError
@@ -39,7 +41,8 @@ from jaxina.errors import InvalidArgumentError, JaxinaError
 _log = logging.getLogger(__name__)
 
 _EXPIRE_EVERY = 0.1  # seconds
-_DIED = "died: its session with the switch broke off"
+_STALLED = 1.0  # seconds
+_DIED = "died: its session broke off"
 
 
 def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,6 +68,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
       data_plane: what moves the packets.
       clock: seconds that never go back.
       ask_every: the least time between two questions to the data plane about its state, in seconds.
+      ids_from: the jobs get the ids after this one; None: any.
     """
 
     def __init__(
@@ -72,15 +76,18 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         data_plane: DataPlane,
         clock: Callable[[], float] = time.monotonic,
         ask_every: float = limits.ASK_EVERY,
+        ids_from: int | None = None,
     ):
         self._data_plane = data_plane
         self._clock = clock
-        self._membership = Membership()
+        self._membership = Membership(ids_from)
         self._outboxes: dict[JobSession, asyncio.Queue[pb.SwitchMessage | None]] = {}
         self._replies = StatusReplies(data_plane, clock, ask_every)
         self._calls = CallQuota()
         self._connects = ConnectQuota()
         self._sessions = OpenLimit("sessions", limits.SESSIONS_PER_ADDRESS, limits.MAX_SESSIONS)
+        self._assisted = AssistedJobs(data_plane)
+        self._assists = OpenLimit("assisted jobs", limits.ASSISTED_PER_ADDRESS, limits.MAX_ASSISTED)
         self._waiting = OpenLimit("sessions that have not joined", limits.WAITING_PER_ADDRESS, limits.MAX_WAITING)
 
     # ---- the methods of control.proto
@@ -139,7 +146,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
 
     @_typed
     async def Status(self, request: pb.StatusRequest, context: grpc.aio.ServicerContext[Any, Any]) -> pb.StatusReply:
-        return self._replies.status(self._membership.jobs.values())
+        return self._replies.status(self._membership.jobs.values(), self._assisted)
 
     @_typed
     async def WhoIsMissing(
@@ -161,13 +168,36 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         ours = self._data_plane.connect_queue_pairs(request.job, request.rank, theirs)
         return pb.QueuePairs(**dataclasses.asdict(ours))
 
+    async def Assist(
+        self, requests: AsyncIterator[pb.AssistRequest], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[pb.Assisting]:
+        address = address_of(context.peer())
+        with contextlib.ExitStack() as inside:
+            try:
+                self._calls.take(address, self._clock())
+                inside.enter_context(self._assists.one_more(address))
+                with self._waiting.one_more(address):
+                    request = await self._first_assist(requests)
+                reply = inside.enter_context(self._assisted.assist(request, address))
+            except JaxinaError as error:
+                _log.debug("assistance refused: %s", error)
+                await refuse(context, error)
+            _log.info("job %d of %s: %s", request.job, address, request.WhichOneof("role"))
+            yield reply
+            async for _ in requests:  # none comes; the stream ends when the job does, or its first process dies
+                break
+            _log.info("job %d of %s: ended", request.job, address)
+
     # ---- what happens without a call
 
     async def expire_forever(self) -> None:
         """Calls `expire` regularly, until cancelled."""
         while True:
+            began = self._clock()
             await asyncio.sleep(_EXPIRE_EVERY)
-            self.expire()
+            # If this process was stopped meanwhile, it has not read what the workers sent. It reads that first.
+            if self._clock() - began < _STALLED:
+                self.expire()
 
     def expire(self) -> None:
         """Ends sessions that have been silent too long, and jobs that nobody joined in time."""
@@ -198,6 +228,18 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             raise
         return job
 
+    async def _first_assist(self, requests: AsyncIterator[pb.AssistRequest]) -> pb.AssistRequest:
+        try:
+            request = await asyncio.wait_for(anext(aiter(requests)), limits.JOIN_WITHIN)
+        except (StopAsyncIteration, TimeoutError):
+            request = pb.AssistRequest()
+        if request.WhichOneof("role") is None or request.ByteSize() > limits.MAX_ASSIST_BYTES:
+            raise InvalidArgumentError(
+                f"a request for assistance has a role and at most {limits.MAX_ASSIST_BYTES} bytes, and comes within "
+                f"{limits.JOIN_WITHIN:g} s"
+            )
+        return request
+
     async def _first(self, requests: AsyncIterator[pb.WorkerMessage]) -> pb.Join:
         try:
             message = await asyncio.wait_for(anext(aiter(requests)), limits.JOIN_WITHIN)
@@ -211,7 +253,12 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         return message.join
 
     def _join(self, join: pb.Join) -> JobSession:
-        session, effects = self._membership.join(join.job, join.secret, join.ranks, join.host, join.pid, self._clock())
+        server = None
+        if join.HasField("server"):
+            server = WorkerServer(join.server.host, join.server.port, join.server.room)
+        session, effects = self._membership.join(
+            join.job, join.secret, join.ranks, join.host, join.pid, self._clock(), server
+        )
         _log.info("job %d: %s joined", session.job, session)
         self._outboxes[session] = asyncio.Queue()
         self._perform(effects)
@@ -227,6 +274,8 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 self._membership.heartbeat(session, request.heartbeat.statistics, self._clock())
             elif request.WhichOneof("kind") == "leave":
                 self._perform(self._membership.leave(session, request.leave.code, request.leave.message))
+                if request.leave.until_all_left:
+                    await asyncio.sleep(limits.STAY)  # until then, the end of the job closes the session
                 break
         else:
             self._perform(self._membership.lost(session, _DIED))
@@ -236,7 +285,8 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         for effect in effects:
             if isinstance(effect, Ready):
                 _log.info("job %d: complete", effect.job)
-                self._tell(effect.job, pb.SwitchMessage(ready=pb.Ready()))
+                servers = [pb.WorkerServer(**dataclasses.asdict(server)) for server in effect.servers]
+                self._tell(effect.job, pb.SwitchMessage(ready=pb.Ready(servers=servers)))
             elif isinstance(effect, Left):
                 _log.info("job %d: %s left", effect.job, effect.session)
                 self._tell(effect.job, pb.SwitchMessage(left=pb.Left(ranks=effect.session.ranks)))
@@ -252,6 +302,8 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 self._tell_data_plane("remove_job", effect.job)
                 self._replies.forget(effect.job)
                 self._connects.forget(effect.job)
+                for session in [session for session in self._outboxes if session.job == effect.job]:
+                    self._close(session)
 
     def _tell_data_plane(self, method: str, *arguments: Any) -> None:
         """Calls the data plane. If that fails, it is logged, so that the workers still get the rest of the news."""

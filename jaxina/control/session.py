@@ -1,21 +1,23 @@
-"""A process's membership in one job of a switch: a stream with heartbeats to the switch and events from it."""
+"""A process's membership in one job: a stream with heartbeats to the control service and events from it."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import grpc
 
 from jaxina.control import control_pb2 as pb
 from jaxina.control import limits
-from jaxina.control.typed_status import error_from, unreachable
+from jaxina.control.servers import WorkerServer
+from jaxina.control.typed_status import error_from
 from jaxina.errors import JaxinaError, SwitchUnreachableError, from_code
 
 _log = logging.getLogger(__name__)
@@ -26,12 +28,18 @@ LEFT_GRACE = 10.0  # seconds
 _LEAVE_TIMEOUT = 2.0
 
 
+def has_left(ranks: Iterable[int]) -> str:
+    """The message of the error for a sum that needs workers that have left in order."""
+    workers = ", ".join(map(str, sorted(ranks)))
+    return f"worker {workers} called jaxina.shutdown() or ended, so this sum cannot finish"
+
+
 class Session:
     """A membership in a job. The constructor joins.
 
     Args:
       stream: the gRPC stub's Session method.
-      address: the switch's, for messages.
+      gone: makes the error for a service that does not answer or breaks off, from a text that says what happened.
       job: the job.
       secret: the job's secret.
       ranks: the workers of this process.
@@ -40,15 +48,20 @@ class Session:
       heartbeat_timeout: the job's, in seconds. A heartbeat is sent each quarter of it.
       statistics: returns the statistics for a heartbeat.
       aborted: called once with the code and message of the error that ended the job, on a thread of the session.
+      server: this process's server, if the job is summed at the workers' own servers.
+      at_worker: the worker in whose process the service runs; None: it runs at a switch.
+
+    Attributes:
+      servers: once the job is complete, the servers of all workers, in the workers' order; empty if they have none.
 
     Raises:
-      JaxinaError: the switch did not answer, or refused the join.
+      JaxinaError: the service did not answer, or refused the join.
     """
 
     def __init__(
         self,
         stream: Any,
-        address: str,
+        gone: Callable[[str], JaxinaError],
         job: int,
         secret: int,
         ranks: Sequence[int],
@@ -58,31 +71,40 @@ class Session:
         heartbeat_timeout: float,
         statistics: Callable[[], dict[str, int]],
         aborted: Callable[[str, str], Any],
+        server: WorkerServer | None = None,
+        at_worker: int | None = None,
     ):
         self.job = job
-        self._address = address
+        self.servers: list[WorkerServer] = []
+        self._gone = gone
+        self._at_worker = at_worker
+        self._left: set[int] = set()
         self._every = heartbeat_timeout / 4
         self._statistics = statistics
         self._aborted = aborted
         self._outgoing: queue.SimpleQueue[pb.WorkerMessage] = queue.SimpleQueue()
-        self._outgoing.put(
-            pb.WorkerMessage(
-                join=pb.Join(job=job, secret=secret, ranks=ranks, host=socket.gethostname(), pid=os.getpid())
-            )
-        )
+        join = pb.Join(job=job, secret=secret, ranks=ranks, host=socket.gethostname(), pid=os.getpid())
+        if server is not None:
+            join.server.CopyFrom(pb.WorkerServer(**dataclasses.asdict(server)))
+        self._outgoing.put(pb.WorkerMessage(join=join))
         self._joined = threading.Event()
         self._ready = threading.Event()  # all workers have joined, or the session has failed
         self._error: JaxinaError | None = None
         self._leaving = False
         self._left_timer: threading.Timer | None = None
-        self._call = stream(self._requests(), metadata=metadata, wait_for_ready=True)
+        self._call = stream(self._requests(), metadata=metadata, wait_for_ready=at_worker is None)
         self._thread = threading.Thread(target=self._receive, name=f"jaxina-session-{job}", daemon=True)
         self._thread.start()
         if not self._joined.wait(timeout):
-            self._fail(unreachable(address, f"no answer to the join within {timeout:g} s"))
+            self._fail(gone(f"no answer to the join within {timeout:g} s"))
             self._call.cancel()
         if self._error is not None:
             raise self._error
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job has ended with an error."""
+        return self._error is not None
 
     def wait_until_complete(self, deadline: float) -> bool:
         """Waits until all workers have joined, or until `deadline` (of `time.monotonic`). Returns whether they have.
@@ -97,12 +119,26 @@ class Session:
 
     def leave(self, code: str = "", message: str = "") -> None:
         """Leaves the job, within a few seconds. With a code, the job ends with that error for all other workers."""
+        self.announce_leave(code, message)
+        self.close()
+
+    def announce_leave(self, code: str = "", message: str = "", until_all_left: bool = False) -> None:
+        """Says that this process leaves, and does not wait. `close` must follow.
+
+        Args:
+          code: the code of an error with which the job ends for all other workers; empty to leave in order.
+          message: the error's message.
+          until_all_left: whether `close` waits until the other workers have left too.
+        """
         self._leaving = True
         if self._left_timer is not None:
             self._left_timer.cancel()
-        why = pb.Leave(code=code, message=message[: limits.MAX_TEXT])
+        why = pb.Leave(code=code, message=message[: limits.MAX_TEXT], until_all_left=until_all_left)
         self._outgoing.put(pb.WorkerMessage(leave=why))
-        self._thread.join(_LEAVE_TIMEOUT)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Waits for the end of the stream, and ends it after `timeout` seconds if need be (None: after a few)."""
+        self._thread.join(_LEAVE_TIMEOUT if timeout is None else timeout)
         self._call.cancel()
         self._thread.join(_LEAVE_TIMEOUT)
 
@@ -120,33 +156,30 @@ class Session:
         try:
             for message in self._call:
                 self._handle(message)
-            self._end(unreachable(self._address, "it closed the session, so it was probably stopped"))
+            self._end(self._gone("it closed the session, so it was probably stopped"))
         except grpc.RpcError as error:
-            self._end(error_from(error, self._address))
+            self._end(error_from(error, self._gone))
 
     def _handle(self, message: pb.SwitchMessage) -> None:
         kind = message.WhichOneof("kind")
         if kind == "joined":
             self._joined.set()
         elif kind == "ready":
+            self.servers = [WorkerServer(one.host, one.port, one.room) for one in message.ready.servers]
             self._ready.set()
         elif kind == "aborted":
             self._fail_code(message.aborted.code, message.aborted.message)
-        elif kind == "left" and not self._leaving and self._left_timer is None:
-            ranks = ", ".join(map(str, message.left.ranks))
-            self._left_timer = threading.Timer(
-                LEFT_GRACE,
-                self._fail_code,
-                (
-                    "WORKER_LOST",
-                    f"worker {ranks} called jaxina.shutdown() or ended, so this sum cannot finish",
-                ),
-            )
-            self._left_timer.daemon = True
-            self._left_timer.start()
+        elif kind == "left" and not self._leaving:
+            self._left.update(message.left.ranks)
+            if self._left_timer is None:
+                self._left_timer = threading.Timer(LEFT_GRACE, self._fail_code, ("WORKER_LOST", has_left(self._left)))
+                self._left_timer.daemon = True
+                self._left_timer.start()
 
     def _end(self, error: JaxinaError) -> None:
         """Handles the end of the stream."""
+        if self._at_worker in self._left:
+            return  # the timer ends the job, if there is still something to sum
         if not self._leaving:
             if isinstance(error, SwitchUnreachableError) and self._joined.is_set():
                 error = SwitchUnreachableError(f"lost the connection to the switch in job {self.job}: {error.message}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from jaxina.control import control_pb2 as pb
 from jaxina.control import limits
+from jaxina.control.assisted_jobs import AssistedJobs
 from jaxina.control.cached_answers import CachedAnswers
 from jaxina.control.data_plane import DataPlane
 from jaxina.control.membership import Job
@@ -21,9 +22,9 @@ class StatusReplies:
         self._started = clock()
         self._answers = CachedAnswers(clock, ask_every)
 
-    def status(self, jobs: Iterable[Job]) -> pb.StatusReply:
+    def status(self, jobs: Iterable[Job], assisted: AssistedJobs) -> pb.StatusReply:
         """Makes the reply to Status. It may be a moment old; `uptime_s` tells of which time it is."""
-        return self._answers.ask("status", lambda: self._looked_up(list(jobs)))
+        return self._answers.ask("status", lambda: self._looked_up(list(jobs), assisted))
 
     def awaited(self, job: Job) -> list[int]:
         """The workers that at least one slot of the job waits for, or did a moment ago."""
@@ -33,7 +34,7 @@ class StatusReplies:
         """Drops the answers about a job that has ended."""
         self._answers.forget(_missing(job_id))
 
-    def _looked_up(self, jobs: list[Job]) -> pb.StatusReply:
+    def _looked_up(self, jobs: list[Job], assisted: AssistedJobs) -> pb.StatusReply:
         statistics = self._data_plane.statistics()
         now = self._clock()
         listed = _listed(jobs)
@@ -45,6 +46,7 @@ class StatusReplies:
             data_ports=self._data_plane.ports,
             rejected=statistics["rejected"],
             counters={n: value for n, value in statistics.items() if isinstance(value, int)},
+            assisted=assisted.status(statistics["jobs"]),
         )
         for job in jobs:
             told = _brief(job, statistics["jobs"].get(job.id, {}))

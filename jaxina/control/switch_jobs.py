@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
-import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxina.config import Configuration, split_address
+from jaxina.config import Configuration
 from jaxina.control.client import SwitchClient
 from jaxina.control.connector import Group
 from jaxina.control.data_plane import QueuePairs
+from jaxina.control.job_sessions import JobSessions
 from jaxina.control.rendezvous import Agreement, Presence
-from jaxina.control.session import Session
-from jaxina.control.typed_status import unreachable
-from jaxina.errors import JaxinaError, NeverJoinedError
-
-# How many seconds a switch may take to answer. A switch that is just starting needs a few. But a switch that is not
-# there should be noticed before the whole join deadline has passed.
-ANSWER_TIMEOUT = 5.0
+from jaxina.control.servers import Servers
+from jaxina.control.switch_address import ANSWER_TIMEOUT, answering, resolved
+from jaxina.errors import JaxinaError
 
 
 class SwitchAggregators:
@@ -43,10 +37,8 @@ class SwitchAggregators:
     ):
         self._configuration = configuration
         self._abort = abort
-        self._statistics = statistics
-        self._sessions: dict[Group, Session] = {}
-        self._lock = threading.Lock()
-        candidates = _resolved(configuration.switch)
+        self._sessions = JobSessions(configuration, statistics)
+        candidates = resolved(configuration.switch)
         self._client = SwitchClient(
             configuration.switch,
             min(ANSWER_TIMEOUT, configuration.join_timeout),
@@ -54,7 +46,7 @@ class SwitchAggregators:
         )
         try:
             self._client.status()  # if the switch is not there, say so now rather than in the first psum
-            self._data_host = _answering(candidates, configuration.switch)
+            self._data_host = answering(candidates, configuration.switch)
         except JaxinaError:
             self._client.close()
             raise
@@ -80,33 +72,18 @@ class SwitchAggregators:
             **dataclasses.asdict(grant.terms),
         }
 
-    def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> None:
+    def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> Servers:
         """Joins, and waits until all workers of the job have joined."""
-        deadline = time.monotonic() + self._configuration.join_timeout
-        session = self._client.join(
-            agreement["job"],
-            agreement["secret"],
-            [worker],
-            heartbeat_timeout=self._configuration.heartbeat_timeout,
-            statistics=self._statistics,
-            aborted=lambda code, message: self._abort(list(group), code, message),
+        self._sessions.join(
+            self._client,
+            group,
+            worker,
+            workers,
+            agreement,
+            lambda code, message: self._abort(list(group), code, message),
         )
-        try:
-            if not session.wait_until_complete(deadline):
-                raise self._never_joined(agreement, workers)
-        except JaxinaError as error:
-            session.leave(error.code, error.message)
-            raise
-        with self._lock:
-            self._sessions[group] = session
-
-    def _never_joined(self, agreement: Agreement, workers: int) -> NeverJoinedError:
-        reply = self._client.who_is_missing(agreement["job"], agreement["secret"])
-        missing = ", ".join(map(str, reply.not_joined))
-        return NeverJoinedError(
-            f"worker {missing} of {workers} did not join job {agreement['job']} at {self._client.address} within "
-            f"{self._configuration.join_timeout:g} s; see its output. If it starts slowly, raise JAXINA_JOIN_TIMEOUT"
-        )
+        addresses = [(agreement["address"], port) for port in agreement["ports"]]
+        return Servers(addresses, agreement["first_window"])
 
     def connect_queue_pairs(self, agreement: Agreement, worker: int, end: tuple[Any, ...]) -> tuple[Any, ...]:
         ours = QueuePairs(*end)
@@ -114,43 +91,8 @@ class SwitchAggregators:
         return dataclasses.astuple(theirs)
 
     def end(self, group: Group, code: str, message: str) -> None:
-        with self._lock:
-            session = self._sessions.pop(group, None)
-        if session is not None:
-            session.leave(code, message)
+        self._sessions.end(group, code, message)
 
     def leave(self, failure: str | None) -> None:
-        with self._lock:
-            sessions, self._sessions = self._sessions, {}
-        for session in sessions.values():
-            if failure is None:
-                session.leave()
-            else:
-                session.leave("WORKER_LOST", f"ended with {failure}")
+        self._sessions.leave(failure)
         self._client.close()
-
-
-def _resolved(address: str) -> list[str]:
-    """The numeric addresses of HOST:PORT's host. The packet path needs them numeric."""
-    host, port = split_address(address)
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-    except OSError as error:
-        raise unreachable(address, f"unknown host: {error.strerror}") from error
-    return list(dict.fromkeys(str(one[4][0]) for one in found))
-
-
-def _answering(candidates: Sequence[str], address: str) -> str:
-    """The candidate at which the control service answers.
-
-    A name may have several addresses, as `localhost` has 127.0.0.1 and ::1, and a switch may listen at only one of
-    them.
-    """
-    _, port = split_address(address)
-    for candidate in candidates[:-1]:
-        try:
-            with socket.create_connection((candidate, port), timeout=ANSWER_TIMEOUT):
-                return candidate
-        except OSError:
-            continue
-    return candidates[-1]

@@ -47,6 +47,14 @@ class SwitchPlanes:
         if self._rdma is not None and job in self._rdma_jobs:
             self._rdma.abort_job(job, code, message)
 
+    def combine_job(self, job: int, secret: int, shape: JobShape, servers: list[tuple[str, int]]) -> None:
+        self._datagrams.combine_job(job, secret, shape, servers)
+
+    def serve_part(
+        self, job: int, secret: int, shape: JobShape, index: int, of: int, switches: list[tuple[str, int]]
+    ) -> None:
+        self._datagrams.add_part(job, secret, shape, index, of, switches)
+
     def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
         if self._rdma is None:
             raise InvalidArgumentError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import grpc
@@ -31,16 +32,16 @@ async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: JaxinaError
     raise AssertionError("abort raises")
 
 
-def error_from(call: grpc.RpcError, address: str) -> JaxinaError:
-    """Makes the jaxina error for a failed call to the switch at `address`.
+def error_from(call: grpc.RpcError, gone: Callable[[str], JaxinaError]) -> JaxinaError:
+    """Makes the jaxina error for a failed call.
 
-    It is the error that the switch answered with, or SwitchUnreachableError if the switch did not answer.
+    It is the error that the other side answered with, or ``gone(why)`` if it did not answer.
     """
     metadata: Any = call.trailing_metadata() or ()  # pairs, whatever the stubs say
     for key, value in metadata:
         if key == METADATA_KEY:
             return from_code(str(value), call.details() or "")
-    return unreachable(address, f"{call.code().name.lower().replace('_', ' ')}: {call.details()}")
+    return gone(f"{call.code().name.lower().replace('_', ' ')}: {call.details()}")
 
 
 def unreachable(address: str, why: str) -> SwitchUnreachableError:

@@ -138,6 +138,16 @@ class TofinoPlane:
                 self._job_admission.end_job(ended)
                 ended.ended = True
 
+    def combine_job(self, job: int, secret: int, shape: JobShape, servers: list[tuple[str, int]]) -> None:
+        raise InvalidArgumentError(
+            "this Tofino runs the program that sums: it does not combine updates of aggregator='atp'"
+        )
+
+    def serve_part(
+        self, job: int, secret: int, shape: JobShape, index: int, of: int, switches: list[tuple[str, int]]
+    ) -> None:
+        raise InvalidArgumentError("a Tofino sums whole jobs: it cannot be one of a job's servers")
+
     def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
         with self._lock:
             found = self._pool.jobs[job]

@@ -1,7 +1,6 @@
 #include "rdma_engine/aggregator/aggregator.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "rdma_engine/base/assert.h"
 #include "rdma_engine/base/narrow.h"
@@ -61,48 +60,45 @@ Answer Aggregator::apply(const UpdateView& update) {
       (held.words != update.words.size() || held.exponents != update.exponents.size())) {
     return reject(Counter::kMismatch);  // equal fingerprints imply equal sizes, so no worker sent this update
   }
-  const Outcome outcome = apply_update(slot, shape_.workers(), {update.worker, update.epoch, update.fingerprint});
+  const std::uint32_t before = current.count;
+  const Outcome outcome =
+      apply_update(slot, shape_.workers(), {update.worker, update.epoch, update.fingerprint, update.group});
   switch (outcome.verdict) {
     case Verdict::kFirst:
     case Verdict::kAdd:
+    case Verdict::kReplace:
       JAXINA_ASSERT(current.count <= shape_.workers());
-      ++counters_[Counter::kUpdates];
-      accept(update, outcome.verdict == Verdict::kFirst);
+      counters_[Counter::kUpdates] += outcome.verdict == Verdict::kFirst ? current.count : current.count - before;
+      accept(update, outcome.verdict != Verdict::kAdd);
       if (!outcome.completes) return {Effect::kCounted};
       complete(update);
       return {Effect::kCompleted, result_of(update)};
     case Verdict::kDuplicate: ++counters_[Counter::kDuplicates]; return {Effect::kPending, {}, &current.seen};
+    case Verdict::kOverlap: ++counters_[Counter::kOverlaps]; return {Effect::kPending, {}, &current.seen};
     case Verdict::kResend: ++counters_[Counter::kDuplicates]; return {Effect::kResultAgain, result_of(update)};
     case Verdict::kStale: return reject(Counter::kStale);
     case Verdict::kAhead: ++counters_[Counter::kAhead]; return {Effect::kAhead};
-    case Verdict::kMismatch: ++counters_[Counter::kMismatch]; return {Effect::kMismatch, {}, nullptr, current.first};
+    case Verdict::kMismatch:
+      ++counters_[Counter::kMismatch];
+      return {Effect::kMismatch, {}, nullptr, update.worker, current.first};
   }
   return {};
 }
 
-void Aggregator::accept(const UpdateView& update, bool first) {
-  const std::size_t count = update.exponents.size();
-  std::uint32_t* sum = words(update.slot, update.epoch, count);
-  std::uint8_t* largest = exponents(update.slot, update.epoch);
-  if (first) {
-    sizes_[version_at(update.slot, update.epoch)] = {narrow<std::uint16_t>(update.words.size()),
-                                                     narrow<std::uint8_t>(count)};
-    codec_.load_big_endian(update.words.data(), update.words.size(), sum);
-    std::copy_n(update.exponents.data(), count, largest);
-    std::memset(largest + count, 0, wire::padded(count) - count);
-    return;
-  }
-  codec_.add_big_endian(update.words.data(), update.words.size(), sum);
-  for (std::size_t i = 0; i < count; ++i) largest[i] = std::max(largest[i], update.exponents[i]);
+void Aggregator::accept(const UpdateView& update, bool overwrite) {
+  if (!overwrite) return sum_of(update).add(codec_, update.words, update.exponents);
+  sizes_[version_at(update.slot, update.epoch)] = {narrow<std::uint16_t>(update.words.size()),
+                                                   narrow<std::uint8_t>(update.exponents.size())};
+  sum_of(update).set(codec_, update.words, update.exponents);
 }
 
 void Aggregator::complete(const UpdateView& update) {
-  std::uint32_t* sum = words(update.slot, update.epoch, update.exponents.size());
+  PassSum sum = sum_of(update);
   if (options_.seal != nullptr) {
     JAXINA_ASSERT(update.words.size() >= options_.extra_words);
-    options_.seal({sum, update.words.size()}, {exponents(update.slot, update.epoch), update.exponents.size()});
+    options_.seal({sum.words, update.words.size()}, {sum.exponents, update.exponents.size()});
   }
-  codec_.encode_int32(sum, update.words.size(), numerics::Store::kBigEndian, sum);
+  sum.finish(codec_, update.words.size());
   ++counters_[Counter::kResults];
 }
 

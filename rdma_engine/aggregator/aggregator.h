@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "rdma_engine/aggregator/pass_sum.h"
 #include "rdma_engine/aggregator/slot.h"
 #include "rdma_engine/base/counters.h"
 #include "rdma_engine/errors.h"
@@ -22,14 +23,16 @@
 
 namespace jaxina {
 
-// One worker's contribution to one pass of a slot. Words are in network byte order and aligned to 4 bytes.
+// The contribution of one worker, or the sum of a group of workers, to one pass of a slot. Words are in network byte
+// order and aligned to 4 bytes.
 struct UpdateView {
-  std::uint32_t worker = 0;
+  std::uint32_t worker = 0;  // of a group: any of its workers
   std::uint32_t slot = 0;
   std::uint32_t epoch = 0;
   std::uint32_t fingerprint = 0;
   std::span<const std::uint32_t> words;
   std::span<const std::uint8_t> exponents;
+  const WorkerSet* group = nullptr;  // the workers whose sum this is; null: only `worker`
 };
 
 // A completed pass, as it lies in the pool: the headroom, then the exponents (padded with zeros to a multiple of 4
@@ -48,10 +51,10 @@ struct ResultView {
 enum class Effect : std::uint8_t {
   kCounted,      // counted; tell nobody
   kCompleted,    // complete: send `result` to all workers
-  kPending,      // a duplicate, and the pass is incomplete: tell the worker who was `seen`
+  kPending,      // a duplicate, or a group that was counted in part; the pass is incomplete: tell who was `seen`
   kResultAgain,  // a duplicate, and the pass is complete: send `result` to this worker again
   kAhead,        // the slot cannot have reached this pass, so the aggregator lost its state: refuse the update
-  kMismatch,     // contradicts what worker `other` sums: end the job
+  kMismatch,     // `worker` contradicts what worker `other` sums: end the job
   kEnded,        // the job has ended: tell the worker why
   kRejected,     // invalid or stale; changes nothing, tell nobody
 };
@@ -60,7 +63,7 @@ struct Answer {
   Effect effect = Effect::kRejected;
   ResultView result = {};
   const WorkerSet* seen = nullptr;
-  std::uint32_t other = 0;
+  std::uint32_t worker = 0, other = 0;  // of kMismatch
 };
 
 // A copy of one version of a slot, in host byte order.
@@ -129,9 +132,13 @@ class Aggregator {
   std::uint32_t* words(std::uint32_t slot, std::uint32_t epoch, std::size_t exponent_count) const {
     return reinterpret_cast<std::uint32_t*>(exponents(slot, epoch) + wire::padded(exponent_count));
   }
+  PassSum sum_of(const UpdateView& update) const {
+    const std::size_t count = update.exponents.size();
+    return {words(update.slot, update.epoch, count), exponents(update.slot, update.epoch)};
+  }
   Answer reject(Counter reason);
   Answer apply(const UpdateView& update);
-  void accept(const UpdateView& update, bool first);
+  void accept(const UpdateView& update, bool overwrite);
   void complete(const UpdateView& update);
   ResultView result_of(const UpdateView& update) const;
 

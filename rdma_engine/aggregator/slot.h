@@ -7,27 +7,25 @@
 // and pass e + 2 may reuse its version. The version bit alone cannot tell e from e + 2, so a delayed duplicate would be
 // added to the wrong chunk. The epoch can tell them apart.
 //
+// An update may carry the sum of several workers: a switch on the way has combined them (combiner/). Then the slot adds
+// sets that are disjoint from what it has. A set that contains all it has replaces it. A set that only overlaps is
+// refused, because adding it would count a worker twice.
+//
 // Wrap-around: epochs are compared modulo 2^32. A packet is mistaken for a current one only if it is delayed by almost
 // 2^32 passes of one slot.
-// mistaken for a current one.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-#include "rdma_engine/numerics/block_fixed_point.h"
+#include "rdma_engine/aggregator/worker_set.h"
 
 namespace jaxina {
-
-using WorkerSet = std::array<std::uint64_t, numerics::kMaxWorkers / 64>;
-
-inline bool contains(const WorkerSet& set, std::uint32_t worker) { return set[worker / 64] >> (worker % 64) & 1; }
-inline void insert(WorkerSet& set, std::uint32_t worker) { set[worker / 64] |= std::uint64_t{1} << (worker % 64); }
 
 struct SlotVersion {
   std::uint32_t epoch;        // the pass this version holds
   std::uint32_t fingerprint;  // what that pass sums: equal for all its updates
-  std::uint32_t count;        // workers that have contributed so far
+  std::uint32_t count;        // workers that have contributed so far: the size of `seen`
   std::uint32_t first;        // worker whose update came first; a mismatch error names it
   WorkerSet seen;
 };
@@ -45,25 +43,38 @@ struct SlotState {
 };
 
 struct Update {
-  std::uint32_t worker;
+  std::uint32_t worker;  // of a group: any of its workers
   std::uint32_t epoch;
   std::uint32_t fingerprint;
+  const WorkerSet* group = nullptr;  // the workers whose sum this is; null: only `worker`
 };
 
 enum class Verdict : std::uint8_t {
   kFirst,      // write the payload over the slot
-  kAdd,        // overwrite the slot with the payload
-  kDuplicate,  // counted already, pass still incomplete
-  kResend,     // counted already, and the pass is incomplete
-  kStale,      // counted already, and the pass is complete: send this worker the result again
-  kAhead,      // an earlier pass: ignore it
-  kMismatch,   // a pass this slot cannot have reached: refuse it
-};  // contradicts the first update of the pass: the workers disagree
+  kAdd,        // add the payload to the slot
+  kReplace,    // holds all that was counted, and more: write the payload over the slot
+  kDuplicate,  // counted already, and the pass is incomplete
+  kResend,     // counted already, and the pass is complete: send the result again
+  kOverlap,    // counted in part: refuse it
+  kStale,      // an earlier pass: ignore it
+  kAhead,      // a pass this slot cannot have reached: refuse it
+  kMismatch,   // contradicts the first update of the pass: the workers disagree
+};
 
 struct Outcome {
   Verdict verdict;
   bool completes;  // this update completed the pass
 };
+
+// The same as apply_update(), for the sum of a group in a pass that has begun and is not complete.
+inline Outcome apply_group(SlotVersion& current, std::uint32_t workers, const WorkerSet& group) {
+  const Relation relation = relation_of(group, current.seen);
+  if (relation == Relation::kInside) return {Verdict::kDuplicate, false};
+  if (relation == Relation::kOverlaps) return {Verdict::kOverlap, false};
+  unite(current.seen, group);
+  current.count = size_of(current.seen);
+  return {relation == Relation::kDisjoint ? Verdict::kAdd : Verdict::kReplace, current.count == workers};
+}
 
 // Decides what the update does and applies it to the control state. The caller moves the payload.
 inline Outcome apply_update(SlotState& slot, std::uint32_t workers, const Update& update) {
@@ -71,6 +82,7 @@ inline Outcome apply_update(SlotState& slot, std::uint32_t workers, const Update
   if (current.epoch == update.epoch) {
     const bool complete = current.count == workers;
     if (current.fingerprint != update.fingerprint) return {complete ? Verdict::kStale : Verdict::kMismatch, false};
+    if (update.group != nullptr && !complete) return apply_group(current, workers, *update.group);
     if (contains(current.seen, update.worker)) return {complete ? Verdict::kResend : Verdict::kDuplicate, false};
     if (complete) return {Verdict::kStale, false};  // the initial state, to which nobody contributed
     insert(current.seen, update.worker);
@@ -84,11 +96,16 @@ inline Outcome apply_update(SlotState& slot, std::uint32_t workers, const Update
   if (!reusable) return {Verdict::kAhead, false};
   current.epoch = update.epoch;
   current.fingerprint = update.fingerprint;
-  current.count = 1;
   current.first = update.worker;
   current.seen = {};
-  insert(current.seen, update.worker);
-  return {Verdict::kFirst, workers == 1};
+  if (update.group != nullptr) {
+    current.seen = *update.group;
+    current.count = size_of(*update.group);
+  } else {
+    insert(current.seen, update.worker);
+    current.count = 1;
+  }
+  return {Verdict::kFirst, current.count == workers};
 }
 
 }  // namespace jaxina

@@ -16,4 +16,7 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 
+// Whether they are one peer, at whichever of our addresses it asks.
+inline bool same_peer(const Address& a, const Address& b) { return a.size == b.size && a.bytes == b.bytes; }
+
 }  // namespace jaxina

@@ -20,6 +20,16 @@ std::string_view to_string(Counter counter) {
     case Counter::kUpdates: return "updates";
     case Counter::kResults: return "results";
     case Counter::kDuplicates: return "duplicates";
+    case Counter::kOverlaps: return "overlaps";
+    case Counter::kClaims: return "claims";
+    case Counter::kJoins: return "joins";
+    case Counter::kCombined: return "combined";
+    case Counter::kAbsorbed: return "absorbed";
+    case Counter::kCollisions: return "collisions";
+    case Counter::kPassedOn: return "passed_on";
+    case Counter::kExpired: return "expired";
+    case Counter::kReleased: return "released";
+    case Counter::kReplies: return "replies";
     case Counter::kTruncated: return "truncated";
     case Counter::kForeign: return "foreign";
     case Counter::kBadLength: return "bad_length";

@@ -26,6 +26,17 @@ enum class Counter : std::uint8_t {
   kUpdates,              // contributions the aggregator accepted
   kResults,              // completed passes
   kDuplicates,           // retransmissions of updates that were counted already
+  kOverlaps,             // sums of groups that were counted in part already
+  // Of a switch that combines updates on their way to a server:
+  kClaims,      // updates that claimed an entry of its table
+  kJoins,       // updates that were added to an entry
+  kCombined,    // sums of whole groups that it made
+  kAbsorbed,    // updates that an entry had already
+  kCollisions,  // updates passed on because another pass had their entry, or because they came too late to claim one
+  kPassedOn,    // other updates that it passed on: sent direct, or not from its children
+  kExpired,     // entries that were taken from their pass after their lifetime
+  kReleased,    // entries that the result of their pass freed
+  kReplies,     // the servers' replies that it passed on
   // The rest are reasons why an aggregator rejected something and changed nothing. Reasons to reject datagrams:
   kTruncated,
   kForeign,

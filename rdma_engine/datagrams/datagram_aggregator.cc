@@ -4,20 +4,10 @@
 
 #include "rdma_engine/aggregator/mismatch.h"
 #include "rdma_engine/datagrams/notices.h"
+#include "rdma_engine/datagrams/parse_counters.h"
 
 namespace jaxina {
 namespace {
-
-Counter counter_of(wire::ParseResult result) {
-  switch (result) {
-    case wire::ParseResult::kTruncated: return Counter::kTruncated;
-    case wire::ParseResult::kForeign: return Counter::kForeign;
-    case wire::ParseResult::kBadLength: return Counter::kBadLength;
-    case wire::ParseResult::kCorrupt: return Counter::kCorrupt;
-    case wire::ParseResult::kOk: break;
-  }
-  return Counter::kCount;
-}
 
 // The sealed packet that contains the result.
 std::span<const std::uint8_t> packet_of(const ResultView& result) {
@@ -42,14 +32,14 @@ const Aggregator* DatagramAggregator::find(std::uint32_t id) const {
   return found == jobs_.end() ? nullptr : &found->second->aggregator();
 }
 
-void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const Address& from, Output& output) {
+void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const Address& from, PacketOutput& output) {
   wire::Header header;
   const wire::ParseResult parsed = wire::parse(packet, header);
   if (parsed != wire::ParseResult::kOk) {
     ++without_job_[counter_of(parsed)];
     return;
   }
-  if (header.kind != wire::Kind::kUpdate) {
+  if (wire::is_reply(header.kind)) {
     ++without_job_[Counter::kNotAnUpdate];
     return;
   }
@@ -64,32 +54,46 @@ void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const A
     ++counters[Counter::kWrongSecret];
     return output.send(from, refused_notice(header, wire::Refusal::kUnknownJob).packet());
   }
+  const WorkerSet* group = nullptr;
+  if (header.kind == wire::Kind::kCombined && (group = job.group(header.worker, from)) == nullptr) {
+    ++counters[Counter::kForeign];
+    return;
+  }
   const Answer answer =
-      job.aggregator().on_update({.worker = header.worker,
+      job.aggregator().on_update({.worker = group != nullptr ? lowest(*group) : header.worker,
                                   .slot = header.slot,
                                   .epoch = header.epoch,
                                   .fingerprint = header.fingerprint,
                                   .words = {wire::words_of(packet.data(), header.exponents), header.words},
-                                  .exponents = {wire::exponents_of(packet.data()), header.exponents}});
+                                  .exponents = {wire::exponents_of(packet.data()), header.exponents},
+                                  .group = group});
   counters[Counter::kBytesReceived] += packet.size();
   reply(job, header, answer, from, output);
 }
 
+void DatagramAggregator::heard_from(DatagramJob& job, const wire::Header& header, const Address& from) {
+  if (header.kind == wire::Kind::kCombined)
+    job.heard_from_group(header.worker - wire::kFirstGroup, {from, header.slot});
+  else job.heard_from(header.worker, {from, header.slot});
+}
+
 void DatagramAggregator::reply(DatagramJob& job, const wire::Header& header, const Answer& answer, const Address& from,
-                               Output& output) {
+                               PacketOutput& output) {
   switch (answer.effect) {
-    case Effect::kCounted: job.workers()[header.worker] = {from, header.slot}; return;
-    case Effect::kCompleted:
-      job.workers()[header.worker] = {from, header.slot};
-      return send_result(job, header, answer.result, output);
-    case Effect::kPending:
-      return send(job, from, pending_notice(header, *answer.seen, job.aggregator().shape().workers()).packet(), output);
+    case Effect::kCounted: return heard_from(job, header, from);
+    case Effect::kCompleted: heard_from(job, header, from); return send_result(job, header, answer.result, output);
+    case Effect::kPending: {
+      // A switch tells all workers of its group who is seen: those who are not must send directly.
+      wire::Header asked = header;
+      if (header.kind == wire::Kind::kCombined) asked.worker = wire::kAllWorkers;
+      return send(job, from, pending_notice(asked, *answer.seen, job.aggregator().shape().workers()).packet(), output);
+    }
     case Effect::kResultAgain: return send(job, from, packet_of(answer.result), output);
     case Effect::kAhead: return output.send(from, refused_notice(header, wire::Refusal::kAhead).packet());
     case Effect::kMismatch:
       // The pass can never complete, so tell every worker why. The contradicting worker may not be in workers() yet, so
       // tell it too.
-      end(job, mismatch_between(answer.other, header.worker), output);
+      end(job, mismatch_between(answer.other, answer.worker), output);
       return send_aborted(job, header.slot, from, output);
     case Effect::kEnded: return send_aborted(job, header.slot, from, output);
     case Effect::kRejected: return;
@@ -97,7 +101,7 @@ void DatagramAggregator::reply(DatagramJob& job, const wire::Header& header, con
 }
 
 void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& header, const ResultView& result,
-                                     Output& output) {
+                                     PacketOutput& output) {
   // The pool keeps the sealed packet, so it can be sent again.
   const std::span<const std::uint8_t> packet = packet_of(result);
   wire::Header sealed = header;
@@ -105,29 +109,29 @@ void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& heade
   sealed.worker = wire::kAllWorkers;
   sealed.code = std::exchange(job.overflows_told(), overflows_) != overflows_ ? wire::kOverflowed : 0;
   wire::seal(sealed, result.headroom, packet.size());
-  for (const DatagramJob::WorkerContact& worker : job.workers()) send(job, worker.address, packet, output);
+  for (const DatagramJob::WorkerContact& worker : job.receivers()) send(job, worker.address, packet, output);
 }
 
 void DatagramAggregator::send(DatagramJob& job, const Address& to, std::span<const std::uint8_t> packet,
-                              Output& output) {
+                              PacketOutput& output) {
   Counters& counters = job.aggregator().counters();
   ++counters[Counter::kPacketsSent];
   counters[Counter::kBytesSent] += packet.size();
   output.send(to, packet);
 }
 
-void DatagramAggregator::send_aborted(DatagramJob& job, std::uint16_t slot, const Address& to, Output& output) {
+void DatagramAggregator::send_aborted(DatagramJob& job, std::uint16_t slot, const Address& to, PacketOutput& output) {
   send(job, to, aborted_notice(job.id(), job.secret(), slot, job.aggregator().ended()).packet(), output);
 }
 
-void DatagramAggregator::end(DatagramJob& job, const Status& reason, Output& output) {
+void DatagramAggregator::end(DatagramJob& job, const Status& reason, PacketOutput& output) {
   job.aggregator().end(reason);
-  for (const DatagramJob::WorkerContact& worker : job.workers()) {
+  for (const DatagramJob::WorkerContact& worker : job.receivers()) {
     if (worker.address.size > 0) send_aborted(job, worker.slot, worker.address, output);
   }
 }
 
-void DatagramAggregator::abort(std::uint32_t id, const Status& reason, Output& output) {
+void DatagramAggregator::abort(std::uint32_t id, const Status& reason, PacketOutput& output) {
   const auto found = jobs_.find(id);
   if (found != jobs_.end() && found->second->aggregator().ended().ok()) end(*found->second, reason, output);
 }

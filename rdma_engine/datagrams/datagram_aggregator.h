@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "rdma_engine/datagrams/datagram_job.h"
+#include "rdma_engine/datagrams/packet_output.h"
 #include "rdma_engine/errors.h"
 #include "rdma_engine/wire/packet.h"
 
@@ -16,22 +17,15 @@ namespace jaxina {
 
 class DatagramAggregator {
  public:
-  // Receives the datagrams to send. The bytes are valid only during the call.
-  class Output {
-   public:
-    virtual ~Output() = default;
-    virtual void send(const Address& to, std::span<const std::uint8_t> packet) = 0;
-  };
-
   // Adds a job. Returns false if there is a job with the same id.
   bool add(std::unique_ptr<DatagramJob> job);
   // Removes a job and returns it; null if there was none.
   std::unique_ptr<DatagramJob> remove(std::uint32_t job);
   // Ends the job. Workers heard from so far are told the reason at once; from now on every update is answered with it.
-  void abort(std::uint32_t job, const Status& reason, Output& output);
+  void abort(std::uint32_t job, const Status& reason, PacketOutput& output);
 
   // Processes one datagram, which must be aligned to 4 bytes. Only a valid update of a known job changes anything.
-  void on_packet(std::span<const std::uint8_t> packet, const Address& from, Output& output);
+  void on_packet(std::span<const std::uint8_t> packet, const Address& from, PacketOutput& output);
 
   // The receive buffer overflowed. The next result of each job will say so.
   void on_overflow() { ++overflows_; }
@@ -42,11 +36,13 @@ class DatagramAggregator {
   const Counters& without_job() const { return without_job_; }
 
  private:
-  void reply(DatagramJob& job, const wire::Header& header, const Answer& answer, const Address& from, Output& output);
-  void send_result(DatagramJob& job, const wire::Header& header, const ResultView& result, Output& output);
-  void send_aborted(DatagramJob& job, std::uint16_t slot, const Address& to, Output& output);
-  void end(DatagramJob& job, const Status& reason, Output& output);
-  void send(DatagramJob& job, const Address& to, std::span<const std::uint8_t> packet, Output& output);
+  void reply(DatagramJob& job, const wire::Header& header, const Answer& answer, const Address& from,
+             PacketOutput& output);
+  static void heard_from(DatagramJob& job, const wire::Header& header, const Address& from);
+  void send_result(DatagramJob& job, const wire::Header& header, const ResultView& result, PacketOutput& output);
+  void send_aborted(DatagramJob& job, std::uint16_t slot, const Address& to, PacketOutput& output);
+  void end(DatagramJob& job, const Status& reason, PacketOutput& output);
+  void send(DatagramJob& job, const Address& to, std::span<const std::uint8_t> packet, PacketOutput& output);
 
   std::unordered_map<std::uint32_t, std::unique_ptr<DatagramJob>> jobs_;
   Counters without_job_;

@@ -8,6 +8,8 @@ std::optional<Session::Outgoing> Session::next_packet(Nanoseconds now, std::uint
   worker_.fill_exponents(*pass, wire::exponents_of(packet), false);
   worker_.fill_words(*pass, wire::words_of(packet, pass->exponents), numerics::Store::kBigEndian);
   const std::size_t size = wire::packet_size(pass->words, pass->exponents);
+  const wire::Transmission transmission =
+      routes_.empty() ? wire::Transmission::kFirst : route(pass->slot).next(pass->sent_before, now);
   wire::seal({.kind = wire::Kind::kUpdate,
               .job = config_.job,
               .secret = config_.secret,
@@ -17,24 +19,34 @@ std::optional<Session::Outgoing> Session::next_packet(Nanoseconds now, std::uint
               .fingerprint = pass->fingerprint,
               .words = pass->words,
               .exponents = pass->exponents,
-              .code = 0},
+              .code = static_cast<std::uint8_t>(transmission)},
              packet, size);
-  return Outgoing{*pass, size};
+  return Outgoing{*pass, size, transmission};
 }
 
 std::optional<wire::Header> Session::accept(std::span<const std::uint8_t> packet) const {
   wire::Header header;
   const bool ours = wire::parse(packet, header, config_.checksum) == wire::ParseResult::kOk &&
-                    header.kind != wire::Kind::kUpdate && header.job == config_.job && header.secret == config_.secret;
+                    wire::is_reply(header.kind) && header.job == config_.job && header.secret == config_.secret;
   return ours ? std::optional(header) : std::nullopt;
 }
 
-Session::Reply Session::on_reply(const wire::Header& header, const std::uint8_t* packet, Nanoseconds now) {
+bool Session::is_counted(std::span<const std::uint8_t> notice) const {
+  const std::span<const std::uint8_t> seen = notice.subspan(wire::kHeaderSize);
+  const std::size_t byte = config_.worker / 8u;
+  return byte >= seen.size() || (seen[byte] >> (config_.worker % 8) & 1) != 0;
+}
+
+Session::Reply Session::on_reply(const wire::Header& header, std::span<const std::uint8_t> packet, Nanoseconds now) {
   switch (header.kind) {
-    case wire::Kind::kPending: worker_.on_pending(header.slot, header.epoch, now); return Reply::kPending;
+    case wire::Kind::kPending:
+      if (is_counted(packet)) worker_.on_pending(header.slot, header.epoch, now);
+      else worker_.on_not_counted(header.slot, header.epoch);
+      return Reply::kPending;
     case wire::Kind::kRefused: return Reply::kRefused;
     case wire::Kind::kAbort: return Reply::kAborted;
     case wire::Kind::kUpdate:
+    case wire::Kind::kCombined:
     case wire::Kind::kResult: break;
   }
   if (header.code == wire::kOverflowed) worker_.on_overflow();
@@ -43,10 +55,20 @@ Session::Reply Session::on_reply(const wire::Header& header, const std::uint8_t*
                       .fingerprint = header.fingerprint,
                       .words = header.words,
                       .exponents = header.exponents,
-                      .word_data = wire::words_of(packet, header.exponents),
-                      .exponent_data = wire::exponents_of(packet),
+                      .word_data = wire::words_of(packet.data(), header.exponents),
+                      .exponent_data = wire::exponents_of(packet.data()),
                       .order = numerics::Order::kBigEndian};
   return worker_.on_result(result, now) == ResultVerdict::kAccepted ? Reply::kResult : Reply::kStale;
+}
+
+Session::Reply Session::on_switch_reply(const wire::Header& header, std::span<const std::uint8_t> packet,
+                                        Nanoseconds now) {
+  if (header.kind == wire::Kind::kRefused && header.code == static_cast<std::uint8_t>(wire::Refusal::kUnknownJob)) {
+    route(header.slot).on_refusal();
+    return Reply::kStale;
+  }
+  route(header.slot).on_answer();
+  return on_reply(header, packet, now);
 }
 
 }  // namespace jaxina

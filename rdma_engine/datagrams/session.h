@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
+#include "rdma_engine/datagrams/switch_route.h"
 #include "rdma_engine/wire/packet.h"
 #include "rdma_engine/worker/worker.h"
 
@@ -18,13 +20,14 @@ struct SessionConfig {
   std::uint64_t secret = 0;
   std::uint16_t worker = 0;  // this worker's index in [0, n)
   WorkerConfig stream;
+  std::uint32_t switches = 0;  // that may combine its updates on their way: slot i goes through switch i mod this
   wire::Checksum checksum = wire::Checksum::kRequired;  // whether replies must have a checksum
 };
 
 class Session {
  public:
   explicit Session(const SessionConfig& config, const numerics::Codec& codec = numerics::codec())
-      : config_(config), worker_(config.stream, codec) {}
+      : config_(config), worker_(config.stream, codec), routes_(config.switches) {}
 
   Worker& worker() { return worker_; }
   const Worker& worker() const { return worker_; }
@@ -34,6 +37,8 @@ class Session {
   struct Outgoing {
     Pass pass;
     std::size_t size;
+    // Where to send it: kDirect to the slot's server, else to the slot's switch. Without switches: to the aggregator.
+    wire::Transmission transmission;
   };
   // Writes the next packet to send, if any, to `packet`, which has room for max_packet_size() bytes and is aligned to
   // 4.
@@ -45,16 +50,23 @@ class Session {
   enum class Reply : std::uint8_t {
     kResult,   // a pass is complete
     kStale,    // the result of a pass that was complete already, or a result that contradicts this worker's pass
-    kPending,  // the payload is the bitmap of the workers seen
+    kPending,  // the payload is the bitmap of the workers seen: maybe not of this one
     kRefused,  // final: header.code is a wire::Refusal
     kAborted,  // final: header.code is an ErrorCode, the payload is a sentence
   };
   // Processes an accepted packet, which must be aligned to 4 bytes.
-  Reply on_reply(const wire::Header& header, const std::uint8_t* packet, Nanoseconds now);
+  Reply on_reply(const wire::Header& header, std::span<const std::uint8_t> packet, Nanoseconds now);
+  // The same for a packet that came from the slot's switch. A switch that does not know the job is no failure.
+  Reply on_switch_reply(const wire::Header& header, std::span<const std::uint8_t> packet, Nanoseconds now);
 
  private:
+  SwitchRoute& route(std::uint16_t slot) { return routes_[slot % routes_.size()]; }
+  // Whether a pending notice says that this worker's update is counted.
+  bool is_counted(std::span<const std::uint8_t> notice) const;
+
   SessionConfig config_;
   Worker worker_;
+  std::vector<SwitchRoute> routes_;  // per switch
 };
 
 }  // namespace jaxina

@@ -34,29 +34,49 @@ void SwitchContact::refused() {
 Status SwitchContact::check(Nanoseconds now) {
   watched_ += std::min(now - last_check_.value_or(now), kLongestWatch);
   last_check_ = now;
-  if (refusals_ >= kMinRefusals && watched_ - first_refusal_ >= kRefusedFor) {
-    return {ErrorCode::kSwitchUnreachable,
-            "no switch listens at " + where_ + "; check that it runs and that the address is right"};
-  }
-  if (unanswered_ > 0 && watched_ - first_unanswered_ >= kSilentFor) {
-    return {ErrorCode::kSwitchUnreachable,
-            "the switch at " + where_ + " has not answered for " + std::to_string(kSilentFor / 1'000'000'000) +
-                " s; check that its host is up and that no firewall drops its UDP ports"};
-  }
+  if (refusals_ >= kMinRefusals && watched_ - first_refusal_ >= kRefusedFor) return gone();
+  if (unanswered_ > 0 && watched_ - first_unanswered_ >= kSilentFor) return silent();
   return {};
+}
+
+Status SwitchContact::gone() const {
+  if (worker_) {
+    return {ErrorCode::kWorkerLost, "worker " + std::to_string(*worker_) + " is lost: packets to its server at " +
+                                        where_ +
+                                        " cannot be delivered; see that worker's output, and check the network"};
+  }
+  return {ErrorCode::kSwitchUnreachable,
+          "no switch listens at " + where_ + "; check that it runs and that the address is right"};
+}
+
+Status SwitchContact::silent() const {
+  const std::string words = " has not answered for " + std::to_string(kSilentFor / 1'000'000'000) +
+                            " s; check that its host is up and that no firewall drops its UDP ports";
+  if (worker_) {
+    return {ErrorCode::kWorkerLost,
+            "worker " + std::to_string(*worker_) + " is out of reach: its server at " + where_ + words};
+  }
+  return {ErrorCode::kSwitchUnreachable, "the switch at " + where_ + words};
+}
+
+Status SwitchContact::forgotten() const {
+  if (worker_) {
+    return {ErrorCode::kWorkerLost, "worker " + std::to_string(*worker_) + " has left: its server at " + where_ +
+                                        " does not have this job any more; see that worker's output"};
+  }
+  return {ErrorCode::kJobRejected, "the switch at " + where_ +
+                                       " has lost this job's state (restarted?); start the workers again, so that "
+                                       "they join a new job"};
 }
 
 Status SwitchContact::refusal(wire::Refusal refusal) const {
   switch (refusal) {
     case wire::Refusal::kUnknownJob:
-    case wire::Refusal::kAhead:
-      return {ErrorCode::kJobRejected, "the switch at " + where_ +
-                                           " has lost this job's state (restarted?); start the workers again, so that "
-                                           "they join a new job"};
+    case wire::Refusal::kAhead: return forgotten();
   }
-  return {ErrorCode::kJobRejected, "the switch at " + where_ +
-                                       " refuses this job with an unknown reason; it may be of "
-                                       "another version"};
+  return {ErrorCode::kJobRejected, where_ +
+                                       " refuses this job with an unknown reason; it may be of another version of "
+                                       "jaxina"};
 }
 
 Status SwitchContact::abort(std::uint8_t code, std::span<const std::uint8_t> sentence) const {

@@ -1,5 +1,5 @@
-// SwitchContact: decides whether the switch can still be reached, and turns its final replies into errors that tell the
-// user what to do.
+// SwitchContact: decides whether the switch, or a worker's own server, can still be reached, and turns its final
+// replies into errors that tell the user what to do.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,31 @@ namespace jaxina {
 
 class SwitchContact {
  public:
-  // `where` is the switch's address, for error messages.
-  explicit SwitchContact(std::string where) : where_(std::move(where)) {}
+  // `where` is the switch's address, for error messages. With `worker`, it is that of the server in this worker's
+  // process. Then an error says that the worker is lost, because the server lives as long as the worker.
+  explicit SwitchContact(std::string where, std::optional<std::uint32_t> worker = {})
+      : where_(std::move(where)), worker_(worker) {}
 
   void sent(bool retransmission);
-  // A packet of the job arrived from the switch.
+  // A packet of the job arrived from there.
   void answered();
   // An ICMP error arrived: no such port, host or network.
   void refused();
 
-  // Returns kSwitchUnreachable once ICMP errors or silence have lasted long enough. Call it often while packets are in
-  // flight. Long gaps between calls hardly count, because this process may have been stopped meanwhile.
+  // Returns kSwitchUnreachable or kWorkerLost once ICMP errors or silence have lasted long enough. Call it often while
+  // packets are in flight. Long gaps between calls hardly count, because this process may have been stopped meanwhile.
   Status check(Nanoseconds now);
 
   Status refusal(wire::Refusal refusal) const;
   Status abort(std::uint8_t code, std::span<const std::uint8_t> sentence) const;
 
  private:
+  Status gone() const;
+  Status silent() const;
+  Status forgotten() const;
+
   std::string where_;
+  std::optional<std::uint32_t> worker_;
   std::uint32_t unanswered_ = 0;  // retransmissions since the last answer
   std::uint32_t refusals_ = 0;    // ICMP errors since the last answer
   std::optional<Nanoseconds> last_check_;

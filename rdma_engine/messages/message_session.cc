@@ -55,7 +55,7 @@ Status MessageSession::post_next(Nanoseconds now, std::optional<Pass>& posted) {
   if (layout_.check_words() > 0) write_check(pass, out);
   worker_.fill_exponents(pass, out + layout_.exponents_at(pass.words, pass.exponents), false);
   passes_[pass.slot] = pass;
-  unanswered_[pass.slot] = pass.retransmission ? unanswered_[pass.slot] + 1 : 0;
+  unanswered_[pass.slot] = pass.retransmission() ? unanswered_[pass.slot] + 1 : 0;
   if (unanswered_[pass.slot] == kUnansweredUntilReset) {
     unanswered_[pass.slot] = 0;
     if (Status status = pairs_.reset(pass.slot); !status.ok()) return status;
@@ -128,6 +128,7 @@ MessageSession::Arrived MessageSession::on_notice(const QueuePairs::Arrival& arr
       arrived.kind = Kind::kPending;
       break;
     case wire::Kind::kRefused: arrived.kind = Kind::kRefused; break;
+    case wire::Kind::kCombined: break;
     case wire::Kind::kAbort: arrived.kind = Kind::kAborted; break;
     case wire::Kind::kUpdate:
     case wire::Kind::kResult: break;

@@ -50,10 +50,7 @@ std::size_t DatagramReceiver::fill() {
   }
   const int received = recvmmsg(socket_.fd(), headers_.data(), static_cast<unsigned>(batch_), MSG_DONTWAIT, nullptr);
   if (received <= 0) {
-    if (received < 0 && errno != EAGAIN && errno != EINTR) {
-      unreachable_ |= means_unreachable(errno);
-      unreachable_ |= socket_.take_unreachable();
-    }
+    if (received < 0 && errno != EAGAIN && errno != EINTR) socket_.take_unreachable(unreachable_);
     return 0;
   }
   const auto messages = static_cast<std::size_t>(received);
@@ -92,7 +89,7 @@ std::span<const std::uint8_t> DatagramReceiver::aligned(std::span<const std::uin
   return {reinterpret_cast<const std::uint8_t*>(moved_.data()), packet.size()};
 }
 
-bool DatagramReceiver::take_unreachable() { return std::exchange(unreachable_, false); }
+std::vector<Address> DatagramReceiver::take_unreachable() { return std::exchange(unreachable_, {}); }
 
 bool DatagramReceiver::take_overflow() { return std::exchange(overflows_taken_, overflows()) != overflows(); }
 

@@ -55,8 +55,8 @@ class DatagramReceiver {
     return packets;
   }
 
-  // Whether receive() met an ICMP error since the last call of take_unreachable().
-  bool take_unreachable();
+  // The destinations that ICMP errors called unreachable, as receive() found since the last call of take_unreachable().
+  std::vector<Address> take_unreachable();
 
   // Packets that were dropped because their source address cannot be answered.
   std::uint64_t unanswerable() const { return unanswerable_; }
@@ -91,7 +91,7 @@ class DatagramReceiver {
   std::vector<mmsghdr> headers_;
   Address from_;
   std::size_t batch_;  // messages to ask for in the next call
-  bool unreachable_ = false;
+  std::vector<Address> unreachable_;
   std::uint64_t unanswerable_ = 0;
   WrappingCounter overflows_;
   std::uint64_t overflows_taken_ = 0;

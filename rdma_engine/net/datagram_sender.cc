@@ -23,6 +23,7 @@ constexpr std::size_t kMaxRemembered = 4096;
 constexpr std::size_t kMaxMessagesPerCall = 64;
 constexpr std::size_t kMaxOpen = 8;             // messages of different segment sizes that wait for more packets
 constexpr Nanoseconds kHopAge = 1'000'000'000;  // how long the kernel's answer about a next hop is used
+constexpr std::size_t kMaxUnreachable = 64;     // that are remembered until somebody asks
 constexpr std::uint64_t kFirstPause = 16, kLongestPause = std::uint64_t{1} << 16;  // in flushes
 
 // Errors that mean "not with UDP_SEGMENT": an old kernel, a device without checksum offload, or a packet above the
@@ -245,7 +246,7 @@ void DatagramSender::send_from(const std::vector<std::size_t>& queued, std::size
     pause_segments(destination);
     send_one_by_one(destination, message);
   } else {
-    give_up(error, message.packets);
+    give_up(error, destination.address, message.packets);
   }
   ++done;
 }
@@ -261,7 +262,7 @@ void DatagramSender::send_one_by_one(Destination& destination, const Message& me
       while (sendmsg(socket_.fd(), &header, MSG_DONTWAIT) < 0) {
         const int error = errno;
         if (try_again(error)) continue;
-        give_up(error, 1);
+        give_up(error, destination.address, 1);
         break;
       }
       retried_ = false;
@@ -277,7 +278,7 @@ void DatagramSender::pause_segments(Destination& destination) {
 bool DatagramSender::try_again(int error) {
   if (error == EINTR) return true;
   if (means_full(error)) return when_full_ == WhenFull::kWait && wait_for_room(error);
-  unreachable_ |= means_unreachable(error);
+  if (means_unreachable(error)) socket_.take_unreachable(unreachable_);
   // The error may be about an earlier packet, and this one has not been tried yet.
   return !std::exchange(retried_, true);
 }
@@ -286,7 +287,7 @@ bool DatagramSender::wait_for_room(int error) {
   const Nanoseconds start = now();
   if (!wait_until_) wait_until_ = start + kMaxSendWait;
   if (start >= *wait_until_) return false;
-  unreachable_ |= socket_.take_unreachable();  // a pending error would end the sleep at once
+  socket_.take_unreachable(unreachable_);  // a pending error would end the sleep at once
   if (error == EAGAIN) {
     socket_.wait_writable(*wait_until_ - start);
   } else {
@@ -295,8 +296,9 @@ bool DatagramSender::wait_for_room(int error) {
   return true;
 }
 
-void DatagramSender::give_up(int error, std::size_t packets) {
+void DatagramSender::give_up(int error, const Address& to, std::size_t packets) {
   packets_unsent_ += packets;
+  if (means_unreachable(error) && unreachable_.size() < kMaxUnreachable) unreachable_.push_back(to);
   full_ = means_full(error);
   if (is_permanent(error) && status_.ok()) {
     status_ = {ErrorCode::kSystem, std::string("sending a packet failed: ") + std::strerror(error)};
@@ -322,6 +324,6 @@ void DatagramSender::clear() {
   low_.clear();
 }
 
-bool DatagramSender::take_unreachable() { return std::exchange(unreachable_, false); }
+std::vector<Address> DatagramSender::take_unreachable() { return std::exchange(unreachable_, {}); }
 
 }  // namespace jaxina::net

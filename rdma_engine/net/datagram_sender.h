@@ -57,8 +57,8 @@ class DatagramSender {
   Status flush();
 
   std::uint64_t packets_unsent() const { return packets_unsent_; }
-  // Whether sending reported since the last call that the other side cannot be reached.
-  bool take_unreachable();
+  // The destinations that cannot be reached, as sending found since the last call of take_unreachable().
+  std::vector<Address> take_unreachable();
 
  private:
   struct Message {
@@ -108,7 +108,7 @@ class DatagramSender {
   // Called after a failed call: whether to try again. Waits for room first if the policy is kWait.
   bool try_again(int error);
   bool wait_for_room(int error);
-  void give_up(int error, std::size_t packets);
+  void give_up(int error, const Address& to, std::size_t packets);
   void clear();
 
   UdpSocket& socket_;
@@ -130,7 +130,7 @@ class DatagramSender {
   bool full_ = false;                           // the last message was not sent because there was no room
   std::uint64_t flushes_ = 0;
   std::uint64_t packets_unsent_ = 0;
-  bool unreachable_ = false;
+  std::vector<Address> unreachable_;
 };
 
 }  // namespace jaxina::net

@@ -130,28 +130,30 @@ void UdpSocket::interrupt() {
   [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
 }
 
-bool UdpSocket::take_unreachable() {
-  bool unreachable = false;
+void UdpSocket::take_unreachable(std::vector<Address>& destinations) {
   for (int i = 0; i < 64; ++i) {  // bounded, because the queue may fill while we read
     alignas(cmsghdr) char control[512];
     char packet[64];
     iovec part{packet, sizeof(packet)};
+    sockaddr_storage destination{};
     msghdr message{};
+    message.msg_name = &destination;
+    message.msg_namelen = sizeof(destination);
     message.msg_iov = &part;
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof(control);
-    if (recvmsg(fd(), &message, MSG_ERRQUEUE) < 0) break;
+    if (recvmsg(fd(), &message, MSG_ERRQUEUE) < 0) return;
     for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
       const bool is_error = (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR) ||
                             (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR);
       if (!is_error) continue;
       sock_extended_err error;
       std::memcpy(&error, CMSG_DATA(c), sizeof(error));
-      unreachable |= means_unreachable(static_cast<int>(error.ee_errno));
+      if (!means_unreachable(static_cast<int>(error.ee_errno))) continue;
+      destinations.push_back(from_sockaddr(reinterpret_cast<const sockaddr*>(&destination), message.msg_namelen));
     }
   }
-  return unreachable;
 }
 
 bool means_unreachable(int error) {

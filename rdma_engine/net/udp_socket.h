@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "rdma_engine/base/address.h"
 #include "rdma_engine/base/time.h"
@@ -70,8 +71,8 @@ class UdpSocket {
   // Ends the current or the next wait_readable(). Thread-safe.
   void interrupt();
 
-  // Empties the error queue. Returns whether an error in it said that the other side cannot be reached.
-  bool take_unreachable();
+  // Empties the error queue. Appends the destinations that an error in it calls unreachable, once for each error.
+  void take_unreachable(std::vector<Address>& destinations);
 
  private:
   FileDescriptor socket_;

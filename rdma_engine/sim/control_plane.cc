@@ -1,6 +1,5 @@
 // The simulated control plane: it starts jobs, applies faults, and ends jobs, with the delays of a real one.
 #include <algorithm>
-#include <utility>
 
 #include "rdma_engine/sim/simulation.h"
 
@@ -19,13 +18,16 @@ void Simulation::start_job(std::uint32_t j) {
   const JobPlan& plan = *run.plan;
   const std::uint32_t old_id = run.spec.job;
   const bool keeps_id = run.incarnation > 0 && plan.keeps_id;
-  if (run.counters != nullptr && !keeps_id) retired_.push_back(std::exchange(run.counters, nullptr));
-  if (run.counters != nullptr) forget_counters(run);
+  if (!keeps_id) {
+    retired_.insert(retired_.end(), run.counters.begin(), run.counters.end());
+    run.counters.clear();
+  }
+  forget_counters(run);
   if (keeps_id) switch_->remove(old_id);
   run.generation = ++generations_;
   ++run.incarnation;
   run.spec = {.job = keeps_id ? old_id : 1000 + run.generation, .secret = random_.next(), .shape = plan.shape};
-  run.counters = add_job(run.spec);
+  run.counters = add_job(run.spec, hosts_of(run));
   run.workload = std::make_unique<Workload>(plan, random_);
   run.next_epoch.assign(std::size_t{plan.shape.workers()} * plan.shape.slots(), 0);
   run.crashed = run.wiped = run.aborted = false;
@@ -72,9 +74,16 @@ void Simulation::apply_fault(const Fault& fault) {
 
 void Simulation::wipe(const Fault& fault) {
   down_until_ = now_ + fault.duration;
+  if (plan_.features & kCombining) {
+    for (std::uint32_t j = 0; j < jobs_.size(); ++j) {
+      tell(j, Trace::kEverySlot, "the switches go down and lose their memory; the job goes on");
+    }
+    switch_->wipe_switches();
+    return events_.push(down_until_, EventKind::kRevive);
+  }
   for (std::uint32_t j = 0; j < jobs_.size(); ++j) {
     JobRun& run = jobs_[j];
-    if (run.counters == nullptr) continue;
+    if (run.counters.empty()) continue;
     tell(j, Trace::kEverySlot, "the switch goes down and loses its memory");
     forget_counters(run);
     switch_->remove(run.spec.job);
@@ -84,11 +93,12 @@ void Simulation::wipe(const Fault& fault) {
 }
 
 void Simulation::revive(bool forgot_jobs) {
+  if (plan_.features & kCombining) return switch_->restore_switches();
   for (std::uint32_t j = 0; j < jobs_.size(); ++j) {
     JobRun& run = jobs_[j];
     if (!run.wiped || forgot_jobs || !run.active || !run.reason.ok()) continue;
     tell(j, Trace::kEverySlot, "the switch is back, with the job's slots empty");
-    run.counters = add_job(run.spec);
+    run.counters = add_job(run.spec, hosts_of(run));
     std::fill(run.next_epoch.begin(), run.next_epoch.end(), 0);
   }
 }
@@ -139,15 +149,15 @@ void Simulation::finish_if_ended(std::uint32_t j) {
   --jobs_left_;
 }
 
-const Counters* Simulation::add_job(const JobSpec& spec) {
-  const Counters* counters = switch_->add(spec);
-  require(counters != nullptr, "the aggregator has the job already");
+std::vector<const Counters*> Simulation::add_job(const JobSpec& spec, std::span<const std::uint16_t> hosts) {
+  std::vector<const Counters*> counters = switch_->add(spec, hosts);
+  require(!counters.empty(), "the aggregator has the job already");
   return counters;
 }
 
 void Simulation::forget_counters(JobRun& run) {
-  counted_gone_ += handled(*run.counters);
-  run.counters = nullptr;
+  for (const Counters* counters : run.counters) counted_gone_ += handled(*counters);
+  run.counters.clear();
 }
 
 }  // namespace jaxina::sim

@@ -19,7 +19,8 @@ wire::Kind draw_reply_kind(Random& random) {
 void Simulation::start_hostile() {
   hostile_left_ = plan_.hostile_packets;
   hostile_job_ = {.job = 1, .secret = random_.next(), .shape = simulated_shape(2, 2, 4, 2)};
-  hostile_counters_ = add_job(hostile_job_);
+  const std::uint16_t self[] = {hostile_host(), hostile_host()};
+  hostile_counters_ = add_job(hostile_job_, self);
   events_.push(plan_.hostile_interval, EventKind::kHostile);
 }
 
@@ -41,7 +42,7 @@ Packet Simulation::make_hostile() {
   switch (random_.below(6)) {
     case 0: return make_garbage();
     case 1: return make_forged(false);
-    case 2: return make_forged(true);
+    case 2: return plan_.features & kCombining ? make_forged_between_nodes() : make_forged(true);
     case 3: return make_own_job();
     default: return captured_.empty() ? make_garbage() : make_from_captured();
   }
@@ -76,6 +77,22 @@ Packet Simulation::make_forged(bool reply) {
   wire::seal(header, packet.bytes.data(), packet.size);
   packet.from = reply ? kSwitch : random_.one_in(2) ? victim : hostile_host();
   packet.to = reply ? victim : kSwitch;
+  return packet;
+}
+
+// A packet as switches and servers send it to each other and to workers, valid except for the secret.
+Packet Simulation::make_forged_between_nodes() {
+  Packet packet = make_forged(random_.one_in(2));
+  wire::Header header;
+  static_cast<void>(wire::parse(packet.view(), header));  // it was just made
+  const auto draw_node = [&] { return static_cast<std::uint16_t>(random_.below(network_.nodes())); };
+  if (random_.one_in(2)) {
+    header.kind = wire::Kind::kCombined;
+    header.worker = static_cast<std::uint16_t>(wire::kFirstGroup + random_.below(4));
+  }
+  wire::seal(header, packet.bytes.data(), packet.size);
+  packet.from = random_.one_in(4) ? kSwitch : random_.one_in(4) ? hostile_host() : draw_node();
+  packet.to = random_.one_in(4) ? kSwitch : draw_node();
   return packet;
 }
 

@@ -79,6 +79,7 @@ class SimulatedQueuePairs final : public roce::SoftQueuePairs {
   void send(const roce::Write& write, std::size_t mtu, std::uint32_t& psn) override {
     send_packets(write, mtu, psn, flow_between(host_, kSwitch), [this](std::span<const std::uint8_t> bytes) {
       Packet& packet = outgoing_.emplace_back();
+      packet.to = kSwitch;
       packet.size = narrow<std::uint16_t>(bytes.size());
       std::memcpy(packet.bytes.data(), bytes.data(), bytes.size());
     });
@@ -100,7 +101,7 @@ class MessageEnd final : public WorkerEnd {
     for (Packet& packet : pairs_->outgoing()) {
       packet.origin.slot = posted->slot;
       packet.origin.epoch = posted->epoch;
-      packet.origin.repeated = posted->retransmission;
+      packet.origin.repeated = posted->retransmission();
       output.send(packet);
     }
     pairs_->outgoing().clear();
@@ -109,6 +110,7 @@ class MessageEnd final : public WorkerEnd {
 
   bool has_network_card() const override { return true; }
   void arrive(const Packet& packet) override {
+    if (packet.from != kSwitch) return;
     if (const auto arrival = pairs_->arrive(packet)) unread_.push_back({*arrival, packet.origin});
   }
   std::optional<Reply> next_reply(Nanoseconds now, Origin& origin) override {
@@ -144,10 +146,9 @@ class MessageProtocol final : public Protocol {
  public:
   explicit MessageProtocol(Random& random) : random_(random), aggregator_(0) {}
 
-  const Counters* add(const JobSpec& spec) override {
-    if (!aggregator_.add(std::make_unique<MessageJob>(spec, static_cast<std::uint32_t>(random_.next()))))
-      return nullptr;
-    return &aggregator_.find(spec.job)->aggregator().counters();
+  std::vector<const Counters*> add(const JobSpec& spec, std::span<const std::uint16_t>) override {
+    if (!aggregator_.add(std::make_unique<MessageJob>(spec, static_cast<std::uint32_t>(random_.next())))) return {};
+    return {&aggregator_.find(spec.job)->aggregator().counters()};
   }
   void remove(std::uint32_t job) override { aggregator_.remove(job); }
   void abort(std::uint32_t job, const Status& reason, Output& output) override {
@@ -157,7 +158,7 @@ class MessageProtocol final : public Protocol {
   std::unique_ptr<WorkerEnd> join(const JobSpec& spec, std::uint32_t worker, std::uint16_t host,
                                   const JobPlan& plan) override;
 
-  void on_packet(const Packet& packet, Output& output) override {
+  void on_packet(const Packet& packet, Nanoseconds, Output& output) override {
     roce::Packet parsed;
     if (!is_sound(packet, parsed)) return;
     const auto same = [](const Address& a, const Address& b) { return a == b; };
@@ -185,7 +186,7 @@ class MessageProtocol final : public Protocol {
     void send(const roce::Write& write, std::size_t mtu, std::uint32_t& psn) override {
       const std::uint16_t host = host_at(write.peer);
       send_packets(write, mtu, psn, flow_between(kSwitch, host),
-                   [&](std::span<const std::uint8_t> bytes) { output_.send(host, bytes); });
+                   [&](std::span<const std::uint8_t> bytes) { output_.send(kSwitch, host, bytes); });
     }
 
    private:

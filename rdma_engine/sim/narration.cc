@@ -1,15 +1,18 @@
 // The text of the trace: one line for each packet that is sent and for each packet that arrives.
+#include <algorithm>
+
 #include "rdma_engine/sim/simulation.h"
 
 namespace jaxina::sim {
-namespace {
-
-std::string name_of(const Packet& packet, std::uint16_t host, std::uint16_t first_host) {
-  if (host == kSwitch) return "switch";
-  return "w" + std::to_string(host - first_host) + (packet.origin.maker == Origin::Maker::kHostile ? " (forged)" : "");
+std::string Simulation::name_of(const Packet& packet, std::uint16_t node) {
+  if (node == kSwitch) return "switch";
+  if (node == hostile_host()) return "stranger";
+  const auto leaf = std::find(nodes_.leaves.begin(), nodes_.leaves.end(), node);
+  if (leaf != nodes_.leaves.end()) return "rack switch " + std::to_string(leaf - nodes_.leaves.begin());
+  const std::string worker = "w" + std::to_string(process_at(node)->rank);
+  if (node >= hosts_.size()) return "server of " + worker;
+  return worker + (packet.origin.maker == Origin::Maker::kHostile ? " (forged)" : "");
 }
-
-}  // namespace
 
 void Simulation::tell(std::uint32_t job, std::uint32_t slot, std::string text) {
   if (trace_ != nullptr) trace_->add(now_, job, slot, std::move(text));
@@ -18,11 +21,14 @@ void Simulation::tell(std::uint32_t job, std::uint32_t slot, std::string text) {
 void Simulation::tell_sent(const Packet& packet, Fate fate) {
   const std::optional<Protocol::Description> description = switch_->describe(packet);
   if (!description) return;
-  const Host& host = hosts_[packet.to == kSwitch ? packet.from : packet.to];
-  const std::uint16_t first = jobs_[host.job].first_host;
+  const std::uint16_t host_index = packet.from < hosts_.size() ? packet.from
+                                   : packet.to < hosts_.size() ? packet.to
+                                                               : packet.origin.host;
+  if (host_index >= hosts_.size()) return;
+  const Host& host = hosts_[host_index];
   const char* fates[] = {"", ", lost", ", corrupted"};
   tell(host.job, description->slot,
-       name_of(packet, packet.from, first) + " -> " + name_of(packet, packet.to, first) + ": " + description->text +
+       name_of(packet, packet.from) + " -> " + name_of(packet, packet.to) + ": " + description->text +
            (packet.origin.repeated ? ", again after a timeout" : "") + fates[static_cast<int>(fate)]);
 }
 
@@ -38,11 +44,12 @@ void Simulation::tell_arrival(const Packet& packet, std::size_t position, const 
     if (is_reject(counter) && value != before[counter]) what = "rejected, " + std::string(to_string(counter));
   });
   if (updates_counted() != updates) what = "counted";
-  const std::string sender = name_of(packet, static_cast<std::uint16_t>(owner), run.first_host);
+  const std::string sender = name_of(packet, static_cast<std::uint16_t>(owner));
   if (!description)
-    return trace_->insert(position, now_, host.job, Trace::kEverySlot, "switch: a damaged packet of " + sender);
+    return trace_->insert(position, now_, host.job, Trace::kEverySlot,
+                          name_of(packet, packet.to) + ": a damaged packet of " + sender);
   trace_->insert(position, now_, host.job, description->slot,
-                 "switch: " + description->text + " of " + sender + ": " + what +
+                 name_of(packet, packet.to) + ": " + description->text + " of " + sender + ": " + what +
                      (packet.origin.generation != run.generation ? " (of an earlier incarnation)" : ""));
 }
 

@@ -31,12 +31,30 @@ void corrupt(Packet& packet, Random& random) {
   }
 }
 
-void Network::clog(std::uint16_t host, Nanoseconds until, bool drops) {
-  links_[host].clogged_until = until;
-  links_[host].drops = drops;
+std::uint16_t Network::add_node(const LinkPlan& link, std::uint16_t parent) {
+  links_.push_back({.plan = link, .parent = parent});
+  return static_cast<std::uint16_t>(links_.size() - 1);
 }
 
-std::uint32_t Network::schedule(const Packet& packet, Nanoseconds arrival) {
+std::uint16_t Network::add_process(std::uint16_t parent) {
+  links_.push_back({.plan = {}, .parent = parent, .perfect = true});
+  return static_cast<std::uint16_t>(links_.size() - 1);
+}
+
+void Network::clog(std::uint16_t node, Nanoseconds until, bool drops) {
+  links_[node].clogged_until = until;
+  links_[node].drops = drops;
+}
+
+// The node after `at` on the way to `to`: the child that `to` is below, or the parent.
+std::uint16_t Network::next_node(std::uint16_t at, std::uint16_t to) const {
+  for (std::uint16_t node = to; node != kSwitch; node = links_[node].parent) {
+    if (links_[node].parent == at) return node;
+  }
+  return links_[at].parent;
+}
+
+std::uint32_t Network::schedule(const Packet& packet, std::uint16_t at, Nanoseconds arrival) {
   std::uint32_t index;
   if (free_.empty()) {
     index = static_cast<std::uint32_t>(packets_.size());
@@ -49,6 +67,7 @@ std::uint32_t Network::schedule(const Packet& packet, Nanoseconds arrival) {
   copy.origin = packet.origin;
   copy.from = packet.from;
   copy.to = packet.to;
+  copy.at = at;
   copy.size = packet.size;
   std::copy_n(packet.bytes.begin(), packet.size, copy.bytes.begin());
   ++in_flight_;
@@ -58,8 +77,27 @@ std::uint32_t Network::schedule(const Packet& packet, Nanoseconds arrival) {
 
 Fate Network::send(const Packet& packet, Nanoseconds now) {
   ++counters_.sent;
-  const bool upward = packet.to == kSwitch;
-  Link& link = links_[upward ? packet.from : packet.to];
+  return cross_link(packet, packet.from, now);
+}
+
+void Network::forward(std::uint32_t index, Nanoseconds now) {
+  const Packet packet = packets_[index];
+  release(index);
+  static_cast<void>(cross_link(packet, packet.at, now));
+}
+
+Fate Network::cross_link(const Packet& packet, std::uint16_t at, Nanoseconds now) {
+  if (at == packet.to) {  // a node answers a packet that names itself as the sender
+    schedule(packet, at, now);
+    return Fate::kDelivered;
+  }
+  const std::uint16_t next = next_node(at, packet.to);
+  const bool upward = at != kSwitch && links_[at].parent == next;
+  Link& link = links_[upward ? at : next];
+  if (link.perfect) {
+    schedule(packet, next, now);
+    return Fate::kDelivered;
+  }
   Burst& burst = link.bursts[upward];
   const bool follows = merging_ && burst.takes(packet, now);
   if (!follows) burst = {.sent = now, .size = packet.size, .dice = random_.next()};
@@ -79,10 +117,10 @@ Fate Network::send(const Packet& packet, Nanoseconds now) {
   const bool overtaken = happens(1, faults_.reordering);
   counters_.reordered += overtaken;
   if (!follows) burst.arrival = departure + link.plan.delay + (overtaken ? extra_delay() : 0);
-  const std::uint32_t index = schedule(packet, burst.arrival);
+  const std::uint32_t index = schedule(packet, next, burst.arrival);
   if (happens(2, faults_.duplication)) {
     ++counters_.duplicated;
-    schedule(packet, burst.arrival + 1 + extra_delay());
+    schedule(packet, next, burst.arrival + 1 + extra_delay());
   }
   if (!happens(3, faults_.corruption)) return Fate::kDelivered;
   ++counters_.corrupted;

@@ -1,4 +1,5 @@
-// Network: the links between hosts and the switch: bandwidth, delay, queues, and all faults.
+// Network: a tree of nodes: bandwidth, delay and queues of its links, and all faults. The root is the switch, or the
+// core of several racks. Every other node has one link, to its parent.
 #pragma once
 
 #include <array>
@@ -28,7 +29,8 @@ struct Origin {
 
 struct Packet {
   Origin origin;
-  std::uint16_t from = 0, to = 0;  // hosts, or kSwitch; `from` can be forged
+  std::uint16_t from = 0, to = 0;  // nodes; `from` can be forged
+  std::uint16_t at = 0;            // the node that it has reached on its way
   std::uint16_t size = 0;
   alignas(8) std::array<std::uint8_t, kMaxPacket> bytes;
   std::span<const std::uint8_t> view() const { return {bytes.data(), size}; }
@@ -50,14 +52,20 @@ class Network {
         events_(events),
         random_(random) {}
 
-  void add_host(const LinkPlan& link) { links_.push_back({link, {}, {}, 0, false}); }
-  void clog(std::uint16_t host, Nanoseconds until, bool drops);
+  // Adds a node and returns its number: 0, 1, 2 and so on. `parent` may be added later.
+  std::uint16_t add_node(const LinkPlan& link, std::uint16_t parent = kSwitch);
+  // Adds a process on the host `parent`: nothing happens to packets between the two.
+  std::uint16_t add_process(std::uint16_t parent);
+  std::uint16_t nodes() const { return static_cast<std::uint16_t>(links_.size()); }
+  void clog(std::uint16_t node, Nanoseconds until, bool drops);
   void end_faults() { faults_ = {}; }
 
-  // Sends over the host's link, from the host to the switch or from the switch to the host.
+  // Sends a packet from packet.from towards packet.to, over the first link of its way.
   Fate send(const Packet& packet, Nanoseconds now);
+  // Sends a packet that has arrived at a node on its way over the next link.
+  void forward(std::uint32_t index, Nanoseconds now);
   // Delivers a packet without any link or fault, as from another network.
-  void inject(const Packet& packet, Nanoseconds arrival) { schedule(packet, arrival); }
+  void inject(const Packet& packet, Nanoseconds arrival) { schedule(packet, packet.to, arrival); }
 
   // Puts a packet that has arrived at the switch into its receive buffer; a kServed event follows. Returns false if
   // there is no room, so the packet is lost.
@@ -86,14 +94,19 @@ class Network {
     }
   };
   static constexpr std::uint32_t kMostInBurst = 64;  // Linux's UDP_MAX_SEGMENTS
+  // A node's link to its parent.
   struct Link {
     LinkPlan plan;
-    std::array<Nanoseconds, 2> busy_until;  // [0] towards the host, [1] towards the switch
-    std::array<Burst, 2> bursts;            // the latest burst in each direction
-    Nanoseconds clogged_until;
-    bool drops;
+    std::uint16_t parent = kSwitch;
+    bool perfect = false;
+    std::array<Nanoseconds, 2> busy_until = {};  // [0] towards the node, [1] towards its parent
+    std::array<Burst, 2> bursts = {};            // the latest burst in each direction
+    Nanoseconds clogged_until = 0;
+    bool drops = false;
   };
-  std::uint32_t schedule(const Packet& packet, Nanoseconds arrival);
+  std::uint16_t next_node(std::uint16_t at, std::uint16_t to) const;
+  Fate cross_link(const Packet& packet, std::uint16_t at, Nanoseconds now);
+  std::uint32_t schedule(const Packet& packet, std::uint16_t at, Nanoseconds arrival);
   Nanoseconds extra_delay();
 
   LinkFaults faults_;

@@ -12,14 +12,22 @@ void Simulation::require(bool holds, std::string_view what) {
 }
 
 std::uint64_t Simulation::updates_counted() const {
-  std::uint64_t sum = hostile_counters_ != nullptr ? (*hostile_counters_)[Counter::kUpdates] : 0;
-  for (const JobRun& run : jobs_) sum += run.counters != nullptr ? (*run.counters)[Counter::kUpdates] : 0;
+  std::uint64_t sum = 0;
+  for (const Counters* counters : hostile_counters_) sum += (*counters)[Counter::kUpdates];
+  for (const JobRun& run : jobs_) {
+    for (const Counters* counters : run.counters) sum += (*counters)[Counter::kUpdates];
+  }
   return sum;
 }
 
 void Simulation::check_contribution(const Packet& packet, std::uint64_t before) {
   const std::uint64_t counted = updates_counted() - before;
   if (counted == 0) return;
+  if (packet.origin.maker == Origin::Maker::kSwitch) {  // a group's sum; check_combined() has seen it
+    require(switch_->combined(packet) != nullptr, "a packet of a switch was counted as a worker's");
+    require(!packet.origin.altered, "a corrupt sum was counted");
+    return;
+  }
   require(counted == 1, "one packet was counted more than once");
   if (packet.origin.maker == Origin::Maker::kHostile && !packet.origin.altered) {
     // The hostile sender may do anything to its own job. check_ended() ensures that no other job counted this update.
@@ -31,6 +39,7 @@ void Simulation::check_contribution(const Packet& packet, std::uint64_t before) 
   const Host& host = hosts_[packet.origin.host];
   JobRun& run = jobs_[host.job];
   require(run.generation == packet.origin.generation, "an update of an earlier incarnation was counted");
+  if (plan_.features & kCombining) return;  // a worker's contribution may be counted with its group's sum instead
   std::uint32_t& next = run.next_epoch[std::size_t{host.rank} * run.plan->shape.slots() + packet.origin.slot];
   require(packet.origin.epoch >= next, "a contribution was counted twice");
   require(packet.origin.epoch <= next, "a contribution was counted before its turn");
@@ -59,13 +68,15 @@ void Simulation::check_failure(const Host& host) {
 
 void Simulation::check_ended(JobRun& run) {
   if (run.disturbed()) return;
-  const Counters& counters = *run.counters;
+  Counters counters;
+  for (const Counters* part : run.counters) counters += *part;
+  outcome_.passes += counters[Counter::kResults];
   require(counters[Counter::kUpdates] == counters[Counter::kResults] * run.plan->shape.workers(),
           "a completed pass holds too few contributions");
+  if (plan_.features & kCombining) return;
   require(
       counters[Counter::kUpdates] == std::accumulate(run.next_epoch.begin(), run.next_epoch.end(), std::uint64_t{0}),
       "a job counted an update that none of its workers made");
-  outcome_.passes += counters[Counter::kResults];
 }
 
 // The number of packets that an aggregator has counted, as updates, duplicates or rejects.
@@ -78,9 +89,9 @@ std::uint64_t Simulation::handled(const Counters& counters) {
 // The counters of all jobs that the aggregator has, and of packets without a job, summed.
 Counters Simulation::all_counters() const {
   Counters sum = switch_->without_job();
-  if (hostile_counters_ != nullptr) sum += *hostile_counters_;
+  for (const Counters* counters : hostile_counters_) sum += *counters;
   for (const JobRun& run : jobs_) {
-    if (run.counters != nullptr) sum += *run.counters;
+    for (const Counters* counters : run.counters) sum += *counters;
   }
   for (const Counters* counters : retired_) sum += *counters;
   return sum;

@@ -95,6 +95,16 @@ JobPlan draw_job(std::uint32_t features, Random& random) {
   return job;
 }
 
+// Often there are too few entries, and lifetimes that are too short: both must cost only time.
+CombiningPlan draw_combining(const Plan& plan, Random& random) {
+  CombiningPlan combining;
+  combining.entries = static_cast<std::uint32_t>(random.one_in(8) ? 0 : random.log_range(1, 64));
+  combining.lifetime = random.log_range(20 * kMicrosecond, 100 * kMillisecond);
+  combining.racks = plan.features & kRacks ? 2 : 1;
+  combining.core = plan.jobs.front().links.front();
+  return combining;
+}
+
 }  // namespace
 
 const std::vector<Scenario>& scenarios() {
@@ -121,6 +131,16 @@ const std::vector<Scenario>& scenarios() {
        "RDMA messages whose late copies are written over newer ones that are not yet read"},
       {"embedded", kSharedMemory, "shared memory; workers take turns in an order that the seed draws"},
       {"incast", kIncast, "workers send more at once than the switch's receive buffer holds"},
+      {"atp", kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kSlowWorkers | kCombining,
+       "each worker has a server, and a switch combines updates on their way there"},
+      {"atp-racks", kLoss | kDuplication | kReordering | kClogging | kPauses | kCombining | kRacks,
+       "the same with workers in two racks, whose switches combine first"},
+      {"atp-jobs", kLoss | kReordering | kSeveralJobs | kCombining | kRacks,
+       "the same with several jobs that share the switches' entries"},
+      {"atp-ends", kLoss | kDuplication | kReordering | kCrash | kWipe | kSeveralJobs | kCombining,
+       "the same; a worker dies, and the switch loses its memory, which must not end a job"},
+      {"atp-hostile", kLoss | kReordering | kSeveralJobs | kHostile | kWipe | kCombining | kRacks,
+       "the same with a sender who forges and replays packets of workers, switches and servers"},
       {"bursts", kLoss | kDuplication | kReordering | kPauses | kMerging,
        "packets of a burst travel, are lost and are read as one, as with segmentation offload"},
   };
@@ -148,6 +168,8 @@ Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
     plan.ingress.room = static_cast<std::uint32_t>(random.range(64, 256));
     plan.ingress.service = random.range(500, 2 * kMicrosecond);
   }
+
+  if (plan.features & kCombining) plan.combining = draw_combining(plan, random);
 
   const auto schedule_fault = [&](FaultKind kind, Nanoseconds longest) {
     Fault fault{.kind = kind};

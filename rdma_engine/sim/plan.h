@@ -38,6 +38,8 @@ enum Feature : std::uint32_t {
   kMessages = 1u << 15,      // RDMA messages instead of datagrams
   kSharedMemory = 1u << 16,  // the embedded transport: nothing is sent
   kLateCopies = 1u << 17,
+  kCombining = 1u << 18,  // each worker has a server, and switches combine updates on their way there (docs/atp.md)
+  kRacks = 1u << 19,      // the workers are in two racks, whose switches combine first
 };
 
 struct Scenario {
@@ -79,6 +81,14 @@ struct IngressPlan {
   Nanoseconds service = 0;  // time that the aggregator takes per packet
 };
 
+// Switches that combine updates.
+struct CombiningPlan {
+  std::uint32_t entries = 0;  // of each switch
+  Nanoseconds lifetime = 0;   // of an entry
+  std::uint32_t racks = 1;
+  LinkPlan core = {};  // from each rack to the core
+};
+
 struct JobPlan {
   JobShape shape = smallest_shape();
   TimerLimits timer;
@@ -107,6 +117,7 @@ struct Plan {
   std::uint32_t features = 0;
   LinkFaults faults = {};
   IngressPlan ingress = {};
+  CombiningPlan combining = {};
   Nanoseconds quiet_at = 0;         // from here on there are no more faults
   Nanoseconds detection_delay = 0;  // until the control plane notices a death or a failure
   std::vector<JobPlan> jobs = {};

@@ -1,5 +1,5 @@
-// Protocol and WorkerEnd: how workers and the switch communicate, with datagrams or RDMA messages. The rest of a
-// simulation is the same for both.
+// Protocol and WorkerEnd: how workers and their aggregators communicate: with datagrams or RDMA messages, with one
+// switch, or with servers and switches on the way to them. The rest of a simulation is the same for all.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "rdma_engine/aggregator/worker_set.h"
 #include "rdma_engine/base/address.h"
 #include "rdma_engine/base/counters.h"
 #include "rdma_engine/shape/job_spec.h"
@@ -23,7 +26,7 @@ class WorkerEnd {
   virtual ~WorkerEnd() = default;
   virtual Worker& worker() = 0;
 
-  // Sends packets to the switch. `packet` has its bytes, its size and the pass fields of its origin.
+  // Sends packets. `packet` has its bytes, its size, its destination and the pass fields of its origin.
   class Output {
    public:
     virtual ~Output() = default;
@@ -47,33 +50,49 @@ class WorkerEnd {
   // Whether packets reach the worker's memory while its process is paused, as with a NIC. Otherwise they wait in a
   // buffer.
   virtual bool has_network_card() const = 0;
-  // Delivers a packet. The packet stays valid until next_reply() returns nothing.
+  // Delivers a packet. It stays valid until next_reply() returns nothing. The end ignores packets from strangers.
   virtual void arrive(const Packet& packet) = 0;
   // The next reply from packets that have arrived and were valid, complete and for this worker. Sets `origin` to that
   // of the packet that completed the reply.
   virtual std::optional<Reply> next_reply(Nanoseconds now, Origin& origin) = 0;
 };
 
-// The switch, and the connection of workers to it.
+// The nodes that are no workers: the switch, or switches and servers; and the connection of workers to them.
 class Protocol {
  public:
   class Output {
    public:
     virtual ~Output() = default;
-    virtual void send(std::uint16_t host, std::span<const std::uint8_t> packet) = 0;
+    virtual void send(std::uint16_t from, std::uint16_t to, std::span<const std::uint8_t> packet) = 0;
   };
   virtual ~Protocol() = default;
 
-  // Adds a job and returns its counters, which stay valid until the job is removed. Null if there is a job with the
-  // same id.
-  virtual const Counters* add(const JobSpec& spec) = 0;
+  // Adds a job whose workers run on `hosts`. Returns the counters of its aggregators, which stay valid until the job is
+  // removed. Empty if there is a job with the same id.
+  virtual std::vector<const Counters*> add(const JobSpec& spec, std::span<const std::uint16_t> hosts) = 0;
   virtual void remove(std::uint32_t job) = 0;
   virtual void abort(std::uint32_t job, const Status& reason, Output& output) = 0;
   // Makes the end of a worker of a job that was added.
   virtual std::unique_ptr<WorkerEnd> join(const JobSpec& spec, std::uint32_t worker, std::uint16_t host,
                                           const JobPlan& plan) = 0;
 
-  virtual void on_packet(const Packet& packet, Output& output) = 0;
+  // Delivers a packet to the node packet.to.
+  virtual void on_packet(const Packet& packet, Nanoseconds now, Output& output) = 0;
+  // Switches on the way to servers lose their memory, or know all jobs again. The jobs go on.
+  virtual void wipe_switches() {}
+  virtual void restore_switches() {}
+  // A sum that a switch has made of packets of several workers, if this packet is one: its set of workers.
+  virtual const WorkerSet* combined(const Packet& packet) const {
+    (void)packet;
+    return nullptr;
+  }
+  // What switches have done that they must never do; empty if nothing.
+  virtual std::string_view broken() const { return {}; }
+  // The entries of switches that no rival could claim at this time.
+  virtual std::size_t entries_held_after_lifetime(Nanoseconds now) const {
+    (void)now;
+    return 0;
+  }
   virtual void on_overflow() = 0;
   // Counts packets that belong to no job here.
   virtual const Counters& without_job() const = 0;
@@ -88,7 +107,15 @@ class Protocol {
   virtual std::optional<Description> describe(const Packet& packet) const = 0;
 };
 
+// Where switches and servers are, besides kSwitch.
+struct Nodes {
+  std::vector<std::uint16_t> leaves;     // switches below kSwitch
+  std::vector<std::uint16_t> switch_of;  // per host: the switch it is connected to
+  std::vector<std::uint16_t> server_of;  // per host: the server that runs in its process
+};
+
 std::unique_ptr<Protocol> make_datagram_protocol();
+std::unique_ptr<Protocol> make_combining_protocol(const CombiningPlan& plan, const Nodes& nodes);
 std::unique_ptr<Protocol> make_message_protocol(Random& random);
 
 // The aggregator's Address of a host.

@@ -28,17 +28,12 @@ Outcome run(const Plan& plan, Random random, Trace* trace) {
 }
 
 Simulation::Simulation(const Plan& plan, Random random, Trace* trace)
-    : plan_(plan),
-      random_(random),
-      trace_(trace),
-      network_(plan, events_, random_),
-      switch_(plan.features & kMessages ? make_message_protocol(random_) : make_datagram_protocol()) {
+    : plan_(plan), random_(random), trace_(trace), network_(plan, events_, random_) {
   for (std::uint32_t j = 0; j < plan.jobs.size(); ++j) {
     JobRun run;
     run.plan = &plan.jobs[j];
     run.first_host = static_cast<std::uint16_t>(hosts_.size());
     for (std::uint32_t rank = 0; rank < run.plan->shape.workers(); ++rank) {
-      network_.add_host(run.plan->links[rank]);
       hosts_.emplace_back();
       hosts_.back().job = j;
       hosts_.back().rank = rank;
@@ -46,6 +41,7 @@ Simulation::Simulation(const Plan& plan, Random random, Trace* trace)
     jobs_.push_back(std::move(run));
     events_.push(0, EventKind::kStart, j);
   }
+  make_nodes();
   jobs_left_ = jobs_.size();
   for (std::uint32_t i = 0; i < plan.scheduled_faults.size(); ++i)
     events_.push(plan.scheduled_faults[i].at, EventKind::kFault, i);
@@ -71,6 +67,7 @@ Outcome Simulation::run() {
     step(event);
   }
   if (outcome_.failure.empty()) check_accounting();
+  require(switch_->entries_held_after_lifetime(now_) == 0, "an idle switch holds an entry after its lifetime");
   outcome_.log_hash = hash_;
   outcome_.virtual_time = now_;
   outcome_.network = network_.counters();
@@ -119,7 +116,7 @@ void Simulation::step(const Event& event) {
 
 void Simulation::arrive(std::uint32_t index) {
   Packet& packet = network_.packet(index);
-  Host* host = packet.to != kSwitch && packet.to < hosts_.size() ? &hosts_[packet.to] : nullptr;
+  Host* host = packet.at == packet.to ? process_at(packet.to) : nullptr;
   if (host != nullptr && host->paused_until > now_ && !(host->end && host->end->has_network_card())) {
     return events_.push(host->paused_until, EventKind::kArrival, index);
   }
@@ -129,14 +126,15 @@ void Simulation::arrive(std::uint32_t index) {
     std::memcpy(&word, &packet.bytes[packet.size - 8u], sizeof(word));
     log(word);
   }
+  if (packet.at != packet.to) return network_.forward(index, now_);
   if (packet.to == kSwitch && plan_.ingress.room > 0) {
     if (network_.queue_at_switch(index, now_)) return;
     overflowed_ = true;
-  } else if (packet.to == kSwitch) {
-    if (now_ >= down_until_) arrive_at_switch(packet);
-  } else if (host != nullptr) {
+  } else if (packet.to < hosts_.size()) {
     network_.count_delivery();
     arrive_at_host(packet, *host);
+  } else if (is_switch(packet.to) ? now_ >= down_until_ : host != nullptr && !host->dead) {
+    arrive_at_node(packet);
   }
   network_.release(index);
 }
@@ -144,28 +142,31 @@ void Simulation::arrive(std::uint32_t index) {
 void Simulation::take_in(std::uint32_t index) {
   // The kernel reports an overflow with the next packet.
   if (std::exchange(overflowed_, false)) switch_->on_overflow();
-  if (now_ >= down_until_) arrive_at_switch(network_.packet(index));
+  if (now_ >= down_until_) arrive_at_node(network_.packet(index));
   network_.release(index);
 }
 
-void Simulation::arrive_at_switch(const Packet& packet) {
+void Simulation::arrive_at_node(const Packet& packet) {
   network_.count_delivery();
   ++at_switch_;
   const std::uint64_t before = updates_counted();
   replying_to_ = packet.origin.generation;
+  handled_ = &packet;
   if (trace_ == nullptr) {
-    switch_->on_packet(packet, *this);
+    switch_->on_packet(packet, now_, *this);
   } else {
     const Counters rejects = all_counters();
     const std::size_t position = trace_->size();
-    switch_->on_packet(packet, *this);
+    switch_->on_packet(packet, now_, *this);
     tell_arrival(packet, position, rejects, before);
   }
+  handled_ = nullptr;
+  require(switch_->broken().empty(), switch_->broken());
   check_contribution(packet, before);
 }
 
 void Simulation::arrive_at_host(const Packet& packet, Host& host) {
-  if (host.dead || !host.failure.ok() || !host.end || packet.from != kSwitch) return;
+  if (host.dead || !host.failure.ok() || !host.end) return;
   const std::uint16_t index = index_of(host);
   host.end->arrive(packet);
   if (host.paused_until > now_) {
@@ -235,13 +236,13 @@ void Simulation::send_ready(std::uint16_t index, Host& host) {
       packet.origin.host = host;
       packet.origin.generation = simulation.run_of(simulation.hosts_[host]).generation;
       packet.from = host;
-      packet.to = kSwitch;
+      if (simulation.plan_.features & kCombining) simulation.remember_contribution(packet);
       simulation.transmit(packet);
     }
   } sender(*this, index);
   while (const std::optional<Pass> pass = host.end->send_next(now_, sender)) {
-    host.contact->sent(pass->retransmission);
-    outcome_.retransmissions += pass->retransmission;
+    host.contact->sent(pass->retransmission());
+    outcome_.retransmissions += pass->retransmission();
   }
 }
 
@@ -270,14 +271,20 @@ bool Simulation::submit_next(std::uint16_t index, Host& host) {
   return true;
 }
 
-void Simulation::send(std::uint16_t host, std::span<const std::uint8_t> bytes) {
-  if (host >= hosts_.size()) return;  // the hostile sender ignores replies
+void Simulation::send(std::uint16_t from, std::uint16_t to, std::span<const std::uint8_t> bytes) {
+  if (to != kSwitch && to >= network_.nodes()) return;  // the hostile sender ignores replies
+  if (const Host* sender = process_at(from); sender != nullptr && sender->dead) return;
   Packet packet;
-  packet.origin = {.maker = Origin::Maker::kSwitch, .host = host, .generation = replying_to_};
-  packet.from = kSwitch;
-  packet.to = host;
+  // A switch may send a packet on as it is, or send a sum that the packet has completed.
+  const bool on = handled_ != nullptr && bytes.data() == handled_->bytes.data();
+  const std::uint16_t worker = handled_ != nullptr && to >= hosts_.size() ? handled_->origin.host : to;
+  packet.origin =
+      on ? handled_->origin : Origin{.maker = Origin::Maker::kSwitch, .host = worker, .generation = replying_to_};
+  packet.from = from;
+  packet.to = to;
   packet.size = static_cast<std::uint16_t>(bytes.size());
   std::copy(bytes.begin(), bytes.end(), packet.bytes.begin());
+  if (const WorkerSet* workers = switch_->combined(packet)) check_combined(packet, *workers);
   transmit(packet);
 }
 

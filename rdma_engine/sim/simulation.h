@@ -9,11 +9,14 @@
 // * A job that lost a worker or the switch's memory ends in a typed error on every worker that cannot finish.
 // * The state of the code under test stays bounded.
 // * Every packet is accounted for.
+// * The sum that a combining switch sends is the exact sum of its set of workers, for one pass.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "rdma_engine/datagrams/switch_contact.h"
@@ -67,7 +70,7 @@ class Simulation final : private Protocol::Output {
     std::uint16_t first_host = 0;
     std::unique_ptr<Workload> workload;
     std::vector<std::uint32_t> next_epoch;  // [worker * slots + slot]: the epoch that the aggregator must count next
-    const Counters* counters = nullptr;     // nullptr while the aggregator does not have the job
+    std::vector<const Counters*> counters;  // of its aggregators; empty while they do not have the job
     bool active = false;                    // started, and some worker can still finish or fail
     bool crashed = false, wiped = false;
     Nanoseconds crashed_at = 0;
@@ -76,18 +79,23 @@ class Simulation final : private Protocol::Output {
     bool disturbed() const { return crashed || wiped; }
   };
 
+  // nodes.cc: the network's nodes
+  void make_nodes();
+  bool is_switch(std::uint16_t node) const;
+  Host* process_at(std::uint16_t node);
+
   // simulation.cc: events, and what surrounds a worker
   void step(const Event& event);
   void arrive(std::uint32_t index);
   void take_in(std::uint32_t index);
-  void arrive_at_switch(const Packet& packet);
+  void arrive_at_node(const Packet& packet);
   void arrive_at_host(const Packet& packet, Host& host);
   bool read_replies(Host& host, const Packet* latest);
   void work(std::uint16_t host);
   void send_ready(std::uint16_t index, Host& host);
   void take_completed(Host& host);
   bool submit_next(std::uint16_t index, Host& host);
-  void send(std::uint16_t host, std::span<const std::uint8_t> packet) override;
+  void send(std::uint16_t from, std::uint16_t to, std::span<const std::uint8_t> packet) override;
   void transmit(const Packet& packet);
 
   // control_plane.cc: jobs start, suffer faults and end
@@ -99,7 +107,8 @@ class Simulation final : private Protocol::Output {
   void plan_abort(JobRun& run, const std::string& why);
   void detect(std::uint32_t job);
   void finish_if_ended(std::uint32_t job);
-  const Counters* add_job(const JobSpec& spec);
+  std::vector<const Counters*> add_job(const JobSpec& spec, std::span<const std::uint16_t> hosts);
+  std::vector<std::uint16_t> hosts_of(const JobRun& run) const;
   void forget_counters(JobRun& run);
 
   // oracles.cc
@@ -108,6 +117,8 @@ class Simulation final : private Protocol::Output {
   void check_result(const Origin& origin, const Host& host);
   void check_failure(const Host& host);
   void check_ended(JobRun& run);
+  void remember_contribution(const Packet& packet);
+  void check_combined(const Packet& packet, const WorkerSet& workers);
   void check_accounting();
   std::uint64_t updates_counted() const;
   Counters all_counters() const;
@@ -120,18 +131,20 @@ class Simulation final : private Protocol::Output {
   Packet make_hostile();
   Packet make_garbage();
   Packet make_forged(bool reply);
+  Packet make_forged_between_nodes();
   Packet make_from_captured();
   Packet make_own_job();
 
   // narration.cc: the text of the trace
   void tell(std::uint32_t job, std::uint32_t slot, std::string text);
+  std::string name_of(const Packet& packet, std::uint16_t node);
   void tell_sent(const Packet& packet, Fate fate);
   void tell_arrival(const Packet& packet, std::size_t position, const Counters& before, std::uint64_t updates);
   void tell_reply(const Packet& packet, const Host& host, WorkerEnd::Kind kind);
 
   JobRun& run_of(const Host& host) { return jobs_[host.job]; }
   std::uint16_t index_of(const Host& host) const { return static_cast<std::uint16_t>(&host - hosts_.data()); }
-  std::uint16_t hostile_host() const { return static_cast<std::uint16_t>(hosts_.size()); }
+  std::uint16_t hostile_host() const { return network_.nodes(); }
   void log(std::uint64_t value) { hash_ = (hash_ ^ value) * 0x9fb21c651e98df25 ^ (hash_ >> 29); }
 
   const Plan& plan_;
@@ -141,11 +154,15 @@ class Simulation final : private Protocol::Output {
   Network network_;
   std::unique_ptr<Protocol> switch_;
   std::vector<Host> hosts_;
+  Nodes nodes_;
+  const Packet* handled_ = nullptr;  // the packet that a switch or server is handling
+  // What workers sent, for check_combined(): by host, slot and epoch.
+  std::map<std::tuple<std::uint16_t, std::uint16_t, std::uint32_t>, Packet> contributions_;
   std::vector<JobRun> jobs_;
   std::vector<Packet> captured_;  // what the hostile sender captured
   std::size_t next_captured_ = 0;
   JobSpec hostile_job_{.shape = smallest_shape()};
-  const Counters* hostile_counters_ = nullptr;
+  std::vector<const Counters*> hostile_counters_;
   std::uint32_t hostile_left_ = 0;
   Nanoseconds now_ = 0;
   Nanoseconds down_until_ = 0;     // the switch is down until then

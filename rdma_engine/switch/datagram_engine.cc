@@ -1,6 +1,9 @@
 #include "rdma_engine/switch/datagram_engine.h"
 
 #include <cstring>
+#include <optional>
+
+#include "rdma_engine/base/clock.h"
 
 namespace jaxina {
 namespace {
@@ -11,14 +14,17 @@ bool is_refusal(std::span<const std::uint8_t> packet) {
 
 }  // namespace
 
-DatagramEngine::DatagramEngine(const Address& local, double loss, std::uint64_t loss_seed)
+DatagramEngine::DatagramEngine(const Address& local, double loss, std::uint64_t loss_seed,
+                               const CombinerOptions& combining)
     : socket_(local, {.send_buffer = net::kSwitchSendBuffer, .answers = true}),
       receiver_(socket_),
       sender_(socket_, net::WhenFull::kDrop),
       loss_(loss, loss_seed),
+      combiner_(combining),
       output_(sender_) {}
 
 std::size_t DatagramEngine::turn() {
+  turn_began_ = now();
   const std::size_t packets =
       receiver_.receive([this](std::span<const std::uint8_t> packet, const Address& from) { on_packet(packet, from); });
   output_.flush();
@@ -32,12 +38,26 @@ void DatagramEngine::on_packet(std::span<const std::uint8_t> packet, const Addre
     return;
   }
   output_.forget_copy();
-  if (receiver_.take_overflow()) aggregators_.on_overflow();
-  aggregators_.on_packet(packet, from, output_);
+  if (receiver_.take_overflow()) {
+    aggregators_.on_overflow();
+    combiner_.on_overflow();
+  }
+  const std::optional<std::uint32_t> job = combiner_.has_jobs() ? wire::job_of(packet) : std::nullopt;
+  if (job && combiner_.find(*job) != nullptr) combiner_.on_packet(packet, from, turn_began_, output_);
+  else aggregators_.on_packet(packet, from, output_);
+}
+
+const Counters* DatagramEngine::counters_of(std::uint32_t job) const {
+  if (const Aggregator* aggregator = aggregators_.find(job)) return &aggregator->counters();
+  const CombinedJob* combined = combiner_.find(job);
+  return combined != nullptr ? &combined->counters() : nullptr;
 }
 
 void DatagramEngine::count(SwitchCounters& counters) const {
   counters.without_job += aggregators_.without_job();
+  counters.without_job += combiner_.without_job();
+  counters.entries += combiner_.entries();
+  counters.entries_held += combiner_.entries_held(now());
   Counters& sockets = counters.sockets;
   sockets[Counter::kPacketsReceived] += packets_received_;
   sockets[Counter::kPacketsDropped] += packets_dropped_;

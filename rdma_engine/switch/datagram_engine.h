@@ -1,10 +1,12 @@
-// DatagramEngine: one port of the software switch: a UDP socket and the aggregators behind it.
+// DatagramEngine: one port of the software switch: a UDP socket, and behind it the aggregators of the jobs that are
+// summed here, and the combiner of those whose updates are only combined on their way to a server.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 
+#include "rdma_engine/combiner/combiner.h"
 #include "rdma_engine/datagrams/datagram_aggregator.h"
 #include "rdma_engine/net/datagram_receiver.h"
 #include "rdma_engine/net/datagram_sender.h"
@@ -19,7 +21,7 @@ class DatagramEngine final : public PacketEngine {
  public:
   using Job = DatagramJob;
 
-  DatagramEngine(const Address& local, double loss, std::uint64_t loss_seed);
+  DatagramEngine(const Address& local, double loss, std::uint64_t loss_seed, const CombinerOptions& combining);
 
   const net::UdpSocket& socket() const { return socket_; }
 
@@ -30,14 +32,20 @@ class DatagramEngine final : public PacketEngine {
 
   // See Lanes.
   bool add(std::unique_ptr<Job> job) { return aggregators_.add(std::move(job)); }
-  std::unique_ptr<Job> remove(std::uint32_t job) { return aggregators_.remove(job); }
+  // Adds a job whose updates are combined here, on their way to its servers.
+  bool add(const CombinedJobSpec& job) { return combiner_.add(job); }
+  std::unique_ptr<Job> remove(std::uint32_t job) {
+    combiner_.remove(job);
+    return aggregators_.remove(job);
+  }
   void abort(std::uint32_t job, const Status& reason) { aggregators_.abort(job, reason, output_); }
   const Aggregator* find(std::uint32_t job) const { return aggregators_.find(job); }
+  const Counters* counters_of(std::uint32_t job) const;
   void count(SwitchCounters& counters) const;
 
  private:
   // Copies the packets of the aggregators into the sender's arena. A result for all workers is copied once.
-  class Output final : public DatagramAggregator::Output {
+  class Output final : public PacketOutput {
    public:
     explicit Output(net::DatagramSender& sender) : sender_(sender) {}
     void send(const Address& to, std::span<const std::uint8_t> packet) override;
@@ -57,6 +65,8 @@ class DatagramEngine final : public PacketEngine {
   net::DatagramSender sender_;
   net::LossFilter loss_;
   DatagramAggregator aggregators_;
+  Combiner combiner_;
+  Nanoseconds turn_began_ = 0;
   Output output_;
   std::uint64_t packets_received_ = 0;
   std::uint64_t packets_dropped_ = 0;

@@ -7,7 +7,7 @@
 //
 // An Engine is a PacketEngine with a type Job and
 //   bool add(std::unique_ptr<Job>), std::unique_ptr<Job> remove(job), void abort(job, reason),
-//   const Aggregator* find(job), void count(SwitchCounters&)
+//   const Aggregator* find(job), const Counters* counters_of(job), void count(SwitchCounters&)
 #pragma once
 
 #include <algorithm>
@@ -58,17 +58,20 @@ class Lanes {
     } catch (const std::bad_alloc&) {
       throw Error(ErrorCode::kJobRejected, "the switch's host has no memory left for the job's pool");
     }
-    jobs_[id] = bytes;
-    try {
-      on_each([&parts](std::size_t lane, Engine& engine) {
-        return [&engine, part = std::make_shared<std::unique_ptr<Job>>(std::move(parts[lane]))] {
-          return engine.add(std::move(*part));
-        };
-      });
-    } catch (const Error&) {
-      forget(id);
-      throw;
-    }
+    enter(id, bytes, [&parts](std::size_t lane, Engine& engine) {
+      return [&engine, part = std::make_shared<std::unique_ptr<Job>>(std::move(parts[lane]))] {
+        return engine.add(std::move(*part));
+      };
+    });
+  }
+
+  // Adds a job that needs no memory of its own: every lane gets a copy of `spec`. Throws Error(kJobRejected) if the id
+  // is in use.
+  template <typename Spec>
+  void add_job_to_all(std::uint32_t id, const Spec& spec) {
+    const std::lock_guard lock(mutex_);
+    check_room(id, 0);
+    enter(id, 0, [&spec](std::size_t, Engine& engine) { return [&engine, spec] { return engine.add(spec); }; });
   }
 
   // Removes a job. If it does not exist, nothing happens.
@@ -99,7 +102,7 @@ class Lanes {
            return [&engine, ids] {
              SwitchCounters counters;
              for (const std::uint32_t id : ids) {
-               if (const Aggregator* aggregator = engine.find(id)) counters.jobs[id] = aggregator->counters();
+               if (const Counters* of_job = engine.counters_of(id)) counters.jobs[id] = *of_job;
              }
              engine.count(counters);
              return counters;
@@ -107,6 +110,8 @@ class Lanes {
          })) {
       for (const auto& [id, counters] : part.jobs) sum.jobs[id] += counters;
       sum.without_job += part.without_job;
+      sum.entries += part.entries;
+      sum.entries_held += part.entries_held;
       sum.sockets += part.sockets;
     }
     return sum;
@@ -189,6 +194,18 @@ class Lanes {
     throw Error(ErrorCode::kJobRejected, "the job's pool takes " + std::to_string(bytes >> 20) +
                                              " MiB, and the switch has " + std::to_string(left >> 20) +
                                              " MiB left for pools: lower the slots or the chunk");
+  }
+
+  // Lets all lanes add a job. After any failure none has it.
+  template <typename CommandFor>
+  void enter(std::uint32_t id, std::size_t bytes, CommandFor command_for) {
+    jobs_[id] = bytes;
+    try {
+      on_each(command_for);
+    } catch (const Error&) {
+      forget(id);
+      throw;
+    }
   }
 
   // Posts to all lanes before waiting for any, so they work in parallel.

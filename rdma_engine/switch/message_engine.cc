@@ -36,6 +36,11 @@ const Aggregator* MessageEngine::find(std::uint32_t job) {
   return found != nullptr ? &found->aggregator() : nullptr;
 }
 
+const Counters* MessageEngine::counters_of(std::uint32_t job) {
+  const Aggregator* aggregator = find(job);
+  return aggregator != nullptr ? &aggregator->counters() : nullptr;
+}
+
 void MessageEngine::count(SwitchCounters& counters) const {
   counters.without_job += aggregators_.without_job();
   const Counters sockets = socket_.counters();

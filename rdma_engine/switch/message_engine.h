@@ -40,6 +40,7 @@ class MessageEngine final : public PacketEngine {
   std::unique_ptr<Job> remove(std::uint32_t job) { return aggregators_.remove(job); }
   void abort(std::uint32_t job, const Status& reason) { aggregators_.abort(job, reason, output_); }
   const Aggregator* find(std::uint32_t job);
+  const Counters* counters_of(std::uint32_t job);
   void count(SwitchCounters& counters) const;
 
  private:

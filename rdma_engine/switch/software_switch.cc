@@ -1,6 +1,7 @@
 #include "rdma_engine/switch/software_switch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "rdma_engine/base/narrow.h"
@@ -23,6 +24,13 @@ void check(const SwitchConfig& config) {
     refuse("a switch has one port per thread: " + std::to_string(config.ports.size()) + " ports were given for " +
            std::to_string(config.threads) + " threads");
   }
+  if (config.entries > kMaxPoolBytes / kEntryBytes) {
+    refuse("a switch has at most " + std::to_string(kMaxPoolBytes / kEntryBytes) + " entries for combined jobs, not " +
+           std::to_string(config.entries));
+  }
+  if (!(config.share_sent_on >= 0 && config.share_sent_on <= 1)) {
+    refuse("the share of passes that are not combined lies between 0 and 1");
+  }
   if (!(config.loss >= 0 && config.loss <= 1)) refuse("the share of packets to lose lies between 0 and 1");
 }
 
@@ -31,10 +39,13 @@ void check(const SwitchConfig& config) {
 SoftwareSwitch::SoftwareSwitch(const SwitchConfig& config) {
   check(config);
   std::vector<std::unique_ptr<DatagramEngine>> engines;
+  const CombinerOptions combining{
+      .table = {.entries = (config.entries + config.threads - 1) / config.threads, .packet_bytes = kEntryBytes},
+      .share_sent_on = static_cast<std::uint32_t>(std::lround(config.share_sent_on * 65536))};
   for (std::uint32_t i = 0; i < config.threads; ++i) {
     const std::uint16_t port = config.ports.empty() ? std::uint16_t{0} : config.ports[i];
     const Address local = net::resolve(config.address, port, ErrorCode::kInvalidArgument);
-    engines.push_back(std::make_unique<DatagramEngine>(local, config.loss, config.loss_seed + i));
+    engines.push_back(std::make_unique<DatagramEngine>(local, config.loss, config.loss_seed + i, combining));
     const net::UdpSocket& socket = engines.back()->socket();
     ports_.push_back(net::port_of(socket.local()));
     receive_granted_ = i == 0 ? socket.receive_capacity() : std::min(receive_granted_, socket.receive_capacity());
@@ -43,11 +54,31 @@ SoftwareSwitch::SoftwareSwitch(const SwitchConfig& config) {
   lanes_ = std::make_unique<Lanes<DatagramEngine>>(std::move(engines));
 }
 
-void SoftwareSwitch::add_job(const JobSpec& spec) {
+void SoftwareSwitch::combine_job(const CombinedJobSpec& spec) {
+  if (spec.shape.packet_size() > kEntryBytes) {
+    throw Error(ErrorCode::kJobRejected, "the job's packets have " + std::to_string(spec.shape.packet_size()) +
+                                             " bytes, and this switch combines packets of at most " +
+                                             std::to_string(kEntryBytes) +
+                                             ": lower JAXINA_BLOCK_SIZE or JAXINA_BLOCKS_PER_CHUNK");
+  }
+  lanes_->add_job_to_all(spec.job, spec);
+}
+
+void SoftwareSwitch::add_job(const JobSpec& spec, const Shard& part, const CombiningSwitches& switches) {
+  if (part.index >= part.of) {
+    throw Error(ErrorCode::kInvalidArgument, "a job has no part " + std::to_string(part.index) + " of " +
+                                                 std::to_string(part.of) + ": parts count from 0");
+  }
   const auto threads = narrow<std::uint32_t>(ports_.size());
+  // The part of one thread, of all threads of all switches of the job.
+  const auto of_thread = [&](std::uint32_t thread) {
+    return Shard{.index = thread * part.of + part.index, .of = threads * part.of};
+  };
   std::size_t bytes = 0;
-  for (std::uint32_t i = 0; i < threads; ++i) bytes += DatagramJob::bytes_for(spec, {i, threads});
-  lanes_->add_job(spec.job, bytes, [&](const Shard& shard) { return std::make_unique<DatagramJob>(spec, shard); });
+  for (std::uint32_t i = 0; i < threads; ++i) bytes += DatagramJob::bytes_for(spec, of_thread(i));
+  lanes_->add_job(spec.job, bytes, [&](const Shard& thread) {
+    return std::make_unique<DatagramJob>(spec, of_thread(thread.index), switches);
+  });
 }
 
 std::uint32_t SoftwareSwitch::slots_that_fit(const JobShape& shape) const {

@@ -1,4 +1,5 @@
-// SoftwareSwitch: the software switch for udp: aggregators behind UDP sockets. Slots are sharded over threads (Lanes).
+// SoftwareSwitch: the software switch for udp: aggregators behind UDP sockets, and combiners for jobs that are summed
+// at servers elsewhere. Slots are sharded over threads (Lanes).
 // Each thread has its own port, and workers send a slot's packets to its thread's port.
 #pragma once
 
@@ -16,12 +17,17 @@
 namespace jaxina {
 
 struct SwitchConfig {
-  std::string address = "127.0.0.1";  // the address of this host that workers send to
-  std::vector<std::uint16_t> ports;   // one per thread; empty: the system chooses
+  std::string address = "127.0.0.1";      // the address of this host that workers send to
+  std::vector<std::uint16_t> ports = {};  // one per thread; empty: the system chooses
   std::uint32_t threads = 1;
   double loss = 0;  // share of arriving packets to drop, for experiments
   std::uint64_t loss_seed = 0;
+  // Entries of the table that jobs share whose updates are combined here. Each holds a packet of at most kEntryBytes.
+  std::uint32_t entries = 0;
+  double share_sent_on = 0;  // for experiments: this share of their passes is not combined
 };
+
+inline constexpr std::size_t kEntryBytes = 9216;
 
 class SoftwareSwitch {
  public:
@@ -31,8 +37,14 @@ class SoftwareSwitch {
 
   const std::vector<std::uint16_t>& ports() const { return ports_; }
 
-  // See Lanes.
-  void add_job(const JobSpec& spec);
+  // See Lanes. `part` is this switch's part of the job's slots if several switches share the job. The addresses of all
+  // their threads then go by thread, and by switch for each thread: slot i belongs to addresses[i % size]. Throws
+  // Error(kInvalidArgument) if there is no such part.
+  // `switches` may combine the job's updates on their way here.
+  void add_job(const JobSpec& spec, const Shard& part = {}, const CombiningSwitches& switches = {});
+  // Adds a job whose updates are combined here, on their way to its servers. Throws Error(kJobRejected) if the id is in
+  // use, or if its packets are too large for the entries.
+  void combine_job(const CombinedJobSpec& spec);
   void remove_job(std::uint32_t job) { lanes_->remove_job(job); }
   void abort_job(std::uint32_t job, const Status& reason) { lanes_->abort_job(job, reason); }
   SwitchCounters statistics() { return lanes_->statistics(); }

@@ -20,7 +20,7 @@ Status SwitchedEndpoint::progress(Nanoseconds wait) {
     // Check for late results only here, after everything that arrived has been read. So a long stop of this thread does
     // not make results look late.
     const Nanoseconds start = now();
-    fail(contact_.check(start));
+    for (SwitchContact& contact : contacts_) fail(contact.check(start));
     const std::size_t in_flight = worker().in_flight();
     worker().on_tick(start);
     if (worker().in_flight() < in_flight || ++idle < spins_) continue;
@@ -38,9 +38,10 @@ Status SwitchedEndpoint::progress(Nanoseconds wait) {
 void SwitchedEndpoint::on_notice(const wire::Header& header, std::span<const std::uint8_t> payload) {
   switch (header.kind) {
     case wire::Kind::kPending: return pending_.remember(header.slot, header.epoch, payload);
-    case wire::Kind::kRefused: return fail(contact_.refusal(static_cast<wire::Refusal>(header.code)));
-    case wire::Kind::kAbort: return fail(contact_.abort(header.code, payload));
+    case wire::Kind::kRefused: return fail(contact_of(header.slot).refusal(static_cast<wire::Refusal>(header.code)));
+    case wire::Kind::kAbort: return fail(contact_of(header.slot).abort(header.code, payload));
     case wire::Kind::kUpdate:
+    case wire::Kind::kCombined:
     case wire::Kind::kResult: return;
   }
 }

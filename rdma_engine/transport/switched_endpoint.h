@@ -1,11 +1,11 @@
-// SwitchedEndpoint: the common part of all endpoints whose aggregator is a switch on a network. It has the loop that
-// moves packets and waits, and it interprets refusals, silence and pending notices. A derived class sends and receives
-// packets.
+// SwitchedEndpoint: the common part of all endpoints whose aggregator is on a network: a switch, or servers in the
+// workers. It has the loop that moves packets and waits, and it interprets refusals, silence and pending notices. A
+// derived class sends and receives packets.
 #pragma once
 
 #include <atomic>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "rdma_engine/datagrams/pending_passes.h"
@@ -24,10 +24,10 @@ class SwitchedEndpoint : public Endpoint {
   std::vector<std::uint32_t> missing() final { return pending_.missing(worker().passes_in_flight()); }
 
  protected:
-  // `where` is the switch's address, for messages. `spins` is how many times in a row receive() may find nothing before
-  // the thread sleeps.
-  SwitchedEndpoint(const JobShape& shape, std::string where, int spins)
-      : pending_(shape.slots(), shape.workers()), contact_(std::move(where)), spins_(spins) {}
+  // Slot i is summed at contacts[i % size]. `spins` is how many times in a row receive() may find nothing before the
+  // thread sleeps.
+  SwitchedEndpoint(const JobShape& shape, std::vector<SwitchContact> contacts, int spins)
+      : pending_(shape.slots(), shape.workers()), contacts_(std::move(contacts)), spins_(spins) {}
 
   // Sends everything that the worker wants to send.
   virtual void send_ready() = 0;
@@ -38,10 +38,10 @@ class SwitchedEndpoint : public Endpoint {
   virtual void interrupt() = 0;  // thread-safe
 
   // The derived class calls these for each pass that it sends, and for each packet of the job that arrives.
-  void on_sent(const Pass& pass) { contact_.sent(pass.retransmission); }
-  void on_answer() { contact_.answered(); }
-  // An ICMP error arrived: no such port, host or network.
-  void on_unreachable() { contact_.refused(); }
+  void on_sent(const Pass& pass) { contact_of(pass.slot).sent(pass.retransmission()); }
+  void on_answer(std::size_t slot) { contact_of(slot).answered(); }
+  // An ICMP error arrived about contacts[index]: no such port, host or network.
+  void on_unreachable(std::size_t index) { contacts_[index].refused(); }
   // Handles an answer that is not a result. The worker has been told already.
   void on_notice(const wire::Header& header, std::span<const std::uint8_t> payload);
   // Ends this endpoint with a failure. The first failure stays; an ok status changes nothing.
@@ -49,8 +49,10 @@ class SwitchedEndpoint : public Endpoint {
   bool failed() const { return !failure_.ok(); }
 
  private:
+  SwitchContact& contact_of(std::size_t slot) { return contacts_[slot % contacts_.size()]; }
+
   PendingPasses pending_;
-  SwitchContact contact_;
+  std::vector<SwitchContact> contacts_;
   const int spins_;
   std::atomic<bool> woken_ = false;
   Status failure_;  // final

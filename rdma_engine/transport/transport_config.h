@@ -30,11 +30,31 @@ struct EmbeddedConfig {
   std::string segment;  // name of the shared-memory segment; "": private to this process
 };
 
+struct HostPort {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+// The given ports of one host.
+inline std::vector<HostPort> ports_of(const std::string& host, const std::vector<std::uint16_t>& ports) {
+  std::vector<HostPort> addresses;
+  addresses.reserve(ports.size());
+  for (const std::uint16_t port : ports) addresses.push_back({host, port});
+  return addresses;
+}
+
 struct UdpConfig {
-  std::string address;               // the switch's host
-  std::vector<std::uint16_t> ports;  // one data port per switch thread; slot i belongs to ports[i % size]
-  bool checksums = true;             // false: the switch's replies carry no CRC
-  std::uint32_t first_window = 0;    // how many passes the switch has room for at first; 0: not known
+  // Where the job's passes are summed; slot i belongs to addresses[i % size]. These are the ports of a switch, one per
+  // thread. With at_workers, addresses[i] is the server in worker i's process instead.
+  std::vector<HostPort> addresses;
+  bool at_workers = false;
+  // The switches on the way there that may combine updates: slot i goes through switches[i % size]. Empty: none.
+  std::vector<HostPort> switches = {};
+  bool checksums = true;           // false: the replies carry no CRC
+  std::uint32_t first_window = 0;  // how many passes they have room for at first; 0: not known
+  // How many workers' packets share a link to a server or a switch of one link. At least 1: a switch that sums has a
+  // port for each worker, and servers in the workers share the work.
+  std::uint32_t workers_per_link = 1;
   Loss loss = {};
 };
 

@@ -41,7 +41,9 @@ std::uint32_t checksum(const std::uint8_t* packet, std::size_t size) {
   return libdeflate_crc32(head, packet + kHeaderSize, size - kHeaderSize);
 }
 
-bool has_sized_payload(Kind kind) { return kind == Kind::kUpdate || kind == Kind::kResult || kind == Kind::kRefused; }
+bool has_sized_payload(Kind kind) {
+  return kind == Kind::kUpdate || kind == Kind::kCombined || kind == Kind::kResult || kind == Kind::kRefused;
+}
 
 }  // namespace
 
@@ -52,6 +54,7 @@ std::string_view to_string(Kind kind) {
     case Kind::kPending: return "pending";
     case Kind::kRefused: return "refused";
     case Kind::kAbort: return "abort";
+    case Kind::kCombined: return "combined";
   }
   return "unknown";
 }
@@ -88,12 +91,20 @@ void seal(const Header& header, std::uint8_t* packet, std::size_t size) {
   std::memcpy(packet + kCrcOffset, bytes.crc, sizeof(bytes.crc));
 }
 
+std::optional<std::uint32_t> job_of(std::span<const std::uint8_t> packet) {
+  if (packet.size() < kHeaderSize) return std::nullopt;
+  HeaderBytes bytes;
+  std::memcpy(&bytes, packet.data(), kHeaderSize);
+  return get<std::uint32_t>(bytes.job);
+}
+
 ParseResult parse(std::span<const std::uint8_t> packet, Header& header, Checksum required) {
   if (packet.size() < kHeaderSize) return ParseResult::kTruncated;
   HeaderBytes bytes;
   std::memcpy(&bytes, packet.data(), kHeaderSize);
   if (get<std::uint16_t>(bytes.magic) != kMagic || bytes.version != kVersion) return ParseResult::kForeign;
-  if (bytes.kind < static_cast<std::uint8_t>(Kind::kUpdate) || bytes.kind > static_cast<std::uint8_t>(Kind::kAbort)) {
+  if (bytes.kind < static_cast<std::uint8_t>(Kind::kUpdate) ||
+      bytes.kind > static_cast<std::uint8_t>(Kind::kCombined)) {
     return ParseResult::kForeign;
   }
   header.kind = static_cast<Kind>(bytes.kind);

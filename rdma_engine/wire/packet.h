@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -17,11 +18,24 @@ inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::uint16_t kAllWorkers = 0xffff;  // the `worker` field of a multicast result
 
 enum class Kind : std::uint8_t {
-  kUpdate = 1,   // worker -> aggregator: one pass of one slot
-  kResult = 2,   // aggregator -> workers: the completed slot
-  kPending = 3,  // aggregator -> worker: "your update is counted"; payload: bitmap of the workers seen so far
-  kRefused = 4,  // aggregator -> worker: the update cannot be accepted; `code` is a Refusal
-  kAbort = 5,    // aggregator -> workers: the job has ended; `code` is an ErrorCode, payload: a UTF-8 sentence
+  kUpdate = 1,    // worker -> aggregator: one pass of one slot
+  kResult = 2,    // aggregator -> workers: the completed slot
+  kPending = 3,   // aggregator -> worker: "your update is counted"; payload: bitmap of the workers seen so far
+  kRefused = 4,   // aggregator -> worker: the update cannot be accepted; `code` is a Refusal
+  kAbort = 5,     // aggregator -> workers: the job has ended; `code` is an ErrorCode, payload: a UTF-8 sentence
+  kCombined = 6,  // switch -> server: the sum of a group's updates; `worker` is kFirstGroup plus the group's number
+};
+
+// Group numbers of kCombined are 0 to kMaxGroups - 1.
+inline constexpr std::uint16_t kFirstGroup = 0xff00;
+inline constexpr std::uint32_t kMaxGroups = 0xff;
+
+// The `code` of a kUpdate or kCombined in a job whose updates switches may combine: what they may do with it. In other
+// jobs it is 0.
+enum class Transmission : std::uint8_t {
+  kFirst = 0,   // it may claim an entry
+  kAgain = 1,   // it may only join one
+  kDirect = 2,  // it goes to the server as it is
 };
 
 enum class Refusal : std::uint8_t {
@@ -34,6 +48,9 @@ enum class Refusal : std::uint8_t {
 inline constexpr std::uint8_t kOverflowed = 1;
 
 std::string_view to_string(Kind kind);
+
+// Whether an aggregator sends it to workers.
+constexpr bool is_reply(Kind kind) { return kind != Kind::kUpdate && kind != Kind::kCombined; }
 
 // A parsed header in host byte order. The wire form below has 36 bytes.
 struct Header {
@@ -83,6 +100,9 @@ void seal(const Header& header, std::uint8_t* packet, std::size_t size);
 
 enum class ParseResult : std::uint8_t { kOk, kTruncated, kForeign, kBadLength, kCorrupt };
 std::string_view to_string(ParseResult result);
+
+// The job that a packet names, which is not checked yet; nothing if the packet is too short to have a header.
+std::optional<std::uint32_t> job_of(std::span<const std::uint8_t> packet);
 
 // Whether parse() also accepts a CRC of 0. Packet processors cannot compute a CRC over the words they add.
 enum class Checksum : std::uint8_t { kRequired, kOptional };

@@ -53,6 +53,9 @@ class LossControl {
   // Whether the slot's pass was sent and has no result yet: it is in flight, or counts as lost.
   bool was_sent(std::uint16_t slot) const { return slots_[slot].attempts > 0; }
 
+  // How often the slot's pass was sent since the slot's last result.
+  std::uint32_t times_sent(std::uint16_t slot) const { return slots_[slot].attempts; }
+
   // The result of the slot's pass has come; was_sent(slot) must hold. Calls lost(slot) for each pass in flight that now
   // counts as lost.
   template <typename Lost>
@@ -88,6 +91,13 @@ class LossControl {
 
   // The aggregator has the slot's pass and waits for other workers. Returns false if the pass is not in flight.
   bool on_pending(std::uint16_t slot, Nanoseconds now);
+
+  // The aggregator has not counted the slot's pass, and waits for it. Calls lost(slot) if it is in flight.
+  template <typename Lost>
+  void on_not_counted(std::uint16_t slot, Lost lost) {
+    // A pass that was sent once may still be on its way: a switch may hold it until others have come.
+    if (slots_[slot].in_flight && slots_[slot].attempts > 1) give_up(slot, lost);
+  }
 
   // Calls lost(slot) for each pass that must be sent again because of its timeout. It looks at the slots only if one
   // may be due, so it is cheap to call.

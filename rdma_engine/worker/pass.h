@@ -23,7 +23,8 @@ struct Pass {
   std::uint16_t words;
   std::uint8_t exponents;
   Phase phase;
-  bool retransmission;
+  std::uint32_t sent_before;  // how often it was sent already
+  bool retransmission() const { return sent_before > 0; }
 };
 
 // A completed pass as it came from the aggregator. The pointers need to be valid only during on_result(), except for

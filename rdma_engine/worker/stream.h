@@ -55,9 +55,9 @@ class Stream {
     JAXINA_ASSERT(slots_[slot].content.layout);
     return slots_[slot].content;
   }
-  Pass pass(std::uint16_t slot, bool retransmission) const {
+  Pass pass(std::uint16_t slot, std::uint32_t sent_before) const {
     const Slot& s = slots_[slot];
-    return {slot, s.epoch, s.fingerprint, s.words, s.exponents, content(slot).place.phase, retransmission};
+    return {slot, s.epoch, s.fingerprint, s.words, s.exponents, content(slot).place.phase, sent_before};
   }
 
   // Whether the result can be one of the slot's current pass.

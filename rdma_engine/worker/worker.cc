@@ -28,9 +28,9 @@ std::optional<Pass> Worker::next_pass(Nanoseconds now) {
   if (!loss_.has_room() && !ready_precedes_in_flight()) return std::nullopt;
   const std::optional<std::uint16_t> slot = ready_.pop();
   if (!slot) return std::nullopt;
-  const Pass pass = stream_.pass(*slot, loss_.was_sent(*slot));
+  const Pass pass = stream_.pass(*slot, loss_.times_sent(*slot));
   loss_.on_sent(*slot, now);
-  if (recorder_) record(pass.retransmission ? TraceEvent::Kind::kSentAgain : TraceEvent::Kind::kSent, *slot, now);
+  if (recorder_) record(pass.retransmission() ? TraceEvent::Kind::kSentAgain : TraceEvent::Kind::kSent, *slot, now);
   return pass;
 }
 
@@ -100,6 +100,11 @@ void Worker::on_pending(std::uint16_t slot, std::uint32_t epoch, Nanoseconds now
   if (recorder_) record(TraceEvent::Kind::kPending, slot, now);
 }
 
+void Worker::on_not_counted(std::uint16_t slot, std::uint32_t epoch) {
+  if (slot >= stream_.slots() || epoch != stream_.epoch(slot)) return;
+  loss_.on_not_counted(slot, [this](std::uint16_t lost) { ready_.push(lost, stream_.content(lost).place); });
+}
+
 void Worker::on_tick(Nanoseconds now) {
   loss_.on_tick(now, [this](std::uint16_t lost) { ready_.push(lost, stream_.content(lost).place); });
 }
@@ -117,7 +122,7 @@ void Worker::record(TraceEvent::Kind kind, std::uint16_t slot, Nanoseconds now) 
 
 std::vector<Pass> Worker::passes_in_flight() const {
   std::vector<Pass> passes;
-  for (const std::uint16_t slot : loss_.latest_first()) passes.push_back(stream_.pass(slot, true));
+  for (const std::uint16_t slot : loss_.latest_first()) passes.push_back(stream_.pass(slot, loss_.times_sent(slot)));
   return passes;
 }
 

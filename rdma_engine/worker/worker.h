@@ -59,7 +59,7 @@ class Worker {
   const std::uint32_t* words_on_device(const Pass& pass) const { return payload_.words_on_device(content(pass)); }
   // Writes or adds pass.words words. Skips words that a device has already written in place.
   void fill_words(const Pass& pass, std::uint32_t* words, numerics::Store store) {
-    payload_.fill_words(content(pass), pass.words, words, store, pass.retransmission);
+    payload_.fill_words(content(pass), pass.words, words, store, pass.retransmission());
   }
 
   ResultVerdict on_result(const Result& result, Nanoseconds now);
@@ -68,6 +68,9 @@ class Worker {
                          numerics::Store store, const Result& result, Nanoseconds now);
   // The aggregator has this pass and waits for other workers. So the next retransmission may come later.
   void on_pending(std::uint16_t slot, std::uint32_t epoch, Nanoseconds now);
+  // The aggregator waits for this worker's contribution to the pass, which a switch on the way has not passed on. Makes
+  // the pass ready to be sent again.
+  void on_not_counted(std::uint16_t slot, std::uint32_t epoch);
   // A receive buffer overflowed, this worker's or its aggregator's. Reduces what may be in flight.
   void on_overflow() { loss_.on_overflow(); }
   // Makes every pass whose timer has expired ready to be sent again.

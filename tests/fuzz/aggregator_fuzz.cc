@@ -49,7 +49,7 @@ std::uint32_t word_at(const std::uint8_t* bytes) {
   return static_cast<std::uint32_t>(bytes[0]) << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
 }
 
-struct Checker final : DatagramAggregator::Output {
+struct Checker final : PacketOutput {
   Sum* find(const wire::Header& header) {
     for (Sum& sum : sums) {
       if (sum.job == header.job && sum.slot == header.slot && sum.epoch == header.epoch) return &sum;

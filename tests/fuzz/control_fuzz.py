@@ -96,6 +96,7 @@ class LiveSession:
 
     def __init__(self, service: AggregatorService, first: list[pb.WorkerMessage]):
         self.joined = False
+        self.stays = False  # it may have left, and waits for the others
         self.requests: asyncio.Queue[pb.WorkerMessage | None] = asyncio.Queue()
         for message in first:
             self.requests.put_nowait(message)
@@ -213,17 +214,21 @@ class Fuzzer:
         if self._sessions:
             sound = pb.WorkerMessage(heartbeat=pb.Heartbeat(statistics={"collectives": 1}))
             if self._random.random() < 0.1:
-                sound = pb.WorkerMessage(leave=pb.Leave(code=self._random.choice(_TEXTS), message="why"))
+                stays = self._random.random() < 0.5
+                leave = pb.Leave(code=self._random.choice(_TEXTS), message="why", until_all_left=stays)
+                sound = pb.WorkerMessage(leave=leave)
             message = self._draw(pb.WorkerMessage, sound)
             if message is not None:
-                self._random.choice(self._sessions).requests.put_nowait(message)
+                session = self._random.choice(self._sessions)
+                session.stays = session.stays or message.leave.until_all_left
+                session.requests.put_nowait(message)
                 self.outcomes[f"Session message {message.WhichOneof('kind')}"] += 1
 
     async def _end(self) -> None:
-        """Ends a session: its stream ends, or its connection breaks."""
+        """Ends a session: its stream ends, or its connection breaks. One that stays has ended its stream already."""
         if self._sessions:
             session = self._sessions.pop(self._random.randrange(len(self._sessions)))
-            if self._random.random() < 0.5:
+            if self._random.random() < 0.5 and not session.stays:
                 session.requests.put_nowait(None)
             else:
                 session.task.cancel()
@@ -336,9 +341,12 @@ class Fuzzer:
 
     def _sound_join(self) -> pb.WorkerMessage:
         grant = self._random.choice(self._grants) if self._grants else pb.CreateJobReply()
-        return pb.WorkerMessage(
-            join=pb.Join(job=grant.job, secret=grant.secret, ranks=[self._random.randrange(3)], host="stranger", pid=1)
-        )
+        ranks = [self._random.randrange(3)]
+        join = pb.Join(job=grant.job, secret=grant.secret, ranks=ranks, host="stranger", pid=1)
+        if self._random.random() < 0.3:
+            host = self._random.choice(("192.0.2.1", "2001:db8::1", "224.0.0.1", "no address", ""))
+            join.server.CopyFrom(pb.WorkerServer(host=host, port=self._random.choice((0, 4791, 70_000)), room=64))
+        return pb.WorkerMessage(join=join)
 
     def _damage(self, wire: bytes) -> bytes:
         damaged = bytearray(wire)

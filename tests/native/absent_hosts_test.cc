@@ -197,9 +197,9 @@ TEST(OwnNetwork, IPv6IsAnsweredFromTheAddressThatWasAsked) {
     const JobSpec job = job_of(3);
     software_switch.add_job(job);
     std::vector<UdpMember> configs = configs_for(job, software_switch.ports());
-    configs[0].udp.address = "::1";
-    configs[1].udp.address = "fd00:9::1";
-    configs[2].udp.address = "fd00:9::2";
+    configs[0].udp.addresses = ports_of("::1", software_switch.ports());
+    configs[1].udp.addresses = ports_of("fd00:9::1", software_switch.ports());
+    configs[2].udp.addresses = ports_of("fd00:9::2", software_switch.ports());
     FloatSum sum(3, 50'000, 9);
     with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
       sum.submit(w, endpoint);

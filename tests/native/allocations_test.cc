@@ -28,12 +28,12 @@ JobSpec job_of(std::uint32_t workers) {
 constexpr std::size_t kElements = 20'000;
 
 // Hands each packet of the aggregator straight to the session of its worker.
-struct Wire final : DatagramAggregator::Output {
+struct Wire final : PacketOutput {
   void send(const Address& to, std::span<const std::uint8_t> packet) override {
     alignas(4) static std::uint8_t copy[wire::kMaxPacketSize];
     std::memcpy(copy, packet.data(), packet.size());
     Session& session = *sessions[to.bytes[0]];
-    if (const auto header = session.accept({copy, packet.size()})) session.on_reply(*header, copy, 0);
+    if (const auto header = session.accept({copy, packet.size()})) session.on_reply(*header, {copy, packet.size()}, 0);
   }
   std::vector<Session*> sessions;
 };

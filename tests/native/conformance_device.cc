@@ -38,7 +38,7 @@ std::vector<std::uint8_t> from_hex(const std::string& text) {
   return bytes;
 }
 
-struct Printer final : DatagramAggregator::Output {
+struct Printer final : PacketOutput {
   void send(const Address& to, std::span<const std::uint8_t> packet) override {
     const std::string_view name(reinterpret_cast<const char*>(to.bytes.data()), to.size);
     std::printf("send %s ", name.empty() ? "nowhere" : std::string(name).c_str());

@@ -11,45 +11,16 @@
 #include <vector>
 
 #include "tests/native/allocations.h"
+#include "tests/native/datagram_packets.h"
 #include "tests/native/small_shape.h"
 
 namespace jaxina {
 namespace {
 
-using Bytes = std::vector<std::uint8_t>;
-
-Address address(std::uint8_t host) {
-  Address result;
-  result.bytes[0] = host;
-  result.size = 1;
-  return result;
-}
-
-struct Sent {
-  Address to;
-  Bytes bytes;
-  wire::Header header;
-  std::vector<std::uint32_t> words() const {
-    std::vector<std::uint32_t> result;
-    for (std::size_t i = 0; i < header.words; ++i) {
-      const std::uint8_t* b = &bytes[wire::packet_size(0, header.exponents) + 4 * i];
-      result.push_back(static_cast<std::uint32_t>(b[0]) << 24 | b[1] << 16 | b[2] << 8 | b[3]);
-    }
-    return result;
-  }
-};
-
-struct Outbox final : DatagramAggregator::Output {
-  void send(const Address& to, std::span<const std::uint8_t> packet) override {
-    if (!keep) return;
-    Sent one{to, Bytes(packet.begin(), packet.end()), {}};
-    EXPECT_EQ(wire::parse(packet, one.header), wire::ParseResult::kOk);
-    sent.push_back(std::move(one));
-  }
-  std::vector<Sent> take() { return std::exchange(sent, {}); }
-  std::vector<Sent> sent;
-  bool keep = true;
-};
+using testing::address;
+using testing::Bytes;
+using testing::Outbox;
+using testing::Sent;
 
 class DatagramAggregatorTest : public ::testing::Test {
  protected:
@@ -68,25 +39,14 @@ class DatagramAggregatorTest : public ::testing::Test {
             .exponents = 1,
             .code = 0};
   }
-  static Bytes packet(const wire::Header& header, std::uint32_t value, std::uint8_t exponent = 0) {
-    Bytes bytes(wire::packet_size(header.words, header.exponents));
-    if (header.exponents > 0) bytes[wire::kHeaderSize] = exponent;
-    for (std::size_t i = 0; i < header.words; ++i) {
-      const std::uint32_t word = value + static_cast<std::uint32_t>(i);
-      for (std::size_t b = 0; b < 4; ++b) {
-        bytes.at(wire::packet_size(i, header.exponents) + b) = static_cast<std::uint8_t>(word >> (24 - 8 * b));
-      }
-    }
-    wire::seal(header, bytes.data(), bytes.size());
-    return bytes;
-  }
   std::vector<Sent> deliver(const Bytes& bytes, std::uint8_t from) {
     aggregator_.on_packet(bytes, address(from), outbox_);
     return outbox_.take();
   }
   std::vector<Sent> update(std::uint32_t worker, std::uint32_t epoch) {
-    return deliver(packet(header(worker, epoch), 1000 * epoch + 10 * worker, static_cast<std::uint8_t>(50 + worker)),
-                   static_cast<std::uint8_t>(worker));
+    return deliver(
+        testing::packet(header(worker, epoch), 1000 * epoch + 10 * worker, static_cast<std::uint8_t>(50 + worker)),
+        static_cast<std::uint8_t>(worker));
   }
   std::vector<std::uint32_t> sum(std::uint32_t epoch) const { return {3000 * epoch + 30, 3000 * epoch + 33}; }
   const Counters& counters() const { return aggregator_.find(spec_.job)->counters(); }
@@ -173,7 +133,7 @@ TEST_F(DatagramAggregatorTest, PastPassIsIgnored) {
   for (std::uint32_t epoch = 0; epoch < 3; ++epoch) {
     for (std::uint32_t w = 0; w < 3; ++w) update(w, epoch);
   }
-  expect_rejected(packet(header(1, 0), 10), Counter::kStale);
+  expect_rejected(testing::packet(header(1, 0), 10), Counter::kStale);
   EXPECT_EQ(update(1, 2)[0].words(), sum(2));
 }
 
@@ -189,7 +149,7 @@ TEST_F(DatagramAggregatorTest, DisagreementEndsTheJobForAllAndNamesBothWorkers) 
   update(2, 0);
   wire::Header other = header(0, 0);
   other.fingerprint = 1;
-  const std::vector<Sent> replies = deliver(packet(other, 0), 0);
+  const std::vector<Sent> replies = deliver(testing::packet(other, 0), 0);
   ASSERT_EQ(replies.size(), 2u);
   EXPECT_EQ(replies[0].to, address(2));
   EXPECT_EQ(replies[1].to, address(0));
@@ -210,9 +170,9 @@ TEST_F(DatagramAggregatorTest, LateDuplicateFromTwoReusesAgo) {
   for (std::uint32_t w = 0; w < 3; ++w) update(w, 1);  // clears the paper's bits of version 0
   EXPECT_TRUE(update(0, 0)[0].words() == sum(0)) << "pass 2 has not begun: the old result is still there";
   update(1, 2);
-  expect_rejected(packet(header(0, 0), 0), Counter::kStale);
+  expect_rejected(testing::packet(header(0, 0), 0), Counter::kStale);
   update(2, 2);
-  expect_rejected(packet(header(0, 0), 0), Counter::kStale);
+  expect_rejected(testing::packet(header(0, 0), 0), Counter::kStale);
   EXPECT_EQ(update(0, 2)[0].words(), sum(2));
 }
 
@@ -222,7 +182,7 @@ TEST_F(DatagramAggregatorTest, ForgedPacketsChangeNothing) {
   const auto with = [&](auto change) {
     wire::Header forged = good;
     change(forged);
-    return packet(forged, 5);
+    return testing::packet(forged, 5);
   };
   expect_rejected(with([](auto& h) { h.secret ^= 1; }), Counter::kWrongSecret);
   expect_rejected(with([](auto& h) { h.job = 8; }), Counter::kUnknownJob);
@@ -236,12 +196,12 @@ TEST_F(DatagramAggregatorTest, ForgedPacketsChangeNothing) {
   for (const auto kind : {wire::Kind::kResult, wire::Kind::kPending, wire::Kind::kRefused, wire::Kind::kAbort}) {
     expect_rejected(with([&](auto& h) { h.kind = kind; }), Counter::kNotAnUpdate);
   }
-  Bytes damaged = packet(good, 5);
+  Bytes damaged = testing::packet(good, 5);
   damaged[45] ^= 4;
   expect_rejected(damaged, Counter::kCorrupt);
   expect_rejected(Bytes(35), Counter::kTruncated);
   expect_rejected(Bytes(200), Counter::kForeign);
-  Bytes longer = packet(good, 5);
+  Bytes longer = testing::packet(good, 5);
   longer.resize(longer.size() + 4);
   expect_rejected(longer, Counter::kBadLength);
   update(1, 0);
@@ -251,7 +211,7 @@ TEST_F(DatagramAggregatorTest, ForgedPacketsChangeNothing) {
 TEST_F(DatagramAggregatorTest, WrongSecretIsToldThatTheJobIsUnknown) {
   wire::Header stranger = header(0, 0);
   stranger.secret = 123;
-  const std::vector<Sent> replies = deliver(packet(stranger, 5), 4);
+  const std::vector<Sent> replies = deliver(testing::packet(stranger, 5), 4);
   ASSERT_EQ(replies.size(), 1u);
   EXPECT_EQ(replies[0].header.code, static_cast<std::uint8_t>(wire::Refusal::kUnknownJob));
   EXPECT_EQ(replies[0].header.secret, 123u) << "the job's own secret is not given away";
@@ -259,14 +219,14 @@ TEST_F(DatagramAggregatorTest, WrongSecretIsToldThatTheJobIsUnknown) {
 
 TEST_F(DatagramAggregatorTest, ReplayFromElsewhereDoesNotDivertResults) {
   update(0, 0);
-  deliver(packet(header(0, 0), 0, 50), 66);  // from somebody who has overheard the packet
+  deliver(testing::packet(header(0, 0), 0, 50), 66);  // from somebody who has overheard the packet
   update(1, 0);
   std::vector<Sent> results = update(2, 0);
   ASSERT_EQ(results.size(), 3u);
   EXPECT_EQ(results[0].to, address(0));
-  deliver(packet(header(0, 0), 0, 50), 66);
+  deliver(testing::packet(header(0, 0), 0, 50), 66);
   update(0, 1);
-  deliver(packet(header(0, 0), 0, 50), 66);
+  deliver(testing::packet(header(0, 0), 0, 50), 66);
   update(1, 1);
   EXPECT_EQ(update(2, 1)[0].to, address(0));
 }
@@ -287,7 +247,7 @@ TEST_F(DatagramAggregatorTest, AbortedJobAnswersWithTheReason) {
 
 TEST_F(DatagramAggregatorTest, EarlierIncarnationIsRejected) {
   update(0, 0);
-  const Bytes old = packet(header(1, 0), 10);
+  const Bytes old = testing::packet(header(1, 0), 10);
   aggregator_.remove(spec_.job);
   spec_.secret = 0xdeadbeef;
   add();
@@ -328,7 +288,7 @@ TEST_F(DatagramAggregatorTest, AShardAnswersForItsOwnSlotsOnly) {
     wire::Header mine = header(0, 0);
     mine.job = 8;
     mine.slot = slot;
-    const std::vector<Sent> results = deliver(packet(mine, 5u + slot), 1);
+    const std::vector<Sent> results = deliver(testing::packet(mine, 5u + slot), 1);
     ASSERT_EQ(results.size(), slot % 2 == 0 ? 1u : 0u) << slot;
     if (slot % 2 == 0) {
       EXPECT_EQ(results[0].words(), (std::vector<std::uint32_t>{5u + slot, 6u + slot}));
@@ -340,11 +300,11 @@ TEST_F(DatagramAggregatorTest, AShardAnswersForItsOwnSlotsOnly) {
 TEST_F(DatagramAggregatorTest, PacketPathAllocatesNothing) {
   std::vector<Bytes> packets;
   for (std::uint32_t epoch = 0; epoch < 4; ++epoch) {
-    for (std::uint32_t w = 0; w < 3; ++w) packets.push_back(packet(header(w, epoch), w));
-    packets.push_back(packet(header(1, epoch), 1));
+    for (std::uint32_t w = 0; w < 3; ++w) packets.push_back(testing::packet(header(w, epoch), w));
+    packets.push_back(testing::packet(header(1, epoch), 1));
     wire::Header forged = header(1, epoch);
     forged.secret = 0;
-    packets.push_back(packet(forged, 1));
+    packets.push_back(testing::packet(forged, 1));
   }
   outbox_.keep = false;
   const std::uint64_t before = testing::allocations();
@@ -388,7 +348,7 @@ TEST_F(DatagramAggregatorTest, AMillionForgedPacketsAreCountedByKind) {
         count(Counter::kNotAnUpdate);
         break;
     }
-    bytes = packet(forged, static_cast<std::uint32_t>(random()));
+    bytes = testing::packet(forged, static_cast<std::uint32_t>(random()));
     aggregator_.on_packet(bytes, address(77), outbox_);
   }
   expected.for_each([&](Counter reason, std::uint64_t times) {

@@ -54,6 +54,7 @@ class FakeEngine final : public PacketEngine {
   }
   void abort(std::uint32_t, const Status&) {}
   const Aggregator* find(std::uint32_t id) const { return jobs.contains(id) ? &aggregator_ : nullptr; }
+  const Counters* counters_of(std::uint32_t id) const { return jobs.contains(id) ? &aggregator_.counters() : nullptr; }
   void count(SwitchCounters& counters) const { ++counters.sockets[Counter::kPacketsReceived]; }
 
   std::map<std::uint32_t, std::unique_ptr<Job>> jobs;

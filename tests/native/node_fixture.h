@@ -200,7 +200,7 @@ inline std::vector<GroupConfig> udp_configs(const Processes& processes, const st
   std::vector<GroupConfig> configs = configs_for(processes);
   for (GroupConfig& config : configs) {
     config.transport =
-        UdpConfig{.address = "127.0.0.1", .ports = ports, .loss = {.share = 0, .seed = 5 + config.member.worker}};
+        UdpConfig{.addresses = ports_of("127.0.0.1", ports), .loss = {.share = 0, .seed = 5 + config.member.worker}};
   }
   return configs;
 }

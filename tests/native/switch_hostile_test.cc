@@ -88,7 +88,7 @@ class OpenWorker {
       if (size < 0) return true;
       const auto header = session_.accept({buffer_, static_cast<std::size_t>(size)});
       if (!header) continue;
-      const Session::Reply reply = session_.on_reply(*header, buffer_, now());
+      const Session::Reply reply = session_.on_reply(*header, {buffer_, static_cast<std::size_t>(size)}, now());
       if (reply == Session::Reply::kRefused || reply == Session::Reply::kAborted) return false;
     }
   }

@@ -71,7 +71,7 @@ void expect_answers_from_the_address_asked(const std::string& bound_to) {
   const JobSpec job = job_of(2);
   software_switch.add_job(job);
   std::vector<UdpMember> configs = configs_for(job, software_switch.ports());
-  configs[1].udp.address = "127.0.0.2";
+  configs[1].udp.addresses = ports_of("127.0.0.2", software_switch.ports());
   FloatSum sum(2, 50'000, 9);
   with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
     sum.submit(w, endpoint);

@@ -179,7 +179,7 @@ TEST(UdpEndpoint, SumsOverIpv6) {
   const JobSpec job = job_of(2);
   software_switch.add_job(job);
   std::vector<UdpMember> configs = configs_for(job, software_switch.ports());
-  for (UdpMember& config : configs) config.udp.address = "::1";
+  for (UdpMember& config : configs) config.udp.addresses = ports_of("::1", software_switch.ports());
   FloatSum sum(2, 50'000, 9);
   with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
     sum.submit(w, endpoint);

@@ -69,13 +69,13 @@ TEST(UdpErrors, ASwitchThatStartsLateIsFound) {
 
 TEST(UdpErrors, TheAddressCannotBeResolved) {
   UdpMember config = config_for(job_of(1), 0, {4791});
-  config.udp.address = "no such host.invalid";
+  config.udp.addresses = {{"no such host.invalid", 4791}};
   try {
     config.join();
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.status().code, ErrorCode::kSwitchUnreachable);
-    EXPECT_TRUE(mentions(error.status(), config.udp.address)) << error.what();
+    EXPECT_TRUE(mentions(error.status(), config.udp.addresses[0].host)) << error.what();
   }
 }
 

@@ -43,9 +43,9 @@ struct UdpMember {
   std::unique_ptr<Endpoint> join() const { return make_endpoint(member, udp); }
 };
 
-inline UdpMember config_for(const JobSpec& job, std::uint32_t worker, std::vector<std::uint16_t> ports) {
+inline UdpMember config_for(const JobSpec& job, std::uint32_t worker, const std::vector<std::uint16_t>& ports) {
   return {member_of(job, worker),
-          {.address = "127.0.0.1", .ports = std::move(ports), .loss = {.share = 0, .seed = 1000 + worker}}};
+          {.addresses = ports_of("127.0.0.1", ports), .loss = {.share = 0, .seed = 1000 + worker}}};
 }
 
 // Drives the endpoint until everything submitted is complete.

@@ -237,7 +237,7 @@ TEST_F(OneChunk, TimeoutSendsTheSamePassAgainLaterAndLater) {
     group_[0].on_tick(now);
     const auto again = group_[0].next_pass(now);
     ASSERT_TRUE(again);
-    EXPECT_TRUE(again->retransmission);
+    EXPECT_TRUE(again->retransmission());
     EXPECT_EQ(again->epoch, first_.pass.epoch);
     EXPECT_EQ(Group::transmit(group_[0], *again).words, std::vector<std::uint32_t>(4, 5));
   }
@@ -250,7 +250,7 @@ TEST_F(OneChunk, LateResultCancelsTheRetransmission) {
   const auto next = group_[0].next_pass(21 * kMs);
   ASSERT_TRUE(next);
   EXPECT_EQ(next->epoch, 1u);
-  EXPECT_FALSE(next->retransmission);
+  EXPECT_FALSE(next->retransmission());
   EXPECT_FALSE(group_[0].next_pass(21 * kMs));
 }
 
@@ -276,7 +276,7 @@ TEST(Worker, APassIsLostWhenLaterOnesOfItsPathAreAnswered) {
     for (const std::size_t slot : {1, 3, 5}) Group::give(group[0], all[slot]);
     std::vector<std::uint16_t> again;
     while (const auto pass = group[0].next_pass(0)) {
-      if (pass->retransmission) again.push_back(pass->slot);
+      if (pass->retransmission()) again.push_back(pass->slot);
     }
     EXPECT_EQ(again, paths == 1 ? std::vector<std::uint16_t>({0, 2}) : std::vector<std::uint16_t>{});
   }

@@ -305,18 +305,33 @@ def kills(transport: str, trials: int, switch: Switch | None, draw: random.Rando
     return row
 
 
+def leader_kills(trials: int, draw: random.Random) -> Row:
+    """Worker 0 runs the control service of the job, which ends with it."""
+    row = Row("SIGKILL of worker 0, direct", _DETECT)
+    for number in range(trials):
+        workers = 2 + number % 3
+        with _counted(row), Trial(workers, _settings("direct", None)) as trial:
+            trial.wait_until_summing()
+            time.sleep(draw.uniform(0, 0.1))
+            since = time.monotonic()
+            trial.processes[0].kill()
+            for rank in _survivors(workers, 0):
+                row.check(trial, rank, since, ("WORKER_LOST",), r"\bworker 0\b")
+    return row
+
+
 def stops(transport: str, trials: int, switch: Switch | None, draw: random.Random) -> Row:
     """A stopped worker keeps its connections and its memory. Only a timeout shows that it is gone."""
     row = Row(f"SIGSTOP of a worker, {transport}", 1.1 * _PATIENCE)
     for number in range(trials):
         workers = 2 + number % 3
-        # The collective's timeout ends the job. In every second udp trial, the switch does, because it misses
-        # heartbeats.
-        silent = transport == "udp" and number % 2 == 1
+        # The collective's timeout ends the job. In every second trial over a network, the control service does, because
+        # it misses heartbeats. With direct it is worker 0's, so that one is not stopped there.
+        silent = transport != "embedded" and number % 2 == 1
         changes = {"heartbeat_timeout": _PATIENCE} if silent else {"timeout": _PATIENCE}
         with _counted(row), Trial(workers, _settings(transport, switch, **changes)) as trial:
             trial.wait_until_summing()
-            victim = draw.randrange(workers)
+            victim = draw.randrange(1 if silent and transport == "direct" else 0, workers)
             time.sleep(draw.uniform(0, 0.1))
             since = time.monotonic()
             os.kill(trial.processes[victim].pid, signal.SIGSTOP)
@@ -473,11 +488,15 @@ def campaign(number_of_kills: int, number_of_stops: int, others: int, seed: int)
     with Switch() as switch:
         yield kills("embedded", number_of_kills // 2, None, draw)
         yield kills("udp", number_of_kills - number_of_kills // 2, switch, draw)
+        yield kills("direct", number_of_kills // 4, None, draw)
+        yield leader_kills(number_of_kills // 4, draw)
         yield stops("embedded", number_of_stops // 2, None, draw)
         yield stops("udp", number_of_stops - number_of_stops // 2, switch, draw)
+        yield stops("direct", number_of_stops // 2, None, draw)
         yield half_open(others, switch)
         yield wrong_secret("embedded", others, None)
         yield wrong_secret("udp", others, switch)
+        yield wrong_secret("direct", others, None)
     yield switch_kills(others, draw)
     yield no_room(others, "in /dev/shm, a file-size limit")
     if why := Namespaces.unavailable():

@@ -209,6 +209,11 @@ def test_a_look_fits_80_columns():
     assert "job 4000000 is aborted: worker 3 is gone" in text and "…" not in text
 
 
+def test_status_without_a_switch_says_so():
+    code, _, err = jaxina("status", JAXINA_AGGREGATOR="direct")
+    assert code == 2 and "the direct aggregator has no switch to ask" in err
+
+
 def test_status_of_no_switch():
     began = time.monotonic()
     code, _, err = jaxina("status", "--switch", "127.0.0.1:1")

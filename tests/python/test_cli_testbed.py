@@ -120,7 +120,8 @@ def test_links_do_not_lose_arp(up: Callable[..., testbed.Testbed]):
         time.sleep(0.05)
 
 
-def test_a_run_in_the_testbed(up: Callable[..., testbed.Testbed], tmp_path: Path):
+@pytest.mark.parametrize("aggregator", ["udp", "direct"])
+def test_a_run_in_the_testbed(up: Callable[..., testbed.Testbed], tmp_path: Path, aggregator: str):
     up(2, testbed.Link(rate=1000))
     program = tmp_path / "program.py"
     program.write_text(
@@ -129,7 +130,7 @@ def test_a_run_in_the_testbed(up: Callable[..., testbed.Testbed], tmp_path: Path
         "    print('sees', sorted(name for _, name in socket.if_nameindex()), jax.process_count())\n"
         "    print('sum', jax.pmap(lambda x: jax.lax.psum(x, 'w'), 'w')(jax.numpy.ones((1, 3)))[0])\n"
     )
-    command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "run", "-n", "2", "--aggregator", "udp"]
+    command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "run", "-n", "2", "--aggregator", aggregator]
     done = subprocess.run([*command, str(program)], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("sees ['eth0', 'lo'] 2") == 2, done.stdout

@@ -104,6 +104,7 @@ def test_a_bad_token_is_refused_without_being_told(bad):
         ("embedded", 3000, 2),
         ("embedded", 16000, 1),
         ("embedded", 8, _native.MAX_BLOCKS_PER_CHUNK),
+        ("direct", 512, 1),
         ("udp", 2048, 1),
         ("udp", 64, 4),
         ("verbs", 512, 8),
@@ -168,6 +169,7 @@ def test_unknown_variables_are_found():
 def test_only_what_must_agree_is_shared():
     embedded = config.resolve({}, switch="a:1")
     assert "switch" not in embedded.shared, "nobody asks the switch"
+    assert "switch" not in config.resolve({}, aggregator="direct", switch="a:1").shared
     assert config.resolve({}, aggregator="udp", switch="a:1").shared["switch"] == "a:1"
     assert embedded.shared == config.resolve({}, timeout=5, loss_seed=9).shared
 

@@ -16,7 +16,7 @@ from control_fakes import (
 
 from jaxina import config
 from jaxina._native import JobShape
-from jaxina.control import limits, switch_jobs
+from jaxina.control import limits, switch_address
 from jaxina.control.connector import Connector
 from jaxina.control.rendezvous import Presence
 from jaxina.control.server import ControlServer
@@ -68,7 +68,8 @@ def test_two_processes_with_two_devices_each_are_two_workers(server, data_plane)
         assert (part.worker, part.job, part.secret) == (worker, job, secret)
         assert part.local == [2 * worker, 2 * worker + 1]
         to = part.transport
-        assert (to["kind"], to["address"], to["ports"]) == ("udp", "127.0.0.1", [51001, 51002])
+        assert (to["kind"], to["addresses"]) == ("udp", [("127.0.0.1", 51001), ("127.0.0.1", 51002)])
+        assert not to["at_workers"]
     for process in processes:
         process.connector.close(None)
     assert eventually(lambda: data_plane.removed == [job])
@@ -103,7 +104,7 @@ def test_the_leader_joins_as_soon_as_it_has_the_job(server, data_plane, monkeypa
 
     def join(*arguments):
         time.sleep(1.5)
-        late(*arguments)
+        return late(*arguments)
 
     monkeypatch.setattr(processes[1].aggregators, "join", join)
     parts = in_threads(*[lambda p=p: p.connector([0, 1]) for p in processes])
@@ -190,5 +191,5 @@ def test_an_unknown_host_is_named():
 def test_of_several_addresses_the_one_that_answers_is_taken():
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
         address = f"localhost:{server.getsockname()[1]}"
-        assert switch_jobs._answering(["127.0.0.1", "::1"], address) == "::1"
-        assert switch_jobs._answering(["::1", "127.0.0.1"], address) == "::1"
+        assert switch_address.answering(["127.0.0.1", "::1"], address) == "::1"
+        assert switch_address.answering(["::1", "127.0.0.1"], address) == "::1"

@@ -20,7 +20,7 @@ LAYERS = [
     ["shape"],
     ["worker", "aggregator"],
     ["datagrams"],
-    ["messages", "net"],
+    ["combiner", "messages", "net"],
     ["transport"],
     ["transport/embedded", "transport/udp", "transport/roce"],
     ["transport/verbs"],

@@ -62,7 +62,7 @@ def test_equal_hashes_and_accuracies_pass(demo, outcomes) -> None:
     assert demo.problems(outcomes) == []
 
 
-@pytest.mark.parametrize("index", [0, 1, 2])
+@pytest.mark.parametrize("index", [0, 1, 2, 3])
 def test_one_differing_hash_fails_and_is_named(demo, outcomes, index) -> None:
     changed(outcomes, index, parameter_sha256="c" * 64)
     (problem,) = demo.problems(outcomes)
@@ -71,13 +71,13 @@ def test_one_differing_hash_fails_and_is_named(demo, outcomes, index) -> None:
 
 @pytest.mark.parametrize("accuracy", [0.955, 0.985])
 def test_accuracy_more_than_a_point_off_fails(demo, outcomes, accuracy) -> None:
-    changed(outcomes, 1, test_accuracy=accuracy)
+    changed(outcomes, 2, test_accuracy=accuracy)
     (problem,) = demo.problems(outcomes)
     assert problem.startswith("udp: test accuracy is")
 
 
 def test_a_lossy_row_without_loss_fails(demo, outcomes) -> None:
-    outcomes[2] = dataclasses.replace(outcomes[2], statistics=outcomes[2].statistics | {"packets_dropped": 0})
+    outcomes[3] = dataclasses.replace(outcomes[3], statistics=outcomes[3].statistics | {"packets_dropped": 0})
     (problem,) = demo.problems(outcomes)
     assert problem.startswith("udp 1 % loss: no packet")
 

@@ -182,6 +182,15 @@ def test_two_nodes_make_one_job(start, tmp_path):
         assert lines == [f"[{rank}] sum 4.0 4" for rank in range(4)]
 
 
+def test_two_nodes_need_no_switch_if_the_workers_sum_themselves(start):
+    shared = ["-n", 1, "--nodes", 2, "--coordinator", f"127.0.0.1:{free_port()}", "--aggregator", "direct"]
+    text = SUM + "print('sum', float(step()[0, 0]), jax.process_count())"
+    nodes = [start(text, *shared, "--node", number) for number in range(2)]
+    found = [finish(node) for node in nodes]
+    assert [code for code, _, _ in found] == [0, 0], found
+    assert sorted(line for _, out, _ in found for line in out.splitlines()) == ["[0] sum 2.0 2", "[1] sum 2.0 2"]
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as free:
         return free.getsockname()[1]
@@ -191,7 +200,7 @@ def free_port():
     "arguments, message",
     [
         (["--nodes", "2", "--aggregator", "udp", "--switch", "a:1"], "--coordinator"),
-        (["--nodes", "2", "--coordinator", "a:1"], "a switch that all of them reach"),
+        (["--nodes", "2", "--coordinator", "a:1"], "--aggregator direct, or a switch that all of them reach"),
         (
             ["--nodes", "2", "--node", "2", "--coordinator", "a:1", "--aggregator", "udp", "--switch", "a:1"],
             "not below",

@@ -16,11 +16,15 @@ pytestmark = pytest.mark.timeout(400)  # the first test waits for the whole camp
 ROWS = {
     "SIGKILL of a worker, embedded": 3,
     "SIGKILL of a worker, udp": 3,
+    "SIGKILL of a worker, direct": 1,
+    "SIGKILL of worker 0, direct": 1,
     "SIGSTOP of a worker, embedded": 1,
     "SIGSTOP of a worker, udp": 2,
+    "SIGSTOP of a worker, direct": 1,
     "SIGKILL among 250 half-open connections": 1,
     "worker 1 has a wrong secret, embedded": 1,
     "worker 1 has a wrong secret, udp": 1,
+    "worker 1 has a wrong secret, direct": 1,
     "SIGKILL of the switch": 1,
     "no room in /dev/shm, a file-size limit": 1,
 }

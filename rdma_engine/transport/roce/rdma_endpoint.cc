@@ -30,7 +30,8 @@ struct Connection {
 class RdmaEndpoint final : public SwitchedEndpoint {
  public:
   RdmaEndpoint(const Membership& member, Connection connection)
-      : SwitchedEndpoint(member.shape, connection.remote.address + ":" + std::to_string(connection.remote.udp_port),
+      : SwitchedEndpoint(member.shape,
+                         {SwitchContact(connection.remote.address + ":" + std::to_string(connection.remote.udp_port))},
                          kSpins),
         pairs_(std::move(connection.pairs)),
         session_({.shape = member.shape, .job = member.job, .secret = member.secret, .timer = kTimer}, *pairs_) {}
@@ -73,7 +74,7 @@ bool RdmaEndpoint::receive() {
 }
 
 void RdmaEndpoint::on_arrival(const QueuePairs::Arrival& arrival, Nanoseconds arrived) {
-  on_answer();  // the device accepts messages only from the switch
+  on_answer(arrival.queue);  // the device accepts messages only from the switch
   const MessageSession::Arrived message = session_.on_arrival(arrival, arrived);
   switch (message.kind) {
     case MessageSession::Kind::kResult: return;

@@ -19,9 +19,18 @@ inline constexpr TimerLimits kTimer{.minimum = 2'000'000, .reordering = 64};
 // stands for 8 ms is longer than what is needed to bridge the time that a thread waits for a processor.
 inline constexpr WindowLimits kWindow{.first = 64, .standing = 8'000'000};
 
-// The same for a switch that says for how many passes of each worker it has room; 0: it does not say.
-inline WindowLimits window_for(std::uint32_t room) {
+// Where workers share a link, its queue fills although none of them sends too fast by itself. One lost packet then
+// makes all of them send their part of the pass again. So the window must stop growing before the queue of a small
+// switch (5 ms) is full: with 8 ms, half of what four workers sent to a server on one link was sent again
+// (docs/performance.md).
+inline constexpr Nanoseconds kSharedStanding = 4'000'000;
+
+// The same where there is room for `room` passes of each worker (0: not known), and where so many workers' packets
+// share one link on the way to where they are summed: then its queue must take all their first windows.
+inline WindowLimits window_for(std::uint32_t room, std::uint32_t workers_per_link) {
   WindowLimits limits = kWindow;
+  limits.first = std::max(limits.first / workers_per_link, 1u);
+  if (workers_per_link > 1) limits.standing = kSharedStanding;
   if (room > 0) limits.first = std::min(limits.first, room);
   return limits;
 }

@@ -1,6 +1,9 @@
 // The endpoint of the udp transport: a session over one UDP socket.
+#include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,38 +29,87 @@ constexpr int kSpins = 1;
 // Bytes that the UDP and IP headers add to a packet.
 std::size_t network_headers(const Address& address) { return net::family(address) == AF_INET6 ? 8 + 40 : 8 + 20; }
 
-std::vector<Address> switch_addresses(const UdpConfig& config) {
-  if (config.ports.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "the udp transport needs at least one port of the switch");
-  }
+std::vector<Address> resolved(const std::vector<HostPort>& given) {
   std::vector<Address> addresses;
-  for (const std::uint16_t port : config.ports) {
-    addresses.push_back(net::resolve(config.address, port, ErrorCode::kSwitchUnreachable));
+  for (const HostPort& one : given) {
+    addresses.push_back(net::resolve(one.host, one.port, ErrorCode::kSwitchUnreachable));
     net::route_mtu(addresses.back());  // throws if there is no route
   }
   return addresses;
+}
+
+// The addresses at which the job is summed.
+std::vector<Address> resolved_servers(const UdpConfig& config) {
+  if (!config.at_workers) return resolved(config.addresses);
+  std::vector<Address> addresses;
+  for (const HostPort& one : config.addresses) {
+    try {
+      addresses.push_back(resolved({one}).front());
+    } catch (const Error& error) {
+      throw Error(ErrorCode::kWorkerLost,
+                  "worker " + std::to_string(addresses.size()) + " cannot be reached: " + error.status().message);
+    }
+  }
+  return addresses;
+}
+
+void check(const std::vector<Address>& addresses, const std::vector<Address>& switches) {
+  if (addresses.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "the udp transport needs at least one address");
+  }
+  for (const std::vector<Address>& list : {addresses, switches}) {
+    for (const Address& address : list) {
+      if (net::family(address) == net::family(addresses.front())) continue;
+      throw Error(ErrorCode::kInvalidArgument,
+                  net::to_string(addresses.front()) + " and " + net::to_string(address) +
+                      " take part in one job, but one address is IPv4 and the other IPv6: use one of them only");
+    }
+  }
+}
+
+// Slots with the same path share both the address and the switch.
+std::uint32_t paths(std::size_t addresses, std::size_t switches, const JobShape& shape) {
+  const std::size_t paths = switches == 0 ? addresses : std::lcm(addresses, switches);
+  return narrow<std::uint32_t>(std::min<std::size_t>(paths, shape.slots()));
+}
+
+std::vector<SwitchContact> contacts_at(const std::vector<Address>& addresses, bool at_workers) {
+  std::vector<SwitchContact> contacts;
+  for (const Address& address : addresses) {
+    const auto worker = at_workers ? std::optional(narrow<std::uint32_t>(contacts.size())) : std::nullopt;
+    contacts.emplace_back(net::to_string(address), worker);
+  }
+  return contacts;
+}
+
+SessionConfig session_config(const Membership& member, const UdpConfig& config, std::size_t addresses,
+                             std::size_t switches) {
+  const WorkerConfig stream{.shape = member.shape,
+                            .timer = udp::kTimer,
+                            .paths = paths(addresses, switches, member.shape),
+                            .window = udp::window_for(config.first_window, config.workers_per_link)};
+  SessionConfig session{.job = member.job, .secret = member.secret, .stream = stream};
+  session.worker = narrow<std::uint16_t>(member.worker);
+  session.switches = narrow<std::uint32_t>(switches);
+  session.checksum = config.checksums ? wire::Checksum::kRequired : wire::Checksum::kOptional;
+  return session;
 }
 
 Address any_address(int family) { return net::resolve(family == AF_INET6 ? "::" : "0.0.0.0", 0, ErrorCode::kSystem); }
 
 class UdpEndpoint final : public SwitchedEndpoint {
  public:
-  UdpEndpoint(const Membership& member, const UdpConfig& config, std::vector<Address> switch_ports)
-      : SwitchedEndpoint(member.shape, net::to_string(switch_ports.front()), kSpins),
-        switch_(std::move(switch_ports)),
-        socket_(any_address(net::family(switch_.front())), {.report_unreachable = true}),
+  UdpEndpoint(const Membership& member, const UdpConfig& config, std::vector<Address> addresses,
+              std::vector<Address> switches)
+      : SwitchedEndpoint(member.shape, contacts_at(addresses, config.at_workers), kSpins),
+        addresses_(std::move(addresses)),
+        switches_(std::move(switches)),
+        socket_(any_address(net::family(addresses_.front())), {.report_unreachable = true}),
         receiver_(socket_),
         sender_(socket_, net::WhenFull::kWait),
-        session_({.job = member.job,
-                  .secret = member.secret,
-                  .worker = narrow<std::uint16_t>(member.worker),
-                  .stream = {.shape = member.shape,
-                             .timer = udp::kTimer,
-                             .paths = narrow<std::uint32_t>(switch_.size()),
-                             .window = udp::window_for(config.first_window)},
-                  .checksum = config.checksums ? wire::Checksum::kRequired : wire::Checksum::kOptional}),
+        session_(session_config(member, config, addresses_.size(), switches_.size())),
         loss_(config.loss.share, config.loss.seed),
-        headers_(network_headers(switch_.front())) {}
+        headers_(network_headers(addresses_.front())) {}
 
   Worker& worker() override { return session_.worker(); }
 
@@ -74,7 +126,12 @@ class UdpEndpoint final : public SwitchedEndpoint {
   void interrupt() override { socket_.interrupt(); }
   void on_packet(std::span<const std::uint8_t> packet, const Address& from, Nanoseconds arrival);
 
-  std::vector<Address> switch_;  // the switch's addresses, one per port
+  const Address& address_of(std::size_t slot) const { return addresses_[slot % addresses_.size()]; }
+  const Address& switch_of(std::size_t slot) const { return switches_[slot % switches_.size()]; }
+  void on_unreachable_destinations(const std::vector<Address>& destinations);
+
+  std::vector<Address> addresses_;  // slot i belongs to addresses_[i % size]
+  std::vector<Address> switches_;   // that may combine its updates: switches_[i % size]; empty: none does
   net::UdpSocket socket_;
   net::DatagramReceiver receiver_;
   net::DatagramSender sender_;
@@ -89,8 +146,16 @@ bool UdpEndpoint::receive() {
   const std::size_t packets = receiver_.receive(
       [&](std::span<const std::uint8_t> packet, const Address& from) { on_packet(packet, from, arrival); });
   if (receiver_.take_overflow()) session_.worker().on_overflow();
-  if (sender_.take_unreachable() | receiver_.take_unreachable()) on_unreachable();
+  on_unreachable_destinations(sender_.take_unreachable());
+  on_unreachable_destinations(receiver_.take_unreachable());
   return packets > 0;
+}
+
+void UdpEndpoint::on_unreachable_destinations(const std::vector<Address>& destinations) {
+  for (const Address& destination : destinations) {
+    const auto found = std::find(addresses_.begin(), addresses_.end(), destination);
+    if (found != addresses_.end()) on_unreachable(static_cast<std::size_t>(found - addresses_.begin()));
+  }
 }
 
 void UdpEndpoint::send_ready() {
@@ -104,7 +169,8 @@ void UdpEndpoint::send_ready() {
       more = out.has_value();
       sender_.shrink(more ? out->size : 0);
       if (!more) break;
-      sender_.add(switch_[out->pass.slot % switch_.size()], {packet, out->size});
+      const bool direct = switches_.empty() || out->transmission == wire::Transmission::kDirect;
+      sender_.add(direct ? address_of(out->pass.slot) : switch_of(out->pass.slot), {packet, out->size});
       on_sent(out->pass);
       ++counters_[Counter::kPacketsSent];
       counters_[Counter::kBytesSent] += out->size + headers_;
@@ -122,13 +188,17 @@ void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address&
   ++counters_[Counter::kPacketsReceived];
   counters_[Counter::kBytesReceived] += packet.size() + headers_;
   const std::optional<wire::Header> header = session_.accept(packet);
-  if (!header || from != switch_[header->slot % switch_.size()]) {
+  const bool from_switch = header && !switches_.empty() && from == switch_of(header->slot);
+  if (!header || (!from_switch && from != address_of(header->slot))) {
     ++counters_[Counter::kPacketsRejected];
     if (recorder_) recorder_->add({.kind = TraceEvent::Kind::kRejected, .time = arrival});
     return;
   }
-  on_answer();
-  switch (session_.on_reply(*header, packet.data(), arrival)) {
+  const Session::Reply reply =
+      from_switch ? session_.on_switch_reply(*header, packet, arrival) : session_.on_reply(*header, packet, arrival);
+  // A switch on the way may answer for itself. All other replies are the server's.
+  if (!from_switch || reply != Session::Reply::kStale) on_answer(header->slot);
+  switch (reply) {
     case Session::Reply::kResult: return;
     case Session::Reply::kStale: ++counters_[Counter::kPacketsRejected]; return;
     case Session::Reply::kPending:
@@ -140,7 +210,9 @@ void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address&
 }  // namespace
 
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const UdpConfig& config) {
-  return std::make_unique<UdpEndpoint>(member, config, switch_addresses(config));
+  std::vector<Address> addresses = resolved_servers(config), switches = resolved(config.switches);
+  check(addresses, switches);
+  return std::make_unique<UdpEndpoint>(member, config, std::move(addresses), std::move(switches));
 }
 
 }  // namespace jaxina

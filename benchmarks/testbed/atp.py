@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Measures aggregator "atp" on shaped links: a switch that combines updates on their way to servers.
+
+    apt-get install iproute2 ethtool
+    benchmarks/testbed/atp.py --workers 4 --rate 200 --json out/atp.json
+
+It needs root, because it makes a testbed (`jaxina testbed`), and removes it afterwards. The cases are all-reduces of
+float32 over udp, over direct, and over atp:
+
+* with a host of its own as the server, while the switch sends a share f of the passes on without combining them. By
+  the model, the share of the link is 1 / (1 + (n - 1) f): the server's link carries n packets of such a pass;
+* with servers in the workers, and one or two switches that have a worker's link each. That link is the limit. Each
+  way, it carries n packets between the switch and the workers and one between the switch and the server. So by the
+  model, the share of the link is k / (n + 1) for k switches.
+
+Every case is measured together with gloo, in the same JAX processes (`jaxina bench --vs gloo`), and Open MPI once in
+each round. Every result is compared with the exact sum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from unittest import mock
+
+import open_mpi
+from compare import bench_records, link_limit_ms, spread
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from jaxina import testbed
+from jaxina.bench.report import environment
+from jaxina.bench.stolen_time import StolenTime, warning
+
+PORT = 51000
+OPEN_MPI = "Open MPI, TCP"
+EXTRA_HOSTS = 2  # beside the workers: for a server, or for switches on a worker's link
+_START_S = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What is measured.
+
+    Attributes:
+      name: for the table.
+      aggregator: of `jaxina bench`.
+      forward: the share of passes that the switch sends on.
+      server: whether a host of its own is the server.
+      slow_switches: how many switches with a worker's link combine, instead of one with all workers' rates together.
+    """
+
+    name: str
+    aggregator: str
+    forward: float = 0.0
+    server: bool = False
+    slow_switches: int = 0
+
+    def model(self, workers: int) -> float | None:
+        """The share of a worker's link that the model gives."""
+        if self.server:
+            return 1 / (1 + (workers - 1) * self.forward)
+        if self.slow_switches:
+            return self.slow_switches / (workers + 1)
+        return workers / (2 * (workers - 1)) if self.aggregator == "direct" else None
+
+
+CASES = (
+    Case("udp", "udp"),
+    Case("direct", "direct"),
+    Case("atp, f = 0", "atp", server=True),
+    Case("atp, f = 1/4", "atp", 0.25, server=True),
+    Case("atp, f = 1/2", "atp", 0.5, server=True),
+    Case("atp, f = 1", "atp", 1.0, server=True),
+    Case("atp, 1 slow switch", "atp", slow_switches=1),
+    Case("atp, 2 slow switches", "atp", slow_switches=2),
+)
+
+
+@contextlib.contextmanager
+def switch_at(namespace: str, host: str, *options: object) -> Iterator[str]:
+    """Runs `jaxina switch` in a namespace. Yields its control address."""
+    read_end, write_end = os.pipe()
+    command = [*testbed.Testbed.inside(namespace), sys.executable, "-m", "jaxina.cli", "switch", "--bind"]
+    command += [f"{host}:{PORT}", "--threads", "1", "--quiet", "--announce-fd", str(write_end), *map(str, options)]
+    process = subprocess.Popen(command, pass_fds=[write_end])
+    os.close(write_end)
+    try:
+        yield os.read(read_end, 100).decode().strip()
+    finally:
+        os.close(read_end)
+        process.terminate()
+        process.wait(_START_S)
+
+
+def measure(case: Case, bed: testbed.Testbed, options: argparse.Namespace) -> dict[str, float]:
+    """The medians of jaxina and of gloo, in ms."""
+    extra = [(bed.worker_namespace(options.workers + i), bed.worker_host(options.workers + i)) for i in range(2)]
+    with contextlib.ExitStack() as stack:
+        settings: dict[str, str] = {}
+        bench: list[object] = ["-n", options.workers, "-b", options.size, "-e", options.size, "-i", options.iterations]
+        if case.server:
+            settings["JAXINA_SERVERS"] = stack.enter_context(switch_at(*extra[0]))
+        if case.aggregator == "atp":
+            places = extra[: case.slow_switches] or [(bed.switch_namespace, bed.switch_host)]
+            switches = [stack.enter_context(switch_at(*place, "--forward", case.forward)) for place in places]
+            bench += ["--switch", ",".join(switches)]
+        stack.enter_context(mock.patch.dict(os.environ, settings))
+        (record,) = bench_records(case.aggregator, *bench)
+    return {name: result["median_ms"] for name, result in record["results"].items()}
+
+
+def table(rounds: Sequence[dict[str, dict[str, float]]], limit: float, options: argparse.Namespace) -> Table:
+    made = Table(
+        title=f"{options.workers} workers, links of {options.rate} Mbit/s, {options.size:,} bytes; median and range",
+        box=box.SIMPLE_HEAD,
+    )
+    for heading in ("", "ms", "of the link", "model", "of the model", "udp / this", "gloo / this"):
+        made.add_column(heading, justify="right" if heading else "left")
+    for case in CASES:
+        found = [one[case.name] for one in rounds]
+        model = case.model(options.workers)
+        made.add_row(
+            case.name,
+            spread([ms["jaxina"] for ms in found], 0),
+            spread([limit / ms["jaxina"] for ms in found]),
+            f"{model:.2f}" if model else "",
+            spread([limit / ms["jaxina"] / model for ms in found]) if model else "",
+            spread([one["udp"]["jaxina"] / one[case.name]["jaxina"] for one in rounds]),
+            spread([ms["gloo"] / ms["jaxina"] for ms in found]),
+        )
+    if OPEN_MPI in rounds[0]:
+        times = [one[OPEN_MPI]["jaxina"] for one in rounds]
+        ratios = spread([one["udp"]["jaxina"] / one[OPEN_MPI]["jaxina"] for one in rounds])
+        made.add_row(OPEN_MPI, spread(times, 0), spread([limit / time for time in times]), "", "", ratios, "")
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--rate", type=int, default=200, help="Mbit/s of a worker's link")
+    parser.add_argument("--size", type=int, default=20_000_000, help="bytes")
+    parser.add_argument("-i", "--iterations", type=int, default=5, help="calls per peer and round")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--without-open-mpi", action="store_true")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    stolen = StolenTime()
+    bed = testbed.up(options.workers + EXTRA_HOSTS, testbed.Link(options.rate))
+    try:
+        rounds = []
+        for number in range(options.rounds):
+            rounds.append({})
+            for case in CASES:
+                rounds[-1][case.name] = measure(case, bed, options)
+                print(f"round {number + 1}, {case.name}: {rounds[-1][case.name]}", file=sys.stderr, flush=True)
+            if not options.without_open_mpi:
+                time = open_mpi.all_reduce_ms(options.workers, options.size, options.iterations)
+                rounds[-1][OPEN_MPI] = {"jaxina": time}
+    finally:
+        testbed.down()
+    console = Console(width=120)
+    console.print(table(rounds, link_limit_ms(options.size, options.rate), options))
+    if told := warning(stolen.share()):
+        console.print(told)
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        same = {
+            "workers": options.workers,
+            "rate": options.rate,
+            "size": options.size,
+            "iterations": options.iterations,
+        }
+        options.json.write_text(json.dumps({**environment(), **same, "rounds": rounds}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

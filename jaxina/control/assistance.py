@@ -1,0 +1,225 @@
+"""What a job's first process asks of switches: to combine updates, or to be servers of the job."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import grpc
+
+from jaxina._native import JobShape
+from jaxina.control import control_pb2 as pb
+from jaxina.control.client import SwitchClient
+from jaxina.control.switch_address import ANSWER_TIMEOUT, answering, resolved
+from jaxina.control.typed_status import error_from, unreachable
+from jaxina.errors import InvalidArgumentError, JaxinaError
+
+_log = logging.getLogger(__name__)
+
+_RETRY = 0.5  # seconds between two attempts to reach a switch that is away
+
+Addresses = list[tuple[str, int]]  # hosts and UDP ports
+
+
+class Assistance:
+    """One switch's help with one job. It asks again whenever the switch was away, until `close`.
+
+    Args:
+      client: calls the switch.
+      request: what the switch shall do.
+      lost: called with the error each time that the switch stops helping. On another thread.
+    """
+
+    def __init__(self, client: SwitchClient, request: pb.AssistRequest, lost: Callable[[JaxinaError], None]):
+        self._client = client
+        self._request = request
+        self._lost = lost
+        self._closing = threading.Event()
+        self._answered = threading.Event()
+        self._reply: pb.Assisting | None = None
+        self._error: JaxinaError | None = None
+        self._call: grpc.Call | None = None
+        self._thread = threading.Thread(target=self._run, name=f"jaxina-assist-{request.job}", daemon=True)
+        self._thread.start()
+
+    def reply(self, timeout: float) -> pb.Assisting:
+        """Waits for the switch's first answer, at most `timeout` seconds.
+
+        Raises:
+          SwitchUnreachableError: it did not answer.
+          JaxinaError: the switch refused.
+        """
+        if not self._answered.wait(timeout):
+            raise unreachable(self._client.address, f"no answer within {timeout:g} s")
+        if self._reply is None:
+            assert self._error is not None
+            raise self._error
+        return self._reply
+
+    def close(self) -> None:
+        """Ends the help."""
+        self._closing.set()
+        if self._call is not None:
+            self._call.cancel()
+        if threading.current_thread() is not self._thread:  # its own callback may end the job
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            error = self._hold()
+            if self._closing.is_set():
+                return
+            self._error = error
+            self._answered.set()
+            self._lost(error)
+            self._closing.wait(_RETRY)
+
+    def _hold(self) -> JaxinaError:
+        """Asks, and waits until the switch stops helping. Returns why it did."""
+        ended = threading.Event()
+
+        def requests() -> Iterator[pb.AssistRequest]:
+            yield self._request
+            ended.wait()  # the switch helps as long as the stream is open
+
+        self._call = call = self._client.assist(requests())
+        try:
+            for reply in call:
+                self._reply = reply
+                self._answered.set()
+                _log.info("the switch at %s helps with job %d", self._client.address, self._request.job)
+            return unreachable(self._client.address, "it ended the help with this job, so it was probably stopped")
+        except grpc.RpcError as error:
+            return error_from(error, lambda why: unreachable(self._client.address, why))
+        finally:
+            ended.set()
+
+
+class Helpers:
+    """Some switches that help with this process's jobs.
+
+    Args:
+      addresses: their control addresses, HOST:PORT.
+      timeout: seconds that each may take to answer.
+      token: their token, if they need one.
+
+    Raises:
+      SwitchUnreachableError: one does not answer.
+    """
+
+    def __init__(self, addresses: Sequence[str], timeout: float, token: str | None):
+        self._clients = [SwitchClient(address, min(ANSWER_TIMEOUT, timeout), token) for address in addresses]
+        self._hosts: list[str] = []
+        self._ports: list[list[int]] = []
+        self._helping: dict[int, list[Assistance]] = {}
+        self._lock = threading.Lock()  # guards _helping
+        try:
+            for client in self._clients:
+                candidates = resolved(client.address)
+                self._ports.append(list(client.status().data_ports))
+                self._hosts.append(answering(candidates, client.address))
+        except JaxinaError:
+            self.close()
+            raise
+
+    def data_addresses(self) -> Addresses:
+        """Where they take packets: by thread, and by switch for each thread. Slot i goes to number i mod the length."""
+        if not self._ports:
+            return []
+        return [
+            (host, ports[thread % len(ports)])
+            for thread in range(max(map(len, self._ports)))
+            for host, ports in zip(self._hosts, self._ports, strict=True)
+        ]
+
+    def combine(self, job: int, secret: int, shape: JobShape, servers: Addresses) -> None:
+        """Has them combine a job's updates. The job goes on, only slower, where one is away or refuses."""
+        begun = []
+        for client in self._clients:
+            request = _request(job, secret, shape)
+            request.combine.servers.extend(pb.DataAddress(host=host, port=port) for host, port in servers)
+            begun.append(Assistance(client, request, _Warning(client.address, job)))
+        self._keep(job, begun)
+
+    def serve(
+        self, job: int, secret: int, shape: JobShape, switches: Addresses, lost: Callable[[JaxinaError], None]
+    ) -> int:
+        """Has each sum a part of a job's slots. Slot i belongs to ``data_addresses()[i % len]``.
+
+        Args:
+          job: the job.
+          secret: its secret.
+          shape: its shape.
+          switches: where the switches that combine updates send from.
+          lost: called with the error when one stops serving. The job cannot go on then.
+
+        Returns:
+          How many passes a worker may have in flight at first; 0: not known.
+
+        Raises:
+          InvalidArgumentError: they have different numbers of threads.
+          JaxinaError: one refuses, or does not answer.
+        """
+        if len(set(map(len, self._ports))) > 1:
+            raise InvalidArgumentError(
+                "the servers of a job need equal numbers of threads, but "
+                + ", ".join(f"{c.address} has {len(p)}" for c, p in zip(self._clients, self._ports, strict=True))
+                + ": start them with equal --threads"
+            )
+        begun = []
+        for index, client in enumerate(self._clients):
+            request = _request(job, secret, shape)
+            request.serve.index, request.serve.of = index, len(self._clients)
+            request.serve.switches.extend(pb.DataAddress(host=host, port=port) for host, port in switches)
+            begun.append(Assistance(client, request, lost))
+        self._keep(job, begun)
+        rooms = [one.reply(ANSWER_TIMEOUT).first_window for one in begun]
+        return min(shape.slots, len(rooms) * min(rooms)) if all(rooms) else 0
+
+    def release(self, job: int) -> None:
+        """Ends the help with one job, if there is any."""
+        with self._lock:
+            ended = self._helping.pop(job, [])
+        for one in ended:
+            one.close()
+
+    def close(self) -> None:
+        """Ends all help."""
+        for job in list(self._helping):
+            self.release(job)
+        for client in self._clients:
+            client.close()
+
+    def _keep(self, job: int, begun: list[Assistance]) -> None:
+        with self._lock:
+            self._helping[job] = begun
+
+
+class _Warning:
+    """Says once for each time that a switch does not combine a job."""
+
+    def __init__(self, address: str, job: int):
+        self._address = address
+        self._job = job
+        self._last = ""
+
+    def __call__(self, error: JaxinaError) -> None:
+        if error.message != self._last:
+            _log.warning(
+                "the switch at %s does not combine job %d: %s. Its updates go directly to the servers until it does",
+                *(self._address, self._job, error.message),
+            )
+        self._last = error.message
+
+
+def _request(job: int, secret: int, shape: JobShape) -> pb.AssistRequest:
+    return pb.AssistRequest(
+        job=job,
+        secret=secret,
+        workers=shape.workers,
+        devices=shape.devices,
+        slots=shape.slots,
+        block_size=shape.block_size,
+        blocks_per_chunk=shape.blocks_per_chunk,
+    )

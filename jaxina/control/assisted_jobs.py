@@ -1,0 +1,116 @@
+"""The jobs that a switch helps with but did not make: it combines their updates, or is one of their servers."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import ipaddress
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jaxina._native import JobShape
+from jaxina.control import control_pb2 as pb
+from jaxina.control import limits
+from jaxina.control.data_plane import DataPlane
+from jaxina.errors import InvalidArgumentError, JobRejectedError
+
+_MOST_ADDRESSES = 4096  # of servers or switches in one request
+
+
+@dataclasses.dataclass(frozen=True)
+class _Assisted:
+    workers: int
+    role: str
+    asker: str
+    pool_bytes: int
+
+
+class AssistedJobs:
+    """The jobs of the Assist calls that are open.
+
+    Args:
+      data_plane: what moves the packets.
+    """
+
+    def __init__(self, data_plane: DataPlane):
+        self._data_plane = data_plane
+        self._jobs: dict[int, _Assisted] = {}
+
+    @contextlib.contextmanager
+    def assist(self, request: pb.AssistRequest, asker: str) -> Iterator[pb.Assisting]:
+        """Has the data plane help with a job while the context lasts.
+
+        Args:
+          request: what to do.
+          asker: the address that asks, for the status.
+
+        Yields:
+          The reply.
+
+        Raises:
+          InvalidArgumentError: the request cannot be fulfilled.
+          JobRejectedError: the switch has a job with this id, or no room.
+        """
+        shape = JobShape(
+            devices=request.devices,
+            workers=request.workers,
+            slots=request.slots,
+            block_size=request.block_size,
+            blocks_per_chunk=request.blocks_per_chunk,
+        )
+        role = request.WhichOneof("role")
+        if role == "combine":
+            servers = _checked(request.combine.servers)
+            if not servers:
+                raise InvalidArgumentError("a switch combines updates only for a job that has servers")
+            self._data_plane.combine_job(request.job, request.secret, shape, servers)
+            what = "combines"
+        elif role == "serve":
+            part, switches = request.serve, _checked(request.serve.switches)
+            self._check_room(shape.pool_bytes, asker)
+            self._data_plane.serve_part(request.job, request.secret, shape, part.index, part.of, switches)
+            what = f"server {part.index} of {part.of}"
+        else:
+            raise InvalidArgumentError("a request for assistance says what to do: combine or serve")
+        pool_bytes = shape.pool_bytes if role == "serve" else 0
+        self._jobs[request.job] = _Assisted(shape.workers, what, asker, pool_bytes)
+        try:
+            yield pb.Assisting(data_ports=self._data_plane.ports, first_window=self._data_plane.slots_that_fit(shape))
+        finally:
+            del self._jobs[request.job]
+            self._data_plane.remove_job(request.job)
+
+    def _check_room(self, pool_bytes: int, asker: str) -> None:
+        taken = sum(job.pool_bytes for job in self._jobs.values() if job.asker == asker)
+        if taken + pool_bytes > limits.POOL_PER_ADDRESS:
+            raise JobRejectedError(
+                f"{asker} has parts of jobs here with pools of {taken >> 20} MiB; with this one, they would have more "
+                f"than the {limits.POOL_PER_ADDRESS >> 20} MiB that one address may have: lower the slots or the chunk"
+            )
+
+    def status(self, statistics: Mapping[int, Mapping[str, Any]]) -> list[pb.AssistStatus]:
+        """The jobs, with the data plane's counters of them."""
+        return [
+            pb.AssistStatus(
+                **{"from": job.asker},
+                job=number,
+                workers=job.workers,
+                role=job.role,
+                counters={n: value for n, value in statistics.get(number, {}).items() if n != "rejected"},
+                rejected=statistics.get(number, {}).get("rejected", {}),
+            )
+            for number, job in sorted(self._jobs.items())
+        ]
+
+
+def _checked(addresses: Any) -> list[tuple[str, int]]:
+    if len(addresses) > _MOST_ADDRESSES:
+        raise InvalidArgumentError(f"a job has at most {_MOST_ADDRESSES} servers or switches, not {len(addresses)}")
+    for one in addresses:
+        try:
+            address = ipaddress.ip_address(one.host)
+        except ValueError:
+            raise InvalidArgumentError(f"{one.host[:64]!r} is not a numeric address") from None
+        if address.is_multicast or address.is_unspecified or not 0 < one.port < 65536:
+            raise InvalidArgumentError(f"packets cannot be sent to {one.host}, port {one.port}")
+    return [(one.host, one.port) for one in addresses]

@@ -1,0 +1,273 @@
+"""The Aggregators of the connector that need no switch: each process sums a part of the slots itself.
+
+Every process has a server: a software switch of one thread. Of a job's P workers, the server of worker w sums the
+slots i with i mod P = w. The first process of a group runs the control service of the group's job, which knows who has
+joined and who has died.
+
+Switches may combine updates on their way to the servers (aggregator "atp"). The first process asks them to. A job can
+do without them, so a switch that stops costs only time. Hosts of their own may be the servers instead.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxina._native import JobShape, SoftwareSwitch
+from jaxina.config import Configuration
+from jaxina.control import service
+from jaxina.control.assistance import Addresses, Helpers
+from jaxina.control.client import SwitchClient
+from jaxina.control.connector import Group
+from jaxina.control.data_plane import QueuePairs, Terms
+from jaxina.control.job_sessions import JobSessions
+from jaxina.control.rendezvous import Agreement, Presence
+from jaxina.control.server import ControlServer
+from jaxina.control.servers import Servers, WorkerServer
+from jaxina.control.session import has_left
+from jaxina.errors import InvalidArgumentError, JaxinaError, WorkerLostError
+
+_log = logging.getLogger(__name__)
+
+_ANSWER_TIMEOUT = 5.0  # seconds that the first process of a group may take to answer a call
+_LEADER = 0  # the worker that is the first process of a group
+
+
+class _ServersAtWorkers:
+    """The DataPlane of a control service whose jobs are summed elsewhere: by the workers' own servers."""
+
+    terms = Terms()
+
+    @property
+    def ports(self) -> list[int]:
+        return []
+
+    def add_job(self, job: int, secret: int, shape: JobShape) -> None:
+        """Does nothing: each worker has added the job to its own server before it joins."""
+
+    def remove_job(self, job: int) -> None:
+        """Does nothing: each worker's server ends with the worker."""
+
+    def abort_job(self, job: int, code: str, message: str) -> None:
+        """Does nothing: each worker tells its own server."""
+
+    def combine_job(self, job: int, secret: int, shape: JobShape, servers: list[tuple[str, int]]) -> None:
+        raise InvalidArgumentError("a worker combines no updates: name a switch")
+
+    def serve_part(
+        self, job: int, secret: int, shape: JobShape, index: int, of: int, switches: list[tuple[str, int]]
+    ) -> None:
+        raise InvalidArgumentError("a worker serves only jobs of its own")
+
+    def statistics(self) -> dict[str, Any]:
+        return {"rejected": {}, "jobs": {}}
+
+    def missing(self, job: int) -> list[int]:
+        return []
+
+    def slots_that_fit(self, shape: JobShape) -> int:
+        return 0
+
+    def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
+        raise InvalidArgumentError("the workers' own servers have no RDMA")
+
+
+class DirectAggregators:
+    """Makes and joins jobs that are summed by the workers' own servers.
+
+    Args:
+      configuration: this process's.
+      process: this process's number.
+      host: the numeric address at which the other processes reach this one.
+      ended: returns the processes that are known to have ended.
+      abort: ``abort(group, code, message)`` ends the engine's collectives of a group.
+      statistics: returns the engine's counters.
+
+    Raises:
+      InvalidArgumentError: `host` is not an address of this host.
+      SystemCallError: the system has no thread or socket left.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        process: int,
+        host: str,
+        ended: Callable[[], set[int]],
+        abort: Callable[[list[int], str, str], Any],
+        statistics: Callable[[], dict[str, int]],
+    ):
+        self._configuration = configuration
+        self._process = process
+        self._host = host
+        self._ended = ended
+        self._abort = abort
+        self._sessions = JobSessions(configuration, statistics)
+        self._jobs: dict[Group, tuple[int, int]] = {}  # id, and this process's worker
+        self._clients: dict[str, SwitchClient] = {}
+        self._control: ControlServer | None = None
+        self._lock = threading.Lock()  # guards the three above
+        # The workers drop packets with the seeds that follow loss_seed. A server must not drop the same ones.
+        seed = (configuration.loss_seed + (1 << 32) + process) % 2**64
+        timeout = configuration.join_timeout
+        self._switches = Helpers(configuration.switches_on_the_way, timeout, configuration.token)
+        self._dedicated = Helpers(configuration.dedicated_servers, timeout, configuration.token)
+        self._server = SoftwareSwitch(host, 1, configuration.loss, seed)
+
+    def arrange(self, processes: Sequence[Presence], devices: int) -> Agreement:
+        configuration = self._configuration
+        leader = f"worker {_LEADER} ({processes[_LEADER].place})"
+        control = self._control_service().address
+        grant = self._client(control, leader).create_job(
+            devices=devices,
+            workers=len(processes),
+            slots=configuration.slots,
+            block_size=configuration.block_size,
+            blocks_per_chunk=configuration.blocks_per_chunk,
+            join_timeout=configuration.join_timeout,
+            heartbeat_timeout=configuration.heartbeat_timeout,
+        )
+        return {
+            "job": grant.job,
+            "secret": grant.secret,
+            "control": control,
+            "leader": leader,
+            "processes": [presence.process for presence in processes],
+            "address": "",
+            "segment": "",
+            "switches": self._switches.data_addresses(),
+            "servers": self._dedicated.data_addresses(),
+            **dataclasses.asdict(grant.terms),
+        }
+
+    def _control_service(self) -> ControlServer:
+        with self._lock:
+            if self._control is None:
+                # What a switch tells its owner of all jobs would disturb the program's output. Each session tells of
+                # the errors of its own job.
+                if self._configuration.log != "debug":
+                    logging.getLogger(service.__name__).setLevel(logging.ERROR)
+                bind = f"[{self._host}]:0" if ":" in self._host else f"{self._host}:0"
+                token = self._configuration.token
+                # Servers and switches have jobs that many processes make on their own.
+                ids = secrets.randbits(32)
+                self._control = ControlServer(_ServersAtWorkers(), bind, token, ids_from=ids)
+            return self._control
+
+    def _client(self, control: str, leader: str) -> SwitchClient:
+        with self._lock:
+            if control not in self._clients:
+                self._clients[control] = SwitchClient(
+                    control,
+                    min(_ANSWER_TIMEOUT, self._configuration.join_timeout),
+                    self._configuration.token,
+                    gone=lambda why: WorkerLostError(
+                        f"{leader} is gone: the control service in its process does not answer ({why}); see its output"
+                    ),
+                    at_worker=_LEADER,
+                )
+            return self._clients[control]
+
+    def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> Servers:
+        """Adds the job to this process's server, joins, and waits until all workers of the job have joined.
+
+        So all servers know the job before any worker sends a packet.
+        """
+        shape = self._configuration.shape(devices=len(group), workers=workers)
+        job, secret = agreement["job"], agreement["secret"]
+        switches, dedicated = _addresses(agreement["switches"]), _addresses(agreement["servers"])
+        window, server = 0, None
+        if not dedicated:
+            self._server.add_part(job, secret, shape, worker, workers, switches)
+            server = WorkerServer(self._host, self._server.ports[0], self._server.slots_that_fit(shape))
+        elif worker == _LEADER:
+            window = self._dedicated.serve(job, secret, shape, switches, functools.partial(self._lost_server, group))
+        with self._lock:
+            self._jobs[group] = job, worker
+        found = self._sessions.join(
+            self._client(agreement["control"], agreement["leader"]),
+            group,
+            worker,
+            workers,
+            agreement,
+            functools.partial(self._aborted, group, job),
+            server=server,
+            check=lambda: self._check_alive(agreement["processes"]),
+        )
+        addresses = dedicated or [(one.host, one.port) for one in found]
+        if worker == _LEADER:
+            self._switches.combine(job, secret, shape, addresses)
+        hosts = [len(self._configuration.dedicated_servers) or workers]
+        if switches:
+            hosts.append(len(self._configuration.switches_on_the_way))
+        per_link = -(-workers // min(hosts))
+        if dedicated:
+            return Servers(dedicated, window, switches=switches, workers_per_link=per_link)
+        # A pass goes to one of the servers, so all of them together have room for more passes than each has.
+        rooms = [one.room for one in found]
+        window = min(shape.slots, workers * min(rooms)) if all(rooms) else 0
+        return Servers(addresses, window, at_workers=True, switches=switches, workers_per_link=per_link)
+
+    def _lost_server(self, group: Group, error: JaxinaError) -> None:
+        """A dedicated server has stopped, so the job ends for all."""
+        lost = WorkerLostError(f"a server of the job is gone, and the sums that it had: {error.message}")
+        self._abort(list(group), lost.code, lost.message)
+        self._sessions.end(group, lost.code, lost.message)
+
+    def _check_alive(self, processes: Sequence[int]) -> None:
+        for worker, process in enumerate(processes):
+            if process in self._ended():
+                raise WorkerLostError(f"worker {worker} (process {process}) ended before it joined; see its output")
+
+    def _aborted(self, group: Group, job: int, code: str, message: str) -> None:
+        self._abort(list(group), code, message)
+        self._end_at_server(job, code, message)
+        self._switches.release(job)
+        self._dedicated.release(job)
+
+    def _end_at_server(self, job: int, code: str, message: str) -> None:
+        """From now on this process's server answers the job's packets with the error."""
+        try:
+            self._server.abort_job(job, code, message)
+        except JaxinaError as error:  # the control service tells the workers too
+            _log.debug("job %d: %s", job, error)
+
+    def connect_queue_pairs(self, agreement: Agreement, worker: int, end: tuple[Any, ...]) -> tuple[Any, ...]:
+        raise InvalidArgumentError("the workers' own servers have no queue pairs")
+
+    def end(self, group: Group, code: str, message: str) -> None:
+        with self._lock:
+            known = self._jobs.get(group)
+        if known is not None:
+            self._end_at_server(known[0], code, message)
+        self._sessions.end(group, code, message)
+
+    def leave(self, failure: str | None) -> None:
+        """Leaves all jobs.
+
+        If nothing failed, this process's server goes on until the others have left too, because they may have lost a
+        result that only this server can repeat.
+        """
+        with self._lock:
+            jobs, self._jobs = self._jobs, {}
+        if failure is not None:
+            for job, worker in jobs.values():
+                self._end_at_server(job, "WORKER_LOST", f"worker {worker} ended with {failure}")
+        self._sessions.leave(failure, wait_for_others=True)
+        if self._control is not None:
+            self._control.stop(WorkerLostError(has_left([_LEADER])))
+        for client in self._clients.values():
+            client.close()
+        self._switches.close()
+        self._dedicated.close()
+        self._server.stop()
+
+
+def _addresses(pairs: Sequence[Sequence[Any]]) -> Addresses:
+    """Restores addresses that have been JSON."""
+    return [(str(host), int(port)) for host, port in pairs]

@@ -1,0 +1,215 @@
+#include "rdma_engine/combiner/combiner.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "rdma_engine/base/assert.h"
+#include "rdma_engine/base/narrow.h"
+#include "rdma_engine/datagrams/notices.h"
+#include "rdma_engine/datagrams/parse_counters.h"
+
+namespace jaxina {
+
+Combiner::Combiner(const CombinerOptions& options, const numerics::Codec& codec)
+    : options_(options),
+      codec_(codec),
+      table_(options.table, options.lifetime),
+      marked_(std::make_unique_for_overwrite<std::uint8_t[]>(wire::kMaxPacketSize)) {
+  JAXINA_ASSERT(options.table.packet_bytes % 4 == 0);
+}
+
+bool Combiner::add(const CombinedJobSpec& spec) {
+  JAXINA_ASSERT(spec.group < wire::kMaxGroups && !spec.upstream.empty() && !spec.children.empty());
+  const auto [place, is_new] = jobs_.try_emplace(spec.job, Registration{registrations_ + 1, CombinedJob(spec)});
+  if (!is_new) return false;
+  ++registrations_;
+  place->second.job.overflows_told() = overflows_;
+  return true;
+}
+
+void Combiner::remove(std::uint32_t job) {
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end()) return;
+  table_.free_job(found->second.number);
+  jobs_.erase(found);
+}
+
+const CombinedJob* Combiner::find(std::uint32_t job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? nullptr : &found->second.job;
+}
+
+std::size_t Combiner::entries_held(std::uint32_t job, Nanoseconds now) const {
+  const auto found = jobs_.find(job);
+  std::size_t held = 0;
+  if (found == jobs_.end()) return held;
+  table_.for_each_held(now, [&](const PassId& pass) { held += pass.job == found->second.number; });
+  return held;
+}
+
+std::size_t Combiner::entries_held(Nanoseconds now) const {
+  std::size_t held = 0;
+  table_.for_each_held(now, [&](const PassId&) { ++held; });
+  return held;
+}
+
+void Combiner::on_packet(std::span<const std::uint8_t> packet, const Address& from, Nanoseconds now,
+                         PacketOutput& output) {
+  wire::Header header;
+  const wire::ParseResult parsed = wire::parse(packet, header);
+  if (parsed != wire::ParseResult::kOk) {
+    ++without_job_[counter_of(parsed)];
+    return;
+  }
+  const auto found = jobs_.find(header.job);
+  if (found == jobs_.end()) {
+    ++without_job_[Counter::kUnknownJob];
+    if (!wire::is_reply(header.kind)) output.send(from, refused_notice(header, wire::Refusal::kUnknownJob).packet());
+    return;
+  }
+  Registration& registration = found->second;
+  Counters& counters = registration.job.counters();
+  if (header.secret != registration.job.spec().secret) {
+    ++counters[Counter::kWrongSecret];
+    if (!wire::is_reply(header.kind)) output.send(from, refused_notice(header, wire::Refusal::kUnknownJob).packet());
+    return;
+  }
+  counters[Counter::kBytesReceived] += packet.size();
+  const Arrival arrival{header, packet, from, now};
+  if (wire::is_reply(header.kind)) on_reply(registration, arrival, output);
+  else on_update(registration, arrival, output);
+}
+
+void Combiner::on_update(Registration& registration, const Arrival& arrival, PacketOutput& output) {
+  CombinedJob& job = registration.job;
+  const wire::Header& header = arrival.header;
+  const JobShape& shape = job.spec().shape;
+  if (header.slot >= shape.slots()) return void(++job.counters()[Counter::kBadSlot]);
+  if (header.exponents > shape.blocks_per_chunk() || header.words > shape.words_per_chunk()) {
+    return void(++job.counters()[Counter::kTooLarge]);
+  }
+  const bool is_group = header.kind == wire::Kind::kCombined;
+  if (is_group != (header.worker >= wire::kFirstGroup)) return void(++job.counters()[Counter::kBadWorker]);
+  const std::optional<std::uint32_t> child = job.child(header.worker);
+  const bool direct = header.code >= static_cast<std::uint8_t>(wire::Transmission::kDirect);
+  if (!child || direct || job.children() == 1 || table_.size().entries == 0 || sends_on(header)) {
+    if (const auto way = job.way_to(header.worker)) job.contacts()[*way] = arrival.from;
+    ++job.counters()[Counter::kPassedOn];
+    return send_on(job, arrival, output);
+  }
+  combine(registration, arrival, *child, output);
+}
+
+void Combiner::combine(Registration& registration, const Arrival& arrival, std::uint32_t child, PacketOutput& output) {
+  CombinedJob& job = registration.job;
+  Counters& counters = job.counters();
+  const wire::Header& header = arrival.header;
+  const PassId pass = id_of(registration, header);
+  const std::size_t index = table_.index_of(pass);
+  const EntryOutcome outcome =
+      apply_to_entry(table_[index],
+                     {.pass = pass,
+                      .child = child,
+                      .children = job.children(),
+                      .may_claim = header.code == static_cast<std::uint8_t>(wire::Transmission::kFirst)},
+                     arrival.now, table_.lifetime());
+  counters[Counter::kExpired] += outcome.expired;
+  PassSum sum = table_.sum(index, header.exponents);
+  const std::span words(wire::words_of(arrival.packet.data(), header.exponents), header.words);
+  const std::span exponents(wire::exponents_of(arrival.packet.data()), header.exponents);
+  switch (outcome.verdict) {
+    case EntryVerdict::kClaim:
+      ++counters[Counter::kClaims];
+      sum.set(codec_, words, exponents);
+      break;
+    case EntryVerdict::kJoin:
+      ++counters[Counter::kJoins];
+      sum.add(codec_, words, exponents);
+      break;
+    case EntryVerdict::kAbsorb: ++counters[Counter::kAbsorbed]; return;
+    case EntryVerdict::kRepeat:
+      ++counters[Counter::kAbsorbed];
+      return send_sum(job, index, arrival, wire::Transmission::kAgain, output);
+    case EntryVerdict::kPass:
+      ++counters[Counter::kCollisions];
+      job.contacts()[child] = arrival.from;
+      return send_on(job, arrival, output);
+  }
+  job.contacts()[child] = arrival.from;
+  if (!outcome.completes) return;
+  sum.finish(codec_, header.words);
+  ++counters[Counter::kCombined];
+  send_sum(job, index, arrival, wire::Transmission::kFirst, output);
+}
+
+PassId Combiner::id_of(const Registration& registration, const wire::Header& header) {
+  return {registration.number, header.slot, header.epoch, header.fingerprint, header.words, header.exponents};
+}
+
+// Whether the experiment wants the packet's pass sent on. All packets of a pass are treated alike.
+bool Combiner::sends_on(const wire::Header& header) const {
+  if (options_.share_sent_on == 0) return false;
+  const std::uint64_t pass = (std::uint64_t{header.slot} << 32 | header.epoch) * 0x9e3779b97f4a7c15;
+  return (pass >> 48) < options_.share_sent_on;
+}
+
+void Combiner::send_sum(CombinedJob& job, std::size_t entry, const Arrival& arrival, wire::Transmission transmission,
+                        PacketOutput& output) {
+  wire::Header combined = arrival.header;
+  combined.kind = wire::Kind::kCombined;
+  combined.worker = narrow<std::uint16_t>(wire::kFirstGroup + job.spec().group);
+  combined.code = static_cast<std::uint8_t>(transmission);
+  const std::size_t size = wire::packet_size(combined.words, combined.exponents);
+  wire::seal(combined, table_.packet(entry), size);
+  send_upstream(job, arrival, {table_.packet(entry), size}, output);
+}
+
+void Combiner::send_on(CombinedJob& job, const Arrival& arrival, PacketOutput& output) {
+  send_upstream(job, arrival, arrival.packet, output);
+}
+
+// The server must see the address at which the workers know this switch, so it is where this worker's packet came to.
+void Combiner::send_upstream(CombinedJob& job, const Arrival& arrival, std::span<const std::uint8_t> packet,
+                             PacketOutput& output) {
+  Address to = job.upstream(arrival.header.slot);
+  to.local = arrival.from.local;
+  send(job, to, packet, output);
+}
+
+void Combiner::on_reply(Registration& registration, const Arrival& arrival, PacketOutput& output) {
+  CombinedJob& job = registration.job;
+  const wire::Header& header = arrival.header;
+  if (header.slot >= job.spec().shape.slots()) return void(++job.counters()[Counter::kBadSlot]);
+  if (!same_peer(arrival.from, job.upstream(header.slot))) return void(++job.counters()[Counter::kForeign]);
+  ++job.counters()[Counter::kReplies];
+  if (header.worker != wire::kAllWorkers) {
+    if (const auto way = job.way_to(header.worker)) send(job, job.contacts()[*way], arrival.packet, output);
+    return;
+  }
+  if (header.kind != wire::Kind::kResult) return send_to_all(job, arrival.packet, output);
+  if (table_.size().entries > 0) {
+    const PassId pass = id_of(registration, header);
+    job.counters()[Counter::kReleased] +=
+        release(table_[table_.index_of(pass)], pass, arrival.now, table_.lifetime()) ? 1 : 0;
+  }
+  if (std::exchange(job.overflows_told(), overflows_) == overflows_) return send_to_all(job, arrival.packet, output);
+  wire::Header marked = header;
+  marked.code = wire::kOverflowed;
+  std::memcpy(marked_.get(), arrival.packet.data(), arrival.packet.size());
+  wire::seal(marked, marked_.get(), arrival.packet.size());
+  send_to_all(job, {marked_.get(), arrival.packet.size()}, output);
+}
+
+void Combiner::send_to_all(CombinedJob& job, std::span<const std::uint8_t> packet, PacketOutput& output) {
+  for (const Address& contact : job.contacts()) send(job, contact, packet, output);
+}
+
+void Combiner::send(CombinedJob& job, const Address& to, std::span<const std::uint8_t> packet, PacketOutput& output) {
+  if (to.size == 0) return;  // nothing has come from there yet
+  ++job.counters()[Counter::kPacketsSent];
+  job.counters()[Counter::kBytesSent] += packet.size();
+  output.send(to, packet);
+}
+
+}  // namespace jaxina

@@ -1,0 +1,236 @@
+// The simulator's protocol with a server in each worker's process, and switches that combine updates on their way
+// there.
+#include <map>
+#include <utility>
+
+#include "rdma_engine/base/narrow.h"
+#include "rdma_engine/combiner/combiner.h"
+#include "rdma_engine/datagrams/datagram_aggregator.h"
+#include "rdma_engine/sim/datagram_nodes.h"
+
+namespace jaxina::sim {
+namespace {
+
+class CombiningEnd final : public WorkerEnd {
+ public:
+  CombiningEnd(const SessionConfig& config, std::uint16_t near, std::vector<std::uint16_t> servers)
+      : session_(config), switch_(near), servers_(std::move(servers)) {}
+
+  Worker& worker() override { return session_.worker(); }
+
+  std::optional<Pass> send_next(Nanoseconds now, WorkerEnd::Output& output) override {
+    Packet packet;
+    const auto outgoing = session_.next_packet(now, packet.bytes.data());
+    if (!outgoing) return std::nullopt;
+    packet.size = narrow<std::uint16_t>(outgoing->size);
+    packet.to = outgoing->transmission == wire::Transmission::kDirect ? server(outgoing->pass.slot) : switch_;
+    packet.origin.slot = outgoing->pass.slot;
+    packet.origin.epoch = outgoing->pass.epoch;
+    packet.origin.repeated = outgoing->pass.retransmission();
+    output.send(packet);
+    return outgoing->pass;
+  }
+
+  bool has_network_card() const override { return false; }
+  void arrive(const Packet& packet) override { arrived_ = &packet; }
+  std::optional<Reply> next_reply(Nanoseconds now, Origin& origin) override {
+    const Packet* packet = std::exchange(arrived_, nullptr);
+    const std::optional<wire::Header> header = packet != nullptr ? session_.accept(packet->view()) : std::nullopt;
+    if (!header) return std::nullopt;
+    origin = packet->origin;
+    Session::Reply reply;
+    if (packet->from == switch_) reply = session_.on_switch_reply(*header, packet->view(), now);
+    else if (packet->from == server(header->slot)) reply = session_.on_reply(*header, packet->view(), now);
+    else return std::nullopt;
+    return Reply{kind_of(reply), *header, packet->view().subspan(wire::kHeaderSize)};
+  }
+
+ private:
+  std::uint16_t server(std::uint16_t slot) const { return servers_[slot % servers_.size()]; }
+
+  Session session_;
+  std::uint16_t switch_;
+  std::vector<std::uint16_t> servers_;
+  const Packet* arrived_ = nullptr;
+};
+
+class CombiningProtocol final : public Protocol {
+ public:
+  CombiningProtocol(const CombiningPlan& plan, const Nodes& nodes) : plan_(plan), nodes_(nodes) {
+    for (const std::uint16_t server : nodes.server_of) servers_[server];
+    wipe_switches();
+  }
+
+  std::vector<const Counters*> add(const JobSpec& spec, std::span<const std::uint16_t> hosts) override;
+  void remove(std::uint32_t job) override {
+    for (auto& [node, server] : servers_) server.remove(job);
+    for (auto& [node, combiner] : switches_) combiner.remove(job);
+    jobs_.erase(job);
+  }
+  void abort(std::uint32_t job, const Status& reason, Output& output) override {
+    for (auto& [node, server] : servers_) {
+      NodeOutput sender(output, node);
+      server.abort(job, reason, sender);
+    }
+  }
+  std::unique_ptr<WorkerEnd> join(const JobSpec& spec, std::uint32_t worker, std::uint16_t host,
+                                  const JobPlan& plan) override {
+    const SessionConfig config{.job = spec.job,
+                               .secret = spec.secret,
+                               .worker = narrow<std::uint16_t>(worker),
+                               .stream = {.shape = plan.shape, .timer = plan.timer, .window = plan.window},
+                               .switches = 1};
+    return std::make_unique<CombiningEnd>(config, nodes_.switch_of[host], servers_of(jobs_.at(spec.job)));
+  }
+
+  void on_packet(const Packet& packet, Nanoseconds now, Output& output) override {
+    NodeOutput sender(output, packet.to);
+    if (const auto server = servers_.find(packet.to); server != servers_.end()) {
+      server->second.on_packet(packet.view(), address_of(packet.from), sender);
+    } else {
+      at_switch(switches_.at(packet.to), packet, now, sender);
+    }
+  }
+  void on_overflow() override {}
+  void wipe_switches() override;
+  void restore_switches() override {
+    for (const auto& [id, job] : jobs_) add_to_switches(job);
+  }
+
+  const WorkerSet* combined(const Packet& packet) const override {
+    wire::Header header;
+    if (!switches_.contains(packet.from)) return nullptr;
+    if (wire::parse(packet.view(), header) != wire::ParseResult::kOk || header.kind != wire::Kind::kCombined) {
+      return nullptr;
+    }
+    const auto job = jobs_.find(header.job);
+    const auto group = static_cast<std::size_t>(header.worker - wire::kFirstGroup);
+    return job != jobs_.end() && group < job->second.groups.size() ? &job->second.groups[group] : nullptr;
+  }
+  std::string_view broken() const override { return broken_; }
+  std::size_t entries_held_after_lifetime(Nanoseconds now) const override {
+    std::size_t held = 0;
+    for (const auto& [node, combiner] : switches_) held += combiner.entries_held(now + plan_.lifetime + 1);
+    return held;
+  }
+  const Counters& without_job() const override { return none_; }
+  bool accounts_for_packets() const override { return false; }
+  std::optional<Description> describe(const Packet& packet) const override { return describe_datagram(packet); }
+
+ private:
+  struct Job {
+    JobSpec spec;
+    std::vector<std::uint16_t> hosts;  // per worker
+    std::vector<WorkerSet> groups;     // per rack, then the group of all
+  };
+
+  // The hostile sender has no server, so it takes its own packets.
+  std::uint16_t server_of(std::uint16_t host) const {
+    return host < nodes_.server_of.size() ? nodes_.server_of[host] : host;
+  }
+  std::vector<std::uint16_t> servers_of(const Job& job) const {
+    std::vector<std::uint16_t> servers;
+    for (const std::uint16_t host : job.hosts) servers.push_back(server_of(host));
+    return servers;
+  }
+  std::size_t rack_of(std::uint16_t host) const {
+    const std::uint16_t near = host < nodes_.switch_of.size() ? nodes_.switch_of[host] : kSwitch;
+    std::size_t rack = 0;
+    while (rack + 1 < nodes_.leaves.size() && nodes_.leaves[rack] != near) ++rack;
+    return rack;
+  }
+  void at_switch(Combiner& combiner, const Packet& packet, Nanoseconds now, PacketOutput& output);
+  void add_to_switches(const Job& job);
+  std::vector<Child> workers_in(const WorkerSet& set, const Job& job) const;
+
+  CombiningPlan plan_;
+  Nodes nodes_;
+  std::map<std::uint16_t, DatagramAggregator> servers_;
+  std::map<std::uint16_t, Combiner> switches_;
+  std::map<std::uint32_t, Job> jobs_;
+  Counters none_;
+  std::string_view broken_;
+};
+
+// No packet frees an entry of another job. Only the result of its own pass frees an entry of the packet's job.
+void CombiningProtocol::at_switch(Combiner& combiner, const Packet& packet, Nanoseconds now, PacketOutput& output) {
+  wire::Header header;
+  const bool sound = wire::parse(packet.view(), header) == wire::ParseResult::kOk;
+  const std::uint32_t job = sound ? header.job : 0;
+  const std::size_t own = combiner.entries_held(job, now), others = combiner.entries_held(now) - own;
+  combiner.on_packet(packet.view(), address_of(packet.from), now, output);
+  const std::size_t own_now = combiner.entries_held(job, now), others_now = combiner.entries_held(now) - own_now;
+  if (others_now != others) broken_ = "a packet frees another job's entry before its lifetime has passed";
+  const bool is_result = sound && header.kind == wire::Kind::kResult;
+  if (own_now + (is_result ? 1 : 0) < own) broken_ = "a packet throws away contributions of other workers";
+}
+
+void CombiningProtocol::wipe_switches() {
+  switches_.clear();
+  const CombinerOptions options{.table = {.entries = plan_.entries, .packet_bytes = kMaxPacket},
+                                .lifetime = plan_.lifetime};
+  switches_.emplace(kSwitch, options);
+  for (const std::uint16_t leaf : nodes_.leaves) switches_.emplace(leaf, options);
+}
+
+std::vector<const Counters*> CombiningProtocol::add(const JobSpec& spec, std::span<const std::uint16_t> hosts) {
+  if (jobs_.contains(spec.job)) return {};
+  Job& job = jobs_.emplace(spec.job, Job{spec, {hosts.begin(), hosts.end()}, {}}).first->second;
+  if (!nodes_.leaves.empty()) job.groups.resize(nodes_.leaves.size());
+  WorkerSet everybody{};
+  for (std::uint32_t worker = 0; worker < hosts.size(); ++worker) {
+    if (!nodes_.leaves.empty()) insert(job.groups[rack_of(hosts[worker])], worker);
+    insert(everybody, worker);
+  }
+  job.groups.push_back(everybody);
+  add_to_switches(job);
+
+  std::vector<const Counters*> counters;
+  const auto workers = narrow<std::uint32_t>(hosts.size());
+  for (std::uint32_t worker = 0; worker < workers; ++worker) {
+    const auto server = servers_.find(server_of(hosts[worker]));
+    if (server == servers_.end()) continue;
+    CombiningSwitches switches{.groups = job.groups, .addresses = {address_of(kSwitch)}};
+    server->second.add(std::make_unique<DatagramJob>(spec, Shard{worker, workers}, switches));
+    counters.push_back(&server->second.find(spec.job)->counters());
+  }
+  if (counters.empty()) counters.push_back(&none_);
+  return counters;
+}
+
+std::vector<Child> CombiningProtocol::workers_in(const WorkerSet& set, const Job& job) const {
+  std::vector<Child> children;
+  for (std::uint32_t worker = 0; worker < job.hosts.size(); ++worker) {
+    if (!contains(set, worker)) continue;
+    children.push_back({.sender = narrow<std::uint16_t>(worker)});
+    insert(children.back().workers, worker);
+  }
+  return children;
+}
+
+void CombiningProtocol::add_to_switches(const Job& job) {
+  CombinedJobSpec root{.job = job.spec.job, .secret = job.spec.secret, .shape = job.spec.shape};
+  root.group = narrow<std::uint32_t>(job.groups.size() - 1);
+  for (const std::uint16_t server : servers_of(job)) root.upstream.push_back(address_of(server));
+  if (nodes_.leaves.empty()) root.children = workers_in(job.groups.back(), job);
+  for (std::uint32_t rack = 0; rack < nodes_.leaves.size(); ++rack) {
+    CombinedJobSpec leaf = root;
+    leaf.group = rack;
+    leaf.upstream = {address_of(kSwitch)};
+    leaf.children = workers_in(job.groups[rack], job);
+    if (leaf.children.empty()) continue;
+    switches_.at(nodes_.leaves[rack]).add(leaf);
+    // The switch of a rack with one worker has nothing to combine.
+    const auto sender = narrow<std::uint16_t>(wire::kFirstGroup + rack);
+    root.children.push_back(leaf.children.size() == 1 ? leaf.children.front() : Child{sender, job.groups[rack]});
+  }
+  switches_.at(kSwitch).add(root);
+}
+
+}  // namespace
+
+std::unique_ptr<Protocol> make_combining_protocol(const CombiningPlan& plan, const Nodes& nodes) {
+  return std::make_unique<CombiningProtocol>(plan, nodes);
+}
+
+}  // namespace jaxina::sim

@@ -1,0 +1,50 @@
+// The nodes of a simulation's network: hosts with their workers first, then the switches of racks, then the servers in
+// the workers' processes.
+#include <algorithm>
+#include <numeric>
+
+#include "rdma_engine/base/narrow.h"
+#include "rdma_engine/sim/simulation.h"
+
+namespace jaxina::sim {
+
+void Simulation::make_nodes() {
+  const bool combines = plan_.features & kCombining;
+  const std::uint32_t racks = combines ? plan_.combining.racks : 1;
+  const auto hosts = narrow<std::uint16_t>(hosts_.size());
+  for (std::uint16_t index = 0; index < hosts; ++index) {
+    const Host& host = hosts_[index];
+    const std::uint16_t parent = racks > 1 ? narrow<std::uint16_t>(hosts + index % racks) : kSwitch;
+    network_.add_node(run_of(host).plan->links[host.rank], parent);
+    nodes_.switch_of.push_back(parent);
+  }
+  if (racks > 1) {
+    for (std::uint32_t rack = 0; rack < racks; ++rack) nodes_.leaves.push_back(network_.add_node(plan_.combining.core));
+  }
+  if (!combines) {
+    switch_ = plan_.features & kMessages ? make_message_protocol(random_) : make_datagram_protocol();
+    return;
+  }
+  for (std::uint16_t host = 0; host < hosts; ++host) nodes_.server_of.push_back(network_.add_process(host));
+  switch_ = make_combining_protocol(plan_.combining, nodes_);
+}
+
+bool Simulation::is_switch(std::uint16_t node) const {
+  return node == kSwitch || std::find(nodes_.leaves.begin(), nodes_.leaves.end(), node) != nodes_.leaves.end();
+}
+
+// The worker's process that has the node, or null.
+Simulation::Host* Simulation::process_at(std::uint16_t node) {
+  if (node < hosts_.size()) return &hosts_[node];
+  const auto server = std::find(nodes_.server_of.begin(), nodes_.server_of.end(), node);
+  return server == nodes_.server_of.end() ? nullptr
+                                          : &hosts_[static_cast<std::size_t>(server - nodes_.server_of.begin())];
+}
+
+std::vector<std::uint16_t> Simulation::hosts_of(const JobRun& run) const {
+  std::vector<std::uint16_t> hosts(run.plan->shape.workers());
+  std::iota(hosts.begin(), hosts.end(), run.first_host);
+  return hosts;
+}
+
+}  // namespace jaxina::sim

@@ -1,0 +1,391 @@
+// Tests a switch that combines updates: the rule of its entries, what it sends on, and what changes nothing.
+#include "rdma_engine/combiner/combiner.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "rdma_engine/datagrams/datagram_aggregator.h"
+#include "tests/native/datagram_packets.h"
+#include "tests/native/small_shape.h"
+
+namespace jaxina {
+namespace {
+
+using testing::address;
+using testing::Bytes;
+using testing::Outbox;
+using testing::Sent;
+using wire::Transmission;
+
+constexpr Nanoseconds kLifetime = 1'000;
+constexpr std::uint32_t kWorkers = 3;
+constexpr std::uint8_t kServer = 100, kOtherServer = 101, kSwitch = 50, kStranger = 9;
+
+Contribution contribution(std::uint32_t child, std::uint32_t epoch, bool may_claim = true, std::uint32_t job = 1) {
+  return {
+      .pass = {.job = job, .epoch = epoch, .fingerprint = 7}, .child = child, .children = 2, .may_claim = may_claim};
+}
+
+TEST(EntryRule, ChildrenJoinAndAreCountedOnce) {
+  Entry entry;
+  const auto apply = [&](std::uint32_t child, bool may_claim = true) {
+    return apply_to_entry(entry, contribution(child, 0, may_claim), 5, kLifetime);
+  };
+  EXPECT_EQ(apply(0, false).verdict, EntryVerdict::kPass);  // a retransmission does not claim
+  EXPECT_EQ(apply(0).verdict, EntryVerdict::kClaim);
+  EXPECT_EQ(apply(0).verdict, EntryVerdict::kAbsorb);
+  EXPECT_EQ(apply(0, false).verdict, EntryVerdict::kAbsorb);
+  const EntryOutcome last = apply(1, false);  // but it joins
+  EXPECT_EQ(last.verdict, EntryVerdict::kJoin);
+  EXPECT_TRUE(last.completes);
+  EXPECT_EQ(apply(0, false).verdict, EntryVerdict::kRepeat);
+}
+
+TEST(EntryRule, AnotherPassWaitsForTheResultOrTheLifetime) {
+  Entry entry;
+  apply_to_entry(entry, contribution(0, 0), 5, kLifetime);
+  for (const Contribution& other : {contribution(1, 1), contribution(1, 0, true, 2)}) {
+    EXPECT_EQ(apply_to_entry(entry, other, 5 + kLifetime, kLifetime).verdict, EntryVerdict::kPass);
+    EXPECT_FALSE(release(entry, other.pass, 6, kLifetime));
+  }
+  Entry expired = entry;
+  const EntryOutcome taken = apply_to_entry(expired, contribution(1, 1), 6 + kLifetime, kLifetime);
+  EXPECT_EQ(taken.verdict, EntryVerdict::kClaim);
+  EXPECT_TRUE(taken.expired);
+  EXPECT_TRUE(release(entry, contribution(0, 0).pass, 6, kLifetime));
+  const EntryOutcome free = apply_to_entry(entry, contribution(1, 1), 6, kLifetime);
+  EXPECT_EQ(free.verdict, EntryVerdict::kClaim);
+  EXPECT_FALSE(free.expired);
+}
+
+TEST(EntryRule, APassDoesNotJoinAnEntryOlderThanTheLifetime) {
+  Entry entry;
+  apply_to_entry(entry, contribution(0, 0), 0, kLifetime);
+  EXPECT_EQ(apply_to_entry(entry, contribution(1, 0, false), kLifetime + 1, kLifetime).verdict, EntryVerdict::kPass);
+  EXPECT_EQ(apply_to_entry(entry, contribution(1, 0, true), kLifetime + 1, kLifetime).verdict, EntryVerdict::kClaim);
+  EXPECT_EQ(entry.count, 1u);  // the contribution of child 0 is gone
+  EXPECT_FALSE(release(entry, contribution(1, 0).pass, 3 * kLifetime, kLifetime));
+}
+
+WorkerSet set_of(std::initializer_list<std::uint32_t> workers) {
+  WorkerSet set{};
+  for (const std::uint32_t worker : workers) insert(set, worker);
+  return set;
+}
+
+CombinedJobSpec job_spec(std::uint32_t job) {
+  CombinedJobSpec spec{.job = job,
+                       .secret = 0xfeedface,
+                       .shape = testing::SmallShape{.slots = 4, .block_size = 4, .blocks_per_chunk = 2}.of(kWorkers)};
+  for (std::uint16_t worker = 0; worker < kWorkers; ++worker) spec.children.push_back({worker, set_of({worker})});
+  spec.upstream = {address(kServer), address(kOtherServer)};
+  return spec;
+}
+
+class CombinerTest : public ::testing::Test {
+ protected:
+  explicit CombinerTest(std::uint32_t entries = 8, std::uint32_t share_sent_on = 0)
+      : combiner_({.table = {.entries = entries, .packet_bytes = 128},
+                   .lifetime = kLifetime,
+                   .share_sent_on = share_sent_on}) {
+    EXPECT_TRUE(combiner_.add(spec_));
+  }
+
+  wire::Header header(std::uint16_t worker, std::uint32_t epoch,
+                      Transmission transmission = Transmission::kFirst) const {
+    return {.kind = wire::Kind::kUpdate,
+            .job = spec_.job,
+            .secret = spec_.secret,
+            .worker = worker,
+            .slot = 1,
+            .epoch = epoch,
+            .fingerprint = 100 + epoch,
+            .words = 2,
+            .exponents = 1,
+            .code = static_cast<std::uint8_t>(transmission)};
+  }
+  Bytes update(std::uint16_t worker, std::uint32_t epoch, Transmission transmission = Transmission::kFirst) const {
+    return testing::packet(header(worker, epoch, transmission), 10u * worker, static_cast<std::uint8_t>(50 + worker));
+  }
+  Bytes result(std::uint32_t epoch) const {
+    wire::Header reply = header(wire::kAllWorkers, epoch);
+    reply.kind = wire::Kind::kResult;
+    return testing::packet(reply, 30, 52);
+  }
+  std::vector<Sent> deliver(const Bytes& bytes, std::uint8_t from, Nanoseconds now = 0) {
+    combiner_.on_packet(bytes, address(from), now, outbox_);
+    return outbox_.take();
+  }
+  std::vector<Sent> from_worker(std::uint16_t worker, std::uint32_t epoch,
+                                Transmission transmission = Transmission::kFirst, Nanoseconds now = 0) {
+    return deliver(update(worker, epoch, transmission), static_cast<std::uint8_t>(worker), now);
+  }
+  void expect_sent_on(const std::vector<Sent>& sent, const Bytes& packet) {
+    ASSERT_EQ(sent.size(), 1u);
+    EXPECT_EQ(sent[0].to, address(kOtherServer));  // slot 1
+    EXPECT_EQ(sent[0].bytes, packet);
+  }
+  std::uint64_t counted(Counter counter) const { return combiner_.find(spec_.job)->counters()[counter]; }
+
+  const CombinedJobSpec spec_ = job_spec(7);
+  Combiner combiner_;
+  Outbox outbox_;
+};
+
+TEST_F(CombinerTest, SendsOneSumForAllChildren) {
+  EXPECT_TRUE(from_worker(0, 0).empty());
+  EXPECT_TRUE(from_worker(2, 0).empty());
+  EXPECT_TRUE(from_worker(2, 0, Transmission::kAgain).empty());
+  const std::vector<Sent> sent = from_worker(1, 0);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].to, address(kOtherServer));
+  EXPECT_EQ(sent[0].header.kind, wire::Kind::kCombined);
+  EXPECT_EQ(sent[0].header.worker, wire::kFirstGroup + spec_.group);
+  EXPECT_EQ(sent[0].header.code, static_cast<std::uint8_t>(Transmission::kFirst));
+  EXPECT_EQ(sent[0].words(), (std::vector<std::uint32_t>{30, 33}));
+  EXPECT_EQ(sent[0].bytes[wire::kHeaderSize], 52);  // the largest exponent
+  const std::vector<Sent> again = from_worker(0, 0, Transmission::kAgain);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].words(), sent[0].words());
+  EXPECT_EQ(again[0].header.code, static_cast<std::uint8_t>(Transmission::kAgain));
+  EXPECT_EQ(counted(Counter::kClaims), 1u);
+  EXPECT_EQ(counted(Counter::kJoins), 2u);
+  EXPECT_EQ(counted(Counter::kAbsorbed), 2u);
+}
+
+TEST_F(CombinerTest, AResultGoesToAllWorkersAndFreesTheEntry) {
+  for (std::uint16_t worker = 0; worker < kWorkers; ++worker) from_worker(worker, 0);
+  EXPECT_EQ(combiner_.entries_held(0), 1u);
+  const std::vector<Sent> sent = deliver(result(0), kOtherServer);
+  ASSERT_EQ(sent.size(), kWorkers);
+  for (std::uint8_t worker = 0; worker < kWorkers; ++worker) {
+    EXPECT_EQ(sent[worker].to, address(worker));
+    EXPECT_EQ(sent[worker].bytes, result(0));
+  }
+  EXPECT_EQ(combiner_.entries_held(0), 0u);
+  EXPECT_TRUE(from_worker(0, 1).empty());  // the next pass of the slot claims it
+  EXPECT_EQ(deliver(result(0), kOtherServer).size(), kWorkers);
+  EXPECT_EQ(combiner_.entries_held(0), 1u);  // the late result is of another pass
+}
+
+TEST_F(CombinerTest, SendsOnWhatItDoesNotCombine) {
+  expect_sent_on(from_worker(0, 0, Transmission::kAgain), update(0, 0, Transmission::kAgain));
+  expect_sent_on(from_worker(0, 0, Transmission::kDirect), update(0, 0, Transmission::kDirect));
+  from_worker(0, 0);
+  expect_sent_on(from_worker(1, 1), update(1, 1));  // another pass has the entry
+  EXPECT_EQ(counted(Counter::kCollisions), 2u);
+  EXPECT_EQ(counted(Counter::kPassedOn), 1u);
+}
+
+TEST_F(CombinerTest, RefusesPacketsOfUnknownJobsAndDropsThoseThatDoNotFit) {
+  wire::Header wrong = header(0, 0);
+  wrong.job = 8;
+  std::vector<Sent> sent = deliver(testing::packet(wrong, 1), kStranger);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].header.kind, wire::Kind::kRefused);
+  wrong = header(0, 0);
+  wrong.secret = 1;
+  sent = deliver(testing::packet(wrong, 1), kStranger);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].header.kind, wire::Kind::kRefused);
+  wrong.kind = wire::Kind::kResult;  // two switches do not answer each other's refusals
+  EXPECT_TRUE(deliver(testing::packet(wrong, 1), kStranger).empty());
+  wrong = header(0, 0);
+  wrong.slot = 4;
+  EXPECT_TRUE(deliver(testing::packet(wrong, 1), 0).empty());
+  wrong = header(0, 0);
+  wrong.words = 9;
+  EXPECT_TRUE(deliver(testing::packet(wrong, 1), 0).empty());
+  wrong = header(wire::kFirstGroup, 0);
+  EXPECT_TRUE(deliver(testing::packet(wrong, 1), 0).empty());
+  EXPECT_EQ(combiner_.entries_held(0), 0u);
+}
+
+TEST_F(CombinerTest, ARegistrationDoesNotInheritEntries) {
+  from_worker(0, 0);
+  combiner_.remove(spec_.job);
+  ASSERT_TRUE(combiner_.add(spec_));
+  EXPECT_FALSE(combiner_.add(spec_));
+  EXPECT_TRUE(from_worker(1, 0).empty());
+  EXPECT_TRUE(from_worker(2, 0).empty());  // with the old contribution the sum would be complete
+  const std::vector<Sent> sent = from_worker(0, 0);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].words(), (std::vector<std::uint32_t>{30, 33}));
+}
+
+TEST_F(CombinerTest, TellsTheWorkersOfAnOverflowOnce) {
+  for (std::uint16_t worker = 0; worker < kWorkers; ++worker) from_worker(worker, 0);
+  combiner_.on_overflow();
+  EXPECT_EQ(deliver(result(0), kOtherServer)[0].header.code, wire::kOverflowed);
+  EXPECT_EQ(deliver(result(0), kOtherServer)[0].header.code, 0);
+}
+
+TEST_F(CombinerTest, AReplyToOneWorkerGoesToThatWorker) {
+  from_worker(1, 0);
+  wire::Header pending = header(1, 0);
+  pending.kind = wire::Kind::kPending;
+  pending.words = 0;
+  pending.exponents = 0;
+  const std::vector<Sent> sent = deliver(testing::packet(pending, 0), kOtherServer);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].to, address(1));
+}
+
+class EmptyTable : public CombinerTest {
+ protected:
+  EmptyTable() : CombinerTest(0) {}
+};
+
+TEST_F(EmptyTable, SendsEverythingOn) {
+  expect_sent_on(from_worker(0, 0), update(0, 0));
+  expect_sent_on(from_worker(1, 0), update(1, 0));
+  EXPECT_EQ(deliver(result(0), kOtherServer).size(), 2u);  // nothing has come from worker 2
+}
+
+class HalfSentOn : public CombinerTest {
+ protected:
+  HalfSentOn() : CombinerTest(8, 1u << 15) {}
+};
+
+TEST_F(HalfSentOn, SendsAllPacketsOfHalfThePassesOn) {
+  std::uint32_t combined = 0;
+  constexpr std::uint32_t kPasses = 2'000;
+  for (std::uint32_t epoch = 0; epoch < kPasses; ++epoch) {
+    std::size_t sent = 0;
+    for (std::uint16_t worker = 0; worker < kWorkers; ++worker) sent += from_worker(worker, epoch).size();
+    EXPECT_TRUE(sent == 1 || sent == kWorkers) << sent;
+    combined += sent == 1;
+    deliver(result(epoch), kOtherServer);
+  }
+  EXPECT_NEAR(combined, kPasses / 2, kPasses / 20);
+}
+
+// A rival that wants every entry gets it once its lifetime has passed, though the job that had it is gone.
+TEST_F(CombinerTest, NoEntryIsHeldAfterItsLifetime) {
+  for (std::uint32_t epoch = 0; epoch < 3; ++epoch) from_worker(0, epoch);
+  EXPECT_EQ(combiner_.entries_held(0), 1u);
+  CombinedJobSpec rival = job_spec(8);
+  ASSERT_TRUE(combiner_.add(rival));
+  for (std::uint16_t slot = 0; slot < 4; ++slot) {
+    for (std::uint16_t worker = 0; worker < kWorkers; ++worker) {
+      wire::Header claim = header(worker, 0);
+      claim.job = 8;
+      claim.slot = slot;
+      const std::vector<Sent> sent = deliver(testing::packet(claim, 1), kStranger, kLifetime + 1);
+      EXPECT_EQ(sent.size(), worker + 1 == kWorkers ? 1u : 0u);
+    }
+  }
+  EXPECT_EQ(combiner_.find(8)->counters()[Counter::kCollisions], 0u);
+}
+
+// A server and a switch in front of it: forged results and sums from elsewhere, among them such with the right secret.
+TEST_F(CombinerTest, AMillionForgedPacketsChangeNothing) {
+  DatagramAggregator server;
+  const JobSpec spec{.job = spec_.job, .secret = spec_.secret, .shape = spec_.shape};
+  ASSERT_TRUE(server.add(std::make_unique<DatagramJob>(
+      spec, Shard{},
+      CombiningSwitches{.groups = {set_of({0, 1, 2}), set_of({0, 1})}, .addresses = {address(kSwitch)}})));
+  from_worker(0, 0);
+  std::mt19937 random(1);
+  outbox_.keep = false;
+  constexpr int kForged = 1'000'000;
+  for (int i = 0; i < kForged; ++i) {
+    wire::Header forged = header(static_cast<std::uint16_t>(wire::kFirstGroup + random() % 3), random() % 3);
+    const bool knows_secret = i % 2 == 0;
+    if (!knows_secret) forged.secret ^= 1 + random();
+    const auto from = knows_secret ? kStranger : kSwitch;
+    forged.kind = wire::Kind::kCombined;
+    const Bytes sum = testing::packet(forged, random(), static_cast<std::uint8_t>(random()));
+    server.on_packet(sum, address(from), outbox_);
+    forged.kind = wire::Kind::kResult;
+    forged.worker = wire::kAllWorkers;
+    const Bytes reply = testing::packet(forged, random(), static_cast<std::uint8_t>(random()));
+    combiner_.on_packet(reply, address(knows_secret ? kStranger : kOtherServer), 0, outbox_);
+  }
+  outbox_.keep = true;
+  EXPECT_EQ(server.find(spec_.job)->counters()[Counter::kUpdates], 0u);
+  EXPECT_EQ(combiner_.entries_held(0), 1u);
+  // The sum goes on as if nothing had come.
+  from_worker(1, 0);
+  const std::vector<Sent> combined = from_worker(2, 0);
+  ASSERT_EQ(combined.size(), 1u);
+  server.on_packet(combined[0].bytes, address(kSwitch), outbox_);
+  const std::vector<Sent> results = outbox_.take();
+  ASSERT_EQ(results.size(), 1u);  // one for the switch
+  EXPECT_EQ(results[0].to, address(kSwitch));
+  EXPECT_EQ(results[0].words(), (std::vector<std::uint32_t>{30, 33}));
+}
+
+class ServerTest : public ::testing::Test {
+ protected:
+  ServerTest() {
+    const JobSpec spec{.job = 7,
+                       .secret = 1,
+                       .shape = testing::SmallShape{.slots = 1, .block_size = 4, .blocks_per_chunk = 2}.of(kWorkers)};
+    EXPECT_TRUE(server_.add(std::make_unique<DatagramJob>(
+        spec, Shard{},
+        CombiningSwitches{.groups = {set_of({0, 1, 2}), set_of({0, 1})}, .addresses = {address(kSwitch)}})));
+  }
+  std::vector<Sent> deliver(std::uint16_t sender, std::uint32_t value, std::uint8_t from) {
+    const bool group = sender >= wire::kFirstGroup;
+    const wire::Header header{.kind = group ? wire::Kind::kCombined : wire::Kind::kUpdate,
+                              .job = 7,
+                              .secret = 1,
+                              .worker = sender,
+                              .fingerprint = 5,
+                              .words = 1};
+    server_.on_packet(testing::packet(header, value), address(from), outbox_);
+    return outbox_.take();
+  }
+  static constexpr std::uint16_t kAll = wire::kFirstGroup, kFirstTwo = wire::kFirstGroup + 1;
+  std::uint64_t updates() const { return server_.find(7)->counters()[Counter::kUpdates]; }
+  DatagramAggregator server_;
+  Outbox outbox_;
+};
+
+TEST_F(ServerTest, AddsDisjointSets) {
+  EXPECT_TRUE(deliver(2, 1, 2).empty());
+  const std::vector<Sent> sent = deliver(kFirstTwo, 10, kSwitch);
+  ASSERT_EQ(sent.size(), 2u);  // to the switch for two workers, and to the one that came directly
+  EXPECT_EQ(sent[0].to, address(kSwitch));
+  EXPECT_EQ(sent[1].to, address(2));
+  EXPECT_EQ(sent[0].words(), std::vector<std::uint32_t>{11});
+  EXPECT_EQ(updates(), kWorkers);
+}
+
+TEST_F(ServerTest, ASetThatHoldsAllTakesTheirPlace) {
+  deliver(2, 1, 2);
+  EXPECT_EQ(deliver(kAll, 100, kSwitch)[0].words(), std::vector<std::uint32_t>{100});
+  EXPECT_EQ(updates(), kWorkers);
+  EXPECT_EQ(deliver(kFirstTwo, 10, kSwitch)[0].words(), std::vector<std::uint32_t>{100});  // the result again
+}
+
+TEST_F(ServerTest, RefusesASetThatOverlapsAndSaysWhoIsMissing) {
+  deliver(0, 1, 0);
+  deliver(2, 1, 2);
+  const std::vector<Sent> sent = deliver(kFirstTwo, 10, kSwitch);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].to, address(kSwitch));
+  EXPECT_EQ(sent[0].header.kind, wire::Kind::kPending);
+  EXPECT_EQ(sent[0].header.worker, wire::kAllWorkers);
+  EXPECT_EQ(sent[0].bytes[wire::kHeaderSize], 0b101);
+  EXPECT_EQ(updates(), 2u);
+  EXPECT_EQ(deliver(1, 5, 1)[0].words(), std::vector<std::uint32_t>{7});
+}
+
+TEST_F(ServerTest, ASubsetIsADuplicate) {
+  deliver(kFirstTwo, 10, kSwitch);
+  EXPECT_EQ(deliver(0, 1, 0)[0].header.kind, wire::Kind::kPending);
+  EXPECT_EQ(deliver(kFirstTwo, 10, kSwitch)[0].header.kind, wire::Kind::kPending);
+  EXPECT_EQ(updates(), 2u);
+}
+
+TEST_F(ServerTest, ASumCountsOnlyFromTheJobsSwitches) {
+  EXPECT_TRUE(deliver(kAll, 10, kStranger).empty());
+  EXPECT_TRUE(deliver(wire::kFirstGroup + 2, 10, kSwitch).empty());  // no such group
+  EXPECT_EQ(updates(), 0u);
+}
+
+}  // namespace
+}  // namespace jaxina
