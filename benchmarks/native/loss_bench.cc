@@ -56,7 +56,7 @@ class Sum final : private PacketOutput {
     const JobSpec spec{.job = kJob, .secret = kSecret, .shape = shape};
     check(aggregator_.add(std::make_unique<DatagramJob>(spec, Shard{})), "the aggregator refuses the job");
     for (std::uint32_t w = 0; w < options.workers; ++w) {
-      network_.add_host({.delay = options.delay, .bytes_per_us = kBytesPerMicrosecond, .queue = kSecond});
+      network_.add_node({.delay = options.delay, .bytes_per_us = kBytesPerMicrosecond, .queue = kSecond});
       output_.emplace_back(input_.size());
       sessions_.push_back(std::make_unique<Session>(
           SessionConfig{.job = kJob,

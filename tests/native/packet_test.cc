@@ -32,7 +32,7 @@ Header update() {
 }
 
 TEST(Packet, RoundTrip) {
-  for (const Kind kind : {Kind::kUpdate, Kind::kResult, Kind::kPending, Kind::kRefused, Kind::kAbort}) {
+  for (const Kind kind : {Kind::kUpdate, Kind::kResult, Kind::kPending, Kind::kRefused, Kind::kAbort, Kind::kCombined}) {
     Header header = update();
     header.kind = kind;
     const Bytes packet = sealed(header, packet_size(header.words, header.exponents));
@@ -96,7 +96,7 @@ TEST(Packet, AMissingChecksumIsAcceptedIfItIsOptional) {
 }
 
 TEST(Packet, EveryTruncationIsDetected) {
-  for (const Kind kind : {Kind::kUpdate, Kind::kResult, Kind::kPending, Kind::kRefused, Kind::kAbort}) {
+  for (const Kind kind : {Kind::kUpdate, Kind::kResult, Kind::kPending, Kind::kRefused, Kind::kAbort, Kind::kCombined}) {
     Header header = update();
     header.kind = kind;
     const Bytes packet = sealed(header, packet_size(header.words, header.exponents));
@@ -145,7 +145,7 @@ TEST(Packet, ForeignPacketsAreDistinguishedFromDamagedOnes) {
     foreign[byte] ^= 0xff;
     EXPECT_EQ(parse(foreign, read), ParseResult::kForeign);
   }
-  for (const int kind : {0, 6, 255}) {
+  for (const int kind : {0, 7, 255}) {
     Bytes foreign = packet;
     foreign[3] = static_cast<std::uint8_t>(kind);
     EXPECT_EQ(parse(foreign, read), ParseResult::kForeign);

@@ -110,7 +110,7 @@ def foreign(size: int) -> Vector:
     script.update(1, 0, "foreign", damage="set:1=0x59")
     script.update(1, 0, "foreign", damage="set:2=2")
     script.update(1, 0, "foreign", damage="set:3=0")
-    script.update(1, 0, "foreign", damage="set:3=6")
+    script.update(1, 0, "foreign", damage="set:3=7")
     script.say("kinds that only the aggregator sends")
     script.update(1, 0, "not_an_update", kind="result")
     script.state()
