@@ -32,7 +32,8 @@ Header update() {
 }
 
 TEST(Packet, RoundTrip) {
-  for (const Kind kind : {Kind::kUpdate, Kind::kResult, Kind::kPending, Kind::kRefused, Kind::kAbort, Kind::kCombined}) {
+  for (const Kind kind :
+       {Kind::kUpdate, Kind::kResult, Kind::kPending, Kind::kRefused, Kind::kAbort, Kind::kCombined}) {
     Header header = update();
     header.kind = kind;
     const Bytes packet = sealed(header, packet_size(header.words, header.exponents));
@@ -96,7 +97,8 @@ TEST(Packet, AMissingChecksumIsAcceptedIfItIsOptional) {
 }
 
 TEST(Packet, EveryTruncationIsDetected) {
-  for (const Kind kind : {Kind::kUpdate, Kind::kResult, Kind::kPending, Kind::kRefused, Kind::kAbort, Kind::kCombined}) {
+  for (const Kind kind :
+       {Kind::kUpdate, Kind::kResult, Kind::kPending, Kind::kRefused, Kind::kAbort, Kind::kCombined}) {
     Header header = update();
     header.kind = kind;
     const Bytes packet = sealed(header, packet_size(header.words, header.exponents));
