@@ -21,6 +21,7 @@ from jaxina._native import (
 )
 from jaxina.errors import InvalidArgumentError
 
+AGGREGATORS = ("embedded", "direct", "atp", "udp", "roce", "verbs")
 PREFIX = "JAXINA_"
 
 TOKEN_CHARACTERS = (16, 256)  # the least and the most characters of JAXINA_TOKEN
@@ -158,7 +159,7 @@ class Configuration:
     """
 
     aggregator: str = _setting(
-        choice("embedded", "direct", "atp", "udp", "roce", "verbs"),
+        choice(*AGGREGATORS),
         "embedded",
         "Where arrays are summed: in shared memory of this host (embedded), by the workers themselves over a network "
         "(direct), the same with switches that combine updates on the way (atp), or at a switch that is reached by "

@@ -48,7 +48,7 @@ def bench(
     ] = None,
     warmup: Annotated[int, typer.Option("-w", min=1, help="Calls before these, which are not timed.")] = 5,
     dtype: Annotated[Dtype, typer.Option(help="Type of the elements.")] = _FIRST_DTYPE,
-    aggregator: Annotated[str | None, typer.Option(help="embedded, direct, atp, udp, roce or verbs.")] = None,
+    aggregator: Annotated[str | None, typer.Option(help=f"One of {', '.join(config.AGGREGATORS)}.")] = None,
     switch: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Use this switch (udp, roce, verbs). If not given, start one."),

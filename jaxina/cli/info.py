@@ -53,7 +53,7 @@ def _facts() -> dict[str, str]:
         "jaxina": jaxina.__version__,
         "jax, jaxlib": f"{jax.__version__}, {jaxlib.__version__} ({tested})",
         "codec": _native.numerics.codec_name(),
-        "aggregators": "embedded, udp, roce, verbs",
+        "aggregators": ", ".join(config.AGGREGATORS),
         "verbs": _native.verbs_availability(),
         "GPUs": gpu["gpus"],
         "CUDA": gpu["toolkit"],

@@ -34,7 +34,7 @@ def run(
         int,
         typer.Option("-n", "--workers", min=1, max=config.MAX_WORKERS, help="Number of worker processes."),
     ],
-    aggregator: Annotated[str | None, typer.Option(help="embedded, direct, atp, udp, roce or verbs.")] = None,
+    aggregator: Annotated[str | None, typer.Option(help=f"One of {', '.join(config.AGGREGATORS)}.")] = None,
     devices: Annotated[
         int | None,
         typer.Option("--devices-per-process", min=1, max=256, help="CPU devices per process."),
