@@ -8,8 +8,7 @@ std::optional<Session::Outgoing> Session::next_packet(Nanoseconds now, std::uint
   worker_.fill_exponents(*pass, wire::exponents_of(packet), false);
   worker_.fill_words(*pass, wire::words_of(packet, pass->exponents), numerics::Store::kBigEndian);
   const std::size_t size = wire::packet_size(pass->words, pass->exponents);
-  const wire::Transmission transmission =
-      routes_.empty() ? wire::Transmission::kFirst : route(pass->slot).next(pass->sent_before, now);
+  const wire::Transmission transmission = routes_.empty() ? wire::Transmission::kFirst : route(pass->slot).next(*pass);
   wire::seal({.kind = wire::Kind::kUpdate,
               .job = config_.job,
               .secret = config_.secret,

@@ -1,26 +1,27 @@
 // SwitchRoute: decides whether a worker sends a pass through a switch that may combine it, or directly to its server.
+//
 // The switch may be gone, or may have lost the job. Then every pass would wait for two timeouts before it goes
-// directly. So after a number of them, passes go directly at once, and now and then one tries the switch again.
+// directly. So after a number of passes without an answer of the switch, passes go directly at once. A few passes still
+// try the switch. They are the same ones at all workers, because a switch answers only when it has a pass of all of
+// them.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "rdma_engine/base/time.h"
 #include "rdma_engine/wire/packet.h"
+#include "rdma_engine/worker/pass.h"
 
 namespace jaxina {
 
 class SwitchRoute {
  public:
-  // The transmission of a pass that was sent `sent_before` times. kDirect goes to the server.
-  wire::Transmission next(std::uint32_t sent_before, Nanoseconds now) {
-    if (sent_before > 0) ++unanswered_;
-    if (sent_before >= kDirect) return wire::Transmission::kDirect;
-    if (unanswered_ < kMostUnanswered) return static_cast<wire::Transmission>(sent_before);
-    if (sent_before > 0 || now < next_try_) return wire::Transmission::kDirect;
-    next_try_ = now + kTryEvery;
-    return wire::Transmission::kFirst;
+  // How to send the pass. kDirect goes to the server, everything else to the switch.
+  wire::Transmission next(const Pass& pass) {
+    if (pass.retransmission()) ++unanswered_;
+    if (pass.sent_before >= kDirect) return wire::Transmission::kDirect;
+    const bool through_switch = unanswered_ < kMostUnanswered || tries(pass);
+    return through_switch ? static_cast<wire::Transmission>(pass.sent_before) : wire::Transmission::kDirect;
   }
   // A packet of the job has come from the switch.
   void on_answer() { unanswered_ = 0; }
@@ -30,10 +31,11 @@ class SwitchRoute {
  private:
   static constexpr auto kDirect = static_cast<std::uint32_t>(wire::Transmission::kDirect);
   static constexpr std::uint32_t kMostUnanswered = 32;
-  static constexpr Nanoseconds kTryEvery = 20'000'000;
+
+  // One pass of 256, by a multiplicative hash.
+  static bool tries(const Pass& pass) { return (pass.slot * 0x9e3779b1u + pass.epoch * 0x85ebca6bu) >> 24 == 0; }
 
   std::uint32_t unanswered_ = 0;  // passes sent again since the switch's last answer
-  Nanoseconds next_try_ = 0;
 };
 
 }  // namespace jaxina
