@@ -48,6 +48,8 @@ def status(
             "HOST:PORT asks a switch"
         )
     address = settings.switch
+    if "," in address:
+        raise InvalidArgumentError(f"JAXINA_SWITCH={address} names several switches: choose one by --switch HOST:PORT")
     console = Console()
     with SwitchClient(address, _CALL_TIMEOUT, settings.token) as client, contextlib.suppress(KeyboardInterrupt):
         rates = Rates()

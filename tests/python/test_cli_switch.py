@@ -212,6 +212,8 @@ def test_a_look_fits_80_columns():
 def test_status_without_a_switch_says_so():
     code, _, err = jaxina("status", JAXINA_AGGREGATOR="direct")
     assert code == 2 and "the direct aggregator has no switch to ask" in err
+    code, _, err = jaxina("status", JAXINA_AGGREGATOR="atp", JAXINA_SWITCH="10.0.0.1:1,10.0.0.2:1")
+    assert code == 2 and "names several switches: choose one" in err
 
 
 def test_status_of_no_switch():

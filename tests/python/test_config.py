@@ -188,3 +188,26 @@ def test_every_setting_is_documented_and_its_default_is_allowed():
         default = field.metadata["default"]
         for value in default.values() if isinstance(default, dict) else [default]:
             assert value is None or field.metadata["kind"].parse(str(value)) == value
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"aggregator": "udp", "switch": "a:1,b:2"}, "names several switches"),
+        ({"aggregator": "udp", "servers": "a:1"}, "has no servers"),
+        ({"aggregator": "embedded", "servers": "a:1"}, "has no servers"),
+    ],
+)
+def test_switches_and_servers_that_the_aggregator_does_not_use_are_refused(settings, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        config.check_used(config.resolve({}, **settings))
+
+
+def test_atp_may_have_several_switches_and_servers():
+    resolved = config.resolve({}, aggregator="atp", switch="a:1,[::1]:2", servers="c:3")
+    config.check_used(resolved)
+    assert resolved.switches_on_the_way == ["a:1", "[::1]:2"] and resolved.dedicated_servers == ["c:3"]
+    assert resolved.shared["servers"] == "c:3"
+    assert config.resolve({}, aggregator="udp").switches_on_the_way == []
+    with pytest.raises(InvalidArgumentError, match="JAXINA_SERVERS"):
+        config.resolve({"JAXINA_SERVERS": "a:1,,"})
