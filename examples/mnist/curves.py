@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 
 import matplotlib
@@ -10,7 +11,7 @@ from shared.report import RunRecord
 
 # Colour-blind readers can tell the colours of Okabe and Ito's palette apart. The dashes keep a curve visible when
 # another one lies on top of it.
-COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7"]
+COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000"]
 DASHES = ["solid", (0, (6, 3)), (0, (2, 2)), (0, (6, 2, 1, 2))]
 SMOOTHING = 10  # steps
 
@@ -29,7 +30,7 @@ def plot_curves(runs: list[tuple[str, RunRecord]], file: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, (loss_axes, accuracy_axes) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for (name, run), colour, dashes in zip(runs, COLOURS, DASHES, strict=False):
+    for (name, run), colour, dashes in zip(runs, cycle(COLOURS), cycle(DASHES), strict=False):
         style = {"color": colour, "linestyle": dashes, "linewidth": 1.8}
         steps = np.arange(1, len(run.loss) + 1)
         label = f"{name} (test accuracy {100 * run.test_accuracy:.1f} %)"
