@@ -62,21 +62,6 @@ class CombinedJobs {
   std::vector<std::unique_ptr<SoftwareSwitch>> servers_;
 };
 
-void sum_exactly(const JobSpec& job, const std::vector<UdpMember>& configs, int rounds = 1) {
-  std::vector<FloatSum> sums;
-  for (int round = 0; round < rounds; ++round) {
-    for (const std::size_t count : {1u, 257u, 5000u, 100'000u}) sums.emplace_back(job.shape.workers(), count, count);
-  }
-  with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
-    for (FloatSum& sum : sums) {
-      sum.submit(w, endpoint);
-      const Status status = run_to_end(endpoint);
-      ASSERT_TRUE(status.ok()) << status.text();
-    }
-  });
-  for (const FloatSum& sum : sums) sum.expect_exact();
-}
-
 TEST(UdpCombining, WithAmpleEntriesTheServersGetSums) {
   for (const std::uint32_t threads : {1u, 2u}) {
     const JobSpec job = job_of(4);

@@ -106,4 +106,20 @@ class FloatSum {
   std::vector<std::vector<float>> inputs_, outputs_;
 };
 
+// All workers of a job sum tensors of several sizes, `rounds` times each. The sums must be exact.
+inline void sum_exactly(const JobSpec& job, const std::vector<UdpMember>& configs, int rounds = 1) {
+  std::vector<FloatSum> sums;
+  for (int round = 0; round < rounds; ++round) {
+    for (const std::size_t count : {1u, 257u, 5000u, 100'000u}) sums.emplace_back(job.shape.workers(), count, count);
+  }
+  with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
+    for (FloatSum& sum : sums) {
+      sum.submit(w, endpoint);
+      const Status status = run_to_end(endpoint);
+      ASSERT_TRUE(status.ok()) << status.text();
+    }
+  });
+  for (const FloatSum& sum : sums) sum.expect_exact();
+}
+
 }  // namespace jaxina::testing

@@ -41,19 +41,6 @@ class Servers {
   std::vector<std::unique_ptr<SoftwareSwitch>> servers_;
 };
 
-void sum_exactly(const JobSpec& job, const std::vector<UdpMember>& configs) {
-  std::vector<FloatSum> sums;
-  for (const std::size_t count : {1u, 257u, 5000u, 100'000u}) sums.emplace_back(job.shape.workers(), count, count);
-  with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
-    for (FloatSum& sum : sums) {
-      sum.submit(w, endpoint);
-      const Status status = run_to_end(endpoint);
-      ASSERT_TRUE(status.ok()) << status.text();
-    }
-  });
-  for (const FloatSum& sum : sums) sum.expect_exact();
-}
-
 TEST(UdpServers, SumsAreBitExactAndEachServerHasItsShare) {
   for (const std::uint32_t n : {2u, 3u}) {
     const JobSpec job = job_of(n);
