@@ -160,5 +160,5 @@ def test_a_host_that_is_the_server_dies(switches, tmp_path):
     killed = time.monotonic()
     output, _ = training.communicate(timeout=60)
     assert training.returncode != 0
-    assert time.monotonic() - killed < 10, "the launcher takes some seconds for the workers to end"
+    assert time.monotonic() - killed < 30, "no worker waits for its timeout of 300 s"
     assert "WORKER_LOST" in output and "a server of the job is gone" in output, output
