@@ -84,6 +84,8 @@ class Assistance:
             ended.wait()  # the switch helps as long as the stream is open
 
         self._call = call = self._client.assist(requests())
+        if self._closing.is_set():  # close() may have looked for a call before this one was there
+            call.cancel()
         try:
             for reply in call:
                 self._reply = reply

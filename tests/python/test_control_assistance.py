@@ -188,6 +188,38 @@ def test_closing_while_the_switch_is_away_does_not_wait(switches):
     assert not closing.is_alive()
 
 
+def test_closing_while_a_call_begins_does_not_wait():
+    closing = []
+
+    class Call:
+        def __init__(self):
+            self.cancelled = threading.Event()
+
+        def cancel(self):
+            self.cancelled.set()
+
+        def __iter__(self):
+            self.cancelled.wait()
+            return iter(())
+
+    class Client:
+        address = "10.0.0.1:1"
+
+        def assist(self, requests):
+            began.wait()
+            closing.append(threading.Thread(target=one.close, daemon=True))
+            closing[0].start()
+            one._closing.wait()  # close() has found no call to cancel
+            return Call()
+
+    began = threading.Event()
+    one = Assistance(Client(), combining(), lambda error: None)
+    began.set()
+    assert eventually(lambda: bool(closing) and closing[0].ident is not None)
+    closing[0].join(5)
+    assert not closing[0].is_alive()
+
+
 def test_status_shows_what_a_switch_combines():
     counters = {"claims": 1_000, "joins": 3_000, "combined": 990, "collisions": 12, "passed_on": 7, "expired": 1}
     job = pb.AssistStatus(**{"from": "10.0.0.1"}, job=4_000_000_000, workers=4, role="combines", counters=counters)
