@@ -1,7 +1,6 @@
 // The simulator's protocol with a server in each worker's process, and switches that combine updates on their way
 // there.
 #include <map>
-#include <utility>
 
 #include "rdma_engine/base/narrow.h"
 #include "rdma_engine/combiner/combiner.h"
@@ -10,49 +9,6 @@
 
 namespace jaxina::sim {
 namespace {
-
-class CombiningEnd final : public WorkerEnd {
- public:
-  CombiningEnd(const SessionConfig& config, std::uint16_t near, std::vector<std::uint16_t> servers)
-      : session_(config), switch_(near), servers_(std::move(servers)) {}
-
-  Worker& worker() override { return session_.worker(); }
-
-  std::optional<Pass> send_next(Nanoseconds now, WorkerEnd::Output& output) override {
-    Packet packet;
-    const auto outgoing = session_.next_packet(now, packet.bytes.data());
-    if (!outgoing) return std::nullopt;
-    packet.size = narrow<std::uint16_t>(outgoing->size);
-    packet.to = outgoing->transmission == wire::Transmission::kDirect ? server(outgoing->pass.slot) : switch_;
-    packet.origin.slot = outgoing->pass.slot;
-    packet.origin.epoch = outgoing->pass.epoch;
-    packet.origin.repeated = outgoing->pass.retransmission();
-    output.send(packet);
-    return outgoing->pass;
-  }
-
-  bool has_network_card() const override { return false; }
-  void arrive(const Packet& packet) override { arrived_ = &packet; }
-  std::optional<Reply> next_reply(Nanoseconds now, Origin& origin) override {
-    const Packet* packet = std::exchange(arrived_, nullptr);
-    const std::optional<wire::Header> header = packet != nullptr ? session_.accept(packet->view()) : std::nullopt;
-    if (!header) return std::nullopt;
-    origin = packet->origin;
-    Session::Reply reply;
-    if (packet->from == switch_) reply = session_.on_switch_reply(*header, packet->view(), now);
-    else if (packet->from == server(header->slot)) reply = session_.on_reply(*header, packet->view(), now);
-    else return std::nullopt;
-    return Reply{kind_of(reply), *header, packet->view().subspan(wire::kHeaderSize)};
-  }
-
- private:
-  std::uint16_t server(std::uint16_t slot) const { return servers_[slot % servers_.size()]; }
-
-  Session session_;
-  std::uint16_t switch_;
-  std::vector<std::uint16_t> servers_;
-  const Packet* arrived_ = nullptr;
-};
 
 class CombiningProtocol final : public Protocol {
  public:
@@ -80,7 +36,7 @@ class CombiningProtocol final : public Protocol {
                                .worker = narrow<std::uint16_t>(worker),
                                .stream = {.shape = plan.shape, .timer = plan.timer, .window = plan.window},
                                .switches = 1};
-    return std::make_unique<CombiningEnd>(config, nodes_.switch_of[host], servers_of(jobs_.at(spec.job)));
+    return std::make_unique<DatagramEnd>(config, servers_of(jobs_.at(spec.job)), nodes_.switch_of[host]);
   }
 
   void on_packet(const Packet& packet, Nanoseconds now, Output& output) override {
