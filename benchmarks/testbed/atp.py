@@ -118,6 +118,11 @@ def measure(case: Case, bed: testbed.Testbed, options: argparse.Namespace) -> di
     return {name: result["median_ms"] for name, result in record["results"].items()}
 
 
+def chosen(options: argparse.Namespace) -> list[Case]:
+    """The cases to measure. udp is one of them, because the others are compared with it."""
+    return [case for case in CASES if not options.only or case.name in ("udp", *options.only)]
+
+
 def table(rounds: Sequence[dict[str, dict[str, float]]], limit: float, options: argparse.Namespace) -> Table:
     made = Table(
         title=f"{options.workers} workers, links of {options.rate} Mbit/s, {options.size:,} bytes; median and range",
@@ -125,7 +130,7 @@ def table(rounds: Sequence[dict[str, dict[str, float]]], limit: float, options: 
     )
     for heading in ("", "ms", "of the link", "model", "of the model", "udp / this", "gloo / this"):
         made.add_column(heading, justify="right" if heading else "left")
-    for case in CASES:
+    for case in chosen(options):
         found = [one[case.name] for one in rounds]
         model = case.model(options.workers)
         made.add_row(
@@ -151,6 +156,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=20_000_000, help="bytes")
     parser.add_argument("-i", "--iterations", type=int, default=5, help="calls per peer and round")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--only", nargs="+", choices=[case.name for case in CASES], help="measure these cases and udp")
     parser.add_argument("--without-open-mpi", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -160,7 +166,7 @@ def main() -> None:
         rounds = []
         for number in range(options.rounds):
             rounds.append({})
-            for case in CASES:
+            for case in chosen(options):
                 rounds[-1][case.name] = measure(case, bed, options)
                 print(f"round {number + 1}, {case.name}: {rounds[-1][case.name]}", file=sys.stderr, flush=True)
             if not options.without_open_mpi:
