@@ -89,6 +89,7 @@ class DirectAggregators:
       statistics: returns the engine's counters.
 
     Raises:
+      SwitchUnreachableError: a switch or a server that the configuration names does not answer.
       InvalidArgumentError: `host` is not an address of this host.
       SystemCallError: the system has no thread or socket left.
     """
