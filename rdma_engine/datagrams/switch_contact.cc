@@ -12,6 +12,8 @@ constexpr std::uint32_t kMinRefusals = 3;
 // A live switch answers every retransmission. Ten seconds have at least 50 of them. If half of the packets are lost in
 // each direction, 50 in a row stay unanswered once in about two million times.
 constexpr Nanoseconds kSilentFor = 10'000'000'000;
+// Two or three retransmissions. That is too few to end a job, but enough to say what a job waits for when it ends.
+constexpr Nanoseconds kMissingFor = 500'000'000;
 // The most time that one interval between two checks counts: a little more than the 200 ms between retransmissions.
 constexpr Nanoseconds kLongestWatch = 250'000'000;
 
@@ -37,6 +39,10 @@ Status SwitchContact::check(Nanoseconds now) {
   if (refusals_ >= kMinRefusals && watched_ - first_refusal_ >= kRefusedFor) return gone();
   if (unanswered_ > 0 && watched_ - first_unanswered_ >= kSilentFor) return silent();
   return {};
+}
+
+std::optional<std::uint32_t> SwitchContact::silent_worker() const {
+  return unanswered_ > 0 && watched_ - first_unanswered_ >= kMissingFor ? worker_ : std::nullopt;
 }
 
 Status SwitchContact::gone() const {

@@ -31,6 +31,9 @@ class SwitchContact {
   // packets are in flight. Long gaps between calls hardly count, because this process may have been stopped meanwhile.
   Status check(Nanoseconds now);
 
+  // The worker whose server has not answered its latest retransmissions. Empty for a switch.
+  std::optional<std::uint32_t> silent_worker() const;
+
   Status refusal(wire::Refusal refusal) const;
   Status abort(std::uint8_t code, std::span<const std::uint8_t> sentence) const;
 

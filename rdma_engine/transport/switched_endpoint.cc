@@ -35,6 +35,19 @@ Status SwitchedEndpoint::progress(Nanoseconds wait) {
   return failure_;
 }
 
+// Workers whose server is silent come first. The aggregators that do answer may wait for others only because those wait
+// for the silent one.
+std::vector<std::uint32_t> SwitchedEndpoint::missing() {
+  std::vector<std::uint32_t> silent;
+  for (const SwitchContact& contact : contacts_) {
+    const std::optional<std::uint32_t> worker = contact.silent_worker();
+    if (worker) silent.push_back(*worker);
+  }
+  std::sort(silent.begin(), silent.end());  // a server of several threads has several contacts
+  silent.erase(std::unique(silent.begin(), silent.end()), silent.end());
+  return silent.empty() ? pending_.missing(worker().passes_in_flight()) : silent;
+}
+
 void SwitchedEndpoint::on_notice(const wire::Header& header, std::span<const std::uint8_t> payload) {
   switch (header.kind) {
     case wire::Kind::kPending: return pending_.remember(header.slot, header.epoch, payload);

@@ -21,7 +21,7 @@ class SwitchedEndpoint : public Endpoint {
     woken_ = true;
     interrupt();
   }
-  std::vector<std::uint32_t> missing() final { return pending_.missing(worker().passes_in_flight()); }
+  std::vector<std::uint32_t> missing() final;
 
  protected:
   // Slot i is summed at contacts[i % size]. `spins` is how many times in a row receive() may find nothing before the

@@ -45,7 +45,7 @@ inline std::vector<HostPort> ports_of(const std::string& host, const std::vector
 
 struct UdpConfig {
   // Where the job's passes are summed; slot i belongs to addresses[i % size]. These are the ports of a switch, one per
-  // thread. With at_workers, addresses[i] is the server in worker i's process instead.
+  // thread. With at_workers, addresses[i] is the server in the process of worker i % workers instead.
   std::vector<HostPort> addresses;
   bool at_workers = false;
   // The switches on the way there that may combine updates: slot i goes through switches[i % size]. Empty: none.

@@ -128,6 +128,9 @@ TEST(UdpServers, ASilentServerIsALostWorkerWithItsNumber) {
   with_workers(configs, [&](std::uint32_t w, Endpoint& endpoint) {
     FloatSum sum(2, 50'000, 1);
     sum.submit(w, endpoint);
+    // A job that ends sooner, by the collective's timeout, says for whom it waited.
+    EXPECT_EQ(run_to_end(endpoint, std::chrono::seconds(2)).code, ErrorCode::kTimeout);
+    EXPECT_EQ(endpoint.missing(), std::vector<std::uint32_t>{1});
     const Status status = run_to_end(endpoint, std::chrono::seconds(20));
     EXPECT_EQ(status.code, ErrorCode::kWorkerLost) << status.text();
     EXPECT_NE(status.message.find("worker 1 is out of reach"), std::string::npos) << status.text();

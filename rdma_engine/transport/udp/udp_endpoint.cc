@@ -39,7 +39,7 @@ std::vector<Address> resolved(const std::vector<HostPort>& given) {
 }
 
 // The addresses at which the job is summed.
-std::vector<Address> resolved_servers(const UdpConfig& config) {
+std::vector<Address> resolved_servers(const UdpConfig& config, std::uint32_t workers) {
   if (!config.at_workers) return resolved(config.addresses);
   std::vector<Address> addresses;
   for (const HostPort& one : config.addresses) {
@@ -47,7 +47,7 @@ std::vector<Address> resolved_servers(const UdpConfig& config) {
       addresses.push_back(resolved({one}).front());
     } catch (const Error& error) {
       throw Error(ErrorCode::kWorkerLost,
-                  "worker " + std::to_string(addresses.size()) + " cannot be reached: " + error.status().message);
+                  "worker " + std::to_string(addresses.size() % workers) + " cannot be reached: " + error.status().message);
     }
   }
   return addresses;
@@ -73,11 +73,11 @@ std::uint32_t paths(std::size_t addresses, std::size_t switches, const JobShape&
   return narrow<std::uint32_t>(std::min<std::size_t>(paths, shape.slots()));
 }
 
-std::vector<SwitchContact> contacts_at(const std::vector<Address>& addresses, bool at_workers) {
+std::vector<SwitchContact> contacts_at(const std::vector<Address>& addresses, bool at_workers, std::uint32_t workers) {
   std::vector<SwitchContact> contacts;
   for (const Address& address : addresses) {
-    const auto worker = at_workers ? std::optional(narrow<std::uint32_t>(contacts.size())) : std::nullopt;
-    contacts.emplace_back(net::to_string(address), worker);
+    const auto worker = narrow<std::uint32_t>(contacts.size() % workers);
+    contacts.emplace_back(net::to_string(address), at_workers ? std::optional(worker) : std::nullopt);
   }
   return contacts;
 }
@@ -101,7 +101,7 @@ class UdpEndpoint final : public SwitchedEndpoint {
  public:
   UdpEndpoint(const Membership& member, const UdpConfig& config, std::vector<Address> addresses,
               std::vector<Address> switches)
-      : SwitchedEndpoint(member.shape, contacts_at(addresses, config.at_workers), kSpins),
+      : SwitchedEndpoint(member.shape, contacts_at(addresses, config.at_workers, member.shape.workers()), kSpins),
         addresses_(std::move(addresses)),
         switches_(std::move(switches)),
         socket_(any_address(net::family(addresses_.front())), {.report_unreachable = true}),
@@ -210,7 +210,7 @@ void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address&
 }  // namespace
 
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const UdpConfig& config) {
-  std::vector<Address> addresses = resolved_servers(config), switches = resolved(config.switches);
+  std::vector<Address> addresses = resolved_servers(config, member.shape.workers()), switches = resolved(config.switches);
   check(addresses, switches);
   return std::make_unique<UdpEndpoint>(member, config, std::move(addresses), std::move(switches));
 }
