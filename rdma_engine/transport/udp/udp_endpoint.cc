@@ -46,8 +46,8 @@ std::vector<Address> resolved_servers(const UdpConfig& config, std::uint32_t wor
     try {
       addresses.push_back(resolved({one}).front());
     } catch (const Error& error) {
-      throw Error(ErrorCode::kWorkerLost,
-                  "worker " + std::to_string(addresses.size() % workers) + " cannot be reached: " + error.status().message);
+      throw Error(ErrorCode::kWorkerLost, "worker " + std::to_string(addresses.size() % workers) +
+                                              " cannot be reached: " + error.status().message);
     }
   }
   return addresses;
@@ -210,7 +210,8 @@ void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address&
 }  // namespace
 
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const UdpConfig& config) {
-  std::vector<Address> addresses = resolved_servers(config, member.shape.workers()), switches = resolved(config.switches);
+  std::vector<Address> addresses = resolved_servers(config, member.shape.workers()),
+                       switches = resolved(config.switches);
   check(addresses, switches);
   return std::make_unique<UdpEndpoint>(member, config, std::move(addresses), std::move(switches));
 }
