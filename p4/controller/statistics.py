@@ -1,4 +1,4 @@
-"""Reads how many packets came, by job and by what became of them (p4/tofino/statistics.p4)."""
+"""Reads how many packets came for each job, and what became of them (p4/tofino/statistics.p4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import enum
 from jaxina.controller.pool import Job
 from jaxina.controller.tables import Entry, Tables
 
-_TABLE = "pipe.Ingress.statistics.packets"
+_DECIDED = "pipe.Ingress.statistics.packets"
+_RECEIVED = "pipe.Ingress.statistics.received"
 _PACKETS, _BYTES = "$COUNTER_SPEC_PKTS", "$COUNTER_SPEC_BYTES"
 
 
@@ -53,34 +54,35 @@ class Statistics:
         self._tables = tables
 
     def clear(self, job: Job) -> None:
-        self._tables.modify(_entries(job.index))
+        self._tables.modify([_received(job.index), *_decided(job.index)])
 
     def of_job(self, job: Job) -> dict[str, int | dict[str, int]]:
-        packets, received = self._read(job.index)
+        (received,) = self._tables.read([_received(job.index)])
+        packets = self._packets(job.index)
         return {
             "updates": packets[Reason.ADDED] + packets[Reason.COMPLETED],
             "results": packets[Reason.COMPLETED],
             "duplicates": packets[Reason.RESENT] + packets[Reason.PENDING],
             "packets_sent": job.workers * packets[Reason.COMPLETED] + packets[Reason.RESENT],
-            "bytes_received": received,
+            "bytes_received": received[_BYTES],
             "rejected": _rejected(packets),
         }
 
     def of_no_job(self) -> dict[str, int]:
-        return _rejected(self._read(0)[0])
+        return _rejected(self._packets(0))
 
-    def _read(self, index: int) -> tuple[list[int], int]:
-        """Returns the packets by reason, and the bytes of all but those handed over, which the pool's pipe counts
-        again."""
-        found = self._tables.read(_entries(index))
-        bytes_received = [fields[_BYTES] for fields in found]
-        bytes_received[Reason.HANDED_OVER] = 0
-        return [fields[_PACKETS] for fields in found], sum(bytes_received)
+    def _packets(self, index: int) -> list[int]:
+        """Returns the packets of a job by reason."""
+        return [fields[_PACKETS] for fields in self._tables.read(_decided(index))]
 
 
-def _entries(index: int) -> list[Entry]:
+def _received(index: int) -> Entry:
+    return Entry(_RECEIVED, {"$COUNTER_INDEX": index}, {_PACKETS: 0, _BYTES: 0})
+
+
+def _decided(index: int) -> list[Entry]:
     data = {_PACKETS: 0, _BYTES: 0}
-    return [Entry(_TABLE, {"$COUNTER_INDEX": index << 4 | reason}, data) for reason in Reason]
+    return [Entry(_DECIDED, {"$COUNTER_INDEX": index << 4 | reason}, data) for reason in Reason]
 
 
 def _rejected(packets: list[int]) -> dict[str, int]:

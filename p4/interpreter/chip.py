@@ -24,6 +24,8 @@ class Chip:
 
     Attributes:
       loopback: front-panel ports whose frames come back in. Those of recirculation ports always do.
+      loses: asked about each copy that ingress has sent to the traffic manager; the traffic manager drops the copy if it
+        returns true, as it does when its buffer is full.
     """
 
     def __init__(self, program: Program, on_digest: Callable[[Digest], None]):
@@ -31,6 +33,7 @@ class Chip:
         self.pipes = [Memory() for _ in range(_PIPES)]
         self.traffic_manager = TrafficManager()
         self.loopback: set[int] = set()
+        self.loses: Callable[[Copy], bool] = lambda copy: False
         self._waiting: dict[int, collections.deque[Packet]] = {}
         self._on_digest = on_digest
         self._ports = program.number("PORTS_OF_A_PIPE")
@@ -87,6 +90,8 @@ class Chip:
             return []
         out = []
         for copy in self.traffic_manager.copies(p.values):
+            if self.loses(copy):
+                continue
             sent = rest if copy.bypass else self._leave(copy, rest)
             if sent is not None:
                 out.append((copy.port, sent))

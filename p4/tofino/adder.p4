@@ -41,14 +41,10 @@ control Adder(inout bit<32> low, inout bit<32> high, in bit<16> version_index, i
             md.kind : ternary;
             md.opened : ternary;
             md.contributed : ternary;
-#if PIPES > 1
-            md.work : ternary;
-#endif
         }
         actions = { write_both; add_both; read_high; read_low; NoAction; }
         const default_action = NoAction;
         const entries = {
-#if PIPES == 1
             (READING_LOW, _, _) : read_low();
             (UDP_UPDATE, OTHER_PASS, 0) : write_both();
             (UDP_UPDATE, OTHER_EPOCH, 0) : write_both();
@@ -58,18 +54,12 @@ control Adder(inout bit<32> low, inout bit<32> high, in bit<16> version_index, i
             (ROCE_UPDATE, OTHER_EPOCH, 0) : write_both();
             (ROCE_UPDATE, SAME_PASS, 0) : add_both();
             (ROCE_UPDATE, _, 1) : read_high();
-#else
-            (READING_LOW, _, _, _) : read_low();
-            (READING_HIGH, _, _, _) : read_high();
-            (UDP_UPDATE, OTHER_PASS, 0, _) : write_both();
-            (UDP_UPDATE, OTHER_EPOCH, 0, _) : write_both();
-            (UDP_UPDATE, SAME_PASS, 0, _) : add_both();
-            (ROCE_UPDATE, OTHER_PASS, 0, _) : write_both();
-            (ROCE_UPDATE, OTHER_EPOCH, 0, _) : write_both();
-            (ROCE_UPDATE, SAME_PASS, 0, _) : add_both();
-            (CONSUMING, _, _, WRITE) : write_both();
-            (CONSUMING, _, _, ADD) : add_both();
-            (CONSUMING, _, _, NOTHING) : read_high();
+#if PIPES > 1
+            (READING_HIGH, _, _) : read_high();
+            (CONSUMING, OTHER_PASS, 0) : write_both();
+            (CONSUMING, OTHER_EPOCH, 0) : write_both();
+            (CONSUMING, SAME_PASS, 0) : add_both();
+            (CONSUMING, _, 1) : read_high();
 #endif
         }
         size = 16;

@@ -32,14 +32,10 @@ control ExponentMaximum(inout ingress_headers_t hdr, inout ingress_metadata_t md
             md.kind : exact;
             md.opened : ternary;
             md.contributed : ternary;
-#if PIPES > 1
-            md.work : ternary;
-#endif
         }
         actions = { start_pass; take_maximum; look_up; NoAction; }
         const default_action = NoAction;
         const entries = {
-#if PIPES == 1
             (UDP_UPDATE, OTHER_PASS, 0) : start_pass();
             (UDP_UPDATE, OTHER_EPOCH, 0) : start_pass();
             (UDP_UPDATE, SAME_PASS, 0) : take_maximum();
@@ -48,20 +44,13 @@ control ExponentMaximum(inout ingress_headers_t hdr, inout ingress_metadata_t md
             (ROCE_UPDATE, OTHER_EPOCH, 0) : start_pass();
             (ROCE_UPDATE, SAME_PASS, 0) : take_maximum();
             (ROCE_UPDATE, _, 1) : look_up();
-#else
-            (UDP_UPDATE, OTHER_PASS, 0, _) : start_pass();
-            (UDP_UPDATE, OTHER_EPOCH, 0, _) : start_pass();
-            (UDP_UPDATE, SAME_PASS, 0, _) : take_maximum();
-            (UDP_UPDATE, _, 1, _) : look_up();
+#if PIPES > 1
             // A RoCE message has its exponent behind the words. So the last consuming pass takes it. If there are no
             // words, the first pass does.
-            (ROCE_UPDATE, OTHER_PASS, 0, _) : start_pass();
-            (ROCE_UPDATE, OTHER_EPOCH, 0, _) : start_pass();
-            (ROCE_UPDATE, SAME_PASS, 0, _) : take_maximum();
-            (ROCE_UPDATE, _, 1, _) : look_up();
-            (CONSUMING, _, _, WRITE) : start_pass();
-            (CONSUMING, _, _, ADD) : take_maximum();
-            (CONSUMING, _, _, NOTHING) : look_up();
+            (CONSUMING, OTHER_PASS, 0) : start_pass();
+            (CONSUMING, OTHER_EPOCH, 0) : start_pass();
+            (CONSUMING, SAME_PASS, 0) : take_maximum();
+            (CONSUMING, _, 1) : look_up();
 #endif
         }
         size = 16;

@@ -93,7 +93,7 @@ header bitmap_h {
 // parser looks for it only in packets from a loopback port, so no station can forge one.
 header passage_h {
     bit<8> step;
-    work_t work;
+    turn_of_pass_t turn;
     outcome_t outcome;
     route_t route;
     bit<8> has_words;
@@ -104,6 +104,7 @@ header passage_h {
     bit<16> slot_index;
     bit<16> version_index;
     bit<16> group;
+    bit<8> others;              // workers of the job, less one
 }
 
 // Half of the words that a pipe adds.
@@ -173,18 +174,17 @@ struct egress_headers_t {
 @pa_container_size("ingress", "md.epoch", 32)  // in one container, so that the stamps' ALU can take it as it lies
 struct ingress_metadata_t {
     kind_t kind;
-    work_t work;           // what to do with the words of a packet that comes round again
     bit<1> well_formed;    // whether all lengths in the packet agree
     bit<1> admitted;
+    bit<1> counts;         // whether no other pipe has words of the update to add: so this one counts the worker
     reason_t refusal;      // why the packet is not admitted
     bit<8> job_index;
-    bit<8> others;         // workers of the job, less one
     bit<32> bit_of_worker;
     bit<16> slot;
     bit<32> epoch;
     bit<32> fingerprint;
     bit<16> stamp_index;
-    bit<32> distance;      // the packet's epoch - the slot's turn
+    bit<32> distance;      // the packet's epoch - the slot's turn; in later pipes only whether it is 0
     compared_t opened;     // how the tag compares, if the packet is of the slot's turn: PassTag
     compared_t found;      // how the tag compares, if it is of another epoch
     bit<1> contributed;    // whether the worker had been counted already
@@ -193,7 +193,7 @@ struct ingress_metadata_t {
     bit<8> exponent;
     reason_t reason;
     bit<12> counter;
-    bit<1> goes_on;        // set for a fresh update that has more passes to make
+    bit<1> goes_on;        // whether the verdict is that the packet has more passes to make
     bit<1> recirculates;
 }
 

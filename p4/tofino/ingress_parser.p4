@@ -18,9 +18,11 @@ parser IngressParser(packet_in packet,
         md.kind = PLAIN;
         md.well_formed = 0;
         md.admitted = 0;
+        md.counts = 0;
         md.refusal = 0;
         md.job_index = 0;
         md.epoch = 0;
+        md.distance = 0;
         md.opened = 0;
         md.contributed = 0;
         md.exponent = 0;
@@ -93,7 +95,7 @@ parser IngressParser(packet_in packet,
             default: accept; \
         } \
     }
-    DATAGRAM(empty, 0, 0, well_formed)
+    DATAGRAM(empty, 0, 0, complete)
     DATAGRAM(exponent, 0, 1, parse_exponent)
     DATAGRAM(words, WORDS, 0, parse_words)
     DATAGRAM(both, WORDS, 1, parse_exponent_and_words)
@@ -111,7 +113,7 @@ parser IngressParser(packet_in packet,
     state parse_exponent {
         packet.extract(hdr.exponent);
         md.exponent = hdr.exponent.value;
-        transition well_formed;
+        transition complete;
     }
     state parse_exponent_and_words {
         packet.extract(hdr.exponent);
@@ -154,7 +156,11 @@ parser IngressParser(packet_in packet,
     state parse_words {
         packet.extract(hdr.low);
         packet.extract(hdr.high);
+#if PIPES == 1
+        transition complete;
+#else
         transition well_formed;
+#endif
     }
     state parse_words_before_tail {
         packet.extract(hdr.low);
@@ -168,6 +174,11 @@ parser IngressParser(packet_in packet,
     state parse_tail {
         packet.extract(hdr.tail);
         md.exponent = hdr.tail.value;
+        transition complete;
+    }
+    // The packet has no words for later pipes.
+    state complete {
+        md.counts = 1;
         transition well_formed;
     }
     state well_formed {
@@ -179,7 +190,6 @@ parser IngressParser(packet_in packet,
 
     state parse_passage {
         packet.extract(hdr.passage);
-        md.work = hdr.passage.work;
         transition select(hdr.passage.step) {
             0: parse_fresh;
 #if PIPES > 1
@@ -232,6 +242,28 @@ parser IngressParser(packet_in packet,
     }
     state parse_consuming {
         md.kind = CONSUMING;
+        md.well_formed = 1;
+        md.admitted = 1;
+        transition select(hdr.passage.step) {
+            LAST_CONSUME: parse_last_consuming;
+            default: parse_turn_consuming;
+        }
+    }
+    state parse_last_consuming {
+        md.counts = 1;
+        transition parse_turn_consuming;
+    }
+    state parse_turn_consuming {
+        transition select(hdr.passage.turn) {
+            NOW: parse_headers_consuming;
+            default: parse_earlier_consuming;
+        }
+    }
+    state parse_earlier_consuming {
+        md.distance = 1;
+        transition parse_headers_consuming;
+    }
+    state parse_headers_consuming {
         packet.extract(hdr.ethernet);
         packet.extract(hdr.ipv4);
         packet.extract(hdr.udp);
@@ -246,6 +278,8 @@ parser IngressParser(packet_in packet,
         packet.extract(hdr.immediate);
         packet.extract(hdr.low);
         packet.extract(hdr.high);
+        md.epoch = hdr.reth.epoch;
+        md.fingerprint = hdr.immediate.fingerprint;
         transition select(hdr.passage.step, hdr.reth.exponents) {
             (LAST_CONSUME, 1): parse_tail_consuming;
             default: accept;
@@ -258,6 +292,8 @@ parser IngressParser(packet_in packet,
     }
     state parse_jaxina_consuming {
         packet.extract(hdr.jaxina);
+        md.epoch = hdr.jaxina.epoch;
+        md.fingerprint = hdr.jaxina.fingerprint;
         transition select(hdr.jaxina.exponents) {
             1: parse_exponent_consuming;
             default: consume_words;

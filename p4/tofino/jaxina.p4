@@ -83,8 +83,8 @@ control Ingress(inout ingress_headers_t hdr,
     action begin_passage() {
         hdr.passage.setValid();
         hdr.passage.step = 0;
-        hdr.passage.work = NOTHING;
-        hdr.passage.outcome = CONSUMED;
+        hdr.passage.turn = NOW;
+        hdr.passage.outcome = NOT_DECIDED;
         hdr.passage.route = AS_IT_IS;
         hdr.passage.has_words = 0;
         hdr.passage.port = ig_intr_md.ingress_port;
@@ -105,6 +105,7 @@ control Ingress(inout ingress_headers_t hdr,
         md.stamp_index[4:0] = hdr.passage.rid[4:0];
     }
     action find_version() { hdr.passage.version_index[15:1] = hdr.passage.slot_index[14:0]; }
+    action find_job() { md.job_index = hdr.passage.rid[12:5]; }
     action write_exponent() { hdr.exponent.value = md.exponent; }
     action write_tail() { hdr.tail.value = md.exponent; }
 
@@ -120,9 +121,12 @@ control Ingress(inout ingress_headers_t hdr,
 
         slot_turn.apply(hdr, md);
         source_check.apply(hdr, md);
-        if (md.kind == UDP_UPDATE || md.kind == ROCE_UPDATE) {
+        if (md.kind == UDP_UPDATE || md.kind == ROCE_UPDATE || md.kind == CONSUMING) {
             find_stamp();
             find_version();
+        }
+        if (md.kind == CONSUMING) {
+            find_job();
         }
 
         pass_tag.apply(hdr, md);

@@ -11,7 +11,7 @@ control JobAdmission(inout ingress_headers_t hdr,
     action admit(bit<8> job_index, bit<16> slot_base, bit<5> worker, bit<8> others, bit<32> bit_of_worker, bit<16> group) {
         md.admitted = 1;
         md.job_index = job_index;
-        md.others = others;
+        hdr.passage.others = others;
         md.bit_of_worker = bit_of_worker;
         hdr.passage.slot_index = md.slot + slot_base;
         hdr.passage.rid[12:5] = job_index;
@@ -62,7 +62,7 @@ control JobAdmission(inout ingress_headers_t hdr,
     }
 
     apply {
-        if (md.well_formed == 1) {
+        if (md.well_formed == 1 && md.admitted == 0) {
             if (md.kind == UDP_UPDATE) {
                 udp_updates.apply();
             } else if (hdr.bth.qpn[9:0] == hdr.reth.slot[9:0]) {

@@ -66,7 +66,7 @@ control Notice(inout ingress_headers_t hdr,
         key = {
             md.kind : exact;
             md.reason : exact;
-            md.others : ternary;
+            hdr.passage.others : ternary;
         }
         actions = { refuse; pend_1; pend_2; pend_3; pend_4; nothing; }
         const default_action = nothing;

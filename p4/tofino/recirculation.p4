@@ -62,9 +62,7 @@ control Recirculation(inout ingress_headers_t hdr,
             (RESULT, true) : begin_reading();
             (COPY, true) : begin_reading();
 #else
-            (CONSUMED, true) : begin_consuming();
-            (RESULT, true) : begin_consuming();
-            (COPY, true) : begin_consuming();
+            (NOT_DECIDED, true) : begin_consuming();
 #endif
         }
         size = 8;
@@ -146,8 +144,8 @@ control Recirculation(inout ingress_headers_t hdr,
 #if PIPES > 1
 #define STEP(step, outcome, action) (step, outcome, 1, false) : action; (step, outcome, 1, true) : action;
 #define ANSWERED(step, action) STEP(step, RESULT, action) STEP(step, COPY, action)
-            STEP(1, CONSUMED, consume(2)) ANSWERED(1, consume(2))
-            STEP(2, CONSUMED, consume(3)) ANSWERED(2, consume(3))
+            STEP(1, NOT_DECIDED, consume(2))
+            STEP(2, NOT_DECIDED, consume(3))
             ANSWERED(3, turn_round())
             ANSWERED(4, read_low(5))
             ANSWERED(5, read_high(6))
@@ -180,7 +178,7 @@ control Recirculation(inout ingress_headers_t hdr,
     }
 
     apply {
-        if (md.goes_on == 1) {
+        if (md.goes_on == 1 && md.kind != CONSUMING) {
             first.apply();
         }
         if (md.goes_on == 1 && hdr.jaxina.isValid()) {

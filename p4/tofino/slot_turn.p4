@@ -1,6 +1,7 @@
-// Keeps the turn of each slot: the epoch that the slot sums now. The turn moves on only when a result leaves. So when
-// an update of this epoch comes, the previous pass is complete. And the version that the update uses holds the pass
-// before that one, whose result all workers have read. controller/slot_turn.py resets the register.
+// Keeps the turn of each slot: the epoch that the slot sums now. The turn moves on only when the sum of its pass leaves,
+// to all workers or to one that asked again, because the packet for all may have been lost in the chip. So when an
+// update of this epoch comes, the previous pass is complete. And the version that the update uses holds the pass before
+// that one, whose result all workers have read. controller/slot_turn.py resets the register.
 #ifndef JAXINA_SLOT_TURN_P4
 #define JAXINA_SLOT_TURN_P4
 
@@ -21,7 +22,9 @@ control SlotTurn(inout ingress_headers_t hdr, inout ingress_metadata_t md) {
     };
     RegisterAction<turn_t, bit<10>, bit<32>>(turns) advance = {
         void apply(inout turn_t value) {
-            value.turn = md.epoch + 1;
+            if (value.turn == md.epoch) {
+                value.turn = md.epoch + 1;
+            }
         }
     };
 
@@ -29,9 +32,9 @@ control SlotTurn(inout ingress_headers_t hdr, inout ingress_metadata_t md) {
     action next_turn() { advance.execute(hdr.passage.slot_index[9:0]); }
 
     apply {
-        if (md.admitted == 1) {
+        if (md.admitted == 1 && md.kind != CONSUMING) {
             compare_epoch();
-        } else if (md.kind == READING_LOW && hdr.passage.step == LAST_STEP && hdr.passage.outcome == RESULT) {
+        } else if (md.kind == READING_LOW && hdr.passage.step == LAST_STEP) {
             next_turn();
         }
     }

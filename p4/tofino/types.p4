@@ -27,15 +27,14 @@ const kind_t CONSUMING = 3;  // comes round again, and this pipe adds its words
 const kind_t READING_HIGH = 4;  // comes round again to read this pipe's high words
 const kind_t READING_LOW = 5;  // comes round again to read this pipe's low words
 
-// What the adders of the pipes after the first do with a packet that they consume. The first pipe has decided it.
-typedef bit<8> work_t;
-const work_t NOTHING = 0;
-const work_t WRITE = 1;  // the packet is the first of its pass
-const work_t ADD = 2;
+// Whether an update is of the pass that its slot sums now. Only the first pipe knows the slot's turn.
+typedef bit<8> turn_of_pass_t;
+const turn_of_pass_t EARLIER = 0;  // of a pass before it, which is complete
+const turn_of_pass_t NOW = 1;
 
 // What the packet becomes when it has passed all pipes.
 typedef bit<8> outcome_t;
-const outcome_t CONSUMED = 0;  // dropped
+const outcome_t NOT_DECIDED = 0;  // the last pipe that adds its words decides
 const outcome_t RESULT = 1;    // the result, for all workers
 const outcome_t COPY = 2;      // the result again, for one worker
 

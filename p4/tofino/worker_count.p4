@@ -1,4 +1,5 @@
-// Counts how many workers each pass still waits for.
+// Counts how many workers each pass still waits for. The last pipe that adds words of an update counts its worker. So a
+// worker that is counted has its words in every pipe, even if the chip has lost some of its packets on their way.
 #ifndef JAXINA_WORKER_COUNT_P4
 #define JAXINA_WORKER_COUNT_P4
 
@@ -7,7 +8,7 @@ control WorkerCount(inout ingress_headers_t hdr, inout ingress_metadata_t md) {
 
     RegisterAction<bit<8>, bit<11>, bit<8>>(missing) start = {
         void apply(inout bit<8> value, out bit<8> result) {
-            value = md.others;
+            value = hdr.passage.others;
             result = value;
         }
     };
@@ -43,7 +44,11 @@ control WorkerCount(inout ingress_headers_t hdr, inout ingress_metadata_t md) {
         size = 4;
     }
 
-    apply { workers.apply(); }
+    apply {
+        if (md.counts == 1) {
+            workers.apply();
+        }
+    }
 }
 
 #endif

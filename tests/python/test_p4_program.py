@@ -60,7 +60,7 @@ MUTATIONS = {
         *("if (stamp.even == md.epoch)", "if (stamp.even == 0xfffffffe)"),
     ),
     "stamps are not written": (FOUR_PIPES, "worker_stamp.p4", "stamp.odd = md.epoch;", ""),
-    "the count is not started": (ONE_PIPE, "worker_count.p4", "value = md.others;", ""),
+    "the count is not started": (ONE_PIPE, "worker_count.p4", "value = hdr.passage.others;", ""),
     "a retransmission is counted": (
         *(FOUR_PIPES, "worker_count.p4"),
         *("(SAME_PASS, 1) : look_up();", "(SAME_PASS, 1) : count_worker();"),
@@ -75,7 +75,7 @@ MUTATIONS = {
     ),
     "later pipes add a pass's first words": (
         *(FOUR_PIPES, "adder.p4"),
-        *("(CONSUMING, _, _, WRITE) : write_both", "(CONSUMING, _, _, WRITE) : add_both"),
+        *("(CONSUMING, OTHER_PASS, 0) : write_both", "(CONSUMING, OTHER_PASS, 0) : add_both"),
     ),
     "a retransmission's words are added": (
         *(ONE_PIPE, "adder.p4"),

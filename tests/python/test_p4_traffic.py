@@ -173,6 +173,30 @@ def test_packets_that_are_in_the_chip_at_once_do_not_disturb_each_other(switch, 
     assert most == 8
 
 
+LOST_IN_THE_CHIP = 0.05
+
+
+@pytest.mark.parametrize("mtu", [0, 2048], ids=["udp", "rdma"])
+@pytest.mark.parametrize("size", WORDS)
+def test_every_sum_is_right_although_the_chip_loses_packets(switch, size, mtu):
+    """The traffic manager drops updates and sums on their way between the pipes, and copies for the workers."""
+    made, chance = switch(size, mtu), random.Random(size)
+    workers, chip = Workers(made, chance), made.tables.chip
+    lost = []
+    chip.loses = lambda copy: chance.random() < LOST_IN_THE_CHIP and not lost.append(copy)
+    for _ in range(10_000):
+        if min(workers.epochs.values()) == PASSES:
+            break
+        waiting = chip.waiting
+        if sum(waiting.values()) < 8 and chance.random() < 0.5:
+            workers.send()
+        elif waiting:
+            made.link.step(chance.choice(sorted(waiting)))
+        workers.receive()
+    assert set(workers.epochs.values()) == {PASSES}
+    assert any(copy.bypass for copy in lost) and not all(copy.bypass for copy in lost)
+
+
 @pytest.mark.parametrize("size", WORDS)
 def test_a_contradiction_ends_the_job(switch, size):
     made = switch(size)

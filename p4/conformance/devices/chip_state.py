@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interpreter.chip import Chip
+from interpreter.errors import UndefinedError
 from interpreter.values import Unknown
 
 from conformance.vector import Value
@@ -36,17 +37,19 @@ class Registers:
             back = 1 if (turn - 1) % 2 == version else 2
             never = {"epoch": (turn - back) % _EPOCHS, "count": job.workers}
             return {**never, "seen": (), "exponents": (), "words": ()}
+        words = self._words(at)
+        # The last pipe that has words of a pass counts its workers.
+        counting = -1 if words else 0
         stamp = ("even", "odd")[version]
         seen = [
             worker
             for worker in range(job.workers)
-            if self._known("worker_stamp.stamps", job.stamp_index(slot, worker), stamp) == tag
+            if self._known("worker_stamp.stamps", job.stamp_index(slot, worker), stamp, counting) == tag
         ]
-        missing = self._known("worker_count.missing", at, "f1")
-        words = self._words(at)
+        missing = self._known("worker_count.missing", at, "f1", counting)
         # An exponent comes before the words of a datagram, so the first pipe sees it. It comes behind the words of an
         # RDMA message, so the last pipe sees it.
-        pipe = self._pipes[-1 if job.ends and words else 0]
+        pipe = self._pipes[counting if job.ends else 0]
         exponent = pipe["Ingress.exponent_maximum.exponents"].get(at, {}).get("f1", 0)
         return {
             "epoch": tag,
@@ -68,5 +71,8 @@ class Registers:
                     words.append(word - (word >> 31 << 32))
         return tuple(words)
 
-    def _known(self, name: str, at: int, field: str) -> int:
-        return self._pipes[0][f"Ingress.{name}"][at][field].__index__()
+    def _known(self, name: str, at: int, field: str, pipe: int = 0) -> int:
+        cells = self._pipes[pipe][f"Ingress.{name}"]
+        if at not in cells:
+            raise UndefinedError(f"nothing has been written to cell {at} of {name} in pipe {pipe % len(self._pipes)}")
+        return cells[at][field].__index__()
