@@ -5,97 +5,21 @@ Several packets are in the chip at the same time, workers contradict each other,
 
 from __future__ import annotations
 
-import queue
 import random
+import shutil
 import socket
 import struct
 
 import pytest
-from conformance import datagram
+from busy_chip import WORDS, WORKERS, Switch, traffic
 from conformance.devices import interpreter
-from conformance.devices.interpreter import ADDRESS, HOSTS, PORTS, ChipLink, description
-from conformance.devices.rdma import RdmaWorkers
-from conformance.rdma_packet import End
-from conformance.rdma_script import RdmaScript
+from conformance.devices.interpreter import ADDRESS, HOSTS, PORTS, PROGRAM
 from conformance.script import Script, numbers
-from conformance.vector import Job
-from interpreter.controller_tables import ChipTables
-from interpreter.program import Program
+from interpreter.errors import UndefinedError
 
-from jaxina._native import JobShape
-from jaxina.control.data_plane import QueuePairs
-from jaxina.controller.data_plane import TofinoPlane
 from jaxina.controller.tables import Entry, Ternary
 
-WORDS = {"one-pipe": 64, "four-pipes": 256}
-WORKERS, SLOTS, PASSES = 3, 2, 4
 BUSY = 45  # seconds; generous, because a busy machine may need long for what usually takes no time
-TO = (ADDRESS, 51001)
-
-
-class BusyLink(ChipLink):
-    """A link whose packets wait in the chip until `step` moves them on."""
-
-    def send(self, endpoint, to, payload):
-        self.tables.chip.enter(*self.frame(endpoint, to, payload))
-
-    def step(self, port):
-        for at, sent in self.tables.chip.step(port):
-            self.deliver(at, sent)
-
-
-class Switch:
-    """The chip and its controller, with one job, A."""
-
-    def __init__(self, size, mtu=0):
-        self.job = Job("A", WORKERS, SLOTS, WORDS[size], 1, mtu=mtu)
-        self.names = datagram.Names({"A": 1}, {"A": 2})
-        self.tables = ChipTables(Program(interpreter.text_of(size)), 0)
-        self.plane = TofinoPlane(self.tables, description(size))
-        self.ended = queue.SimpleQueue()
-        self.plane.ended = lambda *what: self.ended.put(what)
-        shape = JobShape(devices=WORKERS, workers=WORKERS, slots=SLOTS, block_size=WORDS[size], blocks_per_chunk=1)
-        self.plane.add_job(1, 2, shape)
-        self.link = BusyLink(self.tables)
-        if mtu:
-            self.rdma = RdmaWorkers(self.link, self.names, check_icrc=False)
-            self.rdma.connect(self.job, self.connect)
-        else:
-            for worker in range(WORKERS):
-                self.link.open(f"A{worker}")
-                self.now(worker, Script("", WORDS[size], "").packet(worker, 2, words=()))
-
-    def connect(self, job, worker, end, mtu):
-        ours = QueuePairs(end.address, end.udp_port, mtu, end.qpns, end.psn, end.rkey, end.memory)
-        theirs = self.plane.connect_queue_pairs(1, worker, ours)
-        return End(ADDRESS, theirs.udp_port, theirs.qpns, theirs.psn, theirs.rkey, 0)
-
-    def send(self, worker, packet):
-        if self.job.mtu:
-            self.rdma.send(f"A{worker}", packet)
-        else:
-            self.link.send(f"A{worker}", TO, datagram.encode(packet, self.names))
-
-    def now(self, worker, packet):
-        """Sends a packet while the chip has nothing else to do, and returns what comes back."""
-        ChipLink.send(self.link, f"A{worker}", TO, datagram.encode(packet, self.names))
-        came = self.link.receive(0)
-        return [datagram.decode(payload, self.names, False) for _, _, payload in came]
-
-    def received(self):
-        """Yields (worker, slot, epoch, words) of the results that have come."""
-        for endpoint, sender, payload in self.link.receive(0):
-            if self.job.mtu:
-                packet = self.rdma.decode(endpoint, sender, payload).packet
-                assert packet.kind == "write_only_imm", packet
-                slot, epoch = packet["queue"], packet["immediate"] - 0x1000
-                assert packet["place"] == f"{slot}.{epoch % 4}"
-            else:
-                packet = datagram.decode(payload, self.names, False)
-                if packet.kind != "result":
-                    continue
-                slot, epoch = packet["slot"], packet["epoch"]
-            yield int(endpoint[1:]), slot, epoch, packet["words"]
 
 
 @pytest.fixture
@@ -111,90 +35,55 @@ def switch():
         one.plane.stop()
 
 
-class Workers:
-    """Workers that have a pass under way in each slot. Each sends its update until it has the result."""
-
-    def __init__(self, switch, chance):
-        self.switch = switch
-        self.chance = chance
-        self.epochs = {(w, s): 0 for w in range(WORKERS) for s in range(SLOTS)}
-        self.due = set(self.epochs)  # (worker, slot) pairs whose update of the current pass has not been sent yet
-        script = RdmaScript if switch.job.mtu else Script
-        self.script = script("", switch.job.block, "")
-        if switch.job.mtu:
-            self.script.one_packet_job("A", WORKERS, SLOTS)
-
-    def send(self):
-        """Sends the update of a pass that has just begun, or repeats it, or repeats that of the pass before."""
-        late = 0
-        if self.due and self.chance.random() < 0.8:
-            at = self.chance.choice(sorted(self.due))
-            self.due.remove(at)
-        else:
-            at = self.chance.choice([at for at, epoch in self.epochs.items() if epoch < PASSES])
-            late = self.chance.random() < 0.3
-        (worker, slot), epoch = at, max(self.epochs[at] - late, 0)
-        if self.switch.job.mtu:
-            (packet,) = self.script.packets(worker, epoch, slot=slot)
-        else:
-            packet = self.script.packet(worker, epoch, slot=slot)
-        self.switch.send(worker, packet)
-
-    def receive(self):
-        """Takes the results that have come, and loses one in ten."""
-        for worker, slot, epoch, words in self.switch.received():
-            assert epoch <= self.epochs[worker, slot]
-            each = [numbers(w, epoch, slot, self.switch.job.block) for w in range(WORKERS)]
-            if epoch == self.epochs[worker, slot] and self.chance.random() > 0.1:
-                assert words == tuple(map(sum, zip(*each, strict=True))), (worker, slot, epoch)
-                self.epochs[worker, slot] += 1
-                if self.epochs[worker, slot] < PASSES:
-                    self.due.add((worker, slot))
-
-
 @pytest.mark.parametrize("mtu", [0, 2048], ids=["udp", "rdma"])
 @pytest.mark.parametrize("size", WORDS)
 def test_packets_that_are_in_the_chip_at_once_do_not_disturb_each_other(switch, size, mtu):
-    """Packets keep their order at each port. Chance decides which port goes next."""
-    made, chance = switch(size, mtu), random.Random(size)
-    workers, chip = Workers(made, chance), made.tables.chip
-    most = 0
-    for _ in range(5_000):
-        if min(workers.epochs.values()) == PASSES:
-            break
-        waiting = chip.waiting
-        most = max(most, sum(waiting.values()))
-        if sum(waiting.values()) < 8 and chance.random() < 0.5:
-            workers.send()
-        elif waiting:
-            made.link.step(chance.choice(sorted(waiting)))
-        workers.receive()
-    assert set(workers.epochs.values()) == {PASSES}
+    _, most = traffic(switch(size, mtu), random.Random(size), losses=0)
     assert most == 8
-
-
-LOST_IN_THE_CHIP = 0.05
 
 
 @pytest.mark.parametrize("mtu", [0, 2048], ids=["udp", "rdma"])
 @pytest.mark.parametrize("size", WORDS)
 def test_every_sum_is_right_although_the_chip_loses_packets(switch, size, mtu):
     """The traffic manager drops updates and sums on their way between the pipes, and copies for the workers."""
-    made, chance = switch(size, mtu), random.Random(size)
-    workers, chip = Workers(made, chance), made.tables.chip
-    lost = []
-    chip.loses = lambda copy: chance.random() < LOST_IN_THE_CHIP and not lost.append(copy)
-    for _ in range(10_000):
-        if min(workers.epochs.values()) == PASSES:
-            break
-        waiting = chip.waiting
-        if sum(waiting.values()) < 8 and chance.random() < 0.5:
-            workers.send()
-        elif waiting:
-            made.link.step(chance.choice(sorted(waiting)))
-        workers.receive()
-    assert set(workers.epochs.values()) == {PASSES}
-    assert any(copy.bypass for copy in lost) and not all(copy.bypass for copy in lost)
+    lost, _ = traffic(switch(size, mtu), random.Random(size), losses=0.05)
+    assert {copy.bypass for copy in lost} == {True, False}
+
+
+# Name -> size, file, the original text, the text that replaces it.
+UNSAFE = {
+    "only a sum for all moves the turn": (
+        *("one-pipe", "slot_turn.p4"),
+        *("step == LAST_STEP) {", "step == LAST_STEP && hdr.passage.outcome == RESULT) {"),
+    ),
+    "an old sum moves the turn back": ("four-pipes", "slot_turn.p4", "if (value.turn == md.epoch)", "if (true)"),
+    "the pipe before the last counts": (
+        *("four-pipes", "ingress_parser.p4"),
+        *("            LAST_CONSUME: parse_last_consuming;", "            2: parse_last_consuming;"),
+    ),
+    "later pipes add a repeated update": (
+        *("four-pipes", "adder.p4"),
+        *("(CONSUMING, _, 1) : read_high();", "(CONSUMING, SAME_PASS, 1) : add_both();"),
+    ),
+    "the first pipe drops what it has added": (
+        *("four-pipes", "verdict.p4"),
+        "(1, 1, 0, _, 0, SAME_PASS, _, _, _) : ask_later_pipes(NOW);",
+        "(1, 1, 0, _, 0, SAME_PASS, _, 0, _) : ask_later_pipes(NOW); (1, 1, 0, _, 0, SAME_PASS, _, 1, _) : tell(PENDING);",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", UNSAFE)
+def test_losses_in_the_chip_find_a_program_that_is_not_safe(switch, fault, tmp_path):
+    size, file, old, new = UNSAFE[fault]
+    folder = shutil.copytree(PROGRAM.parent, tmp_path / "tofino")
+    text = (folder / file).read_text()
+    assert text.count(old) == 1
+    (folder / file).write_text(text.replace(old, new))
+    with pytest.raises((AssertionError, UndefinedError)):
+        for seed in range(10):
+            made = switch(size, 0, interpreter.text_of(size, program=folder / PROGRAM.name))
+            traffic(made, random.Random(seed), losses=0.1)
 
 
 @pytest.mark.parametrize("size", WORDS)
