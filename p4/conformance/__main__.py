@@ -11,7 +11,7 @@ from conformance.devices import ABILITIES, TOFINO
 from conformance.devices.interfaces import InterfaceLink
 from conformance.devices.links import Link, SocketLink
 from conformance.devices.program import ProgramDevice
-from conformance.generate import FOLDER, SIZES
+from conformance.generate import FOLDER, SIZES, WORDS
 from conformance.runner import Device, run
 
 
@@ -55,8 +55,8 @@ def _arguments() -> argparse.Namespace:
     device.add_argument(
         "--interpret",
         metavar="SIZE",
-        choices=("one-pipe", "four-pipes"),
-        help="p4/tofino in an interpreter, in the size one-pipe or four-pipes",
+        choices=tuple(WORDS),
+        help="p4/tofino in an interpreter, in this size",
     )
     device.add_argument("--control", metavar="HOST:PORT", help="a switch's control service")
     parser.add_argument(

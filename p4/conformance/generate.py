@@ -9,7 +9,8 @@ from conformance import vector
 from conformance.scenarios import SCENARIOS
 
 FOLDER = Path(__file__).with_name("vectors")
-SIZES = (64, 256)  # words of a block: the two programs of p4/tofino
+WORDS = {"one-pipe": 64, "two-pipes": 128, "four-pipes": 256}  # of a block, by the size of the program in p4/tofino
+SIZES = tuple(WORDS.values())
 
 
 def files() -> dict[str, str]:

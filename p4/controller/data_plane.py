@@ -12,6 +12,7 @@ from typing import Any
 
 from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs, Terms
+from jaxina.controller import port_load
 from jaxina.controller.chip import Chip
 from jaxina.controller.ingress_parser import IngressParser
 from jaxina.controller.job_admission import JobAdmission
@@ -79,7 +80,7 @@ class TofinoPlane:
         IngressParser(tables).fill(chip)
         self._multicast.fill(chip)
         L2Forwarding(tables).fill(chip)
-        Recirculation(tables).fill(chip.size)
+        Recirculation(tables).fill(chip)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="jaxina-digests", daemon=True)
         self._thread.start()
@@ -101,6 +102,7 @@ class TofinoPlane:
                 job, secret, shape.workers, shape.slots, shape.block_size, shape.blocks_per_chunk, rkey
             )
             try:
+                port_load.check(self._chip, list(self._pool.jobs.values()))
                 # Clears what an older job may have left in the registers.
                 self._slot_turn.clear(added)
                 self._pass_tag.clear(added)

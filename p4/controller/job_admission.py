@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 
-from jaxina.controller.chip import PORTS_OF_A_PIPE, Chip, recirculation_port
+from jaxina.controller.chip import PORTS_OF_A_PIPE, Chip
 from jaxina.controller.pool import SLOT_BITS, Job
 from jaxina.controller.statistics import Reason
 from jaxina.controller.tables import Entry, Match, Range, Tables, Ternary
@@ -25,7 +25,7 @@ class JobAdmission:
     def __init__(self, tables: Tables, chip: Chip):
         self._tables = tables
         self._other_pipes = [pipe for pipe in chip.pipes if pipe != chip.size.pool_pipe]
-        self._pool_port = recirculation_port(chip.size.pool_pipe)
+        self._chip = chip
 
     @property
     def entries_per_worker(self) -> int:
@@ -91,7 +91,7 @@ class JobAdmission:
                 {**names, "slot": slots, "ingress_port": Ternary(pipe * PORTS_OF_A_PIPE, 0x180)},
                 _HAND_OVER,
                 "hand_over",
-                port=self._pool_port,
+                port=self._chip.hand_over_way(worker),
             )
             for pipe in self._other_pipes
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxina.controller.chip import FECS, SPEEDS, Chip
+from jaxina.controller.chip import FECS, SPEEDS, Chip, Port
 from jaxina.controller.tables import Entry, Tables
 
 
@@ -13,11 +13,14 @@ class Ports:
     def fill(self, chip: Chip) -> None:
         self._tables.insert(
             [
-                Entry(
-                    "$PORT",
-                    {"$DEV_PORT": port.number},
-                    {"$SPEED": SPEEDS[port.speed], "$FEC": FECS[port.fec], "$PORT_ENABLE": True},
-                )
-                for port in chip.ports
+                *(Entry("$PORT", {"$DEV_PORT": port.number}, _settings(port)) for port in chip.ports),
+                *(
+                    Entry("$PORT", {"$DEV_PORT": port.number}, _settings(port) | {"$LOOPBACK_MODE": "BF_LPBK_MAC_NEAR"})
+                    for port in chip.loopbacks
+                ),
             ]
         )
+
+
+def _settings(port: Port) -> dict[str, str | bool]:
+    return {"$SPEED": SPEEDS[port.speed], "$FEC": FECS[port.fec], "$PORT_ENABLE": True}

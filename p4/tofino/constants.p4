@@ -1,5 +1,5 @@
-// All sizes of the program, and how they follow from the chip. -DPIPES=4 chooses the large program; docs/tofino.md has
-// the compiler's figures for both.
+// All sizes of the program, and how they follow from the chip. -DPIPES=2 and -DPIPES=4 choose the larger programs;
+// docs/tofino.md has the compiler's figures.
 #ifndef JAXINA_CONSTANTS_P4
 #define JAXINA_CONSTANTS_P4
 
@@ -12,19 +12,19 @@
 // packet may do: 0 admission, 1 the slot's turn, 2 fingerprint and stamp. That leaves 9 stages x 4 = 36 ALUs. 32 of
 // them add (64 words), and 3 hold the count, the bitmap and the exponent.
 #define WORDS_PER_PIPE 64
-#define WORDS (WORDS_PER_PIPE * PIPES)   // words of a chunk: 64 or 256
-#define WORD_BYTES (4 * WORDS)           // 256 or 1024
+#define WORDS (WORDS_PER_PIPE * PIPES)   // words of a chunk: 64, 128 or 256
+#define WORD_BYTES (4 * WORDS)           // 256, 512 or 1024
 #define HALF_BYTES 128                   // 32 words: one pass can read back so many
 
 // --- Passes -----------------------------------------------------------------------------------------------------------
 // A packet visits every pipe once, where its words are consumed: steps 0 to PIPES - 1. An ALU returns one of its two
 // words, so reading the 64 words of a pipe takes two passes. The last consuming step is also the first of the reading
 // passes, so
-//   steps = PIPES + 2 * PIPES - 1 = 2 for one pipe, 11 for four.
+//   steps = PIPES + 2 * PIPES - 1 = 2 for one pipe, 5 for two, 11 for four.
 // Only two kinds of packets go beyond step PIPES - 1: one that completes a pass of its slot (one in n), and one that
 // asks for a result again.
 #define LAST_CONSUME (PIPES - 1)
-#define LAST_STEP (3 * PIPES - 2)        // 1 or 10
+#define LAST_STEP (3 * PIPES - 2)        // 1, 4 or 10
 
 // --- Slots and workers ------------------------------------------------------------------------------------------------
 // At 100 Gbit/s, a round trip of 10 us keeps 125 kB in flight: 378 packets of 330 bytes, or 116 of 1080. SwitchML uses
@@ -41,6 +41,7 @@
 // worker takes 1 more. So 512 entries hold 7 jobs of 32 workers, or 51 jobs of 4. More entries do not fit into stage 0,
 // and the adders need all stages from the fourth on.
 #define ADMISSIONS 512
+#define LOOPBACK_PORTS 64                // 16 of each pipe, as SwitchML uses
 #define STATIONS 1024
 
 // --- The wire ---------------------------------------------------------------------------------------------------------

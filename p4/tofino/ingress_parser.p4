@@ -9,7 +9,7 @@ parser IngressParser(packet_in packet,
                      out ingress_metadata_t md,
                      out ingress_intrinsic_metadata_t ig_intr_md) {
     value_set<bit<32>>(4) switch_addresses;  // the IPv4 addresses that workers speak to
-    value_set<PortId_t>(16) loopback_ports;  // front-panel ports in loopback, besides the recirculation ports
+    value_set<PortId_t>(LOOPBACK_PORTS) loopback_ports;  // front-panel ports in loopback, besides the recirculation ports
 
     state start {
         packet.extract(ig_intr_md);
@@ -192,7 +192,11 @@ parser IngressParser(packet_in packet,
         packet.extract(hdr.passage);
         transition select(hdr.passage.step) {
             0: parse_fresh;
-#if PIPES > 1
+#if PIPES == 2
+            1: parse_consuming;
+            3: parse_reading_high;
+#endif
+#if PIPES == 4
             1: parse_consuming;
             2: parse_consuming;
             3: parse_consuming;

@@ -94,13 +94,15 @@ control Recirculation(inout ingress_headers_t hdr,
         copy_to_sender();
         hdr.low.setValid();
     }
-#if PIPES > 1
+#if PIPES > 2
     action consume(bit<8> next) {
         hdr.passage.step = next;
         recirculate();
         hdr.low.setInvalid();
         hdr.high.setInvalid();
     }
+#endif
+#if PIPES > 1
     action turn_round() {
         hdr.passage.step = LAST_CONSUME + 1;
         recirculate();
@@ -127,8 +129,11 @@ control Recirculation(inout ingress_headers_t hdr,
         }
         actions = {
             drop; multicast; copy_to_worker; copy_to_sender; multicast_words; copy_words_to_worker; copy_words_to_sender;
+#if PIPES > 2
+            consume;
+#endif
 #if PIPES > 1
-            consume; turn_round; read_high; read_low;
+            turn_round; read_high; read_low;
 #endif
         }
         const default_action = drop;
@@ -144,6 +149,13 @@ control Recirculation(inout ingress_headers_t hdr,
 #if PIPES > 1
 #define STEP(step, outcome, action) (step, outcome, 1, false) : action; (step, outcome, 1, true) : action;
 #define ANSWERED(step, action) STEP(step, RESULT, action) STEP(step, COPY, action)
+#endif
+#if PIPES == 2
+            ANSWERED(1, turn_round())
+            ANSWERED(2, read_low(3))
+            ANSWERED(3, read_high(4))
+#endif
+#if PIPES == 4
             STEP(1, NOT_DECIDED, consume(2))
             STEP(2, NOT_DECIDED, consume(3))
             ANSWERED(3, turn_round())
@@ -164,11 +176,11 @@ control Recirculation(inout ingress_headers_t hdr,
     table next_pass {
         key = {
             hdr.passage.step : exact @name("step");
-            hdr.passage.slot_index[1:0] : exact @name("lane");
+            hdr.passage.slot_index[3:0] : exact @name("lane");
         }
         actions = { to_port; @defaultonly drop; }
         const default_action = drop;
-        size = 64;
+        size = 256;
     }
 
     action be_result() {

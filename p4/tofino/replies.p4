@@ -6,9 +6,11 @@
 #include "sequence_number.p4"
 
 // A worker's memory has four places for the results of a slot (MessageLayout::kPlaces). Their distance is the message's
-// size rounded up to a power of two: 512 or 2048 bytes. PLACE_BITS are the bits of an address that number the place.
+// size rounded up to a power of two: 512, 1024 or 2048 bytes. PLACE_BITS are the bits of an address that number the place.
 #if PIPES == 1
 #define PLACE_BITS 10:9
+#elif PIPES == 2
+#define PLACE_BITS 11:10
 #else
 #define PLACE_BITS 12:11
 #endif

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Prints which of a Tofino 1's resources the program takes, and which rates it reaches.
+"""Prints which of a Tofino 1's resources the program takes.
 
-p4/tofino/resources.py FOLDER     # resources, from one compilation's resources.json and phv.json
-p4/tofino/resources.py --rates    # packet rates and goodput of both sizes, by arithmetic alone
+p4/tofino/resources.py FOLDER     # from one compilation's resources.json and phv.json
 """
 
 import json
@@ -17,55 +16,6 @@ LOGICAL_TABLES = 12 * 16
 PARSER_ROWS = 256  # of each gress
 PHV_BITS = 64 * 32 + 96 * 16 + 64 * 8
 TAGALONG_BITS = 32 * 32 + 48 * 16 + 32 * 8
-
-LINE_RATE = 100e9  # bit/s of a port
-# Bytes besides the words: preamble, start and gap between frames 20, Ethernet 14 + 4, IPv4 20, UDP 8, jaxina's header
-# 36, and one exponent padded to 4. RoCEv2 has as many as jaxina's header: BTH 12, RETH 16, immediate 4 and ICRC 4.
-OVERHEAD = 20 + 18 + 20 + 8 + 36 + 4
-PASSAGE = 15  # bytes of passage_h, the header of a packet that comes round again
-PIPE_WORDS = 64
-HALF = 4 * PIPE_WORDS // 2
-
-
-def recirculated(pipes: int) -> tuple[list[int], list[int]]:
-    """Returns the packet's bytes in each pass after the first: in those of every update, and in the further ones of an
-    update that becomes a result."""
-    empty = OVERHEAD + PASSAGE
-    words = 4 * PIPE_WORDS * pipes
-    consuming = [empty + words - 4 * PIPE_WORDS * step for step in range(1, pipes)]
-    reading = [empty + HALF * half for half in range(1, 2 * pipes)]
-    return consuming, reading
-
-
-def rates() -> str:
-    """Returns a Markdown table of packet rates, goodput and recirculations of both sizes."""
-    columns = []
-    for pipes in (1, 4):
-        words = PIPE_WORDS * pipes
-        frame = OVERHEAD + 4 * words
-        consuming, reading = recirculated(pipes)
-        columns.append(
-            [
-                f"{words} words",
-                str(frame),
-                f"{LINE_RATE / 8 / frame / 1e6:.1f}",
-                f"{400 * words / frame:.1f} % = {LINE_RATE * 4 * words / frame / 1e9:.1f} Gbit/s",
-                f"{len(consuming)} and {len(reading)}",
-                f"{sum(consuming) / frame:.2f}",
-                f"{sum(reading) / frame:.2f}",
-            ]
-        )
-    rows = [
-        "",
-        "bytes of a frame, preamble and gap with it",
-        "million updates per second and 100 Gbit/s port",
-        "goodput of that port",
-        "recirculations: of every update, and of the one that completes a pass",
-        "recirculated per worker at line rate, in ports: updates",
-        "recirculated per job at line rate, in ports: results",
-    ]
-    lines = [f"| {row} | {one} | {four} |" for row, one, four in zip(rows, *columns, strict=True)]
-    return "\n".join([lines[0], "|---|---|---|", *lines[1:]])
 
 
 def only(folder: Path, name: str) -> dict:
@@ -130,4 +80,4 @@ def report(folder: Path) -> str:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    print(rates() if sys.argv[1] == "--rates" else report(Path(sys.argv[1])))
+    print(report(Path(sys.argv[1])))

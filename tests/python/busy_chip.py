@@ -3,7 +3,7 @@
 
     tests/python/busy_chip.py --traffics 1000 --seed 1
 
-This runs random traffics in both sizes, over UDP and RDMA. The chip loses packets inside: between its pipes, and copies
+This runs random traffics in all sizes, over UDP and RDMA. The chip loses packets inside: between its pipes, and copies
 for the workers. Workers lose results and repeat updates. Each sum that a worker takes must be exact, and each worker must
 get all sums. The exit code is 1 if that did not hold.
 """
@@ -24,6 +24,7 @@ from conformance import datagram
 from conformance.devices import interpreter
 from conformance.devices.interpreter import ADDRESS, ChipLink, description
 from conformance.devices.rdma import RdmaWorkers
+from conformance.generate import WORDS
 from conformance.rdma_packet import End
 from conformance.rdma_script import RdmaScript
 from conformance.script import Script, numbers
@@ -35,7 +36,6 @@ from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs
 from jaxina.controller.data_plane import TofinoPlane
 
-WORDS = {"one-pipe": 64, "four-pipes": 256}
 WORKERS, SLOTS, PASSES = 3, 2, 4  # of the jobs in tests; the campaign has smaller ones, too
 TO = (ADDRESS, 51001)
 _MOST_IN_THE_CHIP = 8  # packets

@@ -7,10 +7,9 @@ import shutil
 import pytest
 from conformance import vector
 from conformance.devices.interpreter import PROGRAM, InterpretedDevice, text_of
-from conformance.generate import FOLDER
+from conformance.generate import FOLDER, WORDS
 from conformance.runner import run
 
-WORDS = {"one-pipe": 64, "four-pipes": 256}
 # What some vectors need and the chip lacks: see "Terms that differ" in p4/README.md.
 LACKING = {"checksum", "short", "blocks", "sizes", "mismatch", "messages"}
 

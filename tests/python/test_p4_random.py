@@ -9,12 +9,12 @@ import random
 
 import pytest
 from conformance.devices.interpreter import InterpretedDevice, text_of
+from conformance.generate import WORDS
 from conformance.rdma_script import RdmaScript
 from conformance.runner import run
 from conformance.script import Script
 from conformance.vector import Count, Send
 
-WORDS = {"one-pipe": 64, "four-pipes": 256}
 PACKETS = 400
 JOBS = {"A": (3, 3), "B": (2, 1)}  # workers and slots
 AWAY = [0] * 10 + [-1, -1, -2, -2, -3, -9, 1, 2, 5, 2**31 + 9]  # how far a packet's epoch is from the pass that is due

@@ -11,12 +11,15 @@ import socket
 import struct
 
 import pytest
-from busy_chip import WORDS, WORKERS, Switch, traffic
+from busy_chip import WORKERS, Switch, traffic
 from conformance.devices import interpreter
 from conformance.devices.interpreter import ADDRESS, HOSTS, PORTS, PROGRAM
+from conformance.generate import WORDS
 from conformance.script import Script, numbers
 from interpreter.errors import UndefinedError
 
+from jaxina.controller import port_load
+from jaxina.controller.chip import SIZES
 from jaxina.controller.tables import Entry, Ternary
 
 BUSY = 45  # seconds; generous, because a busy machine may need long for what usually takes no time
@@ -122,14 +125,14 @@ def test_other_traffic_is_forwarded(switch):
 
 @pytest.mark.parametrize("size", WORDS)
 def test_front_ports_in_loopback_stand_in_for_recirculation_ports(switch, size):
-    """The lowest bits of a slot's index choose one of four ways for its packets."""
+    """The lowest bits of a slot's index choose one of the ways for its packets."""
     made = switch(size)
-    steps = [0] if size == "one-pipe" else [1, 2, 3, 3, 2, 2, 1, 1, 0, 0]  # the pipe of each step, from step 1 on
+    pipes = [step.pipe for step in port_load.steps(SIZES[size])]
     control = "Ingress.recirculation"
-    for step, pipe in enumerate(steps, 1):
+    for step, pipe in enumerate(pipes, 1):
         key, data = {"step": step, "lane": 1}, {"port": 128 * pipe + 20}
         made.tables.modify([Entry(f"pipe.{control}.next_pass", key, data, f"{control}.to_port")])
-    ports = {128 * pipe + 20 for pipe in steps}
+    ports = {128 * pipe + 20 for pipe in pipes}
     made.tables.chip.loopback |= ports
     for port in sorted(ports):
         members = [Entry("pipe.IngressParser.loopback_ports", {"f1": Ternary(port, 0x1FF)})]

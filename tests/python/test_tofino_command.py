@@ -82,7 +82,7 @@ def test_a_dry_run_logs_its_writes(tmp_path):
 @pytest.mark.parametrize(
     "change,why",
     [
-        (('"one-pipe"', '"two-pipes"'), "two-pipes"),
+        (('"one-pipe"', '"three-pipes"'), "three-pipes"),
         (('address = "198.18.0.1"', ""), "'address' is missing"),
         (('"198.18.0.1"', '"elsewhere"'), "elsewhere"),
         (("speed = 25", "speed = 26"), "port 4 has a speed"),

@@ -36,10 +36,7 @@ modify $pre.prune $MULTICAST_L2_XID=4 -> ($DEV_PORT=(4,))
 insert pipe.Ingress.l2_forwarding.stations destination=2199023255809 -> Ingress.l2_forwarding.forward(port=132)
 insert pipe.Ingress.l2_forwarding.stations destination=2199023255810 -> Ingress.l2_forwarding.forward(port=4)
 insert pipe.Ingress.l2_forwarding.stations destination=281474976710655 -> Ingress.l2_forwarding.flood(group=256)
-insert pipe.Ingress.recirculation.next_pass step=1 lane=0 -> Ingress.recirculation.to_port(port=68)
-insert pipe.Ingress.recirculation.next_pass step=1 lane=1 -> Ingress.recirculation.to_port(port=68)
-insert pipe.Ingress.recirculation.next_pass step=1 lane=2 -> Ingress.recirculation.to_port(port=68)
-insert pipe.Ingress.recirculation.next_pass step=1 lane=3 -> Ingress.recirculation.to_port(port=68)
+{passes}
 """
 
 # Port 132 is in pipe 1, but the pool is in pipe 0. So packets from that port are handed over to pipe 0.
@@ -103,7 +100,14 @@ COUNTERS = "\n".join(
 )
 
 
+PASSES = "\n".join(
+    f"insert pipe.Ingress.recirculation.next_pass step=1 lane={lane} -> Ingress.recirculation.to_port(port=68)"
+    for lane in range(16)
+)
+
+
 def lines(text, part=None):
+    text = text.replace("{passes}", PASSES)
     if part is not None:
         names = {
             "J": f"job={part.job:#x}&0xffffffff",
@@ -289,19 +293,25 @@ def test_a_gap_between_jobs_is_used_again(switch):
         assert switch.plane._pool.jobs[grant.job].slot_base == base
 
 
-def test_four_pipes(tmp_path):
-    switch = Switch(tmp_path, "four-pipes")
+@pytest.mark.parametrize(
+    "size,words,ways,message,place",
+    [
+        ("two-pipes", 128, [196, 196, 68, 68], 516, 4096),
+        ("four-pipes", 256, [196, 324, 452, 452, 324, 324, 196, 196, 68, 68], 1028, 8192),
+    ],
+)
+def test_larger_sizes(tmp_path, size, words, ways, message, place):
+    switch = Switch(tmp_path, size)
     try:
         steps = [w for w in switch.new_writes() if "next_pass" in w and "lane=0" in w]
-        ports = [int(w.rpartition("=")[2].rstrip(")")) for w in steps]
-        assert ports == [196, 324, 452, 452, 324, 324, 196, 196, 68, 68]
-        with pytest.raises(JobRejectedError, match="JAXINA_BLOCK_SIZE=256"):
+        assert [int(w.rpartition("=")[2].rstrip(")")) for w in steps] == ways
+        with pytest.raises(JobRejectedError, match=f"JAXINA_BLOCK_SIZE={words}"):
             switch.create()
-        grant = switch.create_joined(block_size=256)
-        with pytest.raises(InvalidArgumentError, match="1028 bytes"):
-            switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0))
+        grant = switch.create_joined(block_size=words)
+        with pytest.raises(InvalidArgumentError, match=f"{message} bytes"):
+            switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0, mtu=message - 4))
         switch.client.connect_queue_pairs(grant.job, grant.secret, 0, end_of(0, mtu=4096))
-        assert any("address_low=8192" in w for w in switch.new_writes())
+        assert any(f"address_low={place}" in w for w in switch.new_writes())
     finally:
         switch.close()
 

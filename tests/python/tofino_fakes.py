@@ -26,6 +26,7 @@ def soon(condition):
 CHIP = """
 size = "{size}"
 address = "198.18.0.1"
+worker_rate = 0.1
 
 [[port]]
 number = 132

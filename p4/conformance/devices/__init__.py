@@ -16,6 +16,10 @@ ABILITIES = frozenset(
         *("checksum", "short", "blocks", "sizes", "mismatch", "rdma", "messages"),
     }
 )
-# The abilities of the Tofino program: p4/README.md, "Terms that differ from the software switch". The large program
-# sends fewer notices.
-TOFINO = {64: frozenset({"notices", "verdicts", "rdma"}), 256: frozenset({"verdicts", "rdma"})}
+# The abilities of the Tofino program: p4/README.md, "Terms that differ from the software switch". The larger programs
+# send fewer notices.
+TOFINO = {
+    64: frozenset({"notices", "verdicts", "rdma"}),
+    128: frozenset({"verdicts", "rdma"}),
+    256: frozenset({"verdicts", "rdma"}),
+}

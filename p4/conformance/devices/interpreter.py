@@ -28,6 +28,7 @@ PORTS = (0, 5, 128, 140)  # in two pipes, so that packets must be handed over
 _UDP_PORT = 40000
 _SHORTEST_FRAME = 60  # bytes, without the frame check sequence
 _SETTLE_TIMEOUT = 60.0
+_WORKER_RATE = 1.0  # Gbit/s; nothing in the interpreter takes time
 
 
 def text_of(size: str, definitions: Sequence[str] = (), program: Path = PROGRAM) -> str:
@@ -101,7 +102,7 @@ HOSTS = tuple(_host(number) for number in range(_HOSTS))
 
 def description(size: str) -> Chip:
     """Returns the chip's description for the controller."""
-    return Chip(SIZES[size], ADDRESS, tuple(Port(port, 100, "none") for port in PORTS), HOSTS)
+    return Chip(SIZES[size], ADDRESS, tuple(Port(port, 100, "none") for port in PORTS), HOSTS, _WORKER_RATE)
 
 
 class InterpretedDevice(SwitchDevice):

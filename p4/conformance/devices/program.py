@@ -25,7 +25,7 @@ class ProgramError(Exception):
 
 class ProgramDevice:
     abilities = ABILITIES | {"state", "first_epoch"}
-    block_sizes = frozenset({64, 256})
+    block_sizes = frozenset({64, 128, 256})
 
     def __init__(self, path: str):
         self.name = path
