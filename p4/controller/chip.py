@@ -21,8 +21,8 @@
 
 The switch forwards other traffic only to these hosts, and RDMA workers can only be on these hosts.
 
-Packets come round by the recirculation port of a pipe and by its loopback ports. `jaxina switch` refuses a job with which
-they would have to carry more than their speed; docs/tofino.md says how many a job needs.
+Packets come round by the recirculation port of a pipe and by its loopback ports. `jaxina switch` refuses a job with
+which they would have to carry more than their speed; docs/tofino.md says how many a job needs.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ class Chip:
     def way(self, pipe: int, lane: int) -> int:
         """Returns the port by which packets of the lane come round for another pass in the pipe.
 
-        Packets that other pipes hand over have the pool's recirculation port to themselves, if there are loopback ports.
+        If there are loopback ports, packets that other pipes hand over have the recirculation port to
+        themselves.
         """
         ways = [port.number for port in self.loopbacks if port.pipe == pipe and not port.hand_over]
         hands_over = pipe == self.size.pool_pipe and self.pipes != [pipe]
@@ -190,10 +191,13 @@ def _check_loopbacks(size: Size, ports: tuple[Port, ...], loopbacks: tuple[Loopb
     for port in loopbacks:
         if port.pipe >= size.pipes:
             raise ValueError(
-                f"loopback port {port.number} is in pipe {port.pipe}; in the size {size.name}, no packet passes there again"
+                f"loopback port {port.number} is in pipe {port.pipe}, where no packet of the size {size.name} "
+                "passes again"
             )
         if port.hand_over and port.pipe != size.pool_pipe:
-            raise ValueError(f"loopback port {port.number} hands over, so it must be in pipe {size.pool_pipe}, the pool's")
+            raise ValueError(
+                f"loopback port {port.number} hands over, so it must be in pipe {size.pool_pipe}, the pool's"
+            )
 
 
 def _port(fields: dict[str, Any]) -> Port:

@@ -17,8 +17,8 @@ class IngressParser:
         self._tables = tables
 
     def fill(self, chip: Chip) -> None:
-        """Enters the ports in loopback, and the switch's address. Until then the parser takes workers' packets for other
-        traffic."""
+        """Enters the ports in loopback, then the switch's address. Until then the parser takes workers' packets for
+        other traffic."""
         address = int(ipaddress.IPv4Address(chip.address))
         self._tables.insert(
             [

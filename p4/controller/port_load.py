@@ -2,8 +2,8 @@
 
     python -m jaxina.controller.port_load      # the tables of docs/tofino.md
 
-All of it is arithmetic on packet sizes. A retransmission comes on top, and a port that is at its limit causes some. So the
-controller refuses a job with which a port would have to carry more than its speed.
+All of it is arithmetic on packet sizes. A retransmission comes on top, and a port that is at its limit causes some. So
+the controller refuses a job with which a port would have to carry more than its speed.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Step:
 
 
 def steps(size: Size) -> tuple[Step, ...]:
-    """Returns the steps from step 1 on: words are added on the way out, and half of a pipe's words are read at a time on
-    the way back (p4/tofino/constants.p4)."""
+    """Returns the steps from step 1 on. Words are added on the way out. On the way back, half of a pipe's words are read
+    at a time (p4/tofino/constants.p4)."""
     empty = _OVERHEAD + _PASSAGE
     consuming = [
         Step(pipe, empty + 4 * (size.words - _PIPE_WORDS * pipe), of_sum=False) for pipe in range(1, size.pipes)
@@ -67,7 +67,7 @@ def load(chip: Chip, jobs: Sequence[Job]) -> dict[int, float]:
     elsewhere = sum(port.speed for port in chip.ports if port.pipe != size.pool_pipe)
     rate = min(chip.worker_rate, sum(port.speed for port in chip.ports) / workers)
     handed_over = min(rate, elsewhere / workers)
-    loads: dict[int, float] = collections.Counter()
+    loads: dict[int, float] = collections.defaultdict(float)
     for job in jobs:
         # A slot's packets take one way.
         lanes = collections.Counter(slot % LANES for slot in range(job.slot_base, job.slot_base + job.slots))
@@ -91,7 +91,7 @@ def check(chip: Chip, jobs: Sequence[Job]) -> None:
         hands_over = ", with and without hand_over," if port == chip.hand_over_way(0) else ""
         raise JobRejectedError(
             f"with this job, {needed:.0f} Gbit/s of packets would come round by port {port}, which carries "
-            f"{chip.speed_of(port)}, if every worker sends {chip.worker_rate:g} Gbit/s. In the file of this switch, add "
+            f"{chip.speed_of(port)}, if every worker sends {chip.worker_rate:g} Gbit/s. In the switch's file, add "
             f"[[loopback]] ports{hands_over} in pipe {port // PORTS_OF_A_PIPE}, or set worker_rate to what a worker "
             "really sends"
         )
@@ -137,14 +137,14 @@ _ROWS = (
 
 
 def ports_needed(size: Size, workers: int, rate: float) -> Mapping[int, int]:
-    """Returns how many ports of 100 Gbit/s a job needs for its further passes, by pipe, if its packets are spread evenly.
+    """Returns how many ports of 100 Gbit/s a job needs for its further passes, by pipe. Its packets are spread evenly.
 
     Args:
       size: the program's.
       workers: of the job, all at ports of the pool's pipe.
       rate: what each of them sends, in Gbit/s.
     """
-    needed: dict[int, float] = collections.Counter()
+    needed: dict[int, float] = collections.defaultdict(float)
     for step in steps(size):
         needed[step.pipe] += rate * step.frame / frame_bytes(size) * (1 if step.of_sum else workers)
     return {pipe: math.ceil(gigabits / RECIRCULATION_SPEED - 1e-9) for pipe, gigabits in needed.items()}

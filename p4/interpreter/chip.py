@@ -24,8 +24,8 @@ class Chip:
 
     Attributes:
       loopback: front-panel ports whose frames come back in. Those of recirculation ports always do.
-      loses: asked about each copy that ingress has sent to the traffic manager; the traffic manager drops the copy if it
-        returns true, as it does when its buffer is full.
+      loses: asked about each copy that ingress sends to the traffic manager. If it returns true, the traffic manager
+        drops the copy, as it does when its buffer is full.
     """
 
     def __init__(self, program: Program, on_digest: Callable[[Digest], None]):

@@ -4,8 +4,8 @@
     tests/python/busy_chip.py --traffics 1000 --seed 1
 
 This runs random traffics in all sizes, over UDP and RDMA. The chip loses packets inside: between its pipes, and copies
-for the workers. Workers lose results and repeat updates. Each sum that a worker takes must be exact, and each worker must
-get all sums. The exit code is 1 if that did not hold.
+for the workers. Workers lose results and repeat updates. Each sum that a worker takes must be exact, and each worker
+must get all sums. The exit code is 1 if that did not hold.
 """
 
 from __future__ import annotations

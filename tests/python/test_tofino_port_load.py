@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from tofino_fakes import CHIP
 
 from jaxina.controller import chip, port_load
 from jaxina.controller.pool import Pool
 from jaxina.errors import InvalidArgumentError, JobRejectedError
+
+P4 = Path(__file__).parents[2] / "p4"
 
 
 def described(tmp_path, size="four-pipes", rate=10, loopbacks=(), ports=(0, 4, 8, 12), speed=100):
@@ -23,9 +28,7 @@ def described(tmp_path, size="four-pipes", rate=10, loopbacks=(), ports=(0, 4, 8
 
 def jobs(made, *workers, slots=64):
     pool = Pool(made.size, entries_per_worker=2)
-    return [
-        pool.add(number, 0, count, slots, made.size.words, 1, rkey=0) for number, count in enumerate(workers)
-    ]
+    return [pool.add(number, 0, count, slots, made.size.words, 1, rkey=0) for number, count in enumerate(workers)]
 
 
 def test_the_load_is_the_bytes_of_the_passes(tmp_path):
@@ -39,6 +42,20 @@ def test_the_load_is_the_bytes_of_the_passes(tmp_path):
         bytes_of_updates = 3 * update[pipe - 1] if pipe else 0
         by_hand[128 * pipe + 68] = 10 * (bytes_of_updates + bytes_of_sums) / (106 + 1024)
     assert port_load.load(made, jobs(made, 3)) == pytest.approx(by_hand)
+
+
+def test_the_passage_header_has_the_bytes_that_the_load_counts():
+    text = (P4 / "tofino" / "headers.p4").read_text()
+    fields = re.search(r"header passage_h \{(.*?)\}", text, re.DOTALL).group(1)
+    widths = {"PortId_t": 9, **{f"{name}_t": 8 for name in ("turn_of_pass", "outcome", "route")}}
+    types = re.findall(r"(bit<\d+>|\w+_t) \w+;", fields)
+    bits = sum(widths.get(name) or int(name[4:-1]) for name in types)
+    assert bits == 8 * port_load._PASSAGE
+
+
+def test_the_documented_tables_are_these():
+    documented = (P4.parent / "docs" / "tofino.md").read_text()
+    assert port_load.rates() in documented and port_load.needs() in documented
 
 
 def test_loopback_ports_share_the_load_evenly(tmp_path):
@@ -80,7 +97,7 @@ def test_a_job_that_a_port_cannot_carry_is_refused(tmp_path):
     wide = described(tmp_path, rate=30, loopbacks=[(128 * pipe + 20, False) for pipe in (1, 2, 3)])
     port_load.check(wide, jobs(wide, 4))
     handed = described(tmp_path, "one-pipe", rate=40, ports=(0, 132, 136, 140))
-    with pytest.raises(JobRejectedError, match="port 68, .* with and without hand_over, in pipe 0"):
+    with pytest.raises(JobRejectedError, match=r"port 68, .* with and without hand_over, in pipe 0"):
         port_load.check(handed, jobs(handed, 4))
 
 
@@ -88,7 +105,7 @@ def test_a_job_that_a_port_cannot_carry_is_refused(tmp_path):
     "lines,why",
     [
         ("[[loopback]]\nnumber = 4", "port 4 is there twice"),
-        ("[[loopback]]\nnumber = 140", "loopback port 140 is in pipe 1; in the size one-pipe, no packet passes"),
+        ("[[loopback]]\nnumber = 140", "loopback port 140 is in pipe 1, where no packet of the size one-pipe passes"),
         ("[[loopback]]\nnumber = 8\nspeed = 7", "port 8 has a speed"),
         ("\n".join(f"[[loopback]]\nnumber = {8 + n}" for n in range(65)), "65 loopback ports"),
     ],
@@ -104,7 +121,7 @@ def test_loopback_ports_that_there_cannot_be(tmp_path, lines, why):
 def test_rates_that_there_cannot_be(tmp_path, rate):
     file = tmp_path / "chip.toml"
     file.write_text(CHIP.format(size="one-pipe").replace("worker_rate = 0.1", f"worker_rate = {rate}"))
-    with pytest.raises(InvalidArgumentError, match="worker_rate|fast"):
+    with pytest.raises(InvalidArgumentError, match=r"worker_rate|fast"):
         chip.read(file)
 
 
