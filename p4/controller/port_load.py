@@ -41,8 +41,8 @@ class Step:
 
 
 def steps(size: Size) -> tuple[Step, ...]:
-    """Returns the steps from step 1 on. Words are added on the way out. On the way back, half of a pipe's words are read
-    at a time (p4/tofino/constants.p4)."""
+    """Returns the steps from step 1 on. Words are added on the way out. On the way back, half of a pipe's words are
+    read at a time (p4/tofino/constants.p4)."""
     empty = _OVERHEAD + _PASSAGE
     consuming = [
         Step(pipe, empty + 4 * (size.words - _PIPE_WORDS * pipe), of_sum=False) for pipe in range(1, size.pipes)

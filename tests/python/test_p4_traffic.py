@@ -71,8 +71,7 @@ UNSAFE = {
     "the first pipe drops what it has added": (
         *("four-pipes", "verdict.p4"),
         "(1, 1, 0, _, 0, SAME_PASS, _, _, _) : ask_later_pipes(NOW);",
-        "(1, 1, 0, _, 0, SAME_PASS, _, 0, _) : ask_later_pipes(NOW);"
-        "(1, 1, 0, _, 0, SAME_PASS, _, 1, _) : tell(PENDING);",
+        "(1, 1, 0, _, 0, SAME_PASS, _, 0, _) : ask_later_pipes(NOW); (1, 1, 0, _, 0, _, _, 1, _) : drop(PENDING);",
     ),
 }  # fmt: skip
 
