@@ -7,7 +7,7 @@ public client and the bfruntime.proto of p4lang/open-p4studio, and has never run
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxina.controller.tables import Digest, Entry, Range, Ternary, Value
@@ -71,6 +71,22 @@ class BfRtTables:
 
     def delete(self, entries: Sequence[Entry]) -> None:
         self._write(entries, lambda table, keys, _: table.entry_del(self._target, keys))
+
+    def clear(self, table: str) -> None:
+        try:
+            self._info.table_get(table).entry_del(self._target)
+        except Exception as error:
+            raise SystemCallError(f"emptying {table}: {error}") from error
+
+    def entries(self, table: str, fields: Sequence[str]) -> list[Entry]:
+        try:
+            found = list(self._info.table_get(table).entry_get(self._target, None, {"from_hw": False}))
+        except Exception as error:
+            raise SystemCallError(f"reading {table}: {error}") from error
+        return [
+            Entry(table, {name: one["value"] for name, one in key.to_dict().items()}, _chosen(data.to_dict(), fields))
+            for data, key in found
+        ]
 
     def read(self, entries: Sequence[Entry]) -> list[dict[str, int]]:
         if not entries:
@@ -144,3 +160,7 @@ class BfRtTables:
         if not isinstance(value, list):
             return int(value)
         return int(value[self._pipe] if len(value) > self._pipe else value[0])
+
+
+def _chosen(data: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    return {name: data[name] for name in fields if name in data}

@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs, Terms
-from jaxina.controller import port_load
+from jaxina.controller import port_load, take_over
 from jaxina.controller.chip import Chip
 from jaxina.controller.ingress_parser import IngressParser
 from jaxina.controller.job_admission import JobAdmission
@@ -36,12 +36,13 @@ _log = logging.getLogger("jaxina.switch")
 UDP_PORT = 51001  # any number would do: the program recognizes a job's packets by their header
 ROCE_PORT = 4791
 _PATH_MTU = 4096
-_PACKET_LIFETIME = 0.001  # seconds that a packet is in the switch at most; queues and eleven passes take microseconds
 _DIGEST_POLL = 0.2  # seconds
 
 
 class TofinoPlane:
     """Fills the chip's tables and listens to its digests, from construction to `stop`.
+
+    What an earlier controller has left in the chip is removed first.
 
     Args:
       tables: the chip's tables.
@@ -76,6 +77,7 @@ class TofinoPlane:
         self._statistics = Statistics(tables)
         self._multicast = Multicast(tables)
         self._pool = Pool(chip.size, self._job_admission.entries_per_worker)
+        take_over.empty(tables)
         Ports(tables).fill(chip)
         IngressParser(tables).fill(chip)
         self._multicast.fill(chip)
@@ -127,7 +129,7 @@ class TofinoPlane:
             self._job_admission.remove_job(removed)
             for worker in sorted(removed.stations.keys() - removed.ends.keys()):
                 self._source_check.remove(removed, worker)
-            time.sleep(_PACKET_LIFETIME)
+            time.sleep(take_over.PACKET_LIFETIME)
             for worker in sorted(removed.stations):
                 self._multicast.remove_worker(removed, worker)
                 self._replies.remove(removed, worker)

@@ -16,11 +16,11 @@ _log = logging.getLogger("jaxina.switch")
 
 @dataclasses.dataclass(frozen=True)
 class Write:
-    operation: str  # insert, modify, delete
+    operation: str  # insert, modify, delete, clear
     entry: Entry
 
     def __str__(self) -> str:
-        return f"{self.operation} {self.entry}"
+        return f"{self.operation} {self.entry}".rstrip()
 
 
 class DryRun:
@@ -64,6 +64,17 @@ class DryRun:
                 if self.held.pop(_name(entry), None) is None:
                     raise SystemCallError(f"the table has no such entry: {entry}")
                 self._record("delete", Entry(entry.table, entry.key))
+
+    def clear(self, table: str) -> None:
+        with self._lock:
+            for name in [name for name, entry in self.held.items() if entry.table == table]:
+                del self.held[name]
+            self._record("clear", Entry(table, {}))
+
+    def entries(self, table: str, fields: Sequence[str]) -> list[Entry]:
+        with self._lock:
+            held = [entry for entry in self.held.values() if entry.table == table]
+        return [Entry(table, entry.key, {f: entry.data[f] for f in fields if f in entry.data}) for entry in held]
 
     def read(self, entries: Sequence[Entry]) -> list[dict[str, int]]:
         with self._lock:

@@ -55,7 +55,7 @@ class Digest:
 class Tables(Protocol):
     """Access to a chip's tables.
 
-    Every method takes entries of one table, and raises SystemCallError if the chip's driver refuses.
+    Every method concerns one table, and raises SystemCallError if the chip's driver refuses.
     """
 
     def insert(self, entries: Sequence[Entry]) -> None: ...
@@ -66,6 +66,14 @@ class Tables(Protocol):
 
     def delete(self, entries: Sequence[Entry]) -> None:
         """Deletes entries. Their data does not matter."""
+        ...
+
+    def clear(self, table: str) -> None:
+        """Deletes all entries of a match table, a value set or a table of multicast."""
+        ...
+
+    def entries(self, table: str, fields: Sequence[str]) -> list[Entry]:
+        """Returns all entries of a table whose keys are exact, with these fields of their data."""
         ...
 
     def read(self, entries: Sequence[Entry]) -> list[dict[str, int]]:

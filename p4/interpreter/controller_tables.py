@@ -48,6 +48,21 @@ class ChipTables:
     def delete(self, entries: Sequence[Entry]) -> None:
         self._each(entries, self._delete)
 
+    def clear(self, table: str) -> None:
+        name = table.removeprefix(_PIPE)
+        manager = self.chip.traffic_manager
+        if table == "$pre.mgid":
+            manager.groups.clear()
+        elif table == "$pre.node":
+            manager.nodes.clear()
+        elif name in self._inventory.value_sets:
+            self._inventory.value_sets[name].members.clear()
+        else:
+            self._inventory.tables[name].clear()
+
+    def entries(self, table: str, fields: Sequence[str]) -> list[Entry]:
+        return []  # the controller asks for ports only, and all of them are up
+
     def read(self, entries: Sequence[Entry]) -> list[dict[str, int]]:
         return [self._read(entry) for entry in entries]
 

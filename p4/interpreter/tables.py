@@ -82,6 +82,11 @@ class Table:
             (found,) = [e for e in self._entries if (e.matches, e.priority) == (matches, priority)]
             self._entries.remove(found)
 
+    def clear(self) -> None:
+        """Deletes all entries."""
+        self._entries.clear()
+        self._exact.clear()
+
     def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
         if method != "apply" or arguments:
             raise ProgramError(f"{self.name}: a table can only be applied")

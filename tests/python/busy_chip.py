@@ -66,13 +66,15 @@ class Switch:
         self.plane.ended = lambda *what: self.ended.put(what)
         self.link = BusyLink(self.tables)
         self.id = 0
-        self.next_job()
+        self.begin_job()
 
     def next_job(self, workers=WORKERS, slots=SLOTS):
-        """Ends the job, if there is one, and begins the next one, in the same slots."""
-        if self.id:
-            self.plane.remove_job(self.id)
-            self.link.close_endpoints()
+        """Ends the job, and begins the next one, in the same slots."""
+        self.plane.remove_job(self.id)
+        self.link.close_endpoints()
+        self.begin_job(workers, slots)
+
+    def begin_job(self, workers=WORKERS, slots=SLOTS):
         self.id += 1
         self.job = Job("A", workers, slots, WORDS[self.size], 1, mtu=self.mtu)
         self.names = datagram.Names({"A": self.id}, {"A": 2})

@@ -28,7 +28,7 @@ def read(folder: Path) -> Names:
     for match in re.finditer(r"^control (\w+)\(", text, re.MULTILINE):
         end = text.index("\n}\n", match.end())
         controls[match[1]] = text[match.start() : end]
-    value_sets = re.findall(r"\bvalue_set<[\w<>]+>\(\d+\) (\w+);", text)
+    value_sets = re.findall(r"\bvalue_set<[\w<>]+>\(\w+\) (\w+);", text)
     names = Names({}, {}, {}, {}, {f"pipe.IngressParser.{name}" for name in value_sets})
     for gress in ("Ingress", "Egress"):
         _read_control(controls, gress, gress, structs, names)

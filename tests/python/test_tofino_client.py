@@ -72,10 +72,15 @@ class FakeClient(types.ModuleType):
             def entry_add(table, target, keys, data):
                 self.calls.append(("add", name, target, keys, data))
 
-            def entry_del(table, target, keys):
-                raise RuntimeError("not found")
+            def entry_del(table, target, keys=None):
+                if keys:
+                    raise RuntimeError("not found")
+                self.calls.append(("empty", name, target))
 
             def entry_get(table, target, keys, flags):
+                if keys is None:
+                    key = types.SimpleNamespace(to_dict=lambda: {"$DEV_PORT": {"value": 4}})
+                    return [(types.SimpleNamespace(to_dict=lambda: {"$SPEED": "BF_SPEED_10G", "$PORT_UP": True}), key)]
                 return [(types.SimpleNamespace(to_dict=lambda: {"f": [7, 8, 9, 6]}), keys[0])]
 
         return Table()
@@ -111,3 +116,6 @@ def test_writes_reach_the_chips_client(client_library):
     assert tables.read([Entry("pipe.R", {"$REGISTER_INDEX": 0}, {"f": 0})]) == [{"f": 9}]
     with pytest.raises(SystemCallError, match="not found"):
         tables.delete([Entry("pipe.T", {"e": 1})])
+    tables.clear("pipe.T")
+    assert client_library.calls[-1] == ("empty", "pipe.T", (0, 0xFFFF))
+    assert tables.entries("$PORT", ("$SPEED", "$FEC")) == [Entry("$PORT", {"$DEV_PORT": 4}, {"$SPEED": "BF_SPEED_10G"})]

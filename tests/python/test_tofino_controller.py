@@ -12,7 +12,7 @@ import pytest
 from tofino_fakes import BUSY, Switch, join, soon
 
 from jaxina.control.data_plane import QueuePairs
-from jaxina.controller import bfrt
+from jaxina.controller import bfrt, take_over
 from jaxina.controller.tables import Digest, Entry
 from jaxina.errors import InvalidArgumentError, JobRejectedError, TooManyWorkersError
 
@@ -25,6 +25,7 @@ def switch(tmp_path):
 
 
 START = """
+{cleared}
 insert $PORT $DEV_PORT=132 -> ($SPEED=BF_SPEED_100G, $FEC=BF_FEC_TYP_RS, $PORT_ENABLE=True)
 insert $PORT $DEV_PORT=4 -> ($SPEED=BF_SPEED_25G, $FEC=BF_FEC_TYP_NONE, $PORT_ENABLE=True)
 insert pipe.IngressParser.switch_addresses f1=0xc6120001&0xffffffff
@@ -106,8 +107,11 @@ PASSES = "\n".join(
 )
 
 
+CLEARED = "\n".join(f"clear {table}" for table in (*take_over.ADMITTING, *take_over.OTHERS))
+
+
 def lines(text, part=None):
-    text = text.replace("{passes}", PASSES)
+    text = text.replace("{passes}", PASSES).replace("{cleared}", CLEARED)
     if part is not None:
         names = {
             "J": f"job={part.job:#x}&0xffffffff",
@@ -374,6 +378,9 @@ def test_the_names_are_those_of_the_program(switch):
     for write in switch.tables.writes:
         entry = write.entry
         if not entry.table.startswith("pipe."):
+            continue
+        if write.operation == "clear":
+            assert entry.table in names.tables or entry.table in names.value_sets, entry
             continue
         tables.add(entry.table)
         if entry.table in names.memories:

@@ -1,0 +1,38 @@
+"""Empties the program's tables of what an earlier controller has left there."""
+
+from __future__ import annotations
+
+import time
+
+from jaxina.controller.tables import Tables
+
+PACKET_LIFETIME = 0.001  # seconds that a packet is in the switch at most; queues and eleven passes take microseconds
+
+ADMITTING = (
+    "pipe.Ingress.job_admission.udp_updates",
+    "pipe.Ingress.job_admission.roce_writes",
+    "pipe.Ingress.source_check.sources",
+)
+OTHERS = (
+    "$pre.mgid",
+    "$pre.node",  # after the groups that have them
+    "pipe.Egress.replies.workers",
+    "pipe.Egress.replies.queues",
+    "pipe.Ingress.recirculation.next_pass",
+    "pipe.Ingress.l2_forwarding.stations",
+    "pipe.IngressParser.switch_addresses",
+    "pipe.IngressParser.loopback_ports",
+)
+
+
+def empty(tables: Tables) -> None:
+    """Empties all tables.
+
+    The earlier controller's jobs are over, because their workers have lost their sessions with it. Packets of theirs may
+    still be in the chip, so first no more are admitted, and the rest follows when the last has left.
+    """
+    for table in ADMITTING:
+        tables.clear(table)
+    time.sleep(PACKET_LIFETIME)
+    for table in OTHERS:
+        tables.clear(table)
