@@ -28,8 +28,8 @@ OTHERS = (
 def empty(tables: Tables) -> None:
     """Empties all tables.
 
-    The earlier controller's jobs are over, because their workers have lost their sessions with it. Packets of theirs may
-    still be in the chip, so first no more are admitted, and the rest follows when the last has left.
+    The earlier controller's jobs are over, because their workers have lost their sessions with it. Their packets may
+    still be in the chip. So first no more are admitted, and the rest follows when the last one has left.
     """
     for table in ADMITTING:
         tables.clear(table)
