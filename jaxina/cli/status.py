@@ -22,6 +22,10 @@ from jaxina.errors import InvalidArgumentError
 
 _CALL_TIMEOUT = 5.0  # seconds
 _RECEIVE_BUFFER = 32 << 20  # bytes of receive buffer that the switch asks for, per socket
+_LOST_INSIDE = (
+    "the chip has lost {:,} updates on their way between its pipes. Workers send them again, but give the switch more "
+    "[[loopback]] ports, or look at what else fills its buffer"
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -125,6 +129,8 @@ def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -
             notes.append(Text(f"job {job.job} is aborted: {job.aborted}", style="red"))
         elif missing := _missing(job):
             notes.append(Text(f"job {job.job} waits for worker {missing}", style="yellow"))
+        if lost := job.counters.get("lost_inside", 0):
+            notes.append(Text(f"job {job.job}: {_LOST_INSIDE.format(lost)}", style="yellow"))
         if rejected := _kinds(job.rejected):
             notes.append(Text(f"job {job.job} rejected packets: {rejected}"))
     if not reply.jobs and not reply.assisted:

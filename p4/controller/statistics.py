@@ -59,12 +59,16 @@ class Statistics:
     def of_job(self, job: Job) -> dict[str, int | dict[str, int]]:
         (received,) = self._tables.read([_received(job.index)])
         packets = self._packets(job.index)
+        undecided = received[_PACKETS] - sum(packets)
+        # So many may be on their way to a later pipe, besides repeated ones.
+        lost = undecided if undecided > job.workers * job.slots else 0
         return {
             "updates": packets[Reason.ADDED] + packets[Reason.COMPLETED],
             "results": packets[Reason.COMPLETED],
             "duplicates": packets[Reason.RESENT] + packets[Reason.PENDING],
             "packets_sent": job.workers * packets[Reason.COMPLETED] + packets[Reason.RESENT],
             "bytes_received": received[_BYTES],
+            "lost_inside": lost,
             "rejected": _rejected(packets),
         }
 

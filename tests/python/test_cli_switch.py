@@ -191,6 +191,12 @@ def test_packets_lost_at_a_full_buffer_come_with_the_remedy():
     assert "1,234 packets lost" in text and "sysctl -w net.core.rmem_max=33554432" in text
 
 
+def test_updates_lost_inside_a_chip_are_told():
+    assert "between its pipes" not in shown(pb.StatusReply(jobs=[pb.JobStatus(job=7)]))
+    text = shown(pb.StatusReply(jobs=[pb.JobStatus(job=7, counters={"lost_inside": 1234})]))
+    assert "job 7: the chip has lost 1,234 updates on their way between its pipes" in text
+
+
 def test_a_job_told_in_brief_shows_how_many_are_there():
     job = pb.JobStatus(job=7, workers=9, present=5, absent=3, brief=True)
     text = shown(pb.StatusReply(jobs=[job]))

@@ -347,11 +347,12 @@ def counter(name, index, packets):
     return Entry(f"pipe.Ingress.statistics.{name}", {"$COUNTER_INDEX": index}, data)
 
 
-def test_status_shows_the_chips_counters(switch):
+@pytest.mark.parametrize("in_chip,lost", [(0, 0), (4, 0), (50, 50)])  # a job of 2 workers and 2 slots
+def test_status_shows_the_chips_counters(switch, in_chip, lost):
     grant = switch.create()
     packets = {0: 50, 1: 40, 2: 3, 3: 4, 9: 5, 13: 2}
     switch.tables.modify([counter("packets", 16 + reason, count) for reason, count in packets.items()])
-    switch.tables.modify([counter("received", 1, 110), counter("packets", 5, 7)])
+    switch.tables.modify([counter("received", 1, 104 + in_chip), counter("packets", 5, 7)])
     status = switch.client.status()
     assert dict(status.rejected) == {"unknown_job": 7}
     (job,) = status.jobs
@@ -361,7 +362,8 @@ def test_status_shows_the_chips_counters(switch):
         "results": 40,
         "duplicates": 7,
         "packets_sent": 83,
-        "bytes_received": 300 * 110,
+        "bytes_received": 300 * (104 + in_chip),
+        "lost_inside": lost,
     }
     assert job.job == grant.job
 
