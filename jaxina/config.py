@@ -169,7 +169,8 @@ class Configuration:
         hosts_and_ports(),
         "127.0.0.1:51000",
         "Control address of the switch (atp, udp, roce, verbs). `jaxina switch` starts a switch. With atp, several "
-        "addresses with commas between: slot i then goes through switch i mod their number.",
+        "addresses with commas between: slot i then goes through switch i mod their number. With atp, each worker may "
+        "name the switch of its own rack.",
     )
     servers: str | None = _setting(
         hosts_and_ports(),
@@ -304,7 +305,9 @@ class Configuration:
         """The settings on which all processes of a job must agree, by name."""
         names = ("aggregator", "slots", "block_size", "blocks_per_chunk", "catch_all")
         values = {name: getattr(self, name) for name in names}
-        if self.uses_switch:
+        if self.aggregator == "atp":
+            values["switches"] = len(self.switches_on_the_way)  # each worker names those of its own rack
+        elif self.uses_switch:
             values["switch"] = self.switch
         if self.servers is not None:
             values["servers"] = self.servers

@@ -28,6 +28,7 @@ void bind_shape(nb::module_& m) {
   m.attr("MIN_BLOCK_SIZE") = numerics::kMinBlockSize;
   m.attr("MAX_BLOCK_SIZE") = numerics::kMaxBlockSize;
   m.attr("MAX_BLOCKS_PER_CHUNK") = wire::kMaxBlocksPerChunk;
+  m.attr("MAX_GROUPS") = wire::kMaxGroups;
   m.attr("HEADER_BYTES") = wire::kHeaderSize;
 
   nb::class_<JobShape>(

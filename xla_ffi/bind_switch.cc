@@ -1,10 +1,14 @@
 // Binds SoftwareSwitch, the switch that answers UDP datagrams.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "rdma_engine/base/narrow.h"
 #include "rdma_engine/net/socket_address.h"
@@ -29,10 +33,36 @@ std::vector<Address> resolved(const std::vector<HostPort>& given) {
   return addresses;
 }
 
-WorkerSet all_workers(const JobShape& shape) {
+using Workers = std::vector<std::uint32_t>;
+
+WorkerSet set_of(const Workers& workers, const JobShape& shape) {
   WorkerSet set{};
-  for (std::uint32_t worker = 0; worker < shape.workers(); ++worker) insert(set, worker);
+  for (const std::uint32_t worker : workers) {
+    if (worker >= shape.workers()) {
+      throw Error(ErrorCode::kInvalidArgument, "worker " + std::to_string(worker) + " is not below the job's " +
+                                                   std::to_string(shape.workers()) + " workers");
+    }
+    insert(set, worker);
+  }
   return set;
+}
+
+std::vector<WorkerSet> sets_of(const std::vector<Workers>& groups, const JobShape& shape) {
+  std::vector<WorkerSet> sets;
+  for (const Workers& group : groups) sets.push_back(set_of(group, shape));
+  return sets;
+}
+
+// The workers whose updates a child sends, and the number of their group; without a group, it is the worker itself.
+using ChildOfSwitch = std::tuple<Workers, std::optional<std::uint32_t>>;
+
+std::vector<Child> children_of(const std::vector<ChildOfSwitch>& given, const JobShape& shape) {
+  std::vector<Child> children;
+  for (const auto& [workers, group] : given) {
+    const std::uint32_t sender = group ? wire::kFirstGroup + *group : workers.at(0);
+    children.push_back({.sender = narrow<std::uint16_t>(sender), .workers = set_of(workers, shape)});
+  }
+  return children;
 }
 
 }  // namespace
@@ -80,38 +110,43 @@ void bind_switch(nb::module_& m) {
       .def(
           "add_part",
           [](SoftwareSwitch& self, std::uint32_t job, std::uint64_t secret, const JobShape& shape, std::uint32_t index,
-             std::uint32_t of, const std::vector<HostPort>& switches) {
+             std::uint32_t of, const std::vector<Workers>& groups, const std::vector<HostPort>& switches) {
             self.add_job({.job = job, .secret = secret, .shape = shape}, {.index = index, .of = of},
-                         {.groups = switches.empty() ? std::vector<WorkerSet>{} : std::vector{all_workers(shape)},
-                          .addresses = resolved(switches)});
+                         {.groups = sets_of(groups, shape), .addresses = resolved(switches)});
           },
-          "job"_a, "secret"_a, "shape"_a, "index"_a, "of"_a, "switches"_a = std::vector<HostPort>{}, Release(),
+          "job"_a, "secret"_a, "shape"_a, "index"_a, "of"_a, "groups"_a = std::vector<Workers>{},
+          "switches"_a = std::vector<HostPort>{}, Release(),
           "Adds this switch's part of a job that several switches share: of `of` switches it is number `index`, from 0. "
           "The other arguments, and the errors, are those of add_job(). With one thread each, slot i of the job "
-          "belongs to switch i % of. `switches` are the (host, port) of the switches on the way that may combine the "
-          "job's updates.\n\n"
+          "belongs to switch i % of.\n\n"
+          "Args:\n"
+          "  groups: the workers of each group whose updates may come as one sum, by the group's number. None is empty.\n"
+          "  switches: (host, port) from which such sums come.\n\n"
           "Raises:\n"
-          "  InvalidArgumentError: if there is no such part.\n"
+          "  InvalidArgumentError: if there is no such part, or a group has a worker that the job does not have.\n"
           "  JobRejectedError: as add_job().")
       .def(
           "combine_job",
-          [](SoftwareSwitch& self, std::uint32_t job, std::uint64_t secret, const JobShape& shape,
-             const std::vector<HostPort>& servers) {
-            CombinedJobSpec spec{.job = job, .secret = secret, .shape = shape};
-            for (std::uint32_t worker = 0; worker < shape.workers(); ++worker) {
-              spec.children.push_back({.sender = narrow<std::uint16_t>(worker)});
-              insert(spec.children.back().workers, worker);
-            }
-            spec.upstream = resolved(servers);
-            self.combine_job(spec);
+          [](SoftwareSwitch& self, std::uint32_t job, std::uint64_t secret, const JobShape& shape, std::uint32_t group,
+             const std::vector<ChildOfSwitch>& children, const std::vector<HostPort>& upstream) {
+            self.combine_job({.job = job,
+                              .secret = secret,
+                              .shape = shape,
+                              .group = group,
+                              .children = children_of(children, shape),
+                              .upstream = resolved(upstream)});
           },
-          "job"_a, "secret"_a, "shape"_a, "servers"_a, Release(),
+          "job"_a, "secret"_a, "shape"_a, "group"_a, "children"_a, "upstream"_a, Release(),
           "Adds a job whose updates this switch combines on their way to the job's servers. The other arguments are "
           "those of add_job().\n\n"
           "Args:\n"
-          "  servers: (host, port) of the servers; slot i goes to servers[i % len(servers)].\n\n"
+          "  group: the number of the group of all workers below this switch.\n"
+          "  children: (workers, group) of each sender below this switch, at least one. With None as its group, a child "
+          "is the one worker in the list; else it is a switch that combines the group.\n"
+          "  upstream: (host, port) of the servers or of the switch above this one, at least one; slot i goes to "
+          "upstream[i % len(upstream)].\n\n"
           "Raises:\n"
-          "  InvalidArgumentError: if there are no servers, or one has no valid address.\n"
+          "  InvalidArgumentError: if an address is not valid, or a child has a worker that the job does not have.\n"
           "  JobRejectedError: if the id is in use, or the job's packets are too large for the entries.")
       .def("slots_that_fit", &SoftwareSwitch::slots_that_fit, "shape"_a,
            "Returns the largest number of slots, up to the shape's own, for which the first bursts of all workers fit "

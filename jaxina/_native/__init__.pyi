@@ -123,6 +123,8 @@ MAX_BLOCK_SIZE: int = 16384
 
 MAX_BLOCKS_PER_CHUNK: int = 64
 
+MAX_GROUPS: int = 255
+
 HEADER_BYTES: int = 36
 
 class JobShape:
@@ -172,9 +174,24 @@ class SoftwareSwitch:
     @property
     def receive_buffer_requested(self) -> int: ...
     def add_part(
-        self, job: int, secret: int, shape: JobShape, index: int, of: int, switches: Sequence[tuple[str, int]] = []
+        self,
+        job: int,
+        secret: int,
+        shape: JobShape,
+        index: int,
+        of: int,
+        groups: Sequence[Sequence[int]] = [],
+        switches: Sequence[tuple[str, int]] = [],
     ) -> None: ...
-    def combine_job(self, job: int, secret: int, shape: JobShape, servers: Sequence[tuple[str, int]]) -> None: ...
+    def combine_job(
+        self,
+        job: int,
+        secret: int,
+        shape: JobShape,
+        group: int,
+        children: Sequence[tuple[Sequence[int], int | None]],
+        upstream: Sequence[tuple[str, int]],
+    ) -> None: ...
     def slots_that_fit(self, shape: JobShape) -> int: ...
     def add_job(self, job: int, secret: int, shape: JobShape) -> None: ...
     def remove_job(self, job: int) -> None: ...

@@ -109,7 +109,8 @@ def look(client: Any, rates: Rates, interval: float) -> tuple[Any, dict[int, dic
 
 def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -> Group:
     """Makes the table for one reply. It fits into 80 columns."""
-    title = Text(f"switch {address}, up {_duration(reply.uptime_s)}", style="table.title")
+    below = f", below {reply.upstream}" if reply.upstream else ""
+    title = Text(f"switch {address}, up {_duration(reply.uptime_s)}{below}", style="table.title")
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for column in ("job", "workers", "slots\nx block", "packets/s\nin, out", "MB/s\nin, out", "again", "state"):
         table.add_column(column, justify="left" if column == "state" else "right")

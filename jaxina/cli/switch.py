@@ -40,6 +40,14 @@ def switch(
             help="Where the control service listens. Workers name this address by --switch or JAXINA_SWITCH.",
         ),
     ] = "0.0.0.0:51000",
+    upstream: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Control address of the core switch above this one, if workers of several racks name the switch of "
+            "their own rack (aggregator='atp'). The job's first worker must reach it.",
+        ),
+    ] = None,
     data_ports: Annotated[
         str | None,
         typer.Option(
@@ -121,16 +129,18 @@ def switch(
     """Run a switch until Ctrl-C or SIGTERM."""
     from jaxina.control.server import ControlServer
 
-    host = _host(bind)
+    host = _host("--bind", bind)
+    if upstream is not None:
+        _host("--upstream", upstream)
     token = config.resolve(token=_read_token(token_file)).token
     _log_to_terminal(quiet)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     if backend is Backend.tofino:
-        if data_ports or threads or rdma or loss or not icrc:
+        if upstream or data_ports or threads or rdma or loss or not icrc:
             raise InvalidArgumentError(
-                "--data-ports, --threads, --rdma, --no-check-icrc and --loss need --backend software"
+                "--upstream, --data-ports, --threads, --rdma, --no-check-icrc and --loss need --backend software"
             )
         plane = _tofino(chip, bfrt, dry_run)
     else:
@@ -140,14 +150,14 @@ def switch(
         plane = _software(host, data_ports, threads, rdma, icrc, loss, loss_seed, combining)
     with plane as (data_plane, where):
         _let_data_path_go_first()
-        with ControlServer(data_plane, bind, token) as server:
+        with ControlServer(data_plane, bind, token, upstream=upstream or "") as server:
             if backend is Backend.tofino:
                 data_plane.ended = server.end_job
             if announce_fd is not None:
                 os.write(announce_fd, f"{server.address}\n".encode())
                 os.close(announce_fd)
             log = logging.getLogger("jaxina.switch")
-            log.info("control at %s, data at %s", server.address, where)
+            log.info("control at %s, data at %s%s", server.address, where, f", upstream {upstream}" if upstream else "")
             log.info("serving %s", "everybody who reaches it" if token is None else "only callers with its token")
             stop.wait()
             log.info("stopping")
@@ -232,11 +242,11 @@ def _warn_of_small_buffers(granted: int, requested: int) -> None:
         )
 
 
-def _host(bind: str) -> str:
+def _host(option: str, address: str) -> str:
     try:
-        return config.split_address(bind)[0]
+        return config.split_address(address)[0]
     except ValueError as error:
-        raise InvalidArgumentError(f"--bind: {error}") from None
+        raise InvalidArgumentError(f"{option}: {error}") from None
 
 
 def _read_token(file: Path | None) -> str | None:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import grpc
 
 from jaxina._native import JobShape
 from jaxina.control import control_pb2 as pb
 from jaxina.control.client import SwitchClient
-from jaxina.control.switch_address import ANSWER_TIMEOUT, answering, resolved
+from jaxina.control.racks import Layout
+from jaxina.control.roles import Combine, Serve
+from jaxina.control.servers import Switch
+from jaxina.control.switch_address import ANSWER_TIMEOUT, find
 from jaxina.control.typed_status import error_from, unreachable
 from jaxina.errors import InvalidArgumentError, JaxinaError
 
 _log = logging.getLogger(__name__)
 
 _RETRY = 0.5  # seconds between two attempts to reach a switch that is away
-
-Addresses = list[tuple[str, int]]  # hosts and UDP ports
 
 
 class Assistance:
@@ -99,61 +100,58 @@ class Assistance:
 
 
 class Helpers:
-    """Some switches that help with this process's jobs.
+    """Switches that help with this process's jobs. Any thread may call it.
 
     Args:
-      addresses: their control addresses, HOST:PORT.
-      timeout: seconds that each may take to answer.
+      timeout: seconds that each may take to answer a call.
       token: their token, if they need one.
-
-    Raises:
-      SwitchUnreachableError: one does not answer.
     """
 
-    def __init__(self, addresses: Sequence[str], timeout: float, token: str | None):
-        self._clients = [SwitchClient(address, min(ANSWER_TIMEOUT, timeout), token) for address in addresses]
-        self._hosts: list[str] = []
-        self._ports: list[list[int]] = []
+    def __init__(self, timeout: float, token: str | None):
+        self._timeout = min(ANSWER_TIMEOUT, timeout)
+        self._token = token
+        self._clients: dict[str, SwitchClient] = {}  # of the switches that help, by control address
         self._helping: dict[int, list[Assistance]] = {}
-        self._lock = threading.Lock()  # guards _helping
-        try:
-            for client in self._clients:
-                candidates = resolved(client.address)
-                self._ports.append(list(client.status().data_ports))
-                self._hosts.append(answering(candidates, client.address))
-        except JaxinaError:
-            self.close()
-            raise
+        self._lock = threading.Lock()  # guards the two above
 
-    def data_addresses(self) -> Addresses:
-        """Where they take packets: by thread, and by switch for each thread. Slot i goes to number i mod the length."""
-        if not self._ports:
-            return []
-        return [
-            (host, ports[thread % len(ports)])
-            for thread in range(max(map(len, self._ports)))
-            for host, ports in zip(self._hosts, self._ports, strict=True)
-        ]
+    def find(self, address: str) -> Switch:
+        """Looks for the switch at a control address, HOST:PORT.
 
-    def combine(self, job: int, secret: int, shape: JobShape, servers: Addresses) -> None:
-        """Has them combine a job's updates. The job goes on, only slower, where one is away or refuses."""
-        begun = []
-        for client in self._clients:
-            request = _request(job, secret, shape)
-            request.combine.servers.extend(pb.DataAddress(host=host, port=port) for host, port in servers)
-            begun.append(Assistance(client, request, _Warning(client.address, job)))
-        self._keep(job, begun)
+        Raises:
+          SwitchUnreachableError: it does not answer.
+        """
+        with SwitchClient(address, self._timeout, self._token) as client:
+            return find(client)
 
-    def serve(
-        self, job: int, secret: int, shape: JobShape, switches: Addresses, lost: Callable[[JaxinaError], None]
-    ) -> int:
-        """Has each sum a part of a job's slots. Slot i belongs to ``data_addresses()[i % len]``.
+    def combine(self, job: int, secret: int, shape: JobShape, roles: Mapping[str, Combine]) -> None:
+        """Has switches combine a job's updates. The job goes on, only slower, where one is away or refuses.
 
         Args:
           job: the job.
           secret: its secret.
           shape: its shape.
-          switches: where the switches that combine updates send from.
+          roles: what each switch combines, by control address.
+        """
+        for address, role in roles.items():
+            self._begin(address, job, secret, shape, role, _Warning(address, job))
+
+    def serve(
+        self,
+        job: int,
+        secret: int,
+        shape: JobShape,
+        servers: Sequence[Switch],
+        layout: Layout,
+        lost: Callable[[JaxinaError], None],
+    ) -> int:
+        """Has each of some servers sum a part of a job's slots, in the order of `racks.in_turn`.
+
+        Args:
+          job: the job.
+          secret: its secret.
+          shape: its shape.
+          servers: the servers.
+          layout: the switches that combine updates on the way.
           lost: called with the error when one stops serving. The job cannot go on then.
 
         Returns:
@@ -163,19 +161,17 @@ class Helpers:
           InvalidArgumentError: they have different numbers of threads.
           JaxinaError: one refuses, or does not answer.
         """
-        if len(set(map(len, self._ports))) > 1:
+        if len({len(one.ports) for one in servers}) > 1:
             raise InvalidArgumentError(
                 "the servers of a job need equal numbers of threads, but "
-                + ", ".join(f"{c.address} has {len(p)}" for c, p in zip(self._clients, self._ports, strict=True))
+                + ", ".join(f"{one.control} has {len(one.ports)}" for one in servers)
                 + ": start them with equal --threads"
             )
-        begun = []
-        for index, client in enumerate(self._clients):
-            request = _request(job, secret, shape)
-            request.serve.index, request.serve.of = index, len(self._clients)
-            request.serve.switches.extend(pb.DataAddress(host=host, port=port) for host, port in switches)
-            begun.append(Assistance(client, request, lost))
-        self._keep(job, begun)
+        groups, tops = tuple(map(tuple, layout.groups)), tuple(layout.tops)
+        begun = [
+            self._begin(server.control, job, secret, shape, Serve(index, len(servers), groups, tops), lost)
+            for index, server in enumerate(servers)
+        ]
         rooms = [one.reply(ANSWER_TIMEOUT).first_window for one in begun]
         return min(shape.slots, len(rooms) * min(rooms)) if all(rooms) else 0
 
@@ -190,12 +186,34 @@ class Helpers:
         """Ends all help."""
         for job in list(self._helping):
             self.release(job)
-        for client in self._clients:
+        for client in self._clients.values():
             client.close()
 
-    def _keep(self, job: int, begun: list[Assistance]) -> None:
+    def _begin(
+        self,
+        address: str,
+        job: int,
+        secret: int,
+        shape: JobShape,
+        role: Combine | Serve,
+        lost: Callable[[JaxinaError], None],
+    ) -> Assistance:
+        request = pb.AssistRequest(
+            job=job,
+            secret=secret,
+            workers=shape.workers,
+            devices=shape.devices,
+            slots=shape.slots,
+            block_size=shape.block_size,
+            blocks_per_chunk=shape.blocks_per_chunk,
+        )
+        role.write(request)
         with self._lock:
-            self._helping[job] = begun
+            if address not in self._clients:
+                self._clients[address] = SwitchClient(address, self._timeout, self._token)
+            begun = Assistance(self._clients[address], request, lost)
+            self._helping.setdefault(job, []).append(begun)
+        return begun
 
 
 class _Warning:
@@ -213,15 +231,3 @@ class _Warning:
                 *(self._address, self._job, error.message),
             )
         self._last = error.message
-
-
-def _request(job: int, secret: int, shape: JobShape) -> pb.AssistRequest:
-    return pb.AssistRequest(
-        job=job,
-        secret=secret,
-        workers=shape.workers,
-        devices=shape.devices,
-        slots=shape.slots,
-        block_size=shape.block_size,
-        blocks_per_chunk=shape.blocks_per_chunk,
-    )

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxina._native import JobShape
 from jaxina.control import control_pb2 as pb
-from jaxina.control import limits
+from jaxina.control import limits, roles
 from jaxina.control.data_plane import DataPlane
 from jaxina.errors import InvalidArgumentError, JobRejectedError
-
-_MOST_ADDRESSES = 4096  # of servers or switches in one request
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,19 +57,16 @@ class AssistedJobs:
         )
         role = request.WhichOneof("role")
         if role == "combine":
-            servers = _checked(request.combine.servers)
-            if not servers:
-                raise InvalidArgumentError("a switch combines updates only for a job that has servers")
-            self._data_plane.combine_job(request.job, request.secret, shape, servers)
-            what = "combines"
+            combine = roles.Combine.read(request.combine, shape.workers)
+            self._data_plane.combine_job(request.job, request.secret, shape, combine)
+            what, pool_bytes = combine.described(shape.workers), 0
         elif role == "serve":
-            part, switches = request.serve, _checked(request.serve.switches)
+            serve = roles.Serve.read(request.serve, shape.workers)
             self._check_room(shape.pool_bytes, asker)
-            self._data_plane.serve_part(request.job, request.secret, shape, part.index, part.of, switches)
-            what = f"server {part.index} of {part.of}"
+            self._data_plane.serve_part(request.job, request.secret, shape, serve)
+            what, pool_bytes = serve.described(), shape.pool_bytes
         else:
             raise InvalidArgumentError("a request for assistance says what to do: combine or serve")
-        pool_bytes = shape.pool_bytes if role == "serve" else 0
         self._jobs[request.job] = _Assisted(shape.workers, what, asker, pool_bytes)
         try:
             yield pb.Assisting(data_ports=self._data_plane.ports, first_window=self._data_plane.slots_that_fit(shape))
@@ -101,16 +95,3 @@ class AssistedJobs:
             )
             for number, job in sorted(self._jobs.items())
         ]
-
-
-def _checked(addresses: Any) -> list[tuple[str, int]]:
-    if len(addresses) > _MOST_ADDRESSES:
-        raise InvalidArgumentError(f"a job has at most {_MOST_ADDRESSES} servers or switches, not {len(addresses)}")
-    for one in addresses:
-        try:
-            address = ipaddress.ip_address(one.host)
-        except ValueError:
-            raise InvalidArgumentError(f"{one.host[:64]!r} is not a numeric address") from None
-        if address.is_multicast or address.is_unspecified or not 0 < one.port < 65536:
-            raise InvalidArgumentError(f"packets cannot be sent to {one.host}, port {one.port}")
-    return [(one.host, one.port) for one in addresses]

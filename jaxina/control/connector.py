@@ -15,7 +15,7 @@ from jaxina._native import GroupConfig, JobShape
 from jaxina.config import Configuration
 from jaxina.control.data_plane import Terms
 from jaxina.control.rendezvous import Agreement, Presence, Rendezvous
-from jaxina.control.servers import Servers
+from jaxina.control.servers import Servers, Switch
 from jaxina.control.store import Store
 from jaxina.control.topology import Topology, this_place
 from jaxina.errors import InvalidArgumentError
@@ -26,7 +26,14 @@ Group = tuple[int, ...]
 
 
 class Aggregators(Protocol):
-    """A kind of aggregator, as the connector uses it. The workers of a job are the processes of a group."""
+    """A kind of aggregator, as the connector uses it. The workers of a job are the processes of a group.
+
+    Attributes:
+      switches: the switches through which this process sends updates on their way to servers. The leaders of its groups
+        must know them.
+    """
+
+    switches: Sequence[Switch]
 
     def arrange(self, processes: Sequence[Presence], devices: int) -> Agreement:
         """Sets up a job with one worker per process. Called in the leader only, which joins right after.
@@ -66,6 +73,8 @@ class Aggregators(Protocol):
 
 class EmbeddedAggregators:
     """Aggregators in shared memory of this host. The native transport creates, attaches and removes the segments."""
+
+    switches: Sequence[Switch] = ()
 
     def arrange(self, processes: Sequence[Presence], devices: int) -> Agreement:
         machines = {presence.place.machine: presence.place.host for presence in processes}
@@ -203,7 +212,8 @@ class Connector:
             self._closing.is_set,
             self._ended,
         )
-        me = Presence(self._topology.process, self._place, self._configuration.shared)
+        shared, switches = self._configuration.shared, self._aggregators.switches
+        me = Presence(self._topology.process, self._place, shared, switches)
         return rendezvous.meet(me, functools.partial(self._aggregators.arrange, devices=len(group)))
 
     def interrupt(self) -> None:

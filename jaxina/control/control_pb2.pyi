@@ -474,21 +474,55 @@ Global___AssistRequest: _TypeAlias = AssistRequest  # noqa: Y015
 class Combine(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    SERVERS_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    CHILDREN_FIELD_NUMBER: _builtins.int
+    UPSTREAM_FIELD_NUMBER: _builtins.int
+    group: _builtins.int
     @_builtins.property
-    def servers(self) -> _containers.RepeatedCompositeFieldContainer[Global___DataAddress]: ...
+    def children(self) -> _containers.RepeatedCompositeFieldContainer[Global___Child]: ...
+    @_builtins.property
+    def upstream(self) -> _containers.RepeatedCompositeFieldContainer[Global___DataAddress]: ...
     def __init__(
         self,
         *,
-        servers: _abc.Iterable[Global___DataAddress] | None = ...,
+        group: _builtins.int = ...,
+        children: _abc.Iterable[Global___Child] | None = ...,
+        upstream: _abc.Iterable[Global___DataAddress] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["servers", b"servers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "children", b"children", "group", b"group", "upstream", b"upstream"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Combine: _TypeAlias = Combine  # noqa: Y015
+
+@_typing.final
+class Child(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKERS_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    group: _builtins.int
+    @_builtins.property
+    def workers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        workers: _abc.Iterable[_builtins.int] | None = ...,
+        group: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_group", b"_group", "group", b"group"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group", b"_group", "group", b"group", "workers", b"workers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__group: _TypeAlias = _typing.Literal["group"]  # noqa: Y015
+    _WhichOneofArgType__group: _TypeAlias = _typing.Literal["_group", b"_group"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__group) -> _WhichOneofReturnType__group | None: ...
+
+Global___Child: _TypeAlias = Child  # noqa: Y015
 
 @_typing.final
 class Serve(_message.Message):
@@ -497,24 +531,50 @@ class Serve(_message.Message):
     INDEX_FIELD_NUMBER: _builtins.int
     OF_FIELD_NUMBER: _builtins.int
     SWITCHES_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     of: _builtins.int
     @_builtins.property
     def switches(self) -> _containers.RepeatedCompositeFieldContainer[Global___DataAddress]: ...
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___Group]: ...
     def __init__(
         self,
         *,
         index: _builtins.int = ...,
         of: _builtins.int = ...,
         switches: _abc.Iterable[Global___DataAddress] | None = ...,
+        groups: _abc.Iterable[Global___Group] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "of", b"of", "switches", b"switches"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "groups", b"groups", "index", b"index", "of", b"of", "switches", b"switches"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Serve: _TypeAlias = Serve  # noqa: Y015
+
+@_typing.final
+class Group(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def workers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        workers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["workers", b"workers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Group: _TypeAlias = Group  # noqa: Y015
 
 @_typing.final
 class DataAddress(_message.Message):
@@ -626,7 +686,9 @@ class StatusReply(_message.Message):
     REJECTED_FIELD_NUMBER: _builtins.int
     COUNTERS_FIELD_NUMBER: _builtins.int
     ASSISTED_FIELD_NUMBER: _builtins.int
+    UPSTREAM_FIELD_NUMBER: _builtins.int
     uptime_s: _builtins.float
+    upstream: _builtins.str
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobStatus]: ...
     @_builtins.property
@@ -646,6 +708,7 @@ class StatusReply(_message.Message):
         rejected: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         counters: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         assisted: _abc.Iterable[Global___AssistStatus] | None = ...,
+        upstream: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -660,6 +723,8 @@ class StatusReply(_message.Message):
         b"jobs",
         "rejected",
         b"rejected",
+        "upstream",
+        b"upstream",
         "uptime_s",
         b"uptime_s",
     ]  # noqa: Y015

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jaxina._native import JobShape
 from jaxina.errors import InvalidArgumentError
+
+if TYPE_CHECKING:  # they need protobuf, which a process without a control service does not
+    from jaxina.control.roles import Combine, Serve
 
 _NUMBERS = 2**24  # queue pairs and packets are numbered in 24 bits
 _MTUS = (256, 512, 1024, 2048, 4096)
@@ -92,36 +95,32 @@ class DataPlane(Protocol):
         """Ends a job: from now on the data plane answers the job's packets with this error."""
         ...
 
-    def combine_job(self, job: int, secret: int, shape: JobShape, servers: list[tuple[str, int]]) -> None:
+    def combine_job(self, job: int, secret: int, shape: JobShape, combine: Combine) -> None:
         """Combines a job's updates on their way to its servers, until `remove_job`.
 
         Args:
           job: the job.
           secret: its secret.
           shape: its shape.
-          servers: hosts and UDP ports; slot i goes to ``servers[i % len(servers)]``.
+          combine: whose updates, and where the sums go.
 
         Raises:
-          InvalidArgumentError: this data plane does not combine, or a server has no valid address.
+          InvalidArgumentError: this data plane does not combine.
           JobRejectedError: the id is in use, or the job's packets are too large.
         """
         ...
 
-    def serve_part(
-        self, job: int, secret: int, shape: JobShape, index: int, of: int, switches: list[tuple[str, int]]
-    ) -> None:
-        """Sums the part `index` of `of` parts of a job's slots, until `remove_job`.
+    def serve_part(self, job: int, secret: int, shape: JobShape, serve: Serve) -> None:
+        """Sums a part of a job's slots, until `remove_job`.
 
         Args:
           job: the job.
           secret: its secret.
           shape: its shape.
-          index: the number of the part, from 0.
-          of: how many servers the job has.
-          switches: hosts and UDP ports of the switches that may combine updates on the way here.
+          serve: which part, and which switches may combine updates on the way here.
 
         Raises:
-          InvalidArgumentError: this data plane has no parts of jobs, or there is no such part.
+          InvalidArgumentError: this data plane has no parts of jobs.
           JobRejectedError: the id is in use, or there is no memory left.
         """
         ...

@@ -1,11 +1,12 @@
 """The Aggregators of the connector that need no switch: each process sums a part of the slots itself.
 
 Every process has a server: a software switch of one thread. Of a job's P workers, the server of worker w sums the
-slots i with i mod P = w. The first process of a group runs the control service of the group's job, which knows who has
-joined and who has died.
+slots i with i mod P = w. Hosts of their own may be the servers instead. The first process of a group runs the control
+service of the group's job, which knows who has joined and who has died.
 
-Switches may combine updates on their way to the servers (aggregator "atp"). The first process asks them to. A job can
-do without them, so a switch that stops costs only time. Hosts of their own may be the servers instead.
+Switches may combine updates on their way to the servers (aggregator "atp"). Each process names those of its own rack,
+and tells the first process what it has found there. That one plans (`racks`) and asks the switches. A job can do
+without them, so a switch that stops costs only time.
 """
 
 from __future__ import annotations
@@ -15,66 +16,29 @@ import functools
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jaxina._native import JobShape, SoftwareSwitch
+from jaxina._native import SoftwareSwitch
 from jaxina.config import Configuration
-from jaxina.control import service
-from jaxina.control.assistance import Addresses, Helpers
+from jaxina.control import racks, service
+from jaxina.control.assistance import Helpers
 from jaxina.control.client import SwitchClient
 from jaxina.control.connector import Group
-from jaxina.control.data_plane import QueuePairs, Terms
+from jaxina.control.data_address import Addresses
 from jaxina.control.job_sessions import JobSessions
 from jaxina.control.rendezvous import Agreement, Presence
+from jaxina.control.roles import Combine
 from jaxina.control.server import ControlServer
-from jaxina.control.servers import Servers, WorkerServer
+from jaxina.control.servers import Servers, Switch, WorkerServer
+from jaxina.control.servers_at_workers import ServersAtWorkers
 from jaxina.control.session import has_left
-from jaxina.errors import InvalidArgumentError, JaxinaError, WorkerLostError
+from jaxina.errors import InvalidArgumentError, JaxinaError, SwitchUnreachableError, WorkerLostError
 
 _log = logging.getLogger(__name__)
 
 _ANSWER_TIMEOUT = 5.0  # seconds that the first process of a group may take to answer a call
 _LEADER = 0  # the worker that is the first process of a group
-
-
-class _ServersAtWorkers:
-    """The DataPlane of a control service whose jobs are summed elsewhere: by the workers' own servers."""
-
-    terms = Terms()
-
-    @property
-    def ports(self) -> list[int]:
-        return []
-
-    def add_job(self, job: int, secret: int, shape: JobShape) -> None:
-        """Does nothing: each worker has added the job to its own server before it joins."""
-
-    def remove_job(self, job: int) -> None:
-        """Does nothing: each worker's server ends with the worker."""
-
-    def abort_job(self, job: int, code: str, message: str) -> None:
-        """Does nothing: each worker tells its own server."""
-
-    def combine_job(self, job: int, secret: int, shape: JobShape, servers: list[tuple[str, int]]) -> None:
-        raise InvalidArgumentError("a worker combines no updates: name a switch")
-
-    def serve_part(
-        self, job: int, secret: int, shape: JobShape, index: int, of: int, switches: list[tuple[str, int]]
-    ) -> None:
-        raise InvalidArgumentError("a worker serves only jobs of its own")
-
-    def statistics(self) -> dict[str, Any]:
-        return {"rejected": {}, "jobs": {}}
-
-    def missing(self, job: int) -> list[int]:
-        return []
-
-    def slots_that_fit(self, shape: JobShape) -> int:
-        return 0
-
-    def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
-        raise InvalidArgumentError("the workers' own servers have no RDMA")
 
 
 class DirectAggregators:
@@ -87,6 +51,9 @@ class DirectAggregators:
       ended: returns the processes that are known to have ended.
       abort: ``abort(group, code, message)`` ends the engine's collectives of a group.
       statistics: returns the engine's counters.
+
+    Attributes:
+      switches: the switches that the configuration names.
 
     Raises:
       SwitchUnreachableError: a switch or a server that the configuration names does not answer.
@@ -112,27 +79,28 @@ class DirectAggregators:
         self._jobs: dict[Group, tuple[int, int]] = {}  # id, and this process's worker
         self._clients: dict[str, SwitchClient] = {}
         self._control: ControlServer | None = None
-        self._lock = threading.Lock()  # guards the three above
-        # The workers drop packets with the seeds that follow loss_seed. A server must not drop the same ones.
-        seed = (configuration.loss_seed + (1 << 32) + process) % 2**64
-        timeout = configuration.join_timeout
-        self._switches = Helpers(configuration.switches_on_the_way, timeout, configuration.token)
-        self._dedicated = Helpers(configuration.dedicated_servers, timeout, configuration.token)
-        self._server = SoftwareSwitch(host, 1, configuration.loss, seed)
+        self._roles: dict[int, dict[str, Combine]] = {}  # what switches shall do for jobs that this process leads
+        self._cores: dict[str, Switch] = {}
+        self._lock = threading.Lock()  # guards the five above
+        self._server: SoftwareSwitch | None = None  # with dedicated servers there is none
+        self._helpers = Helpers(configuration.join_timeout, configuration.token)
+        # If a switch is not there, say so now rather than in the first psum.
+        self.switches: Sequence[Switch] = [self._helpers.find(one) for one in configuration.switches_on_the_way]
+        self._dedicated = [self._helpers.find(one) for one in configuration.dedicated_servers]
+        if not self._dedicated:
+            # The workers drop packets with the seeds that follow loss_seed. A server must not drop the same ones.
+            seed = (configuration.loss_seed + (1 << 32) + process) % 2**64
+            self._server = SoftwareSwitch(host, 1, configuration.loss, seed)
 
     def arrange(self, processes: Sequence[Presence], devices: int) -> Agreement:
-        configuration = self._configuration
+        named = racks.one_view([presence.switches for presence in processes])
+        found = {control: self._core(control) for control in racks.cores(named) if control is not None}
+        layout, roles = racks.plan(named, found)
         leader = f"worker {_LEADER} ({processes[_LEADER].place})"
         control = self._control_service().address
-        grant = self._client(control, leader).create_job(
-            devices=devices,
-            workers=len(processes),
-            slots=configuration.slots,
-            block_size=configuration.block_size,
-            blocks_per_chunk=configuration.blocks_per_chunk,
-            join_timeout=configuration.join_timeout,
-            heartbeat_timeout=configuration.heartbeat_timeout,
-        )
+        grant = self._sessions.create_job(self._client(control, leader), devices, len(processes))
+        with self._lock:
+            self._roles[grant.job] = roles
         return {
             "job": grant.job,
             "secret": grant.secret,
@@ -141,10 +109,24 @@ class DirectAggregators:
             "processes": [presence.process for presence in processes],
             "address": "",
             "segment": "",
-            "switches": self._switches.data_addresses(),
-            "servers": self._dedicated.data_addresses(),
+            "switches": dataclasses.asdict(layout),
+            "servers": racks.in_turn(self._dedicated, racks.most_threads(self._dedicated)),
             **dataclasses.asdict(grant.terms),
         }
+
+    def _core(self, control: str) -> Switch:
+        """The core switch, which this process need not reach again for its next job."""
+        with self._lock:
+            if control in self._cores:
+                return self._cores[control]
+        try:
+            found = self._helpers.find(control)
+        except SwitchUnreachableError as error:
+            raise SwitchUnreachableError(
+                f"{error.message}. It is the --upstream of the switches that the workers name"
+            ) from None
+        with self._lock:
+            return self._cores.setdefault(control, found)
 
     def _control_service(self) -> ControlServer:
         with self._lock:
@@ -157,7 +139,7 @@ class DirectAggregators:
                 token = self._configuration.token
                 # Servers and switches have jobs that many processes make on their own.
                 ids = secrets.randbits(32)
-                self._control = ControlServer(_ServersAtWorkers(), bind, token, ids_from=ids)
+                self._control = ControlServer(ServersAtWorkers(), bind, token, ids_from=ids)
             return self._control
 
     def _client(self, control: str, leader: str) -> SwitchClient:
@@ -181,38 +163,46 @@ class DirectAggregators:
         """
         shape = self._configuration.shape(devices=len(group), workers=workers)
         job, secret = agreement["job"], agreement["secret"]
-        switches, dedicated = _addresses(agreement["switches"]), _addresses(agreement["servers"])
+        layout = racks.Layout.restored(agreement["switches"])
+        dedicated = racks.restored_addresses(agreement["servers"])
         window, server = 0, None
-        if not dedicated:
-            self._server.add_part(job, secret, shape, worker, workers, switches)
-            server = WorkerServer(self._host, self._server.ports[0], self._server.slots_that_fit(shape))
-        elif worker == _LEADER:
-            window = self._dedicated.serve(job, secret, shape, switches, functools.partial(self._lost_server, group))
         with self._lock:
             self._jobs[group] = job, worker
-        found = self._sessions.join(
-            self._client(agreement["control"], agreement["leader"]),
-            group,
-            worker,
-            workers,
-            agreement,
-            functools.partial(self._aborted, group, job),
-            server=server,
-            check=lambda: self._check_alive(agreement["processes"]),
-        )
+            roles = self._roles.pop(job, {})
+        try:
+            if self._server is not None:
+                self._server.add_part(job, secret, shape, worker, workers, layout.groups, layout.tops)
+                server = WorkerServer(self._host, self._server.ports[0], self._server.slots_that_fit(shape))
+            elif worker == _LEADER:
+                lost = functools.partial(self._lost_server, group)
+                window = self._helpers.serve(job, secret, shape, self._dedicated, layout, lost)
+            found = self._sessions.join(
+                self._client(agreement["control"], agreement["leader"]),
+                group,
+                worker,
+                workers,
+                agreement,
+                functools.partial(self._aborted, group, job),
+                server=server,
+                check=lambda: self._check_alive(agreement["processes"]),
+            )
+        except JaxinaError:
+            self._helpers.release(job)
+            raise
         addresses = dedicated or [(one.host, one.port) for one in found]
         if worker == _LEADER:
-            self._switches.combine(job, secret, shape, addresses)
-        hosts = [len(self._configuration.dedicated_servers) or workers]
-        if switches:
-            hosts.append(len(self._configuration.switches_on_the_way))
-        per_link = -(-workers // min(hosts))
-        if dedicated:
-            return Servers(dedicated, window, switches=switches, workers_per_link=per_link)
+            self._helpers.combine(job, secret, shape, _upstream_from(roles, addresses))
         # A pass goes to one of the servers, so all of them together have room for more passes than each has.
         rooms = [one.room for one in found]
-        window = min(shape.slots, workers * min(rooms)) if all(rooms) else 0
-        return Servers(addresses, window, at_workers=True, switches=switches, workers_per_link=per_link)
+        if found and all(rooms):
+            window = min(shape.slots, workers * min(rooms))
+        return Servers(
+            addresses,
+            window,
+            at_workers=not dedicated,
+            switches=layout.way(worker),
+            workers_per_link=max(-(-workers // (len(self._dedicated) or workers)), layout.senders_per_link),
+        )
 
     def _lost_server(self, group: Group, error: JaxinaError) -> None:
         """A dedicated server has stopped, so the job ends for all."""
@@ -228,11 +218,12 @@ class DirectAggregators:
     def _aborted(self, group: Group, job: int, code: str, message: str) -> None:
         self._abort(list(group), code, message)
         self._end_at_server(job, code, message)
-        self._switches.release(job)
-        self._dedicated.release(job)
+        self._helpers.release(job)
 
     def _end_at_server(self, job: int, code: str, message: str) -> None:
         """From now on this process's server answers the job's packets with the error."""
+        if self._server is None:
+            return
         try:
             self._server.abort_job(job, code, message)
         except JaxinaError as error:  # the control service tells the workers too
@@ -264,11 +255,14 @@ class DirectAggregators:
             self._control.stop(WorkerLostError(has_left([_LEADER])))
         for client in self._clients.values():
             client.close()
-        self._switches.close()
-        self._dedicated.close()
-        self._server.stop()
+        self._helpers.close()
+        if self._server is not None:
+            self._server.stop()
 
 
-def _addresses(pairs: Sequence[Sequence[Any]]) -> Addresses:
-    """Restores addresses that have been JSON."""
-    return [(str(host), int(port)) for host, port in pairs]
+def _upstream_from(roles: Mapping[str, Combine], servers: Addresses) -> dict[str, Combine]:
+    """The roles, with the servers as the upstream of those that have none."""
+    return {
+        control: role if role.upstream else dataclasses.replace(role, upstream=tuple(servers))
+        for control, role in roles.items()
+    }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxina.config import Configuration
-from jaxina.control.client import SwitchClient
+from jaxina.control.client import JobGrant, SwitchClient
 from jaxina.control.connector import Group
 from jaxina.control.rendezvous import Agreement
 from jaxina.control.servers import WorkerServer
@@ -20,7 +20,7 @@ _SLICE = 0.25  # seconds
 
 
 class JobSessions:
-    """Joins and leaves jobs. Any thread may call it.
+    """Makes, joins and leaves jobs. Any thread may call it.
 
     Args:
       configuration: this process's.
@@ -32,6 +32,23 @@ class JobSessions:
         self._statistics = statistics
         self._sessions: dict[Group, Session] = {}
         self._lock = threading.Lock()
+
+    def create_job(self, client: SwitchClient, devices: int, workers: int) -> JobGrant:
+        """Has a switch, or a job's first process, make a job for workers that then join it.
+
+        Raises:
+          JaxinaError: as `SwitchClient.create_job`.
+        """
+        configuration = self._configuration
+        return client.create_job(
+            devices=devices,
+            workers=workers,
+            slots=configuration.slots,
+            block_size=configuration.block_size,
+            blocks_per_chunk=configuration.blocks_per_chunk,
+            join_timeout=configuration.join_timeout,
+            heartbeat_timeout=configuration.heartbeat_timeout,
+        )
 
     def join(
         self,

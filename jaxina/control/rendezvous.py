@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jaxina.control.servers import Switch
 from jaxina.control.store import Store
 from jaxina.control.topology import Place
+from jaxina.control.wording import listed
 from jaxina.errors import (
     JaxinaError,
     MismatchError,
@@ -33,11 +35,19 @@ _LEADER_GRACE = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class Presence:
-    """One process of the group, as it announces itself."""
+    """One process of the group, as it announces itself.
+
+    Attributes:
+      process: its number.
+      place: where it runs.
+      settings: its settings on which all processes must agree.
+      switches: the switches through which it sends its updates on their way to servers.
+    """
 
     process: int
     place: Place
     settings: dict[str, Any]
+    switches: Sequence[Switch] = ()
 
     def to_json(self) -> str:
         """Writes the presence as JSON, for the store."""
@@ -47,7 +57,8 @@ class Presence:
     def from_json(text: str) -> Presence:
         """Reads what `to_json` wrote."""
         data = json.loads(text)
-        return Presence(data["process"], Place(**data["place"]), data["settings"])
+        switches = [Switch(**{**one, "ports": tuple(one["ports"])}) for one in data["switches"]]
+        return Presence(data["process"], Place(**data["place"]), data["settings"], switches)
 
 
 Agreement = dict[str, Any]
@@ -174,8 +185,8 @@ class Rendezvous:
     def _never_joined(self, missing: Sequence[int]) -> NeverJoinedError:
         workers = [index for index, process in enumerate(self._processes) if process in missing]
         return NeverJoinedError(
-            f"worker{'s' if len(workers) > 1 else ''} {_listed(workers)} of {len(self._processes)} did not join within "
-            f"{self._timeout:g} s: process{'es' if len(missing) > 1 else ''} {_listed(missing)} never reached this "
+            f"worker{'s' if len(workers) > 1 else ''} {listed(workers)} of {len(self._processes)} did not join within "
+            f"{self._timeout:g} s: process{'es' if len(missing) > 1 else ''} {listed(missing)} never reached this "
             "collective. Every process must run the same program, with the same jaxina.collectives(). If a process "
             "computes long before this collective, raise JAXINA_TIMEOUT"
         )
@@ -184,11 +195,6 @@ class Rendezvous:
 def _each_once(processes: Sequence[int]) -> list[int]:
     """The processes without repetition: a process with several workers is in the list once per worker."""
     return list(dict.fromkeys(processes))
-
-
-def _listed(numbers: Sequence[int], most: int = 16) -> str:
-    text = ", ".join(str(number) for number in numbers[:most])
-    return text + (f" and {len(numbers) - most} more" if len(numbers) > most else "")
 
 
 def _check_settings(me: Presence, everybody: Sequence[Presence]) -> None:

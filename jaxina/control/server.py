@@ -45,6 +45,7 @@ class ControlServer:
       token: if given, only callers that send it are served.
       ask_every: the least time between two questions to the data plane about its state, in seconds.
       ids_from: the jobs get the ids after this one; None: any.
+      upstream: the control address of the switch that this one is below; empty if there is none.
 
     Attributes:
       address: HOST:PORT at which the service listens.
@@ -61,9 +62,10 @@ class ControlServer:
         token: str | None = None,
         ask_every: float = limits.ASK_EVERY,
         ids_from: int | None = None,
+        upstream: str = "",
     ):
         self.address = ""
-        self._service = AggregatorService(data_plane, ask_every=ask_every, ids_from=ids_from)
+        self._service = AggregatorService(data_plane, ask_every=ask_every, ids_from=ids_from, upstream=upstream)
         self._interceptors = () if token is None else (TokenCheck(token),)
         self._bind = bind
         self._loop = asyncio.new_event_loop()

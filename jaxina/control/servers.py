@@ -1,12 +1,11 @@
-"""Who sums a job: the threads of a switch, or servers in the workers' own processes."""
+"""Who sums a job, the threads of a switch or servers in the workers' own processes, and who combines on the way."""
 
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 from collections.abc import Sequence
 
-from jaxina.errors import InvalidArgumentError
+from jaxina.control.data_address import check_address
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,14 +28,24 @@ class WorkerServer:
         Raises:
           InvalidArgumentError: they cannot.
         """
-        try:
-            address = ipaddress.ip_address(self.host)
-        except ValueError:
-            raise InvalidArgumentError(
-                f"a worker's server is at {self.host[:64]!r}, which is not a numeric address"
-            ) from None
-        if address.is_multicast or address.is_unspecified or not 0 < self.port < 65536:
-            raise InvalidArgumentError(f"a worker's server cannot be at {self.host}, port {self.port}")
+        check_address(self.host, self.port, "a worker's server")
+
+
+@dataclasses.dataclass(frozen=True)
+class Switch:
+    """A switch, as a process has found it. It is the same one if its data ports are.
+
+    Attributes:
+      control: its control address, HOST:PORT, as the process names it.
+      host: the numeric address at which it takes packets.
+      ports: its UDP ports, one for each thread.
+      upstream: the control address of the switch that it is below; empty if there is none.
+    """
+
+    control: str = dataclasses.field(compare=False)
+    host: str
+    ports: tuple[int, ...]
+    upstream: str = dataclasses.field(compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +58,7 @@ class Servers:
       at_workers: whether ``addresses[i]`` is the server in worker i's process.
       switches: hosts and UDP ports of the switches on the way that may combine updates. Slot i goes through
         ``switches[i % len(switches)]``. Empty: there are none.
-      workers_per_link: how many workers' packets share a link to a server, or to a switch on the way.
+      workers_per_link: how many senders' packets share a link to a server, or to a switch on the way.
     """
 
     addresses: Sequence[tuple[str, int]] = ()

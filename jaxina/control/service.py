@@ -69,6 +69,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
       clock: seconds that never go back.
       ask_every: the least time between two questions to the data plane about its state, in seconds.
       ids_from: the jobs get the ids after this one; None: any.
+      upstream: the control address of the switch that this one is below; empty if there is none.
     """
 
     def __init__(
@@ -77,12 +78,13 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         clock: Callable[[], float] = time.monotonic,
         ask_every: float = limits.ASK_EVERY,
         ids_from: int | None = None,
+        upstream: str = "",
     ):
         self._data_plane = data_plane
         self._clock = clock
         self._membership = Membership(ids_from)
         self._outboxes: dict[JobSession, asyncio.Queue[pb.SwitchMessage | None]] = {}
-        self._replies = StatusReplies(data_plane, clock, ask_every)
+        self._replies = StatusReplies(data_plane, clock, ask_every, upstream)
         self._calls = CallQuota()
         self._connects = ConnectQuota()
         self._sessions = OpenLimit("sessions", limits.SESSIONS_PER_ADDRESS, limits.MAX_SESSIONS)

@@ -16,8 +16,9 @@ from jaxina.control.membership import Job
 class StatusReplies:
     """Makes replies to Status and WhoIsMissing. However often they are asked for, they cost the data plane little."""
 
-    def __init__(self, data_plane: DataPlane, clock: Callable[[], float], ask_every: float):
+    def __init__(self, data_plane: DataPlane, clock: Callable[[], float], ask_every: float, upstream: str):
         self._data_plane = data_plane
+        self._upstream = upstream
         self._clock = clock
         self._started = clock()
         self._answers = CachedAnswers(clock, ask_every)
@@ -47,6 +48,7 @@ class StatusReplies:
             rejected=statistics["rejected"],
             counters={n: value for n, value in statistics.items() if isinstance(value, int)},
             assisted=assisted.status(statistics["jobs"]),
+            upstream=self._upstream,
         )
         for job in jobs:
             told = _brief(job, statistics["jobs"].get(job.id, {}))

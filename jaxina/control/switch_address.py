@@ -1,4 +1,4 @@
-"""Finds the numeric address of a switch, which packets need."""
+"""Finds a switch: that it answers, and its numeric address, which packets need."""
 
 from __future__ import annotations
 
@@ -6,11 +6,26 @@ import socket
 from collections.abc import Sequence
 
 from jaxina.config import split_address
+from jaxina.control.client import SwitchClient
+from jaxina.control.servers import Switch
 from jaxina.control.typed_status import unreachable
 
 # How many seconds a switch may take to answer. A switch that is just starting needs a few. But a switch that is not
 # there should be noticed before the whole join deadline has passed.
 ANSWER_TIMEOUT = 5.0
+
+
+def find(client: SwitchClient) -> Switch:
+    """Asks a switch where it takes packets, and finds its numeric address.
+
+    Raises:
+      SwitchUnreachableError: there is no such host, or no switch answers.
+      JaxinaError: the switch refuses, for example because its token is missing.
+    """
+    candidates = resolved(client.address)
+    status = client.status()
+    host = answering(candidates, client.address)
+    return Switch(client.address, host, tuple(status.data_ports), status.upstream)
 
 
 def resolved(address: str) -> list[str]:

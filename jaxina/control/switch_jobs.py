@@ -12,8 +12,8 @@ from jaxina.control.connector import Group
 from jaxina.control.data_plane import QueuePairs
 from jaxina.control.job_sessions import JobSessions
 from jaxina.control.rendezvous import Agreement, Presence
-from jaxina.control.servers import Servers
-from jaxina.control.switch_address import ANSWER_TIMEOUT, answering, resolved
+from jaxina.control.servers import Servers, Switch
+from jaxina.control.switch_address import ANSWER_TIMEOUT, find
 from jaxina.errors import JaxinaError
 
 
@@ -29,39 +29,30 @@ class SwitchAggregators:
       SwitchUnreachableError: no switch answers at ``configuration.switch``.
     """
 
+    switches: Sequence[Switch] = ()
+
     def __init__(
         self,
         configuration: Configuration,
         abort: Callable[[list[int], str, str], Any],
         statistics: Callable[[], dict[str, int]],
     ):
-        self._configuration = configuration
         self._abort = abort
         self._sessions = JobSessions(configuration, statistics)
-        candidates = resolved(configuration.switch)
         self._client = SwitchClient(
             configuration.switch,
             min(ANSWER_TIMEOUT, configuration.join_timeout),
             configuration.token,
         )
         try:
-            self._client.status()  # if the switch is not there, say so now rather than in the first psum
-            self._data_host = answering(candidates, configuration.switch)
+            # If the switch is not there, say so now rather than in the first psum.
+            self._data_host = find(self._client).host
         except JaxinaError:
             self._client.close()
             raise
 
     def arrange(self, processes: Sequence[Presence], devices: int) -> Agreement:
-        configuration = self._configuration
-        grant = self._client.create_job(
-            devices=devices,
-            workers=len(processes),
-            slots=configuration.slots,
-            block_size=configuration.block_size,
-            blocks_per_chunk=configuration.blocks_per_chunk,
-            join_timeout=configuration.join_timeout,
-            heartbeat_timeout=configuration.heartbeat_timeout,
-        )
+        grant = self._sessions.create_job(self._client, devices, len(processes))
         return {
             "job": grant.job,
             "secret": grant.secret,

@@ -6,6 +6,7 @@ from typing import Any
 
 from jaxina._native import JobShape, RoceSwitch, SoftwareSwitch
 from jaxina.control.data_plane import QueuePairs, Terms
+from jaxina.control.roles import Combine, Serve
 from jaxina.errors import InvalidArgumentError
 
 
@@ -47,13 +48,12 @@ class SwitchPlanes:
         if self._rdma is not None and job in self._rdma_jobs:
             self._rdma.abort_job(job, code, message)
 
-    def combine_job(self, job: int, secret: int, shape: JobShape, servers: list[tuple[str, int]]) -> None:
-        self._datagrams.combine_job(job, secret, shape, servers)
+    def combine_job(self, job: int, secret: int, shape: JobShape, combine: Combine) -> None:
+        children = [(child.workers, child.group) for child in combine.children]
+        self._datagrams.combine_job(job, secret, shape, combine.group, children, combine.upstream)
 
-    def serve_part(
-        self, job: int, secret: int, shape: JobShape, index: int, of: int, switches: list[tuple[str, int]]
-    ) -> None:
-        self._datagrams.add_part(job, secret, shape, index, of, switches)
+    def serve_part(self, job: int, secret: int, shape: JobShape, serve: Serve) -> None:
+        self._datagrams.add_part(job, secret, shape, serve.index, serve.of, serve.groups, serve.switches)
 
     def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
         if self._rdma is None:

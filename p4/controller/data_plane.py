@@ -12,6 +12,7 @@ from typing import Any
 
 from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs, Terms
+from jaxina.control.roles import Combine, Serve
 from jaxina.controller import port_load, take_over
 from jaxina.controller.chip import Chip
 from jaxina.controller.ingress_parser import IngressParser
@@ -142,14 +143,12 @@ class TofinoPlane:
                 self._job_admission.end_job(ended)
                 ended.ended = True
 
-    def combine_job(self, job: int, secret: int, shape: JobShape, servers: list[tuple[str, int]]) -> None:
+    def combine_job(self, job: int, secret: int, shape: JobShape, combine: Combine) -> None:
         raise InvalidArgumentError(
             "this Tofino runs the program that sums: it does not combine updates of aggregator='atp'"
         )
 
-    def serve_part(
-        self, job: int, secret: int, shape: JobShape, index: int, of: int, switches: list[tuple[str, int]]
-    ) -> None:
+    def serve_part(self, job: int, secret: int, shape: JobShape, serve: Serve) -> None:
         raise InvalidArgumentError("a Tofino sums whole jobs: it cannot be one of a job's servers")
 
     def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:

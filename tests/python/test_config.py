@@ -208,6 +208,8 @@ def test_atp_may_have_several_switches_and_servers():
     config.check_used(resolved)
     assert resolved.switches_on_the_way == ["a:1", "[::1]:2"] and resolved.dedicated_servers == ["c:3"]
     assert resolved.shared["servers"] == "c:3"
+    assert resolved.shared == config.resolve({}, aggregator="atp", switch="c:1,d:2", servers="c:3").shared
+    assert resolved.shared != config.resolve({}, aggregator="atp", switch="a:1", servers="c:3").shared
     assert config.resolve({}, aggregator="udp").switches_on_the_way == []
     with pytest.raises(InvalidArgumentError, match="JAXINA_SERVERS"):
         config.resolve({"JAXINA_SERVERS": "a:1,,"})

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 from control_fakes import eventually
+from control_processes import Switch
 from rich.console import Console
 
 from jaxina import _native
@@ -12,28 +13,14 @@ from jaxina.control import control_pb2 as pb
 from jaxina.control import limits
 from jaxina.control.assistance import Assistance, Helpers
 from jaxina.control.client import SwitchClient
-from jaxina.control.server import ControlServer
-from jaxina.control.switch_planes import SwitchPlanes
+from jaxina.control.racks import Layout
+from jaxina.control.roles import Child, Combine
 from jaxina.errors import InvalidArgumentError, JobRejectedError, SwitchUnreachableError
 
 SHAPE = _native.JobShape(devices=2, workers=2, slots=16, block_size=256, blocks_per_chunk=1)
-SERVERS = [("127.0.0.1", 40001), ("127.0.0.1", 40002)]
-
-
-class Switch:
-    """A switch that can be started again at its address."""
-
-    def __init__(self, threads=1, bind="127.0.0.1:0"):
-        self.plane = _native.SoftwareSwitch("127.0.0.1", threads, 0.0, 0, entries=16)
-        self.service = ControlServer(SwitchPlanes(self.plane, None), bind, ask_every=0.0)
-        self.address = self.service.address
-
-    def jobs(self):
-        return set(self.plane.statistics()["jobs"])
-
-    def stop(self):
-        self.service.stop()
-        self.plane.stop()
+SERVERS = (("127.0.0.1", 40001), ("127.0.0.1", 40002))
+COMBINE = Combine(0, (Child((0,)), Child((1,))), SERVERS)
+WITHOUT_SWITCHES = Layout(ways=[[]], way_of=[0, 0], groups=[], tops=[], senders_per_link=1)
 
 
 @pytest.fixture
@@ -55,8 +42,8 @@ def helpers():
     """A function that makes Helpers. They are closed at the end."""
     made = []
 
-    def make(*switches):
-        made.append(Helpers([switch.address for switch in switches], 5, None))
+    def make():
+        made.append(Helpers(5, None))
         return made[-1]
 
     yield make
@@ -69,8 +56,16 @@ def request(**changes):
     return pb.AssistRequest(**{**fields, **changes})
 
 
-def combining(host="127.0.0.1", port=40001, **changes):
-    return request(combine=pb.Combine(servers=[pb.DataAddress(host=host, port=port)]), **changes)
+def combining(host="127.0.0.1", port=40001, children=(([0], None), ([1], None)), group=0, **changes):
+    upstream = [pb.DataAddress(host=host, port=port)]
+    senders = [pb.Child(workers=workers, group=number) for workers, number in children]
+    return request(combine=pb.Combine(group=group, children=senders, upstream=upstream), **changes)
+
+
+def serving(index=0, of=1, groups=(), switches=(), **changes):
+    addresses = [pb.DataAddress(host=host, port=port) for host, port in switches]
+    found = [pb.Group(workers=group) for group in groups]
+    return request(serve=pb.Serve(index=index, of=of, groups=found, switches=addresses), **changes)
 
 
 def refusal(switch, asked):
@@ -88,10 +83,9 @@ def refusal(switch, asked):
 
 def test_a_switch_combines_a_job_until_it_is_released(switches, helpers):
     switch = switches()
-    helper = helpers(switch)
-    assert helper.data_addresses() == [("127.0.0.1", switch.plane.ports[0])]
-    helper.combine(7, 1, SHAPE, SERVERS)
-    helper.combine(8, 1, SHAPE, SERVERS)
+    helper = helpers()
+    helper.combine(7, 1, SHAPE, {switch.address: COMBINE})
+    helper.combine(8, 1, SHAPE, {switch.address: COMBINE})
     assert eventually(lambda: switch.jobs() == {7, 8})
     helper.release(7)
     assert eventually(lambda: switch.jobs() == {8})
@@ -101,8 +95,8 @@ def test_a_switch_combines_a_job_until_it_is_released(switches, helpers):
 
 def test_a_switch_that_was_away_is_asked_again(switches, helpers, caplog):
     first = switches()
-    helper = helpers(first)
-    helper.combine(7, 1, SHAPE, SERVERS)
+    helper = helpers()
+    helper.combine(7, 1, SHAPE, {first.address: COMBINE})
     assert eventually(lambda: first.jobs() == {7})
     first.stop()
     assert eventually(lambda: "does not combine job 7" in caplog.text)
@@ -111,18 +105,20 @@ def test_a_switch_that_was_away_is_asked_again(switches, helpers, caplog):
     assert caplog.text.count("does not combine job 7") < 10, "it says so once for each reason"
 
 
-def test_several_switches_take_slots_in_turn(switches, helpers):
-    one, other = switches(threads=2), switches()
-    ports = [*one.plane.ports, *other.plane.ports]
-    addresses = [port for _, port in helpers(one, other).data_addresses()]
-    assert addresses == [ports[0], ports[2], ports[1], ports[2]]
+def test_a_switch_says_where_it_is_and_what_is_above_it(switches, helpers):
+    switch = switches(threads=2, upstream="10.0.0.1:51000")
+    found = helpers().find(switch.address)
+    assert (found.control, found.host, found.ports) == (switch.address, "127.0.0.1", tuple(switch.plane.ports))
+    assert found.upstream == "10.0.0.1:51000"
 
 
 def test_servers_of_a_job_have_a_part_each(switches, helpers):
     one, other = switches(), switches()
     lost = []
-    helper = helpers(one, other)
-    window = helper.serve(7, 1, SHAPE, [("127.0.0.1", 40009)], lost.append)
+    helper = helpers()
+    found = [helper.find(one.address), helper.find(other.address)]
+    layout = Layout([[]], [0, 0], groups=[[0, 1]], tops=[("127.0.0.1", 40009)], senders_per_link=2)
+    window = helper.serve(7, 1, SHAPE, found, layout, lost.append)
     assert 0 < window <= 16
     assert one.jobs() == other.jobs() == {7}
     one.stop()
@@ -131,8 +127,10 @@ def test_servers_of_a_job_have_a_part_each(switches, helpers):
 
 def test_servers_with_different_threads_are_refused(switches, helpers):
     one, other = switches(threads=2), switches()
+    helper = helpers()
+    found = [helper.find(one.address), helper.find(other.address)]
     with pytest.raises(InvalidArgumentError, match="equal --threads"):
-        helpers(one, other).serve(7, 1, SHAPE, [], lambda error: None)
+        helper.serve(7, 1, SHAPE, found, WITHOUT_SWITCHES, lambda error: None)
     assert one.jobs() == other.jobs() == set()
 
 
@@ -144,8 +142,24 @@ def test_servers_with_different_threads_are_refused(switches, helpers):
         (combining(host="224.0.0.1"), InvalidArgumentError, "packets cannot be sent"),
         (combining(workers=0), InvalidArgumentError, "workers"),
         (combining(block_size=1024, blocks_per_chunk=8), JobRejectedError, "at most 9216"),
-        (request(combine=pb.Combine()), InvalidArgumentError, "servers"),
-        (request(serve=pb.Serve(index=2, of=2)), InvalidArgumentError, "no part 2 of 2"),
+        (combining(children=()), InvalidArgumentError, "at least one child"),
+        (combining(children=[([], None)]), InvalidArgumentError, "at least one worker"),
+        (combining(children=[([0, 0], 1)]), InvalidArgumentError, "none twice"),
+        (combining(children=[([2], None)]), InvalidArgumentError, "worker 2 is not below 2"),
+        (combining(children=[([2**32 - 1], None)]), InvalidArgumentError, "is not below 2"),
+        (combining(children=[([0], None), ([0, 1], 1)]), InvalidArgumentError, "worker 0 is below two children"),
+        (combining(children=[([0, 1], None)]), InvalidArgumentError, "needs the number"),
+        (combining(children=[([0, 1], 255)]), InvalidArgumentError, "0 to 254, not 255"),
+        (combining(children=[([0], 1), ([1], 1)]), InvalidArgumentError, "group 1 of the job is there twice"),
+        (combining(children=[([0], 3)], group=3), InvalidArgumentError, "group 3 of the job is there twice"),
+        (combining(group=255), InvalidArgumentError, "0 to 254, not 255"),
+        (request(combine=pb.Combine(children=[pb.Child(workers=[0])])), InvalidArgumentError, "servers"),
+        (serving(index=2, of=2), InvalidArgumentError, "no part 2 of 2"),
+        (serving(groups=[[]]), InvalidArgumentError, "at least one worker"),
+        (serving(groups=[[0, 2]]), InvalidArgumentError, "worker 2 is not below 2"),
+        (serving(groups=[[0, 1]] * 256), InvalidArgumentError, "at most 255 groups"),
+        (serving(switches=[("x", 1)]), InvalidArgumentError, "not a numeric address"),
+        (serving(switches=[("10.0.0.1", 1)] * 4097), InvalidArgumentError, "at most 4096"),
         (request(), InvalidArgumentError, "has a role"),
     ],
 )
@@ -158,7 +172,7 @@ def test_bad_requests_are_refused(switches, asked, error, message):
 
 def test_an_id_in_use_is_refused_and_the_job_that_has_it_stays(switches, helpers):
     switch = switches()
-    helpers(switch).combine(7, 1, SHAPE, SERVERS)
+    helpers().combine(7, 1, SHAPE, {switch.address: COMBINE})
     assert eventually(lambda: switch.jobs() == {7})
     assert "exists already" in refusal(switch, combining()).message
     assert switch.jobs() == {7}
@@ -167,19 +181,20 @@ def test_an_id_in_use_is_refused_and_the_job_that_has_it_stays(switches, helpers
 def test_an_address_has_so_much_memory_as_a_server(switches, helpers, monkeypatch):
     monkeypatch.setattr(limits, "POOL_PER_ADDRESS", SHAPE.pool_bytes * 3 // 2)
     switch = switches()
-    helpers(switch).serve(7, 1, SHAPE, [], lambda error: None)
-    assert "with this one" in refusal(switch, request(job=8, serve=pb.Serve(index=0, of=1))).message
+    helper = helpers()
+    helper.serve(7, 1, SHAPE, [helper.find(switch.address)], WITHOUT_SWITCHES, lambda error: None)
+    assert "with this one" in refusal(switch, serving(job=8)).message
 
 
 def test_a_switch_that_is_not_there_is_an_error_at_once():
     with pytest.raises(SwitchUnreachableError):
-        Helpers(["127.0.0.1:1"], 0.5, None)
+        Helpers(0.5, None).find("127.0.0.1:1")
 
 
 def test_closing_while_the_switch_is_away_does_not_wait(switches):
     switch = switches()
-    helper = Helpers([switch.address], 5, None)
-    helper.combine(7, 1, SHAPE, SERVERS)
+    helper = Helpers(5, None)
+    helper.combine(7, 1, SHAPE, {switch.address: COMBINE})
     assert eventually(lambda: switch.jobs() == {7})
     switch.stop()
     closing = threading.Thread(target=helper.close)
@@ -220,13 +235,35 @@ def test_closing_while_a_call_begins_does_not_wait():
     assert not closing[0].is_alive()
 
 
+def test_a_switch_says_how_many_workers_are_below_it(switches, helpers):
+    rack, core = switches(), switches()
+    shape = _native.JobShape(devices=4, workers=4, slots=16, block_size=256, blocks_per_chunk=1)
+    racks = Combine(2, (Child((0, 1), 0), Child((2, 3), 1)), SERVERS)
+    helpers().combine(7, 1, shape, {rack.address: COMBINE, core.address: racks})
+    for switch, role in ((rack, "combines 2 of 4 workers"), (core, "combines 4 of 4 workers in 2 racks")):
+        assert eventually(lambda s=switch: s.jobs() == {7})
+        with SwitchClient(switch.address, 5) as client:
+            assert [job.role for job in client.status().assisted] == [role]
+
+
 def test_status_shows_what_a_switch_combines():
     counters = {"claims": 1_000, "joins": 3_000, "combined": 990, "collisions": 12, "passed_on": 7, "expired": 1}
-    job = pb.AssistStatus(**{"from": "10.0.0.1"}, job=4_000_000_000, workers=4, role="combines", counters=counters)
+    job = pb.AssistStatus(
+        **{"from": "10.0.0.1"}, job=4_000_000_000, workers=4, role="combines 4 of 4", counters=counters
+    )
     console = Console(width=80, record=True)
-    reply = pb.StatusReply(assisted=[job], counters={"entries": 1024, "entries_held": 5})
+    reply = pb.StatusReply(assisted=[job], counters={"entries": 1024, "entries_held": 5}, upstream="core.example:51000")
     console.print(render("10.0.0.9:51000", reply, {}))
     text = console.export_text()
-    for part in ("4000000000", "4 k", "990", "12", "combines", "10.0.0.1", "5 of 1,024 entries"):
+    for part in (
+        "4000000000",
+        "4 k",
+        "990",
+        "12",
+        "combines",
+        "10.0.0.1",
+        "5 of 1,024 entries",
+        "below core.example:51000",
+    ):
         assert part in text, text
     assert "no jobs" not in text

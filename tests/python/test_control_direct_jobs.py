@@ -5,37 +5,14 @@ import threading
 import time
 
 import pytest
-from control_fakes import FakeEngine, FakeStore, FakeTopology, eventually, in_threads
+from control_fakes import FakeStore, eventually, in_threads
+from control_processes import Process
 
-from jaxina import config
 from jaxina._native import JobShape
 from jaxina.control.client import SwitchClient
-from jaxina.control.connector import Connector
-from jaxina.control.direct_jobs import DirectAggregators
 from jaxina.control.rendezvous import Presence
 from jaxina.control.topology import Place
 from jaxina.errors import JobRejectedError, NeverJoinedError, WorkerLostError
-
-
-class Process:
-    def __init__(self, store, number, processes, devices=1, host="127.0.0.1", environ=None, **settings):
-        settings.setdefault("join_timeout", 5)
-        self.configuration = config.resolve(environ or {}, aggregator="direct", **settings)
-        self.engine = FakeEngine()
-        self.ended = set()
-        self.aggregators = DirectAggregators(
-            self.configuration, number, host, lambda: self.ended, self.engine.abort, self.engine.statistics
-        )
-        topology = FakeTopology(number, processes, devices)
-        self.connector = Connector(self.configuration, topology, self.aggregators, lambda: store, lambda: self.ended, 1)
-
-    @property
-    def server(self):
-        return self.aggregators._server
-
-    @property
-    def jobs(self):
-        return set(self.server.statistics()["jobs"])
 
 
 @pytest.fixture
