@@ -56,6 +56,8 @@ class Launch:
       count: how many workers this host has.
       settings: the settings of all workers.
       own_switch: whether the run starts a switch of its own, if it needs one.
+      racks: in how many racks the workers are. With more than one, the run's own switches are one for each rack, and a
+        core switch above them.
       nodes: the hosts of the job.
       devices: CPU devices of each worker; None leaves that to the workers.
       trace: file for the timelines of all workers; None for none.
@@ -68,6 +70,7 @@ class Launch:
     count: int
     settings: config.Configuration
     own_switch: bool
+    racks: int = 1
     nodes: Nodes = Nodes()
     devices: int | None = None
     trace: Path | None = None
@@ -102,7 +105,7 @@ class Launch:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jaxina-run-")))
             stack.callback(output.close)
             coordinator = stack.enter_context(self._coordinator())
-            switch = stack.enter_context(self._switch())
+            switches = stack.enter_context(self._switches())
             trace_part = stack.enter_context(self._traced())
             # An address for programs that call jax.distributed.initialize themselves. On several nodes, the nodes could
             # not agree on it, so such programs must choose one.
@@ -117,8 +120,8 @@ class Launch:
                 variables["JAXINA_RESTARTS"] = str(attempt)
                 variables["JAXINA_STATS_FILE"] = str(folder / f"{rank}.json")
                 variables["JAXINA_ERROR_FILE"] = str(folder / f"{rank}.error")
-                if switch is not None:
-                    variables["JAXINA_SWITCH"] = switch
+                if switches:
+                    variables["JAXINA_SWITCH"] = switches[rank * len(switches) // self.processes]
                 if trace_part is not None:
                     variables["JAXINA_TRACE"] = str(trace_part)
                 return variables
@@ -162,18 +165,26 @@ class Launch:
         return private_coordinator(bind, self.processes)
 
     @contextlib.contextmanager
-    def _switch(self) -> Iterator[str | None]:
+    def _switches(self) -> Iterator[list[str]]:
+        """Yields the switches that the workers name, one for each rack. The workers of a rack follow one another."""
         settings = self.settings
         if not settings.uses_switch:
-            yield None
+            yield []
         elif self.own_switch:
             # More threads than this host's workers can keep busy would only compete with them.
             threads = 1 if (os.cpu_count() or 1) < 2 * self.count else 2
             rdma = settings.aggregator in ("roce", "verbs")
-            with private_switch(settings.loss, settings.loss_seed, threads, rdma) as address:
-                yield address
+            with contextlib.ExitStack() as stack:
+
+                def start(number: int, upstream: str | None = None) -> str:
+                    # Each switch drops other packets, so that losses are independent.
+                    seed = (settings.loss_seed + (number << 33)) % 2**64
+                    return stack.enter_context(private_switch(settings.loss, seed, threads, rdma, upstream))
+
+                top = start(0)
+                yield [top] if self.racks == 1 else [start(1 + rack, top) for rack in range(self.racks)]
         else:
-            yield settings.switch
+            yield [settings.switch]
 
     @contextlib.contextmanager
     def _traced(self) -> Iterator[Path | None]:

@@ -18,7 +18,7 @@ _STOP_TIMEOUT = 5.0
 
 
 @contextlib.contextmanager
-def private_switch(loss: float, loss_seed: int, threads: int, rdma: bool) -> Iterator[str]:
+def private_switch(loss: float, loss_seed: int, threads: int, rdma: bool, upstream: str | None = None) -> Iterator[str]:
     """Runs a software switch while the context lasts, where the placement of the run has it.
 
     Args:
@@ -26,6 +26,7 @@ def private_switch(loss: float, loss_seed: int, threads: int, rdma: bool) -> Ite
       loss_seed: seed of the dropped packets.
       threads: threads of the data path.
       rdma: whether it answers RDMA too.
+      upstream: the control address of the switch above it; None if there is none.
 
     Yields:
       The switch's control address, HOST:PORT.
@@ -50,6 +51,7 @@ def private_switch(loss: float, loss_seed: int, threads: int, rdma: bool) -> Ite
         "--loss-seed",
         str(loss_seed),
         *(("--rdma", f"{where.switch_host}:0") if rdma else ()),
+        *(("--upstream", upstream) if upstream is not None else ()),
         "--announce-fd",
         str(write_end),
         "--quiet",

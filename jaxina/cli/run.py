@@ -45,8 +45,18 @@ def run(
     ] = None,
     switch: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Use this switch (udp, roce, verbs). If not given, the run starts one."),
+        typer.Option(
+            metavar="HOST:PORT", help="Use this switch (atp, udp, roce, verbs). If not given, the run starts one."
+        ),
     ] = None,
+    racks: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="R",
+            help="Start a switch for each of R racks of workers, and a core switch above them, to try it (atp).",
+        ),
+    ] = 1,
     catch_all: Annotated[
         bool | None,
         typer.Option(
@@ -97,6 +107,8 @@ def run(
     settings = config.resolve(aggregator=aggregator, switch=switch, loss=loss, catch_all=wanted)
     own_switch = settings.origins["switch"] == "default"
     config.check_used(settings)
+    if racks > 1:
+        _check_racks(racks, count, settings, own_switch)
     check_output("--stats-json", stats_json)
     check_output("--trace", trace)
     if nodes > 1 and (settings.aggregator == "embedded" or (settings.uses_switch and own_switch)):
@@ -109,6 +121,7 @@ def run(
         count,
         settings,
         own_switch,
+        racks,
         nodes=Nodes(nodes, node, coordinator),
         devices=devices,
         trace=trace,
@@ -126,6 +139,16 @@ def run(
     if stats:
         run_report.say(run_report.statistics(collected))
     raise typer.Exit(outcome.code)
+
+
+def _check_racks(racks: int, workers: int, settings: config.Configuration, own_switch: bool) -> None:
+    if settings.aggregator != "atp" or not own_switch:
+        raise InvalidArgumentError(
+            f"--racks {racks} starts switches that combine, so it needs --aggregator atp and no --switch. For switches "
+            "that run already, give the workers of each rack its own JAXINA_SWITCH"
+        )
+    if racks > workers:
+        raise InvalidArgumentError(f"{workers} workers cannot be in {racks} racks: give at most --racks {workers}")
 
 
 def command_of(program: Sequence[str], module: bool) -> list[str]:

@@ -1,7 +1,7 @@
-"""Training steps of one process, for test_atp_switch.py. Arguments: the number of steps, the step to wait at, a folder.
+"""Training steps of one process, for test_atp_switch.py. Arguments: a folder, and the steps after which to wait.
 
-The process writes its step into the file progress of the folder. It waits at the given step until there is a file go,
-and at the last step until there is a file end. At the end it prints a digest of its parameters.
+The process writes its step into the file progress of the folder. After step N of the arguments it waits until there is
+a file go-N. After the last of these it prints a digest of its parameters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PARAMETERS = 40_000
 
 
 def main() -> None:
-    steps, wait_at, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    folder, pauses = Path(sys.argv[1]), [int(step) for step in sys.argv[2:]]
     jaxina.init()
     devices = np.array(jax.devices())
     mesh = Mesh(devices, ("d",))
@@ -36,14 +36,13 @@ def main() -> None:
     drawn = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     noise = jax.make_array_from_callback(shape, NamedSharding(mesh, P("d")), lambda index: drawn[index])
     parameters = jax.device_put(np.zeros(PARAMETERS, np.float32), NamedSharding(mesh, P()))
-    for number in range(steps):
+    for number in range(pauses[-1] + 1):
         parameters = jax.block_until_ready(train(parameters, noise))
         if jax.process_index() == 0:
             (folder / "next").write_text(str(number))
             (folder / "next").rename(folder / "progress")
-        for step_to_wait, file in ((wait_at, "go"), (steps - 1, "end")):
-            while number == step_to_wait and not (folder / file).exists():
-                time.sleep(0.01)
+        while number in pauses and not (folder / f"go-{number}").exists():
+            time.sleep(0.01)
     digest = hashlib.sha256(np.asarray(parameters.addressable_data(0)).tobytes()).hexdigest()
     print(f"parameters {digest}", flush=True)
 

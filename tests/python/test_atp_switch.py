@@ -22,6 +22,7 @@ from jaxina.errors import SwitchUnreachableError
 STEPS = Path(__file__).with_name("atp_steps.py")
 CLI = [sys.executable, "-m", "jaxina.cli"]
 WORKERS = 3
+FIRST, BEFORE, WITHOUT, LAST = PAUSES = (0, 20, 60, 100)  # the steps after which the workers wait
 
 
 def free_ports(count: int, kind: socket.SocketKind) -> list[int]:
@@ -42,15 +43,21 @@ def free_ports(count: int, kind: socket.SocketKind) -> list[int]:
 class Switch:
     """A `jaxina switch` that keeps its ports when it is started again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
         self.address = f"127.0.0.1:{free_ports(1, socket.SOCK_STREAM)[0]}"
-        self._data_port = free_ports(1, socket.SOCK_DGRAM)[0]
+        data_port = free_ports(1, socket.SOCK_DGRAM)[0]
+        where = ["--bind", self.address, "--data-ports", str(data_port)]
+        self._command = [*CLI, "switch", *where, "--quiet", *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [*CLI, "switch", "--bind", self.address, "--data-ports", str(self._data_port), "--quiet"]
-        self._process = subprocess.Popen(command)
-        assert eventually(self.is_up, 60)
+        self._process = subprocess.Popen(self._command)
+
+    def is_helping(self) -> bool:
+        return len(self.status().assisted) == 1
+
+    def is_combining(self) -> bool:
+        return any(job.counters["combined"] > 0 for job in self.status().assisted)
 
     def is_up(self) -> bool:
         with contextlib.suppress(SwitchUnreachableError), SwitchClient(self.address, 0.5) as client:
@@ -69,6 +76,12 @@ class Switch:
             self._process = None
 
 
+def start_all(*switches: Switch) -> None:
+    for one in switches:
+        one.start()
+    assert all(eventually(one.is_up, 60) for one in switches)
+
+
 @pytest.fixture
 def switches() -> Iterator[list[Switch]]:
     made = [Switch(), Switch()]
@@ -77,8 +90,18 @@ def switches() -> Iterator[list[Switch]]:
         one.kill()
 
 
-def start(folder: Path, *options: str, **environment: str):
-    command = [*CLI, "run", "-n", str(WORKERS), *options, str(STEPS), "120", "80", str(folder)]
+@pytest.fixture
+def racks() -> Iterator[list[Switch]]:
+    """A core switch, and the switches of two racks below it."""
+    core = Switch()
+    made = [core, *(Switch("--upstream", core.address) for _ in range(2))]
+    yield made
+    for one in made:
+        one.kill()
+
+
+def start(folder: Path, *options: str, workers: int = WORKERS, **environment: str):
+    command = [*CLI, "run", "-n", str(workers), *options, str(STEPS), str(folder), *map(str, PAUSES)]
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -89,51 +112,86 @@ def start(folder: Path, *options: str, **environment: str):
     )
 
 
-def digests(process) -> set[str]:
+def digests(process, workers: int) -> set[str]:
     output, _ = process.communicate(timeout=100)
     assert process.returncode == 0, output
     found = re.findall(r"parameters ([0-9a-f]{64})", output)
-    assert len(found) == WORKERS, output
+    assert len(found) == workers, output
     return set(found)
 
 
-def reached(folder: Path, step: int):
-    def look() -> bool:
-        file = folder / "progress"
-        return file.exists() and int(file.read_text()) >= step
+def digest_without_switches(folder: Path, workers: int) -> str:
+    folder.mkdir()
+    for step in PAUSES:
+        (folder / f"go-{step}").touch()
+    (digest,) = digests(start(folder, "--aggregator", "direct", workers=workers), workers)
+    return digest
 
-    return look
+
+def go_on(folder: Path, after: int, until: int) -> None:
+    """Lets workers that wait after one step go on until they wait after another."""
+
+    progress = folder / "progress"
+
+    def is_there() -> bool:
+        return progress.exists() and progress.read_text() == str(until)
+
+    (folder / f"go-{after}").touch()
+    assert eventually(is_there, 60)
 
 
 def test_a_switch_that_is_killed_and_started_again_changes_no_bit(switches, tmp_path):
     (switch, _) = switches
-    (tmp_path / "direct").mkdir()
-    for file in ("go", "end"):
-        (tmp_path / "direct" / file).touch()
-    expected = digests(start(tmp_path / "direct", "--aggregator", "direct"))
-    assert len(expected) == 1
-
-    switch.start()
+    expected = digest_without_switches(tmp_path / "direct", WORKERS)
+    start_all(switch)
     training = start(tmp_path, "--aggregator", "atp", "--switch", switch.address)
-    assert eventually(reached(tmp_path, 20), 60)
-    assert eventually(lambda: switch.status().assisted[0].counters["combined"] > 0)
+    assert eventually(switch.is_helping, 60)
+    go_on(tmp_path, FIRST, BEFORE)
+    assert eventually(switch.is_combining)
     switch.kill()
-    assert eventually(reached(tmp_path, 60), 60), "the job goes on without the switch"
-    switch.start()
-    assert eventually(lambda: len(switch.status().assisted) == 1, 20), "the job asks for the switch again"
-    (tmp_path / "go").touch()
-    assert eventually(reached(tmp_path, 119), 60)
-    assert eventually(lambda: switch.status().assisted[0].counters["combined"] > 0), "the switch combines again"
-    (tmp_path / "end").touch()
-    assert digests(training) == expected
-    assert eventually(lambda: not switch.status().assisted, 10)
+    go_on(tmp_path, BEFORE, WITHOUT)  # the job does without the switch
+    start_all(switch)
+    assert eventually(switch.is_helping, 20), "the job asks for the switch again"
+    go_on(tmp_path, WITHOUT, LAST)
+    assert eventually(switch.is_combining), "the switch combines again"
+    (tmp_path / f"go-{LAST}").touch()
+    assert digests(training, WORKERS) == {expected}
+    assert eventually(lambda: not switch.is_helping(), 10)
+
+
+def test_switches_of_racks_that_are_killed_and_started_again_change_no_bit(racks, tmp_path):
+    core, left, right = racks
+    expected = digest_without_switches(tmp_path / "direct", 4)
+    start_all(*racks)
+    coordinator = f"127.0.0.1:{free_ports(1, socket.SOCK_STREAM)[0]}"
+    hosts = ("--aggregator", "atp", "--nodes", "2", "--coordinator", coordinator)
+    training = [
+        start(tmp_path, *hosts, "--node", str(node), "--switch", near.address, workers=2)
+        for node, near in enumerate((left, right))
+    ]
+    assert all(eventually(one.is_helping, 60) for one in racks)
+    roles = [job.role for one in racks for job in one.status().assisted]
+    assert roles == ["combines 4 of 4 workers in 2 racks", "combines 2 of 4 workers", "combines 2 of 4 workers"]
+    go_on(tmp_path, FIRST, BEFORE)
+    assert all(eventually(one.is_combining) for one in racks)
+    core.kill()
+    left.kill()
+    go_on(tmp_path, BEFORE, WITHOUT)  # the job does without them
+    start_all(core, left)
+    assert all(eventually(one.is_helping, 20) for one in racks)
+    go_on(tmp_path, WITHOUT, LAST)
+    assert eventually(core.is_combining), "the core gets the sums of both racks again"
+    (tmp_path / f"go-{LAST}").touch()
+    assert [digests(one, 2) for one in training] == [{expected}] * 2
 
 
 def test_nothing_is_left_of_a_job_whose_workers_are_all_killed(switches, tmp_path):
     (switch, _) = switches
-    switch.start()
+    start_all(switch)
     training = start(tmp_path, "--aggregator", "atp", "--switch", switch.address)
-    assert eventually(reached(tmp_path, 20), 60)
+    assert eventually(switch.is_helping, 60)
+    (tmp_path / f"go-{FIRST}").touch()
+    assert eventually(switch.is_combining)
     os.killpg(training.pid, signal.SIGKILL)
     for pid in subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True).stdout.split():
         with contextlib.suppress(ProcessLookupError):
@@ -149,13 +207,13 @@ def test_nothing_is_left_of_a_job_whose_workers_are_all_killed(switches, tmp_pat
 
 def test_a_host_that_is_the_server_dies(switches, tmp_path):
     switch, server = switches
-    switch.start()
-    server.start()
+    start_all(switch, server)
     training = start(tmp_path, "--aggregator", "atp", "--switch", switch.address, JAXINA_SERVERS=server.address)
-    assert eventually(reached(tmp_path, 20), 60)
+    assert eventually(server.is_helping, 60)
     assert [job.role for job in server.status().assisted] == ["server 0 of 1"]
+    go_on(tmp_path, FIRST, BEFORE)
     assert eventually(lambda: server.status().assisted[0].counters["results"] > 0)
-    (tmp_path / "go").touch()
+    (tmp_path / f"go-{BEFORE}").touch()
     server.kill()
     killed = time.monotonic()
     output, _ = training.communicate(timeout=60)
