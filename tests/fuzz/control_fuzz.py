@@ -21,6 +21,7 @@ import logging
 import random
 import sys
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -30,11 +31,11 @@ from google.protobuf.message_factory import GetMessageClass
 from jaxina import _native
 from jaxina.control import control_pb2 as pb
 from jaxina.control import roll
-from jaxina.control.data_plane import Terms
 from jaxina.control.limits import MAX_JOBS
 from jaxina.control.service import AggregatorService
+from jaxina.control.switch_planes import SwitchPlanes
 from jaxina.control.typed_status import METADATA_KEY, status_of
-from jaxina.errors import BY_CODE, InvalidArgumentError, from_code
+from jaxina.errors import BY_CODE, from_code
 
 _HANG = 120.0  # seconds; a thousand executions take far less
 _MOST_SESSIONS = 8
@@ -56,21 +57,6 @@ class Finding(Exception):
 
 class Refused(Exception):
     """Stands for the exception that grpc.aio's context.abort raises in a handler."""
-
-
-class DataPlane:
-    """The real software switch as data plane. It has no RDMA."""
-
-    terms = Terms()
-
-    def __init__(self) -> None:
-        self._switch = _native.SoftwareSwitch("127.0.0.1", 1, 0.0, 0)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._switch, name)
-
-    def connect_queue_pairs(self, *_: Any) -> Any:
-        raise InvalidArgumentError("there is no RDMA here")
 
 
 class Context:
@@ -119,8 +105,8 @@ class Fuzzer:
     def __init__(self, seed: int):
         self._random = random.Random(seed)
         self._now = 1000.0
-        self._switch = DataPlane()
-        self._service = AggregatorService(self._switch, lambda: self._now)
+        self._switch = _native.SoftwareSwitch("127.0.0.1", 1, 0.0, 0, entries=4)
+        self._service = AggregatorService(SwitchPlanes(self._switch, None), lambda: self._now)
         self._sessions: list[LiveSession] = []
         self._grants: collections.deque[pb.CreateJobReply] = collections.deque(maxlen=3)  # older jobs have mostly ended
         self.recent: collections.deque[str] = collections.deque(maxlen=12)
@@ -138,6 +124,7 @@ class Fuzzer:
             self._feed,
             self._feed,
             self._end,
+            self._assist,
             self._tick,
             self._line,
         )
@@ -234,6 +221,24 @@ class Fuzzer:
                 session.task.cancel()
             await self._must_end(session)
 
+    async def _assist(self) -> None:
+        """Asks the switch to help with a job, and ends the call once it does."""
+        request = self._draw(pb.AssistRequest, self._sound_assist())
+        if request is None:
+            return
+
+        async def only() -> AsyncIterator[pb.AssistRequest]:
+            yield request
+
+        try:
+            async for reply in self._service.Assist(only(), Context()):
+                reply.SerializeToString()
+                if request.job not in self._switch.statistics()["jobs"]:
+                    raise Finding("the switch says that it helps with a job, but does not know it")
+            self.outcomes["Assist answered"] += 1
+        except Refused as refusal:
+            self.outcomes[f"Assist {refusal}"] += 1
+
     async def _tick(self) -> None:
         self._now += self._random.choice((0.0, 0.1, 0.1, 3.0))
         for job in self._untouchable:
@@ -302,7 +307,10 @@ class Fuzzer:
         """Gives some of the fields awkward values."""
         for field in message.DESCRIPTOR.fields:
             inner = field.message_type
-            if inner is not None and not inner.GetOptions().map_entry:
+            if inner is not None and field.is_repeated and not inner.GetOptions().map_entry:
+                for one in getattr(message, field.name):
+                    self._alter(one)
+            elif inner is not None and not inner.GetOptions().map_entry:
                 if message.HasField(field.name) or self._random.random() < 0.1:
                     getattr(message, field.name).SetInParent()
                     self._alter(getattr(message, field.name))
@@ -347,6 +355,21 @@ class Fuzzer:
             host = self._random.choice(("192.0.2.1", "2001:db8::1", "224.0.0.1", "no address", ""))
             join.server.CopyFrom(pb.WorkerServer(host=host, port=self._random.choice((0, 4791, 70_000)), room=64))
         return pb.WorkerMessage(join=join)
+
+    def _sound_assist(self) -> pb.AssistRequest:
+        """A request to combine two racks, the first of them a group, or to be a server of such a job."""
+        addresses = [pb.DataAddress(host="192.0.2.9", port=4000 + i) for i in range(self._random.randint(1, 3))]
+        workers = self._random.randint(2, 5)
+        rack = list(range(workers - 1))
+        request = pb.AssistRequest(job=self._number(), secret=1, workers=workers, devices=workers)
+        request.slots, request.block_size, request.blocks_per_chunk = 2, 8, 1
+        if self._random.random() < 0.5:
+            children = [pb.Child(workers=rack, group=0), pb.Child(workers=[workers - 1])]
+            request.combine.CopyFrom(pb.Combine(group=1, children=children, upstream=addresses))
+        else:
+            groups = [pb.Group(workers=rack), pb.Group(workers=range(workers))]
+            request.serve.CopyFrom(pb.Serve(index=0, of=2, switches=addresses, groups=groups))
+        return request
 
     def _damage(self, wire: bytes) -> bytes:
         damaged = bytearray(wire)

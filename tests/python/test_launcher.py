@@ -240,6 +240,12 @@ def test_stats_json_without_an_engine_says_so(start, script, tmp_path):
         (["-n", "2", "--loss", "0.1", "true"], "the embedded aggregator has no network"),
         (["-n", "2", "--aggregator", "direct", "--switch", "a:1", "true"], "the direct aggregator has no switch"),
         (["-n", "2", "--aggregator", "embedded", "--loss", "0.1", "true"], "the embedded aggregator has no network"),
+        (["-n", "4", "--aggregator", "udp", "--racks", "2", "true"], "needs --aggregator atp and no --switch"),
+        (
+            ["-n", "4", "--aggregator", "atp", "--switch", "a:1", "--racks", "2", "true"],
+            "needs --aggregator atp and no",
+        ),
+        (["-n", "2", "--aggregator", "atp", "--racks", "3", "true"], "2 workers cannot be in 3 racks"),
         (["-n", "2", "--stats-json", "/no/such/folder/s.json", "true"], "there is no folder /no/such/folder"),
         (["-n", "2", "--trace", "/no/such/folder/t.json", "true"], "there is no folder /no/such/folder"),
         (["-n", "2", "--no-such-option", "true"], "no-such-option"),

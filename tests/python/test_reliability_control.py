@@ -37,9 +37,12 @@ def test_nothing_is_found():
             id="jobs that stay forever",
         ),
         pytest.param("membership.limits.MAX_HOST = 10**9", id="a stranger's text repeated whole"),
+        pytest.param(
+            "import jaxina.control.roles as roles; roles.check_address = lambda *_: None", id="an address not checked"
+        ),
     ],
 )
 def test_planted_bugs_are_found(planted):
-    run = _fuzz(120_000, planted)  # the messages of seed 1 find all four bugs
+    run = _fuzz(120_000, planted)  # the messages of seed 1 find all five bugs
     assert run.returncode != 0
     assert "Finding" in run.stderr
