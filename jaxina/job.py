@@ -108,7 +108,7 @@ def init(
         same, with switches that combine updates on the way), or a switch reached by "udp" (datagrams), "roce" (RDMA
         from user space) or "verbs" (RDMA by a NIC).
       switch: HOST:PORT of the switch's control service. Not for "embedded" and "direct". With "atp", several with
-        commas between.
+        commas between, and processes of several racks each name the switch of their own rack.
       servers: HOST:PORT of hosts that sum instead of the workers, with commas between. Only for "direct" and "atp".
       slots: pool size s, in slots.
       block_size: block size k, in elements.
