@@ -142,6 +142,7 @@ def test_a_port_in_use_is_one_clear_line(start_switch):
     "arguments,message",
     [
         (["--bind", "nowhere"], "HOST:PORT"),
+        (["--upstream", "core"], "--upstream: 'core' is not HOST:PORT"),
         (["--bind", "127.0.0.1:0", "--data-ports", "9-3"], "FIRST-LAST"),
         (["--bind", "127.0.0.1:0", "--data-ports", "51001-51004", "--threads", "2"], "4 ports"),
         (["--bind", "192.0.2.1:0"], "192.0.2.1"),

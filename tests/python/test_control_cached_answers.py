@@ -115,7 +115,7 @@ NO_ASSISTED = AssistedJobs(FakeDataPlane())
 def asking(membership, plane, clock):
     for job in membership.jobs:
         plane.jobs.setdefault(job, {})
-    return StatusReplies(plane, clock, limits.ASK_EVERY)
+    return StatusReplies(plane, clock, limits.ASK_EVERY, upstream="")
 
 
 def test_a_flood_of_status_asks_the_data_plane_once(plane, clock):
