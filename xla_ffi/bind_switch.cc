@@ -121,22 +121,23 @@ void bind_switch(nb::module_& m) {
           "belongs to switch i % of.\n\n"
           "Args:\n"
           "  groups: the workers of each group whose updates may come as one sum, by the group's number. None is empty.\n"
-          "  switches: (host, port) from which such sums come.\n\n"
+          "  switches: (host, port) from which such sums come; those of slot i from switches[i % len(switches)].\n\n"
           "Raises:\n"
           "  InvalidArgumentError: if there is no such part, or a group has a worker that the job does not have.\n"
           "  JobRejectedError: as add_job().")
       .def(
           "combine_job",
           [](SoftwareSwitch& self, std::uint32_t job, std::uint64_t secret, const JobShape& shape, std::uint32_t group,
-             const std::vector<ChildOfSwitch>& children, const std::vector<HostPort>& upstream) {
+             const std::vector<ChildOfSwitch>& children, const std::vector<HostPort>& upstream, std::uint32_t ways) {
             self.combine_job({.job = job,
                               .secret = secret,
                               .shape = shape,
                               .group = group,
                               .children = children_of(children, shape),
-                              .upstream = resolved(upstream)});
+                              .upstream = resolved(upstream),
+                              .ways = ways});
           },
-          "job"_a, "secret"_a, "shape"_a, "group"_a, "children"_a, "upstream"_a, Release(),
+          "job"_a, "secret"_a, "shape"_a, "group"_a, "children"_a, "upstream"_a, "ways"_a, Release(),
           "Adds a job whose updates this switch combines on their way to the job's servers. The other arguments are "
           "those of add_job().\n\n"
           "Args:\n"
@@ -144,7 +145,9 @@ void bind_switch(nb::module_& m) {
           "  children: (workers, group) of each sender below this switch, at least one. With None as its group, a child "
           "is the one worker in the list; else it is a switch that combines the group.\n"
           "  upstream: (host, port) of the servers or of the switch above this one, at least one; slot i goes to "
-          "upstream[i % len(upstream)].\n\n"
+          "upstream[i % len(upstream)].\n"
+          "  ways: slots whose numbers are equal modulo this come from one address of each child. At least 1, which is "
+          "right if all children are workers.\n\n"
           "Raises:\n"
           "  InvalidArgumentError: if an address is not valid, or a child has a worker that the job does not have.\n"
           "  JobRejectedError: if the id is in use, or the job's packets are too large for the entries.")

@@ -19,7 +19,7 @@ class _Assisted:
     workers: int
     role: str
     asker: str
-    pool_bytes: int
+    memory: int  # bytes
 
 
 class AssistedJobs:
@@ -58,29 +58,33 @@ class AssistedJobs:
         role = request.WhichOneof("role")
         if role == "combine":
             combine = roles.Combine.read(request.combine, shape.workers)
+            memory = self._checked_memory(0, combine.contacts, asker)
             self._data_plane.combine_job(request.job, request.secret, shape, combine)
-            what, pool_bytes = combine.described(shape.workers), 0
+            what = combine.described(shape.workers)
         elif role == "serve":
             serve = roles.Serve.read(request.serve, shape.workers)
-            self._check_room(shape.pool_bytes, asker)
+            memory = self._checked_memory(shape.pool_bytes, serve.contacts(shape.workers), asker)
             self._data_plane.serve_part(request.job, request.secret, shape, serve)
-            what, pool_bytes = serve.described(), shape.pool_bytes
+            what = serve.described()
         else:
             raise InvalidArgumentError("a request for assistance says what to do: combine or serve")
-        self._jobs[request.job] = _Assisted(shape.workers, what, asker, pool_bytes)
+        self._jobs[request.job] = _Assisted(shape.workers, what, asker, memory)
         try:
             yield pb.Assisting(data_ports=self._data_plane.ports, first_window=self._data_plane.slots_that_fit(shape))
         finally:
             del self._jobs[request.job]
             self._data_plane.remove_job(request.job)
 
-    def _check_room(self, pool_bytes: int, asker: str) -> None:
-        taken = sum(job.pool_bytes for job in self._jobs.values() if job.asker == asker)
-        if taken + pool_bytes > limits.POOL_PER_ADDRESS:
+    def _checked_memory(self, pool_bytes: int, contacts: int, asker: str) -> int:
+        """How many bytes the data plane's threads need for a pool, and to keep so many addresses each."""
+        memory = pool_bytes + contacts * limits.CONTACT_BYTES * len(self._data_plane.ports)
+        taken = sum(job.memory for job in self._jobs.values() if job.asker == asker)
+        if taken + memory > limits.POOL_PER_ADDRESS:
             raise JobRejectedError(
-                f"{asker} has parts of jobs here with pools of {taken >> 20} MiB; with this one, they would have more "
-                f"than the {limits.POOL_PER_ADDRESS >> 20} MiB that one address may have: lower the slots or the chunk"
+                f"{asker} has parts of jobs here with {taken >> 20} MiB; with this one, they would have more than the "
+                f"{limits.POOL_PER_ADDRESS >> 20} MiB that one address may have: lower the slots or the chunk"
             )
+        return memory
 
     def status(self, statistics: Mapping[int, Mapping[str, Any]]) -> list[pb.AssistStatus]:
         """The jobs, with the data plane's counters of them."""

@@ -477,7 +477,9 @@ class Combine(_message.Message):
     GROUP_FIELD_NUMBER: _builtins.int
     CHILDREN_FIELD_NUMBER: _builtins.int
     UPSTREAM_FIELD_NUMBER: _builtins.int
+    WAYS_FIELD_NUMBER: _builtins.int
     group: _builtins.int
+    ways: _builtins.int
     @_builtins.property
     def children(self) -> _containers.RepeatedCompositeFieldContainer[Global___Child]: ...
     @_builtins.property
@@ -488,11 +490,12 @@ class Combine(_message.Message):
         group: _builtins.int = ...,
         children: _abc.Iterable[Global___Child] | None = ...,
         upstream: _abc.Iterable[Global___DataAddress] | None = ...,
+        ways: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "children", b"children", "group", b"group", "upstream", b"upstream"
+        "children", b"children", "group", b"group", "upstream", b"upstream", "ways", b"ways"
     ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...

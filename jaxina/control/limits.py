@@ -21,6 +21,8 @@ MAX_TIMEOUT = 86400.0  # seconds; the longest timeout that a job may ask for
 # Memory of pools, in bytes. The data plane has its own limit for all addresses together.
 POOL_PER_ADDRESS = 192 * MIB
 
+CONTACT_BYTES = 96  # of an address from which a job's packets come, as the data plane keeps it
+
 # Making a job takes time from the data path, and the more the larger the pool. So making jobs is limited in bytes: a
 # job counts as JOB_COST bytes plus its pool.
 JOB_COST = MIB

@@ -34,7 +34,7 @@ class Layout:
         list. Without switches, they are empty.
       way_of: per worker the index of its list in `ways`.
       groups: the workers of each group whose updates may come as one sum, by the group's number.
-      tops: hosts and UDP ports from which the servers get such sums.
+      tops: hosts and UDP ports from which the servers get such sums: those of slot i from number i mod the length.
       senders_per_link: how many senders share the link of a switch, if it has one; 1 without switches.
     """
 
@@ -109,10 +109,16 @@ def plan(named: Named, found: Mapping[str, Switch]) -> tuple[Layout, dict[str, C
     roles: dict[Switch, Combine] = {}
     tops: list[Switch] = []
 
-    def combine(switch: Switch, workers: Sequence[int], children: Sequence[Child], upstream: Addresses) -> int:
+    def combine(
+        switch: Switch,
+        workers: Sequence[int],
+        children: Sequence[Child],
+        upstream: Sequence[tuple[str, int]] = (),
+        ways: int = 1,
+    ) -> int:
         """Gives a switch its role. Returns the number of its group."""
         number = groups.setdefault(tuple(workers), len(groups))
-        role = Combine(number, tuple(children), tuple(upstream))
+        role = Combine(number, tuple(children), tuple(upstream), ways)
         if (before := roles.setdefault(switch, role)) != role:
             raise _two_roles(switch, before, role)
         return number
@@ -128,9 +134,8 @@ def plan(named: Named, found: Mapping[str, Switch]) -> tuple[Layout, dict[str, C
                 Child(tuple(rack), number if len(rack) > 1 else None)
                 for rack, number in zip(racks.values(), numbers, strict=True)
             ]
-        top = core or next(iter(racks))
-        combine(top, everybody, children, [])
-        tops.append(top)
+        tops.append(core or next(iter(racks)))
+        combine(tops[-1], everybody, children, ways=1 if core is None else paths * turns)
     if len(groups) > MAX_GROUPS:
         raise InvalidArgumentError(
             f"the switches that the workers name make {len(groups)} groups of workers, but a job has at most "
@@ -143,7 +148,7 @@ def plan(named: Named, found: Mapping[str, Switch]) -> tuple[Layout, dict[str, C
         ways=[in_turn(way, turns) for way in ways],
         way_of=way_of,
         groups=[list(group) for group in groups],
-        tops=[(top.host, port) for top in dict.fromkeys(tops) for port in top.ports],
+        tops=in_turn(tops, turns),
         senders_per_link=-(-senders // max(paths, 1)),
     )
     return layout, {switch.control: role for switch, role in roles.items()}

@@ -40,15 +40,23 @@ class Combine:
       children: who sends to it.
       upstream: hosts and UDP ports of the servers, or of the switch above. Slot i goes to
         ``upstream[i % len(upstream)]``.
+      ways: slots whose numbers are equal modulo this come from one address of each child. A worker has one address, a
+        switch below may have several.
     """
 
     group: int
     children: tuple[Child, ...]
     upstream: tuple[tuple[str, int], ...]
+    ways: int = 1
+
+    @property
+    def contacts(self) -> int:
+        """How many addresses of children there may be."""
+        return len(self.children) * self.ways
 
     def write(self, request: pb.AssistRequest) -> None:
         """Makes it the request's role."""
-        request.combine.group = self.group
+        request.combine.group, request.combine.ways = self.group, self.ways
         request.combine.children.extend(pb.Child(workers=one.workers, group=one.group) for one in self.children)
         request.combine.upstream.extend(_messages(self.upstream))
 
@@ -71,7 +79,9 @@ class Combine:
         upstream = _checked_addresses(message.upstream, "a server or switch above")
         if not upstream:
             raise InvalidArgumentError("a switch combines updates on their way to servers, but none are named")
-        return Combine(message.group, children, tuple(upstream))
+        if not 0 < message.ways <= _MOST_ADDRESSES:
+            raise InvalidArgumentError(f"there are 1 to {_MOST_ADDRESSES} ways to a switch, not {message.ways}")
+        return Combine(message.group, children, tuple(upstream), message.ways)
 
     def described(self, workers: int) -> str:
         """Says what the switch does for a job with so many workers."""
@@ -88,7 +98,7 @@ class Serve:
       index: the number of the part, from 0.
       of: how many servers the job has.
       groups: the workers of each group whose updates may come as one sum, by the group's number.
-      switches: hosts and UDP ports from which such sums come.
+      switches: hosts and UDP ports from which such sums come; those of slot i from ``switches[i % len(switches)]``.
     """
 
     index: int
@@ -114,6 +124,10 @@ class Serve:
         groups = tuple(_checked_workers(one.workers, workers) for one in message.groups)
         switches = _checked_addresses(message.switches, "a switch on the way")
         return Serve(message.index, message.of, groups, tuple(switches))
+
+    def contacts(self, workers: int) -> int:
+        """How many addresses of workers there may be, for a job with so many."""
+        return workers * max(1, len(self.switches))
 
     def described(self) -> str:
         """Says what the switch does."""

@@ -50,7 +50,7 @@ class SwitchPlanes:
 
     def combine_job(self, job: int, secret: int, shape: JobShape, combine: Combine) -> None:
         children = [(child.workers, child.group) for child in combine.children]
-        self._datagrams.combine_job(job, secret, shape, combine.group, children, combine.upstream)
+        self._datagrams.combine_job(job, secret, shape, combine.group, children, combine.upstream, combine.ways)
 
     def serve_part(self, job: int, secret: int, shape: JobShape, serve: Serve) -> None:
         self._datagrams.add_part(job, secret, shape, serve.index, serve.of, serve.groups, serve.switches)

@@ -1,6 +1,7 @@
 // CombinedJob: one job at a combining switch: its children, its way upstream, and where its workers are.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -26,17 +27,25 @@ struct CombinedJobSpec {
   std::uint32_t group = 0;             // number of the group of all these children, less than wire::kMaxGroups
   std::vector<Child> children = {};    // no worker twice, at most kMaxWorkers
   std::vector<Address> upstream = {};  // slot i goes to upstream[i % size]: servers, or ports of a switch
+  // Slots whose numbers are equal modulo this come from one address of each child. A worker has one address, a switch
+  // has several.
+  std::uint32_t ways = 1;
 };
 
 class CombinedJob {
  public:
   explicit CombinedJob(const CombinedJobSpec& spec)
-      : spec_(spec), contacts_(spec.children.size()), child_of_worker_(spec.shape.workers(), kNone) {
+      : spec_(spec), contacts_(spec.children.size() * spec.ways), child_of_worker_(spec.shape.workers(), kNone) {
     for (std::uint32_t child = 0; child < spec.children.size(); ++child) {
       for (std::uint32_t worker = 0; worker < spec.shape.workers(); ++worker) {
         if (contains(spec.children[child].workers, worker)) child_of_worker_[worker] = child;
       }
     }
+  }
+
+  static std::size_t bytes_for(const CombinedJobSpec& spec) {
+    return spec.children.size() * (sizeof(Child) + spec.ways * sizeof(Address)) +
+           spec.upstream.size() * sizeof(Address);
   }
 
   const CombinedJobSpec& spec() const { return spec_; }
@@ -59,8 +68,10 @@ class CombinedJob {
     const bool known = worker < child_of_worker_.size() && child_of_worker_[worker] != kNone;
     return known ? std::optional(child_of_worker_[worker]) : std::nullopt;
   }
-  // Where each child's latest packet came from that an entry took or that was sent on. Empty until then.
-  std::vector<Address>& contacts() { return contacts_; }
+  // Where the child's latest packet of such slots came from that an entry took or that was sent on. Empty until then.
+  Address& contact(std::uint32_t child, std::uint16_t slot) {
+    return contacts_[child * std::size_t{spec_.ways} + slot % spec_.ways];
+  }
   Counters& counters() { return counters_; }
   const Counters& counters() const { return counters_; }
   // The value of the overflow counter when the workers were last told of an overflow.

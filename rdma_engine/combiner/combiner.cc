@@ -20,7 +20,7 @@ Combiner::Combiner(const CombinerOptions& options, const numerics::Codec& codec)
 }
 
 bool Combiner::add(const CombinedJobSpec& spec) {
-  JAXINA_ASSERT(spec.group < wire::kMaxGroups && !spec.upstream.empty() && !spec.children.empty());
+  JAXINA_ASSERT(spec.group < wire::kMaxGroups && !spec.upstream.empty() && !spec.children.empty() && spec.ways > 0);
   const auto [place, is_new] = jobs_.try_emplace(spec.job, Registration{registrations_ + 1, CombinedJob(spec)});
   if (!is_new) return false;
   ++registrations_;
@@ -94,7 +94,7 @@ void Combiner::on_update(Registration& registration, const Arrival& arrival, Pac
   const std::optional<std::uint32_t> child = job.child(header.worker);
   const bool direct = header.code >= static_cast<std::uint8_t>(wire::Transmission::kDirect);
   if (!child || direct || job.children() == 1 || table_.size().entries == 0 || sends_on(header)) {
-    if (const auto way = job.way_to(header.worker)) job.contacts()[*way] = arrival.from;
+    if (const auto way = job.way_to(header.worker)) job.contact(*way, header.slot) = arrival.from;
     ++job.counters()[Counter::kPassedOn];
     return send_on(job, arrival, output);
   }
@@ -133,10 +133,10 @@ void Combiner::combine(Registration& registration, const Arrival& arrival, std::
       return send_sum(job, index, arrival, wire::Transmission::kAgain, output);
     case EntryVerdict::kPass:
       ++counters[Counter::kCollisions];
-      job.contacts()[child] = arrival.from;
+      job.contact(child, header.slot) = arrival.from;
       return send_on(job, arrival, output);
   }
-  job.contacts()[child] = arrival.from;
+  job.contact(child, header.slot) = arrival.from;
   if (!outcome.completes) return;
   sum.finish(codec_, header.words);
   ++counters[Counter::kCombined];
@@ -184,25 +184,27 @@ void Combiner::on_reply(Registration& registration, const Arrival& arrival, Pack
   if (!same_peer(arrival.from, job.upstream(header.slot))) return void(++job.counters()[Counter::kForeign]);
   ++job.counters()[Counter::kReplies];
   if (header.worker != wire::kAllWorkers) {
-    if (const auto way = job.way_to(header.worker)) send(job, job.contacts()[*way], arrival.packet, output);
+    if (const auto way = job.way_to(header.worker)) send(job, job.contact(*way, header.slot), arrival.packet, output);
     return;
   }
-  if (header.kind != wire::Kind::kResult) return send_to_all(job, arrival.packet, output);
+  if (header.kind != wire::Kind::kResult) return send_to_all(job, header.slot, arrival.packet, output);
   if (table_.size().entries > 0) {
     const PassId pass = id_of(registration, header);
     job.counters()[Counter::kReleased] +=
         release(table_[table_.index_of(pass)], pass, arrival.now, table_.lifetime()) ? 1 : 0;
   }
-  if (std::exchange(job.overflows_told(), overflows_) == overflows_) return send_to_all(job, arrival.packet, output);
+  if (std::exchange(job.overflows_told(), overflows_) == overflows_)
+    return send_to_all(job, header.slot, arrival.packet, output);
   wire::Header marked = header;
   marked.code = wire::kOverflowed;
   std::memcpy(marked_.get(), arrival.packet.data(), arrival.packet.size());
   wire::seal(marked, marked_.get(), arrival.packet.size());
-  send_to_all(job, {marked_.get(), arrival.packet.size()}, output);
+  send_to_all(job, header.slot, {marked_.get(), arrival.packet.size()}, output);
 }
 
-void Combiner::send_to_all(CombinedJob& job, std::span<const std::uint8_t> packet, PacketOutput& output) {
-  for (const Address& contact : job.contacts()) send(job, contact, packet, output);
+void Combiner::send_to_all(CombinedJob& job, std::uint16_t slot, std::span<const std::uint8_t> packet,
+                           PacketOutput& output) {
+  for (std::uint32_t child = 0; child < job.children(); ++child) send(job, job.contact(child, slot), packet, output);
 }
 
 void Combiner::send(CombinedJob& job, const Address& to, std::span<const std::uint8_t> packet, PacketOutput& output) {

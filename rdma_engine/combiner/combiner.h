@@ -70,7 +70,7 @@ class Combiner {
                 PacketOutput& output);
   void send_upstream(CombinedJob& job, const Arrival& arrival, std::span<const std::uint8_t> packet,
                      PacketOutput& output);
-  void send_to_all(CombinedJob& job, std::span<const std::uint8_t> packet, PacketOutput& output);
+  void send_to_all(CombinedJob& job, std::uint16_t slot, std::span<const std::uint8_t> packet, PacketOutput& output);
   static PassId id_of(const Registration& registration, const wire::Header& header);
   bool sends_on(const wire::Header& header) const;
   static void send(CombinedJob& job, const Address& to, std::span<const std::uint8_t> packet, PacketOutput& output);

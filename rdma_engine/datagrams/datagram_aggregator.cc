@@ -55,7 +55,7 @@ void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const A
     return output.send(from, refused_notice(header, wire::Refusal::kUnknownJob).packet());
   }
   const WorkerSet* group = nullptr;
-  if (header.kind == wire::Kind::kCombined && (group = job.group(header.worker, from)) == nullptr) {
+  if (header.kind == wire::Kind::kCombined && (group = job.group(header.worker, header.slot, from)) == nullptr) {
     ++counters[Counter::kForeign];
     return;
   }
@@ -73,8 +73,8 @@ void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const A
 
 void DatagramAggregator::heard_from(DatagramJob& job, const wire::Header& header, const Address& from) {
   if (header.kind == wire::Kind::kCombined)
-    job.heard_from_group(header.worker - wire::kFirstGroup, {from, header.slot});
-  else job.heard_from(header.worker, {from, header.slot});
+    job.contacts().heard_from_group(header.worker - wire::kFirstGroup, {from, header.slot});
+  else job.contacts().heard_from(header.worker, {from, header.slot});
 }
 
 void DatagramAggregator::reply(DatagramJob& job, const wire::Header& header, const Answer& answer, const Address& from,
@@ -109,7 +109,7 @@ void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& heade
   sealed.worker = wire::kAllWorkers;
   sealed.code = std::exchange(job.overflows_told(), overflows_) != overflows_ ? wire::kOverflowed : 0;
   wire::seal(sealed, result.headroom, packet.size());
-  for (const DatagramJob::WorkerContact& worker : job.receivers()) send(job, worker.address, packet, output);
+  for (const WorkerContact& worker : job.contacts().receivers(header.slot)) send(job, worker.address, packet, output);
 }
 
 void DatagramAggregator::send(DatagramJob& job, const Address& to, std::span<const std::uint8_t> packet,
@@ -126,9 +126,8 @@ void DatagramAggregator::send_aborted(DatagramJob& job, std::uint16_t slot, cons
 
 void DatagramAggregator::end(DatagramJob& job, const Status& reason, PacketOutput& output) {
   job.aggregator().end(reason);
-  for (const DatagramJob::WorkerContact& worker : job.receivers()) {
-    if (worker.address.size > 0) send_aborted(job, worker.slot, worker.address, output);
-  }
+  job.contacts().for_each(
+      [&](const WorkerContact& contact) { send_aborted(job, contact.slot, contact.address, output); });
 }
 
 void DatagramAggregator::abort(std::uint32_t id, const Status& reason, PacketOutput& output) {

@@ -65,13 +65,13 @@ class Lanes {
     });
   }
 
-  // Adds a job that needs no memory of its own: every lane gets a copy of `spec`. Throws Error(kJobRejected) if the id
-  // is in use.
+  // Adds a job without slots: every lane gets a copy of `spec`. `bytes` is what all lanes take together. Throws
+  // Error(kJobRejected) if the id is in use or memory is short.
   template <typename Spec>
-  void add_job_to_all(std::uint32_t id, const Spec& spec) {
+  void add_job_to_all(std::uint32_t id, std::size_t bytes, const Spec& spec) {
     const std::lock_guard lock(mutex_);
-    check_room(id, 0);
-    enter(id, 0, [&spec](std::size_t, Engine& engine) { return [&engine, spec] { return engine.add(spec); }; });
+    check_room(id, bytes);
+    enter(id, bytes, [&spec](std::size_t, Engine& engine) { return [&engine, spec] { return engine.add(spec); }; });
   }
 
   // Removes a job. If it does not exist, nothing happens.

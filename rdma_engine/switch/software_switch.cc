@@ -61,7 +61,7 @@ void SoftwareSwitch::combine_job(const CombinedJobSpec& spec) {
                                              std::to_string(kEntryBytes) +
                                              ": lower JAXINA_BLOCK_SIZE or JAXINA_BLOCKS_PER_CHUNK");
   }
-  lanes_->add_job_to_all(spec.job, spec);
+  lanes_->add_job_to_all(spec.job, ports_.size() * CombinedJob::bytes_for(spec), spec);
 }
 
 void SoftwareSwitch::add_job(const JobSpec& spec, const Shard& part, const CombiningSwitches& switches) {
@@ -75,7 +75,7 @@ void SoftwareSwitch::add_job(const JobSpec& spec, const Shard& part, const Combi
     return Shard{.index = thread * part.of + part.index, .of = threads * part.of};
   };
   std::size_t bytes = 0;
-  for (std::uint32_t i = 0; i < threads; ++i) bytes += DatagramJob::bytes_for(spec, of_thread(i));
+  for (std::uint32_t i = 0; i < threads; ++i) bytes += DatagramJob::bytes_for(spec, of_thread(i), switches);
   lanes_->add_job(spec.job, bytes, [&](const Shard& thread) {
     return std::make_unique<DatagramJob>(spec, of_thread(thread.index), switches);
   });

@@ -365,7 +365,7 @@ class Fuzzer:
         request.slots, request.block_size, request.blocks_per_chunk = 2, 8, 1
         if self._random.random() < 0.5:
             children = [pb.Child(workers=rack, group=0), pb.Child(workers=[workers - 1])]
-            request.combine.CopyFrom(pb.Combine(group=1, children=children, upstream=addresses))
+            request.combine.CopyFrom(pb.Combine(group=1, children=children, upstream=addresses, ways=3))
         else:
             groups = [pb.Group(workers=rack), pb.Group(workers=range(workers))]
             request.serve.CopyFrom(pb.Serve(index=0, of=2, switches=addresses, groups=groups))

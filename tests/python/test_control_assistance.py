@@ -56,10 +56,10 @@ def request(**changes):
     return pb.AssistRequest(**{**fields, **changes})
 
 
-def combining(host="127.0.0.1", port=40001, children=(([0], None), ([1], None)), group=0, **changes):
+def combining(host="127.0.0.1", port=40001, children=(([0], None), ([1], None)), group=0, ways=1, **changes):
     upstream = [pb.DataAddress(host=host, port=port)]
     senders = [pb.Child(workers=workers, group=number) for workers, number in children]
-    return request(combine=pb.Combine(group=group, children=senders, upstream=upstream), **changes)
+    return request(combine=pb.Combine(group=group, children=senders, upstream=upstream, ways=ways), **changes)
 
 
 def serving(index=0, of=1, groups=(), switches=(), **changes):
@@ -152,6 +152,8 @@ def test_servers_with_different_threads_are_refused(switches, helpers):
         (combining(children=[([0, 1], 255)]), InvalidArgumentError, "0 to 254, not 255"),
         (combining(children=[([0], 1), ([1], 1)]), InvalidArgumentError, "group 1 of the job is there twice"),
         (combining(children=[([0], 3)], group=3), InvalidArgumentError, "group 3 of the job is there twice"),
+        (combining(ways=0), InvalidArgumentError, "1 to 4096 ways"),
+        (combining(ways=4097), InvalidArgumentError, "1 to 4096 ways"),
         (combining(group=255), InvalidArgumentError, "0 to 254, not 255"),
         (request(combine=pb.Combine(children=[pb.Child(workers=[0])])), InvalidArgumentError, "servers"),
         (serving(index=2, of=2), InvalidArgumentError, "no part 2 of 2"),
@@ -184,6 +186,8 @@ def test_an_address_has_so_much_memory_as_a_server(switches, helpers, monkeypatc
     helper = helpers()
     helper.serve(7, 1, SHAPE, [helper.find(switch.address)], WITHOUT_SWITCHES, lambda error: None)
     assert "with this one" in refusal(switch, serving(job=8)).message
+    assert refusal(switch, combining(job=8)) is None, "that takes little"
+    assert "with this one" in refusal(switch, combining(job=8, ways=4096)).message
 
 
 def test_a_switch_that_is_not_there_is_an_error_at_once():

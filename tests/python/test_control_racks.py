@@ -54,10 +54,10 @@ def test_racks_send_their_sums_to_the_core():
     assert roles == {
         "left:1": Combine(0, each(0, 2), upstream),
         "right:1": Combine(1, each(1, 3, 4), upstream),
-        "core:1": Combine(2, (Child((0, 2), 0), Child((1, 3, 4), 1)), ()),
+        "core:1": Combine(2, (Child((0, 2), 0), Child((1, 3, 4), 1)), (), ways=3),
     }
     assert layout.groups == [[0, 2], [1, 3, 4], [0, 1, 2, 3, 4]]
-    assert layout.tops == addresses("10.0.0.1", 100, 101)
+    assert layout.tops == addresses("10.0.0.1", 100, 101, 100)
     assert layout.way(2) == addresses("10.0.1.1", 110, 110, 110)
     assert layout.way(3) == addresses("10.0.2.1", 120, 121, 122)
     assert layout.senders_per_link == 3, "those of the largest rack"
@@ -73,11 +73,11 @@ def test_each_path_has_its_racks_and_its_core():
     left, right = dataclasses.replace(left, control="left2:1"), dataclasses.replace(right, control="right2:1")
     layout, roles = planned((LEFT, left), (LEFT, left), (RIGHT, left), (RIGHT, right))
     assert roles["core:1"].children == (Child((0, 1), 0), Child((2, 3), 1))
-    assert roles["core2:1"] == Combine(2, (Child((0, 1, 2), 3), Child((3,))), ())
+    assert roles["core2:1"] == Combine(2, (Child((0, 1, 2), 3), Child((3,))), (), ways=6)
     assert [roles[name].group for name in ("left:1", "right:1", "left2:1", "right2:1")] == [0, 1, 3, 4]
     assert layout.way(2) == [(h, p) for r in (120, 121, 122) for h, p in (("10.0.2.1", r), ("10.0.1.1", 140))]
     assert roles["left2:1"].upstream == tuple(addresses("10.0.0.2", *[200] * 6))
-    assert layout.tops == [*addresses("10.0.0.1", 100, 101), *addresses("10.0.0.2", 200)]
+    assert layout.tops == [(h, p) for c in (100, 101, 100) for h, p in (("10.0.0.1", c), ("10.0.0.2", 200))]
     assert layout.senders_per_link == 2
 
 
