@@ -13,6 +13,7 @@
 
 #include "rdma_engine/aggregator/worker_set.h"
 #include "rdma_engine/base/address.h"
+#include "rdma_engine/base/narrow.h"
 
 namespace jaxina {
 
@@ -69,7 +70,7 @@ class WorkerContacts {
   template <typename Visit>
   void for_each(Visit visit) const {
     for (std::size_t way = 0; way < ways_.size(); ++way) {
-      for (const WorkerContact& contact : receivers(static_cast<std::uint16_t>(way))) {
+      for (const WorkerContact& contact : receivers(narrow<std::uint16_t>(way))) {
         if (contact.address.size > 0) visit(contact);
       }
     }
