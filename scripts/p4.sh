@@ -33,6 +33,7 @@ for size in one-pipe:1 two-pipes:2 four-pipes:4; do
   # -g makes the compiler write its reports.
   if "$compiler" --target tofino --arch tna -g -D "PIPES=${size#*:}" ${P4FLAGS:-} -o "$folder" p4/tofino/jaxina.p4 >"$log" 2>&1; then
     echo "p4: ${size%:*}: compiled in $((SECONDS - start)) s"
+    python3 p4/tofino/check_parser.py "$folder" || failed=1
     python3 p4/tofino/resources.py "$folder"
   else
     failed=1
