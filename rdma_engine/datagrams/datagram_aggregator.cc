@@ -54,8 +54,9 @@ void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const A
     ++counters[Counter::kWrongSecret];
     return output.send(from, refused_notice(header, wire::Refusal::kUnknownJob).packet());
   }
-  const WorkerSet* group = nullptr;
-  if (header.kind == wire::Kind::kCombined && (group = job.group(header.worker, header.slot, from)) == nullptr) {
+  const bool is_sum = header.kind == wire::Kind::kCombined;
+  const WorkerSet* group = is_sum ? job.group(header.worker, header.slot, from) : nullptr;
+  if (is_sum && group == nullptr) {
     ++counters[Counter::kForeign];
     return;
   }
