@@ -92,6 +92,8 @@ void Combiner::on_update(Registration& registration, const Arrival& arrival, Pac
   const bool is_group = header.kind == wire::Kind::kCombined;
   if (is_group != (header.worker >= wire::kFirstGroup)) return void(++job.counters()[Counter::kBadWorker]);
   const std::optional<std::uint32_t> child = job.child(header.worker);
+  // A server counts a sum because it comes from here, so other sums than the children's must not be sent on.
+  if (is_group && !child) return void(++job.counters()[Counter::kForeign]);
   const bool direct = header.code >= static_cast<std::uint8_t>(wire::Transmission::kDirect);
   if (!child || direct || job.children() == 1 || table_.size().entries == 0 || sends_on(header)) {
     if (const auto way = job.way_to(header.worker)) job.contact(*way, header.slot) = arrival.from;

@@ -202,6 +202,17 @@ TEST_F(CombinerTest, RefusesPacketsOfUnknownJobsAndDropsThoseThatDoNotFit) {
   EXPECT_EQ(combiner_.entries_held(0), 0u);
 }
 
+// A server takes sums only from its switches. So a switch must not pass on a sum that somebody else has made.
+TEST_F(CombinerTest, DropsSumsOfGroupsThatAreNotItsChildren) {
+  wire::Header forged = header(wire::kFirstGroup, 0);
+  forged.kind = wire::Kind::kCombined;
+  for (const Transmission transmission : {Transmission::kFirst, Transmission::kAgain, Transmission::kDirect}) {
+    forged.code = static_cast<std::uint8_t>(transmission);
+    EXPECT_TRUE(deliver(testing::packet(forged, 1), kStranger).empty());
+  }
+  EXPECT_EQ(counted(Counter::kForeign), 3u);
+}
+
 TEST_F(CombinerTest, ARegistrationDoesNotInheritEntries) {
   from_worker(0, 0);
   combiner_.remove(spec_.job);
