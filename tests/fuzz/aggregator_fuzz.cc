@@ -4,50 +4,67 @@
 // the time.
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <iterator>
 #include <memory>
 #include <vector>
 
 #include "rdma_engine/datagrams/datagram_aggregator.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/packets.h"
+#include "tests/native/small_shape.h"
 
 using namespace jaxina;
+using fuzz::address_of;
+using fuzz::kMaxPacket;
+using fuzz::Packet;
 using fuzz::require;
+using fuzz::word_at;
+using testing::SmallShape;
 
 namespace {
 
-JobShape shape_of(std::uint32_t workers, std::uint32_t slots, std::uint32_t block_size,
-                  std::uint32_t blocks_per_chunk) {
-  return JobShape({.devices = workers,
-                   .workers = workers,
-                   .slots = slots,
-                   .block_size = block_size,
-                   .blocks_per_chunk = blocks_per_chunk,
-                   .widest_element = 1});
+const JobSpec kJobs[] = {
+    {.job = 1, .secret = 11, .shape = SmallShape{.slots = 2, .block_size = 2, .blocks_per_chunk = 2}.of(2)},
+    {.job = 2, .secret = 22, .shape = SmallShape{.slots = 1, .block_size = 4, .blocks_per_chunk = 1}.of(3)},
+    {.job = 3, .secret = 33, .shape = SmallShape{.slots = 1, .block_size = 2, .blocks_per_chunk = 1}.of(4)},
+};
+// Switches combine updates of the last job. Its groups lie in, around, across and beside each other. Sets of workers
+// are bit masks here.
+constexpr std::uint32_t kCombinedJob = 3;
+constexpr std::uint32_t kGroups[] = {0b0011, 0b1100, 0b0110, 0b1111};
+constexpr std::uint8_t kSwitches[] = {2, 3};
+
+CombiningSwitches switches_of(const JobSpec& job) {
+  CombiningSwitches switches;
+  if (job.job != kCombinedJob) return switches;
+  for (const std::uint32_t group : kGroups) switches.groups.push_back({group});
+  for (const std::uint8_t host : kSwitches) switches.addresses.push_back(address_of(host));
+  return switches;
 }
 
-const JobSpec kJobs[] = {
-    {.job = 1, .secret = 11, .shape = shape_of(2, 2, 2, 2)},
-    {.job = 2, .secret = 22, .shape = shape_of(3, 1, 4, 1)},
-};
-constexpr std::size_t kMaxWords = 4, kMaxExponents = 2;  // the most that a pass of either job may have
-constexpr std::size_t kMaxPacket = 128;
+// The workers whose contributions a packet may carry; 0: it may not count.
+std::uint32_t workers_of(const wire::Header& header, std::uint8_t from) {
+  if (header.kind == wire::Kind::kUpdate) {
+    return header.worker < kJobs[header.job - 1].shape.workers() ? 1u << header.worker : 0;
+  }
+  if (header.kind != wire::Kind::kCombined || header.job != kCombinedJob) return 0;
+  const bool trusted = std::find(std::begin(kSwitches), std::end(kSwitches), from) != std::end(kSwitches);
+  const std::uint32_t group = std::uint32_t{header.worker} - wire::kFirstGroup;
+  return trusted && group < std::size(kGroups) ? kGroups[group] : 0;
+}
 
-struct Packet {
-  std::array<std::uint8_t, kMaxPacket> bytes;
-  std::size_t size = 0;
-};
+constexpr std::size_t kMaxWords = 4, kMaxExponents = 2;  // the most that a pass of any job may have
 
-// The sum of the updates of one pass that the aggregator has counted.
+// The sum of the packets of one pass that the aggregator has counted. No worker is in two of them.
 struct Sum {
   std::uint32_t job, slot, epoch;
-  std::uint32_t count = 0, size = 0, exponent_count = 0;
+  std::uint32_t workers = 0, size = 0, exponent_count = 0;
   std::array<std::uint32_t, kMaxWords> words{};
   std::array<std::uint8_t, kMaxExponents> exponents{};
 };
 
-std::uint32_t word_at(const std::uint8_t* bytes) {
-  return static_cast<std::uint32_t>(bytes[0]) << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
-}
+std::uint32_t everybody(std::uint32_t job) { return (1u << kJobs[job - 1].shape.workers()) - 1; }
 
 struct Checker final : PacketOutput {
   Sum* find(const wire::Header& header) {
@@ -59,10 +76,10 @@ struct Checker final : PacketOutput {
   void send(const Address& to, std::span<const std::uint8_t> packet) override {
     wire::Header header;
     require(to.size > 0 && wire::parse(packet, header) == wire::ParseResult::kOk);
-    require(header.kind != wire::Kind::kUpdate);
+    require(wire::is_reply(header.kind));
     if (header.kind != wire::Kind::kResult) return;
     const Sum* sum = find(header);
-    require(sum != nullptr && sum->count == kJobs[header.job - 1].shape.workers());
+    require(sum != nullptr && sum->workers == everybody(header.job));
     require(header.words == sum->size && header.exponents == sum->exponent_count);
     for (std::size_t i = 0; i < sum->size; ++i) {
       require(word_at(packet.data() + wire::packet_size(i, header.exponents)) == sum->words[i]);
@@ -71,56 +88,67 @@ struct Checker final : PacketOutput {
                        sum->exponents.begin()));
   }
   std::vector<Sum> sums;
+  std::uint64_t counted = 0;  // packets
 };
+
+// Adds a packet to the sum. If it has workers that the sum has too, then it may only stand for them all.
+void book(Sum& sum, const wire::Header& header, std::span<const std::uint8_t> bytes, std::uint32_t workers) {
+  if (sum.workers & workers) sum = {sum.job, sum.slot, sum.epoch};
+  sum.workers |= workers;
+  sum.size = std::max<std::uint32_t>(sum.size, header.words);
+  sum.exponent_count = std::max<std::uint32_t>(sum.exponent_count, header.exponents);
+  for (std::size_t i = 0; i < header.words; ++i)
+    sum.words[i] += word_at(&bytes[wire::packet_size(i, header.exponents)]);
+  for (std::size_t i = 0; i < header.exponents; ++i) {
+    sum.exponents[i] = std::max(sum.exponents[i], wire::exponents_of(bytes.data())[i]);
+  }
+}
 
 // Gives the aggregator a packet, and keeps the books. The contribution is booked before the aggregator sees the packet,
 // because the result of the last update is sent at once. If the aggregator does not count it, the booking is undone.
 void deliver(DatagramAggregator& aggregator, Checker& checker, std::span<const std::uint8_t> bytes, std::uint8_t from) {
-  Address address;
-  address.bytes[0] = from;
-  address.size = 1;
   wire::Header header;
-  const bool update = wire::parse(bytes, header) == wire::ParseResult::kOk && header.kind == wire::Kind::kUpdate;
-  const Aggregator* const known = update ? aggregator.find(header.job) : nullptr;
-  if (known == nullptr) return aggregator.on_packet(bytes, address, checker);
+  const bool valid = wire::parse(bytes, header) == wire::ParseResult::kOk;
+  const Aggregator* const known = valid ? aggregator.find(header.job) : nullptr;
+  if (known == nullptr) return aggregator.on_packet(bytes, address_of(from), checker);
   const auto updates = [known] { return known->counters()[Counter::kUpdates]; };
   const std::uint64_t before = updates();
-  if (header.words > kMaxWords || header.exponents > kMaxExponents) {
-    aggregator.on_packet(bytes, address, checker);
+  const std::uint32_t workers = workers_of(header, from);
+  if (workers == 0 || header.words > kMaxWords || header.exponents > kMaxExponents) {
+    aggregator.on_packet(bytes, address_of(from), checker);
     return require(updates() == before);
   }
   Sum* sum = checker.find(header);
   if (sum == nullptr) sum = &checker.sums.emplace_back(Sum{header.job, header.slot, header.epoch});
   const Sum old = *sum;
-  const JobSpec& job = kJobs[header.job - 1];
-  if (old.count < job.shape.workers()) {  // otherwise the pass is complete, and only its result may be sent again
-    ++sum->count;
-    sum->size = std::max<std::uint32_t>(sum->size, header.words);
-    sum->exponent_count = std::max<std::uint32_t>(sum->exponent_count, header.exponents);
-    for (std::size_t i = 0; i < header.words; ++i)
-      sum->words[i] += word_at(&bytes[wire::packet_size(i, header.exponents)]);
-    for (std::size_t i = 0; i < header.exponents; ++i) {
-      sum->exponents[i] = std::max(sum->exponents[i], wire::exponents_of(bytes.data())[i]);
-    }
-  }
-  aggregator.on_packet(bytes, address, checker);
-  require(updates() == before || (updates() == before + 1 && old.count < job.shape.workers()));
-  if (updates() == before) *sum = old;
-  require(updates() == before || header.secret == job.secret);
+  const std::uint32_t more = workers & ~old.workers;
+  const bool counts_nobody_twice = more == workers || (workers & old.workers) == old.workers;
+  // A pass that is complete stays as it is: only its result may be sent again.
+  const bool may_count = more != 0 && counts_nobody_twice && header.secret == kJobs[header.job - 1].secret;
+  if (may_count) book(*sum, header, bytes, workers);
+  aggregator.on_packet(bytes, address_of(from), checker);
+  if (updates() == before) return void(*sum = old);
+  require(may_count && updates() == before + static_cast<std::uint32_t>(std::popcount(more)));
+  ++checker.counted;
 }
 
 void draw_packet(fuzz::Input& input, Packet& packet) {
+  packet.from = static_cast<std::uint8_t>(input.below(4));
   if (input.below(16) == 0) {
     packet.size = input.below(120);
     for (std::size_t i = 0; i < packet.size; ++i) packet.bytes[i] = input.byte();
     return;
   }
-  const JobSpec& job = kJobs[input.below(2)];
-  const std::uint8_t oddity = input.byte();
-  wire::Header header{.kind = oddity == 1 ? static_cast<wire::Kind>(1 + input.below(5)) : wire::Kind::kUpdate,
-                      .job = oddity == 2 ? input.below(4) : job.job,
+  const JobSpec& job = kJobs[input.below(std::size(kJobs))];
+  const std::uint8_t choice = input.byte(), oddity = choice & 0x7f;
+  const bool of_group = job.job == kCombinedJob && choice >= 0x80;
+  const wire::Kind kind = of_group ? wire::Kind::kCombined : wire::Kind::kUpdate;
+  const std::uint32_t senders = of_group ? std::size(kGroups) : job.shape.workers();
+  const std::uint32_t sender = input.below(oddity == 4 ? 256 : senders);
+  wire::Header header{.kind = oddity == 1 ? static_cast<wire::Kind>(1 + input.below(6)) : kind,
+                      .job = oddity == 2 ? input.below(5) : job.job,
                       .secret = oddity == 3 ? input.word() : job.secret,
-                      .worker = static_cast<std::uint16_t>(input.below(oddity == 4 ? 256 : job.shape.workers())),
+                      .worker = static_cast<std::uint16_t>(of_group ? wire::kFirstGroup + sender : sender),
                       .slot = static_cast<std::uint16_t>(input.below(oddity == 5 ? 256 : job.shape.slots())),
                       .epoch = oddity == 6 ? static_cast<std::uint32_t>(input.word()) : input.below(8),
                       .fingerprint = oddity == 7 ? input.below(3) : 1,
@@ -134,9 +162,9 @@ void draw_packet(fuzz::Input& input, Packet& packet) {
   if (oddity == 11) packet.size = input.below(static_cast<std::uint32_t>(packet.size) + 8);
 }
 
-// Returns how many packets these counters account for.
-std::uint64_t total(const Counters& counters) {
-  std::uint64_t sum = counters[Counter::kUpdates] + counters[Counter::kDuplicates];
+// Returns how many packets these counters account for, except those that were counted as contributions.
+std::uint64_t not_counted(const Counters& counters) {
+  std::uint64_t sum = counters[Counter::kDuplicates] + counters[Counter::kOverlaps];
   counters.for_each([&](Counter counter, std::uint64_t value) { sum += is_reject(counter) ? value : 0; });
   return sum;
 }
@@ -153,27 +181,29 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Input input(data, size);
   sent.clear();
   checker.sums.clear();
+  checker.counted = 0;
   for (const JobSpec& job : kJobs) {
     aggregator.remove(job.job);
-    require(aggregator.add(std::make_unique<DatagramJob>(job, Shard{})));
+    require(aggregator.add(std::make_unique<DatagramJob>(job, Shard{}, switches_of(job))));
   }
-  const std::uint64_t without_job_before = total(aggregator.without_job());
+  const std::uint64_t without_job_before = not_counted(aggregator.without_job());
   std::uint64_t packets = 0;
   while (!input.empty()) {
     if (!sent.empty() && input.below(4) == 0) {
       const Packet replayed = sent[input.below(static_cast<std::uint32_t>(sent.size()))];
       sent.push_back(replayed);
+      sent.back().from = static_cast<std::uint8_t>(input.below(4));
     } else {
       draw_packet(input, sent.emplace_back());
     }
     const Packet& packet = sent.back();
     std::uint8_t* place = arrived.get() + kMaxPacket - packet.size;
     std::copy_n(packet.bytes.begin(), packet.size, place);
-    deliver(aggregator, checker, {place, packet.size}, static_cast<std::uint8_t>(input.below(4)));
+    deliver(aggregator, checker, {place, packet.size}, packet.from);
     ++packets;
   }
-  std::uint64_t counted = total(aggregator.without_job()) - without_job_before;
-  for (const JobSpec& job : kJobs) counted += total(aggregator.find(job.job)->counters());
+  std::uint64_t counted = checker.counted + not_counted(aggregator.without_job()) - without_job_before;
+  for (const JobSpec& job : kJobs) counted += not_counted(aggregator.find(job.job)->counters());
   require(counted == packets);
   return 0;
 }
