@@ -71,11 +71,14 @@ class CombinedJobs {
     for (const auto& server : servers_) sum += server->statistics().jobs.at(job_.job);
     return sum;
   }
-  std::uint64_t packets_at_servers() const {
-    std::uint64_t packets = 0;
-    for (const auto& server : servers_) packets += server->statistics().sockets[Counter::kPacketsReceived];
-    return packets;
+  // What the servers have counted besides: of sockets, or without a job.
+  Counters at_servers(Counters SwitchCounters::* part) const {
+    Counters sum;
+    for (const auto& server : servers_) sum += server->statistics().*part;
+    return sum;
   }
+  // Where slot i is summed.
+  Address server_of(std::uint16_t slot) const { return at(servers_[slot % servers_.size()]->ports().front()); }
 
  private:
   JobSpec job_;

@@ -17,8 +17,12 @@ constexpr net::SocketOptions kPlain{.offload = false};
 
 }  // namespace
 
-UdpRelay::UdpRelay(std::uint16_t switch_port, Faults faults, std::uint64_t seed)
-    : switch_(loopback(switch_port)), faults_(faults), random_(seed), front_(loopback(0), kPlain) {
+UdpRelay::UdpRelay(std::uint16_t switch_port, Faults faults, std::uint64_t seed, Eavesdropper eavesdropper)
+    : switch_(loopback(switch_port)),
+      faults_(faults),
+      random_(seed),
+      eavesdropper_(std::move(eavesdropper)),
+      front_(loopback(0), kPlain) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -59,6 +63,7 @@ bool UdpRelay::read_from(net::UdpSocket& socket, net::UdpSocket* fixed_out, cons
     return true;
   }
   const Address from = net::from_sockaddr(reinterpret_cast<const sockaddr*>(&source), size);
+  if (eavesdropper_) eavesdropper_(bytes, from);
   auto client = std::find_if(clients_.begin(), clients_.end(), [&](const Client& c) { return c.address == from; });
   if (client == clients_.end()) {
     clients_.push_back({from, std::make_unique<net::UdpSocket>(loopback(0), kPlain)});

@@ -5,10 +5,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <queue>
 #include <random>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -25,7 +27,10 @@ struct Faults {
 
 class UdpRelay {
  public:
-  UdpRelay(std::uint16_t switch_port, Faults faults, std::uint64_t seed);
+  // Called on the relay's thread with each datagram of a worker.
+  using Eavesdropper = std::function<void(std::span<const std::uint8_t> packet, const Address& worker)>;
+
+  UdpRelay(std::uint16_t switch_port, Faults faults, std::uint64_t seed, Eavesdropper eavesdropper = {});
   ~UdpRelay();
 
   // The port to which workers send, instead of the switch's.
@@ -61,6 +66,7 @@ class UdpRelay {
   Address switch_;
   Faults faults_;
   std::mt19937_64 random_;
+  Eavesdropper eavesdropper_;
   net::UdpSocket front_;  // the workers' side
   struct Client {
     Address address;
