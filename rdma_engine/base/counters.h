@@ -68,6 +68,22 @@ std::string_view to_string(Counter counter);
 // Whether the counter is one of the reasons to reject.
 constexpr bool is_reject(Counter counter) { return counter >= Counter::kTruncated && counter < Counter::kCount; }
 
+// Whether a switch or server counts arriving datagrams there. It counts each in one of these, except those that
+// contribute to a sum: they are in kUpdates, once for each worker.
+constexpr bool counts_datagrams(Counter counter) {
+  switch (counter) {
+    case Counter::kDuplicates:
+    case Counter::kOverlaps:
+    case Counter::kClaims:
+    case Counter::kJoins:
+    case Counter::kAbsorbed:
+    case Counter::kCollisions:
+    case Counter::kPassedOn:
+    case Counter::kReplies: return true;
+    default: return is_reject(counter);
+  }
+}
+
 class Counters {
  public:
   static constexpr std::size_t kSize = static_cast<std::size_t>(Counter::kCount);

@@ -20,7 +20,10 @@ class CombiningProtocol final : public Protocol {
   std::vector<const Counters*> add(const JobSpec& spec, std::span<const std::uint16_t> hosts) override;
   void remove(std::uint32_t job) override {
     for (auto& [node, server] : servers_) server.remove(job);
-    for (auto& [node, combiner] : switches_) combiner.remove(job);
+    for (auto& [node, combiner] : switches_) {
+      gone_ += counters_of(combiner, job);
+      combiner.remove(job);
+    }
     jobs_.erase(job);
   }
   void abort(std::uint32_t job, const Status& reason, Output& output) override {
@@ -69,8 +72,8 @@ class CombiningProtocol final : public Protocol {
     for (const auto& [node, combiner] : switches_) held += combiner.entries_held(now + plan_.lifetime + 1);
     return held;
   }
-  const Counters& without_job() const override { return none_; }
-  bool accounts_for_packets() const override { return false; }
+  Counters other_counters() const override;
+  bool accounts_for_packets() const override { return true; }
   std::optional<Description> describe(const Packet& packet) const override { return describe_datagram(packet); }
 
  private:
@@ -95,6 +98,11 @@ class CombiningProtocol final : public Protocol {
     while (rack + 1 < nodes_.leaves.size() && nodes_.leaves[rack] != near) ++rack;
     return rack;
   }
+  static Counters counters_of(const Combiner& combiner, std::uint32_t job) {
+    const CombinedJob* known = combiner.find(job);
+    return known != nullptr ? known->counters() : Counters{};
+  }
+  Counters counters_of_switches() const;
   void at_switch(Combiner& combiner, const Packet& packet, Nanoseconds now, PacketOutput& output);
   void add_to_switches(const Job& job);
   std::vector<Child> workers_in(const WorkerSet& set, const Job& job) const;
@@ -105,6 +113,7 @@ class CombiningProtocol final : public Protocol {
   std::map<std::uint16_t, Combiner> switches_;
   std::map<std::uint32_t, Job> jobs_;
   Counters none_;
+  Counters gone_;  // of switches' jobs that were removed, and of switches that have lost their memory
   std::string_view broken_;
 };
 
@@ -121,7 +130,23 @@ void CombiningProtocol::at_switch(Combiner& combiner, const Packet& packet, Nano
   if (own_now + (is_result ? 1 : 0) < own) broken_ = "a packet throws away contributions of other workers";
 }
 
+Counters CombiningProtocol::counters_of_switches() const {
+  Counters sum;
+  for (const auto& [node, combiner] : switches_) {
+    sum += combiner.without_job();
+    for (const auto& [id, job] : jobs_) sum += counters_of(combiner, id);
+  }
+  return sum;
+}
+
+Counters CombiningProtocol::other_counters() const {
+  Counters sum = gone_;
+  for (const auto& [node, server] : servers_) sum += server.without_job();
+  return sum += counters_of_switches();
+}
+
 void CombiningProtocol::wipe_switches() {
+  gone_ += counters_of_switches();
   switches_.clear();
   const CombinerOptions options{.table = {.entries = plan_.entries, .packet_bytes = kMaxPacket},
                                 .lifetime = plan_.lifetime};

@@ -34,7 +34,7 @@ class DatagramProtocol final : public Protocol {
     aggregator_.on_packet(packet.view(), address_of(packet.from), sender);
   }
   void on_overflow() override { aggregator_.on_overflow(); }
-  const Counters& without_job() const override { return aggregator_.without_job(); }
+  Counters other_counters() const override { return aggregator_.without_job(); }
   bool accounts_for_packets() const override { return true; }
 
   std::optional<Description> describe(const Packet& packet) const override { return describe_datagram(packet); }

@@ -167,7 +167,7 @@ class MessageProtocol final : public Protocol {
     aggregator_.on_packet(parsed, sender);
   }
   void on_overflow() override {}
-  const Counters& without_job() const override { return aggregator_.without_job(); }
+  Counters other_counters() const override { return aggregator_.without_job(); }
   bool accounts_for_packets() const override { return false; }
 
   std::optional<Description> describe(const Packet& packet) const override {

@@ -4,6 +4,25 @@
 #include "rdma_engine/sim/simulation.h"
 
 namespace jaxina::sim {
+namespace {
+
+// What happened to a packet that was counted there.
+std::string what_is(Counter counter) {
+  switch (counter) {
+    case Counter::kDuplicates: return "duplicate";
+    case Counter::kOverlaps: return "counted in part already";
+    case Counter::kClaims: return "claims an entry";
+    case Counter::kJoins: return "joins its entry";
+    case Counter::kAbsorbed: return "in its entry already";
+    case Counter::kCollisions:
+    case Counter::kPassedOn:
+    case Counter::kReplies: return "passed on";
+    default: return "rejected, " + std::string(to_string(counter));
+  }
+}
+
+}  // namespace
+
 std::string Simulation::name_of(const Packet& packet, std::uint16_t node) {
   if (node == kSwitch) return "switch";
   if (node == hostile_host()) return "stranger";
@@ -39,9 +58,9 @@ void Simulation::tell_arrival(const Packet& packet, std::size_t position, const 
   const Host& host = hosts_[owner];
   const JobRun& run = jobs_[host.job];
   const std::optional<Protocol::Description> description = switch_->describe(packet);
-  std::string what = switch_->accounts_for_packets() ? "duplicate" : "taken";
+  std::string what = "taken";
   all_counters().for_each([&](Counter counter, std::uint64_t value) {
-    if (is_reject(counter) && value != before[counter]) what = "rejected, " + std::string(to_string(counter));
+    if (counts_datagrams(counter) && value != before[counter]) what = what_is(counter);
   });
   if (updates_counted() != updates) what = "counted";
   const std::string sender = name_of(packet, static_cast<std::uint16_t>(owner));

@@ -26,6 +26,7 @@ void Simulation::check_contribution(const Packet& packet, std::uint64_t before) 
   if (packet.origin.maker == Origin::Maker::kSwitch) {  // a group's sum; check_combined() has seen it
     require(switch_->combined(packet) != nullptr, "a packet of a switch was counted as a worker's");
     require(!packet.origin.altered, "a corrupt sum was counted");
+    joint_contributions_ += counted - 1;
     return;
   }
   require(counted == 1, "one packet was counted more than once");
@@ -79,16 +80,16 @@ void Simulation::check_ended(JobRun& run) {
       "a job counted an update that none of its workers made");
 }
 
-// The number of packets that an aggregator has counted, as updates, duplicates or rejects.
+// The number of contributions and of other packets that switches and servers have counted.
 std::uint64_t Simulation::handled(const Counters& counters) {
-  std::uint64_t sum = counters[Counter::kUpdates] + counters[Counter::kDuplicates];
-  counters.for_each([&](Counter counter, std::uint64_t value) { sum += is_reject(counter) ? value : 0; });
+  std::uint64_t sum = counters[Counter::kUpdates];
+  counters.for_each([&](Counter counter, std::uint64_t value) { sum += counts_datagrams(counter) ? value : 0; });
   return sum;
 }
 
-// The counters of all jobs that the aggregator has, and of packets without a job, summed.
+// The counters of all jobs that switches and servers have, and of packets without a job, summed.
 Counters Simulation::all_counters() const {
-  Counters sum = switch_->without_job();
+  Counters sum = switch_->other_counters();
   for (const Counters* counters : hostile_counters_) sum += *counters;
   for (const JobRun& run : jobs_) {
     for (const Counters* counters : run.counters) sum += *counters;
@@ -99,8 +100,8 @@ Counters Simulation::all_counters() const {
 
 void Simulation::check_accounting() {
   if (!switch_->accounts_for_packets()) return;
-  require(counted_gone_ + handled(all_counters()) == at_switch_,
-          "the aggregator's counters do not account for every packet");
+  require(counted_gone_ + handled(all_counters()) == at_switch_ + joint_contributions_,
+          "the counters of switches and servers do not account for every packet");
 }
 
 }  // namespace jaxina::sim

@@ -94,8 +94,8 @@ class Protocol {
     return 0;
   }
   virtual void on_overflow() = 0;
-  // Counts packets that belong to no job here.
-  virtual const Counters& without_job() const = 0;
+  // Of packets that belong to no job here, and of the switches on the way to servers.
+  virtual Counters other_counters() const = 0;
   // Whether every arriving packet is counted in some way. Parts of messages are not.
   virtual bool accounts_for_packets() const = 0;
 

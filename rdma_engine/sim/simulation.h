@@ -171,9 +171,10 @@ class Simulation final : private Protocol::Output {
   bool overflowed_ = false;  // the switch's receive buffer has overflowed since it last read a packet
   std::uint32_t generations_ = 0;
   std::size_t jobs_left_ = 0;
-  std::uint64_t at_switch_ = 0;           // packets passed to the aggregator
-  std::vector<const Counters*> retired_;  // counters of earlier incarnations that the aggregator still has
-  std::uint64_t counted_gone_ = 0;        // packets counted by jobs that the aggregator no longer has
+  std::uint64_t at_switch_ = 0;            // packets passed to switches and servers
+  std::uint64_t joint_contributions_ = 0;  // that came in one packet with another one of their group
+  std::vector<const Counters*> retired_;   // counters of earlier incarnations that aggregators still have
+  std::uint64_t counted_gone_ = 0;         // packets counted by jobs that aggregators no longer have
   std::uint64_t steps_ = 0;
   std::uint64_t hash_ = 0;
   Outcome outcome_;

@@ -164,8 +164,8 @@ void draw_packet(fuzz::Input& input, Packet& packet) {
 
 // Returns how many packets these counters account for, except those that were counted as contributions.
 std::uint64_t not_counted(const Counters& counters) {
-  std::uint64_t sum = counters[Counter::kDuplicates] + counters[Counter::kOverlaps];
-  counters.for_each([&](Counter counter, std::uint64_t value) { sum += is_reject(counter) ? value : 0; });
+  std::uint64_t sum = 0;
+  counters.for_each([&](Counter counter, std::uint64_t value) { sum += counts_datagrams(counter) ? value : 0; });
   return sum;
 }
 

@@ -11,11 +11,7 @@ namespace {
 // Returns how many packets these counters account for.
 std::uint64_t accounted(const Counters& counters) {
   std::uint64_t sum = 0;
-  counters.for_each([&](Counter counter, std::uint64_t value) { sum += is_reject(counter) ? value : 0; });
-  for (const Counter counter : {Counter::kClaims, Counter::kJoins, Counter::kAbsorbed, Counter::kCollisions,
-                                Counter::kPassedOn, Counter::kReplies}) {
-    sum += counters[counter];
-  }
+  counters.for_each([&](Counter counter, std::uint64_t value) { sum += counts_datagrams(counter) ? value : 0; });
   return sum;
 }
 
