@@ -3,7 +3,7 @@
 # runs all:
 #   address thread   the native tests, built with the sanitizers
 #   shapes           random shapes of jobs
-#   seeds            a million seeds of the simulator's scenarios with switches that combine
+#   seeds            1.2 million seeds of the simulator's scenarios with switches that combine
 #   fuzz             the native fuzzers, and those of the control messages
 #   deaths           deaths of real processes
 #   model            the slot protocol's model
@@ -35,7 +35,7 @@ shapes() {
 
 seeds() {
   scripts/build_native.sh build/native
-  for scenario in atp atp-racks atp-jobs atp-ends atp-hostile; do
+  for scenario in atp atp-racks atp-jobs atp-ends atp-hostile atp-servers; do
     build/native/rdma_engine/sim/jaxina_sim 0:200000 "$scenario" || failed+=("seeds of $scenario")
   done
 }

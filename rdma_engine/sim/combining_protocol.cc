@@ -13,7 +13,9 @@ namespace {
 class CombiningProtocol final : public Protocol {
  public:
   CombiningProtocol(const CombiningPlan& plan, const Nodes& nodes) : plan_(plan), nodes_(nodes) {
-    for (const std::uint16_t server : nodes.server_of) servers_[server];
+    for (const auto& servers : {nodes.server_of, nodes.servers}) {
+      for (const std::uint16_t server : servers) servers_[server];
+    }
     wipe_switches();
   }
 
@@ -87,7 +89,9 @@ class CombiningProtocol final : public Protocol {
   std::uint16_t server_of(std::uint16_t host) const {
     return host < nodes_.server_of.size() ? nodes_.server_of[host] : host;
   }
+  // Slot i is summed at the job's server i mod their number.
   std::vector<std::uint16_t> servers_of(const Job& job) const {
+    if (!nodes_.servers.empty()) return nodes_.servers;
     std::vector<std::uint16_t> servers;
     for (const std::uint16_t host : job.hosts) servers.push_back(server_of(host));
     return servers;
@@ -167,12 +171,12 @@ std::vector<const Counters*> CombiningProtocol::add(const JobSpec& spec, std::sp
   add_to_switches(job);
 
   std::vector<const Counters*> counters;
-  const auto workers = narrow<std::uint32_t>(hosts.size());
-  for (std::uint32_t worker = 0; worker < workers; ++worker) {
-    const auto server = servers_.find(server_of(hosts[worker]));
+  const std::vector<std::uint16_t> nodes = servers_of(job);
+  for (std::uint32_t part = 0; part < nodes.size(); ++part) {
+    const auto server = servers_.find(nodes[part]);
     if (server == servers_.end()) continue;
     CombiningSwitches switches{.groups = job.groups, .addresses = {address_of(kSwitch)}};
-    server->second.add(std::make_unique<DatagramJob>(spec, Shard{worker, workers}, switches));
+    server->second.add(std::make_unique<DatagramJob>(spec, Shard{part, narrow<std::uint32_t>(nodes.size())}, switches));
     counters.push_back(&server->second.find(spec.job)->counters());
   }
   if (counters.empty()) counters.push_back(&none_);

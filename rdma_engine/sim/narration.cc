@@ -28,6 +28,8 @@ std::string Simulation::name_of(const Packet& packet, std::uint16_t node) {
   if (node == hostile_host()) return "stranger";
   const auto leaf = std::find(nodes_.leaves.begin(), nodes_.leaves.end(), node);
   if (leaf != nodes_.leaves.end()) return "rack switch " + std::to_string(leaf - nodes_.leaves.begin());
+  const auto server = std::find(nodes_.servers.begin(), nodes_.servers.end(), node);
+  if (server != nodes_.servers.end()) return "server " + std::to_string(server - nodes_.servers.begin());
   const std::string worker = "w" + std::to_string(process_at(node)->rank);
   if (node >= hosts_.size()) return "server of " + worker;
   return worker + (packet.origin.maker == Origin::Maker::kHostile ? " (forged)" : "");

@@ -1,5 +1,5 @@
-// The nodes of a simulation's network: hosts with their workers first, then the switches of racks, then the servers in
-// the workers' processes.
+// The nodes of a simulation's network: hosts with their workers first, then the switches of racks, then the servers, in
+// the workers' processes or on hosts of their own.
 #include <algorithm>
 #include <numeric>
 
@@ -25,7 +25,12 @@ void Simulation::make_nodes() {
     switch_ = plan_.features & kMessages ? make_message_protocol(random_) : make_datagram_protocol();
     return;
   }
-  for (std::uint16_t host = 0; host < hosts; ++host) nodes_.server_of.push_back(network_.add_process(host));
+  for (std::uint32_t server = 0; server < plan_.combining.servers; ++server) {
+    nodes_.servers.push_back(network_.add_node(plan_.combining.server_link));
+  }
+  if (nodes_.servers.empty()) {
+    for (std::uint16_t host = 0; host < hosts; ++host) nodes_.server_of.push_back(network_.add_process(host));
+  }
   switch_ = make_combining_protocol(plan_.combining, nodes_);
 }
 

@@ -59,6 +59,12 @@ void make_crowd(JobPlan& job, Random& random) {
   job.collectives = 1;
 }
 
+LinkPlan draw_link(Random& random) {
+  return {.delay = random.log_range(500, 100 * kMicrosecond),
+          .bytes_per_us = static_cast<std::uint32_t>(random.log_range(100, 12'500)),
+          .queue = random.log_range(50 * kMicrosecond, 10 * kMillisecond)};
+}
+
 JobPlan draw_job(std::uint32_t features, Random& random) {
   JobPlan job;
   const bool many = features & kManyWorkers;
@@ -76,10 +82,7 @@ JobPlan draw_job(std::uint32_t features, Random& random) {
   job.collectives = static_cast<std::uint32_t>(random.range(1, many ? 3 : 10));
   job.ahead = static_cast<std::uint32_t>(random.range(1, 4));
   job.max_compute = random.one_in(2) ? 0 : random.log_range(kMicrosecond, 500 * kMicrosecond);
-  const LinkPlan link{.delay = random.log_range(500, 100 * kMicrosecond),
-                      .bytes_per_us = static_cast<std::uint32_t>(random.log_range(100, 12'500)),
-                      .queue = random.log_range(50 * kMicrosecond, 10 * kMillisecond)};
-  job.links.assign(job.shape.workers(), link);
+  job.links.assign(job.shape.workers(), draw_link(random));
   job.longest = std::min<std::size_t>(3 * std::size_t{job.shape.words_per_chunk()} * job.shape.slots(), 200);
   if (features & kIncast) make_incast(job, random);
   if (features & kLateCopies) make_late_copies(job, random);
@@ -102,6 +105,11 @@ CombiningPlan draw_combining(const Plan& plan, Random& random) {
   combining.lifetime = random.log_range(20 * kMicrosecond, 100 * kMillisecond);
   combining.racks = plan.features & kRacks ? 2 : 1;
   combining.core = plan.jobs.front().links.front();
+  if (plan.features & kServers) {
+    combining.racks = static_cast<std::uint32_t>(random.range(1, 2));
+    combining.servers = static_cast<std::uint32_t>(random.range(1, 4));
+    combining.server_link = draw_link(random);
+  }
   return combining;
 }
 
@@ -141,6 +149,10 @@ const std::vector<Scenario>& scenarios() {
        "the same; a worker dies, and the switch loses its memory, which must not end a job"},
       {"atp-hostile", kLoss | kReordering | kSeveralJobs | kHostile | kWipe | kCombining | kRacks,
        "the same with a sender who forges and replays packets of workers, switches and servers"},
+      {"atp-servers",
+       kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kCrash | kWipe | kSeveralJobs |
+           kCombining | kServers,
+       "the servers are on hosts of their own behind the switch, and everything goes wrong on the way there"},
       {"bursts", kLoss | kDuplication | kReordering | kPauses | kMerging,
        "packets of a burst travel, are lost and are read as one, as with segmentation offload"},
   };

@@ -40,6 +40,7 @@ enum Feature : std::uint32_t {
   kLateCopies = 1u << 17,
   kCombining = 1u << 18,  // each worker has a server, and switches combine updates on their way there (docs/atp.md)
   kRacks = 1u << 19,      // the workers are in two racks, whose switches combine first
+  kServers = 1u << 20,    // the servers have hosts of their own behind the switch, not the workers'
 };
 
 struct Scenario {
@@ -86,7 +87,9 @@ struct CombiningPlan {
   std::uint32_t entries = 0;  // of each switch
   Nanoseconds lifetime = 0;   // of an entry
   std::uint32_t racks = 1;
-  LinkPlan core = {};  // from each rack to the core
+  LinkPlan core = {};         // from each rack to the core
+  std::uint32_t servers = 0;  // with hosts of their own; 0: there is one in each worker's process
+  LinkPlan server_link = {};  // from the core to each server's host
 };
 
 struct JobPlan {

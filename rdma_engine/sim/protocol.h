@@ -111,7 +111,8 @@ class Protocol {
 struct Nodes {
   std::vector<std::uint16_t> leaves;     // switches below kSwitch
   std::vector<std::uint16_t> switch_of;  // per host: the switch it is connected to
-  std::vector<std::uint16_t> server_of;  // per host: the server that runs in its process
+  std::vector<std::uint16_t> server_of;  // per host: the server that runs in its process; or else
+  std::vector<std::uint16_t> servers;    // the servers on hosts of their own
 };
 
 std::unique_ptr<Protocol> make_datagram_protocol();

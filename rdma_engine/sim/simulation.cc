@@ -133,7 +133,7 @@ void Simulation::arrive(std::uint32_t index) {
   } else if (packet.to < hosts_.size()) {
     network_.count_delivery();
     arrive_at_host(packet, *host);
-  } else if (is_switch(packet.to) ? now_ >= down_until_ : host != nullptr && !host->dead) {
+  } else if (is_switch(packet.to) ? now_ >= down_until_ : host == nullptr || !host->dead) {
     arrive_at_node(packet);
   }
   network_.release(index);
