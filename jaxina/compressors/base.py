@@ -6,96 +6,32 @@ state, a pytree. A compressor works leaf by leaf on pytrees of float32 arrays, i
 
     compressor = compressors.get("topk:0.01")
     state = compressor.init(params, jax.random.key(0))                 # the same key on every worker
-    mean, state = compressor.update(gradients, state, "workers")       # inside a shard_map over "workers"
+    own = jax.lax.pcast(params, "workers", to="varying")               # inside a shard_map over "workers"
+    mean, state = compressor.update(jax.grad(loss)(own, batch), state, "workers")
 
 To add a compressor, write a subclass of `Compressor` with `promise`, `kind`, `encode`, `decode` and `fields`, in a file
 of its own, and give it a name with `jaxina.compressors.register`.
-
-Non-finite values must not be hidden, and must not stay in a memory for all later steps. So if a leaf has a NaN or an
-infinity on any worker, the leaf's mean is NaN in all elements on all workers, and the leaf's state stays as it was. A
-training loop may then skip the step. This costs one flag per leaf. Compressors that send plain floating point
-(`Compressor.carries_non_finite`) give what IEEE-754 gives instead, element by element.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
-import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from jaxina.compressors import packing, rounds
+from jaxina.compressors import axes, non_finite, packing, rounds
+from jaxina.compressors.context import Context, Promise
 from jaxina.compressors.packing import Field
 from jaxina.compressors.rounds import GATHER, MAX, SUM, Arrays, LeafReduction, Message
-from jaxina.errors import InvalidArgumentError
-
-POISON = "poison"
-"""Entry of a leaf's first message, []: 1 from a worker whose leaf holds a value that is not finite."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Promise:
-    """What a compressor guarantees. docs/compressors.md shows it, and tests check it.
-
-    Attributes:
-      title: the algorithm's usual name.
-      paper: authors, title, venue and year.
-      unbiased: whether the decoded array, averaged over all random keys, is the array.
-      error_feedback: "on" or "off": error feedback may be chosen, and this is the default. "own": the algorithm has a
-        memory of its own. "no": error feedback would not converge, because the error may be larger than the array.
-      note: what a user must know before using the compressor.
-    """
-
-    title: str
-    paper: str
-    unbiased: bool
-    error_feedback: Literal["on", "off", "own", "no"]
-    note: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Context:
-    """What encoding and decoding one leaf may depend on, besides the leaf's values and state.
-
-    Attributes:
-      shape: the leaf's shape.
-      workers: n, how many workers average.
-      key: random key of this leaf in this step, the same on all workers.
-      worker: this worker's number, from 0; int32[] if traced.
-      agreed: the elementwise maximum over workers of what `Compressor.propose` returned.
-    """
-
-    shape: tuple[int, ...]
-    workers: int
-    key: jax.Array
-    worker: jax.Array | int = 0
-    agreed: Arrays = dataclasses.field(default_factory=dict)
-
-    @property
-    def shared_key(self) -> jax.Array:
-        """A key for random numbers that are the same on all workers."""
-        return jax.random.fold_in(self.key, 0)
-
-    @property
-    def private_key(self) -> jax.Array:
-        """A key for random numbers that differ between workers."""
-        return jax.random.fold_in(self.key, 1 + self.worker)
-
-    @property
-    def size(self) -> int:
-        """d, how many elements the leaf has."""
-        return math.prod(self.shape)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compressor(abc.ABC):
-    """Base class of all compressors. Subclasses are frozen dataclasses, whose fields are the parameters of a spec
-    string.
+    """Base class of all compressors: frozen dataclasses, whose fields are the parameters of a spec string.
 
     Attributes:
       ef: whether to use error feedback: what one step could not send is added to the next step's array (Karimireddy et
@@ -104,14 +40,14 @@ class Compressor(abc.ABC):
       promise: what the compressor guarantees.
       kind: SUM: the aggregator sums payloads, and `decode` of that sum is the sum of the decoded payloads. GATHER:
         every worker receives every payload.
-      carries_non_finite: whether NaN and infinities are sent as they are.
+      carries_non_finite: whether NaN and infinities are sent as they are. If not, `jaxina.compressors.non_finite` keeps
+        them away from `encode`.
 
     Raises:
       InvalidArgumentError: a parameter is not allowed, or `ef` asks for what the promise rules out.
 
     Example:
-      A compressor that rounds to whole numbers. One worker alone compresses and decompresses; 0.4 is not lost but comes
-      with a later step:
+      A compressor that rounds to whole numbers. With one worker, 0.4 is not lost but comes with a later step:
 
       >>> import dataclasses
       >>> import jax
@@ -142,9 +78,6 @@ class Compressor(abc.ABC):
       ...     print(mean)
       [0. 2.]
       [1. 2.]
-      >>> compressors.register("rounded", Rounded)
-      >>> compressors.get("rounded-ef")
-      Rounded(ef=False)
     """
 
     ef: bool | None = None
@@ -154,12 +87,7 @@ class Compressor(abc.ABC):
     carries_non_finite: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        choice = self.promise.error_feedback
-        if self.ef and choice in ("no", "own"):
-            why = "has a memory of its own" if choice == "own" else "would not converge with it"
-            raise InvalidArgumentError(f"{type(self).__name__} takes no error feedback: it {why}")
-        if self.ef is False and choice == "own":
-            raise InvalidArgumentError(f"{type(self).__name__} is not defined without its memory: leave out -ef")
+        self.promise.check_feedback(self.ef, type(self).__name__)
 
     @property
     def error_feedback(self) -> bool:
@@ -258,7 +186,9 @@ class Compressor(abc.ABC):
           The mean, the same on every worker, with the shapes and dtypes of `gradients`; and the next state.
 
         Raises:
-          InvalidArgumentError: the compressor's parameters do not allow this number of workers.
+          InvalidArgumentError: the compressor's parameters do not allow this number of workers; or, inside
+            `jax.shard_map` with ``check_vma=True``, a gradient does not vary over `axis_name`. `jax.grad` has then
+            summed it over the workers already, in float32, and a second sum would give n times the mean.
 
         Example:
           Four simulated workers send signs:
@@ -281,13 +211,13 @@ class Compressor(abc.ABC):
     ) -> tuple[Any, dict[str, Any], list[rounds.Exchange]]:
         """As `update`. The third result is all that was sent and answered, for `jaxina.compressors.traffic`."""
         leaves, structure = jax.tree.flatten(gradients)
-        workers = 1 if axis_name is None else jax.lax.axis_size(axis_name)
-        me = 0 if axis_name is None else jax.lax.axis_index(axis_name)
+        workers, me = axes.place(axis_name)
+        axes.check_varying(gradients, me, axis_name)
         step_key = jax.random.fold_in(state["key"], state["step"])
         reductions = []
         for index, (x, leaf_state) in enumerate(zip(leaves, state["leaves"], strict=True)):
             context = Context(x.shape, workers, jax.random.fold_in(step_key, index), me)
-            reductions.append(self._reduce_or_poison(x.astype(jnp.float32), leaf_state, context))
+            reductions.append(self._reduce_any(x.astype(jnp.float32), leaf_state, context))
         results, exchanges = rounds.run(reductions, axis_name)
         means = [mean.astype(x.dtype) for (mean, _), x in zip(results, leaves, strict=True)]
         next_state = {"key": state["key"], "step": state["step"] + 1, "leaves": [leaf for _, leaf in results]}
@@ -316,8 +246,6 @@ class Compressor(abc.ABC):
         like = jax.eval_shape(lambda: self.encode(x, self.init_leaf(x, context.key), context)[0])
         arrays = packing.from_bytes(data, self.fields(context, summed), like)
         return {name: jnp.asarray(array) for name, array in arrays.items()}
-
-    # How a leaf is reduced.
 
     def reduce(self, x: jax.Array, state: Arrays, context: Context) -> LeafReduction:
         """Runs the rounds of one finite leaf.
@@ -359,37 +287,13 @@ class Compressor(abc.ABC):
         """
         return {**state, "memory": jnp.where(jnp.isfinite(error), error, 0)} if self.error_feedback else state
 
-    def _reduce_or_poison(self, x: jax.Array, state: Arrays, context: Context) -> LeafReduction:
-        """Runs `reduce`, and adds the flag for non-finite values to its first message."""
+    def _reduce_any(self, x: jax.Array, state: Arrays, context: Context) -> LeafReduction:
+        """Runs `reduce` for a leaf that may be empty, or hold values that are not finite."""
         if x.size == 0:
             return x, state
         if self.carries_non_finite:
             return (yield from self.reduce(x, state, context))
-        poisoned = ~jnp.isfinite(x).all()
-        inner = self.reduce(jnp.where(poisoned, 0, x), state, context)
-        message = next(inner)
-        answer = dict((yield _with_flag(message, poisoned, context.workers)))
-        flag = answer.pop(POISON).max() > 0
-        while True:
-            try:
-                message = inner.send(answer)
-            except StopIteration as end:
-                mean, next_state = end.value
-                lost = flag | ~jnp.isfinite(mean).all()  # the algorithm's own sums may overflow too
-                kept = jax.tree.map(functools.partial(jnp.where, lost), state, next_state)
-                return jnp.where(flag, jnp.nan, mean), kept
-            answer = yield message
-
-
-def _with_flag(message: Message, poisoned: jax.Array, workers: int) -> Message:
-    most = workers if message.kind == SUM else 1
-    dtype = next(iter(message.arrays.values())).dtype  # so that the flag travels with them in one collective
-    return Message(
-        message.kind,
-        {**message.arrays, POISON: poisoned.astype(dtype)},
-        {**message.fields, POISON: packing.integers(0, 1)},
-        {**message.answer_fields, POISON: packing.integers(0, most)},
-    )
+        return (yield from non_finite.flagged(self.reduce, x, state, context))
 
 
 __all__ = ["GATHER", "MAX", "SUM", "Arrays", "Compressor", "Context", "Field", "Message", "Promise"]

@@ -24,7 +24,8 @@ def all_reduce_mean(compressor: Compressor | str, axis_name: Any, seed: int = 0)
       seed: seed of the compressor's random numbers, the same on every worker.
 
     Returns:
-      A transformation. Its state differs between workers if the compressor has a memory.
+      A transformation. Its state differs between workers if the compressor has a memory. Its `update` raises what
+      `Compressor.update` raises.
 
     Raises:
       InvalidArgumentError: the spec string is not allowed.

@@ -1,0 +1,49 @@
+"""The workers as a mapped axis of JAX: how many there are, which one this is, and whether they differ.
+
+With ``check_vma=True``, the default of `jax.shard_map`, the type of an array says over which mesh axes it varies:
+``jax.typeof(x).manual_axis_type.varying``. With ``check_vma=False``, and for the axes of `jax.vmap` and `jax.pmap`,
+types say nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from jaxina.errors import InvalidArgumentError
+
+
+def place(axis_name: Any) -> tuple[int, jax.Array | int]:
+    """Finds the number of workers, and this worker's number, int32[], from 0.
+
+    Args:
+      axis_name: the mapped axis of the workers, or a tuple of them. None for a single worker.
+    """
+    return (1, 0) if axis_name is None else (jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name))
+
+
+def check_varying(gradients: Any, worker: jax.Array | int, axis_name: Any) -> None:
+    """Checks that every worker has gradients of its own, as far as types tell.
+
+    The transpose of a replicated array's use by every worker is a sum over the workers. So `jax.grad` with respect to
+    replicated parameters sums the gradients, and their types do not vary over the workers' axis.
+
+    Args:
+      gradients: pytree of arrays.
+      worker: the worker's number. Its type varies over those axes of `axis_name` that types tell of.
+      axis_name: the mapped axis of the workers, or a tuple of them.
+
+    Raises:
+      InvalidArgumentError: a gradient does not vary over such an axis.
+    """
+    told = jax.typeof(worker).manual_axis_type.varying
+    for path, x in jax.tree.leaves_with_path(gradients):
+        missing = told - jax.typeof(x).manual_axis_type.varying
+        if missing:
+            axes = ", ".join(sorted(map(repr, missing)))
+            raise InvalidArgumentError(
+                f"the gradient{jax.tree_util.keystr(path)} does not vary over the axis {axes}: jax.grad with respect "
+                "to replicated parameters has summed it over the workers already. Differentiate with respect to "
+                f"jax.lax.pcast(params, {axis_name!r}, to='varying'), or pass check_vma=False to jax.shard_map"
+            )

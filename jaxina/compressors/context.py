@@ -1,0 +1,74 @@
+"""What a compressor guarantees (`Promise`), and what it may depend on besides a leaf's values and state (`Context`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Literal
+
+import jax
+
+from jaxina.compressors.rounds import Arrays
+from jaxina.errors import InvalidArgumentError
+
+
+@dataclasses.dataclass(frozen=True)
+class Promise:
+    """What a compressor guarantees. docs/compressors.md shows it, and tests check it.
+
+    Attributes:
+      title: the algorithm's usual name.
+      paper: authors, title, venue and year.
+      unbiased: whether the decoded array, averaged over all random keys, is the array.
+      error_feedback: "on" or "off": error feedback may be chosen, and this is the default. "own": the algorithm has a
+        memory of its own. "no": error feedback would not converge, because the error may be larger than the array.
+      note: what a user must know before using the compressor.
+    """
+
+    title: str
+    paper: str
+    unbiased: bool
+    error_feedback: Literal["on", "off", "own", "no"]
+    note: str
+
+    def check_feedback(self, chosen: bool | None, name: str) -> None:
+        """Raises InvalidArgumentError if the class `name` rules out what a user has chosen for `Compressor.ef`."""
+        if chosen and self.error_feedback in ("no", "own"):
+            why = "has a memory of its own" if self.error_feedback == "own" else "would not converge with it"
+            raise InvalidArgumentError(f"{name} takes no error feedback: it {why}")
+        if chosen is False and self.error_feedback == "own":
+            raise InvalidArgumentError(f"{name} is not defined without its memory: leave out -ef")
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What encoding and decoding one leaf may depend on, besides the leaf's values and state.
+
+    Attributes:
+      shape: the leaf's shape.
+      workers: n, how many workers average.
+      key: random key of this leaf in this step, the same on all workers.
+      worker: this worker's number, from 0; int32[] if traced.
+      agreed: the elementwise maximum over workers of what `Compressor.propose` returned.
+    """
+
+    shape: tuple[int, ...]
+    workers: int
+    key: jax.Array
+    worker: jax.Array | int = 0
+    agreed: Arrays = dataclasses.field(default_factory=dict)
+
+    @property
+    def shared_key(self) -> jax.Array:
+        """A key for random numbers that are the same on all workers."""
+        return jax.random.fold_in(self.key, 0)
+
+    @property
+    def private_key(self) -> jax.Array:
+        """A key for random numbers that differ between workers."""
+        return jax.random.fold_in(self.key, 1 + self.worker)
+
+    @property
+    def size(self) -> int:
+        """d, how many elements the leaf has."""
+        return math.prod(self.shape)

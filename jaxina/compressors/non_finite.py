@@ -1,0 +1,67 @@
+"""Keeps values that are not finite out of compressors, and tells all workers about them.
+
+They must not be hidden, and must not stay in a memory for all later steps. So if a leaf has a NaN or an infinity on any
+worker, the leaf's mean is NaN in all elements on all workers, and the leaf's state stays as it was. A training loop may
+then skip the step. This costs one flag per leaf. Compressors that send plain floating point
+(`Compressor.carries_non_finite`) give what IEEE-754 gives instead, element by element.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from jaxina.compressors import packing
+from jaxina.compressors.context import Context
+from jaxina.compressors.rounds import SUM, Arrays, LeafReduction, Message
+
+POISON = "poison"
+"""Entry of a leaf's first message, []: 1 from a worker whose leaf holds a value that is not finite."""
+
+
+def flagged(
+    reduce: Callable[[jax.Array, Arrays, Context], LeafReduction], x: jax.Array, state: Arrays, context: Context
+) -> LeafReduction:
+    """Runs `reduce`, whose leaves must be finite, and adds the flag `POISON` to its first message.
+
+    Args:
+      reduce: as `Compressor.reduce`.
+      x: one leaf, float32, of any values.
+      state: the leaf's state.
+      context: the leaf's.
+
+    Yields:
+      The messages of `reduce`.
+
+    Returns:
+      What `reduce` returns. If a worker has raised the flag, a mean of NaN; and then, or if the mean is not finite,
+      the state as it was.
+    """
+    poisoned = ~jnp.isfinite(x).all()
+    inner = reduce(jnp.where(poisoned, 0, x), state, context)
+    message = next(inner)
+    answer = dict((yield _with_flag(message, poisoned, context.workers)))
+    flag = answer.pop(POISON).max() > 0
+    while True:
+        try:
+            message = inner.send(answer)
+        except StopIteration as end:
+            mean, next_state = end.value
+            lost = flag | ~jnp.isfinite(mean).all()  # the algorithm's own sums may overflow too
+            kept = jax.tree.map(functools.partial(jnp.where, lost), state, next_state)
+            return jnp.where(flag, jnp.nan, mean), kept
+        answer = yield message
+
+
+def _with_flag(message: Message, poisoned: jax.Array, workers: int) -> Message:
+    most = workers if message.kind == SUM else 1
+    dtype = next(iter(message.arrays.values())).dtype  # so that the flag travels with them in one collective
+    return Message(
+        message.kind,
+        {**message.arrays, POISON: poisoned.astype(dtype)},
+        {**message.fields, POISON: packing.integers(0, 1)},
+        {**message.answer_fields, POISON: packing.integers(0, most)},
+    )
