@@ -133,7 +133,7 @@ class Compressor(abc.ABC):
 
         Returns:
           The payload, arrays by name, and the state with the algorithm's own entries replaced. Payloads of `kind` SUM
-          must be int32 or float32, because aggregators sum these.
+          must be int32 or float32: `update` refuses others, whose sums could wrap.
         """
 
     @abc.abstractmethod

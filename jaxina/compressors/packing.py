@@ -48,11 +48,18 @@ class Field:
         """How many different digits there are."""
         if self.table:
             return len(self.table)
-        low, high = self._range
+        low, high = self._integers
         return high - low + 1
 
     @property
-    def _range(self) -> tuple[int, int]:
+    def range(self) -> tuple[int, int] | None:
+        """The smallest and the largest integer that may occur. None for floating point."""
+        if self.is_float:
+            return None
+        return (self.table[0], self.table[-1]) if self.table else self._integers
+
+    @property
+    def _integers(self) -> tuple[int, int]:
         assert self.low is not None and self.high is not None, "a field of floating point has no digits"
         return self.low, self.high
 
@@ -67,7 +74,7 @@ class Field:
             digits = np.minimum(np.searchsorted(self.table, values), len(self.table) - 1)
             wrong = np.asarray(self.table)[digits] != values
         else:
-            digits = values - self._range[0]
+            digits = values - self._integers[0]
             wrong = (digits < 0) | (digits >= self.base)
         if wrong.any():
             raise InvalidArgumentError(f"{name}: {values[wrong][0]} is outside the field's range")
@@ -77,7 +84,7 @@ class Field:
         """Converts digits back to integers."""
         if self.table:
             return np.asarray(self.table, np.int64)[digits.astype(np.int64)]
-        return digits.astype(np.int64) + self._range[0]
+        return digits.astype(np.int64) + self._integers[0]
 
 
 def integers(low: int, high: int, counted: bool = False) -> Field:

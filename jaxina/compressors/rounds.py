@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.packing import Field
+from jaxina.errors import InvalidArgumentError
 
 SUM, MAX, GATHER = "sum", "max", "gather"
 
@@ -35,12 +36,36 @@ class Message:
       arrays: what is sent, by name.
       fields: how the arrays are packed on the way to the aggregator (SUM and MAX) or to the other workers (GATHER).
       answer_fields: how the aggregator's answer is packed (SUM and MAX).
+
+    Raises:
+      InvalidArgumentError: an array of kind SUM is not int32 or float32, its field is missing, or its sum may go beyond
+        int32. Such a sum would wrap silently: in int8, four times 100 is -112.
     """
 
     kind: str
     arrays: Arrays
     fields: Mapping[str, Field]
     answer_fields: Mapping[str, Field]
+
+    def __post_init__(self) -> None:
+        if self.kind == SUM:
+            for name, array in self.arrays.items():
+                _check_sum(name, array.dtype, self.answer_fields.get(name))
+
+
+def _check_sum(name: str, dtype: Any, answer: Field | None) -> None:
+    if dtype not in (jnp.int32, jnp.float32):
+        raise InvalidArgumentError(
+            f"the array {name!r} is {dtype}, but arrays are summed in int32 or float32, where no sum wraps: convert it "
+            "with .astype. That sends no more bytes, because `fields` says how many bits a number takes"
+        )
+    if answer is None:
+        raise InvalidArgumentError(f"the array {name!r} is sent, but `fields` does not say how it is packed")
+    if answer.range and (answer.range[0] < -(2**31) or answer.range[1] >= 2**31):
+        low, high = answer.range
+        raise InvalidArgumentError(
+            f"sums of {name!r} from {low} to {high} do not fit into int32: use fewer workers, or fewer bits a number"
+        )
 
 
 LeafReduction = Generator[Message, Arrays, tuple[jax.Array, Any]]
