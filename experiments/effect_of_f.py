@@ -82,11 +82,10 @@ def summed(
     """
     workers = len(x)
     exponents = np.max([numerics.block_exponents(row, block) for row in x], axis=0).astype(np.int32)
-    scale = bits - 1 - (workers - 1).bit_length() - (exponents - 126)
-    power = np.repeat(scale, block)[: x.shape[1]]
-    limit = (2 ** (bits - 1) - 1) // workers
-    words = np.clip(np.rint(np.ldexp(x.astype(np.float64), power)), -limit, limit)
-    return np.ldexp(words.sum(axis=0), -power), np.ldexp(1.0, power)
+    above = np.repeat(exponents - 126, block)[: x.shape[1]]  # the exponent of the power of two above a block's values
+    largest_word = (2 ** (bits - 1) - 1) // workers
+    f = np.ldexp(min(2.0 ** (bits - 1 - (workers - 1).bit_length()), largest_word), -above)
+    return np.rint(x.astype(np.float64) * f).sum(axis=0) / f, f
 
 
 def measure(workload: str, x: npt.NDArray[np.float32], bits: int, block: int) -> Point:

@@ -15,23 +15,25 @@ from jaxina.errors import InvalidArgumentError
 from jaxina.numerics import jnp_reference
 from jaxina.numerics.blocks import log2_workers
 
-_LARGEST_FLOAT = 2.0**31 - 128  # below 2^31
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BlockFixedPoint(Compressor):
-    """Sends ``q = rint(x 2^S)`` with S = bits - 1 - ceil(log2 n) - m, where all workers share the m of each block.
+    """Sends ``q = rint(x f)``, where all workers share the scale f of each block.
 
-    The sum of n words fits into `bits` bits, so both directions carry words of that width. With 32 bits and rounding to
-    nearest, the words are those of `jaxina.numerics`, bit for bit.
+    No magnitude of the block exceeds 2^m on any worker. With Q = floor((2^(bits - 1) - 1) / n), the largest word,
+    ``f = min(2^(bits - 1 - ceil(log2 n)), Q) / 2^m``. So the sum of n words fits into `bits` bits, both directions
+    carry words of that width, and no value is cut off.
 
-    Source: Sapio et al., NSDI 2021, section 4.6, with a power of two as the scale.
+    With 32 bits and rounding to nearest, ``f = 2^(31 - ceil(log2 n)) / 2^m`` always. Then the words are those of
+    `jaxina.numerics`, bit for bit, and at most a word's last unit is cut off.
+
+    Source: Sapio et al., NSDI 2021, section 4.6, with a power of two as the scale where that is possible.
 
     Attributes:
       bits: width of a word, 2 to 32. Use more than 1 + ceil(log2 n), or nothing of a value is left.
       block: k, how many elements share an exponent, at least 1.
       stochastic: whether to round up or down at random, without bias, instead of to nearest.
-      paper: whether to use the paper's scale ``(2^(bits-1) - 1) / (n 2^m)`` instead of the power of two.
+      paper: whether to use the paper's scale ``(2^(bits-1) - 1) / (n 2^m)``, rounded down to ``Q / 2^m``.
     """
 
     bits: int = 32
@@ -44,8 +46,9 @@ class BlockFixedPoint(Compressor):
         paper="Sapio et al., Scaling Distributed Machine Learning with In-Network Aggregation, NSDI 2021",
         unbiased=False,
         error_feedback="off",
-        note="Unbiased with `stochastic`. Values below 2^-126 may count as zero, except with 32 bits and rounding to "
-        "nearest. Narrow words lose ceil(log2 n) bits to the sum: 8 workers leave int8 five bits.",
+        note="Unbiased with `stochastic`. The scale is a power of two, or a little less if a sum of n words would "
+        "otherwise not fit; so no value is cut off. Values below 2^-126 may count as zero, except with 32 bits and "
+        "rounding to nearest. Narrow words lose ceil(log2 n) bits to the sum: 8 workers leave int8 five bits.",
     )
     kind = SUM
 
@@ -74,17 +77,16 @@ class BlockFixedPoint(Compressor):
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
         limit = self.limit(context.workers)
         exponents = context.agreed["exponents"]
-        if self.bits == 32 and not self.stochastic and not self.paper:
+        if self._as_on_the_wire:
             return {"words": jnp_reference.quantize(x, exponents, context.workers, self.block)}, state
         scaled = self._scale(rows_of(x, self.block), exponents[:, None], context.workers)
         rounded = stochastic_round(scaled, context.private_key) if self.stochastic else jnp.rint(scaled)
-        inside = jnp.clip(rounded, -_LARGEST_FLOAT, _LARGEST_FLOAT)  # float32 cannot represent 2^31 - 1
-        words = jnp.clip(inside.astype(jnp.int32), -limit, limit)
+        words = jnp.clip(rounded.astype(jnp.int32), -limit, limit)  # float32 may round a large Q up
         return {"words": words.reshape(-1)[: x.size]}, state
 
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         words, exponents = payload["words"], context.agreed["exponents"]
-        if self.bits == 32 and not self.paper:
+        if self._as_on_the_wire:
             return jnp_reference.dequantize(words, exponents, context.workers, self.block).reshape(context.shape)
         rows = rows_of(words, self.block).astype(jnp.float32)
         return from_rows(self._unscale(rows, exponents[:, None], context.workers), context.shape, context.size)
@@ -94,6 +96,11 @@ class BlockFixedPoint(Compressor):
         bound = 2 ** (self.bits - 1)  # words of 8, 16 and 32 bits are sent whole, as machine words
         return {"words": integers(-bound, bound - 1) if self.bits in (8, 16, 32) else integers(-limit, limit)}
 
+    @property
+    def _as_on_the_wire(self) -> bool:
+        """Whether the words are those that jaxina's own sums of float32 have."""
+        return self.bits == 32 and not self.stochastic and not self.paper
+
     def _scale(self, rows: jax.Array, exponents: jax.Array, workers: int) -> jax.Array:
         """Computes x 2^-m, which is in [-1, 1], and then multiplies by the factor. No step leaves float32's range."""
         return _times_power(rows, 126 - exponents) * self._factor(workers)
@@ -102,9 +109,9 @@ class BlockFixedPoint(Compressor):
         return _times_power(rows / self._factor(workers), exponents - 126)
 
     def _factor(self, workers: int) -> float:
-        if self.paper:
-            return (2.0 ** (self.bits - 1) - 1) / workers
-        return 2.0 ** (self.bits - 1 - log2_workers(workers))
+        """f 2^m. It is at most Q: with Q + 1, words of values next to 2^m would be cut off, which is a bias."""
+        limit = float(self.limit(workers))
+        return limit if self.paper else min(2.0 ** (self.bits - 1 - log2_workers(workers)), limit)
 
 
 def _times_power(x: jax.Array, power: jax.Array) -> jax.Array:

@@ -71,9 +71,9 @@ leaves float32's range is infinite, as with `lax.psum`.
 
 **Zeros** stay zeros, except with `signsgd`.
 
-**In `jax.shard_map`** with its default `check_vma=True`, `jax.grad` with respect to replicated parameters has summed the
-gradients over the workers already. A compressor refuses these with an `InvalidArgumentError`. Differentiate with respect
-to `jax.lax.pcast(params, "workers", to="varying")`, or pass `check_vma=False`, and each worker has its own gradients.
+**In `jax.shard_map`** with its default `check_vma=True`, `jax.grad` with respect to replicated parameters has summed
+the gradients over the workers already. A compressor refuses these with an `InvalidArgumentError`. Differentiate with
+respect to `jax.lax.pcast(params, "workers", to="varying")`, or pass `check_vma=False`. Then each worker has its own.
 
 ## Notes and papers
 

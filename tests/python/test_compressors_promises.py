@@ -32,6 +32,22 @@ def test_unbiased(spec):
     assert largest_z(spec) < 4.9
 
 
+NEXT_TO_THE_LARGEST = np.float32([0.9999999, -0.9999, 0.999, -0.99, 0.97, -0.9, 0.7, 0.03])
+"""Relative to the power of two above the block's largest magnitude."""
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("spec", ["int8:stochastic", "int8:stochastic:paper", "blockfp:6:stochastic"])
+def test_block_fixed_point_is_unbiased_next_to_the_largest_value(spec, workers):
+    """With a power of two of workers, the power of two as the scale would leave such values no word."""
+    compressor, x = get(spec), jnp.tile(NEXT_TO_THE_LARGEST, (workers, 1))
+    states = jax.vmap(lambda key: compressor.init(x[0], key))(KEYS)
+    step = jax.vmap(lambda g, s: compressor.update(g, s, "workers")[0], in_axes=(0, None), axis_name="workers")
+    samples = np.asarray(jax.jit(jax.vmap(lambda s: step(x, s)[0]))(states), np.float64)
+    standard_error = samples.std(axis=0) / np.sqrt(DRAWS)
+    assert (np.abs(samples.mean(axis=0) - NEXT_TO_THE_LARGEST) <= 4 * standard_error + 1e-6).all()
+
+
 @pytest.mark.parametrize("spec", ["int8", "terngrad:1.0", "efsignsgd", "topk:0.1", "randomk:0.1+ef"])
 def test_bias_would_be_seen(spec):
     assert largest_z(spec) > 10
