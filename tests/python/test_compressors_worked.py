@@ -173,6 +173,41 @@ def test_powersgd_approaches_the_best_approximation():
     np.testing.assert_allclose(mean[0], best, atol=1e-3)
 
 
+@pytest.mark.parametrize("spec", ["powersgd:2", "powersgd:2-ef"])
+def test_powersgd_recovers_from_a_gradient_of_zeros(spec):
+    """The first rows stay zero, as those of an embedding's unused words do: P's columns must not point there only."""
+    compressor, gradient = get(spec), np.zeros((1, 20, 15), np.float32)
+    _, state = steps(compressor, jnp.asarray(gradient), initial(compressor, gradient))
+    gradient[0, 5:] = low_rank(80, 2)[5:]
+    for _ in range(3):
+        mean, state = steps(compressor, jnp.asarray(gradient), state)
+    np.testing.assert_allclose(mean[0], gradient[0], atol=1e-4 * np.abs(gradient).max())
+
+
+def test_powersgd_finds_other_rows_and_columns_after_those_that_it_had():
+    """The gradient has rank 1, so one of Q's columns is left over; then it moves to where the old Q has only zeros."""
+    compressor, first, second = (
+        get("powersgd:2-ef"),
+        np.zeros((1, 20, 15), np.float32),
+        np.zeros((1, 20, 15), np.float32),
+    )
+    first[0, 4:10, :7] = low_rank(82, 1)[4:10, :7]
+    second[0, 10:, 7:] = low_rank(84, 2)[10:, 7:]
+    state = initial(compressor, first)
+    for gradient in (first, first, second, second):
+        mean, state = steps(compressor, jnp.asarray(gradient), state)
+    np.testing.assert_allclose(mean[0], second[0], atol=1e-4 * np.abs(second).max())
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-20, 1e20, 1e30])
+def test_powersgd_works_at_every_size(size):
+    compressor, gradient = get("powersgd:2-ef"), np.float32(size) * low_rank(86, 2)[None]
+    state = initial(compressor, gradient)
+    for _ in range(4):
+        mean, state = steps(compressor, jnp.asarray(gradient), state)
+        np.testing.assert_allclose(mean / size, gradient / size, atol=1e-4 * np.abs(gradient / size).max())
+
+
 def test_powersgd_sends_small_leaves_as_they_are():
     gradients = np.stack([normal(57, (4, 4)), normal(58, (4, 4))])
     np.testing.assert_allclose(one_step("powersgd:2", gradients), gradients.mean(axis=0), rtol=1e-6)
