@@ -17,8 +17,14 @@ from jaxina.compressors.sparse import check_ratio, kept
 class RandomK(Compressor):
     """Random-k: sends elements at random places, times d / k, which makes the result unbiased.
 
-    Of d elements it sends k = max(1, ceil(ratio d)), drawn without replacement by the shared key. With error feedback
-    they are not scaled, because the factor d / k would make the error grow.
+    Of d elements it sends k = max(1, ceil(ratio d)). With error feedback they are not scaled, because the factor d / k
+    would make the error grow.
+
+    The array, as a ring that begins at a random place, is cut into k stretches of equal length, or with one element
+    more. One element of each is drawn. So every element is sent with probability k / d, and the expectation and the
+    variance are those of k elements drawn uniformly without replacement. Unlike there, two elements of a stretch are
+    never sent together. It takes k + 1 random numbers, where a permutation takes d and sorts them. All are drawn with
+    the shared key.
 
     Source: Stich et al., NeurIPS 2018 (with memory, not scaled); Wangni et al., NeurIPS 2018 (scaled).
 
@@ -34,7 +40,8 @@ class RandomK(Compressor):
         "Communication-Efficient Distributed Optimization, NeurIPS 2018",
         unbiased=True,
         error_feedback="off",
-        note="Biased with error feedback. No indices are sent. The variance is (d / k - 1) |x|^2.",
+        note="Biased with error feedback. No indices are sent. One element is drawn from each of k equal stretches of the "
+        "array. The variance is (d / k - 1) |x|^2, as if the elements were drawn from the whole array.",
     )
     kind = SUM
 
@@ -48,11 +55,19 @@ class RandomK(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         places = self._places(context)
         scale = 1.0 if self.error_feedback else context.size / places.size
-        flat = jnp.zeros(context.size, jnp.float32).at[places].set(scale * payload["values"])
+        flat = jnp.zeros(context.size, jnp.float32).at[places].set(scale * payload["values"], unique_indices=True)
         return flat.reshape(context.shape)
 
     def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"values": floats()}
 
     def _places(self, context: Context) -> jax.Array:
-        return jax.random.permutation(context.shared_key, context.size)[: kept(self.ratio, context.size)]
+        size = context.size
+        k = kept(self.ratio, size)
+        length, longer = divmod(size, k)  # the first `longer` stretches have one element more
+        stretch = jnp.arange(k, dtype=jnp.int32)
+        first, inside = jax.random.split(context.shared_key)
+        lengths = length + (stretch < longer).astype(jnp.int32)
+        place = stretch * length + jnp.minimum(stretch, longer) + jax.random.randint(inside, (k,), 0, lengths)
+        start = jax.random.randint(first, (), 0, size)
+        return jnp.where(place < size - start, place + start, place - (size - start))  # no sum exceeds int32

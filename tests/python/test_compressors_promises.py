@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from compressor_cases import SHAPE, SPECS, decoded, get, initial, normal, steps, sums
 
-from jaxina.compressors import SUM
+from jaxina.compressors import SUM, Compressor, Context
 
 DRAWS = 1500
 KEYS = jax.random.split(jax.random.key(2021), DRAWS)
@@ -188,3 +188,29 @@ def test_random_k_chooses_the_same_places_everywhere():
     chosen = np.asarray(mean[0]) != 0
     assert chosen.sum() == 8
     np.testing.assert_allclose(mean[0][chosen], 9 * np.asarray(gradients).mean(axis=0)[chosen], rtol=1e-6)
+
+
+@pytest.mark.parametrize("size, k", [(10, 3), (7, 7), (9, 3), (11, 10), (50, 1)])
+def test_random_k_sends_k_elements_and_each_equally_often(size, k):
+    compressor, draws = get(f"randomk:{k / size}"), 20_000
+    keys = jax.random.split(jax.random.key(17), draws)
+    ones = jnp.ones(size)
+    chosen = np.asarray(jax.jit(jax.vmap(lambda key: one_draw(compressor, ones, key)))(keys)) != 0
+    assert (chosen.sum(axis=1) == k).all()
+    share = k / size
+    assert np.abs(chosen.mean(axis=0) - share).max() <= 4 * np.sqrt(share * (1 - share) / draws)
+
+
+def one_draw(compressor: Compressor, x: jax.Array, key: jax.Array) -> jax.Array:
+    context = Context(x.shape, 1, key)
+    return compressor.decode(compressor.encode(x, {}, context)[0], context)
+
+
+@pytest.mark.parametrize("size", [10**6, 2**31 - 1])
+def test_random_k_draws_places_without_sorting_and_within_int32(size):
+    compressor, context = get(f"randomk:{1000 / size}"), Context((size,), 1, KEYS[3])
+    draw = jax.jit(lambda: compressor._places(context))
+    places = np.asarray(draw())
+    assert len(np.unique(places)) == len(places) == 1000
+    assert 0 <= places.min() < size / 50 and size * 0.98 < places.max() < size
+    assert "sort" not in draw.lower().as_text()
