@@ -40,8 +40,8 @@ class RandomK(Compressor):
         "Communication-Efficient Distributed Optimization, NeurIPS 2018",
         unbiased=True,
         error_feedback="off",
-        note="Biased with error feedback. No indices are sent. One element is drawn from each of k equal stretches of the "
-        "array. The variance is (d / k - 1) |x|^2, as if the elements were drawn from the whole array.",
+        note="Biased with error feedback. No indices are sent. One element is drawn from each of k equal stretches of "
+        "the array. The variance is (d / k - 1) |x|^2, as if the elements were drawn from the whole array.",
     )
     kind = SUM
 

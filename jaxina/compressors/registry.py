@@ -52,6 +52,7 @@ _NAMES: dict[str, tuple[type[Compressor], dict[str, Any]]] = {
     "powersgd": (PowerSGD, {}),
     "thc": (THC, {}),
 }
+_OWN = frozenset(_NAMES)
 
 
 def names() -> list[str]:
@@ -62,17 +63,36 @@ def names() -> list[str]:
 def register(name: str, kind: type[Compressor], **preset: Any) -> None:
     """Gives a compressor class a name for spec strings.
 
+    A class of the same module and qualified name takes the place of the one before, so that a notebook's cell, or a
+    module that is loaded again, may register it again. Compressors that `get` has made stay what they are.
+
     Args:
       name: the name.
       kind: the class.
       **preset: values for parameters of the class. Specs with this name cannot set these parameters.
 
     Raises:
-      InvalidArgumentError: the name is taken.
+      InvalidArgumentError: the name is jaxina's own, or another class has it.
+
+    Example:
+      >>> from jaxina import compressors
+      >>> from jaxina.compressors.sparse import TopK
+      >>> compressors.register("sparsest", TopK, ratio=0.001)
+      >>> compressors.get("sparsest-ef")
+      TopK(ef=False, ratio=0.001)
     """
-    if name in _NAMES:
-        raise InvalidArgumentError(f"there is already a compressor with the name {name!r}")
+    if name in _OWN:
+        raise InvalidArgumentError(f"{name!r} is the name of one of jaxina's own compressors: choose another one")
+    if name in _NAMES and _origin(_NAMES[name][0]) != _origin(kind):
+        raise InvalidArgumentError(
+            f"there is already a compressor with the name {name!r}, {_origin(_NAMES[name][0])}: choose another name for "
+            f"{_origin(kind)}"
+        )
     _NAMES[name] = (kind, preset)
+
+
+def _origin(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def get(spec: str) -> Compressor:

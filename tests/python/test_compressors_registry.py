@@ -69,18 +69,43 @@ def test_too_few_bits_for_the_workers():
         compressors.get("blockfp:4").limit(8)
 
 
-def test_registering_a_compressor_of_ones_own():
+def cell(default: float) -> type[TopK]:
+    """Makes a class as the cell of a notebook does each time that it runs: a new one of the same name."""
+
     @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Mine(TopK):
+        ratio: float = default
+
+    return Mine
+
+
+def test_registering_a_compressor_of_ones_own():
+    mine = cell(0.25)
+    with pytest.raises(InvalidArgumentError, match="register"):
+        compressors.spec_of(mine())
+    compressors.register("mine-for-this-test", mine)
+    assert compressors.get("mine-for-this-test:0.5") == mine(ratio=0.5)
+    assert compressors.spec_of(mine(ratio=0.5)) == "mine-for-this-test:ratio=0.5"
+
+
+def test_registering_a_class_again_replaces_it():
+    compressors.register("mine-of-a-cell", cell(0.25))
+    again = cell(0.75)
+    compressors.register("mine-of-a-cell", again)
+    assert compressors.get("mine-of-a-cell") == again(ratio=0.75)
+    assert compressors.names().count("mine-of-a-cell") == 1
+
+
+def test_registering_another_class_under_the_same_name_is_refused():
     class Mine(TopK):
         pass
 
-    with pytest.raises(InvalidArgumentError, match="register"):
-        compressors.spec_of(Mine())
-    compressors.register("mine-for-this-test", Mine)
-    assert compressors.get("mine-for-this-test:0.5") == Mine(ratio=0.5)
-    assert compressors.spec_of(Mine(ratio=0.5)) == "mine-for-this-test:ratio=0.5"
-    with pytest.raises(InvalidArgumentError, match="already"):
-        compressors.register("mine-for-this-test", Mine)
+    compressors.register("mine-and-not-yours", cell(0.25))
+    with pytest.raises(InvalidArgumentError, match=r"name 'mine-and-not-yours', .*cell.*Mine.*: choose another"):
+        compressors.register("mine-and-not-yours", Mine)
+    with pytest.raises(InvalidArgumentError, match="one of jaxina's own"):
+        compressors.register("topk", TopK, ratio=0.5)
+    assert compressors.get("topk") == TopK(ratio=0.01)
 
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compressors.md"
