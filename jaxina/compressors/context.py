@@ -50,6 +50,7 @@ class Context:
       key: random key of this leaf in this step, the same on all workers.
       worker: this worker's number, from 0; int32[] if traced.
       agreed: the elementwise maximum over workers of what `Compressor.propose` returned.
+      step: how many steps came before, int32[] if traced. Steps count whose gradients were not finite.
     """
 
     shape: tuple[int, ...]
@@ -57,6 +58,7 @@ class Context:
     key: jax.Array
     worker: jax.Array | int = 0
     agreed: Arrays = dataclasses.field(default_factory=dict)
+    step: jax.Array | int = 0
 
     @property
     def shared_key(self) -> jax.Array:

@@ -57,13 +57,13 @@ class DGC(Compressor):
 
     def init_leaf(self, x: jax.Array, key: jax.Array) -> Arrays:
         zeros = jnp.zeros(x.shape, jnp.float32)
-        return {"momentum": zeros, "unsent": zeros, "step": jnp.zeros((), jnp.int32)}
+        return {"momentum": zeros, "unsent": zeros}
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
         velocity = self.momentum * state["momentum"] + x
         unsent = state["unsent"] + velocity
         payload = largest(unsent.reshape(-1), self._most(context.size))
-        count = self._count(state["step"], context.size)
+        count = self._count(context.step, context.size)
         used = jnp.arange(payload["values"].size) < count
         payload = {COUNT: count} | {name: jnp.where(used, array, 0) for name, array in payload.items()}
         sent = jnp.zeros(context.size, jnp.int32).at[payload["indices"]].add(used.astype(jnp.int32)) > 0
@@ -71,7 +71,6 @@ class DGC(Compressor):
         return payload, {
             "momentum": jnp.where(sent, 0, velocity),
             "unsent": jnp.where(sent, 0, unsent),
-            "step": state["step"] + 1,
         }
 
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
@@ -90,7 +89,7 @@ class DGC(Compressor):
     def _most(self, size: int) -> int:
         return kept(max([self.ratio, *self._stages()]), size)
 
-    def _count(self, step: jax.Array, size: int) -> jax.Array:
+    def _count(self, step: jax.Array | int, size: int) -> jax.Array:
         stages = self._stages()
         counts = jnp.array([kept(ratio, size) for ratio in [*stages, self.ratio]], jnp.int32)
         if not stages:

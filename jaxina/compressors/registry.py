@@ -83,10 +83,10 @@ def register(name: str, kind: type[Compressor], **preset: Any) -> None:
     """
     if name in _OWN:
         raise InvalidArgumentError(f"{name!r} is the name of one of jaxina's own compressors: choose another one")
-    if name in _NAMES and _origin(_NAMES[name][0]) != _origin(kind):
+    before = _origin(_NAMES[name][0]) if name in _NAMES else _origin(kind)
+    if before != _origin(kind):
         raise InvalidArgumentError(
-            f"there is already a compressor with the name {name!r}, {_origin(_NAMES[name][0])}: choose another name for "
-            f"{_origin(kind)}"
+            f"there is already a compressor with the name {name!r}, {before}: choose another name for {_origin(kind)}"
         )
     _NAMES[name] = (kind, preset)
 

@@ -149,6 +149,18 @@ def test_dgc_warm_up_sends_a_quarter_less_at_each_stage():
     assert counts == [250, 250, 63, 63, 16, 16, 4, 4]  # 25 %, 6.25 %, 1.5625 %, then the ratio
 
 
+def test_encode_knows_the_step():
+    class Clock(type(get("none"))):
+        def encode(self, x, state, context):
+            return {"values": x + context.step}, state
+
+    state, means = initial(Clock(), jnp.zeros((2, 1))), []
+    for _ in range(3):
+        mean, state = steps(Clock(), jnp.zeros((2, 1)), state)
+        means.append(mean[0].item())
+    assert means == [0, 1, 2]
+
+
 def low_rank(seed: int, rank: int) -> np.ndarray:
     return normal(seed, (20, rank)) @ normal(seed + 1, (rank, 15))
 
