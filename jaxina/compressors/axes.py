@@ -23,7 +23,12 @@ def place(axis_name: Any) -> tuple[int, jax.Array | int]:
     return (1, 0) if axis_name is None else (jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name))
 
 
-def check_varying(gradients: Any, worker: jax.Array | int, axis_name: Any) -> None:
+def told(axis_name: Any) -> frozenset[Any]:
+    """Finds those axes of `axis_name` for which the types of arrays say whether they vary over it."""
+    return frozenset() if axis_name is None else jax.typeof(jax.lax.axis_index(axis_name)).manual_axis_type.varying
+
+
+def check_varying(gradients: Any, axis_name: Any) -> None:
     """Checks that every worker has gradients of its own, as far as types tell.
 
     The transpose of a replicated array's use by every worker is a sum over the workers. So `jax.grad` with respect to
@@ -31,15 +36,14 @@ def check_varying(gradients: Any, worker: jax.Array | int, axis_name: Any) -> No
 
     Args:
       gradients: pytree of arrays.
-      worker: the worker's number. Its type varies over those axes of `axis_name` that types tell of.
-      axis_name: the mapped axis of the workers, or a tuple of them.
+      axis_name: the mapped axis of the workers, or a tuple of them. None for a single worker.
 
     Raises:
       InvalidArgumentError: a gradient does not vary over such an axis.
     """
-    told = jax.typeof(worker).manual_axis_type.varying
+    expected = told(axis_name)
     for path, x in jax.tree.leaves_with_path(gradients):
-        missing = told - jax.typeof(x).manual_axis_type.varying
+        missing = expected - jax.typeof(x).manual_axis_type.varying
         if missing:
             axes = ", ".join(sorted(map(repr, missing)))
             raise InvalidArgumentError(

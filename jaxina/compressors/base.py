@@ -212,7 +212,7 @@ class Compressor(abc.ABC):
         """As `update`. The third result is all that was sent and answered, for `jaxina.compressors.traffic`."""
         leaves, structure = jax.tree.flatten(gradients)
         workers, me = axes.place(axis_name)
-        axes.check_varying(gradients, me, axis_name)
+        axes.check_varying(gradients, axis_name)
         step_key = jax.random.fold_in(state["key"], state["step"])
         reductions = []
         for index, (x, leaf_state) in enumerate(zip(leaves, state["leaves"], strict=True)):

@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxina.compressors import axes
 from jaxina.compressors.packing import Field
 from jaxina.errors import InvalidArgumentError
 
@@ -116,10 +117,12 @@ def _answer(messages: Mapping[int, Message], axis_name: Any) -> dict[int, Arrays
 def _collectives(axis_name: Any) -> dict[str, Callable[[jax.Array], jax.Array]]:
     if axis_name is None:
         return {SUM: lambda x: x, MAX: lambda x: x, GATHER: lambda x: x[None]}
+    # Workers get the same. Of sums and maxima JAX knows that. Of what is gathered it must be told, where types tell.
+    to = "invarying" if axes.told(axis_name) else "varying"
     return {
         SUM: lambda x: jax.lax.psum(x, axis_name),
         MAX: lambda x: jax.lax.pmax(x, axis_name),
-        GATHER: lambda x: jax.lax.all_gather(x, axis_name),
+        GATHER: lambda x: jax.lax.all_gather(x, axis_name, to=to),
     }
 
 

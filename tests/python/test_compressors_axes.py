@@ -72,3 +72,12 @@ def test_each_way_to_have_one_s_own_gradients_gives_the_mean(spec):
         np.testing.assert_allclose(means, simulated, rtol=1e-5, atol=1e-5, err_msg=way)
     if spec == "none":
         np.testing.assert_allclose(simulated, np.stack([EXPECTED] * DEVICES), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("spec", [*KINDS, "qsgd:64", "dgc:0.5"])
+def test_the_mean_is_replicated_for_jax_s_types(spec):
+    """So `out_specs` may be `P()`, which JAX refuses for arrays that may differ between devices."""
+    specs = {"ins": (P(), P("w"))}
+    everywhere = jax.jit(sharded(varying(spec), **specs, outs=P("w")))(PARAMS, INPUTS)
+    replicated_mean = jax.jit(sharded(varying(spec), **specs, outs=P()))(PARAMS, INPUTS)
+    np.testing.assert_array_equal(everywhere, np.tile(replicated_mean, (DEVICES, 1, 1)))
