@@ -18,7 +18,8 @@ TEST(UdpCombining, WithAmpleEntriesTheServersGetSums) {
     const Counters at_switch = combiner.statistics().jobs.at(job.job), at_servers = jobs.at_servers();
     EXPECT_GT(at_switch[Counter::kCombined], 0u);
     EXPECT_EQ(at_servers[Counter::kUpdates], workers * at_servers[Counter::kResults]);
-    EXPECT_LT(jobs.at_servers(&SwitchCounters::sockets)[Counter::kPacketsReceived] * 10, at_servers[Counter::kResults] * 15);
+    EXPECT_LT(jobs.at_servers(&SwitchCounters::sockets)[Counter::kPacketsReceived] * 10,
+              at_servers[Counter::kResults] * 15);
     // Few passes are sent again, because workers wait for a processor. All others come as one sum.
     EXPECT_GT(at_switch[Counter::kCombined] * 10, at_servers[Counter::kResults] * 9);
     EXPECT_EQ(combiner.statistics().entries, 256u);
