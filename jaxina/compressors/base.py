@@ -40,8 +40,8 @@ class Compressor(abc.ABC):
       promise: what the compressor guarantees.
       kind: SUM: the aggregator sums payloads, and `decode` of that sum is the sum of the decoded payloads. GATHER:
         every worker receives every payload.
-      carries_non_finite: whether NaN and infinities are sent as they are. If not, `jaxina.compressors.non_finite` keeps
-        them away from `encode`.
+      carries_non_finite: whether NaN and infinities are sent as they are. If not, they are kept away from `encode`
+        (``jaxina.compressors.non_finite``).
 
     Raises:
       InvalidArgumentError: a parameter is not allowed, or `ef` asks for what the promise rules out.
