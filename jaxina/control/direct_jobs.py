@@ -205,10 +205,14 @@ class DirectAggregators:
         )
 
     def _lost_server(self, group: Group, error: JaxinaError) -> None:
-        """A dedicated server has stopped, so the job ends for all."""
+        """A dedicated server has stopped, so the job ends for all.
+
+        The others are told first. This process's program may end as soon as its own sums fail, and then the others
+        would only be told that this worker is gone.
+        """
         lost = WorkerLostError(f"a server of the job is gone, and the sums that it had: {error.message}")
-        self._abort(list(group), lost.code, lost.message)
         self._sessions.end(group, lost.code, lost.message)
+        self._abort(list(group), lost.code, lost.message)
 
     def _check_alive(self, processes: Sequence[int]) -> None:
         for worker, process in enumerate(processes):

@@ -355,6 +355,20 @@ def switch_kills(trials: int, draw: random.Random) -> Row:
     return row
 
 
+def server_kills(trials: int, draw: random.Random) -> Row:
+    """A host of its own is the job's server. The sums that it had are gone with it."""
+    row = Row("SIGKILL of a server", _DETECT)
+    for _ in range(trials):
+        with _counted(row), Switch() as server, Trial(2, _settings("direct", None, servers=server.address)) as trial:
+            trial.wait_until_summing()
+            time.sleep(draw.uniform(0, 0.1))
+            since = time.monotonic()
+            server.process.kill()
+            for rank in range(2):
+                row.check(trial, rank, since, ("WORKER_LOST",), rf"\bserver.*{re.escape(server.address)}")
+    return row
+
+
 def unplugged(trials: int) -> Row:
     """Worker 1's link goes down. The switch tells worker 0 that 1 is silent. Worker 1 only sees that nothing comes."""
     row = Row("link of worker 1 unplugged", 1.1 * _PATIENCE)
@@ -498,6 +512,7 @@ def campaign(number_of_kills: int, number_of_stops: int, others: int, seed: int)
         yield wrong_secret("udp", others, switch)
         yield wrong_secret("direct", others, None)
     yield switch_kills(others, draw)
+    yield server_kills(others, draw)
     yield no_room(others, "in /dev/shm, a file-size limit")
     if why := Namespaces.unavailable():
         print(f"skipped: links and small file systems: {why}")

@@ -26,6 +26,7 @@ ROWS = {
     "worker 1 has a wrong secret, udp": 1,
     "worker 1 has a wrong secret, direct": 1,
     "SIGKILL of the switch": 1,
+    "SIGKILL of a server": 1,
     "no room in /dev/shm, a file-size limit": 1,
 }
 IN_NAMESPACES = {"no room in /dev/shm, a small tmpfs": 1, "link of worker 1 unplugged": 1}
