@@ -75,7 +75,10 @@ TEST(RoceEndpoint, PacketsAreAsLargeAsBothEndsAndTheirRouteAllow) {
     const std::size_t packets = roce::packets_of(roce::MessageLayout(job.shape).largest(), of_switch);
     const std::size_t messages = 100'000 / job.shape.words_per_chunk() + 1;
     const std::size_t look_ahead = job.shape.slots();  // at most one packet of exponents for each slot
-    EXPECT_LE(endpoint->statistics()[Counter::kPacketsSent], messages * packets + look_ahead);
+    // A busy machine makes the worker send some messages again.
+    const Counters counters = endpoint->statistics();
+    const std::size_t sent = messages + counters[Counter::kRetransmissions];
+    EXPECT_LE(counters[Counter::kPacketsSent], sent * packets + look_ahead);
   }
 }
 
