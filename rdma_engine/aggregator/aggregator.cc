@@ -4,13 +4,14 @@
 
 #include "rdma_engine/base/assert.h"
 #include "rdma_engine/base/narrow.h"
+#include "rdma_engine/numerics/wire_words.h"
 
 namespace jaxina {
 namespace {
 
 std::size_t stride_for(const JobShape& shape, const AggregatorOptions& options) {
-  return options.headroom + wire::padded(shape.blocks_per_chunk()) +
-         4 * (shape.words_per_chunk() + options.extra_words);
+  return options.headroom + wire::padded(shape.exponents_per_pass()) +
+         4 * (shape.words_per_pass() + options.extra_words);
 }
 
 // The number of slots in this shard.
@@ -27,13 +28,17 @@ Aggregator::Aggregator(const JobShape& shape, const AggregatorOptions& options, 
       stride_(stride_for(shape, options)),
       slots_(slots_in(shape, options.shard)),
       sizes_(2 * slots_.size()),
-      payload_(std::make_unique_for_overwrite<std::uint8_t[]>(2 * slots_.size() * stride_)) {
+      payload_(std::make_unique_for_overwrite<std::uint8_t[]>(2 * slots_.size() * stride_)),
+      sums_(std::make_unique_for_overwrite<std::uint32_t[]>(2 * slots_.size() * shape.narrow_elements_per_pass())),
+      scratch_(options.seal_packed != nullptr ? shape.words_per_pass() : 0) {
   JAXINA_ASSERT(options.shard.index < options.shard.of && options.headroom % 4 == 0);
   for (SlotState& slot : slots_) slot.reset(shape.workers(), options.first_epoch);
 }
 
 std::size_t Aggregator::bytes_for(const JobShape& shape, const AggregatorOptions& options) {
-  return slots_in(shape, options.shard) * (2 * stride_for(shape, options) + sizeof(SlotState) + 2 * sizeof(Size));
+  const std::size_t sums = sizeof(std::uint32_t) * shape.narrow_elements_per_pass();
+  return slots_in(shape, options.shard) *
+         (2 * (stride_for(shape, options) + sums) + sizeof(SlotState) + 2 * sizeof(Size));
 }
 
 Answer Aggregator::on_update(const UpdateView& update) {
@@ -41,8 +46,9 @@ Answer Aggregator::on_update(const UpdateView& update) {
   if (update.slot >= shape_.slots() || update.slot % options_.shard.of != options_.shard.index) {
     return reject(Counter::kBadSlot);
   }
-  if (update.exponents.size() > shape_.blocks_per_chunk() ||
-      update.words.size() > shape_.words_per_chunk() + options_.extra_words) {
+  const std::size_t words = update.words.size(), extra = options_.extra_words;
+  const bool whole = update.format == wire::Format::kInt32;
+  if ((!whole && words < extra) || !shape_.admits(update.format, words - std::min(words, extra), update.exponents.size())) {
     return reject(Counter::kTooLarge);
   }
   if (!ended_.ok()) {
@@ -52,12 +58,16 @@ Answer Aggregator::on_update(const UpdateView& update) {
   return apply(update);
 }
 
+Aggregator::Size Aggregator::size_of(const UpdateView& update) {
+  return {narrow<std::uint16_t>(update.words.size()), narrow<std::uint8_t>(update.exponents.size()), update.format};
+}
+
 Answer Aggregator::apply(const UpdateView& update) {
   SlotState& slot = slots_[place(update.slot)];
   const SlotVersion& current = slot.version(update.epoch);
   const Size held = sizes_[version_at(update.slot, update.epoch)];
   if (current.epoch == update.epoch && current.fingerprint == update.fingerprint &&
-      (held.words != update.words.size() || held.exponents != update.exponents.size())) {
+      held != size_of(update)) {
     return reject(Counter::kMismatch);  // equal fingerprints imply equal sizes, so no worker sent this update
   }
   const std::uint32_t before = current.count;
@@ -86,20 +96,48 @@ Answer Aggregator::apply(const UpdateView& update) {
 }
 
 void Aggregator::accept(const UpdateView& update, bool overwrite) {
-  if (!overwrite) return sum_of(update).add(codec_, update.words, update.exponents);
-  sizes_[version_at(update.slot, update.epoch)] = {narrow<std::uint16_t>(update.words.size()),
-                                                   narrow<std::uint8_t>(update.exponents.size())};
-  sum_of(update).set(codec_, update.words, update.exponents);
+  if (overwrite) sizes_[version_at(update.slot, update.epoch)] = size_of(update);
+  PassSum sum = sum_of(update);
+  std::span<const std::uint32_t> words = update.words;
+  if (update.format != wire::Format::kInt32) {
+    words = words.first(words.size() - options_.extra_words);
+    take_extra_words(update, sum.words + words.size(), !overwrite);
+  }
+  overwrite ? sum.set(codec_, words, update.exponents) : sum.add(codec_, words, update.exponents);
+}
+
+// Adds or writes the extra words of an update whose format is not kInt32, in host byte order.
+void Aggregator::take_extra_words(const UpdateView& update, std::uint32_t* extra, bool add) {
+  if (options_.extra_words == 0) return;
+  const std::size_t count = update.words.size() - options_.extra_words;
+  (add ? codec_.add_big_endian : codec_.load_big_endian)(update.words.data() + count, options_.extra_words, extra);
+  codec_.load_big_endian(update.words.data(), count, scratch_.data());
+  options_.seal_packed({scratch_.data(), count}, -1, extra);
 }
 
 void Aggregator::complete(const UpdateView& update) {
   PassSum sum = sum_of(update);
-  if (options_.seal != nullptr) {
-    JAXINA_ASSERT(update.words.size() >= options_.extra_words);
-    options_.seal({sum.words, update.words.size()}, {sum.exponents, update.exponents.size()});
-  }
-  sum.finish(codec_, update.words.size());
+  const bool whole = update.format == wire::Format::kInt32;
+  if (options_.seal != nullptr && whole) seal(update, sum);
+  sum.finish(codec_, whole ? update.words.size() : update.words.size() - options_.extra_words,
+             static_cast<std::uint32_t>(numerics::log2_of(shape_.workers())));
+  if (options_.seal != nullptr && !whole) seal(update, sum);
   ++counters_[Counter::kResults];
+}
+
+// Lets the protocol code finish the extra words of a complete pass.
+void Aggregator::seal(const UpdateView& update, const PassSum& sum) {
+  JAXINA_ASSERT(update.words.size() >= options_.extra_words);
+  const std::size_t count = update.words.size() - options_.extra_words;
+  std::uint32_t* extra = sum.words + count;
+  if (update.format != wire::Format::kInt32) {
+    codec_.load_big_endian(sum.words, count, scratch_.data());
+    options_.seal_packed({scratch_.data(), count}, 1, extra);
+  }
+  options_.seal({sum.words, update.words.size()}, {sum.exponents, update.exponents.size()});
+  if (update.format != wire::Format::kInt32) {
+    codec_.encode_int32(extra, options_.extra_words, numerics::Store::kBigEndian, extra);
+  }
 }
 
 ResultView Aggregator::result_of(const UpdateView& update) const {
@@ -109,7 +147,8 @@ ResultView Aggregator::result_of(const UpdateView& update) const {
           .fingerprint = update.fingerprint,
           .words = {words(update.slot, update.epoch, held.exponents), held.words},
           .exponents = {exponents(update.slot, update.epoch), held.exponents},
-          .headroom = headroom(update.slot, update.epoch)};
+          .headroom = headroom(update.slot, update.epoch),
+          .format = held.format};
 }
 
 void Aggregator::end(const Status& reason) {
@@ -141,7 +180,7 @@ std::optional<SlotContents> Aggregator::inspect(std::uint32_t slot, std::uint32_
   SlotContents contents{slots_[place(slot)].version(version),
                         {largest, largest + size.exponents},
                         std::vector<std::uint32_t>(size.words)};
-  if (contents.control.count == shape_.workers()) {  // complete, so already encoded in network byte order
+  if (contents.control.count == shape_.workers() || size.format != wire::Format::kInt32) {  // in the form of packets
     codec_.load_big_endian(sum, size.words, contents.words.data());
   } else {
     std::copy_n(sum, size.words, contents.words.data());

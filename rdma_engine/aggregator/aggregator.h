@@ -23,8 +23,8 @@
 
 namespace jaxina {
 
-// The contribution of one worker, or the sum of a group of workers, to one pass of a slot. Words are in network byte
-// order and aligned to 4 bytes.
+// The contribution of one worker, or the sum of a group of workers, to one pass of a slot. Words are in the form of
+// packets and aligned to 4 bytes.
 struct UpdateView {
   std::uint32_t worker = 0;  // of a group: any of its workers
   std::uint32_t slot = 0;
@@ -33,10 +33,11 @@ struct UpdateView {
   std::span<const std::uint32_t> words;
   std::span<const std::uint8_t> exponents;
   const WorkerSet* group = nullptr;  // the workers whose sum this is; null: only `worker`
+  wire::Format format = wire::Format::kInt32;
 };
 
 // A completed pass, as it lies in the pool: the headroom, then the exponents (padded with zeros to a multiple of 4
-// bytes), then the words in network byte order. The pool keeps it until the pass after next of its slot begins. The
+// bytes), then the words in the form of packets. The pool keeps it until the pass after next of its slot begins. The
 // protocol code may write a packet header into the headroom; that header lives as long as the rest.
 struct ResultView {
   std::uint32_t slot = 0;
@@ -45,6 +46,7 @@ struct ResultView {
   std::span<const std::uint32_t> words;
   std::span<const std::uint8_t> exponents;
   std::uint8_t* headroom = nullptr;
+  wire::Format format = wire::Format::kInt32;
 };
 
 // What the caller must do after an update.
@@ -82,9 +84,13 @@ struct Shard {
 struct AggregatorOptions {
   Shard shard = {};
   std::size_t headroom = 0;     // bytes reserved in front of every result, a multiple of 4
-  std::size_t extra_words = 0;  // words that the protocol code appends to every pass
+  // Words of 32 bits that the protocol code appends to every pass, whatever its format. They are added modulo 2^32.
+  std::size_t extra_words = 0;
   // Called once for every complete pass, with its words in host byte order. It may change them: messages/ adds a check.
   void (*seal)(std::span<std::uint32_t> words, std::span<const std::uint8_t> exponents) = nullptr;
+  // The extra words of other formats than kInt32 are not sums over the pass's words. Called for the words of each update,
+  // `sign` -1, and for those of the result, `sign` 1; all in host byte order, without the extra words. It changes these.
+  void (*seal_packed)(std::span<const std::uint32_t> words, std::int32_t sign, std::uint32_t* extra) = nullptr;
   std::uint32_t first_epoch = 0;  // the first pass of every slot. Workers begin with 0; tests of the wrap-around do not
 };
 
@@ -120,7 +126,10 @@ class Aggregator {
   struct Size {
     std::uint16_t words = 0;
     std::uint8_t exponents = 0;
+    wire::Format format = wire::Format::kInt32;
+    bool operator==(const Size&) const = default;
   };
+  static Size size_of(const UpdateView& update);
   std::size_t place(std::uint32_t slot) const { return slot / options_.shard.of; }
   std::size_t version_at(std::uint32_t slot, std::uint32_t epoch) const { return 2 * place(slot) + (epoch & 1); }
   std::uint8_t* headroom(std::uint32_t slot, std::uint32_t epoch) const {
@@ -134,8 +143,11 @@ class Aggregator {
   }
   PassSum sum_of(const UpdateView& update) const {
     const std::size_t count = update.exponents.size();
-    return {words(update.slot, update.epoch, count), exponents(update.slot, update.epoch)};
+    return {words(update.slot, update.epoch, count), exponents(update.slot, update.epoch), update.format,
+            sums_.get() + version_at(update.slot, update.epoch) * shape_.narrow_elements_per_pass()};
   }
+  void take_extra_words(const UpdateView& update, std::uint32_t* extra, bool add);
+  void seal(const UpdateView& update, const PassSum& sum);
   Answer reject(Counter reason);
   Answer apply(const UpdateView& update);
   void accept(const UpdateView& update, bool overwrite);
@@ -149,6 +161,10 @@ class Aggregator {
   std::vector<SlotState> slots_;
   std::vector<Size> sizes_;  // indexed by version_at()
   std::unique_ptr<std::uint8_t[]> payload_;
+  // The sums of narrow words, apart from payload_, so that words of 32 bits lie close together. Like payload_, this
+  // memory is provided at first use.
+  std::unique_ptr<std::uint32_t[]> sums_;
+  std::vector<std::uint32_t> scratch_;  // the words of an update or a result, for seal_packed
   Status ended_;  // why the job ended, or ok
   Counters counters_;
 };

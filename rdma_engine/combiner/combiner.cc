@@ -86,15 +86,15 @@ void Combiner::on_update(Registration& registration, const Arrival& arrival, Pac
   const wire::Header& header = arrival.header;
   const JobShape& shape = job.spec().shape;
   if (header.slot >= shape.slots()) return void(++job.counters()[Counter::kBadSlot]);
-  if (header.exponents > shape.blocks_per_chunk() || header.words > shape.words_per_chunk()) {
-    return void(++job.counters()[Counter::kTooLarge]);
-  }
+  if (!shape.admits(header.format, header.words, header.exponents)) return void(++job.counters()[Counter::kTooLarge]);
   const bool is_group = header.kind == wire::Kind::kCombined;
   if (is_group != (header.worker >= wire::kFirstGroup)) return void(++job.counters()[Counter::kBadWorker]);
   const std::optional<std::uint32_t> child = job.child(header.worker);
   // A server counts a sum because it comes from here, so other sums than the children's must not be sent on.
   if (is_group && !child) return void(++job.counters()[Counter::kForeign]);
-  const bool direct = header.code >= static_cast<std::uint8_t>(wire::Transmission::kDirect);
+  // The sum of a group's narrow words does not fit into such words, so they are sent on.
+  const bool direct = header.code >= static_cast<std::uint8_t>(wire::Transmission::kDirect) ||
+                      header.format != wire::Format::kInt32;
   if (!child || direct || job.children() == 1 || table_.size().entries == 0 || sends_on(header)) {
     if (const auto way = job.way_to(header.worker)) job.contact(*way, header.slot) = arrival.from;
     ++job.counters()[Counter::kPassedOn];
@@ -140,7 +140,7 @@ void Combiner::combine(Registration& registration, const Arrival& arrival, std::
   }
   job.contact(child, header.slot) = arrival.from;
   if (!outcome.completes) return;
-  sum.finish(codec_, header.words);
+  sum.finish(codec_, header.words, 0);
   ++counters[Counter::kCombined];
   send_sum(job, index, arrival, wire::Transmission::kFirst, output);
 }

@@ -67,7 +67,8 @@ void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const A
                                   .fingerprint = header.fingerprint,
                                   .words = {wire::words_of(packet.data(), header.exponents), header.words},
                                   .exponents = {wire::exponents_of(packet.data()), header.exponents},
-                                  .group = group});
+                                  .group = group,
+                                  .format = header.format});
   counters[Counter::kBytesReceived] += packet.size();
   reply(job, header, answer, from, output);
 }

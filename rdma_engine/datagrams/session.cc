@@ -18,7 +18,8 @@ std::optional<Session::Outgoing> Session::next_packet(Nanoseconds now, std::uint
               .fingerprint = pass->fingerprint,
               .words = pass->words,
               .exponents = pass->exponents,
-              .code = static_cast<std::uint8_t>(transmission)},
+              .code = static_cast<std::uint8_t>(transmission),
+              .format = pass->format},
              packet, size);
   return Outgoing{*pass, size, transmission};
 }
@@ -56,7 +57,8 @@ Session::Reply Session::on_reply(const wire::Header& header, std::span<const std
                       .exponents = header.exponents,
                       .word_data = wire::words_of(packet.data(), header.exponents),
                       .exponent_data = wire::exponents_of(packet.data()),
-                      .order = numerics::Order::kBigEndian};
+                      .order = numerics::Order::kBigEndian,
+                      .format = header.format};
   return worker_.on_result(result, now) == ResultVerdict::kAccepted ? Reply::kResult : Reply::kStale;
 }
 

@@ -27,7 +27,7 @@ struct SessionConfig {
 class Session {
  public:
   explicit Session(const SessionConfig& config, const numerics::Codec& codec = numerics::codec())
-      : config_(config), worker_(config.stream, codec), routes_(config.switches) {}
+      : config_(config), worker_(as_sent(config), codec), routes_(config.switches) {}
 
   Worker& worker() { return worker_; }
   const Worker& worker() const { return worker_; }
@@ -60,6 +60,12 @@ class Session {
   Reply on_switch_reply(const wire::Header& header, std::span<const std::uint8_t> packet, Nanoseconds now);
 
  private:
+  static WorkerConfig as_sent(const SessionConfig& config) {
+    WorkerConfig stream = config.stream;
+    stream.index = config.worker;
+    stream.packing = Packing::kPacked;
+    return stream;
+  }
   SwitchRoute& route(std::uint16_t slot) { return routes_[slot % routes_.size()]; }
   // Whether a pending notice says that this worker's update is counted.
   bool is_counted(std::span<const std::uint8_t> notice) const;

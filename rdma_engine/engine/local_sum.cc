@@ -18,7 +18,10 @@ Collective part_of(const Collective& whole, std::size_t part, std::size_t parts,
   std::size_t blocks = 0;
   for (const Tensor& t : whole.tensors) blocks += blocks_of(t);
   const std::size_t begin = blocks * part / parts, end = blocks * (part + 1) / parts;
-  Collective result{{}, whole.identity, whole.rounded_to_zero};
+  Collective result{.tensors = {},
+                    .identity = whole.identity,
+                    .rounded_to_zero = whole.rounded_to_zero,
+                    .rounding = whole.rounding};
   std::size_t first = 0;  // number of the tensor's first block
   for (const Tensor& t : whole.tensors) {
     const std::size_t past = first + blocks_of(t);
@@ -27,8 +30,9 @@ Collective part_of(const Collective& whole, std::size_t part, std::size_t parts,
       const std::size_t skipped = (from - first) * per_block(t), size = numerics::element_codec(t.type).size;
       result.tensors.push_back({t.type, std::min(t.count, (to - first) * per_block(t)) - skipped,
                                 static_cast<const std::byte*>(t.in) + skipped * size,
-                                static_cast<std::byte*>(t.out) + skipped * size, t.streams});
+                                static_cast<std::byte*>(t.out) + skipped * size, t.streams, t.word});
     }
+    if (t.word != numerics::WireWord::kInt32) result.narrow_blocks_before += from - first;
     first = past;
   }
   return result;
@@ -43,7 +47,7 @@ JobShape one_slot(const JobShape& shape) { return shape.with_slots(1); }
 class LocalSum::Lane {
  public:
   explicit Lane(const JobShape& shape)
-      : worker_({.shape = shape, .timer = {}}), words_(shape.words_per_chunk()), exponents_(shape.blocks_per_chunk()) {}
+      : worker_({.shape = shape, .timer = {}}), words_(shape.words_per_chunk()), exponents_(shape.exponents_per_pass()) {}
 
   void run(std::vector<Collective> contributions) {
     worker_.submit_contributions(std::move(contributions));

@@ -7,6 +7,7 @@
 #include "rdma_engine/base/clock.h"
 #include "rdma_engine/engine/result_memory.h"
 #include "rdma_engine/engine/start_thread.h"
+#include "rdma_engine/numerics/stochastic_rounding.h"
 
 namespace jaxina {
 namespace {
@@ -333,6 +334,8 @@ Node::Round Node::take() {
     ++statistics_[Counter::kCollectives];
     round.elements += elements_of(request.collective);
     round.begun = std::min(round.begun, request.begun);
+    numerics::Rounding& rounding = request.collective.rounding;
+    rounding.seed = numerics::random64(rounding.seed, round.number);
     round.contributions.push_back(std::move(request.collective));
     round.done.push_back(std::move(request.done));
     device->requests.pop_front();

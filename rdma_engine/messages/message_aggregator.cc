@@ -134,7 +134,7 @@ std::uint8_t* MessageAggregator::place_for(Connection& connection, std::size_t i
   const auto pass = roce::pass_at(headers.address);
   if (headers.rkey != job.rkey() || !pass || pass->slot != index || index >= shape.slots()) return nullptr;
   const std::size_t least = 4 * job.layout().check_words() + wire::padded(pass->exponents);
-  const bool fits = pass->exponents <= shape.blocks_per_chunk() && headers.length <= job.layout().largest() &&
+  const bool fits = pass->exponents <= shape.exponents_per_pass() && headers.length <= job.layout().largest() &&
                     headers.length >= least && headers.length % 4 == 0;
   if (!fits) return nullptr;
   Queue& queue = connection.queues[index];
@@ -155,7 +155,8 @@ void MessageAggregator::deliver(Connection& connection, Queue& queue, Output& ou
                                   .epoch = queue.pass.epoch,
                                   .fingerprint = message.immediate,
                                   .words = {reinterpret_cast<const std::uint32_t*>(queue.buffer), words},
-                                  .exponents = {queue.buffer + 4 * words, queue.pass.exponents}});
+                                  .exponents = {queue.buffer + 4 * words, queue.pass.exponents},
+                                  .format = queue.pass.format});
   const wire::Header header{.kind = wire::Kind::kUpdate,
                             .job = job.spec().job,
                             .secret = job.spec().secret,

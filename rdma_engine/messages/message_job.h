@@ -68,6 +68,7 @@ class MessageJob {
     if (!spec.shape.whole_chunks()) {
       options.extra_words = roce::kCheckWords;
       options.seal = roce::ResultCheck::seal;
+      options.seal_packed = roce::ResultCheck::seal_packed;
     }
     return options;
   }

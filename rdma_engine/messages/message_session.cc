@@ -31,11 +31,15 @@ MessageSession::MessageSession(const MessageSessionConfig& config, QueuePairs& p
     : config_(config),
       layout_(config.shape),
       pairs_(pairs),
-      worker_({.shape = config.shape, .timer = config.timer, .memory = memory_of(pairs, layout_)}),
+      worker_({.shape = config.shape,
+               .timer = config.timer,
+               .memory = memory_of(pairs, layout_),
+               .index = config.worker,
+               .packing = Packing::kPacked}),
       passes_(config.shape.slots()),
       unanswered_(config.shape.slots()),
-      copy_(config.shape.words_per_chunk()),
-      exponents_(config.shape.blocks_per_chunk()) {}
+      copy_(config.shape.words_per_pass()),
+      exponents_(config.shape.exponents_per_pass()) {}
 
 std::uint8_t* MessageSession::message(std::size_t slot) {
   return pairs_.send_memory().data() + slot * layout_.stride();
@@ -48,12 +52,12 @@ Status MessageSession::post_next(Nanoseconds now, std::optional<Pass>& posted) {
   // The buffer may still be read for an earlier copy of this slot's last pass; docs/rdma.md says why that is harmless.
   // A device may already have written this pass's words into it.
   std::uint8_t* out = message(pass.slot);
-  const std::size_t size = layout_.bytes(pass.words, pass.exponents), words = 4 * std::size_t{pass.words};
+  const std::size_t size = layout_.bytes(pass), words = 4 * std::size_t{pass.words};
   const std::uint32_t* on_device = worker_.words_on_device(pass);
   if (!on_device) worker_.fill_words(pass, reinterpret_cast<std::uint32_t*>(out), numerics::Store::kBigEndian);
   std::memset(out + words, 0, size - words);
   if (layout_.check_words() > 0) write_check(pass, out);
-  worker_.fill_exponents(pass, out + layout_.exponents_at(pass.words, pass.exponents), false);
+  worker_.fill_exponents(pass, out + layout_.exponents_at(pass), false);
   passes_[pass.slot] = pass;
   unanswered_[pass.slot] = pass.retransmission() ? unanswered_[pass.slot] + 1 : 0;
   if (unanswered_[pass.slot] == kUnansweredUntilReset) {
@@ -64,28 +68,32 @@ Status MessageSession::post_next(Nanoseconds now, std::optional<Pass>& posted) {
   const std::span<const std::uint8_t> here(out + of_device, size - of_device);
   const std::span<const std::uint8_t> there(reinterpret_cast<const std::uint8_t*>(on_device), of_device);
   pairs_.post_write(pass.slot, on_device ? there : here, on_device ? here : there,
-                    address_of({pass.epoch, pass.slot, pass.exponents}), pass.fingerprint);
+                    address_of({pass.epoch, pass.slot, pass.exponents, pass.format}), pass.fingerprint);
   return {};
 }
 
 void MessageSession::write_check(const Pass& pass, std::uint8_t* out) {
   numerics::codec().load_big_endian(reinterpret_cast<const std::uint32_t*>(out), pass.words, copy_.data());
   ResultCheck::of(copy_.data(), pass.words, pass.fingerprint, pass.epoch, 1)
-      .write(reinterpret_cast<std::uint32_t*>(out) + layout_.words(pass.words, pass.exponents));
+      .write(reinterpret_cast<std::uint32_t*>(out) + layout_.words(pass));
 }
 
-// Copies the result's words (to host order) and exponents to memory that nothing can overwrite, then verifies the
-// check. Returns whether they are the pass's.
+// Copies the result's words and exponents to memory that nothing can overwrite, then verifies the check. Returns whether
+// they are the pass's. Words of 32 bits are copied to host order.
 bool MessageSession::copy_checked(const Pass& pass, Result& result) {
   const std::uint32_t* words = result.word_data;
   std::copy_n(result.exponent_data, pass.exponents, exponents_.data());
   numerics::codec().load_big_endian(words, pass.words, copy_.data());
+  const bool intact = ResultCheck::read(words + layout_.words(pass)) ==
+                      ResultCheck::of(copy_.data(), pass.words, pass.fingerprint, pass.epoch, config_.shape.workers())
+                          .with({exponents_.data(), pass.exponents});
+  if (pass.format != wire::Format::kInt32) {
+    numerics::codec().encode_int32(copy_.data(), pass.words, numerics::Store::kBigEndian, copy_.data());
+  }
   result.word_data = copy_.data();
   result.order = numerics::Order::kHost;
   result.exponent_data = exponents_.data();
-  return ResultCheck::read(words + layout_.words(pass.words, pass.exponents)) ==
-         ResultCheck::of(copy_.data(), pass.words, pass.fingerprint, pass.epoch, config_.shape.workers())
-             .with({exponents_.data(), pass.exponents});
+  return intact;
 }
 
 MessageSession::Arrived MessageSession::on_arrival(const QueuePairs::Arrival& arrival, Nanoseconds now) {
@@ -94,7 +102,7 @@ MessageSession::Arrived MessageSession::on_arrival(const QueuePairs::Arrival& ar
 
 MessageSession::Arrived MessageSession::on_result(const QueuePairs::Arrival& arrival, Nanoseconds now) {
   const Pass& pass = passes_[arrival.queue];
-  if (arrival.immediate != pass.fingerprint || arrival.bytes != layout_.bytes(pass.words, pass.exponents)) return {};
+  if (arrival.immediate != pass.fingerprint || arrival.bytes != layout_.bytes(pass)) return {};
   const std::uint8_t* in = pairs_.receive_memory().data() + layout_.result_place(pass.slot, pass.epoch);
   Result result{.slot = pass.slot,
                 .epoch = pass.epoch,
@@ -102,8 +110,9 @@ MessageSession::Arrived MessageSession::on_result(const QueuePairs::Arrival& arr
                 .words = pass.words,
                 .exponents = pass.exponents,
                 .word_data = reinterpret_cast<const std::uint32_t*>(in),
-                .exponent_data = in + layout_.exponents_at(pass.words, pass.exponents),
-                .order = numerics::Order::kBigEndian};
+                .exponent_data = in + layout_.exponents_at(pass),
+                .order = numerics::Order::kBigEndian,
+                .format = pass.format};
   // A damaged result counts as lost: the worker asks again.
   if (layout_.check_words() > 0 && !copy_checked(pass, result)) return {};
   return {worker_.on_result(result, now) == ResultVerdict::kAccepted ? Kind::kResult : Kind::kRejected};

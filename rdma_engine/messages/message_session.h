@@ -20,6 +20,7 @@ struct MessageSessionConfig {
   std::uint32_t job = 0;
   std::uint64_t secret = 0;
   TimerLimits timer;
+  std::uint32_t worker = 0;  // this worker's index
 };
 
 class MessageSession {

@@ -8,6 +8,7 @@
 
 #include "rdma_engine/datagrams/notices.h"
 #include "rdma_engine/shape/job_shape.h"
+#include "rdma_engine/worker/pass.h"
 
 namespace jaxina::roce {
 
@@ -16,15 +17,18 @@ struct PassName {
   std::uint32_t epoch = 0;
   std::uint16_t slot = 0;
   std::uint8_t exponents = 0;
+  wire::Format format = wire::Format::kInt32;
   bool operator==(const PassName&) const = default;
 };
 constexpr std::uint64_t address_of(const PassName& name) {
-  return std::uint64_t{name.epoch} << 32 | std::uint64_t{name.slot} << 16 | std::uint64_t{name.exponents} << 8;
+  return std::uint64_t{name.epoch} << 32 | std::uint64_t{name.slot} << 16 | std::uint64_t{name.exponents} << 8 |
+         static_cast<std::uint64_t>(name.format);
 }
 constexpr std::optional<PassName> pass_at(std::uint64_t address) {
-  if ((address & 0xff) != 0) return std::nullopt;
+  constexpr std::uint64_t kFormats = 3;
+  if ((address & 0xff & ~kFormats) != 0) return std::nullopt;
   return PassName{static_cast<std::uint32_t>(address >> 32), static_cast<std::uint16_t>(address >> 16),
-                  static_cast<std::uint8_t>(address >> 8)};
+                  static_cast<std::uint8_t>(address >> 8), static_cast<wire::Format>(address & kFormats)};
 }
 
 // Words behind a pass's own with which a worker checks that a result is complete and its parts belong together:
@@ -38,19 +42,19 @@ class MessageLayout {
 
   std::size_t check_words() const { return shape_.whole_chunks() ? 0 : kCheckWords; }
 
-  // Words that a pass takes in its message, without the check. Rounded up to whole blocks if exponents follow.
-  std::size_t words(std::size_t words, std::size_t exponents) const {
+  // Words that a pass takes in its message, without the check. If exponents follow, words of 32 bits are rounded up to
+  // whole blocks.
+  std::size_t words(const Pass& pass) const {
     const std::size_t k = shape_.block_size();
-    return exponents == 0 ? words : (words + k - 1) / k * k;
+    const bool whole_blocks = pass.exponents > 0 && pass.format == wire::Format::kInt32;
+    return whole_blocks ? (pass.words + k - 1) / k * k : pass.words;
   }
   // The offset of the exponents in bytes. Everything before it consists of words to be added.
-  std::size_t exponents_at(std::size_t pass_words, std::size_t exponents) const {
-    return 4 * (words(pass_words, exponents) + check_words());
+  std::size_t exponents_at(const Pass& pass) const { return 4 * (words(pass) + check_words()); }
+  std::size_t bytes(const Pass& pass) const { return exponents_at(pass) + wire::padded(pass.exponents); }
+  std::size_t largest() const {
+    return 4 * (shape_.words_per_pass() + check_words()) + wire::padded(shape_.exponents_per_pass());
   }
-  std::size_t bytes(std::size_t pass_words, std::size_t exponents) const {
-    return exponents_at(pass_words, exponents) + wire::padded(exponents);
-  }
-  std::size_t largest() const { return bytes(shape_.words_per_chunk(), shape_.blocks_per_chunk()); }
 
   // Queue i carries slot i. One more queue carries the switch's notices.
   std::size_t queues() const { return std::size_t{shape_.slots()} + 1; }

@@ -33,6 +33,13 @@ struct ResultCheck {
   static void seal(std::span<std::uint32_t> words, std::span<const std::uint8_t> exponents) {
     words[words.size() - kCheckWords] += digest(exponents);
   }
+  // Sums of packed words are not the sums of these words. So the aggregator takes the checksums of each update's words
+  // out of the check, and adds those of the result's.
+  static void seal_packed(std::span<const std::uint32_t> words, std::int32_t sign, std::uint32_t* check) {
+    const numerics::LinearSums sums = numerics::linear_sums(words.data(), words.size());
+    check[0] += static_cast<std::uint32_t>(sign) * sums.plain;
+    check[1] += static_cast<std::uint32_t>(sign) * sums.weighted;
+  }
   // read and write convert from and to two words of a message, in network byte order.
   static ResultCheck read(const std::uint32_t* words) {
     return {{to_or_from_big_endian(words[0]), to_or_from_big_endian(words[1])}};

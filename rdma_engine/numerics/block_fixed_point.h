@@ -42,6 +42,13 @@ JAXINA_HOST_DEVICE constexpr Scale scale_for(std::uint32_t workers, WireWord wor
   return {log2_workers, static_cast<std::int32_t>((0x7fffffffu >> (32 - bits)) / workers), bits};
 }
 
+// The scale of narrow words, which have no head-room (wire_words.h). `shift`: by how many bits the words have been
+// divided since they were quantized.
+JAXINA_HOST_DEVICE constexpr Scale narrow_scale(WireWord word, std::int32_t shift) {
+  const std::int32_t bits = 8 * static_cast<std::int32_t>(word);
+  return {shift, static_cast<std::int32_t>(0x7fffffffu >> (32 - bits)), bits};
+}
+
 // 2^(power) as float32, for a power in [-126, 127].
 JAXINA_HOST_DEVICE constexpr float power_of_two(int power) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(power + 127) << 23);

@@ -34,6 +34,12 @@ struct FloatVariant {
     const IeeeFloatMode mode;
     return (kernels.*type).quantize(x, count, split_power(scale_exponent(exponent, scale)), scale.limit, store, dst);
   }
+  static void quantize_at_random(const void* x, std::size_t count, std::uint8_t exponent, Scale scale,
+                                 std::uint64_t seed, bool add, std::uint32_t* dst) {
+    const IeeeFloatMode mode;
+    (kernels.*type)
+        .quantize_at_random(x, count, split_power(scale_exponent(exponent, scale)), scale.limit, seed, add, dst);
+  }
   static void dequantize(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale, Order order,
                          bool keep_non_finite, void* y) {
     const IeeeFloatMode mode;
@@ -44,7 +50,7 @@ struct FloatVariant {
     const IeeeFloatMode mode;
     (kernels.*type).dequantize_streaming(sum, count, split_power(-scale_exponent(exponent, scale)), order, y);
   }
-  static std::size_t exchange(const Exchange& step, Scale scale) {
+  static std::size_t exchange(const Exchange& step, Scale encode, Scale decode) {
     const IeeeFloatMode mode;
     std::size_t rounded_to_zero = 0;
     for (std::size_t i = 0; i < step.blocks; ++i) {
@@ -52,9 +58,9 @@ struct FloatVariant {
       const BlockExchanged found = (kernels.*type)
                                        .exchange({step.block_size, static_cast<const std::byte*>(step.ahead) + byte,
                                                   static_cast<const std::byte*>(step.x) + byte,
-                                                  split_power(scale_exponent(step.x_exponents[i], scale)), scale.limit,
-                                                  step.store, step.words + first, step.sum + first,
-                                                  split_power(-scale_exponent(step.sum_exponents[i], scale)),
+                                                  split_power(scale_exponent(step.x_exponents[i], encode)), encode.limit,
+                                                  step.store, step.words + first, step.sum + first, step.shift,
+                                                  split_power(-scale_exponent(step.sum_exponents[i], decode)),
                                                   step.streaming, static_cast<std::byte*>(step.y) + byte});
       const auto exponent = static_cast<std::uint8_t>(found.largest >> kMantissaBits);
       std::uint8_t& merged = step.ahead_exponents[i];
@@ -72,8 +78,9 @@ struct FloatVariant {
     (kernels.*type).apply_non_finite_flags(sum, count, order, clear, y);
   }
   static constexpr FloatCodec codec() {
-    return {exponent,         finite_exponent,       quantize, dequantize, dequantize_streaming, exchange,
-            non_finite_flags, apply_non_finite_flags};
+    return {exponent,   finite_exponent,      quantize, quantize_at_random,
+            dequantize, dequantize_streaming, exchange, non_finite_flags,
+            apply_non_finite_flags};
   }
 };
 
@@ -101,7 +108,10 @@ struct Variant {
             encode_int32,
             decode_int32,
             add_big_endian,
-            load_big_endian};
+            load_big_endian,
+            kernels.pack,
+            kernels.unpack,
+            kernels.shift};
   }
 };
 

@@ -37,6 +37,7 @@ struct Exchange {
   const std::uint8_t* sum_exponents;
   bool streaming;  // as in dequantize_streaming
   void* y;
+  std::uint32_t shift = 0;  // sums are divided by 2^shift before they are dequantized, and rounded to nearest
 };
 
 // Kernels for float32, float16 or bfloat16. x and y point to elements of that type and need only its alignment; within
@@ -52,6 +53,10 @@ struct FloatCodec {
   // floats -> fixed point; NaN and Inf become 0. Returns how many other nonzero elements have become 0.
   std::size_t (*quantize)(const void* x, std::size_t count, std::uint8_t exponent, Scale scale, Store store,
                           std::uint32_t* dst);
+  // The same with stochastic rounding: element i takes the random number of (seed, i). Writes words in host byte order,
+  // or adds them. Counts nothing.
+  void (*quantize_at_random)(const void* x, std::size_t count, std::uint8_t exponent, Scale scale, std::uint64_t seed,
+                             bool add, std::uint32_t* dst);
   // Sum of fixed point -> floats. With keep_non_finite, elements of y that are NaN or Inf stay as they are (a NaN
   // becomes quiet).
   void (*dequantize)(const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale scale, Order order,
@@ -62,7 +67,7 @@ struct FloatCodec {
                                Order order, void* y);
   // Does the work of exponent, quantize and dequantize, one vector of each at a time. This overlaps them: one waits for
   // memory while another computes and the writes of the third drain. Returns what quantize returns.
-  std::size_t (*exchange)(const Exchange& step, Scale scale);
+  std::size_t (*exchange)(const Exchange& step, Scale encode, Scale decode);
   // Encodes NaN and Inf as words that can be added: +Inf is 1 in the low half, -Inf is 1 in the high half, NaN is both.
   void (*non_finite_flags)(const void* x, std::size_t count, Store store, std::uint32_t* dst);
   // Writes NaN, +Inf or -Inf into y where the summed flags say so, as IEEE addition would give (Inf - Inf = NaN). The
@@ -80,6 +85,13 @@ struct Codec {
   // The aggregator's adder: slot[i] += word i of a packet, modulo 2^32. load_big_endian sets slot[i] = word i instead.
   void (*add_big_endian)(const std::uint32_t* packet, std::size_t count, std::uint32_t* slot);
   void (*load_big_endian)(const std::uint32_t* packet, std::size_t count, std::uint32_t* slot);
+  // Narrow words, which must be in range, between one 32-bit word each and the form in packets: 8 bits, or 16 bits
+  // big-endian, one after the other. pack() fills up the last 32-bit word of the packet with zeros. The two memories do
+  // not overlap. unpack() adds if `add` is set.
+  void (*pack)(const std::uint32_t* words, std::size_t count, WireWord word, std::uint32_t* packed);
+  void (*unpack)(const std::uint32_t* packed, std::size_t count, WireWord word, bool add, std::uint32_t* words);
+  // Divides sums by 2^bits, in place, and rounds. Element i takes the random number of (seed, i).
+  void (*shift)(std::uint32_t* words, std::size_t count, std::uint32_t bits, Rounding rounding);
 };
 
 // The fastest variant for this processor. JAXINA_CODEC=scalar|avx2|avx512 overrides the choice; throws

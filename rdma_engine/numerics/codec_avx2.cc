@@ -39,6 +39,9 @@ struct Avx2Vector {
 
   static Words bit_and(Words a, Words b) { return _mm256_and_si256(a, b); }
   static Words add(Words a, Words b) { return _mm256_add_epi32(a, b); }
+  static Words shift_right_signed(Words a, std::uint32_t bits) {
+    return _mm256_sra_epi32(a, _mm_cvtsi32_si128(static_cast<int>(bits)));
+  }
   static Words swap_bytes(Words a) {
     return _mm256_shuffle_epi8(a, _mm256_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203,  //
                                                     0x0c0d0e0f08090a0b, 0x0405060700010203));

@@ -40,6 +40,9 @@ struct Avx512Vector {
 
   static Words bit_and(Words a, Words b) { return _mm512_and_si512(a, b); }
   static Words add(Words a, Words b) { return _mm512_add_epi32(a, b); }
+  static Words shift_right_signed(Words a, std::uint32_t bits) {
+    return _mm512_sra_epi32(a, _mm_cvtsi32_si128(static_cast<int>(bits)));
+  }
   static Words swap_bytes(Words a) {
     return _mm512_shuffle_epi8(a, _mm512_set4_epi32(0x0c0d0e0f, 0x08090a0b, 0x04050607, 0x00010203));
   }

@@ -36,6 +36,10 @@ struct OneWordFloat {
                             std::uint32_t* dst) {
     return (c.*type).quantize(x, n, e, s, store, dst);
   }
+  static void encode_at_random(const Codec& c, const void* x, std::size_t n, std::uint8_t e, Scale s,
+                               std::uint64_t seed, bool add, std::uint32_t* dst) {
+    (c.*type).quantize_at_random(x, n, e, s, seed, add, dst);
+  }
   static void decode(const Codec& c, const std::uint32_t* sum, std::size_t n, std::uint8_t e, Scale s, Order order,
                      bool keep, void* y) {
     (c.*type).dequantize(sum, n, e, s, order, keep, y);
@@ -44,7 +48,9 @@ struct OneWordFloat {
                                Order order, void* y) {
     (c.*type).dequantize_streaming(sum, n, e, s, order, y);
   }
-  static std::size_t exchange(const Codec& c, const Exchange& step, Scale s) { return (c.*type).exchange(step, s); }
+  static std::size_t exchange(const Codec& c, const Exchange& step, Scale encode, Scale decode) {
+    return (c.*type).exchange(step, encode, decode);
+  }
   static void flags(const Codec& c, const void* x, std::size_t n, Store store, std::uint32_t* dst) {
     (c.*type).non_finite_flags(x, n, store, dst);
   }
@@ -161,6 +167,12 @@ constexpr decltype(ElementCodec::exchange) exchange_of() {
 }
 
 template <typename Form>
+constexpr decltype(ElementCodec::encode_at_random) encode_at_random_of() {
+  if constexpr (requires { Form::encode_at_random; }) return Form::encode_at_random;
+  return nullptr;
+}
+
+template <typename Form>
 constexpr ElementCodec make(ElementType type, std::size_t size, std::size_t words, bool is_float) {
   return {type,
           size,
@@ -169,6 +181,7 @@ constexpr ElementCodec make(ElementType type, std::size_t size, std::size_t word
           Form::exponent,
           Form::finite_exponent,
           Form::encode,
+          encode_at_random_of<Form>(),
           Form::decode,
           decode_streaming<Form>,
           exchange_of<Form>(),

@@ -49,6 +49,9 @@ struct ElementCodec {
   // Returns how many finite nonzero elements have become words of 0.
   std::size_t (*encode)(const Codec&, const void* x, std::size_t count, std::uint8_t exponent, Scale, Store,
                         std::uint32_t* dst);
+  // See FloatCodec::quantize_at_random. Null for types that only have words of 32 bits; see may_be_narrow.
+  void (*encode_at_random)(const Codec&, const void* x, std::size_t count, std::uint8_t exponent, Scale,
+                           std::uint64_t seed, bool add, std::uint32_t* dst);
   void (*decode)(const Codec&, const std::uint32_t* sum, std::size_t count, std::uint8_t exponent, Scale, Order,
                  bool keep_non_finite, void* y);
   // The same without keep_non_finite, for large results. See FloatCodec::dequantize_streaming.
@@ -56,13 +59,16 @@ struct ElementCodec {
                            Order, void* y);
   // See FloatCodec. Null for types without a combined kernel: they compute exponents, words and results one after the
   // other.
-  std::size_t (*exchange)(const Codec&, const Exchange&, Scale);
+  std::size_t (*exchange)(const Codec&, const Exchange&, Scale encode, Scale decode);
   // Flags take as many words as data.
   void (*flags)(const Codec&, const void* x, std::size_t count, Store, std::uint32_t* dst);
   void (*apply_flags)(const Codec&, const std::uint32_t* sum, std::size_t count, Order, bool clear, void* y);
 };
 
 const ElementCodec& element_codec(ElementType type);
+
+// Whether elements of this type may take words of 8 or 16 bits.
+inline bool may_be_narrow(ElementType type) { return element_codec(type).encode_at_random != nullptr; }
 
 // The largest block size, in words.
 inline constexpr std::size_t kMaxBlockSize = 16384;

@@ -7,6 +7,7 @@
 
 #include "rdma_engine/numerics/kernels.h"
 #include "rdma_engine/numerics/scalar_vector.h"
+#include "rdma_engine/numerics/stochastic_rounding.h"
 #include "rdma_engine/numerics/vector_arithmetic.h"
 
 namespace jaxina::numerics {
@@ -101,6 +102,24 @@ std::uint32_t quantize(const void* elements, std::size_t count, Factors factors,
   return 0;
 }
 
+template <class Element, bool add>
+void quantize_at_random_to(const Element* x, std::size_t count, Factors factors, std::int32_t limit, std::uint64_t seed,
+                           std::uint32_t* dst) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t word =
+        quantized_at_random(ScalarVector::load_float(x + i), factors, limit, random_word(seed, i));
+    dst[i] = add ? dst[i] + word : word;
+  }
+}
+
+template <class Element>
+void quantize_at_random(const void* elements, std::size_t count, Factors factors, std::int32_t limit,
+                        std::uint64_t seed, bool add, std::uint32_t* dst) {
+  const auto* x = static_cast<const Element*>(elements);
+  add ? quantize_at_random_to<Element, true>(x, count, factors, limit, seed, dst)
+      : quantize_at_random_to<Element, false>(x, count, factors, limit, seed, dst);
+}
+
 enum class Write { kAll, kKeepNonFinite, kStreaming };
 
 template <class V, class Element, Write write>
@@ -165,7 +184,7 @@ struct Found {
   typename V::Words widest = V::fill(0), rounded_to_zero = V::fill(0);
 };
 
-template <class V, class Element, Store store, Write write>
+template <class V, class Element, Store store, Write write, bool shifts>
 inline void exchange_vector(const BlockExchange& b, std::size_t i, Found<V>& found) {
   const Element* ahead = static_cast<const Element*>(b.ahead) + i;
   constexpr std::size_t kOfLine = kLineBytes / sizeof(Element), kPrefetched = kPrefetchedBytes / sizeof(Element);
@@ -174,29 +193,37 @@ inline void exchange_vector(const BlockExchange& b, std::size_t i, Found<V>& fou
   const auto word = quantized<V>(bits, b.quantize_factors, b.limit);
   put<V, store>(b.words + i, word);
   found.rounded_to_zero = count_rounded_to_zero<V>(found.rounded_to_zero, bits, word);
-  put_float<V, Element, write>(static_cast<Element*>(b.y) + i,
-                               dequantized<V>(V::load(b.sum + i), b.dequantize_factors));
+  auto sum = V::load(b.sum + i);
+  if constexpr (shifts) sum = shifted<V>(sum, b.shift);
+  put_float<V, Element, write>(static_cast<Element*>(b.y) + i, dequantized<V>(sum, b.dequantize_factors));
   found.widest = V::max_signed(found.widest, magnitude<V>(V::load_float(ahead)));
 }
 
-template <class Wide, class Element, Store store, Write write>
+template <class Wide, class Element, Store store, Write write, bool shifts>
 BlockExchanged exchange_to(const BlockExchange b) {
   const std::size_t whole = b.count - b.count % Wide::kWidth;
   Found<Wide> found;
-  for (std::size_t i = 0; i < whole; i += Wide::kWidth) exchange_vector<Wide, Element, store, write>(b, i, found);
+  for (std::size_t i = 0; i < whole; i += Wide::kWidth) {
+    exchange_vector<Wide, Element, store, write, shifts>(b, i, found);
+  }
   Found<ScalarVector> all{Wide::largest_signed(found.widest), Wide::sum(found.rounded_to_zero)};
-  for (std::size_t i = whole; i < b.count; ++i) exchange_vector<ScalarVector, Element, store, write>(b, i, all);
+  for (std::size_t i = whole; i < b.count; ++i) exchange_vector<ScalarVector, Element, store, write, shifts>(b, i, all);
   return {all.widest, all.rounded_to_zero};
+}
+
+template <class Wide, class Element, bool shifts>
+BlockExchanged exchange_with(const BlockExchange& b) {
+  if (b.streaming && may_stream<Wide>(static_cast<const Element*>(b.y))) {
+    return b.store == Store::kAdd ? exchange_to<Wide, Element, Store::kAdd, Write::kStreaming, shifts>(b)
+                                  : exchange_to<Wide, Element, Store::kWrite, Write::kStreaming, shifts>(b);
+  }
+  return b.store == Store::kAdd ? exchange_to<Wide, Element, Store::kAdd, Write::kAll, shifts>(b)
+                                : exchange_to<Wide, Element, Store::kWrite, Write::kAll, shifts>(b);
 }
 
 template <class Wide, class Element>
 BlockExchanged exchange(const BlockExchange& b) {
-  if (b.streaming && may_stream<Wide>(static_cast<const Element*>(b.y))) {
-    return b.store == Store::kAdd ? exchange_to<Wide, Element, Store::kAdd, Write::kStreaming>(b)
-                                  : exchange_to<Wide, Element, Store::kWrite, Write::kStreaming>(b);
-  }
-  return b.store == Store::kAdd ? exchange_to<Wide, Element, Store::kAdd, Write::kAll>(b)
-                                : exchange_to<Wide, Element, Store::kWrite, Write::kAll>(b);
+  return b.shift == 0 ? exchange_with<Wide, Element, false>(b) : exchange_with<Wide, Element, true>(b);
 }
 
 template <class Wide, class Element, Store store>
@@ -252,12 +279,79 @@ void move_words(const std::uint32_t* src, std::size_t count, Order order, bool a
   }
 }
 
+// Packed words in memory. They may alias the 32-bit words that the packet is made of.
+template <class Word>
+struct Packed;
+template <>
+struct Packed<std::int8_t> {
+  using Stored = std::uint8_t;
+  static std::uint32_t read(Stored stored) {
+    return static_cast<std::uint32_t>(static_cast<std::int32_t>(static_cast<std::int8_t>(stored)));
+  }
+  static Stored write(std::uint32_t word) { return static_cast<Stored>(word); }
+};
+template <>
+struct Packed<std::int16_t> {
+  using Stored __attribute__((may_alias)) = std::uint16_t;
+  static std::uint16_t swapped(std::uint16_t word) { return kHostIsLittleEndian ? __builtin_bswap16(word) : word; }
+  static std::uint32_t read(std::uint16_t stored) {
+    return static_cast<std::uint32_t>(static_cast<std::int32_t>(static_cast<std::int16_t>(swapped(stored))));
+  }
+  static std::uint16_t write(std::uint32_t word) { return swapped(static_cast<std::uint16_t>(word)); }
+};
+
+// The compiler turns these plain loops into vector code for the file's instruction set.
+template <class Word>
+void pack_as(const std::uint32_t* __restrict words, std::size_t count, std::uint32_t* packed) {
+  if (count == 0) return;
+  packed[(count * sizeof(Word) - 1) / sizeof(*packed)] = 0;
+  auto* __restrict to = reinterpret_cast<typename Packed<Word>::Stored*>(packed);
+  for (std::size_t i = 0; i < count; ++i) to[i] = Packed<Word>::write(words[i]);
+}
+
+template <class Word, bool add>
+void unpack_as(const std::uint32_t* packed, std::size_t count, std::uint32_t* __restrict words) {
+  const auto* __restrict from = reinterpret_cast<const typename Packed<Word>::Stored*>(packed);
+  for (std::size_t i = 0; i < count; ++i) words[i] = (add ? words[i] : 0) + Packed<Word>::read(from[i]);
+}
+
+// A template, so that every file has its own copy (see kernels.h).
+template <class Wide>
+void pack(const std::uint32_t* words, std::size_t count, WireWord word, std::uint32_t* packed) {
+  word == WireWord::kInt8 ? pack_as<std::int8_t>(words, count, packed) : pack_as<std::int16_t>(words, count, packed);
+}
+
+template <class Wide>
+void unpack(const std::uint32_t* packed, std::size_t count, WireWord word, bool add, std::uint32_t* words) {
+  if (word == WireWord::kInt8) {
+    add ? unpack_as<std::int8_t, true>(packed, count, words) : unpack_as<std::int8_t, false>(packed, count, words);
+  } else {
+    add ? unpack_as<std::int16_t, true>(packed, count, words) : unpack_as<std::int16_t, false>(packed, count, words);
+  }
+}
+
+template <class Wide>
+void shift(std::uint32_t* words, std::size_t count, std::uint32_t bits, Rounding rounding) {
+  if (bits == 0) return;
+  if (rounding.stochastic) {
+    for (std::size_t i = 0; i < count; ++i) {
+      words[i] = shifted_at_random(words[i], bits, random_word(rounding.seed, i));
+    }
+  } else {
+    for_each_vector<Wide>(count, [=](auto vector, std::size_t i) {
+      using V = decltype(vector);
+      V::store(words + i, shifted<V>(V::load(words + i), bits));
+    });
+  }
+}
+
 template <class Wide, class Element>
 constexpr FloatKernels float_kernels_over() {
   return {
       .max_magnitude = max_magnitude<Wide, Element, false>,
       .max_finite_magnitude = max_magnitude<Wide, Element, true>,
       .quantize = quantize<Wide, Element>,
+      .quantize_at_random = quantize_at_random<Element>,
       .dequantize = dequantize<Wide, Element>,
       .dequantize_streaming = dequantize_streaming<Wide, Element>,
       .exchange = exchange<Wide, Element>,
@@ -274,6 +368,9 @@ constexpr Kernels kernels_over() {
       .bfloat16 = float_kernels_over<Wide, Bfloat16>(),
       .end_streaming = Wide::end_streaming,
       .move_words = move_words<Wide>,
+      .pack = pack<Wide>,
+      .unpack = unpack<Wide>,
+      .shift = shift<Wide>,
   };
 }
 

@@ -21,6 +21,7 @@ struct BlockExchange {
   Store store;
   std::uint32_t* words;
   const std::uint32_t* sum;
+  std::uint32_t shift;
   Factors dequantize_factors;
   bool streaming;
   void* y;
@@ -40,6 +41,9 @@ struct FloatKernels {
   // Returns how many finite nonzero elements have become 0.
   std::uint32_t (*quantize)(const void* x, std::size_t count, Factors factors, std::int32_t limit, Store store,
                             std::uint32_t* dst);
+  // Writes or adds words in host byte order. Element i takes the random number of (seed, i).
+  void (*quantize_at_random)(const void* x, std::size_t count, Factors factors, std::int32_t limit, std::uint64_t seed,
+                             bool add, std::uint32_t* dst);
   void (*dequantize)(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, bool keep_non_finite,
                      void* y);
   void (*dequantize_streaming)(const std::uint32_t* sum, std::size_t count, Factors factors, Order order, void* y);
@@ -53,6 +57,10 @@ struct Kernels {
   void (*end_streaming)();
   // dst = word, or dst += word if `add`. Reverses the bytes of each source word first if the order is big-endian.
   void (*move_words)(const std::uint32_t* src, std::size_t count, Order order, bool add, std::uint32_t* dst);
+  // Narrow words; see Codec.
+  void (*pack)(const std::uint32_t* words, std::size_t count, WireWord word, std::uint32_t* packed);
+  void (*unpack)(const std::uint32_t* packed, std::size_t count, WireWord word, bool add, std::uint32_t* words);
+  void (*shift)(std::uint32_t* words, std::size_t count, std::uint32_t bits, Rounding rounding);
 };
 
 extern const Kernels kScalarKernels;

@@ -55,6 +55,9 @@ struct ScalarVector {
 
   JAXINA_HOST_DEVICE static Words bit_and(Words a, Words b) { return a & b; }
   JAXINA_HOST_DEVICE static Words add(Words a, Words b) { return a + b; }
+  JAXINA_HOST_DEVICE static Words shift_right_signed(Words a, std::uint32_t bits) {
+    return static_cast<Words>(static_cast<std::int32_t>(a) >> bits);
+  }
   JAXINA_HOST_DEVICE static Words swap_bytes(Words a) {
 #if defined(__CUDA_ARCH__)
     return __byte_perm(a, 0, 0x0123);

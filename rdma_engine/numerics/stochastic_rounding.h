@@ -12,13 +12,32 @@
 namespace jaxina::numerics {
 namespace {
 
-// The upper half of the (index + 1)-th number of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
-// generators, OOPSLA 2014), started at `seed`.
-JAXINA_HOST_DEVICE constexpr std::uint32_t random_word(std::uint64_t seed, std::uint64_t index) {
-  std::uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15u;
+constexpr std::uint64_t kSplitMixStep = 0x9e3779b97f4a7c15u;
+
+// The (index + 1)-th number of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA
+// 2014), started at `seed`.
+JAXINA_HOST_DEVICE constexpr std::uint64_t random64(std::uint64_t seed, std::uint64_t index) {
+  std::uint64_t z = seed + (index + 1) * kSplitMixStep;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return static_cast<std::uint32_t>((z ^ (z >> 31)) >> 32);
+  return z ^ (z >> 31);
+}
+
+// Its upper half.
+JAXINA_HOST_DEVICE constexpr std::uint32_t random_word(std::uint64_t seed, std::uint64_t index) {
+  return static_cast<std::uint32_t>(random64(seed, index) >> 32);
+}
+
+// The seed with which index 0 draws what `seed` draws at index `first`.
+JAXINA_HOST_DEVICE constexpr std::uint64_t seed_from(std::uint64_t seed, std::uint64_t first) {
+  return seed + first * kSplitMixStep;
+}
+
+// sum / 2^shift, rounded with this random number.
+JAXINA_HOST_DEVICE constexpr std::uint32_t shifted_at_random(std::uint32_t sum, std::uint32_t shift,
+                                                             std::uint32_t random) {
+  const std::uint32_t offset = shift == 0 ? 0 : random >> (32 - shift);
+  return static_cast<std::uint32_t>(static_cast<std::int32_t>(sum + offset) >> shift);
 }
 
 // Like quantized(), for the bits of one float32, but rounded with this random number.

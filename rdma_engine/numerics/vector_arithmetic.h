@@ -56,6 +56,14 @@ inline typename V::Words count_rounded_to_zero(typename V::Words count, typename
   return V::count(count, V::zero_where_nonzero(word, V::select(finite<V>(bits), bits, V::fill(0))));
 }
 
+// sum / 2^shift, rounded to nearest with ties to even. `shift` is at least 1.
+template <class V>
+JAXINA_HOST_DEVICE inline typename V::Words shifted(typename V::Words sum, std::uint32_t shift) {
+  const auto odd = V::bit_and(V::shift_right_signed(sum, shift), V::fill(1));
+  const auto below_half = V::fill((1u << (shift - 1)) - 1);
+  return V::shift_right_signed(V::add(V::add(sum, below_half), odd), shift);
+}
+
 // word -> float32 bits.
 template <class V>
 JAXINA_HOST_DEVICE inline typename V::Words dequantized(typename V::Words word, Factors factors) {

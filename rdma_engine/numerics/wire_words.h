@@ -1,8 +1,9 @@
 // The width of the words on the wire, and how values are rounded to them. The default is 32 bits, rounded to nearest.
-// Narrower words give up precision to save bandwidth.
+// Narrow words of w = 8 or 16 bits give up precision to save bandwidth.
 //
-// With words of w bits the scale is S = w - 1 - L - m = 125 + w - L - b and Q = floor((2^(w-1) - 1) / n), so that the
-// sum of n words still fits a word.
+// A narrow word has no head-room for the sum: S = w - 1 - m = 125 + w - b and Q = 2^(w-1) - 1, whatever n is. Sums are
+// 32 bits wide. A sum of at most 2^L words is divided by 2^L and rounded, so that it fits a word again. That is done
+// twice: a process of D devices divides by 2^ceil(log2 D), an aggregator of P processes by 2^ceil(log2 P).
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,20 @@
 namespace jaxina::numerics {
 
 enum class WireWord : std::uint8_t { kInt32 = 4, kInt16 = 2, kInt8 = 1 };  // the value is the number of bytes
+
+constexpr std::int32_t bits_of(WireWord word) { return 8 * static_cast<std::int32_t>(word); }
+
+// The number of 32-bit words that hold `count` words.
+constexpr std::size_t packed_size(std::size_t count, WireWord word) {
+  return (count * static_cast<std::size_t>(word) + 3) / 4;
+}
+
+// ceil(log2 count)
+constexpr std::int32_t log2_of(std::uint32_t count) {
+  std::int32_t log2 = 0;
+  while ((1u << log2) < count) ++log2;
+  return log2;
+}
 
 // Rounds to nearest with ties to even, or stochastically: up or down at random, so that the expectation is the value
 // (stochastic_rounding.h). The same seed gives the same bits, so different workers and collectives should use different

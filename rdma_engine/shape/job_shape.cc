@@ -26,7 +26,7 @@ void require_workers(std::string_view what, Field value) {
 }
 
 // These limits follow from the largest datagram.
-static_assert(wire::kMaxPacketSize / sizeof(std::uint32_t) <= std::numeric_limits<std::uint16_t>::max());
+static_assert(wire::kMaxPacketSize / sizeof(std::uint32_t) <= wire::kMaxWords);
 static_assert(wire::kMaxBlocksPerChunk <= std::numeric_limits<std::uint8_t>::max());
 
 }  // namespace
@@ -55,6 +55,17 @@ JobShape::JobShape(const ShapeRequest& r)
                     " words makes packets of " + std::to_string(packet_size()) + " bytes; a datagram holds " +
                     std::to_string(wire::kMaxPacketSize) + ": lower JAXINA_BLOCK_SIZE or JAXINA_BLOCKS_PER_CHUNK");
   }
+}
+
+bool JobShape::admits(wire::Format format, std::size_t words, std::size_t exponents) const {
+  if (exponents > exponents_per_pass()) return false;
+  if (format == wire::Format::kInt32) {
+    // Narrow words come first in a collective, so only a pass without words announces exponents of theirs.
+    return words <= words_per_chunk() && (words == 0 || exponents <= blocks_per_chunk_);
+  }
+  if (!may_be_narrow() || words > words_per_pass()) return false;
+  if (format == wire::Format::kFlags) return true;
+  return words >= wire::kSeedWords && wire::narrow_elements(format, words) <= narrow_elements_per_pass();
 }
 
 JobShape JobShape::with_slots(std::uint32_t slots) const {

@@ -3,6 +3,7 @@
 // JobShape does not check again.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -42,10 +43,46 @@ class JobShape {
   std::uint32_t blocks_per_chunk() const { return blocks_per_chunk_; }
   bool whole_chunks() const { return whole_chunks_; }
 
-  // Always fits the 16 bits that a pass has for its number of words.
+  // Devices of each process, at least; exactly, if processes have equally many.
+  std::uint32_t devices_per_worker() const { return devices_ / workers_; }
+  bool has_equal_workers() const { return devices_ % workers_ == 0; }
+
+  // Always fits the bits that a pass has for its number of words, with the seed of narrow words.
   std::size_t words_per_chunk() const { return std::size_t{block_size_} * blocks_per_chunk_; }
+
+  // Aggregators that add a fixed number of words have words of 32 bits only.
+  bool may_be_narrow() const { return !whole_chunks_; }
+  // 32-bit words that the packed narrow words of a block take. So that they begin at a whole one, a block counts as
+  // padded to `narrow_stride` elements, a multiple of 4.
+  std::size_t narrow_stride() const { return (std::size_t{block_size_} + 3) / 4 * 4; }
+  std::size_t narrow_block_words(numerics::WireWord word) const { return numerics::packed_size(narrow_stride(), word); }
+  // Blocks of a chunk of packed narrow words: as many as take the chunk's bytes.
+  std::size_t narrow_blocks_per_chunk(numerics::WireWord word) const {
+    return std::clamp<std::size_t>(words_per_chunk() / narrow_block_words(word), 1, wire::kMaxBlocksPerChunk);
+  }
+  // The most words and exponents that a pass can have. Small blocks are padded so much that words of 16 bits may take
+  // more than those of 32.
+  std::size_t words_per_pass() const {
+    if (!may_be_narrow()) return words_per_chunk();
+    std::size_t most = words_per_chunk();
+    for (const numerics::WireWord word : {numerics::WireWord::kInt16, numerics::WireWord::kInt8}) {
+      most = std::max(most, narrow_blocks_per_chunk(word) * narrow_block_words(word));
+    }
+    return most + wire::kSeedWords;
+  }
+  std::size_t exponents_per_pass() const {
+    return may_be_narrow() ? narrow_blocks_per_chunk(numerics::WireWord::kInt8) : blocks_per_chunk_;
+  }
+  // The most elements that a pass of packed narrow words can have.
+  std::size_t narrow_elements_per_pass() const {
+    return may_be_narrow() ? narrow_blocks_per_chunk(numerics::WireWord::kInt8) * narrow_stride() : 0;
+  }
+
+  // Whether a pass can have so many 32-bit words in this format, and so many exponents.
+  bool admits(wire::Format format, std::size_t words, std::size_t exponents) const;
+
   // Bytes of the largest pass as a datagram.
-  std::size_t packet_size() const { return wire::packet_size(words_per_chunk(), blocks_per_chunk_); }
+  std::size_t packet_size() const { return wire::packet_size(words_per_pass(), exponents_per_pass()); }
 
   // The same job with a smaller pool (or one of equal size).
   JobShape with_slots(std::uint32_t slots) const;

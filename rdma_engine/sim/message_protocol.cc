@@ -226,7 +226,8 @@ std::unique_ptr<WorkerEnd> MessageProtocol::join(const JobSpec& spec, std::uint3
   for (std::uint32_t i = 0; i < layout.queues(); ++i) remote.qpns.push_back(made.first_qpn + i);
   pairs->connect(remote);
   return std::make_unique<MessageEnd>(
-      roce::MessageSessionConfig{.shape = spec.shape, .job = spec.job, .secret = spec.secret, .timer = plan.timer},
+      roce::MessageSessionConfig{
+          .shape = spec.shape, .job = spec.job, .secret = spec.secret, .timer = plan.timer, .worker = worker},
       std::move(pairs));
 }
 

@@ -84,6 +84,7 @@ JobPlan draw_job(std::uint32_t features, Random& random) {
   job.max_compute = random.one_in(2) ? 0 : random.log_range(kMicrosecond, 500 * kMicrosecond);
   job.links.assign(job.shape.workers(), draw_link(random));
   job.longest = std::min<std::size_t>(3 * std::size_t{job.shape.words_per_chunk()} * job.shape.slots(), 200);
+  job.narrow = features & kNarrow;
   if (features & kIncast) make_incast(job, random);
   if (features & kLateCopies) make_late_copies(job, random);
   if (features & kMostWorkers) make_crowd(job, random);
@@ -153,6 +154,14 @@ const std::vector<Scenario>& scenarios() {
        kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kCrash | kWipe | kSeveralJobs |
            kCombining | kServers,
        "the servers are on hosts of their own behind the switch, and everything goes wrong on the way there"},
+      {"narrow",
+       kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kSeveralJobs | kHostile | kNarrow,
+       "some tensors have words of 8 or 16 bits, rounded to nearest or at random"},
+      {"narrow-roce", kLoss | kDuplication | kReordering | kCorruption | kPauses | kCrash | kMessages | kNarrow,
+       "the same in RDMA messages"},
+      {"narrow-embedded", kSharedMemory | kNarrow, "the same in shared memory"},
+      {"narrow-atp", kLoss | kDuplication | kReordering | kWipe | kCombining | kRacks | kNarrow,
+       "the same through switches that combine words of 32 bits and send narrower ones on"},
       {"bursts", kLoss | kDuplication | kReordering | kPauses | kMerging,
        "packets of a burst travel, are lost and are read as one, as with segmentation offload"},
   };

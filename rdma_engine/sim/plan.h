@@ -41,6 +41,7 @@ enum Feature : std::uint32_t {
   kCombining = 1u << 18,  // each worker has a server, and switches combine updates on their way there (docs/atp.md)
   kRacks = 1u << 19,      // the workers are in two racks, whose switches combine first
   kServers = 1u << 20,    // the servers have hosts of their own behind the switch, not the workers'
+  kNarrow = 1u << 21,     // some tensors have words of 8 or 16 bits
 };
 
 struct Scenario {
@@ -98,6 +99,7 @@ struct JobPlan {
   WindowLimits window;
   std::uint32_t collectives = 0;
   std::size_t longest = 0;      // the most elements of a tensor
+  bool narrow = false;          // some tensors have words of 8 or 16 bits
   std::uint32_t ahead = 0;      // how many collectives a worker may submit before the first of them is done
   Nanoseconds max_compute = 0;  // the longest time between two collectives
   std::vector<LinkPlan> links;  // per worker, both directions

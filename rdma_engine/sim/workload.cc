@@ -87,7 +87,8 @@ bool equal_bits(ElementType type, std::uint32_t a, std::uint32_t b) {
 Workload::Workload(const JobPlan& plan, Random& random) {
   const std::size_t chunk = plan.shape.words_per_chunk();
   collectives_.resize(plan.collectives);
-  for (auto& tensors : collectives_) {
+  for (WorkCollective& collective : collectives_) {
+    std::vector<WorkTensor>& tensors = collective.tensors;
     const auto size = random.below(4);
     tensors.resize(size);
     // Some collectives use each slot several times, others fit one chunk.
@@ -102,22 +103,50 @@ Workload::Workload(const JobPlan& plan, Random& random) {
         tensor.out.emplace_back(tensor.count + 2, kGuard);
         if (tensor.in_place) std::copy(tensor.in[w].begin(), tensor.in[w].end(), tensor.out[w].begin() + 1);
       }
-      tensor.expected = expected_sum(tensor.type, tensor.in, plan.shape.block_size());
     }
+    if (plan.narrow) draw_narrow(collective, random);
+    expect(collective, plan.shape);
+  }
+}
+
+// Some tensors of a collective are narrow, all with the same word.
+void Workload::draw_narrow(WorkCollective& collective, Random& random) {
+  const auto word = random.one_in(2) ? numerics::WireWord::kInt16 : numerics::WireWord::kInt8;
+  collective.rounding = {random.one_in(2), random.next()};
+  for (WorkTensor& tensor : collective.tensors) {
+    if (tensor.type == ElementType::kFloat32 && !random.one_in(3)) tensor.word = word;
+  }
+}
+
+void Workload::expect(WorkCollective& collective, const JobShape& shape) {
+  NarrowSum form{.block_size = shape.block_size()};
+  if (collective.rounding.stochastic) form.seed = collective.rounding.seed;
+  for (WorkTensor& tensor : collective.tensors) {
+    if (tensor.word == numerics::WireWord::kInt32) {
+      tensor.expected = expected_sum(tensor.type, tensor.in, shape.block_size());
+      continue;
+    }
+    form.bits = numerics::bits_of(tensor.word);
+    tensor.expected = expected_narrow_sum(tensor.in, form);
+    form.first_block += (tensor.count + shape.block_size() - 1) / shape.block_size();
   }
 }
 
 Collective Workload::collective(std::size_t index, std::uint32_t worker) {
-  Collective result;
-  for (WorkTensor& tensor : collectives_[index]) {
+  Collective result{.tensors = {}, .rounding = collectives_[index].rounding};
+  for (WorkTensor& tensor : collectives_[index].tensors) {
     std::uint32_t* out = tensor.out[worker].data() + 1;
-    result.tensors.push_back({tensor.type, tensor.count, tensor.in_place ? out : tensor.in[worker].data(), out});
+    result.tensors.push_back({.type = tensor.type,
+                              .count = tensor.count,
+                              .in = tensor.in_place ? out : tensor.in[worker].data(),
+                              .out = out,
+                              .word = tensor.word});
   }
   return result;
 }
 
 bool Workload::is_exact(std::size_t index, std::uint32_t worker) const {
-  for (const WorkTensor& tensor : collectives_[index]) {
+  for (const WorkTensor& tensor : collectives_[index].tensors) {
     const Words& out = tensor.out[worker];
     if (out.front() != kGuard || out.back() != kGuard) return false;
     for (std::size_t i = 0; i < tensor.count; ++i) {

@@ -6,13 +6,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "rdma_engine/sim/narrow_sum.h"
 #include "rdma_engine/sim/plan.h"
 #include "rdma_engine/worker/tensor.h"
 
 namespace jaxina::sim {
-
-// A tensor's values as 32-bit patterns.
-using Words = std::vector<std::uint32_t>;
 
 // The expected sum of float32 (in blocks of `block_size` elements) or int32. inputs[w] belongs to worker w.
 Words expected_sum(ElementType type, const std::vector<Words>& inputs, std::size_t block_size);
@@ -35,12 +33,20 @@ class Workload {
     ElementType type;
     std::size_t count;
     bool in_place;
+    numerics::WireWord word = numerics::WireWord::kInt32;
     Words expected;
     std::vector<Words> in;  // per worker
     // Per worker, with one guard word before and one after; if in place, these hold the input too.
     std::vector<Words> out;
   };
-  std::vector<std::vector<WorkTensor>> collectives_;
+  struct WorkCollective {
+    std::vector<WorkTensor> tensors;
+    numerics::Rounding rounding = {};  // of narrow words
+  };
+  void draw_narrow(WorkCollective& collective, Random& random);
+  void expect(WorkCollective& collective, const JobShape& shape);
+
+  std::vector<WorkCollective> collectives_;
 };
 
 }  // namespace jaxina::sim

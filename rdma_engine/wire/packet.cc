@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "rdma_engine/base/assert.h"
+
 namespace jaxina::wire {
 namespace {
 
@@ -32,6 +34,9 @@ T get(const std::uint8_t (&field)[N]) {
   std::memcpy(&value, field, N);
   return big_endian(value);
 }
+
+constexpr unsigned kFormatShift = 14;
+static_assert(kMaxWords == (1u << kFormatShift) - 1);
 
 constexpr std::size_t kCrcOffset = offsetof(HeaderBytes, crc);
 
@@ -81,7 +86,8 @@ void seal(const Header& header, std::uint8_t* packet, std::size_t size) {
   put(bytes.slot, header.slot);
   put(bytes.epoch, header.epoch);
   put(bytes.fingerprint, header.fingerprint);
-  put(bytes.words, header.words);
+  JAXINA_ASSERT(header.words <= kMaxWords);
+  put(bytes.words, static_cast<std::uint16_t>(static_cast<unsigned>(header.format) << kFormatShift | header.words));
   bytes.exponents = header.exponents;
   bytes.code = header.code;
   std::memcpy(packet, &bytes, kCrcOffset);
@@ -114,7 +120,9 @@ ParseResult parse(std::span<const std::uint8_t> packet, Header& header, Checksum
   header.slot = get<std::uint16_t>(bytes.slot);
   header.epoch = get<std::uint32_t>(bytes.epoch);
   header.fingerprint = get<std::uint32_t>(bytes.fingerprint);
-  header.words = get<std::uint16_t>(bytes.words);
+  const auto words = get<std::uint16_t>(bytes.words);
+  header.words = words & kMaxWords;
+  header.format = static_cast<Format>(words >> kFormatShift);
   header.exponents = bytes.exponents;
   header.code = bytes.code;
   if (has_sized_payload(header.kind) && packet.size() != packet_size(header.words, header.exponents)) {

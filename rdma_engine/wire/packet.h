@@ -3,6 +3,8 @@
 //   0      2       3      4        8         16       18     20      24            28      30          31      32
 //   | magic | version | kind | job  | secret  | worker | slot | epoch | fingerprint | words | exponents | code | crc32
 //   | | exponent bytes, padded to 4 | words x 32 bit |
+//
+// The upper two bits of `words` are the format.
 #pragma once
 
 #include <cstddef>
@@ -43,6 +45,21 @@ enum class Refusal : std::uint8_t {
   kAhead = 2,       // an epoch the slot cannot have reached: the aggregator has lost its state
 };
 
+// What the words of a pass are. Narrow words lie one after the other in 32-bit words, in network byte order. Two words in
+// front of them are the seed with which the sum is rounded, or 0 to round it to nearest.
+enum class Format : std::uint8_t {
+  kInt32 = 0,  // added modulo 2^32
+  kInt16 = 1,  // narrow: added, divided by 2^ceil(log2 workers), rounded
+  kInt8 = 2,   // the same
+  kFlags = 3,  // ored: 2 bits for each element of narrow words, the lower for +Inf, the upper for -Inf
+};
+inline constexpr std::size_t kSeedWords = 2;
+constexpr bool is_narrow(Format format) { return format == Format::kInt16 || format == Format::kInt8; }
+// How many narrow words a pass of so many 32-bit words has, with what fills up the last of these.
+constexpr std::size_t narrow_elements(Format format, std::size_t words) {
+  return (words - kSeedWords) * (format == Format::kInt16 ? 2 : 4);
+}
+
 // The `code` of a kResult: the aggregator's receive buffer has overflowed since the job's last result. Switches that
 // cannot detect this send 0.
 inline constexpr std::uint8_t kOverflowed = 1;
@@ -61,9 +78,10 @@ struct Header {
   std::uint16_t slot = 0;
   std::uint32_t epoch = 0;
   std::uint32_t fingerprint = 0;
-  std::uint16_t words = 0;     // 32-bit words of data
+  std::uint16_t words = 0;     // 32-bit words of data, at most kMaxWords
   std::uint8_t exponents = 0;  // exponent bytes of the slot's next chunk
   std::uint8_t code = 0;
+  Format format = Format::kInt32;
 };
 
 struct HeaderBytes {
@@ -82,6 +100,7 @@ constexpr std::size_t packet_size(std::size_t words, std::size_t exponents) {
 // Limits of a chunk. They ensure that a packet fits a UDP datagram and that its counts fit the fields above.
 inline constexpr std::size_t kMaxBlocksPerChunk = 64;
 inline constexpr std::size_t kMaxPacketSize = 65507;
+inline constexpr std::size_t kMaxWords = 0x3fff;  // the field's other two bits are the format
 
 // Views into a packet's payload.
 inline std::uint8_t* exponents_of(std::uint8_t* packet) { return packet + kHeaderSize; }

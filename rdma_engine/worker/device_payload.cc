@@ -147,7 +147,7 @@ void DevicePayload::clear_gaps(std::size_t slot, const Layout& layout, std::size
     tensor = block.tensor;
     written = block.first_word + block.words;
   });
-  clear_up_to(layout.words_in(chunk));
+  clear_up_to(layout.words_in(chunk, floats_only));
 }
 
 void DevicePayload::start_open() {

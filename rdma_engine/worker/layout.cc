@@ -1,54 +1,118 @@
 #include "rdma_engine/worker/layout.h"
 
 #include <cstring>
+#include <string>
+
+#include "rdma_engine/base/assert.h"
 
 namespace jaxina {
+
+using numerics::WireWord;
+
+namespace {
+
+void check_narrow(const JobShape& shape) {
+  if (!shape.may_be_narrow()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "this switch adds words of 32 bits only: use bits=32, or a switch in software");
+  }
+  if (!shape.has_equal_workers()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "words of 8 or 16 bits need equally many devices in each process, not " +
+                    std::to_string(shape.devices()) + " devices in " + std::to_string(shape.workers()) +
+                    " processes: use bits=32");
+  }
+}
+
+}  // namespace
 
 std::uint32_t fingerprint(const Collective& collective) {
   std::uint32_t result = mix(mix(0, collective.identity), collective.tensors.size());
   for (const Tensor& tensor : collective.tensors) {
     result = mix(mix(result, static_cast<std::uint64_t>(tensor.type)), tensor.count);
+    if (tensor.word != WireWord::kInt32) result = mix(result, static_cast<std::uint64_t>(tensor.word));
   }
+  if (collective.rounding.stochastic) result = mix(result, collective.rounding.seed);
   return result;
 }
 
-Layout::Layout(std::vector<Collective> contributions, const JobShape& shape)
+Layout::Layout(std::vector<Collective> contributions, const JobShape& shape, Packing packing)
     : contributions_(std::move(contributions)),
       shape_(shape),
+      narrow_blocks_before_(contributions_.front().narrow_blocks_before),
       fingerprint_(jaxina::fingerprint(contributions_.front())) {
+  cuts_.reserve(contributions_.front().tensors.size());
+  narrow_.blocks_per_chunk = rest_.blocks_per_chunk = shape_.blocks_per_chunk();
+  narrow_.words_per_block = rest_.words_per_block = shape_.block_size();
+  add_tensors(true);
+  close(narrow_, 0);
+  if (narrow_.blocks > 0) {
+    check_narrow(shape_);
+    if (packing == Packing::kPacked) {
+      const WireWord word = cuts_.front().word;
+      narrow_.blocks_per_chunk = shape_.narrow_blocks_per_chunk(word);
+      narrow_.words_per_block = shape_.narrow_block_words(word);
+      narrow_.format = word == WireWord::kInt16 ? wire::Format::kInt16 : wire::Format::kInt8;
+      close(narrow_, 0);
+    }
+  }
+  add_tensors(false);
+  close(rest_, narrow_.chunks);
+  chunks_ = narrow_.chunks + rest_.chunks;
+}
+
+// Appends the tensors whose words are narrow, or all others.
+void Layout::add_tensors(bool narrow) {
+  Section& section = narrow ? narrow_ : rest_;
+  section.first_block = blocks_;
   const std::vector<Tensor>& tensors = contributions_.front().tensors;
-  cuts_.reserve(tensors.size());
-  first_block_.reserve(tensors.size() + 1);
-  for (const Tensor& tensor : tensors) {
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    const Tensor& tensor = tensors[t];
+    if ((tensor.word != WireWord::kInt32) != narrow) continue;
     const numerics::ElementCodec& codec = numerics::element_codec(tensor.type);
+    JAXINA_ASSERT(!narrow || numerics::may_be_narrow(tensor.type));
     const std::size_t per_block = shape_.block_size() / codec.words;
-    cuts_.push_back({&codec, per_block, tensor.count});
-    first_block_.push_back(blocks_);
-    blocks_ += (tensor.count + per_block - 1) / per_block;
+    cuts_.push_back({&codec, t, per_block, tensor.count, tensor.word, blocks_});
+    JAXINA_ASSERT(!narrow || tensor.word == cuts_.front().word);
+    const std::size_t blocks = (tensor.count + per_block - 1) / per_block;
+    blocks_ += blocks;
+    section.blocks += blocks;
     has_exponents_ = has_exponents_ || codec.is_float;
   }
-  first_block_.push_back(blocks_);
-  chunks_ = (blocks_ + shape_.blocks_per_chunk() - 1) / shape_.blocks_per_chunk();
+}
+
+void Layout::close(Section& section, std::size_t first_chunk) {
+  section.first_chunk = first_chunk;
+  section.chunks = (section.blocks + section.blocks_per_chunk - 1) / section.blocks_per_chunk;
 }
 
 std::size_t Layout::blocks_in(std::size_t chunk) const {
-  const std::size_t begin = chunk * shape_.blocks_per_chunk();
-  return std::min<std::size_t>(shape_.blocks_per_chunk(), blocks_ - begin);
+  const Section& section = section_of(chunk);
+  const std::size_t begin = (chunk - section.first_chunk) * section.blocks_per_chunk;
+  return std::min(section.blocks_per_chunk, section.blocks - begin);
 }
 
-std::size_t Layout::words_in(std::size_t chunk) const {
+std::size_t Layout::words_in(std::size_t chunk, bool flags) const {
+  const Section& section = section_of(chunk);
+  const std::size_t blocks = blocks_in(chunk);
+  if (format_of(chunk, flags) == wire::Format::kFlags) return blocks * flag_words(shape_);
   if (shape_.whole_chunks()) return shape_.words_per_chunk();
-  const std::size_t index = blocks_in(chunk) - 1;
-  const std::size_t last = chunk * shape_.blocks_per_chunk() + index;
-  const Block block = describe(tensor_at(last), last, index);
-  return block.first_word + block.words;
+  const std::size_t last = first_block_of(chunk) + blocks - 1;
+  const Block block = describe(cut_at(last), last, blocks - 1);
+  return (wire::is_narrow(section.format) ? wire::kSeedWords : 0) + block.first_word + block.words;
 }
 
-std::size_t Layout::tensor_at(std::size_t block) const {
+wire::Format Layout::format_of(std::size_t chunk, bool flags) const {
+  const wire::Format format = section_of(chunk).format;
+  return flags && wire::is_narrow(format) ? wire::Format::kFlags : format;
+}
+
+std::size_t Layout::cut_at(std::size_t block) const {
   // The last tensor that starts at or before the block. An empty tensor starts where the next one does, so the search
   // skips it.
-  const auto after = std::upper_bound(first_block_.begin(), first_block_.end() - 1, block);
-  return static_cast<std::size_t>(after - first_block_.begin()) - 1;
+  const auto after = std::upper_bound(cuts_.begin(), cuts_.end(), block,
+                                      [](std::size_t value, const Cut& cut) { return value < cut.first_block; });
+  return static_cast<std::size_t>(after - cuts_.begin()) - 1;
 }
 
 std::uint32_t digest(std::span<const std::uint8_t> exponents) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "rdma_engine/numerics/codec.h"
+#include "rdma_engine/wire/packet.h"
 
 namespace jaxina {
 
@@ -23,6 +24,7 @@ struct Pass {
   std::uint16_t words;
   std::uint8_t exponents;
   Phase phase;
+  wire::Format format = wire::Format::kInt32;
   std::uint32_t sent_before;  // how often it was sent already
   bool retransmission() const { return sent_before > 0; }
 };
@@ -38,6 +40,7 @@ struct Result {
   const std::uint32_t* word_data;
   const std::uint8_t* exponent_data;
   numerics::Order order;
+  wire::Format format = wire::Format::kInt32;
 };
 
 // A pass's position in the stream. It is the same for all workers.

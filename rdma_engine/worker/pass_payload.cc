@@ -29,36 +29,24 @@ std::uint8_t exponent_of(const numerics::Codec& codec, const Layout& layout, std
   return (phase == Phase::kFlags ? block.codec->finite_exponent : block.codec->exponent)(codec, in, block.elements);
 }
 
-// Decodes a result's words to a block in host memory.
-void decode_block(const numerics::Codec& codec, numerics::Scale scale, const Layout& layout, std::size_t device,
-                  const Block& block, const Result& result, std::uint8_t exponent, bool flagged) {
-  const std::uint32_t* sum = result.word_data + block.first_word;
-  std::byte* out = layout.out(device, block);
-  if (!flagged && layout.streams(device, block)) {
-    block.codec->decode_streaming(codec, sum, block.elements, exponent, scale, result.order, out);
-  } else {
-    block.codec->decode(codec, sum, block.elements, exponent, scale, result.order, flagged, out);
-  }
-}
-
-// Whether one ElementCodec::exchange can process these three blocks.
-bool alike(const Block& ahead, const Block& in, const Block& out) {
-  return in.codec->exchange != nullptr && ahead.codec == in.codec && out.codec == in.codec &&
-         ahead.elements == in.elements && out.elements == in.elements;
-}
-
 }  // namespace
 
-PassPayload::PassPayload(const JobShape& shape, const TransportMemory& memory, const numerics::Codec& codec)
+PassPayload::PassPayload(const JobShape& shape, std::uint32_t worker, const TransportMemory& memory,
+                         const numerics::Codec& codec)
     : shape_(shape),
       memory_(memory),
       codec_(codec),
       scale_(numerics::scale_for(shape.devices())),
-      exponents_(std::size_t{shape.slots()} * shape.blocks_per_chunk()),
+      narrow_(shape, worker, codec),
+      exponents_(std::size_t{shape.slots()} * shape.exponents_per_pass()),
       flagged_(shape.slots()) {}
 
 void PassPayload::admit(const Layout& layout) {
-  if (!layout.on_devices() || devices_) return;
+  if (!layout.on_devices()) return;
+  if (layout.has_narrow_words()) {
+    throw Error(ErrorCode::kUnsupportedType, "words of 8 or 16 bits are not supported on a GPU yet: use bits=32");
+  }
+  if (devices_) return;
   std::vector<TensorDevice*> devices;
   for (std::size_t d = 0; d < layout.devices(); ++d) devices.push_back(layout.device(d));
   devices_ = std::make_unique<DevicePayload>(std::move(devices), shape_, memory_);
@@ -100,9 +88,63 @@ const std::uint32_t* PassPayload::words_on_device(const Content& pass) const {
   return there && pass.place.phase != Phase::kLookAhead ? devices_->words(0, pass.slot) : nullptr;
 }
 
+// Fills a pass whose words are not 32 bits each.
+void PassPayload::fill_packed(const Content& pass, std::size_t count, std::uint32_t* words) {
+  const Layout& layout = *pass.layout;
+  const bool flags = pass.place.phase == Phase::kFlags;
+  const std::uint8_t* global = exponents(pass.slot);
+  std::size_t written = 0;
+  layout.for_each_block(pass.place.chunk, [&](const Block& block) {
+    if (flags) return narrow_.encode_flags(layout, block, words);
+    if (block.index == 0) narrow_.write_seed(layout, block, words);
+    const std::size_t first = wire::kSeedWords + block.first_word;
+    if (written > 0) std::memset(words + written, 0, 4 * (first - written));
+    narrow_.encode_packed(layout, block, global[block.index], words);
+    written = first + block.words;
+  });
+  JAXINA_ASSERT(flags || written == count);
+}
+
+// Returns how many numbers became zero that would not have in wider words.
+std::size_t PassPayload::encode_block(const Layout& layout, const Block& block, std::uint8_t exponent, Store store,
+                                      std::uint32_t* dst) {
+  if (block.word == numerics::WireWord::kInt32) {
+    return block.codec->encode(codec_, layout.in(0, block), block.elements, exponent, scale_, store, dst);
+  }
+  narrow_.encode(layout, block, exponent, dst, store == Store::kAdd);
+  return 0;
+}
+
+// Decodes a result's words to a block in host memory.
+void PassPayload::decode_block(const Layout& layout, std::size_t device, const Block& block, const Result& result,
+                               std::uint8_t exponent, bool flagged) {
+  const std::uint32_t* sum = result.word_data + block.first_word;
+  std::byte* out = layout.out(device, block);
+  if (wire::is_narrow(result.format)) {
+    narrow_.decode_packed(layout, device, block, exponent, result.word_data, flagged);
+  } else if (block.word != numerics::WireWord::kInt32) {
+    narrow_.decode(layout, device, block, exponent, sum, result.order, flagged);
+  } else if (!flagged && layout.streams(device, block)) {
+    block.codec->decode_streaming(codec_, sum, block.elements, exponent, scale_, result.order, out);
+  } else {
+    block.codec->decode(codec_, sum, block.elements, exponent, scale_, result.order, flagged, out);
+  }
+}
+
+// Whether one ElementCodec::exchange can process these three blocks.
+bool PassPayload::alike(const Layout& source, const Block& ahead, const Block& in, const Block& out) const {
+  const bool random = in.word != numerics::WireWord::kInt32 && source.rounding().stochastic;
+  return in.codec->exchange != nullptr && !random && ahead.codec == in.codec && out.codec == in.codec &&
+         ahead.word == in.word && out.word == in.word && ahead.elements == in.elements && out.elements == in.elements;
+}
+
 void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32_t* words, Store store, bool again) {
   if (count == 0) return;
   const Layout& layout = *pass.layout;
+  if (layout.format_of(pass.place.chunk, pass.place.phase == Phase::kFlags) != wire::Format::kInt32) {
+    JAXINA_ASSERT(store == Store::kBigEndian);
+    return fill_packed(pass, count, words);
+  }
   const std::uint8_t* global = exponents(pass.slot);
   // The words of several devices are added in host byte order first, and converted to network byte order afterwards.
   const bool swap_afterwards = store == Store::kBigEndian && layout.devices() > 1;
@@ -111,6 +153,10 @@ void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32
     std::uint32_t* dst = words + block.first_word;
     if (store != Store::kAdd) std::memset(words + written, 0, 4 * (block.first_word - written));
     written = block.first_word + block.words;
+    if (pass.place.phase == Phase::kData && block.word != numerics::WireWord::kInt32) {
+      JAXINA_ASSERT(store != Store::kBigEndian);
+      return narrow_.encode(layout, block, global[block.index], dst, store == Store::kAdd);
+    }
     // Integers have no exponents and no flags, so devices produce only their data.
     const bool staged = layout.on_devices() && (pass.place.phase == Phase::kData || block.codec->is_float);
     for (std::size_t device = 0; device < layout.devices(); ++device) {
@@ -152,6 +198,10 @@ void PassPayload::decode_flags(const Content& pass, const Result& result) {
   layout.for_each_block(pass.place.chunk, [&](const Block& block) {
     const std::uint32_t* sum = result.word_data + block.first_word;
     for (std::size_t device = 0; device < layout.devices(); ++device) {
+      if (result.format == wire::Format::kFlags) {
+        narrow_.decode_flags(layout, device, block, result.word_data);
+        continue;
+      }
       std::byte* out = layout.out(device, block);
       // If the sum is in place, the finite elements have not been summed yet, so they must stay.
       const bool clear = layout.in(device, block) != out;
@@ -171,14 +221,14 @@ bool PassPayload::decode_data(const Content& pass, const Result& result) {
   }
   layout.for_each_block(pass.place.chunk, [&](const Block& block) {
     for (std::size_t device = 0; device < layout.devices(); ++device) {
-      decode_block(codec_, scale_, layout, device, block, result, global[block.index], flagged);
+      decode_block(layout, device, block, result, global[block.index], flagged);
     }
   });
   return true;
 }
 
 bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_t* announced, bool merge,
-                           std::uint32_t* words, Store store, const Content& decoded, const Result& result) const {
+                           std::uint32_t* words, Store store, const Content& decoded, const Result& result) {
   const bool plain = filled.place.phase == Phase::kData && filled.announced && decoded.place.phase == Phase::kData &&
                      !flagged_[decoded.slot] && result.order == numerics::Order::kHost;
   if (!plain) return false;
@@ -193,24 +243,25 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
     const std::optional<Block> ahead = aheads.block(), in = ins.block(), out = outs.block();
     if (!ahead && !in && !out) break;
     std::size_t blocks = 1;
-    if (ahead && in && out && alike(*ahead, *in, *out)) {
+    if (ahead && in && out && alike(source, *ahead, *in, *out) && alike(target, *ahead, *in, *out)) {
       blocks = std::min({aheads.equal_blocks(), ins.equal_blocks(), outs.equal_blocks()});
-      rounded_to_zero += in->codec->exchange(
+      const bool narrow = in->word != numerics::WireWord::kInt32;
+      const std::size_t zeros = in->codec->exchange(
           codec_,
           {blocks, in->elements, source.in(0, *ahead), announced + ahead->index, merge, source.in(0, *in),
            in_exponents + in->index, store, words + in->first_word, result.word_data + out->first_word,
-           out_exponents + out->index, target.streams(0, *out), target.out(0, *out)},
-          scale_);
+           out_exponents + out->index, target.streams(0, *out), target.out(0, *out), narrow ? narrow_.sum_shift() : 0},
+          narrow ? narrow_.encode_scale(in->word) : scale_, narrow ? narrow_.decode_scale(in->word) : scale_);
+      if (!narrow) rounded_to_zero += zeros;
     } else {
       if (ahead) {
         const std::uint8_t exponent = exponent_of(codec_, source, 0, *ahead, Phase::kData);
         announced[ahead->index] = merge ? std::max(announced[ahead->index], exponent) : exponent;
       }
       if (in) {
-        rounded_to_zero += in->codec->encode(codec_, source.in(0, *in), in->elements, in_exponents[in->index], scale_,
-                                             store, words + in->first_word);
+        rounded_to_zero += encode_block(source, *in, in_exponents[in->index], store, words + in->first_word);
       }
-      if (out) decode_block(codec_, scale_, target, 0, *out, result, out_exponents[out->index], false);
+      if (out) decode_block(target, 0, *out, result, out_exponents[out->index], false);
     }
     if (in) {
       if (store != Store::kAdd) std::memset(words + written, 0, 4 * (in->first_word - written));
@@ -226,7 +277,7 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
 }
 
 Announced PassPayload::keep_exponents(const Result& result) {
-  JAXINA_ASSERT(result.exponents <= shape_.blocks_per_chunk());
+  JAXINA_ASSERT(result.exponents <= shape_.exponents_per_pass());
   std::uint8_t* kept = exponents(result.slot);
   std::copy_n(result.exponent_data, result.exponents, kept);
   const bool non_finite =

@@ -15,14 +15,15 @@
 #include "rdma_engine/numerics/codec.h"
 #include "rdma_engine/worker/device_payload.h"
 #include "rdma_engine/worker/layout.h"
+#include "rdma_engine/worker/narrow_blocks.h"
 #include "rdma_engine/worker/pass.h"
 
 namespace jaxina {
 
 class PassPayload {
  public:
-  // `memory` must outlive this object.
-  PassPayload(const JobShape& shape, const TransportMemory& memory, const numerics::Codec& codec);
+  // `worker`: this worker's index, for random numbers. `memory` must outlive this object.
+  PassPayload(const JobShape& shape, std::uint32_t worker, const TransportMemory& memory, const numerics::Codec& codec);
 
   // Call this with the layout of each collective, before any of its passes. Throws Error if the collective is the first
   // one on devices and a device cannot allocate memory for its payload.
@@ -58,7 +59,7 @@ class PassPayload {
   // Does fill_exponents(), fill_words() and decode_data() together, which is faster for long tensors of floats. Returns
   // false, having done nothing, if these passes do not allow it.
   bool exchange(const Content& filled, std::size_t count, std::uint8_t* exponents, bool merge, std::uint32_t* words,
-                numerics::Store store, const Content& decoded, const Result& result) const;
+                numerics::Store store, const Content& decoded, const Result& result);
   // Stores the exponents that came with a result, for the passes of the chunk that they announce.
   Announced keep_exponents(const Result& result);
   // Call this after the last chunk of a collective has been decoded.
@@ -68,14 +69,21 @@ class PassPayload {
   std::uint64_t staged_words() const { return staged_words_; }
 
  private:
-  std::uint8_t* exponents(std::size_t slot) { return &exponents_[slot * shape_.blocks_per_chunk()]; }
-  const std::uint8_t* exponents(std::size_t slot) const { return &exponents_[slot * shape_.blocks_per_chunk()]; }
+  std::uint8_t* exponents(std::size_t slot) { return &exponents_[slot * shape_.exponents_per_pass()]; }
+  const std::uint8_t* exponents(std::size_t slot) const { return &exponents_[slot * shape_.exponents_per_pass()]; }
+  void fill_packed(const Content& pass, std::size_t count, std::uint32_t* words);
+  std::size_t encode_block(const Layout& layout, const Block& block, std::uint8_t exponent, numerics::Store store,
+                           std::uint32_t* dst);
+  void decode_block(const Layout& layout, std::size_t device, const Block& block, const Result& result,
+                    std::uint8_t exponent, bool flagged);
+  bool alike(const Layout& source, const Block& ahead, const Block& in, const Block& out) const;
   DevicePayload::Sum sum_for_devices(const Result& result);
 
   JobShape shape_;
   TransportMemory memory_;
   const numerics::Codec& codec_;
-  numerics::Scale scale_;
+  numerics::Scale scale_;  // of words of 32 bits
+  NarrowBlocks narrow_;
   std::vector<std::uint8_t> exponents_;  // per slot: the exponents of the current chunk over all workers
   // Per slot: whether the output already holds the current chunk's non-finite values.
   std::vector<std::uint8_t> flagged_;

@@ -53,7 +53,11 @@ void Stream::enter(Slot& slot, const Announced& exponents) {
   slot.fingerprint = mix(mix(mix(layout.fingerprint(), place.collective), place.chunk),
                          static_cast<std::uint64_t>(place.phase) << 32 | exponents.digest);
   slot.words = 0;
-  if (place.phase != Phase::kLookAhead) slot.words = narrow<std::uint16_t>(layout.words_in(place.chunk));
+  slot.format = wire::Format::kInt32;
+  if (place.phase != Phase::kLookAhead) {
+    slot.words = narrow<std::uint16_t>(layout.words_in(place.chunk, place.phase == Phase::kFlags));
+    slot.format = layout.format_of(place.chunk, place.phase == Phase::kFlags);
+  }
   // A chunk's exponents are announced ahead of it: by the look-ahead pass, or with the data of the slot's chunk before
   // it.
   const std::size_t announced = place.phase == Phase::kData ? place.chunk + slots_.size() : place.chunk;

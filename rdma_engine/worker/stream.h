@@ -57,13 +57,14 @@ class Stream {
   }
   Pass pass(std::uint16_t slot, std::uint32_t sent_before) const {
     const Slot& s = slots_[slot];
-    return {slot, s.epoch, s.fingerprint, s.words, s.exponents, content(slot).place.phase, sent_before};
+    return {slot, s.epoch, s.fingerprint, s.words, s.exponents, content(slot).place.phase, s.format, sent_before};
   }
 
   // Whether the result can be one of the slot's current pass.
   bool matches(const Result& result) const {
     const Slot& s = slots_[result.slot];
-    return result.fingerprint == s.fingerprint && result.words == s.words && result.exponents == s.exponents;
+    return result.fingerprint == s.fingerprint && result.words == s.words && result.exponents == s.exponents &&
+           result.format == s.format;
   }
 
   // The slot's pass has its result, which says `announced` about the announced chunk. Moves to the slot's next pass.
@@ -101,9 +102,10 @@ class Stream {
   struct Slot {
     Content content;  // of the current pass; if idle: no layout, and place.collective is the next collective to look at
     std::uint32_t epoch = 0;        // of the current pass; if idle: of the next one
-    std::uint32_t fingerprint = 0;  // fingerprint, words and exponents: of the current pass
+    std::uint32_t fingerprint = 0;  // fingerprint, words, exponents and format: of the current pass
     std::uint16_t words = 0;
     std::uint8_t exponents = 0;
+    wire::Format format = wire::Format::kInt32;
   };
 
   std::size_t index(std::uint64_t collective) const {

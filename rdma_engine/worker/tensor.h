@@ -21,6 +21,8 @@ struct Tensor {
   const void* in;
   void* out;
   bool streams = false;  // write the result past the caches
+  // Narrow words: only types with may_be_narrow().
+  numerics::WireWord word = numerics::WireWord::kInt32;
 };
 
 struct Collective {
@@ -30,6 +32,10 @@ struct Collective {
   // outlive the collective. Does not count tensors on devices.
   std::atomic<std::uint64_t>* rounded_to_zero = nullptr;
   TensorDevice* device = nullptr;  // the device whose memory holds the tensors; nullptr: host memory
+  // How narrow words are rounded. The seed is the collective's own; the worker derives those of devices and sums from it.
+  numerics::Rounding rounding = {};
+  // If this is a part of a collective: how many blocks with narrow words lie before it.
+  std::uint64_t narrow_blocks_before = 0;
 };
 
 }  // namespace jaxina

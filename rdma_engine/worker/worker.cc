@@ -6,13 +6,14 @@ namespace jaxina {
 
 Worker::Worker(const WorkerConfig& config, const numerics::Codec& codec)
     : shape_(config.shape),
+      packing_(config.packing),
       stream_(config.shape.slots()),
       ready_(config.shape.slots()),
       loss_(config.shape.slots(), config.timer, config.paths, config.window),
-      payload_(config.shape, config.memory, codec) {}
+      payload_(config.shape, config.index, config.memory, codec) {}
 
 void Worker::submit_contributions(std::vector<Collective> contributions) {
-  Layout layout(std::move(contributions), shape_);
+  Layout layout(std::move(contributions), shape_, packing_);
   payload_.admit(layout);
   stream_.append(std::move(layout), [this](std::uint16_t slot) { prepare(slot); });
 }

@@ -36,6 +36,8 @@ struct WorkerConfig {
   std::uint32_t paths = 1;  // slot i's packets take path i % paths
   WindowLimits window = {};
   TransportMemory memory = {};  // outlives the worker
+  std::uint32_t index = 0;      // this worker's among the job's, for random numbers
+  Packing packing = Packing::kWhole;
 };
 
 class Worker {
@@ -122,6 +124,7 @@ class Worker {
   void record(TraceEvent::Kind kind, std::uint16_t slot, Nanoseconds now) const;
 
   JobShape shape_;
+  Packing packing_;
   Stream stream_;
   ReadyQueue ready_;
   LossControl loss_;

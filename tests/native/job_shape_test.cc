@@ -114,7 +114,10 @@ TEST(JobShape, AChunkFitsADatagram) {
   expect_refused(of(16'384, 1), "65507");
   // The largest possible block in a chunk of so many blocks, and a block with one word more.
   for (const std::uint32_t blocks : {1u, 2u, 3u, 32u, 63u, 64u}) {
-    const auto most = static_cast<std::uint32_t>((wire::kMaxPacketSize - wire::packet_size(0, blocks)) / 4 / blocks);
+    // Narrow words have a seed and up to four times as many blocks.
+    const std::size_t exponents = std::min<std::size_t>(4 * blocks, wire::kMaxBlocksPerChunk);
+    const auto most = static_cast<std::uint32_t>(
+        (wire::kMaxPacketSize - wire::packet_size(wire::kSeedWords, exponents)) / 4 / blocks);
     expect_sound(of(most, blocks));
     expect_refused(of(most + 1, blocks), std::to_string(most + 1) + " words");
     EXPECT_LE(JobShape(of(most, blocks)).packet_size(), wire::kMaxPacketSize);

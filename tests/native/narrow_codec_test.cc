@@ -190,7 +190,7 @@ TEST_P(NarrowCodecTest, StreamsAndExchangesAsOneStepAtATime) {
       exponents = old_exponents;
       narrow_->exchange({blocks, size, ahead.data(), exponents.data(), merge, x.data(), x_exponents.data(), store,
                          got.data(), sum.data(), sum_exponents.data(), streaming, y},
-                        scale);
+                        scale, scale);
       codec_->end_streaming();
       for (std::size_t i = 0; i < blocks; ++i) {
         const std::size_t first = i * size;

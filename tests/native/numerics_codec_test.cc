@@ -220,7 +220,7 @@ class CodecTest : public ::testing::TestWithParam<std::string> {
     const std::size_t lost = codec_->float32.exchange(
         {blocks, block_size, ahead.data(), exponents.data(), merge, x.data(), x_exponents.data(), store, dst.data(),
          sum.data(), sum_exponents.data(), streaming, y},
-        scale_for(n));
+        scale_for(n), scale_for(n));
     codec_->end_streaming();
     std::size_t expected_lost = 0;
     for (std::size_t i = 0; i < blocks; ++i) {

@@ -25,7 +25,7 @@ Result result_of(std::uint16_t slot, const std::vector<std::uint32_t>& words,
 TEST(PassPayload, ExponentsAndWordsOfOneChunkComeBackAsItsSum) {
   std::vector<float> x = testing::random_gradient(13, 1), y(13);
   const Layout layout({{{{ElementType::kFloat32, x.size(), x.data(), y.data()}}}}, kShape);
-  PassPayload payload(kShape, {}, numerics::codec());
+  PassPayload payload(kShape, 0, {}, numerics::codec());
   const Content ahead{{0, 0, Phase::kLookAhead}, &layout, 0, 1}, data{{0, 0, Phase::kData}, &layout, std::nullopt, 1};
   std::vector<std::uint8_t> exponents(2, 255), merged(2, 255);
   payload.fill_exponents(ahead, exponents.data(), false);
@@ -41,7 +41,7 @@ TEST(PassPayload, ExponentsAndWordsOfOneChunkComeBackAsItsSum) {
 }
 
 TEST(PassPayload, OtherExponentsHaveAnotherDigest) {
-  PassPayload payload(kShape, {}, numerics::codec());
+  PassPayload payload(kShape, 0, {}, numerics::codec());
   const auto digest = [&](const std::vector<std::uint8_t>& exponents) {
     return payload.keep_exponents(result_of(0, {}, exponents)).digest;
   };
@@ -51,7 +51,7 @@ TEST(PassPayload, OtherExponentsHaveAnotherDigest) {
 }
 
 TEST(PassPayload, ANonFiniteExponentIsNoticed) {
-  PassPayload payload(kShape, {}, numerics::codec());
+  PassPayload payload(kShape, 0, {}, numerics::codec());
   EXPECT_TRUE(payload.keep_exponents(result_of(0, {}, {3, numerics::kNonFiniteExponent})).non_finite);
   EXPECT_FALSE(payload.keep_exponents(result_of(0, {}, {3})).non_finite) << "only what came counts";
 }
@@ -70,7 +70,7 @@ TEST(PassPayload, AnExchangeEqualsFillingAndDecoding) {
   const auto outcome = [&](bool together, numerics::Store store, bool merge) {
     Outcome o;
     const Layout layout({{{{ElementType::kFloat32, kCount, x.data(), o.y.data()}}}}, kShape);
-    PassPayload payload(kShape, {}, numerics::codec());
+    PassPayload payload(kShape, 0, {}, numerics::codec());
     std::vector<std::uint8_t> exponents(2);
     std::vector<std::uint32_t> sum(16);
     for (std::uint16_t slot = 0; slot < 2; ++slot) {
@@ -105,7 +105,7 @@ TEST(PassPayload, NumbersThatBecomeZeroAreCountedOnceOnEveryWay) {
   for (std::size_t i = 0; i < kCount; i += 8) x[i] = 1, x[i + 1] = 0;
   std::atomic<std::uint64_t> lost = 0;
   const Layout layout({{{{ElementType::kFloat32, kCount, x.data(), y.data()}}, 0, &lost}}, kShape);
-  PassPayload payload(kShape, {}, numerics::codec());
+  PassPayload payload(kShape, 0, {}, numerics::codec());
   std::vector<std::uint8_t> exponents(2);
   std::vector<std::uint32_t> words(16), sum(16);
   for (std::uint16_t slot = 0; slot < 2; ++slot) {
@@ -127,7 +127,7 @@ TEST(PassPayload, FlagsAreAppliedAndFiniteValuesAreSummed) {
   x[3] = INFINITY;
   x[9] = NAN;
   const Layout layout({{{{ElementType::kFloat32, x.size(), x.data(), y.data()}}}}, kShape);
-  PassPayload payload(kShape, {}, numerics::codec());
+  PassPayload payload(kShape, 0, {}, numerics::codec());
   const Content flags{{0, 0, Phase::kFlags}, &layout, 0, 0}, data{{0, 0, Phase::kData}, &layout, std::nullopt, 0};
   std::vector<std::uint32_t> words(16);
   std::vector<std::uint8_t> exponents(2);

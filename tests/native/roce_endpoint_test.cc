@@ -175,7 +175,7 @@ TEST(RoceSwitch, AWrongKeyAddressOrLengthChangesNothingAndIsCounted) {
   intruder.write(sound, intruder.rkey() ^ 1);
   intruder.write(roce::address_of({0, 1, 1}), intruder.rkey());    // another slot's queue pair
   intruder.write(roce::address_of({0, 0, 200}), intruder.rkey());  // more exponents than blocks
-  intruder.write(sound | 1, intruder.rkey());                      // an address that names no pass
+  intruder.write(sound | 4, intruder.rkey());                      // an address that names no pass
   intruder.write(sound, intruder.rkey(), 0, 4);                    // too short for its check
   intruder.write(sound, intruder.rkey(), job.shape.slots());       // the queue pair of the notices
   EXPECT_EQ(wait_for(refused, 6), 6u);

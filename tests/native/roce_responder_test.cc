@@ -92,9 +92,9 @@ TEST_F(Responder, AForgedFirstPacketDoesNotDisturbAMessageUnderWay) {
 }
 
 TEST(PassMessage, NamesAndPlaces) {
-  for (const PassName name : {PassName{0, 0, 0}, {1, 2, 3}, {0xffffffff, 0xffff, 64}})
+  for (const PassName name : {PassName{0, 0, 0}, {1, 2, 3, wire::Format::kInt8}, {0xffffffff, 0xffff, 64}})
     EXPECT_EQ(pass_at(address_of(name)), name);
-  EXPECT_FALSE(pass_at(address_of({1, 2, 3}) | 1));
+  EXPECT_FALSE(pass_at(address_of({1, 2, 3}) | 4));
   for (const bool whole_chunks : {true, false}) {
     const MessageLayout layout(JobShape({.devices = 1,
                                          .workers = 1,
@@ -105,13 +105,25 @@ TEST(PassMessage, NamesAndPlaces) {
     // A message has two check words, except with whole chunks: then the aggregator has no place for them.
     const std::size_t check = whole_chunks ? 0 : 8;
     EXPECT_EQ(4 * layout.check_words(), check);
-    EXPECT_EQ(layout.bytes(4096, 16), 16 * 1024u + check + 16);
-    EXPECT_EQ(layout.bytes(4096, 0), 16 * 1024u + check);
-    EXPECT_EQ(layout.exponents_at(4096, 16), 16 * 1024u + check);
-    EXPECT_EQ(layout.bytes(257, 3), 2 * 1024u + check + 4);  // whole blocks, then the check, then the exponents
-    EXPECT_EQ(layout.bytes(257, 0), 257 * 4u + check);
-    EXPECT_EQ(layout.bytes(0, 16), check + 16);
-    EXPECT_EQ(layout.largest(), layout.bytes(4096, 16));
+    const auto pass = [](std::uint16_t words, std::uint8_t exponents, wire::Format format = wire::Format::kInt32) {
+      return Pass{.slot = 0,
+                  .epoch = 0,
+                  .fingerprint = 0,
+                  .words = words,
+                  .exponents = exponents,
+                  .phase = Phase::kData,
+                  .format = format,
+                  .sent_before = 0};
+    };
+    EXPECT_EQ(layout.bytes(pass(4096, 16)), 16 * 1024u + check + 16);
+    EXPECT_EQ(layout.bytes(pass(4096, 0)), 16 * 1024u + check);
+    EXPECT_EQ(layout.exponents_at(pass(4096, 16)), 16 * 1024u + check);
+    EXPECT_EQ(layout.bytes(pass(257, 3)), 2 * 1024u + check + 4);  // whole blocks, then the check, then the exponents
+    EXPECT_EQ(layout.bytes(pass(257, 0)), 257 * 4u + check);
+    EXPECT_EQ(layout.bytes(pass(0, 16)), check + 16);
+    EXPECT_EQ(layout.bytes(pass(259, 3, wire::Format::kInt8)), 259 * 4u + check + 4);
+    // Narrow words come with a seed, and with more exponents.
+    EXPECT_EQ(layout.largest(), layout.bytes(pass(4096, 16)) + (whole_chunks ? 0 : 8 + 48));
     EXPECT_EQ(layout.stride(), 32 * 1024u);
     EXPECT_EQ(layout.result_place(1, 4), layout.result_place(1, 0));
     EXPECT_EQ(layout.result_place(1, 0) - layout.result_place(0, 3), layout.stride());

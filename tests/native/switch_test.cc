@@ -204,11 +204,11 @@ TEST(Switch, PoolsHaveAMemoryLimitThatRemovedJobsGiveBack) {
     return ErrorCode::kOk;
   };
   EXPECT_EQ(code_of(with_slots(50, kMaxSlots)), ErrorCode::kJobRejected);
-  EXPECT_EQ(code_of(with_slots(50, 4096)), ErrorCode::kOk) << "half of the limit";
-  EXPECT_EQ(code_of(with_slots(51, 4400)), ErrorCode::kJobRejected) << "a little more than the other half";
+  EXPECT_EQ(code_of(with_slots(50, 819)), ErrorCode::kOk) << "half of the limit";
+  EXPECT_EQ(code_of(with_slots(51, 880)), ErrorCode::kJobRejected) << "a little more than the other half";
   EXPECT_EQ(software_switch.statistics().jobs.size(), 1u);
   software_switch.remove_job(50);
-  EXPECT_EQ(code_of(with_slots(51, 4400)), ErrorCode::kOk);
+  EXPECT_EQ(code_of(with_slots(51, 880)), ErrorCode::kOk);
 }
 
 TEST(Switch, CommandsFromManyThreadsWhileDataFlows) {

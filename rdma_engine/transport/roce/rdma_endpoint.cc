@@ -34,7 +34,12 @@ class RdmaEndpoint final : public SwitchedEndpoint {
                          {SwitchContact(connection.remote.address + ":" + std::to_string(connection.remote.udp_port))},
                          kSpins),
         pairs_(std::move(connection.pairs)),
-        session_({.shape = member.shape, .job = member.job, .secret = member.secret, .timer = kTimer}, *pairs_) {}
+        session_({.shape = member.shape,
+                  .job = member.job,
+                  .secret = member.secret,
+                  .timer = kTimer,
+                  .worker = member.worker},
+                 *pairs_) {}
 
   Worker& worker() override { return session_.worker(); }
 
