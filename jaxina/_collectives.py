@@ -12,14 +12,18 @@ can differ::
 
     with jaxina.collectives(bits=64):            # small numbers beside large ones are kept
         ...
+
+    with jaxina.collectives(bits=8):             # large arrays are sent in a quarter of the bytes
+        ...
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from typing import Any
 
-from jaxina import _tracing_settings
+from jaxina import _tracing_settings, config
 from jaxina.errors import InvalidArgumentError
 
 
@@ -35,13 +39,25 @@ class collectives(contextlib.ContextDecorator):
       bucket_bytes: jaxina merges neighbouring psums that do not depend on each other into one collective of at most
         this many bytes. 0 merges nothing. None keeps the setting outside (4 MiB unless set). All processes must use the
         same value.
-      bits: the bits that a float32, float16 or bfloat16 number, or a part of a complex64 number, takes on the wire: 32
-        or 64. With n workers, 32 keeps 31 - ceil(log2 n) bits of a block's largest number. 64 keeps 62 - 2 ceil(log2 n)
-        bits and sends twice the bytes. None keeps the setting outside (32 unless set). Other dtypes do not change. All
-        processes must use the same value; otherwise their sums raise `jaxina.errors.MismatchError`.
+      bits: the bits that a float32, float16 or bfloat16 number, or a part of a complex64 number, takes on the wire: 8,
+        16, 32 or 64. With n workers, 32 keeps 31 - ceil(log2 n) bits of a block's largest number. 64 keeps 62 - 2
+        ceil(log2 n) bits and sends twice the bytes. 16 and 8 send a half and a quarter of the bytes. Then each number
+        is rounded to a multiple of 2^-15 or 2^-7 of the power of two above its block's largest, and the sum to a
+        multiple of 2^ceil(log2 n) times that (`jaxina.numerics`). None keeps the setting outside (32 unless set). Other
+        dtypes do not change.
+      rounding: "nearest" rounds 8 and 16 bits to the nearest number, ties to even. Small numbers beside large ones then
+        become 0. "stochastic" rounds up or down at random, so that the expected sum is the exact one. None keeps the
+        setting outside ("nearest" unless set).
+      smallest: arrays of fewer elements take 32 bits instead of 8 or 16: losses, norms and other statistics. None keeps
+        the setting outside (4096 unless set).
+      seed: of the random numbers, from 0 to 2^64 - 1. The same seed gives the same sums in the next run. None keeps the
+        setting outside (0 unless set).
+
+    All processes must use the same `bits`, `rounding`, `smallest` and `seed`. Otherwise their sums raise
+    `jaxina.errors.MismatchError`.
 
     Raises:
-      InvalidArgumentError: `bits` is neither 32 nor 64.
+      InvalidArgumentError: `bits`, `rounding`, `smallest` or `seed` is none of these values.
 
     Example:
       `xla_total` keeps XLA's own all-reduce. The report gives the scope as the reason:
@@ -64,11 +80,24 @@ class collectives(contextlib.ContextDecorator):
     """
 
     def __init__(
-        self, carried: bool | None = None, *, bucket_bytes: int | None = None, bits: int | None = None
+        self,
+        carried: bool | None = None,
+        *,
+        bucket_bytes: int | None = None,
+        bits: int | None = None,
+        rounding: str | None = None,
+        smallest: int | None = None,
+        seed: int | None = None,
     ) -> None:
-        if bits is not None and bits not in _tracing_settings.BITS:
-            raise InvalidArgumentError(f"bits must be 32 or 64, not {bits!r}")
-        self._bits = bits
+        if bits is not None and bits not in config.BITS:
+            raise InvalidArgumentError(f"bits must be 8, 16, 32 or 64, not {bits!r}")
+        if rounding is not None and rounding not in config.ROUNDINGS:
+            raise InvalidArgumentError(f"rounding must be 'nearest' or 'stochastic', not {rounding!r}")
+        for name, value, bound in (("smallest", smallest, 2**63), ("seed", seed, 2**64)):
+            if value is not None and not 0 <= value < bound:
+                raise InvalidArgumentError(f"{name} must be from 0 to below {bound}, not {value!r}")
+        given = {"bits": bits, "rounding": rounding, "smallest": smallest, "seed": seed}
+        self._precision = {name: value for name, value in given.items() if value is not None}
         self._carried = carried
         self._bucket_bytes = bucket_bytes
         self._entered: list[contextlib.ExitStack] = []
@@ -79,8 +108,9 @@ class collectives(contextlib.ContextDecorator):
                 stack.enter_context(_tracing_settings.carrying(self._carried))
             if self._bucket_bytes is not None:
                 stack.enter_context(_tracing_settings.bucket_bytes(self._bucket_bytes))
-            if self._bits is not None:
-                stack.enter_context(_tracing_settings.bits(self._bits))
+            if self._precision:
+                outside = _tracing_settings.precision.value
+                stack.enter_context(_tracing_settings.precision(dataclasses.replace(outside, **self._precision)))
             self._entered.append(stack.pop_all())
         return self
 
@@ -88,4 +118,4 @@ class collectives(contextlib.ContextDecorator):
         self._entered.pop().__exit__(kind, error, traceback)
 
     def _recreate_cm(self) -> collectives:
-        return collectives(self._carried, bucket_bytes=self._bucket_bytes, bits=self._bits)
+        return collectives(self._carried, bucket_bytes=self._bucket_bytes, **self._precision)

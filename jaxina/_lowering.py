@@ -98,7 +98,7 @@ def _all_reduce(ctx: Any, target: str, operand: Any, positions: list[list[int]])
         "groups": groups.reshape(-1),
         "group_size": np.int64(groups.shape[1]),
     }
-    attributes["bits"] = np.int64(_tracing_settings.bits.value)
+    attributes["precision"] = np.array(_tracing_settings.precision.value.numbers, np.int64)
     return compat.ordered_custom_call(ctx, target, operand, attributes)
 
 

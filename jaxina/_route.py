@@ -156,12 +156,14 @@ def around(
     identity = identity_of(module)
     carries_sums = not _report.says_off(compiled)
     compare = bool(_BRANCHES.search(compiled))
-    bits = _tracing_settings.bits.value
-    return lambda: _run(identity, processes, carries_sums, bits, compare)
+    precision = _tracing_settings.precision.value.numbers
+    return lambda: _run(identity, processes, carries_sums, precision, compare)
 
 
 @contextlib.contextmanager
-def _run(identity: int, processes: list[int], carries_sums: bool, bits: int, compare: bool) -> Iterator[None]:
+def _run(
+    identity: int, processes: list[int], carries_sums: bool, precision: list[int], compare: bool
+) -> Iterator[None]:
     if not _one_at_a_time.acquire(timeout=_patience):
         raise CollectiveTimeoutError(
             f"another program with collectives has been running in this process for {_patience:g} s, so this one could "
@@ -169,7 +171,7 @@ def _run(identity: int, processes: list[int], carries_sums: bool, bits: int, com
         )
     completed = False
     try:
-        _native.begin_mpi_program(identity, processes, carries_sums, bits)
+        _native.begin_mpi_program(identity, processes, carries_sums, precision)
         try:
             yield
             completed = True

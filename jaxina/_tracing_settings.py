@@ -7,13 +7,41 @@ one thread.
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
+
+from jaxina.config import ROUNDINGS
 
 carrying = jax.make_user_context(False)
 
-# How many bits a float of at most 32 bits takes on the wire: the values allowed, and the one in force.
-BITS = (32, 64)
-bits = jax.make_user_context(BITS[0])
+SMALLEST = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Precision:
+    """How floats of at most 32 bits travel. xla_ffi/precision.h has the same settings.
+
+    Attributes:
+      bits: how many bits one takes on the wire, one of jaxina.config.BITS.
+      rounding: how 8 and 16 bits are rounded, one of jaxina.config.ROUNDINGS.
+      smallest: arrays of fewer elements take 32 bits instead of 8 or 16.
+      seed: of the random numbers of stochastic rounding, 64 bits.
+    """
+
+    bits: int = 32
+    rounding: str = ROUNDINGS[0]
+    smallest: int = SMALLEST
+    seed: int = 0
+
+    @property
+    def numbers(self) -> list[int]:
+        """What the native code takes. The seed is written as a signed number."""
+        seed = self.seed - 2**64 if self.seed >= 2**63 else self.seed
+        return [self.bits, self.smallest, int(self.rounding == "stochastic"), seed]
+
+
+precision = jax.make_user_context(Precision())
 
 # Psums that depend on each other only by their order are merged, up to this many bytes. On a CPU a collective has a
 # fixed cost of some 0.3 ms and sums on the order of 1 GB/s. So with 4 MiB the fixed cost is small against the sum. And

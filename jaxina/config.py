@@ -21,6 +21,8 @@ from jaxina._native import (
 )
 from jaxina.errors import InvalidArgumentError
 
+BITS = (8, 16, 32, 64)
+ROUNDINGS = ("nearest", "stochastic")
 AGGREGATORS = ("embedded", "direct", "atp", "udp", "roce", "verbs")
 PREFIX = "JAXINA_"
 
@@ -87,6 +89,17 @@ def choice(*names: str) -> Kind:
         return text
 
     return Kind(parse, "one of " + ", ".join(names))
+
+
+def one_of(*values: int) -> Kind:
+    """One of some integers."""
+
+    def parse(text: str) -> int:
+        if int(text) not in values:
+            raise ValueError
+        return int(text)
+
+    return Kind(parse, "one of " + ", ".join(map(str, values)))
 
 
 def host_and_port() -> Kind:
@@ -201,6 +214,15 @@ class Configuration:
         "How many blocks one slot pass carries. The defaults are for blocks of 256 elements. With another block size, "
         "the default is as many blocks as make a chunk of the same size, but at least 1.",
     )
+    bits: int = _setting(
+        one_of(*BITS),
+        32,
+        "Bits that a float of at most 32 bits takes on the wire, unless `jaxina.collectives` says otherwise. 8 and 16 are "
+        "for large arrays only.",
+    )
+    rounding: str = _setting(
+        choice(*ROUNDINGS), "nearest", "How 8 and 16 bits are rounded, unless `jaxina.collectives` says otherwise."
+    )
     join_timeout: float = _setting(
         seconds(), 60.0, "How long to wait for the other workers and for the switch when joining."
     )
@@ -303,7 +325,7 @@ class Configuration:
     @property
     def shared(self) -> dict[str, Any]:
         """The settings on which all processes of a job must agree, by name."""
-        names = ("aggregator", "slots", "block_size", "blocks_per_chunk", "catch_all")
+        names = ("aggregator", "slots", "block_size", "blocks_per_chunk", "bits", "rounding", "catch_all")
         values = {name: getattr(self, name) for name in names}
         if self.aggregator == "atp":
             values["switches"] = len(self.switches_on_the_way)  # each worker names those of its own rack

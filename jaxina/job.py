@@ -83,6 +83,8 @@ def init(
     slots: int | None = None,
     block_size: int | None = None,
     blocks_per_chunk: int | None = None,
+    bits: int | None = None,
+    rounding: str | None = None,
     join_timeout: float | None = None,
     timeout: float | None = None,
     heartbeat_timeout: float | None = None,
@@ -113,6 +115,8 @@ def init(
       slots: pool size s, in slots.
       block_size: block size k, in elements.
       blocks_per_chunk: how many blocks one slot pass carries.
+      bits: bits that a float of at most 32 bits takes on the wire, see `jaxina.collectives`.
+      rounding: how 8 and 16 bits are rounded, see `jaxina.collectives`.
       join_timeout: how long to wait for the other workers and for the switch when joining, in seconds.
       timeout: how long one collective may take, in seconds.
       heartbeat_timeout: after how many seconds of silence a worker is taken for dead.
@@ -158,6 +162,8 @@ def init(
         slots=slots,
         block_size=block_size,
         blocks_per_chunk=blocks_per_chunk,
+        bits=bits,
+        rounding=rounding,
         join_timeout=join_timeout,
         timeout=timeout,
         heartbeat_timeout=heartbeat_timeout,
@@ -183,6 +189,9 @@ def init(
         _incarnation += 1
         _route.open_route(obstacle, configuration.timeout)
         _report.be_strict(configuration.strict == "yes")
+        _tracing_settings.precision.set_global(
+            _tracing_settings.Precision(bits=configuration.bits, rounding=configuration.rounding)
+        )
         _tracing_settings.carrying.set_global(True)
         if _incarnation == 1:
             atexit.register(_at_exit)
@@ -271,6 +280,7 @@ def _shut_down(job: Job, failure: str | None) -> None:
             return
         _current = None
         _tracing_settings.carrying.set_global(False)
+        _tracing_settings.precision.set_global(_tracing_settings.Precision())
         if failure is None:
             _finish_computations()
         job._connector.interrupt()

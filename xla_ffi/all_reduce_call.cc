@@ -52,14 +52,15 @@ Group group_of(ffi::Span<const std::int64_t> groups, std::int64_t group_size, st
 
 AllReduceCall all_reduce_call(std::int64_t device, const AllReduceAttributes& attributes,
                               const ffi::RemainingArgs& args, ffi::RemainingRets& results) {
-  const auto& [groups, group_size, identity, bits] = attributes;
-  if (args.size() != results.size() || args.size() < 2 || group_size < 1 || (bits != 32 && bits != 64) ||
-      groups.size() % group_size != 0) {
+  const auto& [groups, group_size, identity, values] = attributes;
+  if (args.size() != results.size() || args.size() < 2 || group_size < 1 || groups.size() % group_size != 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 "malformed jaxina_all_reduce custom call; jaxina's Python and native "
                 "parts do not fit together: reinstall jaxina");
   }
-  AllReduceCall call{group_of(groups, group_size, device), {{}, static_cast<std::uint64_t>(identity)}};
+  const Precision precision = Precision::from({values.begin(), values.size()});
+  AllReduceCall call{group_of(groups, group_size, device),
+                     {.tensors = {}, .identity = static_cast<std::uint64_t>(identity), .rounding = precision.rounding}};
   if (call.group.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "device " + std::to_string(device) +
                                                  " is in none of the psum's groups: the program was compiled "
@@ -76,8 +77,8 @@ AllReduceCall all_reduce_call(std::int64_t device, const AllReduceAttributes& at
       throw Error(ErrorCode::kUnsupportedType,
                   "operand " + std::to_string(i - 1) + " of a psum has a type that jaxina does not carry");
     }
-    call.collective.tensors.push_back({numerics::in_bits(type->type, bits), in->element_count() * type->parts,
-                                       in->untyped_data(), (*out)->untyped_data()});
+    call.collective.tensors.push_back(precision.tensor(type->type, in->element_count() * type->parts,
+                                                       in->untyped_data(), (*out)->untyped_data()));
   }
   return call;
 }

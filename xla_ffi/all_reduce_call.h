@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rdma_engine/engine/engine.h"
+#include "xla_ffi/precision.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace jaxina {
@@ -11,7 +12,7 @@ struct AllReduceAttributes {
   xla::ffi::Span<const std::int64_t> groups;  // [number of groups x group_size] global device ids; short rows end in -1
   std::int64_t group_size;
   std::int64_t identity;  // names the call, see jaxina/_module.py
-  std::int64_t bits;      // 32 or 64: the width on the wire of a float of at most 32 bits
+  xla::ffi::Span<const std::int64_t> precision;  // see Precision::from
 };
 
 struct AllReduceCall {

@@ -34,10 +34,10 @@ void copy(const Collective& collective) {
 
 ffi::Future all_reduce(std::int32_t device, ffi::RemainingArgs args, ffi::RemainingRets results,
                        ffi::Span<const std::int64_t> groups, std::int64_t group_size, std::int64_t identity,
-                       std::int64_t bits) {
+                       ffi::Span<const std::int64_t> precision) {
   AllReduceCall call;
   try {
-    call = all_reduce_call(device, {groups, group_size, identity, bits}, args, results);
+    call = all_reduce_call(device, {groups, group_size, identity, precision}, args, results);
   } catch (const Error& error) {
     return finished(error.status());
   }
@@ -69,7 +69,7 @@ XLA_FFI_Error* all_reduce_cpu(XLA_FFI_CallFrame* call_frame) {
                              .Attr<ffi::Span<const std::int64_t>>("groups")
                              .Attr<std::int64_t>("group_size")
                              .Attr<std::int64_t>("identity")
-                             .Attr<std::int64_t>("bits"));
+                             .Attr<ffi::Span<const std::int64_t>>("precision"));
   return (*handler)(call_frame);
 }
 

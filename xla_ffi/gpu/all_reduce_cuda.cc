@@ -76,9 +76,9 @@ ffi::ErrorOr<std::unique_ptr<Running>> initialize(ffi::RunId run, std::int32_t o
 
 ffi::Error start(Running*, cudaStream_t stream, ffi::RunId run, std::int32_t ordinal, ffi::RemainingArgs args,
                  ffi::RemainingRets results, ffi::Span<const std::int64_t> groups, std::int64_t group_size,
-                 std::int64_t identity, std::int64_t bits) try {
+                 std::int64_t identity, ffi::Span<const std::int64_t> precision) try {
   const std::int64_t device = id_of(ordinal);
-  AllReduceCall call = all_reduce_call(device, {groups, group_size, identity, bits}, args, results);
+  AllReduceCall call = all_reduce_call(device, {groups, group_size, identity, precision}, args, results);
   PendingCollectives::Buffers buffers;
   for (const Tensor& tensor : call.collective.tensors) buffers.push_back(tensor.out);
   CudaDevice* gpu = call.group.size() == 1 ? nullptr : &CudaDevice::of(ordinal);
@@ -142,7 +142,7 @@ XLA_FFI_Error* start_handler(XLA_FFI_CallFrame* call_frame) {
                              .Attr<ffi::Span<const std::int64_t>>("groups")
                              .Attr<std::int64_t>("group_size")
                              .Attr<std::int64_t>("identity")
-                             .Attr<std::int64_t>("bits"));
+                             .Attr<ffi::Span<const std::int64_t>>("precision"));
   return (*handler)(call_frame);
 }
 

@@ -75,7 +75,7 @@ void all_reduce(const Communicator& communicator, const void* in, void* out, std
   if (n == 1) {
     std::memmove(out, in, count * data.bytes);
   } else if (carried(op)) {
-    communicator.sum({numerics::in_bits(data.element, running_program().bits()), count * data.parts, in, out}, name);
+    communicator.sum(running_program().precision().tensor(data.element, count * data.parts, in, out), name);
   } else {
     std::vector<std::size_t> ends(n);
     for (std::size_t i = 0; i < n; ++i) ends[i] = count * (i + 1) / n;
@@ -94,7 +94,7 @@ void reduce_scatter(const Communicator& communicator, const void* in, void* out,
     // An all-reduce of the whole operand: the aggregator needs all of it in any case, and returns all of the sum.
     std::vector<std::byte> sums(n * count * data.bytes);
     communicator.sum(
-        {numerics::in_bits(data.element, running_program().bits()), n * count * data.parts, in, sums.data()}, name);
+        running_program().precision().tensor(data.element, n * count * data.parts, in, sums.data()), name);
     const std::size_t bytes = count * data.bytes;
     std::memcpy(out, sums.data() + static_cast<std::size_t>(communicator.rank()) * bytes, bytes);
   } else {

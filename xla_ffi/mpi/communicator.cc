@@ -144,6 +144,7 @@ void Communicator::sum(const Tensor& tensor, std::uint64_t name) const {
   const Group group = group_of(ranks_);
   Collective collective;
   collective.identity = name;
+  collective.rounding = running_program().precision().rounding;
   collective.tensors.push_back(tensor);
   count_sum(running_program().identity(), collective);
   std::promise<Status> promise;
@@ -165,6 +166,7 @@ void Communicator::fail_sum_of_others(std::uint64_t name) const {
   const auto submitted = std::make_shared<Submitted>();  // shared, because the collective may outlive this call
   Collective collective;
   collective.identity = name;
+  collective.rounding = running_program().precision().rounding;
   collective.tensors.push_back({ElementType::kInt32, 1, &submitted->nothing, &submitted->nothing});
   Engine::instance().submit(group, group[static_cast<std::size_t>(rank_)], std::move(collective),
                             [submitted](const Status&) { submitted->done.set_value(); });

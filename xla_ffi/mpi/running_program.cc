@@ -15,13 +15,14 @@ std::uint64_t hash_of(std::initializer_list<std::uint64_t> values) {
   return hash;
 }
 
-void RunningProgram::begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums, std::int64_t bits) {
+void RunningProgram::begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums,
+                           const Precision& precision) {
   const std::lock_guard lock(mutex_);
   identity_ = identity;
   run_ = hash_of({identity, ++runs_[identity]});
   processes_ = std::move(processes);
   carries_sums_ = carries_sums;
-  bits_ = bits;
+  precision_ = precision;
   collectives_ = 0;
   calls_.clear();
   failure_.reset();
@@ -53,9 +54,9 @@ bool RunningProgram::carries_sums() const {
   return carries_sums_;
 }
 
-std::int64_t RunningProgram::bits() const {
+Precision RunningProgram::precision() const {
   const std::lock_guard lock(mutex_);
-  return bits_;
+  return precision_;
 }
 
 std::vector<int> RunningProgram::processes() const {

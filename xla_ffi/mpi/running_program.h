@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rdma_engine/errors.h"
+#include "xla_ffi/precision.h"
 
 namespace jaxina::mpi {
 
@@ -20,9 +21,8 @@ class RunningProgram {
  public:
   // Begins a run. A process may have only one program with collectives under way at a time; the caller ensures that.
   // `identity`: equal in all processes that run the same program. `processes`: the ranks of these processes, ascending.
-  // `carries_sums`: whether its sums go to the aggregator. `bits`: 32 or 64, the width on the wire of a float of at
-  // most 32 bits.
-  void begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums, std::int64_t bits);
+  // `carries_sums`: whether its sums go to the aggregator.
+  void begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums, const Precision& precision);
 
   struct Failure {
     Status status;
@@ -42,7 +42,7 @@ class RunningProgram {
 
   std::uint64_t identity() const;
   bool carries_sums() const;
-  std::int64_t bits() const;
+  Precision precision() const;
   std::vector<int> processes() const;
   // Returns the name of the run. Processes that run the same program for the nth time have the same name.
   std::uint64_t run() const;
@@ -63,7 +63,7 @@ class RunningProgram {
   std::vector<int> processes_;
   std::optional<Failure> failure_;
   bool carries_sums_ = false;
-  std::int64_t bits_ = 32;
+  Precision precision_;
 };
 
 RunningProgram& running_program();
