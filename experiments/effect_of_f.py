@@ -84,7 +84,7 @@ def summed(
     exponents = np.max([numerics.block_exponents(row, block) for row in x], axis=0).astype(np.int32)
     above = np.repeat(exponents - 126, block)[: x.shape[1]]  # the exponent of the power of two above a block's values
     largest_word = (2 ** (bits - 1) - 1) // workers
-    f = np.ldexp(min(2.0 ** (bits - 1 - (workers - 1).bit_length()), largest_word), -above)
+    f = np.ldexp(min(2.0 ** (bits - 1 - (workers - 1).bit_length()), float(largest_word)), -above)
     return np.rint(x.astype(np.float64) * f).sum(axis=0) / f, f
 
 

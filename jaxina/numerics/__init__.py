@@ -1,6 +1,7 @@
 """Readable reference of block fixed point. Every codec, kernel and transport must reproduce it bit for bit.
 
-* `jaxina.numerics.reference`: the specification in NumPy. Its functions are exported here.
+* `jaxina.numerics.reference`, `jaxina.numerics.sums` and `jaxina.numerics.random_numbers`: the specification in NumPy.
+  Their functions are exported here.
 * `jaxina.numerics.jnp_reference`: the same in jax.numpy, for use inside `jax.jit`.
 * `jaxina.numerics.paper_scale`: the scale of the SwitchML paper, for comparison in studies.
 
@@ -22,20 +23,11 @@ Example:
   True
 """
 
-from jaxina.numerics.reference import (
-    DEFAULT_BLOCK_SIZE,
-    MAX_WORKERS,
-    NON_FINITE_EXPONENT,
-    all_reduce_reference,
-    block_exponents,
-    dequantize,
-    error_bound,
-    non_finite_sum,
-    quantize,
-    quantized_limit,
-    random_words,
-    scale_exponent,
-)
+from jaxina._native import MAX_WORKERS
+from jaxina.numerics.blocks import DEFAULT_BLOCK_SIZE, NON_FINITE_EXPONENT, quantized_limit
+from jaxina.numerics.random_numbers import random64, random_words
+from jaxina.numerics.reference import block_exponents, dequantize, quantize, round_shift, scale_exponent
+from jaxina.numerics.sums import all_reduce_reference, error_bound, non_finite_sum
 
 __all__ = [
     "DEFAULT_BLOCK_SIZE",
@@ -48,6 +40,8 @@ __all__ = [
     "non_finite_sum",
     "quantize",
     "quantized_limit",
+    "random64",
     "random_words",
+    "round_shift",
     "scale_exponent",
 ]

@@ -10,7 +10,6 @@ scale.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import jax
@@ -21,9 +20,11 @@ from jaxina.numerics.blocks import (
     NON_FINITE_EXPONENT,
     block_count,
     check_exponent_count,
-    log2_workers,
+    head_room,
     quantized_limit,
+    shifts,
 )
+from jaxina.numerics.jnp_random import random64, random_words, seed_down, seed_up, seed_within
 
 _MAGNITUDE = 0x7FFFFFFF
 _FRACTION = 0x007FFFFF
@@ -55,8 +56,17 @@ def block_exponents(x: jax.Array, block_size: int = DEFAULT_BLOCK_SIZE, *, finit
     return padded.reshape(blocks, block_size).max(axis=1).astype(jnp.uint8)
 
 
-def quantize(x: jax.Array, exponents: jax.Array, workers: int, block_size: int = DEFAULT_BLOCK_SIZE) -> jax.Array:
-    """As `jaxina.numerics.quantize` with 32-bit words, rounding to nearest: float32[N], uint8[ceil(N / k)] -> int32[N].
+def quantize(
+    x: jax.Array,
+    exponents: jax.Array,
+    workers: int,
+    block_size: int = DEFAULT_BLOCK_SIZE,
+    *,
+    bits: int = 32,
+    seed: int | jax.Array | None = None,
+    first_block: int = 0,
+) -> jax.Array:
+    """As `jaxina.numerics.quantize`: float32[N], uint8[ceil(N / k)] -> int32[N].
 
     For x = significand 2^(e - 150), the word is ``significand 2^(e - 150 + S)``, rounded and clamped.
 
@@ -65,43 +75,70 @@ def quantize(x: jax.Array, exponents: jax.Array, workers: int, block_size: int =
       exponents: the largest byte of all workers for each block, none of them 255.
       workers: n. Static.
       block_size: k. Static.
+      bits: w, 8, 16 or 32. Static.
+      seed: None rounds to nearest. A Python integer of 64 bits, or uint32[2], rounds stochastically.
+      first_block: how many blocks of the collective come before `x`. Static.
 
     Raises:
       TypeError: `x` is not float32.
-      ValueError: the number of exponents is not that of the blocks, or n is out of range.
+      ValueError: the number of exponents is not that of the blocks, or n or w is out of range.
     """
-    bits = _bits(x)
-    power = _scale_exponent(exponents, workers, bits.size, block_size)
-    shift = jnp.maximum(_exponent_field(bits), 1) - 150 + power
-    limit = jnp.uint32(quantized_limit(workers))
-    magnitude = jnp.minimum(_shifted(_significand(bits), shift), limit).astype(jnp.int32)
-    word = jnp.where(bits > _MAGNITUDE, -magnitude, magnitude)
-    return jnp.where(_finite(bits), word, 0)
+    pattern = _bits(x)
+    power = _scale_exponent(exponents, workers, pattern.size, block_size, bits)
+    shift = jnp.maximum(_exponent_field(pattern), 1) - 150 + power
+    if seed is None:
+        rounded = _shifted(_significand(pattern), shift)
+    else:
+        random = random_words(seed, pattern.size, block_size * first_block)
+        rounded = _shifted_at_random(_significand(pattern), shift, random)
+    magnitude = jnp.minimum(rounded, jnp.uint32(quantized_limit(workers, bits))).astype(jnp.int32)
+    word = jnp.where(pattern > _MAGNITUDE, -magnitude, magnitude)
+    return jnp.where(_finite(pattern), word, 0)
 
 
-def dequantize(words: jax.Array, exponents: jax.Array, workers: int, block_size: int = DEFAULT_BLOCK_SIZE) -> jax.Array:
-    """As `jaxina.numerics.dequantize` with 32-bit words: int32[N], uint8[ceil(N / k)] -> float32[N].
+def round_shift(words: jax.Array, shift: int, random: jax.Array | None = None) -> jax.Array:
+    """As `jaxina.numerics.round_shift`: int32[N], and uint32[N] or None, -> int32[N]. `shift` is static."""
+    v = words.astype(jnp.int32)
+    if shift == 0:
+        return v
+    if random is not None:
+        return (v + (random >> (32 - shift)).astype(jnp.int32)) >> shift
+    return (v + (2 ** (shift - 1) - 1) + ((v >> shift) & 1)) >> shift
+
+
+def dequantize(
+    words: jax.Array,
+    exponents: jax.Array,
+    workers: int,
+    block_size: int = DEFAULT_BLOCK_SIZE,
+    *,
+    bits: int = 32,
+    shift: int = 0,
+) -> jax.Array:
+    """As `jaxina.numerics.dequantize`: int32[N], uint8[ceil(N / k)] -> float32[N].
 
     Args:
       words: the sum over all workers.
       exponents: the bytes that the words were quantized with, none of them 255.
       workers: n. Static.
       block_size: k. Static.
+      bits: w, 8, 16 or 32. Static.
+      shift: by how many bits `round_shift` has shifted the words, in all. Static.
 
     Raises:
-      ValueError: the number of exponents is not that of the blocks, or n is out of range.
+      ValueError: the number of exponents is not that of the blocks, or n or w is out of range.
     """
     flat = words.astype(jnp.int32).reshape(-1)
-    power = _scale_exponent(exponents, workers, flat.size, block_size)
-    bits = _bits(flat.astype(jnp.float32))
-    field = _exponent_field(bits) - power
-    significand = _significand(bits)
-    normal = (field.astype(jnp.uint32) << _FRACTION_BITS) | (bits & _FRACTION)
+    power = _scale_exponent(exponents, workers, flat.size, block_size, bits) - shift
+    pattern = _bits(flat.astype(jnp.float32))
+    field = _exponent_field(pattern) - power
+    significand = _significand(pattern)
+    normal = (field.astype(jnp.uint32) << _FRACTION_BITS) | (pattern & _FRACTION)
     # If rounding carries out of the fraction, the bits are those of the smallest normal number, which is correct.
     subnormal = _shifted(significand, field - 1)
     magnitude = jnp.where(field >= 255, jnp.uint32(_INFINITY), jnp.where(field > 0, normal, subnormal))
     magnitude = jnp.where(flat == 0, jnp.uint32(0), magnitude)
-    return _as_float(magnitude | (bits & ~jnp.uint32(_MAGNITUDE)))
+    return _as_float(magnitude | (pattern & ~jnp.uint32(_MAGNITUDE)))
 
 
 def non_finite_sum(arrays: Sequence[jax.Array]) -> jax.Array:
@@ -114,20 +151,45 @@ def non_finite_sum(arrays: Sequence[jax.Array]) -> jax.Array:
     return _as_float(jnp.select([nan, plus, minus], kinds, jnp.uint32(0)))
 
 
-def all_reduce_reference(arrays: Sequence[jax.Array], block_size: int = DEFAULT_BLOCK_SIZE) -> jax.Array:
-    """As `jaxina.numerics.all_reduce_reference`, for float32 only: one array per worker -> their sum.
+def all_reduce_reference(
+    arrays: Sequence[jax.Array],
+    block_size: int = DEFAULT_BLOCK_SIZE,
+    *,
+    bits: int = 32,
+    devices_per_worker: int = 1,
+    seed: int | jax.Array | None = None,
+    collective: int | jax.Array = 0,
+    first_block: int = 0,
+) -> jax.Array:
+    """As `jaxina.numerics.all_reduce_reference`, for float32 only: one array per device -> their sum.
 
     Args:
-      arrays: one float32 array per worker, all of one shape.
+      arrays: one float32 array per device, all of one shape.
       block_size: k. Static.
+      bits: w, 8, 16 or 32. Static.
+      devices_per_worker: D. Static.
+      seed: of the user, for narrow words: None, a Python integer of 64 bits, or uint32[2], the upper half first.
+      collective: the collective's number; int32[] if traced.
+      first_block: how many narrow blocks of this collective come before the array's. Static.
 
     Raises:
       TypeError: an array is not float32.
-      ValueError: there are too many arrays.
+      ValueError: there are too many arrays, or D does not divide their number.
     """
+    n, size, start = len(arrays), arrays[0].size, block_size * first_block
+    within, down = shifts(n, devices_per_worker, bits)
+    s1 = None if seed is None or bits == 32 else random64(seed, collective)
     exponents = jnp.stack([block_exponents(array, block_size, finite_only=True) for array in arrays]).max(axis=0)
-    words = functools.reduce(jnp.add, (quantize(array, exponents, len(arrays), block_size) for array in arrays))
-    y = _bits(dequantize(words, exponents, len(arrays), block_size))
+    total = jnp.zeros(size, jnp.int32)
+    for worker in range(n // devices_per_worker):
+        words = jnp.zeros(size, jnp.int32)
+        for rank in range(worker * devices_per_worker, (worker + 1) * devices_per_worker):
+            up = None if s1 is None else seed_up(s1, rank)
+            words += quantize(arrays[rank], exponents, n, block_size, bits=bits, seed=up, first_block=first_block)
+        random = None if s1 is None else random_words(seed_within(s1, worker), size, start)
+        total += round_shift(words, within, random)
+    result = round_shift(total, down, None if s1 is None else random_words(seed_down(s1), size, start))
+    y = _bits(dequantize(result, exponents, n, block_size, bits=bits, shift=within + down))
     special = _bits(non_finite_sum(arrays))
     return _as_float(jnp.where(special == 0, y, special)).reshape(arrays[0].shape)
 
@@ -155,9 +217,9 @@ def _finite(bits: jax.Array) -> jax.Array:
     return (bits & _MAGNITUDE) < _INFINITY
 
 
-def _scale_exponent(exponents: jax.Array, workers: int, elements: int, block_size: int) -> jax.Array:
+def _scale_exponent(exponents: jax.Array, workers: int, elements: int, block_size: int, bits: int) -> jax.Array:
     check_exponent_count(exponents.size, elements, block_size)
-    per_block = 157 - log2_workers(workers) - exponents.astype(jnp.int32).reshape(-1)
+    per_block = 125 + bits - head_room(workers, bits) - exponents.astype(jnp.int32).reshape(-1)
     return jnp.repeat(per_block, block_size, total_repeat_length=exponents.size * block_size)[:elements]
 
 
@@ -173,3 +235,13 @@ def _shifted(significand: jax.Array, power: jax.Array) -> jax.Array:
     half = jnp.uint32(1) << (right - 1)
     round_up = (rest > half) | ((rest == half) & (quotient & 1 == 1))
     return jnp.where(power >= 0, larger, quotient + round_up.astype(jnp.uint32))
+
+
+def _shifted_at_random(significand: jax.Array, power: jax.Array, random: jax.Array) -> jax.Array:
+    """As `_shifted`, but cut to an integer, plus 1 where the number is below the cut-off fraction times 2^32."""
+    right = jnp.clip(-power, 1, 31).astype(jnp.uint32)
+    far = jnp.clip(-power - 32, 0, 31).astype(jnp.uint32)  # beyond 32 bits, the whole significand is fraction
+    rest = significand & ((jnp.uint32(1) << right) - 1)
+    fraction = jnp.where(power > -32, rest << (32 - right), significand >> far)
+    cut = jnp.where(power > -32, significand >> right, 0) + (random < fraction).astype(jnp.uint32)
+    return jnp.where(power >= 0, _shifted(significand, power), cut)

@@ -193,6 +193,10 @@ def test_wrong_input_is_refused():
         numerics.quantize(one, [127, 127], 2)
     with pytest.raises(ValueError, match="255"):
         numerics.dequantize(np.ones(4, np.int32), [255], 2)
+    with pytest.raises(ValueError, match="8, 16 or 32 bits, not 12"):
+        numerics.all_reduce_reference([one], bits=12)
+    with pytest.raises(ValueError, match="3 arrays"):
+        numerics.all_reduce_reference([one] * 3, bits=8, devices_per_worker=2)
 
 
 # ---- the paper's scale ----
