@@ -20,6 +20,9 @@ constexpr std::size_t packed_size(std::size_t count, WireWord word) {
   return (count * static_cast<std::size_t>(word) + 3) / 4;
 }
 
+// Blocks with narrow words have a multiple of so many elements, so that they fill whole 32-bit words.
+inline constexpr std::uint32_t kNarrowBlockStep = 4;
+
 // ceil(log2 count)
 constexpr std::int32_t log2_of(std::uint32_t count) {
   std::int32_t log2 = 0;

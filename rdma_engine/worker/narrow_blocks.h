@@ -44,7 +44,7 @@ class NarrowBlocks {
   void decode_flags(const Layout& layout, std::size_t device, const Block& block, const std::uint32_t* pass);
 
  private:
-  std::uint64_t first_element(const Block& block) const { return block.number * shape_.narrow_stride(); }
+  std::uint64_t first_element(const Block& block) const { return block.number * shape_.block_size(); }
   numerics::Rounding rounding(const Layout& layout, std::uint64_t stream, const Block& block) const;
   void dequantize(const Layout& layout, std::size_t device, const Block& block, std::uint8_t exponent, bool flagged);
 
