@@ -81,7 +81,7 @@ class NarrowWords(Compressor):
         bound = 2 ** (self.bits - 1)
         return {"words": integers(-bound, bound - 1)}
 
-    def _decoded(self, payload: Arrays, context: Context, shift: int) -> jax.Array:
+    def _decoded(self, payload: Arrays, context: Context, shift: int | jax.Array) -> jax.Array:
         words, exponents = payload["words"], context.agreed["exponents"]
         y = jnp_reference.dequantize(words, exponents, context.workers, self.block, bits=self.bits, shift=shift)
         return y.reshape(context.shape)
