@@ -44,6 +44,10 @@ def name(spec: str) -> str:
         "int16:stochastic": "int16, stochastic",
         "int16+ef": "int16, error feedback",
         "int16:stochastic+ef": "int16, stochastic, error feedback",
+        "adaptive8": "8 bits, adaptive shift",
+        "adaptive8:stochastic": "8 bits, adaptive shift, stochastic",
+        "blockfp:bits=8": "8 bits, head-room",
+        "blockfp:bits=8:stochastic": "8 bits, head-room, stochastic",
         "int32:paper": "int32, the paper's f",
     }.get(spec, spec)
 
