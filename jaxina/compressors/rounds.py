@@ -113,6 +113,7 @@ def _answer(messages: Mapping[int, Message], axis_name: Any) -> dict[int, Arrays
     for kind, collective in _collectives(axis_name).items():
         asked = {index: message.arrays for index, message in messages.items() if message.kind == kind}
         answers |= (_gathered if kind == GATHER else _fused)(collective, asked)
+    # No collective rounds a sum on its way yet, so every worker does to it what the aggregator would do.
     for index, message in messages.items():
         if message.kind == SUM and message.aggregate:
             answers[index] = _aggregated(message, answers[index])
