@@ -49,7 +49,8 @@ Answer Aggregator::on_update(const UpdateView& update) {
   }
   const std::size_t words = update.words.size(), extra = options_.extra_words;
   const bool whole = update.format == wire::Format::kInt32;
-  if ((!whole && words < extra) || !shape_.admits(update.format, words - std::min(words, extra), update.exponents.size())) {
+  if ((!whole && words < extra) ||
+      !shape_.admits(update.format, words - std::min(words, extra), update.exponents.size())) {
     return reject(Counter::kTooLarge);
   }
   if (!ended_.ok()) {
@@ -67,8 +68,7 @@ Answer Aggregator::apply(const UpdateView& update) {
   SlotState& slot = slots_[place(update.slot)];
   const SlotVersion& current = slot.version(update.epoch);
   const Size held = sizes_[version_at(update.slot, update.epoch)];
-  if (current.epoch == update.epoch && current.fingerprint == update.fingerprint &&
-      held != size_of(update)) {
+  if (current.epoch == update.epoch && current.fingerprint == update.fingerprint && held != size_of(update)) {
     return reject(Counter::kMismatch);  // equal fingerprints imply equal sizes, so no worker sent this update
   }
   const std::uint32_t before = current.count;

@@ -93,8 +93,8 @@ void Combiner::on_update(Registration& registration, const Arrival& arrival, Pac
   // A server counts a sum because it comes from here, so other sums than the children's must not be sent on.
   if (is_group && !child) return void(++job.counters()[Counter::kForeign]);
   // The sum of a group's narrow words does not fit into such words, so they are sent on.
-  const bool direct = header.code >= static_cast<std::uint8_t>(wire::Transmission::kDirect) ||
-                      header.format != wire::Format::kInt32;
+  const bool direct =
+      header.code >= static_cast<std::uint8_t>(wire::Transmission::kDirect) || header.format != wire::Format::kInt32;
   if (!child || direct || job.children() == 1 || table_.size().entries == 0 || sends_on(header)) {
     if (const auto way = job.way_to(header.worker)) job.contact(*way, header.slot) = arrival.from;
     ++job.counters()[Counter::kPassedOn];

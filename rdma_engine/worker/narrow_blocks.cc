@@ -80,8 +80,8 @@ void NarrowBlocks::dequantize(const Layout& layout, std::size_t device, const Bl
     block.codec->decode_streaming(codec_, words_.data(), block.elements, exponent, decode_scale(block.word),
                                   Order::kHost, out);
   } else {
-    block.codec->decode(codec_, words_.data(), block.elements, exponent, decode_scale(block.word), Order::kHost, flagged,
-                        out);
+    block.codec->decode(codec_, words_.data(), block.elements, exponent, decode_scale(block.word), Order::kHost,
+                        flagged, out);
   }
 }
 
