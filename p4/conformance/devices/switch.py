@@ -124,7 +124,8 @@ class SwitchDevice:
             blocks_per_chunk=job.blocks,
             join_timeout=_JOB_TIMEOUT,
             heartbeat_timeout=_JOB_TIMEOUT,
-            whole_chunks=True,  # else a software switch checks RDMA messages, which a packet processor cannot
+            # Else RDMA messages carry a check, for which a packet processor has no room.
+            whole_chunks=not job.narrow,
         )
         self._names.jobs[job.name] = grant.job
         self._names.secrets[job.name] = grant.secret
