@@ -77,6 +77,7 @@ class Fuzzed final : public MessageAggregator::Output {
   std::array<std::uint32_t, kMaxWorkers> first_qpn_{};
   std::vector<Sum> sums_;
   const Message* current_ = nullptr;
+  std::uint32_t next_psn_ = 0;  // of all queue pairs; never one that a queue pair still waits for
 };
 
 Sum& Fuzzed::sum_of(const wire::Header& pass) {
@@ -172,7 +173,10 @@ void Fuzzed::deliver(const Message& message) {
   current_ = &message;
   for (std::size_t i = 0; i < packets; ++i) {
     require(counters[Counter::kUpdates] == before);
-    if (message.lost >> i & 1) continue;
+    if (message.lost >> i & 1) {
+      ++next_psn_;
+      continue;
+    }
     const bool first = i == 0, last = i + 1 == packets;
     roce::Headers headers = message.headers;
     headers.opcode = first && last ? roce::Opcode::kWriteOnlyImm
@@ -180,7 +184,7 @@ void Fuzzed::deliver(const Message& message) {
                      : last        ? roce::Opcode::kWriteLastImm
                                    : roce::Opcode::kWriteMiddle;
     headers.qpn = first_qpn_[pass.worker] + message.queue;
-    headers.psn = static_cast<std::uint32_t>(i);
+    headers.psn = next_psn_++;
     const std::size_t begin = i * kMtu, size = std::min(kMtu, message.size - begin);
     aggregator_.on_packet({headers, {message.bytes.data() + begin, size}, 0}, *this);
   }
@@ -210,6 +214,7 @@ void Fuzzed::send(const roce::Write& write, std::size_t, std::uint32_t&) {
 void Fuzzed::run(fuzz::Input& input) {
   shape_ = &kShapes[input.below(std::size(kShapes))];
   sums_.clear();
+  next_psn_ = 0;
   connect();
   std::vector<Message> sent;
   while (!input.empty()) {

@@ -61,8 +61,13 @@ class ProgramDevice:
         else:
             text = datagram.encode(packet, self._names).hex()
             for _, to, hexadecimal in self._ask("packet", endpoint, text):
-                came = datagram.decode(bytes.fromhex(hexadecimal), self._names)
-                self._came.append(Receive(to, came))
+                self._came.append(Receive(to, self._decode(bytes.fromhex(hexadecimal))))
+
+    def _decode(self, payload: bytes) -> Packet:
+        try:
+            return datagram.decode(payload, self._names)
+        except ValueError as error:
+            return Packet("unreadable", {"why": str(error).replace(" ", "_")})
 
     def replies(self, expected: int) -> list[Receive]:
         if self._plane:
