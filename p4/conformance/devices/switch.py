@@ -99,8 +99,8 @@ class SwitchDevice:
         now = dict(status.rejected) if job == "-" else self._totals(status, job)
         before = self._before[job]
         counted = {name: value - before.get(name, 0) for name, value in now.items()}
-        traffic = {"packets_sent", "bytes_received", "bytes_sent"}
-        return {name: value for name, value in counted.items() if value and name not in traffic}
+        traffic = ("packets_sent", "bytes_")
+        return {name: value for name, value in counted.items() if value and not name.startswith(traffic)}
 
     def end(self) -> None:
         for session in self._sessions:
