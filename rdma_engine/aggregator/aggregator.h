@@ -68,11 +68,13 @@ struct Answer {
   std::uint32_t worker = 0, other = 0;  // of kMismatch
 };
 
-// A copy of one version of a slot, in host byte order.
+// A copy of one version of a slot, in host byte order, without the protocol's extra words. The words of an incomplete
+// pass with narrow words are the seed and the sums so far, 32 bits each.
 struct SlotContents {
   SlotVersion control;
   std::vector<std::uint8_t> exponents;
   std::vector<std::uint32_t> words;
+  wire::Format format = wire::Format::kInt32;
 };
 
 // One part of a job's slots: slot i belongs to shard i mod `of`.

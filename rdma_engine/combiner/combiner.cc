@@ -190,7 +190,8 @@ void Combiner::on_reply(Registration& registration, const Arrival& arrival, Pack
     return;
   }
   if (header.kind != wire::Kind::kResult) return send_to_all(job, header.slot, arrival.packet, output);
-  if (table_.size().entries > 0) {
+  // Passes of other formats have no entries.
+  if (table_.size().entries > 0 && header.format == wire::Format::kInt32) {
     const PassId pass = id_of(registration, header);
     job.counters()[Counter::kReleased] +=
         release(table_[table_.index_of(pass)], pass, arrival.now, table_.lifetime()) ? 1 : 0;
