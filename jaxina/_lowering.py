@@ -38,6 +38,16 @@ CARRIED_DTYPES = frozenset(
 )
 
 
+def carries_psum(aval: Any, axes: tuple[Any, ...]) -> bool:
+    """Whether a psum of `aval` over `axes`, bound now, will be carried, if the default backend compiles it."""
+    if not set(axes) <= set(jax.sharding.get_abstract_mesh().manual_axes):  # axes of vmap are summed within a device
+        return False
+    platform = jax.default_backend()
+    return _psum_why_not(aval, axes=axes) is None and (
+        platform == "cpu" or (platform == "gpu" and bool(gpu_handlers()))
+    )
+
+
 def _psum_why_not(aval: Any, *, axes: tuple[Any, ...], **_: Any) -> str | None:
     if all(isinstance(axis, int) for axis in axes):
         return ""  # not carried, but no collective either, so the report needs no reason

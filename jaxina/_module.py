@@ -25,8 +25,12 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jaxina._jax_compat.lowering import as_dict, hlo, ir
+import numpy as np
 
+from jaxina import _tracing_settings
+from jaxina._jax_compat.lowering import as_dict, hlo, ir, ir_attribute
+
+_METADATA = "mhlo.frontend_attributes"
 _CONFIGURATION = "mhlo.backend_config"
 _ALIASES = "output_operand_aliases"
 
@@ -46,6 +50,9 @@ def finish(module: ir.Module, targets: Sequence[str], bucket_bytes: int) -> None
     """
     with module.context:
         for block, target in itertools.product(list(_blocks(module.operation)), targets):
+            for view in block.operations:
+                if _is_call(view.operation, target):
+                    _set_own_precision(view.operation)
             _merge_in(block, target, bucket_bytes)
         program = digest(module)
         place = 0
@@ -55,6 +62,22 @@ def finish(module: ir.Module, targets: Sequence[str], bucket_bytes: int) -> None
                     _set_identity(view.operation, f"{program}:{place}")
                     _work_in_place(view.operation)
                     place += 1
+
+
+def _set_own_precision(call: ir.Operation) -> None:
+    """Gives the call the precision that its psum was bound with, if any (`_tracing_settings.with_precision`)."""
+    metadata = as_dict(call.attributes[_METADATA]) if _METADATA in call.attributes else {}
+    own = metadata.pop(_tracing_settings.PRECISION, None)
+    if own is None:
+        return
+    numbers = [int(number) for number in ir.StringAttr(own).value.split()]
+    configuration = as_dict(call.attributes[_CONFIGURATION])
+    configuration["precision"] = ir_attribute(np.array(numbers, np.int64))
+    call.attributes[_CONFIGURATION] = ir.DictAttr.get(configuration)
+    if metadata:
+        call.attributes[_METADATA] = ir.DictAttr.get(metadata)
+    else:
+        del call.attributes[_METADATA]
 
 
 def split(module: ir.Module, start: str, done: str) -> None:

@@ -1,19 +1,22 @@
 """The values that decide, while a program is traced or lowered, whether and how its sums are carried.
 
 They are part of the keys of JAX's trace and compilation caches, so programs with and without jaxina are never mixed up.
-`jaxina.init` and `jaxina.shutdown` set `carrying` for the process. `jaxina.collectives` sets all of them for a scope of
-one thread.
+`jaxina.init` and `jaxina.shutdown` set `carrying` and `block_size` for the process. `jaxina.collectives` sets all but
+`block_size` for a scope of one thread.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 import jax
+from jax.experimental.xla_metadata import set_xla_metadata
 
 from jaxina.config import ROUNDINGS
 
 carrying = jax.make_user_context(False)
+block_size = jax.make_user_context(0)  # of the job: how many elements share an exponent; 0 without a job
 
 SMALLEST = 4096
 
@@ -42,6 +45,20 @@ class Precision:
 
 
 precision = jax.make_user_context(Precision())
+
+PRECISION = "jaxina_precision"
+"""Name of the attribute in which a psum bound inside `with_precision` carries its own precision."""
+
+
+def with_precision(own: Precision) -> contextlib.AbstractContextManager[None]:
+    """A scope inside of a traced function: psums bound in it are carried with this precision, not the program's.
+
+    `precision` is read when a program is lowered, long after the function was traced. JAX keeps metadata with each
+    equation, also where it traces or copies equations anew (scan, remat).
+    """
+    scope: contextlib.AbstractContextManager[None] = set_xla_metadata(**{PRECISION: " ".join(map(str, own.numbers))})
+    return scope
+
 
 # Psums that depend on each other only by their order are merged, up to this many bytes. On a CPU a collective has a
 # fixed cost of some 0.3 ms and sums on the order of 1 GB/s. So with 4 MiB the fixed cost is small against the sum. And

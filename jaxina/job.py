@@ -193,6 +193,7 @@ def init(
         _tracing_settings.precision.set_global(
             _tracing_settings.Precision(bits=configuration.bits, rounding=configuration.rounding)
         )
+        _tracing_settings.block_size.set_global(configuration.block_size)
         _tracing_settings.carrying.set_global(True)
         if _incarnation == 1:
             atexit.register(_at_exit)
@@ -281,6 +282,7 @@ def _shut_down(job: Job, failure: str | None) -> None:
             return
         _current = None
         _tracing_settings.carrying.set_global(False)
+        _tracing_settings.block_size.set_global(0)
         _tracing_settings.precision.set_global(_tracing_settings.Precision())
         if failure is None:
             _finish_computations()

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from jaxina import _tracing_settings
 from jaxina.errors import InvalidArgumentError
 
 
@@ -21,6 +22,21 @@ def place(axis_name: Any) -> tuple[int, jax.Array | int]:
       axis_name: the mapped axis of the workers, or a tuple of them. None for a single worker.
     """
     return (1, 0) if axis_name is None else (jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name))
+
+
+def wire_block(x: jax.Array, axis_name: Any) -> int:
+    """Finds how many elements share an exponent where jaxina carries the sum over the workers of an array like `x`.
+
+    Returns:
+      The job's block size; 0 if jaxina does not carry it: no job runs, the axis is one of `jax.vmap`, or it has one
+      worker.
+    """
+    if axis_name is None or not _tracing_settings.carrying.value or jax.lax.axis_size(axis_name) == 1:
+        return 0
+    from jaxina import _lowering  # where sums are carried, it is imported already
+
+    names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
+    return int(_tracing_settings.block_size.value) if _lowering.carries_psum(jax.typeof(x), names) else 0
 
 
 def told(axis_name: Any) -> frozenset[Any]:

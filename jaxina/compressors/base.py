@@ -234,8 +234,10 @@ class Compressor(abc.ABC):
         step_key = jax.random.fold_in(state["key"], state["step"])
         reductions = []
         for index, (x, leaf_state) in enumerate(zip(leaves, state["leaves"], strict=True)):
-            context = Context(x.shape, workers, jax.random.fold_in(step_key, index), me, step=state["step"])
-            reductions.append(self._reduce_any(x.astype(jnp.float32), leaf_state, context))
+            own = x.astype(jnp.float32)
+            key, wire_block = jax.random.fold_in(step_key, index), axes.wire_block(own, axis_name)
+            context = Context(x.shape, workers, key, me, step=state["step"], wire_block=wire_block)
+            reductions.append(self._reduce_any(own, leaf_state, context))
         results, exchanges = rounds.run(reductions, axis_name)
         means = [mean.astype(x.dtype) for (mean, _), x in zip(results, leaves, strict=True)]
         next_state = {"key": state["key"], "step": state["step"] + 1, "leaves": [leaf for _, leaf in results]}

@@ -51,6 +51,7 @@ class Context:
       worker: this worker's number, from 0; int32[] if traced.
       agreed: the elementwise maximum over workers of what `Compressor.propose` returned.
       step: how many steps came before, int32[] if traced. Steps count whose gradients were not finite.
+      wire_block: the block size of the job that carries the sums over the workers; 0 if jaxina does not carry them.
     """
 
     shape: tuple[int, ...]
@@ -59,6 +60,7 @@ class Context:
     worker: jax.Array | int = 0
     agreed: Arrays = dataclasses.field(default_factory=dict)
     step: jax.Array | int = 0
+    wire_block: int = 0
 
     @property
     def shared_key(self) -> jax.Array:

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
-from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
+from jaxina.compressors.base import Compressor
+from jaxina.compressors.context import Context, Promise
 from jaxina.compressors.packing import Field, integers
+from jaxina.compressors.rounds import MAX, SUM, Arrays, LeafReduction, Message, Narrow
+from jaxina.config import ROUNDINGS
 from jaxina.errors import InvalidArgumentError
 from jaxina.numerics import jnp_reference
 from jaxina.numerics.blocks import shifts
@@ -24,8 +27,15 @@ class NarrowWords(Compressor):
     nearest, the sum is that of ``numerics.all_reduce_reference(arrays, block, bits=w)``, bit for bit. With stochastic
     rounding, a collective's seed comes from the leaf's random key instead of a job's seed.
 
-    A program exchanges the words as int32, which any collective sums exactly, and each worker does what the aggregator
-    would do to the sum (`aggregate`). The bytes that are counted are those of an aggregator that does it itself.
+    **Where jaxina carries the sum**, and the job's block size is `block`, the array itself goes to `jax.lax.psum`, as
+    in ``jaxina.collectives(bits=w, smallest=0)``. The engine makes the words, and the aggregator shifts their sum. With
+    rounding to nearest and one device in each process the bits are the same. Several devices of a process are one
+    worker there, whose sum is shifted first: the result is that of ``all_reduce_reference(...,
+    devices_per_worker=D)``. Stochastic rounding takes its random numbers from `seed` and the collective's number, not
+    from the leaf's key; with error feedback, what goes up is rounded with the key.
+
+    **Elsewhere** a program exchanges the words as int32, which any collective sums exactly, and each worker does what
+    the aggregator would do to the sum (`aggregate`).
 
     Source: Sapio et al., NSDI 2021, section 4.6, with a power of two as the scale, and a rounding shift of the sum.
 
@@ -33,11 +43,13 @@ class NarrowWords(Compressor):
       bits: w, 8 or 16.
       block: k, how many elements share an exponent, at least 1.
       stochastic: whether to round at random, without bias, instead of to nearest.
+      seed: of stochastic rounding where jaxina carries the sum, from 0 to 2^64 - 1. Each step has other numbers.
     """
 
     bits: int = 8
     block: int = 256
     stochastic: bool = False
+    seed: int = 0
 
     promise = Promise(
         title="narrow words",
@@ -54,6 +66,24 @@ class NarrowWords(Compressor):
         super().__post_init__()
         if self.bits not in (8, 16) or self.block < 1:
             raise InvalidArgumentError(f"bits must be 8 or 16 and block at least 1, not {self.bits}, {self.block}")
+        if not 0 <= self.seed < 2**64:
+            raise InvalidArgumentError(f"seed must be from 0 to 2^64 - 1, not {self.seed}")
+
+    def reduce(self, x: jax.Array, state: Arrays, context: Context) -> LeafReduction:
+        if self.block != context.wire_block:
+            return (yield from super().reduce(x, state, context))
+        x = self.with_memory(x, state)
+        sent = x
+        if self.error_feedback:
+            fields = self.propose_fields()
+            agreed = yield Message(MAX, self.propose(x), fields, fields)
+            context = dataclasses.replace(context, agreed=agreed)
+            # What a word stands for becomes the same word again: the block's largest number keeps its exponent.
+            sent = self.decode(self.encode(x, state, context)[0], context)
+        narrow = Narrow(self.bits, self.block, ROUNDINGS[self.stochastic], self.seed)
+        fields = self.fields(context, False)
+        total = yield Message(SUM, {"words": sent}, fields, fields, narrow=narrow)
+        return self.mean(total["words"], context.workers), self.remember(x - sent, state)
 
     def propose(self, x: jax.Array) -> Arrays:
         return {"exponents": jnp_reference.block_exponents(x, self.block).astype(jnp.int32)}

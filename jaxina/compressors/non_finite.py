@@ -8,6 +8,7 @@ then skip the step. This costs one flag per leaf. Compressors that send plain fl
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 
@@ -58,11 +59,11 @@ def flagged(
 
 def _with_flag(message: Message, poisoned: jax.Array, workers: int) -> Message:
     most = workers if message.kind == SUM else 1
-    dtype = next(iter(message.arrays.values())).dtype  # so that the flag travels with them in one collective
-    return Message(
-        message.kind,
-        {**message.arrays, POISON: poisoned.astype(dtype)},
-        {**message.fields, POISON: packing.integers(0, 1)},
-        {**message.answer_fields, POISON: packing.integers(0, most)},
-        message.aggregate,
+    # With the dtype of the arrays, the flag travels with them in one collective. Narrow words could round it to zero.
+    dtype = jnp.int32 if message.narrow else next(iter(message.arrays.values())).dtype
+    return dataclasses.replace(
+        message,
+        arrays={**message.arrays, POISON: poisoned.astype(dtype)},
+        fields={**message.fields, POISON: packing.integers(0, 1)},
+        answer_fields={**message.answer_fields, POISON: packing.integers(0, most)},
     )

@@ -6,7 +6,7 @@ answers one round of all leaves with one collective, as the bucketing of trainin
 
 A round must have one kind of message and one dtype (GATHER takes any dtypes). With several collectives in a round, XLA
 could run them in any order; where there are more devices than threads, devices could wait for each other in different
-collectives.
+collectives. Only sums that jaxina carries (`Message.narrow`) are several collectives: it keeps them in order.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxina import _tracing_settings
 from jaxina.compressors import axes
 from jaxina.compressors.packing import Field
 from jaxina.errors import InvalidArgumentError
@@ -25,6 +26,28 @@ from jaxina.errors import InvalidArgumentError
 SUM, MAX, GATHER = "sum", "max", "gather"
 
 Arrays = dict[str, jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class Narrow:
+    """Says that jaxina carries the message's float32 arrays in narrow words, and rounds the sum on its way.
+
+    Attributes:
+      bits: of a word, 8 or 16.
+      block: how many elements share an exponent, as in the job.
+      rounding: one of jaxina.config.ROUNDINGS.
+      seed: of stochastic rounding, the same in all messages of a round.
+    """
+
+    bits: int
+    block: int
+    rounding: str
+    seed: int
+
+    @property
+    def precision(self) -> _tracing_settings.Precision:
+        """As `jaxina.collectives` would set it, for arrays of any size."""
+        return _tracing_settings.Precision(self.bits, self.rounding, 0, self.seed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +60,9 @@ class Message:
       arrays: what is sent, by name.
       fields: how the arrays are packed on the way to the aggregator (SUM and MAX) or to the other workers (GATHER).
       answer_fields: how the aggregator's answer is packed (SUM and MAX).
-      aggregate: what the aggregator does to the sum before it answers (SUM). None answers with the sum.
+      aggregate: what the aggregator does to the sum before it answers (SUM). None answers with the sum. Every worker
+        does it, since no collective does.
+      narrow: instead, jaxina's own narrow words, where it carries the sum (SUM). All messages of a round have the same.
 
     Raises:
       InvalidArgumentError: an array of kind SUM is not int32 or float32, its field is missing, or its sum may go beyond
@@ -49,6 +74,7 @@ class Message:
     fields: Mapping[str, Field]
     answer_fields: Mapping[str, Field]
     aggregate: Callable[[Arrays], Arrays] | None = None
+    narrow: Narrow | None = None
 
     def __post_init__(self) -> None:
         if self.kind == SUM:
@@ -109,11 +135,14 @@ def run(reductions: Sequence[LeafReduction], axis_name: Any) -> tuple[list[tuple
 
 
 def _answer(messages: Mapping[int, Message], axis_name: Any) -> dict[int, Arrays]:
+    narrow = {message.narrow for message in messages.values() if message.narrow}
+    if narrow:
+        (one,) = narrow
+        return _narrow_sums(one, {index: message.arrays for index, message in messages.items()}, axis_name)
     answers: dict[int, Arrays] = {}
     for kind, collective in _collectives(axis_name).items():
         asked = {index: message.arrays for index, message in messages.items() if message.kind == kind}
         answers |= (_gathered if kind == GATHER else _fused)(collective, asked)
-    # No collective rounds a sum on its way yet, so every worker does to it what the aggregator would do.
     for index, message in messages.items():
         if message.kind == SUM and message.aggregate:
             answers[index] = _aggregated(message, answers[index])
@@ -124,6 +153,18 @@ def _aggregated(message: Message, total: Arrays) -> Arrays:
     """Applies `Message.aggregate`. What others have added to the message (`non_finite`) stays a sum."""
     assert message.aggregate
     return total | message.aggregate(total)
+
+
+def _narrow_sums(narrow: Narrow, asked: dict[int, Arrays], axis_name: Any) -> dict[int, Arrays]:
+    """Sums float32 arrays in narrow words, each on its own: every one begins a block. jaxina merges and orders them."""
+    narrow_sums, others = {}, {}
+    with _tracing_settings.with_precision(narrow.precision):
+        for index, arrays in asked.items():
+            floats = {name: array for name, array in arrays.items() if array.dtype == jnp.float32}
+            narrow_sums[index] = {name: jax.lax.psum(array, axis_name) for name, array in floats.items()}
+            others[index] = {name: array for name, array in arrays.items() if name not in floats}
+        other_sums = _fused(lambda x: jax.lax.psum(x, axis_name), others)
+    return {index: narrow_sums[index] | other_sums[index] for index in asked}
 
 
 def _collectives(axis_name: Any) -> dict[str, Callable[[jax.Array], jax.Array]]:

@@ -63,8 +63,9 @@ _EXPLANATION = """
 * *summed by an aggregator*: yes if payloads travel through `lax.psum`, and so through jaxina if it is switched on. The
   others travel through an all-gather, from which a worker receives n - 1 payloads.
 * *bits sent* and *received*: for one worker and one gradient element, counted from the packed bytes of one step of
-  {workers} workers with normally distributed gradients of {rows} x {columns}, without packet headers. XLA itself moves
-  more between devices, since it has no type of, say, 3 bits.
+  {workers} workers with normally distributed gradients of {rows} x {columns}, without packet headers.
+  Where jaxina carries their sums, `int8` and `int16` send these bytes ([Narrow words](narrow_words.md#bytes)).
+  Otherwise more is moved between devices: XLA has no type of, say, 3 bits.
 * *of float32*: bytes sent and received together, as a share of what `none` sends and receives.
 
 **Values that are not finite.** If a leaf has a NaN or an infinity on any worker, all its elements become NaN on all

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,7 +11,9 @@ import numpy as np
 
 from jaxina.compressors import packing
 from jaxina.compressors.base import Compressor
+from jaxina.compressors.packing import Field
 from jaxina.compressors.rounds import GATHER, Message
+from jaxina.numerics.blocks import block_count
 
 _RUN_ONCE = {"xla_backend_optimization_level": 0}  # compiling takes longer than running
 
@@ -62,14 +64,25 @@ class Meter:
         sent = received = 0
         for message, (ours, answer) in zip(self._messages, exchanges, strict=True):
             workers = len(next(iter(ours.values())))
-            lengths = [len(packing.to_bytes(_of(ours, w), message.fields)) for w in _read(message, worker, workers)]
+            lengths = [_length(message, _of(ours, w), message.fields) for w in _read(message, worker, workers)]
             sent += lengths[0]
             received += (
                 sum(lengths[1:])
                 if message.kind == GATHER
-                else len(packing.to_bytes(_of(answer, worker), message.answer_fields))
+                else _length(message, _of(answer, worker), message.answer_fields)
             )
         return Traffic(sent, received)
+
+
+def _length(message: Message, arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) -> int:
+    if message.narrow is None:
+        return len(packing.to_bytes(arrays, fields))
+    floats = {name: array for name, array in arrays.items() if array.dtype == np.float32}
+    narrow = sum(
+        array.size * message.narrow.bits // 8 + block_count(array.size, message.narrow.block)
+        for array in floats.values()
+    )
+    return narrow + len(packing.to_bytes(arrays, {name: fields[name] for name in fields if name not in floats}))
 
 
 def _read(message: Message, worker: int, workers: int) -> Sequence[int]:
