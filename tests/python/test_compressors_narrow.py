@@ -101,3 +101,8 @@ def test_bytes_are_those_of_words_and_exponents(spec, width):
 def test_other_widths_are_refused():
     with pytest.raises(InvalidArgumentError, match=r"8 or 16 .* not 12"):
         type(get("int8"))(bits=12)
+
+
+def test_seeds_beyond_64_bits_are_refused():
+    with pytest.raises(InvalidArgumentError, match="seed must be from 0"):
+        get(f"int8:stochastic:seed={2**64}")
