@@ -39,7 +39,7 @@ enum class Packing : std::uint8_t {
 };
 
 // 32-bit words that the packed flags of a block take, 2 bits for each of its elements.
-inline std::size_t flag_words(const JobShape& shape) { return (shape.narrow_stride() + 15) / 16; }
+inline std::size_t flag_words(const JobShape& shape) { return numerics::packed_flags_size(shape.narrow_stride()); }
 
 // One number that workers can compare: a hash of the call's identity and its tensors' types, sizes and order.
 std::uint32_t fingerprint(const Collective& collective);
@@ -52,8 +52,8 @@ class Layout {
 
   std::size_t chunks() const { return chunks_; }
   std::size_t blocks_in(std::size_t chunk) const;
-  // How many 32-bit words a pass with the chunk's data or flags has. Every block but the last takes the space of a whole
-  // block. The last takes only its own words, unless the job's shape wants whole chunks.
+  // How many 32-bit words a pass with the chunk's data or flags has. Every block but the last takes the space of a
+  // whole block. The last takes only its own words, unless the job's shape wants whole chunks.
   std::size_t words_in(std::size_t chunk, bool flags) const;
   wire::Format format_of(std::size_t chunk, bool flags) const;
   bool has_narrow_words() const { return narrow_.blocks > 0; }
@@ -63,8 +63,8 @@ class Layout {
   // chunk_bytes: the distance in bytes from the block to the block one chunk later in the same tensor.
   // has_block_a_chunk_later: whether the tensor has elements there.
   std::size_t chunk_bytes(const Block& block) const {
-    const std::size_t per_block = block.word == numerics::WireWord::kInt32 ? shape_.block_size() / block.codec->words
-                                                                           : shape_.block_size();
+    const std::size_t per_block =
+        block.word == numerics::WireWord::kInt32 ? shape_.block_size() / block.codec->words : shape_.block_size();
     return (block.word == numerics::WireWord::kInt32 ? rest_ : narrow_).blocks_per_chunk * per_block *
            block.codec->size;
   }

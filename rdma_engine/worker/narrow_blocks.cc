@@ -8,6 +8,7 @@
 
 namespace jaxina {
 
+using numerics::kFlagsPerWord;
 using numerics::Order;
 using numerics::Rounding;
 using numerics::Store;
@@ -22,9 +23,6 @@ constexpr std::uint64_t of_process(std::uint64_t worker) { return (std::uint64_t
 std::uint32_t to_or_from_big_endian(std::uint32_t word) {
   return std::endian::native == std::endian::little ? __builtin_bswap32(word) : word;
 }
-
-constexpr std::size_t kFlagsPerWord = 16;
-constexpr std::uint32_t kPlusBit = 1, kMinusBit = 2;
 
 }  // namespace
 
@@ -80,8 +78,8 @@ void NarrowBlocks::dequantize(const Layout& layout, std::size_t device, const Bl
     block.codec->decode_streaming(codec_, words_.data(), block.elements, exponent, decode_scale(block.word),
                                   Order::kHost, out);
   } else {
-    block.codec->decode(codec_, words_.data(), block.elements, exponent, decode_scale(block.word), Order::kHost, flagged,
-                        out);
+    block.codec->decode(codec_, words_.data(), block.elements, exponent, decode_scale(block.word), Order::kHost,
+                        flagged, out);
   }
 }
 
@@ -110,9 +108,7 @@ void NarrowBlocks::encode_flags(const Layout& layout, const Block& block, std::u
   std::uint32_t* flags = pass + block.index * flag_words(shape_);
   std::memset(flags, 0, 4 * flag_words(shape_));
   for (std::size_t i = 0; i < block.elements; ++i) {
-    const std::uint32_t plus = (words_[i] & (numerics::kMinusInfinityFlag - 1)) != 0 ? kPlusBit : 0;
-    const std::uint32_t minus = words_[i] >= numerics::kMinusInfinityFlag ? kMinusBit : 0;
-    flags[i / kFlagsPerWord] |= (plus | minus) << (2 * (i % kFlagsPerWord));
+    flags[i / kFlagsPerWord] |= numerics::packed_flag(words_[i]) << (2 * (i % kFlagsPerWord));
   }
   for (std::size_t i = 0; i < flag_words(shape_); ++i) flags[i] = to_or_from_big_endian(flags[i]);
 }
@@ -121,9 +117,7 @@ void NarrowBlocks::decode_flags(const Layout& layout, std::size_t device, const 
                                 const std::uint32_t* pass) {
   const std::uint32_t* flags = pass + block.index * flag_words(shape_);
   for (std::size_t i = 0; i < block.elements; ++i) {
-    const std::uint32_t bits = to_or_from_big_endian(flags[i / kFlagsPerWord]) >> (2 * (i % kFlagsPerWord));
-    words_[i] = ((bits & kPlusBit) != 0 ? numerics::kPlusInfinityFlag : 0) |
-                ((bits & kMinusBit) != 0 ? numerics::kMinusInfinityFlag : 0);
+    words_[i] = numerics::unpacked_flag(to_or_from_big_endian(flags[i / kFlagsPerWord]) >> (2 * (i % kFlagsPerWord)));
   }
   // If the sum is in place, the finite elements have not been summed yet, so they must stay.
   std::byte* out = layout.out(device, block);

@@ -107,7 +107,7 @@ Status queue_tasks(cuda::Stream stream, const DeviceFormat& format, Tasks tasks)
         now, [](const DeviceTask& t) { return cuda::QuantizeRun{t.tensor, t.elements, t.exponents, t.words}; });
     const cuda::Format one = format_of(now.empty() ? next.front() : now.front());
     const Status status = now.empty() ? cuda::block_exponents(stream, one, exponents(next), false)
-                                      : cuda::quantize_and_look_ahead(stream, one, encode, exponents(next), {});
+                                      : cuda::quantize_and_look_ahead(stream, one, encode, exponents(next), false);
     if (!status.ok()) return status;
   }
   return {};
