@@ -165,6 +165,7 @@ JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory mem
         prepare,
         [&](std::uint32_t i, std::uint32_t v) {
           Packed<Word, kSize> out;
+          JAXINA_UNROLL
           for (std::uint32_t e = 0; e < kSize; ++e) {
             std::uint32_t word;
             encode_element<Form, stochastic>(loaded[i].values[e], scale, seed, index + v * kSize + e, &word);
@@ -230,6 +231,7 @@ JAXINA_HOST_DEVICE void decode_block(const DecodeJob& job, Lane lane, Memory mem
         prepare,
         [&](std::uint32_t i, std::uint32_t v) {
           Packed<Element, kSize> out;
+          JAXINA_UNROLL
           for (std::uint32_t e = 0; e < kSize; ++e) {
             const std::uint32_t word = taken_from(loaded[i].values[e], v * kSize + e);
             out.values[e] = Form::decode(&word, scale, false, Element{});
