@@ -42,11 +42,16 @@ _IP_UDP_ETHERNET = 20 + 8 + 14  # what the shaper counts: no preamble, no checks
 Round = dict
 
 
-def link_limit_ms(size: int, rate: int) -> float:
-    """Returns how long a worker's link takes for `size` bytes in jaxina's packets of one block, with all headers."""
-    packets = size / (4 * _BLOCK)
-    exponent = 4  # one byte and its padding
-    return packets * (4 * _BLOCK + exponent + _native.HEADER_BYTES + _IP_UDP_ETHERNET) * 8 / (rate * 1e3)
+def link_limit_ms(size: int, rate: int, bits: int = 32) -> float:
+    """Returns how long a worker's link takes for `size` bytes of float32 in jaxina's packets, with all headers.
+
+    A packet has 1024 bytes of words, of `bits` bits each.
+    """
+    packets = size / (4 * _BLOCK) * bits / 32
+    exponents = 4  # up to four bytes, padded
+    seed = 0 if bits == 32 else 8
+    frame = 4 * _BLOCK + exponents + seed + _native.HEADER_BYTES + _IP_UDP_ETHERNET
+    return packets * frame * 8 / (rate * 1e3)
 
 
 def bench_records(aggregator: str, *options: object) -> list[dict]:
@@ -54,7 +59,7 @@ def bench_records(aggregator: str, *options: object) -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "bench.json"
         command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "bench", *options, "-w", 2]
-        _run([*command, "--aggregator", aggregator, "--vs", "gloo", "--json", file])
+        run([*command, "--aggregator", aggregator, "--vs", "gloo", "--json", file])
         return json.loads(file.read_text())["records"]
 
 
@@ -63,7 +68,7 @@ def through_jax(workers: int, options: argparse.Namespace) -> dict[str, float]:
     return {name: result["median_ms"] for name, result in record["results"].items()}
 
 
-def _run(command: list) -> str:
+def run(command: list) -> str:
     command = [str(part) for part in command]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     if done.returncode != 0:

@@ -7,6 +7,10 @@ import numpy as np
 from jaxina.bench.dtypes import PERIOD
 
 
+# After so many elements the inputs repeat.
+INPUT_PERIOD = 4096 * PERIOD
+
+
 def rank_input(elements: int, rank: int, turn: int, dtype: str = "float32") -> np.ndarray:
     """Makes one rank's input: dtype[elements] of integers from -63 to 63 + TURNS.
 

@@ -49,6 +49,8 @@ def table(records: list[dict[str, Any]], title: str) -> Table:
         caption += f"\n{stolen}"
     made = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     names = list(records[0]["results"])
+    if len(names) > 2:
+        return _long_table(records, title, caption)
     headings = ["size"]
     for name in names:
         headings += [f"{name}\nms", "p10 - p90\nms", "algbw\nGB/s"]
@@ -61,6 +63,29 @@ def table(records: list[dict[str, Any]], title: str) -> Table:
     return made
 
 
+def _long_table(records: list[dict[str, Any]], title: str, caption: str) -> Table:
+    """The table for more ways than fit side by side: one row for each."""
+    made = Table(title=title, caption=caption, box=box.SIMPLE_HEAD)
+    names = list(records[0]["results"])
+    peers = ["gloo"] if "gloo" in names else []
+    made.add_column("size", justify="right", no_wrap=True)
+    made.add_column("by", no_wrap=True)
+    for heading in ("ms", "p10 - p90, ms", "algbw, GB/s", *(f"{peer} / it" for peer in peers)):
+        made.add_column(heading, justify="right", no_wrap=True)
+    for record in records:
+        results = record["results"]
+        for name, result in results.items():
+            made.add_row(
+                size_text(record["bytes"]) if name == names[0] else "",
+                name,
+                _ms(result["median_ms"]),
+                f"{_ms(result['p10_ms'])} - {_ms(result['p90_ms'])}",
+                f"{result['algbw_GBps']:.3f}",
+                *(f"{results[peer]['median_ms'] / result['median_ms']:.2f}" for peer in peers),
+            )
+    return made
+
+
 def _row(record: dict[str, Any]) -> list[str]:
     results = record["results"]
     row = [size_text(record["bytes"])]
@@ -69,7 +94,8 @@ def _row(record: dict[str, Any]) -> list[str]:
         row.append(f"{_ms(result['p10_ms'])} - {_ms(result['p90_ms'])}")
         row.append(f"{result['algbw_GBps']:.3f}")
     if "gloo" in results:
-        row.append(f"{results['gloo']['median_ms'] / results['jaxina']['median_ms']:.2f}")
+        ours = next(result for name, result in results.items() if name != "gloo")
+        row.append(f"{results['gloo']['median_ms'] / ours['median_ms']:.2f}")
     return row
 
 

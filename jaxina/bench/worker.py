@@ -1,16 +1,15 @@
 """One worker of ``jaxina bench``.
 
-It times psum through jaxina and through XLA's gloo by turns, in the same process and run, and checks every result.
+It times psum through jaxina and through XLA's gloo by turns, in the same process and run, and checks every result:
+`jaxina.bench.ways` says against what.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,9 +20,10 @@ from jax.sharding import PartitionSpec as P
 
 import jaxina
 from jaxina.bench.dtypes import TURNS
-from jaxina.bench.exact_input import exact_sum, first_difference, rank_input
+from jaxina.bench.exact_input import rank_input
 from jaxina.bench.sizes import size_text
 from jaxina.bench.stolen_time import StolenTime
+from jaxina.bench.ways import Way, ways_of
 
 # Calls are timed in rows of at most _MAX_ROW, as a program makes them. A row sums at most _ROW_BYTES, to save memory.
 _ROW_BYTES = 4 << 20
@@ -41,7 +41,9 @@ class Options:
       sizes: the sizes to sum, in bytes.
       iterations: timed calls per size; None lets the workers choose.
       warmup: calls before these, which are not timed.
-      versus_gloo: whether to time XLA's gloo too.
+      versus_gloo: whether to time XLA's gloo too; for narrow words with bfloat16, too.
+      bits: widths of words to time: `jaxina.collectives`.
+      rounding: of 8 and 16 bits.
       dtype: the type of the elements.
       output: the file to which rank 0 appends one JSON line per size.
     """
@@ -50,6 +52,8 @@ class Options:
     iterations: int | None
     warmup: int
     versus_gloo: bool
+    bits: list[int]
+    rounding: str
     dtype: str
     output: str
 
@@ -61,11 +65,11 @@ class WrongResultError(Exception):
 class Bench:
     """The arrays, the program and the checks for one size."""
 
-    def __init__(self, mesh: Mesh, elements: int, rank: int, ranks: int, dtype: str):
-        self._elements, self._rank, self._ranks, self._dtype = elements, rank, ranks, dtype
+    def __init__(self, mesh: Mesh, elements: int, rank: int, ranks: int, ways: list[Way]):
+        self._elements, self._rank, self._ranks = elements, rank, ranks
         sharding = NamedSharding(mesh, P("workers"))
-        self._inputs = [self._global(sharding, turn) for turn in range(TURNS)]
-        self._expected = [exact_sum(elements, ranks, turn, dtype) for turn in range(TURNS)]
+        dtypes = {way.dtype for way in ways}
+        self._inputs = {d: [self._global(sharding, turn, d) for turn in range(TURNS)] for d in dtypes}
         self._reduce = jax.jit(
             jax.shard_map(
                 lambda x: jax.lax.psum(x, "workers"),
@@ -75,57 +79,51 @@ class Bench:
             )
         )
 
-    def _global(self, sharding: NamedSharding, turn: int) -> jax.Array:
-        local = rank_input(self._elements, self._rank, turn, self._dtype)[None]
+    def _global(self, sharding: NamedSharding, turn: int, dtype: str) -> jax.Array:
+        local = rank_input(self._elements, self._rank, turn, dtype)[None]
         return jax.make_array_from_process_local_data(sharding, local, (self._ranks, self._elements))
 
-    def row(self, name: str, first_turn: int, length: int) -> list[float]:
+    def row(self, way: Way, first_turn: int, length: int) -> list[float]:
         """Runs `length` all-reduces, one after the other. Checks all results, and returns the seconds of each."""
         times, results = [], []
-        with _implementations[name]():
+        with way.scope():
             for turn in range(first_turn, first_turn + length):
-                x = self._inputs[turn % TURNS]
+                x = self._inputs[way.dtype][turn % TURNS]
                 began = time.perf_counter()
                 result = self._reduce(x)
                 result.block_until_ready()
                 times.append(time.perf_counter() - began)
                 results.append(result)
         for offset, result in enumerate(results):
-            self._check(name, first_turn + offset, result)
+            self._check(way, first_turn + offset, result)
         return times
 
-    def _check(self, name: str, turn: int, result: jax.Array) -> None:
+    def _check(self, way: Way, turn: int, result: jax.Array) -> None:
         got = np.asarray(result.addressable_data(0))[0]
-        expected = self._expected[turn % TURNS]
-        index = first_difference(got, expected)
-        if index is not None:
+        wrong = way.first_wrong(got, self._ranks, turn % TURNS)
+        if wrong is not None:
+            index, right = wrong
             raise WrongResultError(
-                f"{name}, {self._elements} x {self._dtype}, call {turn}, rank {self._rank}: element "
-                f"{index} is {got[index]!r}, the exact sum is {expected[index]!r}"
+                f"{way.name}, {self._elements} x {way.dtype}, call {turn}, rank {self._rank}: element "
+                f"{index} is {got[index]!r}, {right}"
             )
 
 
-_implementations: dict[str, Callable[[], Any]] = {
-    "jaxina": jaxina.collectives,
-    "gloo": functools.partial(jaxina.collectives, False),
-}
-
-
 def measure(options: Options, size: int, mesh: Mesh, rank: int, ranks: int) -> dict[str, Any]:
-    """Times one size. Returns, for each implementation, the milliseconds of each call in its slowest process."""
-    names = ["jaxina", "gloo"] if options.versus_gloo else ["jaxina"]
+    """Times one size. Returns, for each way to sum, the milliseconds of each call in its slowest process."""
+    ways = ways_of(options.dtype, options.bits, options.rounding, options.versus_gloo)
     elements = size // np.dtype(options.dtype).itemsize
-    bench = Bench(mesh, elements, rank, ranks, options.dtype)
+    bench = Bench(mesh, elements, rank, ranks, ways)
     length = max(1, min(_MAX_ROW, _ROW_BYTES // size))
-    warm = {name: [bench.row(name, turn, 1)[0] for turn in range(max(1, options.warmup))] for name in names}
+    warm = {way.name: [bench.row(way, turn, 1)[0] for turn in range(max(1, options.warmup))] for way in ways}
     iterations = options.iterations or _iterations(warm)
-    times: dict[str, list[float]] = {name: [] for name in names}
+    times: dict[str, list[float]] = {way.name: [] for way in ways}
     turn = 0
-    while len(times[names[0]]) < iterations:
-        length = min(length, iterations - len(times[names[0]]))
-        for name in names if turn % 2 == 0 else names[::-1]:
+    while len(times[ways[0].name]) < iterations:
+        length = min(length, iterations - len(times[ways[0].name]))
+        for way in ways if turn % 2 == 0 else ways[::-1]:
             multihost_utils.sync_global_devices("row")
-            times[name] += bench.row(name, turn, length)
+            times[way.name] += bench.row(way, turn, length)
         turn += 1
     return {name: _slowest(values) for name, values in times.items()}
 

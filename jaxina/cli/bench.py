@@ -25,6 +25,9 @@ Dtype = enum.StrEnum("Dtype", {name.upper(): name for name in DTYPES})  # type: 
 _FIRST_DTYPE = Dtype(DTYPES[0])
 
 
+Rounding = enum.StrEnum("Rounding", {name.upper(): name for name in config.ROUNDINGS})  # type: ignore[misc]
+
+
 class Versus(enum.StrEnum):
     GLOO = "gloo"
     NONE = "none"
@@ -48,6 +51,11 @@ def bench(
     ] = None,
     warmup: Annotated[int, typer.Option("-w", min=1, help="Calls before these, which are not timed.")] = 5,
     dtype: Annotated[Dtype, typer.Option(help="Type of the elements.")] = _FIRST_DTYPE,
+    bits: Annotated[
+        list[int] | None,
+        typer.Option(help="Bits of a word: 8, 16, 32 or 64. If given several times, all are timed in the same run."),
+    ] = None,
+    rounding: Annotated[Rounding, typer.Option(help="How words of 8 and 16 bits are rounded.")] = Rounding.NEAREST,
     aggregator: Annotated[str | None, typer.Option(help=f"One of {', '.join(config.AGGREGATORS)}.")] = None,
     switch: Annotated[
         str | None,
@@ -73,6 +81,9 @@ def bench(
     check_output("--json", json_file)
     check_output("--plot", plot_file)
     check_output("--trace", trace)
+    for width in bits or []:
+        if width not in config.BITS:
+            raise InvalidArgumentError(f"--bits is one of {', '.join(map(str, config.BITS))}, not {width}")
     if count > most_ranks(dtype):
         raise InvalidArgumentError(
             f"-n must be at most {most_ranks(dtype)}: with more workers, a sum of {dtype} would not be exact"
@@ -88,6 +99,8 @@ def bench(
                 "iterations": iterations,
                 "warmup": warmup,
                 "versus_gloo": versus is Versus.GLOO,
+                "bits": bits or [settings.bits],
+                "rounding": rounding,
                 "dtype": dtype,
                 "output": str(lines),
             }
@@ -108,7 +121,7 @@ def bench(
     if records:
         Console().print(report.table(records, title))
     if outcome.code == 0:
-        found |= {"workers": count, "dtype": dtype, "settings": _settings(settings), "records": records}
+        found |= {"workers": count, "dtype": dtype, "rounding": rounding, "settings": _settings(settings), "records": records}
         if json_file is not None:
             json_file.write_text(json.dumps(found, indent=2) + "\n")
         if plot_file is not None:

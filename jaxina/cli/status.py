@@ -130,6 +130,8 @@ def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -
             notes.append(Text(f"job {job.job} is aborted: {job.aborted}", style="red"))
         elif missing := _missing(job):
             notes.append(Text(f"job {job.job} waits for worker {missing}", style="yellow"))
+        if narrow := _widths(job.counters):
+            notes.append(Text(f"job {job.job}: {narrow}", style="dim"))
         if lost := job.counters.get("lost_inside", 0):
             notes.append(Text(f"job {job.job}: {_LOST_INSIDE.format(lost)}", style="yellow"))
         if rejected := _kinds(job.rejected):
@@ -207,6 +209,14 @@ def _overflows(lost: int) -> str:
         f"buffers by `sysctl -w net.core.rmem_max={_RECEIVE_BUFFER}` on the switch's host, and start "
         "the switch again"
     )
+
+
+def _widths(counters: Mapping[str, int]) -> str:
+    """How many bytes of words came in each width; empty if all came in 32 bits."""
+    bytes_of = {bits: counters.get(f"bytes_of_{bits}_bits", 0) for bits in (32, 16, 8)}
+    if not bytes_of[16] and not bytes_of[8]:
+        return ""
+    return "words received: " + ", ".join(f"{_short(n / 1e6)} MB of {bits} bits" for bits, n in bytes_of.items() if n)
 
 
 def _missing(job: Any) -> str:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "rdma_engine/aggregator/bytes_counter.h"
 #include "rdma_engine/base/assert.h"
 #include "rdma_engine/base/narrow.h"
 #include "rdma_engine/numerics/wire_words.h"
@@ -97,6 +98,7 @@ Answer Aggregator::apply(const UpdateView& update) {
 
 void Aggregator::accept(const UpdateView& update, bool overwrite) {
   if (overwrite) sizes_[version_at(update.slot, update.epoch)] = size_of(update);
+  counters_[bytes_counter(update.format)] += update.words.size_bytes();
   PassSum sum = sum_of(update);
   std::span<const std::uint32_t> words = update.words;
   if (update.format != wire::Format::kInt32) {

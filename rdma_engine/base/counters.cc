@@ -10,6 +10,9 @@ std::string_view to_string(Counter counter) {
     case Counter::kPacketsReceived: return "packets_received";
     case Counter::kBytesSent: return "bytes_sent";
     case Counter::kBytesReceived: return "bytes_received";
+    case Counter::kBytesOf32Bits: return "bytes_of_32_bits";
+    case Counter::kBytesOf16Bits: return "bytes_of_16_bits";
+    case Counter::kBytesOf8Bits: return "bytes_of_8_bits";
     case Counter::kRetransmissions: return "retransmissions";
     case Counter::kPacketsDropped: return "packets_dropped";
     case Counter::kPacketsUnsent: return "packets_unsent";

@@ -16,6 +16,11 @@ enum class Counter : std::uint8_t {
   kPacketsReceived,
   kBytesSent,  // a worker counts IP packets, an aggregator UDP payloads; 0 in shared memory
   kBytesReceived,
+  // Bytes of words of each width, without headers: those that a worker sent, or that an aggregator received. Not in
+  // shared memory.
+  kBytesOf32Bits,
+  kBytesOf16Bits,
+  kBytesOf8Bits,
   kRetransmissions,
   kPacketsDropped,       // dropped on purpose, by the `loss` setting
   kPacketsUnsent,        // the network did not accept them

@@ -50,32 +50,23 @@ class JobShape {
   // Always fits the bits that a pass has for its number of words, with the seed of narrow words.
   std::size_t words_per_chunk() const { return std::size_t{block_size_} * blocks_per_chunk_; }
 
-  // Aggregators that add a fixed number of words have words of 32 bits only.
-  bool may_be_narrow() const { return !whole_chunks_; }
-  // 32-bit words that the packed narrow words of a block take. So that they begin at a whole one, a block counts as
-  // padded to `narrow_stride` elements, a multiple of 4.
-  std::size_t narrow_stride() const { return (std::size_t{block_size_} + 3) / 4 * 4; }
-  std::size_t narrow_block_words(numerics::WireWord word) const { return numerics::packed_size(narrow_stride(), word); }
+  // Narrow words of a block must fill whole 32-bit words. Aggregators that add a fixed number of words have words of 32
+  // bits only.
+  bool may_be_narrow() const { return !whole_chunks_ && block_size_ % numerics::kNarrowBlockStep == 0; }
+  // 32-bit words that the packed narrow words of a block take.
+  std::size_t narrow_block_words(numerics::WireWord word) const { return numerics::packed_size(block_size_, word); }
   // Blocks of a chunk of packed narrow words: as many as take the chunk's bytes.
   std::size_t narrow_blocks_per_chunk(numerics::WireWord word) const {
-    return std::clamp<std::size_t>(words_per_chunk() / narrow_block_words(word), 1, wire::kMaxBlocksPerChunk);
+    return std::min<std::size_t>(words_per_chunk() / narrow_block_words(word), wire::kMaxBlocksPerChunk);
   }
-  // The most words and exponents that a pass can have. Small blocks are padded so much that words of 16 bits may take
-  // more than those of 32.
-  std::size_t words_per_pass() const {
-    if (!may_be_narrow()) return words_per_chunk();
-    std::size_t most = words_per_chunk();
-    for (const numerics::WireWord word : {numerics::WireWord::kInt16, numerics::WireWord::kInt8}) {
-      most = std::max(most, narrow_blocks_per_chunk(word) * narrow_block_words(word));
-    }
-    return most + wire::kSeedWords;
-  }
+  // The most words and exponents that a pass can have.
+  std::size_t words_per_pass() const { return words_per_chunk() + (may_be_narrow() ? wire::kSeedWords : 0); }
   std::size_t exponents_per_pass() const {
     return may_be_narrow() ? narrow_blocks_per_chunk(numerics::WireWord::kInt8) : blocks_per_chunk_;
   }
   // The most elements that a pass of packed narrow words can have.
   std::size_t narrow_elements_per_pass() const {
-    return may_be_narrow() ? narrow_blocks_per_chunk(numerics::WireWord::kInt8) * narrow_stride() : 0;
+    return may_be_narrow() ? narrow_blocks_per_chunk(numerics::WireWord::kInt8) * block_size_ : 0;
   }
 
   // Whether a pass can have so many 32-bit words in this format, and so many exponents.

@@ -72,7 +72,7 @@ std::uint32_t sum_of(const std::vector<Words>& inputs, const NarrowSum& form, co
 }  // namespace
 
 Words expected_narrow_sum(const std::vector<Words>& inputs, const NarrowSum& form) {
-  const std::size_t count = inputs[0].size(), stride = (form.block_size + 3) / 4 * 4;
+  const std::size_t count = inputs[0].size();
   Words result(count);
   for (std::size_t begin = 0; begin < count; begin += form.block_size) {
     const std::size_t end = std::min(count, begin + form.block_size);
@@ -87,7 +87,7 @@ Words expected_narrow_sum(const std::vector<Words>& inputs, const NarrowSum& for
     exponent = std::clamp(exponent, -126, 128);
     const std::uint64_t block = form.first_block + begin / form.block_size;
     for (std::size_t i = begin; i < end; ++i) {
-      result[i] = sum_of(inputs, form, {i, block * stride + (i - begin)}, exponent);
+      result[i] = sum_of(inputs, form, {i, block * form.block_size + (i - begin)}, exponent);
     }
   }
   return result;

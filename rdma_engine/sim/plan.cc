@@ -70,7 +70,8 @@ JobPlan draw_job(std::uint32_t features, Random& random) {
   const bool many = features & kManyWorkers;
   const auto workers = static_cast<std::uint32_t>(many ? random.range(9, 64) : random.range(1, 8));
   const auto slots = static_cast<std::uint32_t>(random.one_in(3) ? 1 : random.range(1, 16));
-  const auto block_size = static_cast<std::uint32_t>(random.range(1, 8));
+  auto block_size = static_cast<std::uint32_t>(random.range(1, 8));
+  if (features & kNarrow) block_size = (block_size + 3) / 4 * 4;
   job.shape = simulated_shape(workers, slots, block_size, static_cast<std::uint32_t>(random.range(1, 4)));
   // The limits may be close to the round trip, or far below it: early retransmissions are what causes stale packets.
   job.timer.minimum = random.log_range(5 * kMicrosecond, kMillisecond);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "rdma_engine/aggregator/bytes_counter.h"
 #include "rdma_engine/base/counters.h"
 #include "rdma_engine/base/time.h"
 #include "rdma_engine/errors.h"
@@ -42,6 +43,9 @@ class Endpoint {
     Counters counters = transport_counters();
     counters[Counter::kRetransmissions] = worker().retransmissions();
     counters[Counter::kStagedWords] = worker().staged_words();
+    for (const wire::Format format : wire::kFormats) {
+      counters[bytes_counter(format)] += worker().bytes_sent()[static_cast<std::size_t>(format)];
+    }
     return counters;
   }
 

@@ -53,6 +53,7 @@ enum class Format : std::uint8_t {
   kInt8 = 2,   // the same
   kFlags = 3,  // ored: 2 bits for each element of narrow words, the lower for +Inf, the upper for -Inf
 };
+inline constexpr Format kFormats[] = {Format::kInt32, Format::kInt16, Format::kInt8, Format::kFlags};
 inline constexpr std::size_t kSeedWords = 2;
 constexpr bool is_narrow(Format format) { return format == Format::kInt16 || format == Format::kInt8; }
 // How many narrow words a pass of so many 32-bit words has, with what fills up the last of these.

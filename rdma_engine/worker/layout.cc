@@ -12,6 +12,11 @@ using numerics::WireWord;
 namespace {
 
 void check_narrow(const JobShape& shape) {
+  if (shape.block_size() % numerics::kNarrowBlockStep != 0) {
+    throw Error(ErrorCode::kInvalidArgument, "words of 8 or 16 bits need a block size that is a multiple of " +
+                                                 std::to_string(numerics::kNarrowBlockStep) + ", not " +
+                                                 std::to_string(shape.block_size()) + ": change JAXINA_BLOCK_SIZE");
+  }
   if (!shape.may_be_narrow()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "this switch adds words of 32 bits only: use bits=32, or a switch in software");

@@ -19,7 +19,7 @@ class NarrowRounding {
  public:
   // `worker`: this worker's index. All workers must have different ones, or their random numbers are equal.
   NarrowRounding(const JobShape& shape, std::uint32_t worker)
-      : stride_(shape.narrow_stride()),
+      : block_size_(shape.block_size()),
         worker_(worker),
         process_shift_(numerics::log2_of(shape.devices_per_worker())),
         sum_shift_(numerics::log2_of(shape.workers())) {}
@@ -48,10 +48,10 @@ class NarrowRounding {
   numerics::Rounding rounding(const Layout& layout, std::uint64_t stream, const Block& block) const {
     const numerics::Rounding& rounding = layout.rounding();
     if (!rounding.stochastic) return {};
-    return {true, numerics::seed_from(numerics::random64(rounding.seed, stream), block.number * stride_)};
+    return {true, numerics::seed_from(numerics::random64(rounding.seed, stream), block.number * block_size_)};
   }
 
-  std::uint64_t stride_;
+  std::uint64_t block_size_;
   std::uint32_t worker_;
   std::int32_t process_shift_, sum_shift_;
 };

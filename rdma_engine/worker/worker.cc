@@ -31,6 +31,7 @@ std::optional<Pass> Worker::next_pass(Nanoseconds now) {
   if (!slot) return std::nullopt;
   const Pass pass = stream_.pass(*slot, loss_.times_sent(*slot));
   loss_.on_sent(*slot, now);
+  if (packing_ == Packing::kPacked) bytes_sent_[static_cast<std::size_t>(pass.format)] += 4 * pass.words;
   if (recorder_) record(pass.retransmission() ? TraceEvent::Kind::kSentAgain : TraceEvent::Kind::kSent, *slot, now);
   return pass;
 }

@@ -10,6 +10,7 @@
 // is next, loss control how much may be in flight and what is sent again, and the payload what a pass carries.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -97,6 +98,8 @@ class Worker {
   using Progress = Stream::Progress;
   Progress progress() const { return stream_.progress(); }
   std::uint64_t retransmissions() const { return loss_.retransmissions(); }
+  // Bytes of words that were sent, for each format.
+  const std::array<std::uint64_t, 4>& bytes_sent() const { return bytes_sent_; }
   // Words of tensors on devices that passed through staging memory: the processor copied or added them.
   std::uint64_t staged_words() const { return payload_.staged_words(); }
   // From now on reports to the recorder when passes are sent and what comes back. The recorder must outlive the worker.
@@ -129,6 +132,7 @@ class Worker {
   ReadyQueue ready_;
   LossControl loss_;
   PassPayload payload_;
+  std::array<std::uint64_t, 4> bytes_sent_{};
   Recorder* recorder_ = nullptr;
 };
 

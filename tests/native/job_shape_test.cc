@@ -112,14 +112,14 @@ TEST(JobShape, AChunkFitsADatagram) {
   expect_refused(of(16'384, 32), "65507");
   expect_refused(of(16'384, 4), "65507");
   expect_refused(of(16'384, 1), "65507");
-  // The largest possible block in a chunk of so many blocks, and a block with one word more.
+  // The largest possible block of a multiple of 4 words in a chunk of so many blocks, and the next one. Narrow words have a
+  // seed and up to four times as many blocks.
   for (const std::uint32_t blocks : {1u, 2u, 3u, 32u, 63u, 64u}) {
-    // Narrow words have a seed and up to four times as many blocks.
     const std::size_t exponents = std::min<std::size_t>(4 * blocks, wire::kMaxBlocksPerChunk);
-    const auto most = static_cast<std::uint32_t>(
-        (wire::kMaxPacketSize - wire::packet_size(wire::kSeedWords, exponents)) / 4 / blocks);
+    const std::size_t room = wire::kMaxPacketSize - wire::packet_size(wire::kSeedWords, exponents);
+    const auto most = static_cast<std::uint32_t>(room / 4 / blocks / 4 * 4);
     expect_sound(of(most, blocks));
-    expect_refused(of(most + 1, blocks), std::to_string(most + 1) + " words");
+    expect_refused(of(most + 4, blocks), std::to_string(most + 4) + " words");
     EXPECT_LE(JobShape(of(most, blocks)).packet_size(), wire::kMaxPacketSize);
   }
 }

@@ -78,6 +78,7 @@ def test_wrong_sums_are_found():
 
 
 def test_a_wrong_element_is_named():
+    from jaxina.bench.ways import ways_of
     from jaxina.bench.worker import Bench, WrongResultError
 
     class Result:
@@ -85,15 +86,13 @@ def test_a_wrong_element_is_named():
             return np.zeros((1, 50), np.float32)
 
     bench = Bench.__new__(Bench)
-    bench._elements, bench._rank, bench._expected = (
-        50,
-        1,
-        [exact_sum(50, 2, turn) for turn in (0, 1)],
-    )
-    bench._dtype = "float32"
-    index = int(np.flatnonzero(bench._expected[0])[0])
+    bench._elements, bench._rank, bench._ranks = 50, 1, 2
+    index = int(np.flatnonzero(exact_sum(50, 2, 0))[0])
+    gloo, narrow = ways_of("float32", [8], "nearest", True)[1::-1]
     with pytest.raises(WrongResultError, match=f"gloo, 50 x float32, call 2, rank 1: element {index} is"):
-        bench._check("gloo", 2, Result())
+        bench._check(gloo, 2, Result())
+    with pytest.raises(WrongResultError, match="jaxina, 8 bits, 50 x float32, call 2, rank 1: element"):
+        bench._check(narrow, 2, Result())
 
 
 def test_figures_of_a_size():

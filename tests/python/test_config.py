@@ -121,7 +121,7 @@ def test_left_out_blocks_per_chunk_follow_the_block_size(aggregator, block_size,
 @pytest.mark.parametrize("aggregator", ["embedded", "udp", "roce", "verbs"])
 @pytest.mark.parametrize(
     "block_size,blocks,size",
-    [(16384, 32, 2097220), (3000, 32, 384068), (2048, 8, 65580), (16384, 1, 65576), (16384, None, 65576)],
+    [(16384, 32, 2097260), (3000, 32, 384108), (2048, 8, 65612), (16384, 1, 65584), (16384, None, 65584)],
 )
 def test_packets_that_no_datagram_holds(aggregator, block_size, blocks, size):
     environ = {"JAXINA_AGGREGATOR": aggregator, "JAXINA_BLOCK_SIZE": str(block_size)}

@@ -108,8 +108,8 @@ def test_devices_of_one_process_are_counted_each() -> None:
 
 
 def test_other_numbers_of_bits_are_refused() -> None:
-    with pytest.raises(jaxina.errors.InvalidArgumentError, match="32 or 64, not 16"):
-        jaxina.collectives(bits=16)
+    with pytest.raises(jaxina.errors.InvalidArgumentError, match="8, 16, 32 or 64, not 24"):
+        jaxina.collectives(bits=24)
 
 
 def test_smaller_blocks_lose_less() -> None:
@@ -126,7 +126,8 @@ mesh = jax.make_mesh((2,), ("data",))
 rows = jax.make_array_from_callback((2, 8), NamedSharding(mesh, P("data")), lambda _: jnp.ones((1, 8)))
 asked_for = jax.shard_map(lambda x: jax.lax.psum(x, "data"), mesh=mesh, in_specs=P("data"), out_specs=P())
 by_partitioner = jax.jit(lambda x: x.sum(0), out_shardings=NamedSharding(mesh, P()))
-with jaxina.collectives(bits=64 if jax.process_index() == 0 else 32):
+ours, others = {DIFFERENT}
+with jaxina.collectives(**(ours if jax.process_index() == 0 else others), smallest=0):
     try:
         jax.block_until_ready({PROGRAM}(rows))
     except Exception as error:
@@ -134,9 +135,19 @@ with jaxina.collectives(bits=64 if jax.process_index() == 0 else 32):
 """
 
 
-@pytest.mark.parametrize("program", ["jax.jit(asked_for)", "by_partitioner"])
-def test_processes_that_give_other_numbers_of_bits_get_an_error(program: str) -> None:
-    source = DISAGREES.replace("{PROGRAM}", program)
+@pytest.mark.parametrize(
+    ("program", "different"),
+    [
+        ("jax.jit(asked_for)", "dict(bits=64), dict(bits=32)"),
+        ("by_partitioner", "dict(bits=64), dict(bits=32)"),
+        ("jax.jit(asked_for)", "dict(bits=8), dict(bits=32)"),
+        ("by_partitioner", "dict(bits=8), dict(bits=16)"),
+        ("jax.jit(asked_for)", "dict(bits=8), dict(bits=8, rounding='stochastic')"),
+        ("jax.jit(asked_for)", "dict(bits=8, rounding='stochastic', seed=1), dict(bits=8, rounding='stochastic', seed=2)"),
+    ],
+)
+def test_processes_that_give_other_precisions_get_an_error(program: str, different: str) -> None:
+    source = DISAGREES.replace("{PROGRAM}", program).replace("{DIFFERENT}", different)
     command = [str(Path(sys.executable).with_name("jaxina")), "run", "-n", "2", sys.executable, "-c", source]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.count("refused: True") == 2, done.stdout + done.stderr
