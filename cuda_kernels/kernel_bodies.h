@@ -122,10 +122,11 @@ JAXINA_HOST_DEVICE std::uint8_t exponent_at(const std::uint8_t* exponents, std::
   }
 }
 
-// Encodes one element, rounding to nearest unless `stochastic`. `index`: the element's place in its run.
+// Encodes one element, rounding to nearest unless `stochastic`. `index`: the element's place in its block, whose first
+// element takes the random number of (seed, 0).
 template <class Form, bool stochastic>
 JAXINA_HOST_DEVICE void encode_element(typename Form::Element x, typename Form::EncodeScale scale, std::uint64_t seed,
-                                       std::uint64_t index, std::uint32_t* words) {
+                                       std::uint32_t index, std::uint32_t* words) {
   if constexpr (stochastic) {
     Form::encode_at_random(x, scale, numerics::random_word(seed, index), words);
   } else {
@@ -151,7 +152,7 @@ JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory mem
   const std::uint8_t exponent = exponent_at<Form>(block.run->exponents, block.block, memory);
   typename Form::EncodeScale scale;
   const auto prepare = [&] { scale = Form::encode_scale(exponent, job.scale); };
-  const std::uint64_t seed = block.run->seed, index = block.first_element;
+  const std::uint64_t seed = numerics::seed_from(block.run->seed, block.first_element);
 
   std::uint32_t vectors = 0;
   if constexpr (kSize > 1) {
@@ -168,7 +169,7 @@ JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory mem
           JAXINA_UNROLL
           for (std::uint32_t e = 0; e < kSize; ++e) {
             std::uint32_t word;
-            encode_element<Form, stochastic>(loaded[i].values[e], scale, seed, index + v * kSize + e, &word);
+            encode_element<Form, stochastic>(loaded[i].values[e], scale, seed, v * kSize + e, &word);
             out.values[e] = in_order(static_cast<Word>(word), job.swap);
           }
           memory.template store<kSize>(words + std::uint64_t{v} * kSize, out);
@@ -178,7 +179,7 @@ JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory mem
   }
   for (std::uint32_t i = vectors * kSize + lane.index; i < block.elements; i += job.lanes()) {
     std::uint32_t encoded[Form::kWords];
-    encode_element<Form, stochastic>(memory.template load<1>(x + i).values[0], scale, seed, index + i, encoded);
+    encode_element<Form, stochastic>(memory.template load<1>(x + i).values[0], scale, seed, i, encoded);
     for (std::uint32_t w = 0; w < Form::kWords; ++w) {
       memory.template store<1>(words + std::uint64_t{i} * Form::kWords + w,
                                {{in_order(static_cast<Word>(encoded[w]), job.swap)}});
@@ -193,9 +194,9 @@ JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory mem
 
 // ---- words to values. If old values may be kept, elements are moved one by one: plan() then marks no run as wide.
 
-// A sum of narrow words, divided so that it is a narrow word again. `index`: the element's place in its run.
+// A sum of narrow words, divided so that it is a narrow word again. Its random number is that of (seed, index).
 JAXINA_HOST_DEVICE inline std::uint32_t divided(std::uint32_t sum, Division division, std::uint64_t seed,
-                                                std::uint64_t index) {
+                                                std::uint32_t index) {
   if (division.bits == 0) return sum;
   if (!division.stochastic) return numerics::shifted<numerics::ScalarVector>(sum, division.bits);
   return numerics::shifted_at_random(sum, division.bits, numerics::random_word(seed, index));
@@ -212,10 +213,11 @@ JAXINA_HOST_DEVICE void decode_block(const DecodeJob& job, Lane lane, Memory mem
   const std::uint8_t exponent = exponent_at<Form>(block.run->exponents, block.block, memory);
   typename Form::DecodeScale scale;
   const auto prepare = [&] { scale = Form::decode_scale(exponent, job.scale); };
+  const std::uint64_t seed = numerics::seed_from(block.run->seed, block.first_element);
   // Word i of the block, as the arithmetic takes it.
   const auto taken_from = [&](Word word, std::uint32_t i) {
     const std::uint32_t sum = extended(in_order(word, job.swap));
-    if constexpr (divides) return divided(sum, job.division, block.run->seed, block.first_element + i);
+    if constexpr (divides) return divided(sum, job.division, seed, i);
     else return sum;
   };
 
