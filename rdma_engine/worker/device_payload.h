@@ -69,7 +69,8 @@ class DevicePayload {
     numerics::Order order;
   };
   bool reads_results_in_place() const { return sums_ == nullptr; }
-  // If they are not read in place: where to copy a slot's result to: packed words as they are, others in host byte order.
+  // If they are not read in place: where to copy a slot's result to: packed words as they are, others in host byte
+  // order.
   std::uint32_t* staged_sum(std::size_t slot) { return sums_ + slot * staged_stride_; }
   void consume_flags(const Layout& layout, std::size_t chunk, Sum sum);
   void consume_data(std::size_t slot, const Layout& layout, std::size_t chunk, Sum sum, bool keep_non_finite);
