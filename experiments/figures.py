@@ -19,6 +19,7 @@ PANELS = {
     "summed as block fixed point": ("int32", "int16", "int8", "int8:stochastic", "int32:paper"),
     "quantized": ("qsgd", "qsgd:levels=256", "terngrad", "thc", "efsignsgd"),
     "sparse or of low rank": ("topk:ratio=0.1-ef", "topk-ef", "topk", "powersgd"),
+    "narrow words, more": ("int8+ef", "int8:stochastic+ef", "int16:stochastic", "int16+ef", "int16:stochastic+ef"),
 }
 # The order of compressors in the figures.
 ORDER = [BASELINE, *(spec for specs in PANELS.values() for spec in specs)]
@@ -38,6 +39,15 @@ def name(spec: str) -> str:
         "topk": "Top-1 %, error feedback",
         "powersgd": "PowerSGD, rank 4",
         "int8:stochastic": "int8, stochastic",
+        "int8+ef": "int8, error feedback",
+        "int8:stochastic+ef": "int8, stochastic, error feedback",
+        "int16:stochastic": "int16, stochastic",
+        "int16+ef": "int16, error feedback",
+        "int16:stochastic+ef": "int16, stochastic, error feedback",
+        "adaptive8": "8 bits, adaptive shift",
+        "adaptive8:stochastic": "8 bits, adaptive shift, stochastic",
+        "blockfp:bits=8": "8 bits, head-room",
+        "blockfp:bits=8:stochastic": "8 bits, head-room, stochastic",
         "int32:paper": "int32, the paper's f",
     }.get(spec, spec)
 

@@ -22,6 +22,7 @@ import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+import experiments.adaptive_shift  # noqa: F401 (it registers compressors that studies may name)
 from experiments import workloads
 from experiments.records import Setting
 from jaxina import compressors

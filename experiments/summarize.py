@@ -76,6 +76,24 @@ def within_one_standard_error(runs: Sequence[Record], baseline: Sequence[Record]
     return bool(abs(np.mean(ours) - np.mean(theirs)) <= error)
 
 
+def difference(runs: Sequence[Record], baseline: Sequence[Record]) -> tuple[float, float] | None:
+    """Returns the mean over seeds of the final score minus the baseline's with that seed, and its standard error.
+
+    Runs of one seed have the same data and initial values, so this tells smaller differences than the two means do.
+    Returns None if a run diverged, or if there are fewer than two seeds.
+    """
+    of_seed = {run["setting"]["seed"]: run for run in baseline}
+    pairs = [(run, of_seed[run["setting"]["seed"]]) for run in runs if run["setting"]["seed"] in of_seed]
+    differences = [
+        ours[0] - theirs[0]
+        for ours, theirs in ((final_scores([a]), final_scores([b])) for a, b in pairs)
+        if ours and theirs
+    ]
+    if len(differences) != len(runs) or len(differences) < 2:
+        return None
+    return float(np.mean(differences)), float(np.std(differences, ddof=1) / np.sqrt(len(differences)))
+
+
 def largest_loss_difference(runs: Sequence[Record], baseline: Sequence[Record]) -> float:
     """Returns the largest relative difference, at any step, of the training loss from the baseline's with that seed."""
     of_seed = {run["setting"]["seed"]: run["outcome"]["losses"] for run in baseline}
@@ -107,12 +125,13 @@ def table(records: Sequence[Record]) -> str:
             "",
             "| compressor | runs | "
             + outcome["metric"]
-            + " | as float32 | loss differs by | sent, bytes a step | received | paper |",
-            "|---|---:|---|---|---:|---:|---:|---|",
+            + " | as float32 | minus float32 | loss differs by | sent, bytes a step | received | paper |",
+            "|---|---:|---|---|---|---:|---:|---:|---|",
         ]
         baseline = by_compressor.get(BASELINE, [])
         for spec, runs in by_compressor.items():
             alike = within_one_standard_error(runs, baseline)
+            apart = difference(runs, baseline) if spec != BASELINE else None
             lines.append(
                 " | ".join(
                     [
@@ -120,6 +139,7 @@ def table(records: Sequence[Record]) -> str:
                         str(len(runs)),
                         cell(runs),
                         "" if alike is None else "yes" if alike else "no",
+                        "" if apart is None else f"{apart[0]:+.2g} ± {apart[1]:.1g}",
                         f"{100 * largest_loss_difference(runs, baseline):.2g} %",
                         f"{_mean(runs, 'sent'):,.0f}",
                         f"{_mean(runs, 'received'):,.0f}",
@@ -132,10 +152,11 @@ def table(records: Sequence[Record]) -> str:
 
 
 _NOTE = """\
-*As float32*: the mean is within one standard error (of the difference of the means) of `none`'s. *Loss differs by*: the
-largest relative difference of the training loss at any step from `none`'s at that step with the same seed (losses are
-recorded with five digits). *Paper*: the SwitchML paper's table 4, another model on other data: compare the order, not
-the numbers. A name that ends in `-ef` is that compressor without its error feedback.
+*As float32*: the mean is within one standard error (of the difference of the means) of `none`'s. *Minus float32*: the
+mean over seeds of the difference from `none` with the same seed, ± its standard error. *Loss differs by*: the largest
+relative difference of the training loss at any step from `none`'s at that step with the same seed (losses are recorded
+with five digits). *Paper*: the SwitchML paper's table 4, another model on other data: compare the order, not the
+numbers. A name that ends in `-ef` is that compressor without its error feedback.
 """
 
 

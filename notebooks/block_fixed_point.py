@@ -91,6 +91,9 @@ _ = figure.suptitle("Error of the sum of 8 workers; black: normal, variance n / 
 # %% [markdown]
 # int8 and int16 show the rounding of eight workers. int32 shows less. A float32 has 24 significant bits, so the large
 # elements of a block lose only a few bits or none, and their errors are simple fractions of a step.
+#
+# All words here leave room for the sum, as jaxina's words of 32 bits do. Its words of 8 and 16 bits leave none, and the
+# sum is shifted back into them: the page *Narrow words* compares both.
 
 # %% [markdown]
 # ## What is lost, element by element

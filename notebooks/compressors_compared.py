@@ -47,7 +47,9 @@ _ = figures.finals(groups)
 # %% [markdown]
 # ## Block fixed point beside float32
 #
-# The curve of int32 lies on that of float32 at every step. int8 keeps 8 - 1 - log2(4) = 5 bits of each worker's value.
+# The curve of int32 lies on that of float32 at every step. When these runs were recorded, int8 left room for the sum:
+# it kept 8 - 1 - log2(4) = 5 bits of each worker's value. Today it keeps all, and the sum is shifted back into 8 bits
+# (the page *Narrow words*).
 
 # %%
 _ = figures.block_fixed_point(groups)

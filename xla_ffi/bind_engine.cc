@@ -117,8 +117,9 @@ nb::dict as_dict(const Counters& counters) {
   nb::dict d;
   for (const Counter counter :
        {Counter::kCollectives, Counter::kElements, Counter::kPacketsSent, Counter::kPacketsReceived,
-        Counter::kBytesSent, Counter::kBytesReceived, Counter::kRetransmissions, Counter::kPacketsDropped,
-        Counter::kPacketsUnsent, Counter::kPacketsRejected, Counter::kSocketOverflows, Counter::kStagedWords}) {
+        Counter::kBytesSent, Counter::kBytesReceived, Counter::kBytesOf32Bits, Counter::kBytesOf16Bits,
+        Counter::kBytesOf8Bits, Counter::kRetransmissions, Counter::kPacketsDropped, Counter::kPacketsUnsent,
+        Counter::kPacketsRejected, Counter::kSocketOverflows, Counter::kStagedWords}) {
     const std::string_view name = to_string(counter);
     d[nb::str(name.data(), name.size())] = counters[counter];
   }

@@ -29,8 +29,9 @@ inline nanobind::dict as_dict(const SwitchCounters& counters) {
     nanobind::dict job;
     for (const Counter counter :
          {Counter::kUpdates, Counter::kResults, Counter::kDuplicates, Counter::kPacketsSent, Counter::kBytesReceived,
-          Counter::kBytesSent, Counter::kClaims, Counter::kJoins, Counter::kCombined, Counter::kAbsorbed,
-          Counter::kCollisions, Counter::kPassedOn, Counter::kExpired, Counter::kReleased, Counter::kReplies}) {
+          Counter::kBytesSent, Counter::kBytesOf32Bits, Counter::kBytesOf16Bits, Counter::kBytesOf8Bits,
+          Counter::kClaims, Counter::kJoins, Counter::kCombined, Counter::kAbsorbed, Counter::kCollisions,
+          Counter::kPassedOn, Counter::kExpired, Counter::kReleased, Counter::kReplies}) {
       put(job, counter, of_job[counter]);
     }
     job["rejected"] = rejected(of_job);
@@ -96,7 +97,8 @@ void bind_jobs(nanobind::class_<Switch>& bound) {
           "The switch's counters so far.\n\n"
           "Returns:\n"
           "  A dict. 'jobs' maps each job's id to a dict with 'updates', 'results', 'duplicates', 'packets_sent', "
-          "'bytes_received', 'bytes_sent' and 'rejected'; bytes are those of datagrams or messages. For jobs that are "
+          "'bytes_received', 'bytes_sent', 'bytes_of_32_bits', 'bytes_of_16_bits', 'bytes_of_8_bits' (of the words "
+          "received in that width) and 'rejected'; the other bytes are those of datagrams or messages. For jobs that are "
           "combined it has 'claims', 'joins', 'combined', 'absorbed', 'collisions', 'passed_on', 'expired', 'released' "
           "and 'replies' too. 'entries' and 'entries_held' are those of the table that combined jobs share. The outer "
           "'rejected' "

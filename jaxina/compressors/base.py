@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -38,8 +39,8 @@ class Compressor(abc.ABC):
         al., Error Feedback Fixes SignSGD and other Gradient Compression Schemes, ICML 2019). None means the default
         that `promise` gives.
       promise: what the compressor guarantees.
-      kind: SUM: the aggregator sums payloads, and `decode` of that sum is the sum of the decoded payloads. GATHER:
-        every worker receives every payload.
+      kind: SUM: the aggregator sums payloads, and `decode` of that sum is the sum of the decoded payloads, unless
+        `aggregate` rounds it. GATHER: every worker receives every payload.
       carries_non_finite: whether NaN and infinities are sent as they are. If not, they are kept away from `encode`
         (``jaxina.compressors.non_finite``).
 
@@ -138,7 +139,7 @@ class Compressor(abc.ABC):
 
     @abc.abstractmethod
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
-        """Decodes a payload, or for `kind` SUM a sum of payloads, to float32 of `context.shape`."""
+        """Decodes a payload, or for `kind` SUM a sum of payloads that is exact, to float32 of `context.shape`."""
 
     @abc.abstractmethod
     def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
@@ -146,8 +147,25 @@ class Compressor(abc.ABC):
 
         Args:
           context: the leaf's.
-          summed: False for one worker's payload, True for the aggregator's sum over `context.workers` payloads.
+          summed: False for one worker's payload, True for what the aggregator makes of `context.workers` payloads.
         """
+
+    def aggregate(self, total: Arrays, context: Context) -> Arrays:
+        """Does what the aggregator does to the sum of payloads before it sends it: nothing, unless overridden.
+
+        Args:
+          total: the sum of the payloads, for `kind` SUM.
+          context: the leaf's.
+
+        Returns:
+          Arrays by name, which ``fields(context, summed=True)`` describes and `decode_sum` decodes.
+        """
+        del context
+        return total
+
+    def decode_sum(self, total: Arrays, context: Context) -> jax.Array:
+        """Decodes what `aggregate` returned, to float32 of `context.shape`: as `decode`, unless overridden."""
+        return self.decode(total, context)
 
     def mean(self, total: jax.Array, workers: int) -> jax.Array:
         """Makes the result of a leaf from the sum of the decoded payloads: its mean, unless overridden."""
@@ -227,7 +245,7 @@ class Compressor(abc.ABC):
         """Packs a payload into the bytes that go over the wire.
 
         Args:
-          payload: what `encode` returned, or for `summed` the aggregator's sum of such payloads.
+          payload: what `encode` returned, or for `summed` what `aggregate` made of the sum of such payloads.
           context: the leaf's.
           summed: whether the payload is a sum.
 
@@ -266,10 +284,10 @@ class Compressor(abc.ABC):
             agreed = yield Message(MAX, proposal, fields, fields)
             context = dataclasses.replace(context, agreed=agreed)
         payload, next_state = self.encode(x, state, context)
-        message = Message(self.kind, payload, self.fields(context, False), self.fields(context, True))
-        answer = yield message
+        aggregate = functools.partial(self.aggregate, context=context)
+        answer = yield Message(self.kind, payload, self.fields(context, False), self.fields(context, True), aggregate)
         if self.kind == SUM:
-            total = self.decode(answer, context)
+            total = self.decode_sum(answer, context)
         else:
             total = jax.vmap(lambda one: self.decode(one, context))(answer).sum(axis=0)
         if self.error_feedback:

@@ -1,4 +1,4 @@
-"""Block fixed point: blocks of integers with a common exponent. jaxina's aggregators sum these."""
+"""Block fixed point: blocks of integers with a common exponent, which leave room for their sum."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ class BlockFixedPoint(Compressor):
     ``f = min(2^(bits - 1 - ceil(log2 n)), Q) / 2^m``. So the sum of n words fits into `bits` bits, both directions
     carry words of that width, and no value is cut off.
 
+    Of 8 and 16 bits, jaxina's own words leave no room (`jaxina.compressors.narrow_words`). These are for comparison.
+
     With 32 bits and rounding to nearest, ``f = 2^(31 - ceil(log2 n)) / 2^m`` always. Then the words are those of
     `jaxina.numerics`, bit for bit, and at most a word's last unit is cut off.
 
@@ -48,7 +50,7 @@ class BlockFixedPoint(Compressor):
         error_feedback="off",
         note="Unbiased with `stochastic`. The scale is a power of two, or a little less if a sum of n words would "
         "otherwise not fit; so no value is cut off. Values below 2^-126 may count as zero, except with 32 bits and "
-        "rounding to nearest. Narrow words lose ceil(log2 n) bits to the sum: 8 workers leave int8 five bits.",
+        "rounding to nearest. Fewer bits lose ceil(log2 n) of them to the sum: 8 workers leave `blockfp:8` five bits.",
     )
     kind = SUM
 

@@ -64,4 +64,5 @@ def _with_flag(message: Message, poisoned: jax.Array, workers: int) -> Message:
         {**message.arrays, POISON: poisoned.astype(dtype)},
         {**message.fields, POISON: packing.integers(0, 1)},
         {**message.answer_fields, POISON: packing.integers(0, most)},
+        message.aggregate,
     )

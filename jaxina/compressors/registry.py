@@ -20,6 +20,7 @@ from jaxina.compressors.base import Compressor
 from jaxina.compressors.block_fixed_point import BlockFixedPoint
 from jaxina.compressors.dgc import DGC
 from jaxina.compressors.half_precision import HalfPrecision
+from jaxina.compressors.narrow_words import NarrowWords
 from jaxina.compressors.natural import Natural
 from jaxina.compressors.powersgd import PowerSGD
 from jaxina.compressors.qsgd import QSGD
@@ -34,8 +35,8 @@ from jaxina.errors import InvalidArgumentError
 _NAMES: dict[str, tuple[type[Compressor], dict[str, Any]]] = {
     "none": (Uncompressed, {}),
     "int32": (BlockFixedPoint, {"bits": 32}),
-    "int16": (BlockFixedPoint, {"bits": 16}),
-    "int8": (BlockFixedPoint, {"bits": 8}),
+    "int16": (NarrowWords, {"bits": 16}),
+    "int8": (NarrowWords, {"bits": 8}),
     "blockfp": (BlockFixedPoint, {}),
     "fp16": (HalfPrecision, {"format": "fp16"}),
     "bf16": (HalfPrecision, {"format": "bf16"}),

@@ -37,6 +37,7 @@ class Message:
       arrays: what is sent, by name.
       fields: how the arrays are packed on the way to the aggregator (SUM and MAX) or to the other workers (GATHER).
       answer_fields: how the aggregator's answer is packed (SUM and MAX).
+      aggregate: what the aggregator does to the sum before it answers (SUM). None answers with the sum.
 
     Raises:
       InvalidArgumentError: an array of kind SUM is not int32 or float32, its field is missing, or its sum may go beyond
@@ -47,6 +48,7 @@ class Message:
     arrays: Arrays
     fields: Mapping[str, Field]
     answer_fields: Mapping[str, Field]
+    aggregate: Callable[[Arrays], Arrays] | None = None
 
     def __post_init__(self) -> None:
         if self.kind == SUM:
@@ -111,7 +113,17 @@ def _answer(messages: Mapping[int, Message], axis_name: Any) -> dict[int, Arrays
     for kind, collective in _collectives(axis_name).items():
         asked = {index: message.arrays for index, message in messages.items() if message.kind == kind}
         answers |= (_gathered if kind == GATHER else _fused)(collective, asked)
+    # No collective rounds a sum on its way yet, so every worker does to it what the aggregator would do.
+    for index, message in messages.items():
+        if message.kind == SUM and message.aggregate:
+            answers[index] = _aggregated(message, answers[index])
     return answers
+
+
+def _aggregated(message: Message, total: Arrays) -> Arrays:
+    """Applies `Message.aggregate`. What others have added to the message (`non_finite`) stays a sum."""
+    assert message.aggregate
+    return total | message.aggregate(total)
 
 
 def _collectives(axis_name: Any) -> dict[str, Callable[[jax.Array], jax.Array]]:

@@ -22,6 +22,7 @@ ROWS = (
     "int16",
     "int8",
     "int8:stochastic",
+    "blockfp:12",
     "fp16",
     "bf16",
     "qsgd:64",
@@ -55,7 +56,8 @@ the table's first column. `python -m jaxina.compressors.table` writes this page;
 """
 
 _EXPLANATION = """
-* *unbiased*: the expectation of the decoded array, over the random keys, is the array.
+* *unbiased*: the expectation of the decoded array, over the random keys, is the array. With `int8:stochastic` that
+  does not hold for the few values that are cut off (see the notes).
 * *error feedback*: whether what a step could not send is added to the next step. The column has the default. `+ef`
   switches it on, and `-ef` switches it off where it is on.
 * *summed by an aggregator*: yes if payloads travel through `lax.psum`, and so through jaxina if it is switched on. The

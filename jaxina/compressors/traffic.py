@@ -48,7 +48,7 @@ class Meter:
         """As `Compressor.update`, with a third result for `traffic`."""
         mean, state, exchanges = self._compressor.update_with_traffic(gradients, state, axis_name)
         # Fields are the same at every trace, so they are kept here; only arrays can leave the compiled program.
-        self._messages = [dataclasses.replace(exchange.message, arrays={}) for exchange in exchanges]
+        self._messages = [dataclasses.replace(exchange.message, arrays={}, aggregate=None) for exchange in exchanges]
         return mean, state, [(exchange.message.arrays, exchange.answer) for exchange in exchanges]
 
     def traffic(self, arrays: Any, worker: int = 0) -> Traffic:

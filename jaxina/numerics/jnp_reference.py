@@ -113,7 +113,7 @@ def dequantize(
     block_size: int = DEFAULT_BLOCK_SIZE,
     *,
     bits: int = 32,
-    shift: int = 0,
+    shift: int | jax.Array = 0,
 ) -> jax.Array:
     """As `jaxina.numerics.dequantize`: int32[N], uint8[ceil(N / k)] -> float32[N].
 
@@ -123,7 +123,7 @@ def dequantize(
       workers: n. Static.
       block_size: k. Static.
       bits: w, 8, 16 or 32. Static.
-      shift: by how many bits `round_shift` has shifted the words, in all. Static.
+      shift: by how many bits `round_shift` has shifted the words, in all; int32[N] if not all alike (studies).
 
     Raises:
       ValueError: the number of exponents is not that of the blocks, or n or w is out of range.

@@ -20,6 +20,8 @@ SPECS = [
     "int16",
     "int8",
     "int8:stochastic",
+    "int16:block=7",
+    "blockfp:8:stochastic",
     "blockfp:5:block=7",
     "fp16",
     "bf16",

@@ -71,7 +71,7 @@ def test_a_sum_of_extreme_payloads_survives_its_bytes(spec):
     compressor, x = get(spec), jnp.asarray(normal(21))
     context = context_for(compressor, x, jax.random.key(1), workers=3)
     payload = encoded(compressor, x, jax.random.key(1))
-    total = jax.tree.map(lambda array: 3 * array, payload)
+    total = compressor.aggregate(jax.tree.map(lambda array: 3 * array, payload), context)
     back = compressor.from_bytes(compressor.to_bytes(total, context, summed=True), context, summed=True)
     for name in total:
         np.testing.assert_array_equal(back[name], total[name])
@@ -87,6 +87,7 @@ D = 64 * 64
         ("int32", 4 * D + 16 + 1),  # an exponent for each of 16 blocks, and the flag
         ("int16", 2 * D + 16 + 1),
         ("int8", D + 16 + 1),
+        ("int8:block=32", D + 128 + 1),
         ("bf16", 2 * D),
         ("signsgd", D // 8 + 1),
         ("efsignsgd", D // 8 + 4 + 1),

@@ -25,14 +25,15 @@ def test_arguments_by_position_name_and_switch():
     assert compressors.get("natural+ef").error_feedback
 
 
-@pytest.mark.parametrize("spec", [*SPECS, "bf16+ef", "topk:0.1-ef", "int16:stochastic:paper"])
+@pytest.mark.parametrize("spec", [*SPECS, "bf16+ef", "topk:0.1-ef", "blockfp:16:stochastic:paper", "int16:stochastic"])
 def test_spec_of_describes_the_compressor(spec):
     compressor = compressors.get(spec)
     assert compressors.get(compressors.spec_of(compressor)) == compressor
 
 
 def test_shortest_spec():
-    assert compressors.spec_of(compressors.get("blockfp:16:block=256")) == "int16"
+    assert compressors.spec_of(compressors.get("blockfp:32:block=256")) == "int32"
+    assert compressors.spec_of(compressors.get("blockfp:16:block=256")) == "blockfp:bits=16"
     assert compressors.spec_of(compressors.get("topk:ratio=0.01")) == "topk"
 
 

@@ -47,7 +47,9 @@ def outcomes(demo):
             test_accuracy=0.97,
             parameter_sha256="a" * 64 if aggregated else "b" * 64,
         )
-        statistics = dict(packets_sent=100, packets_received=100, packets_dropped=2, retransmissions=2)
+        statistics = dict(
+            packets_sent=100, packets_received=100, packets_dropped=2, retransmissions=2, bytes_of_8_bits=1000
+        )
         return demo.Outcome(row, record, statistics if aggregated else {})
 
     return [outcome(row) for row in demo.ROWS]
@@ -77,6 +79,20 @@ def test_accuracy_more_than_a_point_off_fails(demo, outcomes, accuracy) -> None:
     assert problem.startswith("udp: test accuracy is")
 
 
+def test_narrow_words_have_their_own_parameters_and_half_the_margin(demo, outcomes) -> None:
+    changed(outcomes, "udp 8 bits", parameter_sha256="c" * 64)
+    assert demo.problems(outcomes) == []
+    changed(outcomes, "udp 8 bits", test_accuracy=0.964)
+    (problem,) = demo.problems(outcomes)
+    assert problem.startswith("udp 8 bits: test accuracy is -0.6 points off")
+
+
+def test_a_narrow_row_without_narrow_words_fails(demo, outcomes) -> None:
+    next(outcome for outcome in outcomes if outcome.row.bits == 8).statistics["bytes_of_8_bits"] = 0
+    (problem,) = demo.problems(outcomes)
+    assert problem.startswith("udp 8 bits: no words of 8 bits were sent")
+
+
 def test_a_lossy_row_without_loss_fails(demo, outcomes) -> None:
     lossy = next(place for place, outcome in enumerate(outcomes) if outcome.row.name == "udp 1 % loss")
     outcomes[lossy] = dataclasses.replace(
@@ -88,5 +104,5 @@ def test_a_lossy_row_without_loss_fails(demo, outcomes) -> None:
 
 def test_a_run_over_its_time_is_ended(demo, tmp_path) -> None:
     with (tmp_path / "log").open("w") as output:
-        assert demo.run_bounded([sys.executable, "-c", "import time; time.sleep(60)"], output, timeout=0.5) is None
-        assert demo.run_bounded([sys.executable, "-c", "raise SystemExit(3)"], output, timeout=60) == 3
+        assert demo.run_bounded([sys.executable, "-c", "import time; time.sleep(60)"], output, 0.5, {}) is None
+        assert demo.run_bounded([sys.executable, "-c", "raise SystemExit(3)"], output, 60, {}) == 3

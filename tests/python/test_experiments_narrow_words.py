@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import jax
 import numpy as np
 import pytest
 
 pytest.importorskip("flax")
 pytest.importorskip("optax")
 
+from compressor_cases import get
+
+import experiments.adaptive_shift  # noqa: F401 (it registers its compressors)
 from experiments import narrow_words, records, unbiased_rounding
 from experiments.narrow_words import BITS, WAYS, WORKERS, adaptive, measure
-from jaxina import numerics
+from jaxina import compressors, numerics
 
 
 def numbers(workers: int, seed: int = 0) -> np.ndarray:
@@ -40,6 +44,22 @@ def test_the_adaptive_shift_is_the_least_with_which_a_block_fits(workers, bits):
         np.testing.assert_array_equal(y[part].astype(np.float32), expected)
     if workers == 8:
         assert shifts[0] == 3 > shifts[1:].max()
+
+
+@pytest.mark.parametrize("spec", ["adaptive8", "adaptive16", "adaptive8:stochastic"])
+def test_the_adaptive_compressor_sums_as_the_study_does_and_counts_the_shifts(spec):
+    x = numbers(8)
+    x[:, :256] = x[0, :256]
+    bits = get(spec).bits
+    traffic, mean = compressors.measure(get(spec), list(x), jax.random.key(0))
+    assert (traffic.sent, traffic.received) == (125 * bits + 4 + 1, 125 * bits + 4 + 4 + 1)
+    exact = x.astype(np.float64).mean(axis=0)
+    y, shifts = adaptive(x, bits)
+    if "stochastic" in spec:
+        assert np.abs(mean - exact).max() < 3 * np.abs(y / 8 - exact).max()
+    else:
+        np.testing.assert_array_equal(mean, (y / 8).astype(np.float32))
+        assert len(set(shifts.tolist())) > 1
 
 
 def test_errors_are_relative_to_the_exact_sum():

@@ -175,6 +175,22 @@ def test_largest_difference_of_losses():
     assert largest_loss_difference([run_with([])], [run_with([])]) == 0
 
 
+def test_differences_are_taken_seed_by_seed():
+    """Seeds vary by 1, and each run is off its seed's baseline by 0.1 and 0.3."""
+    from experiments.summarize import difference
+
+    def run(seed: int, score: float):
+        return {"setting": {"seed": seed}, "outcome": {"diverged": False, "scores": [[1, score]]}}
+
+    baseline = [run(0, 1.0), run(1, 2.0), run(2, 5.0)]
+    mean, error = difference([run(1, 2.3), run(0, 1.1)], baseline)
+    assert mean == pytest.approx(0.2)
+    assert error == pytest.approx(0.1)  # of two differences: half their distance
+    assert difference([run(0, 1.1)], baseline) is None
+    lost = {"setting": {"seed": 1}, "outcome": {"diverged": True, "scores": [[1, None]]}}
+    assert difference([run(0, 1.1), lost], baseline) is None
+
+
 def test_emulated_ring_by_hand():
     """DeepLight at 10 Gbit/s: 2037.97 ms of communication, 40.76 of them hidden, 103.79 fixed. A ring takes 1.75 times
     the communication."""
