@@ -97,7 +97,7 @@ class collectives(contextlib.ContextDecorator):
             if value is not None and not 0 <= value < bound:
                 raise InvalidArgumentError(f"{name} must be from 0 to below {bound}, not {value!r}")
         given = {"bits": bits, "rounding": rounding, "smallest": smallest, "seed": seed}
-        self._precision = {name: value for name, value in given.items() if value is not None}
+        self._precision: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         self._carried = carried
         self._bucket_bytes = bucket_bytes
         self._entered: list[contextlib.ExitStack] = []

@@ -217,8 +217,8 @@ class Configuration:
     bits: int = _setting(
         one_of(*BITS),
         32,
-        "Bits that a float of at most 32 bits takes on the wire, unless `jaxina.collectives` says otherwise. 8 and 16 are "
-        "for large arrays only.",
+        "Bits that a float of at most 32 bits takes on the wire, unless `jaxina.collectives` says otherwise. 8 and 16 "
+        "are for large arrays only.",
     )
     rounding: str = _setting(
         choice(*ROUNDINGS), "nearest", "How 8 and 16 bits are rounded, unless `jaxina.collectives` says otherwise."

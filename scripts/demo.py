@@ -39,7 +39,7 @@ NARROW_MARGIN = 0.005  # the same with words of 8 bits
 
 @dataclass(frozen=True)
 class Row:
-    """One training of the demo: its name, the collective, the launcher's options, and the bits of large arrays' words."""
+    """One training of the demo. `bits`: of the words of large arrays."""
 
     name: str
     collective: str
@@ -145,9 +145,11 @@ def problems(outcomes: list[Outcome]) -> list[str]:
                 f"{outcome.row.name}: test accuracy is {100 * difference:+.1f} points off XLA's, "
                 f"more than {100 * margin:g}"
             )
-    for outcome in aggregated:
-        if outcome.row.bits < 32 and not outcome.statistics[f"bytes_of_{outcome.row.bits}_bits"]:
-            found.append(f"{outcome.row.name}: no words of {outcome.row.bits} bits were sent; the row shows nothing")
+    found += [
+        f"{outcome.row.name}: no words of {outcome.row.bits} bits were sent; the row shows nothing"
+        for outcome in aggregated
+        if outcome.row.bits < 32 and not outcome.statistics[f"bytes_of_{outcome.row.bits}_bits"]
+    ]
     for outcome in aggregated:
         lossy = "--loss" in outcome.row.launcher_options
         if lossy and not (outcome.statistics["packets_dropped"] and outcome.statistics["retransmissions"]):
@@ -219,7 +221,9 @@ def main() -> int:
         for problem in found:
             console.print(f"FAILED: {problem}", style="red", highlight=False, soft_wrap=True)
         return 1
-    console.print("With words of 32 bits, the aggregators ended with bit-identical parameters. All have XLA's accuracy.")
+    console.print(
+        "With words of 32 bits, the aggregators ended with bit-identical parameters. All have XLA's accuracy."
+    )
     return 0
 
 

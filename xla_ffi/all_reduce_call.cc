@@ -77,8 +77,8 @@ AllReduceCall all_reduce_call(std::int64_t device, const AllReduceAttributes& at
       throw Error(ErrorCode::kUnsupportedType,
                   "operand " + std::to_string(i - 1) + " of a psum has a type that jaxina does not carry");
     }
-    call.collective.tensors.push_back(precision.tensor(type->type, in->element_count() * type->parts,
-                                                       in->untyped_data(), (*out)->untyped_data()));
+    call.collective.tensors.push_back(
+        precision.tensor(type->type, in->element_count() * type->parts, in->untyped_data(), (*out)->untyped_data()));
   }
   return call;
 }

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "rdma_engine/engine/engine.h"
-#include "xla_ffi/precision.h"
 #include "xla/ffi/api/ffi.h"
+#include "xla_ffi/precision.h"
 
 namespace jaxina {
 
@@ -11,7 +11,7 @@ namespace jaxina {
 struct AllReduceAttributes {
   xla::ffi::Span<const std::int64_t> groups;  // [number of groups x group_size] global device ids; short rows end in -1
   std::int64_t group_size;
-  std::int64_t identity;  // names the call, see jaxina/_module.py
+  std::int64_t identity;                         // names the call, see jaxina/_module.py
   xla::ffi::Span<const std::int64_t> precision;  // see Precision::from
 };
 

@@ -6,9 +6,9 @@
 
 It measures shared memory with 2 and 4 workers, and udp and roce on shaped links. It needs root, because it makes
 testbeds (`jaxina testbed`), and removes them afterwards. All ways of a row take turns in the same JAX processes
-(`jaxina bench --bits 32 --bits 16 --bits 8 --vs gloo`), and every result is checked: the sums of 8 and 16 bits must have
-the bits of `jaxina.numerics`. A figure is the median of the rounds' medians. Ratios are taken within a round. "links" is
-what a worker's link would need for the words once, with all headers.
+(`jaxina bench --bits 32 --bits 16 --bits 8 --vs gloo`), and every result is checked: the sums of 8 and 16 bits must
+have the bits of `jaxina.numerics`. A figure is the median of the rounds' medians. Ratios are taken within a round.
+"links" is what a worker's link would need for the words once, with all headers.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ import numpy as np
 
 from jaxina.bench.dtypes import PERIOD
 
-
 # After so many elements the inputs repeat.
 INPUT_PERIOD = 4096 * PERIOD
 

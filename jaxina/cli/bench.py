@@ -28,6 +28,9 @@ _FIRST_DTYPE = Dtype(DTYPES[0])
 Rounding = enum.StrEnum("Rounding", {name.upper(): name for name in config.ROUNDINGS})  # type: ignore[misc]
 
 
+_FIRST_ROUNDING = Rounding(config.ROUNDINGS[0])
+
+
 class Versus(enum.StrEnum):
     GLOO = "gloo"
     NONE = "none"
@@ -55,7 +58,7 @@ def bench(
         list[int] | None,
         typer.Option(help="Bits of a word: 8, 16, 32 or 64. If given several times, all are timed in the same run."),
     ] = None,
-    rounding: Annotated[Rounding, typer.Option(help="How words of 8 and 16 bits are rounded.")] = Rounding.NEAREST,
+    rounding: Annotated[Rounding, typer.Option(help="How words of 8 and 16 bits are rounded.")] = _FIRST_ROUNDING,
     aggregator: Annotated[str | None, typer.Option(help=f"One of {', '.join(config.AGGREGATORS)}.")] = None,
     switch: Annotated[
         str | None,
@@ -121,7 +124,13 @@ def bench(
     if records:
         Console().print(report.table(records, title))
     if outcome.code == 0:
-        found |= {"workers": count, "dtype": dtype, "rounding": rounding, "settings": _settings(settings), "records": records}
+        found |= {
+            "workers": count,
+            "dtype": dtype,
+            "rounding": rounding,
+            "settings": _settings(settings),
+            "records": records,
+        }
         if json_file is not None:
             json_file.write_text(json.dumps(found, indent=2) + "\n")
         if plot_file is not None:

@@ -6,6 +6,7 @@ import dataclasses
 import struct
 import zlib
 
+from conformance import narrow
 from conformance.specification import ALL
 from conformance.vector import Packet, Value
 
@@ -17,6 +18,7 @@ ERRORS = {"mismatch": 7, "worker_lost": 8}
 #        magic version kind job secret worker slot epoch fingerprint words exponents code
 HEADER = struct.Struct(">HBBIQHHIIHBB")
 HEADER_SIZE = HEADER.size + 4  # with the CRC
+_FORMAT_SHIFT = 14  # of the format in the field `words`
 
 
 @dataclasses.dataclass
@@ -33,7 +35,7 @@ class Names:
 def encode(packet: Packet, names: Names) -> bytes:
     """Returns the datagram that a `send` line describes, with its damage."""
     fields = packet.fields
-    words, exponents = fields["words"], fields["exponents"]
+    words, exponents = narrow.raw(packet), fields["exponents"]
     payload = bytes(exponents) + bytes(-len(exponents) % 4)
     payload += struct.pack(f">{len(words)}i", *words)
     head = HEADER.pack(
@@ -46,7 +48,7 @@ def encode(packet: Packet, names: Names) -> bytes:
         fields["slot"],
         fields["epoch"],
         fields["fingerprint"],
-        len(words),
+        narrow.FORMATS[narrow.format_of(packet)] << _FORMAT_SHIFT | len(words),
         len(exponents),
         0,
     )
@@ -109,10 +111,13 @@ def decode(datagram: bytes, names: Names, checksums: bool = True) -> Packet:
     fields |= {"epoch": epoch, "fingerprint": fingerprint}
     if kind == "result":
         padded = -(-length // 4) * 4
+        form, count = list(narrow.FORMATS)[count >> _FORMAT_SHIFT], count % 2**_FORMAT_SHIFT
         if len(payload) != padded + 4 * count:
             raise ValueError(f"a result of {len(payload)} bytes for {count} words, {length} exponents")
+        if form != "int32":
+            fields["format"] = form
         words = struct.unpack(f">{count}i", payload[padded:])
-        return Packet(kind, {**fields, "exponents": tuple(payload[:length]), "words": words})
+        return Packet(kind, {**fields, "exponents": tuple(payload[:length]), **narrow.from_raw(form, words)})
     if kind == "pending":
         bits = int.from_bytes(payload, "little")
         return Packet(kind, {**fields, "seen": tuple(w for w in range(bits.bit_length()) if bits >> w & 1)})

@@ -10,9 +10,9 @@ import socket
 import struct
 import zlib
 
-from conformance import datagram
-from conformance.rdma_specification import BEGINS, PLACES, PSNS
-from conformance.vector import Packet, Value
+from conformance import datagram, narrow
+from conformance.rdma_specification import BEGINS, PLACES, PSNS, largest_message
+from conformance.vector import Job, Packet, Value
 
 PORT = 4791
 OPCODES = {
@@ -31,30 +31,27 @@ BTH, RETH, IMMEDIATE = struct.Struct(">BBHII"), struct.Struct(">QII"), struct.St
 class Memory:
     """The layout of a worker's memory for results: docs/rdma.md, the column "switch to worker"."""
 
-    slots: int
-    block: int
-    blocks: int
+    job: Job
 
     NOTICE, LAST_NOTICE = 256, 1024  # bytes
 
     @property
     def stride(self) -> int:
-        largest = 4 * self.block * self.blocks + -(-self.blocks // 4) * 4
-        return 1 << (largest - 1).bit_length()
+        return 1 << (largest_message(self.job) - 1).bit_length()
 
     def place(self, name: str) -> int:
         """Returns the offset of `SLOT.TURN`, `notice.SLOT` or `last_notice`, in bytes."""
-        notices = self.slots * PLACES * self.stride
+        notices = self.job.slots * PLACES * self.stride
         if name == "last_notice":
-            return notices + self.slots * self.NOTICE
+            return notices + self.job.slots * self.NOTICE
         kind, _, number = name.partition(".")
         if kind == "notice":
             return notices + int(number) * self.NOTICE
         return (int(kind) * PLACES + int(number)) * self.stride
 
     def name_of(self, offset: int) -> str:
-        names = [f"{slot}.{turn}" for slot in range(self.slots) for turn in range(PLACES)]
-        names += [f"notice.{slot}" for slot in range(self.slots)] + ["last_notice"]
+        names = [f"{slot}.{turn}" for slot in range(self.job.slots) for turn in range(PLACES)]
+        names += [f"notice.{slot}" for slot in range(self.job.slots)] + ["last_notice"]
         return next((name for name in names if self.place(name) == offset), f"{offset:#x}")
 
 
@@ -79,15 +76,20 @@ def encode(packet: Packet, switch: End) -> bytes:
     if packet.kind in BEGINS:
         key = switch.rkey if fields["key"] == fields["job"] else switch.rkey ^ 1
         address = fields["epoch"] << 32 | fields["slot"] << 16 | fields["count"] << 8
+        address |= narrow.FORMATS[narrow.format_of(packet)]
         head += RETH.pack(address, key, fields["length"])
     if packet.kind.endswith("imm"):
         head += IMMEDIATE.pack(fields["immediate"])
-    words = fields["words"]
+    words = [*narrow.raw(packet), *fields.get("check", ())]
     return head + struct.pack(f">{len(words)}i", *words) + bytes(fields["exponents"])
 
 
-def decode(packet: bytes, worker: End, switch: End, memory: Memory, names: datagram.Names) -> Packet:
+def decode(
+    packet: bytes, worker: End, switch: End, memory: Memory, names: datagram.Names, passes: dict[str, Packet]
+) -> Packet:
     """Returns the packet that a `recv` line would describe for these bytes from the switch, which end with the ICRC.
+    `passes` has what the worker has sent last, by the place to which the result is written. The packets of jobs with
+    narrow words do not say how their words lie.
 
     Raises:
       ValueError: if the switch may not send this packet to this worker.
@@ -99,7 +101,7 @@ def decode(packet: bytes, worker: End, switch: End, memory: Memory, names: datag
     qpn, psn = qpn % 2**24, psn % 2**24  # the bits above belong to other fields
     at, end = BTH.size, len(packet) - 4 - (flags >> 4 & 3)
     index = worker.qpns.index(qpn)
-    notices = index == memory.slots
+    notices = index == memory.job.slots
     fields: dict[str, Value] = {
         "queue": "notices" if notices else index,
         "psn": (psn - switch.psn) % PSNS,
@@ -119,10 +121,23 @@ def decode(packet: bytes, worker: End, switch: End, memory: Memory, names: datag
     if notices:
         notice = datagram.decode(payload, names)
         return Packet(kind, {**fields, "says": notice.kind, **notice.fields})
-    words = len(payload) // (4 * memory.block) * memory.block
+    if memory.job.narrow:
+        place = str(fields.get("place"))
+        if place not in passes:
+            raise ValueError(f"a result at {place}")
+        return Packet(kind, {**fields, **_body(payload, passes[place])})
+    words = len(payload) // (4 * memory.job.block) * memory.job.block
     fields["words"] = struct.unpack_from(f">{words}i", payload)
     fields["exponents"] = tuple(payload[4 * words :])
     return Packet(kind, fields)
+
+
+def _body(payload: bytes, sent: Packet) -> dict[str, Value]:
+    tail = max(len(payload) - -(-int(sent["count"]) // 4) * 4, 4 * narrow.CHECK_WORDS)
+    words = struct.unpack_from(f">{tail // 4}i", payload)
+    check = len(words) - narrow.CHECK_WORDS
+    body = narrow.from_raw(narrow.format_of(sent), words[:check])
+    return {**body, "check": words[check:], "exponents": tuple(payload[tail:])}
 
 
 def icrc(source: tuple[str, int], destination: tuple[str, int], covered: bytes, identification: int = 0) -> bytes:

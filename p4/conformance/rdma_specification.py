@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from conformance.specification import Aggregator
+from conformance import narrow
+from conformance.specification import Aggregator, Version
 from conformance.vector import Job, Packet, Receive, Value
+from conformance.words import wrap
 
 PSNS = 2**24
 PLACES = 4  # places of a slot's results in the worker's memory, used by turns
@@ -70,6 +72,7 @@ class RdmaAggregator(Aggregator):
                 "slot": first["slot"],
                 "epoch": first["epoch"],
                 "fingerprint": packet["immediate"],
+                **{name: packet[name] for name in ("format", "seed", "check") if name in packet.fields},
                 "exponents": tuple(queue.exponents[: int(first["count"])]),
                 "words": tuple(queue.words),
             },
@@ -79,16 +82,17 @@ class RdmaAggregator(Aggregator):
 
     def _place(self, job: Job, queue: Queue, packet: Packet) -> str:
         """Takes a packet of a message. Returns "" or why it is rejected."""
-        mtu, size = job.mtu, 4 * len(packet["words"]) + len(packet["exponents"])
+        mtu, size = job.mtu, bytes_of(packet)
         if packet.kind in BEGINS:
             length = int(packet["length"])
             only = packet.kind in ENDS
             if (size != length or size > mtu) if only else (size != mtu or length <= mtu):
                 return "rdma_bad_length"
-            tail = -(-int(packet["count"]) // 4) * 4
-            largest = 4 * job.block * job.blocks + -(-job.blocks // 4) * 4
-            named = packet["slot"] == packet["queue"] and packet["count"] <= job.blocks
-            if packet["key"] != job.name or not named or not tail <= length <= largest or length % 4:
+            check = 4 * narrow.CHECK_WORDS if job.narrow else 0
+            least = check + -(-int(packet["count"]) // 4) * 4
+            largest = largest_message(job)
+            named = packet["slot"] == packet["queue"] and packet["count"] <= narrow.most_exponents(job)
+            if packet["key"] != job.name or not named or not least <= length <= largest or length % 4:
                 return "rdma_no_access"
             queue.first, queue.words, queue.exponents, queue.size = packet, [], [], 0
         else:
@@ -104,6 +108,20 @@ class RdmaAggregator(Aggregator):
         queue.expected = (int(packet["psn"]) + 1) % PSNS
         return ""
 
+    def _checks(self, check: list[int], update: Packet) -> list[int]:
+        """Adds the update's check, from which the checksums of its words are taken."""
+        if "check" not in update.fields:
+            return []
+        sums = narrow.linear_sums(narrow.raw(update))
+        added = [sent - own for sent, own in zip(update["check"], sums, strict=True)]
+        return [wrap(old + new) for old, new in zip(check or [0, 0], added, strict=True)]
+
+    def _seal(self, version: Version) -> None:
+        if version.check:
+            plain, weighted = narrow.linear_sums(narrow.raw(version.packet()))
+            plain += narrow.digest(version.exponents)
+            version.check = [wrap(version.check[0] + plain), wrap(version.check[1] + weighted)]
+
     def _write(self, job: Job, reply: Receive) -> list[Receive]:
         """Returns the packets of one message to a worker: a result for its slot's place, or a notice."""
         packet = reply.packet
@@ -118,11 +136,14 @@ class RdmaAggregator(Aggregator):
             return [self._packet(reply.endpoint, "notices", "write_only_imm", fields)]
         slot, epoch = int(packet["slot"]), int(packet["epoch"])
         words, exponents = packet["words"], padded(packet["exponents"])
+        head: dict[str, Value] = {"place": f"{slot}.{epoch % PLACES}"}
+        if job.narrow:
+            body = {name: packet[name] for name in ("seed", "words", "check") if name in packet.fields}
+            whole = Packet("pass", {**packet.fields, "exponents": exponents})
+            head |= {"length": bytes_of(whole), "immediate": packet["fingerprint"], **body, "exponents": exponents}
+            return [self._packet(reply.endpoint, slot, "write_only_imm", head)]
         pieces = cut(job, words, exponents)
-        head: dict[str, Value] = {
-            "place": f"{slot}.{epoch % PLACES}",
-            "length": 4 * len(words) + len(exponents),
-        }
+        head["length"] = 4 * len(words) + len(exponents)
         written = []
         for kind, (piece_words, piece_exponents) in zip(opcodes(len(pieces)), pieces, strict=True):
             fields = dict(head) if kind in BEGINS else {}
@@ -136,6 +157,17 @@ class RdmaAggregator(Aggregator):
         end = self.queues[endpoint, queue]
         psn, end.psn = end.psn, (end.psn + 1) % PSNS
         return Receive(endpoint, Packet(kind, {"queue": queue, "psn": psn, **fields}))
+
+
+def bytes_of(packet: Packet) -> int:
+    """Returns the bytes of a packet's payload."""
+    check = len(packet.fields.get("check", ()))  # type: ignore[arg-type]
+    return 4 * (len(narrow.raw(packet)) + check) + len(packet["exponents"])
+
+
+def largest_message(job: Job) -> int:
+    words = job.block * job.blocks + (narrow.SEED_WORDS + narrow.CHECK_WORDS if job.narrow else 0)
+    return 4 * words + -(-narrow.most_exponents(job) // 4) * 4
 
 
 def padded(exponents: Sequence[int]) -> tuple[int, ...]:

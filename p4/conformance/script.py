@@ -59,8 +59,9 @@ class Script:
         blocks: int = 1,
         first_epoch: int = 0,
         mtu: int = 0,
+        narrow: bool = False,
     ) -> None:
-        job = Job(name, workers, slots, self.size, blocks, first_epoch, mtu)
+        job = Job(name, workers, slots, self.size, blocks, first_epoch, mtu, int(narrow))
         self.aggregator.add_job(job)
         self.vector.steps.append(job)
 
@@ -74,9 +75,12 @@ class Script:
         words: Sequence[int] | None = None,
         exponents: Sequence[int] | None = None,
         kind: str = "update",
+        form: str = "",
+        seed: int | None = None,
         **changes: Value,
     ) -> Packet:
-        """Returns an update. Unless words are given, they tell the worker, epoch and slot."""
+        """Returns an update. Unless words are given, they tell the worker, epoch and slot. With a seed, they are narrow
+        words of the format `form`."""
         if words is None:
             words = numbers(worker, epoch, slot, self.size)
         if exponents is None:
@@ -88,7 +92,9 @@ class Script:
             "slot": slot,
             "epoch": epoch % 2**32,
             "fingerprint": 0x1000 + epoch % 2**16,
+            **({"format": form} if form else {}),
             "exponents": tuple(exponents),
+            **({} if seed is None else {"seed": seed}),
             "words": tuple(words),
         }
         return Packet(kind, {**fields, **changes})
@@ -125,6 +131,7 @@ class Script:
                 "count": version.count,
                 "seen": tuple(sorted(version.seen)),
                 "exponents": tuple(version.exponents),
+                **version.form,
                 "words": tuple(version.words),
             }
             self.vector.steps.append(State(job, fields))

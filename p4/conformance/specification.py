@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from conformance import narrow
 from conformance.vector import Job, Packet, Receive, Value
-from conformance.words import wrap
 
 EPOCHS = 2**32
 ALL = "all"
@@ -27,7 +27,13 @@ class Version:
     seen: set[int] = dataclasses.field(default_factory=set)  # which workers have contributed
     fingerprint: int = 0
     exponents: list[int] = dataclasses.field(default_factory=list)
-    words: list[int] = dataclasses.field(default_factory=list)
+    words: list[int] = dataclasses.field(default_factory=list)  # of narrow words, sums until the pass is complete
+    form: dict[str, Value] = dataclasses.field(default_factory=dict)  # format and seed, if words are not 32 bits each
+    check: list[int] = dataclasses.field(default_factory=list)  # RDMA jobs with a check
+
+    def packet(self) -> Packet:
+        """Returns the pass as it lies in a packet."""
+        return Packet("pass", {**self.form, "words": tuple(self.words)})
 
 
 class Slot:
@@ -71,12 +77,12 @@ class Aggregator:
         if fields["secret"] != name:
             return self._refuse(sender, packet, "unknown_job", "wrong_secret", name)
         job = self.jobs[name]
-        worker, slot, words, exponents = (fields[field] for field in ("worker", "slot", "words", "exponents"))
+        worker, slot = (fields[field] for field in ("worker", "slot"))
         if worker >= job.workers:
             return self._reject("bad_worker", name)
         if slot >= job.slots:
             return self._reject("bad_slot", name)
-        if len(exponents) > job.blocks or len(words) > job.block * job.blocks:
+        if not narrow.fits(job, packet):
             return self._reject("too_large", name)
         if name in self.ended:
             self._reject("aborted", name)
@@ -93,8 +99,8 @@ class Aggregator:
         counts = self.counts[job.name]
 
         if age == 0 and version.seen:
-            sizes = len(update["words"]), len(update["exponents"])
-            held = len(version.words), len(version.exponents)
+            sizes = len(update["words"]), len(update["exponents"]), narrow.format_of(update)
+            held = len(version.words), len(version.exponents), narrow.format_of(version.packet())
             if update["fingerprint"] == version.fingerprint and sizes != held:
                 return self._reject("mismatch", job.name)  # no worker sends this
             complete = version.count == job.workers
@@ -109,8 +115,8 @@ class Aggregator:
                     return [Receive(sender, self._result(job, slot, version))]
                 self.verdict = "duplicate"  # line 23
                 return [Receive(sender, self._pending(update, version))]
-            for index, word in enumerate(update["words"]):  # line 11: add
-                version.words[index] = wrap(version.words[index] + word)
+            version.words = narrow.combined(narrow.format_of(update), version.words, update["words"])  # line 11: add
+            version.check = self._checks(version.check, update)
             for index, exponent in enumerate(update["exponents"]):
                 version.exponents[index] = max(version.exponents[index], exponent)
             version.count += 1
@@ -126,6 +132,8 @@ class Aggregator:
             version.fingerprint = int(update["fingerprint"])
             version.words = list(update["words"])
             version.exponents = list(update["exponents"])
+            version.form = {name: update[name] for name in ("format", "seed") if name in update.fields}
+            version.check = self._checks([], update)
             self.verdict = "first"
         else:
             return self._refuse(sender, update, "ahead", "ahead", job.name)
@@ -134,14 +142,26 @@ class Aggregator:
         self.homes[job.name, worker] = sender
         if version.count < job.workers:
             return []  # line 17
+        if "seed" in version.form:
+            version.words = narrow.rounded(version.words, job.workers, int(version.form["seed"]))
+        self._seal(version)
         counts["results"] += 1  # lines 13 to 15: to all workers
         self.verdict = "complete"
         result = self._result(job, slot, version)
         return [Receive(self.homes[job.name, w], result) for w in range(job.workers)]
 
+    def _checks(self, check: list[int], update: Packet) -> list[int]:
+        """Returns a version's check with an update added to it. Datagrams have none."""
+        return []
+
+    def _seal(self, version: Version) -> None:
+        """Finishes a complete version's check."""
+
     # ---- what is sent
 
     def _result(self, job: Job, slot: int, version: Version) -> Packet:
+        form = {name: value for name, value in version.form.items() if name == "format"}
+        seed = {name: value for name, value in version.form.items() if name == "seed"}
         return Packet(
             "result",
             {
@@ -151,8 +171,11 @@ class Aggregator:
                 "slot": slot,
                 "epoch": version.epoch,
                 "fingerprint": version.fingerprint,
+                **form,
                 "exponents": tuple(version.exponents),
+                **seed,
                 "words": tuple(version.words),
+                **({"check": tuple(version.check)} if version.check else {}),
             },
         )
 

@@ -26,8 +26,8 @@ from conformance import words
 Value = int | str | tuple[int, ...]
 
 # How the values of these fields are written. All others are decimal numbers, or names.
-_HEX = {"fingerprint", "immediate"}
-_WORDS = {"words"}
+_HEX = {"fingerprint", "immediate", "seed"}
+_WORDS = {"words", "check"}
 _LISTS = {"exponents", "seen"}
 
 
@@ -42,6 +42,7 @@ class Job:
     blocks: int  # per chunk
     first_epoch: int = 0  # epoch of every slot's first pass
     mtu: int = 0  # payload bytes of an RDMA packet; 0: the job's workers send datagrams
+    narrow: int = 0  # 1: passes may have words of 8 or 16 bits; RDMA messages carry a check
 
 
 @dataclasses.dataclass
@@ -170,7 +171,7 @@ def line_of(step: Step) -> str:
     if isinstance(step, Job):
         fields: dict[str, Value] = dataclasses.asdict(step)
         del fields["name"]
-        for name in ("first_epoch", "mtu"):
+        for name in ("first_epoch", "mtu", "narrow"):
             if not fields[name]:
                 del fields[name]
         return _line("job", step.name, fields)

@@ -49,7 +49,8 @@ Answer Aggregator::on_update(const UpdateView& update) {
   }
   const std::size_t words = update.words.size(), extra = options_.extra_words;
   const bool whole = update.format == wire::Format::kInt32;
-  if ((!whole && words < extra) || !shape_.admits(update.format, words - std::min(words, extra), update.exponents.size())) {
+  if ((!whole && words < extra) ||
+      !shape_.admits(update.format, words - std::min(words, extra), update.exponents.size())) {
     return reject(Counter::kTooLarge);
   }
   if (!ended_.ok()) {
@@ -67,8 +68,7 @@ Answer Aggregator::apply(const UpdateView& update) {
   SlotState& slot = slots_[place(update.slot)];
   const SlotVersion& current = slot.version(update.epoch);
   const Size held = sizes_[version_at(update.slot, update.epoch)];
-  if (current.epoch == update.epoch && current.fingerprint == update.fingerprint &&
-      held != size_of(update)) {
+  if (current.epoch == update.epoch && current.fingerprint == update.fingerprint && held != size_of(update)) {
     return reject(Counter::kMismatch);  // equal fingerprints imply equal sizes, so no worker sent this update
   }
   const std::uint32_t before = current.count;
@@ -179,13 +179,21 @@ std::optional<SlotContents> Aggregator::inspect(std::uint32_t slot, std::uint32_
   const Size size = sizes_[version_at(slot, version)];
   const std::uint8_t* largest = exponents(slot, version);
   const std::uint32_t* sum = words(slot, version, size.exponents);
+  const std::size_t count = size.words - std::min<std::size_t>(size.words, options_.extra_words);
   SlotContents contents{slots_[place(slot)].version(version),
                         {largest, largest + size.exponents},
-                        std::vector<std::uint32_t>(size.words)};
-  if (contents.control.count == shape_.workers() || size.format != wire::Format::kInt32) {  // in the form of packets
-    codec_.load_big_endian(sum, size.words, contents.words.data());
-  } else {
-    std::copy_n(sum, size.words, contents.words.data());
+                        std::vector<std::uint32_t>(count),
+                        size.format};
+  const bool complete = contents.control.count == shape_.workers();
+  if (!complete && size.format == wire::Format::kInt32) {
+    std::copy_n(sum, count, contents.words.data());
+    return contents;
+  }
+  codec_.load_big_endian(sum, count, contents.words.data());  // in the form of packets
+  if (!complete && wire::is_narrow(size.format)) {
+    const std::uint32_t* sums = sums_.get() + version_at(slot, version) * shape_.narrow_elements_per_pass();
+    contents.words.resize(wire::kSeedWords);
+    contents.words.insert(contents.words.end(), sums, sums + wire::narrow_elements(size.format, count));
   }
   return contents;
 }

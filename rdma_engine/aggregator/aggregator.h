@@ -68,11 +68,13 @@ struct Answer {
   std::uint32_t worker = 0, other = 0;  // of kMismatch
 };
 
-// A copy of one version of a slot, in host byte order.
+// A copy of one version of a slot, in host byte order, without the protocol's extra words. The words of an incomplete
+// pass with narrow words are the seed and the sums so far, 32 bits each.
 struct SlotContents {
   SlotVersion control;
   std::vector<std::uint8_t> exponents;
   std::vector<std::uint32_t> words;
+  wire::Format format = wire::Format::kInt32;
 };
 
 // One part of a job's slots: slot i belongs to shard i mod `of`.
@@ -83,13 +85,14 @@ struct Shard {
 
 struct AggregatorOptions {
   Shard shard = {};
-  std::size_t headroom = 0;     // bytes reserved in front of every result, a multiple of 4
+  std::size_t headroom = 0;  // bytes reserved in front of every result, a multiple of 4
   // Words of 32 bits that the protocol code appends to every pass, whatever its format. They are added modulo 2^32.
   std::size_t extra_words = 0;
   // Called once for every complete pass, with its words in host byte order. It may change them: messages/ adds a check.
   void (*seal)(std::span<std::uint32_t> words, std::span<const std::uint8_t> exponents) = nullptr;
-  // The extra words of other formats than kInt32 are not sums over the pass's words. Called for the words of each update,
-  // `sign` -1, and for those of the result, `sign` 1; all in host byte order, without the extra words. It changes these.
+  // The extra words of other formats than kInt32 are not sums over the pass's words. Called for the words of each
+  // update, `sign` -1, and for those of the result, `sign` 1; all in host byte order, without the extra words. It
+  // changes these.
   void (*seal_packed)(std::span<const std::uint32_t> words, std::int32_t sign, std::uint32_t* extra) = nullptr;
   std::uint32_t first_epoch = 0;  // the first pass of every slot. Workers begin with 0; tests of the wrap-around do not
 };
@@ -165,7 +168,7 @@ class Aggregator {
   // memory is provided at first use.
   std::unique_ptr<std::uint32_t[]> sums_;
   std::vector<std::uint32_t> scratch_;  // the words of an update or a result, for seal_packed
-  Status ended_;  // why the job ended, or ok
+  Status ended_;                        // why the job ended, or ok
   Counters counters_;
 };
 

@@ -1,5 +1,5 @@
-// PassSum: the payload of one pass while it is summed, and the largest exponent of each block. Aggregators and combining
-// switches sum with the same code.
+// PassSum: the payload of one pass while it is summed, and the largest exponent of each block. Aggregators and
+// combining switches sum with the same code.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace jaxina {
 
 // Where a pass's payload lies. The memory of `exponents` is padded to a multiple of 4 bytes.
 struct PassSum {
-  std::uint32_t* words;     // words of 32 bits in host byte order; of other formats, the form in packets
+  std::uint32_t* words;  // words of 32 bits in host byte order; of other formats, the form in packets
   std::uint8_t* exponents;
   wire::Format format = wire::Format::kInt32;
   std::uint32_t* sums = nullptr;  // the sums of narrow words, of 32 bits each

@@ -93,8 +93,8 @@ void Combiner::on_update(Registration& registration, const Arrival& arrival, Pac
   // A server counts a sum because it comes from here, so other sums than the children's must not be sent on.
   if (is_group && !child) return void(++job.counters()[Counter::kForeign]);
   // The sum of a group's narrow words does not fit into such words, so they are sent on.
-  const bool direct = header.code >= static_cast<std::uint8_t>(wire::Transmission::kDirect) ||
-                      header.format != wire::Format::kInt32;
+  const bool direct =
+      header.code >= static_cast<std::uint8_t>(wire::Transmission::kDirect) || header.format != wire::Format::kInt32;
   if (!child || direct || job.children() == 1 || table_.size().entries == 0 || sends_on(header)) {
     if (const auto way = job.way_to(header.worker)) job.contact(*way, header.slot) = arrival.from;
     ++job.counters()[Counter::kPassedOn];
@@ -190,7 +190,8 @@ void Combiner::on_reply(Registration& registration, const Arrival& arrival, Pack
     return;
   }
   if (header.kind != wire::Kind::kResult) return send_to_all(job, header.slot, arrival.packet, output);
-  if (table_.size().entries > 0) {
+  // Passes of other formats have no entries.
+  if (table_.size().entries > 0 && header.format == wire::Format::kInt32) {
     const PassId pass = id_of(registration, header);
     job.counters()[Counter::kReleased] +=
         release(table_[table_.index_of(pass)], pass, arrival.now, table_.lifetime()) ? 1 : 0;

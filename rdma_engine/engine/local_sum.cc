@@ -18,10 +18,8 @@ Collective part_of(const Collective& whole, std::size_t part, std::size_t parts,
   std::size_t blocks = 0;
   for (const Tensor& t : whole.tensors) blocks += blocks_of(t);
   const std::size_t begin = blocks * part / parts, end = blocks * (part + 1) / parts;
-  Collective result{.tensors = {},
-                    .identity = whole.identity,
-                    .rounded_to_zero = whole.rounded_to_zero,
-                    .rounding = whole.rounding};
+  Collective result{
+      .tensors = {}, .identity = whole.identity, .rounded_to_zero = whole.rounded_to_zero, .rounding = whole.rounding};
   std::size_t first = 0;  // number of the tensor's first block
   for (const Tensor& t : whole.tensors) {
     const std::size_t past = first + blocks_of(t);
@@ -47,7 +45,9 @@ JobShape one_slot(const JobShape& shape) { return shape.with_slots(1); }
 class LocalSum::Lane {
  public:
   explicit Lane(const JobShape& shape)
-      : worker_({.shape = shape, .timer = {}}), words_(shape.words_per_chunk()), exponents_(shape.exponents_per_pass()) {}
+      : worker_({.shape = shape, .timer = {}}),
+        words_(shape.words_per_chunk()),
+        exponents_(shape.exponents_per_pass()) {}
 
   void run(std::vector<Collective> contributions) {
     worker_.submit_contributions(std::move(contributions));

@@ -78,8 +78,8 @@ void MessageSession::write_check(const Pass& pass, std::uint8_t* out) {
       .write(reinterpret_cast<std::uint32_t*>(out) + layout_.words(pass));
 }
 
-// Copies the result's words and exponents to memory that nothing can overwrite, then verifies the check. Returns whether
-// they are the pass's. Words of 32 bits are copied to host order.
+// Copies the result's words and exponents to memory that nothing can overwrite, then verifies the check. Returns
+// whether they are the pass's. Words of 32 bits are copied to host order.
 bool MessageSession::copy_checked(const Pass& pass, Result& result) {
   const std::uint32_t* words = result.word_data;
   std::copy_n(result.exponent_data, pass.exponents, exponents_.data());

@@ -55,13 +55,14 @@ struct FloatVariant {
     std::size_t rounded_to_zero = 0;
     for (std::size_t i = 0; i < step.blocks; ++i) {
       const std::size_t first = i * step.block_size, byte = first * element_bytes;
-      const BlockExchanged found = (kernels.*type)
-                                       .exchange({step.block_size, static_cast<const std::byte*>(step.ahead) + byte,
-                                                  static_cast<const std::byte*>(step.x) + byte,
-                                                  split_power(scale_exponent(step.x_exponents[i], encode)), encode.limit,
-                                                  step.store, step.words + first, step.sum + first, step.shift,
-                                                  split_power(-scale_exponent(step.sum_exponents[i], decode)),
-                                                  step.streaming, static_cast<std::byte*>(step.y) + byte});
+      const BlockExchanged found =
+          (kernels.*type)
+              .exchange({step.block_size, static_cast<const std::byte*>(step.ahead) + byte,
+                         static_cast<const std::byte*>(step.x) + byte,
+                         split_power(scale_exponent(step.x_exponents[i], encode)), encode.limit, step.store,
+                         step.words + first, step.sum + first, step.shift,
+                         split_power(-scale_exponent(step.sum_exponents[i], decode)), step.streaming,
+                         static_cast<std::byte*>(step.y) + byte});
       const auto exponent = static_cast<std::uint8_t>(found.largest >> kMantissaBits);
       std::uint8_t& merged = step.ahead_exponents[i];
       merged = step.merge_exponents ? std::max(merged, exponent) : exponent;
@@ -78,9 +79,9 @@ struct FloatVariant {
     (kernels.*type).apply_non_finite_flags(sum, count, order, clear, y);
   }
   static constexpr FloatCodec codec() {
-    return {exponent,   finite_exponent,      quantize, quantize_at_random,
-            dequantize, dequantize_streaming, exchange, non_finite_flags,
-            apply_non_finite_flags};
+    return {exponent,           finite_exponent,  quantize,
+            quantize_at_random, dequantize,       dequantize_streaming,
+            exchange,           non_finite_flags, apply_non_finite_flags};
   }
 };
 

@@ -25,8 +25,8 @@ double share(std::uint64_t seed, std::uint64_t index) {
 }
 
 struct Element {
-  std::size_t position;       // in the tensor
-  std::uint64_t random = 0;   // index of its random numbers
+  std::size_t position;      // in the tensor
+  std::uint64_t random = 0;  // index of its random numbers
 };
 
 std::int64_t word_of(float x, int scale, std::int64_t limit, std::optional<double> draw) {
@@ -62,9 +62,11 @@ std::uint32_t sum_of(const std::vector<Words>& inputs, const NarrowSum& form, co
   while ((std::size_t{1} << shift) < inputs.size()) ++shift;
   const double divided = std::ldexp(static_cast<double>(sum), -shift);
   // With s bits to lose, the s upper bits of the random number decide.
-  const double rounded = form.seed ? std::floor(divided + std::ldexp(std::floor(std::ldexp(
-                                        share(split_mix(*form.seed, 0), at.random), shift)), -shift))
-                                  : std::nearbyint(divided);
+  const double rounded =
+      form.seed
+          ? std::floor(divided +
+                       std::ldexp(std::floor(std::ldexp(share(split_mix(*form.seed, 0), at.random), shift)), -shift))
+          : std::nearbyint(divided);
   const auto result = static_cast<std::int64_t>(rounded);  // an integer: there is no -0
   return std::bit_cast<std::uint32_t>(std::ldexp(static_cast<float>(result), shift - scale));
 }

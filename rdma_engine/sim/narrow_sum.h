@@ -1,4 +1,5 @@
-// The expected sums of tensors with narrow words (numerics/wire_words.h), computed independently of the project's codec.
+// The expected sums of tensors with narrow words (numerics/wire_words.h), computed independently of the project's
+// codec.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +13,9 @@ namespace jaxina::sim {
 using Words = std::vector<std::uint32_t>;
 
 struct NarrowSum {
-  int bits = 8;                       // of a word
-  std::size_t block_size = 1;         // elements
-  std::uint64_t first_block = 0;      // the tensor's first block among the collective's narrow blocks
+  int bits = 8;                            // of a word
+  std::size_t block_size = 1;              // elements
+  std::uint64_t first_block = 0;           // the tensor's first block among the collective's narrow blocks
   std::optional<std::uint64_t> seed = {};  // of the collective; nullopt rounds to nearest
 };
 

@@ -45,8 +45,8 @@ enum class Refusal : std::uint8_t {
   kAhead = 2,       // an epoch the slot cannot have reached: the aggregator has lost its state
 };
 
-// What the words of a pass are. Narrow words lie one after the other in 32-bit words, in network byte order. Two words in
-// front of them are the seed with which the sum is rounded, or 0 to round it to nearest.
+// What the words of a pass are. Narrow words lie one after the other in 32-bit words, in network byte order. Two words
+// in front of them are the seed with which the sum is rounded, or 0 to round it to nearest.
 enum class Format : std::uint8_t {
   kInt32 = 0,  // added modulo 2^32
   kInt16 = 1,  // narrow: added, divided by 2^ceil(log2 workers), rounded

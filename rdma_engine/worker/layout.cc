@@ -22,10 +22,9 @@ void check_narrow(const JobShape& shape) {
                 "this switch adds words of 32 bits only: use bits=32, or a switch in software");
   }
   if (!shape.has_equal_workers()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "words of 8 or 16 bits need equally many devices in each process, not " +
-                    std::to_string(shape.devices()) + " devices in " + std::to_string(shape.workers()) +
-                    " processes: use bits=32");
+    throw Error(ErrorCode::kInvalidArgument, "words of 8 or 16 bits need equally many devices in each process, not " +
+                                                 std::to_string(shape.devices()) + " devices in " +
+                                                 std::to_string(shape.workers()) + " processes: use bits=32");
   }
 }
 

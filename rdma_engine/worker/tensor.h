@@ -32,7 +32,8 @@ struct Collective {
   // outlive the collective. Does not count tensors on devices.
   std::atomic<std::uint64_t>* rounded_to_zero = nullptr;
   TensorDevice* device = nullptr;  // the device whose memory holds the tensors; nullptr: host memory
-  // How narrow words are rounded. The seed is the collective's own; the worker derives those of devices and sums from it.
+  // How narrow words are rounded. The seed is the collective's own; the worker derives those of devices and sums from
+  // it.
   numerics::Rounding rounding = {};
   // If this is a part of a collective: how many blocks with narrow words lie before it.
   std::uint64_t narrow_blocks_before = 0;

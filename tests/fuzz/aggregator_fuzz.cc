@@ -12,6 +12,7 @@
 #include "rdma_engine/datagrams/datagram_aggregator.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/packets.h"
+#include "tests/fuzz/passes.h"
 #include "tests/native/small_shape.h"
 
 using namespace jaxina;
@@ -19,16 +20,19 @@ using fuzz::address_of;
 using fuzz::kMaxPacket;
 using fuzz::Packet;
 using fuzz::require;
-using fuzz::word_at;
 using testing::SmallShape;
 
 namespace {
 
 const JobSpec kJobs[] = {
-    {.job = 1, .secret = 11, .shape = SmallShape{.slots = 2, .block_size = 2, .blocks_per_chunk = 2}.of(2)},
+    {.job = 1, .secret = 11, .shape = SmallShape{.slots = 2, .block_size = 4, .blocks_per_chunk = 2}.of(2)},
     {.job = 2, .secret = 22, .shape = SmallShape{.slots = 1, .block_size = 4, .blocks_per_chunk = 1}.of(3)},
     {.job = 3, .secret = 33, .shape = SmallShape{.slots = 1, .block_size = 2, .blocks_per_chunk = 1}.of(4)},
 };
+// The format that most updates of a pass have. The last job has no narrow words, so it must refuse them.
+wire::Format format_of(std::uint32_t job, std::uint32_t slot, std::uint32_t epoch) {
+  return job == 3 ? wire::Format::kInt32 : static_cast<wire::Format>((3 - job + slot + epoch) % 4);
+}
 // Switches combine updates of the last job. Its groups lie in, around, across and beside each other. Sets of workers
 // are bit masks here.
 constexpr std::uint32_t kCombinedJob = 3;
@@ -54,13 +58,13 @@ std::uint32_t workers_of(const wire::Header& header, std::uint8_t from) {
   return trusted && group < std::size(kGroups) ? kGroups[group] : 0;
 }
 
-constexpr std::size_t kMaxWords = 4, kMaxExponents = 2;  // the most that a pass of any job may have
+constexpr std::size_t kMaxElements = 32, kMaxExponents = 8;  // the most that a pass of any job may have
 
 // The sum of the packets of one pass that the aggregator has counted. No worker is in two of them.
 struct Sum {
   std::uint32_t job, slot, epoch;
-  std::uint32_t workers = 0, size = 0, exponent_count = 0;
-  std::array<std::uint32_t, kMaxWords> words{};
+  std::uint32_t workers = 0, exponent_count = 0;
+  fuzz::WordSum<kMaxElements> words{};
   std::array<std::uint8_t, kMaxExponents> exponents{};
 };
 
@@ -80,10 +84,10 @@ struct Checker final : PacketOutput {
     if (header.kind != wire::Kind::kResult) return;
     const Sum* sum = find(header);
     require(sum != nullptr && sum->workers == everybody(header.job));
-    require(header.words == sum->size && header.exponents == sum->exponent_count);
-    for (std::size_t i = 0; i < sum->size; ++i) {
-      require(word_at(packet.data() + wire::packet_size(i, header.exponents)) == sum->words[i]);
-    }
+    require(header.words == sum->words.words && header.exponents == sum->exponent_count);
+    require(header.format == sum->words.format);
+    require(sum->words.is_sum(packet.data() + wire::packet_size(0, header.exponents),
+                              kJobs[header.job - 1].shape.workers()));
     require(std::equal(wire::exponents_of(packet.data()), wire::exponents_of(packet.data()) + header.exponents,
                        sum->exponents.begin()));
   }
@@ -94,11 +98,13 @@ struct Checker final : PacketOutput {
 // Adds a packet to the sum. If it has workers that the sum has too, then it may only stand for them all.
 void book(Sum& sum, const wire::Header& header, std::span<const std::uint8_t> bytes, std::uint32_t workers) {
   if (sum.workers & workers) sum = {sum.job, sum.slot, sum.epoch};
+  const std::uint8_t* words = bytes.data() + wire::packet_size(0, header.exponents);
+  if (sum.workers == 0) {
+    sum.words.begin(header, words);
+    sum.exponent_count = header.exponents;
+  }
   sum.workers |= workers;
-  sum.size = std::max<std::uint32_t>(sum.size, header.words);
-  sum.exponent_count = std::max<std::uint32_t>(sum.exponent_count, header.exponents);
-  for (std::size_t i = 0; i < header.words; ++i)
-    sum.words[i] += word_at(&bytes[wire::packet_size(i, header.exponents)]);
+  sum.words.add(words);
   for (std::size_t i = 0; i < header.exponents; ++i) {
     sum.exponents[i] = std::max(sum.exponents[i], wire::exponents_of(bytes.data())[i]);
   }
@@ -114,7 +120,7 @@ void deliver(DatagramAggregator& aggregator, Checker& checker, std::span<const s
   const auto updates = [known] { return known->counters()[Counter::kUpdates]; };
   const std::uint64_t before = updates();
   const std::uint32_t workers = workers_of(header, from);
-  if (workers == 0 || header.words > kMaxWords || header.exponents > kMaxExponents) {
+  if (workers == 0 || !fuzz::may_have(known->shape(), header)) {
     aggregator.on_packet(bytes, address_of(from), checker);
     return require(updates() == before);
   }
@@ -124,7 +130,10 @@ void deliver(DatagramAggregator& aggregator, Checker& checker, std::span<const s
   const std::uint32_t more = workers & ~old.workers;
   const bool counts_nobody_twice = more == workers || (workers & old.workers) == old.workers;
   // A pass that is complete stays as it is: only its result may be sent again.
-  const bool may_count = more != 0 && counts_nobody_twice && header.secret == kJobs[header.job - 1].secret;
+  const bool of_one_size = old.workers == 0 || (old.words.words == header.words && old.words.format == header.format &&
+                                                old.exponent_count == header.exponents);
+  const bool may_count =
+      more != 0 && counts_nobody_twice && of_one_size && header.secret == kJobs[header.job - 1].secret;
   if (may_count) book(*sum, header, bytes, workers);
   aggregator.on_packet(bytes, address_of(from), checker);
   if (updates() == before) return void(*sum = old);
@@ -155,8 +164,15 @@ void draw_packet(fuzz::Input& input, Packet& packet) {
                       .words = static_cast<std::uint16_t>(oddity == 8 ? input.below(12) : 2),
                       .exponents = static_cast<std::uint8_t>(oddity == 9 ? input.below(6) : 1),
                       .code = 0};
+  header.format =
+      oddity == 12 ? static_cast<wire::Format>(input.below(4)) : format_of(header.job, header.slot, header.epoch);
+  const bool narrow = wire::is_narrow(header.format);
+  if (narrow && oddity != 8) ++header.words;
   packet.size = wire::packet_size(header.words, header.exponents);
   for (std::size_t i = wire::kHeaderSize; i < packet.size; ++i) packet.bytes[i] = input.byte();
+  const std::size_t seed = wire::packet_size(0, header.exponents);
+  if (narrow && packet.bytes[seed] < 0x80)
+    std::fill_n(&packet.bytes[seed], std::min<std::size_t>(packet.size - seed, 8), 0);
   wire::seal(header, packet.bytes.data(), packet.size);
   if (oddity == 10) packet.bytes[input.below(static_cast<std::uint32_t>(packet.size))] ^= input.byte();
   if (oddity == 11) packet.size = input.below(static_cast<std::uint32_t>(packet.size) + 8);

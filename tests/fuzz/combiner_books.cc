@@ -107,7 +107,7 @@ void Books::book() {
     sum_of_pass().children = 0;
   }
   if (grown(Counter::kPassedOn) > 0) {
-    require(!wire::is_reply(header_.kind) && (!is_sum || sender()));
+    require(!wire::is_reply(header_.kind) && (!is_sum || sender()) && may_have(spec().shape, header_));
     if (const auto way = way_to_worker()) contacts_[job_][*way] = from_;
   }
   if (claims || joins || grown(Counter::kCollisions) > 0) {
@@ -115,7 +115,9 @@ void Books::book() {
     contacts_[job_][*sender()] = from_;
   }
   if (!claims && !joins) return;
-  require(!wire::is_reply(header_.kind) && header_.words <= kMaxWords && header_.exponents <= kMaxExponents);
+  require(!wire::is_reply(header_.kind) && may_have(spec().shape, header_));
+  // The sum of a group's narrow words does not fit into such words.
+  require(header_.format == wire::Format::kInt32);
   Sum& sum = sum_of_pass();
   if (claims) {
     require(header_.code == static_cast<std::uint8_t>(wire::Transmission::kFirst));

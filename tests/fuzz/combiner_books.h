@@ -10,11 +10,12 @@
 
 #include "rdma_engine/combiner/combiner.h"
 #include "tests/fuzz/packets.h"
+#include "tests/fuzz/passes.h"
 #include "tests/native/small_shape.h"
 
 namespace jaxina::fuzz {
 
-constexpr std::size_t kMaxWords = 4, kMaxExponents = 2;  // the most that a pass of any job may have
+constexpr std::size_t kMaxWords = 8, kMaxExponents = 8;  // the most that a pass with an entry may have
 constexpr std::size_t kJobCount = 3, kMaxChildren = 3;
 constexpr std::uint8_t kServer = 6, kOtherServer = 7, kHosts = 8;
 constexpr Nanoseconds kLifetime = 20;
@@ -24,7 +25,7 @@ constexpr std::uint16_t kGroup = wire::kFirstGroup;  // a group below this switc
 inline const CombinedJobSpec kJobs[kJobCount] = {
     {.job = 1,
      .secret = 11,
-     .shape = testing::SmallShape{.slots = 2, .block_size = 2, .blocks_per_chunk = 2}.of(3),
+     .shape = testing::SmallShape{.slots = 2, .block_size = 4, .blocks_per_chunk = 2}.of(3),
      .children = {{0, {0b001}}, {1, {0b010}}, {2, {0b100}}},
      .upstream = {address_of(kServer), address_of(kOtherServer)}},
     {.job = 2,
@@ -42,7 +43,7 @@ inline const CombinedJobSpec kJobs[kJobCount] = {
 
 inline bool same_pass(const wire::Header& a, const wire::Header& b) {
   return a.job == b.job && a.slot == b.slot && a.epoch == b.epoch && a.fingerprint == b.fingerprint &&
-         a.words == b.words && a.exponents == b.exponents;
+         a.words == b.words && a.exponents == b.exponents && a.format == b.format;
 }
 
 // What an entry of this pass must hold, if the pass has one.

@@ -40,6 +40,12 @@ void draw_packet(Input& input, Packet& packet) {
                       .code = static_cast<std::uint8_t>(oddity == 10           ? input.byte()
                                                         : transmission >= 0xe0 ? transmission % 3
                                                                                : 0)};
+  // Other formats, often with the numbers of words and exponents that passes of 32-bit words have.
+  if (oddity >= 13 && oddity <= 20) {
+    header.format = static_cast<wire::Format>(input.below(4));
+    if (oddity >= 18) header.words = static_cast<std::uint16_t>(input.below(12));
+    if (oddity >= 18) header.exponents = static_cast<std::uint8_t>(input.below(10));
+  }
   if (oddity == 4) header.worker = static_cast<std::uint16_t>(input.below(2) * wire::kFirstGroup + input.below(5));
   packet.size = wire::packet_size(header.words, header.exponents);
   for (std::size_t i = wire::kHeaderSize; i < packet.size; ++i) packet.bytes[i] = input.byte();

@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(again.kind == header.kind && again.job == header.job && again.secret == header.secret &&
                   again.worker == header.worker && again.slot == header.slot && again.epoch == header.epoch &&
                   again.fingerprint == header.fingerprint && again.words == header.words &&
-                  again.exponents == header.exponents && again.code == header.code);
+                  again.exponents == header.exponents && again.code == header.code && again.format == header.format);
   } else if (first == wire::ParseResult::kOk) {
     std::vector<std::uint8_t> copy = packet;
     wire::seal(header, copy.data(), copy.size());

@@ -169,6 +169,19 @@ TEST_F(CombinerTest, AResultGoesToAllWorkersAndFreesTheEntry) {
   EXPECT_EQ(combiner_.entries_held(0), 1u);  // the late result is of another pass
 }
 
+TEST_F(CombinerTest, NarrowWordsAreSentOnAndTheirResultsFreeNoEntry) {
+  from_worker(0, 0);
+  wire::Header narrow = header(1, 0);
+  narrow.format = wire::Format::kInt8;
+  const Bytes update = testing::packet(narrow, 10, 51);
+  expect_sent_on(deliver(update, 1), update);
+  narrow.kind = wire::Kind::kResult;
+  narrow.worker = wire::kAllWorkers;
+  EXPECT_EQ(deliver(testing::packet(narrow, 30, 52), kOtherServer).size(), 2u);
+  EXPECT_EQ(combiner_.entries_held(0), 1u);
+  EXPECT_EQ(counted(Counter::kReleased), 0u);
+}
+
 TEST_F(CombinerTest, SendsOnWhatItDoesNotCombine) {
   expect_sent_on(from_worker(0, 0, Transmission::kAgain), update(0, 0, Transmission::kAgain));
   expect_sent_on(from_worker(0, 0, Transmission::kDirect), update(0, 0, Transmission::kDirect));

@@ -1,11 +1,11 @@
 // Runs the software aggregator for the conformance vectors of p4/conformance. It reads commands from standard input,
 // one per line, and writes answers to standard output. The last line of each answer is `ok` or `error ...`.
 //
-//   job ID SECRET WORKERS SLOTS BLOCK_SIZE BLOCKS_PER_CHUNK FIRST_EPOCH
+//   job ID SECRET WORKERS SLOTS BLOCK_SIZE BLOCKS_PER_CHUNK FIRST_EPOCH WHOLE_CHUNKS
 //   remove ID
 //   packet FROM HEX                 -> send TO HEX, for each packet that it sends. FROM and TO are names of endpoints;
 //                                    TO is `nowhere` for a worker that has not been heard from
-//   state ID SLOT VERSION           -> state EPOCH COUNT SEEN,... EXPONENTS,... WORDS,...
+//   state ID SLOT VERSION           -> state EPOCH COUNT SEEN,... EXPONENTS,... WORDS,... FORMAT
 //   counts ID|-                     -> count NAME VALUE, for each counter that is not 0
 //   rdma job|remove|state|counts ... the same for the RDMA switch, which takes packets at its socket
 //   rdma connect ID WORKER ADDRESS PORT MTU PSN RKEY MEMORY QPN...  -> end PORT PSN RKEY QPN...
@@ -47,12 +47,13 @@ struct Printer final : PacketOutput {
   }
 };
 
-// `whole_chunks` is set for RDMA, because it also means that messages carry no check words, as in the vectors.
-JobSpec read_job(std::istream& in, bool whole_chunks) {
-  ShapeRequest shape{.whole_chunks = whole_chunks, .widest_element = 1};
+// WHOLE_CHUNKS is 1 if the job has no narrow words. Then its RDMA messages carry no check words either.
+JobSpec read_job(std::istream& in) {
+  ShapeRequest shape{.widest_element = 1};
   std::uint32_t job = 0, first_epoch = 0;
   std::uint64_t secret = 0;
-  in >> job >> secret >> shape.workers >> shape.slots >> shape.block_size >> shape.blocks_per_chunk >> first_epoch;
+  in >> job >> secret >> shape.workers >> shape.slots >> shape.block_size >> shape.blocks_per_chunk >> first_epoch >>
+      shape.whole_chunks;
   shape.devices = shape.workers;
   return {.job = job, .secret = secret, .shape = JobShape(shape), .first_epoch = first_epoch};
 }
@@ -82,7 +83,7 @@ void print_state(std::istream& in, Inspect inspect) {
   print_list(seen);
   print_list(contents->exponents);
   print_list(std::vector<std::int32_t>(contents->words.begin(), contents->words.end()));
-  std::printf("\n");
+  std::printf(" %d\n", static_cast<int>(contents->format));
 }
 
 void print_counts(const Counters& counters) {
@@ -128,7 +129,7 @@ class Commands {
   void on_datagrams(const std::string& command, std::istream& in) {
     std::string name, text;
     if (command == "job") {
-      if (!aggregator_.add(std::make_unique<DatagramJob>(read_job(in, false), Shard{}))) {
+      if (!aggregator_.add(std::make_unique<DatagramJob>(read_job(in), Shard{}))) {
         throw Error(ErrorCode::kJobRejected, "the job exists already");
       }
     } else if (command == "remove") {
@@ -154,7 +155,7 @@ class Commands {
 
   void on_rdma(const std::string& command, std::istream& in) {
     std::uint32_t job = 0;
-    if (command == "job") return roce_.add_job(read_job(in, true));
+    if (command == "job") return roce_.add_job(read_job(in));
     if (command == "state") {
       return print_state(in, [this](std::uint32_t id, std::uint32_t slot, std::uint32_t version) {
         return roce_.inspect(id, slot, version);

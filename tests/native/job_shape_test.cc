@@ -112,8 +112,8 @@ TEST(JobShape, AChunkFitsADatagram) {
   expect_refused(of(16'384, 32), "65507");
   expect_refused(of(16'384, 4), "65507");
   expect_refused(of(16'384, 1), "65507");
-  // The largest possible block of a multiple of 4 words in a chunk of so many blocks, and the next one. Narrow words have a
-  // seed and up to four times as many blocks.
+  // The largest possible block of a multiple of 4 words in a chunk of so many blocks, and the next one. Narrow words
+  // have a seed and up to four times as many blocks.
   for (const std::uint32_t blocks : {1u, 2u, 3u, 32u, 63u, 64u}) {
     const std::size_t exponents = std::min<std::size_t>(4 * blocks, wire::kMaxBlocksPerChunk);
     const std::size_t room = wire::kMaxPacketSize - wire::packet_size(wire::kSeedWords, exponents);

@@ -55,7 +55,8 @@ TEST_P(NarrowWordsTest, PackedWordsAreInNetworkOrderAndComeBack) {
           ASSERT_EQ(byte[i * bytes + b], static_cast<std::uint8_t>(words[i] >> (8 * (bytes - 1 - b)))) << i;
         }
       }
-      for (std::size_t b = count * bytes; b < 4 * (packed.size() - 1); ++b) ASSERT_EQ(byte[b], 0) << "the last word's rest";
+      for (std::size_t b = count * bytes; b < 4 * (packed.size() - 1); ++b)
+        ASSERT_EQ(byte[b], 0) << "the last word's rest";
 
       Words back(count + 1, kGuard), sums = drawn(count + 1, 1 << 20);
       const Words before = sums;
@@ -78,7 +79,8 @@ TEST_P(NarrowWordsTest, SumsAreDividedToTheNearestWithTiesToEven) {
     const Words before = sums;
     codec_->shift(sums.data(), sums.size(), shift, {});
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      const double exact = std::ldexp(static_cast<double>(static_cast<std::int32_t>(before[i])), -static_cast<int>(shift));
+      const double exact =
+          std::ldexp(static_cast<double>(static_cast<std::int32_t>(before[i])), -static_cast<int>(shift));
       ASSERT_EQ(static_cast<std::int32_t>(sums[i]), std::nearbyint(exact)) << exact;
     }
   }
@@ -96,7 +98,8 @@ TEST_P(NarrowWordsTest, SumsAreDividedAtRandomWithoutBias) {
     for (std::size_t i = 0; i < sums.size(); ++i) {
       const auto got = static_cast<std::int32_t>(sums[i]);
       const auto add = static_cast<std::int32_t>(random_word(seed, i) >> (32 - kShift));
-      ASSERT_EQ(got, static_cast<std::int32_t>(std::floor(std::ldexp(static_cast<double>(static_cast<int>(i) - 32 + add), -3))));
+      ASSERT_EQ(got, static_cast<std::int32_t>(
+                         std::floor(std::ldexp(static_cast<double>(static_cast<int>(i) - 32 + add), -3))));
       means[i] += static_cast<double>(got) / kDraws;
     }
   }

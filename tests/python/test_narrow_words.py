@@ -1,4 +1,4 @@
-"""Sums with words of 8 and 16 bits: all transports give the bits of `jaxina.numerics`, and small arrays keep 32 bits."""
+"""Words of 8 and 16 bits: all transports give the bits of `jaxina.numerics`, and small arrays keep 32 bits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,18 @@ PROCESSES, DEVICES = 2, 2  # devices in each process
 
 
 def run(file: Path, *options: object, processes: int = PROCESSES, devices: int = DEVICES, **environment: str) -> dict:
-    command = [JAXINA, "run", "-n", processes, *options, "--devices-per-process", devices, sys.executable, narrow_program.__file__, file]
+    command = [
+        JAXINA,
+        "run",
+        "-n",
+        processes,
+        *options,
+        "--devices-per-process",
+        devices,
+        sys.executable,
+        narrow_program.__file__,
+        file,
+    ]
     done = subprocess.run(
         [str(part) for part in command],
         env=os.environ | environment,
@@ -116,7 +127,7 @@ for bits, rounding in ((8, "nearest"), (16, "stochastic")):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments, message",
     [
         ({"bits": 12}, "bits must be 8, 16, 32 or 64, not 12"),
         ({"rounding": "up"}, "rounding must be 'nearest' or 'stochastic', not 'up'"),

@@ -136,14 +136,17 @@ with jaxina.collectives(**(ours if jax.process_index() == 0 else others), smalle
 
 
 @pytest.mark.parametrize(
-    ("program", "different"),
+    "program, different",
     [
         ("jax.jit(asked_for)", "dict(bits=64), dict(bits=32)"),
         ("by_partitioner", "dict(bits=64), dict(bits=32)"),
         ("jax.jit(asked_for)", "dict(bits=8), dict(bits=32)"),
         ("by_partitioner", "dict(bits=8), dict(bits=16)"),
         ("jax.jit(asked_for)", "dict(bits=8), dict(bits=8, rounding='stochastic')"),
-        ("jax.jit(asked_for)", "dict(bits=8, rounding='stochastic', seed=1), dict(bits=8, rounding='stochastic', seed=2)"),
+        (
+            "jax.jit(asked_for)",
+            "dict(bits=8, rounding='stochastic', seed=1), dict(bits=8, rounding='stochastic', seed=2)",
+        ),
     ],
 )
 def test_processes_that_give_other_precisions_get_an_error(program: str, different: str) -> None:

@@ -93,8 +93,7 @@ void reduce_scatter(const Communicator& communicator, const void* in, void* out,
   if (n > 1 && carried(op)) {
     // An all-reduce of the whole operand: the aggregator needs all of it in any case, and returns all of the sum.
     std::vector<std::byte> sums(n * count * data.bytes);
-    communicator.sum(
-        running_program().precision().tensor(data.element, n * count * data.parts, in, sums.data()), name);
+    communicator.sum(running_program().precision().tensor(data.element, n * count * data.parts, in, sums.data()), name);
     const std::size_t bytes = count * data.bytes;
     std::memcpy(out, sums.data() + static_cast<std::size_t>(communicator.rank()) * bytes, bytes);
   } else {

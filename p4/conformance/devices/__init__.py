@@ -4,16 +4,17 @@
 #   checksum     the device checks and writes the CRC of datagrams, and the ICRC
 #   short        passes may have any number of words, not only 0 or a whole chunk
 #   blocks       chunks may have several blocks
-#   sizes        an update's sizes are compared with those of the first update of its pass
+#   sizes        an update's sizes and format are compared with those of the first update of its pass, or of its job
 #   mismatch     a contradiction ends the job by a packet
 #   rdma         the device has queue pairs
 #   messages     RDMA messages may have several packets
+#   narrow       passes may have words of 8 or 16 bits, and RDMA messages a check
 #   verdicts     of the counters, only those of a job that say what became of its well-formed packets
 #   first_epoch  slots can begin with any epoch
 ABILITIES = frozenset(
     {
         *("notices", "rdma_notices", "counters"),
-        *("checksum", "short", "blocks", "sizes", "mismatch", "rdma", "messages"),
+        *("checksum", "short", "blocks", "sizes", "mismatch", "rdma", "messages", "narrow"),
     }
 )
 # The abilities of the Tofino program: p4/README.md, "Terms that differ from the software switch". The larger programs

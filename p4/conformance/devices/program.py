@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import zlib
 
-from conformance import datagram
+from conformance import datagram, narrow
 from conformance.devices import ABILITIES, probe
 from conformance.devices.links import Address, SocketLink
 from conformance.devices.rdma import RdmaWorkers
@@ -61,8 +61,13 @@ class ProgramDevice:
         else:
             text = datagram.encode(packet, self._names).hex()
             for _, to, hexadecimal in self._ask("packet", endpoint, text):
-                came = datagram.decode(bytes.fromhex(hexadecimal), self._names)
-                self._came.append(Receive(to, came))
+                self._came.append(Receive(to, self._decode(bytes.fromhex(hexadecimal))))
+
+    def _decode(self, payload: bytes) -> Packet:
+        try:
+            return datagram.decode(payload, self._names)
+        except ValueError as error:
+            return Packet("unreadable", {"why": str(error).replace(" ", "_")})
 
     def replies(self, expected: int) -> list[Receive]:
         if self._plane:
@@ -75,15 +80,28 @@ class ProgramDevice:
 
     def state(self, job: str, slot: int, version: int) -> dict[str, Value | None]:
         answer = self._ask(self._plane + "state", self._names.jobs[job], slot, version)
-        ((_, epoch, count, *lists),) = answer
+        ((_, epoch, count, *lists, number),) = answer
         seen, exponents, words = (tuple(int(item) for item in text.split(",") if item != "-") for text in lists)
         return {
             "epoch": int(epoch),
             "count": int(count),
             "seen": seen,
             "exponents": exponents,
-            "words": words,
+            **self._contents(list(narrow.FORMATS)[int(number)], words, self._workers_of(job) == int(count)),
         }
+
+    def _workers_of(self, name: str) -> int:
+        return next(job.workers for job in self._jobs if job.name == name)
+
+    @staticmethod
+    def _contents(form: str, words: tuple[int, ...], complete: bool) -> dict[str, Value]:
+        """Returns the fields of a version's words. The sums of an incomplete pass are not packed."""
+        if form == "int32":
+            return {"words": words}
+        fields = narrow.from_raw(form, words)
+        if "seed" in fields and not complete:
+            fields["words"] = words[narrow.SEED_WORDS :]
+        return {"format": form, **fields}
 
     def counts(self, job: str) -> dict[str, int]:
         answer = self._ask(self._plane + "counts", "-" if job == "-" else self._names.jobs[job])
@@ -119,7 +137,7 @@ class ProgramDevice:
         return End(_HOST, int(port), tuple(map(int, qpns)), int(psn), int(rkey), 0)
 
     def _add(self, job: Job) -> None:
-        numbers = (job.workers, job.slots, job.block, job.blocks, job.first_epoch)
+        numbers = (job.workers, job.slots, job.block, job.blocks, job.first_epoch, int(not job.narrow))
         id_and_secret = self._names.jobs[job.name], self._names.secrets[job.name]
         self._ask(self._plane + "job", *id_and_secret, *numbers)
 

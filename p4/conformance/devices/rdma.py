@@ -8,6 +8,7 @@ from collections.abc import Callable
 from conformance import datagram, rdma_packet
 from conformance.devices.links import Address, Link
 from conformance.rdma_packet import End, Memory
+from conformance.rdma_specification import BEGINS, PLACES
 from conformance.vector import Job, Packet, Receive
 
 Connect = Callable[[str, int, End, int], End]  # (job, worker, worker's end, MTU) -> switch's end
@@ -24,6 +25,7 @@ class RdmaWorkers:
         self._ours: dict[str, End] = {}
         self._theirs: dict[str, End] = {}
         self._memory: dict[str, Memory] = {}
+        self._passes: dict[str, dict[str, Packet]] = {}  # by endpoint and place of the result
 
     def connect(self, job: Job, connect: Connect) -> None:
         for worker in range(job.workers):
@@ -41,10 +43,13 @@ class RdmaWorkers:
             )
             self._ours[endpoint] = ours
             self._theirs[endpoint] = connect(job.name, worker, ours, job.mtu)
-            self._memory[endpoint] = Memory(job.slots, job.block, job.blocks)
+            self._memory[endpoint] = Memory(job)
+            self._passes[endpoint] = {}
 
     def send(self, endpoint: str, packet: Packet) -> None:
         owner = f"{packet['job']}{packet['worker']}"  # the endpoint to which the named queue pair belongs
+        if packet.kind in BEGINS:
+            self._passes[endpoint][f"{packet['slot']}.{int(packet['epoch']) % PLACES}"] = packet
         switch = self._theirs[owner]
         to = (switch.address, switch.udp_port)
         covered = rdma_packet.encode(packet, switch)
@@ -56,7 +61,9 @@ class RdmaWorkers:
         try:
             if self._check_icrc:
                 rdma_packet.check_icrc(sender, self._addresses[endpoint], payload)
-            packet = rdma_packet.decode(payload, ours, switch, self._memory[endpoint], self._names)
+            packet = rdma_packet.decode(
+                payload, ours, switch, self._memory[endpoint], self._names, self._passes[endpoint]
+            )
         except ValueError as error:
             packet = Packet("unreadable", {"why": str(error).replace(" ", "_")})
         return Receive(endpoint, packet)

@@ -99,8 +99,8 @@ class SwitchDevice:
         now = dict(status.rejected) if job == "-" else self._totals(status, job)
         before = self._before[job]
         counted = {name: value - before.get(name, 0) for name, value in now.items()}
-        traffic = {"packets_sent", "bytes_received", "bytes_sent"}
-        return {name: value for name, value in counted.items() if value and name not in traffic}
+        traffic = ("packets_sent", "bytes_")
+        return {name: value for name, value in counted.items() if value and not name.startswith(traffic)}
 
     def end(self) -> None:
         for session in self._sessions:
@@ -124,7 +124,8 @@ class SwitchDevice:
             blocks_per_chunk=job.blocks,
             join_timeout=_JOB_TIMEOUT,
             heartbeat_timeout=_JOB_TIMEOUT,
-            whole_chunks=True,  # else a software switch checks RDMA messages, which a packet processor cannot
+            # Else RDMA messages carry a check, for which a packet processor has no room.
+            whole_chunks=not job.narrow,
         )
         self._names.jobs[job.name] = grant.job
         self._names.secrets[job.name] = grant.secret

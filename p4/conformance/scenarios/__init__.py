@@ -1,6 +1,6 @@
 """The scenarios, by subject. Each is a function of the block size that returns its vector."""
 
-from conformance.scenarios import borders, exponents, jobs, loss, order, rdma
+from conformance.scenarios import borders, exponents, jobs, loss, narrow, narrow_borders, order, rdma, rdma_narrow
 
 SCENARIOS = (
     *loss.SCENARIOS,
@@ -9,4 +9,7 @@ SCENARIOS = (
     *exponents.SCENARIOS,
     *jobs.SCENARIOS,
     *rdma.SCENARIOS,
+    *narrow.SCENARIOS,
+    *narrow_borders.SCENARIOS,
+    *rdma_narrow.SCENARIOS,
 )

@@ -34,10 +34,7 @@ class EmbeddedEndpoint final : public Endpoint {
         segment_(Segment::open(member, config)),
         // Results are used in place. A version's words stay until the pass after next begins, and that cannot begin
         // before this worker has sent its next pass.
-        worker_({.shape = member.shape,
-                 .timer = {},
-                 .memory = {.results = segment_->words()},
-                 .index = member.worker}),
+        worker_({.shape = member.shape, .timer = {}, .memory = {.results = segment_->words()}, .index = member.worker}),
         spins_(spins_for(member.shape.workers())),
         in_flight_(member.shape.slots()) {
     segment_->join(member.worker, member.join_timeout_s);
