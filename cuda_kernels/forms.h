@@ -48,6 +48,16 @@ auto with_form(numerics::ElementType type, Use use) {
 template <class Form>
 inline constexpr bool kHasWireFormats = Form::kIsFloat && Form::kWords == 1;
 
+// Calls use(tag of the form) for a type that has narrow words and returns its result. For others, returns a default
+// value without a call.
+template <class Use>
+auto with_narrow_form(numerics::ElementType type, Use use) {
+  return with_float_form(type, [&](auto form) {
+    if constexpr (kHasWireFormats<typename decltype(form)::type>) return use(form);
+    else return decltype(use(TypeTag<numerics::FloatForm<numerics::Float32>>{})){};
+  });
+}
+
 // Calls use(tag of the form, tag of the word).
 template <class Use>
 auto with_form_and_word(const Format& format, Use use) {
@@ -63,10 +73,10 @@ auto with_form_and_word(const Format& format, Use use) {
 
 // Calls use(tag of the form, tag of the word, an std::bool_constant: whether to round stochastically).
 template <class Use>
-auto with_encoding(const Format& format, numerics::Rounding rounding, Use use) {
+auto with_encoding(const Format& format, bool stochastic, Use use) {
   return with_form_and_word(format, [&](auto form, auto word) {
     if constexpr (kHasWireFormats<typename decltype(form)::type>) {
-      if (rounding.stochastic) return use(form, word, std::true_type{});
+      if (stochastic) return use(form, word, std::true_type{});
     }
     return use(form, word, std::false_type{});
   });

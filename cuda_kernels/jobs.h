@@ -72,8 +72,7 @@ struct EncodeJob {
   BlockShape shape;
   std::uint32_t log2_lanes = 0;
   numerics::Scale scale;
-  std::uint64_t seed = 0;  // for stochastic rounding
-  bool swap = false;       // whether to swap the bytes of each word
+  bool swap = false;  // whether to swap the bytes of each word
   JAXINA_HOST_DEVICE std::uint32_t lanes() const { return 1u << log2_lanes; }
 };
 
@@ -84,6 +83,7 @@ struct DecodeJob {
   numerics::Scale scale;
   bool swap = false;
   bool keep = false;  // decoding words: NaN and Inf in y stay; decoding flags: elements without a flag stay
+  Division division = {};
   JAXINA_HOST_DEVICE std::uint32_t lanes() const { return 1u << log2_lanes; }
 };
 

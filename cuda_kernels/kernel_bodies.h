@@ -122,15 +122,23 @@ JAXINA_HOST_DEVICE std::uint8_t exponent_at(const std::uint8_t* exponents, std::
   }
 }
 
-// Encodes one element, rounding to nearest unless `stochastic`. `index`: the element's place in its tensor.
+// Encodes one element, rounding to nearest unless `stochastic`. `index`: the element's place in its block, whose first
+// element takes the random number of (seed, 0).
 template <class Form, bool stochastic>
 JAXINA_HOST_DEVICE void encode_element(typename Form::Element x, typename Form::EncodeScale scale, std::uint64_t seed,
-                                       std::uint64_t index, std::uint32_t* words) {
+                                       std::uint32_t index, std::uint32_t* words) {
   if constexpr (stochastic) {
     Form::encode_at_random(x, scale, numerics::random_word(seed, index), words);
   } else {
     Form::encode(x, scale, words);
   }
+}
+
+// So many words, and those that fill up the last 32 bits.
+template <class Word>
+JAXINA_HOST_DEVICE constexpr std::uint32_t filled_up(std::uint32_t words) {
+  constexpr std::uint32_t kTogether = sizeof(std::uint32_t) / sizeof(Word);
+  return (words + kTogether - 1) / kTogether * kTogether;
 }
 
 template <class Form, class Word, bool stochastic, class Memory>
@@ -144,7 +152,7 @@ JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory mem
   const std::uint8_t exponent = exponent_at<Form>(block.run->exponents, block.block, memory);
   typename Form::EncodeScale scale;
   const auto prepare = [&] { scale = Form::encode_scale(exponent, job.scale); };
-  const std::uint64_t index = block.run->first_index + block.first_element;
+  const std::uint64_t seed = numerics::seed_from(block.run->seed, block.first_element);
 
   std::uint32_t vectors = 0;
   if constexpr (kSize > 1) {
@@ -158,9 +166,10 @@ JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory mem
         prepare,
         [&](std::uint32_t i, std::uint32_t v) {
           Packed<Word, kSize> out;
+          JAXINA_UNROLL
           for (std::uint32_t e = 0; e < kSize; ++e) {
             std::uint32_t word;
-            encode_element<Form, stochastic>(loaded[i].values[e], scale, job.seed, index + v * kSize + e, &word);
+            encode_element<Form, stochastic>(loaded[i].values[e], scale, seed, v * kSize + e, &word);
             out.values[e] = in_order(static_cast<Word>(word), job.swap);
           }
           memory.template store<kSize>(words + std::uint64_t{v} * kSize, out);
@@ -170,21 +179,30 @@ JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory mem
   }
   for (std::uint32_t i = vectors * kSize + lane.index; i < block.elements; i += job.lanes()) {
     std::uint32_t encoded[Form::kWords];
-    encode_element<Form, stochastic>(memory.template load<1>(x + i).values[0], scale, job.seed, index + i, encoded);
+    encode_element<Form, stochastic>(memory.template load<1>(x + i).values[0], scale, seed, i, encoded);
     for (std::uint32_t w = 0; w < Form::kWords; ++w) {
       memory.template store<1>(words + std::uint64_t{i} * Form::kWords + w,
                                {{in_order(static_cast<Word>(encoded[w]), job.swap)}});
     }
   }
-  if (block.last) return;
-  for (std::uint32_t w = block.elements * Form::kWords + lane.index; w < job.shape.words; w += job.lanes()) {
+  const std::uint32_t written = block.elements * Form::kWords;
+  const std::uint32_t end = block.last ? filled_up<Word>(written) : job.shape.words;
+  for (std::uint32_t w = written + lane.index; w < end; w += job.lanes()) {
     memory.template store<1>(words + w, {{Word{0}}});
   }
 }
 
 // ---- words to values. If old values may be kept, elements are moved one by one: plan() then marks no run as wide.
 
-template <class Form, class Word, class Memory>
+// A sum of narrow words, divided so that it is a narrow word again. Its random number is that of (seed, index).
+JAXINA_HOST_DEVICE inline std::uint32_t divided(std::uint32_t sum, Division division, std::uint64_t seed,
+                                                std::uint32_t index) {
+  if (division.bits == 0) return sum;
+  if (!division.stochastic) return numerics::shifted<numerics::ScalarVector>(sum, division.bits);
+  return numerics::shifted_at_random(sum, division.bits, numerics::random_word(seed, index));
+}
+
+template <class Form, class Word, bool divides, class Memory>
 JAXINA_HOST_DEVICE void decode_block(const DecodeJob& job, Lane lane, Memory memory) {
   if (lane.group >= job.runs.blocks()) return;
   using Element = typename Form::Element;
@@ -195,6 +213,13 @@ JAXINA_HOST_DEVICE void decode_block(const DecodeJob& job, Lane lane, Memory mem
   const std::uint8_t exponent = exponent_at<Form>(block.run->exponents, block.block, memory);
   typename Form::DecodeScale scale;
   const auto prepare = [&] { scale = Form::decode_scale(exponent, job.scale); };
+  const std::uint64_t seed = numerics::seed_from(block.run->seed, block.first_element);
+  // Word i of the block, as the arithmetic takes it.
+  const auto taken_from = [&](Word word, std::uint32_t i) {
+    const std::uint32_t sum = extended(in_order(word, job.swap));
+    if constexpr (divides) return divided(sum, job.division, seed, i);
+    else return sum;
+  };
 
   std::uint32_t vectors = 0;
   if constexpr (kSize > 1) {
@@ -208,8 +233,9 @@ JAXINA_HOST_DEVICE void decode_block(const DecodeJob& job, Lane lane, Memory mem
         prepare,
         [&](std::uint32_t i, std::uint32_t v) {
           Packed<Element, kSize> out;
+          JAXINA_UNROLL
           for (std::uint32_t e = 0; e < kSize; ++e) {
-            const std::uint32_t word = extended(in_order(loaded[i].values[e], job.swap));
+            const std::uint32_t word = taken_from(loaded[i].values[e], v * kSize + e);
             out.values[e] = Form::decode(&word, scale, false, Element{});
           }
           memory.template store<kSize>(y + std::uint64_t{v} * kSize, out);
@@ -220,8 +246,7 @@ JAXINA_HOST_DEVICE void decode_block(const DecodeJob& job, Lane lane, Memory mem
   for (std::uint32_t i = vectors * kSize + lane.index; i < block.elements; i += job.lanes()) {
     std::uint32_t taken[Form::kWords];
     for (std::uint32_t w = 0; w < Form::kWords; ++w) {
-      taken[w] =
-          extended(in_order(memory.template load<1>(words + std::uint64_t{i} * Form::kWords + w).values[0], job.swap));
+      taken[w] = taken_from(memory.template load<1>(words + std::uint64_t{i} * Form::kWords + w).values[0], i);
     }
     const Element before = job.keep ? memory.template load<1>(y + i).values[0] : Element{};
     memory.template store<1>(y + i, {{Form::decode(taken, scale, job.keep, before)}});
@@ -249,5 +274,40 @@ struct FlagForm {
     return Form::flagged(words[0], !keep, old);
   }
 };
+
+// ---- packed flags, beside narrow words. They are rare, so nothing is done about their speed.
+
+// Each lane takes words of a block and the elements whose flags these hold.
+template <class Form, class Memory>
+JAXINA_HOST_DEVICE void encode_packed_flags(const EncodeJob& job, Lane lane, Memory memory) {
+  if (lane.group >= job.runs.blocks()) return;
+  using numerics::kFlagsPerWord;
+  const auto block = place(job.runs, job.shape, lane.group);
+  const auto* x = static_cast<const typename Form::Element*>(block.run->x) + block.first_element;
+  auto* words = static_cast<std::uint32_t*>(block.run->words) + block.first_word;
+  for (std::uint32_t w = lane.index; w < job.shape.words; w += job.lanes()) {
+    std::uint32_t flags = 0;
+    for (std::uint32_t e = 0; e < kFlagsPerWord && w * kFlagsPerWord + e < block.elements; ++e) {
+      const auto element = memory.template load<1>(x + w * kFlagsPerWord + e).values[0];
+      flags |= numerics::packed_flag(Form::flag(element)) << (2 * e);
+    }
+    memory.template store<1>(words + w, {{in_order(flags, job.swap)}});
+  }
+}
+
+template <class Form, class Memory>
+JAXINA_HOST_DEVICE void decode_packed_flags(const DecodeJob& job, Lane lane, Memory memory) {
+  if (lane.group >= job.runs.blocks()) return;
+  using numerics::kFlagsPerWord;
+  const auto block = place(job.runs, job.shape, lane.group);
+  const auto* words = static_cast<const std::uint32_t*>(block.run->words) + block.first_word;
+  auto* y = static_cast<typename Form::Element*>(block.run->y) + block.first_element;
+  for (std::uint32_t i = lane.index; i < block.elements; i += job.lanes()) {
+    const std::uint32_t flags = in_order(memory.template load<1>(words + i / kFlagsPerWord).values[0], job.swap);
+    const std::uint32_t flag = numerics::unpacked_flag(flags >> (2 * (i % kFlagsPerWord)));
+    const auto before = memory.template load<1>(y + i).values[0];
+    memory.template store<1>(y + i, {{Form::flagged(flag, !job.keep, before)}});
+  }
+}
 
 }  // namespace jaxina::cuda

@@ -20,26 +20,26 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 Status quantize_and_look_ahead(Stream stream, const Format& format, std::span<const QuantizeRun> now,
-                               std::span<const ExponentRun> next, numerics::Rounding rounding) {
+                               std::span<const ExponentRun> next, bool stochastic) {
   if (now.empty()) return block_exponents(stream, format, next, false);
-  if (next.empty()) return quantize(stream, format, now, rounding);
+  if (next.empty()) return quantize(stream, format, now, stochastic);
   if (!numerics::element_codec(format.type).is_float) {
-    Status status = quantize(stream, format, now, rounding);
+    Status status = quantize(stream, format, now, stochastic);
     return status.ok() ? block_exponents(stream, format, next, false) : status;
   }
   for (std::size_t b = 0; b < std::max(batches(now.size()), batches(next.size())); ++b) {
     EncodeJob encode;
     ExponentJob exponents;
-    Status status = plan(format, batch(now, b), rounding, encode);
+    Status status = plan(format, batch(now, b), stochastic, encode);
     if (status.ok()) status = plan(format, batch(next, b), false, exponents);
     if (!status.ok()) return status;
     exponents.log2_lanes = encode.log2_lanes;
     const std::uint64_t groups = std::max(encode.runs.blocks(), exponents.runs.blocks());
-    status = with_encoding(format, rounding, [&](auto form, auto word, auto stochastic) -> Status {
+    status = with_encoding(format, stochastic, [&](auto form, auto word, auto at_random) -> Status {
       using Form = typename decltype(form)::type;
       using Word = typename decltype(word)::type;
       if constexpr (Form::kIsFloat) {
-        return launch(look_ahead_kernel<Form, Word, stochastic.value>, stream, groups, encode.log2_lanes, encode,
+        return launch(look_ahead_kernel<Form, Word, at_random.value>, stream, groups, encode.log2_lanes, encode,
                       exponents);
       } else {
         return {};  // never reached: integers returned above

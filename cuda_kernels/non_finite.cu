@@ -13,7 +13,17 @@ __global__ void __launch_bounds__(kThreads) flag_kernel(const __grid_constant__ 
 
 template <class Form>
 __global__ void __launch_bounds__(kThreads) apply_flag_kernel(const __grid_constant__ DecodeJob job) {
-  decode_block<FlagForm<Form>, std::uint32_t>(job, this_lane(job.log2_lanes), DeviceMemory{});
+  decode_block<FlagForm<Form>, std::uint32_t, false>(job, this_lane(job.log2_lanes), DeviceMemory{});
+}
+
+template <class Form>
+__global__ void __launch_bounds__(kThreads) packed_flag_kernel(const __grid_constant__ EncodeJob job) {
+  encode_packed_flags<Form>(job, this_lane(job.log2_lanes), DeviceMemory{});
+}
+
+template <class Form>
+__global__ void __launch_bounds__(kThreads) apply_packed_flag_kernel(const __grid_constant__ DecodeJob job) {
+  decode_packed_flags<Form>(job, this_lane(job.log2_lanes), DeviceMemory{});
 }
 
 // Integers are always finite, so all their flags are 0.
@@ -38,6 +48,12 @@ Status non_finite_flags(Stream stream, const Format& format, std::span<const Fla
     EncodeJob job;
     if (Status planned = plan(format, batch, job); !planned.ok()) return planned;
     if (!numerics::element_codec(format.type).is_float) return clear_words(stream, format, job);
+    if (format.word != numerics::WireWord::kInt32) {
+      return with_narrow_form(format.type, [&](auto form) {
+        using Form = typename decltype(form)::type;
+        return launch(packed_flag_kernel<Form>, stream, job.runs.blocks(), job.log2_lanes, job);
+      });
+    }
     return with_float_form(format.type, [&](auto form) {
       using Form = typename decltype(form)::type;
       return launch(flag_kernel<Form>, stream, job.runs.blocks(), job.log2_lanes, job);
@@ -50,6 +66,12 @@ Status apply_non_finite_flags(Stream stream, const Format& format, std::span<con
   return in_batches(runs, [&](std::span<const ApplyFlagRun> batch) -> Status {
     DecodeJob job;
     if (Status planned = plan(format, batch, clear, job); !planned.ok()) return planned;
+    if (format.word != numerics::WireWord::kInt32) {
+      return with_narrow_form(format.type, [&](auto form) {
+        using Form = typename decltype(form)::type;
+        return launch(apply_packed_flag_kernel<Form>, stream, job.runs.blocks(), job.log2_lanes, job);
+      });
+    }
     return with_float_form(format.type, [&](auto form) {
       using Form = typename decltype(form)::type;
       return launch(apply_flag_kernel<Form>, stream, job.runs.blocks(), job.log2_lanes, job);

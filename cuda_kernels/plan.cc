@@ -11,6 +11,9 @@ namespace jaxina::cuda {
 namespace {
 
 using numerics::ElementCodec;
+using numerics::WireWord;
+
+constexpr auto kMaxShift = static_cast<std::uint32_t>(numerics::kMaxNarrowShift);
 
 const ElementCodec& codec_of(const Format& format) { return numerics::element_codec(format.type); }
 
@@ -18,7 +21,9 @@ BlockShape shape_of(const Format& format) {
   return {static_cast<std::uint32_t>(format.block_size / codec_of(format).words), format.block_size};
 }
 
-Status check(const Format& format, numerics::Rounding rounding = {}) {
+bool is_narrow(const Format& format) { return format.word != WireWord::kInt32; }
+
+Status check(const Format& format, bool stochastic = false) {
   using numerics::kMaxBlockSize, numerics::kMinBlockSize, numerics::kMaxWorkers;
   if (format.block_size < kMinBlockSize || format.block_size > kMaxBlockSize) {
     return {ErrorCode::kInvalidArgument, "a block has " + std::to_string(kMinBlockSize) + " to " +
@@ -30,16 +35,19 @@ Status check(const Format& format, numerics::Rounding rounding = {}) {
                                             std::to_string(format.workers)};
   }
   const bool one_word_float = codec_of(format).is_float && codec_of(format).words == 1;
-  const bool narrow = format.word != numerics::WireWord::kInt32;
-  if ((narrow || rounding.stochastic) && !one_word_float) {
+  if ((is_narrow(format) || stochastic) && !one_word_float) {
     return {ErrorCode::kInvalidArgument,
             "narrow words and stochastic rounding are for float32, float16 and bfloat16, not " +
                 std::string(to_string(format.type))};
   }
-  if (numerics::scale_for(format.workers, format.word).limit == 0) {
-    return {ErrorCode::kInvalidArgument, std::to_string(8 * static_cast<int>(format.word)) +
-                                             "-bit words leave nothing for each of " + std::to_string(format.workers) +
-                                             " workers"};
+  if (is_narrow(format) && format.block_size % numerics::kNarrowBlockStep != 0) {
+    return {ErrorCode::kInvalidArgument, "narrow words need a block size that is a multiple of " +
+                                             std::to_string(numerics::kNarrowBlockStep) + ", not " +
+                                             std::to_string(format.block_size)};
+  }
+  if (format.shift > (is_narrow(format) ? kMaxShift : 0)) {
+    return {ErrorCode::kInvalidArgument,
+            "sums are divided only if words are narrow, by at most " + std::to_string(kMaxShift) + " bits"};
   }
   return {};
 }
@@ -89,15 +97,16 @@ bool swaps(const Format& format) {
   return format.order == numerics::Order::kBigEndian && std::endian::native == std::endian::little;
 }
 
-// Plans encoding or decoding: both have elements on one side and words on the other.
+// Plans encoding or decoding: both have elements on one side and words on the other. `stored`: the width of the words
+// in memory.
 template <class Job, class Run, class SidesOf>
-Status plan_moves(const Format& format, std::span<const Run> runs, bool exponents, SidesOf sides_of, Job& job) {
+Status plan_moves(const Format& format, WireWord stored, std::span<const Run> runs, bool exponents, SidesOf sides_of,
+                  Job& job) {
   const ElementCodec& codec = codec_of(format);
-  const auto word_bytes = static_cast<std::size_t>(format.word);
+  const auto word_bytes = static_cast<std::size_t>(stored);
   const std::uint32_t vector = vector_size(codec.size, codec.words, word_bytes);
   job.shape = shape_of(format);
   job.log2_lanes = log2_lanes_for(job.shape, vector);
-  job.scale = numerics::scale_for(format.workers, format.word);
   job.swap = swaps(format);
   for (const Run& run : runs) {
     const auto [elements, words] = sides_of(run);
@@ -108,24 +117,31 @@ Status plan_moves(const Format& format, std::span<const Run> runs, bool exponent
   return {};
 }
 
-Status plan_encode(const Format& format, std::span<const QuantizeRun> runs, bool exponents, EncodeJob& job) {
+Status plan_encode(const Format& format, WireWord stored, std::span<const QuantizeRun> runs, bool exponents,
+                   EncodeJob& job) {
+  job.scale = is_narrow(format) ? numerics::narrow_scale(format.word, 0) : numerics::scale_for(format.workers);
   return plan_moves(
-      format, runs, exponents,
+      format, stored, runs, exponents,
       [](const QuantizeRun& run) { return std::pair(run.x, static_cast<const void*>(run.words)); }, job);
 }
 
-Status plan_decode(const Format& format, std::span<const DequantizeRun> runs, bool exponents, DecodeJob& job) {
+Status plan_decode(const Format& format, WireWord stored, std::span<const DequantizeRun> runs, bool exponents,
+                   DecodeJob& job) {
+  job.scale = is_narrow(format) ? numerics::narrow_scale(format.word, static_cast<std::int32_t>(format.shift))
+                                : numerics::scale_for(format.workers);
   const Status planned = plan_moves(
-      format, runs, exponents,
+      format, stored, runs, exponents,
       [](const DequantizeRun& run) { return std::pair(static_cast<const void*>(run.y), run.words); }, job);
   // Keeping old values is rare, and for whole vectors it would take many registers.
   if (job.keep) job.runs.wide = 0;
   return planned;
 }
 
-Format with_whole_words(Format format) {
-  format.word = numerics::WireWord::kInt32;
-  return format;
+// The shape of blocks whose words are flags.
+BlockShape shape_of_flags(const Format& format) {
+  BlockShape shape = shape_of(format);
+  if (is_narrow(format)) shape.words = static_cast<std::uint32_t>(numerics::packed_flags_size(format.block_size));
+  return shape;
 }
 
 }  // namespace
@@ -144,33 +160,45 @@ Status plan(const Format& format, std::span<const ExponentRun> runs, bool finite
   return {};
 }
 
-Status plan(const Format& format, std::span<const QuantizeRun> runs, numerics::Rounding rounding, EncodeJob& job) {
-  if (Status checked = check(format, rounding); !checked.ok()) return checked;
-  job.seed = rounding.seed;
-  return plan_encode(format, runs, true, job);
+Status plan(const Format& format, std::span<const QuantizeRun> runs, bool stochastic, EncodeJob& job) {
+  if (Status checked = check(format, stochastic); !checked.ok()) return checked;
+  return plan_encode(format, format.word, runs, true, job);
 }
 
 Status plan(const Format& format, std::span<const DequantizeRun> runs, bool keep_non_finite, DecodeJob& job) {
   if (Status checked = check(format); !checked.ok()) return checked;
   job.keep = keep_non_finite;
-  return plan_decode(format, runs, true, job);
+  return plan_decode(format, format.word, runs, true, job);
+}
+
+Status plan(const Format& format, std::span<const DequantizeRun> runs, Division division, bool keep_non_finite,
+            DecodeJob& job) {
+  if (Status checked = check(format); !checked.ok()) return checked;
+  if (!is_narrow(format) || division.bits > format.shift) {
+    return {ErrorCode::kInvalidArgument, "only sums of narrow words are divided, by bits that are part of their shift"};
+  }
+  job.keep = keep_non_finite;
+  job.division = division;
+  return plan_decode(format, WireWord::kInt32, runs, true, job);
 }
 
 Status plan(const Format& format, std::span<const FlagRun> runs, EncodeJob& job) {
-  const Format whole = with_whole_words(format);
-  if (Status checked = check(whole); !checked.ok()) return checked;
+  if (Status checked = check(format); !checked.ok()) return checked;
   QuantizeRun moves[kMaxRuns];
   for (std::size_t r = 0; r < runs.size(); ++r) moves[r] = {runs[r].x, runs[r].count, nullptr, runs[r].words};
-  return plan_encode(whole, {moves, runs.size()}, false, job);
+  const Status planned = plan_encode(format, WireWord::kInt32, {moves, runs.size()}, false, job);
+  job.shape = shape_of_flags(format);
+  return planned;
 }
 
 Status plan(const Format& format, std::span<const ApplyFlagRun> runs, bool clear, DecodeJob& job) {
-  const Format whole = with_whole_words(format);
-  if (Status checked = check(whole); !checked.ok()) return checked;
+  if (Status checked = check(format); !checked.ok()) return checked;
   DequantizeRun moves[kMaxRuns];
   for (std::size_t r = 0; r < runs.size(); ++r) moves[r] = {runs[r].words, runs[r].count, nullptr, runs[r].y};
   job.keep = !clear;
-  return plan_decode(whole, {moves, runs.size()}, false, job);
+  const Status planned = plan_decode(format, WireWord::kInt32, {moves, runs.size()}, false, job);
+  job.shape = shape_of_flags(format);
+  return planned;
 }
 
 std::uint32_t thread_blocks(std::uint64_t groups, std::uint32_t log2_lanes) {

@@ -10,8 +10,10 @@
 namespace jaxina::cuda {
 
 Status plan(const Format& format, std::span<const ExponentRun> runs, bool finite_only, ExponentJob& job);
-Status plan(const Format& format, std::span<const QuantizeRun> runs, numerics::Rounding rounding, EncodeJob& job);
+Status plan(const Format& format, std::span<const QuantizeRun> runs, bool stochastic, EncodeJob& job);
 Status plan(const Format& format, std::span<const DequantizeRun> runs, bool keep_non_finite, DecodeJob& job);
+Status plan(const Format& format, std::span<const DequantizeRun> runs, Division division, bool keep_non_finite,
+            DecodeJob& job);
 Status plan(const Format& format, std::span<const FlagRun> runs, EncodeJob& job);
 Status plan(const Format& format, std::span<const ApplyFlagRun> runs, bool clear, DecodeJob& job);
 

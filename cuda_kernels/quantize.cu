@@ -13,14 +13,14 @@ __global__ void __launch_bounds__(kThreads) quantize_kernel(const __grid_constan
 
 }  // namespace
 
-Status quantize(Stream stream, const Format& format, std::span<const QuantizeRun> runs, numerics::Rounding rounding) {
+Status quantize(Stream stream, const Format& format, std::span<const QuantizeRun> runs, bool stochastic) {
   return in_batches(runs, [&](std::span<const QuantizeRun> batch) -> Status {
     EncodeJob job;
-    if (Status planned = plan(format, batch, rounding, job); !planned.ok()) return planned;
-    return with_encoding(format, rounding, [&](auto form, auto word, auto stochastic) {
+    if (Status planned = plan(format, batch, stochastic, job); !planned.ok()) return planned;
+    return with_encoding(format, stochastic, [&](auto form, auto word, auto at_random) {
       using Form = typename decltype(form)::type;
       using Word = typename decltype(word)::type;
-      return launch(quantize_kernel<Form, Word, stochastic.value>, stream, job.runs.blocks(), job.log2_lanes, job);
+      return launch(quantize_kernel<Form, Word, at_random.value>, stream, job.runs.blocks(), job.log2_lanes, job);
     });
   });
 }

@@ -7,7 +7,8 @@ It checks that
 * every kernel is there for every target (sm_80 ...) and as PTX;
 * no kernel spills registers or uses local memory;
 * no kernel uses atomics or a fused multiply-add, or flushes subnormals;
-* kernels move 16 bytes at a time, except those of 64-bit types and of wide floats, which go word by word.
+* kernels move 16 bytes at a time, except those of 64-bit types and of wide floats, which go word by word, and those of
+  packed flags, which are rare.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ def faults(kernel: str, instructions: str):
     widths = collections.defaultdict(set)
     for kind, width in _MEMORY.findall(instructions):
         widths[kind].add(width)
-    # The elements of these have several words, which go one by one.
-    if re.search("Float64Form|IntegerFormIm|WideFloatForm", kernel):
+    # The elements of these have several words, which go one by one; packed flags are rare.
+    if re.search("Float64Form|IntegerFormIm|WideFloatForm|packed_flag", kernel):
         return
     if "128" not in widths["LDG"] | widths["STG"]:
         yield "has no 16-byte access"

@@ -3,7 +3,7 @@
 # runs all:
 #   address thread   the native tests, built with the sanitizers
 #   shapes           random shapes of jobs
-#   seeds            1.2 million seeds of the simulator's scenarios with switches that combine
+#   seeds            2 million seeds of the simulator's scenarios with switches that combine, and with narrow words
 #   fuzz             the native fuzzers, and those of the control messages
 #   deaths           deaths of real processes
 #   model            the slot protocol's model
@@ -35,7 +35,8 @@ shapes() {
 
 seeds() {
   scripts/build_native.sh build/native
-  for scenario in atp atp-racks atp-jobs atp-ends atp-hostile atp-servers; do
+  local combining=(atp atp-racks atp-jobs atp-ends atp-hostile atp-servers)
+  for scenario in "${combining[@]}" narrow narrow-roce narrow-embedded narrow-atp; do
     build/native/rdma_engine/sim/jaxina_sim 0:200000 "$scenario" || failed+=("seeds of $scenario")
   done
 }

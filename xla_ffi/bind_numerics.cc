@@ -135,17 +135,23 @@ Output<float> dequantize(const std::string& codec_name, const Input<std::int32_t
 
 using Float32Form = numerics::FloatForm<numerics::Float32>;
 
-Scale narrow_scale(std::uint32_t workers, int word_bits) {
-  checked_scale(workers);
-  if (word_bits != 8 && word_bits != 16 && word_bits != 32) {
-    throw Error(ErrorCode::kInvalidArgument, "words have 8, 16 or 32 bits, not " + std::to_string(word_bits));
+Scale scale_of(std::uint32_t workers, int word_bits, std::int32_t shift) {
+  const Scale whole = checked_scale(workers);
+  if (word_bits == 32 && shift == 0) return whole;
+  if (word_bits != 8 && word_bits != 16) {
+    throw Error(ErrorCode::kInvalidArgument, "words have 8, 16 or 32 bits, and those of 32 are not shifted");
   }
-  return numerics::scale_for(workers, static_cast<numerics::WireWord>(word_bits / 8));
+  if (shift < 0 || shift > numerics::kMaxNarrowShift) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "sums are shifted by 0 to " + std::to_string(numerics::kMaxNarrowShift) + " bits");
+  }
+  return numerics::narrow_scale(static_cast<numerics::WireWord>(word_bits / 8), shift);
 }
 
-Output<std::int32_t> encode_elements(const Input<float>& x, const Input<std::uint8_t>& exponents, std::uint32_t workers,
-                                     std::size_t block_size, int word_bits, std::optional<std::uint64_t> seed) {
-  const Scale scale = narrow_scale(workers, word_bits);
+Output<std::int32_t> encode_elements(const Input<float>& x, const Input<std::uint8_t>& exponents,
+                                     std::size_t block_size, int word_bits, std::uint32_t workers,
+                                     std::optional<std::uint64_t> seed) {
+  const Scale scale = scale_of(workers, word_bits, 0);
   check_exponents(exponents, x.size(), block_size);
   const numerics::IeeeFloatMode mode;
   auto words = new_array<std::int32_t>(x.size());
@@ -163,8 +169,8 @@ Output<std::int32_t> encode_elements(const Input<float>& x, const Input<std::uin
 }
 
 Output<float> decode_elements(const Input<std::int32_t>& words, const Input<std::uint8_t>& exponents,
-                              std::uint32_t workers, std::size_t block_size, int word_bits) {
-  const Scale scale = narrow_scale(workers, word_bits);
+                              std::size_t block_size, int word_bits, std::uint32_t workers, std::int32_t shift) {
+  const Scale scale = scale_of(workers, word_bits, shift);
   check_exponents(exponents, words.size(), block_size);
   const numerics::IeeeFloatMode mode;
   auto y = new_array<float>(words.size());
@@ -242,28 +248,29 @@ void bind_numerics(nb::module_& m) {
                "Returns:\n"
                "  float32[N].");
   numerics.def(
-      "encode_elements", encode_elements, "x"_a, "exponents"_a, "workers"_a, "block_size"_a, "word_bits"_a,
+      "encode_elements", encode_elements, "x"_a, "exponents"_a, "block_size"_a, "word_bits"_a, "workers"_a = 1,
       "seed"_a = nb::none(),
       "Converts floats to fixed-point words of any width, element by element, with the arithmetic that the GPU's "
       "kernels run. NaN and Inf become 0.\n\n"
       "Args:\n"
       "  x: float32[N].\n"
       "  exponents: uint8[ceil(N / block_size)], for each block the maximum over all workers.\n"
-      "  workers: n, how many summands there are.\n"
       "  block_size: elements in a block.\n"
       "  word_bits: 8, 16 or 32; InvalidArgumentError for others.\n"
+      "  workers: n, how many summands words of 32 bits leave room for. Narrow words leave none.\n"
       "  seed: 64 bits for stochastic rounding, see jaxina.numerics.random_words; None rounds to nearest.\n\n"
       "Returns:\n"
       "  int32[N]; each word fits word_bits bits.");
-  numerics.def("decode_elements", decode_elements, "words"_a, "exponents"_a, "workers"_a, "block_size"_a, "word_bits"_a,
+  numerics.def("decode_elements", decode_elements, "words"_a, "exponents"_a, "block_size"_a, "word_bits"_a,
+               "workers"_a = 1, "shift"_a = 0,
                "Converts summed words back to floats, element by element, with the arithmetic that the GPU's kernels "
                "run.\n\n"
                "Args:\n"
                "  words: int32[N], the sum over all workers.\n"
                "  exponents: uint8[ceil(N / block_size)], those that the words were encoded with.\n"
-               "  workers: n, how many summands there are.\n"
                "  block_size: elements in a block.\n"
-               "  word_bits: that of encode_elements().\n\n"
+               "  word_bits, workers: those of encode_elements().\n"
+               "  shift: by how many bits sums of narrow words have been divided, see jaxina.numerics.round_shift.\n\n"
                "Returns:\n"
                "  float32[N].");
   numerics.def("non_finite_flags", non_finite_flags, "codec"_a, "x"_a,

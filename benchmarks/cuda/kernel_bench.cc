@@ -126,26 +126,28 @@ class Measurement {
     return {x.data, count_, static_cast<std::uint8_t*>(exponents.data)};
   }
   QuantizeRun quantize_of(const DeviceArray& x, const DeviceArray& exponents) const {
-    return {x.data, count_, static_cast<const std::uint8_t*>(exponents.data), words_.data, 0};
+    return {x.data, count_, static_cast<const std::uint8_t*>(exponents.data), words_.data, 7};
   }
   DequantizeRun dequantize_of(const DeviceArray& y, const DeviceArray& exponents) const {
-    return {words_.data, count_, static_cast<const std::uint8_t*>(exponents.data), y.data};
+    return {words_.data, count_, static_cast<const std::uint8_t*>(exponents.data), y.data, 7};
   }
 
   void add_operations() {
     const double n = static_cast<double>(count_), e = n / 256;
     const Format native, network{.workers = 4, .order = Order::kBigEndian};
-    const Format int16{.workers = 4, .word = WireWord::kInt16}, int8{.workers = 4, .word = WireWord::kInt8};
+    const Format int16{.word = WireWord::kInt16, .order = Order::kBigEndian, .shift = 2};
+    const Format int8{.word = WireWord::kInt8, .order = Order::kBigEndian, .shift = 2};
     const Format brain{.type = ElementType::kBfloat16, .workers = 4};
+    const Format brain_int8{.type = ElementType::kBfloat16, .word = WireWord::kInt8, .order = Order::kBigEndian};
 
     operations_.push_back({"copy", 8 * n, [this](cudaStream_t stream) {
                              must(cudaMemcpyAsync(words_.data, x_.data, 4 * count_, cudaMemcpyDeviceToDevice, stream),
                                   "copying");
                            }});
     const auto add_quantize = [&](const char* name, Format format, double bytes, const DeviceArray& x,
-                                  const DeviceArray& exponents, numerics::Rounding rounding) {
+                                  const DeviceArray& exponents, bool stochastic) {
       operations_.push_back({name, bytes, [=, run = quantize_of(x, exponents)](cudaStream_t stream) {
-                               must(quantize(stream, format, {&run, 1}, rounding));
+                               must(quantize(stream, format, {&run, 1}, stochastic));
                              }});
     };
     const auto add_dequantize = [&](const char* name, Format format, double bytes, const DeviceArray& y,
@@ -158,20 +160,32 @@ class Measurement {
         {"exponents float32", 4 * n + e, [run = exponents_of(next_, next_exponents_)](cudaStream_t stream) {
            must(block_exponents(stream, {}, {&run, 1}, false));
          }});
-    add_quantize("quantize float32 -> int32", native, 8 * n + e, x_, exponents_, {});
-    add_quantize("quantize float32 -> int32 big-endian", network, 8 * n + e, x_, exponents_, {});
-    add_quantize("quantize float32 -> int16", int16, 6 * n + e, x_, exponents_, {});
-    add_quantize("quantize float32 -> int8", int8, 5 * n + e, x_, exponents_, {});
-    add_quantize("quantize float32 -> int8 stochastic", int8, 5 * n + e, x_, exponents_, {true, 7});
-    add_quantize("quantize bfloat16 -> int32", brain, 6 * n + e, narrow_, narrow_exponents_, {});
-    operations_.push_back(
-        {"quantize and look ahead, float32", 12 * n + 2 * e,
-         [network, now = quantize_of(x_, exponents_), next = exponents_of(next_, next_exponents_)](
-             cudaStream_t stream) { must(quantize_and_look_ahead(stream, network, {&now, 1}, {&next, 1}, {})); }});
+    add_quantize("quantize float32 -> int32", native, 8 * n + e, x_, exponents_, false);
+    add_quantize("quantize float32 -> int32 big-endian", network, 8 * n + e, x_, exponents_, false);
+    add_quantize("quantize float32 -> int16", int16, 6 * n + e, x_, exponents_, false);
+    add_quantize("quantize float32 -> int8", int8, 5 * n + e, x_, exponents_, false);
+    add_quantize("quantize float32 -> int8 stochastic", int8, 5 * n + e, x_, exponents_, true);
+    add_quantize("quantize bfloat16 -> int32", brain, 6 * n + e, narrow_, narrow_exponents_, false);
+    add_quantize("quantize bfloat16 -> int8", brain_int8, 3 * n + e, narrow_, narrow_exponents_, false);
+    const auto add_fused = [&](const char* name, Format format, double bytes) {
+      operations_.push_back(
+          {name, bytes,
+           [format, now = quantize_of(x_, exponents_), next = exponents_of(next_, next_exponents_)](
+               cudaStream_t stream) { must(quantize_and_look_ahead(stream, format, {&now, 1}, {&next, 1}, false)); }});
+    };
+    add_fused("quantize to int8 and look ahead, float32", int8, 9 * n + 2 * e);
+    add_fused("quantize and look ahead, float32", network, 12 * n + 2 * e);
     // Dequantizes the words that the fused kernel has left. Their values do not change the time.
     add_dequantize("dequantize int32 big-endian -> float32", network, 8 * n + e, next_, next_exponents_);
     add_dequantize("dequantize int32 -> float32", native, 8 * n + e, next_, next_exponents_);
     add_dequantize("dequantize int16 -> float32", int16, 6 * n + e, next_, next_exponents_);
+    add_dequantize("dequantize int8 -> float32", int8, 5 * n + e, next_, next_exponents_);
+    for (const bool stochastic : {false, true}) {
+      operations_.push_back({stochastic ? "divide sums of int8, stochastic" : "divide sums of int8", 8 * n + e,
+                             [=, run = dequantize_of(next_, next_exponents_)](cudaStream_t stream) {
+                               must(divide_and_dequantize(stream, int8, {&run, 1}, {2, stochastic}, false));
+                             }});
+    }
     add_dequantize("dequantize int32 -> bfloat16", brain, 6 * n + e, narrow_, narrow_exponents_);
   }
 

@@ -28,17 +28,18 @@ def dequantize(
 def encode_elements(
     x: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
     exponents: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    workers: int,
     block_size: int,
     word_bits: int,
+    workers: int = 1,
     seed: int | None = None,
 ) -> Annotated[NDArray[numpy.int32], dict(shape=(None,))]: ...
 def decode_elements(
     words: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
     exponents: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    workers: int,
     block_size: int,
     word_bits: int,
+    workers: int = 1,
+    shift: int = 0,
 ) -> Annotated[NDArray[numpy.float32], dict(shape=(None,))]: ...
 def non_finite_flags(
     codec: str, x: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 
 from conformance import vector
 from conformance.devices import ABILITIES, TOFINO
@@ -59,6 +60,12 @@ def _arguments() -> argparse.Namespace:
         help="p4/tofino in an interpreter, in this size",
     )
     device.add_argument("--control", metavar="HOST:PORT", help="a switch's control service")
+    device.add_argument("--model", metavar="HARNESS", help="the compiled program in the chip's model; needs --compiled")
+    parser.add_argument(
+        "--compiled",
+        metavar="FOLDER",
+        help="with --model: where the compiler has put the program, named after its size, such as ../build/p4/one-pipe",
+    )
     parser.add_argument(
         "--interfaces",
         metavar="NAME,...",
@@ -100,6 +107,13 @@ def _device(arguments: argparse.Namespace) -> Device:
 
         size = arguments.interpret
         return InterpretedDevice(size, text_of(size, arguments.define))
+    if arguments.model:
+        from conformance.devices.model import ModelDevice
+
+        folder = Path(arguments.compiled or "").resolve()
+        if folder.name not in WORDS:
+            sys.exit(f"--compiled must name a folder {', '.join(WORDS)}")
+        return ModelDevice(folder.name, Path(arguments.model).resolve(), folder)
     from conformance.devices.switch import SwitchDevice
 
     host = arguments.control.rpartition(":")[0]

@@ -12,7 +12,7 @@ from interpreter.errors import ProgramError
 from interpreter.matching import Between, Masked, Match
 from interpreter.program import Program
 from interpreter.tables import Key, Table
-from interpreter.values import Unknown
+from interpreter.values import Unknown, Value
 from jaxina.controller.tables import Digest, Entry, Range, Ternary
 from jaxina.controller.tables import Match as EntryMatch
 from jaxina.errors import SystemCallError
@@ -38,6 +38,19 @@ class ChipTables:
         self._unheard = 0  # digests that the controller has not handled yet
         self._taken = 0  # how many of these it is handling now: 0 or 1
         self._changed = threading.Condition()
+
+    def send(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
+        """Lets a frame come in on a port, and returns what leaves the chip: (port, frame)."""
+        return self.chip.send(port, frame)
+
+    def cell(self, pipe: int, register: str, index: int) -> Mapping[str, Value]:
+        """Returns the fields of a register's cell in a pipe; none if nothing has been written there."""
+        return self.chip.pipes[pipe].registers[register].get(index, {})
+
+    def set_field(self, register: str, index: int, field: str, value: int) -> None:
+        """Changes one field of a cell in all pipes."""
+        for memory in self.chip.pipes:
+            memory.registers[register][index][field] = value
 
     def insert(self, entries: Sequence[Entry]) -> None:
         self._each(entries, self._insert)

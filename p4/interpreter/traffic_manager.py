@@ -10,6 +10,7 @@ from interpreter.errors import UndefinedError
 from interpreter.values import Value
 
 _METADATA = "for_tm"
+_GLOBAL_RID = 0  # of packets whose exclusion id counts for all nodes. It is the chip's after a reset, and the driver's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +49,9 @@ class TrafficManager:
             excluded = self.prunes.get(asked("level2_exclusion_id") or 0, ())
             for node in self._group(group):
                 rid, ports = self.nodes[node]
+                prunes = (asked("rid") or 0) in (_GLOBAL_RID, rid)
                 for port in ports:
-                    if rid != (asked("rid") or 0) or port not in excluded:
+                    if not prunes or port not in excluded:
                         yield Copy(port, rid, bypass)
 
     def _group(self, group: int) -> tuple[int, ...]:

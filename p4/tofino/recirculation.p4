@@ -70,8 +70,11 @@ control Recirculation(inout ingress_headers_t hdr,
 
     // --- Packets on their way through the pipes ---
 
+    // A packet with the chip's global replication id, 0, gets pruned copies for nodes of any id. The exclusion id of a
+    // result is 0, too, which is that of port 0. So without an id of its own, a result would have no copy there.
     action multicast() {
         ig_tm_md.mcast_grp_a = hdr.passage.group;
+        ig_tm_md.rid = 0xffff;
         hdr.passage.route = TO_WORKER;
     }
     action copy_to_worker() {

@@ -1,12 +1,13 @@
 // Block fixed point: the formulas for one value. They define the result; the SIMD codec, the CUDA kernels and the NumPy
 // reference (jaxina/numerics) reproduce it bit for bit.
 //
-// n workers each hold a block of at most k float32 values; L = ceil(log2 n); words have w bits (wire_words.h), usually
-// 32.
+// n workers each hold a block of at most k float32 values; L = ceil(log2 n); words have w bits, usually 32. The
+// formulas are those of 32 bits. Narrow words have no head-room for the sum, so their S and Q do not depend on n
+// (wire_words.h).
 //   exponent byte  b = the largest IEEE-754 biased exponent field in the block, 255 if any value is NaN or Inf.
 //                  With m the smallest integer such that max|x| < 2^m this is clamp(m + 126, 0, 254), so m = b - 126.
-//   scale          S = w - 1 - L - m = 125 + w - L - b, with the largest b of all workers
-//   quantize       q = clamp(rint(x * 2^S), -Q, Q), Q = floor((2^(w-1) - 1) / n), ties to even; NaN and Inf give 0
+//   scale          S = 31 - L - m = 157 - L - b, with the largest b of all workers
+//   quantize       q = clamp(rint(x * 2^S), -Q, Q), Q = floor((2^31 - 1) / n), ties to even; NaN and Inf give 0
 //   dequantize     y = float32(sum q) * 2^-S
 // A sum of n values within [-Q, Q] cannot overflow a word.
 #pragma once
@@ -30,24 +31,25 @@ inline constexpr std::uint8_t kNonFiniteExponent = 255;
 
 // The part of the scale that all workers of a job share. It does not depend on the block.
 struct Scale {
-  std::int32_t log2_workers;    // L
-  std::int32_t limit;           // Q; 0 if the words are too narrow for this many workers
+  std::int32_t log2_workers;    // L; of narrow words: by how many bits they have been divided
+  std::int32_t limit;           // Q
   std::int32_t word_bits = 32;  // w
 };
 
-JAXINA_HOST_DEVICE constexpr Scale scale_for(std::uint32_t workers, WireWord word = WireWord::kInt32) {
-  std::int32_t log2_workers = 0;
-  while ((1u << log2_workers) < workers) ++log2_workers;
-  const std::int32_t bits = 8 * static_cast<std::int32_t>(word);
-  return {log2_workers, static_cast<std::int32_t>((0x7fffffffu >> (32 - bits)) / workers), bits};
+// The scale of words of 32 bits.
+constexpr Scale scale_for(std::uint32_t workers) {
+  return {log2_of(workers), static_cast<std::int32_t>(0x7fffffffu / workers)};
 }
 
 // The scale of narrow words, which have no head-room (wire_words.h). `shift`: by how many bits the words have been
 // divided since they were quantized.
-JAXINA_HOST_DEVICE constexpr Scale narrow_scale(WireWord word, std::int32_t shift) {
-  const std::int32_t bits = 8 * static_cast<std::int32_t>(word);
+constexpr Scale narrow_scale(WireWord word, std::int32_t shift) {
+  const std::int32_t bits = bits_of(word);
   return {shift, static_cast<std::int32_t>(0x7fffffffu >> (32 - bits)), bits};
 }
+
+// The largest shift of narrow_scale(): a process of devices divides once, the aggregator a second time.
+inline constexpr std::int32_t kMaxNarrowShift = 2 * log2_of(kMaxWorkers);
 
 // 2^(power) as float32, for a power in [-126, 127].
 JAXINA_HOST_DEVICE constexpr float power_of_two(int power) {

@@ -89,5 +89,16 @@ JAXINA_HOST_DEVICE inline typename V::Words flagged(typename V::Words flags, typ
   return V::select(V::equal(flags, zero), otherwise, bits);
 }
 
+// A flag in the 2 bits of wire::Format::kFlags, and back.
+JAXINA_HOST_DEVICE constexpr std::uint32_t packed_flag(std::uint32_t flag) {
+  const std::uint32_t plus = (flag & (kMinusInfinityFlag - 1)) != 0 ? 1 : 0;
+  const std::uint32_t minus = flag >= kMinusInfinityFlag ? 2 : 0;
+  return plus | minus;
+}
+
+JAXINA_HOST_DEVICE constexpr std::uint32_t unpacked_flag(std::uint32_t bits) {
+  return ((bits & 1) != 0 ? kPlusInfinityFlag : 0) | ((bits & 2) != 0 ? kMinusInfinityFlag : 0);
+}
+
 }  // namespace
 }  // namespace jaxina::numerics

@@ -23,6 +23,10 @@ constexpr std::size_t packed_size(std::size_t count, WireWord word) {
 // Blocks with narrow words have a multiple of so many elements, so that they fill whole 32-bit words.
 inline constexpr std::uint32_t kNarrowBlockStep = 4;
 
+// Flags of NaN and Inf that share a 32-bit word, beside narrow words (wire::Format::kFlags).
+inline constexpr std::uint32_t kFlagsPerWord = 16;
+constexpr std::size_t packed_flags_size(std::size_t count) { return (count + kFlagsPerWord - 1) / kFlagsPerWord; }
+
 // ceil(log2 count)
 constexpr std::int32_t log2_of(std::uint32_t count) {
   std::int32_t log2 = 0;

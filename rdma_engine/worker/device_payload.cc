@@ -4,21 +4,40 @@
 #include <optional>
 #include <utility>
 
+#include "rdma_engine/base/assert.h"
+
 namespace jaxina {
 
-DevicePayload::DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape,
+namespace {
+
+constexpr auto kWhole = numerics::WireWord::kInt32;
+
+// Words of every slot begin at a cache line, so that devices can move whole vectors.
+constexpr std::size_t kAlignedWords = 16;
+
+// The word of a tensor's flags: they have 32 bits unless they are packed beside narrow words.
+numerics::WireWord word_of_flags(const Layout& layout, std::size_t chunk, const Block& block) {
+  return layout.format_of(chunk, true) == wire::Format::kFlags ? block.word : kWhole;
+}
+
+}  // namespace
+
+DevicePayload::DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape, const NarrowRounding& rounding,
                              const TransportMemory& transport)
     : devices_(std::move(devices)),
-      format_{shape.block_size(), shape.devices()},
+      format_{shape.block_size(), shape.devices(), rounding.process_shift() + rounding.sum_shift(),
+              rounding.sum_shift()},
       shape_(shape),
+      rounding_(rounding),
+      staged_stride_((shape.words_per_pass() + kAlignedWords - 1) / kAlignedWords * kAlignedWords),
       results_(share(transport.results)),
       sent_from_(place_for_words(transport)),
-      words_stride_(sent_from_ ? transport.stride / 4 : shape.words_per_chunk()),
+      words_stride_(sent_from_ ? transport.stride / 4 : staged_stride_),
       produced_order_(sent_from_ ? numerics::Order::kBigEndian : numerics::Order::kHost),
       turn_(shape.slots()),
       open_(empty_batch()) {
-  const std::size_t words = shape.slots() * shape.words_per_chunk();
-  const std::size_t exponents = std::size_t{shape.slots()} * shape.blocks_per_chunk();
+  const std::size_t words = shape.slots() * staged_stride_;
+  const std::size_t exponents = shape.slots() * shape.exponents_per_pass();
   for (TensorDevice* device : devices_) {
     const std::size_t staged = sent_from_ ? 0 : words;
     DeviceMemory memory = device->allocate(4 * staged + exponents);
@@ -83,17 +102,34 @@ void DevicePayload::consume_flags(const Layout& layout, std::size_t chunk, Sum s
     std::byte* out = layout.out(d, first);
     // If the sum is in place, the finite elements have not been summed yet, so they must stay.
     const auto work = layout.in(d, first) == out ? DeviceWork::kApplyFlags : DeviceWork::kApplyFlagsClearing;
-    tasks.push_back({work, first.codec->type, sum.order, elements, out,
-                     const_cast<std::uint32_t*>(sum.words) + first.first_word, nullptr});
+    const numerics::WireWord word = word_of_flags(layout, chunk, first);
+    tasks.push_back({.work = work,
+                     .type = first.codec->type,
+                     .order = word == kWhole ? sum.order : numerics::Order::kBigEndian,
+                     .elements = elements,
+                     .tensor = out,
+                     .words = const_cast<std::uint32_t*>(sum.words) + flag_place(first, word),
+                     .exponents = nullptr,
+                     .word = word});
   });
 }
 
 void DevicePayload::consume_data(std::size_t slot, const Layout& layout, std::size_t chunk, Sum sum,
                                  bool keep_non_finite) {
-  const auto work = keep_non_finite ? DeviceWork::kDecodeKeeping : DeviceWork::kDecode;
+  const bool packed = wire::is_narrow(layout.format_of(chunk, false));
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
-    tasks.push_back({work, first.codec->type, sum.order, elements, layout.out(d, first),
-                     const_cast<std::uint32_t*>(sum.words) + first.first_word, global(slot) + first.index});
+    const bool divides = first.word != kWhole && !packed;
+    const auto work = divides ? (keep_non_finite ? DeviceWork::kDivideKeeping : DeviceWork::kDivide)
+                              : (keep_non_finite ? DeviceWork::kDecodeKeeping : DeviceWork::kDecode);
+    tasks.push_back({.work = work,
+                     .type = first.codec->type,
+                     .order = packed ? numerics::Order::kBigEndian : sum.order,
+                     .elements = elements,
+                     .tensor = layout.out(d, first),
+                     .words = const_cast<std::uint32_t*>(sum.words) + first.first_word,
+                     .exponents = global(slot) + first.index,
+                     .word = first.word,
+                     .rounding = divides ? rounding_.of_sum(layout, first) : numerics::Rounding{}});
   });
 }
 
@@ -101,7 +137,7 @@ void DevicePayload::produce_exponents(std::size_t slot, const Layout& layout, st
   const auto work = finite_only ? DeviceWork::kFiniteExponents : DeviceWork::kExponents;
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
     if (!first.codec->is_float) return;
-    std::uint8_t* exponents = staging_[d].exponents + slot * shape_.blocks_per_chunk() + first.index;
+    std::uint8_t* exponents = staging_[d].exponents + slot * shape_.exponents_per_pass() + first.index;
     tasks.push_back({work, first.codec->type, numerics::Order::kHost, elements,
                      const_cast<std::byte*>(layout.in(d, first)), nullptr, exponents});
   });
@@ -110,21 +146,38 @@ void DevicePayload::produce_exponents(std::size_t slot, const Layout& layout, st
 void DevicePayload::produce_flags(std::size_t slot, const Layout& layout, std::size_t chunk) {
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
     if (!first.codec->is_float) return;
-    std::uint32_t* words = staging_[d].words + slot * words_stride_ + first.first_word;
-    tasks.push_back({DeviceWork::kFlags, first.codec->type, produced_order_, elements,
-                     const_cast<std::byte*>(layout.in(d, first)), words, nullptr});
+    const numerics::WireWord word = word_of_flags(layout, chunk, first);
+    tasks.push_back({.work = DeviceWork::kFlags,
+                     .type = first.codec->type,
+                     .order = word == kWhole ? produced_order_ : numerics::Order::kBigEndian,
+                     .elements = elements,
+                     .tensor = const_cast<std::byte*>(layout.in(d, first)),
+                     .words = staging_[d].words + slot * words_stride_ + flag_place(first, word),
+                     .exponents = nullptr,
+                     .word = word});
   });
   if (words_on_device()) clear_gaps(slot, layout, chunk, true);
 }
 
 void DevicePayload::produce_data(std::size_t slot, const Layout& layout, std::size_t chunk,
                                  const std::uint8_t* exponents) {
+  // The processor writes the seed of narrow words, so these are not in the device's own memory: only messages without a
+  // check are, which have words of 32 bits.
+  JAXINA_ASSERT(!words_on_device() || layout.format_of(chunk, false) == wire::Format::kInt32);
   turn_[slot] ^= 1;
   std::copy_n(exponents, layout.blocks_in(chunk), global(slot));
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
-    std::uint32_t* words = staging_[d].words + slot * words_stride_ + first.first_word;
-    tasks.push_back({DeviceWork::kEncode, first.codec->type, produced_order_, elements,
-                     const_cast<std::byte*>(layout.in(d, first)), words, global(slot) + first.index});
+    const bool whole = first.word == kWhole;
+    tasks.push_back(
+        {.work = DeviceWork::kEncode,
+         .type = first.codec->type,
+         .order = whole ? produced_order_ : numerics::Order::kBigEndian,
+         .elements = elements,
+         .tensor = const_cast<std::byte*>(layout.in(d, first)),
+         .words = staging_[d].words + slot * words_stride_ + (whole ? first.first_word : narrow_place(first)),
+         .exponents = global(slot) + first.index,
+         .word = first.word,
+         .rounding = whole ? numerics::Rounding{} : rounding_.of_device(layout, d, first)});
   });
   if (words_on_device()) clear_gaps(slot, layout, chunk, false);
 }
@@ -156,9 +209,8 @@ void DevicePayload::start_open() {
   Batch& batch = under_way_.back();
   for (std::size_t d = 0; d < devices_.size() && failure_.ok(); ++d) {
     // Sorted by the kind of work, so that a device processes many tasks of the same kind at once.
-    std::stable_sort(batch.tasks[d].begin(), batch.tasks[d].end(), [](const DeviceTask& a, const DeviceTask& b) {
-      return std::pair(a.work, a.type) < std::pair(b.work, b.type);
-    });
+    std::stable_sort(batch.tasks[d].begin(), batch.tasks[d].end(),
+                     [](const DeviceTask& a, const DeviceTask& b) { return kind_of(a) < kind_of(b); });
     std::uint64_t ticket = 0;
     failure_ = devices_[d]->start(format_, batch.tasks[d], ticket);
     if (failure_.ok()) batch.tickets.push_back(ticket);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "rdma_engine/worker/layout.h"
+#include "rdma_engine/worker/narrow_rounding.h"
 #include "rdma_engine/worker/tensor_device.h"
 
 namespace jaxina {
@@ -37,28 +38,40 @@ class DevicePayload {
  public:
   // `devices` are those of this process, in the order of their contributions. If they cannot reach the transport's
   // memory, staging memory is used instead. Throws Error if staging memory cannot be allocated.
-  DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape, const TransportMemory& transport);
+  DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape, const NarrowRounding& rounding,
+                const TransportMemory& transport);
   ~DevicePayload();  // waits until the devices no longer touch any of this memory
 
   // A device's contribution to a slot's pass, once the device has produced it: in staging memory in host byte order, or
-  // in the message itself in network byte order.
+  // in the message itself in network byte order. Narrow words and their flags are always packed as in passes.
   const std::uint32_t* words(std::size_t device, std::size_t slot) const {
     return staging_[device].words + slot * words_stride_;
   }
-  // Whether these words are in the device's own memory, which the processor does not read.
+  // Where a block's narrow words begin among them, and its flags; 32 bits: flags that are not packed.
+  std::size_t narrow_place(const Block& block) const {
+    return (sent_from_ ? wire::kSeedWords : 0) + block.index * shape_.narrow_block_words(block.word);
+  }
+  std::size_t flag_place(const Block& block, numerics::WireWord word) const {
+    return word == numerics::WireWord::kInt32 ? block.first_word : block.index * flag_words(shape_);
+  }
+  // Whether these words are in the messages already.
+  bool writes_messages() const { return sent_from_ != nullptr; }
+  // Whether they are in the device's own memory, which the processor does not read.
   bool words_on_device() const { return exported_ != nullptr; }
   const std::uint8_t* exponents(std::size_t device, std::size_t slot) const {
-    return staging_[device].exponents + slot * shape_.blocks_per_chunk();
+    return staging_[device].exponents + slot * shape_.exponents_per_pass();
   }
 
-  // The words of a result. The result is of the chunk that produce_data() last produced for the slot.
+  // The words of a result, without the seed of narrow ones. The result is of the chunk that produce_data() last
+  // produced for the slot.
   struct Sum {
     const std::uint32_t* words;
     numerics::Order order;
   };
   bool reads_results_in_place() const { return sums_ == nullptr; }
-  // If they are not read in place: where to copy a slot's result to, in host byte order.
-  std::uint32_t* staged_sum(std::size_t slot) { return sums_ + slot * shape_.words_per_chunk(); }
+  // If they are not read in place: where to copy a slot's result to: packed words as they are, others in host byte
+  // order.
+  std::uint32_t* staged_sum(std::size_t slot) { return sums_ + slot * staged_stride_; }
   void consume_flags(const Layout& layout, std::size_t chunk, Sum sum);
   void consume_data(std::size_t slot, const Layout& layout, std::size_t chunk, Sum sum, bool keep_non_finite);
 
@@ -108,7 +121,7 @@ class DevicePayload {
   void clear_gaps(std::size_t slot, const Layout& layout, std::size_t chunk, bool floats_only);
   template <typename Describe>
   void add(const Layout& layout, std::size_t chunk, Describe describe);
-  std::uint8_t* global(std::size_t slot) { return global_ + (2 * slot + turn_[slot]) * shape_.blocks_per_chunk(); }
+  std::uint8_t* global(std::size_t slot) { return global_ + (2 * slot + turn_[slot]) * shape_.exponents_per_pass(); }
   Batch empty_batch() const { return {std::vector<std::vector<DeviceTask>>(devices_.size()), {}, {}}; }
   void start_open();
   bool is_done(const Batch& batch);
@@ -116,6 +129,8 @@ class DevicePayload {
   std::vector<TensorDevice*> devices_;
   DeviceFormat format_;
   JobShape shape_;
+  NarrowRounding rounding_;
+  std::size_t staged_stride_;          // words from slot to slot in staging memory
   DeviceMemory results_, messages_;    // the transport's memory, or null if the devices cannot reach it
   std::uint32_t* exported_ = nullptr;  // the device's own memory, if messages have their words there
   std::uint32_t* sent_from_;           // messages_ or exported_, or null if the words are staged

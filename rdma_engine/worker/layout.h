@@ -39,7 +39,7 @@ enum class Packing : std::uint8_t {
 };
 
 // 32-bit words that the packed flags of a block take, 2 bits for each of its elements.
-inline std::size_t flag_words(const JobShape& shape) { return (std::size_t{shape.block_size()} + 15) / 16; }
+inline std::size_t flag_words(const JobShape& shape) { return numerics::packed_flags_size(shape.block_size()); }
 
 // One number that workers can compare: a hash of the call's identity and its tensors' types, sizes and order.
 std::uint32_t fingerprint(const Collective& collective);

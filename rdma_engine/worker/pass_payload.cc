@@ -42,14 +42,10 @@ PassPayload::PassPayload(const JobShape& shape, std::uint32_t worker, const Tran
       flagged_(shape.slots()) {}
 
 void PassPayload::admit(const Layout& layout) {
-  if (!layout.on_devices()) return;
-  if (layout.has_narrow_words()) {
-    throw Error(ErrorCode::kUnsupportedType, "words of 8 or 16 bits are not supported on a GPU yet: use bits=32");
-  }
-  if (devices_) return;
+  if (!layout.on_devices() || devices_) return;
   std::vector<TensorDevice*> devices;
   for (std::size_t d = 0; d < layout.devices(); ++d) devices.push_back(layout.device(d));
-  devices_ = std::make_unique<DevicePayload>(std::move(devices), shape_, memory_);
+  devices_ = std::make_unique<DevicePayload>(std::move(devices), shape_, narrow_.rounding(), memory_);
 }
 
 bool PassPayload::produce(const Content& pass) {
@@ -88,6 +84,21 @@ const std::uint32_t* PassPayload::words_on_device(const Content& pass) const {
   return there && pass.place.phase != Phase::kLookAhead ? devices_->words(0, pass.slot) : nullptr;
 }
 
+// What the devices have produced for a block of narrow words. Words that are in the message already count as such.
+NarrowBlocks::Produced PassPayload::produced(const Content& pass, const Block& block) {
+  const Layout& layout = *pass.layout;
+  produced_.clear();
+  if (!layout.on_devices()) return {};
+  const bool flags = pass.place.phase == Phase::kFlags;
+  const std::size_t place = flags ? devices_->flag_place(block, block.word) : devices_->narrow_place(block);
+  for (std::size_t device = 0; device < layout.devices(); ++device) {
+    produced_.push_back(devices_->words(device, pass.slot) + place);
+  }
+  const std::size_t words = flags ? flag_words(shape_) : numerics::packed_size(block.elements, block.word);
+  if (!devices_->writes_messages()) staged_words_ += layout.devices() * words;
+  return produced_;
+}
+
 // Fills a pass whose words are not 32 bits each.
 void PassPayload::fill_packed(const Content& pass, std::size_t count, std::uint32_t* words) {
   const Layout& layout = *pass.layout;
@@ -95,11 +106,11 @@ void PassPayload::fill_packed(const Content& pass, std::size_t count, std::uint3
   const std::uint8_t* global = exponents(pass.slot);
   std::size_t written = 0;
   layout.for_each_block(pass.place.chunk, [&](const Block& block) {
-    if (flags) return narrow_.encode_flags(layout, block, words);
+    if (flags) return narrow_.encode_flags(layout, block, produced(pass, block), words);
     if (block.index == 0) narrow_.write_seed(layout, block, words);
     const std::size_t first = wire::kSeedWords + block.first_word;
     if (written > 0) std::memset(words + written, 0, 4 * (first - written));
-    narrow_.encode_packed(layout, block, global[block.index], words);
+    narrow_.encode_packed(layout, block, global[block.index], produced(pass, block), words);
     written = first + block.words;
   });
   JAXINA_ASSERT(flags || written == count);
@@ -111,7 +122,7 @@ std::size_t PassPayload::encode_block(const Layout& layout, const Block& block, 
   if (block.word == numerics::WireWord::kInt32) {
     return block.codec->encode(codec_, layout.in(0, block), block.elements, exponent, scale_, store, dst);
   }
-  narrow_.encode(layout, block, exponent, dst, store == Store::kAdd);
+  narrow_.encode(layout, block, exponent, {}, dst, store == Store::kAdd);
   return 0;
 }
 
@@ -155,7 +166,7 @@ void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32
     written = block.first_word + block.words;
     if (pass.place.phase == Phase::kData && block.word != numerics::WireWord::kInt32) {
       JAXINA_ASSERT(store != Store::kBigEndian);
-      return narrow_.encode(layout, block, global[block.index], dst, store == Store::kAdd);
+      return narrow_.encode(layout, block, global[block.index], produced(pass, block), dst, store == Store::kAdd);
     }
     // Integers have no exponents and no flags, so devices produce only their data.
     const bool staged = layout.on_devices() && (pass.place.phase == Phase::kData || block.codec->is_float);
@@ -181,10 +192,13 @@ void PassPayload::fill_words(const Content& pass, std::size_t count, std::uint32
 }
 
 DevicePayload::Sum PassPayload::sum_for_devices(const Result& result) {
-  if (devices_->reads_results_in_place()) return {result.word_data, result.order};
+  const std::size_t seed = wire::is_narrow(result.format) ? wire::kSeedWords : 0;
+  if (devices_->reads_results_in_place()) return {result.word_data + seed, result.order};
   std::uint32_t* copy = devices_->staged_sum(result.slot);
-  codec_.decode_int32(result.word_data, result.words, result.order, copy);
-  staged_words_ += result.words;
+  // Packed words stay in network order.
+  const numerics::Order order = result.format == wire::Format::kInt32 ? result.order : numerics::Order::kHost;
+  codec_.decode_int32(result.word_data + seed, result.words - seed, order, copy);
+  staged_words_ += result.words - seed;
   return {copy, numerics::Order::kHost};
 }
 
@@ -246,12 +260,14 @@ bool PassPayload::exchange(const Content& filled, std::size_t count, std::uint8_
     if (ahead && in && out && alike(source, *ahead, *in, *out) && alike(target, *ahead, *in, *out)) {
       blocks = std::min({aheads.equal_blocks(), ins.equal_blocks(), outs.equal_blocks()});
       const bool narrow = in->word != numerics::WireWord::kInt32;
-      const std::size_t zeros = in->codec->exchange(
-          codec_,
-          {blocks, in->elements, source.in(0, *ahead), announced + ahead->index, merge, source.in(0, *in),
-           in_exponents + in->index, store, words + in->first_word, result.word_data + out->first_word,
-           out_exponents + out->index, target.streams(0, *out), target.out(0, *out), narrow ? narrow_.sum_shift() : 0},
-          narrow ? narrow_.encode_scale(in->word) : scale_, narrow ? narrow_.decode_scale(in->word) : scale_);
+      const std::size_t zeros =
+          in->codec->exchange(codec_,
+                              {blocks, in->elements, source.in(0, *ahead), announced + ahead->index, merge,
+                               source.in(0, *in), in_exponents + in->index, store, words + in->first_word,
+                               result.word_data + out->first_word, out_exponents + out->index, target.streams(0, *out),
+                               target.out(0, *out), narrow ? narrow_.rounding().sum_shift() : 0},
+                              narrow ? NarrowRounding::encode_scale(in->word) : scale_,
+                              narrow ? narrow_.rounding().decode_scale(in->word) : scale_);
       if (!narrow) rounded_to_zero += zeros;
     } else {
       if (ahead) {

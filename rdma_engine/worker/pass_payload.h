@@ -77,6 +77,7 @@ class PassPayload {
   void decode_block(const Layout& layout, std::size_t device, const Block& block, const Result& result,
                     std::uint8_t exponent, bool flagged);
   bool alike(const Layout& source, const Block& ahead, const Block& in, const Block& out) const;
+  NarrowBlocks::Produced produced(const Content& pass, const Block& block);
   DevicePayload::Sum sum_for_devices(const Result& result);
 
   JobShape shape_;
@@ -87,7 +88,8 @@ class PassPayload {
   std::vector<std::uint8_t> exponents_;  // per slot: the exponents of the current chunk over all workers
   // Per slot: whether the output already holds the current chunk's non-finite values.
   std::vector<std::uint8_t> flagged_;
-  std::unique_ptr<DevicePayload> devices_;  // null until the first collective whose tensors are on devices
+  std::vector<const std::uint32_t*> produced_;  // by each device, for one block
+  std::unique_ptr<DevicePayload> devices_;      // null until the first collective whose tensors are on devices
   std::uint64_t staged_words_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <tuple>
 
 #include "rdma_engine/errors.h"
 #include "rdma_engine/numerics/codec.h"
@@ -21,6 +22,8 @@ enum class DeviceWork : std::uint8_t {
   kApplyFlags,          // clear = false
   kDecode,              // words, exponents -> tensor; keep_non_finite = false
   kDecodeKeeping,       // keep_non_finite = true
+  kDivide,              // sums of narrow words, 32 bits each, exponents -> tensor; keep_non_finite = false
+  kDivideKeeping,       // keep_non_finite = true
   kFlags,               // tensor -> words
   kFiniteExponents,     // tensor -> exponents
   kEncode,              // tensor, exponents -> words
@@ -31,17 +34,30 @@ enum class DeviceWork : std::uint8_t {
 struct DeviceTask {
   DeviceWork work;
   numerics::ElementType type;
-  numerics::Order order;    // byte order of the words; the same for all tasks of this kind in a batch
-  std::size_t elements;     // elements of all the blocks; only the last block may be short
-  std::byte* tensor;        // the first element of the first block
-  std::uint32_t* words;     // block i's words begin at words + i * block_size; gaps between blocks are set to 0
+  numerics::Order order;  // byte order of the words; the same for all tasks of this kind in a batch
+  std::size_t elements;   // elements of all the blocks; only the last block may be short
+  std::byte* tensor;      // the first element of the first block
+  // Block i's words begin block_size * i words later; gaps between blocks are set to 0. Narrow words and their flags
+  // are packed as in passes (wire::Format), so block i begins packed_size() or packed_flags_size() of block_size * i
+  // later.
+  std::uint32_t* words;
   std::uint8_t* exponents;  // one per block
+  numerics::WireWord word = numerics::WireWord::kInt32;
+  // How narrow words are rounded when they are encoded or divided: element i takes the random number of (seed, i).
+  numerics::Rounding rounding = {};
 };
+
+// What tasks have in common that one kernel can do.
+inline auto kind_of(const DeviceTask& task) {
+  return std::tuple(task.work, task.type, task.word, task.rounding.stochastic);
+}
 
 // The parameters that all tasks of a stream share.
 struct DeviceFormat {
   std::uint32_t block_size = 0;  // words
   std::uint32_t devices = 0;     // n
+  // By how many bits sums of narrow words are divided, in all and by kDivide.
+  std::uint32_t narrow_shift = 0, narrow_division = 0;
 };
 
 // Memory that the processor and the devices can reach as long as this object lives.
@@ -69,8 +85,9 @@ class TensorDevice {
   // Returns zeroed memory. Throws Error.
   virtual ExportedMemory allocate_exported(std::size_t bytes) = 0;
 
-  // Starts a batch and returns without waiting. It runs after all batches that were started on this device before. On
-  // success `ticket` is the batch's number. Batches are numbered in the order of their start, whoever starts them.
+  // Starts a batch, which is sorted by kind_of(), and returns without waiting. It runs after all batches that were
+  // started on this device before. On success `ticket` is the batch's number. Batches are numbered in the order of
+  // their start, whoever starts them.
   virtual Status start(const DeviceFormat& format, std::span<const DeviceTask> tasks, std::uint64_t& ticket) = 0;
 
   // Reports whether the batch with this number is done, so that what it wrote may be read here. Does not wait. A

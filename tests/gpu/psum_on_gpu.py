@@ -23,6 +23,7 @@ from jaxina import _native, numerics
 
 MEGABYTES = 100
 TURNS = 10
+SEED = 2**63 + 11
 
 
 def placed(rows: np.ndarray, mesh: jax.sharding.Mesh) -> jax.Array:
@@ -59,6 +60,35 @@ def check_bits(mesh: jax.sharding.Mesh) -> int:
             assert got.dtype == dtype and (got == rows.sum(0).astype(dtype)).all(), dtype
             compared += 1
     return compared
+
+
+def check_narrow_bits(mesh: jax.sharding.Mesh) -> int:
+    """Checks psums with words of 8 and 16 bits, as `check_bits` does. It must come before all other sums, because the
+    collective's number in the job is part of its random numbers."""
+    psum = summing(mesh)
+    rng = np.random.default_rng(8)
+    number = 0
+    for bits in (8, 16):
+        for rounding in ("nearest", "stochastic"):
+            for size in (4096, 100_003):
+                for special in (False, True):
+                    rows = rng.standard_t(2, (mesh.size, size)).astype(np.float32)
+                    if special:
+                        rows[rng.random((mesh.size, size)) < 0.01] = np.inf
+                        rows[rng.random((mesh.size, size)) < 0.01] = np.nan
+                    with jaxina.collectives(bits=bits, rounding=rounding, seed=SEED):
+                        got = np.asarray(psum(placed(rows, mesh)))
+                    expected = numerics.all_reduce_reference(
+                        list(rows),
+                        bits=bits,
+                        devices_per_worker=jax.local_device_count(),
+                        seed=SEED if rounding == "stochastic" else None,
+                        collective=number,
+                    )
+                    same = (got.view(np.uint32) == expected.view(np.uint32)) | (np.isnan(got) & np.isnan(expected))
+                    assert same.all(), f"{bits} bits, {rounding}, {size} elements: {np.count_nonzero(~same)} differ"
+                    number += 1
+    return number
 
 
 def check_overlap_of_several(mesh: jax.sharding.Mesh) -> None:
@@ -113,19 +143,22 @@ def main() -> None:
         mesh = jax.make_mesh((jax.device_count(),), ("w",))
         result = ""
         if not options.only_time:
-            compared = check_bits(mesh)
+            compared = check_narrow_bits(mesh) + check_bits(mesh)
             check_overlap_of_several(mesh)
             result = f"{compared} sums have the reference's bits; "
         to_host, to_gpu = link(mesh)
         seconds = time_psum(mesh, MEGABYTES)
+        counted = jaxina.job.current().statistics()
+        with jaxina.collectives(bits=8):
+            narrow_seconds = time_psum(mesh, MEGABYTES)
         if jax.process_index() == 0:
             # The GPU's link carries the operands of all devices that share it one way, and their results the other way.
             floor = mesh.size * MEGABYTES * 1e6 / min(to_host, to_gpu)
-            counted = jaxina.job.current().statistics()
             print(
                 f"{result}{MEGABYTES} MB over {mesh.size}: {seconds * 1e3:.1f} ms, link {to_host / 1e9:.1f} and "
                 f"{to_gpu / 1e9:.1f} GB/s, floor {floor * 1e3:.1f} ms, ratio {seconds / floor:.1f}; "
-                f"{counted['staged_words'] / counted['elements']:.2f} words staged an element"
+                f"{counted['staged_words'] / counted['elements']:.2f} words staged an element; "
+                f"with 8 bits {narrow_seconds * 1e3:.1f} ms"
             )
 
 

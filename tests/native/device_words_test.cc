@@ -6,8 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "tests/native/device_fixture.h"
-#include "tests/native/roce_fixture.h"
+#include "tests/native/device_transports.h"
 
 namespace jaxina {
 namespace {
@@ -17,21 +16,6 @@ using testing::WordsMoved;
 using namespace testing::nodes;
 
 constexpr std::uint64_t kNone = 0;
-
-// Whole chunks mean that messages carry no check. So devices may write and read them in place.
-std::vector<GroupConfig> roce_configs(const Processes& processes, RoceSwitch& roce_switch, double loss = 0,
-                                      bool whole_chunks = true) {
-  std::vector<GroupConfig> configs = configs_for(processes);
-  for (GroupConfig& config : configs) {
-    config.member.shape = job_for(processes, whole_chunks).shape;
-    const std::uint32_t worker = config.member.worker;
-    config.transport =
-        RoceConfig{.address = "127.0.0.1",
-                   .exchange = [&roce_switch, worker](const auto& end) { return roce_switch.connect(9, worker, end); },
-                   .loss = {.share = loss, .seed = 5 + worker}};
-  }
-  return configs;
-}
 
 // What one sum of all types did: the words that each device moved, and the words that each process staged.
 struct Outcome {
@@ -278,7 +262,8 @@ struct Alone {
   WordsMoved moved;
   std::vector<Operands> sums;
 
-  Alone(bool on_device, Watch watch, bool whole_chunks) {
+  Alone(bool on_device, Watch watch, bool whole_chunks, numerics::WireWord word = numerics::WireWord::kInt32,
+        numerics::Rounding rounding = {}) {
     for (const std::size_t count : kCounts) {
       for (const bool finite : {true, false}) sums.push_back(operands(1, count, count, finite)[0]);
     }
@@ -307,7 +292,7 @@ struct Alone {
         tensor.in = tensor.out = tensors.back();
         collective.device = &device;
       }
-      endpoint->worker().submit(std::move(collective));
+      endpoint->worker().submit(narrowed(std::move(collective), word, rounding));
     }
     const Status status = testing::run_to_end(*endpoint);
     EXPECT_TRUE(status.ok()) << status.text();
@@ -341,6 +326,26 @@ TEST(DeviceWords, MessagesEqualThoseOfHostTensorsByteForByte) {
     EXPECT_GT(whole_chunks ? exported : shared, kNone);
     EXPECT_EQ(whole_chunks ? shared : exported, kNone);
     EXPECT_EQ(exporting.moved.written_allocated, kNone);
+  }
+}
+
+TEST(DeviceWords, MessagesWithNarrowWordsEqualThoseOfHostTensorsByteForByte) {
+  for (const numerics::WireWord word : {numerics::WireWord::kInt16, numerics::WireWord::kInt8}) {
+    for (const numerics::Rounding rounding : {numerics::Rounding{}, numerics::Rounding{true, 99}}) {
+      const Alone host(false, {}, false, word, rounding), device(true, {}, false, word, rounding),
+          dirty_device(true, {.dirty = true}, false, word, rounding),
+          repeated(true, {.repeat = true}, false, word, rounding);
+      EXPECT_GT(host.sent.size(), 50u);
+      EXPECT_EQ(device.sent, host.sent);
+      EXPECT_EQ(dirty_device.sent, host.sent);
+      EXPECT_GT(device.moved.written_shared, kNone);
+      EXPECT_EQ(device.moved.written_allocated, kNone);
+      EXPECT_GT(repeated.repeated, 50u);
+      for (std::size_t i = 0; i < host.sums.size(); ++i) {
+        const std::size_t count = host.sums[i].in[0].size() / size_of(kTypes[0]);
+        expect_equal({device.sums[i], repeated.sums[i]}, host.sums[i], count);
+      }
+    }
   }
 }
 

@@ -96,10 +96,21 @@ void run_encode(const EncodeJob& job, std::uint64_t groups, WatchedAccess memory
   }
 }
 
-template <class Form, class Word>
+template <class Form, class Word, bool divides>
 void run_decode(const DecodeJob& job, WatchedAccess memory) {
   for (std::uint64_t thread = 0; thread < threads_for(job.runs.blocks(), job.log2_lanes); ++thread) {
-    decode_block<Form, Word>(job, lane_of(thread, job.log2_lanes), memory);
+    decode_block<Form, Word, divides>(job, lane_of(thread, job.log2_lanes), memory);
+  }
+}
+
+// Finds packed flags and applies them.
+template <class Form>
+void run_packed_flags(const EncodeJob& find, const DecodeJob& apply, WatchedAccess memory) {
+  for (std::uint64_t thread = 0; thread < threads_for(find.runs.blocks(), find.log2_lanes); ++thread) {
+    encode_packed_flags<Form>(find, lane_of(thread, find.log2_lanes), memory);
+  }
+  for (std::uint64_t thread = 0; thread < threads_for(apply.runs.blocks(), apply.log2_lanes); ++thread) {
+    decode_packed_flags<Form>(apply, lane_of(thread, apply.log2_lanes), memory);
   }
 }
 

@@ -44,9 +44,9 @@ void encode(const EncodeJob& job) {
   for_each_thread(job, [&](Lane lane) { encode_block<Form, Word, stochastic>(job, lane, HostMemory{}); });
 }
 
-template <class Form, class Word>
+template <class Form, class Word, bool divides = false>
 void decode(const DecodeJob& job) {
-  for_each_thread(job, [&](Lane lane) { decode_block<Form, Word>(job, lane, HostMemory{}); });
+  for_each_thread(job, [&](Lane lane) { decode_block<Form, Word, divides>(job, lane, HostMemory{}); });
 }
 
 }  // namespace
@@ -71,22 +71,22 @@ Status block_exponents(Stream, const Format& format, std::span<const ExponentRun
   });
 }
 
-Status quantize(Stream, const Format& format, std::span<const QuantizeRun> runs, numerics::Rounding rounding) {
+Status quantize(Stream, const Format& format, std::span<const QuantizeRun> runs, bool stochastic) {
   return in_batches(runs, [&](std::span<const QuantizeRun> batch) -> Status {
     EncodeJob job;
-    if (Status status = plan(format, batch, rounding, job); !status.ok()) return status;
-    return with_encoding(format, rounding, [&](auto form, auto word, auto stochastic) -> Status {
-      encode<typename decltype(form)::type, typename decltype(word)::type, stochastic.value>(job);
+    if (Status status = plan(format, batch, stochastic, job); !status.ok()) return status;
+    return with_encoding(format, stochastic, [&](auto form, auto word, auto at_random) -> Status {
+      encode<typename decltype(form)::type, typename decltype(word)::type, at_random.value>(job);
       return {};
     });
   });
 }
 
 Status quantize_and_look_ahead(Stream stream, const Format& format, std::span<const QuantizeRun> now,
-                               std::span<const ExponentRun> next, numerics::Rounding rounding) {
+                               std::span<const ExponentRun> next, bool stochastic) {
   // In the reverse order, because no caller may rely on the order.
   Status status = block_exponents(stream, format, next, false);
-  return status.ok() ? quantize(stream, format, now, rounding) : status;
+  return status.ok() ? quantize(stream, format, now, stochastic) : status;
 }
 
 Status dequantize(Stream, const Format& format, std::span<const DequantizeRun> runs, bool keep_non_finite) {
@@ -100,10 +100,29 @@ Status dequantize(Stream, const Format& format, std::span<const DequantizeRun> r
   });
 }
 
+Status divide_and_dequantize(Stream, const Format& format, std::span<const DequantizeRun> runs, Division division,
+                             bool keep_non_finite) {
+  return in_batches(runs, [&](std::span<const DequantizeRun> batch) -> Status {
+    DecodeJob job;
+    if (Status status = plan(format, batch, division, keep_non_finite, job); !status.ok()) return status;
+    return with_narrow_form(format.type, [&](auto form) -> Status {
+      decode<typename decltype(form)::type, std::uint32_t, true>(job);
+      return {};
+    });
+  });
+}
+
 Status non_finite_flags(Stream, const Format& format, std::span<const FlagRun> runs) {
   return in_batches(runs, [&](std::span<const FlagRun> batch) -> Status {
     EncodeJob job;
     if (Status status = plan(format, batch, job); !status.ok()) return status;
+    if (format.word != numerics::WireWord::kInt32) {
+      return with_narrow_form(format.type, [&](auto form) -> Status {
+        using Form = typename decltype(form)::type;
+        for_each_thread(job, [&](Lane lane) { encode_packed_flags<Form>(job, lane, HostMemory{}); });
+        return {};
+      });
+    }
     return with_float_form(format.type, [&](auto form) -> Status {
       encode<FlagForm<typename decltype(form)::type>, std::uint32_t>(job);
       return {};
@@ -120,6 +139,13 @@ Status apply_non_finite_flags(Stream, const Format& format, std::span<const Appl
   return in_batches(runs, [&](std::span<const ApplyFlagRun> batch) -> Status {
     DecodeJob job;
     if (Status status = plan(format, batch, clear, job); !status.ok()) return status;
+    if (format.word != numerics::WireWord::kInt32) {
+      return with_narrow_form(format.type, [&](auto form) -> Status {
+        using Form = typename decltype(form)::type;
+        for_each_thread(job, [&](Lane lane) { decode_packed_flags<Form>(job, lane, HostMemory{}); });
+        return {};
+      });
+    }
     return with_float_form(format.type, [&](auto form) -> Status {
       decode<FlagForm<typename decltype(form)::type>, std::uint32_t>(job);
       return {};

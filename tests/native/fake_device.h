@@ -164,14 +164,25 @@ class FakeDevice final : public TensorDevice {
     std::vector<std::uint32_t> then;
   };
 
-  static bool reads_words(DeviceWork work) { return work <= DeviceWork::kDecodeKeeping; }
+  static bool reads_words(DeviceWork work) { return work <= DeviceWork::kDivideKeeping; }
   static std::size_t blocks_of(const DeviceFormat& format, const DeviceTask& task) {
     const std::size_t per_block = format.block_size / numerics::element_codec(task.type).words;
     return (task.elements + per_block - 1) / per_block;
   }
   static std::size_t words_of(const DeviceFormat& format, const DeviceTask& task) {
     const std::size_t words = numerics::element_codec(task.type).words, whole = blocks_of(format, task) - 1;
-    return whole * format.block_size + (task.elements - whole * (format.block_size / words)) * words;
+    const std::size_t count = whole * format.block_size + (task.elements - whole * (format.block_size / words)) * words;
+    switch (task.work) {
+      case DeviceWork::kEncode:
+      case DeviceWork::kDecode:
+      case DeviceWork::kDecodeKeeping: return numerics::packed_size(count, task.word);
+      case DeviceWork::kFlags:
+      case DeviceWork::kApplyFlags:
+      case DeviceWork::kApplyFlagsClearing:
+        if (task.word == numerics::WireWord::kInt32) return count;
+        return blocks_of(format, task) * numerics::packed_flags_size(format.block_size);
+      default: return count;
+    }
   }
 
   Status note(const DeviceFormat& format, const DeviceTask& task) {

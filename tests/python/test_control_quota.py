@@ -104,9 +104,9 @@ def test_a_job_that_one_worker_joined_waits_for_the_others_as_long_as_they_want(
 
 def test_an_address_has_so_much_memory():
     membership = Membership()
-    large = dict(block_size=256, blocks_per_chunk=63, slots=1000)
+    large = dict(block_size=256, blocks_per_chunk=63, slots=500)
     one = spec(**large).shape.pool_bytes
-    assert one > 2 * 1000 * 4 * 256 * 63
+    assert one > 2 * 500 * 2 * 4 * 256 * 63  # words, and the sums of narrow words
     fit = limits.POOL_PER_ADDRESS // one
     for now in hours(fit):
         create(membership, now=now, **large)
@@ -125,7 +125,7 @@ def test_small_slots_count_with_their_bookkeeping():
 def test_jobs_made_and_given_up_in_a_loop_are_limited():
     """Creating a job is costly: the threads that move packets clear its pool. So the rate is limited."""
     membership = Membership()
-    large = dict(block_size=256, blocks_per_chunk=63, slots=1500)
+    large = dict(block_size=256, blocks_per_chunk=63, slots=750)
     size = spec(**large).shape.pool_bytes
 
     def made_within(seconds):
@@ -147,7 +147,7 @@ def test_jobs_made_and_given_up_in_a_loop_are_limited():
 
 def test_all_addresses_together_make_so_much_at_once():
     membership = Membership()
-    large = dict(block_size=256, blocks_per_chunk=63, slots=1500)
+    large = dict(block_size=256, blocks_per_chunk=63, slots=750)
 
     def make() -> None:
         for number in range(100):

@@ -150,4 +150,5 @@ def test_processes_with_other_settings_do_not_start(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode != 0
-    assert "MismatchError" in done.stderr and "bits" in done.stderr, done.stderr
+    message = "MISMATCH: process 0 has bits=8 but process 1 has 16"
+    assert all(f"[{rank}] jaxina: {message}" in done.stdout + done.stderr for rank in (0, 1)), done.stdout + done.stderr

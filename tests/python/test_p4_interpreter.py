@@ -171,13 +171,20 @@ def test_registers_keep_what_their_actions_leave(chip):
         assert sent(made) == [(7, bytes([5, outcome]) + b"abc")]
 
 
-def test_copies_go_to_the_nodes_of_a_group_but_not_to_pruned_ports(chip):
-    made = chip("tm.mcast_grp_a = 3; tm.level2_exclusion_id = i.ingress_port; d.drop_ctl = 0;")
+@pytest.mark.parametrize(
+    "rid, ports",
+    [
+        (0, [7, 2]),  # the global replication id: pruning applies to all nodes, as the chip's model does it
+        (5, [7, 1, 2]),  # only to nodes with the packet's own id
+        (6, [7, 1, 2, 1]),
+    ],
+)
+def test_copies_go_to_the_nodes_of_a_group_but_not_to_pruned_ports(chip, rid, ports):
+    made = chip(f"tm.mcast_grp_a = 3; tm.level2_exclusion_id = i.ingress_port; tm.rid = {rid}; d.drop_ctl = 0;")
     made.traffic_manager.nodes = {10: (0, (1, 2)), 11: (5, (1,))}
     made.traffic_manager.groups = {3: (10, 11)}
     made.traffic_manager.prunes = {1: (1,)}
-    # Pruning applies only to copies with the packet's own replication id, 0.
-    assert [port for port, _ in sent(made)] == [7, 2, 1]
+    assert [port for port, _ in sent(made)] == ports
 
 
 def test_a_recirculated_packet_makes_passes_until_it_leaves(chip):

@@ -9,15 +9,18 @@ namespace {
 
 using Tasks = std::span<const DeviceTask>;
 
-// Returns the tasks of this work and type. They are consecutive, because `tasks` is sorted.
-Tasks select(Tasks tasks, DeviceWork work, numerics::ElementType type) {
-  const auto before = [](const DeviceTask& task, std::pair<DeviceWork, numerics::ElementType> key) {
-    return std::pair(task.work, task.type) < key;
-  };
-  const auto first = std::lower_bound(tasks.begin(), tasks.end(), std::pair(work, type), before);
-  const auto last =
-      std::find_if(first, tasks.end(), [&](const DeviceTask& t) { return t.work != work || t.type != type; });
-  return {first, last};
+// The first tasks that one kernel can do. `tasks` is sorted.
+Tasks first_kind(Tasks tasks) {
+  const auto other = std::find_if(tasks.begin(), tasks.end(),
+                                  [&](const DeviceTask& task) { return kind_of(task) != kind_of(tasks.front()); });
+  return {tasks.begin(), other};
+}
+
+// The tasks that find exponents of this type. They are consecutive, because `tasks` is sorted.
+Tasks exponents_of(Tasks tasks, numerics::ElementType type) {
+  const auto wanted = [&](const DeviceTask& task) { return task.work == DeviceWork::kExponents && task.type == type; };
+  const auto first = std::find_if(tasks.begin(), tasks.end(), wanted);
+  return {first, std::find_if_not(first, tasks.end(), wanted)};
 }
 
 template <class Run, class Convert>
@@ -33,9 +36,26 @@ std::vector<cuda::ExponentRun> exponents(Tasks tasks) {
       tasks, [](const DeviceTask& t) { return cuda::ExponentRun{t.tensor, t.elements, t.exponents}; });
 }
 
-// Queues all tasks of one kind of work on tensors of one type.
-Status queue_one(cuda::Stream stream, const cuda::Format& format, DeviceWork work, Tasks tasks) {
+std::vector<cuda::DequantizeRun> sums(Tasks tasks) {
+  return runs_of<cuda::DequantizeRun>(tasks, [](const DeviceTask& t) {
+    return cuda::DequantizeRun{t.words, t.elements, t.exponents, t.tensor, t.rounding.seed};
+  });
+}
+
+cuda::Format format_of(const DeviceFormat& format, const DeviceTask& task) {
+  return {.type = task.type,
+          .block_size = format.block_size,
+          .workers = format.devices,
+          .word = task.word,
+          .order = task.order,
+          .shift = task.word == numerics::WireWord::kInt32 ? 0 : format.narrow_shift};
+}
+
+// Queues tasks of one kind. `ahead`: the exponents that the same kernel can find.
+Status queue_one(cuda::Stream stream, const DeviceFormat& all, Tasks tasks, Tasks ahead) {
   using namespace cuda;
+  const DeviceWork work = tasks.front().work;
+  const Format format = format_of(all, tasks.front());
   switch (work) {
     case DeviceWork::kApplyFlagsClearing:
     case DeviceWork::kApplyFlags: {
@@ -44,17 +64,25 @@ Status queue_one(cuda::Stream stream, const cuda::Format& format, DeviceWork wor
       return apply_non_finite_flags(stream, format, runs, work == DeviceWork::kApplyFlagsClearing);
     }
     case DeviceWork::kDecode:
-    case DeviceWork::kDecodeKeeping: {
-      const auto runs = runs_of<DequantizeRun>(
-          tasks, [](const DeviceTask& t) { return DequantizeRun{t.words, t.elements, t.exponents, t.tensor}; });
-      return dequantize(stream, format, runs, work == DeviceWork::kDecodeKeeping);
-    }
+    case DeviceWork::kDecodeKeeping: return dequantize(stream, format, sums(tasks), work == DeviceWork::kDecodeKeeping);
+    case DeviceWork::kDivide:
+    case DeviceWork::kDivideKeeping:
+      return divide_and_dequantize(stream, format, sums(tasks),
+                                   {all.narrow_division, tasks.front().rounding.stochastic},
+                                   work == DeviceWork::kDivideKeeping);
     case DeviceWork::kFlags: {
       const auto runs =
           runs_of<FlagRun>(tasks, [](const DeviceTask& t) { return FlagRun{t.tensor, t.elements, t.words}; });
       return non_finite_flags(stream, format, runs);
     }
     case DeviceWork::kFiniteExponents: return block_exponents(stream, format, exponents(tasks), true);
+    case DeviceWork::kEncode: {
+      const auto runs = runs_of<QuantizeRun>(tasks, [](const DeviceTask& t) {
+        return QuantizeRun{t.tensor, t.elements, t.exponents, t.words, t.rounding.seed};
+      });
+      return quantize_and_look_ahead(stream, format, runs, exponents(ahead), tasks.front().rounding.stochastic);
+    }
+    case DeviceWork::kExponents: return block_exponents(stream, format, exponents(tasks), false);
     case DeviceWork::kClear: {
       Status status;
       for (auto task = tasks.begin(); task != tasks.end() && status.ok(); ++task) {
@@ -62,53 +90,26 @@ Status queue_one(cuda::Stream stream, const cuda::Format& format, DeviceWork wor
       }
       return status;
     }
-    case DeviceWork::kEncode:
-    case DeviceWork::kExponents: break;
   }
   return {};
 }
 
-// The kinds of work that have a kernel of their own, in the order in which they run. kEncode and kExponents are not
-// among them: one kernel does both.
-constexpr DeviceWork kAlone[] = {DeviceWork::kApplyFlagsClearing,
-                                 DeviceWork::kApplyFlags,
-                                 DeviceWork::kDecode,
-                                 DeviceWork::kDecodeKeeping,
-                                 DeviceWork::kFlags,
-                                 DeviceWork::kFiniteExponents,
-                                 DeviceWork::kClear};
-
 }  // namespace
 
 Status queue_tasks(cuda::Stream stream, const DeviceFormat& format, Tasks tasks) {
-  std::vector<numerics::ElementType> types;
-  for (const DeviceTask& task : tasks) {
-    if (std::find(types.begin(), types.end(), task.type) == types.end()) types.push_back(task.type);
-  }
-  const auto format_of = [&](const DeviceTask& task) {
-    cuda::Format result;
-    result.type = task.type;
-    result.block_size = format.block_size;
-    result.workers = format.devices;
-    result.order = task.order;
-    return result;
-  };
-  for (const DeviceWork work : kAlone) {
-    for (const numerics::ElementType type : types) {
-      const Tasks alike = select(tasks, work, type);
-      if (alike.empty()) continue;
-      if (Status status = queue_one(stream, format_of(alike.front()), work, alike); !status.ok()) return status;
+  std::vector<numerics::ElementType> ahead;  // types whose exponents an encoding kernel finds
+  for (Tasks rest = tasks; !rest.empty();) {
+    const Tasks alike = first_kind(rest);
+    rest = rest.subspan(alike.size());
+    const auto [work, type, word, stochastic] = kind_of(alike.front());
+    const bool found = std::find(ahead.begin(), ahead.end(), type) != ahead.end();
+    if (work == DeviceWork::kExponents && found) continue;
+    Tasks next;
+    if (work == DeviceWork::kEncode && !found) {
+      next = exponents_of(rest, type);
+      ahead.push_back(type);
     }
-  }
-  for (const numerics::ElementType type : types) {
-    const Tasks now = select(tasks, DeviceWork::kEncode, type), next = select(tasks, DeviceWork::kExponents, type);
-    if (now.empty() && next.empty()) continue;
-    const auto encode = runs_of<cuda::QuantizeRun>(
-        now, [](const DeviceTask& t) { return cuda::QuantizeRun{t.tensor, t.elements, t.exponents, t.words}; });
-    const cuda::Format one = format_of(now.empty() ? next.front() : now.front());
-    const Status status = now.empty() ? cuda::block_exponents(stream, one, exponents(next), false)
-                                      : cuda::quantize_and_look_ahead(stream, one, encode, exponents(next), {});
-    if (!status.ok()) return status;
+    if (Status status = queue_one(stream, format, alike, next); !status.ok()) return status;
   }
   return {};
 }

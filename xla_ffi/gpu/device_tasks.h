@@ -8,8 +8,8 @@
 
 namespace jaxina {
 
-// Queues the tasks on the stream, with as few kernels as possible. `tasks` must be sorted by work, then by type. All
-// tasks of one kind of work must have the same order of words (host or network).
+// Queues the tasks on the stream, with as few kernels as possible. `tasks` must be sorted by kind_of(). All tasks of
+// one kind must have the same order of words (host or network).
 Status queue_tasks(cuda::Stream stream, const DeviceFormat& format, std::span<const DeviceTask> tasks);
 
 }  // namespace jaxina

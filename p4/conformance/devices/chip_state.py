@@ -1,10 +1,13 @@
-"""Reads the state of a slot's version from the interpreted chip's registers (p4/README.md, "Registers")."""
+"""Reads the state of a slot's version from a chip's registers (p4/README.md, "Registers")."""
 
 from __future__ import annotations
 
-from interpreter.chip import Chip
+from collections.abc import Mapping
+from typing import Protocol
+
 from interpreter.errors import UndefinedError
 from interpreter.values import Unknown
+from interpreter.values import Value as Held
 
 from conformance.vector import Value
 from jaxina.controller.pool import Job
@@ -14,18 +17,29 @@ _NO_PASS = (0xFFFFFFFF, 0)  # the epochs in the tags of versions that were never
 _ADDERS = 32
 
 
+class Cells(Protocol):
+    """The registers of a chip."""
+
+    def cell(self, pipe: int, register: str, index: int) -> Mapping[str, Held]:
+        """Returns the fields of a register's cell in a pipe; none if nothing has been written there."""
+        ...
+
+    def set_field(self, register: str, index: int, field: str, value: int) -> None:
+        """Changes one field of a cell in all pipes."""
+        ...
+
+
 class Registers:
     """The registers of a chip. `pipes` is how many of its pipes hold words."""
 
-    def __init__(self, chip: Chip, pipes: int):
-        self._pipes = [memory.registers for memory in chip.pipes[:pipes]]
+    def __init__(self, cells: Cells, pipes: int):
+        self._cells = cells
+        self._pipes = range(pipes)
 
     def begin_with(self, job: Job, epoch: int) -> None:
         """Sets the turn of a fresh job's slots."""
         for slot in range(job.slots):
-            for registers in self._pipes:
-                cell = registers["Ingress.slot_turn.turns"][job.slot_base + slot]
-                cell["turn"] = epoch
+            self._cells.set_field("Ingress.slot_turn.turns", job.slot_base + slot, "turn", epoch)
 
     def state(self, job: Job, slot: int, version: int) -> dict[str, Value | None]:
         """Returns the state by the names of a vector's `state` line. `exponents` is None if the register holds 0,
@@ -50,7 +64,7 @@ class Registers:
         # An exponent comes before the words of a datagram, so the first pipe sees it. It comes behind the words of an
         # RDMA message, so the last pipe sees it.
         pipe = self._pipes[counting if job.ends else 0]
-        exponent = pipe["Ingress.exponent_maximum.exponents"].get(at, {}).get("f1", 0)
+        exponent = self._cells.cell(pipe, "Ingress.exponent_maximum.exponents", at).get("f1", 0)
         return {
             "epoch": tag,
             "count": job.workers - missing,
@@ -62,17 +76,18 @@ class Registers:
     def _words(self, at: int) -> tuple[int, ...]:
         """Returns the words of a version, or () for a pass without words, whose words no packet has set."""
         words: list[int] = []
-        for registers in self._pipes:
+        for pipe in self._pipes:
+            cells = [self._cells.cell(pipe, f"Ingress.adder_{adder:02}.words", at) for adder in range(_ADDERS)]
             for half in ("low", "high"):
-                for adder in range(_ADDERS):
-                    word = registers[f"Ingress.adder_{adder:02}.words"].get(at, {}).get(half)
+                for cell in cells:
+                    word = cell.get(half)
                     if word is None or isinstance(word, Unknown):
                         return ()
                     words.append(word - (word >> 31 << 32))
         return tuple(words)
 
     def _known(self, name: str, at: int, field: str, pipe: int = 0) -> int:
-        cells = self._pipes[pipe][f"Ingress.{name}"]
-        if at not in cells:
-            raise UndefinedError(f"nothing has been written to cell {at} of {name} in pipe {pipe % len(self._pipes)}")
-        return cells[at][field].__index__()
+        cell = self._cells.cell(self._pipes[pipe], f"Ingress.{name}", at)
+        if not cell:
+            raise UndefinedError(f"nothing has been written to cell {at} of {name} in pipe {self._pipes[pipe]}")
+        return cell[field].__index__()

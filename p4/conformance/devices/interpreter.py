@@ -1,10 +1,12 @@
-"""The device that is p4/tofino in the P4 interpreter, with the project's controller behind its control service."""
+"""The device that is p4/tofino in the P4 interpreter, with the project's controller behind its control service. The
+model's device (model.py) uses parts of it."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from interpreter import source
 from interpreter.controller_tables import ChipTables
@@ -12,13 +14,15 @@ from interpreter.errors import UndefinedError
 from interpreter.program import Program
 
 from conformance.devices import TOFINO, frames
-from conformance.devices.chip_state import Registers
+from conformance.devices.chip_state import Cells, Registers
+from conformance.devices.harness import HarnessError
 from conformance.devices.links import Address
 from conformance.devices.switch import SwitchDevice
 from conformance.vector import Job, Packet, Receive, Value
 from jaxina.control.server import ControlServer
 from jaxina.controller.chip import SIZES, Chip, Host, Port
 from jaxina.controller.data_plane import TofinoPlane
+from jaxina.controller.tables import Tables
 
 PROGRAM = Path(__file__).parents[2] / "tofino" / "jaxina.p4"
 ADDRESS, _MAC = "198.18.0.1", b"\x02\x4a\x58\xff\xff\xff"
@@ -40,10 +44,22 @@ class WrongWayError(Exception):
     """A frame leaves the chip at a port where its addressee is not."""
 
 
+class TablesOfAChip(Tables, Cells, Protocol):
+    """The controller's way to a chip that is no hardware, and the chip's ports."""
+
+    def send(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
+        """Lets a frame come in on a port, and returns what leaves the chip: (port, frame)."""
+        ...
+
+    def settle(self, timeout: float) -> None:
+        """Waits until the controller has handled all digests. Raises TimeoutError if it has not in time."""
+        ...
+
+
 class ChipLink:
     """A link to the chip's ports. Endpoint n has the n-th host's address and port."""
 
-    def __init__(self, tables: ChipTables):
+    def __init__(self, tables: TablesOfAChip):
         self.tables = tables
         self._endpoints: dict[str, Host] = {}
         self._came: list[tuple[str, Address, bytes]] = []
@@ -59,7 +75,7 @@ class ChipLink:
           UndefinedError: if the outcome depends on something that the chip does not define.
           WrongWayError: if a frame leaves by a wrong port.
         """
-        for port, sent in self.tables.chip.send(*self.frame(endpoint, to, payload)):
+        for port, sent in self.tables.send(*self.frame(endpoint, to, payload)):
             self.deliver(port, sent)
         self.tables.settle(_SETTLE_TIMEOUT)
 
@@ -105,26 +121,24 @@ def description(size: str) -> Chip:
     return Chip(SIZES[size], ADDRESS, tuple(Port(port, 100, "none") for port in PORTS), HOSTS, _WORKER_RATE)
 
 
-class InterpretedDevice(SwitchDevice):
-    """The interpreted program. `text` is the preprocessed text of the program in the size `size`."""
+class ChipDevice(SwitchDevice):
+    """A chip in the size `size`, behind the project's control service."""
 
-    def __init__(self, size: str, text: str):
+    def __init__(self, size: str, tables: TablesOfAChip):
         chip = description(size)
-        self._tables = ChipTables(Program(text), chip.size.pool_pipe)
-        self._plane = TofinoPlane(self._tables, chip)
+        self._plane = TofinoPlane(tables, chip)
         self._server = ControlServer(self._plane, "127.0.0.1:0", ask_every=0)  # vectors wait for fresh counters
         self._plane.ended = self._server.end_job
         words = chip.size.words
-        link = ChipLink(self._tables)
         abilities = TOFINO[words] | {"state", "first_epoch"}
-        super().__init__(self._server.address, ADDRESS, link, abilities, {words})
-        self._registers = Registers(self._tables.chip, chip.size.pipes)
+        super().__init__(self._server.address, ADDRESS, ChipLink(tables), abilities, {words})
+        self._registers = Registers(tables, chip.size.pipes)
         self.name = f"the program in the size {size}"
 
     def send(self, endpoint: str, packet: Packet) -> None:
         try:
             super().send(endpoint, packet)
-        except (UndefinedError, WrongWayError) as error:
+        except (UndefinedError, WrongWayError, HarnessError) as error:
             failure = Packet("impossible", {"why": str(error).replace(" ", "_")})
             self._came.append(Receive(endpoint, failure))
 
@@ -153,3 +167,10 @@ class InterpretedDevice(SwitchDevice):
 
     def _introduce(self, job: Job, worker: int) -> None:
         self.send(f"{job.name}{worker}", self._introduction(job, worker))
+
+
+class InterpretedDevice(ChipDevice):
+    """The interpreted program. `text` is the preprocessed text of the program in the size `size`."""
+
+    def __init__(self, size: str, text: str):
+        super().__init__(size, ChipTables(Program(text), SIZES[size].pool_pipe))
