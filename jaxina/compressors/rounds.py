@@ -44,11 +44,6 @@ class Narrow:
     rounding: str
     seed: int
 
-    @property
-    def precision(self) -> _tracing_settings.Precision:
-        """As `jaxina.collectives` would set it, for arrays of any size."""
-        return _tracing_settings.Precision(self.bits, self.rounding, 0, self.seed)
-
 
 @dataclasses.dataclass(frozen=True)
 class Message:
@@ -155,10 +150,15 @@ def _aggregated(message: Message, total: Arrays) -> Arrays:
     return total | message.aggregate(total)
 
 
+def _precision(narrow: Narrow) -> _tracing_settings.Precision:
+    """As `jaxina.collectives` would set it, for arrays of any size."""
+    return _tracing_settings.Precision(narrow.bits, narrow.rounding, 0, narrow.seed)
+
+
 def _narrow_sums(narrow: Narrow, asked: dict[int, Arrays], axis_name: Any) -> dict[int, Arrays]:
     """Sums float32 arrays in narrow words, each on its own: every one begins a block. jaxina merges and orders them."""
     narrow_sums, others = {}, {}
-    with _tracing_settings.with_precision(narrow.precision):
+    with _tracing_settings.with_precision(_precision(narrow)):
         for index, arrays in asked.items():
             floats = {name: array for name, array in arrays.items() if array.dtype == jnp.float32}
             narrow_sums[index] = {name: jax.lax.psum(array, axis_name) for name, array in floats.items()}
