@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 
 import jax
-from jax.experimental.xla_metadata import set_xla_metadata
 
 from jaxina.config import ROUNDINGS
 
@@ -56,6 +55,9 @@ def with_precision(own: Precision) -> contextlib.AbstractContextManager[None]:
     `precision` is read when a program is lowered, long after the function was traced. JAX keeps metadata with each
     equation, also where it traces or copies equations anew (scan, remat).
     """
+    # Experimental, so all else of jaxina works in a JAX that lacks it.
+    from jax.experimental.xla_metadata import set_xla_metadata
+
     scope: contextlib.AbstractContextManager[None] = set_xla_metadata(**{PRECISION: " ".join(map(str, own.numbers))})
     return scope
 
