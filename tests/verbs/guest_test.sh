@@ -17,11 +17,12 @@ wire() { # WORDS...: sums over a wire that netem spoils in this way
   echo "wire: $*"
   on_both "$@" || failed=$((failed + 1))
   run sum
+  run sum-8-bits
   echo "  packets lost on the two ways: $(losses | sed 's/dropped //' | tr '\n' ' ')"
   on_both
 }
 
-for case in interoperate wrong-keys wrong-icrc recover psn-wrap mixed restart sum-100MB; do run $case; done
+for case in interoperate wrong-keys wrong-icrc recover psn-wrap mixed sum-16-bits sum-8-bits mixed-8-bits restart sum-100MB; do run $case; done
 wire loss random 0.5%
 wire duplicate 1%
 wire delay 1ms reorder 1% 50%

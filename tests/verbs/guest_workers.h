@@ -17,6 +17,7 @@
 namespace jaxina::guest {
 
 inline constexpr char kHere[] = "10.9.0.1", kPeer[] = "10.9.0.2";
+inline constexpr std::uint32_t kBlockSize = 256;
 
 // Makes a job. It has so few slots that the emulated machine answers before the workers take their messages for lost.
 inline JobSpec job_of(std::uint32_t workers, std::uint32_t job, std::uint32_t slots = 4,
@@ -26,7 +27,7 @@ inline JobSpec job_of(std::uint32_t workers, std::uint32_t job, std::uint32_t sl
           .shape = JobShape({.devices = workers,
                              .workers = workers,
                              .slots = slots,
-                             .block_size = 256,
+                             .block_size = kBlockSize,
                              .blocks_per_chunk = blocks_per_chunk})};
 }
 
@@ -73,39 +74,5 @@ inline Status run_to_end(Endpoint& endpoint, std::chrono::seconds bound = std::c
   }
   return {};
 }
-
-// Returns an input element: a small whole number. Sums of these are exact in any order, so a result is either right or
-// wrong, bit for bit.
-inline float element(std::uint32_t worker, std::size_t i) {
-  return static_cast<float>(static_cast<std::int32_t>((i * 2654435761u + worker * 40503u) >> 8 & 0xfff) - 2048);
-}
-
-class Sum {
- public:
-  Sum(std::uint32_t workers, std::size_t count) : inputs_(workers), outputs_(workers, std::vector<float>(count, -1)) {
-    for (std::uint32_t w = 0; w < workers; ++w) {
-      inputs_[w].resize(count);
-      for (std::size_t i = 0; i < count; ++i) inputs_[w][i] = element(w, i);
-    }
-  }
-  void submit(std::uint32_t worker, Endpoint& endpoint) {
-    endpoint.worker().submit(
-        {{{ElementType::kFloat32, inputs_[worker].size(), inputs_[worker].data(), outputs_[worker].data()}}});
-  }
-  // Returns how many elements differ from the exact sum.
-  std::size_t wrong() const {
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < inputs_[0].size(); ++i) {
-      float sum = 0;
-      for (const auto& input : inputs_) sum += input[i];
-      for (const auto& output : outputs_) count += output[i] != sum;
-    }
-    return count;
-  }
-  std::size_t bytes() const { return inputs_.size() * inputs_[0].size() * sizeof(float); }
-
- private:
-  std::vector<std::vector<float>> inputs_, outputs_;
-};
 
 }  // namespace jaxina::guest

@@ -1,0 +1,11 @@
+// Cases of single messages between Soft-RoCE, the user-space device, and senders that no correct device would be.
+#pragma once
+
+namespace jaxina::guest {
+
+void interoperate();
+void wrong_keys();
+void wrong_icrc();
+void recover();
+
+}  // namespace jaxina::guest
