@@ -24,7 +24,7 @@ import numpy as np
 jax.config.update("jax_num_cpu_devices", 4)  # before anything starts JAX's backend
 
 import jaxina
-from experiments import figures, summarize, workloads
+from experiments import figures, recorded, workloads
 from experiments.records import RESULTS, read
 from experiments.style import line
 from experiments.trainer import Programs, Trainer
@@ -32,7 +32,7 @@ from jaxina import compressors
 
 plt.rcParams["figure.dpi"] = 70
 records = read(RESULTS / "convergence.jsonl")
-groups = summarize.grouped(records)
+groups = recorded.grouped(records)
 for name, runs in groups.items():
     print(f"{name}: {sum(map(len, runs.values()))} runs; cousin of {workloads.kind(name).cousin_of}")
 
@@ -72,10 +72,10 @@ for name, runs in groups.items():
 figure, panels = plt.subplots(1, len(groups), figsize=(3.4 * len(groups), 4), layout="constrained", sharey=True)
 for axes, (workload, by_compressor) in zip(panels, groups.items()):
     baseline = by_compressor["none"]
-    centre, spread = np.mean(summarize.final_scores(baseline)), np.std(summarize.final_scores(baseline), ddof=1)
+    centre, spread = np.mean(recorded.final_scores(baseline)), np.std(recorded.final_scores(baseline), ddof=1)
     sign = 1 if baseline[0]["outcome"]["higher_is_better"] else -1
     for spec, runs in by_compressor.items():
-        scores = summarize.final_scores(runs)
+        scores = recorded.final_scores(runs)
         if not scores:
             continue
         share = runs[0]["outcome"]["received"] / baseline[0]["outcome"]["received"]
