@@ -233,6 +233,7 @@ def test_figures_order_bits_by_their_size_and_give_each_curve_of_a_panel_its_own
     for specs in figures.PANELS.values():
         assert len({line(1 + number)["color"] for number in range(len(specs))} - {line(0)["color"]}) == len(specs)
         assert len({figures.name(spec) for spec in specs}) == len(specs)
+    assert len({(line(number)["color"], line(number)["marker"]) for number in range(72)}) == 72
 
 
 def test_no_text_of_a_figure_is_cut_off_or_covers_a_panel():
