@@ -30,8 +30,9 @@ LEVEL = 0.05
 FEWEST_SEEDS = 5
 
 MARGIN = 0.01
-"""Share of the baseline's metric by which an equivalent method may differ: MLPerf Inference demands 99 % of float32's
-quality (Reddi et al., MLPerf Inference Benchmark, ISCA 2020, table I). No result of this project went into it."""
+"""Share of the baseline's metric by which an equivalent method may differ. MLPerf Inference demands 99 % of float32's
+quality for most of its tasks (Reddi et al., MLPerf Inference Benchmark, ISCA 2020, table I). No result of this project
+went into it."""
 
 
 @dataclasses.dataclass(frozen=True)
