@@ -1,32 +1,68 @@
-"""Draws the figures of the convergence study. A compressor has the same colour and marker in all of them."""
+"""Draws the figures of the convergence study.
+
+Compressors are shown by their differences from float32 with the same seed, since the curves themselves lie on each
+other. Axes of differences are linear up to a small value and logarithmic beyond, so that one method that is far off
+does not flatten the others.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, ScalarFormatter, SymmetricalLogLocator
 
+from experiments import statistics
+from experiments.recorded import (
+    BASELINE,
+    Groups,
+    Record,
+    curve,
+    differences,
+    differences_over_steps,
+    loss_differences,
+    margin_of,
+    windows,
+)
 from experiments.style import line
-from experiments.summarize import BASELINE, curve, final_scores, smoothed_losses
 
-Groups = dict[str, dict[str, list[dict[str, Any]]]]
-
-# The compressors of each panel: few enough that a reader can tell the curves apart.
+# The compressors of each panel: so few that each has a colour of its own.
 PANELS = {
     "summed as block fixed point": ("int32", "int16", "int8", "int8:stochastic", "int32:paper"),
     "quantized": ("qsgd", "qsgd:levels=256", "terngrad", "thc", "efsignsgd"),
     "sparse or of low rank": ("topk:ratio=0.1-ef", "topk-ef", "topk", "powersgd"),
     "narrow words, more": ("int8+ef", "int8:stochastic+ef", "int16:stochastic", "int16+ef", "int16:stochastic+ef"),
+    "8 bits, summed otherwise": (
+        "adaptive8",
+        "adaptive8:stochastic",
+        "blockfp:bits=8",
+        "blockfp:bits=8:stochastic",
+    ),
+    "4 to 6 bits": (
+        "blockfp:bits=4",
+        "blockfp:bits=5",
+        "blockfp:bits=6:block=4096",
+        "blockfp:bits=6",
+        "blockfp:bits=6:block=32",
+    ),
+    "7 bits and more": ("blockfp:bits=7", "blockfp:bits=10", "blockfp:bits=12"),
 }
 # The order of compressors in the figures.
 ORDER = [BASELINE, *(spec for specs in PANELS.values() for spec in specs)]
 
+_WINDOW = 10  # steps over which losses are averaged
+
 
 def name(spec: str) -> str:
     """Returns the compressor's name for readers."""
+    bits = re.fullmatch(r"blockfp:bits=(\d+)(?::block=(\d+))?", spec)
+    if bits and bits[1] != "8":
+        return f"{bits[1]} bits" + (f", blocks of {bits[2]}" if bits[2] else "")
     return {
         "none": "float32",
         "qsgd": "QSGD, 64 levels",
@@ -52,114 +88,142 @@ def name(spec: str) -> str:
     }.get(spec, spec)
 
 
-def metric_over_steps(workload: str, by_compressor: dict[str, list[dict[str, Any]]]) -> Figure:
-    """Draws the metric's mean over seeds with a 95 % band. Each kind of compressor has a panel; float32 is in all."""
+def metric_over_steps(workload: str, by_compressor: dict[str, list[Record]]) -> Figure:
+    """Draws float32's metric over the steps, and the compressors' differences from it, seed by seed.
+
+    Each kind of compressor has a panel. Lines are means; bands reach from the smallest to the largest seed. The unit of
+    differences is the margin within which a method counts as equal, which is shaded. Up is better.
+    """
     outcome = next(iter(by_compressor.values()))[0]["outcome"]
-    kinds = {title: [spec for spec in specs if spec in by_compressor] for title, specs in PANELS.items()}
-    kinds["others"] = [spec for spec in by_compressor if spec not in ORDER]
+    baseline = by_compressor[BASELINE]
+    known = {title: [spec for spec in specs if spec in by_compressor] for title, specs in PANELS.items()}
+    kinds = known | {"others": [spec for spec in ordered(by_compressor) if spec not in ORDER]}
     kinds = {title: specs for title, specs in kinds.items() if specs}
     figure, (panels,) = plt.subplots(
-        1, len(kinds), figsize=(4 * len(kinds), 4), sharey=True, layout="constrained", squeeze=False
+        1, 1 + len(kinds), figsize=(3.7 * (1 + len(kinds)), 4.6), layout="constrained", squeeze=False
     )
-    for axes, (title, specs) in zip(panels, kinds.items(), strict=True):
-        for number, spec in enumerate([BASELINE, *specs]):
-            if spec in by_compressor:
-                _banded(axes, spec, *curve(by_compressor[spec]), style=line(number) if title == "others" else None)
-        axes.set(title=title, xlabel="step")
+    _banded(panels[0], name(BASELINE), *curve(baseline), line(0))
+    panels[0].set(title="float32", ylabel=outcome["metric"])
+    margin = margin_of(baseline)
+    unit = margin if outcome["higher_is_better"] else -margin
+    for axes, (title, specs) in zip(panels[1:], kinds.items(), strict=True):
+        if axes is not panels[1]:
+            axes.sharey(panels[1])
+        for number, spec in enumerate(specs):
+            at, samples = differences_over_steps(by_compressor[spec], baseline)
+            away = [np.array(sample) / unit for sample in samples]
+            mean, low, high = (np.array([of(sample) for sample in away]) for of in (np.mean, np.min, np.max))
+            _banded(axes, name(spec), at, mean, low, high, line(1 + number))
+        axes.set(title=title)
+        axes.axhspan(-1, 1, color="grey", alpha=0.2, linewidth=0)
+        _symmetric_log(axes, "y", 1)
+    panels[1].set_ylabel(f"minus float32, margins of {margin:.2g}; up is better")
+    for axes in panels:
+        axes.set_xlabel("step")
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8)
-    panels[0].set_ylabel(f"{outcome['metric']}, {'higher' if outcome['higher_is_better'] else 'lower'} is better")
-    if not outcome["higher_is_better"]:
-        readable_log_scale(panels[0])
-    seen = [
-        score
-        for runs in by_compressor.values()
-        for run in runs
-        for _, score in run["outcome"]["scores"]
-        if score is not None
-    ]
-    margin = 0.05 * (max(seen) - min(seen))
-    # The limits follow the scores, not the bands: a band of three seeds may be wider than the metric's range.
-    panels[0].set_ylim(min(seen) - margin, max(seen) + margin)
-    figure.suptitle(f"{workload}: {_conditions(by_compressor)}, mean and 95 % confidence band")
+        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15))
+    figure.suptitle(f"{workload}: {_conditions(by_compressor)}; mean, smallest and largest seed")
     return figure
 
 
-def _banded(
-    axes: Axes, spec: str, x: np.ndarray, mean: np.ndarray, half: np.ndarray, style: dict[str, Any] | None = None
-) -> None:
-    style = style or _style(spec)
-    axes.plot(x, mean, label=name(spec), **style)
-    axes.fill_between(x, mean - half, mean + half, color=style["color"], alpha=0.15, linewidth=0)
-
-
 def block_fixed_point(groups: Groups) -> Figure:
-    """The paper's figures 2 and 11: training loss in block fixed point and in float32."""
-    figure, panels = plt.subplots(1, len(groups), figsize=(3.4 * len(groups), 3.6), layout="constrained", squeeze=False)
-    for axes, (workload, by_compressor) in zip(panels[0], groups.items(), strict=True):
-        for spec in (BASELINE, "int32", "int16", "int8", "int8:stochastic"):
+    """The paper's figures 2 and 11: training loss in block fixed point beside that in float32."""
+    figure, rows = plt.subplots(
+        2, len(groups), figsize=(3.4 * len(groups), 5.6), sharex="col", layout="constrained", squeeze=False
+    )
+    specs = ("int32", "int16", "int8", "int8:stochastic")
+    for (upper, lower), (workload, by_compressor) in zip(rows.T, groups.items(), strict=True):
+        losses = np.array([windows(run, _WINDOW) for run in by_compressor[BASELINE] if not run["outcome"]["diverged"]])
+        steps = _WINDOW * (np.arange(losses.shape[1]) + 0.5)
+        _banded(upper, name(BASELINE), steps, losses.mean(axis=0), losses.min(axis=0), losses.max(axis=0), line(0))
+        for number, spec in enumerate(specs):
             if spec in by_compressor:
-                _banded(axes, spec, *smoothed_losses(by_compressor[spec], 10))
-        axes.set(title=workload, xlabel="step")
-        axes.grid(alpha=0.3)
-    panels[0][0].set_ylabel("training loss, mean of ten steps")
-    panels[0][-1].legend(fontsize=8)
-    figure.suptitle(f"Block fixed point and float32, {_conditions(next(iter(groups.values())))}, 95 % confidence band")
+                percent = 100 * loss_differences(by_compressor[spec], by_compressor[BASELINE], _WINDOW)
+                if len(percent):
+                    edges = percent.min(axis=0), percent.max(axis=0)
+                    _banded(lower, name(spec), steps, percent.mean(axis=0), *edges, line(1 + number))
+        upper.set(title=workload)
+        lower.set(xlabel="step")
+        _symmetric_log(lower, "y", 0.1)
+        lower.sharey(rows[1][0])
+        for axes in (upper, lower):
+            axes.grid(alpha=0.3)
+    rows[0][0].set_ylabel("training loss, float32")
+    rows[1][0].set_ylabel("minus float32's, %")
+    handles, labels = rows[1][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(specs), fontsize=9)
+    conditions = _conditions(next(iter(groups.values())))
+    figure.suptitle(f"Training loss, means of {_WINDOW} steps: {conditions} and their range")
     return figure
 
 
 def finals(groups: Groups) -> Figure:
-    """The paper's table 4 and figure 10: the final metric of every compressor, one dot for each seed."""
-    found = {spec: None for by_compressor in groups.values() for spec in by_compressor}
-    specs = [*(spec for spec in ORDER if spec in found), *(spec for spec in found if spec not in ORDER)]
+    """The paper's table 4 and figure 10: every compressor's final metric minus float32's, one dot for each seed.
+
+    The unit is the margin within which a method counts as equal, and right is better in all panels.
+    """
+    found = ordered(spec for by_compressor in groups.values() for spec in by_compressor)
+    specs = [spec for spec in found if spec != BASELINE]
     figure, panels = plt.subplots(
         1,
         len(groups),
-        figsize=(2 + 2.6 * len(groups), 1 + 0.3 * len(specs)),
+        figsize=(max(2.4 + 2.6 * len(groups), 6), 1.4 + 0.3 * len(specs)),
         sharey=True,
         layout="constrained",
         squeeze=False,
     )
     for axes, (workload, by_compressor) in zip(panels[0], groups.items(), strict=True):
+        baseline = by_compressor[BASELINE]
+        outcome, margin = baseline[0]["outcome"], margin_of(baseline)
+        unit = margin if outcome["higher_is_better"] else -margin
+        axes.axvspan(-1, 1, color="grey", alpha=0.2, linewidth=0)
+        axes.axvline(0, color=line(0)["color"], linewidth=1, linestyle="dotted")
         for row, spec in enumerate(specs):
-            scores = final_scores(by_compressor.get(spec, []))
-            color = _style(spec)["color"]
-            axes.plot(scores, [row] * len(scores), "o", color=color, alpha=0.5, markersize=4)
-            if scores:
-                axes.plot([np.mean(scores)], [row], "|", color=color, markersize=14, markeredgewidth=2)
-        baseline = final_scores(by_compressor.get(BASELINE, []))
-        if baseline:
-            axes.axvline(np.mean(baseline), color="grey", linewidth=1, linestyle="dotted")
-        outcome = next(iter(by_compressor.values()))[0]["outcome"]
-        axes.set(title=workload, xlabel=outcome["metric"] + (" →" if outcome["higher_is_better"] else " ←"))
+            away = np.array(differences(by_compressor.get(spec, []), baseline)) / unit
+            axes.plot(away, [row] * len(away), "o", color=line(1)["color"], alpha=0.5, markersize=4)
+            if len(away) > 1:
+                half = statistics.half_interval(away.tolist())
+                axes.errorbar([away.mean()], [row], xerr=[half], fmt="|", color=line(0)["color"], markersize=12)
+        _symmetric_log(axes, "x", 1)
+        axes.set(title=f"{workload}, {outcome['metric']}", xlabel=f"margins of {margin:.2g}; right is better")
         axes.grid(alpha=0.3)
     panels[0][0].set_yticks(range(len(specs)), [name(spec) for spec in specs])
     panels[0][0].invert_yaxis()
-    figure.suptitle(
-        "Final metric: a dot for each seed, a bar for their mean, float32's mean dotted; arrows point to better"
-    )
+    figure.suptitle("Final metric minus float32's: seeds, mean, 95 % confidence")
     return figure
 
 
-def _style(spec: str) -> dict[str, Any]:
-    if spec == BASELINE:
-        return line(0)
-    for specs in PANELS.values():
-        if spec in specs:
-            return line(1 + specs.index(spec))
-    return line(7)
+def ordered(specs: Iterable[str]) -> list[str]:
+    """Returns the different specs in the order of the figures. Those without a place there come last, 4 before 12."""
+    numbers = {
+        spec: [(p.isdigit(), int(p) if p.isdigit() else 0, p) for p in re.split(r"(\d+)", spec)] for spec in specs
+    }
+    places = {spec: place for place, spec in enumerate(ORDER)}
+    return sorted(numbers, key=lambda spec: (places.get(spec, len(ORDER)), numbers[spec]))
 
 
-def _conditions(by_compressor: dict[str, list[dict[str, Any]]]) -> str:
+def _banded(axes: Axes, label: str, x: Any, mean: Any, low: Any, high: Any, style: dict[str, Any]) -> None:
+    axes.plot(x, mean, label=label, **style)
+    axes.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
+
+
+def _conditions(by_compressor: dict[str, list[Record]]) -> str:
     workers = next(iter(by_compressor.values()))[0]["setting"]["workers"]
     seeds = sorted({len(runs) for runs in by_compressor.values()})
     return f"{workers} workers, {'-'.join(map(str, seeds))} seeds"
 
 
+def _symmetric_log(axes: Axes, which: str, linear: float) -> None:
+    """An axis that is linear up to `linear`, logarithmic beyond, and has plain numbers."""
+    getattr(axes, f"set_{which}scale")("symlog", linthresh=linear, linscale=0.7)
+    axis = getattr(axes, f"{which}axis")
+    axis.set_major_locator(SymmetricalLogLocator(linthresh=linear, base=10))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(SymmetricalLogLocator(linthresh=linear, base=10, subs=range(2, 10)))
+
+
 def readable_log_scale(axes: Axes) -> None:
     """A logarithmic y axis whose labels are plain numbers."""
-    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
-
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter(ScalarFormatter())

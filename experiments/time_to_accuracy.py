@@ -29,8 +29,8 @@ from pathlib import Path
 import numpy as np
 
 from experiments import paper
+from experiments.recorded import BASELINE, Record, curve, grouped
 from experiments.records import RESULTS, read
-from experiments.summarize import BASELINE, Record, curve, grouped
 
 SPEEDS = (1, 10, 100)  # Gbit/s
 COUSINS = {"ncf": "NCF", "clickthrough": "DeepLight", "lstm": "LSTM", "vgg": "VGG19"}
@@ -68,7 +68,7 @@ def steps_to(target: float, higher_is_better: bool, runs: list[Record]) -> float
     """
     if any(run["outcome"]["diverged"] for run in runs):
         return None
-    steps, mean, _ = curve(runs)
+    steps, mean, _, _ = curve(runs)
     sign = 1 if higher_is_better else -1
     reached = np.flatnonzero(sign * mean >= sign * target)
     if not reached.size:
@@ -82,7 +82,7 @@ def steps_to(target: float, higher_is_better: bool, runs: list[Record]) -> float
 
 def target_of(runs: list[Record]) -> float:
     """Returns the baseline's mean score after three quarters of its steps."""
-    steps, mean, _ = curve(runs)
+    steps, mean, _, _ = curve(runs)
     return float(mean[np.searchsorted(steps, _TARGET_AT * steps[-1])])
 
 
@@ -179,7 +179,8 @@ def plot(all_ways: dict[str, dict[str, list[Way]]], file: Path) -> None:
 
     speeds = np.geomspace(1, 100, 60)
     workloads = list(all_ways["small"])
-    specs = [way.spec for way in all_ways["small"][workloads[0]] if way.spec in SHOWN]
+    reached = {way.spec for found in all_ways["small"].values() for way in found if way.steps is not None}
+    specs = [spec for spec in SHOWN if spec in reached]  # few enough that each has a colour of its own
     figure, rows = plt.subplots(
         len(all_ways),
         len(workloads),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -115,13 +116,11 @@ def test_summary_table_of_two_seeds_one_of_which_diverged(tmp_path):
     assert "| `topk` | 2 | 0.5, 1 of 2 diverge |" in text
 
 
-def test_confidence_band_by_hand():
-    from experiments.summarize import curve
+def test_mean_and_range_by_hand():
+    from experiments.recorded import curve
 
-    runs = [{"outcome": {"scores": [[5, score]]}} for score in (1.0, 3.0)]
-    at, mean, half = curve(runs)
-    assert (at.tolist(), mean.tolist()) == ([5], [2.0])
-    assert half[0] == pytest.approx(12.706 * 1.0)  # Student's t times the standard error of (1, 3), which is 1
+    runs = [{"outcome": {"scores": [[5, score], [6, None]]}} for score in (1.0, 3.0)]
+    assert [values.tolist() for values in curve(runs)] == [[5], [2.0], [1.0], [3.0]]
 
 
 def run_with(scores, diverged=False):
@@ -167,7 +166,7 @@ def test_time_to_accuracy_by_hand():
 
 
 def test_largest_difference_of_losses():
-    from experiments.summarize import largest_loss_difference
+    from experiments.recorded import largest_loss_difference
 
     other = run_with([])
     other["outcome"] = other["outcome"] | {"losses": [2.0, 1.1]}
@@ -175,20 +174,98 @@ def test_largest_difference_of_losses():
     assert largest_loss_difference([run_with([])], [run_with([])]) == 0
 
 
+def run_of(seed: int, score: float | None, compressor: str = "topk", losses: Sequence[float] = (4.0, 2.0)):
+    return {
+        "setting": {"seed": seed, "workers": 4, "workload": "ncf", "steps": 2, "compressor": compressor},
+        "outcome": {
+            "diverged": score is None,
+            "scores": [[1, 0.5], [2, score]],
+            "losses": list(losses),
+            "metric": "hit rate",
+            "higher_is_better": True,
+            "sent": 1.0,
+            "received": 1.0,
+            "parameters": 1,
+        },
+    }
+
+
 def test_differences_are_taken_seed_by_seed():
     """Seeds vary by 1, and each run is off its seed's baseline by 0.1 and 0.3."""
-    from experiments.summarize import difference
+    from experiments import recorded
 
-    def run(seed: int, score: float):
-        return {"setting": {"seed": seed}, "outcome": {"diverged": False, "scores": [[1, score]]}}
+    baseline = [run_of(0, 1.0), run_of(1, 2.0), run_of(2, 5.0)]
+    assert recorded.differences([run_of(1, 2.3), run_of(0, 1.1)], baseline) == pytest.approx([0.3, 0.1])
+    assert recorded.differences([run_of(0, 1.1), run_of(1, None)], baseline) == pytest.approx([0.1])
+    steps, samples = recorded.differences_over_steps([run_of(1, 2.3), run_of(0, 1.1)], baseline)
+    assert (steps, samples) == ([1, 2], [[0.0, 0.0], pytest.approx([0.3, 0.1])])
+    slower = [run_of(0, 1.0, losses=(4.4, 2.2, 9.0)), run_of(1, None)]
+    assert recorded.loss_differences(slower, [run_of(0, 1.0), run_of(1, 1.0)], 2) == pytest.approx(np.array([[0.1]]))
 
-    baseline = [run(0, 1.0), run(1, 2.0), run(2, 5.0)]
-    mean, error = difference([run(1, 2.3), run(0, 1.1)], baseline)
-    assert mean == pytest.approx(0.2)
-    assert error == pytest.approx(0.1)  # of two differences: half their distance
-    assert difference([run(0, 1.1)], baseline) is None
-    lost = {"setting": {"seed": 1}, "outcome": {"diverged": True, "scores": [[1, None]]}}
-    assert difference([run(0, 1.1), lost], baseline) is None
+
+def test_the_table_gives_verdicts_and_says_where_it_cannot():
+    """Differences of about 0.03 are worse; 0.0001 is within 1 % of 0.5; three seeds and a diverged run have none."""
+    from experiments import summarize
+
+    noise = (0.0001, -0.0001, 0.0002, -0.0002, 0.0)
+    runs = [run_of(seed, 0.5 + seed / 10, "none") for seed in range(5)]
+    for compressor, shift, seeds in (("worse", -0.03, 5), ("same", 0.0001, 5), ("few", 0.0, 3)):
+        runs += [run_of(seed, 0.5 + seed / 10 + shift + noise[seed], compressor) for seed in range(seeds)]
+    runs += [run_of(seed, 0.5 if seed else None, "lost") for seed in range(5)]
+    found = {spec: verdict for spec, (_, verdict) in summarize.beside_baseline(recorded_group(runs)).items()}
+    assert found == {"worse": "worse", "same": "equivalent", "few": "too few seeds", "lost": "diverges"}
+    assert "The margin is 0.007." in summarize.table(runs)
+    without = recorded_group([run for run in runs if run["setting"]["compressor"] != "none"])
+    assert summarize.beside_baseline(without) == {}
+
+
+def recorded_group(runs):
+    from experiments import recorded
+
+    return recorded.grouped(runs)["ncf"]
+
+
+def test_figures_order_bits_by_their_size_and_give_each_curve_of_a_panel_its_own_colour():
+    from experiments import figures
+    from experiments.style import line
+
+    assert figures.ordered(["z:12", "z:4", "int8", "none", "z:10"]) == ["none", "int8", "z:4", "z:10", "z:12"]
+    for specs in figures.PANELS.values():
+        assert len({line(1 + number)["color"] for number in range(len(specs))} - {line(0)["color"]}) == len(specs)
+        assert len({figures.name(spec) for spec in specs}) == len(specs)
+    assert len({(line(number)["color"], line(number)["marker"]) for number in range(72)}) == 72
+
+
+def test_no_text_of_a_figure_is_cut_off_or_covers_a_panel():
+    """Titles, labels and legends are inside the figure, and no legend overlaps the data of any panel."""
+    import matplotlib.pyplot as plt
+
+    from experiments import figures
+
+    specs = ["none", "int32", "int8", "blockfp:bits=4", "blockfp:bits=6:block=4096", "topk:ratio=0.1-ef"]
+    runs = [
+        run_of(seed, 0.5 + seed / 10 - number / 20, spec, losses=[3.0 - number / 9] * 20)
+        for number, spec in enumerate(specs)
+        for seed in range(3)
+    ]
+    group = recorded_group(runs)
+    drawn = [
+        figures.finals({"ncf": group}),
+        figures.metric_over_steps("ncf", group),
+        figures.block_fixed_point({"ncf": group, "lstm": group}),
+    ]
+    for figure in drawn:
+        figure.canvas.draw()
+        whole = figure.bbox
+        legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes if axes.get_legend())]
+        texts = [figure._suptitle, *(text for axes in figure.axes for text in (axes.title, axes.xaxis.label))]
+        texts += [axes.yaxis.label for axes in figure.axes]
+        boxes = [artist.get_window_extent() for artist in (*legends, *(text for text in texts if text.get_text()))]
+        for box in boxes:
+            assert box.x0 >= whole.x0 and box.x1 <= whole.x1 and box.y0 >= whole.y0 and box.y1 <= whole.y1
+        for legend in legends:
+            assert not any(legend.get_window_extent().overlaps(axes.get_window_extent()) for axes in figure.axes)
+        plt.close(figure)
 
 
 def test_emulated_ring_by_hand():
