@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxina.controller.chip import Chip
-from jaxina.controller.multicast import FLOOD
+from jaxina.controller.multicast import FLOOD, exclusion_ids
 from jaxina.controller.tables import Entry, Tables
 
 _CONTROL = "Ingress.l2_forwarding"
@@ -16,10 +16,19 @@ class L2Forwarding:
 
     def fill(self, chip: Chip) -> None:
         """Sends frames for a host to its port, and broadcasts to all ports but the one they came in on."""
-        hosts = [_entry(host.mac, "forward", port=host.port) for host in chip.hosts]
-        self._tables.insert([*hosts, _entry(_BROADCAST, "flood", group=FLOOD)])
+        self._tables.insert(
+            [
+                _entry("ports", "ingress_port", port, "came_in", exclusion_id=exclusion)
+                for exclusion, port in exclusion_ids(chip)
+            ]
+        )
+        hosts = [_station(host.mac, "forward", port=host.port) for host in chip.hosts]
+        self._tables.insert([*hosts, _station(_BROADCAST, "flood", group=FLOOD)])
 
 
-def _entry(destination: int, action: str, **data: int) -> Entry:
-    key = {"destination": destination}
-    return Entry(f"pipe.{_CONTROL}.stations", key, data, f"{_CONTROL}.{action}")
+def _station(mac: int, action: str, **data: int) -> Entry:
+    return _entry("stations", "destination", mac, action, **data)
+
+
+def _entry(table: str, key: str, match: int, action: str, **data: int) -> Entry:
+    return Entry(f"pipe.{_CONTROL}.{table}", {key: match}, data, f"{_CONTROL}.{action}")

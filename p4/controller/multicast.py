@@ -18,12 +18,15 @@ class Multicast:
         self._tables = tables
 
     def fill(self, chip: Chip) -> None:
-        """Enters the group of broadcasts. A port's exclusion id is its number; it keeps a frame from going back."""
+        """Enters the group of broadcasts, and what keeps a frame from going back: which port has which exclusion id."""
         ports = [port.number for port in chip.ports]
         self._tables.insert([_node(_FLOOD_NODES + port, 0, port) for port in ports])
         self._tables.insert([_group(FLOOD, [_FLOOD_NODES + port for port in ports])])
         self._tables.modify(
-            [Entry("$pre.prune", {"$MULTICAST_L2_XID": port}, {"$DEV_PORT": (port,)}) for port in ports]
+            [
+                Entry("$pre.prune", {"$MULTICAST_L2_XID": exclusion}, {"$DEV_PORT": (port,)})
+                for exclusion, port in exclusion_ids(chip)
+            ]
         )
 
     def add_worker(self, job: Job, worker: int) -> None:
@@ -39,6 +42,12 @@ class Multicast:
             self._tables.delete([_group(job.group, [])])
             job.has_group = False
         self._tables.delete([_node(job.rid(worker), 0, 0)])
+
+
+def exclusion_ids(chip: Chip) -> list[tuple[int, int]]:
+    """Returns (exclusion id, port) for each port. The id is not the port's number, because the chip has ids up to 287
+    only. Nor is it 0, the id of packets that set none."""
+    return [(exclusion, port.number) for exclusion, port in enumerate(chip.ports, 1)]
 
 
 def _node(number: int, rid: int, port: int) -> Entry:

@@ -20,6 +20,7 @@ OTHERS = (
     "pipe.Egress.replies.queues",
     "pipe.Ingress.recirculation.next_pass",
     "pipe.Ingress.l2_forwarding.stations",
+    "pipe.Ingress.l2_forwarding.ports",
     "pipe.IngressParser.switch_addresses",
     "pipe.IngressParser.loopback_ports",
 )

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Callable
 
 from interpreter.errors import RejectedError, UndefinedError
-from interpreter.packet import Packet, pack
+from interpreter.packet import Layout, Packet
 from interpreter.passing import Digest, Memory, Pass
 from interpreter.program import Gress, Program
 from interpreter.traffic_manager import Copy, TrafficManager
@@ -38,6 +38,7 @@ class Chip:
         self._on_digest = on_digest
         self._ports = program.number("PORTS_OF_A_PIPE")
         self._recirculation_port = program.number("RECIRCULATION_PORT")
+        self._intrinsic = {id(gress): Layout(gress.intrinsic, "") for gress in (program.ingress, program.egress)}
         self._metadata = Packet.known(bytes(program.number("PORT_METADATA_BITS") // 8))
 
     def send(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
@@ -103,10 +104,10 @@ class Chip:
         return self._run(gress, self._begin(gress, copy.port, packet, about))
 
     def _begin(self, gress: Gress, port: int, packet: Packet, about: dict[str, int]) -> Pass:
-        front = pack(gress.intrinsic, "", {f".{name}": value for name, value in about.items()})
+        front = [self._intrinsic[id(gress)].pack({f".{name}": value for name, value in about.items()})]
         if gress is self.program.ingress:
-            front = front + self._metadata
-        p = Pass(self.pipes[port // self._ports], front + packet)
+            front.append(self._metadata)
+        p = Pass(self.pipes[port // self._ports], Packet.joined([*front, packet]))
         p.length = len(packet.data)
         return p
 
@@ -122,7 +123,4 @@ class Chip:
         gress.deparser(p)
         if p.values.get("for_deparser.drop_ctl", 0) != 0:
             return None
-        packet = Packet.known(b"")
-        for header in p.emitted:
-            packet = packet + header
-        return packet + p.cursor.rest()
+        return Packet.joined([*p.emitted, p.cursor.rest()])

@@ -38,10 +38,13 @@ class ChipTables:
         self._unheard = 0  # digests that the controller has not handled yet
         self._taken = 0  # how many of these it is handling now: 0 or 1
         self._changed = threading.Condition()
+        # Packets and the controller's writes take turns, as a write to the chip lies before a packet or behind it.
+        self._turn = threading.Lock()
 
     def send(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
         """Lets a frame come in on a port, and returns what leaves the chip: (port, frame)."""
-        return self.chip.send(port, frame)
+        with self._turn:
+            return self.chip.send(port, frame)
 
     def cell(self, pipe: int, register: str, index: int) -> Mapping[str, Value]:
         """Returns the fields of a register's cell in a pipe; none if nothing has been written there."""
@@ -114,7 +117,8 @@ class ChipTables:
     def _each(self, entries: Sequence[Entry], write: Callable[[Entry], None]) -> None:
         for entry in entries:
             try:
-                write(entry)
+                with self._turn:
+                    write(entry)
             except (ProgramError, KeyError, ValueError) as error:
                 raise SystemCallError(f"{entry}: {error}") from error
 

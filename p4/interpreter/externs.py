@@ -10,7 +10,7 @@ from lark import Tree
 from interpreter.errors import UndefinedError
 from interpreter.expressions import Code, Expressions, listed
 from interpreter.p4_types import NOTHING, Bits, Record
-from interpreter.packet import pack, unpack
+from interpreter.packet import Layout, Packet
 from interpreter.passing import Digest, Pass
 from interpreter.values import Value, make
 
@@ -26,7 +26,7 @@ class PacketIn:
         if method == "lookahead":
             type = caller.type(argument)
             assert isinstance(type, Bits)
-            return Code(type, lambda p: make(*p.cursor.look(type.width), "the packet"))
+            return Code(type, lambda p: _number(p.cursor.look(type.width)))
         raise caller.error(argument, f"no such method: {method}")
 
 
@@ -34,12 +34,12 @@ def _extract(argument: Tree, caller: Expressions) -> Callable[[Pass], None]:
     place = caller.written(argument)
     header, path = place.type, place.path
     assert isinstance(header, Record) and header.is_header
+    layout, width = Layout(header, path), header.width
 
     def extract(p: Pass) -> None:
         if path in p.valid:
             raise UndefinedError(f"extracts {path} twice")
-        p.values.update(unpack(header, path, *p.cursor.look(header.width)))
-        p.cursor.advance(header.width)
+        p.values.update(layout.unpack(p.cursor.advance(width)))
         p.valid.add(path)
 
     return extract
@@ -54,9 +54,10 @@ class PacketOut:
         headers = {place.path: place.type}
         if not place.type.is_header:
             headers = {f"{place.path}.{name}": type for name, type in place.type.fields.items()}
+        layouts = [(path, Layout(header, path)) for path, header in headers.items()]
 
         def emit(p: Pass) -> None:
-            p.emitted += [pack(h, path, p.values) for path, h in headers.items() if path in p.valid]
+            p.emitted += [layout.pack(p.values) for path, layout in layouts if path in p.valid]
 
         return Code(NOTHING, emit)
 
@@ -118,6 +119,10 @@ class Checksum:
             return ~total & 0xFFFF
 
         return Code(Bits(16), update)
+
+
+def _number(packet: Packet) -> Value:
+    return make(int.from_bytes(packet.data), int.from_bytes(packet.unknown), "the packet")
 
 
 def _numbers(tree: Tree) -> list[Tree]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 
 @dataclasses.dataclass(frozen=True)
 class Bits:
     width: int
 
-    @property
+    @functools.cached_property
     def mask(self) -> int:
         return (1 << self.width) - 1
 
@@ -47,7 +48,7 @@ class Record:
     fields: dict[str, Type]
     is_header: bool
 
-    @property
+    @functools.cached_property
     def width(self) -> int:
         """A header's width in bits."""
         return sum(type.width for type in self.fields.values() if isinstance(type, Bits))

@@ -62,7 +62,8 @@ class RegisterAction:
             places.append(Place(f"{name}#{own_name}", expressions.type(type)))
             inner.scope[str(own_name)] = places[-1]
         self._register = register
-        self._cell = register.paths(places[0])
+        paths = register.paths(places[0]).items()
+        self._cell = [(field, path, (1 << register.fields[field]) - 1) for field, path in paths]
         self._result = places[1] if len(places) > 1 else None
         self._run = compile_block(block, inner)
 
@@ -89,11 +90,12 @@ class RegisterAction:
             raise UndefinedError(f"accesses {name} at {index!r}")
         cells = p.memory.registers[name]
         held = cells.get(index, {})
-        for field, path in self._cell.items():
-            unset = Unknown(0, (1 << self._register.fields[field]) - 1, f"{name}[{index}]")
-            p.values[path] = held.get(field, unset)
+        values = p.values
+        for field, path, mask in self._cell:
+            value = held.get(field)
+            values[path] = Unknown(0, mask, f"{name}[{index}]") if value is None else value
         try:
             self._run(p)
         except UndefinedError as error:
             raise UndefinedError(f"{name}: {error}") from None
-        cells[index] = {field: p.values.pop(path) for field, path in self._cell.items()}
+        cells[index] = {field: values.pop(path) for field, path, _ in self._cell}

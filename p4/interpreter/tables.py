@@ -15,7 +15,6 @@ from interpreter.matching import Masked, Match, all_match, keyset
 from interpreter.p4_types import NOTHING, Bits, Boolean
 from interpreter.passing import Pass
 from interpreter.statements import Step
-from interpreter.values import Unknown
 
 
 @dataclasses.dataclass
@@ -52,8 +51,9 @@ class Table:
         self._default = self._action_call(properties["default_action"][-1], expressions)
         self._entries: list[Entry] = []
         self._exact: dict[tuple[int, ...], Step] = {}
-        self._found: dict[tuple[object, ...], Step] = {}  # a cache of lookups, if the entries are constant
+        self._found: dict[tuple[object, ...], Step] = {}  # lookups since the entries were last changed
         self._all_exact = all(key.kind == "exact" for key in self.keys)
+        self._runs = [key.code.run for key in self.keys]
         for number, entry in enumerate(properties.get("entries", ["const"])[1:]):
             matches = keyset(entry.children[0], [key.code.type for key in self.keys], expressions)
             action = self._entry_action(entry.children[1], expressions)
@@ -69,6 +69,7 @@ class Table:
         """Adds an entry. Raises ProgramError if the table is full."""
         if len(self._entries) + len(self._exact) >= self.size:
             raise ProgramError(f"{self.name} is full: it holds {self.size} entries")
+        self._found.clear()
         if self._all_exact:
             self._exact[_values(matches)] = action
         else:
@@ -76,6 +77,7 @@ class Table:
             bisect.insort(self._entries, entry, key=lambda entry: entry.priority)
 
     def delete(self, matches: tuple[Match, ...], priority: int) -> None:
+        self._found.clear()
         if self._all_exact:
             del self._exact[_values(matches)]
         else:
@@ -84,6 +86,7 @@ class Table:
 
     def clear(self) -> None:
         """Deletes all entries."""
+        self._found.clear()
         self._entries.clear()
         self._exact.clear()
 
@@ -95,24 +98,23 @@ class Table:
     def _apply(self, p: Pass) -> None:
         p.use(self.name)
         try:
-            action = self._find([key.code.run(p) for key in self.keys])
+            action = self._find(tuple([run(p) for run in self._runs]))
         except UndefinedError as error:
             raise UndefinedError(f"table {self.name} {error}") from None
         action(p)
 
-    def _find(self, values: Sequence[object]) -> Step:
-        if any(isinstance(value, Unknown) for value in values):
+    def _find(self, values: tuple[object, ...]) -> Step:
+        try:
+            if self._all_exact:
+                return self._exact.get(values, self._default)  # type: ignore[call-overload]
+            found = self._found.get(values)
+        except TypeError:  # some bits are not set, and such numbers cannot be looked up
             return self._search(values)
-        key = tuple(values)
-        if self._all_exact:
-            return self._exact.get(key, self._default)  # type: ignore[arg-type]
-        if not self.constant:
-            return self._search(values)
-        if key not in self._found:
-            self._found[key] = self._search(values)
-        return self._found[key]
+        if found is None:
+            found = self._found[values] = self._search(values)
+        return found
 
-    def _search(self, values: Sequence[object]) -> Step:
+    def _search(self, values: tuple[object, ...]) -> Step:
         for wanted, action in self._exact.items():
             if all_match([Masked(value, -1) for value in wanted], values):  # type: ignore[arg-type]
                 return action

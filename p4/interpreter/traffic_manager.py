@@ -10,6 +10,7 @@ from interpreter.errors import UndefinedError
 from interpreter.values import Value
 
 _METADATA = "for_tm"
+_LAST_EXCLUSION_ID = 287
 _GLOBAL_RID = 0  # of packets whose exclusion id counts for all nodes. It is the chip's after a reset, and the driver's
 
 
@@ -46,7 +47,10 @@ class TrafficManager:
         if port is not None:
             yield Copy(port, 0, bypass)
         if group:
-            excluded = self.prunes.get(asked("level2_exclusion_id") or 0, ())
+            exclusion = asked("level2_exclusion_id") or 0
+            if exclusion > _LAST_EXCLUSION_ID:
+                raise UndefinedError(f"has exclusion id {exclusion}; the chip has ids up to {_LAST_EXCLUSION_ID}")
+            excluded = self.prunes.get(exclusion, ())
             for node in self._group(group):
                 rid, ports = self.nodes[node]
                 prunes = (asked("rid") or 0) in (_GLOBAL_RID, rid)

@@ -43,6 +43,7 @@
 #define ADMISSIONS 512
 #define LOOPBACK_PORTS 64                // 16 of each pipe, as SwitchML uses
 #define STATIONS 1024
+#define PORTS 287                        // of all pipes; the traffic manager has exclusion ids 0 to 287
 
 // --- The wire ---------------------------------------------------------------------------------------------------------
 #define MAGIC_VERSION_UPDATE 0x4a580101  // kMagic, kVersion, Kind::kUpdate

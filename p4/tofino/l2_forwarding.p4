@@ -11,7 +11,6 @@ control L2Forwarding(in ethernet_h ethernet,
     }
     action flood(bit<16> group) {
         ig_tm_md.mcast_grp_a = group;
-        ig_tm_md.level2_exclusion_id = ig_intr_md.ingress_port;  // so that no copy goes back
     }
     action discard() {
         ig_dprsr_md.drop_ctl = 1;
@@ -24,7 +23,22 @@ control L2Forwarding(in ethernet_h ethernet,
         size = STATIONS;
     }
 
-    apply { stations.apply(); }
+    // A broadcast goes to all ports but its own. The traffic manager knows its own by an exclusion id. The chip has ids up
+    // to 287 only, and ports of the upper pipes have larger numbers, so the controller gives each port an id.
+    action came_in(bit<9> exclusion_id) {
+        ig_tm_md.level2_exclusion_id = exclusion_id;
+    }
+    table ports {
+        key = { ig_intr_md.ingress_port : exact @name("ingress_port"); }
+        actions = { came_in; discard; }
+        const default_action = discard;
+        size = PORTS;
+    }
+
+    apply {
+        ports.apply();
+        stations.apply();
+    }
 }
 
 #endif

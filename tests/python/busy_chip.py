@@ -5,7 +5,7 @@
 
 This runs random traffics in all sizes, over UDP and RDMA. The chip loses packets inside: between its pipes, and copies
 for the workers. Workers lose results and repeat updates. Each sum that a worker takes must be exact, and each worker
-must get all sums. The exit code is 1 if that did not hold.
+must get all sums. The exit code is 1 if that did not hold, or if there was no traffic.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import math
 import queue
 import random
 import sys
+import time
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -204,12 +205,17 @@ def traffic(switch, chance, losses, passes=PASSES):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--traffics", type=int, default=1000, help="in all")
+    parser.add_argument("--traffics", type=int, default=1000, help="at most")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no traffic after so long")
     parser.add_argument("--seed", type=int, default=1, help="of the first traffic; the next has the next")
     options = parser.parse_args()
-    failed = lost = 0
+    failed = lost = done = 0
     switches = [Switch(size, mtu) for size in WORDS for mtu in (0, _RDMA_MTU)]
+    began = time.monotonic()
     for seed in range(options.seed, options.seed + options.traffics):
+        if time.monotonic() - began > options.seconds:
+            break
+        done += 1
         switch = switches[seed % len(switches)]
         chance = random.Random(seed)
         losses = math.exp(chance.uniform(*map(math.log, _LOSSES)))
@@ -221,10 +227,10 @@ def main():
             print(f"seed {seed}, {switch.size}, {'rdma' if switch.mtu else 'udp'}, losses {losses:.4f}: {error}")
             switch.plane.stop()
             switches[seed % len(switches)] = Switch(switch.size, switch.mtu)
-    print(f"{options.traffics} traffics, {lost} packets lost in the chip, {failed} traffics failed")
+    print(f"{done} traffics, {lost} packets lost in the chip, {failed} traffics failed")
     for switch in switches:
         switch.plane.stop()
-    return failed > 0
+    return failed > 0 or not done
 
 
 if __name__ == "__main__":

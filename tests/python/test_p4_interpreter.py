@@ -207,6 +207,7 @@ def test_a_recirculated_packet_makes_passes_until_it_leaves(chip):
         ({"apply": "store.execute(hdr.byte.value);"} | IN_REGISTER, "cells at 5"),
         ({"apply": "take();"} | IN_REGISTER, r"depends on C\.cells\[2\]"),
         ({"apply": "tm.mcast_grp_a = 3;"}, "multicast group 3"),
+        ({"apply": "tm.mcast_grp_a = 3; tm.level2_exclusion_id = 288;"}, "exclusion id 288"),
         ({"parser": "md.a = 1; md.a = 2; transition accept;"}, "sets md.a a second time"),
         ({"parser": "packet.extract(hdr.byte); transition accept;"}, "extracts hdr.byte twice"),
         ({"apply": "md.b = hdr.byte.value;"}, None),

@@ -11,6 +11,7 @@ from conformance.devices.compiled import Compiled
 from conformance.devices.harness import Harness, HarnessError
 from conformance.devices.model_tables import ModelTables, prefixes
 
+from jaxina.controller.chip import SIZES
 from jaxina.controller.tables import Entry, Range, Ternary
 
 # It understands what the tests below say, and refuses the rest as the harness does.
@@ -151,7 +152,7 @@ def test_a_full_value_set_takes_no_more(compiled):
 
 @pytest.fixture
 def tables(binary, compiled):
-    started = ModelTables(binary, compiled, 0)
+    started = ModelTables(binary, compiled, SIZES["one-pipe"])
     yield started
     started.close()
 

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import re
 import subprocess
+import time
 from pathlib import Path
 
 _SENT = re.compile(r"(\d+) ([0-9A-F]+)")  # port and frame
@@ -23,6 +24,8 @@ _OTHER = re.compile(
     r"|counter [^(]+\(physical.*|(?:unexpected )?packet output on port \d+:|[0-9a-f]{4} (?: [0-9a-f ]{2})+.*"
 )
 _LAST_LINES = 12
+_PAUSE = 0.005  # seconds; some threads of the model wake up by themselves, and look for work
+_WAITING = {"S", "Z", "X"}  # states of threads that sleep, or have ended
 
 
 class HarnessError(Exception):
@@ -101,6 +104,29 @@ class Harness:
             if not self._understand(line, answer):
                 refused.append(line)
         raise HarnessError("the harness has ended: " + " / ".join(self._last))
+
+    def rest(self) -> None:
+        """Lets the model's threads take a packet on: `idle` does not wait for all of them.
+
+        This waits for a time, and until each thread waits for something or has waited twice. So a busy machine, where
+        the threads get to run late, makes no difference.
+        """
+        before = self._waits()
+        time.sleep(_PAUSE)
+        while any(
+            state not in _WAITING and waits < before.get(thread, (state, 0))[1] + 2
+            for thread, (state, waits) in self._waits().items()
+        ):
+            time.sleep(_PAUSE)
+
+    def _waits(self) -> dict[str, tuple[str, int]]:
+        """Returns each thread's state, and how often it has waited."""
+        found = {}
+        for path in Path(f"/proc/{self._process.pid}/task").glob("*/status"):
+            with contextlib.suppress(OSError):  # the thread has ended since
+                fields = dict(line.split(":", 1) for line in path.read_text().splitlines())
+                found[path.parent.name] = fields["State"].split()[0], int(fields["voluntary_ctxt_switches"])
+        return found
 
     @staticmethod
     def _understand(line: str, answer: Answer) -> bool:

@@ -25,12 +25,12 @@ from jaxina.controller.data_plane import TofinoPlane
 from jaxina.controller.tables import Tables
 
 PROGRAM = Path(__file__).parents[2] / "tofino" / "jaxina.p4"
-ADDRESS, _MAC = "198.18.0.1", b"\x02\x4a\x58\xff\xff\xff"
+ADDRESS, MAC = "198.18.0.1", b"\x02\x4a\x58\xff\xff\xff"
 _NETWORK = ipaddress.ip_network("198.18.64.0/18")
 _HOSTS = 64  # more than a vector has endpoints
-PORTS = (0, 5, 128, 140)  # in two pipes, so that packets must be handed over
+PORTS = (0, 5, 128, 300)  # in three pipes, so that packets must be handed over
 _UDP_PORT = 40000
-_SHORTEST_FRAME = 60  # bytes, without the frame check sequence
+SHORTEST_FRAME = 60  # bytes, without the frame check sequence
 _SETTLE_TIMEOUT = 60.0
 _WORKER_RATE = 1.0  # Gbit/s; nothing in the interpreter takes time
 
@@ -82,8 +82,8 @@ class ChipLink:
     def frame(self, endpoint: str, to: Address, payload: bytes) -> tuple[int, bytes]:
         """Returns the port by which an endpoint's frame comes in, and the frame."""
         host = self._endpoints[endpoint]
-        frame = frames.Frame(host.mac.to_bytes(6), (host.ip, _UDP_PORT), _MAC, to, payload)
-        return host.port, frames.to_bytes(frame).ljust(_SHORTEST_FRAME, b"\0")
+        frame = frames.Frame(host.mac.to_bytes(6), (host.ip, _UDP_PORT), MAC, to, payload)
+        return host.port, frames.to_bytes(frame).ljust(SHORTEST_FRAME, b"\0")
 
     def deliver(self, port: int, data: bytes) -> None:
         """Takes a frame that leaves the chip by this port to its endpoint. Raises WrongWayError if there is none."""
@@ -116,9 +116,9 @@ def _host(number: int) -> Host:
 HOSTS = tuple(_host(number) for number in range(_HOSTS))
 
 
-def description(size: str) -> Chip:
+def description(size: str, address: str = ADDRESS) -> Chip:
     """Returns the chip's description for the controller."""
-    return Chip(SIZES[size], ADDRESS, tuple(Port(port, 100, "none") for port in PORTS), HOSTS, _WORKER_RATE)
+    return Chip(SIZES[size], address, tuple(Port(port, 100, "none") for port in PORTS), HOSTS, _WORKER_RATE)
 
 
 class ChipDevice(SwitchDevice):
@@ -145,7 +145,7 @@ class ChipDevice(SwitchDevice):
     def state(self, job: str, slot: int, version: int) -> dict[str, Value | None]:
         try:
             return self._registers.state(self._plane.part_of(self._names.jobs[job]), slot, version)
-        except UndefinedError as error:
+        except (UndefinedError, HarnessError) as error:
             return {"impossible": str(error).replace(" ", "_")}
 
     def close(self) -> None:

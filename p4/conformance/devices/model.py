@@ -30,7 +30,7 @@ class ModelDevice:
         self._size, self._harness, self._program = size, harness, Compiled(program)
 
     def begin(self, vector: Vector) -> None:
-        tables = ModelTables(self._harness, self._program, SIZES[self._size].pool_pipe)
+        tables = ModelTables(self._harness, self._program, SIZES[self._size])
         self._device = ChipDevice(self._size, tables)
         self._device.begin(vector)
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from conformance.devices.compiled import Compiled
 from conformance.devices.harness import Answer, Harness, HarnessError
+from jaxina.controller import port_load
+from jaxina.controller.chip import Size
 from jaxina.controller.tables import Digest, Entry, Match, Range, Ternary
 from jaxina.errors import SystemCallError
 
@@ -21,9 +23,7 @@ _PIPE = "pipe."
 _PIPES = range(4)
 _PRIORITY = "$MATCH_PRIORITY"
 _PRIORITIES = 5  # of the admission tables; 0 is the most important
-_ROUNDS = 24  # a packet makes at most 11 passes, and one more to be handed over; some take two rounds
 _TICK = 2_000_000  # picoseconds between two rounds
-_PAUSE = 0.005  # seconds for the model's threads to take a packet on: `idle` does not wait for all of them
 _COUNTED = {"packets": "$COUNTER_SPEC_PKTS", "bytes": "$COUNTER_SPEC_BYTES"}
 # Recirculation ports: the register of each pipe, 0x800000 apart, that lets the four channels send packets round again.
 _RECIRCULATION, _OF_A_PIPE, _ON = 0x273D01C, 0x800000, 0x000F0001
@@ -51,12 +51,14 @@ class ModelTables:
     Args:
       binary: the harness.
       program: what the compiler has made.
-      pool_pipe: the pipe in which the controller reads registers.
+      size: the program's size.
     """
 
-    def __init__(self, binary: Path, program: Compiled, pool_pipe: int):
+    def __init__(self, binary: Path, program: Compiled, size: Size):
         self._program = program
-        self._pool_pipe = pool_pipe
+        self._pool_pipe = size.pool_pipe
+        passes = 1 + len(port_load.steps(size)) + 1  # and one to be handed over
+        self._rounds = 2 * passes  # some passes take two
         self._lock = threading.RLock()  # the control service's threads and the digests' thread share the harness
         self._next_address: dict[tuple[str, int], int] = {}
         self._nodes: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -82,13 +84,16 @@ class ModelTables:
         """
         if self._too_late:
             raise HarnessError(f"the harness cannot do this, so what follows would not count: {self._too_late}")
-        answer = self._ask(
-            [f"packet {port} {frame.hex()}", *["idle", f"tick {_TICK}", f"sleep {_PAUSE}"] * _ROUNDS, "idle"]
-        )
-        learned = sorted({pipe for pipe, _ in answer.digests})
+        with self._lock:
+            answers = [self._ask([f"packet {port} {frame.hex()}"])]
+            for _ in range(self._rounds):
+                answers.append(self._ask(["idle", f"tick {_TICK}"]))
+                self._harness.rest()
+            answers.append(self._ask(["idle"]))
+        learned = sorted({pipe for answer in answers for pipe, _ in answer.digests})
         if learned:
             self._ask([f"reg {_FORGETS + pipe * _OF_A_FILTER:#x} 1" for pipe in learned])
-        return answer.frames
+        return [frame for answer in answers for frame in answer.frames]
 
     def cell(self, pipe: int, register: str, index: int) -> dict[str, int]:
         """Returns the fields of a register's cell in a pipe."""
