@@ -12,13 +12,13 @@
 #include <limits>
 #include <vector>
 
-#include "rdma_engine/sim/congestion_study.h"
+#include "rdma_engine/sim/sharing_study.h"
 #include "rdma_engine/transport/udp/stream_limits.h"
 
 namespace {
 
-using jaxina::sim::CongestionCase;
-using jaxina::sim::CongestionFigures;
+using jaxina::sim::SharingCase;
+using jaxina::sim::SharingFigures;
 
 struct Control {
   const char* name;
@@ -32,12 +32,12 @@ void print_spread(std::vector<double> values, int decimals) {
               values.back());
 }
 
-void measure(CongestionCase what, const Control& control, std::uint64_t seeds) {
+void measure(SharingCase what, const Control& control, std::uint64_t seeds) {
   what.marks = control.marks;
   what.standing = control.standing;
   std::vector<double> goodput, dropped, again, fairness;
   for (what.seed = 0; what.seed < seeds; ++what.seed) {
-    const CongestionFigures figures = jaxina::sim::study_congestion(what);
+    const SharingFigures figures = jaxina::sim::study_sharing(what);
     if (!figures.failure.empty()) std::fprintf(stderr, "%s\n", figures.failure.c_str()), std::exit(1);
     goodput.push_back(figures.of_model);
     dropped.push_back(100 * figures.dropped);

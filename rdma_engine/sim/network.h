@@ -45,6 +45,13 @@ struct NetworkCounters {
 struct LinkCounters {
   std::uint64_t sent = 0, lost = 0;  // packets; the lost ones are among those sent
   std::uint64_t bytes = 0;           // sent
+
+  LinkCounters& operator+=(const LinkCounters& other) {
+    sent += other.sent;
+    lost += other.lost;
+    bytes += other.bytes;
+    return *this;
+  }
 };
 
 enum class Fate : std::uint8_t { kDelivered, kLost, kCorrupted };

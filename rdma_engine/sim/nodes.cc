@@ -58,13 +58,10 @@ Outcome::Look Simulation::look() const {
     std::uint64_t results = 0;
     for (const Counters* counters : run.counters) results += (*counters)[Counter::kResults];
     look.results.push_back(results);
-    look.collisions.push_back(switch_->at_switches(run.spec.job)[Counter::kCollisions]);
+    look.at_switches.push_back(switch_->at_switches(run.spec.job));
   }
-  for (const std::uint16_t server : nodes_.servers) {
-    look.to_servers.sent += network_.towards(server).sent;
-    look.to_servers.lost += network_.towards(server).lost;
-    look.to_servers.bytes += network_.towards(server).bytes;
-  }
+  for (const std::uint16_t server : nodes_.servers) look.to_servers += network_.towards(server);
+  for (std::uint16_t host = 0; host < hosts_.size(); ++host) look.to_workers += network_.towards(host);
   look.retransmissions = outcome_.retransmissions;
   return look;
 }

@@ -44,9 +44,10 @@ struct Outcome {
 
   // What has happened until a time that the plan names.
   struct Look {
-    std::vector<std::uint64_t> results = {};     // per job: the passes that its aggregators have completed
-    std::vector<std::uint64_t> collisions = {};  // per job: updates whose entry another pass had
-    LinkCounters to_servers = {};                // packets on the links to the servers' hosts
+    std::vector<std::uint64_t> results = {};  // per job: the passes that its aggregators have completed
+    std::vector<Counters> at_switches = {};   // per job: at the switches on the way to servers
+    LinkCounters to_servers = {};             // on the links to the servers' hosts, all together
+    LinkCounters to_workers = {};             // on the links to the workers
     std::uint64_t retransmissions = 0;
   };
   std::vector<Look> looks = {};
