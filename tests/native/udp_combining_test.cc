@@ -50,9 +50,9 @@ TEST(UdpCombining, FewEntriesAndLossCostOnlyTime) {
   }
 }
 
-// Loopback is faster than these ports. So workers must hear of queues, and send less.
+// Loopback is faster than these ports, however busy the machine is. So workers must hear of queues, and send less.
 TEST(UdpCombining, MarksOfSlowPortsReduceTheWindows) {
-  for (const double port_rate : {0.0, 50.0}) {
+  for (const double port_rate : {0.0, 1.0}) {
     const JobSpec job = job_of(3);
     SoftwareSwitch combiner({.threads = 2, .entries = 256, .port_rate = port_rate});
     const CombinedJobs jobs(job, combiner.ports());
