@@ -45,7 +45,7 @@ def main() -> None:
     for axis in axes:
         axis.set_xscale("log", base=2)
         axis.set_ylim(0, 1.05)
-        axis.set_xlabel("load: windows / entries")
+        axis.set_xlabel("load")
     figure.tight_layout()
     figure.savefig(options.plot, metadata={"Date": None})
 
