@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
                      .workers = workers,
                      .slots = kMostSlots,
                      .servers = jobs,
+                     .threshold = 1'000'000,
                      .second_starts_at = 7'000'000,
                      .delay = 250'000};
     what.entries = 0;

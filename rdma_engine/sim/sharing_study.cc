@@ -45,6 +45,7 @@ Plan plan_of(const SharingCase& what) {
                     .server_link = link,
                     .share_sent_on = static_cast<std::uint32_t>(std::lround(what.share_sent_on * 65536))};
   if (what.marks) plan.combining.queues.bytes_per_second = link.bytes_per_us * 1e6;
+  plan.combining.queues.threshold = what.threshold;
   return plan;
 }
 

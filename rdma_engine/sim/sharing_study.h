@@ -16,12 +16,13 @@ struct SharingCase {
   std::uint32_t slots = 256;  // of each job
   bool reserved = false;  // the switch sums in slots that each job has for itself: then nothing below matters but delay
   std::uint32_t entries = 4096;
-  std::uint32_t servers = 1;         // hosts that all jobs share
-  double share_sent_on = 0;          // of passes that are not combined, though they could be
-  bool marks = true;                 // whether the switch marks packets
-  Nanoseconds standing = 4'000'000;  // see WindowLimits
-  Nanoseconds second_starts_at = 0;  // when all jobs but the first start
-  Nanoseconds delay = 100'000;       // of each link
+  std::uint32_t servers = 1;          // hosts that all jobs share
+  double share_sent_on = 0;           // of passes that are not combined, though they could be
+  bool marks = true;                  // whether the switch marks packets
+  Nanoseconds standing = 4'000'000;   // see WindowLimits
+  Nanoseconds threshold = 4'000'000;  // see PhantomQueueOptions; that of the software switch
+  Nanoseconds second_starts_at = 0;   // when all jobs but the first start
+  Nanoseconds delay = 100'000;        // of each link
 };
 
 struct SharingFigures {

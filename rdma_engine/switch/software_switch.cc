@@ -18,9 +18,15 @@ constexpr double kFastestPort = 1e6;  // megabits per second
 // Bytes that a link carries in addition to a packet: the headers of Ethernet, IPv4 and UDP.
 constexpr std::size_t kHeaders = 14 + 20 + 8;
 
+// Longer than what bridges the time that threads wait for a processor, which makes bursts of what they send. It is
+// shorter than the queue of a small switch (5 ms).
+constexpr Nanoseconds kThreshold = 4'000'000;
+
 // A thread sends its share of what leaves a port.
 PhantomQueueOptions queues_of(const SwitchConfig& config) {
-  return {.bytes_per_second = config.port_rate * 1e6 / 8 / config.threads, .bytes_per_packet = kHeaders};
+  return {.bytes_per_second = config.port_rate * 1e6 / 8 / config.threads,
+          .bytes_per_packet = kHeaders,
+          .threshold = kThreshold};
 }
 
 void check(const SwitchConfig& config) {
