@@ -53,7 +53,8 @@ class Job:
           The value of each counter, by name. Among them: ``collectives``, ``elements``, ``packets_sent``,
           ``packets_received``, ``bytes_sent``, ``bytes_received``, ``bytes_of_32_bits``, ``bytes_of_16_bits`` and
           ``bytes_of_8_bits`` (of words sent in that width, without headers), ``retransmissions``, ``packets_dropped``,
-          ``packets_rejected``, ``staged_words`` (words of GPU arrays that the CPU copied or added) and
+          ``packets_rejected``, ``marked`` (results that said that a link's queue was long), ``window_decreases``,
+          ``staged_words`` (words of GPU arrays that the CPU copied or added) and
           ``rounded_to_zero`` (numbers on CPU that became zero, see `jaxina.Program`).
         """
         from jaxina import _native

@@ -79,17 +79,18 @@ void bind_switch(nb::module_& m) {
       .def(
           "__init__",
           [](SoftwareSwitch* self, std::string address, std::uint32_t threads, double loss, std::uint64_t loss_seed,
-             std::vector<std::uint16_t> ports, std::uint32_t entries, double share_sent_on) {
+             std::vector<std::uint16_t> ports, std::uint32_t entries, double share_sent_on, double port_rate) {
             new (self) SoftwareSwitch({.address = std::move(address),
                                        .ports = std::move(ports),
                                        .threads = threads,
                                        .loss = loss,
                                        .loss_seed = loss_seed,
                                        .entries = entries,
-                                       .share_sent_on = share_sent_on});
+                                       .share_sent_on = share_sent_on,
+                                       .port_rate = port_rate});
           },
           "address"_a, "threads"_a, "loss"_a, "loss_seed"_a, "ports"_a = std::vector<std::uint16_t>{}, "entries"_a = 0,
-          "share_sent_on"_a = 0.0, Release(),
+          "share_sent_on"_a = 0.0, "port_rate"_a = 0.0, Release(),
           "Args:\n"
           "  address: this host's address, to which workers send.\n"
           "  threads: how many threads serve the jobs.\n"
@@ -98,7 +99,9 @@ void bind_switch(nb::module_& m) {
           "  ports: one UDP port for each thread; [] lets the system choose.\n"
           "  entries: how many entries the table has that jobs of combine_job() share.\n"
           "  share_sent_on: share of their passes that are sent on without being combined, for experiments, in "
-          "[0, 1].\n\n"
+          "[0, 1].\n"
+          "  port_rate: megabits per second of the links from here to each host, at most 1e6; 0 if that is not known. If "
+          "it is known, packets of such jobs are marked while a link has a queue.\n\n"
           "Raises:\n"
           "  InvalidArgumentError: if a port is in use, the address is not this host's, or a number cannot work.\n"
           "  SystemCallError: if the system has no thread left.")

@@ -8,7 +8,8 @@ It needs root, because it makes a testbed (`jaxina testbed`), and removes it aft
 float32 over udp, over direct, and over atp:
 
 * with a host of its own as the server, while the switch sends a share f of the passes on without combining them. By
-  the model, the share of the link is 1 / (1 + (n - 1) f): the server's link carries n packets of such a pass;
+  the model, the share of the link is 1 / (1 + (n - 1) f): the server's link carries n packets of such a pass. With
+  "marks", the switch knows the links' rate and marks packets;
 * with servers in the workers, and one or two switches that have a worker's link each. That link is the limit. Each
   way, it carries n packets between the switch and the workers and one between the switch and the server. So by the
   model, the share of the link is k / (n + 1) for k switches.
@@ -56,6 +57,7 @@ class Case:
       forward: the share of passes that the switch sends on.
       server: whether a host of its own is the server.
       slow_switches: how many switches with a worker's link combine, instead of one with all workers' rates together.
+      marks: whether the switch knows the rate of the links, and so marks packets.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Case:
     forward: float = 0.0
     server: bool = False
     slow_switches: int = 0
+    marks: bool = False
 
     def model(self, workers: int) -> float | None:
         """The share of a worker's link that the model gives."""
@@ -80,6 +83,9 @@ CASES = (
     Case("atp, f = 1/4", "atp", 0.25, server=True),
     Case("atp, f = 1/2", "atp", 0.5, server=True),
     Case("atp, f = 1", "atp", 1.0, server=True),
+    Case("atp, f = 0, marks", "atp", server=True, marks=True),
+    Case("atp, f = 1/2, marks", "atp", 0.5, server=True, marks=True),
+    Case("atp, f = 1, marks", "atp", 1.0, server=True, marks=True),
     Case("atp, 1 slow switch", "atp", slow_switches=1),
     Case("atp, 2 slow switches", "atp", slow_switches=2),
 )
@@ -102,7 +108,7 @@ def switch_at(namespace: str, host: str, *options: object) -> Iterator[str]:
 
 
 def measure(case: Case, bed: testbed.Testbed, options: argparse.Namespace) -> dict[str, float]:
-    """The medians of jaxina and of gloo, in ms."""
+    """The medians of jaxina and of gloo, in ms; and the share of worker 0's packets that it sent again."""
     extra = [(bed.worker_namespace(options.workers + i), bed.worker_host(options.workers + i)) for i in range(2)]
     with contextlib.ExitStack() as stack:
         settings: dict[str, str] = {}
@@ -111,11 +117,13 @@ def measure(case: Case, bed: testbed.Testbed, options: argparse.Namespace) -> di
             settings["JAXINA_SERVERS"] = stack.enter_context(switch_at(*extra[0]))
         if case.aggregator == "atp":
             places = extra[: case.slow_switches] or [(bed.switch_namespace, bed.switch_host)]
-            switches = [stack.enter_context(switch_at(*place, "--forward", case.forward)) for place in places]
+            how = ("--forward", case.forward, *(("--port-rate", options.rate) if case.marks else ()))
+            switches = [stack.enter_context(switch_at(*place, *how)) for place in places]
             bench += ["--switch", ",".join(switches)]
         stack.enter_context(mock.patch.dict(os.environ, settings))
         (record,) = bench_records(case.aggregator, *bench)
-    return {name: result["median_ms"] for name, result in record["results"].items()}
+    medians = {name: result["median_ms"] for name, result in record["results"].items()}
+    return {**medians, "again": record["engine"]["retransmissions"] / record["engine"]["packets_sent"]}
 
 
 def chosen(options: argparse.Namespace) -> list[Case]:
@@ -128,7 +136,7 @@ def table(rounds: Sequence[dict[str, dict[str, float]]], limit: float, options: 
         title=f"{options.workers} workers, links of {options.rate} Mbit/s, {options.size:,} bytes; median and range",
         box=box.SIMPLE_HEAD,
     )
-    for heading in ("", "ms", "of the link", "model", "of the model", "udp / this", "gloo / this"):
+    for heading in ("", "ms", "of the link", "model", "of the model", "udp / this", "gloo / this", "sent again, %"):
         made.add_column(heading, justify="right" if heading else "left")
     for case in chosen(options):
         found = [one[case.name] for one in rounds]
@@ -141,11 +149,12 @@ def table(rounds: Sequence[dict[str, dict[str, float]]], limit: float, options: 
             spread([limit / ms["jaxina"] / model for ms in found]) if model else "",
             spread([one["udp"]["jaxina"] / one[case.name]["jaxina"] for one in rounds]),
             spread([ms["gloo"] / ms["jaxina"] for ms in found]),
+            spread([100 * one["again"] for one in found]),
         )
     if OPEN_MPI in rounds[0]:
         times = [one[OPEN_MPI]["jaxina"] for one in rounds]
         ratios = spread([one["udp"]["jaxina"] / one[OPEN_MPI]["jaxina"] for one in rounds])
-        made.add_row(OPEN_MPI, spread(times, 0), spread([limit / time for time in times]), "", "", ratios, "")
+        made.add_row(OPEN_MPI, spread(times, 0), spread([limit / time for time in times]), "", "", ratios, "", "")
     return made
 
 

@@ -168,6 +168,7 @@ class SoftwareSwitch:
         ports: Sequence[int] = [],
         entries: int = 0,
         share_sent_on: float = 0.0,
+        port_rate: float = 0.0,
     ) -> None: ...
     @property
     def ports(self) -> list[int]: ...

@@ -54,9 +54,12 @@ def statistics(collected: dict[str, Any]) -> str:
     if not total:
         return "no statistics: no process reached jaxina.shutdown() or ended without an error"
     sent = total["packets_sent"]
+    marks = (
+        f", {total['marked']} marked, windows decreased {total['window_decreases']} times" if total["marked"] else ""
+    )
     share = f" ({100 * total['retransmissions'] / sent:.2f} %)" if sent else ""
     return (
         f"{len(collected['workers'])} workers, {total['collectives']} collectives: {sent} packets sent, "
         f"{total['packets_received']} received, {total['retransmissions']} retransmissions{share}, "
-        f"{total['packets_dropped']} dropped, {total['packets_rejected']} rejected"
+        f"{total['packets_dropped']} dropped, {total['packets_rejected']} rejected{marks}"
     )

@@ -173,7 +173,12 @@ def _assisted(reply: Any) -> list[Any]:
         "the entry; sent on: updates that came direct",
         style="dim",
     )
-    return [table, explained]
+    marks = [
+        Text(f"job {job.job}: {marked:,} packets were marked, because a link had a queue: its workers send less", "dim")
+        for job in reply.assisted
+        if (marked := job.counters["marked"])
+    ]
+    return [table, *marks, explained]
 
 
 def record(reply: Any, rates: Mapping[int, Mapping[str, float]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import enum
 import logging
 import os
@@ -21,6 +22,15 @@ from jaxina.errors import InvalidArgumentError
 
 ROCE_PORT = 4791  # the only UDP port that NICs send RoCEv2 packets to
 _CONTROL_NICENESS = 5  # added to the niceness of the control service's threads
+
+
+@dataclasses.dataclass(frozen=True)
+class Combining:
+    """How the switch combines updates on their way to servers: see `SoftwareSwitch`."""
+
+    entries: int
+    share_sent_on: float
+    port_rate: float
 
 
 class Backend(enum.StrEnum):
@@ -87,6 +97,17 @@ def switch(
             min=0, max=1, help="Share of their passes that are sent on without being combined, for experiments."
         ),
     ] = 0.0,
+    port_rate: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1e6,
+            metavar="MBIT",
+            help="Megabits per second of the links from here to each worker's and server's host. If it is given, the "
+            "switch marks packets of jobs with aggregator='atp' before the queue of such a link is full, and workers "
+            "send less.",
+        ),
+    ] = 0.0,
     loss: Annotated[
         float, typer.Option(min=0, max=0.99, help="Share of arriving packets to drop, for experiments.")
     ] = 0.0,
@@ -138,15 +159,16 @@ def switch(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     if backend is Backend.tofino:
-        if upstream or data_ports or threads or rdma or loss or not icrc:
+        if upstream or data_ports or threads or rdma or loss or not icrc or port_rate:
             raise InvalidArgumentError(
-                "--upstream, --data-ports, --threads, --rdma, --no-check-icrc and --loss need --backend software"
+                "--upstream, --data-ports, --threads, --rdma, --no-check-icrc, --loss and --port-rate need --backend "
+                "software"
             )
         plane = _tofino(chip, bfrt, dry_run)
     else:
         if chip or dry_run:
             raise InvalidArgumentError("--chip and --dry-run need --backend tofino")
-        combining = (aggregators, forward)
+        combining = Combining(aggregators, forward, port_rate)
         plane = _software(host, data_ports, threads, rdma, icrc, loss, loss_seed, combining)
     with plane as (data_plane, where):
         _let_data_path_go_first()
@@ -182,7 +204,7 @@ def _software(
     icrc: bool,
     loss: float,
     loss_seed: int,
-    combining: tuple[int, float],
+    combining: Combining,
 ) -> Iterator[tuple[Any, str]]:
     """Runs the software switch's data plane. Yields it, and a text that says where it is."""
     from jaxina import _native
@@ -195,10 +217,7 @@ def _software(
             f"--data-ports {data_ports} has {len(ports)} ports, but there are {count} threads: give one port per thread"
         )
     rdma_host, rdma_port = _rdma_address(rdma)
-    entries, share_sent_on = combining
-    datagrams = _native.SoftwareSwitch(
-        host, count, loss, loss_seed, ports, entries=entries, share_sent_on=share_sent_on
-    )
+    datagrams = _native.SoftwareSwitch(host, count, loss, loss_seed, ports, **dataclasses.asdict(combining))
     _warn_of_small_buffers(datagrams.receive_buffer_granted, datagrams.receive_buffer_requested)
     try:
         roce = _native.RoceSwitch(rdma_host, rdma_port, icrc, loss, loss_seed) if rdma else None

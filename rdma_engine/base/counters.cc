@@ -14,6 +14,7 @@ std::string_view to_string(Counter counter) {
     case Counter::kBytesOf16Bits: return "bytes_of_16_bits";
     case Counter::kBytesOf8Bits: return "bytes_of_8_bits";
     case Counter::kRetransmissions: return "retransmissions";
+    case Counter::kWindowDecreases: return "window_decreases";
     case Counter::kPacketsDropped: return "packets_dropped";
     case Counter::kPacketsUnsent: return "packets_unsent";
     case Counter::kPacketsUnanswerable: return "packets_unanswerable";
@@ -33,6 +34,7 @@ std::string_view to_string(Counter counter) {
     case Counter::kExpired: return "expired";
     case Counter::kReleased: return "released";
     case Counter::kReplies: return "replies";
+    case Counter::kMarked: return "marked";
     case Counter::kTruncated: return "truncated";
     case Counter::kForeign: return "foreign";
     case Counter::kBadLength: return "bad_length";

@@ -22,6 +22,7 @@ enum class Counter : std::uint8_t {
   kBytesOf16Bits,
   kBytesOf8Bits,
   kRetransmissions,
+  kWindowDecreases,      // how often a worker has decreased its window
   kPacketsDropped,       // dropped on purpose, by the `loss` setting
   kPacketsUnsent,        // the network did not accept them
   kPacketsUnanswerable,  // the source cannot be answered: port 0, multicast and the like
@@ -42,6 +43,7 @@ enum class Counter : std::uint8_t {
   kExpired,     // entries that were taken from their pass after their lifetime
   kReleased,    // entries that the result of their pass freed
   kReplies,     // the servers' replies that it passed on
+  kMarked,      // packets that it marked, because a queue had formed at their port; at a worker: results with a mark
   // The rest are reasons why an aggregator rejected something and changed nothing. Reasons to reject datagrams:
   kTruncated,
   kForeign,

@@ -15,7 +15,8 @@ Combiner::Combiner(const CombinerOptions& options, const numerics::Codec& codec)
     : options_(options),
       codec_(codec),
       table_(options.table, options.lifetime),
-      marked_(std::make_unique_for_overwrite<std::uint8_t[]>(wire::kMaxPacketSize)) {
+      queues_(options.queues, options.port_of),
+      copy_(std::make_unique_for_overwrite<std::uint8_t[]>(wire::kMaxPacketSize)) {
   JAXINA_ASSERT(options.table.packet_bytes % 4 == 0);
 }
 
@@ -94,7 +95,7 @@ void Combiner::on_update(Registration& registration, const Arrival& arrival, Pac
   if (is_group && !child) return void(++job.counters()[Counter::kForeign]);
   // The sum of a group's narrow words does not fit into such words, so they are sent on.
   const bool direct =
-      header.code >= static_cast<std::uint8_t>(wire::Transmission::kDirect) || header.format != wire::Format::kInt32;
+      wire::transmission_of(header.code) == wire::Transmission::kDirect || header.format != wire::Format::kInt32;
   if (!child || direct || job.children() == 1 || table_.size().entries == 0 || sends_on(header)) {
     if (const auto way = job.way_to(header.worker)) job.contact(*way, header.slot) = arrival.from;
     ++job.counters()[Counter::kPassedOn];
@@ -114,7 +115,8 @@ void Combiner::combine(Registration& registration, const Arrival& arrival, std::
                      {.pass = pass,
                       .child = child,
                       .children = job.children(),
-                      .may_claim = header.code == static_cast<std::uint8_t>(wire::Transmission::kFirst)},
+                      .may_claim = wire::transmission_of(header.code) == wire::Transmission::kFirst,
+                      .marked = wire::is_marked(header.code)},
                      arrival.now, table_.lifetime());
   counters[Counter::kExpired] += outcome.expired;
   PassSum sum = table_.sum(index, header.exponents);
@@ -161,22 +163,42 @@ void Combiner::send_sum(CombinedJob& job, std::size_t entry, const Arrival& arri
   wire::Header combined = arrival.header;
   combined.kind = wire::Kind::kCombined;
   combined.worker = narrow<std::uint16_t>(wire::kFirstGroup + job.spec().group);
-  combined.code = static_cast<std::uint8_t>(transmission);
+  const Address to = upstream(job, arrival);
+  const auto code = static_cast<std::uint8_t>(transmission);
+  combined.code = mark(job, table_[entry].marked ? code | wire::kMarked : code, queues_.is_over(to, arrival.now));
   const std::size_t size = wire::packet_size(combined.words, combined.exponents);
   wire::seal(combined, table_.packet(entry), size);
-  send_upstream(job, arrival, {table_.packet(entry), size}, output);
+  send(job, arrival, to, {table_.packet(entry), size}, output);
 }
 
 void Combiner::send_on(CombinedJob& job, const Arrival& arrival, PacketOutput& output) {
-  send_upstream(job, arrival, arrival.packet, output);
+  const Address to = upstream(job, arrival);
+  const std::uint8_t code = mark(job, arrival.header.code, queues_.is_over(to, arrival.now));
+  send(job, arrival, to, with_code(arrival, code), output);
 }
 
 // The server must see the address at which the workers know this switch, so it is where this worker's packet came to.
-void Combiner::send_upstream(CombinedJob& job, const Arrival& arrival, std::span<const std::uint8_t> packet,
-                             PacketOutput& output) {
+Address Combiner::upstream(const CombinedJob& job, const Arrival& arrival) {
   Address to = job.upstream(arrival.header.slot);
   to.local = arrival.from.local;
-  send(job, to, packet, output);
+  return to;
+}
+
+// The code of a packet whose port has a queue or not.
+std::uint8_t Combiner::mark(CombinedJob& job, std::uint8_t code, bool is_over) const {
+  if (!is_over || wire::is_marked(code)) return code;
+  ++job.counters()[Counter::kMarked];
+  return code | wire::kMarked;
+}
+
+// The packet that has arrived, with this code. It is valid until the next call.
+std::span<const std::uint8_t> Combiner::with_code(const Arrival& arrival, std::uint8_t code) {
+  if (code == arrival.header.code) return arrival.packet;
+  wire::Header header = arrival.header;
+  header.code = code;
+  std::memcpy(copy_.get(), arrival.packet.data(), arrival.packet.size());
+  wire::seal(header, copy_.get(), arrival.packet.size());
+  return {copy_.get(), arrival.packet.size()};
 }
 
 void Combiner::on_reply(Registration& registration, const Arrival& arrival, PacketOutput& output) {
@@ -186,32 +208,38 @@ void Combiner::on_reply(Registration& registration, const Arrival& arrival, Pack
   if (!same_peer(arrival.from, job.upstream(header.slot))) return void(++job.counters()[Counter::kForeign]);
   ++job.counters()[Counter::kReplies];
   if (header.worker != wire::kAllWorkers) {
-    if (const auto way = job.way_to(header.worker)) send(job, job.contact(*way, header.slot), arrival.packet, output);
+    const auto way = job.way_to(header.worker);
+    if (way) send(job, arrival, job.contact(*way, header.slot), arrival.packet, output);
     return;
   }
-  if (header.kind != wire::Kind::kResult) return send_to_all(job, header.slot, arrival.packet, output);
+  if (header.kind != wire::Kind::kResult) return send_to_all(job, arrival, arrival.packet, output);
   // Passes of other formats have no entries.
   if (table_.size().entries > 0 && header.format == wire::Format::kInt32) {
     const PassId pass = id_of(registration, header);
     job.counters()[Counter::kReleased] +=
         release(table_[table_.index_of(pass)], pass, arrival.now, table_.lifetime()) ? 1 : 0;
   }
-  if (std::exchange(job.overflows_told(), overflows_) == overflows_)
-    return send_to_all(job, header.slot, arrival.packet, output);
-  wire::Header marked = header;
-  marked.code = wire::kOverflowed;
-  std::memcpy(marked_.get(), arrival.packet.data(), arrival.packet.size());
-  wire::seal(marked, marked_.get(), arrival.packet.size());
-  send_to_all(job, header.slot, {marked_.get(), arrival.packet.size()}, output);
+  std::uint8_t code = header.code;
+  if (std::exchange(job.overflows_told(), overflows_) != overflows_) code |= wire::kOverflowed;
+  // All workers get the same packet. The slowest port decides for all of them.
+  bool is_over = false;
+  for (std::uint32_t child = 0; child < job.children(); ++child) {
+    is_over = is_over || queues_.is_over(job.contact(child, header.slot), arrival.now);
+  }
+  send_to_all(job, arrival, with_code(arrival, mark(job, code, is_over)), output);
 }
 
-void Combiner::send_to_all(CombinedJob& job, std::uint16_t slot, std::span<const std::uint8_t> packet,
+void Combiner::send_to_all(CombinedJob& job, const Arrival& arrival, std::span<const std::uint8_t> packet,
                            PacketOutput& output) {
-  for (std::uint32_t child = 0; child < job.children(); ++child) send(job, job.contact(child, slot), packet, output);
+  for (std::uint32_t child = 0; child < job.children(); ++child) {
+    send(job, arrival, job.contact(child, arrival.header.slot), packet, output);
+  }
 }
 
-void Combiner::send(CombinedJob& job, const Address& to, std::span<const std::uint8_t> packet, PacketOutput& output) {
+void Combiner::send(CombinedJob& job, const Arrival& arrival, const Address& to, std::span<const std::uint8_t> packet,
+                    PacketOutput& output) {
   if (to.size == 0) return;  // nothing has come from there yet
+  queues_.on_sent(to, packet.size(), arrival.now);
   ++job.counters()[Counter::kPacketsSent];
   job.counters()[Counter::kBytesSent] += packet.size();
   output.send(to, packet);

@@ -11,11 +11,15 @@
 
 #include "rdma_engine/combiner/combined_job.h"
 #include "rdma_engine/combiner/entry_table.h"
+#include "rdma_engine/combiner/phantom_queues.h"
 #include "rdma_engine/datagrams/packet_output.h"
 #include "rdma_engine/numerics/codec.h"
 #include "rdma_engine/wire/packet.h"
 
 namespace jaxina {
+
+// Each address has a port of its own.
+inline Address own_port(const Address& address) { return address; }
 
 struct CombinerOptions {
   EntryTableSize table;
@@ -24,6 +28,9 @@ struct CombinerOptions {
   Nanoseconds lifetime = 200'000'000;
   // For experiments: this share of passes, in units of 1 / 65536, is sent on without being combined.
   std::uint32_t share_sent_on = 0;
+  // Updates and results that are sent while their port has a queue are marked.
+  PhantomQueueOptions queues = {};
+  PortOf port_of = own_port;
 };
 
 class Combiner {
@@ -68,20 +75,24 @@ class Combiner {
   void send_on(CombinedJob& job, const Arrival& arrival, PacketOutput& output);
   void send_sum(CombinedJob& job, std::size_t entry, const Arrival& arrival, wire::Transmission transmission,
                 PacketOutput& output);
-  void send_upstream(CombinedJob& job, const Arrival& arrival, std::span<const std::uint8_t> packet,
-                     PacketOutput& output);
-  void send_to_all(CombinedJob& job, std::uint16_t slot, std::span<const std::uint8_t> packet, PacketOutput& output);
+  void send_to_all(CombinedJob& job, const Arrival& arrival, std::span<const std::uint8_t> packet,
+                   PacketOutput& output);
   static PassId id_of(const Registration& registration, const wire::Header& header);
+  static Address upstream(const CombinedJob& job, const Arrival& arrival);
   bool sends_on(const wire::Header& header) const;
-  static void send(CombinedJob& job, const Address& to, std::span<const std::uint8_t> packet, PacketOutput& output);
+  std::uint8_t mark(CombinedJob& job, std::uint8_t code, bool is_over) const;
+  std::span<const std::uint8_t> with_code(const Arrival& arrival, std::uint8_t code);
+  void send(CombinedJob& job, const Arrival& arrival, const Address& to, std::span<const std::uint8_t> packet,
+            PacketOutput& output);
 
   CombinerOptions options_;
   const numerics::Codec& codec_;
   EntryTable table_;
+  PhantomQueues queues_;
   std::unordered_map<std::uint32_t, Registration> jobs_;
   std::uint32_t registrations_ = 0;
   std::uint64_t overflows_ = 0;
-  std::unique_ptr<std::uint8_t[]> marked_;  // a result with its overflow code set
+  std::unique_ptr<std::uint8_t[]> copy_;  // of a packet, with another code
   Counters without_job_;
 };
 

@@ -30,6 +30,7 @@ struct Entry {
   std::uint32_t count = 0;  // children whose packets are in the sum; 0: the entry is free
   Nanoseconds claimed = 0;  // when the pass claimed it
   WorkerSet seen{};         // these children, by index
+  bool marked = false;      // one of these packets was marked
 };
 
 struct Contribution {
@@ -37,6 +38,7 @@ struct Contribution {
   std::uint32_t child;     // index of the sender among the switch's children
   std::uint32_t children;  // of the job at this switch
   bool may_claim;
+  bool marked = false;  // the packet is
 };
 
 enum class EntryVerdict : std::uint8_t {
@@ -63,6 +65,7 @@ inline bool is_held(const Entry& entry, Nanoseconds now, Nanoseconds lifetime) {
 inline EntryOutcome apply_to_entry(Entry& entry, const Contribution& from, Nanoseconds now, Nanoseconds lifetime) {
   const bool held = is_held(entry, now, lifetime);
   if (held && entry.pass == from.pass) {
+    entry.marked = entry.marked || from.marked;
     if (entry.count == from.children) return {EntryVerdict::kRepeat};
     if (contains(entry.seen, from.child)) return {EntryVerdict::kAbsorb};
     insert(entry.seen, from.child);
@@ -71,7 +74,7 @@ inline EntryOutcome apply_to_entry(Entry& entry, const Contribution& from, Nanos
   }
   if (held || !from.may_claim) return {EntryVerdict::kPass};
   const bool expired = entry.count > 0;
-  entry = {.pass = from.pass, .count = 1, .claimed = now};
+  entry = {.pass = from.pass, .count = 1, .claimed = now, .marked = from.marked};
   insert(entry.seen, from.child);
   return {EntryVerdict::kClaim, from.children == 1, expired};
 }

@@ -70,6 +70,7 @@ void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const A
                                   .group = group,
                                   .format = header.format});
   counters[Counter::kBytesReceived] += packet.size();
+  if (wire::is_marked(header.code) && answer.effect != Effect::kRejected) job.marked() = true;
   reply(job, header, answer, from, output);
 }
 
@@ -109,7 +110,8 @@ void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& heade
   wire::Header sealed = header;
   sealed.kind = wire::Kind::kResult;
   sealed.worker = wire::kAllWorkers;
-  sealed.code = std::exchange(job.overflows_told(), overflows_) != overflows_ ? wire::kOverflowed : 0;
+  sealed.code = std::exchange(job.marked(), false) ? wire::kMarked : 0;
+  if (std::exchange(job.overflows_told(), overflows_) != overflows_) sealed.code |= wire::kOverflowed;
   wire::seal(sealed, result.headroom, packet.size());
   for (const WorkerContact& worker : job.contacts().receivers(header.slot)) send(job, worker.address, packet, output);
 }

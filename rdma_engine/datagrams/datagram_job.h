@@ -50,6 +50,8 @@ class DatagramJob {
   WorkerContacts& contacts() { return contacts_; }
   // The value of the overflow counter when the workers were last told of an overflow.
   std::uint64_t& overflows_told() { return overflows_told_; }
+  // Whether an update has come with a mark since the job's last result.
+  bool& marked() { return marked_; }
 
  private:
   static AggregatorOptions options(const JobSpec& spec, const Shard& shard) {
@@ -62,6 +64,7 @@ class DatagramJob {
   Aggregator aggregator_;
   WorkerContacts contacts_;
   std::uint64_t overflows_told_ = 0;
+  bool marked_ = false;
 };
 
 }  // namespace jaxina

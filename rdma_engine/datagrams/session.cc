@@ -49,7 +49,7 @@ Session::Reply Session::on_reply(const wire::Header& header, std::span<const std
     case wire::Kind::kCombined:
     case wire::Kind::kResult: break;
   }
-  if (header.code == wire::kOverflowed) worker_.on_overflow();
+  if ((header.code & wire::kOverflowed) != 0) worker_.on_overflow();
   const Result result{.slot = header.slot,
                       .epoch = header.epoch,
                       .fingerprint = header.fingerprint,
@@ -58,7 +58,8 @@ Session::Reply Session::on_reply(const wire::Header& header, std::span<const std
                       .word_data = wire::words_of(packet.data(), header.exponents),
                       .exponent_data = wire::exponents_of(packet.data()),
                       .order = numerics::Order::kBigEndian,
-                      .format = header.format};
+                      .format = header.format,
+                      .marked = wire::is_marked(header.code)};
   return worker_.on_result(result, now) == ResultVerdict::kAccepted ? Reply::kResult : Reply::kStale;
 }
 

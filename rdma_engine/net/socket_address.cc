@@ -68,6 +68,14 @@ bool same_host(const Address& a, const Address& b) {
          std::equal(&a.bytes[kOffset], &a.bytes[kOffset + sizeof(in_addr)], &b.bytes[kOffset]);
 }
 
+Address host_of(const Address& address) {
+  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+  Address host = address;
+  host.bytes[offsetof(sockaddr_in, sin_port)] = host.bytes[offsetof(sockaddr_in, sin_port) + 1] = 0;
+  host.local = {};
+  return host;
+}
+
 std::uint16_t port_of(const Address& address) {
   // IPv4 and IPv6 addresses keep the port in the same place.
   static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));

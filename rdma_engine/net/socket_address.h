@@ -33,6 +33,8 @@ bool can_be_answered(const Address& address);
 int family(const Address& address);
 // Whether two IPv4 addresses are the same host's, whatever the ports. (A NIC chooses its source ports freely.)
 bool same_host(const Address& a, const Address& b);
+// The address with port 0, the same for all processes of a host.
+Address host_of(const Address& address);
 std::uint16_t port_of(const Address& address);
 // "127.0.0.1:4791", "[::1]:4791"
 std::string to_string(const Address& address);

@@ -1,6 +1,7 @@
 // The oracle of combining switches: the sum that a switch sends is the exact sum of what its workers sent for that
 // pass.
 #include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "rdma_engine/sim/simulation.h"
@@ -45,6 +46,16 @@ void Simulation::check_combined(const Packet& packet, const WorkerSet& workers) 
   payload += wire::padded(exponents.size());
   for (std::size_t i = 0; i < words.size(); ++i) exact = exact && words[i] == word_at(payload + 4 * i);
   require(exact, "a switch sends something else than the sum of its workers");
+}
+
+// Whether these are the bytes of the packet that is being handled: as it is, or with another code.
+bool Simulation::is_sent_on(std::span<const std::uint8_t> bytes) const {
+  const std::span<const std::uint8_t> handled = handled_->view();
+  if (bytes.data() == handled.data()) return true;
+  constexpr std::size_t code = offsetof(wire::HeaderBytes, code), payload = wire::kHeaderSize;
+  return (plan_.features & kCongestion) && bytes.size() == handled.size() &&
+         std::equal(bytes.begin(), bytes.begin() + code, handled.begin()) &&
+         std::equal(bytes.begin() + payload, bytes.end(), handled.begin() + payload);
 }
 
 }  // namespace jaxina::sim

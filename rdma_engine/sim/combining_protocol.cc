@@ -6,6 +6,7 @@
 #include "rdma_engine/combiner/combiner.h"
 #include "rdma_engine/datagrams/datagram_aggregator.h"
 #include "rdma_engine/sim/datagram_nodes.h"
+#include "rdma_engine/sim/mark_oracle.h"
 
 namespace jaxina::sim {
 namespace {
@@ -47,7 +48,7 @@ class CombiningProtocol final : public Protocol {
   void on_packet(const Packet& packet, Nanoseconds now, Output& output) override {
     NodeOutput sender(output, packet.to);
     if (const auto server = servers_.find(packet.to); server != servers_.end()) {
-      server->second.on_packet(packet.view(), address_of(packet.from), sender);
+      at_server(server->second, packet, sender);
     } else {
       at_switch(switches_.at(packet.to), packet, now, sender);
     }
@@ -75,6 +76,11 @@ class CombiningProtocol final : public Protocol {
     return held;
   }
   Counters other_counters() const override;
+  Counters at_switches(std::uint32_t job) const override {
+    Counters sum;
+    for (const auto& [node, combiner] : switches_) sum += counters_of(combiner, job);
+    return sum;
+  }
   bool accounts_for_packets() const override { return true; }
   std::optional<Description> describe(const Packet& packet) const override { return describe_datagram(packet); }
 
@@ -108,6 +114,7 @@ class CombiningProtocol final : public Protocol {
   }
   Counters counters_of_switches() const;
   void at_switch(Combiner& combiner, const Packet& packet, Nanoseconds now, PacketOutput& output);
+  void at_server(DatagramAggregator& server, const Packet& packet, PacketOutput& output);
   void add_to_switches(const Job& job);
   std::vector<Child> workers_in(const WorkerSet& set, const Job& job) const;
 
@@ -119,6 +126,7 @@ class CombiningProtocol final : public Protocol {
   Counters none_;
   Counters gone_;  // of switches' jobs that were removed, and of switches that have lost their memory
   std::string_view broken_;
+  MarkOracle marks_;
 };
 
 // No packet frees an entry of another job. Only the result of its own pass frees an entry of the packet's job.
@@ -127,11 +135,26 @@ void CombiningProtocol::at_switch(Combiner& combiner, const Packet& packet, Nano
   const bool sound = wire::parse(packet.view(), header) == wire::ParseResult::kOk;
   const std::uint32_t job = sound ? header.job : 0;
   const std::size_t own = combiner.entries_held(job, now), others = combiner.entries_held(now) - own;
-  combiner.on_packet(packet.view(), address_of(packet.from), now, output);
+  const std::uint64_t marked = counters_of(combiner, job)[Counter::kMarked];
+  if (sound) marks_.arrived(packet.to, header);
+  MarkOracle::Output checked(output, [&](const wire::Header& sent) {
+    const bool by_switch = counters_of(combiner, job)[Counter::kMarked] > marked;
+    if (!by_switch && !marks_.has_come(packet.to, sent)) broken_ = "a switch sends a mark that its pass does not have";
+  });
+  combiner.on_packet(packet.view(), address_of(packet.from), now, checked);
   const std::size_t own_now = combiner.entries_held(job, now), others_now = combiner.entries_held(now) - own_now;
   if (others_now != others) broken_ = "a packet frees another job's entry before its lifetime has passed";
   const bool is_result = sound && header.kind == wire::Kind::kResult;
   if (own_now + (is_result ? 1 : 0) < own) broken_ = "a packet throws away contributions of other workers";
+}
+
+void CombiningProtocol::at_server(DatagramAggregator& server, const Packet& packet, PacketOutput& output) {
+  wire::Header header;
+  if (wire::parse(packet.view(), header) == wire::ParseResult::kOk) marks_.arrived(packet.to, header);
+  MarkOracle::Output checked(output, [&](const wire::Header& sent) {
+    if (!marks_.may_repeat(packet.to, sent)) broken_ = "a server repeats a mark that has not come";
+  });
+  server.on_packet(packet.view(), address_of(packet.from), checked);
 }
 
 Counters CombiningProtocol::counters_of_switches() const {
@@ -153,7 +176,9 @@ void CombiningProtocol::wipe_switches() {
   gone_ += counters_of_switches();
   switches_.clear();
   const CombinerOptions options{.table = {.entries = plan_.entries, .packet_bytes = kMaxPacket},
-                                .lifetime = plan_.lifetime};
+                                .lifetime = plan_.lifetime,
+                                .share_sent_on = plan_.share_sent_on,
+                                .queues = plan_.queues};
   switches_.emplace(kSwitch, options);
   for (const std::uint16_t leaf : nodes_.leaves) switches_.emplace(leaf, options);
 }

@@ -102,6 +102,8 @@ Fate Network::cross_link(const Packet& packet, std::uint16_t at, Nanoseconds now
   const bool follows = merging_ && burst.takes(packet, now);
   if (!follows) burst = {.sent = now, .size = packet.size, .dice = random_.next()};
   ++burst.packets;
+  ++link.counters[upward].sent;
+  link.counters[upward].bytes += packet.size;
   const auto happens = [&](int which, std::uint32_t share) { return (burst.dice >> (16 * which) & 0xffff) < share; };
 
   const bool clogged = link.clogged_until > now;
@@ -110,6 +112,7 @@ Fate Network::cross_link(const Packet& packet, std::uint16_t at, Nanoseconds now
   if (!follows) burst.lost = (clogged && link.drops) || start - open > link.plan.queue || happens(0, faults_.loss);
   if (burst.lost) {
     ++counters_.lost;
+    ++link.counters[upward].lost;
     return Fate::kLost;
   }
   const Nanoseconds departure = start + packet.size * kMicrosecond / link.plan.bytes_per_us;

@@ -41,6 +41,19 @@ struct NetworkCounters {
   std::uint64_t overflowed = 0;  // of the lost packets, those that did not fit the switch's receive buffer
 };
 
+// One direction of a link.
+struct LinkCounters {
+  std::uint64_t sent = 0, lost = 0;  // packets; the lost ones are among those sent
+  std::uint64_t bytes = 0;           // sent
+
+  LinkCounters& operator+=(const LinkCounters& other) {
+    sent += other.sent;
+    lost += other.lost;
+    bytes += other.bytes;
+    return *this;
+  }
+};
+
 enum class Fate : std::uint8_t { kDelivered, kLost, kCorrupted };
 
 class Network {
@@ -78,6 +91,8 @@ class Network {
   }
   std::size_t in_flight() const { return in_flight_; }
   const NetworkCounters& counters() const { return counters_; }
+  // Of what went from the node's parent to the node.
+  const LinkCounters& towards(std::uint16_t node) const { return links_[node].counters[0]; }
   void count_delivery() { ++counters_.delivered; }
 
  private:
@@ -101,6 +116,7 @@ class Network {
     bool perfect = false;
     std::array<Nanoseconds, 2> busy_until = {};  // [0] towards the node, [1] towards its parent
     std::array<Burst, 2> bursts = {};            // the latest burst in each direction
+    std::array<LinkCounters, 2> counters = {};
     Nanoseconds clogged_until = 0;
     bool drops = false;
   };

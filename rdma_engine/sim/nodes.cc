@@ -1,5 +1,5 @@
 // The nodes of a simulation's network: hosts with their workers first, then the switches of racks, then the servers, in
-// the workers' processes or on hosts of their own.
+// the workers' processes or on hosts of their own. What they send, and a look at what they have counted.
 #include <algorithm>
 #include <numeric>
 
@@ -50,6 +50,43 @@ std::vector<std::uint16_t> Simulation::hosts_of(const JobRun& run) const {
   std::vector<std::uint16_t> hosts(run.plan->shape.workers());
   std::iota(hosts.begin(), hosts.end(), run.first_host);
   return hosts;
+}
+
+Outcome::Look Simulation::look() const {
+  Outcome::Look look;
+  for (const JobRun& run : jobs_) {
+    std::uint64_t results = 0;
+    for (const Counters* counters : run.counters) results += (*counters)[Counter::kResults];
+    look.results.push_back(results);
+    look.at_switches.push_back(switch_->at_switches(run.spec.job));
+  }
+  for (const std::uint16_t server : nodes_.servers) look.to_servers += network_.towards(server);
+  for (std::uint16_t host = 0; host < hosts_.size(); ++host) look.to_workers += network_.towards(host);
+  look.retransmissions = outcome_.retransmissions;
+  return look;
+}
+
+void Simulation::send(std::uint16_t from, std::uint16_t to, std::span<const std::uint8_t> bytes) {
+  if (to != kSwitch && to >= network_.nodes()) return;  // the hostile sender ignores replies
+  if (const Host* sender = process_at(from); sender != nullptr && sender->dead) return;
+  Packet packet;
+  // A switch may send a packet on, or send a sum that the packet has completed.
+  const bool on = handled_ != nullptr && is_sent_on(bytes);
+  const std::uint16_t worker = handled_ != nullptr && to >= hosts_.size() ? handled_->origin.host : to;
+  packet.origin =
+      on ? handled_->origin : Origin{.maker = Origin::Maker::kSwitch, .host = worker, .generation = replying_to_};
+  packet.from = from;
+  packet.to = to;
+  packet.size = static_cast<std::uint16_t>(bytes.size());
+  std::copy(bytes.begin(), bytes.end(), packet.bytes.begin());
+  if (const WorkerSet* workers = switch_->combined(packet)) check_combined(packet, *workers);
+  transmit(packet);
+}
+
+void Simulation::transmit(const Packet& packet) {
+  if (plan_.hostile_packets > 0) remember(packet);
+  const Fate fate = network_.send(packet, now_);
+  if (trace_ != nullptr) tell_sent(packet, fate);
 }
 
 }  // namespace jaxina::sim

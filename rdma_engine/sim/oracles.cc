@@ -53,6 +53,21 @@ void Simulation::check_result(const Origin& origin, const Host& host) {
   require(origin.generation == jobs_[host.job].generation, "a result of another job or incarnation was taken");
 }
 
+// Marks decrease a window at most once in a round trip. Results that come sooner than the shortest round trip after a
+// decrease are of passes that were in flight then.
+void Simulation::check_window(Host& host) {
+  if (!(plan_.features & kCongestion)) return;
+  const Window& window = host.end->worker().window();
+  const bool is_marked = window.marks() > host.marks, decreased = window.decreases() > host.decreases;
+  host.marks = window.marks();
+  host.decreases = window.decreases();
+  if (!decreased) return;
+  const Nanoseconds way = run_of(host).plan->links[host.rank].delay + plan_.combining.server_link.delay;
+  require(!is_marked || now_ - host.decreased_at >= 2 * way, "marks decrease a window twice in a round trip");
+  ++outcome_.decreases;
+  host.decreased_at = now_;
+}
+
 void Simulation::check_failure(const Host& host) {
   const JobRun& run = jobs_[host.job];
   const ErrorCode code = host.failure.code;

@@ -52,6 +52,33 @@ void make_late_copies(JobPlan& job, Random& random) {
                    {.delay = random.range(500, 5'000), .bytes_per_us = 10'000, .queue = kMillisecond});
 }
 
+// Parameters and times like those of udp on links of some hundred megabits per second. All links have the same rate, so
+// those to servers are too narrow: they carry several packets of a pass that is not combined.
+void make_congestion(Plan& plan, Random& random) {
+  const LinkPlan link{.delay = random.range(20, 100) * kMicrosecond,
+                      .bytes_per_us = static_cast<std::uint32_t>(random.range(1, 4)),
+                      .queue = random.range(3, 10) * kMillisecond};
+  for (JobPlan& job : plan.jobs) {
+    job.shape = simulated_shape(static_cast<std::uint32_t>(random.range(2, 5)),
+                                static_cast<std::uint32_t>(random.range(32, 128)), 1, 1);
+    job.timer = {.minimum = 2 * kMillisecond, .reordering = 64};
+    job.window = {.first = 64 / job.shape.workers(), .standing = 4 * kMillisecond};
+    job.collectives = 3;
+    job.longest = std::size_t{10} * job.shape.slots();
+    job.max_compute = 0;
+    job.links.assign(job.shape.workers(), link);
+  }
+  CombiningPlan& combining = plan.combining;
+  combining.racks = static_cast<std::uint32_t>(random.range(1, 2));
+  combining.servers = static_cast<std::uint32_t>(random.range(1, 2));
+  combining.core = combining.server_link = link;
+  combining.entries = static_cast<std::uint32_t>(random.range(16, 512));
+  combining.lifetime = 200 * kMillisecond;
+  combining.share_sent_on = static_cast<std::uint32_t>(random.range(0, 4)) << 14;
+  combining.queues = {.bytes_per_second = link.bytes_per_us * 1e6,
+                      .threshold = random.range(200, 2'000) * kMicrosecond};
+}
+
 void make_crowd(JobPlan& job, Random& random) {
   const auto workers = static_cast<std::uint32_t>(random.range(65, 256));
   job.shape = simulated_shape(workers, job.shape.slots(), job.shape.block_size(), job.shape.blocks_per_chunk());
@@ -155,6 +182,8 @@ const std::vector<Scenario>& scenarios() {
        kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kCrash | kWipe | kSeveralJobs |
            kCombining | kServers,
        "the servers are on hosts of their own behind the switch, and everything goes wrong on the way there"},
+      {"atp-congestion", kReordering | kSeveralJobs | kCombining | kServers | kCongestion,
+       "the same with links that are too narrow, where switches mark packets before queues are full"},
       {"narrow",
        kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kSeveralJobs | kHostile | kNarrow,
        "some tensors have words of 8 or 16 bits, rounded to nearest or at random"},
@@ -192,6 +221,7 @@ Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
   }
 
   if (plan.features & kCombining) plan.combining = draw_combining(plan, random);
+  if (plan.features & kCongestion) make_congestion(plan, random);
 
   const auto schedule_fault = [&](FaultKind kind, Nanoseconds longest) {
     Fault fault{.kind = kind};

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rdma_engine/combiner/phantom_queues.h"
 #include "rdma_engine/sim/random.h"
 #include "rdma_engine/worker/worker.h"
 
@@ -38,10 +39,11 @@ enum Feature : std::uint32_t {
   kMessages = 1u << 15,      // RDMA messages instead of datagrams
   kSharedMemory = 1u << 16,  // the embedded transport: nothing is sent
   kLateCopies = 1u << 17,
-  kCombining = 1u << 18,  // each worker has a server, and switches combine updates on their way there (docs/atp.md)
-  kRacks = 1u << 19,      // the workers are in two racks, whose switches combine first
-  kServers = 1u << 20,    // the servers have hosts of their own behind the switch, not the workers'
-  kNarrow = 1u << 21,     // some tensors have words of 8 or 16 bits
+  kCombining = 1u << 18,   // each worker has a server, and switches combine updates on their way there (docs/atp.md)
+  kRacks = 1u << 19,       // the workers are in two racks, whose switches combine first
+  kServers = 1u << 20,     // the servers have hosts of their own behind the switch, not the workers'
+  kNarrow = 1u << 21,      // some tensors have words of 8 or 16 bits
+  kCongestion = 1u << 22,  // workers send more than the links to servers can take, and switches mark packets
 };
 
 struct Scenario {
@@ -88,9 +90,11 @@ struct CombiningPlan {
   std::uint32_t entries = 0;  // of each switch
   Nanoseconds lifetime = 0;   // of an entry
   std::uint32_t racks = 1;
-  LinkPlan core = {};         // from each rack to the core
-  std::uint32_t servers = 0;  // with hosts of their own; 0: there is one in each worker's process
-  LinkPlan server_link = {};  // from the core to each server's host
+  LinkPlan core = {};               // from each rack to the core
+  std::uint32_t servers = 0;        // with hosts of their own; 0: there is one in each worker's process
+  LinkPlan server_link = {};        // from the core to each server's host
+  std::uint32_t share_sent_on = 0;  // see CombinerOptions
+  PhantomQueueOptions queues = {};  // of all switches' ports
 };
 
 struct JobPlan {
@@ -100,8 +104,10 @@ struct JobPlan {
   std::uint32_t collectives = 0;
   std::size_t longest = 0;      // the most elements of a tensor
   bool narrow = false;          // some tensors have words of 8 or 16 bits
+  bool steady = false;          // each collective is one float32 tensor of the longest size, with finite values
   std::uint32_t ahead = 0;      // how many collectives a worker may submit before the first of them is done
   Nanoseconds max_compute = 0;  // the longest time between two collectives
+  Nanoseconds starts_at = 0;
   std::vector<LinkPlan> links;  // per worker, both directions
   bool restarts = false;        // a job that ended early starts again, as a new incarnation
   bool keeps_id = false;        // the new incarnation keeps the job id; only the secret is new
@@ -129,6 +135,7 @@ struct Plan {
   std::vector<Fault> scheduled_faults = {};  // in any order
   std::uint32_t hostile_packets = 0;
   Nanoseconds hostile_interval = 0;
+  std::vector<Nanoseconds> looks = {};  // when to take an Outcome::Look, in ascending order. The last one ends the run
 };
 
 Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random);

@@ -96,6 +96,11 @@ class Protocol {
   virtual void on_overflow() = 0;
   // Of packets that belong to no job here, and of the switches on the way to servers.
   virtual Counters other_counters() const = 0;
+  // Of a job at the switches on the way to servers.
+  virtual Counters at_switches(std::uint32_t job) const {
+    (void)job;
+    return {};
+  }
   // Whether every arriving packet is counted in some way. Parts of messages are not.
   virtual bool accounts_for_packets() const = 0;
 

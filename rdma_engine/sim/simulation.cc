@@ -39,7 +39,7 @@ Simulation::Simulation(const Plan& plan, Random random, Trace* trace)
       hosts_.back().rank = rank;
     }
     jobs_.push_back(std::move(run));
-    events_.push(0, EventKind::kStart, j);
+    events_.push(run.plan->starts_at, EventKind::kStart, j);
   }
   make_nodes();
   jobs_left_ = jobs_.size();
@@ -56,6 +56,10 @@ Outcome Simulation::run() {
     }
     const Event event = events_.pop();
     now_ = event.time;
+    if (outcome_.looks.size() < plan_.looks.size() && now_ >= plan_.looks[outcome_.looks.size()]) {
+      outcome_.looks.push_back(look());
+      if (outcome_.looks.size() == plan_.looks.size()) break;
+    }
     if (!quiet_ && now_ >= plan_.quiet_at) {
       quiet_ = true;
       network_.end_faults();
@@ -68,6 +72,7 @@ Outcome Simulation::run() {
   }
   if (outcome_.failure.empty()) check_accounting();
   require(switch_->entries_held_after_lifetime(now_) == 0, "an idle switch holds an entry after its lifetime");
+  outcome_.marked = all_counters()[Counter::kMarked];
   outcome_.log_hash = hash_;
   outcome_.virtual_time = now_;
   outcome_.network = network_.counters();
@@ -188,7 +193,10 @@ bool Simulation::read_replies(Host& host, const Packet* latest) {
     host.contact->answered();
     if (trace_ != nullptr && latest != nullptr) tell_reply(*latest, host, reply->kind);
     switch (reply->kind) {
-      case WorkerEnd::Kind::kResult: check_result(origin, host); break;
+      case WorkerEnd::Kind::kResult:
+        check_result(origin, host);
+        check_window(host);
+        break;
       case WorkerEnd::Kind::kRefused:
         fail_host(index_of(host), host.contact->refusal(static_cast<wire::Refusal>(reply->header.code)));
         return false;
@@ -269,29 +277,6 @@ bool Simulation::submit_next(std::uint16_t index, Host& host) {
     events_.push(host.next_submit, EventKind::kWork, index, run.generation);
   }
   return true;
-}
-
-void Simulation::send(std::uint16_t from, std::uint16_t to, std::span<const std::uint8_t> bytes) {
-  if (to != kSwitch && to >= network_.nodes()) return;  // the hostile sender ignores replies
-  if (const Host* sender = process_at(from); sender != nullptr && sender->dead) return;
-  Packet packet;
-  // A switch may send a packet on as it is, or send a sum that the packet has completed.
-  const bool on = handled_ != nullptr && bytes.data() == handled_->bytes.data();
-  const std::uint16_t worker = handled_ != nullptr && to >= hosts_.size() ? handled_->origin.host : to;
-  packet.origin =
-      on ? handled_->origin : Origin{.maker = Origin::Maker::kSwitch, .host = worker, .generation = replying_to_};
-  packet.from = from;
-  packet.to = to;
-  packet.size = static_cast<std::uint16_t>(bytes.size());
-  std::copy(bytes.begin(), bytes.end(), packet.bytes.begin());
-  if (const WorkerSet* workers = switch_->combined(packet)) check_combined(packet, *workers);
-  transmit(packet);
-}
-
-void Simulation::transmit(const Packet& packet) {
-  if (plan_.hostile_packets > 0) remember(packet);
-  const Fate fate = network_.send(packet, now_);
-  if (trace_ != nullptr) tell_sent(packet, fate);
 }
 
 }  // namespace jaxina::sim

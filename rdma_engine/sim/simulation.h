@@ -10,6 +10,7 @@
 // * The state of the code under test stays bounded.
 // * Every packet is accounted for.
 // * The sum that a combining switch sends is the exact sum of its set of workers, for one pass.
+// * No switch and no server makes up a mark, and marks decrease a window at most once in a round trip.
 #pragma once
 
 #include <map>
@@ -38,6 +39,18 @@ struct Outcome {
   std::uint64_t retransmissions = 0;
   std::uint64_t sums = 0;  // collectives checked, once per worker
   std::uint64_t jobs_finished = 0, jobs_ended_early = 0;
+  std::uint64_t marked = 0;     // packets that switches marked
+  std::uint64_t decreases = 0;  // of workers' windows
+
+  // What has happened until a time that the plan names.
+  struct Look {
+    std::vector<std::uint64_t> results = {};  // per job: the passes that its aggregators have completed
+    std::vector<Counters> at_switches = {};   // per job: at the switches on the way to servers
+    LinkCounters to_servers = {};             // on the links to the servers' hosts, all together
+    LinkCounters to_workers = {};             // on the links to the workers
+    std::uint64_t retransmissions = 0;
+  };
+  std::vector<Look> looks = {};
 };
 
 class Simulation final : private Protocol::Output {
@@ -55,8 +68,10 @@ class Simulation final : private Protocol::Output {
     std::size_t submitted = 0, completed = 0;
     Nanoseconds next_submit = 0;
     Nanoseconds paused_until = 0;
-    Nanoseconds reads_at = -1;  // when it last planned to process what arrived
-    Nanoseconds timer_at = -1;  // time of the only pending kTimer event that counts
+    Nanoseconds reads_at = -1;               // when it last planned to process what arrived
+    Nanoseconds timer_at = -1;               // time of the only pending kTimer event that counts
+    std::uint64_t marks = 0, decreases = 0;  // of its window
+    Nanoseconds decreased_at = -kSecond;     // the latest one
     bool dead = false;
     Status failure;
     bool ended() const { return dead || !failure.ok() || done; }
@@ -79,10 +94,13 @@ class Simulation final : private Protocol::Output {
     bool disturbed() const { return crashed || wiped; }
   };
 
-  // nodes.cc: the network's nodes
+  // nodes.cc: the network's nodes, and what they send
   void make_nodes();
   bool is_switch(std::uint16_t node) const;
   Host* process_at(std::uint16_t node);
+  void send(std::uint16_t from, std::uint16_t to, std::span<const std::uint8_t> packet) override;
+  void transmit(const Packet& packet);
+  Outcome::Look look() const;
 
   // simulation.cc: events, and what surrounds a worker
   void step(const Event& event);
@@ -95,8 +113,6 @@ class Simulation final : private Protocol::Output {
   void send_ready(std::uint16_t index, Host& host);
   void take_completed(Host& host);
   bool submit_next(std::uint16_t index, Host& host);
-  void send(std::uint16_t from, std::uint16_t to, std::span<const std::uint8_t> packet) override;
-  void transmit(const Packet& packet);
 
   // control_plane.cc: jobs start, suffer faults and end
   void start_job(std::uint32_t job);
@@ -119,7 +135,9 @@ class Simulation final : private Protocol::Output {
   void check_ended(JobRun& run);
   void remember_contribution(const Packet& packet);
   void check_combined(const Packet& packet, const WorkerSet& workers);
+  bool is_sent_on(std::span<const std::uint8_t> bytes) const;
   void check_accounting();
+  void check_window(Host& host);
   std::uint64_t updates_counted() const;
   Counters all_counters() const;
   static std::uint64_t handled(const Counters& counters);

@@ -90,14 +90,19 @@ Workload::Workload(const JobPlan& plan, Random& random) {
   for (WorkCollective& collective : collectives_) {
     std::vector<WorkTensor>& tensors = collective.tensors;
     const auto size = random.below(4);
-    tensors.resize(size);
+    tensors.resize(plan.steady ? 1 : size);
     // Some collectives use each slot several times, others fit one chunk.
     const std::size_t most = random.one_in(2) ? chunk : plan.longest;
     for (WorkTensor& tensor : tensors) {
       tensor.type = random.one_in(3) ? ElementType::kInt32 : ElementType::kFloat32;
       tensor.count = random.one_in(10) ? 0 : static_cast<std::size_t>(random.range(1, static_cast<std::int64_t>(most)));
       tensor.in_place = random.one_in(2);
-      const bool non_finite = random.one_in(4);
+      bool non_finite = random.one_in(4);
+      if (plan.steady) {
+        tensor.type = ElementType::kFloat32;
+        tensor.count = plan.longest;
+        non_finite = false;
+      }
       for (std::uint32_t w = 0; w < plan.shape.workers(); ++w) {
         tensor.in.push_back(draw_tensor(tensor.type, tensor.count, non_finite, random));
         tensor.out.emplace_back(tensor.count + 2, kGuard);

@@ -14,6 +14,21 @@ constexpr std::uint32_t kMaxThreads = 256;
 // Memory that the kernel takes for a packet that arrived alone, in addition to its payload.
 constexpr std::size_t kPacketOverhead = 768;
 
+constexpr double kFastestPort = 1e6;  // megabits per second
+// Bytes that a link carries in addition to a packet: the headers of Ethernet, IPv4 and UDP.
+constexpr std::size_t kHeaders = 14 + 20 + 8;
+
+// Longer than what bridges the time that threads wait for a processor, which makes bursts of what they send. It is
+// shorter than the queue of a small switch (5 ms).
+constexpr Nanoseconds kThreshold = 4'000'000;
+
+// A thread sends its share of what leaves a port.
+PhantomQueueOptions queues_of(const SwitchConfig& config) {
+  return {.bytes_per_second = config.port_rate * 1e6 / 8 / config.threads,
+          .bytes_per_packet = kHeaders,
+          .threshold = kThreshold};
+}
+
 void check(const SwitchConfig& config) {
   const auto refuse = [](const std::string& why) { throw Error(ErrorCode::kInvalidArgument, why); };
   if (config.threads == 0 || config.threads > kMaxThreads) {
@@ -31,6 +46,10 @@ void check(const SwitchConfig& config) {
   if (!(config.share_sent_on >= 0 && config.share_sent_on <= 1)) {
     refuse("the share of passes that are not combined lies between 0 and 1");
   }
+  if (!(config.port_rate >= 0 && config.port_rate <= kFastestPort)) {
+    refuse("the rate of a port lies between 0 (not known) and " + std::to_string(std::lround(kFastestPort)) +
+           " megabits per second");
+  }
   if (!(config.loss >= 0 && config.loss <= 1)) refuse("the share of packets to lose lies between 0 and 1");
 }
 
@@ -41,7 +60,9 @@ SoftwareSwitch::SoftwareSwitch(const SwitchConfig& config) {
   std::vector<std::unique_ptr<DatagramEngine>> engines;
   const CombinerOptions combining{
       .table = {.entries = (config.entries + config.threads - 1) / config.threads, .packet_bytes = kEntryBytes},
-      .share_sent_on = static_cast<std::uint32_t>(std::lround(config.share_sent_on * 65536))};
+      .share_sent_on = static_cast<std::uint32_t>(std::lround(config.share_sent_on * 65536)),
+      .queues = queues_of(config),
+      .port_of = net::host_of};
   for (std::uint32_t i = 0; i < config.threads; ++i) {
     const std::uint16_t port = config.ports.empty() ? std::uint16_t{0} : config.ports[i];
     const Address local = net::resolve(config.address, port, ErrorCode::kInvalidArgument);

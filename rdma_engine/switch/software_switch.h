@@ -25,6 +25,9 @@ struct SwitchConfig {
   // Entries of the table that jobs share whose updates are combined here. Each holds a packet of at most kEntryBytes.
   std::uint32_t entries = 0;
   double share_sent_on = 0;  // for experiments: this share of their passes is not combined
+  // Of the links from here to each host, in megabits per second; 0: not known. If it is known, updates and results of
+  // combined jobs are marked while such a link has a queue.
+  double port_rate = 0;
 };
 
 inline constexpr std::size_t kEntryBytes = 9216;

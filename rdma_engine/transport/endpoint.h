@@ -42,6 +42,8 @@ class Endpoint {
   Counters statistics() const {
     Counters counters = transport_counters();
     counters[Counter::kRetransmissions] = worker().retransmissions();
+    counters[Counter::kMarked] = worker().window().marks();
+    counters[Counter::kWindowDecreases] = worker().window().decreases();
     counters[Counter::kStagedWords] = worker().staged_words();
     for (const wire::Format format : wire::kFormats) {
       counters[bytes_counter(format)] += worker().bytes_sent()[static_cast<std::size_t>(format)];

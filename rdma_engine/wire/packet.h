@@ -32,8 +32,8 @@ enum class Kind : std::uint8_t {
 inline constexpr std::uint16_t kFirstGroup = 0xff00;
 inline constexpr std::uint32_t kMaxGroups = 0xff;
 
-// The `code` of a kUpdate or kCombined in a job whose updates switches may combine: what they may do with it. In other
-// jobs it is 0.
+// The `code` of a kUpdate or kCombined in a job whose updates switches may combine: what they may do with it, and
+// perhaps kMarked. In other jobs it is 0.
 enum class Transmission : std::uint8_t {
   kFirst = 0,   // it may claim an entry
   kAgain = 1,   // it may only join one
@@ -61,9 +61,21 @@ constexpr std::size_t narrow_elements(Format format, std::size_t words) {
   return (words - kSeedWords) * (format == Format::kInt16 ? 2 : 4);
 }
 
-// The `code` of a kResult: the aggregator's receive buffer has overflowed since the job's last result. Switches that
-// cannot detect this send 0.
+// Flags in the `code` of a kResult: the aggregator's receive buffer has overflowed since the job's last result.
+// Switches that cannot detect this send 0.
 inline constexpr std::uint8_t kOverflowed = 1;
+
+// A flag in the `code` of a kUpdate, kCombined or kResult: a queue has formed at a port that the packet went through. A
+// switch sets it. A server repeats it in the job's next result.
+inline constexpr std::uint8_t kMarked = 0x80;
+
+constexpr bool is_marked(std::uint8_t code) { return (code & kMarked) != 0; }
+// What switches may do with an update that has this code.
+constexpr Transmission transmission_of(std::uint8_t code) {
+  constexpr auto direct = static_cast<std::uint8_t>(Transmission::kDirect);
+  const auto number = static_cast<std::uint8_t>(code & ~kMarked);
+  return static_cast<Transmission>(number < direct ? number : direct);
+}
 
 std::string_view to_string(Kind kind);
 

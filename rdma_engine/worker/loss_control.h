@@ -56,17 +56,17 @@ class LossControl {
   // How often the slot's pass was sent since the slot's last result.
   std::uint32_t times_sent(std::uint16_t slot) const { return slots_[slot].attempts; }
 
-  // The result of the slot's pass has come; was_sent(slot) must hold. Calls lost(slot) for each pass in flight that now
-  // counts as lost.
+  // The result of the slot's pass has come; was_sent(slot) must hold. `is_marked` says that a queue has formed on its
+  // way. Calls lost(slot) for each pass in flight that now counts as lost.
   template <typename Lost>
-  void on_result(std::uint16_t slot, Nanoseconds now, Lost lost) {
+  void on_result(std::uint16_t slot, Nanoseconds now, bool is_marked, Lost lost) {
     Slot& s = slots_[slot];
     if (s.in_flight) leave_flight(s);
-    window_.on_any_result();
     if (s.attempts == 1) {
       timer_.sample(now - s.sent);
       window_.on_result(now - s.sent);
     }
+    window_.on_any_result(is_marked, narrow<std::uint32_t>(in_flight_));
     // This result has overtaken the passes sent before it, so they may be due sooner.
     silences_ = 0;
     probes_ = 1;
@@ -126,6 +126,7 @@ class LossControl {
 
   std::size_t in_flight() const { return in_flight_; }
   std::uint64_t retransmissions() const { return retransmissions_; }
+  const Window& window() const { return window_; }
   // The slots for which was_sent() holds, the most recently sent first.
   std::vector<std::uint16_t> latest_first() const;
 

@@ -41,6 +41,7 @@ struct Result {
   const std::uint8_t* exponent_data;
   numerics::Order order;
   wire::Format format = wire::Format::kInt32;
+  bool marked = false;  // a queue has formed on its way, or on the way of an update before it
 };
 
 // A pass's position in the stream. It is the same for all workers.

@@ -81,7 +81,8 @@ void Worker::accept(const Result& result, bool decoded, Nanoseconds now) {
   const std::uint16_t slot = result.slot;
   if (recorder_) record(TraceEvent::Kind::kResult, slot, now);
   ready_.withdraw(slot);
-  loss_.on_result(slot, now, [this](std::uint16_t lost) { ready_.push(lost, stream_.content(lost).place); });
+  loss_.on_result(slot, now, result.marked,
+                  [this](std::uint16_t lost) { ready_.push(lost, stream_.content(lost).place); });
   if (decoded || decode(result)) finish_chunk(stream_.content(slot).place.collective);
   if (stream_.advance(slot, payload_.keep_exponents(result))) prepare(slot);
 }

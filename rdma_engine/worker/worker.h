@@ -98,6 +98,7 @@ class Worker {
   using Progress = Stream::Progress;
   Progress progress() const { return stream_.progress(); }
   std::uint64_t retransmissions() const { return loss_.retransmissions(); }
+  const Window& window() const { return loss_.window(); }
   // Bytes of words that were sent, for each format.
   const std::array<std::uint64_t, 4>& bytes_sent() const { return bytes_sent_; }
   // Words of tensors on devices that passed through staging memory: the processor copied or added them.

@@ -114,17 +114,20 @@ void Books::book() {
     require(sender() && is_sum == (header_.worker >= wire::kFirstGroup));
     contacts_[job_][*sender()] = from_;
   }
+  // A duplicate's mark counts as well.
+  if (grown(Counter::kAbsorbed) > 0 && wire::is_marked(header_.code)) sum_of_pass().marked = true;
   if (!claims && !joins) return;
   require(!wire::is_reply(header_.kind) && may_have(spec().shape, header_));
   // The sum of a group's narrow words does not fit into such words.
   require(header_.format == wire::Format::kInt32);
   Sum& sum = sum_of_pass();
   if (claims) {
-    require(header_.code == static_cast<std::uint8_t>(wire::Transmission::kFirst));
+    require(wire::transmission_of(header_.code) == wire::Transmission::kFirst);
     sum = {.pass = header_, .claimed = now_};
   } else {
     require(sum.children != 0 && now_ - sum.claimed <= kLifetime);
   }
+  sum.marked = sum.marked || wire::is_marked(header_.code);
   const std::uint32_t child = 1u << *sender();
   require((sum.children & child) == 0);
   sum.children |= child;
@@ -148,18 +151,25 @@ void Books::send(const Address& to, std::span<const std::uint8_t> packet) {
   }
   if (wire::is_reply(header_.kind)) return check_reply(to, header, packet);
   require(same_peer(to, spec().upstream[header_.slot % spec().upstream.size()]) && sent_ == 1);
-  if (packet.data() == packet_.data()) {
-    return require(packet.size() == packet_.size() && grown(Counter::kPassedOn) + grown(Counter::kCollisions) == 1);
-  }
+  if (grown(Counter::kPassedOn) + grown(Counter::kCollisions) > 0) return check_sent_on(header, packet);
   check_sum(header, packet);
+}
+
+// A packet that is sent on is as it came, but it may have a mark.
+void Books::check_sent_on(const wire::Header& header, std::span<const std::uint8_t> packet) const {
+  require(packet.size() == packet_.size() && header.kind == header_.kind && header.worker == header_.worker);
+  require(header.code == marked(header_.code) && header.secret == header_.secret && same_pass(header, header_));
+  require(std::equal(packet.begin() + wire::kHeaderSize, packet.end(), packet_.begin() + wire::kHeaderSize));
 }
 
 void Books::check_sum(const wire::Header& header, std::span<const std::uint8_t> packet) {
   const Sum& sum = sum_of_pass();
   require(header.kind == wire::Kind::kCombined && same_pass(header, header_) && header.secret == spec().secret);
   require(header.worker == wire::kFirstGroup + spec().group && sum.children == everybody());
-  require(grown(Counter::kCombined) == (header.code == static_cast<std::uint8_t>(wire::Transmission::kFirst)));
-  require(grown(Counter::kAbsorbed) == (header.code == static_cast<std::uint8_t>(wire::Transmission::kAgain)));
+  require(grown(Counter::kCombined) + grown(Counter::kAbsorbed) == 1);
+  const auto transmission = grown(Counter::kCombined) > 0 ? wire::Transmission::kFirst : wire::Transmission::kAgain;
+  const auto code = static_cast<std::uint8_t>(transmission);
+  require(header.code == marked(sum.marked ? code | wire::kMarked : code));
   for (std::size_t i = 0; i < header.words; ++i) {
     require(word_at(&packet[wire::packet_size(i, header.exponents)]) == sum.words[i]);
   }
@@ -167,7 +177,8 @@ void Books::check_sum(const wire::Header& header, std::span<const std::uint8_t> 
                      sum.exponents.begin()));
 }
 
-// A reply goes to children that the switch knows, to each once, as it came. A result may say that packets were lost.
+// A reply goes to children that the switch knows, to each once, as it came. A result may say that packets were lost, or
+// that a port has a queue.
 void Books::check_reply(const Address& to, const wire::Header& header, std::span<const std::uint8_t> packet) {
   require(same_peer(from_, spec().upstream[header_.slot % spec().upstream.size()]));
   std::size_t child = 0;
@@ -175,7 +186,8 @@ void Books::check_reply(const Address& to, const wire::Header& header, std::span
     ++child;
   require(child < spec().children.size());
   told_ |= 1u << child;
-  const std::uint8_t code = is_result() && untold_[job_] ? wire::kOverflowed : header_.code;
+  const std::uint8_t told = is_result() && untold_[job_] ? header_.code | wire::kOverflowed : header_.code;
+  const std::uint8_t code = marked(told);
   require(packet.size() == packet_.size() && header.kind == header_.kind && header.worker == header_.worker &&
           header.code == code && header.secret == header_.secret && same_pass(header, header_));
   require(std::equal(packet.begin() + wire::kHeaderSize, packet.end(), packet_.begin() + wire::kHeaderSize));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rdma_engine/combiner/combiner.h"
+#include "tests/fuzz/input.h"
 #include "tests/fuzz/packets.h"
 #include "tests/fuzz/passes.h"
 #include "tests/native/small_shape.h"
@@ -51,6 +52,7 @@ struct Sum {
   wire::Header pass;
   Nanoseconds claimed = 0;
   std::uint32_t children = 0;  // a bit mask; 0: no entry
+  bool marked = false;         // a packet of the pass came with a mark
   std::array<std::uint32_t, kMaxWords> words{};
   std::array<std::uint8_t, kMaxExponents> exponents{};
 };
@@ -81,12 +83,21 @@ class Books final : public PacketOutput {
   std::optional<std::size_t> sender() const;
   std::optional<std::size_t> way_to_worker() const;
   void book();
+  void check_sent_on(const wire::Header& header, std::span<const std::uint8_t> packet) const;
   void check_sum(const wire::Header& header, std::span<const std::uint8_t> packet);
   void check_reply(const Address& to, const wire::Header& header, std::span<const std::uint8_t> packet);
   std::uint32_t receivers() const;
 
-  Combiner combiner_{
-      {.table = {.entries = 3, .packet_bytes = wire::packet_size(kMaxWords, kMaxExponents)}, .lifetime = kLifetime}};
+  // The code that a packet must have which would have this one if no port had a queue.
+  std::uint8_t marked(std::uint8_t code) const {
+    require(grown(Counter::kMarked) == 0 || (grown(Counter::kMarked) == 1 && !wire::is_marked(code)));
+    return grown(Counter::kMarked) > 0 ? code | wire::kMarked : code;
+  }
+
+  // A port sends a packet in some nanoseconds.
+  Combiner combiner_{{.table = {.entries = 3, .packet_bytes = wire::packet_size(kMaxWords, kMaxExponents)},
+                      .lifetime = kLifetime,
+                      .queues = {.bytes_per_second = 20e9, .threshold = 10}}};
   Nanoseconds now_ = 0;
   std::vector<Sum> sums_;
   std::array<std::array<Address, kMaxChildren>, kJobCount> contacts_{};

@@ -46,6 +46,7 @@ void draw_packet(Input& input, Packet& packet) {
     if (oddity >= 18) header.words = static_cast<std::uint16_t>(input.below(12));
     if (oddity >= 18) header.exponents = static_cast<std::uint8_t>(input.below(10));
   }
+  if (oddity >= 21 && oddity <= 24) header.code |= wire::kMarked;
   if (oddity == 4) header.worker = static_cast<std::uint16_t>(input.below(2) * wire::kFirstGroup + input.below(5));
   packet.size = wire::packet_size(header.words, header.exponents);
   for (std::size_t i = wire::kHeaderSize; i < packet.size; ++i) packet.bytes[i] = input.byte();

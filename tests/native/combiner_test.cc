@@ -1,26 +1,12 @@
 // Tests a switch that combines updates: the rule of its entries, what it sends on, and what changes nothing.
-#include "rdma_engine/combiner/combiner.h"
-
-#include <gtest/gtest.h>
-
 #include <random>
 
-#include "rdma_engine/datagrams/datagram_aggregator.h"
-#include "tests/native/datagram_packets.h"
-#include "tests/native/small_shape.h"
+#include "tests/native/combiner_fixture.h"
 
 namespace jaxina {
 namespace {
 
-using testing::address;
-using testing::Bytes;
-using testing::Outbox;
-using testing::Sent;
-using wire::Transmission;
-
-constexpr Nanoseconds kLifetime = 1'000;
-constexpr std::uint32_t kWorkers = 3;
-constexpr std::uint8_t kServer = 100, kOtherServer = 101, kSwitch = 50, kStranger = 9;
+using namespace testing;
 
 Contribution contribution(std::uint32_t child, std::uint32_t epoch, bool may_claim = true, std::uint32_t job = 1) {
   return {
@@ -67,71 +53,6 @@ TEST(EntryRule, APassDoesNotJoinAnEntryOlderThanTheLifetime) {
   EXPECT_EQ(entry.count, 1u);  // the contribution of child 0 is gone
   EXPECT_FALSE(release(entry, contribution(1, 0).pass, 3 * kLifetime, kLifetime));
 }
-
-WorkerSet set_of(std::initializer_list<std::uint32_t> workers) {
-  WorkerSet set{};
-  for (const std::uint32_t worker : workers) insert(set, worker);
-  return set;
-}
-
-CombinedJobSpec job_spec(std::uint32_t job) {
-  CombinedJobSpec spec{.job = job,
-                       .secret = 0xfeedface,
-                       .shape = testing::SmallShape{.slots = 4, .block_size = 4, .blocks_per_chunk = 2}.of(kWorkers)};
-  for (std::uint16_t worker = 0; worker < kWorkers; ++worker) spec.children.push_back({worker, set_of({worker})});
-  spec.upstream = {address(kServer), address(kOtherServer)};
-  return spec;
-}
-
-class CombinerTest : public ::testing::Test {
- protected:
-  explicit CombinerTest(std::uint32_t entries = 8, std::uint32_t share_sent_on = 0)
-      : combiner_({.table = {.entries = entries, .packet_bytes = 128},
-                   .lifetime = kLifetime,
-                   .share_sent_on = share_sent_on}) {
-    EXPECT_TRUE(combiner_.add(spec_));
-  }
-
-  wire::Header header(std::uint16_t worker, std::uint32_t epoch,
-                      Transmission transmission = Transmission::kFirst) const {
-    return {.kind = wire::Kind::kUpdate,
-            .job = spec_.job,
-            .secret = spec_.secret,
-            .worker = worker,
-            .slot = 1,
-            .epoch = epoch,
-            .fingerprint = 100 + epoch,
-            .words = 2,
-            .exponents = 1,
-            .code = static_cast<std::uint8_t>(transmission)};
-  }
-  Bytes update(std::uint16_t worker, std::uint32_t epoch, Transmission transmission = Transmission::kFirst) const {
-    return testing::packet(header(worker, epoch, transmission), 10u * worker, static_cast<std::uint8_t>(50 + worker));
-  }
-  Bytes result(std::uint32_t epoch) const {
-    wire::Header reply = header(wire::kAllWorkers, epoch);
-    reply.kind = wire::Kind::kResult;
-    return testing::packet(reply, 30, 52);
-  }
-  std::vector<Sent> deliver(const Bytes& bytes, std::uint8_t from, Nanoseconds now = 0) {
-    combiner_.on_packet(bytes, address(from), now, outbox_);
-    return outbox_.take();
-  }
-  std::vector<Sent> from_worker(std::uint16_t worker, std::uint32_t epoch,
-                                Transmission transmission = Transmission::kFirst, Nanoseconds now = 0) {
-    return deliver(update(worker, epoch, transmission), static_cast<std::uint8_t>(worker), now);
-  }
-  void expect_sent_on(const std::vector<Sent>& sent, const Bytes& packet) {
-    ASSERT_EQ(sent.size(), 1u);
-    EXPECT_EQ(sent[0].to, address(kOtherServer));  // slot 1
-    EXPECT_EQ(sent[0].bytes, packet);
-  }
-  std::uint64_t counted(Counter counter) const { return combiner_.find(spec_.job)->counters()[counter]; }
-
-  const CombinedJobSpec spec_ = job_spec(7);
-  Combiner combiner_;
-  Outbox outbox_;
-};
 
 TEST_F(CombinerTest, SendsOneSumForAllChildren) {
   EXPECT_TRUE(from_worker(0, 0).empty());
@@ -339,76 +260,6 @@ TEST_F(CombinerTest, AMillionForgedPacketsChangeNothing) {
   ASSERT_EQ(results.size(), 1u);  // one for the switch
   EXPECT_EQ(results[0].to, address(kSwitch));
   EXPECT_EQ(results[0].words(), (std::vector<std::uint32_t>{30, 33}));
-}
-
-class ServerTest : public ::testing::Test {
- protected:
-  ServerTest() {
-    const JobSpec spec{.job = 7,
-                       .secret = 1,
-                       .shape = testing::SmallShape{.slots = 1, .block_size = 4, .blocks_per_chunk = 2}.of(kWorkers)};
-    EXPECT_TRUE(server_.add(std::make_unique<DatagramJob>(
-        spec, Shard{},
-        CombiningSwitches{.groups = {set_of({0, 1, 2}), set_of({0, 1})}, .addresses = {address(kSwitch)}})));
-  }
-  std::vector<Sent> deliver(std::uint16_t sender, std::uint32_t value, std::uint8_t from) {
-    const bool group = sender >= wire::kFirstGroup;
-    const wire::Header header{.kind = group ? wire::Kind::kCombined : wire::Kind::kUpdate,
-                              .job = 7,
-                              .secret = 1,
-                              .worker = sender,
-                              .fingerprint = 5,
-                              .words = 1};
-    server_.on_packet(testing::packet(header, value), address(from), outbox_);
-    return outbox_.take();
-  }
-  static constexpr std::uint16_t kAll = wire::kFirstGroup, kFirstTwo = wire::kFirstGroup + 1;
-  std::uint64_t updates() const { return server_.find(7)->counters()[Counter::kUpdates]; }
-  DatagramAggregator server_;
-  Outbox outbox_;
-};
-
-TEST_F(ServerTest, AddsDisjointSets) {
-  EXPECT_TRUE(deliver(2, 1, 2).empty());
-  const std::vector<Sent> sent = deliver(kFirstTwo, 10, kSwitch);
-  ASSERT_EQ(sent.size(), 2u);  // to the switch for two workers, and to the one that came directly
-  EXPECT_EQ(sent[0].to, address(kSwitch));
-  EXPECT_EQ(sent[1].to, address(2));
-  EXPECT_EQ(sent[0].words(), std::vector<std::uint32_t>{11});
-  EXPECT_EQ(updates(), kWorkers);
-}
-
-TEST_F(ServerTest, ASetThatHoldsAllTakesTheirPlace) {
-  deliver(2, 1, 2);
-  EXPECT_EQ(deliver(kAll, 100, kSwitch)[0].words(), std::vector<std::uint32_t>{100});
-  EXPECT_EQ(updates(), kWorkers);
-  EXPECT_EQ(deliver(kFirstTwo, 10, kSwitch)[0].words(), std::vector<std::uint32_t>{100});  // the result again
-}
-
-TEST_F(ServerTest, RefusesASetThatOverlapsAndSaysWhoIsMissing) {
-  deliver(0, 1, 0);
-  deliver(2, 1, 2);
-  const std::vector<Sent> sent = deliver(kFirstTwo, 10, kSwitch);
-  ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(sent[0].to, address(kSwitch));
-  EXPECT_EQ(sent[0].header.kind, wire::Kind::kPending);
-  EXPECT_EQ(sent[0].header.worker, wire::kAllWorkers);
-  EXPECT_EQ(sent[0].bytes[wire::kHeaderSize], 0b101);
-  EXPECT_EQ(updates(), 2u);
-  EXPECT_EQ(deliver(1, 5, 1)[0].words(), std::vector<std::uint32_t>{7});
-}
-
-TEST_F(ServerTest, ASubsetIsADuplicate) {
-  deliver(kFirstTwo, 10, kSwitch);
-  EXPECT_EQ(deliver(0, 1, 0)[0].header.kind, wire::Kind::kPending);
-  EXPECT_EQ(deliver(kFirstTwo, 10, kSwitch)[0].header.kind, wire::Kind::kPending);
-  EXPECT_EQ(updates(), 2u);
-}
-
-TEST_F(ServerTest, ASumCountsOnlyFromTheJobsSwitches) {
-  EXPECT_TRUE(deliver(kAll, 10, kStranger).empty());
-  EXPECT_TRUE(deliver(wire::kFirstGroup + 2, 10, kSwitch).empty());  // no such group
-  EXPECT_EQ(updates(), 0u);
 }
 
 }  // namespace

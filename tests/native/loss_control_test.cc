@@ -21,9 +21,9 @@ struct Loss {
   void send(const Slots& slots, Nanoseconds now) {
     for (const std::uint16_t slot : slots) control.on_sent(slot, now);
   }
-  Slots result(std::uint16_t slot, Nanoseconds now) {
+  Slots result(std::uint16_t slot, Nanoseconds now, bool is_marked = false) {
     Slots lost;
-    control.on_result(slot, now, [&](std::uint16_t other) { lost.push_back(other); });
+    control.on_result(slot, now, is_marked, [&](std::uint16_t other) { lost.push_back(other); });
     return lost;
   }
   Slots tick(Nanoseconds now) {
@@ -157,6 +157,47 @@ TEST(LossControl, AfterAnOverflowAWindowIsSentAgainInSilence) {
   told.control.on_overflow();
   EXPECT_EQ(patient.tick(10 * kMs).size(), 1u);
   EXPECT_EQ(told.tick(10 * kMs).size(), 4u) << "the window, which is half of what was in flight";
+}
+
+// The sizes of the window that results with marks leave, if as many passes as possible are in flight.
+std::vector<std::size_t> sizes_with_marks(Loss& loss, std::uint16_t slots, const std::vector<bool>& marks) {
+  std::vector<std::size_t> sizes;
+  Nanoseconds now = 0;
+  for (const bool marked : marks) {
+    sizes.push_back(fill(loss, slots, ++now));
+    ++now;
+    for (std::uint16_t slot = 0; slot < slots; ++slot) {
+      if (!loss.control.is_in_flight(slot)) continue;
+      loss.result(slot, now, marked);
+    }
+  }
+  return sizes;
+}
+
+TEST(LossControl, MarksHalveTheWindowOncePerRoundTripAndThenItGrowsByOne) {
+  Loss loss(64, 1, {.first = 32});
+  const std::vector<bool> marks = {true, true, true, false, false, false, false, true, false};
+  EXPECT_EQ(sizes_with_marks(loss, 64, marks), (std::vector<std::size_t>{32, 16, 8, 4, 5, 6, 7, 8, 4}));
+  EXPECT_EQ(loss.control.window().marks(), 32u + 16u + 8u + 8u);
+  EXPECT_EQ(loss.control.window().decreases(), 4u);
+}
+
+TEST(LossControl, MarksLeaveAWindowOfOnePass) {
+  Loss loss(8, 1, {.first = 4});
+  EXPECT_EQ(sizes_with_marks(loss, 8, std::vector<bool>(6, true)), (std::vector<std::size_t>{4, 2, 1, 1, 1, 1}));
+}
+
+TEST(LossControl, AWindowIsHalvedOnceForMarksAndLongRoundTripsTogether) {
+  for (const bool is_marked : {true, false}) {
+    Loss loss(16, 1, {.first = 1, .standing = 5 * kMs});
+    for (std::uint16_t slot = 0; slot < 7; ++slot) {  // the window grows to 8
+      loss.send({slot}, 0);
+      loss.result(slot, 1);
+    }
+    EXPECT_EQ(fill(loss, 16, 1), 8u);
+    for (std::uint16_t slot = 0; slot < 8; ++slot) loss.result(slot, 10 * kMs, is_marked || slot == 7);
+    EXPECT_EQ(loss.control.window().decreases(), 1u) << is_marked;
+  }
 }
 
 TEST(LossControl, LatestFirstListsTheLatestPassesFirst) {

@@ -1,4 +1,7 @@
 // Tests sums at the workers' servers with a switch on the way that combines updates, as in ATP.
+#include <array>
+#include <cmath>
+
 #include "tests/native/combined_jobs.h"
 
 namespace jaxina {
@@ -45,6 +48,37 @@ TEST(UdpCombining, FewEntriesAndLossCostOnlyTime) {
     running.clear();
     EXPECT_EQ(combiner.statistics().entries_held, 0u);
   }
+}
+
+// Loopback is faster than these ports, however busy the machine is. So workers must hear of queues, and send less.
+TEST(UdpCombining, MarksOfSlowPortsReduceTheWindows) {
+  for (const double port_rate : {0.0, 1.0}) {
+    const JobSpec job = job_of(3);
+    SoftwareSwitch combiner({.threads = 2, .entries = 256, .port_rate = port_rate});
+    const CombinedJobs jobs(job, combiner.ports());
+    combiner.combine_job(jobs.at_switch());
+    FloatSum sum(3, 200'000, 1);
+    std::array<Counters, 3> at_workers;
+    with_workers(jobs.workers(), [&](std::uint32_t w, Endpoint& endpoint) {
+      sum.submit(w, endpoint);
+      const Status status = run_to_end(endpoint);
+      ASSERT_TRUE(status.ok()) << status.text();
+      at_workers[w] = endpoint.statistics();
+    });
+    sum.expect_exact();
+    EXPECT_EQ(combiner.statistics().jobs.at(job.job)[Counter::kMarked] > 20, port_rate > 0);
+    for (const Counters& counters : at_workers) {
+      EXPECT_EQ(counters[Counter::kMarked] > 20, port_rate > 0);
+      if (port_rate > 0) {
+        EXPECT_GT(counters[Counter::kWindowDecreases], 3u);
+        EXPECT_LT(counters[Counter::kWindowDecreases], counters[Counter::kMarked]);
+      }
+    }
+  }
+}
+
+TEST(UdpCombining, RefusesARateThatNoPortHas) {
+  for (const double rate : {-1.0, 1e7, std::nan("")}) EXPECT_THROW(SoftwareSwitch({.port_rate = rate}), Error) << rate;
 }
 
 TEST(UdpCombining, StaticAndCombinedJobsShareASwitch) {

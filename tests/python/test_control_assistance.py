@@ -252,6 +252,7 @@ def test_a_switch_says_how_many_workers_are_below_it(switches, helpers):
 
 def test_status_shows_what_a_switch_combines():
     counters = {"claims": 1_000, "joins": 3_000, "combined": 990, "collisions": 12, "passed_on": 7, "expired": 1}
+    counters["marked"] = 77
     job = pb.AssistStatus(
         **{"from": "10.0.0.1"}, job=4_000_000_000, workers=4, role="combines 4 of 4", counters=counters
     )
@@ -264,6 +265,7 @@ def test_status_shows_what_a_switch_combines():
         "4 k",
         "990",
         "12",
+        "job 4000000000: 77 packets were marked",
         "combines",
         "10.0.0.1",
         "5 of 1,024 entries",

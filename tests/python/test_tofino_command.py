@@ -28,6 +28,7 @@ def jaxina(*arguments):
     "arguments,message",
     [
         (["--backend", "tofino", "--chip", "x", "--threads", "2"], "need --backend software"),
+        (["--backend", "tofino", "--chip", "x", "--port-rate", "100"], "need --backend software"),
         (["--dry-run"], "need --backend tofino"),
     ],
 )

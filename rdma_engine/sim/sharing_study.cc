@@ -1,0 +1,102 @@
+#include "rdma_engine/sim/sharing_study.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "rdma_engine/sim/simulation.h"
+
+namespace jaxina::sim {
+namespace {
+
+constexpr Nanoseconds kSettled = 200 * kMillisecond, kMeasured = 400 * kMillisecond;
+constexpr std::uint32_t kBlock = 8, kBlocks = 4;
+
+LinkPlan link_plan(const SharingCase& what) {
+  return {.delay = what.delay, .bytes_per_us = 4, .queue = 5 * kMillisecond};
+}
+
+JobPlan job_plan(const SharingCase& what) {
+  JobPlan job;
+  job.shape = simulated_shape(what.workers, what.slots, kBlock, kBlocks);
+  job.timer = {.minimum = 2 * kMillisecond, .reordering = 64};
+  job.window = {.first = what.reserved ? 64 : 64 / what.workers, .standing = what.standing};
+  job.links.assign(what.workers, link_plan(what));
+  // One sum, because each begins with passes that have exponents only. It is more than the links carry until the end.
+  job.collectives = 1;
+  job.longest = std::size_t{kBlock} * kBlocks * 20'000;
+  job.ahead = 1;
+  job.steady = true;
+  return job;
+}
+
+Plan plan_of(const SharingCase& what) {
+  Plan plan{.seed = what.seed, .features = kSeveralJobs};
+  plan.quiet_at = kSecond;
+  plan.jobs.assign(what.jobs, job_plan(what));
+  for (std::size_t job = 1; job < plan.jobs.size(); ++job) plan.jobs[job].starts_at = what.second_starts_at;
+  plan.looks = {what.second_starts_at + kSettled, what.second_starts_at + kSettled + kMeasured};
+  if (what.reserved) return plan;
+  plan.features |= kCombining | kServers | kCongestion;
+  const LinkPlan link = link_plan(what);
+  plan.combining = {.entries = what.entries,
+                    .lifetime = 200 * kMillisecond,
+                    .core = link,
+                    .servers = what.servers,
+                    .server_link = link,
+                    .share_sent_on = static_cast<std::uint32_t>(std::lround(what.share_sent_on * 65536))};
+  if (what.marks) plan.combining.queues.bytes_per_second = link.bytes_per_us * 1e6;
+  plan.combining.queues.threshold = what.threshold;
+  return plan;
+}
+
+double ratio(double part, double whole) { return whole == 0 ? 0 : part / whole; }
+
+}  // namespace
+
+double jain_index(const std::vector<double>& shares) {
+  double sum = 0, squares = 0;
+  for (const double share : shares) {
+    sum += share;
+    squares += share * share;
+  }
+  return ratio(sum * sum, static_cast<double>(shares.size()) * squares);
+}
+
+SharingFigures study_sharing(const SharingCase& what) {
+  const Plan plan = plan_of(what);
+  const Outcome outcome = run(plan, Random(what.seed), nullptr);
+  SharingFigures figures{.failure = outcome.failure, .job_share = {}};
+  if (outcome.looks.size() != 2) {
+    if (figures.failure.empty()) figures.failure = "the jobs ended before they were measured";
+    return figures;
+  }
+  const Outcome::Look &begin = outcome.looks[0], &end = outcome.looks[1];
+  const auto grown = [](std::uint64_t before, std::uint64_t now) { return static_cast<double>(now - before); };
+  // How many packets of the mean size a link carries in this time.
+  const auto capacity = [&](const LinkCounters& before, const LinkCounters& now) {
+    const double bytes = plan.jobs[0].links[0].bytes_per_us * static_cast<double>(kMeasured / kMicrosecond);
+    return bytes * ratio(grown(before.sent, now.sent), grown(before.bytes, now.bytes));
+  };
+  double passes = 0, taken = 0, collisions = 0;
+  for (std::size_t job = 0; job < what.jobs; ++job) {
+    const auto at_switches = [&](Counter counter) {
+      return grown(begin.at_switches[job][counter], end.at_switches[job][counter]);
+    };
+    figures.job_share.push_back(grown(begin.results[job], end.results[job]));
+    passes += figures.job_share.back();
+    taken += at_switches(Counter::kClaims) + at_switches(Counter::kJoins);
+    collisions += at_switches(Counter::kCollisions);
+  }
+  for (double& share : figures.job_share) share = ratio(share, passes);
+  figures.hits = ratio(taken, taken + collisions);
+  figures.of_link = ratio(passes / what.jobs, capacity(begin.to_workers, end.to_workers));
+  const double packets = passes * (1 + (what.workers - 1) * what.share_sent_on);
+  figures.of_model = ratio(packets, what.servers * capacity(begin.to_servers, end.to_servers));
+  figures.dropped =
+      ratio(grown(begin.to_servers.lost, end.to_servers.lost), grown(begin.to_servers.sent, end.to_servers.sent));
+  const double again = grown(begin.retransmissions, end.retransmissions);
+  figures.sent_again = ratio(again, passes * what.workers + again);
+  return figures;
+}
+
+}  // namespace jaxina::sim
