@@ -26,6 +26,8 @@ SPECS = [
     "fp16",
     "bf16",
     "qsgd:64:bucket=20",
+    "qgz:8:block=7",
+    "qgz:4:block=20:stochastic",
     "terngrad",
     "natural",
     "signsgd",
