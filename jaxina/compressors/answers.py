@@ -23,11 +23,14 @@ _Collective = Callable[[jax.Array], jax.Array]
 
 
 def answer(messages: Mapping[int, Message], axis_name: Any) -> dict[int, Arrays]:
-    """Exchanges one round of messages, by leaf. Their `Message.aggregate` is left to the caller.
+    """Exchanges one round of messages. Their `Message.aggregate` is left to the caller.
 
     Args:
-      messages: by leaf.
+      messages: by number. The arrays have a first axis of leaves, before those of `Message`.
       axis_name: the mapped axis of the workers, or None for a single worker.
+
+    Returns:
+      The answers, by number, with a first axis of leaves, too.
     """
     narrow = {message.narrow for message in messages.values() if message.narrow}
     if narrow:
@@ -36,9 +39,17 @@ def answer(messages: Mapping[int, Message], axis_name: Any) -> dict[int, Arrays]
     answers: dict[int, Arrays] = {}
     for kind, collective in _collectives(axis_name).items():
         asked = {index: message.arrays for index, message in messages.items() if message.kind == kind}
+        if kind in IN_PARTS:
+            asked = _swapped(asked)
         if asked:
-            answers |= _fused(collective, asked, parts=kind in IN_PARTS, as_bytes=kind in (GATHER, ALL_TO_ALL))
+            found = _fused(collective, asked, parts=kind in IN_PARTS, as_bytes=kind in (GATHER, ALL_TO_ALL))
+            answers |= _swapped(found) if kind in (GATHER, ALL_TO_ALL) else found
     return answers
+
+
+def _swapped(arrays: dict[int, Arrays]) -> dict[int, Arrays]:
+    """Exchanges the axes of leaves and of workers, which are the first two."""
+    return jax.tree.map(lambda array: jnp.swapaxes(array, 0, 1), arrays)
 
 
 def _precision(narrow: Narrow) -> _tracing_settings.Precision:
@@ -47,12 +58,14 @@ def _precision(narrow: Narrow) -> _tracing_settings.Precision:
 
 
 def _narrow_sums(narrow: Narrow, asked: dict[int, Arrays], axis_name: Any) -> dict[int, Arrays]:
-    """Sums float32 arrays in narrow words, each on its own: every one begins a block. jaxina merges and orders them."""
+    """Sums float32 arrays in narrow words, each leaf on its own: it begins a block. jaxina merges and orders them."""
     narrow_sums, others = {}, {}
     with _tracing_settings.with_precision(_precision(narrow)):
         for index, arrays in asked.items():
             floats = {name: array for name, array in arrays.items() if array.dtype == jnp.float32}
-            narrow_sums[index] = {name: jax.lax.psum(array, axis_name) for name, array in floats.items()}
+            narrow_sums[index] = {
+                name: jnp.stack([jax.lax.psum(leaf, axis_name) for leaf in array]) for name, array in floats.items()
+            }
             others[index] = {name: array for name, array in arrays.items() if name not in floats}
         other_sums = _fused(lambda x: jax.lax.psum(x, axis_name), others)
     return {index: narrow_sums[index] | other_sums[index] for index in asked}
@@ -80,7 +93,7 @@ def _fused(
 
     Args:
       collective: what to apply. Axes that it puts before the last one come before those of a part's shape.
-      asked: the arrays, by leaf and name.
+      asked: the arrays, by number and name.
       parts: whether arrays are [n, ...], and a part of each is for another worker.
       as_bytes: whether the arrays travel as bytes.
     """

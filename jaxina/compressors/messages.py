@@ -110,11 +110,14 @@ LeafReduction = Generator[Message, Arrays, tuple[jax.Array, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Exchange:
-    """A message and its answer.
+    """The messages of some leaves in one round, and their answers.
 
-    `message` holds the arrays that were sent. `answer` is None for GATHER and ALL_TO_ALL: there the answer is made of
-    the other workers' messages.
+    Attributes:
+      message: with the arrays that were sent, [leaves, ...].
+      answer: [leaves, ...]. None for GATHER and ALL_TO_ALL: there the answer is made of the other workers' messages.
+      leaves: how many leaves of one type there are.
     """
 
     message: Message
     answer: Arrays | None
+    leaves: int

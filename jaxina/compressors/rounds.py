@@ -44,29 +44,34 @@ def run(
       axis_name: the mapped axis of the workers, or None for a single worker.
 
     Returns:
-      What each generator returned; and the exchanges, in the order of rounds and then leaves.
+      What each generator returned; and the exchanges, in the order of rounds.
     """
-    groups = [_Group(start, members, leaves) for members in _alike(leaves)]
+    members = _alike(leaves)
+    groups = [_Group(start, [leaves[index] for index in of_group]) for of_group in members]
     exchanges: list[Exchange] = []
     messages: dict[int, Message] = {}
     answers: dict[int, Arrays] = {}
     while True:
-        aggregated: dict[int, Arrays] = {}
         following: dict[int, Message] = {}
-        for group in groups:
-            if group.results is None:
-                answered, asked = group.advance(answers)
-                aggregated |= answered
-                following |= asked
-        for index, message in messages.items():
-            unsummed = message.kind in (GATHER, ALL_TO_ALL)
-            exchanges.append(Exchange(message, None if unsummed else aggregated[index]))
+        for number, group in enumerate(groups):
+            if group.results is not None:
+                continue
+            aggregated, asked = group.advance(answers.get(number))
+            if number in messages:
+                message = messages[number]
+                unsummed = message.kind in (GATHER, ALL_TO_ALL)
+                exchanges.append(Exchange(message, None if unsummed else aggregated, group.size))
+            if asked is not None:
+                following[number] = asked
         if not following:
             break
-        messages = dict(sorted(following.items()))
+        messages = following
         answers = answer(messages, axis_name)
-    results = dict(pair for group in groups for pair in zip(group.members, group.results or [], strict=True))
-    return [results[index] for index in range(len(leaves))], exchanges
+    results: list[Any] = [None] * len(leaves)
+    for of_group, group in zip(members, groups, strict=True):
+        for index, result in zip(of_group, group.results or [], strict=True):
+            results[index] = result
+    return results, exchanges
 
 
 def _alike(leaves: Sequence[Leaf]) -> list[list[int]]:
@@ -85,26 +90,24 @@ class _Group:
     the answers so far. XLA finds what is computed again, and computes it once.
     """
 
-    def __init__(self, start: Callable[[Leaf], LeafReduction], members: list[int], leaves: Sequence[Leaf]) -> None:
-        self.members = members
+    def __init__(self, start: Callable[[Leaf], LeafReduction], leaves: Sequence[Leaf]) -> None:
+        self.size = len(leaves)
         self.results: list[Any] | None = None
         self._start = start
-        self._leaves = self._stacked([leaves[index] for index in members])
-        self._answers: list[Arrays] | None = None  # before the first round
+        self._leaves = jax.tree.map(lambda *arrays: jnp.stack(arrays), *leaves)
+        self._answers: list[Arrays] = []
 
-    def advance(self, answers: dict[int, Arrays]) -> tuple[dict[int, Arrays], dict[int, Message]]:
-        """Runs the generators up to their next messages, or to their `results`.
+    def advance(self, answers: Arrays | None) -> tuple[Arrays, Message | None]:
+        """Runs the generators up to their next messages, or to their `results`. Arrays are [leaves, ...].
 
         Args:
-          answers: to the last messages, by leaf.
+          answers: to the last messages; None before the first.
 
         Returns:
-          What the aggregator makes of those answers, and the next messages, by leaf.
+          What the aggregator makes of those answers, and the next messages as one.
         """
-        if self._answers is None:
-            self._answers = []
-        else:
-            self._answers.append(self._stacked([answers[index] for index in self.members]))
+        if answers is not None:
+            self._answers.append(answers)
         asked: list[Message | None] = []
 
         def replay(leaf: Leaf, given: list[Arrays]) -> tuple[Any, Arrays]:
@@ -120,21 +123,16 @@ class _Group:
             asked.append(message.with_arrays({}))
             return message.arrays, answered
 
-        lifted = replay if len(self.members) == 1 else jax.vmap(replay)
-        made, answered = map(self._apart, lifted(self._leaves, self._answers))
+        made, aggregated = self._lifted(replay)
         (message,) = asked
-        aggregated = dict(zip(self.members, answered, strict=True))
-        if message is None:
-            self.results = made
-            return aggregated, {}
-        messages = [message.with_arrays(arrays) for arrays in made]
-        return aggregated, dict(zip(self.members, messages, strict=True))
+        if message is not None:
+            return aggregated, message.with_arrays(made)
+        arrays, structure = jax.tree.flatten(made)
+        self.results = [jax.tree.unflatten(structure, [array[i] for array in arrays]) for i in range(self.size)]
+        return aggregated, None
 
-    def _stacked(self, trees: list[Any]) -> Any:
-        return trees[0] if len(trees) == 1 else jax.tree.map(lambda *arrays: jnp.stack(arrays), *trees)
-
-    def _apart(self, tree: Any) -> list[Any]:
-        if len(self.members) == 1:
-            return [tree]
-        leaves, structure = jax.tree.flatten(tree)
-        return [jax.tree.unflatten(structure, [array[i] for array in leaves]) for i in range(len(self.members))]
+    def _lifted(self, replay: Callable[[Leaf, list[Arrays]], tuple[Any, Arrays]]) -> tuple[Any, Arrays]:
+        if self.size > 1:
+            return jax.vmap(replay)(self._leaves, self._answers)
+        alone = replay(*jax.tree.map(lambda array: array[0], (self._leaves, self._answers)))
+        return jax.tree.map(lambda array: array[None], alone)

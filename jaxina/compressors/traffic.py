@@ -45,13 +45,13 @@ class Meter:
 
     def __init__(self, compressor: Compressor) -> None:
         self._compressor = compressor
-        self._messages: list[Message] = []
+        self._messages: list[tuple[Message, int]] = []
 
     def update(self, gradients: Any, state: dict[str, Any], axis_name: Any = None) -> tuple[Any, dict[str, Any], Any]:
         """As `Compressor.update`, with a third result for `traffic`."""
         mean, state, exchanges = self._compressor.update_with_traffic(gradients, state, axis_name)
         # Fields are the same at every trace, so they are kept here; only arrays can leave the compiled program.
-        self._messages = [exchange.message.with_arrays({}) for exchange in exchanges]
+        self._messages = [(exchange.message.with_arrays({}), exchange.leaves) for exchange in exchanges]
         return mean, state, [(exchange.message.arrays, exchange.answer) for exchange in exchanges]
 
     def traffic(self, arrays: Any, worker: int = 0) -> Traffic:
@@ -63,9 +63,10 @@ class Meter:
         """
         exchanges = jax.tree.map(np.asarray, arrays)
         sent = received = 0
-        for message, (ours, answer) in zip(self._messages, exchanges, strict=True):
-            up, down = _counted(message, ours, answer, worker)
-            sent, received = sent + up, received + down
+        for (message, leaves), (ours, answer) in zip(self._messages, exchanges, strict=True):
+            for leaf in range(leaves):
+                up, down = _counted(message, _leaf(ours, leaf), _leaf(answer, leaf), worker)
+                sent, received = sent + up, received + down
         return Traffic(sent, received)
 
 
@@ -89,6 +90,11 @@ def _counted(
     assert answer is not None, "an aggregator answers"
     received = _length(message, _of(answer, worker), message.answer_fields)
     return sum(_length(message, arrays, message.fields) for arrays in sent), received
+
+
+def _leaf(arrays: Any, leaf: int) -> Any:
+    """The arrays of one leaf, [workers, ...], of those of several, [workers, leaves, ...]. None stays None."""
+    return jax.tree.map(lambda array: array[:, leaf], arrays)
 
 
 def _length(message: Message, arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) -> int:
