@@ -9,14 +9,16 @@
 docs/compressors.md lists what each compressor promises. To add one, see `jaxina.compressors.base`.
 """
 
-from jaxina.compressors.base import GATHER, MAX, SUM, Compressor, Context, Promise
+from jaxina.compressors.base import ALL_TO_ALL, GATHER, MAX, REDUCE_SCATTER, SUM, Compressor, Context, Promise
 from jaxina.compressors.optax_chain import all_reduce_mean
 from jaxina.compressors.registry import get, names, register, spec_of
 from jaxina.compressors.traffic import Meter, Traffic, measure
 
 __all__ = [
+    "ALL_TO_ALL",
     "GATHER",
     "MAX",
+    "REDUCE_SCATTER",
     "SUM",
     "Compressor",
     "Context",

@@ -15,37 +15,25 @@ of its own, and give it a name with `jaxina.compressors.register`.
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import functools
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxina.compressors import axes, non_finite, packing, rounds
+from jaxina.compressors import leaf_states, messages, packing, updates
+from jaxina.compressors.algorithm import Algorithm
 from jaxina.compressors.context import Context, Promise
+from jaxina.compressors.messages import ALL_TO_ALL, GATHER, MAX, REDUCE_SCATTER, SUM, Arrays, LeafReduction, Message
 from jaxina.compressors.packing import Field
-from jaxina.compressors.rounds import GATHER, MAX, SUM, Arrays, LeafReduction, Message
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Compressor(abc.ABC):
+class Compressor(Algorithm):
     """Base class of all compressors: frozen dataclasses, whose fields are the parameters of a spec string.
 
-    Attributes:
-      ef: whether to use error feedback: what one step could not send is added to the next step's array (Karimireddy et
-        al., Error Feedback Fixes SignSGD and other Gradient Compression Schemes, ICML 2019). None means the default
-        that `promise` gives.
-      promise: what the compressor guarantees.
-      kind: SUM: the aggregator sums payloads, and `decode` of that sum is the sum of the decoded payloads, unless
-        `aggregate` rounds it. GATHER: every worker receives every payload.
-      carries_non_finite: whether NaN and infinities are sent as they are. If not, they are kept away from `encode`
-        (``jaxina.compressors.non_finite``).
-
-    Raises:
-      InvalidArgumentError: a parameter is not allowed, or `ef` asks for what the promise rules out.
+    `Algorithm` has the attributes and what a subclass provides.
 
     Example:
       A compressor that rounds to whole numbers. With one worker, 0.4 is not lost but comes with a later step:
@@ -81,98 +69,6 @@ class Compressor(abc.ABC):
       [1. 2.]
     """
 
-    ef: bool | None = None
-
-    promise: ClassVar[Promise]
-    kind: ClassVar[str]
-    carries_non_finite: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        self.promise.check_feedback(self.ef, type(self).__name__)
-
-    @property
-    def error_feedback(self) -> bool:
-        """Whether this compressor uses error feedback."""
-        return self.promise.error_feedback == "on" if self.ef is None else self.ef
-
-    # What a subclass provides.
-
-    def init_leaf(self, x: jax.Array, key: jax.Array) -> Arrays:
-        """Makes the state of one leaf, without the memory of error feedback.
-
-        Args:
-          x: the leaf's parameters, of the gradient's shape.
-          key: random key of the leaf, the same on all workers.
-        """
-        del x, key
-        return {}
-
-    def propose(self, x: jax.Array) -> Arrays:
-        """Makes small arrays whose elementwise maximum all workers need before they encode.
-
-        Args:
-          x: one finite leaf, float32.
-
-        Returns:
-          Arrays by name. The maximum over workers arrives in `Context.agreed`.
-        """
-        del x
-        return {}
-
-    def propose_fields(self) -> Mapping[str, Field]:
-        """Tells how the arrays of `propose` are packed, by name."""
-        return {}
-
-    @abc.abstractmethod
-    def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
-        """Encodes one leaf.
-
-        Args:
-          x: finite, float32, of `context.shape`.
-          state: the leaf's state.
-          context: what else the encoding may depend on.
-
-        Returns:
-          The payload, arrays by name, and the state with the algorithm's own entries replaced. Payloads of `kind` SUM
-          must be int32 or float32: `update` refuses others, whose sums could wrap.
-        """
-
-    @abc.abstractmethod
-    def decode(self, payload: Arrays, context: Context) -> jax.Array:
-        """Decodes a payload, or for `kind` SUM a sum of payloads that is exact, to float32 of `context.shape`."""
-
-    @abc.abstractmethod
-    def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
-        """Tells how the payload is packed on the wire, by name.
-
-        Args:
-          context: the leaf's.
-          summed: False for one worker's payload, True for what the aggregator makes of `context.workers` payloads.
-        """
-
-    def aggregate(self, total: Arrays, context: Context) -> Arrays:
-        """Does what the aggregator does to the sum of payloads before it sends it: nothing, unless overridden.
-
-        Args:
-          total: the sum of the payloads, for `kind` SUM.
-          context: the leaf's.
-
-        Returns:
-          Arrays by name, which ``fields(context, summed=True)`` describes and `decode_sum` decodes.
-        """
-        del context
-        return total
-
-    def decode_sum(self, total: Arrays, context: Context) -> jax.Array:
-        """Decodes what `aggregate` returned, to float32 of `context.shape`: as `decode`, unless overridden."""
-        return self.decode(total, context)
-
-    def mean(self, total: jax.Array, workers: int) -> jax.Array:
-        """Makes the result of a leaf from the sum of the decoded payloads: its mean, unless overridden."""
-        return total / workers
-
-    # What users call.
-
     def init(self, params: Any, key: jax.Array) -> dict[str, Any]:
         """Makes the state before the first step.
 
@@ -182,29 +78,50 @@ class Compressor(abc.ABC):
             must.
 
         Returns:
-          The state, a pytree: the key, the step's number and the leaves' states.
-        """
-        leaves = []
-        for index, x in enumerate(jax.tree.leaves(params)):
-            state = self.init_leaf(x, jax.random.fold_in(key, index))
-            if self.error_feedback:
-                state["memory"] = jnp.zeros(x.shape, jnp.float32)
-            leaves.append(state)
-        return {"key": key, "step": jnp.zeros((), jnp.int32), "leaves": leaves}
+          The state, a pytree: the key, the step's number and ``leaves``. There, each name has a tree like `params` with
+          the leaves' arrays of that name. With error feedback, ``memory`` has the shapes of `params`.
 
-    def update(self, gradients: Any, state: dict[str, Any], axis_name: Any = None) -> tuple[Any, dict[str, Any]]:
+        Raises:
+          InvalidArgumentError: `init_leaf` gives other names for other leaves.
+        """
+
+        def first(x: jax.Array, key: jax.Array) -> Arrays:
+            return self.init_leaf(x, key) | ({"memory": jnp.zeros(x.shape, jnp.float32)} if self.error_feedback else {})
+
+        return {"key": key, "step": jnp.zeros((), jnp.int32), "leaves": leaf_states.make(first, params, key)}
+
+    def update(
+        self,
+        gradients: Any,
+        state: dict[str, Any],
+        axis_name: Any = None,
+        *,
+        params: Any = None,
+        learning_rate: jax.Array | float | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
         """Averages the workers' gradients, compressed.
+
+        **Error feedback under a learning-rate schedule.** The papers accumulate updates, gamma times the gradient
+        (Karimireddy et al., ICML 2019, algorithm 2). What a step owes counts with that step's rate, whatever the rate
+        is when it is sent. With `learning_rate`, the memory is that, and the mean still is one of gradients, to be
+        multiplied by the rate: ``x = g + memory / gamma``, then ``memory = gamma (x - decoded)``. In a step with
+        gamma = 0, which changes no parameters, the memory stays as it is. Without `learning_rate`, gradients are
+        accumulated, and what is owed counts with the rate of the step in which it is sent.
 
         Args:
           gradients: this worker's pytree of floating-point arrays. All computations are in float32.
           state: this worker's state. Memories differ between workers.
           axis_name: the mapped axis of the workers. None for a single worker, which compresses and decompresses.
+          params: the parameters, of the structure of `gradients`, for compressors that look at them (`Context.params`).
+          learning_rate: gamma, at least 0, the same on every worker: the rate by which the optimizer will multiply this
+            step's mean. None if it is constant, or not known.
 
         Returns:
           The mean, the same on every worker, with the shapes and dtypes of `gradients`; and the next state.
 
         Raises:
-          InvalidArgumentError: the compressor's parameters do not allow this number of workers; or, inside
+          InvalidArgumentError: the compressor's parameters do not allow this number of workers; `state` or `params` is
+            of other leaves than `gradients`; the learning rate is a negative number; or, inside
             `jax.shard_map` with ``check_vma=True``, a gradient does not vary over `axis_name`. `jax.grad` has then
             summed it over the workers already, in float32, and a second sum would give n times the mean.
 
@@ -221,27 +138,22 @@ class Compressor(abc.ABC):
           >>> print(step(gradients)[0])
           [1. 0.]
         """
-        mean, state, _ = self.update_with_traffic(gradients, state, axis_name)
+        mean, state, _ = self.update_with_traffic(
+            gradients, state, axis_name, params=params, learning_rate=learning_rate
+        )
         return mean, state
 
     def update_with_traffic(
-        self, gradients: Any, state: dict[str, Any], axis_name: Any = None
-    ) -> tuple[Any, dict[str, Any], list[rounds.Exchange]]:
+        self,
+        gradients: Any,
+        state: dict[str, Any],
+        axis_name: Any = None,
+        *,
+        params: Any = None,
+        learning_rate: jax.Array | float | None = None,
+    ) -> tuple[Any, dict[str, Any], list[messages.Exchange]]:
         """As `update`. The third result is all that was sent and answered, for `jaxina.compressors.traffic`."""
-        leaves, structure = jax.tree.flatten(gradients)
-        workers, me = axes.place(axis_name)
-        axes.check_varying(gradients, axis_name)
-        step_key = jax.random.fold_in(state["key"], state["step"])
-        reductions = []
-        for index, (x, leaf_state) in enumerate(zip(leaves, state["leaves"], strict=True)):
-            own = x.astype(jnp.float32)
-            key, wire_block = jax.random.fold_in(step_key, index), axes.wire_block(own, axis_name)
-            context = Context(x.shape, workers, key, me, step=state["step"], wire_block=wire_block)
-            reductions.append(self._reduce_any(own, leaf_state, context))
-        results, exchanges = rounds.run(reductions, axis_name)
-        means = [mean.astype(x.dtype) for (mean, _), x in zip(results, leaves, strict=True)]
-        next_state = {"key": state["key"], "step": state["step"] + 1, "leaves": [leaf for _, leaf in results]}
-        return jax.tree.unflatten(structure, means), next_state, exchanges
+        return updates.run(self, gradients, state, axis_name, params, learning_rate)
 
     def to_bytes(self, payload: Arrays, context: Context, summed: bool = False) -> bytes:
         """Packs a payload into the bytes that go over the wire.
@@ -307,13 +219,17 @@ class Compressor(abc.ABC):
         """
         return {**state, "memory": jnp.where(jnp.isfinite(error), error, 0)} if self.error_feedback else state
 
-    def _reduce_any(self, x: jax.Array, state: Arrays, context: Context) -> LeafReduction:
-        """Runs `reduce` for a leaf that may be empty, or hold values that are not finite."""
-        if x.size == 0:
-            return x, state
-        if self.carries_non_finite:
-            return (yield from self.reduce(x, state, context))
-        return (yield from non_finite.flagged(self.reduce, x, state, context))
 
-
-__all__ = ["GATHER", "MAX", "SUM", "Arrays", "Compressor", "Context", "Field", "Message", "Promise"]
+__all__ = [
+    "ALL_TO_ALL",
+    "GATHER",
+    "MAX",
+    "REDUCE_SCATTER",
+    "SUM",
+    "Arrays",
+    "Compressor",
+    "Context",
+    "Field",
+    "Message",
+    "Promise",
+]

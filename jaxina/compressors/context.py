@@ -8,7 +8,7 @@ from typing import Literal
 
 import jax
 
-from jaxina.compressors.rounds import Arrays
+from jaxina.compressors.messages import Arrays
 from jaxina.errors import InvalidArgumentError
 
 
@@ -51,6 +51,11 @@ class Context:
       worker: this worker's number, from 0; int32[] if traced.
       agreed: the elementwise maximum over workers of what `Compressor.propose` returned.
       step: how many steps came before, int32[] if traced. Steps count whose gradients were not finite.
+      params: the leaf's parameters before the step, if the caller of `Compressor.update` told them, else None. For
+        methods that look at more than the gradient: weight decay before the momentum of DGC, or a precision relative to
+        each weight.
+      learning_rate: of this step, float32[] if traced, if the caller told it, else None. `Compressor.update` has what
+        error feedback makes of it.
       wire_block: the block size of the job that carries the sums over the workers; 0 if jaxina does not carry them.
     """
 
@@ -60,6 +65,8 @@ class Context:
     worker: jax.Array | int = 0
     agreed: Arrays = dataclasses.field(default_factory=dict)
     step: jax.Array | int = 0
+    params: jax.Array | None = None
+    learning_rate: jax.Array | float | None = None
     wire_block: int = 0
 
     @property

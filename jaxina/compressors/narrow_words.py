@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from jaxina.compressors.base import Compressor
 from jaxina.compressors.context import Context, Promise
+from jaxina.compressors.messages import MAX, SUM, Arrays, LeafReduction, Message, Narrow
 from jaxina.compressors.packing import Field, integers
-from jaxina.compressors.rounds import MAX, SUM, Arrays, LeafReduction, Message, Narrow
 from jaxina.config import ROUNDINGS
 from jaxina.errors import InvalidArgumentError
 from jaxina.numerics import jnp_reference

@@ -17,16 +17,17 @@ import jax.numpy as jnp
 
 from jaxina.compressors import packing
 from jaxina.compressors.context import Context
-from jaxina.compressors.rounds import SUM, Arrays, LeafReduction, Message
+from jaxina.compressors.messages import IN_PARTS, SUM, Arrays, LeafReduction, Message
+from jaxina.errors import InvalidArgumentError
 
 POISON = "poison"
-"""Entry of a leaf's first message, []: 1 from a worker whose leaf holds a value that is not finite."""
+"""Entry of the first message that all workers get the same answer to, []: 1 from a worker whose leaf is not finite."""
 
 
 def flagged(
     reduce: Callable[[jax.Array, Arrays, Context], LeafReduction], x: jax.Array, state: Arrays, context: Context
 ) -> LeafReduction:
-    """Runs `reduce`, whose leaves must be finite, and adds the flag `POISON` to its first message.
+    """Runs `reduce`, whose leaves must be finite, and adds the flag `POISON` to the first message that is not in parts.
 
     Args:
       reduce: as `Compressor.reduce`.
@@ -40,21 +41,31 @@ def flagged(
     Returns:
       What `reduce` returns. If a worker has raised the flag, a mean of NaN; and then, or if the mean is not finite,
       the state as it was.
+
+    Raises:
+      InvalidArgumentError: all messages are in parts.
     """
     poisoned = ~jnp.isfinite(x).all()
     inner = reduce(jnp.where(poisoned, 0, x), state, context)
-    message = next(inner)
-    answer = dict((yield _with_flag(message, poisoned, context.workers)))
-    flag = answer.pop(POISON).max() > 0
+    message, flag = next(inner), None
     while True:
+        if flag is None and message.kind not in IN_PARTS:
+            answer = dict((yield _with_flag(message, poisoned, context.workers)))
+            flag = answer.pop(POISON).max() > 0
+        else:
+            answer = yield message
         try:
             message = inner.send(answer)
         except StopIteration as end:
             mean, next_state = end.value
-            lost = flag | ~jnp.isfinite(mean).all()  # the algorithm's own sums may overflow too
-            kept = jax.tree.map(functools.partial(jnp.where, lost), state, next_state)
-            return jnp.where(flag, jnp.nan, mean), kept
-        answer = yield message
+            break
+    if flag is None:
+        raise InvalidArgumentError(
+            "a reduction of messages in parts alone leaves each worker with another result: end it with a GATHER"
+        )
+    lost = flag | ~jnp.isfinite(mean).all()  # the algorithm's own sums may overflow too
+    kept = jax.tree.map(functools.partial(jnp.where, lost), state, next_state)
+    return jnp.where(flag, jnp.nan, mean), kept
 
 
 def _with_flag(message: Message, poisoned: jax.Array, workers: int) -> Message:

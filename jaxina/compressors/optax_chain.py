@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,15 +14,24 @@ if TYPE_CHECKING:
     import optax
 
 
-def all_reduce_mean(compressor: Compressor | str, axis_name: Any, seed: int = 0) -> optax.GradientTransformation:
+def all_reduce_mean(
+    compressor: Compressor | str,
+    axis_name: Any,
+    seed: int = 0,
+    learning_rate: float | Callable[[Any], Any] | None = None,
+) -> optax.GradientTransformation:
     """Makes an optax transformation that averages gradients over the workers, compressed.
 
-    It goes first in an `optax.chain`.
+    It goes first in an `optax.chain`. Its state has the form of optimizers' states: a tree like the parameters for each
+    kind of array. So `optax.tree_map_params` finds them, for instance to derive shardings. An array may have another
+    shape than its parameter (PowerSGD's Q).
 
     Args:
       compressor: the compressor, or its spec string.
       axis_name: the mapped axis of the workers. None for a single worker.
       seed: seed of the compressor's random numbers, the same on every worker.
+      learning_rate: the rate, or the schedule, that the optimizer after it has. Error feedback then accumulates what it
+        owes times the rate of its step, as published; see `Compressor.update`. With a constant rate nothing changes.
 
     Returns:
       A transformation. Its state differs between workers if the compressor has a memory. Its `update` raises what
@@ -40,6 +50,19 @@ def all_reduce_mean(compressor: Compressor | str, axis_name: Any, seed: int = 0)
       >>> updates, state = optimizer.update(jnp.array([2.0, 1.0]), optimizer.init(params), params)
       >>> print(optax.apply_updates(params, updates))
       [0.8 1. ]
+
+      Shardings of the state from those of the parameters, with `PartitionSpec`:
+
+      >>> from jax.sharding import PartitionSpec as P
+      >>> optax.tree_map_params(
+      ...     optimizer,
+      ...     lambda array, param, spec: spec if array.shape == param.shape else P(),
+      ...     state,
+      ...     params,
+      ...     P("model"),
+      ...     transform_non_params=lambda _: P(),
+      ... )[0]["leaves"]
+      {'memory': P('model',)}
     """
     import optax
 
@@ -49,7 +72,7 @@ def all_reduce_mean(compressor: Compressor | str, axis_name: Any, seed: int = 0)
         return chosen.init(params, jax.random.key(seed))
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, dict[str, Any]]:
-        del params
-        return chosen.update(updates, state, axis_name)
+        rate = learning_rate(state["step"]) if callable(learning_rate) else learning_rate
+        return chosen.update(updates, state, axis_name, params=params, learning_rate=rate)
 
     return optax.GradientTransformation(init, update)

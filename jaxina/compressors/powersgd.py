@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Message, Promise
+from jaxina.compressors.messages import LeafReduction
 from jaxina.compressors.packing import Field, floats
-from jaxina.compressors.rounds import LeafReduction
 from jaxina.errors import InvalidArgumentError
 
 _NOTHING = 2.0**-20
@@ -55,7 +55,7 @@ class PowerSGD(Compressor):
 
     def init_leaf(self, x: jax.Array, key: jax.Array) -> Arrays:
         if not self._worthwhile(x.shape):
-            return {}
+            return {"q": jnp.zeros((0, self.rank), jnp.float32)}
         return {"q": _unit_columns(jax.random.normal(key, (x.shape[-1], self.rank)))}
 
     def reduce(self, x: jax.Array, state: Arrays, context: Context) -> LeafReduction:
@@ -74,7 +74,7 @@ class PowerSGD(Compressor):
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
         """Computes both factors of this worker's leaf alone. With other workers, `reduce` sends one after the other."""
-        if "q" not in state:
+        if not self._worthwhile(context.shape):
             return {"values": x}, state
         matrix = x.reshape(-1, x.shape[-1])
         p = _orthonormal(matrix @ state["q"])

@@ -29,6 +29,7 @@ from jaxina.compressors.signs import EFSignSGD, OneBitSGD, SignSGD
 from jaxina.compressors.sparse import Threshold, TopK
 from jaxina.compressors.terngrad import TernGrad
 from jaxina.compressors.thc import THC
+from jaxina.compressors.two_phase import TwoPhase
 from jaxina.compressors.uncompressed import Uncompressed
 from jaxina.errors import InvalidArgumentError
 
@@ -41,6 +42,7 @@ _NAMES: dict[str, tuple[type[Compressor], dict[str, Any]]] = {
     "fp16": (HalfPrecision, {"format": "fp16"}),
     "bf16": (HalfPrecision, {"format": "bf16"}),
     "qsgd": (QSGD, {}),
+    "qgz": (TwoPhase, {}),
     "terngrad": (TernGrad, {}),
     "natural": (Natural, {}),
     "signsgd": (SignSGD, {}),

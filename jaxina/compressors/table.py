@@ -27,6 +27,8 @@ ROWS = (
     "bf16",
     "qsgd:64",
     "qsgd:256",
+    "qgz:8",
+    "qgz:4",
     "terngrad",
     "natural",
     "signsgd",
@@ -61,7 +63,8 @@ _EXPLANATION = """
 * *error feedback*: whether what a step could not send is added to the next step. The column has the default. `+ef`
   switches it on, and `-ef` switches it off where it is on.
 * *summed by an aggregator*: yes if payloads travel through `lax.psum`, and so through jaxina if it is switched on. The
-  others travel through an all-gather, from which a worker receives n - 1 payloads.
+  others travel through an all-gather, from which a worker receives n - 1 payloads. `qgz` has an all-to-all of n - 1
+  parts before it.
 * *bits sent* and *received*: for one worker and one gradient element, counted from the packed bytes of one step of
   {workers} workers with normally distributed gradients of {rows} x {columns}, without packet headers.
   Where jaxina carries their sums, `int8` and `int16` send these bytes ([Narrow words](narrow_words.md#bytes)).
@@ -77,6 +80,15 @@ leaves float32's range is infinite, as with `lax.psum`.
 **In `jax.shard_map`** with its default `check_vma=True`, `jax.grad` with respect to replicated parameters has summed
 the gradients over the workers already. A compressor refuses these with an `InvalidArgumentError`. Differentiate with
 respect to `jax.lax.pcast(params, "workers", to="varying")`, or pass `check_vma=False`. Then each worker has its own.
+
+**Under a learning-rate schedule**, tell the compressor the rate: `all_reduce_mean("topk:0.01", "workers",
+learning_rate=schedule)`, or `update(..., learning_rate=rate)`. Error feedback then accumulates updates, the rate times
+the gradient, as the papers do. Without it, gradients are accumulated, and what a step owes counts with the rate of the
+later step in which it is sent.
+
+**The state** is a tree like the parameters for each kind of array, as optimizers have it. `all_reduce_mean` shows how
+`optax.tree_map_params` makes its shardings from those of the parameters. Leaves of one shape are computed as one, which
+saves time to compile (`python -m experiments.compilation_cost`).
 
 ## Notes and papers
 

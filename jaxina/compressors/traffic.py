@@ -11,8 +11,8 @@ import numpy as np
 
 from jaxina.compressors import packing
 from jaxina.compressors.base import Compressor
+from jaxina.compressors.messages import ALL_TO_ALL, GATHER, IN_PARTS, Message
 from jaxina.compressors.packing import Field
-from jaxina.compressors.rounds import GATHER, Message
 from jaxina.numerics.blocks import block_count
 
 _RUN_ONCE = {"xla_backend_optimization_level": 0}  # compiling takes longer than running
@@ -23,9 +23,10 @@ class Traffic:
     """What one worker sends and receives in one step, in bytes, without packet headers.
 
     Attributes:
-      sent: bytes that the worker sends to the aggregator (SUM, MAX), or to each of the other workers (GATHER; a network
-        without multicast carries these n - 1 times).
-      received: bytes of the aggregator's answers (SUM, MAX), or of the other workers' messages (GATHER).
+      sent: bytes that the worker sends to the aggregator (SUM, MAX, REDUCE_SCATTER), to each of the other workers
+        (GATHER; a network without multicast carries these n - 1 times), or to all of them together (ALL_TO_ALL).
+      received: bytes of the aggregator's answers (SUM, MAX, REDUCE_SCATTER), or of what the other workers sent to this
+        one (GATHER, ALL_TO_ALL).
     """
 
     sent: int
@@ -44,13 +45,13 @@ class Meter:
 
     def __init__(self, compressor: Compressor) -> None:
         self._compressor = compressor
-        self._messages: list[Message] = []
+        self._messages: list[tuple[Message, int]] = []
 
     def update(self, gradients: Any, state: dict[str, Any], axis_name: Any = None) -> tuple[Any, dict[str, Any], Any]:
         """As `Compressor.update`, with a third result for `traffic`."""
         mean, state, exchanges = self._compressor.update_with_traffic(gradients, state, axis_name)
         # Fields are the same at every trace, so they are kept here; only arrays can leave the compiled program.
-        self._messages = [dataclasses.replace(exchange.message, arrays={}, aggregate=None) for exchange in exchanges]
+        self._messages = [(exchange.message.with_arrays({}), exchange.leaves) for exchange in exchanges]
         return mean, state, [(exchange.message.arrays, exchange.answer) for exchange in exchanges]
 
     def traffic(self, arrays: Any, worker: int = 0) -> Traffic:
@@ -62,16 +63,38 @@ class Meter:
         """
         exchanges = jax.tree.map(np.asarray, arrays)
         sent = received = 0
-        for message, (ours, answer) in zip(self._messages, exchanges, strict=True):
-            workers = len(next(iter(ours.values())))
-            lengths = [_length(message, _of(ours, w), message.fields) for w in _read(message, worker, workers)]
-            sent += lengths[0]
-            received += (
-                sum(lengths[1:])
-                if message.kind == GATHER
-                else _length(message, _of(answer, worker), message.answer_fields)
-            )
+        for (message, leaves), (ours, answer) in zip(self._messages, exchanges, strict=True):
+            for leaf in range(leaves):
+                up, down = _counted(message, _leaf(ours, leaf), _leaf(answer, leaf), worker)
+                sent, received = sent + up, received + down
         return Traffic(sent, received)
+
+
+def _counted(
+    message: Message, ours: dict[str, np.ndarray], answer: dict[str, np.ndarray] | None, worker: int
+) -> tuple[int, int]:
+    """The bytes that `worker` sends and receives in one exchange of the workers' arrays."""
+    workers = len(next(iter(ours.values())))
+    others = [other for other in range(workers) if other != worker]
+    if message.kind == GATHER:
+        lengths = [_length(message, _of(ours, w), message.fields) for w in (worker, *others)]
+        return lengths[0], sum(lengths[1:])
+    if message.kind == ALL_TO_ALL:
+
+        def part(sender: int, receiver: int) -> int:
+            return _length(message, _of(_of(ours, sender), receiver), message.fields)
+
+        return sum(part(worker, other) for other in others), sum(part(other, worker) for other in others)
+    own = _of(ours, worker)
+    sent = [_of(own, part) for part in range(workers)] if message.kind in IN_PARTS else [own]
+    assert answer is not None, "an aggregator answers"
+    received = _length(message, _of(answer, worker), message.answer_fields)
+    return sum(_length(message, arrays, message.fields) for arrays in sent), received
+
+
+def _leaf(arrays: Any, leaf: int) -> Any:
+    """The arrays of one leaf, [workers, ...], of those of several, [workers, leaves, ...]. None stays None."""
+    return jax.tree.map(lambda array: array[:, leaf], arrays)
 
 
 def _length(message: Message, arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) -> int:
@@ -83,12 +106,6 @@ def _length(message: Message, arrays: Mapping[str, np.ndarray], fields: Mapping[
         for array in floats.values()
     )
     return narrow + len(packing.to_bytes(arrays, {name: fields[name] for name in fields if name not in floats}))
-
-
-def _read(message: Message, worker: int, workers: int) -> Sequence[int]:
-    """The workers whose messages `worker` sends or receives, `worker` first."""
-    others = [other for other in range(workers) if other != worker]
-    return [worker, *others] if message.kind == GATHER else [worker]
 
 
 def _of(arrays: dict[str, np.ndarray], worker: int) -> dict[str, np.ndarray]:

@@ -60,7 +60,7 @@ def main() -> None:
             mean, leaves = compiled(arrays, leaves, np.int32(number))
             means.append([np.asarray(leaf.addressable_data(0)) for leaf in mean])
         after = job.statistics()
-        memories = [np.asarray(leaf["memory"].addressable_data(0))[0] for leaf in leaves if "memory" in leaf]
+        memories = [np.asarray(leaf.addressable_data(0))[0] for leaf in leaves.get("memory", [])]
         sent = {bits: after[f"bytes_of_{bits}_bits"] - before[f"bytes_of_{bits}_bits"] for bits in (8, 16, 32)}
         results[spec] = means, memories, sent
     if job.process == 0:

@@ -26,6 +26,8 @@ SPECS = [
     "fp16",
     "bf16",
     "qsgd:64:bucket=20",
+    "qgz:8:block=7",
+    "qgz:3:block=7:stochastic",  # with 4 bits an element is so near a level that 1,500 draws never leave it
     "terngrad",
     "natural",
     "signsgd",

@@ -82,7 +82,7 @@ def test_error_feedback_owes_the_way_up_and_not_the_shift(spec):
     for _ in range(count):
         mean, state = steps(compressor, gradients, state)
         total += np.asarray(mean[0], np.float64)
-    memory = np.asarray(state["leaves"][0]["memory"], np.float64)
+    memory = np.asarray(state["leaves"]["memory"], np.float64)
     lost = count * np.asarray(gradients).mean(axis=0) - total - memory.mean(axis=0)
     unit = 2.0 ** (np.frexp(np.abs(gradients).max())[1] - 7)
     assert np.abs(memory).max() <= unit * 1.01  # a word's, but for the rounding of float32

@@ -118,8 +118,8 @@ def test_error_feedback_forgets_nothing(spec):
     for _ in range(40):
         mean, state = steps(compressor, gradients, state)
         total += np.asarray(mean[0], np.float64)
-        sizes.append(float(jnp.linalg.norm(state["leaves"][0]["memory"])))
-    owed = np.asarray(state["leaves"][0]["memory"], np.float64).mean(axis=0)
+        sizes.append(float(jnp.linalg.norm(state["leaves"]["memory"])))
+    owed = np.asarray(state["leaves"]["memory"], np.float64).mean(axis=0)
     np.testing.assert_allclose(total + owed, 40 * np.asarray(gradients).mean(axis=0), atol=2e-3)
     assert max(sizes[30:]) < 1.5 * max(sizes[:30])
 
@@ -130,7 +130,7 @@ def test_top_k_memory_is_within_the_bound_of_its_contraction():
     rest = np.sqrt(1 - 8 / D)
     for _ in range(60):
         _, state = steps(compressor, x[None], state)
-        assert np.linalg.norm(state["leaves"][0]["memory"]) <= rest / (1 - rest) * np.linalg.norm(x)
+        assert np.linalg.norm(state["leaves"]["memory"]) <= rest / (1 - rest) * np.linalg.norm(x)
 
 
 def test_dgc_without_momentum_forgets_nothing():
@@ -140,7 +140,7 @@ def test_dgc_without_momentum_forgets_nothing():
     for _ in range(20):
         mean, state = steps(compressor, x[None], state)
         total += np.asarray(mean[0])
-    np.testing.assert_allclose(total + state["leaves"][0]["unsent"][0], 20 * x, rtol=1e-4)
+    np.testing.assert_allclose(total + state["leaves"]["unsent"][0], 20 * x, rtol=1e-4)
 
 
 @pytest.mark.parametrize("spec", [s for s in SPECS if get(s).kind == SUM and "powersgd" not in s])

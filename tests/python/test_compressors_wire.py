@@ -52,8 +52,8 @@ def check_simulated(results: dict, workers: int) -> None:
             expected, state = steps(compressor, [jnp.asarray(array) for array in gradients(workers, number)], state)
             for got, right in zip(means[number], expected, strict=True):
                 same_bits(got, np.asarray(right[0]), f"{spec}, step {number}, leaf of {got.size}")
-        for got, leaf in zip(memories, [leaf for leaf in state["leaves"] if "memory" in leaf], strict=True):
-            same_bits(got, np.asarray(leaf["memory"][0]), f"{spec}, memory of {got.size}")
+        for got, leaf in zip(memories, state["leaves"].get("memory", []), strict=True):
+            same_bits(got, np.asarray(leaf[0]), f"{spec}, memory of {got.size}")
     assert results["int8+ef"][1], "error feedback has memories"
 
 

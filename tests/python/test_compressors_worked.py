@@ -124,7 +124,7 @@ def test_error_feedback_sends_what_was_left():
     second, state = steps(compressor, jnp.float32([[1, 0]]), state)
     assert first.tolist() == [[3, 0]]
     assert second.tolist() == [[0, 2]]
-    assert state["leaves"][0]["memory"].tolist() == [[1, 0]]
+    assert state["leaves"]["memory"].tolist() == [[1, 0]]
 
 
 def test_dgc_by_hand():
@@ -135,8 +135,8 @@ def test_dgc_by_hand():
     second, state = steps(compressor, jnp.float32([[1, 0]]), state)
     assert first.tolist() == [[3, 0]]
     assert second.tolist() == [[0, 3]]
-    assert state["leaves"][0]["momentum"].tolist() == [[1, 0]]
-    assert state["leaves"][0]["unsent"].tolist() == [[1, 0]]
+    assert state["leaves"]["momentum"].tolist() == [[1, 0]]
+    assert state["leaves"]["unsent"].tolist() == [[1, 0]]
 
 
 def test_dgc_warm_up_sends_a_quarter_less_at_each_stage():
