@@ -119,7 +119,8 @@ nb::dict as_dict(const Counters& counters) {
        {Counter::kCollectives, Counter::kElements, Counter::kPacketsSent, Counter::kPacketsReceived,
         Counter::kBytesSent, Counter::kBytesReceived, Counter::kBytesOf32Bits, Counter::kBytesOf16Bits,
         Counter::kBytesOf8Bits, Counter::kRetransmissions, Counter::kPacketsDropped, Counter::kPacketsUnsent,
-        Counter::kPacketsRejected, Counter::kSocketOverflows, Counter::kStagedWords}) {
+        Counter::kPacketsRejected, Counter::kMarked, Counter::kWindowDecreases, Counter::kSocketOverflows,
+        Counter::kStagedWords}) {
     const std::string_view name = to_string(counter);
     d[nb::str(name.data(), name.size())] = counters[counter];
   }

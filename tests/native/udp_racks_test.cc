@@ -109,7 +109,7 @@ TEST(UdpRacks, FewEntriesAndLossInRacksCostOnlyTime) {
 TEST(UdpRacks, ACoreThatForgetsTheJobCostsOnlyTime) {
   const JobSpec job = job_of(4);
   Racks racks(job, {{0, 1}, {2, 3}}, {.entries = 64}, {.entries = 64});
-  Running running(job, racks.jobs(), racks.workers(), 20);
+  Running running(job, racks.jobs(), racks.workers(), 60);
   running.wait_for_sums(200);
   racks.end_at_core();
   running.wait_for_sums(200);
