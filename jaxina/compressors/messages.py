@@ -82,7 +82,7 @@ class Message:
                 _check_sum(name, array.dtype, self.answer_fields.get(name))
 
     def aggregated(self, answer: Arrays) -> Arrays:
-        """Applies `aggregate`. What others have added to the message (`jaxina.compressors.non_finite`) stays a sum."""
+        """Applies `aggregate`. What others have added (``jaxina.compressors.non_finite``) stays a sum."""
         return answer | self.aggregate(answer) if self.aggregate else answer
 
     def with_arrays(self, arrays: Arrays) -> Message:

@@ -2,6 +2,9 @@
 # Usage: run_in_guest.sh FOLDER SCRIPT [FILE...]. Boots the guest of build_image.sh and runs SCRIPT (dash) in it. The
 # FILEs, and the libraries of programs among them, are in the guest's / too. Exits with 0 if SCRIPT did. Prints the
 # guest's console.
+#
+# With JAXINA_GUEST_WIRE="N SOCKET", the guest is 10.9.0.N. Its frames are datagrams from the unix socket SOCKET to
+# SOCKET.switch. Without it, both ends of the wire are in the guest.
 set -euo pipefail
 folder=$1 script=$2
 shift 2
@@ -20,11 +23,18 @@ done
 (cd "$work/files" && find . | cpio --quiet -o -H newc) > "$work/extra.cpio"
 cat "$folder/base.cpio" "$work/extra.cpio" | gzip -1 > "$work/initramfs"
 
+wire=() address=
+if [ -n "${JAXINA_GUEST_WIRE:-}" ]; then
+  read -r number socket <<< "$JAXINA_GUEST_WIRE"
+  address=10.9.0.$number
+  wire=(-netdev "dgram,id=wire,local.type=unix,local.path=$socket,remote.type=unix,remote.path=$socket.switch"
+    -device "virtio-net-pci,netdev=wire,mac=02:00:00:00:00:0$number,host_mtu=4200")
+fi
 code=0
 timeout -k 5 "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu "${JAXINA_GUEST_CPU:-max}" -smp 2 -m 1536 \
   -nographic -nodefaults -serial stdio -no-reboot -device isa-debug-exit,iobase=0xf4,iosize=4 \
-  -kernel "$folder/vmlinux" -initrd "$work/initramfs" \
-  -append "console=ttyS0 panic=-1 quiet mitigations=off" </dev/null || code=$?
+  "${wire[@]}" -kernel "$folder/vmlinux" -initrd "$work/initramfs" \
+  -append "console=ttyS0 panic=-1 quiet mitigations=off jaxina_address=$address" </dev/null || code=$?
 case $code in
   33) exit 0 ;;
   35) echo "the test in the guest failed" >&2; exit 1 ;;
