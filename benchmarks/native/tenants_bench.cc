@@ -6,8 +6,7 @@
 // for each job, as a share of the entries. Each line has medians of SEEDS (3 by default) seeds:
 // * goodput of a job, as a share of a worker's link: entries that jobs share; the same number of places reserved in
 //   equal parts, of which a slot takes two (as the aggregator udp does); servers alone;
-// * updates that found a place among the shared entries, and (1 - e^-load) / load, which is the share if each pass
-// takes
+// * updates that found a place among the shared entries, and (1 - e^-load) / load. That is the share if each pass takes
 //   a place at random.
 #include <algorithm>
 #include <cmath>

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Usage: run_trial.sh FOLDER RC_RING "SWITCH OPTIONS" MESSAGES BYTES WINDOW TIMEOUT RETRIES LATE_S. Boots two guests of
 # ../verbs/build_image.sh, joins them by summing_switch.py and runs RC_RING in both. FOLDER holds the guest. `python` on
-# PATH must have numpy.
+# PATH must have numpy. Guests that do not end are ended after JAXINA_GUEST_TIMEOUT seconds (120).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1 program=$2 switch_options=$3
 shift 3
+export JAXINA_GUEST_TIMEOUT=${JAXINA_GUEST_TIMEOUT:-120}
 work=$(mktemp -d)
 switch=
 end() {
@@ -14,7 +15,6 @@ end() {
   rm -rf "$work"
 }
 trap end EXIT
-trap 'kill "${guests[@]}" 2>/dev/null; exit 1' TERM INT
 
 # shellcheck disable=SC2086 # these are several words
 python "$here/summing_switch.py" "$work/0" "$work/1" $switch_options > "$work/switch.log" 2>&1 &
