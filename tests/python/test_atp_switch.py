@@ -79,7 +79,7 @@ class Switch:
 def start_all(*switches: Switch) -> None:
     for one in switches:
         one.start()
-    assert all(eventually(one.is_up, 60) for one in switches)
+    assert all(eventually(one.is_up) for one in switches)
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def go_on(folder: Path, after: int, until: int) -> None:
         return progress.exists() and progress.read_text() == str(until)
 
     (folder / f"go-{after}").touch()
-    assert eventually(is_there, 60)
+    assert eventually(is_there)
 
 
 def test_a_switch_that_is_killed_and_started_again_changes_no_bit(switches, tmp_path):
@@ -145,13 +145,13 @@ def test_a_switch_that_is_killed_and_started_again_changes_no_bit(switches, tmp_
     expected = digest_without_switches(tmp_path / "direct", WORKERS)
     start_all(switch)
     training = start(tmp_path, "--aggregator", "atp", "--switch", switch.address)
-    assert eventually(switch.is_helping, 60)
+    assert eventually(switch.is_helping)
     go_on(tmp_path, FIRST, BEFORE)
     assert eventually(switch.is_combining)
     switch.kill()
     go_on(tmp_path, BEFORE, WITHOUT)  # the job does without the switch
     start_all(switch)
-    assert eventually(switch.is_helping, 20), "the job asks for the switch again"
+    assert eventually(switch.is_helping), "the job asks for the switch again"
     go_on(tmp_path, WITHOUT, LAST)
     assert eventually(switch.is_combining), "the switch combines again"
     (tmp_path / f"go-{LAST}").touch()
@@ -169,7 +169,7 @@ def test_switches_of_racks_that_are_killed_and_started_again_change_no_bit(racks
         start(tmp_path, *hosts, "--node", str(node), "--switch", near.address, workers=2)
         for node, near in enumerate((left, right))
     ]
-    assert all(eventually(one.is_helping, 60) for one in racks)
+    assert all(eventually(one.is_helping) for one in racks)
     roles = [job.role for one in racks for job in one.status().assisted]
     assert roles == ["combines 4 of 4 workers in 2 racks", "combines 2 of 4 workers", "combines 2 of 4 workers"]
     go_on(tmp_path, FIRST, BEFORE)
@@ -178,7 +178,7 @@ def test_switches_of_racks_that_are_killed_and_started_again_change_no_bit(racks
     left.kill()
     go_on(tmp_path, BEFORE, WITHOUT)  # the job does without them
     start_all(core, left)
-    assert all(eventually(one.is_helping, 20) for one in racks)
+    assert all(eventually(one.is_helping) for one in racks)
     go_on(tmp_path, WITHOUT, LAST)
     assert eventually(core.is_combining), "the core gets the sums of both racks again"
     (tmp_path / f"go-{LAST}").touch()
@@ -189,7 +189,7 @@ def test_nothing_is_left_of_a_job_whose_workers_are_all_killed(switches, tmp_pat
     (switch, _) = switches
     start_all(switch)
     training = start(tmp_path, "--aggregator", "atp", "--switch", switch.address)
-    assert eventually(switch.is_helping, 60)
+    assert eventually(switch.is_helping)
     (tmp_path / f"go-{FIRST}").touch()
     assert eventually(switch.is_combining)
     os.killpg(training.pid, signal.SIGKILL)
@@ -209,7 +209,7 @@ def test_a_host_that_is_the_server_dies(switches, tmp_path):
     switch, server = switches
     start_all(switch, server)
     training = start(tmp_path, "--aggregator", "atp", "--switch", switch.address, JAXINA_SERVERS=server.address)
-    assert eventually(server.is_helping, 60)
+    assert eventually(server.is_helping)
     assert [job.role for job in server.status().assisted] == ["server 0 of 1"]
     go_on(tmp_path, FIRST, BEFORE)
     assert eventually(lambda: server.status().assisted[0].counters["results"] > 0)
