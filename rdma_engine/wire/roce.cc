@@ -24,6 +24,19 @@ std::uint64_t get(const std::uint8_t (&field)[N]) {
 
 std::string_view to_string(Opcode opcode) {
   switch (opcode) {
+    case Opcode::kRcSendFirst: return "rc_send_first";
+    case Opcode::kRcSendMiddle: return "rc_send_middle";
+    case Opcode::kRcSendLast: return "rc_send_last";
+    case Opcode::kRcSendLastImm: return "rc_send_last_imm";
+    case Opcode::kRcSendOnly: return "rc_send_only";
+    case Opcode::kRcSendOnlyImm: return "rc_send_only_imm";
+    case Opcode::kRcWriteFirst: return "rc_write_first";
+    case Opcode::kRcWriteMiddle: return "rc_write_middle";
+    case Opcode::kRcWriteLast: return "rc_write_last";
+    case Opcode::kRcWriteLastImm: return "rc_write_last_imm";
+    case Opcode::kRcWriteOnly: return "rc_write_only";
+    case Opcode::kRcWriteOnlyImm: return "rc_write_only_imm";
+    case Opcode::kRcAcknowledge: return "rc_acknowledge";
     case Opcode::kWriteFirst: return "write_first";
     case Opcode::kWriteMiddle: return "write_middle";
     case Opcode::kWriteLast: return "write_last";
@@ -49,13 +62,17 @@ std::string to_string(const Headers& h) {
   const std::string_view opcode = to_string(h.opcode);
   int size = std::snprintf(text, sizeof(text), "%.*s qpn %#x psn %u", static_cast<int>(opcode.size()), opcode.data(),
                            h.qpn, h.psn);
-  if (begins_message(h.opcode)) {
+  if (has_reth(h.opcode)) {
     size +=
         std::snprintf(text + size, sizeof(text) - static_cast<std::size_t>(size), " address %#llx rkey %#x length %u",
                       static_cast<unsigned long long>(h.address), h.rkey, h.length);
   }
   if (has_immediate(h.opcode)) {
     std::snprintf(text + size, sizeof(text) - static_cast<std::size_t>(size), " immediate %#x", h.immediate);
+  }
+  if (is_acknowledge(h.opcode)) {
+    std::snprintf(text + size, sizeof(text) - static_cast<std::size_t>(size), " syndrome %#x msn %u", h.syndrome,
+                  h.msn);
   }
   return text;
 }
@@ -71,7 +88,7 @@ void write(const Headers& h, std::uint8_t* packet) {
   put(bth.psn, h.psn);
   std::memcpy(packet, &bth, sizeof(bth));
   packet += sizeof(bth);
-  if (begins_message(h.opcode)) {
+  if (has_reth(h.opcode)) {
     RethBytes reth;
     put(reth.address, h.address);
     put(reth.rkey, h.rkey);
@@ -84,13 +101,19 @@ void write(const Headers& h, std::uint8_t* packet) {
     put(immediate.value, h.immediate);
     std::memcpy(packet, &immediate, sizeof(immediate));
   }
+  if (is_acknowledge(h.opcode)) {
+    AethBytes aeth;
+    aeth.syndrome = h.syndrome;
+    put(aeth.msn, h.msn);
+    std::memcpy(packet, &aeth, sizeof(aeth));
+  }
 }
 
-ParseResult parse(std::span<const std::uint8_t> datagram, Packet& packet) {
+ParseResult parse(std::span<const std::uint8_t> datagram, Packet& packet, Service service) {
   if (datagram.size() < sizeof(BthBytes) + kIcrcSize) return ParseResult::kTruncated;
   BthBytes bth;
   std::memcpy(&bth, datagram.data(), sizeof(bth));
-  if (!is_known(bth.opcode)) return ParseResult::kUnknownOpcode;
+  if (!is_known(bth.opcode, service)) return ParseResult::kUnknownOpcode;
   if ((bth.flags & kVersionBits) != 0) return ParseResult::kBadVersion;
   Headers& h = packet.headers;
   h = {};
@@ -105,7 +128,7 @@ ParseResult parse(std::span<const std::uint8_t> datagram, Packet& packet) {
   const std::size_t headers = header_size(h.opcode);
   if (datagram.size() < headers + h.pad + kIcrcSize) return ParseResult::kTruncated;
   const std::uint8_t* next = datagram.data() + sizeof(bth);
-  if (begins_message(h.opcode)) {
+  if (has_reth(h.opcode)) {
     RethBytes reth;
     std::memcpy(&reth, next, sizeof(reth));
     next += sizeof(reth);
@@ -117,6 +140,12 @@ ParseResult parse(std::span<const std::uint8_t> datagram, Packet& packet) {
     ImmediateBytes immediate;
     std::memcpy(&immediate, next, sizeof(immediate));
     h.immediate = static_cast<std::uint32_t>(get(immediate.value));
+  }
+  if (is_acknowledge(h.opcode)) {
+    AethBytes aeth;
+    std::memcpy(&aeth, next, sizeof(aeth));
+    h.syndrome = aeth.syndrome;
+    h.msn = static_cast<std::uint32_t>(get(aeth.msn));
   }
   packet.payload = datagram.subspan(headers, datagram.size() - headers - h.pad - kIcrcSize);
   const std::uint8_t* icrc = datagram.data() + datagram.size() - kIcrcSize;

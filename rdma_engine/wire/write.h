@@ -39,8 +39,7 @@ void cut_into_packets(const Write& write, std::size_t mtu, std::uint32_t& psn, P
   do {
     const std::size_t size = std::min(mtu, write.size() - offset);
     const bool last = offset + size == write.size();
-    headers.opcode = offset == 0 ? (last ? Opcode::kWriteOnlyImm : Opcode::kWriteFirst)
-                                 : (last ? Opcode::kWriteLastImm : Opcode::kWriteMiddle);
+    headers.opcode = write_opcode(Service::kUnreliable, offset == 0, last, true);
     headers.pad = static_cast<std::uint8_t>(wire::padded(size) - size);
     packet(headers, offset, size);
     headers.psn = (headers.psn + 1) & kMask24;

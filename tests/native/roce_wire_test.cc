@@ -114,25 +114,48 @@ TEST(RoceWire, ParsedHeadersAreWrittenBackAsCaptured) {
 
 TEST(RoceWire, RoundTripOfEveryOpcode) {
   std::mt19937 random(1);
-  for (std::uint8_t code = 0; is_known(static_cast<std::uint8_t>(0x26 + code)); ++code) {
+  int known = 0;
+  for (int code = 0; code < 512; ++code) {
+    const Service service = code < 256 ? Service::kReliable : Service::kUnreliable;
+    if (!is_known(static_cast<std::uint8_t>(code), service)) continue;
+    ++known;
     Headers h;
-    h.opcode = static_cast<Opcode>(0x26 + code);
+    h.opcode = static_cast<Opcode>(code & 0xff);
     h.solicited = random() & 1, h.migration = random() & 1, h.acknowledge = random() & 1;
     h.pad = random() & 3;
     h.partition = static_cast<std::uint16_t>(random());
     h.qpn = random() & kMask24, h.psn = random() & kMask24;
-    if (begins_message(h.opcode)) {
+    if (has_reth(h.opcode)) {
       h.address = random() * 0x100000001ull;
       h.rkey = static_cast<std::uint32_t>(random());
       h.length = static_cast<std::uint32_t>(random());
     }
     if (has_immediate(h.opcode)) h.immediate = static_cast<std::uint32_t>(random());
+    if (is_acknowledge(h.opcode)) h.syndrome = static_cast<std::uint8_t>(random()), h.msn = random() & kMask24;
     Bytes bytes(header_size(h.opcode) + 7 + h.pad + kIcrcSize);
     write(h, bytes.data());
     Packet packet;
-    ASSERT_EQ(parse(bytes, packet), ParseResult::kOk);
+    ASSERT_EQ(parse(bytes, packet, service), ParseResult::kOk);
     EXPECT_EQ(packet.headers, h) << to_string(h);
     EXPECT_EQ(packet.payload.size(), 7u);
+    EXPECT_EQ(begins_message(h.opcode), to_string(h.opcode).find("first") != std::string::npos ||
+                                            to_string(h.opcode).find("only") != std::string::npos);
+    EXPECT_EQ(ends_message(h.opcode), to_string(h.opcode).find("last") != std::string::npos ||
+                                          to_string(h.opcode).find("only") != std::string::npos);
+    EXPECT_EQ(has_immediate(h.opcode), to_string(h.opcode).find("imm") != std::string::npos);
+    EXPECT_EQ(is_write(h.opcode), to_string(h.opcode).find("write") != std::string::npos);
+  }
+  EXPECT_EQ(known, 13 + 6);
+}
+
+TEST(RoceWire, AServiceKnowsItsOwnOpcodesOnly) {
+  for (const Opcode opcode : {Opcode::kRcWriteOnlyImm, Opcode::kRcAcknowledge, Opcode::kWriteOnlyImm}) {
+    Bytes bytes(header_size(opcode) + kIcrcSize);
+    write({.opcode = opcode}, bytes.data());
+    Packet packet;
+    const bool reliable = opcode != Opcode::kWriteOnlyImm;
+    EXPECT_EQ(parse(bytes, packet, Service::kReliable), reliable ? ParseResult::kOk : ParseResult::kUnknownOpcode);
+    EXPECT_EQ(parse(bytes, packet), reliable ? ParseResult::kUnknownOpcode : ParseResult::kOk);
   }
 }
 
