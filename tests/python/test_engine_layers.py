@@ -22,7 +22,7 @@ LAYERS = [
     ["datagrams"],
     ["combiner", "messages", "net"],
     ["transport"],
-    ["transport/embedded", "transport/udp", "transport/roce"],
+    ["transport/embedded", "transport/udp", "transport/roce", "transport/rc"],
     ["transport/verbs"],
     ["switch", "sim", "engine"],
 ]
