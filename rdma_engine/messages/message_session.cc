@@ -29,7 +29,7 @@ TransportMemory memory_of(QueuePairs& pairs, const MessageLayout& layout) {
 
 MessageSession::MessageSession(const MessageSessionConfig& config, QueuePairs& pairs)
     : config_(config),
-      layout_(config.shape),
+      layout_(config.shape, config.summed),
       pairs_(pairs),
       worker_({.shape = config.shape,
                .timer = config.timer,
@@ -84,9 +84,10 @@ bool MessageSession::copy_checked(const Pass& pass, Result& result) {
   const std::uint32_t* words = result.word_data;
   std::copy_n(result.exponent_data, pass.exponents, exponents_.data());
   numerics::codec().load_big_endian(words, pass.words, copy_.data());
-  const bool intact = ResultCheck::read(words + layout_.words(pass)) ==
-                      ResultCheck::of(copy_.data(), pass.words, pass.fingerprint, pass.epoch, config_.shape.workers())
-                          .with({exponents_.data(), pass.exponents});
+  ResultCheck expected =
+      ResultCheck::of(copy_.data(), pass.words, pass.fingerprint, pass.epoch, config_.shape.workers());
+  if (layout_.is_sealed()) expected = expected.with({exponents_.data(), pass.exponents});
+  const bool intact = ResultCheck::read(words + layout_.words(pass)) == expected;
   if (pass.format != wire::Format::kInt32) {
     numerics::codec().encode_int32(copy_.data(), pass.words, numerics::Store::kBigEndian, copy_.data());
   }
@@ -103,7 +104,8 @@ MessageSession::Arrived MessageSession::on_arrival(const QueuePairs::Arrival& ar
 MessageSession::Arrived MessageSession::on_result(const QueuePairs::Arrival& arrival, Nanoseconds now) {
   const Pass& pass = passes_[arrival.queue];
   if (arrival.immediate != pass.fingerprint || arrival.bytes != layout_.bytes(pass)) return {};
-  const std::uint8_t* in = pairs_.receive_memory().data() + layout_.result_place(pass.slot, pass.epoch);
+  const std::uint8_t* in =
+      pairs_.receive_memory().data() + layout_.result_place(pass.slot, pass.epoch) + layout_.begins_in_place(pass);
   Result result{.slot = pass.slot,
                 .epoch = pass.epoch,
                 .fingerprint = pass.fingerprint,

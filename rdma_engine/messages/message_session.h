@@ -21,6 +21,7 @@ struct MessageSessionConfig {
   std::uint64_t secret = 0;
   TimerLimits timer;
   std::uint32_t worker = 0;  // this worker's index
+  Summed summed = Summed::kByMessage;
 };
 
 class MessageSession {

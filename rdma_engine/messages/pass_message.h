@@ -35,10 +35,19 @@ constexpr std::optional<PassName> pass_at(std::uint64_t address) {
 // result_check.h. Packet processors that add a fixed number of words have no room for them.
 inline constexpr std::size_t kCheckWords = 2;
 
+// Who adds the words of messages.
+enum class Summed : std::uint8_t {
+  kByMessage,  // an aggregator that has whole messages. Each pass has an address of its own, which names it
+  // A switch that adds packet by packet what passes between workers (netreduce/). It knows a message by its address in
+  // the receiver's memory and by its length. So the exponents of all passes begin at one offset of their place: the
+  // address then tells where the words begin, and the length how many exponents there are.
+  kByPacket,
+};
+
 // Sizes and offsets that follow from a job's shape. Both sides compute the same ones.
 class MessageLayout {
  public:
-  explicit MessageLayout(const JobShape& shape) : shape_(shape) {}
+  explicit MessageLayout(const JobShape& shape, Summed summed = Summed::kByMessage) : shape_(shape), summed_(summed) {}
 
   std::size_t check_words() const { return shape_.whole_chunks() ? 0 : kCheckWords; }
 
@@ -55,6 +64,17 @@ class MessageLayout {
   std::size_t largest() const {
     return 4 * (shape_.words_per_pass() + check_words()) + wire::padded(shape_.exponents_per_pass());
   }
+
+  // Where exponents begin in a place, for kByPacket.
+  std::size_t exponents_in_place() const { return 4 * (shape_.words_per_pass() + check_words()); }
+  // Where a pass's message begins in its place.
+  std::size_t begins_in_place(const Pass& pass) const {
+    return summed_ == Summed::kByPacket ? exponents_in_place() - exponents_at(pass) : 0;
+  }
+  // Whether the check of a result covers its exponents. A switch that adds packet by packet has let the check go before
+  // the exponents come. They are still safe: the fingerprint of the next pass has a digest of them, and each worker
+  // compares its own fingerprint with the one that comes with the result.
+  bool is_sealed() const { return summed_ == Summed::kByMessage; }
 
   // Queue i carries slot i. One more queue carries the switch's notices.
   std::size_t queues() const { return std::size_t{shape_.slots()} + 1; }
@@ -77,6 +97,7 @@ class MessageLayout {
 
  private:
   JobShape shape_;
+  Summed summed_;
 };
 
 static_assert(wire::kHeaderSize + numerics::kMaxWorkers / 8 <= MessageLayout::kNoticeSize);

@@ -21,7 +21,7 @@ LAYERS = [
     ["worker", "aggregator"],
     ["datagrams"],
     ["combiner", "messages", "net"],
-    ["transport"],
+    ["netreduce", "transport"],
     ["transport/embedded", "transport/udp", "transport/roce", "transport/rc"],
     ["transport/verbs"],
     ["switch", "sim", "engine"],

@@ -1,0 +1,94 @@
+#include "rdma_engine/netreduce/block_sums.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "rdma_engine/base/assert.h"
+#include "rdma_engine/worker/layout.h"
+
+namespace jaxina::netreduce {
+namespace {
+
+std::uint32_t swapped(std::uint32_t word) {
+  return std::endian::native == std::endian::little ? __builtin_bswap32(word) : word;
+}
+
+// Adds big-endian words modulo 2^32.
+void add_words(std::uint8_t* sums, const std::uint8_t* words, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += 4) {
+    std::uint32_t sum, word;
+    std::memcpy(&sum, sums + at, sizeof(sum));
+    std::memcpy(&word, words + at, sizeof(word));
+    sum = swapped(swapped(sum) + swapped(word));
+    std::memcpy(sums + at, &sum, sizeof(sum));
+  }
+}
+
+}  // namespace
+
+BlockSums::BlockSums(const RingSpec& spec)
+    : workers_(spec.shape.workers()),
+      mtu_(spec.mtu),
+      blocks_(spec.most_packets()),
+      stride_(blocks_ * spec.mtu),
+      exponents_at_(spec.layout().exponents_in_place()),
+      states_(spec.shape.slots() * blocks_),
+      extents_(2 * std::size_t{spec.shape.slots()}),
+      payloads_(2 * spec.shape.slots() * stride_) {
+  for (SlotState& state : states_) state.reset(workers_);
+}
+
+// The pass's first block has begun, so the pass before is complete and all workers have the one before that. Passes
+// have different numbers of blocks, so the others' versions may be of any earlier pass: all become this pass's, with
+// nothing in them.
+void BlockSums::begin(const RingMessage& message, std::uint32_t fingerprint) {
+  for (std::uint32_t index = 1; index < blocks_; ++index) {
+    state(message.slot, index).version(message.epoch) = {message.epoch, fingerprint, 0, 0, {}};
+  }
+  const std::size_t version = version_at(message.slot, message.epoch);
+  extents_[version] = {message.begins_in_place, message.length};
+  std::memset(&payloads_[version * stride_], 0, stride_);
+}
+
+BlockSums::Added BlockSums::add(std::uint32_t worker, const RingMessage& message, std::uint32_t index,
+                                std::span<const std::uint8_t> payload) {
+  const std::uint32_t extent = mix(message.begins_in_place, message.length);
+  const Outcome outcome = apply_update(state(message.slot, index), workers_,
+                                       {.worker = worker, .epoch = message.epoch, .fingerprint = extent});
+  switch (outcome.verdict) {
+    case Verdict::kFirst:
+      JAXINA_ASSERT(index == 0);
+      begin(message, extent);
+      break;
+    case Verdict::kAdd: break;
+    case Verdict::kAhead:
+    case Verdict::kMismatch: return Added::kContradicts;
+    // A worker's epochs count its messages, and each packet is taken once.
+    case Verdict::kReplace:
+    case Verdict::kDuplicate:
+    case Verdict::kResend:
+    case Verdict::kOverlap:
+    case Verdict::kStale: JAXINA_ASSERT(!"a packet was counted before");
+  }
+  const std::size_t offset = index * mtu_;
+  std::uint8_t* sums = &payloads_[version_at(message.slot, message.epoch) * stride_ + offset];
+  const std::size_t in_place = message.begins_in_place + offset;
+  const std::size_t words = in_place < exponents_at_ ? std::min(payload.size(), exponents_at_ - in_place) : 0;
+  add_words(sums, payload.data(), words);
+  for (std::size_t i = words; i < payload.size(); ++i) sums[i] = std::max(sums[i], payload[i]);
+  return outcome.completes ? Added::kCompleted : Added::kCounted;
+}
+
+bool BlockSums::has(const BlockName& block) const {
+  const SlotVersion& version = state(block.slot, block.index).version(block.epoch);
+  return version.epoch == block.epoch && version.count == workers_;
+}
+
+std::span<const std::uint8_t> BlockSums::sum(const BlockName& block) const {
+  JAXINA_ASSERT(has(block));
+  const std::size_t version = version_at(block.slot, block.epoch), offset = block.index * mtu_;
+  return {&payloads_[version * stride_ + offset], std::min<std::size_t>(mtu_, extents_[version].length - offset)};
+}
+
+}  // namespace jaxina::netreduce

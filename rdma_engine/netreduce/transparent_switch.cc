@@ -1,0 +1,48 @@
+#include "rdma_engine/netreduce/transparent_switch.h"
+
+#include <utility>
+
+namespace jaxina::netreduce {
+
+RingJob* TransparentSwitch::add(const RingSpec& spec) {
+  if (jobs_.contains(spec.job)) return nullptr;
+  auto job = std::make_unique<RingJob>(spec);
+  std::map<FlowKey, Flow> flows = flows_;
+  for (std::uint32_t worker = 0; worker < spec.members.size(); ++worker) {
+    if (!flows.try_emplace(key_of(spec.members[worker]), Flow{job.get(), worker}).second) return nullptr;
+  }
+  flows_ = std::move(flows);
+  return (jobs_[spec.job] = std::move(job)).get();
+}
+
+void TransparentSwitch::remove(std::uint32_t job) {
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end()) return;
+  for (const RingMember& member : found->second->spec().members) flows_.erase(key_of(member));
+  jobs_.erase(found);
+}
+
+const RingJob* TransparentSwitch::find(std::uint32_t job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? nullptr : found->second.get();
+}
+
+void TransparentSwitch::on_frame(std::span<const std::uint8_t> frame, std::uint16_t egress, FrameOutput& output) {
+  const std::optional<roce::RoceFrame> read = roce::read_frame(frame);
+  // An acknowledgement goes against the ring's direction, perhaps on a connection that carries data in both.
+  const bool is_request = read && !roce::is_acknowledge(read->packet.headers.opcode);
+  const auto flow =
+      is_request ? flows_.find({read->flow.source, read->flow.destination, read->packet.headers.qpn}) : flows_.end();
+  if (flow == flows_.end() || flow->second.job->has_ended()) {
+    ++without_job_[Counter::kPassedOn];
+    return output.send(egress, frame);
+  }
+  RingJob& job = *flow->second.job;
+  if (!read->is_intact()) {  // the receiver would drop it, too
+    ++job.counters()[Counter::kRdmaWrongIcrc];
+    return;
+  }
+  job.on_packet(flow->second.worker, *read, egress, output);
+}
+
+}  // namespace jaxina::netreduce

@@ -1,0 +1,48 @@
+// TransparentSwitch: adds what the rings of registered jobs carry, and passes everything else byte for byte. It is
+// sans-IO: frames in, frames out. It does not route: the caller says where a frame would leave, and it leaves there.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+
+#include "rdma_engine/netreduce/ring_job.h"
+
+namespace jaxina::netreduce {
+
+class TransparentSwitch {
+ public:
+  // Returns the job, or null if there is one of this number, or if a connection is there already. Throws
+  // Error(kInvalidArgument).
+  RingJob* add(const RingSpec& spec);
+  // From now on the job's packets pass as they are. What was held is lost.
+  void remove(std::uint32_t job);
+  const RingJob* find(std::uint32_t job) const;
+
+  void on_frame(std::span<const std::uint8_t> frame, std::uint16_t egress, FrameOutput& output);
+
+  // Of frames that belong to no job.
+  const Counters& without_job() const { return without_job_; }
+
+ private:
+  // What names a connection in every packet.
+  struct FlowKey {
+    std::array<std::uint8_t, 4> source, destination;
+    std::uint32_t qpn;
+    auto operator<=>(const FlowKey&) const = default;
+  };
+  static FlowKey key_of(const RingMember& member) { return {member.source, member.destination, member.qpn}; }
+  struct Flow {
+    RingJob* job;
+    std::uint32_t worker;
+  };
+
+  std::map<std::uint32_t, std::unique_ptr<RingJob>> jobs_;
+  std::map<FlowKey, Flow> flows_;
+  Counters without_job_;
+};
+
+}  // namespace jaxina::netreduce

@@ -1,0 +1,148 @@
+// Tests what a transparent switch does with all that is no ring's, and with rings that break the rules.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/native/ring_fixture.h"
+
+namespace jaxina::netreduce {
+namespace {
+
+class TransparentSwitchTest : public Ring {
+ protected:
+  void expect_passed(const Bytes& frame) {
+    const auto out = on(frame, 77);
+    ASSERT_EQ(out.size(), 1u);
+    EXPECT_EQ(out[0], frame);
+    EXPECT_EQ(egress_.back(), 77);
+  }
+};
+
+TEST_F(TransparentSwitchTest, AllElsePassesByteForByte) {
+  std::mt19937 random(1);
+  const RingMember member = spec().members[0];
+  for (int i = 0; i < 2000; ++i) {
+    Bytes bytes(random() % 200);
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random());
+    expect_passed(bytes);
+  }
+  roce::Headers headers{.opcode = roce::Opcode::kRcAcknowledge, .qpn = member.qpn, .syndrome = 0x1f};
+  expect_passed(frame_of(member, headers, {}, {}));  // an acknowledgement, even on the ring's own connection
+  headers = {.opcode = roce::Opcode::kRcWriteOnlyImm, .qpn = member.qpn + 50, .length = 8};
+  expect_passed(frame_of(member, headers, Bytes(8), {}));  // another queue pair of the same hosts
+  Bytes damaged = frame_of(member, headers, Bytes(8), {});
+  damaged.back() ^= 1;
+  expect_passed(damaged);
+  headers = {.opcode = roce::Opcode::kRcWriteOnlyImm, .qpn = member.qpn, .length = 8};
+  RingMember other = member;
+  other.source[3] = 200;
+  expect_passed(frame_of(other, headers, Bytes(8), {}));  // another host that names the ring's queue pair
+  EXPECT_FALSE(job_->has_ended());
+}
+
+TEST_F(TransparentSwitchTest, ADamagedPacketOfARingIsDropped) {
+  Bytes damaged = frame(0, 0, {}, 0);
+  damaged[damaged.size() - 6] ^= 1;
+  EXPECT_TRUE(on(damaged).empty());
+  EXPECT_EQ(job_->counters()[Counter::kRdmaWrongIcrc], 1u);
+  EXPECT_FALSE(job_->has_ended());
+}
+
+TEST_F(TransparentSwitchTest, AJobThatIsRemovedPassesAsItIs) {
+  EXPECT_TRUE(on(frame(0, 0, {}, 0)).empty());
+  switch_.remove(7);
+  EXPECT_EQ(switch_.find(7), nullptr);
+  expect_passed(frame(1, 0, {}, 0));
+  switch_.remove(7);  // once more changes nothing
+}
+
+// Each of these ends the job: from then on nothing is summed.
+TEST_F(TransparentSwitchTest, WorkersThatBreakTheRulesEndTheirJob) {
+  const auto with = [this](auto change) {
+    const RingMember member = spec().members[1];
+    roce::Headers h{.opcode = roce::Opcode::kRcWriteOnlyImm,
+                    .qpn = member.qpn,
+                    .psn = kFirstPsn,
+                    .address = member.memory + spec().layout().exponents_in_place() - 16,
+                    .rkey = member.rkey,
+                    .length = 16};
+    std::size_t payload = 16;
+    change(h, payload);
+    return frame_of(member, h, Bytes(payload), {});
+  };
+  const struct {
+    Bytes frame;
+    Counter reason;
+  } wrong[] = {
+      {with([](auto& h, auto&) { ++h.rkey; }), Counter::kRdmaNoAccess},
+      {with([](auto& h, auto&) { h.address = 0xffff; }), Counter::kRdmaNoAccess},
+      {with([](auto& h, auto&) { h.address += 0x100000; }), Counter::kRdmaNoAccess},
+      {with([](auto& h, auto&) { h.address += 2; }), Counter::kRdmaNoAccess},
+      {with([](auto& h, auto&) { h.address -= 16; }), Counter::kRdmaNoAccess},      // ends before the exponents
+      {with([](auto& h, auto&) { h.address += 16 + 4; }), Counter::kRdmaNoAccess},  // begins behind them
+      {with([this](auto& h, auto&) { h.address += spec().layout().stride(); }),
+       Counter::kRdmaNoAccess},  // not its turn
+      {with([](auto& h, auto&) { h.length = 0xfffffffc; }), Counter::kRdmaNoAccess},
+      {with([](auto& h, auto& payload) { h.length = 0, payload = 0; }), Counter::kRdmaNoAccess},
+      {with([](auto&, auto& payload) { payload = 12; }), Counter::kRdmaBadLength},
+      {with([](auto& h, auto&) { h.opcode = roce::Opcode::kRcWriteOnly; }), Counter::kRdmaBadLength},
+      {with([](auto& h, auto&) { h.opcode = roce::Opcode::kRcWriteMiddle; }), Counter::kRdmaMalformed},
+      {with([](auto& h, auto&) { h.opcode = roce::Opcode::kRcSendOnlyImm; }), Counter::kRdmaMalformed},
+  };
+  std::uint32_t number = 100;
+  for (const auto& [bytes, reason] : wrong) {
+    switch_.remove(number);
+    switch_.remove(7);
+    RingSpec again = spec();
+    again.job = ++number;
+    job_ = switch_.add(again);
+    ASSERT_NE(job_, nullptr);
+    EXPECT_TRUE(on(bytes).empty());
+    EXPECT_TRUE(job_->has_ended()) << number;
+    EXPECT_EQ(job_->counters()[reason], 1u) << number;
+    expect_passed(frame(0, 0, {}, 0));
+  }
+}
+
+TEST_F(TransparentSwitchTest, WorkersThatSendDifferentSizesEndTheirJob) {
+  EXPECT_TRUE(on(frame(0, 0, {.words = words({1, 2, 3, 4})}, 0)).empty());
+  EXPECT_TRUE(on(frame(1, 0, {.words = words({1, 2, 3})}, 0)).empty());
+  EXPECT_TRUE(job_->has_ended());
+  EXPECT_EQ(job_->counters()[Counter::kMismatch], 1u);
+}
+
+TEST_F(TransparentSwitchTest, AWorkerThatRunsAheadEndsItsJob) {
+  on(frame(0, 0, {.epoch = 0}, 0));
+  on(frame(0, 1, {.epoch = 1}, 0));
+  EXPECT_TRUE(job_->has_ended());
+}
+
+TEST_F(TransparentSwitchTest, ASpecThatCannotWorkIsRefused) {
+  const auto refused = [](auto change) {
+    RingSpec wrong = spec();
+    wrong.job = 8;
+    for (RingMember& member : wrong.members) member.qpn += 10;
+    change(wrong);
+    TransparentSwitch fresh;
+    EXPECT_THROW(fresh.add(wrong), Error);
+  };
+  refused([](RingSpec& s) { s.members.pop_back(); });
+  refused([](RingSpec& s) { s.mtu = 0; });
+  refused([](RingSpec& s) { s.mtu = 18; });
+  refused([](RingSpec& s) {
+    s.shape = s.shape.with_slots(3), s.mtu = 4;
+    s.shape = JobShape(
+        {.devices = 3, .workers = 3, .slots = 20, .block_size = 2, .blocks_per_chunk = 3, .widest_element = 1});
+  });
+  RingSpec twice = spec();
+  EXPECT_EQ(switch_.add(twice), nullptr);  // the job's number
+  twice.job = 9;
+  EXPECT_EQ(switch_.add(twice), nullptr);  // its connections
+  twice.members[1] = twice.members[0];
+  switch_.remove(7);
+  EXPECT_EQ(switch_.add(twice), nullptr);  // one connection of two workers
+  EXPECT_NE(switch_.add(spec()), nullptr);
+}
+
+}  // namespace
+}  // namespace jaxina::netreduce
