@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: scripts/sanitized_seeds.sh FOLDER. Builds only the simulator, with ASan and UBSan, and runs seeds on all cores:
-# 20,000 of the swarm, 2,000 of RDMA messages and shared memory, and 1,400 of switches that combine updates.
+# 20,000 of the swarm, 2,000 of RDMA messages and shared memory, 1,400 of switches that combine updates, and 500 of rings.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/compiler_cache.sh

@@ -36,7 +36,7 @@ class DatagramEnd final : public WorkerEnd {
   Worker& worker() override { return session_.worker(); }
   std::optional<Pass> send_next(Nanoseconds now, WorkerEnd::Output& output) override;
   bool has_network_card() const override { return false; }
-  void arrive(const Packet& packet) override { arrived_ = &packet; }
+  void arrive(const Packet& packet, Nanoseconds, WorkerEnd::Output&) override { arrived_ = &packet; }
   std::optional<Reply> next_reply(Nanoseconds now, Origin& origin) override;
 
  private:

@@ -21,6 +21,7 @@ enum class EventKind : std::uint8_t {
   kStart,     // index: job; its next incarnation begins
   kHostile,   // the hostile sender sends
   kServed,    // index: packet; the switch takes it from its receive buffer
+  kCard,      // index: host; its network card's timer expires
 };
 
 struct Event {

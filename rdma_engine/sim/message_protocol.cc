@@ -3,31 +3,21 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <deque>
 #include <utility>
 #include <vector>
 
 #include "rdma_engine/base/narrow.h"
 #include "rdma_engine/messages/message_aggregator.h"
-#include "rdma_engine/messages/message_session.h"
 #include "rdma_engine/messages/soft_queue_pairs.h"
-#include "rdma_engine/sim/protocol.h"
+#include "rdma_engine/sim/message_end.h"
+#include "rdma_engine/sim/roce_hosts.h"
 #include "rdma_engine/sim/trace.h"
-#include "rdma_engine/wire/roce_icrc.h"
 
 namespace jaxina::sim {
 namespace {
 
 // Small, so that even small messages take several packets.
 constexpr std::uint32_t kMtu = 16;
-
-// The flow between two hosts. The ports do not matter.
-roce::Flow flow_between(std::uint16_t from, std::uint16_t to) {
-  const auto ip = [](std::uint16_t host) {
-    return std::array<std::uint8_t, 4>{10, 0, static_cast<std::uint8_t>(host >> 8), static_cast<std::uint8_t>(host)};
-  };
-  return {.source = ip(from), .destination = ip(to), .source_port = roce::kUdpPort, .destination_port = roce::kUdpPort};
-}
 
 // Calls send(bytes) for each packet of a write.
 template <typename Send>
@@ -88,16 +78,14 @@ class SimulatedQueuePairs final : public roce::SoftQueuePairs {
   std::vector<Packet> outgoing_;
 };
 
-class MessageEnd final : public WorkerEnd {
+class UnreliableEnd final : public MessageEnd {
  public:
-  MessageEnd(const roce::MessageSessionConfig& config, std::unique_ptr<SimulatedQueuePairs> pairs)
-      : pairs_(std::move(pairs)), session_(config, *pairs_) {}
-
-  Worker& worker() override { return session_.worker(); }
+  UnreliableEnd(const roce::MessageSessionConfig& config, std::unique_ptr<SimulatedQueuePairs> pairs)
+      : MessageEnd(config, *pairs), pairs_(std::move(pairs)) {}
 
   std::optional<Pass> send_next(Nanoseconds now, WorkerEnd::Output& output) override {
     std::optional<Pass> posted;
-    static_cast<void>(session_.post_next(now, posted));  // these queue pairs cannot fail
+    static_cast<void>(session().post_next(now, posted));  // these queue pairs cannot fail
     for (Packet& packet : pairs_->outgoing()) {
       packet.origin.slot = posted->slot;
       packet.origin.epoch = posted->epoch;
@@ -107,39 +95,13 @@ class MessageEnd final : public WorkerEnd {
     pairs_->outgoing().clear();
     return posted;
   }
-
-  bool has_network_card() const override { return true; }
-  void arrive(const Packet& packet) override {
+  void arrive(const Packet& packet, Nanoseconds, WorkerEnd::Output&) override {
     if (packet.from != kSwitch) return;
-    if (const auto arrival = pairs_->arrive(packet)) unread_.push_back({*arrival, packet.origin});
-  }
-  std::optional<Reply> next_reply(Nanoseconds now, Origin& origin) override {
-    if (unread_.empty()) return std::nullopt;
-    const Unread next = unread_.front();
-    unread_.pop_front();
-    origin = next.origin;
-    const roce::MessageSession::Arrived message = session_.on_arrival(next.arrival, now);
-    return Reply{kind_of(message.kind), message.header, message.payload};
+    if (const auto arrival = pairs_->arrive(packet)) add_unread(*arrival, packet.origin);
   }
 
  private:
-  struct Unread {
-    roce::QueuePairs::Arrival arrival;
-    Origin origin;
-  };
-  static Kind kind_of(roce::MessageSession::Kind kind) {
-    switch (kind) {
-      case roce::MessageSession::Kind::kResult: return Kind::kResult;
-      case roce::MessageSession::Kind::kRejected: return Kind::kStale;
-      case roce::MessageSession::Kind::kPending: return Kind::kPending;
-      case roce::MessageSession::Kind::kRefused: return Kind::kRefused;
-      case roce::MessageSession::Kind::kAborted: return Kind::kAborted;
-    }
-    return Kind::kStale;
-  }
   std::unique_ptr<SimulatedQueuePairs> pairs_;
-  roce::MessageSession session_;
-  std::deque<Unread> unread_;
 };
 
 class MessageProtocol final : public Protocol {
@@ -192,12 +154,6 @@ class MessageProtocol final : public Protocol {
    private:
     Protocol::Output& output_;
   };
-  // Draws a queue pair's first packet sequence number. Half of them are just below the wrap-around.
-  std::uint32_t draw_psn() {
-    const std::uint64_t psn = random_.one_in(2) ? roce::kMask24 - random_.below(100) : random_.next();
-    return static_cast<std::uint32_t>(psn) & roce::kMask24;
-  }
-
   Random& random_;
   MessageAggregator aggregator_;
 };
@@ -208,7 +164,7 @@ std::unique_ptr<WorkerEnd> MessageProtocol::join(const JobSpec& spec, std::uint3
   const roce::ConnectionEnd local{.address = {},
                                   .mtu = kMtu,
                                   .qpns = {static_cast<std::uint32_t>(random_.below(roce::kMask24 - layout.queues()))},
-                                  .psn = draw_psn(),
+                                  .psn = draw_psn(random_),
                                   .rkey = static_cast<std::uint32_t>(random_.next())};
   auto pairs = std::make_unique<SimulatedQueuePairs>(local, layout, spec.shape, host);
 
@@ -219,13 +175,13 @@ std::unique_ptr<WorkerEnd> MessageProtocol::join(const JobSpec& spec, std::uint3
   connection->mtu = kMtu;
   connection->queues.resize(layout.queues());
   roce::ConnectionEnd remote{
-      .address = {}, .mtu = kMtu, .qpns = {}, .psn = draw_psn(), .rkey = aggregator_.find(spec.job)->rkey()};
+      .address = {}, .mtu = kMtu, .qpns = {}, .psn = draw_psn(random_), .rkey = aggregator_.find(spec.job)->rkey()};
   for (auto& queue : connection->queues) queue.psn = remote.psn;
   const MessageJob::Connection& made = *connection;
   aggregator_.connect(spec.job, std::move(connection));
   for (std::uint32_t i = 0; i < layout.queues(); ++i) remote.qpns.push_back(made.first_qpn + i);
   pairs->connect(remote);
-  return std::make_unique<MessageEnd>(
+  return std::make_unique<UnreliableEnd>(
       roce::MessageSessionConfig{
           .shape = spec.shape, .job = spec.job, .secret = spec.secret, .timer = plan.timer, .worker = worker},
       std::move(pairs));

@@ -22,7 +22,9 @@ void Simulation::make_nodes() {
     for (std::uint32_t rack = 0; rack < racks; ++rack) nodes_.leaves.push_back(network_.add_node(plan_.combining.core));
   }
   if (!combines) {
-    switch_ = plan_.features & kMessages ? make_message_protocol(random_) : make_datagram_protocol();
+    switch_ = plan_.features & kRing       ? make_ring_protocol(random_)
+              : plan_.features & kMessages ? make_message_protocol(random_)
+                                           : make_datagram_protocol();
     return;
   }
   for (std::uint32_t server = 0; server < plan_.combining.servers; ++server) {
@@ -80,6 +82,16 @@ void Simulation::send(std::uint16_t from, std::uint16_t to, std::span<const std:
   packet.size = static_cast<std::uint16_t>(bytes.size());
   std::copy(bytes.begin(), bytes.end(), packet.bytes.begin());
   if (const WorkerSet* workers = switch_->combined(packet)) check_combined(packet, *workers);
+  transmit(packet);
+}
+
+void Simulation::send_of_host(std::uint16_t host, Packet& packet) {
+  packet.origin.maker = Origin::Maker::kWorker;
+  packet.origin.host = host;
+  packet.origin.generation = run_of(hosts_[host]).generation;
+  packet.from = host;
+  if (plan_.features & kCombining) remember_contribution(packet);
+  if (plan_.features & kRing) outcome_.retransmissions += packet.origin.repeated;
   transmit(packet);
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "rdma_engine/transport/rc/reliable.h"
+
 namespace jaxina::sim {
 namespace {
 
@@ -79,6 +81,21 @@ void make_congestion(Plan& plan, Random& random) {
                       .threshold = random.range(200, 2'000) * kMicrosecond};
 }
 
+// Connections repair losses, so workers do not. All slots' messages must fit what a connection keeps unacknowledged.
+void make_ring(JobPlan& job, Random& random) {
+  const auto workers = static_cast<std::uint32_t>(random.range(2, 8));
+  const auto blocks = job.shape.blocks_per_chunk();
+  const std::size_t packets = (4 * job.shape.words_per_chunk() + 16) / kRingMtu + 1;
+  const auto most = static_cast<std::int64_t>(std::min<std::size_t>(12, 128 / packets));
+  job.shape =
+      simulated_shape(workers, static_cast<std::uint32_t>(random.range(1, most)), job.shape.block_size(), blocks);
+  job.timer = rc::worker_timer(job.shape.slots());
+  job.window = {.first = job.shape.slots()};
+  job.ack_timeout = static_cast<std::uint8_t>(random.range(7, 11));  // 0.5 to 8.4 ms
+  job.collectives = std::min(job.collectives, 4u);
+  job.links.assign(workers, job.links.front());
+}
+
 void make_crowd(JobPlan& job, Random& random) {
   const auto workers = static_cast<std::uint32_t>(random.range(65, 256));
   job.shape = simulated_shape(workers, job.shape.slots(), job.shape.block_size(), job.shape.blocks_per_chunk());
@@ -116,6 +133,7 @@ JobPlan draw_job(std::uint32_t features, Random& random) {
   if (features & kIncast) make_incast(job, random);
   if (features & kLateCopies) make_late_copies(job, random);
   if (features & kMostWorkers) make_crowd(job, random);
+  if (features & kRing) make_ring(job, random);
   if (features & kSlowWorkers) {
     LinkPlan& slow = job.links[random.below(job.shape.workers())];
     slow.bytes_per_us = static_cast<std::uint32_t>(random.log_range(10, 100));
@@ -192,6 +210,11 @@ const std::vector<Scenario>& scenarios() {
       {"narrow-embedded", kSharedMemory | kNarrow, "the same in shared memory"},
       {"narrow-atp", kLoss | kDuplication | kReordering | kWipe | kCombining | kRacks | kNarrow,
        "the same through switches that combine words of 32 bits and send narrower ones on"},
+      {"netreduce",
+       kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kSlowWorkers | kSeveralJobs | kRing,
+       "workers write to each other in a ring, over reliable connections through a switch that adds"},
+      {"netreduce-ends", kLoss | kDuplication | kReordering | kCrash | kWipe | kSeveralJobs | kRing,
+       "the same; a worker dies, the switch reboots"},
       {"bursts", kLoss | kDuplication | kReordering | kPauses | kMerging,
        "packets of a burst travel, are lost and are read as one, as with segmentation offload"},
   };

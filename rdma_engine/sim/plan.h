@@ -44,6 +44,7 @@ enum Feature : std::uint32_t {
   kServers = 1u << 20,     // the servers have hosts of their own behind the switch, not the workers'
   kNarrow = 1u << 21,      // some tensors have words of 8 or 16 bits
   kCongestion = 1u << 22,  // workers send more than the links to servers can take, and switches mark packets
+  kRing = 1u << 23,        // workers write to each other in a ring, through a switch that adds (docs/netreduce.md)
 };
 
 struct Scenario {
@@ -66,6 +67,9 @@ struct LinkPlan {
   std::uint32_t bytes_per_us = 0;  // bandwidth
   Nanoseconds queue = 0;           // packets that would have to wait longer than this are dropped
 };
+
+// The MTU of rings: small, so that even small messages take several packets.
+inline constexpr std::uint32_t kRingMtu = 16;
 
 // Simulated jobs sum float32 and int32, whose elements are one word wide, in blocks of a few words.
 inline JobShape simulated_shape(std::uint32_t workers, std::uint32_t slots, std::uint32_t block_size,
@@ -108,9 +112,10 @@ struct JobPlan {
   std::uint32_t ahead = 0;      // how many collectives a worker may submit before the first of them is done
   Nanoseconds max_compute = 0;  // the longest time between two collectives
   Nanoseconds starts_at = 0;
-  std::vector<LinkPlan> links;  // per worker, both directions
-  bool restarts = false;        // a job that ended early starts again, as a new incarnation
-  bool keeps_id = false;        // the new incarnation keeps the job id; only the secret is new
+  std::vector<LinkPlan> links;   // per worker, both directions
+  std::uint8_t ack_timeout = 0;  // of the reliable connections in a ring: a code for rc::ack_timeout()
+  bool restarts = false;         // a job that ended early starts again, as a new incarnation
+  bool keeps_id = false;         // the new incarnation keeps the job id; only the secret is new
 };
 
 enum class FaultKind : std::uint8_t { kClog, kPause, kCrash, kWipe };

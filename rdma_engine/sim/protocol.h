@@ -1,5 +1,6 @@
 // Protocol and WorkerEnd: how workers and their aggregators communicate: with datagrams or RDMA messages, with one
-// switch, or with servers and switches on the way to them. The rest of a simulation is the same for all.
+// switch, with servers and switches on the way to them, or with each other through a switch that adds. The rest of a
+// simulation is the same for all.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +51,15 @@ class WorkerEnd {
   // Whether packets reach the worker's memory while its process is paused, as with a NIC. Otherwise they wait in a
   // buffer.
   virtual bool has_network_card() const = 0;
-  // Delivers a packet. It stays valid until next_reply() returns nothing. The end ignores packets from strangers.
-  virtual void arrive(const Packet& packet) = 0;
+  // Delivers a packet. It stays valid until next_reply() returns nothing. The end ignores packets from strangers. A
+  // network card that speaks a reliable transport answers at once.
+  virtual void arrive(const Packet& packet, Nanoseconds now, Output& output) = 0;
+  // When a network card has something to do by itself, whatever its process does; and does it.
+  virtual std::optional<Nanoseconds> card_deadline() const { return std::nullopt; }
+  virtual void on_card_tick(Nanoseconds now, Output& output) {
+    (void)now;
+    (void)output;
+  }
   // The next reply from packets that have arrived and were valid, complete and for this worker. Sets `origin` to that
   // of the packet that completed the reply.
   virtual std::optional<Reply> next_reply(Nanoseconds now, Origin& origin) = 0;
@@ -123,6 +131,7 @@ struct Nodes {
 std::unique_ptr<Protocol> make_datagram_protocol();
 std::unique_ptr<Protocol> make_combining_protocol(const CombiningPlan& plan, const Nodes& nodes);
 std::unique_ptr<Protocol> make_message_protocol(Random& random);
+std::unique_ptr<Protocol> make_ring_protocol(Random& random);
 
 // The aggregator's Address of a host.
 Address address_of(std::uint16_t host);

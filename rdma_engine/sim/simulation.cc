@@ -49,7 +49,7 @@ Simulation::Simulation(const Plan& plan, Random random, Trace* trace)
 }
 
 Outcome Simulation::run() {
-  while (outcome_.failure.empty() && (jobs_left_ > 0 || network_.in_flight() > 0)) {
+  while (outcome_.failure.empty() && (jobs_left_ > 0 || network_.in_flight() > 0 || is_any_card_busy())) {
     if (events_.empty()) {
       require(false, "liveness: a job has not ended and nothing is left to happen");
       break;
@@ -89,6 +89,9 @@ void Simulation::step(const Event& event) {
     case EventKind::kStart: return start_job(event.index);
     case EventKind::kDetect:
       if (jobs_[event.index].generation == event.generation) detect(event.index);
+      return;
+    case EventKind::kCard:
+      if (run_of(hosts_[event.index]).generation == event.generation) on_card(static_cast<std::uint16_t>(event.index));
       return;
     case EventKind::kTimer:
     case EventKind::kWork:
@@ -173,7 +176,10 @@ void Simulation::arrive_at_node(const Packet& packet) {
 void Simulation::arrive_at_host(const Packet& packet, Host& host) {
   if (host.dead || !host.failure.ok() || !host.end) return;
   const std::uint16_t index = index_of(host);
-  host.end->arrive(packet);
+  HostOutput sender(*this, index);
+  host.end->arrive(packet, now_, sender);
+  plan_card(index, host);
+  require(switch_->broken().empty(), switch_->broken());
   if (host.paused_until > now_) {
     return events_.push(host.paused_until, EventKind::kWork, index, run_of(host).generation);
   }
@@ -235,23 +241,35 @@ void Simulation::work(std::uint16_t index) {
 }
 
 void Simulation::send_ready(std::uint16_t index, Host& host) {
-  struct Sender final : WorkerEnd::Output {
-    Simulation& simulation;
-    std::uint16_t host;
-    Sender(Simulation& s, std::uint16_t h) : simulation(s), host(h) {}
-    void send(Packet& packet) override {
-      packet.origin.maker = Origin::Maker::kWorker;
-      packet.origin.host = host;
-      packet.origin.generation = simulation.run_of(simulation.hosts_[host]).generation;
-      packet.from = host;
-      if (simulation.plan_.features & kCombining) simulation.remember_contribution(packet);
-      simulation.transmit(packet);
-    }
-  } sender(*this, index);
+  HostOutput sender(*this, index);
   while (const std::optional<Pass> pass = host.end->send_next(now_, sender)) {
     host.contact->sent(pass->retransmission());
     outcome_.retransmissions += pass->retransmission();
   }
+  plan_card(index, host);
+}
+
+void Simulation::on_card(std::uint16_t index) {
+  Host& host = hosts_[index];
+  if (host.card_at != now_ || host.dead || !host.failure.ok() || !host.end) return;
+  host.card_at = -1;
+  HostOutput sender(*this, index);
+  host.end->on_card_tick(now_, sender);
+  plan_card(index, host);
+}
+
+// Whether a worker has finished, and its network card still waits for the next worker's acknowledgement. It must come.
+bool Simulation::is_any_card_busy() const {
+  return std::any_of(hosts_.begin(), hosts_.end(), [this](const Host& host) {
+    return host.done && !host.dead && jobs_[host.job].reason.ok() && host.end && host.end->card_deadline();
+  });
+}
+
+void Simulation::plan_card(std::uint16_t index, Host& host) {
+  const std::optional<Nanoseconds> deadline = host.end->card_deadline();
+  if (!deadline || (host.card_at >= 0 && host.card_at <= *deadline)) return;
+  host.card_at = std::max(*deadline, now_ + 1);
+  events_.push(host.card_at, EventKind::kCard, index, run_of(host).generation);
 }
 
 void Simulation::take_completed(Host& host) {

@@ -5,11 +5,14 @@
 // * Every delivered sum is correct bit for bit.
 // * A contribution counts once, in its turn, and only if the worker made it for this incarnation of the job.
 // * A worker accepts a result only as the aggregator made it for this incarnation.
-// * A job that no fault has hit finishes once faults stop.
+// * A job that no fault has hit finishes once faults stop. So does what its reliable connections have under way.
 // * A job that lost a worker or the switch's memory ends in a typed error on every worker that cannot finish.
 // * The state of the code under test stays bounded.
 // * Every packet is accounted for.
 // * The sum that a combining switch sends is the exact sum of its set of workers, for one pass.
+// * A switch that adds what passes between workers passes all else byte for byte, and no acknowledgement reaches a
+// worker
+//   of what the next one does not have.
 // * No switch and no server makes up a mark, and marks decrease a window at most once in a round trip.
 #pragma once
 
@@ -70,6 +73,7 @@ class Simulation final : private Protocol::Output {
     Nanoseconds paused_until = 0;
     Nanoseconds reads_at = -1;               // when it last planned to process what arrived
     Nanoseconds timer_at = -1;               // time of the only pending kTimer event that counts
+    Nanoseconds card_at = -1;                // the same of kCard
     std::uint64_t marks = 0, decreases = 0;  // of its window
     Nanoseconds decreased_at = -kSecond;     // the latest one
     bool dead = false;
@@ -94,11 +98,23 @@ class Simulation final : private Protocol::Output {
     bool disturbed() const { return crashed || wiped; }
   };
 
+  // Sends what a worker's end sends.
+  class HostOutput final : public WorkerEnd::Output {
+   public:
+    HostOutput(Simulation& simulation, std::uint16_t host) : simulation_(simulation), host_(host) {}
+    void send(Packet& packet) override { simulation_.send_of_host(host_, packet); }
+
+   private:
+    Simulation& simulation_;
+    std::uint16_t host_;
+  };
+
   // nodes.cc: the network's nodes, and what they send
   void make_nodes();
   bool is_switch(std::uint16_t node) const;
   Host* process_at(std::uint16_t node);
   void send(std::uint16_t from, std::uint16_t to, std::span<const std::uint8_t> packet) override;
+  void send_of_host(std::uint16_t host, Packet& packet);
   void transmit(const Packet& packet);
   Outcome::Look look() const;
 
@@ -113,6 +129,9 @@ class Simulation final : private Protocol::Output {
   void send_ready(std::uint16_t index, Host& host);
   void take_completed(Host& host);
   bool submit_next(std::uint16_t index, Host& host);
+  void on_card(std::uint16_t index);
+  void plan_card(std::uint16_t index, Host& host);
+  bool is_any_card_busy() const;
 
   // control_plane.cc: jobs start, suffer faults and end
   void start_job(std::uint32_t job);
