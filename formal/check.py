@@ -13,6 +13,7 @@ import tempfile
 import time
 
 import atp_checks
+import netreduce_checks
 import slot_checks
 from spin_check import Check, shortest_trace, verdict
 
@@ -36,7 +37,7 @@ def main() -> int:
     options = parser.parse_args()
     checks = [
         check
-        for check in (*slot_checks.CHECKS, *atp_checks.CHECKS)
+        for check in (*slot_checks.CHECKS, *atp_checks.CHECKS, *netreduce_checks.CHECKS)
         if not options.names or any(name in check.name for name in options.names)
     ]
     if not checks:
