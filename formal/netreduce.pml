@@ -16,7 +16,8 @@
  *
  * Two networks, as in slot.pml. FOREVER keeps every packet and delivers it at any time, any number of times or never. It
  * is for safety. Without it, losses and duplicates are bounded, and timeouts strike when nothing is under way. It is for
- * progress. With REBOOTS the switch may forget its rings at any time. From then on it passes packets as they are.
+ * progress. With ORDERED no packet overtakes another one, so that two slots, in all orders of posting, are few enough
+ * states. With REBOOTS the switch may forget its rings at any time. From then on it passes packets as they are.
  *
  * Safety (assertions): a worker takes only the sum of all workers, for the pass that it waits for; each contribution
  * counts once; no acknowledgement reaches a worker of what the next one does not have; an empty write is never taken for
@@ -30,7 +31,6 @@
  *   NO_COUNT     a worker does not see how many workers are in a result (with REBOOTS)
  *   R 1          the switch knows the last S messages only
  *   NO_REPEAT    a copy of a released packet brings nothing
- *   NO_FAR       a packet behind a gap brings nothing, and senders have no timeout
  */
 #ifndef N
 #define N 2
@@ -152,11 +152,7 @@ inline at_switch(w, k) {
 #ifdef FORGED_NAK
        naks[w] = naks[w] | BIT(taken[w])
 #else
-#ifdef NO_FAR
-       skip
-#else
        far[w] = 1
-#endif
 #endif
 #endif
   :: !forgot && k < released[w] ->
@@ -174,7 +170,11 @@ inline at_switch(w, k) {
 
 inline acknowledge(w) {
   if
+#ifdef ORDERED
+  :: got[w] > 0 -> acks[w] = BIT(got[w] - 1)
+#else
   :: got[w] > 0 -> acks[w] = acks[w] | BIT(got[w] - 1)
+#endif
   :: else
   fi
 }
@@ -223,7 +223,12 @@ inline on_answer(w, count) {
 }
 
 /* One guarded choice for each packet there may be. */
-#define PICK(set, I, P) :: (set[I] & BIT(P)) -> i = I; p = P;
+#ifdef ORDERED
+#define IS_FIRST(set, I, P) && (set[I] & (BIT(P) - 1)) == 0
+#else
+#define IS_FIRST(set, I, P)
+#endif
+#define PICK(set, I, P) :: (set[I] & BIT(P)) IS_FIRST(set, I, P) -> i = I; p = P;
 #define ROW(set, I) PICK(set, I, 0) PICK(set, I, 1) PICK(set, I, 2) PICK(set, I, 3) PICK(set, I, 4)
 #if N > 2
 #define EACH(set) ROW(set, 0) ROW(set, 1) ROW(set, 2)
@@ -307,9 +312,7 @@ init {
 #ifdef NO_END /* claims, wrongly, that the last acknowledgement never comes */
   :: QUIET -> assert(false)
 #endif
-#ifndef NO_FAR
   :: timeout && !DONE -> d_step { timeouts() }
-#endif
   :: timeout && DONE -> d_step { check_end() }; break
   od
 }

@@ -39,8 +39,10 @@ seeds() {
   for scenario in "${combining[@]}" narrow narrow-roce narrow-embedded narrow-atp; do
     build/native/rdma_engine/sim/jaxina_sim 0:200000 "$scenario" || failed+=("seeds of $scenario")
   done
-  # Its seeds have ten times as many packets.
-  build/native/rdma_engine/sim/jaxina_sim 0:20000 atp-congestion || failed+=("seeds of atp-congestion")
+  # Their seeds have ten times as many packets.
+  for scenario in atp-congestion netreduce netreduce-ends; do
+    build/native/rdma_engine/sim/jaxina_sim 0:20000 "$scenario" || failed+=("seeds of $scenario")
+  done
 }
 
 fuzz() {
