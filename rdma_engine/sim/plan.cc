@@ -82,7 +82,7 @@ void make_congestion(Plan& plan, Random& random) {
 }
 
 // Connections repair losses, so workers do not. All slots' messages must fit what a connection keeps unacknowledged.
-void make_ring(JobPlan& job, Random& random) {
+void make_ring(JobPlan& job, std::uint32_t features, Random& random) {
   const auto workers = static_cast<std::uint32_t>(random.range(2, 8));
   const auto blocks = job.shape.blocks_per_chunk();
   const std::size_t packets = (4 * job.shape.words_per_chunk() + 16) / kRingMtu + 1;
@@ -91,7 +91,8 @@ void make_ring(JobPlan& job, Random& random) {
       simulated_shape(workers, static_cast<std::uint32_t>(random.range(1, most)), job.shape.block_size(), blocks);
   job.timer = rc::worker_timer(job.shape.slots());
   job.window = {.first = job.shape.slots()};
-  job.ack_timeout = static_cast<std::uint8_t>(random.range(7, 11));  // 0.5 to 8.4 ms
+  // 0.5 to 8.4 ms. If a switch forgets its rings, connections send until the collective's timeout, so less often.
+  job.ack_timeout = static_cast<std::uint8_t>(random.range(7, 11) + (features & kWipe ? 4 : 0));
   job.collectives = std::min(job.collectives, 4u);
   job.links.assign(workers, job.links.front());
 }
@@ -133,7 +134,7 @@ JobPlan draw_job(std::uint32_t features, Random& random) {
   if (features & kIncast) make_incast(job, random);
   if (features & kLateCopies) make_late_copies(job, random);
   if (features & kMostWorkers) make_crowd(job, random);
-  if (features & kRing) make_ring(job, random);
+  if (features & kRing) make_ring(job, features, random);
   if (features & kSlowWorkers) {
     LinkPlan& slow = job.links[random.below(job.shape.workers())];
     slow.bytes_per_us = static_cast<std::uint32_t>(random.log_range(10, 100));
