@@ -17,7 +17,7 @@ from jaxina.errors import InvalidArgumentError
 class ScaleByAdaDelayState(NamedTuple):
     """How many updates there were: int32[]."""
 
-    count: jax.Array
+    updates: Any
 
 
 def scale_by_ada_delay(smoothness: float, growth: float) -> optax.GradientTransformationExtraArgs:
@@ -37,7 +37,7 @@ def scale_by_ada_delay(smoothness: float, growth: float) -> optax.GradientTransf
       A transformation that keeps the gradient's sign: follow it by `optax.scale(-1)`.
 
     Raises:
-      InvalidArgumentError: a number is out of range.
+      InvalidArgumentError: a number is out of range. Its `update` raises it if `delay` is not given.
 
     Example:
       >>> import jax.numpy as jnp
@@ -57,11 +57,11 @@ def scale_by_ada_delay(smoothness: float, growth: float) -> optax.GradientTransf
     def init(params: Any) -> ScaleByAdaDelayState:
         return ScaleByAdaDelayState(jnp.zeros((), jnp.int32))
 
-    def update(
-        updates: Any, state: ScaleByAdaDelayState, params: Any = None, *, delay: Any, **extra: Any
-    ) -> tuple[Any, ScaleByAdaDelayState]:
-        count = optax.safe_increment(state.count)
-        step = 1 / (smoothness + growth * jnp.sqrt(count + jnp.asarray(delay, jnp.float32)))
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, ScaleByAdaDelayState]:
+        if "delay" not in extra:
+            raise InvalidArgumentError("AdaDelay needs each update's delay: optimizer.update(..., delay=...)")
+        count = optax.safe_increment(state.updates)
+        step = 1 / (smoothness + growth * jnp.sqrt(count + jnp.asarray(extra["delay"], jnp.float32)))
         return jax.tree.map(lambda u: (u * step).astype(u.dtype), updates), ScaleByAdaDelayState(count)
 
     return optax.GradientTransformationExtraArgs(init, update)

@@ -28,12 +28,12 @@ def test_the_step_is_the_paper_s():
         step = 1 / (2.0 + 0.5 * np.sqrt(t + delay))
         np.testing.assert_allclose(steps["w"], step * gradients["w"], rtol=1e-6)
         assert steps["b"].dtype == jnp.bfloat16
-    assert state.count == 3
+    assert state.updates == 3
 
 
 def test_the_delay_must_be_given():
     optimizer = optax.chain(scale_by_ada_delay(1.0, 1.0), optax.scale(-1.0))
-    with pytest.raises(TypeError, match="delay"):
+    with pytest.raises(InvalidArgumentError, match="needs each update's delay"):
         optimizer.update(jnp.ones(1), optimizer.init(jnp.ones(1)))
 
 
