@@ -15,10 +15,12 @@ from interpreter.tables import Key, Table
 from interpreter.values import Unknown, Value
 from jaxina.controller.tables import Digest, Entry, Range, Ternary
 from jaxina.controller.tables import Match as EntryMatch
+from jaxina.controller.tables import Value as Data
 from jaxina.errors import SystemCallError
 
 _PIPE = "pipe."
 _PRIORITY = "$MATCH_PRIORITY"
+_PORTS, _PORT = "$PORT", "$DEV_PORT"
 _FIELDS_OF_A_COUNTER = ("$COUNTER_SPEC_PKTS", "$COUNTER_SPEC_BYTES")
 
 
@@ -33,6 +35,7 @@ class ChipTables:
     def __init__(self, program: Program, pipe: int):
         self.chip = Chip(program, self._on_digest)
         self._inventory = program.inventory
+        self._ports: dict[int, dict[str, Data]] = {}
         self._pipe = pipe
         self._digests: queue.SimpleQueue[Digest] = queue.SimpleQueue()
         self._unheard = 0  # digests that the controller has not handled yet
@@ -77,7 +80,9 @@ class ChipTables:
             self._inventory.tables[name].clear()
 
     def entries(self, table: str, fields: Sequence[str]) -> list[Entry]:
-        return []  # the controller asks for ports only, and all of them are up
+        assert table == _PORTS, "the controller asks for ports only"
+        with self._turn:
+            return [Entry(table, {_PORT: number}, data) for number, data in self._ports.items()]
 
     def read(self, entries: Sequence[Entry]) -> list[dict[str, int]]:
         return [self._read(entry) for entry in entries]
@@ -125,9 +130,9 @@ class ChipTables:
     def _insert(self, entry: Entry) -> None:
         manager = self.chip.traffic_manager
         data = entry.data
-        if entry.table == "$PORT":
-            return  # all ports are up
-        if entry.table == "$pre.node":
+        if entry.table == _PORTS:
+            _add(self._ports, _number(entry, _PORT), dict(data))  # packets come and go by all ports, set up or not
+        elif entry.table == "$pre.node":
             node = (data["$MULTICAST_RID"], data["$DEV_PORT"])
             _add(manager.nodes, _number(entry, "$MULTICAST_NODE_ID"), node)
         elif entry.table == "$pre.mgid":
@@ -182,7 +187,9 @@ class ChipTables:
 
     def _delete(self, entry: Entry) -> None:
         manager = self.chip.traffic_manager
-        if entry.table == "$pre.node":
+        if entry.table == _PORTS:
+            del self._ports[_number(entry, _PORT)]
+        elif entry.table == "$pre.node":
             node = _number(entry, "$MULTICAST_NODE_ID")
             if any(node in nodes for nodes in manager.groups.values()):
                 raise ProgramError("a group has this node")

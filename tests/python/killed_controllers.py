@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Kills a Tofino's controller while workers sum, and starts it again beside a chip that keeps its state.
+
+    tests/python/killed_controllers.py --kills 10 --size one-pipe
+
+The chip is the interpreted program in a process of its own (`conformance.chip_process`). The controller is
+`jaxina switch --backend tofino`, which reaches the chip through a stand-in for the SDE's client. Each controller is
+killed, in every third job before the first sum, and otherwise at a random time after it. The workers must end with the
+right error in time. Each job must sum exactly, whatever the controllers before have left in the chip. The program prints
+a table. The exit code is 1 if that did not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from death_campaign import _SWITCH_GONE, HEADER, Row, Trial, _settings
+
+from jaxina.control.switch_address import ANSWER_TIMEOUT
+from jaxina.controller.chip import SIZES
+
+_P4 = Path(__file__).parents[2] / "p4"
+_HOST = "127.51.0.1"  # not that of other tests' chips, because the UDP port is always the same
+_ELEMENTS = 1000
+_CHIP = f"""
+size = "{{size}}"
+address = "{_HOST}"
+worker_rate = 1
+""" + "".join(f"[[port]]\nnumber = {port}\n" for port in (0, 5, 128, 300))
+
+
+@contextlib.contextmanager
+def chip(folder: Path, size: str) -> Iterator[list[str]]:
+    """Runs a chip. Yields the arguments with which `jaxina switch` drives it."""
+    (folder / "chip.toml").write_text(_CHIP.format(size=size))
+    path = folder / "tables"
+    command = [sys.executable, "-m", "conformance.chip_process", "--interpret", size, "--address", _HOST]
+    process = subprocess.Popen([*command, "--tables", str(path)], cwd=_P4, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and process.stdout.readline().startswith("tables at")
+        yield ["--backend", "tofino", "--chip", str(folder / "chip.toml"), "--bfrt", str(path)]
+        assert process.poll() is None, "the chip has ended"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+class Controller:
+    """A controller in a process of its own."""
+
+    def __init__(self, arguments: list[str]):
+        read, write = os.pipe()
+        command = [sys.executable, "-m", "jaxina.cli", "switch", "--bind", f"{_HOST}:0", *arguments]
+        environment = {**os.environ, "PYTHONPATH": str(_P4 / "conformance" / "sde")}
+        self.process = subprocess.Popen(
+            [*command, "--quiet", "--announce-fd", str(write)], pass_fds=[write], env=environment
+        )
+        os.close(write)
+        with open(read) as announced:
+            self.address = announced.readline().strip()
+        assert self.address, "the controller did not start"
+
+    def __enter__(self) -> Controller:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def kill(row: Row, arguments: list[str], size: str, draw: random.Random, early: bool) -> None:
+    """Starts a controller and a job, and kills the controller. Notes in the row what went wrong."""
+    row.trials += 1
+    shape = {"slots": 4, "block_size": SIZES[size].words, "blocks_per_chunk": 1}
+    try:
+        with (
+            Controller(arguments) as controller,
+            Trial(2, _settings("udp", controller, **shape), elements=_ELEMENTS) as trial,
+        ):
+            if not early:
+                trial.wait_until_summing()
+            time.sleep(draw.uniform(0, 0.5))
+            since = time.monotonic()
+            controller.process.kill()
+            for rank in range(2):
+                row.check(trial, rank, since, ("SWITCH_UNREACHABLE",))
+    except RuntimeError as error:
+        row.failures.append(str(error))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--size", default="one-pipe", choices=tuple(SIZES))
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    summing = Row(f"SIGKILL of the controller, {options.size}", _SWITCH_GONE)
+    joining = Row("the same, before the first sum", _SWITCH_GONE + ANSWER_TIMEOUT)
+    draw = random.Random(options.seed)
+    with tempfile.TemporaryDirectory(prefix="controllers-") as folder, chip(Path(folder), options.size) as arguments:
+        for number in range(options.kills):
+            early = number % 3 == 1
+            kill(joining if early else summing, arguments, options.size, draw, early)
+    failures = summing.failures + joining.failures
+    print(HEADER, summing.text(), joining.text(), *failures, sep="\n")
+    return bool(failures or not summing.errors)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
