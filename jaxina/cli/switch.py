@@ -234,6 +234,7 @@ def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[
     """Drives a Tofino chip's data plane. Yields it, and a text that says where it is."""
     from jaxina.controller import chip
     from jaxina.controller.bfrt import BfRtTables
+    from jaxina.controller.cpu_port import CpuPort, PacketSocket
     from jaxina.controller.data_plane import ROCE_PORT, UDP_PORT, TofinoPlane
     from jaxina.controller.dry_run import DryRun
 
@@ -241,12 +242,14 @@ def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[
         raise InvalidArgumentError("--backend tofino needs --chip FILE; p4/controller/chip.py describes the file")
     described = chip.read(chip_file)
     size = described.size
-    tables = DryRun(log=True) if dry_run else BfRtTables(bfrt, size.program, size.pool_pipe)
-    plane = TofinoPlane(tables, described)
-    try:
+    with contextlib.ExitStack() as running:
+        frames = None if dry_run or described.cpu is None else PacketSocket(described.cpu.interface)
+        tables = DryRun(log=True) if dry_run else BfRtTables(bfrt, size.program, size.pool_pipe)
+        plane = TofinoPlane(tables, described)
+        running.callback(plane.stop)
+        if frames is not None:
+            running.callback(CpuPort(frames, described).stop)
         yield plane, f"UDP {UDP_PORT} and {ROCE_PORT} of {described.address}, {size.name} Tofino"
-    finally:
-        plane.stop()
 
 
 def _warn_of_small_buffers(granted: int, requested: int) -> None:

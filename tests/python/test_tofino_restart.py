@@ -48,6 +48,25 @@ def test_a_port_that_is_as_it_should_be_stays_up(tmp_path):
     assert [write.split(" ")[0] for write in ports(tables)] == ["delete", "insert"]  # no longer in loopback
 
 
+@pytest.mark.parametrize(
+    "mode,settings",
+    [
+        ('"pause"', "$TX_PAUSE_FRAME_EN=True, $RX_PAUSE_FRAME_EN=True"),
+        ('"pfc"\npriority = 3', "$TX_PFC_EN_MAP=8, $RX_PFC_EN_MAP=8"),
+    ],
+)
+def test_ports_change_if_flow_control_does(tmp_path, mode, settings):
+    plain, tables = CHIP.format(size="one-pipe"), DryRun()
+    text = f"{plain}\n[flow_control]\nmode = {mode}\n"
+    begin(tmp_path, tables, text)
+    written = ports(tables)
+    assert len(written) == 2 and all(f"$PORT_ENABLE=True, {settings})" in write for write in written)
+    begin(tmp_path, tables, text)
+    assert ports(tables) == []
+    begin(tmp_path, tables, plain)
+    assert [write.split(" ")[0] for write in ports(tables)] == ["delete", "delete", "insert", "insert"]
+
+
 def test_ports_that_the_file_does_not_name_are_left_alone(tmp_path, caplog):
     tables = DryRun()
     tables.insert([Entry("$PORT", {"$DEV_PORT": 64}, {"$SPEED": "BF_SPEED_10G"})])
