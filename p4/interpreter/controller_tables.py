@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,27 @@ from jaxina.errors import SystemCallError
 _PIPE = "pipe."
 _PRIORITY = "$MATCH_PRIORITY"
 _PORTS, _PORT = "$PORT", "$DEV_PORT"
+# What the chip counts of a port, by the names that BfRt has for it. No frame is damaged here, and no queue has a length.
+_NEVER = ""
+_PORT_COUNTERS = {
+    "$PORT_STAT": {
+        "$FramesReceivedOK": "received",
+        "$OctetsReceivedinGoodFrames": "bytes_received",
+        "$FramesTransmittedOK": "sent",
+        "$OctetsTransmittedwithouterror": "bytes_sent",
+        "$FrameswithanyError": _NEVER,
+        "$FramesReceivedoftypePAUSE": _NEVER,
+        "$FramesTransmittedPause": _NEVER,
+        "$PriorityPauseFrames": _NEVER,
+        "$FramesTransmittedPriPause": _NEVER,
+    },
+    "tf1.tm.counter.ig_port": {"drop_count_packets": _NEVER},
+    "tf1.tm.counter.eg_port": {
+        "drop_count_packets": "dropped",
+        "usage_cells": _NEVER,
+        "watermark_cells": _NEVER,
+    },
+}
 _FIELDS_OF_A_COUNTER = ("$COUNTER_SPEC_PKTS", "$COUNTER_SPEC_BYTES")
 
 
@@ -82,7 +104,7 @@ class ChipTables:
     def entries(self, table: str, fields: Sequence[str]) -> list[Entry]:
         assert table == _PORTS, "the controller asks for ports only"
         with self._turn:
-            return [Entry(table, {_PORT: number}, data) for number, data in self._ports.items()]
+            return [Entry(table, {_PORT: number}, {**data, "$PORT_UP": True}) for number, data in self._ports.items()]
 
     def read(self, entries: Sequence[Entry]) -> list[dict[str, int]]:
         return [self._read(entry) for entry in entries]
@@ -220,6 +242,10 @@ class ChipTables:
     # ---- reads
 
     def _read(self, entry: Entry) -> dict[str, int]:
+        if entry.table in _PORT_COUNTERS:
+            (number,) = entry.key.values()
+            counters = dataclasses.asdict(self.chip.ports[number])  # type: ignore[index]
+            return {field: counters.get(name, 0) for field, name in _PORT_COUNTERS[entry.table].items()}
         name = entry.table.removeprefix(_PIPE)
         if name in self._inventory.counters:
             index = _number(entry, "$COUNTER_INDEX")

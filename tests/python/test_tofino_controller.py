@@ -14,7 +14,7 @@ from tofino_fakes import BUSY, Switch, join, soon
 from jaxina.control.data_plane import QueuePairs
 from jaxina.controller import bfrt, take_over
 from jaxina.controller.tables import Digest, Entry
-from jaxina.errors import InvalidArgumentError, JobRejectedError, TooManyWorkersError
+from jaxina.errors import InvalidArgumentError, JobRejectedError, SystemCallError, TooManyWorkersError
 
 
 @pytest.fixture
@@ -368,6 +368,46 @@ def test_status_shows_the_chips_counters(switch, in_chip, lost):
         "lost_inside": lost,
     }
     assert job.job == grant.job
+
+
+def test_status_shows_the_chips_ports(switch):
+    mac = {"$FramesReceivedOK": 10, "$FramesTransmittedOK": 20, "$FrameswithanyError": 3}
+    mac |= {"$OctetsReceivedinGoodFrames": 1000, "$OctetsTransmittedwithouterror": 2000}
+    mac |= {"$FramesReceivedoftypePAUSE": 4, "$FramesTransmittedPause": 5}
+    mac |= {"$PriorityPauseFrames": 6, "$FramesTransmittedPriPause": 7}
+    switch.tables.modify([Entry("$PORT", {"$DEV_PORT": 132}, {"$PORT_UP": True})])
+    queue = {"drop_count_packets": 8, "usage_cells": 2, "watermark_cells": 9}
+    switch.tables.insert(
+        [
+            Entry("$PORT_STAT", {"$DEV_PORT": 132}, mac),
+            Entry("tf1.tm.counter.ig_port", {"dev_port": 4}, {"drop_count_packets": 11}),
+            Entry("tf1.tm.counter.eg_port", {"dev_port": 68}, queue),
+        ]
+    )
+    ports = {port.port: port for port in switch.client.status().ports}
+    assert {number: port.up for number, port in ports.items()} == {132: True, 4: False, 68: True}
+    none = {"dropped_at_ingress": 0, "dropped_at_egress": 0, "queue_bytes": 0, "longest_queue_bytes": 0}
+    assert dict(ports[132].counters) == {
+        **{"packets_received": 10, "bytes_received": 1000, "packets_sent": 20, "bytes_sent": 2000, "errors": 3},
+        **{"pauses_received": 4, "pauses_sent": 5, "priority_pauses_received": 6, "priority_pauses_sent": 7},
+        **none,
+    }
+    assert ports[4].counters["dropped_at_ingress"] == 11
+    dropped = {"dropped_at_egress": 8, "queue_bytes": 160, "longest_queue_bytes": 720}
+    assert dict(ports[68].counters) == {**none, **dropped}
+
+
+def test_a_driver_without_counters_of_ports_leaves_them_out(switch, monkeypatch, caplog):
+    def refuse(entries):
+        raise SystemCallError("no table $PORT_STAT")
+
+    counters = Entry("pipe.Ingress.statistics.packets", {"$COUNTER_INDEX": 0}, {"$COUNTER_SPEC_PKTS": 0})
+    read = switch.tables.read
+    monkeypatch.setattr(
+        switch.tables, "read", lambda entries: (read if entries[0].table == counters.table else refuse)(entries)
+    )
+    assert not switch.client.status().ports and not switch.client.status().ports
+    assert caplog.text.count("no table $PORT_STAT") == 1
 
 
 def test_the_names_are_those_of_the_program(switch):
