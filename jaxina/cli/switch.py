@@ -150,7 +150,10 @@ def switch(
     quiet: Annotated[bool, typer.Option("--quiet", help="Log warnings only.")] = False,
     announce_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run a switch until Ctrl-C or SIGTERM. After SIGUSR1 it takes no new jobs, and ends when the running ones have ended."""
+    """Run a switch until Ctrl-C or SIGTERM.
+
+    After SIGUSR1 it takes no new jobs, and ends when the running ones have ended.
+    """
     from jaxina.control.server import ControlServer
 
     host = _host("--bind", bind)

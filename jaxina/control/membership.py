@@ -169,7 +169,7 @@ class Membership:
         """
         if self.draining:
             raise JobRejectedError(
-                "this switch is draining: it takes no new jobs, and ends with the last one that it has. Use another switch"
+                "this switch is draining: it takes no new jobs, and ends with the last one. Use another switch"
             )
 
     def find(self, job_id: int) -> Job:

@@ -272,7 +272,7 @@ def _flow_control(fields: dict[str, Any]) -> FlowControl:
         return FlowControl(None)
     if mode != "pfc" or not isinstance(priority, int) or priority not in range(PRIORITIES):
         raise ValueError(
-            f"[flow_control] has mode {mode!r} and priority {priority!r}: give mode \"pause\", or mode \"pfc\" and a "
+            f'[flow_control] has mode {mode!r} and priority {priority!r}: give mode "pause", or mode "pfc" and a '
             f"priority from 0 to {PRIORITIES - 1}"
         )
     return FlowControl(priority)

@@ -1,7 +1,7 @@
 """The chip's port to the controller's host: frames for the switch itself come here and are answered.
 
-The data plane forwards to this port what is sent to the switch's MAC address and is no update, and broadcasts. An answer
-goes back into the chip, which forwards it as it forwards all other traffic.
+The data plane forwards broadcasts to this port, and what is sent to the switch's MAC address and is no update. An
+answer goes back into the chip, which forwards it as it forwards all other traffic.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class PacketSocket:
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS))
         except OSError as error:
             raise InvalidArgumentError(
-                f"cannot read frames ({error.strerror}): run the switch as root or with CAP_NET_RAW, or leave [cpu] out "
-                "of its file"
+                f"cannot read frames ({error.strerror}): run the switch as root or with CAP_NET_RAW, or leave [cpu] "
+                "out of its file"
             ) from None
         try:
             self._socket.bind((interface, _ALL_PROTOCOLS))

@@ -1,7 +1,7 @@
 """Reads the chip's own counters of ports: of their MACs, and of the traffic manager between ingress and egress.
 
-All packets of a port take the port's queue 0, because the program chooses no other. So the traffic manager's counters of
-a port are those of its queue.
+All packets of a port take the port's queue 0, because the program chooses no other. So the traffic manager's counters
+of a port are those of its queue.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class PortStatistics:
         self._refused = False
 
     def read(self) -> dict[int, dict[str, int]]:
-        """Returns the counters of each port that the switch's file names and of each recirculation port, and whether its
-        link is up. Returns nothing if the chip's driver refuses; that is logged once."""
+        """Returns the counters of each port that the switch's file names and of each recirculation port, and whether
+        its link is up. Returns nothing if the chip's driver refuses; that is logged once."""
         if self._refused:
             return {}
         try:

@@ -22,7 +22,7 @@ from jaxina.errors import SystemCallError
 _PIPE = "pipe."
 _PRIORITY = "$MATCH_PRIORITY"
 _PORTS, _PORT = "$PORT", "$DEV_PORT"
-# What the chip counts of a port, by the names that BfRt has for it. No frame is damaged here, and no queue has a length.
+# What the chip counts of a port, by the names that BfRt has for it. No frame is damaged, and no queue has a length.
 _NEVER = ""
 _PORT_COUNTERS = {
     "$PORT_STAT": {

@@ -12,8 +12,8 @@ import subprocess
 import sys
 
 import pytest
-from control_fakes import eventually
 from conformance.devices.interpreter import ADDRESS, HOSTS, PORTS, description, text_of
+from control_fakes import eventually
 from interpreter.controller_tables import ChipTables
 from interpreter.program import Program
 
