@@ -11,6 +11,7 @@ the chip's ports 0, 5, 128 and 300, at which the workers are, in turn.
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 
 from interpreter.controller_tables import ChipTables
@@ -28,8 +29,13 @@ def main() -> int:
     parser.add_argument("--interpret", metavar="SIZE", choices=tuple(WORDS), required=True, help="the program's size")
     parser.add_argument("--address", metavar="IP", required=True, help="IPv4 address that workers send to")
     parser.add_argument("--tables", metavar="PATH", required=True, help="socket for controllers, which must not exist")
+    parser.add_argument(
+        "--loss", metavar="SHARE", type=float, default=0.0, help="of the packets that the chip loses between its passes"
+    )
     options = parser.parse_args()
     tables = ChipTables(Program(text_of(options.interpret)), SIZES[options.interpret].pool_pipe)
+    chance = random.Random(0)
+    tables.chip.loses = lambda copy: chance.random() < options.loss
     wire = Wire(tables, options.address)
     TableServer(tables, options.tables)
     print(f"tables at {options.tables}", flush=True)

@@ -5,7 +5,8 @@
 
 The chip is the interpreted program in a process of its own (`conformance.chip_process`). The controller is
 `jaxina switch --backend tofino`, which reaches the chip through a stand-in for the SDE's client. Each controller is
-killed, in every third job before the first sum, and otherwise at a random time after it. The workers must end with the
+killed, in every third job before the first sum, and otherwise at a random time after it. With --loss, the chip loses
+packets between its passes, and copies for the workers. The workers must end with the
 right error in time. Each job must sum exactly, whatever the controllers before have left in the chip. The program
 prints a table. The exit code is 1 if that did not hold.
 """
@@ -39,11 +40,12 @@ worker_rate = 1
 
 
 @contextlib.contextmanager
-def chip(folder: Path, size: str) -> Iterator[list[str]]:
-    """Runs a chip. Yields the arguments with which `jaxina switch` drives it."""
+def chip(folder: Path, size: str, loss: float) -> Iterator[list[str]]:
+    """Runs a chip that loses a share of its packets. Yields the arguments with which `jaxina switch` drives it."""
     (folder / "chip.toml").write_text(_CHIP.format(size=size))
     path = folder / "tables"
     command = [sys.executable, "-m", "conformance.chip_process", "--interpret", size, "--address", _HOST]
+    command += ["--loss", str(loss)]
     process = subprocess.Popen([*command, "--tables", str(path)], cwd=_P4, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None and process.stdout.readline().startswith("tables at")
@@ -103,12 +105,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--size", default="one-pipe", choices=tuple(SIZES))
+    parser.add_argument("--loss", type=float, default=0.0, help="share of packets that the chip loses inside")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     summing = Row(f"SIGKILL of the controller, {options.size}", _SWITCH_GONE)
     joining = Row("the same, before the first sum", _SWITCH_GONE + _JOIN_TIMEOUT)
     draw = random.Random(options.seed)
-    with tempfile.TemporaryDirectory(prefix="controllers-") as folder, chip(Path(folder), options.size) as arguments:
+    with (
+        tempfile.TemporaryDirectory(prefix="controllers-") as folder,
+        chip(Path(folder), options.size, options.loss) as arguments,
+    ):
         for number in range(options.kills):
             early = number % 3 == 1
             kill(joining if early else summing, arguments, options.size, draw, early)

@@ -18,10 +18,10 @@ def run(*arguments):
 
 
 def test_jobs_end_with_a_killed_controller_and_the_next_ones_sum():
-    run("--kills", "3")
+    run("--kills", "3", "--loss", "0.02")
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("size", ["two-pipes", "four-pipes"])
 def test_the_same_over_several_pipes(size):
-    run("--kills", "6", "--size", size)
+    run("--kills", "6", "--size", size, "--loss", "0.02")
