@@ -144,7 +144,7 @@ class Chip:
     @property
     def pipes(self) -> list[int]:
         """The pipes that have ports, ascending."""
-        return sorted({port.pipe for port in self.ports})
+        return sorted({number // PORTS_OF_A_PIPE for number in self.attached})
 
     def hand_over_way(self, worker: int) -> int:
         """Returns the port by which the other pipes hand a worker's packets over to the pool's pipe."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import random
 import shutil
@@ -121,6 +122,13 @@ def test_the_chip_takes_them_to_the_cpu_port_and_answers_back():
         assert tables.send(CPU.port, gratuitous) == [(port, gratuitous) for port in PORTS]
     finally:
         plane.stop()
+
+
+def test_a_worker_on_the_controllers_host_is_handed_over_to_the_pools_pipe():
+    ports = (chip.Port(4, 100, "none"),)
+    described = chip.Chip(chip.SIZES["one-pipe"], ADDRESS, ports, (), 1.0, cpu=CPU)
+    assert described.pipes == [0]
+    assert dataclasses.replace(described, cpu=dataclasses.replace(CPU, port=192)).pipes == [0, 1]
 
 
 def test_a_port_that_fails_is_logged_and_tried_again(caplog):
