@@ -40,8 +40,9 @@ worker_rate = 1
 
 
 @contextlib.contextmanager
-def chip(folder: Path, size: str, loss: float) -> Iterator[list[str]]:
-    """Runs a chip that loses a share of its packets. Yields the arguments with which `jaxina switch` drives it."""
+def chip(folder: Path, size: str, loss: float) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Runs a chip that loses a share of its packets. Yields its process, and the arguments with which `jaxina switch`
+    drives it."""
     (folder / "chip.toml").write_text(_CHIP.format(size=size))
     path = folder / "tables"
     command = [sys.executable, "-m", "conformance.chip_process", "--interpret", size, "--address", _HOST]
@@ -49,8 +50,7 @@ def chip(folder: Path, size: str, loss: float) -> Iterator[list[str]]:
     process = subprocess.Popen([*command, "--tables", str(path)], cwd=_P4, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None and process.stdout.readline().startswith("tables at")
-        yield ["--backend", "tofino", "--chip", str(folder / "chip.toml"), "--bfrt", str(path)]
-        assert process.poll() is None, "the chip has ended"
+        yield process, ["--backend", "tofino", "--chip", str(folder / "chip.toml"), "--bfrt", str(path)]
     finally:
         process.kill()
         process.communicate()
@@ -113,11 +113,12 @@ def main() -> int:
     draw = random.Random(options.seed)
     with (
         tempfile.TemporaryDirectory(prefix="controllers-") as folder,
-        chip(Path(folder), options.size, options.loss) as arguments,
+        chip(Path(folder), options.size, options.loss) as (process, arguments),
     ):
         for number in range(options.kills):
             early = number % 3 == 1
             kill(joining if early else summing, arguments, options.size, draw, early)
+        assert process.poll() is None, "the chip has ended"
     failures = summing.failures + joining.failures
     print(HEADER, summing.text(), joining.text(), *failures, sep="\n")
     return bool(failures or not summing.errors)

@@ -8,7 +8,26 @@ import sys
 import killed_controllers
 import pytest
 
+from jaxina.control.client import SwitchClient
+from jaxina.errors import SystemCallError
+
 pytestmark = pytest.mark.timeout(280)
+
+
+def test_a_controller_outlives_its_chip_and_says_so(tmp_path):
+    sizes = {"devices": 1, "workers": 1, "slots": 2, "block_size": 64, "blocks_per_chunk": 1}
+    with (
+        killed_controllers.chip(tmp_path, "one-pipe", 0.0) as (process, arguments),
+        killed_controllers.Controller(arguments) as controller,
+        SwitchClient(controller.address, 60) as client,
+    ):
+        client.create_job(**sizes, join_timeout=60, heartbeat_timeout=60)
+        process.kill()
+        process.wait()
+        with pytest.raises(SystemCallError, match="chip's process has ended"):
+            client.create_job(**sizes, join_timeout=60, heartbeat_timeout=60)
+        controller.process.terminate()
+        assert controller.process.wait(timeout=60) == 0
 
 
 def run(*arguments):

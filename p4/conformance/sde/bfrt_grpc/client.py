@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 import types
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Client
@@ -54,8 +55,11 @@ class _Calls:
 
     def __call__(self, *call: Any) -> Any:
         with self._lock:
-            self._connection.send(call)
-            answer, error = self._connection.recv()
+            try:
+                self._connection.send(call)
+                answer, error = self._connection.recv()
+            except (EOFError, OSError) as lost:
+                raise RuntimeError("the chip's process has ended") from lost
         if error is not None:
             raise RuntimeError(error)
         return answer
@@ -134,7 +138,12 @@ class ClientInterface:
         )
 
     def digest_get(self, timeout: float) -> Any:
-        digest = self._digests("next_digest", timeout)
+        began = time.monotonic()
+        try:
+            digest = self._digests("next_digest", timeout)
+        except RuntimeError:  # as with a chip, nothing comes any more
+            time.sleep(max(0.0, timeout - (time.monotonic() - began)))
+            raise
         if digest is None:
             raise RuntimeError("no digest within the timeout")
         return types.SimpleNamespace(digest_id=DIGESTS.index(digest.name), fields=dict(digest.fields))
