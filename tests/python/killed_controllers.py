@@ -116,7 +116,7 @@ def main() -> int:
         chip(Path(folder), options.size, options.loss) as (process, arguments),
     ):
         for number in range(options.kills):
-            early = number % 3 == 1
+            early = number % 3 == 2
             kill(joining if early else summing, arguments, options.size, draw, early)
         assert process.poll() is None, "the chip has ended"
     failures = summing.failures + joining.failures

@@ -37,7 +37,7 @@ def run(*arguments):
 
 
 def test_jobs_end_with_a_killed_controller_and_the_next_ones_sum():
-    run("--kills", "3", "--loss", "0.02")
+    run("--kills", "2", "--loss", "0.02")
 
 
 @pytest.mark.nightly
