@@ -255,7 +255,8 @@ def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[
     described = chip.read(chip_file)
     size = described.size
     with contextlib.ExitStack() as running:
-        frames = None if dry_run or described.cpu is None else PacketSocket(described.cpu.interface)
+        cpu = described.cpu
+        frames = None if dry_run or cpu is None else PacketSocket(cpu.interface, cpu.mac)
         tables = DryRun(log=True) if dry_run else BfRtTables(bfrt, size.program, size.pool_pipe)
         plane = TofinoPlane(tables, described)
         running.callback(plane.stop)

@@ -12,6 +12,7 @@ _REQUEST, _REPLY = 1, 2
 _PLAIN_IPV4, _ICMP_PROTOCOL, _TTL = 0x45, 1, 64
 _FRAGMENT = 0x3FFF  # of flags and offset: more fragments, and the offset
 _ECHO, _ECHO_REPLY = 8, 0
+_SHORTEST = 60  # bytes of a frame
 
 
 def answer(frame: bytes, mac: bytes, address: bytes) -> bytes | None:
@@ -34,7 +35,7 @@ def answer(frame: bytes, mac: bytes, address: bytes) -> bytes | None:
         reply = _echo_reply(payload, address)
     else:
         return None
-    return None if reply is None else _ETHERNET.pack(source, mac, kind) + reply
+    return None if reply is None else (_ETHERNET.pack(source, mac, kind) + reply).ljust(_SHORTEST, b"\0")
 
 
 def _arp_reply(payload: bytes, mac: bytes, address: bytes) -> bytes | None:

@@ -21,7 +21,7 @@
 
     [cpu]                      # the port to the controller's host; left out, nobody answers ARP and pings
     port = 64
-    interface = "enp4s0f0"     # the host's network interface at this port
+    interface = "enp4s0f0"     # the host's network interface at this port; it needs no address
     mac = "02:4a:58:00:00:01"  # the switch's MAC address
 
     [flow_control]             # left out, the ports neither send nor obey pause frames
@@ -47,6 +47,7 @@ from jaxina.errors import InvalidArgumentError
 
 SPEEDS = {gigabits: f"BF_SPEED_{gigabits}G" for gigabits in (10, 25, 40, 50, 100)}
 FECS = {"none": "BF_FEC_TYP_NONE", "fc": "BF_FEC_TYP_FC", "rs": "BF_FEC_TYP_RS"}
+PIPES = 4  # of the largest chip
 PORTS_OF_A_PIPE = 128  # port numbers per pipe; not every number is a port
 RECIRCULATION_SPEED = 100  # Gbit/s of a pipe's recirculation port
 LANES = 16  # ways to each step; slot i takes way i mod LANES (p4/tofino/recirculation.p4)
@@ -259,8 +260,9 @@ def _mac(text: Any) -> int:
 
 def _cpu(fields: dict[str, Any], hosts: tuple[Host, ...], loopbacks: tuple[Loopback, ...]) -> Cpu:
     cpu = Cpu(int(fields["port"]), str(fields["interface"]), _mac(fields["mac"]))
-    if not 0 <= cpu.port < 4 * PORTS_OF_A_PIPE or cpu.port in {port.number for port in loopbacks}:
-        raise ValueError(f"[cpu] port {cpu.port} is no port of the chip, or in loopback")
+    around = {port.number for port in loopbacks} | {recirculation_port(pipe) for pipe in range(PIPES)}
+    if not 0 <= cpu.port < PIPES * PORTS_OF_A_PIPE or cpu.port in around:
+        raise ValueError(f"[cpu] port {cpu.port} is no port of the chip, or packets come round by it")
     if cpu.mac >> 40 & 1 or not cpu.mac or cpu.mac in {host.mac for host in hosts}:
         raise ValueError("the mac of [cpu] is that of a group or of a host")
     return cpu
@@ -270,7 +272,7 @@ def _flow_control(fields: dict[str, Any]) -> FlowControl:
     mode, priority = fields["mode"], fields.get("priority")
     if mode == "pause" and priority is None:
         return FlowControl(None)
-    if mode != "pfc" or not isinstance(priority, int) or priority not in range(PRIORITIES):
+    if mode != "pfc" or type(priority) is not int or priority not in range(PRIORITIES):
         raise ValueError(
             f'[flow_control] has mode {mode!r} and priority {priority!r}: give mode "pause", or mode "pfc" and a '
             f"priority from 0 to {PRIORITIES - 1}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+import struct
 import threading
 from typing import Protocol
 
@@ -19,6 +20,8 @@ from jaxina.errors import InvalidArgumentError, SystemCallError
 _log = logging.getLogger("jaxina.switch")
 
 _ALL_PROTOCOLS = 0x0003  # ETH_P_ALL
+_SOL_PACKET, _ADD_MEMBERSHIP, _UNICAST = 263, 1, 3  # of linux/if_packet.h
+_MEMBERSHIP = struct.Struct("=iHH8s")  # packet_mreq: interface, type, length of the address, the address
 _LONGEST = 65536  # bytes; more than a frame has
 _POLL = 0.2  # seconds
 
@@ -42,12 +45,13 @@ class PacketSocket:
 
     Args:
       interface: such as that of the driver's kernel module for the chip's port.
+      mac: a MAC address whose frames the interface takes, besides its own.
 
     Raises:
       InvalidArgumentError: if there is no such interface, or this process may not read its frames.
     """
 
-    def __init__(self, interface: str):
+    def __init__(self, interface: str, mac: int):
         try:
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS))
         except OSError as error:
@@ -57,6 +61,8 @@ class PacketSocket:
             ) from None
         try:
             self._socket.bind((interface, _ALL_PROTOCOLS))
+            wanted = _MEMBERSHIP.pack(socket.if_nametoindex(interface), _UNICAST, 6, mac.to_bytes(6))
+            self._socket.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, wanted)
         except OSError as error:
             self._socket.close()
             raise InvalidArgumentError(f"the interface {interface} of [cpu] cannot be used: {error.strerror}") from None

@@ -92,9 +92,11 @@ def test_a_dry_run_logs_its_writes(tmp_path):
         (("[[host]]", "[cpu]\nport = 64\ninterface = 'x'\nmac = '03:00:00:00:00:01'\n[[host]]"), "that of a group"),
         (("[[host]]", "[cpu]\nport = 64\ninterface = 'x'\nmac = '02:00:00:00:01:01'\n[[host]]"), "of a host"),
         (("[[host]]", "[cpu]\nport = 512\ninterface = 'x'\nmac = '02:00:00:00:00:09'\n[[host]]"), "port 512"),
+        (("[[host]]", "[cpu]\nport = 196\ninterface = 'x'\nmac = '02:00:00:00:00:09'\n[[host]]"), "come round"),
         (("[[host]]", "[cpu]\nport = 64\nmac = '02:00:00:00:00:09'\n[[host]]"), "'interface' is missing"),
         (("[[host]]", "[flow_control]\nmode = 'pfc'\n[[host]]"), "a priority from 0 to 7"),
         (("[[host]]", "[flow_control]\nmode = 'pfc'\npriority = 8\n[[host]]"), "a priority from 0 to 7"),
+        (("[[host]]", "[flow_control]\nmode = 'pfc'\npriority = true\n[[host]]"), "a priority from 0 to 7"),
         (("[[host]]", "[flow_control]\nmode = 'pause'\npriority = 3\n[[host]]"), "give mode"),
     ],
 )

@@ -55,16 +55,17 @@ def ping(data=b"odd length!", to=MINE, kind=8, first=0x45, fragment=0, wrong_ip=
 
 
 def test_an_arp_request_gets_the_switchs_mac():
-    assert answer(arp(), MAC, MINE) == HOST.mac.to_bytes(6) + MAC + bytes.fromhex("0806 0001 0800 06 04 0002") + (
-        MAC + MINE + HOST.mac.to_bytes(6) + THEIRS
-    )
+    reply = HOST.mac.to_bytes(6) + MAC + bytes.fromhex("0806 0001 0800 06 04 0002")
+    reply += MAC + MINE + HOST.mac.to_bytes(6) + THEIRS
+    assert answer(arp(), MAC, MINE) == reply + bytes(18)
 
 
 @pytest.mark.parametrize("data", [b"", b"odd length!", bytes(range(200))])
 def test_a_ping_comes_back(data):
     reply = answer(ping(data), MAC, MINE)
     assert reply[:14] == HOST.mac.to_bytes(6) + MAC + b"\x08\0"
-    header, message = reply[14:34], reply[34:]
+    assert len(reply) == max(60, 42 + len(data))
+    header, message = reply[14:34], reply[34 : 42 + len(data)]
     assert header[12:] == MINE + THEIRS and header[8:10] == b"\x40\1"
     assert struct.unpack(">H", header[2:4])[0] == 20 + len(message)
     assert checksum(header) == checksum(message) == 0
@@ -189,17 +190,20 @@ def link():
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="needs root and iproute2")
 def test_linux_finds_and_pings_the_switch():
     with link() as name:
-        port = CpuPort(PacketSocket(name), chip.Chip(chip.SIZES["one-pipe"], ADDRESS, (), (), 1.0, cpu=CPU))
+        port = CpuPort(PacketSocket(name, CPU.mac), chip.Chip(chip.SIZES["one-pipe"], ADDRESS, (), (), 1.0, cpu=CPU))
         try:
             command = ["ip", "netns", "exec", name, sys.executable, "-c", _PING]
             done = subprocess.run(command, capture_output=True, text=True, timeout=2 * WITHIN)
             assert done.returncode == 0, done.stderr
             found = subprocess.run(["ip", "-n", name, "neigh"], capture_output=True, text=True).stdout
             assert f"{ADDRESS} dev eth0 lladdr 02:4a:58:00:00:01" in found
+            # An interface that looks at addresses takes those of the switch. This one lets all pass.
+            taken = subprocess.run(["bridge", "fdb", "show", "dev", name], capture_output=True, text=True).stdout
+            assert "02:4a:58:00:00:01" in taken
         finally:
             port.stop()
 
 
 def test_an_interface_that_cannot_be_used_is_a_typed_error():
     with pytest.raises(InvalidArgumentError, match=r"nowhere0|CAP_NET_RAW"):
-        PacketSocket("nowhere0")
+        PacketSocket("nowhere0", CPU.mac)
