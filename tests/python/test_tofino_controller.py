@@ -12,7 +12,8 @@ import pytest
 from tofino_fakes import BUSY, Switch, join, soon
 
 from jaxina.control.data_plane import QueuePairs
-from jaxina.controller import bfrt, take_over
+from jaxina.controller import bfrt, chip, take_over
+from jaxina.controller.pool import Pool
 from jaxina.controller.tables import Digest, Entry
 from jaxina.errors import InvalidArgumentError, JobRejectedError, SystemCallError, TooManyWorkersError
 
@@ -289,6 +290,37 @@ def test_slots_and_admissions_run_out_and_come_back(switch):
     with pytest.raises(JobRejectedError, match="no room for another job of 32"):
         switch.create(workers=32, slots=1)
     assert switch.create(workers=6, slots=1)
+
+
+def test_a_digest_of_a_job_that_has_gone_is_not_taken_for_the_next_jobs(switch):
+    first = switch.create()
+    index = switch.plane.part_of(first.job).index
+    switch.end(first)
+    second = switch.create_joined()
+    switch.tables.digests.put(Digest("contradiction", {"rid": index << 5, "slot_index": 0}))
+    switch.hears(index, 0)
+    part = switch.plane.part_of(second.job)
+    switch.hears(part.index, 1)  # digests are taken in their order
+    assert soon(lambda: 1 in part.stations)
+    assert 0 not in part.stations
+    assert [job.aborted for job in switch.client.status().jobs if job.job == second.job] == [""]
+
+
+def test_indices_are_given_in_a_circle():
+    size = chip.SIZES["one-pipe"]
+    pool = Pool(size, entries_per_worker=2)
+
+    def add(job):
+        return pool.add(job, 0, 1, 1, size.words, 1, 0).index
+
+    stays = add(0)
+    assert stays == 1
+    given = []
+    for job in range(1, 600):
+        given.append(add(job))
+        del pool.jobs[job]
+    circle = list(range(2, size.jobs + 1))
+    assert given == (3 * circle)[: len(given)]
 
 
 def test_a_gap_between_jobs_is_used_again(switch):

@@ -15,7 +15,7 @@ from jaxina.control.server import ControlServer
 from jaxina.controller import chip, take_over
 from jaxina.controller.data_plane import TofinoPlane
 from jaxina.controller.dry_run import DryRun
-from jaxina.controller.tables import Entry
+from jaxina.controller.tables import Digest, Entry
 
 
 def ports(tables):
@@ -46,6 +46,14 @@ def test_a_port_that_is_as_it_should_be_stays_up(tmp_path):
     ]
     begin(tmp_path, tables, text.replace("speed = 25", "speed = 10") + "[[port]]\nnumber = 20\n")
     assert [write.split(" ")[0] for write in ports(tables)] == ["delete", "insert"]  # no longer in loopback
+
+
+def test_digests_about_a_dead_controllers_jobs_are_dropped(tmp_path):
+    tables = DryRun()
+    for worker in range(3):
+        tables.digests.put(Digest("contradiction", {"rid": 1 << 5 | worker, "slot_index": 0}))
+    take_over.empty(tables)  # before any job can be made
+    assert tables.digests.empty()
 
 
 @pytest.mark.parametrize(
