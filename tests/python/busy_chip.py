@@ -162,6 +162,7 @@ class Workers:
             if epoch == self.epochs[worker, slot] and self.chance.random() > 0.1:
                 assert words == tuple(map(sum, zip(*each, strict=True))), (worker, slot, epoch)
                 self.epochs[worker, slot] += 1
+                self.due.discard((worker, slot))  # a repeated update may have brought the result of one that is due
                 if self.epochs[worker, slot] < self.passes:
                     self.due.add((worker, slot))
 
