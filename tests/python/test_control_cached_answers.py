@@ -159,9 +159,8 @@ def test_costly_jobs_of_a_stranger_leave_the_data_plane_alone_and_hide_no_other(
     plane.missing = missing
     began, seen = clock.now, False
     while clock.now < began + 60:
-        seen = seen or list(replies.status(membership.jobs.values(), NO_ASSISTED, draining=False).jobs[-1].missing) == [
-            1
-        ]
+        reply = replies.status(membership.jobs.values(), NO_ASSISTED, draining=False)
+        seen = seen or list(reply.jobs[-1].missing) == [1]
         clock.now += 0.1
     assert sum(spent) < 8 and seen and ours.id in plane.asked_for
 
