@@ -136,6 +136,8 @@ def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -
             notes.append(Text(f"job {job.job}: {_LOST_INSIDE.format(lost)}", style="yellow"))
         if rejected := _kinds(job.rejected):
             notes.append(Text(f"job {job.job} rejected packets: {rejected}"))
+    if reply.draining:
+        notes.append(Text("draining: no new jobs; it ends with the last one", style="yellow"))
     if not reply.jobs and not reply.assisted:
         notes.append(Text("no jobs"))
     if any(reply.rejected.values()):
@@ -147,7 +149,7 @@ def render(address: str, reply: Any, rates: Mapping[int, Mapping[str, float]]) -
             f"data ports {', '.join(map(str, reply.data_ports))}; again: packets that were counted already", style="dim"
         )
     )
-    return Group(*([table] if reply.jobs or not reply.assisted else [title]), *_assisted(reply), *notes)
+    return Group(*([table] if reply.jobs or not reply.assisted else [title]), *_assisted(reply), *_ports(reply), *notes)
 
 
 def _assisted(reply: Any) -> list[Any]:
@@ -179,6 +181,26 @@ def _assisted(reply: Any) -> list[Any]:
         if (marked := job.counters["marked"])
     ]
     return [table, *marks, explained]
+
+
+def _ports(reply: Any) -> list[Any]:
+    """Makes the table of a chip's ports; none if there are none."""
+    if not reply.ports:
+        return []
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for column in ("port", "link", "packets\nin, out", "errors", "dropped\nin, out", "longest\nqueue, kB"):
+        table.add_column(column, justify="left" if column == "link" else "right")
+    for port in reply.ports:
+        told = {name: _short(value) for name, value in port.counters.items()}
+        table.add_row(
+            str(port.port),
+            Text("up", style="green") if port.up else Text("down", style="red"),
+            f"{told['packets_received']}, {told['packets_sent']}" if "packets_received" in told else "-",
+            told.get("errors", "-"),
+            f"{told['dropped_at_ingress']}, {told['dropped_at_egress']}",
+            _short(port.counters["longest_queue_bytes"] / 1000),
+        )
+    return [table]
 
 
 def record(reply: Any, rates: Mapping[int, Mapping[str, float]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,6 +19,9 @@ from rich.logging import RichHandler
 
 from jaxina import config
 from jaxina.errors import InvalidArgumentError
+
+if TYPE_CHECKING:  # it needs grpc, which other commands do not
+    from jaxina.control.server import ControlServer
 
 ROCE_PORT = 4791  # the only UDP port that NICs send RoCEv2 packets to
 _CONTROL_NICENESS = 5  # added to the niceness of the control service's threads
@@ -147,7 +150,10 @@ def switch(
     quiet: Annotated[bool, typer.Option("--quiet", help="Log warnings only.")] = False,
     announce_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run a switch until Ctrl-C or SIGTERM."""
+    """Run a switch until Ctrl-C or SIGTERM.
+
+    After SIGUSR1 it takes no new jobs, and ends when the running ones have ended.
+    """
     from jaxina.control.server import ControlServer
 
     host = _host("--bind", bind)
@@ -175,14 +181,20 @@ def switch(
         with ControlServer(data_plane, bind, token, upstream=upstream or "") as server:
             if backend is Backend.tofino:
                 data_plane.ended = server.end_job
+            log = logging.getLogger("jaxina.switch")
+            signal.signal(signal.SIGUSR1, lambda *_: _drain(server, stop, log))
             if announce_fd is not None:
                 os.write(announce_fd, f"{server.address}\n".encode())
                 os.close(announce_fd)
-            log = logging.getLogger("jaxina.switch")
             log.info("control at %s, data at %s%s", server.address, where, f", upstream {upstream}" if upstream else "")
             log.info("serving %s", "everybody who reaches it" if token is None else "only callers with its token")
             stop.wait()
             log.info("stopping")
+
+
+def _drain(server: ControlServer, stop: threading.Event, log: logging.Logger) -> None:
+    log.info("draining: no new jobs")
+    server.drain(stop.set)
 
 
 def _let_data_path_go_first() -> None:
@@ -234,6 +246,7 @@ def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[
     """Drives a Tofino chip's data plane. Yields it, and a text that says where it is."""
     from jaxina.controller import chip
     from jaxina.controller.bfrt import BfRtTables
+    from jaxina.controller.cpu_port import CpuPort, PacketSocket
     from jaxina.controller.data_plane import ROCE_PORT, UDP_PORT, TofinoPlane
     from jaxina.controller.dry_run import DryRun
 
@@ -241,12 +254,15 @@ def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[
         raise InvalidArgumentError("--backend tofino needs --chip FILE; p4/controller/chip.py describes the file")
     described = chip.read(chip_file)
     size = described.size
-    tables = DryRun(log=True) if dry_run else BfRtTables(bfrt, size.program, size.pool_pipe)
-    plane = TofinoPlane(tables, described)
-    try:
+    with contextlib.ExitStack() as running:
+        cpu = described.cpu
+        frames = None if dry_run or cpu is None else PacketSocket(cpu.interface, cpu.mac)
+        tables = DryRun(log=True) if dry_run else BfRtTables(bfrt, size.program, size.pool_pipe)
+        plane = TofinoPlane(tables, described)
+        running.callback(plane.stop)
+        if frames is not None:
+            running.callback(CpuPort(frames, described).stop)
         yield plane, f"UDP {UDP_PORT} and {ROCE_PORT} of {described.address}, {size.name} Tofino"
-    finally:
-        plane.stop()
 
 
 def _warn_of_small_buffers(granted: int, requested: int) -> None:

@@ -33,6 +33,9 @@ class AssistedJobs:
         self._data_plane = data_plane
         self._jobs: dict[int, _Assisted] = {}
 
+    def __len__(self) -> int:
+        return len(self._jobs)
+
     @contextlib.contextmanager
     def assist(self, request: pb.AssistRequest, asker: str) -> Iterator[pb.Assisting]:
         """Has the data plane help with a job while the context lasts.

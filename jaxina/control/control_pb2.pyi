@@ -690,8 +690,11 @@ class StatusReply(_message.Message):
     COUNTERS_FIELD_NUMBER: _builtins.int
     ASSISTED_FIELD_NUMBER: _builtins.int
     UPSTREAM_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
+    PORTS_FIELD_NUMBER: _builtins.int
     uptime_s: _builtins.float
     upstream: _builtins.str
+    draining: _builtins.bool
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobStatus]: ...
     @_builtins.property
@@ -702,6 +705,8 @@ class StatusReply(_message.Message):
     def counters(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
     @_builtins.property
     def assisted(self) -> _containers.RepeatedCompositeFieldContainer[Global___AssistStatus]: ...
+    @_builtins.property
+    def ports(self) -> _containers.RepeatedCompositeFieldContainer[Global___PortStatus]: ...
     def __init__(
         self,
         *,
@@ -712,6 +717,8 @@ class StatusReply(_message.Message):
         counters: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         assisted: _abc.Iterable[Global___AssistStatus] | None = ...,
         upstream: _builtins.str = ...,
+        draining: _builtins.bool = ...,
+        ports: _abc.Iterable[Global___PortStatus] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -722,8 +729,12 @@ class StatusReply(_message.Message):
         b"counters",
         "data_ports",
         b"data_ports",
+        "draining",
+        b"draining",
         "jobs",
         b"jobs",
+        "ports",
+        b"ports",
         "rejected",
         b"rejected",
         "upstream",
@@ -735,6 +746,52 @@ class StatusReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StatusReply: _TypeAlias = StatusReply  # noqa: Y015
+
+@_typing.final
+class PortStatus(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class CountersEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PORT_FIELD_NUMBER: _builtins.int
+    UP_FIELD_NUMBER: _builtins.int
+    COUNTERS_FIELD_NUMBER: _builtins.int
+    port: _builtins.int
+    up: _builtins.bool
+    @_builtins.property
+    def counters(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        port: _builtins.int = ...,
+        up: _builtins.bool = ...,
+        counters: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "port", b"port", "up", b"up"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PortStatus: _TypeAlias = PortStatus  # noqa: Y015
 
 @_typing.final
 class JobStatus(_message.Message):

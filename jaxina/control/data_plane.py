@@ -137,6 +137,11 @@ class DataPlane(Protocol):
           were counted already), ``packets_sent``, ``bytes_received`` and ``bytes_sent``. Of the whole it shows
           ``socket_overflows`` (packets lost because a socket's buffer was full). A counter that the data plane does not
           have is left out.
+
+          A switch in hardware adds ``"ports": {port: {"up": whether its link is up, counter: value}}``. Of these,
+          ``jaxina status`` shows ``packets_received``, ``packets_sent``, ``errors`` (damaged frames),
+          ``dropped_at_ingress`` and ``dropped_at_egress`` (because the chip's buffer was full), and
+          ``longest_queue_bytes``.
         """
         ...
 

@@ -128,10 +128,15 @@ class Membership:
 
     Args:
       ids_from: the jobs get the ids after this one; None: any.
+
+    Attributes:
+      jobs: by id.
+      draining: whether new jobs are refused.
     """
 
     def __init__(self, ids_from: int | None = None) -> None:
         self.jobs: dict[int, Job] = {}
+        self.draining = False
         self._quota = JobQuota()
         # Random, so that a restarted switch does not give out the ids of its predecessor.
         self._last_id = secrets.randbits(16) if ids_from is None else ids_from
@@ -145,8 +150,9 @@ class Membership:
           now: the time.
 
         Raises:
-          JobRejectedError: the switch, or the address, has as many jobs as it may have.
+          JobRejectedError: the switch, or the address, has as many jobs as it may have, or the switch is draining.
         """
+        self.check_open()
         self._quota.admit(address, spec.shape.pool_bytes, self.jobs.values(), now)
         self._last_id = (self._last_id + 1) % 2**32
         while self._last_id in self.jobs:
@@ -154,6 +160,17 @@ class Membership:
         job = Job(self._last_id, secrets.randbits(64), spec, now, address)
         self.jobs[job.id] = job
         return job
+
+    def check_open(self) -> None:
+        """Checks that the switch takes new jobs.
+
+        Raises:
+          JobRejectedError: it is draining.
+        """
+        if self.draining:
+            raise JobRejectedError(
+                "this switch is draining: it takes no new jobs, and ends with the last one. Use another switch"
+            )
 
     def find(self, job_id: int) -> Job:
         """Finds a job.

@@ -6,6 +6,8 @@ import asyncio
 import concurrent.futures
 import logging
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import grpc
 
@@ -82,6 +84,11 @@ class ControlServer:
     def end_job(self, job: int, code: str, message: str) -> None:
         """Ends a job for all its workers, with the error that the data plane found. Any thread may call it."""
         self._loop.call_soon_threadsafe(self._service.end_job, job, from_code(code, message))
+
+    def drain(self, on_drained: Callable[[], Any]) -> None:
+        """Takes no more jobs. Calls `on_drained` on the service's thread when there is no job any more, perhaps several
+        times. Any thread, or a signal handler, may call it."""
+        self._loop.call_soon_threadsafe(self._service.drain, on_drained)
 
     def stop(self, error: JaxinaError | None = None) -> None:
         """Ends the service. All jobs end with `error`; if it is None, with one that says the switch was stopped."""

@@ -83,6 +83,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self._data_plane = data_plane
         self._clock = clock
         self._membership = Membership(ids_from)
+        self._on_drained: Callable[[], Any] = lambda: None
         self._outboxes: dict[JobSession, asyncio.Queue[pb.SwitchMessage | None]] = {}
         self._replies = StatusReplies(data_plane, clock, ask_every, upstream)
         self._calls = CallQuota()
@@ -148,7 +149,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
 
     @_typed
     async def Status(self, request: pb.StatusRequest, context: grpc.aio.ServicerContext[Any, Any]) -> pb.StatusReply:
-        return self._replies.status(self._membership.jobs.values(), self._assisted)
+        return self._replies.status(self._membership.jobs.values(), self._assisted, self._membership.draining)
 
     @_typed
     async def WhoIsMissing(
@@ -180,6 +181,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 inside.enter_context(self._assists.one_more(address))
                 with self._waiting.one_more(address):
                     request = await self._first_assist(requests)
+                self._membership.check_open()
                 reply = inside.enter_context(self._assisted.assist(request, address))
             except JaxinaError as error:
                 _log.debug("assistance refused: %s", error)
@@ -208,11 +210,18 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             self._perform(effects)
             self._close(session)
         self._perform(self._membership.expire_unused(now))
+        if self._membership.draining and not self._membership.jobs and not len(self._assisted):
+            self._on_drained()
 
     def end_job(self, job_id: int, error: JaxinaError) -> None:
         """Ends a job. A data plane calls it when it finds that the job cannot go on. Unknown jobs are ignored."""
         if job_id in self._membership.jobs:
             self._perform(self._membership.end(job_id, error))
+
+    def drain(self, on_drained: Callable[[], Any]) -> None:
+        """Takes no more jobs. Calls `on_drained` when there is no job any more, perhaps several times."""
+        self._membership.draining = True
+        self._on_drained = on_drained
 
     def end_all(self, error: JaxinaError) -> None:
         """Ends all jobs, because the switch stops."""

@@ -23,9 +23,9 @@ class StatusReplies:
         self._started = clock()
         self._answers = CachedAnswers(clock, ask_every)
 
-    def status(self, jobs: Iterable[Job], assisted: AssistedJobs) -> pb.StatusReply:
+    def status(self, jobs: Iterable[Job], assisted: AssistedJobs, draining: bool) -> pb.StatusReply:
         """Makes the reply to Status. It may be a moment old; `uptime_s` tells of which time it is."""
-        return self._answers.ask("status", lambda: self._looked_up(list(jobs), assisted))
+        return self._answers.ask("status", lambda: self._looked_up(list(jobs), assisted, draining))
 
     def awaited(self, job: Job) -> list[int]:
         """The workers that at least one slot of the job waits for, or did a moment ago."""
@@ -35,7 +35,7 @@ class StatusReplies:
         """Drops the answers about a job that has ended."""
         self._answers.forget(_missing(job_id))
 
-    def _looked_up(self, jobs: list[Job], assisted: AssistedJobs) -> pb.StatusReply:
+    def _looked_up(self, jobs: list[Job], assisted: AssistedJobs, draining: bool) -> pb.StatusReply:
         statistics = self._data_plane.statistics()
         now = self._clock()
         listed = _listed(jobs)
@@ -49,6 +49,8 @@ class StatusReplies:
             counters={n: value for n, value in statistics.items() if isinstance(value, int)},
             assisted=assisted.status(statistics["jobs"]),
             upstream=self._upstream,
+            draining=draining,
+            ports=[_port(number, counters) for number, counters in sorted(statistics.get("ports", {}).items())],
         )
         for job in jobs:
             told = _brief(job, statistics["jobs"].get(job.id, {}))
@@ -88,6 +90,11 @@ def _brief(job: Job, counters: dict[str, Any]) -> pb.JobStatus:
         counters={name: value for name, value in counters.items() if name != "rejected"},
         rejected=counters.get("rejected", {}),
     )
+
+
+def _port(number: int, counters: dict[str, int]) -> pb.PortStatus:
+    up = counters["up"]
+    return pb.PortStatus(port=number, up=bool(up), counters={n: value for n, value in counters.items() if n != "up"})
 
 
 def _members(job: Job, now: float) -> list[pb.MemberStatus]:

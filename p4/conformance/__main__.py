@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from conformance import vector
+from conformance import random_vectors, vector
 from conformance.devices import ABILITIES, TOFINO
 from conformance.devices.interfaces import InterfaceLink
 from conformance.devices.links import Link, SocketLink
 from conformance.devices.program import ProgramDevice
 from conformance.generate import FOLDER, SIZES, WORDS
 from conformance.runner import Device, run
+from conformance.vector import Vector
 
 
 def main() -> int:
@@ -22,16 +25,14 @@ def main() -> int:
     failed = passed = lacking = packets = 0
     began = time.monotonic()
     try:
-        for path in sorted(FOLDER.glob(f"{arguments.size or '*'}/*.txt")):
-            if arguments.vectors and path.stem not in arguments.vectors:
-                continue
-            outcome = run(vector.read(path), device)
+        for name, read in _vectors(arguments, device):
+            outcome = run(read(), device)
             failed += bool(outcome.failures)
             lacking += bool(outcome.lacking)
             passed += not (outcome.failures or outcome.lacking)
             packets += outcome.packets
             if not arguments.quiet or outcome.failures:
-                print(f"{path.parent.name}/{path.stem}: {outcome.text}", flush=True)
+                print(f"{name}: {outcome.text}", flush=True)
             for failure in outcome.failures[: arguments.show]:
                 print("  " + failure.replace("\n", "\n  "))
     finally:
@@ -44,6 +45,20 @@ def main() -> int:
     if arguments.must_fail:
         return 0 if failed else 1
     return 1 if failed or not passed else 0
+
+
+def _vectors(arguments: argparse.Namespace, device: Device) -> Iterator[tuple[str, Callable[[], Vector]]]:
+    """Yields names, and functions that return the vectors."""
+    if arguments.random:
+        for words in sorted(device.block_sizes & {arguments.size or words for words in SIZES}):
+            for seed in range(arguments.seed, arguments.seed + arguments.random):
+                for rdma in (False, True):
+                    name = f"{words}/random_{'rdma' if rdma else 'udp'}_{seed}"
+                    yield name, functools.partial(random_vectors.vector, words, rdma, seed)
+        return
+    for path in sorted(FOLDER.glob(f"{arguments.size or '*'}/*.txt")):
+        if not arguments.vectors or path.stem in arguments.vectors:
+            yield f"{path.parent.name}/{path.stem}", functools.partial(vector.read, path)
 
 
 def _arguments() -> argparse.Namespace:
@@ -92,6 +107,10 @@ def _arguments() -> argparse.Namespace:
         default=[],
         help="with --interpret: for the preprocessor, such as MUTANT_NO_EPOCH_CHECK",
     )
+    parser.add_argument(
+        "--random", type=int, metavar="N", help="instead of the vectors: N of random packets, and N of random messages"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="with --random: of the first; the next has the next")
     parser.add_argument("--size", type=int, choices=SIZES, help="words of a block; left out, all")
     parser.add_argument("--show", type=int, default=3, help="differences to print of each vector")
     parser.add_argument("--must-fail", action="store_true", help="succeed if a vector fails: for a planted bug")

@@ -11,9 +11,7 @@ leaves the chip becomes a datagram. It is slow: a packet takes milliseconds. The
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,82 +19,38 @@ from pathlib import Path
 from interpreter.controller_tables import ChipTables
 from interpreter.program import Program
 
-from conformance.devices import frames
 from conformance.devices.compiled import Compiled
 from conformance.devices.harness import HarnessError
-from conformance.devices.interpreter import MAC, PORTS, SHORTEST_FRAME, TablesOfAChip, description, text_of
-from conformance.devices.links import Address
+from conformance.devices.interpreter import TablesOfAChip, description, text_of
 from conformance.devices.model_tables import ModelTables
 from conformance.generate import WORDS
+from conformance.wire import Wire
 from jaxina.control.server import ControlServer
 from jaxina.controller.chip import SIZES
-from jaxina.controller.data_plane import UDP_PORT, TofinoPlane
+from jaxina.controller.data_plane import TofinoPlane
 
 _HOST = "127.0.0.1"
-_POLL = 0.2  # seconds
-_BUFFER = 1 << 22  # bytes; workers send faster than the chip takes packets
-_MOST_BYTES = 65535  # of a datagram
-_FIRST_MAC = 0x024A58010000
 
 
 class Bridge:
-    """Datagrams of this host's workers on one side, the chip's frames on the other.
+    """The chip's controller behind its control service, and the wire to the workers.
 
     Attributes:
       address: HOST:PORT of the control service.
-      packets: how many datagrams have gone into the chip.
+      wire: carries the workers' packets.
     """
 
     def __init__(self, size: str, tables: TablesOfAChip):
-        self._tables = tables
         self._plane = TofinoPlane(tables, description(size, _HOST))
         self._server = ControlServer(self._plane, f"{_HOST}:0")
         self._plane.ended = self._server.end_job
         self.address = self._server.address
-        self.packets = 0
-        # (sender, payload), in order. A repetition that comes before the chip has taken the first one is lost.
-        self._waiting: dict[tuple[Address, bytes], None] = {}
-        self._stations: dict[Address, tuple[int, int]] = {}  # (MAC address, port) of each sender
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-        self._socket.bind((_HOST, UDP_PORT))
-
-    def step(self) -> None:
-        """Takes the next datagram into the chip, and sends what leaves it. Returns after a while if none comes.
-
-        Raises:
-          HarnessError: if the model cannot go on.
-          UndefinedError: if the program's text does not say what happens.
-        """
-        self._receive()
-        if not self._waiting:
-            return
-        sender, payload = next(iter(self._waiting))
-        del self._waiting[sender, payload]
-        new = _FIRST_MAC + len(self._stations), PORTS[len(self._stations) % len(PORTS)]
-        self.packets += 1
-        mac, port = self._stations.setdefault(sender, new)
-        frame = frames.Frame(mac.to_bytes(6), sender, MAC, (_HOST, UDP_PORT), payload)
-        for left_by, data in self._tables.send(port, frames.to_bytes(frame).ljust(SHORTEST_FRAME, b"\0")):
-            sent = frames.from_bytes(data)
-            assert sent, f"at port {left_by} comes {data.hex()}"
-            station = int.from_bytes(sent.destination_mac), left_by
-            assert self._stations[sent.destination] == station, f"a frame for {sent.destination} comes at {station}"
-            self._socket.sendto(sent.payload, sent.destination)
-
-    def _receive(self) -> None:
-        """Takes all datagrams that have come. Waits for one if none is left from before."""
-        self._socket.settimeout(0 if self._waiting else _POLL)
-        with contextlib.suppress(TimeoutError, BlockingIOError):
-            while True:
-                payload, sender = self._socket.recvfrom(_MOST_BYTES)
-                self._waiting[sender, payload] = None
-                self._socket.settimeout(0)
+        self.wire = Wire(tables, _HOST)
 
     def close(self) -> None:
         self._server.stop()
         self._plane.stop()
-        self._socket.close()
+        self.wire.close()
 
 
 def variables(size: str, address: str) -> dict[str, str]:
@@ -127,13 +81,13 @@ def main() -> int:
     try:
         while command.poll() is None:
             try:
-                bridge.step()
+                bridge.wire.step()
             except HarnessError as error:
                 refusal = refusal or str(error)  # packets after it are lost, as in a switch that is gone
     finally:
         command.kill()
         bridge.close()
-    print(f"bridge: {bridge.packets} packets{f'; then {refusal}' if refusal else ''}")
+    print(f"bridge: {bridge.wire.packets} packets{f'; then {refusal}' if refusal else ''}")
     return command.wait()
 
 

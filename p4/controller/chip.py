@@ -19,7 +19,17 @@
     mac = "02:00:00:00:01:01"
     port = 132
 
-The switch forwards other traffic only to these hosts, and RDMA workers can only be on these hosts.
+    [cpu]                      # the port to the controller's host; left out, nobody answers ARP and pings
+    port = 64
+    interface = "enp4s0f0"     # the host's network interface at this port; it needs no address
+    mac = "02:4a:58:00:00:01"  # the switch's MAC address
+
+    [flow_control]             # left out, the ports neither send nor obey pause frames
+    mode = "pfc"               # or "pause"
+    priority = 3               # with pfc: the 802.1p priority of the workers' packets
+
+The switch forwards other traffic only to these hosts, so only they get answers to ARP and pings, and RDMA workers can
+only be on these hosts.
 
 Packets come round by the recirculation port of a pipe and by its loopback ports. `jaxina switch` refuses a job with
 which they would have to carry more than their speed; docs/tofino.md says how many a job needs.
@@ -37,10 +47,12 @@ from jaxina.errors import InvalidArgumentError
 
 SPEEDS = {gigabits: f"BF_SPEED_{gigabits}G" for gigabits in (10, 25, 40, 50, 100)}
 FECS = {"none": "BF_FEC_TYP_NONE", "fc": "BF_FEC_TYP_FC", "rs": "BF_FEC_TYP_RS"}
+PIPES = 4  # of the largest chip
 PORTS_OF_A_PIPE = 128  # port numbers per pipe; not every number is a port
 RECIRCULATION_SPEED = 100  # Gbit/s of a pipe's recirculation port
 LANES = 16  # ways to each step; slot i takes way i mod LANES (p4/tofino/recirculation.p4)
 MOST_LOOPBACKS = 64  # p4/tofino/constants.p4
+PRIORITIES = 8  # of 802.1p
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +112,20 @@ class Host:
 
 
 @dataclasses.dataclass(frozen=True)
+class Cpu:
+    port: int
+    interface: str
+    mac: int
+
+
+@dataclasses.dataclass(frozen=True)
+class FlowControl:
+    """Which pause frames the ports send and obey. The priority is that of PFC; None: those that stop the whole port."""
+
+    priority: int | None
+
+
+@dataclasses.dataclass(frozen=True)
 class Chip:
     size: Size
     address: str
@@ -107,11 +133,19 @@ class Chip:
     hosts: tuple[Host, ...]
     worker_rate: float
     loopbacks: tuple[Loopback, ...] = ()
+    cpu: Cpu | None = None
+    flow_control: FlowControl | None = None
+
+    @property
+    def attached(self) -> list[int]:
+        """The ports at which other traffic comes and goes: those of the file, and the one to the controller's host."""
+        numbers = [port.number for port in self.ports]
+        return numbers if self.cpu is None or self.cpu.port in numbers else [*numbers, self.cpu.port]
 
     @property
     def pipes(self) -> list[int]:
         """The pipes that have ports, ascending."""
-        return sorted({port.pipe for port in self.ports})
+        return sorted({number // PORTS_OF_A_PIPE for number in self.attached})
 
     def hand_over_way(self, worker: int) -> int:
         """Returns the port by which the other pipes hand a worker's packets over to the pool's pipe."""
@@ -178,7 +212,9 @@ def _chip(fields: dict[str, Any]) -> Chip:
     if not 0 < worker_rate <= fastest:
         raise ValueError(f"worker_rate {worker_rate:g} is not above 0 and at most {fastest}, the fastest port's speed")
     address = str(ipaddress.IPv4Address(fields["address"]))
-    return Chip(size, address, ports, hosts, worker_rate, loopbacks)
+    cpu = _cpu(fields["cpu"], hosts, loopbacks) if "cpu" in fields else None
+    flow_control = _flow_control(fields["flow_control"]) if "flow_control" in fields else None
+    return Chip(size, address, ports, hosts, worker_rate, loopbacks, cpu, flow_control)
 
 
 def _check_loopbacks(size: Size, ports: tuple[Port, ...], loopbacks: tuple[Loopback, ...]) -> None:
@@ -212,7 +248,33 @@ def _loopback(fields: dict[str, Any]) -> Loopback:
 
 
 def _host(fields: dict[str, Any]) -> Host:
-    digits = str(fields["mac"]).replace(":", "")
+    return Host(str(ipaddress.IPv4Address(fields["ip"])), _mac(fields["mac"]), int(fields["port"]))
+
+
+def _mac(text: Any) -> int:
+    digits = str(text).replace(":", "")
     if len(digits) != 12:
-        raise ValueError(f"{fields['mac']} is no MAC address")
-    return Host(str(ipaddress.IPv4Address(fields["ip"])), int(digits, 16), int(fields["port"]))
+        raise ValueError(f"{text} is no MAC address")
+    return int(digits, 16)
+
+
+def _cpu(fields: dict[str, Any], hosts: tuple[Host, ...], loopbacks: tuple[Loopback, ...]) -> Cpu:
+    cpu = Cpu(int(fields["port"]), str(fields["interface"]), _mac(fields["mac"]))
+    around = {port.number for port in loopbacks} | {recirculation_port(pipe) for pipe in range(PIPES)}
+    if not 0 <= cpu.port < PIPES * PORTS_OF_A_PIPE or cpu.port in around:
+        raise ValueError(f"[cpu] port {cpu.port} is no port of the chip, or packets come round by it")
+    if cpu.mac >> 40 & 1 or not cpu.mac or cpu.mac in {host.mac for host in hosts}:
+        raise ValueError("the mac of [cpu] is that of a group or of a host")
+    return cpu
+
+
+def _flow_control(fields: dict[str, Any]) -> FlowControl:
+    mode, priority = fields["mode"], fields.get("priority")
+    if mode == "pause" and priority is None:
+        return FlowControl(None)
+    if mode != "pfc" or type(priority) is not int or priority not in range(PRIORITIES):
+        raise ValueError(
+            f'[flow_control] has mode {mode!r} and priority {priority!r}: give mode "pause", or mode "pfc" and a '
+            f"priority from 0 to {PRIORITIES - 1}"
+        )
+    return FlowControl(priority)

@@ -21,6 +21,7 @@ from jaxina.controller.l2_forwarding import L2Forwarding
 from jaxina.controller.multicast import Multicast
 from jaxina.controller.pass_tag import PassTag
 from jaxina.controller.pool import WORKER_BITS, Job, Pool, Station
+from jaxina.controller.port_statistics import PortStatistics
 from jaxina.controller.ports import Ports
 from jaxina.controller.recirculation import Recirculation
 from jaxina.controller.replies import Replies
@@ -76,6 +77,7 @@ class TofinoPlane:
         self._sequence_number = SequenceNumber(tables)
         self._replies = Replies(tables, chip.size)
         self._statistics = Statistics(tables)
+        self._port_statistics = PortStatistics(tables, chip)
         self._multicast = Multicast(tables)
         self._pool = Pool(chip.size, self._job_admission.entries_per_worker)
         take_over.empty(tables)
@@ -172,7 +174,7 @@ class TofinoPlane:
     def statistics(self) -> dict[str, Any]:
         with self._lock:
             jobs = {id: self._statistics.of_job(job) for id, job in self._pool.jobs.items()}
-            return {"rejected": self._statistics.of_no_job(), "jobs": jobs}
+            return {"rejected": self._statistics.of_no_job(), "jobs": jobs, "ports": self._port_statistics.read()}
 
     def missing(self, job: int) -> list[int]:
         with self._lock:

@@ -15,7 +15,8 @@ class L2Forwarding:
         self._tables = tables
 
     def fill(self, chip: Chip) -> None:
-        """Sends frames for a host to its port, and broadcasts to all ports but the one they came in on."""
+        """Sends frames for a host to its port, those for the switch itself to the controller's host, and broadcasts to
+        all ports but the one they came in on."""
         self._tables.insert(
             [
                 _entry("ports", "ingress_port", port, "came_in", exclusion_id=exclusion)
@@ -23,6 +24,8 @@ class L2Forwarding:
             ]
         )
         hosts = [_station(host.mac, "forward", port=host.port) for host in chip.hosts]
+        if chip.cpu is not None:
+            hosts.append(_station(chip.cpu.mac, "forward", port=chip.cpu.port))
         self._tables.insert([*hosts, _station(_BROADCAST, "flood", group=FLOOD)])
 
 

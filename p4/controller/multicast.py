@@ -19,7 +19,7 @@ class Multicast:
 
     def fill(self, chip: Chip) -> None:
         """Enters the group of broadcasts, and what keeps a frame from going back: which port has which exclusion id."""
-        ports = [port.number for port in chip.ports]
+        ports = chip.attached
         self._tables.insert([_node(_FLOOD_NODES + port, 0, port) for port in ports])
         self._tables.insert([_group(FLOOD, [_FLOOD_NODES + port for port in ports])])
         self._tables.modify(
@@ -47,7 +47,7 @@ class Multicast:
 def exclusion_ids(chip: Chip) -> list[tuple[int, int]]:
     """Returns (exclusion id, port) for each port. The id is not the port's number, because the chip has ids up to 287
     only. Nor is it 0, the id of packets that set none."""
-    return [(exclusion, port.number) for exclusion, port in enumerate(chip.ports, 1)]
+    return list(enumerate(chip.attached, 1))
 
 
 def _node(number: int, rid: int, port: int) -> Entry:

@@ -64,6 +64,7 @@ class Pool:
     def __init__(self, size: Size, entries_per_worker: int):
         self._size = size
         self._entries_per_worker = entries_per_worker
+        self._last_index = 0
         self.jobs: dict[int, Job] = {}
 
     def admissions_of(self, workers: int) -> int:
@@ -112,12 +113,20 @@ class Pool:
                 f"a pool of {slots} slots; of this switch's {size.slots}, {size.slots - taken} are free, and a job's "
                 "must lie together: lower JAXINA_SLOTS"
             )
+        self._last_index = index
         added = self.jobs[job] = Job(job, secret, workers, slots, index, base, rkey)
         return added
 
     def _free_index(self) -> int | None:
+        """Returns the next free index after the last one that was given, in a circle.
+
+        A digest of the program names a job by its index alone. It may still be on its way when its job has gone, and
+        must not be taken for one of the next job.
+        """
         taken = {job.index for job in self.jobs.values()}
-        return next((i for i in range(1, self._size.jobs + 1) if i not in taken), None)
+        count = self._size.jobs
+        circle = (1 + (self._last_index + step) % count for step in range(count))
+        return next((index for index in circle if index not in taken), None)
 
     def _free_slots(self, slots: int) -> int | None:
         """Returns the start of the first gap that is large enough.

@@ -5,13 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from jaxina.controller.chip import FECS, SPEEDS, Chip, Port
+from jaxina.controller.chip import FECS, SPEEDS, Chip, FlowControl, Port
 from jaxina.controller.tables import Entry, Tables, Value
 
 _log = logging.getLogger("jaxina.switch")
 
 _TABLE, _NUMBER, _LOOPBACK = "$PORT", "$DEV_PORT", "$LOOPBACK_MODE"
-_NOT_IN_LOOPBACK = "BF_LPBK_NONE"
+_DEFAULTS: Mapping[str, Value] = {
+    _LOOPBACK: "BF_LPBK_NONE",
+    "$TX_PFC_EN_MAP": 0,
+    "$RX_PFC_EN_MAP": 0,
+    "$TX_PAUSE_FRAME_EN": False,
+    "$RX_PAUSE_FRAME_EN": False,
+}
+_FIELDS = ("$SPEED", "$FEC", "$PORT_ENABLE", *_DEFAULTS)
 
 
 class Ports:
@@ -23,16 +30,17 @@ class Ports:
 
         A port that is already as the file wants it stays up. Ports that the file does not name stay as they are.
         """
-        wanted = {port.number: _settings(port) for port in chip.ports}
+        pauses = _pauses(chip.flow_control)
+        wanted = {port.number: {**_settings(port), **pauses} for port in chip.ports}
         wanted |= {port.number: {**_settings(port), _LOOPBACK: "BF_LPBK_MAC_NEAR"} for port in chip.loopbacks}
         there = {
-            number: {_LOOPBACK: _NOT_IN_LOOPBACK, **entry.data}
-            for entry in self._tables.entries(_TABLE, ("$SPEED", "$FEC", "$PORT_ENABLE", _LOOPBACK))
+            number: {**_DEFAULTS, **entry.data}
+            for entry in self._tables.entries(_TABLE, _FIELDS)
             if isinstance(number := entry.key[_NUMBER], int)
         }
         for number in sorted(there.keys() - wanted.keys()):
             _log.warning("port %d is set up in the chip, but the switch's file does not name it", number)
-        different = [n for n in wanted if n in there and there[n] != {_LOOPBACK: _NOT_IN_LOOPBACK, **wanted[n]}]
+        different = [n for n in wanted if n in there and there[n] != {**_DEFAULTS, **wanted[n]}]
         if different:
             self._tables.delete([_entry(number, {}) for number in different])
         new = [number for number in wanted if number not in there or number in different]
@@ -46,3 +54,12 @@ def _entry(number: int, data: Mapping[str, Value]) -> Entry:
 
 def _settings(port: Port) -> dict[str, Value]:
     return {"$SPEED": SPEEDS[port.speed], "$FEC": FECS[port.fec], "$PORT_ENABLE": True}
+
+
+def _pauses(flow_control: FlowControl | None) -> dict[str, Value]:
+    """Returns the fields that let a port send pause frames and obey those that it receives."""
+    if flow_control is None:
+        return {}
+    if flow_control.priority is None:
+        return {"$TX_PAUSE_FRAME_EN": True, "$RX_PAUSE_FRAME_EN": True}
+    return {"$TX_PFC_EN_MAP": 1 << flow_control.priority, "$RX_PFC_EN_MAP": 1 << flow_control.priority}

@@ -1,4 +1,4 @@
-"""Empties the program's tables of what an earlier controller has left there."""
+"""Empties the chip of what an earlier controller has left there: the program's tables, and digests on their way."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 
 from jaxina.controller.tables import Tables
 
+_QUIET = 0.05  # seconds without a digest after which no more are on their way
 PACKET_LIFETIME = 0.001  # seconds that a packet is in the switch at most; queues and eleven passes take microseconds
 
 ADMITTING = (
@@ -27,13 +28,16 @@ OTHERS = (
 
 
 def empty(tables: Tables) -> None:
-    """Empties all tables.
+    """Empties all tables, and drops the digests that have come.
 
     The earlier controller's jobs are over, because their workers have lost their sessions with it. Their packets may
-    still be in the chip. So first no more are admitted, and the rest follows when the last one has left.
+    still be in the chip. So first no more are admitted, and the rest follows when the last one has left. A digest about
+    them would be taken for one about a new job with the same index.
     """
     for table in ADMITTING:
         tables.clear(table)
     time.sleep(PACKET_LIFETIME)
     for table in OTHERS:
         tables.clear(table)
+    while tables.next_digest(_QUIET) is not None:
+        pass

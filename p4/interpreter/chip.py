@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Callable
 
 from interpreter.errors import RejectedError, UndefinedError
@@ -13,6 +14,17 @@ from interpreter.traffic_manager import Copy, TrafficManager
 
 _PIPES = 4
 _MOST_PASSES = 64  # that one frame and its copies may make, alone in the chip
+
+
+@dataclasses.dataclass
+class PortCounters:
+    """The frames of a port, and the copies for it that the traffic manager has dropped."""
+
+    received: int = 0
+    bytes_received: int = 0
+    sent: int = 0
+    bytes_sent: int = 0
+    dropped: int = 0
 
 
 class Chip:
@@ -26,6 +38,7 @@ class Chip:
       loopback: front-panel ports whose frames come back in. Those of recirculation ports always do.
       loses: asked about each copy that ingress sends to the traffic manager. If it returns true, the traffic manager
         drops the copy, as it does when its buffer is full.
+      ports: the counters of each port.
     """
 
     def __init__(self, program: Program, on_digest: Callable[[Digest], None]):
@@ -34,6 +47,7 @@ class Chip:
         self.traffic_manager = TrafficManager()
         self.loopback: set[int] = set()
         self.loses: Callable[[Copy], bool] = lambda copy: False
+        self.ports: dict[int, PortCounters] = collections.defaultdict(PortCounters)
         self._waiting: dict[int, collections.deque[Packet]] = {}
         self._on_digest = on_digest
         self._ports = program.number("PORTS_OF_A_PIPE")
@@ -58,6 +72,8 @@ class Chip:
 
     def enter(self, port: int, frame: bytes) -> None:
         """Lets a frame come in on a port. It waits for its first pass."""
+        self.ports[port].received += 1
+        self.ports[port].bytes_received += len(frame)
         self._waiting.setdefault(port, collections.deque()).append(Packet.known(frame))
 
     @property
@@ -78,6 +94,8 @@ class Chip:
                 self._waiting.setdefault(to, collections.deque()).append(sent)
             else:
                 left.append((to, sent.leaves()))
+                self.ports[to].sent += 1
+                self.ports[to].bytes_sent += len(left[-1][1])
         return left
 
     def _pass(self, port: int, packet: Packet) -> list[tuple[int, Packet]]:
@@ -92,6 +110,7 @@ class Chip:
         out = []
         for copy in self.traffic_manager.copies(p.values):
             if self.loses(copy):
+                self.ports[copy.port].dropped += 1
                 continue
             sent = rest if copy.bypass else self._leave(copy, rest)
             if sent is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +16,33 @@ from interpreter.tables import Key, Table
 from interpreter.values import Unknown, Value
 from jaxina.controller.tables import Digest, Entry, Range, Ternary
 from jaxina.controller.tables import Match as EntryMatch
+from jaxina.controller.tables import Value as Data
 from jaxina.errors import SystemCallError
 
 _PIPE = "pipe."
 _PRIORITY = "$MATCH_PRIORITY"
+_PORTS, _PORT = "$PORT", "$DEV_PORT"
+# What the chip counts of a port, by the names that BfRt has for it. No frame is damaged, and no queue has a length.
+_NEVER = ""
+_PORT_COUNTERS = {
+    "$PORT_STAT": {
+        "$FramesReceivedOK": "received",
+        "$OctetsReceivedinGoodFrames": "bytes_received",
+        "$FramesTransmittedOK": "sent",
+        "$OctetsTransmittedwithouterror": "bytes_sent",
+        "$FrameswithanyError": _NEVER,
+        "$FramesReceivedoftypePAUSE": _NEVER,
+        "$FramesTransmittedPause": _NEVER,
+        "$PriorityPauseFrames": _NEVER,
+        "$FramesTransmittedPriPause": _NEVER,
+    },
+    "tf1.tm.counter.ig_port": {"drop_count_packets": _NEVER},
+    "tf1.tm.counter.eg_port": {
+        "drop_count_packets": "dropped",
+        "usage_cells": _NEVER,
+        "watermark_cells": _NEVER,
+    },
+}
 _FIELDS_OF_A_COUNTER = ("$COUNTER_SPEC_PKTS", "$COUNTER_SPEC_BYTES")
 
 
@@ -33,6 +57,7 @@ class ChipTables:
     def __init__(self, program: Program, pipe: int):
         self.chip = Chip(program, self._on_digest)
         self._inventory = program.inventory
+        self._ports: dict[int, dict[str, Data]] = {}
         self._pipe = pipe
         self._digests: queue.SimpleQueue[Digest] = queue.SimpleQueue()
         self._unheard = 0  # digests that the controller has not handled yet
@@ -77,7 +102,9 @@ class ChipTables:
             self._inventory.tables[name].clear()
 
     def entries(self, table: str, fields: Sequence[str]) -> list[Entry]:
-        return []  # the controller asks for ports only, and all of them are up
+        assert table == _PORTS, "the controller asks for ports only"
+        with self._turn:
+            return [Entry(table, {_PORT: number}, {**data, "$PORT_UP": True}) for number, data in self._ports.items()]
 
     def read(self, entries: Sequence[Entry]) -> list[dict[str, int]]:
         return [self._read(entry) for entry in entries]
@@ -125,9 +152,9 @@ class ChipTables:
     def _insert(self, entry: Entry) -> None:
         manager = self.chip.traffic_manager
         data = entry.data
-        if entry.table == "$PORT":
-            return  # all ports are up
-        if entry.table == "$pre.node":
+        if entry.table == _PORTS:
+            _add(self._ports, _number(entry, _PORT), dict(data))  # packets come and go by all ports, set up or not
+        elif entry.table == "$pre.node":
             node = (data["$MULTICAST_RID"], data["$DEV_PORT"])
             _add(manager.nodes, _number(entry, "$MULTICAST_NODE_ID"), node)
         elif entry.table == "$pre.mgid":
@@ -182,7 +209,9 @@ class ChipTables:
 
     def _delete(self, entry: Entry) -> None:
         manager = self.chip.traffic_manager
-        if entry.table == "$pre.node":
+        if entry.table == _PORTS:
+            del self._ports[_number(entry, _PORT)]
+        elif entry.table == "$pre.node":
             node = _number(entry, "$MULTICAST_NODE_ID")
             if any(node in nodes for nodes in manager.groups.values()):
                 raise ProgramError("a group has this node")
@@ -213,6 +242,10 @@ class ChipTables:
     # ---- reads
 
     def _read(self, entry: Entry) -> dict[str, int]:
+        if entry.table in _PORT_COUNTERS:
+            (number,) = entry.key.values()
+            counters = dataclasses.asdict(self.chip.ports[number])  # type: ignore[index]
+            return {field: counters.get(name, 0) for field, name in _PORT_COUNTERS[entry.table].items()}
         name = entry.table.removeprefix(_PIPE)
         if name in self._inventory.counters:
             index = _number(entry, "$COUNTER_INDEX")

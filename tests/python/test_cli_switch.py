@@ -77,6 +77,29 @@ def test_a_signal_ends_it_in_order(start_switch, number):
     assert "stopping" in log.read_text() and "Traceback" not in log.read_text()
 
 
+def test_a_draining_switch_takes_no_jobs_and_ends_with_its_last_one(start_switch):
+    process, address, log = start_switch("--threads", "1")
+
+    def create(client):
+        sizes = {"devices": 1, "workers": 1, "slots": 2, "block_size": 64, "blocks_per_chunk": 1}
+        return client.create_job(**sizes, join_timeout=60, heartbeat_timeout=60)
+
+    with SwitchClient(address, 5) as client:
+        grant = create(client)
+        session = client.join(
+            grant.job, grant.secret, [0], heartbeat_timeout=60, statistics=dict, aborted=lambda *why: None
+        )
+        process.send_signal(signal.SIGUSR1)
+        assert eventually(lambda: client.status().draining)
+        with pytest.raises(JobRejectedError, match="draining"):
+            create(client)
+        assert process.poll() is None and len(client.status().jobs) == 1
+        session.leave()
+        assert process.wait(timeout=60) == 0
+    text = log.read_text()
+    assert "draining" in text and "stopping" in text and "Traceback" not in text
+
+
 def test_a_receive_buffer_that_the_system_limits_is_named_with_its_remedy(caplog):
     switch_command._warn_of_small_buffers(granted=212992, requested=33554432)
     assert "sysctl -w net.core.rmem_max=33554432" in caplog.text and "212992" in caplog.text
@@ -196,6 +219,25 @@ def test_updates_lost_inside_a_chip_are_told():
     assert "between its pipes" not in shown(pb.StatusReply(jobs=[pb.JobStatus(job=7)]))
     text = shown(pb.StatusReply(jobs=[pb.JobStatus(job=7, counters={"lost_inside": 1234})]))
     assert "job 7: the chip has lost 1,234 updates on their way between its pipes" in text
+
+
+def test_a_chips_ports_and_draining_are_told():
+    assert "draining" not in shown(pb.StatusReply()) and "longest" not in shown(pb.StatusReply())
+    of_mac = {"packets_received": 1_500_000, "packets_sent": 12, "errors": 3}
+    of_traffic_manager = {"dropped_at_ingress": 4, "dropped_at_egress": 56, "longest_queue_bytes": 78_000}
+    ports = [
+        pb.PortStatus(port=132, up=True, counters={**of_mac, **of_traffic_manager}),
+        pb.PortStatus(port=4, counters={**of_mac, **of_traffic_manager}),
+        pb.PortStatus(port=68, up=True, counters=of_traffic_manager),
+    ]
+    text = shown(pb.StatusReply(draining=True, ports=ports))
+    assert "draining: no new jobs" in text
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in text.splitlines() if re.match(r" *\d", line)}
+    assert rows == {
+        "132": "up 1.5 M, 12 3 4, 56 78",
+        "4": "down 1.5 M, 12 3 4, 56 78",
+        "68": "up - - 4, 56 78",
+    }
 
 
 def test_a_job_told_in_brief_shows_how_many_are_there():

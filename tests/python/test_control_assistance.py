@@ -190,6 +190,20 @@ def test_an_address_has_so_much_memory_as_a_server(switches, helpers, monkeypatc
     assert "with this one" in refusal(switch, combining(job=8, ways=4096)).message
 
 
+def test_a_draining_switch_helps_no_other_job_and_ends_after_those_that_it_helps(switches):
+    switch, drained = switches(), threading.Event()
+    with SwitchClient(switch.address, 5) as client:
+        helped = Assistance(client, combining(), lambda error: None)
+        helped.reply(10)
+        switch.service.drain(drained.set)
+        assert eventually(lambda: client.status().draining)
+        error = refusal(switch, combining(job=8))
+        assert isinstance(error, JobRejectedError) and "draining" in str(error)
+        assert len(client.status().assisted) == 1 and not drained.is_set()
+        helped.close()
+    assert drained.wait(60)
+
+
 def test_a_switch_that_is_not_there_is_an_error_at_once():
     with pytest.raises(SwitchUnreachableError):
         Helpers(0.5, None).find("127.0.0.1:1")

@@ -123,11 +123,11 @@ def test_a_flood_of_status_asks_the_data_plane_once(plane, clock):
     jobs = [create(membership) for _ in range(3)]
     replies = asking(membership, plane, clock)
     for _ in range(1000):
-        assert len(replies.status(membership.jobs.values(), NO_ASSISTED).jobs) == 3
+        assert len(replies.status(membership.jobs.values(), NO_ASSISTED, draining=False).jobs) == 3
         replies.awaited(jobs[0])
     assert plane.asked == 1 and sorted(plane.asked_for) == [job.id for job in jobs]
     clock.now += 0.5
-    assert replies.status(membership.jobs.values(), NO_ASSISTED).uptime_s == 0.5
+    assert replies.status(membership.jobs.values(), NO_ASSISTED, draining=False).uptime_s == 0.5
     assert plane.asked == 2
 
 
@@ -159,7 +159,8 @@ def test_costly_jobs_of_a_stranger_leave_the_data_plane_alone_and_hide_no_other(
     plane.missing = missing
     began, seen = clock.now, False
     while clock.now < began + 60:
-        seen = seen or list(replies.status(membership.jobs.values(), NO_ASSISTED).jobs[-1].missing) == [1]
+        reply = replies.status(membership.jobs.values(), NO_ASSISTED, draining=False)
+        seen = seen or list(reply.jobs[-1].missing) == [1]
         clock.now += 0.1
     assert sum(spent) < 8 and seen and ours.id in plane.asked_for
 
@@ -171,7 +172,7 @@ def test_a_reply_is_bounded_and_lists_the_oldest_jobs_first(plane, clock):
         (session,) = job.sessions
         statistics = {f"{name:x<32}": 2**63 for name in range(40)}
         membership.heartbeat(session, statistics, 0.0)
-    reply = asking(membership, plane, clock).status(membership.jobs.values(), NO_ASSISTED)
+    reply = asking(membership, plane, clock).status(membership.jobs.values(), NO_ASSISTED, draining=False)
     assert [job.brief for job in reply.jobs] == [False, False] + [True] * 38
     assert [(job.present, job.absent) for job in reply.jobs] == [(1000, 0)] * 40
     assert [len(job.members) for job in reply.jobs] == [1000, 1000] + [0] * 38
@@ -182,5 +183,5 @@ def test_a_reply_is_bounded_and_lists_the_oldest_jobs_first(plane, clock):
 def test_counters_of_the_whole_are_passed_on(plane, clock, monkeypatch):
     whole = {"rejected": {}, "jobs": {}, "socket_overflows": 7, "packets_unsent": 1}
     monkeypatch.setattr(plane, "statistics", lambda: whole)
-    reply = asking(Membership(), plane, clock).status([], NO_ASSISTED)
+    reply = asking(Membership(), plane, clock).status([], NO_ASSISTED, draining=False)
     assert dict(reply.counters) == {"socket_overflows": 7, "packets_unsent": 1}

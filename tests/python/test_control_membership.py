@@ -153,3 +153,15 @@ def test_incarnations_differ_in_id_and_secret():
     membership = Membership()
     jobs = [job_of(membership) for _ in range(50)]
     assert len({job.id for job in jobs}) == len({job.secret for job in jobs}) == 50
+
+
+def test_a_switch_that_is_draining_takes_no_new_jobs():
+    membership = Membership()
+    job = job_of(membership)
+    membership.draining = True
+    with pytest.raises(JobRejectedError, match="draining"):
+        job_of(membership)
+    assert list(membership.jobs) == [job.id]
+    join(membership, job, 0)
+    _, effects = join(membership, job, 1)  # those of the running job still join
+    assert effects == [Ready(job.id)]

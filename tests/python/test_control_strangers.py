@@ -87,7 +87,6 @@ def refusal_of(call):
 
 
 def test_hoarding_jobs_ends_and_a_joined_job_goes_on(client, data_plane, monkeypatch):
-    monkeypatch.setattr(limits, "UNJOINED_LIFE", 1.0)
     engine = FakeEngine()
     ours = create(client)
     session = join(client, ours, engine)
@@ -95,6 +94,7 @@ def test_hoarding_jobs_ends_and_a_joined_job_goes_on(client, data_plane, monkeyp
         create(client)
     with pytest.raises(JobRejectedError, match=r"127\.0\.0\.1 has 64 jobs that nobody"):
         create(client)
+    monkeypatch.setattr(limits, "UNJOINED_LIFE", 1.0)
     assert eventually(lambda: list(data_plane.jobs) == [ours.job])
     create(client)
     assert not engine.aborts

@@ -68,6 +68,24 @@ def test_a_link_that_stops_holds_its_transfers():
     assert env.now == pytest.approx(10)
 
 
+def test_a_plan_s_picture_has_a_row_for_each_link_and_a_label_for_each_transfer():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from experiments.fabric.picture import draw, example
+
+    shown = example()
+    figure, axes = plt.subplots()
+    draw(axes, shown.star, shown.plan, shown.hosts)
+    rows = [label.get_text() for label in axes.get_yticklabels()]
+    assert rows == ["a sends", "b sends", "c sends", "c receives", "d sends", "e sends", "server receives"]
+    labels = [text.get_text() for text in axes.texts]
+    assert sorted(labels) == sorted(["0", "1", "2+3+4"] * 2 + ["3", "4"] * 2)
+    plt.close(figure)
+
+
 def race(start, cluster=CALM, seconds=30.0, gradients=NEVER):
     return Race("way", cluster, 0, Counter(), gradients, NEVER).run(start, seconds)
 

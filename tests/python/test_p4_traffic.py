@@ -5,6 +5,7 @@ Several packets are in the chip at the same time, workers contradict each other,
 
 from __future__ import annotations
 
+import collections
 import random
 import shutil
 import socket
@@ -127,6 +128,21 @@ def test_other_traffic_is_forwarded(switch):
         assert chip.send(port, broadcast) == [(p, broadcast) for p in PORTS if p != port]
     assert chip.send(PORTS[1] + 1, broadcast) == []  # the switch's file does not name this port
     assert chip.send(PORTS[1], frame(0x020000000099)) == []
+
+
+def test_status_tells_what_the_ports_carry_and_drop(switch):
+    made = switch("four-pipes")
+    before = made.plane.statistics()["ports"]
+    lost, _ = traffic(made, random.Random(1), losses=0.1)
+    after = made.plane.statistics()["ports"]
+    grown = {port: {name: value - before[port][name] for name, value in told.items()} for port, told in after.items()}
+    dropped = {port: told["dropped_at_egress"] for port, told in grown.items() if told["dropped_at_egress"]}
+    assert lost and dropped == collections.Counter(copy.port for copy in lost)
+    assert set(after) == {*PORTS, 68, 196, 324, 452} and all(told["up"] for told in after.values())
+    for port in PORTS[:WORKERS]:
+        assert grown[port]["packets_received"] > 0 < grown[port]["packets_sent"]
+        assert grown[port]["bytes_received"] > 1024 * grown[port]["packets_received"]
+    assert grown[PORTS[WORKERS]]["packets_received"] == grown[PORTS[WORKERS]]["packets_sent"] == 0
 
 
 @pytest.mark.parametrize("size", WORDS)

@@ -89,11 +89,20 @@ def test_a_dry_run_logs_its_writes(tmp_path):
         (("speed = 25", "speed = 26"), "port 4 has a speed"),
         (("02:00:00:00:01:02", "02:00"), "no MAC address"),
         (("port = 132", "port = 133"), "port 133"),
+        (("[[host]]", "[cpu]\nport = 64\ninterface = 'x'\nmac = '03:00:00:00:00:01'\n[[host]]"), "that of a group"),
+        (("[[host]]", "[cpu]\nport = 64\ninterface = 'x'\nmac = '02:00:00:00:01:01'\n[[host]]"), "of a host"),
+        (("[[host]]", "[cpu]\nport = 512\ninterface = 'x'\nmac = '02:00:00:00:00:09'\n[[host]]"), "port 512"),
+        (("[[host]]", "[cpu]\nport = 196\ninterface = 'x'\nmac = '02:00:00:00:00:09'\n[[host]]"), "come round"),
+        (("[[host]]", "[cpu]\nport = 64\nmac = '02:00:00:00:00:09'\n[[host]]"), "'interface' is missing"),
+        (("[[host]]", "[flow_control]\nmode = 'pfc'\n[[host]]"), "a priority from 0 to 7"),
+        (("[[host]]", "[flow_control]\nmode = 'pfc'\npriority = 8\n[[host]]"), "a priority from 0 to 7"),
+        (("[[host]]", "[flow_control]\nmode = 'pfc'\npriority = true\n[[host]]"), "a priority from 0 to 7"),
+        (("[[host]]", "[flow_control]\nmode = 'pause'\npriority = 3\n[[host]]"), "give mode"),
     ],
 )
 def test_a_file_that_cannot_be_is_refused(tmp_path, change, why):
     text = CHIP.format(size="one-pipe")
     file = tmp_path / "chip.toml"
-    file.write_text(text.replace(*change))
+    file.write_text(text.replace(*change, 1))
     with pytest.raises(InvalidArgumentError, match=why):
         chip.read(file)

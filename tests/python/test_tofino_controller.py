@@ -12,9 +12,10 @@ import pytest
 from tofino_fakes import BUSY, Switch, join, soon
 
 from jaxina.control.data_plane import QueuePairs
-from jaxina.controller import bfrt, take_over
+from jaxina.controller import bfrt, chip, take_over
+from jaxina.controller.pool import Pool
 from jaxina.controller.tables import Digest, Entry
-from jaxina.errors import InvalidArgumentError, JobRejectedError, TooManyWorkersError
+from jaxina.errors import InvalidArgumentError, JobRejectedError, SystemCallError, TooManyWorkersError
 
 
 @pytest.fixture
@@ -291,6 +292,37 @@ def test_slots_and_admissions_run_out_and_come_back(switch):
     assert switch.create(workers=6, slots=1)
 
 
+def test_a_digest_of_a_job_that_has_gone_is_not_taken_for_the_next_jobs(switch):
+    first = switch.create()
+    index = switch.plane.part_of(first.job).index
+    switch.end(first)
+    second = switch.create_joined()
+    switch.tables.digests.put(Digest("contradiction", {"rid": index << 5, "slot_index": 0}))
+    switch.hears(index, 0)
+    part = switch.plane.part_of(second.job)
+    switch.hears(part.index, 1)  # digests are taken in their order
+    assert soon(lambda: 1 in part.stations)
+    assert 0 not in part.stations
+    assert [job.aborted for job in switch.client.status().jobs if job.job == second.job] == [""]
+
+
+def test_indices_are_given_in_a_circle():
+    size = chip.SIZES["one-pipe"]
+    pool = Pool(size, entries_per_worker=2)
+
+    def add(job):
+        return pool.add(job, 0, 1, 1, size.words, 1, 0).index
+
+    stays = add(0)
+    assert stays == 1
+    given = []
+    for job in range(1, 600):
+        given.append(add(job))
+        del pool.jobs[job]
+    circle = list(range(2, size.jobs + 1))
+    assert given == (3 * circle)[: len(given)]
+
+
 def test_a_gap_between_jobs_is_used_again(switch):
     jobs = [switch.create(slots=s) for s in (100, 200, 300)]
     switch.end(jobs[1])
@@ -368,6 +400,47 @@ def test_status_shows_the_chips_counters(switch, in_chip, lost):
         "lost_inside": lost,
     }
     assert job.job == grant.job
+
+
+def test_status_shows_the_chips_ports(switch):
+    mac = {"$FramesReceivedOK": 10, "$FramesTransmittedOK": 20, "$FrameswithanyError": 3}
+    mac |= {"$OctetsReceivedinGoodFrames": 1000, "$OctetsTransmittedwithouterror": 2000}
+    mac |= {"$FramesReceivedoftypePAUSE": 4, "$FramesTransmittedPause": 5}
+    mac |= {"$PriorityPauseFrames": 6, "$FramesTransmittedPriPause": 7}
+    switch.tables.modify([Entry("$PORT", {"$DEV_PORT": 132}, {"$PORT_UP": True})])
+    queue = {"drop_count_packets": 8, "usage_cells": 2, "watermark_cells": 9}
+    switch.tables.insert(
+        [
+            Entry("$PORT_STAT", {"$DEV_PORT": 132}, mac),
+            Entry("tf1.tm.counter.ig_port", {"dev_port": 4}, {"drop_count_packets": 11}),
+            Entry("tf1.tm.counter.eg_port", {"dev_port": 68}, queue),
+        ]
+    )
+    ports = {port.port: port for port in switch.client.status().ports}
+    assert {number: port.up for number, port in ports.items()} == {132: True, 4: False, 68: True}
+    names = ("packets_received", "bytes_received", "packets_sent", "bytes_sent", "errors")
+    names += ("pauses_received", "pauses_sent", "priority_pauses_received", "priority_pauses_sent")
+    none = {"dropped_at_ingress": 0, "dropped_at_egress": 0, "queue_bytes": 0, "longest_queue_bytes": 0}
+    assert dict(ports[132].counters) == {
+        **none,
+        **dict(zip(names, (10, 1000, 20, 2000, 3, 4, 5, 6, 7), strict=True)),
+    }
+    assert ports[4].counters["dropped_at_ingress"] == 11
+    dropped = {"dropped_at_egress": 8, "queue_bytes": 160, "longest_queue_bytes": 720}
+    assert dict(ports[68].counters) == {**none, **dropped}
+
+
+def test_a_driver_without_counters_of_ports_leaves_them_out(switch, monkeypatch, caplog):
+    def refuse(entries):
+        raise SystemCallError("no table $PORT_STAT")
+
+    counters = Entry("pipe.Ingress.statistics.packets", {"$COUNTER_INDEX": 0}, {"$COUNTER_SPEC_PKTS": 0})
+    read = switch.tables.read
+    monkeypatch.setattr(
+        switch.tables, "read", lambda entries: (read if entries[0].table == counters.table else refuse)(entries)
+    )
+    assert not switch.client.status().ports and not switch.client.status().ports
+    assert caplog.text.count("no table $PORT_STAT") == 1
 
 
 def test_the_names_are_those_of_the_program(switch):

@@ -249,6 +249,8 @@ class ModelTables:
             index = _number(entry, "$COUNTER_INDEX")
             cleared = self._cleared.get((name, index), {})
             return {field: value - cleared.get(field, 0) for field, value in self._counted(name, index).items()}
+        if "$REGISTER_INDEX" not in entry.key:
+            raise SystemCallError(f"the harness does not read {name}")
         cell = self.cell(self._pool_pipe, name, _number(entry, "$REGISTER_INDEX"))
         return {field: cell[_last(field)] for field in entry.data}
 

@@ -1,0 +1,1 @@
+"""A package with the name of the Python client of a chip's SDE."""
