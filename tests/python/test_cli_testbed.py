@@ -93,21 +93,21 @@ def transfer(made: testbed.Testbed, send: str, stream: bool) -> tuple[int, float
 
 
 def test_links_have_the_rate_asked_for(up: Callable[..., testbed.Testbed]):
-    made = up(2, testbed.Link(rate=100))
+    made = up(testbed.Size(2), testbed.Link(rate=100))
     received, took = transfer(made, SEND_STREAM, stream=True)
     assert received == 10_000_000
     assert took > 0.8 * 0.8  # 10 MB take 0.8 s at 100 Mbit/s; bursts may make it a little faster
 
 
 def test_links_lose_what_was_asked_for(up: Callable[..., testbed.Testbed]):
-    made = up(2, testbed.Link(rate=1000, loss=0.1))
+    made = up(testbed.Size(2), testbed.Link(rate=1000, loss=0.1))
     received, _ = transfer(made, SEND_DATAGRAMS, stream=False)
     # A packet takes two links that lose 10 % each, so 19 % are lost, up to five standard deviations more or less.
     assert abs(2000 - received - 380) < 5 * (2000 * 0.19 * 0.81) ** 0.5
 
 
 def test_links_do_not_lose_arp(up: Callable[..., testbed.Testbed]):
-    made = up(2, testbed.Link(rate=1000, loss=0.9))
+    made = up(testbed.Size(2), testbed.Link(rate=1000, loss=0.9))
     inside = made.inside(made.worker_namespace(1))
     ask = "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'', ('{host}', 5000))"
     subprocess.run([*inside, sys.executable, "-c", ask.format(host=made.worker_host(0))], check=True, timeout=60)
@@ -122,7 +122,7 @@ def test_links_do_not_lose_arp(up: Callable[..., testbed.Testbed]):
 
 @pytest.mark.parametrize("aggregator", ["udp", "direct"])
 def test_a_run_in_the_testbed(up: Callable[..., testbed.Testbed], tmp_path: Path, aggregator: str):
-    up(2, testbed.Link(rate=1000))
+    up(testbed.Size(2), testbed.Link(rate=1000))
     program = tmp_path / "program.py"
     program.write_text(
         "import socket, jax, jaxina\n"
@@ -138,7 +138,7 @@ def test_a_run_in_the_testbed(up: Callable[..., testbed.Testbed], tmp_path: Path
 
 
 def test_runs_that_would_not_use_it_are_refused(up: Callable[..., testbed.Testbed]):
-    up(2, testbed.Link(rate=1000))
+    up(testbed.Size(2), testbed.Link(rate=1000))
     for options, told in {
         ("-n", "3", "--aggregator", "udp"): "the testbed has room for 2 workers, not for 3",
         ("-n", "2"): "embedded aggregator does not use a testbed",
@@ -153,16 +153,16 @@ def test_down_removes_what_up_made_and_nothing_else(up: Callable[..., testbed.Te
     own = "jaxina-test-own"
     subprocess.run(["ip", "netns", "add", own], check=True)
     try:
-        up(3, testbed.Link(rate=1000))
+        up(testbed.Size(3), testbed.Link(rate=1000))
         with pytest.raises(InvalidArgumentError, match="up already"):
-            up(2, testbed.Link(rate=1000))
+            up(testbed.Size(2), testbed.Link(rate=1000))
         # Somebody else replaces one of the testbed's namespaces by another one of the same name.
         subprocess.run(["ip", "netns", "del", "jaxina-worker-2"], check=True)
         subprocess.run(["ip", "netns", "add", "jaxina-worker-2"], check=True)
         testbed.down()
         assert namespaces() == before | {own, "jaxina-worker-2"}
         with pytest.raises(InvalidArgumentError, match="are not the testbed's"):
-            up(3, testbed.Link(rate=1000))
+            up(testbed.Size(3), testbed.Link(rate=1000))
         assert namespaces() == before | {own, "jaxina-worker-2"}
         with pytest.raises(InvalidArgumentError, match="no testbed is up"):
             testbed.down()
@@ -172,7 +172,7 @@ def test_down_removes_what_up_made_and_nothing_else(up: Callable[..., testbed.Te
 
 
 def test_down_ends_what_runs_in_it(up: Callable[..., testbed.Testbed]):
-    made = up(1, testbed.Link(rate=1000))
+    made = up(testbed.Size(1), testbed.Link(rate=1000))
     inside = subprocess.Popen([*made.inside(made.worker_namespace(0)), "sleep", "60"])
     deadline = time.monotonic() + 10
     while not subprocess.run(["ip", "netns", "pids", "jaxina-worker-0"], capture_output=True).stdout:
@@ -197,7 +197,7 @@ def test_the_loss_program_compares_with_the_share_of_32_bits():
 
 
 def test_names_resolve_to_the_namespace(up: Callable[..., testbed.Testbed]):
-    made = up(1, testbed.Link(rate=1000))
+    made = up(testbed.Size(1), testbed.Link(rate=1000))
     look = f"import socket; print(socket.gethostbyname({socket.gethostname()!r}))"
     command = [*made.inside(made.worker_namespace(0)), sys.executable, "-c", look]
     assert subprocess.run(command, capture_output=True, text=True).stdout.strip() == made.worker_host(0)
