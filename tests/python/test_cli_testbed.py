@@ -137,6 +137,28 @@ def test_a_run_in_the_testbed(up: Callable[..., testbed.Testbed], tmp_path: Path
     assert done.stdout.count("sum [2. 2. 2.]") == 2, done.stdout
 
 
+# The sum of a rack crosses its link to the core, and so do the results of the half of the slots whose servers are the
+# rack's workers. If only the core combined, it would be the updates of both workers of a rack.
+def test_racks_send_their_sums_to_the_core(up: Callable[..., testbed.Testbed], tmp_path: Path):
+    made = up(testbed.Size(4, racks=2), testbed.Link(rate=1000))
+    assert made.core_rate == 2000
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import jax, jaxina\n"
+        "with jaxina.init():\n"
+        "    print('sum', jax.pmap(lambda x: jax.lax.psum(x, 'w'), 'w')(jax.numpy.ones((1, 1 << 20)))[0, -1])\n"
+    )
+    before = [made.core_bytes(rack) for rack in range(2)]
+    command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "run", "-n", "4", "--aggregator", "atp"]
+    done = subprocess.run([*command, str(program)], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("sum 4.0") == 4, done.stdout
+    for rack, (sent, received) in enumerate(before):
+        up_now, down_now = made.core_bytes(rack)
+        for crossed in (up_now - sent, down_now - received):
+            assert 4 << 20 < crossed < 1.9 * (4 << 20)
+
+
 def test_runs_that_would_not_use_it_are_refused(up: Callable[..., testbed.Testbed]):
     up(testbed.Size(2), testbed.Link(rate=1000))
     for options, told in {
