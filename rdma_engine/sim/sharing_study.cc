@@ -39,6 +39,7 @@ JobPlan job_plan(const SharingCase& what) {
 Plan plan_of(const SharingCase& what) {
   Plan plan{.seed = what.seed, .features = kSeveralJobs};
   plan.quiet_at = kSecond;
+  plan.faults.loss = static_cast<std::uint32_t>(std::lround(what.loss * 65536));
   plan.jobs.assign(what.jobs, job_plan(what));
   for (std::size_t job = 1; job < plan.jobs.size(); ++job) plan.jobs[job].starts_at = what.second_starts_at;
   plan.looks = {what.second_starts_at + kSettled, what.second_starts_at + kSettled + kMeasured};
