@@ -138,6 +138,42 @@ class Testbed:
         """How many bytes a worker's link has brought it since the testbed is up."""
         return _bytes(self.worker_namespace(rank), "eth0")[1]
 
+    @staticmethod
+    def worker_namespace(rank: int) -> str:
+        """The name of a worker's namespace."""
+        return f"jaxina-worker-{rank}"
+
+    @staticmethod
+    def worker_host(rank: int) -> str:
+        """The address of a worker."""
+        return f"198.18.1.{rank + 1}"
+
+    inside = staticmethod(links.inside)
+
+    @staticmethod
+    def enter(namespace: str) -> None:
+        """Moves this thread into the network of the namespace.
+
+        Raises:
+          SystemCallError: the kernel refused.
+        """
+        with (NAMESPACES / namespace).open() as file:
+            _set_namespace(file.fileno())
+
+    @staticmethod
+    def within(namespace: str, make: Callable[[], T]) -> T:
+        """Calls `make` in the network of the namespace, and returns its result.
+
+        Raises:
+          SystemCallError: the kernel refused.
+        """
+        with Path("/proc/thread-self/ns/net").open() as home:
+            Testbed.enter(namespace)
+            try:
+                return make()
+            finally:
+                _set_namespace(home.fileno())
+
 
 def _bytes(namespace: str, interface: str) -> tuple[int, int]:
     """How many bytes the interface has sent and received."""
