@@ -74,10 +74,8 @@ def main() -> None:
     bed = testbed.up(size, testbed.Link(options.rate))
     try:
         for number in range(options.rounds):
-            rounds.append({})
-            for way in WAYS:
-                rounds[-1][way] = measure(way, bed, options)
-                print(f"round {number + 1}, {way}: {rounds[-1][way]}", file=sys.stderr, flush=True)
+            rounds.append({way: measure(way, bed, options) for way in WAYS})
+            print(f"round {number + 1}: {rounds[-1]}", file=sys.stderr, flush=True)
     finally:
         testbed.down()
     limit = link_limit_ms(options.size, options.rate)

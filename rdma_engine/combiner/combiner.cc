@@ -207,19 +207,18 @@ void Combiner::on_reply(Registration& registration, const Arrival& arrival, Pack
   if (header.slot >= job.spec().shape.slots()) return void(++job.counters()[Counter::kBadSlot]);
   if (!same_peer(arrival.from, job.upstream(header.slot))) return void(++job.counters()[Counter::kForeign]);
   ++job.counters()[Counter::kReplies];
-  const bool is_result = header.kind == wire::Kind::kResult;
-  // Passes of other formats have no entries.
-  if (is_result && table_.size().entries > 0 && header.format == wire::Format::kInt32) {
-    const PassId pass = id_of(registration, header);
-    job.counters()[Counter::kReleased] +=
-        release(table_[table_.index_of(pass)], pass, arrival.now, table_.lifetime()) ? 1 : 0;
-  }
   if (header.worker != wire::kAllWorkers) {
     const auto way = job.way_to(header.worker);
     if (way) send(job, arrival, job.contact(*way, header.slot), arrival.packet, output);
     return;
   }
-  if (!is_result) return send_to_all(job, arrival, arrival.packet, output);
+  if (header.kind != wire::Kind::kResult) return send_to_all(job, arrival, arrival.packet, output);
+  // Passes of other formats have no entries.
+  if (table_.size().entries > 0 && header.format == wire::Format::kInt32) {
+    const PassId pass = id_of(registration, header);
+    job.counters()[Counter::kReleased] +=
+        release(table_[table_.index_of(pass)], pass, arrival.now, table_.lifetime()) ? 1 : 0;
+  }
   std::uint8_t code = header.code;
   if (std::exchange(job.overflows_told(), overflows_) != overflows_) code |= wire::kOverflowed;
   // All workers get the same packet. The slowest port decides for all of them.

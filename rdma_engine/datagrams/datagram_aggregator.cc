@@ -1,10 +1,8 @@
 #include "rdma_engine/datagrams/datagram_aggregator.h"
 
-#include <cstring>
 #include <utility>
 
 #include "rdma_engine/aggregator/mismatch.h"
-#include "rdma_engine/base/assert.h"
 #include "rdma_engine/datagrams/notices.h"
 #include "rdma_engine/datagrams/parse_counters.h"
 
@@ -93,7 +91,7 @@ void DatagramAggregator::reply(DatagramJob& job, const wire::Header& header, con
       if (header.kind == wire::Kind::kCombined) asked.worker = wire::kAllWorkers;
       return send(job, from, pending_notice(asked, *answer.seen, job.aggregator().shape().workers()).packet(), output);
     }
-    case Effect::kResultAgain: return send_again(job, header, answer.result, from, output);
+    case Effect::kResultAgain: return send(job, from, packet_of(answer.result), output);
     case Effect::kAhead: return output.send(from, refused_notice(header, wire::Refusal::kAhead).packet());
     case Effect::kMismatch:
       // The pass can never complete, so tell every worker why. The contradicting worker may not be in workers() yet, so
@@ -116,21 +114,6 @@ void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& heade
   if (std::exchange(job.overflows_told(), overflows_) != overflows_) sealed.code |= wire::kOverflowed;
   wire::seal(sealed, result.headroom, packet.size());
   for (const WorkerContact& worker : job.contacts().receivers(header.slot)) send(job, worker.address, packet, output);
-}
-
-// A switch would pass the result on to all workers. If one worker alone asks for it, only that one gets it. Otherwise n
-// workers that have lost different results would get n copies of each, on links that were full already.
-void DatagramAggregator::send_again(DatagramJob& job, const wire::Header& asked, const ResultView& result,
-                                    const Address& from, PacketOutput& output) {
-  const std::span<const std::uint8_t> packet = packet_of(result);
-  if (asked.kind == wire::Kind::kCombined || !job.is_switch(asked.slot, from)) return send(job, from, packet, output);
-  wire::Header header;
-  const wire::ParseResult parsed = wire::parse(packet, header);
-  JAXINA_ASSERT(parsed == wire::ParseResult::kOk);
-  header.worker = asked.worker;
-  std::memcpy(copy_.get(), packet.data(), packet.size());
-  wire::seal(header, copy_.get(), packet.size());
-  send(job, from, {copy_.get(), packet.size()}, output);
 }
 
 void DatagramAggregator::send(DatagramJob& job, const Address& to, std::span<const std::uint8_t> packet,

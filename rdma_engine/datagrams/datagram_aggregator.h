@@ -40,8 +40,6 @@ class DatagramAggregator {
              PacketOutput& output);
   static void heard_from(DatagramJob& job, const wire::Header& header, const Address& from);
   void send_result(DatagramJob& job, const wire::Header& header, const ResultView& result, PacketOutput& output);
-  void send_again(DatagramJob& job, const wire::Header& asked, const ResultView& result, const Address& from,
-                  PacketOutput& output);
   void send_aborted(DatagramJob& job, std::uint16_t slot, const Address& to, PacketOutput& output);
   void end(DatagramJob& job, const Status& reason, PacketOutput& output);
   void send(DatagramJob& job, const Address& to, std::span<const std::uint8_t> packet, PacketOutput& output);
@@ -49,8 +47,6 @@ class DatagramAggregator {
   std::unordered_map<std::uint32_t, std::unique_ptr<DatagramJob>> jobs_;
   Counters without_job_;
   std::uint64_t overflows_ = 0;
-  // For a result that is sent again, to one worker.
-  std::unique_ptr<std::uint8_t[]> copy_ = std::make_unique_for_overwrite<std::uint8_t[]>(wire::kMaxPacketSize);
 };
 
 }  // namespace jaxina

@@ -41,11 +41,9 @@ class DatagramJob {
   const WorkerSet* group(std::uint16_t sender, std::uint16_t slot, const Address& from) const {
     const std::size_t number = static_cast<std::size_t>(sender - wire::kFirstGroup);
     const std::vector<WorkerSet>& groups = contacts_.groups();
-    return sender >= wire::kFirstGroup && number < groups.size() && is_switch(slot, from) ? &groups[number] : nullptr;
-  }
-  // Whether packets of the slot that come from there have come through a switch that combines.
-  bool is_switch(std::uint16_t slot, const Address& from) const {
-    return !switches_.empty() && same_peer(switches_[slot % switches_.size()], from);
+    const bool trusted = sender >= wire::kFirstGroup && number < groups.size() && !switches_.empty() &&
+                         same_peer(switches_[slot % switches_.size()], from);
+    return trusted ? &groups[number] : nullptr;
   }
   Aggregator& aggregator() { return aggregator_; }
   const Aggregator& aggregator() const { return aggregator_; }
