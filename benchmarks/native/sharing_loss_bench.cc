@@ -1,9 +1,9 @@
 // Measures in the simulator what lost packets cost a job of `atp`, beside the same job at a switch that sums in slots
 // that are its own (docs/atp.md).
 //   sharing_loss_bench [SEEDS]
-// Each line has medians of SEEDS (5 by default) seeds: the goodput, as a share of a worker's link, of reserved slots and
-// of `atp`, which has a host as the server and marks; how many times as long each takes as without loss; and the ratio
-// of the two.
+// Each line has medians of SEEDS (5 by default) seeds: the goodput, as a share of a worker's link, of reserved slots
+// and of `atp`, which has a host as the server and marks; how many times as long each takes as without loss; and the
+// ratio of the two.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -54,7 +54,11 @@ def measure(way: str, bed: testbed.Testbed, options: argparse.Namespace) -> dict
         run(command)
         after = [bed.core_bytes(rack) for rack in range(RACKS)]
         (record,) = json.loads(file.read_text())["records"]
-    crossed = [(a - b) / (options.iterations + WARM_UP) for x, y in zip(after, before, strict=True) for a, b in zip(x, y, strict=True)]
+    crossed = [
+        (a - b) / (options.iterations + WARM_UP)
+        for x, y in zip(after, before, strict=True)
+        for a, b in zip(x, y, strict=True)
+    ]
     found = {"ms": record["results"]["jaxina"]["median_ms"], "up": max(crossed[0::2]), "down": max(crossed[1::2])}
     return found | {"stolen": stolen.share(), "load": load}
 

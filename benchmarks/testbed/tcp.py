@@ -4,17 +4,19 @@
     apt-get install iproute2 ethtool
     benchmarks/testbed/tcp.py --workers 4 --rate 200 --json out/tcp.json
 
-It needs root, because it makes a testbed (`jaxina testbed`), and removes it afterwards. A host of its own is the server,
-another one sends a TCP stream (Linux's default congestion control) to worker 0 without end. The workers sum float32
-meanwhile (`jaxina bench`, which compares every result with the exact sum). A table says what share of the link to
-worker 0 both use together, and which part of that is atp's: from the counters of the link's interface, of which the
-stream's own bytes are subtracted, between the 10th and the 90th percentile of the time in which atp's results come.
+It needs root, because it makes a testbed (`jaxina testbed`), and removes it afterwards. A host of its own is the
+server, another one sends a TCP stream (Linux's default congestion control) to worker 0 without end. The workers sum
+float32 meanwhile (`jaxina bench`, which compares every result with the exact sum). A table says what share of the
+link to worker 0 both use together, and which part of that is atp's: from the counters of the link's interface, of
+which the stream's own bytes are subtracted, between the 10th and the 90th percentile of the time in which atp's
+results come.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -117,7 +119,7 @@ def shares(taken: list[tuple[float, int, int]], rate: int) -> tuple[float, float
     """What part of the link was used, and atp's part of that."""
     per_second = rate * 1e6 / 8
     steps = []  # seconds, bytes of atp, bytes of the stream
-    for (t0, link0, stream0), (t1, link1, stream1) in zip(taken, taken[1:], strict=False):
+    for (t0, link0, stream0), (t1, link1, stream1) in itertools.pairwise(taken):
         of_stream = (stream1 - stream0) * _FRAME
         steps.append((t1 - t0, link1 - link0 - of_stream, of_stream))
     active = [i for i, (seconds, of_atp, _) in enumerate(steps) if of_atp > _ACTIVE * per_second * seconds]

@@ -58,7 +58,7 @@ class Placement:
             self.testbed.enter(self.testbed.worker_namespace(0))
 
     def check(self, workers: int, racks: int, aggregator: str) -> None:
-        """Checks that a testbed has room for the workers, in that many racks, and that the aggregator uses its network.
+        """Checks that a testbed has room for the workers in these racks, and that the aggregator uses its network.
 
         Raises:
           InvalidArgumentError: it does not.

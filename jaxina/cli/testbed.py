@@ -23,9 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    workers: Annotated[
-        int, typer.Option("-n", "--workers", min=1, max=testbed.MAX_WORKERS, help="Number of workers.")
-    ],
+    workers: Annotated[int, typer.Option("-n", "--workers", min=1, max=testbed.MAX_WORKERS, help="Number of workers.")],
     rate: Annotated[int, typer.Option(help="Megabits per second of a worker's link, each way.")] = 1000,
     loss: Annotated[float, typer.Option(help="Share of packets that each link loses, each way, such as 0.001.")] = 0.0,
     mtu: Annotated[int, typer.Option(help="Largest IP packet, in bytes.")] = 1500,
@@ -34,9 +32,13 @@ def up(
     ] = 1,
     oversubscription: Annotated[
         float,
-        typer.Option(metavar="K", help="Rate of all workers' links of a rack, divided by that of its link to the core."),
+        typer.Option(
+            metavar="K", help="Rate of all workers' links of a rack, divided by that of its link to the core."
+        ),
     ] = 1.0,
-    servers: Annotated[int, typer.Option(metavar="S", help="Number of hosts for servers, at the core if there are racks.")] = 0,
+    servers: Annotated[
+        int, typer.Option(metavar="S", help="Number of hosts for servers, at the core if there are racks.")
+    ] = 0,
 ) -> None:
     """Make a namespace for each worker, server and switch, and shaped links between them. Needs root."""
     made = testbed.up(testbed.Size(workers, racks, oversubscription, servers), testbed.Link(rate, loss, mtu))

@@ -1,9 +1,9 @@
 """Makes and removes the testbed's namespaces and its shaped links.
 
-There is one namespace per worker and server, one for the switch, and one with the bridge that connects them. Nothing is
-added to the host's own namespace. Both ends of a worker's or server's link send at the given rate. The switch's link has
-the rate of all workers' links together. That is because a real aggregating switch has a port for each worker, and here
-one software switch stands for it.
+There is one namespace per worker and server, one for the switch, and one with the bridge that connects them. Nothing
+is added to the host's own namespace. Both ends of a worker's or server's link send at the given rate. The switch's
+link has the rate of all workers' links together. That is because a real aggregating switch has a port for each
+worker, and here one software switch stands for it.
 
 With racks, each rack has a namespace with a bridge, and one with the rack's switch. A link leads from there to the
 bridge of the core, where the core's switch and the servers are. The oversubscription says how many times as fast the

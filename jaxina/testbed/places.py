@@ -197,10 +197,14 @@ def hosts_of(testbed: Testbed) -> list[Host]:
     in_rack = size.workers // size.racks
     bridges = [testbed.rack_namespace(rack) for rack in range(size.racks)] if size.racks > 1 else [BRIDGE]
     hosts = [Host(_SWITCH, _SWITCH_ADDRESS, BRIDGE, rate * size.workers)]
-    for rank in range(size.workers):
-        hosts.append(Host(testbed.worker_namespace(rank), testbed.worker_host(rank), bridges[rank // in_rack], rate))
-    for server in range(size.servers):
-        hosts.append(Host(testbed.server_namespace(server), testbed.server_host(server), BRIDGE, rate))
+    hosts += [
+        Host(testbed.worker_namespace(rank), testbed.worker_host(rank), bridges[rank // in_rack], rate)
+        for rank in range(size.workers)
+    ]
+    hosts += [
+        Host(testbed.server_namespace(server), testbed.server_host(server), BRIDGE, rate)
+        for server in range(size.servers)
+    ]
     for rack, bridge in enumerate(bridges if size.racks > 1 else []):
         its_rate = rate * in_rack + testbed.core_rate
         hosts.append(Host(testbed.rack_switch_namespace(rack), testbed.rack_switch_host(rack), bridge, its_rate))

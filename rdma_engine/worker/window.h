@@ -11,9 +11,9 @@
 // the window is decreased by half of the share of results that came with a mark lately, below its first size if
 // necessary, and from then on grows by one per round trip (DCTCP: Alizadeh et al., SIGCOMM 2010). The first mark halves
 // it. So a queue that stands decreases the window much, and a burst that one late thread has sent does so little. All
-// workers of a job see the same marks, and jobs that share the port come to equal shares (Chiu and Jain, 1989). A result
-// can only tell of a queue that the latest decrease did not shorten yet, if its pass was sent before that. So such
-// results change nothing.
+// workers of a job see the same marks, and jobs that share the port come to equal shares (Chiu and Jain, 1989). A
+// result can only tell of a queue that the latest decrease did not shorten yet, if its pass was sent before that. So
+// such results change nothing.
 //
 // Loss is no sign of a queue: a packet that one worker loses makes its pass look lost to all workers. But a known
 // overflow of a receive buffer is a sign. Then the window is halved, below its first size if necessary, and from then
