@@ -65,15 +65,14 @@ class Placement:
         """
         if self.testbed is None:
             return
-        if workers > self.testbed.size.workers:
+        room = self.testbed.size.workers
+        if workers > room:
             raise InvalidArgumentError(
-                f"the testbed has room for {self.testbed.size.workers} workers, not for {workers}: make a larger one with "
+                f"the testbed has room for {room} workers, not for {workers}: make a larger one with "
                 f"`jaxina testbed down` and `jaxina testbed up -n {workers}`"
             )
-        if self.racks > 1 and (workers != self.testbed.size.workers or racks not in (1, self.racks)):
-            raise InvalidArgumentError(
-                f"the testbed has {self.testbed.size.workers} workers in {self.racks} racks: start as many"
-            )
+        if self.racks > 1 and (workers != room or racks not in (1, self.racks)):
+            raise InvalidArgumentError(f"the testbed has {room} workers in {self.racks} racks: start as many")
         if aggregator == "embedded":
             raise InvalidArgumentError(
                 "the embedded aggregator does not use a testbed's network: add --aggregator udp, or direct"
