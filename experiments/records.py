@@ -21,8 +21,18 @@ RESULTS = ROOT / "experiments" / "results"
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
-    """The settings that identify a run. A results file holds each setting once.
+class Identified:
+    """Settings that identify a run. A results file holds each setting once."""
+
+    @property
+    def id(self) -> str:
+        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting(Identified):
+    """The settings of a run with a compressor.
 
     Attributes:
       workload, size: see `experiments.workloads`.
@@ -40,11 +50,6 @@ class Setting:
     steps: int
     learning_rate_scale: float
     collective: str
-
-    @property
-    def id(self) -> str:
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def finished(file: Path) -> set[str]:
@@ -64,7 +69,7 @@ def read(file: Path) -> list[dict[str, Any]]:
     return records
 
 
-def append(file: Path, setting: Setting, outcome: Mapping[str, Any]) -> None:
+def append(file: Path, setting: Identified, outcome: Mapping[str, Any]) -> None:
     """Adds one line to the file. When it returns, the line is on disk."""
     record = {
         "id": setting.id,

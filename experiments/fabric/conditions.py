@@ -1,0 +1,114 @@
+"""The paper's cluster: who is slow, and how the links change (section 7)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import simpy
+
+from experiments.fabric.fluid_network import FluidNetwork
+from jaxina.fabric import Star
+from jaxina.fabric.network import Nic
+
+GIGABIT = 125_000_000  # bytes per second
+RATES = (1.0, 2.5, 3.3, 5.0, 10.0)  # Gbit/s
+
+
+@dataclasses.dataclass(frozen=True)
+class Compute:
+    """A share of the computations takes several times as long, or all computations of a share of the workers."""
+
+    slow_share: float
+    slower: float
+    same_workers: bool = False
+
+
+COMPUTE = {
+    "C1": Compute(0.1, 2),
+    "C2": Compute(0.1, 4),
+    "C3": Compute(0.04, 2),
+    "slow hosts": Compute(0.2, 4, same_workers=True),
+}
+"""C1 to C3 are the paper's."""
+NETWORK = {"N1": (0, 0, 0, 0.1, 0.9), "N2": (0, 0.1, 0.1, 0.1, 0.7), "N3": (0.5, 0, 0, 0, 0.5)}
+"""How likely each of `RATES` is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """What is simulated.
+
+    Attributes:
+      compute, network: names in `COMPUTE` and `NETWORK`.
+      hosts: machines. Both workers of a machine share its link.
+      workers: in all, divided evenly.
+      step_seconds: a gradient's time on a worker that is not slow.
+      size: bytes of an update, and of the model.
+      change_seconds: how often each link's rate is drawn anew. Ways in and out are independent.
+      lag_seconds: how late the scheduler knows of it.
+    """
+
+    compute: str = "C1"
+    network: str = "N1"
+    hosts: int = 15
+    workers: int = 30
+    step_seconds: float = 0.14
+    size: int = 100_000_000
+    change_seconds: float = 5.0
+    lag_seconds: float = 0.2
+
+
+SERVER = "server"
+
+
+class Conditions:
+    """A cluster in virtual time. The server has a machine of its own, whose link always has 10 Gbit/s.
+
+    Args:
+      env: the clock.
+      cluster: what is simulated.
+      seed: of the draws. Two ways of training with one seed meet the same links, and each worker's n-th computation
+        takes the same time.
+    """
+
+    def __init__(self, env: simpy.Environment, cluster: Cluster, seed: int) -> None:
+        self.env = env
+        self.cluster = cluster
+        self._seed = seed
+        self._draw = np.random.default_rng((seed, 1))
+        self._steps = [np.random.default_rng((seed, 2, w)) for w in range(cluster.workers)]
+        names = [f"h{i}" for i in range(cluster.hosts)]
+        full = 10 * GIGABIT
+        rates = iter([self._rate() for _ in range(2 * cluster.hosts)])
+        self.star = Star({name: Nic(next(rates), next(rates)) for name in names} | {SERVER: Nic(full, full)})
+        self.links = FluidNetwork(env, self.star.rates)
+        self.host = [names[w * cluster.hosts // cluster.workers] for w in range(cluster.workers)]
+        self.on_rate: list = []  # called with (link, rate) once the monitor knows
+        env.process(self._change())
+
+    def compute_seconds(self, worker: int) -> float:
+        """How long the worker's next computation takes."""
+        kind = COMPUTE[self.cluster.compute]
+        if kind.same_workers:
+            slow = worker < kind.slow_share * self.cluster.workers
+        else:
+            slow = self._steps[worker].random() < kind.slow_share
+        return self.cluster.step_seconds * (kind.slower if slow else 1)
+
+    def _rate(self) -> int:
+        return int(self._draw.choice(RATES, p=NETWORK[self.cluster.network]) * GIGABIT)
+
+    def _change(self):
+        while True:
+            yield self.env.timeout(self.cluster.change_seconds)
+            changed = [(link, self._rate()) for link in range(2 * self.cluster.hosts)]
+            for link, rate in changed:
+                self.links.set_rate(link, rate)
+            self.env.process(self._tell(changed))
+
+    def _tell(self, changed: list[tuple[int, int]]):
+        yield self.env.timeout(self.cluster.lag_seconds)
+        for tell in self.on_rate:
+            for link, rate in changed:
+                tell(link, rate)

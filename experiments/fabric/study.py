@@ -1,0 +1,144 @@
+"""Compares ways of training over unequal links: time alone, and time to a score with real gradients.
+
+    python -m experiments.fabric.study times                   # gradients per second in all conditions: minutes
+    python -m experiments.fabric.study train --compute C1 --network N2 --rates 0.1,0.3
+
+Each finished race is a line of `experiments/results/fabric.jsonl`. A race that is there already is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import statistics
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from experiments.fabric.baselines import Start, asynchronous, ring
+from experiments.fabric.conditions import COMPUTE, NETWORK, Cluster
+from experiments.fabric.learner import Counter, Learner
+from experiments.fabric.race import Race, mean_age
+from experiments.fabric.scheduled import scheduled
+from experiments.records import RESULTS, Identified, append, read
+from experiments.workloads import get
+
+FILE = RESULTS / "fabric.jsonl"
+SECONDS = 120.0  # of virtual time, in the study of time alone
+ROWS = 8  # of a worker's batch
+
+WAYS: dict[str, Start] = {
+    "ring": ring(),
+    "backup 3": ring(backup=3),
+    "local 8": ring(local_steps=8),
+    "local 8, backup 3": ring(local_steps=8, backup=3),
+    "async": asynchronous(),
+    "stale 2": asynchronous(slack=2),
+    "fabric 30": scheduled(30),
+    "fabric 60": scheduled(60),
+    "fabric 30, local 8": scheduled(30, local_steps=8),
+    "fabric 60, local 8": scheduled(60, local_steps=8),
+}
+"""Workers wait for all ("ring"), for all but some ("backup"), for none ("async"), or for the slowest if it is so many
+steps behind ("stale"). "local": so many steps on the own copy for one exchange. "fabric": MLfabric-A with this bound on
+delays."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting(Identified):
+    """What identifies a race with real gradients."""
+
+    way: str
+    compute: str
+    network: str
+    workload: str
+    learning_rate: float
+    seed: int
+    gradients: int
+    score_every: int
+
+
+def times(seeds: range) -> None:
+    """Prints how many gradients a second each way uses, in all conditions."""
+    table = Table("compute", "network", *WAYS, title=f"gradients used per virtual second, {len(seeds)} seeds")
+    with Progress() as progress:
+        task = progress.add_task("races", total=len(COMPUTE) * len(NETWORK) * len(WAYS) * len(seeds))
+        for compute in COMPUTE:
+            for network in NETWORK:
+                cells = []
+                for way, start in WAYS.items():
+                    speeds = []
+                    for seed in seeds:
+                        race = Race(way, Cluster(compute, network), seed, Counter(), 10**9, 10**9)
+                        outcome = race.run(start, SECONDS)
+                        speeds.append(outcome.gradients / outcome.seconds)
+                        progress.advance(task)
+                    cells.append(f"{statistics.mean(speeds):.0f}")
+                table.add_row(compute, network, *cells)
+    Console(width=200).print(table)
+
+
+def train(settings: list[Setting]) -> None:
+    """Runs the races that are not recorded yet."""
+    done = {record["id"] for record in read(FILE)}
+    missing = [s for s in settings if s.id not in done]
+    with Progress() as progress:
+        task = progress.add_task("races", total=len(missing))
+        for setting in missing:
+            progress.update(task, description=f"{setting.way}, {setting.compute}, {setting.network}")
+            cluster = Cluster(setting.compute, setting.network)
+            learner = Learner(get(setting.workload), cluster.workers, ROWS, setting.learning_rate, setting.seed)
+            race = Race(setting.way, cluster, setting.seed, learner, setting.gradients, setting.score_every)
+            outcome = race.run(WAYS[setting.way], 1e6)
+            result = {
+                "seconds": outcome.seconds,
+                "gradients": outcome.gradients,
+                "dropped": outcome.dropped,
+                "mean_age": mean_age(outcome),
+                "scores": [(t, n, score if math.isfinite(score) else None) for t, n, score in outcome.scores],
+            }
+            append(FILE, setting, result)
+            progress.advance(task)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    counted = commands.add_parser("times")
+    counted.add_argument("--seeds", type=int, default=3)
+    trained = commands.add_parser("train")
+    trained.add_argument("--ways", default="; ".join(WAYS), help="separated by semicolons")
+    trained.add_argument("--compute", default="C1", choices=list(COMPUTE))
+    trained.add_argument("--network", default="N2", choices=list(NETWORK))
+    trained.add_argument("--workload", default="vgg")
+    trained.add_argument("--rates", default="0.1", help="learning rates, separated by commas")
+    trained.add_argument("--seeds", type=int, default=1)
+    trained.add_argument("--gradients", type=int, default=9000)
+    trained.add_argument("--score-every", type=int, default=300)
+    arguments = parser.parse_args()
+    if arguments.command == "times":
+        times(range(arguments.seeds))
+        return
+    train(
+        [
+            Setting(
+                way.strip(),
+                arguments.compute,
+                arguments.network,
+                arguments.workload,
+                float(rate),
+                seed,
+                arguments.gradients,
+                arguments.score_every,
+            )
+            for seed in range(arguments.seeds)
+            for rate in arguments.rates.split(",")
+            for way in arguments.ways.split(";")
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()
