@@ -212,6 +212,22 @@ def test_links_that_cannot_be(link: dict[str, float]):
         testbed.Link(**link)
 
 
+@pytest.mark.parametrize(
+    "size",
+    [
+        {"workers": 0},
+        {"workers": 65},
+        {"workers": 4, "racks": 3},
+        {"workers": 4, "racks": 0},
+        {"workers": 4, "racks": 2, "oversubscription": 0.5},
+        {"workers": 4, "servers": -1},
+    ],
+)
+def test_sizes_that_cannot_be(size: dict[str, float]):
+    with pytest.raises(InvalidArgumentError):
+        testbed.Size(**size)
+
+
 def test_the_loss_program_compares_with_the_share_of_32_bits():
     half = random_loss.instructions(0.5)
     assert len(half) == 6 * 8
