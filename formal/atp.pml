@@ -24,6 +24,10 @@
  * contributions to its own pass.
  * Progress: no invalid end state and no cycle. At the end a rival can claim every entry.
  *
+ * Two more things, which make the search longer. MARKS: any packet may have a mark, and a sum has one if and only if a
+ * packet of its own pass came with one. SENT_ON: a switch sends any first transmission on that could claim an entry, as
+ * it does if it remembers that the pass has collided.
+ *
  * Mutants, each of which must fail:
  *   NO_EPOCH         an entry compares the slot, not the pass
  *   REUSED           the draft's sequence numbers, which begin again with each tensor (here: with each pass)
@@ -35,6 +39,7 @@
  *   NO_DIRECT        all transmissions go through the entries
  *   RELEASE_ANY      a result frees the entry on its way without comparing the pass
  *   JOIN_OLD         a pass joins an entry that is older than the lifetime (with C > M)
+ *   INHERITED        with MARKS: the next owner of an entry inherits its mark
  * And one claim that is wrong, to show how a pass splits:
  *   NO_SPLIT         no pass needs a resend if nothing is lost
  */
@@ -108,6 +113,30 @@ byte tag[2];
 byte held[2]; /* the set of workers */
 byte own[2];  /* the true pass */
 bool spoilt[2];
+
+#ifdef MARKS
+bool marked[2];     /* what the switch knows */
+bool own_marks[2];  /* a packet of the entry's pass has come with a mark since it claimed the entry */
+#ifdef INHERITED
+#define CLAIM_MARKED(e) marked[e] = marked[e] || m
+#else
+#define CLAIM_MARKED(e) marked[e] = m
+#endif
+#define CLAIM_MARK(e) CLAIM_MARKED(e); own_marks[e] = m
+#define JOIN_MARK(e) marked[e] = marked[e] || m; own_marks[e] = own_marks[e] || m
+#define CHECK_MARK(e) assert(marked[e] == own_marks[e])
+#define DRAW_MARK if :: m = false :: m = true fi
+#else
+#define CLAIM_MARK(e) skip
+#define JOIN_MARK(e) skip
+#define CHECK_MARK(e) skip
+#define DRAW_MARK skip
+#endif
+#ifdef SENT_ON
+#define DRAW_SENT_ON if :: on = false :: on = true fi
+#else
+#define DRAW_SENT_ON skip
+#endif
 
 /* The server's slot, per version. All that it compares is `wire`; `pass` and `bad` are for the assertions. */
 byte wire[2];
@@ -184,8 +213,9 @@ inline at_switch(e, k, set, p, b) {
   if
   :: k != DIRECT && OWN(e, p) ->
        spoilt[e] = spoilt[e] || own[e] != p;
+       JOIN_MARK(e);
        if
-       :: held[e] == WHOLE(e) -> forward(e, held[e], true, p, spoilt[e]);
+       :: held[e] == WHOLE(e) -> CHECK_MARK(e); forward(e, held[e], true, p, spoilt[e]);
             SAY4("switch %d: pass %d is complete, its set %d goes on again (transmission %d)\n", e, p, held[e], k)
        :: held[e] != WHOLE(e) && EVICTS(k) && (held[e] & set) == set ->
             SAY4("switch %d: the resend of set %d, pass %d, frees the entry with set %d\n", e, set, p, held[e]);
@@ -203,12 +233,13 @@ inline at_switch(e, k, set, p, b) {
             spoilt[e] = spoilt[e] || b;
             SAY4("switch %d: set %d of pass %d joins an entry that pass %d claimed\n", e, set, p, own[e]);
             if
-            :: held[e] == WHOLE(e) -> forward(e, held[e], false, p, spoilt[e])
+            :: held[e] == WHOLE(e) -> CHECK_MARK(e); forward(e, held[e], false, p, spoilt[e])
             :: else
             fi
        fi
-  :: k == FIRST && !OWN(e, p) && (state[e] == EMPTY || (state[e] == HELD && !YOUNG(e))) ->
+  :: k == FIRST && !on && !OWN(e, p) && (state[e] == EMPTY || (state[e] == HELD && !YOUNG(e))) ->
        state[e] = HELD; tag[e] = TAG(p); held[e] = set; own[e] = p; spoilt[e] = b;
+       CLAIM_MARK(e);
        SAY4("switch %d: set %d of pass %d claims the entry (transmission %d)\n", e, set, p, k)
   :: else ->
        forward(e, set, false, p, b);
@@ -323,7 +354,7 @@ inline at_server(set, p, b, v) {
 #define COUNT_EVICTION evictions++
 #endif
 #define GONE (lost || !ALIVE(p))
-#define FORGET d_step { lost = false; i = 0; p = 0 }
+#define FORGET d_step { lost = false; i = 0; p = 0; m = false; on = false }
 
 #if N > 2
 #define DONE (waits[0] == C && waits[1] == C && waits[2] == C)
@@ -350,7 +381,7 @@ inline claimed_by_rival(e) {
 
 init {
   byte a, i, p;
-  bool lost;
+  bool lost, m, on;
   d_step {
     wire[0] = WIRE(M - 2); wire[1] = WIRE(M - 1);
 #ifdef NO_SPLIT
@@ -368,6 +399,8 @@ init {
        PER_KIND(up)
        fi;
        TAKE(up);
+       DRAW_MARK;
+       DRAW_SENT_ON;
        d_step {
          if
          :: GONE
@@ -382,6 +415,8 @@ init {
        PER_SET(mid)
        fi;
        TAKE(mid);
+       DRAW_MARK;
+       DRAW_SENT_ON;
        d_step {
          if
          :: GONE

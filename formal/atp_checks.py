@@ -8,6 +8,11 @@ CHECKS = [
     Check("atp.pml", "ATP: 2 switches, 1 pass", "FOREVER N=3 C=1 RACKS=1"),
     Check("atp.pml", "ATP: 2 switches, 2 passes", "FOREVER N=3 C=2 RACKS=1"),
     Check("atp.pml", "ATP: epoch modulo 4, window 2", "FOREVER N=2 C=5 M=4 W=2"),
+    Check("atp.pml", "ATP: 2 workers, passes sent on", "FOREVER N=2 C=4 SENT_ON"),
+    Check("atp.pml", "ATP: 2 switches, passes sent on", "FOREVER N=3 C=1 RACKS=1 SENT_ON"),
+    Check("atp.pml", "ATP: sent on, progress", "N=2 C=2 LOSSES=1 DUPLICATES=1 SENT_ON", progress=True),
+    Check("atp.pml", "ATP: 2 workers, marks", "FOREVER N=2 C=3 MARKS"),
+    Check("atp.pml", "ATP: 2 switches, marks", "FOREVER N=3 C=1 RACKS=1 MARKS"),
     Check("atp.pml", "ATP: 2 workers, no deadlock", "N=2 C=2 LOSSES=2 DUPLICATES=1"),
     Check("atp.pml", "ATP: 2 switches, no deadlock", "N=3 C=1 RACKS=1 LOSSES=2 DUPLICATES=1"),
     Check("atp.pml", "ATP: 2 workers, progress", "N=2 C=2 LOSSES=2 DUPLICATES=1", progress=True),
@@ -23,6 +28,7 @@ CHECKS = [
     Check("atp.pml", "ATP mutant: no direct path", "N=3 C=1 RACKS=1 NO_DIRECT", holds=False, progress=True),
     Check("atp.pml", "ATP mutant: release without comparison", "FOREVER N=2 C=2 RELEASE_ANY", holds=False),
     Check("atp.pml", "ATP mutant: an old entry is joined", "FOREVER N=2 C=5 M=4 W=2 JOIN_OLD", holds=False),
+    Check("atp.pml", "ATP mutant: a mark is inherited", "FOREVER N=2 C=2 MARKS INHERITED", holds=False),
     Check(
         "atp.pml", "ATP: a pass splits without loss", "N=2 C=1 LOSSES=0 DUPLICATES=0 EVICTIONS=0 NO_SPLIT", holds=False
     ),

@@ -19,6 +19,19 @@ import matplotlib.pyplot as plt
 LINES = (("shared", "shared entries", "o-"), ("reserved", "reserved parts", "s--"), ("servers", "servers alone", ":"))
 
 
+def goodput(axis, rows: list[dict[str, float]]) -> None:
+    for name, label, style in LINES:
+        axis.plot([row["load"] for row in rows], [row[name] for row in rows], style, label=label)
+
+
+def hits(axis, rows: list[dict[str, float]], numbers: list[int]) -> None:
+    for jobs in numbers:
+        mine = [row for row in rows if row["jobs"] == jobs]
+        axis.plot([row["load"] for row in mine], [row["hits"] for row in mine], "o-", label=f"{jobs} jobs")
+    loads = [row["load"] for row in rows if row["jobs"] == numbers[0]]
+    axis.plot(loads, [row["random"] for row in rows if row["jobs"] == numbers[0]], "k:", label="random places")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", type=Path, help="what tenants_bench printed")
@@ -26,25 +39,25 @@ def main() -> None:
     options = parser.parse_args()
     rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(options.table.open())]
     numbers = sorted({int(row["jobs"]) for row in rows})
+    cores = sorted({int(row["oversubscription"]) for row in rows})
     matplotlib.rcParams["svg.hashsalt"] = "tenants"  # so that the same figures give the same file
-    figure, axes = plt.subplots(1, len(numbers) + 1, figsize=(3 * (len(numbers) + 1), 3.2), sharey=True)
-    for jobs, axis in zip(numbers, axes, strict=False):
-        mine = [row for row in rows if row["jobs"] == jobs]
-        for name, label, style in LINES:
-            axis.plot([row["load"] for row in mine], [row[name] for row in mine], style, label=label)
-        axis.set_title(f"{jobs} job{'s' if jobs > 1 else ''}: goodput")
-    axes[0].set_ylabel("share of a worker's link")
-    axes[0].legend(fontsize="small")
-    for jobs in numbers:
-        mine = [row for row in rows if row["jobs"] == jobs]
-        axes[-1].plot([row["load"] for row in mine], [row["hits"] for row in mine], "o-", label=f"{jobs} jobs")
-    loads = [row["load"] for row in rows if row["jobs"] == numbers[0]]
-    axes[-1].plot(loads, [row["random"] for row in rows if row["jobs"] == numbers[0]], "k:", label="random places")
-    axes[-1].set_title("updates that find a place")
-    axes[-1].legend(fontsize="small")
-    for axis in axes:
+    size = (2.9 * (len(numbers) + 1), 2.7 * len(cores))
+    figure, axes = plt.subplots(len(cores), len(numbers) + 1, figsize=size, sharex=True, sharey=True, squeeze=False)
+    for core, line in zip(cores, axes, strict=True):
+        there = [row for row in rows if row["oversubscription"] == core]
+        for jobs, axis in zip(numbers, line, strict=False):
+            goodput(axis, [row for row in there if row["jobs"] == jobs])
+        hits(line[-1], there, numbers)
+        line[0].set_ylabel("one switch" if core == 1 else f"two racks, {core}:1")
+    for jobs, axis in zip(numbers, axes[0], strict=False):
+        axis.set_title(f"{jobs} job{'s' if jobs > 1 else ''}: share of a link", fontsize="medium")
+    axes[0][-1].set_title("updates that find a place", fontsize="medium")
+    axes[0][0].legend(fontsize="small")
+    axes[0][-1].legend(fontsize="small")
+    for axis in axes.flat:
         axis.set_xscale("log", base=2)
         axis.set_ylim(0, 1.05)
+    for axis in axes[-1]:
         axis.set_xlabel("load")
     figure.tight_layout()
     figure.savefig(options.plot, metadata={"Date": None})

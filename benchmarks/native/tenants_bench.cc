@@ -1,9 +1,11 @@
 // Measures in the simulator what jobs get from a switch whose memory they share, and compares it with memory that is
 // reserved for each job, and with servers alone (docs/atp.md).
-//   tenants_bench [SEEDS [WORKERS]]
-// Each job has WORKERS workers (4 by default) and a window of at most 64 passes, and there is a host for each job's
-// server. On these links, 14 passes in flight between worker and switch are what fills a link. The load is 16 passes
-// for each job, as a share of the entries. Each line has medians of SEEDS (3 by default) seeds:
+//   tenants_bench [SEEDS [JOBS [OVERSUBSCRIPTION]]]
+// Each job has 4 workers and a window of at most 64 passes, and there is a host for each job's server. On these links,
+// 14 passes in flight between worker and switch are what fills a link. The load is 16 passes for each job, as a share
+// of the entries. The oversubscription is that of the links between two racks and a core, with a switch in each; 1: all
+// are at one switch. Without JOBS, there are 1, 2, 4 and 8; without OVERSUBSCRIPTION, it is 1, 2 and 4. Each line has
+// medians of SEEDS (3 by default) seeds:
 // * goodput of a job, as a share of a worker's link: entries that jobs share; the same number of places reserved in
 //   equal parts, of which a slot takes two (as the aggregator udp does); servers alone;
 // * updates that found a place among the shared entries, and (1 - e^-load) / load. That is the share if each pass takes
@@ -21,7 +23,7 @@ namespace {
 using jaxina::sim::SharingCase;
 using jaxina::sim::SharingFigures;
 
-constexpr std::uint32_t kMostSlots = 64, kSlotsThatFill = 16;
+constexpr std::uint32_t kWorkers = 4, kMostSlots = 64, kSlotsThatFill = 16;
 
 struct Medians {
   double of_link, hits;
@@ -43,34 +45,48 @@ Medians measure(SharingCase what, std::uint64_t seeds) {
   return {median(of_link), median(hits)};
 }
 
+void measure_all(std::uint32_t jobs, std::uint32_t oversubscription, std::uint64_t seeds) {
+  SharingCase what{.jobs = jobs,
+                   .workers = kWorkers,
+                   .slots = kMostSlots,
+                   .oversubscription = oversubscription > 1 ? oversubscription : 0,
+                   .servers = jobs,
+                   .threshold = 1'000'000,
+                   .second_starts_at = 7'000'000,
+                   .delay = 250'000};
+  what.entries = 0;
+  const Medians servers = measure(what, seeds);
+  for (const double load : {0.25, 0.5, 1.0, 2.0, 4.0}) {
+    what.reserved = false;
+    what.slots = kMostSlots;
+    what.entries = static_cast<std::uint32_t>(std::lround(jobs * kSlotsThatFill / load));
+    const Medians shared = measure(what, seeds);
+    what.reserved = true;
+    what.slots = std::clamp(what.entries / jobs / 2, 1u, kMostSlots);
+    const Medians reserved = measure(what, seeds);
+    std::printf("%u,%u,%.2f,%u,%.3f,%.3f,%.3f,%.3f,%.3f\n", oversubscription, jobs, load, what.entries, shared.of_link,
+                reserved.of_link, servers.of_link, shared.hits, -std::expm1(-load) / load);
+    std::fflush(stdout);
+  }
+}
+
+// The number that an argument gives, or all of `others` if there is none.
+std::vector<std::uint32_t> chosen(int argc, char** argv, int argument, std::vector<std::uint32_t> others) {
+  if (argc <= argument) return others;
+  return {static_cast<std::uint32_t>(std::strtoul(argv[argument], nullptr, 10))};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::uint64_t seeds = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 3;
-  const auto workers = static_cast<std::uint32_t>(argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 4);
-  if (argc > 3 || seeds == 0 || workers < 2) return std::fprintf(stderr, "usage: tenants_bench [SEEDS [WORKERS]]\n"), 2;
-  std::printf("jobs,load,entries,shared,reserved,servers,hits,random\n");
-  for (const std::uint32_t jobs : {1u, 2u, 4u, 8u}) {
-    SharingCase what{.jobs = jobs,
-                     .workers = workers,
-                     .slots = kMostSlots,
-                     .servers = jobs,
-                     .threshold = 1'000'000,
-                     .second_starts_at = 7'000'000,
-                     .delay = 250'000};
-    what.entries = 0;
-    const Medians servers = measure(what, seeds);
-    for (const double load : {0.25, 0.5, 1.0, 2.0, 4.0}) {
-      what.reserved = false;
-      what.slots = kMostSlots;
-      what.entries = static_cast<std::uint32_t>(std::lround(jobs * kSlotsThatFill / load));
-      const Medians shared = measure(what, seeds);
-      what.reserved = true;
-      what.slots = std::clamp(what.entries / jobs / 2, 1u, kMostSlots);
-      const Medians reserved = measure(what, seeds);
-      std::printf("%u,%.2f,%u,%.3f,%.3f,%.3f,%.3f,%.3f\n", jobs, load, what.entries, shared.of_link, reserved.of_link,
-                  servers.of_link, shared.hits, -std::expm1(-load) / load);
-      std::fflush(stdout);
-    }
+  const std::vector<std::uint32_t> jobs = chosen(argc, argv, 2, {1, 2, 4, 8});
+  const std::vector<std::uint32_t> oversubscriptions = chosen(argc, argv, 3, {1, 2, 4});
+  if (argc > 4 || seeds == 0 || jobs[0] == 0 || oversubscriptions[0] == 0) {
+    return std::fprintf(stderr, "usage: tenants_bench [SEEDS [JOBS [OVERSUBSCRIPTION]]]\n"), 2;
+  }
+  std::printf("oversubscription,jobs,load,entries,shared,reserved,servers,hits,random\n");
+  for (const std::uint32_t oversubscription : oversubscriptions) {
+    for (const std::uint32_t count : jobs) measure_all(count, oversubscription, seeds);
   }
 }

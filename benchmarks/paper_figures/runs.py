@@ -33,7 +33,7 @@ def links(workers: int, rate: int, loss: float = 0.0) -> Iterator[None]:
         if (held.workers, held.link) == (workers, link):
             yield
             return
-    testbed.up(workers, link)
+    testbed.up(testbed.Size(workers), link)
     try:
         yield
     finally:

@@ -25,9 +25,8 @@ import contextlib
 import dataclasses
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -36,15 +35,14 @@ from compare import bench_records, link_limit_ms, spread
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from switch_process import switch_at
 
 from jaxina import testbed
 from jaxina.bench.report import environment
 from jaxina.bench.stolen_time import StolenTime, warning
 
-PORT = 51000
 OPEN_MPI = "Open MPI, TCP"
 EXTRA_HOSTS = 2  # beside the workers: for a server, or for switches on a worker's link
-_START_S = 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,22 +87,6 @@ CASES = (
     Case("atp, 1 slow switch", "atp", slow_switches=1),
     Case("atp, 2 slow switches", "atp", slow_switches=2),
 )
-
-
-@contextlib.contextmanager
-def switch_at(namespace: str, host: str, *options: object) -> Iterator[str]:
-    """Runs `jaxina switch` in a namespace. Yields its control address."""
-    read_end, write_end = os.pipe()
-    command = [*testbed.Testbed.inside(namespace), sys.executable, "-m", "jaxina.cli", "switch", "--bind"]
-    command += [f"{host}:{PORT}", "--threads", "1", "--quiet", "--announce-fd", str(write_end), *map(str, options)]
-    process = subprocess.Popen(command, pass_fds=[write_end])
-    os.close(write_end)
-    try:
-        yield os.read(read_end, 100).decode().strip()
-    finally:
-        os.close(read_end)
-        process.terminate()
-        process.wait(_START_S)
 
 
 def measure(case: Case, bed: testbed.Testbed, options: argparse.Namespace) -> dict[str, float]:
@@ -170,7 +152,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     stolen = StolenTime()
-    bed = testbed.up(options.workers + EXTRA_HOSTS, testbed.Link(options.rate))
+    bed = testbed.up(testbed.Size(options.workers + EXTRA_HOSTS), testbed.Link(options.rate))
     try:
         rounds = []
         for number in range(options.rounds):

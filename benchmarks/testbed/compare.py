@@ -78,7 +78,7 @@ def run(command: list) -> str:
 
 def measure(workers: int, loss: float, options: argparse.Namespace) -> Round:
     stolen = StolenTime()
-    testbed.up(workers, testbed.Link(options.rate, loss))
+    testbed.up(testbed.Size(workers), testbed.Link(options.rate, loss))
     try:
         found = through_jax(workers, options)
         if not options.without_open_mpi:

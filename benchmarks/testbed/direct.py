@@ -31,7 +31,7 @@ Round = dict  # for each size in bytes: the ms of "direct", "udp", and of gloo b
 
 def measure(options: argparse.Namespace) -> Round:
     found: Round = {}
-    testbed.up(options.workers, testbed.Link(options.rate))
+    testbed.up(testbed.Size(options.workers), testbed.Link(options.rate))
     try:
         for aggregator in AGGREGATORS:
             sizes = ("-b", options.begin, "-e", options.end, "-f", 5)

@@ -61,7 +61,7 @@ def measure(case: Case, options: argparse.Namespace) -> Times:
     widths = [part for bits in WIDTHS for part in ("--bits", bits)]
     arguments = ("-n", case.workers, "-b", options.size, "-e", options.size, "-i", options.iterations, *widths)
     if case.rate:
-        testbed.up(case.workers, testbed.Link(case.rate))
+        testbed.up(testbed.Size(case.workers), testbed.Link(case.rate))
         try:
             (record,) = bench_records(case.aggregator, *arguments)
         finally:

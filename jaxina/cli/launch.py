@@ -57,7 +57,7 @@ class Launch:
       settings: the settings of all workers.
       own_switch: whether the run starts a switch of its own, if it needs one.
       racks: in how many racks the workers are. With more than one, the run's own switches are one for each rack, and a
-        core switch above them.
+        core switch above them. A testbed with racks has its own number.
       nodes: the hosts of the job.
       devices: CPU devices of each worker; None leaves that to the workers.
       trace: file for the timelines of all workers; None for none.
@@ -99,7 +99,7 @@ class Launch:
           How the run ended, and the workers' statistics (`run_report.collect`).
         """
         where = placement.current.get()
-        where.check(self.count, self.settings.aggregator)
+        where.check(self.count, self.racks, self.settings.aggregator)
         output = TaggedOutput(folder=self.log_folder)
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jaxina-run-")))
@@ -176,13 +176,15 @@ class Launch:
             rdma = settings.aggregator in ("roce", "verbs")
             with contextlib.ExitStack() as stack:
 
-                def start(number: int, upstream: str | None = None) -> str:
+                def start(number: int, upstream: str | None = None, rack: int | None = None) -> str:
                     # Each switch drops other packets, so that losses are independent.
                     seed = (settings.loss_seed + (number << 33)) % 2**64
-                    return stack.enter_context(private_switch(settings.loss, seed, threads, rdma, upstream))
+                    return stack.enter_context(private_switch(settings.loss, seed, threads, rdma, upstream, rack))
 
-                top = start(0)
-                yield [top] if self.racks == 1 else [start(1 + rack, top) for rack in range(self.racks)]
+                top, placed = start(0), placement.current.get().racks
+                racks = placed if placed > 1 and settings.aggregator == "atp" else self.racks
+                of_rack = [start(1 + rack, top, rack if placed > 1 else None) for rack in range(racks) if racks > 1]
+                yield of_rack or [top]
         else:
             yield [settings.switch]
 

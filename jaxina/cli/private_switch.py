@@ -18,7 +18,9 @@ _STOP_TIMEOUT = 5.0
 
 
 @contextlib.contextmanager
-def private_switch(loss: float, loss_seed: int, threads: int, rdma: bool, upstream: str | None = None) -> Iterator[str]:
+def private_switch(
+    loss: float, loss_seed: int, threads: int, rdma: bool, upstream: str | None = None, rack: int | None = None
+) -> Iterator[str]:
     """Runs a software switch while the context lasts, where the placement of the run has it.
 
     Args:
@@ -27,6 +29,7 @@ def private_switch(loss: float, loss_seed: int, threads: int, rdma: bool, upstre
       threads: threads of the data path.
       rdma: whether it answers RDMA too.
       upstream: the control address of the switch above it; None if there is none.
+      rack: the rack that it is in; None if it is in no rack.
 
     Yields:
       The switch's control address, HOST:PORT.
@@ -37,27 +40,28 @@ def private_switch(loss: float, loss_seed: int, threads: int, rdma: bool, upstre
     parent = os.getpid()
     read_end, write_end = os.pipe()
     where = placement.current.get()
+    host = where.switch_host(rack)
     command = [
         sys.executable,
         "-m",
         "jaxina.cli",
         "switch",
         "--bind",
-        f"{where.switch_host}:0",
+        f"{host}:0",
         "--threads",
         str(threads),
         "--loss",
         str(loss),
         "--loss-seed",
         str(loss_seed),
-        *(("--rdma", f"{where.switch_host}:0") if rdma else ()),
+        *(("--rdma", f"{host}:0") if rdma else ()),
         *(("--upstream", upstream) if upstream is not None else ()),
         "--announce-fd",
         str(write_end),
         "--quiet",
     ]
     process = subprocess.Popen(
-        where.on_switch(command),
+        where.on_switch(command, rack),
         stdin=subprocess.DEVNULL,
         start_new_session=True,
         pass_fds=[write_end],

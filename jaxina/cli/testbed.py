@@ -23,19 +23,34 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    workers: Annotated[
-        int, typer.Option("-n", "--workers", min=1, max=testbed.network.MAX_WORKERS, help="Number of workers.")
-    ],
+    workers: Annotated[int, typer.Option("-n", "--workers", min=1, max=testbed.MAX_WORKERS, help="Number of workers.")],
     rate: Annotated[int, typer.Option(help="Megabits per second of a worker's link, each way.")] = 1000,
     loss: Annotated[float, typer.Option(help="Share of packets that each link loses, each way, such as 0.001.")] = 0.0,
     mtu: Annotated[int, typer.Option(help="Largest IP packet, in bytes.")] = 1500,
+    racks: Annotated[
+        int, typer.Option(metavar="R", help="Number of racks that the workers are in, each with a switch.")
+    ] = 1,
+    oversubscription: Annotated[
+        float,
+        typer.Option(
+            metavar="K", help="Rate of all workers' links of a rack, divided by that of its link to the core."
+        ),
+    ] = 1.0,
+    servers: Annotated[
+        int, typer.Option(metavar="S", help="Number of hosts for servers, at the core if there are racks.")
+    ] = 0,
 ) -> None:
-    """Make a namespace for each worker and one for the switch, and shaped links between them. Needs root."""
-    made = testbed.up(workers, testbed.Link(rate, loss, mtu))
-    Console(highlight=False).print(
-        f"{made.workers} workers ({made.worker_host(0)} ...) on links of {rate} Mbit/s, and a switch "
+    """Make a namespace for each worker, server and switch, and shaped links between them. Needs root."""
+    made = testbed.up(testbed.Size(workers, racks, oversubscription, servers), testbed.Link(rate, loss, mtu))
+    told = (
+        f"{workers} workers ({made.worker_host(0)} ...) on links of {rate} Mbit/s, and a switch "
         f"({made.switch_host}) on one of {workers * rate}; loss {100 * loss:g} %, MTU {mtu}"
     )
+    if racks > 1:
+        told += f"\n{racks} racks with a switch ({made.rack_switch_host(0)} ...), {made.core_rate} Mbit/s to the core"
+    if servers > 0:
+        told += f"\n{servers} hosts for servers ({made.server_host(0)} ...)"
+    Console(highlight=False).print(told)
 
 
 def run(

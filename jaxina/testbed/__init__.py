@@ -1,5 +1,6 @@
 """A network of namespaces on one host: workers and a switch on links of a given rate and loss."""
 
-from jaxina.testbed.network import Link, Testbed, down, find, up
+from jaxina.testbed.network import down, find, up
+from jaxina.testbed.places import MAX_WORKERS, Link, Size, Testbed
 
-__all__ = ["Link", "Testbed", "down", "find", "up"]
+__all__ = ["MAX_WORKERS", "Link", "Size", "Testbed", "down", "find", "up"]

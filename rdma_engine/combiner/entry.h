@@ -30,6 +30,7 @@ struct Entry {
   std::uint32_t count = 0;  // children whose packets are in the sum; 0: the entry is free
   Nanoseconds claimed = 0;  // when the pass claimed it
   WorkerSet seen{};         // these children, by index
+  PassId collided;          // the latest pass that found the entry taken
   bool marked = false;      // one of these packets was marked
 };
 
@@ -72,9 +73,14 @@ inline EntryOutcome apply_to_entry(Entry& entry, const Contribution& from, Nanos
     ++entry.count;
     return {EntryVerdict::kJoin, entry.count == from.children};
   }
-  if (held || !from.may_claim) return {EntryVerdict::kPass};
+  if (!from.may_claim) return {EntryVerdict::kPass};
+  if (held) {
+    entry.collided = from.pass;
+    return {EntryVerdict::kPass};
+  }
+  if (entry.collided == from.pass) return {EntryVerdict::kPass};
   const bool expired = entry.count > 0;
-  entry = {.pass = from.pass, .count = 1, .claimed = now, .marked = from.marked};
+  entry = {.pass = from.pass, .count = 1, .claimed = now, .collided = entry.collided, .marked = from.marked};
   insert(entry.seen, from.child);
   return {EntryVerdict::kClaim, from.children == 1, expired};
 }

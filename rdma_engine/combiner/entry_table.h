@@ -30,9 +30,13 @@ class EntryTable {
   const EntryTableSize& size() const { return size_; }
   Nanoseconds lifetime() const { return lifetime_; }
 
-  // The index of a pass's entry. The slots of one job have entries of their own, if there are enough.
+  // The index of a pass's entry. The slots of one job have entries of their own, if there are enough. Jobs that were
+  // registered one after the other begin far from each other: the number's fraction of the golden ratio is spread over
+  // the table (Fibonacci hashing; Knuth, The Art of Computer Programming, volume 3, 6.4).
   std::size_t index_of(const PassId& pass) const {
-    return (pass.job * std::size_t{0x9e3779b97f4a7c15} + pass.slot) % entries_.size();
+    const std::uint64_t fraction = (pass.job * std::uint64_t{0x9e3779b97f4a7c15}) >> 32;
+    const std::uint64_t first = (fraction * entries_.size()) >> 32;
+    return (first + pass.slot) % entries_.size();
   }
   Entry& operator[](std::size_t index) { return entries_[index]; }
   // The memory of the entry's sum, as a packet: headroom for the header, the exponents, the words.

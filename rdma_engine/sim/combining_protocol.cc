@@ -1,5 +1,6 @@
 // The simulator's protocol with a server in each worker's process, and switches that combine updates on their way
 // there.
+#include <algorithm>
 #include <map>
 
 #include "rdma_engine/base/narrow.h"
@@ -37,12 +38,16 @@ class CombiningProtocol final : public Protocol {
   }
   std::unique_ptr<WorkerEnd> join(const JobSpec& spec, std::uint32_t worker, std::uint16_t host,
                                   const JobPlan& plan) override {
-    const SessionConfig config{.job = spec.job,
-                               .secret = spec.secret,
-                               .worker = narrow<std::uint16_t>(worker),
-                               .stream = {.shape = plan.shape, .timer = plan.timer, .window = plan.window},
-                               .switches = 1};
-    return std::make_unique<DatagramEnd>(config, servers_of(jobs_.at(spec.job)), nodes_.switch_of[host]);
+    const std::vector<std::uint16_t> servers = servers_of(jobs_.at(spec.job));
+    // As in the udp transport: each server's passes are in order.
+    const auto paths = narrow<std::uint32_t>(std::min<std::size_t>(servers.size(), plan.shape.slots()));
+    const SessionConfig config{
+        .job = spec.job,
+        .secret = spec.secret,
+        .worker = narrow<std::uint16_t>(worker),
+        .stream = {.shape = plan.shape, .timer = plan.timer, .paths = paths, .window = plan.window},
+        .switches = 1};
+    return std::make_unique<DatagramEnd>(config, servers, nodes_.switch_of[host]);
   }
 
   void on_packet(const Packet& packet, Nanoseconds now, Output& output) override {

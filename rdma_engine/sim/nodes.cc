@@ -10,7 +10,7 @@ namespace jaxina::sim {
 
 void Simulation::make_nodes() {
   const bool combines = plan_.features & kCombining;
-  const std::uint32_t racks = combines ? plan_.combining.racks : 1;
+  const std::uint32_t racks = plan_.combining.racks;
   const auto hosts = narrow<std::uint16_t>(hosts_.size());
   for (std::uint16_t index = 0; index < hosts; ++index) {
     const Host& host = hosts_[index];

@@ -89,7 +89,7 @@ struct IngressPlan {
   Nanoseconds service = 0;  // time that the aggregator takes per packet
 };
 
-// Switches that combine updates.
+// Switches that combine updates. Without kCombining, racks and core still say where workers are.
 struct CombiningPlan {
   std::uint32_t entries = 0;  // of each switch
   Nanoseconds lifetime = 0;   // of an entry

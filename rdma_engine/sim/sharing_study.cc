@@ -9,10 +9,17 @@ namespace jaxina::sim {
 namespace {
 
 constexpr Nanoseconds kSettled = 200 * kMillisecond, kMeasured = 400 * kMillisecond;
-constexpr std::uint32_t kBlock = 8, kBlocks = 4;
+constexpr std::uint32_t kBlock = 8, kBlocks = 4, kRacks = 2;
 
 LinkPlan link_plan(const SharingCase& what) {
   return {.delay = what.delay, .bytes_per_us = 4, .queue = 5 * kMillisecond};
+}
+
+// A rack's link to the core.
+LinkPlan core_plan(const SharingCase& what) {
+  LinkPlan core = link_plan(what);
+  core.bytes_per_us = core.bytes_per_us * what.jobs * what.workers / kRacks / what.oversubscription;
+  return core;
 }
 
 JobPlan job_plan(const SharingCase& what) {
@@ -32,18 +39,19 @@ JobPlan job_plan(const SharingCase& what) {
 Plan plan_of(const SharingCase& what) {
   Plan plan{.seed = what.seed, .features = kSeveralJobs};
   plan.quiet_at = kSecond;
+  plan.faults.loss = static_cast<std::uint32_t>(std::lround(what.loss * 65536));
   plan.jobs.assign(what.jobs, job_plan(what));
   for (std::size_t job = 1; job < plan.jobs.size(); ++job) plan.jobs[job].starts_at = what.second_starts_at;
   plan.looks = {what.second_starts_at + kSettled, what.second_starts_at + kSettled + kMeasured};
+  if (what.oversubscription > 0) plan.combining = {.racks = kRacks, .core = core_plan(what)};
   if (what.reserved) return plan;
   plan.features |= kCombining | kServers | kCongestion;
   const LinkPlan link = link_plan(what);
-  plan.combining = {.entries = what.entries,
-                    .lifetime = 200 * kMillisecond,
-                    .core = link,
-                    .servers = what.servers,
-                    .server_link = link,
-                    .share_sent_on = static_cast<std::uint32_t>(std::lround(what.share_sent_on * 65536))};
+  plan.combining.entries = what.entries;
+  plan.combining.lifetime = 200 * kMillisecond;
+  plan.combining.servers = what.servers;
+  plan.combining.server_link = link;
+  plan.combining.share_sent_on = static_cast<std::uint32_t>(std::lround(what.share_sent_on * 65536));
   if (what.marks) plan.combining.queues.bytes_per_second = link.bytes_per_us * 1e6;
   plan.combining.queues.threshold = what.threshold;
   return plan;

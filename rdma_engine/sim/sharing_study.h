@@ -14,7 +14,13 @@ struct SharingCase {
   std::uint32_t jobs = 1;
   std::uint32_t workers = 4;  // of each job
   std::uint32_t slots = 256;  // of each job
-  bool reserved = false;  // the switch sums in slots that each job has for itself: then nothing below matters but delay
+  // How many times as fast the links of a rack's workers are together as its link to the core, if workers are in two
+  // racks. 0: there is only one switch.
+  std::uint32_t oversubscription = 0;
+  double loss = 0;  // share of packets that each link loses, each way
+  // The switch (the core, if there are racks) sums in slots that each job has for itself. Then nothing below matters
+  // but delay.
+  bool reserved = false;
   std::uint32_t entries = 4096;
   std::uint32_t servers = 1;          // hosts that all jobs share
   double share_sent_on = 0;           // of passes that are not combined, though they could be

@@ -42,8 +42,12 @@ class LossControl {
     s.in_flight = true;
     s.sent = now;
     s.order = path(slot).add(slot);
-    if (s.attempts == 0) s.first_order = s.order;
-    else ++retransmissions_;
+    if (s.attempts == 0) {
+      s.first_order = s.order;
+      s.first_sent = now;
+    } else {
+      ++retransmissions_;
+    }
     ++s.attempts;
     ++in_flight_;
     next_deadline_ = in_flight_ == 1 ? due(slot) : std::min(next_deadline_, due(slot));
@@ -64,9 +68,9 @@ class LossControl {
     if (s.in_flight) leave_flight(s);
     if (s.attempts == 1) {
       timer_.sample(now - s.sent);
-      window_.on_result(now - s.sent);
+      window_.on_result(s.first_sent, now);
     }
-    window_.on_any_result(is_marked, narrow<std::uint32_t>(in_flight_));
+    window_.on_any_result(is_marked, s.first_sent, now);
     // This result has overtaken the passes sent before it, so they may be due sooner.
     silences_ = 0;
     probes_ = 1;
@@ -132,6 +136,7 @@ class LossControl {
 
  private:
   struct Slot {
+    Nanoseconds first_sent = 0;     // when the pass was first sent
     Nanoseconds sent = 0;           // when the pass was sent, or when the aggregator last reported it pending
     std::uint64_t order = 0;        // number of the pass's latest transmission on its path
     std::uint64_t first_order = 0;  // number of its first transmission

@@ -8,10 +8,12 @@
 // nothing more. Then the window is halved, and from then on grows by a quarter per round trip.
 //
 // A result with a mark says that a queue has formed at a port of a switch, though round trips may still be short. Then
-// the window is halved, below its first size if necessary, and from then on grows by one per round trip. All workers of
-// a job see the same marks, and jobs that share the port come to equal shares (Chiu and Jain, 1989). Every result of
-// the passes that were in flight may have a mark of the same queue, so until they have all come, marks and round trips
-// change nothing.
+// the window is decreased by half of the share of results that came with a mark lately, below its first size if
+// necessary, and from then on grows by one per round trip (DCTCP: Alizadeh et al., SIGCOMM 2010). The first mark halves
+// it. So a queue that stands decreases the window much, and a burst that one late thread has sent does so little. All
+// workers of a job see the same marks, and jobs that share the port come to equal shares (Chiu and Jain, 1989). A
+// result can only tell of a queue that the latest decrease did not shorten yet, if its pass was sent before that. So
+// such results change nothing.
 //
 // Loss is no sign of a queue: a packet that one worker loses makes its pass look lost to all workers. But a known
 // overflow of a receive buffer is a sign. Then the window is halved, below its first size if necessary, and from then
@@ -36,68 +38,70 @@ struct WindowLimits {
 class Window {
  public:
   Window(WindowLimits limits, std::uint32_t slots)
-      : limits_(limits), slots_(slots), least_(std::min(limits.first, slots)), passes_(least_) {}
+      : limits_(limits), slots_(slots), least_(std::min(limits.first, slots)), size_(least_) {}
 
-  std::uint32_t passes() const { return passes_; }
+  std::uint32_t passes() const { return static_cast<std::uint32_t>(size_); }
 
   // Whether some passes that were in flight at the latest overflow have no result yet.
-  bool recovers() const { return awaited_ > 0 && awaited_from_ == Sign::kOverflow; }
+  bool recovers() const { return awaited_ > 0; }
 
   // How many results came with a mark, and how often the window was decreased.
   std::uint64_t marks() const { return marks_; }
   std::uint64_t decreases() const { return decreases_; }
 
-  // The result of a pass that was sent only once has come.
-  void on_result(Nanoseconds round_trip) {
-    if (awaited_ > 0 && awaited_from_ == Sign::kMark) return;
-    shortest_ = std::min(shortest_, round_trip);
-    if (grows()) passes_ = std::min(passes_ + (overflowed_ ? std::max(passes_ / 4, 1u) : 1), slots_);
-    if (++results_ < passes_) return;
+  // The result of a pass has come that was sent only once, at `sent`.
+  void on_result(Nanoseconds sent, Nanoseconds now) {
+    if (marked_ && sent < decreased_) return;
+    shortest_ = std::min(shortest_, now - sent);
+    if (grows()) size_ = std::min<double>(size_ + (overflowed_ ? std::max(passes() / 4, 1u) : 1), slots_);
+    if (++results_ < passes()) return;
     ++round_trips_;
     if (shortest_ > limits_.standing) {
-      if (awaited_ == 0) await(Sign::kStanding, passes_);
-      passes_ = std::max(passes_ / 2, std::min(passes_, least_));
+      size_ = std::max<double>(size_ / 2, std::min(passes(), least_));
       growth_ = 4;
       ++decreases_;
+      decreased_ = now;
     }
     begin_round_trip();
   }
 
-  // The result of any pass has come, after which so many are in flight. on_result() comes first.
-  void on_any_result(bool is_marked, std::uint32_t in_flight) {
-    marks_ += is_marked;
+  // The result of any pass has come that was first sent at `first_sent`. on_result() comes first.
+  void on_any_result(bool is_marked, Nanoseconds first_sent, Nanoseconds now) {
+    count(is_marked);
     if (awaited_ > 0) {
       --awaited_;
-    } else if (is_marked) {
-      halve(Sign::kMark, in_flight);
+    } else if (is_marked && first_sent >= decreased_) {
+      size_ = std::max(size_ * (1 - marked_share_ / 2), 1.0);
       marked_ = true;
+      ++decreases_;
+      decreased_ = now;
+      begin_round_trip();
     }
   }
 
   // A receive buffer overflowed. All overflows of passes that were in flight together count as one.
   void on_overflow() {
     if (recovers()) return;
-    halve(Sign::kOverflow, passes_);
+    awaited_ = passes();
+    size_ = std::max(size_ / 2, 1.0);
+    ++decreases_;
+    begin_round_trip();
     overflowed_ = true;
     round_trips_ = 1;
   }
 
  private:
-  enum class Sign : std::uint8_t { kOverflow, kMark, kStanding };
-
   bool grows() const {
     if (overflowed_) return results_ == 0 && round_trips_ % kRoundTripsToGrow == 0;
     return marked_ ? results_ == 0 : results_ % growth_ == 0;
   }
-  void await(Sign sign, std::uint32_t in_flight) {
-    awaited_ = in_flight;
-    awaited_from_ = sign;
-  }
-  void halve(Sign sign, std::uint32_t in_flight) {
-    await(sign, in_flight);
-    passes_ = std::max(passes_ / 2, 1u);
-    ++decreases_;
-    begin_round_trip();
+  // Of the results that come, the share with a mark: a mean in which each window of results counts one 16th.
+  void count(bool is_marked) {
+    marks_ += is_marked;
+    counted_marks_ += is_marked;
+    if (++counted_ < passes()) return;
+    marked_share_ += (static_cast<double>(counted_marks_) / counted_ - marked_share_) / 16;
+    counted_ = counted_marks_ = 0;
   }
   void begin_round_trip() {
     results_ = 0;
@@ -108,14 +112,17 @@ class Window {
   static constexpr std::uint32_t kRoundTripsToGrow = 64;
 
   WindowLimits limits_;
-  std::uint32_t slots_, least_, passes_;
+  std::uint32_t slots_, least_;
+  double size_;                    // the window; a fraction of a pass counts only for what follows
   std::uint32_t growth_ = 1;       // results until the window grows by one, as long as no buffer has overflowed
   std::uint32_t results_ = 0;      // results in this round trip
   std::uint32_t round_trips_ = 0;  // since the latest overflow
-  std::uint32_t awaited_ = 0;      // passes in flight at the latest decrease that have no result yet
-  Sign awaited_from_ = Sign::kOverflow;
+  std::uint32_t awaited_ = 0;      // passes in flight at the latest overflow that have no result yet
   bool overflowed_ = false, marked_ = false;
+  std::uint32_t counted_ = 0, counted_marks_ = 0;  // results, and marks, since the share was updated
+  double marked_share_ = 1;
   std::uint64_t marks_ = 0, decreases_ = 0;
+  Nanoseconds decreased_ = std::numeric_limits<Nanoseconds>::min();  // latest decrease by a mark or long round trips
   Nanoseconds shortest_ = std::numeric_limits<Nanoseconds>::max();
 };
 

@@ -1,5 +1,7 @@
 // Tests a switch that combines updates: the rule of its entries, what it sends on, and what changes nothing.
+#include <algorithm>
 #include <random>
+#include <vector>
 
 #include "tests/native/combiner_fixture.h"
 
@@ -43,6 +45,33 @@ TEST(EntryRule, AnotherPassWaitsForTheResultOrTheLifetime) {
   const EntryOutcome free = apply_to_entry(entry, contribution(1, 1), 6, kLifetime);
   EXPECT_EQ(free.verdict, EntryVerdict::kClaim);
   EXPECT_FALSE(free.expired);
+}
+
+// Otherwise one part of the pass would wait at the server and the other at the switch, until a timeout.
+TEST(EntryRule, APassThatFoundTheEntryTakenDoesNotClaimItLater) {
+  Entry entry;
+  apply_to_entry(entry, contribution(0, 0), 5, kLifetime);
+  EXPECT_EQ(apply_to_entry(entry, contribution(0, 1), 6, kLifetime).verdict, EntryVerdict::kPass);
+  EXPECT_TRUE(release(entry, contribution(0, 0).pass, 7, kLifetime));
+  EXPECT_EQ(apply_to_entry(entry, contribution(1, 1), 8, kLifetime).verdict, EntryVerdict::kPass);
+  EXPECT_EQ(apply_to_entry(entry, contribution(0, 2), 9, kLifetime).verdict, EntryVerdict::kClaim);
+  EXPECT_EQ(apply_to_entry(entry, contribution(1, 1), 9, kLifetime).verdict, EntryVerdict::kPass);
+  EXPECT_EQ(apply_to_entry(entry, contribution(1, 2), 9, kLifetime).verdict, EntryVerdict::kJoin);
+}
+
+TEST(EntryTable, JobsBeginFarFromEachOther) {
+  constexpr std::uint32_t kEntries = 512, kJobs = 8, kSlots = 4;
+  EntryTable table({.entries = kEntries, .packet_bytes = 4}, kLifetime);
+  for (std::uint32_t first = 1; first < 100; ++first) {  // jobs come and go, and numbers only grow
+    std::vector<std::size_t> begins;
+    for (std::uint32_t job = first; job < first + kJobs; ++job) begins.push_back(table.index_of({.job = job}));
+    std::sort(begins.begin(), begins.end());
+    begins.push_back(begins.front() + kEntries);
+    for (std::size_t i = 1; i < begins.size(); ++i) EXPECT_GE(begins[i] - begins[i - 1], kEntries / kJobs / 2) << first;
+    for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
+      EXPECT_EQ(table.index_of({.job = first, .slot = slot}), (table.index_of({.job = first}) + slot) % kEntries);
+    }
+  }
 }
 
 TEST(EntryRule, APassDoesNotJoinAnEntryOlderThanTheLifetime) {

@@ -6,22 +6,47 @@
 namespace jaxina::sim {
 namespace {
 
-// Four workers of each job, half of whose passes are not combined. A link that is shared drops nothing if packets are
-// marked, and jobs get equal shares of it. Without marks, most of what is sent is lost.
+// Four workers of a job, half of whose passes are not combined. Without marks, most of what is sent is lost.
 TEST(Congestion, MarksKeepASharedLinkFromOverflowing) {
-  for (const std::uint32_t jobs : {1u, 2u}) {
-    SharingCase what{.seed = 7, .jobs = jobs, .share_sent_on = 0.5, .second_starts_at = 100'000'000};
-    const SharingFigures marks = study_sharing(what);
-    EXPECT_EQ(marks.failure, "");
-    EXPECT_LT(marks.dropped, 0.001);
-    EXPECT_GT(marks.of_model, 0.9);
-    EXPECT_GT(jain_index(marks.job_share), 0.95);
-    what.marks = false;
-    const SharingFigures none = study_sharing(what);
-    EXPECT_EQ(none.failure, "");
-    EXPECT_GT(none.dropped, 0.2);
-    EXPECT_LT(none.of_model, 0.8);
+  SharingCase what{.seed = 7, .share_sent_on = 0.5};
+  const SharingFigures marks = study_sharing(what);
+  EXPECT_EQ(marks.failure, "");
+  EXPECT_LT(marks.dropped, 0.001);
+  EXPECT_GT(marks.of_model, 0.9);
+  what.marks = false;
+  const SharingFigures none = study_sharing(what);
+  EXPECT_EQ(none.failure, "");
+  EXPECT_GT(none.dropped, 0.2);
+  EXPECT_LT(none.of_model, 0.8);
+}
+
+// Jobs get equal shares of a link, whether workers' packets meet there or only sums.
+TEST(Congestion, MarksMakeJobsEqual) {
+  for (const SharingCase& what :
+       {SharingCase{.seed = 7, .jobs = 2, .share_sent_on = 0.5, .second_starts_at = 100'000'000},
+        SharingCase{.seed = 7, .jobs = 2, .workers = 8, .second_starts_at = 100'000'000}}) {
+    const SharingFigures figures = study_sharing(what);
+    EXPECT_EQ(figures.failure, "");
+    EXPECT_LT(figures.dropped, 0.001);
+    EXPECT_GT(figures.of_model, 0.9);
+    EXPECT_GT(jain_index(figures.job_share), 0.95);
   }
+}
+
+// A table with room for half of what a job has in flight. Reserved places are two for a slot.
+TEST(Sharing, EntriesAreWorthMoreThanReservedPlaces) {
+  SharingCase what{.seed = 7, .slots = 64, .entries = 8, .threshold = 1'000'000, .delay = 250'000};
+  const SharingFigures shared = study_sharing(what);
+  what.entries = 0;
+  const SharingFigures servers = study_sharing(what);
+  what.reserved = true;
+  what.slots = 4;
+  const SharingFigures reserved = study_sharing(what);
+  EXPECT_EQ(shared.failure + servers.failure + reserved.failure, "");
+  EXPECT_GT(shared.of_link, 1.5 * reserved.of_link);
+  EXPECT_GT(shared.of_link, servers.of_link);
+  constexpr double kAtRandom = 0.43;  // (1 - e^-2) / 2
+  EXPECT_GT(shared.hits, kAtRandom);
 }
 
 TEST(Congestion, JainsIndex) {

@@ -174,12 +174,34 @@ std::vector<std::size_t> sizes_with_marks(Loss& loss, std::uint16_t slots, const
   return sizes;
 }
 
-TEST(LossControl, MarksHalveTheWindowOncePerRoundTripAndThenItGrowsByOne) {
+TEST(LossControl, MarksDecreaseTheWindowOncePerRoundTripAndThenItGrowsByOne) {
   Loss loss(64, 1, {.first = 32});
   const std::vector<bool> marks = {true, true, true, false, false, false, false, true, false};
-  EXPECT_EQ(sizes_with_marks(loss, 64, marks), (std::vector<std::size_t>{32, 16, 8, 4, 5, 6, 7, 8, 4}));
+  // The last mark comes after four round trips without any, so it counts for less than the first ones.
+  EXPECT_EQ(sizes_with_marks(loss, 64, marks), (std::vector<std::size_t>{32, 16, 8, 4, 5, 6, 7, 8, 5}));
   EXPECT_EQ(loss.control.window().marks(), 32u + 16u + 8u + 8u);
   EXPECT_EQ(loss.control.window().decreases(), 4u);
+}
+
+TEST(LossControl, RareMarksDecreaseTheWindowLittle) {
+  Loss loss(64, 1, {.first = 64});
+  std::vector<bool> marks(200, false);
+  for (std::size_t i = 0; i < marks.size(); i += 20) marks[i] = true;
+  const std::vector<std::size_t> sizes = sizes_with_marks(loss, 64, marks);
+  EXPECT_EQ(sizes[1], 32u) << "nothing is known yet, so the first mark halves the window";
+  EXPECT_GT(sizes[181], sizes[180] * 3 / 4);
+  EXPECT_LT(sizes[181], sizes[180]);
+}
+
+TEST(LossControl, MarksOnPassesFromBeforeADecreaseChangeNothing) {
+  Loss loss(16, 1, {.first = 8});
+  loss.send({0, 1, 2, 3}, 0);
+  loss.result(0, 5, true);
+  loss.send({4}, 6);
+  for (const std::uint16_t slot : {1, 2, 3}) loss.result(slot, 7, true);
+  EXPECT_EQ(loss.control.window().decreases(), 1u);
+  loss.result(4, 8, true);
+  EXPECT_EQ(loss.control.window().decreases(), 2u);
 }
 
 TEST(LossControl, MarksLeaveAWindowOfOnePass) {

@@ -93,21 +93,21 @@ def transfer(made: testbed.Testbed, send: str, stream: bool) -> tuple[int, float
 
 
 def test_links_have_the_rate_asked_for(up: Callable[..., testbed.Testbed]):
-    made = up(2, testbed.Link(rate=100))
+    made = up(testbed.Size(2), testbed.Link(rate=100))
     received, took = transfer(made, SEND_STREAM, stream=True)
     assert received == 10_000_000
     assert took > 0.8 * 0.8  # 10 MB take 0.8 s at 100 Mbit/s; bursts may make it a little faster
 
 
 def test_links_lose_what_was_asked_for(up: Callable[..., testbed.Testbed]):
-    made = up(2, testbed.Link(rate=1000, loss=0.1))
+    made = up(testbed.Size(2), testbed.Link(rate=1000, loss=0.1))
     received, _ = transfer(made, SEND_DATAGRAMS, stream=False)
     # A packet takes two links that lose 10 % each, so 19 % are lost, up to five standard deviations more or less.
     assert abs(2000 - received - 380) < 5 * (2000 * 0.19 * 0.81) ** 0.5
 
 
 def test_links_do_not_lose_arp(up: Callable[..., testbed.Testbed]):
-    made = up(2, testbed.Link(rate=1000, loss=0.9))
+    made = up(testbed.Size(2), testbed.Link(rate=1000, loss=0.9))
     inside = made.inside(made.worker_namespace(1))
     ask = "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'', ('{host}', 5000))"
     subprocess.run([*inside, sys.executable, "-c", ask.format(host=made.worker_host(0))], check=True, timeout=60)
@@ -122,7 +122,7 @@ def test_links_do_not_lose_arp(up: Callable[..., testbed.Testbed]):
 
 @pytest.mark.parametrize("aggregator", ["udp", "direct"])
 def test_a_run_in_the_testbed(up: Callable[..., testbed.Testbed], tmp_path: Path, aggregator: str):
-    up(2, testbed.Link(rate=1000))
+    up(testbed.Size(2), testbed.Link(rate=1000))
     program = tmp_path / "program.py"
     program.write_text(
         "import socket, jax, jaxina\n"
@@ -137,8 +137,30 @@ def test_a_run_in_the_testbed(up: Callable[..., testbed.Testbed], tmp_path: Path
     assert done.stdout.count("sum [2. 2. 2.]") == 2, done.stdout
 
 
+# The sum of a rack crosses its link to the core, and so do the results of the half of the slots whose servers are the
+# rack's workers. If only the core combined, it would be the updates of both workers of a rack.
+def test_racks_send_their_sums_to_the_core(up: Callable[..., testbed.Testbed], tmp_path: Path):
+    made = up(testbed.Size(4, racks=2), testbed.Link(rate=1000))
+    assert made.core_rate == 2000
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import jax, jaxina\n"
+        "with jaxina.init():\n"
+        "    print('sum', jax.pmap(lambda x: jax.lax.psum(x, 'w'), 'w')(jax.numpy.ones((1, 1 << 20)))[0, -1])\n"
+    )
+    before = [made.core_bytes(rack) for rack in range(2)]
+    command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "run", "-n", "4", "--aggregator", "atp"]
+    done = subprocess.run([*command, str(program)], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("sum 4.0") == 4, done.stdout
+    for rack, (sent, received) in enumerate(before):
+        up_now, down_now = made.core_bytes(rack)
+        for crossed in (up_now - sent, down_now - received):
+            assert 4 << 20 < crossed < 1.9 * (4 << 20)
+
+
 def test_runs_that_would_not_use_it_are_refused(up: Callable[..., testbed.Testbed]):
-    up(2, testbed.Link(rate=1000))
+    up(testbed.Size(2), testbed.Link(rate=1000))
     for options, told in {
         ("-n", "3", "--aggregator", "udp"): "the testbed has room for 2 workers, not for 3",
         ("-n", "2"): "embedded aggregator does not use a testbed",
@@ -153,16 +175,16 @@ def test_down_removes_what_up_made_and_nothing_else(up: Callable[..., testbed.Te
     own = "jaxina-test-own"
     subprocess.run(["ip", "netns", "add", own], check=True)
     try:
-        up(3, testbed.Link(rate=1000))
+        up(testbed.Size(3), testbed.Link(rate=1000))
         with pytest.raises(InvalidArgumentError, match="up already"):
-            up(2, testbed.Link(rate=1000))
+            up(testbed.Size(2), testbed.Link(rate=1000))
         # Somebody else replaces one of the testbed's namespaces by another one of the same name.
         subprocess.run(["ip", "netns", "del", "jaxina-worker-2"], check=True)
         subprocess.run(["ip", "netns", "add", "jaxina-worker-2"], check=True)
         testbed.down()
         assert namespaces() == before | {own, "jaxina-worker-2"}
         with pytest.raises(InvalidArgumentError, match="are not the testbed's"):
-            up(3, testbed.Link(rate=1000))
+            up(testbed.Size(3), testbed.Link(rate=1000))
         assert namespaces() == before | {own, "jaxina-worker-2"}
         with pytest.raises(InvalidArgumentError, match="no testbed is up"):
             testbed.down()
@@ -172,7 +194,7 @@ def test_down_removes_what_up_made_and_nothing_else(up: Callable[..., testbed.Te
 
 
 def test_down_ends_what_runs_in_it(up: Callable[..., testbed.Testbed]):
-    made = up(1, testbed.Link(rate=1000))
+    made = up(testbed.Size(1), testbed.Link(rate=1000))
     inside = subprocess.Popen([*made.inside(made.worker_namespace(0)), "sleep", "60"])
     deadline = time.monotonic() + 10
     while not subprocess.run(["ip", "netns", "pids", "jaxina-worker-0"], capture_output=True).stdout:
@@ -190,6 +212,22 @@ def test_links_that_cannot_be(link: dict[str, float]):
         testbed.Link(**link)
 
 
+@pytest.mark.parametrize(
+    "size",
+    [
+        {"workers": 0},
+        {"workers": 65},
+        {"workers": 4, "racks": 3},
+        {"workers": 4, "racks": 0},
+        {"workers": 4, "racks": 2, "oversubscription": 0.5},
+        {"workers": 4, "servers": -1},
+    ],
+)
+def test_sizes_that_cannot_be(size: dict[str, float]):
+    with pytest.raises(InvalidArgumentError):
+        testbed.Size(**size)
+
+
 def test_the_loss_program_compares_with_the_share_of_32_bits():
     half = random_loss.instructions(0.5)
     assert len(half) == 6 * 8
@@ -197,7 +235,7 @@ def test_the_loss_program_compares_with_the_share_of_32_bits():
 
 
 def test_names_resolve_to_the_namespace(up: Callable[..., testbed.Testbed]):
-    made = up(1, testbed.Link(rate=1000))
+    made = up(testbed.Size(1), testbed.Link(rate=1000))
     look = f"import socket; print(socket.gethostbyname({socket.gethostname()!r}))"
     command = [*made.inside(made.worker_namespace(0)), sys.executable, "-c", look]
     assert subprocess.run(command, capture_output=True, text=True).stdout.strip() == made.worker_host(0)

@@ -84,5 +84,5 @@ def test_a_limit_stands_in_one_place(limit):
         for file in (ROOT / folder).rglob(pattern)
     ]
     found = {str(file.relative_to(ROOT)) for file in sources if re.search(rf"\b{limit}", file.read_text())}
-    found.discard("jaxina/testbed/network.py")  # its limit is that of a testbed's workers, not of a job's
+    found.discard("jaxina/testbed/places.py")  # its limit is that of a testbed's workers, not of a job's
     assert found == ({LIMITS[limit]} if LIMITS[limit] else set())

@@ -242,7 +242,7 @@ MISSING = [tool for tool in ("ip", "tc", "ethtool", "taskset") if shutil.which(t
 @pytest.fixture
 def one_worker_network(only_testbed: None) -> Iterator[testbed.Testbed]:
     try:
-        made = testbed.up(1, testbed.Link(10_000))
+        made = testbed.up(testbed.Size(1), testbed.Link(10_000))
     except InvalidArgumentError as error:
         pytest.skip(str(error))
     try:
