@@ -11,12 +11,11 @@ import dataclasses
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
+from experiments.fabric.conditions import GIGABIT
 from experiments.style import COLOURS
 from jaxina.fabric import Plan, Reservation, Scheduler, Settings, Star, Update
 from jaxina.fabric.calendar import NANOSECONDS
 from jaxina.fabric.network import Nic
-
-GIGABIT = 125_000_000  # bytes per second
 
 
 def draw(axes: Axes, star: Star, plan: Plan, hosts: list[str]) -> None:
