@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from conformance import random_vectors, vector
+from conformance import random_combiner, random_vectors, vector
 from conformance.devices import ABILITIES, TOFINO
+from conformance.devices.combiner import CombinerDevice
 from conformance.devices.interfaces import InterfaceLink
 from conformance.devices.links import Link, SocketLink
 from conformance.devices.program import ProgramDevice
-from conformance.generate import FOLDER, SIZES, WORDS
+from conformance.generate import ATP, FOLDER, SIZES, WORDS
 from conformance.runner import Device, run
 from conformance.vector import Vector
 
@@ -49,6 +50,13 @@ def main() -> int:
 
 def _vectors(arguments: argparse.Namespace, device: Device) -> Iterator[tuple[str, Callable[[], Vector]]]:
     """Yields names, and functions that return the vectors."""
+    if arguments.random and "combine" in device.abilities:
+        chip = "counters" not in device.abilities
+        for seed in range(arguments.seed, arguments.seed + arguments.random):
+            for entries in (None,) if chip else (1, 2, None):
+                made = functools.partial(random_combiner.vector, WORDS["one-pipe"], seed, entries, chip)
+                yield f"random_{entries or 'many'}_{seed}", made
+        return
     if arguments.random:
         for words in sorted(device.block_sizes & {arguments.size or words for words in SIZES}):
             for seed in range(arguments.seed, arguments.seed + arguments.random):
@@ -56,7 +64,8 @@ def _vectors(arguments: argparse.Namespace, device: Device) -> Iterator[tuple[st
                     name = f"{words}/random_{'rdma' if rdma else 'udp'}_{seed}"
                     yield name, functools.partial(random_vectors.vector, words, rdma, seed)
         return
-    for path in sorted(FOLDER.glob(f"{arguments.size or '*'}/*.txt")):
+    folder = FOLDER / ATP if "combine" in device.abilities else FOLDER
+    for path in sorted(folder.glob(f"{arguments.size or '*'}/*.txt")):
         if not arguments.vectors or path.stem in arguments.vectors:
             yield f"{path.parent.name}/{path.stem}", functools.partial(vector.read, path)
 
@@ -68,11 +77,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("vectors", nargs="*", metavar="VECTOR", help="names; left out, all")
     device = parser.add_mutually_exclusive_group(required=True)
     device.add_argument("--program", metavar="PATH", help="a conformance_device")
+    device.add_argument("--combiner", metavar="PATH", help="a combiner_device")
     device.add_argument(
         "--interpret",
         metavar="SIZE",
-        choices=tuple(WORDS),
-        help="p4/tofino in an interpreter, in this size",
+        choices=(*WORDS, ATP),
+        help="p4/tofino in an interpreter, in this size; atp is the program that combines updates",
     )
     device.add_argument("--control", metavar="HOST:PORT", help="a switch's control service")
     device.add_argument("--model", metavar="HARNESS", help="the compiled program in the chip's model; needs --compiled")
@@ -121,6 +131,13 @@ def _arguments() -> argparse.Namespace:
 def _device(arguments: argparse.Namespace) -> Device:
     if arguments.program:
         return ProgramDevice(arguments.program)
+    if arguments.combiner:
+        return CombinerDevice(arguments.combiner)
+    if arguments.interpret == ATP:
+        from conformance.devices.atp import InterpretedAtp
+        from conformance.devices.interpreter import text_of
+
+        return InterpretedAtp(text_of(ATP, arguments.define))
     if arguments.interpret:
         from conformance.devices.interpreter import InterpretedDevice, text_of
 
@@ -130,8 +147,12 @@ def _device(arguments: argparse.Namespace) -> Device:
         from conformance.devices.model import ModelDevice
 
         folder = Path(arguments.compiled or "").resolve()
+        if folder.name == ATP:
+            from conformance.devices.atp import ModelAtp
+
+            return ModelAtp(Path(arguments.model).resolve(), folder)
         if folder.name not in WORDS:
-            sys.exit(f"--compiled must name a folder {', '.join(WORDS)}")
+            sys.exit(f"--compiled must name a folder {', '.join((*WORDS, ATP))}")
         return ModelDevice(folder.name, Path(arguments.model).resolve(), folder)
     from conformance.devices.switch import SwitchDevice
 

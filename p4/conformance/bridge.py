@@ -11,9 +11,11 @@ leaves the chip becomes a datagram. It is slow: a packet takes milliseconds. The
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from interpreter.controller_tables import ChipTables
@@ -23,10 +25,11 @@ from conformance.devices.compiled import Compiled
 from conformance.devices.harness import HarnessError
 from conformance.devices.interpreter import TablesOfAChip, description, text_of
 from conformance.devices.model_tables import ModelTables
-from conformance.generate import WORDS
-from conformance.wire import Wire
+from conformance.generate import ATP, WORDS
+from conformance.wire import Wire, host_at
 from jaxina.control.server import ControlServer
-from jaxina.controller.chip import SIZES
+from jaxina.controller.atp_plane import AtpPlane
+from jaxina.controller.chip import SIZES, Size
 from jaxina.controller.data_plane import TofinoPlane
 
 _HOST = "127.0.0.1"
@@ -41,11 +44,19 @@ class Bridge:
     """
 
     def __init__(self, size: str, tables: TablesOfAChip):
-        self._plane = TofinoPlane(tables, description(size, _HOST))
+        host = host_at(_HOST)
+        chip = description(size, _HOST)
+        chip = dataclasses.replace(chip, hosts=(*chip.hosts, host))
+        self._plane = (AtpPlane if size == ATP else TofinoPlane)(tables, chip)
         self._server = ControlServer(self._plane, f"{_HOST}:0")
         self._plane.ended = self._server.end_job
         self.address = self._server.address
-        self.wire = Wire(tables, _HOST)
+        self.wire = Wire(tables, host)
+
+    @property
+    def sums(self) -> int:
+        """How many sums of a program that combines have gone to servers."""
+        return self.wire.sums
 
     def close(self) -> None:
         self._server.stop()
@@ -55,14 +66,15 @@ class Bridge:
 
 def variables(size: str, address: str) -> dict[str, str]:
     """Returns the variables with which `jaxina run` uses the switch: its address, and chunks that fit its packets."""
-    shape = {"JAXINA_BLOCK_SIZE": str(WORDS[size]), "JAXINA_BLOCKS_PER_CHUNK": "1"}
-    return {"JAXINA_AGGREGATOR": "udp", "JAXINA_SWITCH": address, **shape}
+    words, aggregator = (WORDS["one-pipe"], "atp") if size == ATP else (WORDS[size], "udp")
+    shape = {"JAXINA_BLOCK_SIZE": str(words), "JAXINA_BLOCKS_PER_CHUNK": "1"}
+    return {"JAXINA_AGGREGATOR": aggregator, "JAXINA_SWITCH": address, **shape}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     device = parser.add_mutually_exclusive_group(required=True)
-    device.add_argument("--interpret", metavar="SIZE", choices=tuple(WORDS), help="p4/tofino in an interpreter")
+    device.add_argument("--interpret", metavar="SIZE", choices=(*WORDS, ATP), help="p4/tofino in an interpreter")
     device.add_argument("--model", metavar="HARNESS", type=Path, help="the compiled program in the chip's model")
     parser.add_argument("--compiled", metavar="FOLDER", type=Path, help="with --model: named after the program's size")
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="such as: jaxina run -n 2 train.py")
@@ -74,7 +86,8 @@ def main() -> int:
         tables = ModelTables(options.model.resolve(), Compiled(options.compiled.resolve()), SIZES[size])
     else:
         size = options.interpret
-        tables = ChipTables(Program(text_of(size)), SIZES[size].pool_pipe)
+        tables = interpreted = ChipTables(Program(text_of(size)), Size.pool_pipe)
+        interpreted.chip.now = time.monotonic_ns
     bridge = Bridge(size, tables)
     command = subprocess.Popen(options.command, env={**os.environ, **variables(size, bridge.address)})
     refusal = ""
@@ -87,7 +100,8 @@ def main() -> int:
     finally:
         command.kill()
         bridge.close()
-    print(f"bridge: {bridge.wire.packets} packets{f'; then {refusal}' if refusal else ''}")
+    sums = f", {bridge.sums} sums" if size == ATP else ""
+    print(f"bridge: {bridge.wire.packets} packets{sums}{f'; then {refusal}' if refusal else ''}")
     return command.wait()
 
 

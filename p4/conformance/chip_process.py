@@ -20,7 +20,7 @@ from interpreter.program import Program
 from conformance.devices.interpreter import text_of
 from conformance.generate import WORDS
 from conformance.table_server import TableServer
-from conformance.wire import Wire
+from conformance.wire import Wire, host_at
 from jaxina.controller.chip import SIZES
 
 
@@ -36,7 +36,7 @@ def main() -> int:
     tables = ChipTables(Program(text_of(options.interpret)), SIZES[options.interpret].pool_pipe)
     chance = random.Random(0)
     tables.chip.loses = lambda copy: chance.random() < options.loss
-    wire = Wire(tables, options.address)
+    wire = Wire(tables, host_at(options.address))
     TableServer(tables, options.tables)
     print(f"tables at {options.tables}", flush=True)
     while True:

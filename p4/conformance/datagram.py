@@ -12,7 +12,10 @@ from conformance.vector import Packet, Value
 
 MAGIC, VERSION = 0x4A58, 1
 ALL_WORKERS = 0xFFFF
-KINDS = {"update": 1, "result": 2, "pending": 3, "refused": 4, "abort": 5}
+KINDS = {"update": 1, "result": 2, "pending": 3, "refused": 4, "abort": 5, "combined": 6}
+FIRST_GROUP = 0xFF00  # "g1" in a vector is the number of group 1 as a sender
+TRANSMISSIONS = {"first": 0, "again": 1, "uncombined": 2, "direct": 3}
+MARKED = 0x80
 REFUSALS = {"unknown_job": 1, "ahead": 2}
 ERRORS = {"mismatch": 7, "worker_lost": 8}
 #        magic version kind job secret worker slot epoch fingerprint words exponents code
@@ -35,24 +38,41 @@ class Names:
 def encode(packet: Packet, names: Names) -> bytes:
     """Returns the datagram that a `send` line describes, with its damage."""
     fields = packet.fields
-    words, exponents = narrow.raw(packet), fields["exponents"]
-    payload = bytes(exponents) + bytes(-len(exponents) % 4)
-    payload += struct.pack(f">{len(words)}i", *words)
+    words, exponents = (), ()
+    if packet.kind == "pending":
+        payload = sum(1 << worker for worker in fields["seen"]).to_bytes(1)  # enough for the jobs of vectors
+    else:
+        words, exponents = narrow.raw(packet), fields["exponents"]
+        payload = bytes(exponents) + bytes(-len(exponents) % 4)
+        payload += struct.pack(f">{len(words)}i", *words)
     head = HEADER.pack(
         MAGIC,
         VERSION,
         KINDS[packet.kind],
         names.jobs[str(fields["job"])],
         names.secrets[str(fields["secret"])],
-        fields["worker"],
+        sender(fields["worker"]),
         fields["slot"],
         fields["epoch"],
         fields["fingerprint"],
         narrow.FORMATS[narrow.format_of(packet)] << _FORMAT_SHIFT | len(words),
         len(exponents),
-        0,
+        TRANSMISSIONS[str(fields.get("transmission", "first"))] | (MARKED if "mark" in fields else 0),
     )
     return _damaged(_sealed(head, payload), str(fields.get("damage", "")))
+
+
+def sender(worker: Value) -> int:
+    """Returns the number of the field `worker`."""
+    if worker == ALL:
+        return ALL_WORKERS
+    return FIRST_GROUP + int(worker[1:]) if isinstance(worker, str) else int(worker)  # type: ignore[arg-type]
+
+
+def _sender_name(number: int) -> Value:
+    if number == ALL_WORKERS:
+        return ALL
+    return f"g{number - FIRST_GROUP}" if number >= FIRST_GROUP else number
 
 
 def _sealed(head: bytes, payload: bytes) -> bytes:
@@ -79,6 +99,14 @@ def _damaged(datagram: bytes, how: str) -> bytes:
     return bytes(changed)
 
 
+def decoded(datagram: bytes, names: Names, checksums: bool = True) -> Packet:
+    """Returns the packet, or one that says why the datagram cannot be read."""
+    try:
+        return decode(datagram, names, checksums)
+    except ValueError as error:
+        return Packet("unreadable", {"why": str(error).replace(" ", "_")})
+
+
 def decode(datagram: bytes, names: Names, checksums: bool = True) -> Packet:
     """Returns the packet that a `recv` line would describe for this datagram.
 
@@ -103,17 +131,21 @@ def decode(datagram: bytes, names: Names, checksums: bool = True) -> Packet:
     fields: dict[str, Value] = {
         "job": names.name_of(names.jobs, job),
         "secret": names.name_of(names.secrets, secret),
-        "worker": ALL if worker == ALL_WORKERS else worker,
+        "worker": _sender_name(worker),
         "slot": slot,
     }
     if kind == "abort":
         return Packet(kind, {**fields, "code": _name(ERRORS, code)})
     fields |= {"epoch": epoch, "fingerprint": fingerprint}
-    if kind == "result":
+    if kind in ("update", "combined"):
+        fields["transmission"] = _name(TRANSMISSIONS, code & ~MARKED)
+    if kind in ("update", "combined", "result"):
+        if code & MARKED:
+            fields["mark"] = 1
         padded = -(-length // 4) * 4
         form, count = list(narrow.FORMATS)[count >> _FORMAT_SHIFT], count % 2**_FORMAT_SHIFT
         if len(payload) != padded + 4 * count:
-            raise ValueError(f"a result of {len(payload)} bytes for {count} words, {length} exponents")
+            raise ValueError(f"a {kind} of {len(payload)} bytes for {count} words, {length} exponents")
         if form != "int32":
             fields["format"] = form
         words = struct.unpack(f">{count}i", payload[padded:])

@@ -21,9 +21,9 @@ from pathlib import Path
 from conformance import vector
 from conformance.generate import FOLDER, WORDS
 from conformance.runner import Device, run
-from jaxina.controller.chip import SIZES
+from jaxina.controller.chip import ATP, SIZES
 
-PROGRAM = Path(__file__).parents[1] / "tofino" / "jaxina.p4"
+PROGRAMS = Path(__file__).parents[1] / "tofino"
 _ONE_PIPE, _FOUR_PIPES = "one-pipe", "four-pipes"
 
 
@@ -38,12 +38,12 @@ class Mutant:
 
     def write(self, folder: Path) -> Path:
         """Writes the program's text into a new folder, and returns the main file."""
-        shutil.copytree(PROGRAM.parent, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+        shutil.copytree(PROGRAMS, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
         text = (folder / self.file).read_text()
         if self.old not in text:
             raise ValueError(f"{self.file} has no {self.old!r}")
         (folder / self.file).write_text(text.replace(self.old, self.new))
-        return folder / PROGRAM.name
+        return folder / f"{ATP.program if self.size == ATP.name else SIZES[self.size].program}.p4"
 
 
 MUTANTS = {
@@ -65,7 +65,7 @@ MUTANTS = {
         *(_FOUR_PIPES, "adder.p4"), "(CONSUMING, OTHER_PASS, 0) : write_both", "(CONSUMING, OTHER_PASS, 0) : add_both"
     ),
     "a retransmission's words are added": Mutant(
-        *(_ONE_PIPE, "adder.p4"), "(UDP_UPDATE, _, 1) : read_high", "(UDP_UPDATE, _, 1) : add_both"
+        *(_ONE_PIPE, "adder.p4"), "(UDP_UPDATE, REPETITION, 1) : read_high", "(UDP_UPDATE, REPETITION, 1) : add_both"
     ),
     "high words are not added": Mutant(_FOUR_PIPES, "adder.p4", "sum.high + high;", "high;"),
     "a result goes to one worker": Mutant(
@@ -93,7 +93,8 @@ MUTANTS = {
 
 def finders(size: str, device: Device) -> Iterator[str]:
     """Yields the names of the vectors that the device fails."""
-    for path in sorted((FOLDER / str(WORDS[size])).glob("*.txt")):
+    folder = FOLDER / ATP.name / str(ATP.words) if size == ATP.name else FOLDER / str(WORDS[size])
+    for path in sorted(folder.glob("*.txt")):
         if run(vector.read(path), device).failures:
             yield path.stem
 
@@ -107,23 +108,31 @@ def _compile(compiler: str, mutant: Mutant, folder: Path) -> Path:
     text, made = folder / "tofino", folder / mutant.size
     fresh = folder / "text"
     shutil.rmtree(fresh, ignore_errors=True)
-    mutant.write(fresh)
+    main_file = text / mutant.write(fresh).name
     same = text.is_dir() and not filecmp.dircmp(text, fresh).diff_files
     if not (same and list(made.rglob("tofino.bin"))):
         for old in (text, made):
             shutil.rmtree(old, ignore_errors=True)
         fresh.rename(text)
         made.mkdir()
-        pipes = f"PIPES={SIZES[mutant.size].pipes}"
+        pipes = f"PIPES={1 if mutant.size == ATP.name else SIZES[mutant.size].pipes}"
         with (folder / "compiler.log").open("w") as log:
             subprocess.run(
-                [compiler, "--target", "tofino", "--arch", "tna", "-g", "-D", pipes, "-o", made, text / PROGRAM.name],
+                [compiler, "--target", "tofino", "--arch", "tna", "-g", "-D", pipes, "-o", made, main_file],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 check=True,
             )
     shutil.rmtree(fresh, ignore_errors=True)
     return made
+
+
+def _in_model(size: str, harness: Path, made: Path) -> Device:
+    """Returns the model that runs a compiled program."""
+    from conformance.devices.atp import ModelAtp
+    from conformance.devices.model import ModelDevice
+
+    return ModelAtp(harness, made) if size == ATP.name else ModelDevice(size, harness, made)
 
 
 def main() -> int:
@@ -133,13 +142,14 @@ def main() -> int:
     parser.add_argument("out", type=Path, metavar="OUT", help="a folder for the compiled programs")
     parser.add_argument("names", nargs="*", metavar="NAME", help="which changed programs; left out, all")
     options = parser.parse_args()
-    from conformance.devices.model import ModelDevice
+    from conformance.atp_mutants import ATP_MUTANTS
 
-    if unknown := set(options.names) - set(MUTANTS):
+    mutants = {**MUTANTS, **ATP_MUTANTS}
+    if unknown := set(options.names) - set(mutants):
         parser.error(f"no such changed program: {', '.join(sorted(unknown))}")
     survived = broken = 0
-    for name in options.names or MUTANTS:
-        mutant, folder = MUTANTS[name], options.out.resolve() / name.replace(" ", "-")
+    for name in options.names or mutants:
+        mutant, folder = mutants[name], options.out.resolve() / name.replace(" ", "-")
         folder.mkdir(parents=True, exist_ok=True)
         try:
             made = _compile(options.compiler, mutant, folder)
@@ -147,7 +157,7 @@ def main() -> int:
             broken += 1
             print(f"{name} ({mutant.size}): does not compile, see {folder}/compiler.log", flush=True)
             continue
-        found = next(finders(mutant.size, ModelDevice(mutant.size, options.model.resolve(), made)), None)
+        found = next(finders(mutant.size, _in_model(mutant.size, options.model.resolve(), made)), None)
         survived += found is None
         print(f"{name} ({mutant.size}): {f'found by {found}' if found else 'not found'}", flush=True)
     return 1 if survived or broken else 0

@@ -16,8 +16,10 @@ from conformance.vector import (
     Receive,
     Send,
     State,
+    Switch,
     Value,
     Vector,
+    Wait,
     line_of,
 )
 
@@ -25,6 +27,7 @@ from conformance.vector import (
 _VERDICTS = {
     *("updates", "results", "duplicates", "stale", "ahead"),
     *("wrong_secret", "bad_worker", "bad_slot"),
+    *("claims", "joins", "combined", "absorbed", "collisions", "passed_on", "replies"),
 }
 
 
@@ -42,6 +45,10 @@ class Device(Protocol):
         ...
 
     def send(self, endpoint: str, packet: Packet) -> None: ...
+
+    def wait(self, milliseconds: int) -> None:
+        """Lets time pass. Called only for devices with the ability "combine"."""
+        ...
 
     def replies(self, expected: int) -> list[Receive]:
         """Returns what the device has sent since the last call. Waits, for a bounded time, until at least `expected`
@@ -89,7 +96,10 @@ def run(vector: Vector, device: Device) -> Outcome:
     device.begin(vector)
     try:
         for packet, answers, checks in _exchanges(vector):
-            _exchange(device, packet, answers, outcome)
+            if isinstance(packet, Wait):
+                device.wait(packet.milliseconds)
+            else:
+                _exchange(device, packet, answers, outcome)
             for check in checks:
                 _check(device, check, outcome)
     finally:
@@ -97,13 +107,13 @@ def run(vector: Vector, device: Device) -> Outcome:
     return outcome
 
 
-def _exchanges(vector: Vector) -> Iterable[tuple[Send | None, list[Receive], list[State | Count]]]:
-    """Yields each packet with the replies that it must cause, and with the checks that follow it."""
-    sent: Send | None = None
+def _exchanges(vector: Vector) -> Iterable[tuple[Send | Wait | None, list[Receive], list[State | Count]]]:
+    """Yields each packet with the replies that it must cause, or a time, and the checks that follow it."""
+    sent: Send | Wait | None = None
     answers: list[Receive] = []
     checks: list[State | Count] = []
     for step in vector.steps:
-        if isinstance(step, Send):
+        if isinstance(step, Send | Wait):
             yield sent, answers, checks
             sent, answers, checks = step, [], []
         elif isinstance(step, Receive):
@@ -111,7 +121,7 @@ def _exchanges(vector: Vector) -> Iterable[tuple[Send | None, list[Receive], lis
         elif isinstance(step, State | Count):
             checks.append(step)
         else:
-            assert isinstance(step, Job | Comment)
+            assert isinstance(step, Job | Switch | Comment)
     yield sent, answers, checks
 
 

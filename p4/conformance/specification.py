@@ -68,7 +68,7 @@ class Aggregator:
         """Takes a packet from the endpoint `sender`, and returns what the aggregator sends."""
         fields = packet.fields
         if "damage" in fields:
-            return self._reject(_damage(str(fields["damage"])))
+            return self._reject(rejection_of(str(fields["damage"])))
         if packet.kind != "update":
             return self._reject("not_an_update")
         name = str(fields["job"])
@@ -224,7 +224,7 @@ def _names(update: Packet) -> dict[str, Value]:
     return {name: update[name] for name in names}
 
 
-def _damage(how: str) -> str:
+def rejection_of(how: str) -> str:
     """Returns the reason for which a damaged packet (see datagram.py) is rejected."""
     what, _, value = how.partition(":")
     if what == "cut":

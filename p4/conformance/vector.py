@@ -10,7 +10,15 @@
     count A updates=3 results=1 duplicates=0
     count - unknown_job=1
 
-`send` and `recv` name an endpoint: `A0` is where worker 0 of job A lives, `X` is a stranger. The `recv` lines before
+Vectors of a device that combines updates also have these lines:
+
+    switch entries=1
+    job A workers=3 slots=2 block=64 blocks=1 servers=1
+    wait milliseconds=150
+    recv As0 combined job=A secret=A worker=g0 slot=2 epoch=0 fingerprint=0x11 transmission=first exponents=- words=9
+
+`send` and `recv` name an endpoint: `A0` is where worker 0 of job A lives, `As0` where its
+server 0 does, `Ag1` the switch below with its group 1. `X` is a stranger. The `recv` lines before
 the next `send` list everything that the device sends; nothing else may come. `state` and `count` say what must hold at
 that point. Numbers that the control plane draws (job ids, secrets, keys, queue pairs) are written as names.
 """
@@ -43,6 +51,28 @@ class Job:
     first_epoch: int = 0  # epoch of every slot's first pass
     mtu: int = 0  # payload bytes of an RDMA packet; 0: the job's workers send datagrams
     narrow: int = 0  # 1: passes may have words of 8 or 16 bits; RDMA messages carry a check
+    servers: int = 0  # the device combines the job's updates on their way to so many servers; 0: it sums them
+    below: str = ""  # groups whose sums another switch sends to this one: "1:0+2" is group 1, of workers 0 and 2
+
+    @property
+    def groups(self) -> dict[int, tuple[int, ...]]:
+        """The groups below, by their numbers. The group of all workers has the number 0."""
+        parts = [part.split(":") for part in self.below.split("/") if part]
+        return {int(number): tuple(map(int, workers.split("+"))) for number, workers in parts}
+
+
+@dataclasses.dataclass
+class Switch:
+    """The table of a device that combines updates: how many entries all jobs share."""
+
+    entries: int
+
+
+@dataclasses.dataclass
+class Wait:
+    """Time that passes, for a device that combines updates."""
+
+    milliseconds: int
 
 
 @dataclasses.dataclass
@@ -52,7 +82,7 @@ class Comment:
 
 @dataclasses.dataclass
 class Packet:
-    """A packet. `kind` is that of a datagram (update, result, pending, refused, abort), or an RDMA opcode."""
+    """A packet. `kind` is that of a datagram (update, combined, result, pending, refused, abort), or an RDMA opcode."""
 
     kind: str
     fields: dict[str, Value]
@@ -89,7 +119,7 @@ class Count:
     fields: dict[str, Value]
 
 
-Step = Job | Comment | Send | Receive | State | Count
+Step = Job | Switch | Wait | Comment | Send | Receive | State | Count
 
 
 @dataclasses.dataclass
@@ -97,6 +127,11 @@ class Vector:
     name: str
     needs: set[str]  # abilities that a device must have to be sent this vector
     steps: list[Step]
+
+    @property
+    def entries(self) -> int | None:
+        """How many entries the device's table must have; None: as many as it likes."""
+        return next((step.entries for step in self.steps if isinstance(step, Switch)), None)
 
     @property
     def jobs(self) -> list[Job]:
@@ -124,6 +159,8 @@ def _read_line(line: str, vector: Vector) -> None:
         vector.needs = set(rest)
     elif verb == "job":
         vector.steps.append(Job(rest[0], **_fields(rest[1:])))  # type: ignore[arg-type]
+    elif verb in ("switch", "wait"):
+        vector.steps.append((Switch if verb == "switch" else Wait)(**_fields(rest)))  # type: ignore[arg-type]
     elif verb in ("send", "recv"):
         step = Send if verb == "send" else Receive
         vector.steps.append(step(rest[0], Packet(rest[1], _fields(rest[2:]))))
@@ -171,10 +208,12 @@ def line_of(step: Step) -> str:
     if isinstance(step, Job):
         fields: dict[str, Value] = dataclasses.asdict(step)
         del fields["name"]
-        for name in ("first_epoch", "mtu", "narrow"):
+        for name in ("first_epoch", "mtu", "narrow", "servers", "below"):
             if not fields[name]:
                 del fields[name]
         return _line("job", step.name, fields)
+    if isinstance(step, Switch | Wait):
+        return _line(type(step).__name__.lower(), "", dataclasses.asdict(step))
     if isinstance(step, Send | Receive):
         verb = "send" if isinstance(step, Send) else "recv"
         return _line(f"{verb} {step.endpoint}", step.packet.kind, step.packet.fields)
@@ -182,7 +221,8 @@ def line_of(step: Step) -> str:
 
 
 def _line(verb: str, name: str, fields: dict[str, Value]) -> str:
-    return " ".join([verb, name, *(f"{key}={_value(key, value)}" for key, value in fields.items())])
+    parts = [verb, name, *(f"{key}={_value(key, value)}" for key, value in fields.items())]
+    return " ".join(part for part in parts if part)
 
 
 def _value(name: str, value: Value) -> str:

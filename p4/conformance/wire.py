@@ -5,15 +5,23 @@ from __future__ import annotations
 import contextlib
 import socket
 
+from conformance import datagram
 from conformance.devices import frames
 from conformance.devices.interpreter import MAC, PORTS, SHORTEST_FRAME, TablesOfAChip
 from conformance.devices.links import Address
-from jaxina.controller.data_plane import UDP_PORT
+from jaxina.controller.chip import Host
+from jaxina.controller.chip_plane import UDP_PORT
 
 _POLL = 0.2  # seconds
 _BUFFER = 1 << 22  # bytes; workers send faster than the chip takes packets
 _MOST_BYTES = 65535  # of a datagram
+_KIND = 3  # the byte of a datagram that says its kind
 _FIRST_MAC = 0x024A58010000
+
+
+def host_at(address: str) -> Host:
+    """Returns this host, at a port of the chip, as the chip's description has it."""
+    return Host(address, _FIRST_MAC - 1, PORTS[-1])
 
 
 class Wire:
@@ -21,16 +29,18 @@ class Wire:
 
     Args:
       tables: the chip.
-      host: the IPv4 address, one of this host's, to which workers send.
+      host: this host, with the IPv4 address to which workers send. The chip knows servers by it.
 
     Attributes:
       packets: how many datagrams have gone into the chip.
+      sums: how many sums of a group's updates have left it.
     """
 
-    def __init__(self, tables: TablesOfAChip, host: str):
+    def __init__(self, tables: TablesOfAChip, host: Host):
         self._tables = tables
-        self._at = (host, UDP_PORT)
-        self.packets = 0
+        self._at = (host.ip, UDP_PORT)
+        self._server = host.mac, host.port
+        self.packets = self.sums = 0
         # (sender, payload), in order. A repetition that comes before the chip has taken the first one is lost.
         self._waiting: dict[tuple[Address, bytes], None] = {}
         self._stations: dict[Address, tuple[int, int]] = {}  # (MAC address, port) of each sender
@@ -58,8 +68,10 @@ class Wire:
             sent = frames.from_bytes(data)
             assert sent, f"at port {left_by} comes {data.hex()}"
             station = int.from_bytes(sent.destination_mac), left_by
-            assert self._stations[sent.destination] == station, f"a frame for {sent.destination} comes at {station}"
+            known = (self._stations.get(sent.destination), self._server)
+            assert station in known, f"a frame for {sent.destination} comes at {station}"
             self._socket.sendto(sent.payload, sent.destination)
+            self.sums += sent.payload[_KIND] == datagram.KINDS["combined"]
 
     def _receive(self) -> None:
         """Takes all datagrams that have come. Waits for one if none is left from before."""

@@ -18,7 +18,7 @@ _log = logging.getLogger("jaxina.switch")
 _CLIENT_ID = 0
 _DEVICE_ID = 0
 _CONNECT_TIMEOUT = 5  # seconds
-DIGESTS = ("heard", "contradiction")  # the names of the digests in p4/tofino
+DIGESTS = ("heard", "contradiction")  # the names of the digests in p4/tofino/jaxina.p4
 _BATCH = 1024  # entries in one request
 
 
@@ -45,14 +45,16 @@ class BfRtTables:
       address: HOST:PORT of the chip's BfRt server.
       program: name of the loaded P4 program.
       pipe: the pipe whose registers are read.
+      digests: the names of the program's digests.
 
     Raises:
       InvalidArgumentError: if the client library is not installed.
       SwitchUnreachableError: if no server answers, or it runs another program.
     """
 
-    def __init__(self, address: str, program: str, pipe: int):
+    def __init__(self, address: str, program: str, pipe: int, digests: Sequence[str] = DIGESTS):
         self._client = client_library()
+        self._digests = digests
         self._pipe = pipe
         try:
             self._interface = self._client.ClientInterface(address, _CLIENT_ID, _DEVICE_ID, timeout=_CONNECT_TIMEOUT)
@@ -108,7 +110,7 @@ class BfRtTables:
                 message = self._interface.digest_get(timeout)
             except RuntimeError:  # no digest came within the timeout
                 return None
-            for name in DIGESTS:
+            for name in self._digests:
                 learn = self._info.learn_get(name)
                 if learn.info.id == message.digest_id:
                     fields = (data.to_dict() for data in learn.make_data_list(message))

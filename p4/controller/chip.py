@@ -1,6 +1,6 @@
 """Reads the TOML file that describes the switch to the controller.
 
-    size = "one-pipe"          # or "two-pipes", "four-pipes"
+    size = "one-pipe"          # or "two-pipes", "four-pipes"; "atp" is the program that combines updates
     address = "198.18.0.1"     # IPv4 address that workers send to
     worker_rate = 40           # Gbit/s that one worker sends at most; left out, the speed of the fastest port
 
@@ -57,12 +57,12 @@ PRIORITIES = 8  # of 802.1p
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """One of the three programs. The figures are those of p4/tofino/constants.p4."""
+    """One of the programs. The figures are those of p4/tofino/constants.p4."""
 
     name: str
     pipes: int  # how many pipes share a packet's words
+    program: str = "jaxina"  # the file in p4/tofino
 
-    program = "jaxina"
     pool_pipe = 0
     slots = 1024
     workers = 32  # of a job
@@ -73,6 +73,11 @@ class Size:
     @property
     def words(self) -> int:
         return 64 * self.pipes
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """The names of the program's digests."""
+        return ("heard",) if self.program == "atp" else ("heard", "contradiction")
 
     @property
     def message_bytes(self) -> int:
@@ -86,6 +91,7 @@ class Size:
 
 
 SIZES = {size.name: size for size in (Size("one-pipe", 1), Size("two-pipes", 2), Size("four-pipes", 4))}
+ATP = Size("atp", 1, "atp")  # it combines the updates of aggregator="atp"; the others sum
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,9 +206,10 @@ def _chip(fields: dict[str, Any]) -> Chip:
     unknown = {host.port for host in hosts} - {port.number for port in ports}
     if unknown:
         raise ValueError(f"a host is at port {min(unknown)}, which the file does not name")
-    if fields["size"] not in SIZES:
-        raise ValueError(f"size {fields['size']!r} is none of {', '.join(SIZES)}")
-    size = SIZES[fields["size"]]
+    programs = {**SIZES, ATP.name: ATP}
+    if fields["size"] not in programs:
+        raise ValueError(f"size {fields['size']!r} is none of {', '.join(programs)}")
+    size = programs[fields["size"]]
     if not ports:
         raise ValueError("it names no [[port]], so no worker can be connected")
     loopbacks = tuple(_loopback(port) for port in fields.get("loopback", ()))

@@ -5,24 +5,19 @@ from __future__ import annotations
 import ipaddress
 import logging
 import secrets
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from jaxina._native import JobShape
-from jaxina.control.data_plane import QueuePairs, Terms
+from jaxina.control.data_plane import QueuePairs
 from jaxina.control.roles import Combine, Serve
 from jaxina.controller import port_load, take_over
 from jaxina.controller.chip import Chip
-from jaxina.controller.ingress_parser import IngressParser
+from jaxina.controller.chip_plane import ChipPlane
 from jaxina.controller.job_admission import JobAdmission
-from jaxina.controller.l2_forwarding import L2Forwarding
-from jaxina.controller.multicast import Multicast
 from jaxina.controller.pass_tag import PassTag
 from jaxina.controller.pool import WORKER_BITS, Job, Pool, Station
-from jaxina.controller.port_statistics import PortStatistics
-from jaxina.controller.ports import Ports
 from jaxina.controller.recirculation import Recirculation
 from jaxina.controller.replies import Replies
 from jaxina.controller.sequence_number import SequenceNumber
@@ -35,28 +30,18 @@ from jaxina.errors import InvalidArgumentError, JaxinaError
 
 _log = logging.getLogger("jaxina.switch")
 
-UDP_PORT = 51001  # any number would do: the program recognizes a job's packets by their header
 ROCE_PORT = 4791
 _PATH_MTU = 4096
-_DIGEST_POLL = 0.2  # seconds
 
 
-class TofinoPlane:
-    """Fills the chip's tables and listens to its digests, from construction to `stop`.
-
-    What an earlier controller has left in the chip is removed first.
+class TofinoPlane(ChipPlane):
+    """The chip with the program jaxina.p4, which sums.
 
     Args:
       tables: the chip's tables.
       chip: the switch's description.
       random_bits: `random_bits(n)` draws keys and sequence numbers of n bits.
-
-    Attributes:
-      ended: `ended(job, code, message)` is called, on the plane's own thread, when the program has seen that a job
-        cannot go on.
     """
-
-    terms = Terms(whole_chunks=True, checksums=False)
 
     def __init__(
         self,
@@ -64,11 +49,7 @@ class TofinoPlane:
         chip: Chip,
         random_bits: Callable[[int], int] = secrets.randbits,
     ):
-        self.ended: Callable[[int, str, str], Any] = lambda job, code, message: None
-        self._tables = tables
-        self._chip = chip
         self._random_bits = random_bits
-        self._lock = threading.RLock()  # the control service's threads and the digests' thread share all this
         self._job_admission = JobAdmission(tables, chip)
         self._source_check = SourceCheck(tables)
         self._slot_turn = SlotTurn(tables)
@@ -77,28 +58,13 @@ class TofinoPlane:
         self._sequence_number = SequenceNumber(tables)
         self._replies = Replies(tables, chip.size)
         self._statistics = Statistics(tables)
-        self._port_statistics = PortStatistics(tables, chip)
-        self._multicast = Multicast(tables)
         self._pool = Pool(chip.size, self._job_admission.entries_per_worker)
-        take_over.empty(tables)
-        Ports(tables).fill(chip)
-        IngressParser(tables).fill(chip)
-        self._multicast.fill(chip)
-        L2Forwarding(tables).fill(chip)
-        Recirculation(tables).fill(chip)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._listen, name="jaxina-digests", daemon=True)
-        self._thread.start()
+        super().__init__(tables, chip)
 
-    def stop(self) -> None:
-        """Stops listening. The tables stay as they are."""
-        self._stopping.set()
-        self._thread.join()
-        self._tables.close()
-
-    @property
-    def ports(self) -> list[int]:
-        return [UDP_PORT]
+    def _take_over(self) -> None:
+        take_over.empty(self._tables)
+        self._fill()
+        Recirculation(self._tables).fill(self._chip)
 
     def add_job(self, job: int, secret: int, shape: JobShape) -> None:
         with self._lock:
@@ -134,7 +100,7 @@ class TofinoPlane:
                 self._source_check.remove(removed, worker)
             time.sleep(take_over.PACKET_LIFETIME)
             for worker in sorted(removed.stations):
-                self._multicast.remove_worker(removed, worker)
+                self._multicast.remove_member(removed, worker)
                 self._replies.remove(removed, worker)
 
     def abort_job(self, job: int, code: str, message: str) -> None:
@@ -166,7 +132,7 @@ class TofinoPlane:
             found.stations[worker] = station
             self._sequence_number.begin(found, worker, psn)
             self._replies.add_rdma(found, worker, station)
-            self._multicast.add_worker(found, worker)
+            self._multicast.add_member(found, worker)
             self._job_admission.connect(found, worker, end.address)
             qpns = tuple(found.queue_pair(worker, queue) for queue in range(found.slots + 1))
             return QueuePairs(self._chip.address, ROCE_PORT, min(end.mtu, _PATH_MTU), qpns, psn, found.rkey, 0)
@@ -215,22 +181,12 @@ class TofinoPlane:
             self._job_admission.disconnect(job, worker)
         else:
             self._source_check.remove(job, worker)
-        self._multicast.remove_worker(job, worker)
+        self._multicast.remove_member(job, worker)
         self._replies.remove(job, worker)
         del job.stations[worker]
         job.ends.pop(worker, None)
 
     # ---- digests, which the program sends
-
-    def _listen(self) -> None:
-        while not self._stopping.is_set():
-            digest = self._tables.next_digest(_DIGEST_POLL)
-            if digest is None:
-                continue
-            try:
-                self._on_digest(digest)
-            except JaxinaError as error:
-                _log.error("digest %s: %s", digest, error)
 
     def _on_digest(self, digest: Digest) -> None:
         fields = digest.fields
@@ -263,7 +219,7 @@ class TofinoPlane:
             return
         job.stations[worker] = station
         self._replies.add_udp(job, worker, station)
-        self._multicast.add_worker(job, worker)
+        self._multicast.add_member(job, worker)
         self._source_check.add(job, worker, station)
         address = ipaddress.IPv4Address(station.ip)
         _log.info("job %d: worker %d speaks from %s:%d", job.id, worker, address, station.udp_port)

@@ -5,12 +5,32 @@ These are fixed tables of the chip.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol
+
 from jaxina.controller.chip import Chip
-from jaxina.controller.pool import Job
+from jaxina.controller.pool import Station
 from jaxina.controller.tables import Entry, Tables, Value
 
 FLOOD = 256  # the group after the jobs' groups
 _FLOOD_NODES = 1 << 13  # the node after the jobs' nodes, whose numbers are rids
+
+
+class Receivers(Protocol):
+    """A job, of whose results each member gets a copy: a worker, or a switch below."""
+
+    has_group: bool
+
+    @property
+    def group(self) -> int: ...
+
+    @property
+    def members(self) -> int: ...
+
+    @property
+    def stations(self) -> Mapping[int, Station]: ...
+
+    def rid(self, member: int) -> int: ...
 
 
 class Multicast:
@@ -29,19 +49,19 @@ class Multicast:
             ]
         )
 
-    def add_worker(self, job: Job, worker: int) -> None:
-        """Enters a worker's node, and with the last worker the job's group. No result can be due before."""
-        rid = job.rid(worker)
-        self._tables.insert([_node(rid, rid, job.stations[worker].port)])
-        if len(job.stations) == job.workers:
-            self._tables.insert([_group(job.group, [job.rid(w) for w in range(job.workers)])])
+    def add_member(self, job: Receivers, member: int) -> None:
+        """Enters a member's node, and with the last member the job's group."""
+        rid = job.rid(member)
+        self._tables.insert([_node(rid, rid, job.stations[member].port)])
+        if len(job.stations) == job.members:
+            self._tables.insert([_group(job.group, [job.rid(one) for one in range(job.members)])])
             job.has_group = True
 
-    def remove_worker(self, job: Job, worker: int) -> None:
+    def remove_member(self, job: Receivers, member: int) -> None:
         if job.has_group:
             self._tables.delete([_group(job.group, [])])
             job.has_group = False
-        self._tables.delete([_node(job.rid(worker), 0, 0)])
+        self._tables.delete([_node(job.rid(member), 0, 0)])
 
 
 def exclusion_ids(chip: Chip) -> list[tuple[int, int]]:

@@ -39,6 +39,11 @@ class Job:
     ended: bool = False
 
     @property
+    def members(self) -> int:
+        """How many get a copy of each result. None can be due before all have been heard from."""
+        return self.workers
+
+    @property
     def group(self) -> int:
         """The job's multicast group, 1 to 255."""
         return self.index

@@ -12,9 +12,9 @@ import collections
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from jaxina.controller.chip import LANES, PORTS_OF_A_PIPE, RECIRCULATION_SPEED, SIZES, Chip, Size
-from jaxina.controller.pool import Job
+from jaxina.controller.chip import ATP, LANES, PORTS_OF_A_PIPE, RECIRCULATION_SPEED, SIZES, Chip, Size
 from jaxina.errors import JobRejectedError
 
 # Bytes besides the words: preamble, start and gap between frames 20, Ethernet 14 + 4, IPv4 20, UDP 8, jaxina's header
@@ -42,8 +42,11 @@ class Step:
 
 def steps(size: Size) -> tuple[Step, ...]:
     """Returns the steps from step 1 on. Words are added on the way out. On the way back, half of a pipe's words are
-    read at a time (p4/tofino/constants.p4)."""
+    read at a time (p4/tofino/constants.p4). In atp.p4 one packet of a pass comes round: to read a sum, or with all of
+    its words because the pass found its entry taken."""
     empty = _OVERHEAD + _PASSAGE
+    if size == ATP:
+        return (Step(size.pool_pipe, empty + 4 * size.words, of_sum=True),)
     consuming = [
         Step(pipe, empty + 4 * (size.words - _PIPE_WORDS * pipe), of_sum=False) for pipe in range(1, size.pipes)
     ]
@@ -57,13 +60,26 @@ def frame_bytes(size: Size) -> int:
     return _OVERHEAD + 4 * size.words
 
 
-def load(chip: Chip, jobs: Sequence[Job]) -> dict[int, float]:
+class Load(Protocol):
+    """A job, as far as it matters for ports."""
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def slot_base(self) -> int: ...
+
+    @property
+    def members(self) -> int: ...
+
+
+def load(chip: Chip, jobs: Sequence[Load]) -> dict[int, float]:
     """Returns what the packets of these jobs need at the ports that lead to another pass, by port, in Gbit/s.
 
     Each worker sends at the chip's worker_rate, as far as the chip's ports suffice for all workers.
     """
     size = chip.size
-    workers = sum(job.workers for job in jobs)
+    workers = sum(job.members for job in jobs)
     elsewhere = sum(port.speed for port in chip.ports if port.pipe != size.pool_pipe)
     rate = min(chip.worker_rate, sum(port.speed for port in chip.ports) / workers)
     handed_over = min(rate, elsewhere / workers)
@@ -73,14 +89,14 @@ def load(chip: Chip, jobs: Sequence[Job]) -> dict[int, float]:
         lanes = collections.Counter(slot % LANES for slot in range(job.slot_base, job.slot_base + job.slots))
         for lane, count in lanes.items():
             for step in steps(size):
-                packets = rate * count / job.slots * (1 if step.of_sum else job.workers)
+                packets = rate * count / job.slots * (1 if step.of_sum else job.members)
                 loads[chip.way(step.pipe, lane)] += packets * step.frame / frame_bytes(size)
-        for worker in range(job.workers):
+        for worker in range(job.members):
             loads[chip.hand_over_way(worker)] += handed_over
     return dict(loads)
 
 
-def check(chip: Chip, jobs: Sequence[Job]) -> None:
+def check(chip: Chip, jobs: Sequence[Load]) -> None:
     """Checks that the ports can carry what these jobs need.
 
     Raises:

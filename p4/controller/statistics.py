@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import enum
+from typing import Protocol
 
 from jaxina.controller.pool import Job
 from jaxina.controller.tables import Entry, Tables
 
 _DECIDED = "pipe.Ingress.statistics.packets"
 _RECEIVED = "pipe.Ingress.statistics.received"
-_PACKETS, _BYTES = "$COUNTER_SPEC_PKTS", "$COUNTER_SPEC_BYTES"
+PACKETS, BYTES = "$COUNTER_SPEC_PKTS", "$COUNTER_SPEC_BYTES"
 
 
 class Reason(enum.IntEnum):
-    """What became of a packet, with the numbers of p4/tofino/types.p4."""
+    """What became of a packet, with the numbers of p4/tofino/types.p4. atp.p4 uses some of them in another sense
+    (atp_statistics.py)."""
 
     ADDED = 0
     COMPLETED = 1
@@ -31,6 +33,7 @@ class Reason(enum.IntEnum):
     UNHEARD = 13
     HANDED_OVER = 14
     ENDED = 15
+    FOREIGN = 15  # in atp.p4
 
 
 # The reasons of packets that changed nothing, by the software switch's names where it has them.
@@ -49,17 +52,24 @@ _REJECTED = {
 }
 
 
+class Counted(Protocol):
+    """A job, as far as it matters for counters."""
+
+    @property
+    def index(self) -> int: ...
+
+
 class Statistics:
     def __init__(self, tables: Tables):
         self._tables = tables
 
-    def clear(self, job: Job) -> None:
+    def clear(self, job: Counted) -> None:
         self._tables.modify([_received(job.index), *_decided(job.index)])
 
     def of_job(self, job: Job) -> dict[str, int | dict[str, int]]:
-        (received,) = self._tables.read([_received(job.index)])
-        packets = self._packets(job.index)
-        undecided = received[_PACKETS] - sum(packets)
+        received = self.received_of(job.index)
+        packets = self.packets_of(job.index)
+        undecided = received[PACKETS] - sum(packets)
         # So many may be on their way to a later pipe, besides repeated ones.
         lost = undecided if undecided > job.workers * job.slots else 0
         return {
@@ -67,25 +77,30 @@ class Statistics:
             "results": packets[Reason.COMPLETED],
             "duplicates": packets[Reason.RESENT] + packets[Reason.PENDING],
             "packets_sent": job.workers * packets[Reason.COMPLETED] + packets[Reason.RESENT],
-            "bytes_received": received[_BYTES],
+            "bytes_received": received[BYTES],
             "lost_inside": lost,
             "rejected": _rejected(packets),
         }
 
     def of_no_job(self) -> dict[str, int]:
-        return _rejected(self._packets(0))
+        return _rejected(self.packets_of(0))
 
-    def _packets(self, index: int) -> list[int]:
+    def received_of(self, index: int) -> dict[str, int]:
+        """Returns the packets and bytes of updates that came for a job, by BfRt's names."""
+        (received,) = self._tables.read([_received(index)])
+        return received
+
+    def packets_of(self, index: int) -> list[int]:
         """Returns the packets of a job by reason."""
-        return [fields[_PACKETS] for fields in self._tables.read(_decided(index))]
+        return [fields[PACKETS] for fields in self._tables.read(_decided(index))]
 
 
 def _received(index: int) -> Entry:
-    return Entry(_RECEIVED, {"$COUNTER_INDEX": index}, {_PACKETS: 0, _BYTES: 0})
+    return Entry(_RECEIVED, {"$COUNTER_INDEX": index}, {PACKETS: 0, BYTES: 0})
 
 
 def _decided(index: int) -> list[Entry]:
-    data = {_PACKETS: 0, _BYTES: 0}
+    data = {PACKETS: 0, BYTES: 0}
     return [Entry(_DECIDED, {"$COUNTER_INDEX": index << 4 | reason}, data) for reason in Reason]
 
 

@@ -13,6 +13,7 @@ from interpreter.program import Gress, Program
 from interpreter.traffic_manager import Copy, TrafficManager
 
 _PIPES = 4
+_TIMES = 1 << 48  # after so many nanoseconds the chip's clock begins again
 _MOST_PASSES = 64  # that one frame and its copies may make, alone in the chip
 
 
@@ -39,6 +40,7 @@ class Chip:
       loses: asked about each copy that ingress sends to the traffic manager. If it returns true, the traffic manager
         drops the copy, as it does when its buffer is full.
       ports: the counters of each port.
+      now: returns the time in nanoseconds. It stands still if nobody sets it.
     """
 
     def __init__(self, program: Program, on_digest: Callable[[Digest], None]):
@@ -48,6 +50,7 @@ class Chip:
         self.loopback: set[int] = set()
         self.loses: Callable[[Copy], bool] = lambda copy: False
         self.ports: dict[int, PortCounters] = collections.defaultdict(PortCounters)
+        self.now: Callable[[], int] = lambda: 0
         self._waiting: dict[int, collections.deque[Packet]] = {}
         self._on_digest = on_digest
         self._ports = program.number("PORTS_OF_A_PIPE")
@@ -101,7 +104,8 @@ class Chip:
     def _pass(self, port: int, packet: Packet) -> list[tuple[int, Packet]]:
         """Takes a packet through ingress, traffic manager and egress. Returns its copies, by port."""
         gress = self.program.ingress
-        p = self._begin(gress, port, packet, {"ingress_port": port})
+        about = {"ingress_port": port, "ingress_mac_tstamp": self.now() % _TIMES}
+        p = self._begin(gress, port, packet, about)
         rest = self._run(gress, p)
         for digest in p.digests:
             self._on_digest(digest)

@@ -11,7 +11,7 @@ from lark import Tree
 from interpreter.actions import Action
 from interpreter.errors import ProgramError
 from interpreter.expressions import EXTERNS, Code, Expressions, Place, listed
-from interpreter.externs import Checksum, Counter, DigestChannel, PacketIn, PacketOut
+from interpreter.externs import Checksum, Counter, DigestChannel, Hash, PacketIn, PacketOut
 from interpreter.matching import ValueSet
 from interpreter.p4_types import NOTHING, Bits, Extern, Record, Type
 from interpreter.registers import Register, RegisterAction
@@ -93,6 +93,8 @@ def _instance(tree: Tree, path: str, expressions: Expressions, outside: Expressi
         return RegisterAction(register, method, expressions, path)
     if kind == "Checksum":
         return Checksum()
+    if kind == "Hash":
+        return Hash(given[0], expressions.type(type_tree.children[1].children[0]))
     first = _first_argument(type_tree, expressions)
     if kind == "Digest":
         assert isinstance(first, Record)
@@ -100,7 +102,7 @@ def _instance(tree: Tree, path: str, expressions: Expressions, outside: Expressi
     size = expressions.constant(given[0])
     if kind == "Register":
         assert isinstance(first, Bits | Record)
-        made = inventory.registers[path] = Register.declared(path, first, size)
+        made = inventory.registers[path] = Register.declared(path, first, size, _numbers(given[1:], expressions))
         return made
     if kind == "value_set":
         assert isinstance(first, Bits)
@@ -110,6 +112,12 @@ def _instance(tree: Tree, path: str, expressions: Expressions, outside: Expressi
         counter = inventory.counters[path] = Counter(path, size)
         return counter
     raise expressions.error(tree, "cannot be here")
+
+
+def _numbers(trees: list[Tree], expressions: Expressions) -> list[int]:
+    """Returns the numbers of `0` or of `{0, 0}`; none of nothing."""
+    numbers = [part for tree in trees for part in (listed(tree.children[0]) if tree.data == "list" else [tree])]
+    return [expressions.constant(number) for number in numbers]
 
 
 def _first_argument(type_tree: Tree, expressions: Expressions) -> Type:

@@ -16,7 +16,7 @@ from interpreter.passing import Pass
 from interpreter.values import Unknown, Value, largest
 
 EXTERNS = (
-    *("Register", "RegisterAction", "Counter", "Digest", "Checksum"),
+    *("Register", "RegisterAction", "Counter", "Digest", "Checksum", "Hash"),
     *("value_set", "packet_in", "packet_out"),
 )
 
@@ -212,8 +212,12 @@ class Expressions:
             "+": lambda p: run(p) + other(p) & mask,
             "-": lambda p: run(p) - other(p) & mask,
             "*": lambda p: run(p) * other(p) & mask,
-        }[str(operator)]
-        type = BOOLEAN if operator in ("==", "!=") else a.type
+            "<": lambda p: run(p) < other(p),
+            ">": lambda p: run(p) > other(p),
+            "<=": lambda p: run(p) <= other(p),
+            ">=": lambda p: run(p) >= other(p),
+        }[operator.strip()]
+        type = BOOLEAN if operator.strip() in ("==", "!=", "<", ">", "<=", ">=") else a.type
         if a.constant is not None and b.constant is not None:
             return _constant(type, made(None))
         return Code(type, made)

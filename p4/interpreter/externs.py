@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from lark import Tree
 
-from interpreter.errors import UndefinedError
+from interpreter.errors import ProgramError, UndefinedError
 from interpreter.expressions import Code, Expressions, listed
-from interpreter.p4_types import NOTHING, Bits, Record
+from interpreter.p4_types import NOTHING, Bits, Record, Type
 from interpreter.packet import Layout, Packet
 from interpreter.passing import Digest, Pass
 from interpreter.values import Value, make
@@ -119,6 +119,36 @@ class Checksum:
             return ~total & 0xFFFF
 
         return Code(Bits(16), update)
+
+
+class Hash:
+    """`get` returns the lowest bits of the CRC of a list of fields, which fill whole bytes.
+
+    It knows TNA's CRC16 only: the polynomial 0x8005, reflected.
+    """
+
+    def __init__(self, algorithm: Tree, type: Type):
+        if not isinstance(type, Bits) or [str(part) for part in algorithm.children[1:]] != ["CRC16"]:
+            raise ProgramError("no such hash is understood")
+        self._type = type
+
+    def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
+        (argument,) = arguments
+        codes = [caller.compile(tree) for tree in _numbers(argument)]
+        if method != "get":
+            raise caller.error(argument, f"no such method: {method}")
+
+        def get(p: Pass) -> Value:
+            crc = 0
+            for code in codes:
+                assert isinstance(code.type, Bits)
+                for byte in code.run(p).__index__().to_bytes(code.type.width // 8):
+                    crc ^= byte
+                    for _ in range(8):
+                        crc = crc >> 1 ^ (0xA001 if crc & 1 else 0)
+            return crc & self._type.mask
+
+        return Code(self._type, get)
 
 
 def _number(packet: Packet) -> Value:

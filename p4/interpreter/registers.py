@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from lark import Tree
 
-from interpreter.errors import UndefinedError
+from interpreter.errors import ProgramError, UndefinedError
 from interpreter.expressions import Code, Expressions, Place, listed
 from interpreter.p4_types import BOOLEAN, NOTHING, Bits, Record
 from interpreter.passing import Pass
@@ -21,12 +22,15 @@ class Register:
     name: str
     size: int
     fields: dict[str, int]  # from name to width in bits
+    initial: dict[str, int]  # of a cell that nothing has written. Empty: it may hold anything
 
     @staticmethod
-    def declared(name: str, type: Bits | Record, size: int) -> Register:
-        if isinstance(type, Bits):
-            return Register(name, size, {_LONE_FIELD: type.width})
-        return Register(name, size, {name: field.width for name, field in type.fields.items()})
+    def declared(name: str, type: Bits | Record, size: int, initial: Sequence[int]) -> Register:
+        alone = isinstance(type, Bits)
+        fields = {_LONE_FIELD: type.width} if alone else {name: field.width for name, field in type.fields.items()}
+        if initial and len(initial) != len(fields):
+            raise ProgramError(f"{name} begins with {len(initial)} numbers, and has {len(fields)} fields")
+        return Register(name, size, fields, dict(zip(fields, initial, strict=False)))
 
     def paths(self, place: Place) -> dict[str, str]:
         """Returns the paths of the register's fields in an action's parameter that stands for a cell."""
@@ -89,7 +93,7 @@ class RegisterAction:
         if isinstance(index, Unknown) or index >= self._register.size:
             raise UndefinedError(f"accesses {name} at {index!r}")
         cells = p.memory.registers[name]
-        held = cells.get(index, {})
+        held = cells.get(index, self._register.initial)
         values = p.values
         for field, path, mask in self._cell:
             value = held.get(field)

@@ -57,6 +57,9 @@ class Unknown:
         equal = self == other
         return True if equal is False else equal
 
+    def __lt__(self, other: Value) -> Unknown:
+        return Unknown(0, 1, self.origin)
+
     def __bool__(self) -> bool:
         raise UndefinedError(f"depends on {self.origin}, which nothing has set")
 
@@ -64,6 +67,7 @@ class Unknown:
         raise UndefinedError(f"uses {self.origin}, which nothing has set")
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+    __gt__ = __le__ = __ge__ = __lt__
     __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __add__
     __hash__ = None  # type: ignore[assignment]
 

@@ -3,7 +3,7 @@
 #ifndef JAXINA_ADDER_P4
 #define JAXINA_ADDER_P4
 
-control Adder(inout bit<32> low, inout bit<32> high, in bit<16> version_index, in ingress_metadata_t md) {
+control Adder(inout bit<32> low, inout bit<32> high, in bit<16> sum_index, in ingress_metadata_t md) {
     Register<words_pair_t, bit<11>>(VERSIONS) words;
 
     RegisterAction<words_pair_t, bit<11>, bit<32>>(words) write = {
@@ -31,10 +31,10 @@ control Adder(inout bit<32> low, inout bit<32> high, in bit<16> version_index, i
         }
     };
 
-    action write_both() { high = write.execute(version_index[10:0]); }
-    action add_both() { high = add.execute(version_index[10:0]); }
-    action read_high() { high = get_high.execute(version_index[10:0]); }
-    action read_low() { low = get_low.execute(version_index[10:0]); }
+    action write_both() { high = write.execute(sum_index[10:0]); }
+    action add_both() { high = add.execute(sum_index[10:0]); }
+    action read_high() { high = get_high.execute(sum_index[10:0]); }
+    action read_low() { low = get_low.execute(sum_index[10:0]); }
 
     table sum {
         key = {
@@ -49,11 +49,11 @@ control Adder(inout bit<32> low, inout bit<32> high, in bit<16> version_index, i
             (UDP_UPDATE, OTHER_PASS, 0) : write_both();
             (UDP_UPDATE, OTHER_EPOCH, 0) : write_both();
             (UDP_UPDATE, SAME_PASS, 0) : add_both();
-            (UDP_UPDATE, _, 1) : read_high();
+            (UDP_UPDATE, REPETITION, 1) : read_high();
             (ROCE_UPDATE, OTHER_PASS, 0) : write_both();
             (ROCE_UPDATE, OTHER_EPOCH, 0) : write_both();
             (ROCE_UPDATE, SAME_PASS, 0) : add_both();
-            (ROCE_UPDATE, _, 1) : read_high();
+            (ROCE_UPDATE, REPETITION, 1) : read_high();
 #if PIPES > 1
             (READING_HIGH, _, _) : read_high();
             (CONSUMING, OTHER_PASS, 0) : write_both();

@@ -45,6 +45,13 @@
 #define STATIONS 1024
 #define PORTS 287                        // of all pipes; the traffic manager has exclusion ids 0 to 287
 
+// --- What the controls that both programs share take for a repetition -------------------------------------------------
+// How the tag compares with an update whose worker has contributed already. Here it may be of an earlier turn, which has
+// not been compared so.
+#ifndef REPETITION
+#define REPETITION _
+#endif
+
 // --- The wire ---------------------------------------------------------------------------------------------------------
 #define MAGIC_VERSION_UPDATE 0x4a580101  // kMagic, kVersion, Kind::kUpdate
 #define MAGIC_VERSION 0x4a580100

@@ -23,9 +23,9 @@ control ExponentMaximum(inout ingress_headers_t hdr, inout ingress_metadata_t md
         }
     };
 
-    action start_pass() { md.exponent = start.execute(hdr.passage.version_index[10:0]); }
-    action take_maximum() { md.exponent = raise.execute(hdr.passage.version_index[10:0]); }
-    action look_up() { md.exponent = look.execute(hdr.passage.version_index[10:0]); }
+    action start_pass() { md.exponent = start.execute(hdr.passage.sum_index[10:0]); }
+    action take_maximum() { md.exponent = raise.execute(hdr.passage.sum_index[10:0]); }
+    action look_up() { md.exponent = look.execute(hdr.passage.sum_index[10:0]); }
 
     table maximum {
         key = {
@@ -39,11 +39,11 @@ control ExponentMaximum(inout ingress_headers_t hdr, inout ingress_metadata_t md
             (UDP_UPDATE, OTHER_PASS, 0) : start_pass();
             (UDP_UPDATE, OTHER_EPOCH, 0) : start_pass();
             (UDP_UPDATE, SAME_PASS, 0) : take_maximum();
-            (UDP_UPDATE, _, 1) : look_up();
+            (UDP_UPDATE, REPETITION, 1) : look_up();
             (ROCE_UPDATE, OTHER_PASS, 0) : start_pass();
             (ROCE_UPDATE, OTHER_EPOCH, 0) : start_pass();
             (ROCE_UPDATE, SAME_PASS, 0) : take_maximum();
-            (ROCE_UPDATE, _, 1) : look_up();
+            (ROCE_UPDATE, REPETITION, 1) : look_up();
 #if PIPES > 1
             // A RoCE message has its exponent behind the words. So the last consuming pass takes it. If there are no
             // words, the first pass does.

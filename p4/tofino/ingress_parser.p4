@@ -38,26 +38,7 @@ parser IngressParser(packet_in packet,
 
     // --- Packets from a station, and packets that another pipe has handed over unchanged (step 0) ---
 
-    state parse_fresh {
-        packet.extract(hdr.ethernet);
-        transition select(hdr.ethernet.ether_type) {
-            0x0800: parse_ipv4;
-            default: accept;
-        }
-    }
-    state parse_ipv4 {
-        packet.extract(hdr.ipv4);
-        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.protocol, hdr.ipv4.fragment) {
-            (4, 5, 17, 0x0000 &&& 0xbfff): parse_addressee;
-            default: accept;
-        }
-    }
-    state parse_addressee {
-        transition select(hdr.ipv4.destination) {
-            switch_addresses: parse_udp;
-            default: accept;
-        }
-    }
+#include "fresh_packets.p4"
     // The parser's match registers hold only four bytes, so the UDP length is compared here, where it is parsed. Each
     // state that follows stands for one length, and checks that the rest of the packet agrees with it.
     state parse_udp {

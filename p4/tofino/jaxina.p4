@@ -8,6 +8,7 @@
 #include "headers.p4"
 #include "ingress_parser.p4"
 #include "egress_parser.p4"
+#include "egress_deparser.p4"
 #include "job_admission.p4"
 #include "source_check.p4"
 #include "slot_turn.p4"
@@ -89,22 +90,22 @@ control Ingress(inout ingress_headers_t hdr,
         hdr.passage.has_words = 0;
         hdr.passage.port = ig_intr_md.ingress_port;
     }
-    // version_index begins with the epoch's lowest bit. The bit is not copied but matched, by two actions, because the
+    // sum_index begins with the epoch's lowest bit. The bit is not copied but matched, by two actions, because the
     // epoch is in a container of another size. find_version() adds the slot later, because one action can put a rotated
     // field or a constant into a container, but not both.
     action begin_even_version() {
         begin_passage();
-        hdr.passage.version_index = 0;
+        hdr.passage.sum_index = 0;
     }
     action begin_odd_version() {
         begin_passage();
-        hdr.passage.version_index = 1;
+        hdr.passage.sum_index = 1;
     }
     action find_stamp() {
         md.stamp_index[15:5] = hdr.passage.slot_index[10:0];
         md.stamp_index[4:0] = hdr.passage.rid[4:0];
     }
-    action find_version() { hdr.passage.version_index[15:1] = hdr.passage.slot_index[14:0]; }
+    action find_version() { hdr.passage.sum_index[15:1] = hdr.passage.slot_index[14:0]; }
     action find_job() { md.job_index = hdr.passage.rid[12:5]; }
     action write_exponent() { hdr.exponent.value = md.exponent; }
     action write_tail() { hdr.tail.value = md.exponent; }
@@ -138,38 +139,38 @@ control Ingress(inout ingress_headers_t hdr,
 #endif
         exponent_maximum.apply(hdr, md);
 
-        adder_00.apply(hdr.low.w00, hdr.high.w00, hdr.passage.version_index, md);
-        adder_01.apply(hdr.low.w01, hdr.high.w01, hdr.passage.version_index, md);
-        adder_02.apply(hdr.low.w02, hdr.high.w02, hdr.passage.version_index, md);
-        adder_03.apply(hdr.low.w03, hdr.high.w03, hdr.passage.version_index, md);
-        adder_04.apply(hdr.low.w04, hdr.high.w04, hdr.passage.version_index, md);
-        adder_05.apply(hdr.low.w05, hdr.high.w05, hdr.passage.version_index, md);
-        adder_06.apply(hdr.low.w06, hdr.high.w06, hdr.passage.version_index, md);
-        adder_07.apply(hdr.low.w07, hdr.high.w07, hdr.passage.version_index, md);
-        adder_08.apply(hdr.low.w08, hdr.high.w08, hdr.passage.version_index, md);
-        adder_09.apply(hdr.low.w09, hdr.high.w09, hdr.passage.version_index, md);
-        adder_10.apply(hdr.low.w10, hdr.high.w10, hdr.passage.version_index, md);
-        adder_11.apply(hdr.low.w11, hdr.high.w11, hdr.passage.version_index, md);
-        adder_12.apply(hdr.low.w12, hdr.high.w12, hdr.passage.version_index, md);
-        adder_13.apply(hdr.low.w13, hdr.high.w13, hdr.passage.version_index, md);
-        adder_14.apply(hdr.low.w14, hdr.high.w14, hdr.passage.version_index, md);
-        adder_15.apply(hdr.low.w15, hdr.high.w15, hdr.passage.version_index, md);
-        adder_16.apply(hdr.low.w16, hdr.high.w16, hdr.passage.version_index, md);
-        adder_17.apply(hdr.low.w17, hdr.high.w17, hdr.passage.version_index, md);
-        adder_18.apply(hdr.low.w18, hdr.high.w18, hdr.passage.version_index, md);
-        adder_19.apply(hdr.low.w19, hdr.high.w19, hdr.passage.version_index, md);
-        adder_20.apply(hdr.low.w20, hdr.high.w20, hdr.passage.version_index, md);
-        adder_21.apply(hdr.low.w21, hdr.high.w21, hdr.passage.version_index, md);
-        adder_22.apply(hdr.low.w22, hdr.high.w22, hdr.passage.version_index, md);
-        adder_23.apply(hdr.low.w23, hdr.high.w23, hdr.passage.version_index, md);
-        adder_24.apply(hdr.low.w24, hdr.high.w24, hdr.passage.version_index, md);
-        adder_25.apply(hdr.low.w25, hdr.high.w25, hdr.passage.version_index, md);
-        adder_26.apply(hdr.low.w26, hdr.high.w26, hdr.passage.version_index, md);
-        adder_27.apply(hdr.low.w27, hdr.high.w27, hdr.passage.version_index, md);
-        adder_28.apply(hdr.low.w28, hdr.high.w28, hdr.passage.version_index, md);
-        adder_29.apply(hdr.low.w29, hdr.high.w29, hdr.passage.version_index, md);
-        adder_30.apply(hdr.low.w30, hdr.high.w30, hdr.passage.version_index, md);
-        adder_31.apply(hdr.low.w31, hdr.high.w31, hdr.passage.version_index, md);
+        adder_00.apply(hdr.low.w00, hdr.high.w00, hdr.passage.sum_index, md);
+        adder_01.apply(hdr.low.w01, hdr.high.w01, hdr.passage.sum_index, md);
+        adder_02.apply(hdr.low.w02, hdr.high.w02, hdr.passage.sum_index, md);
+        adder_03.apply(hdr.low.w03, hdr.high.w03, hdr.passage.sum_index, md);
+        adder_04.apply(hdr.low.w04, hdr.high.w04, hdr.passage.sum_index, md);
+        adder_05.apply(hdr.low.w05, hdr.high.w05, hdr.passage.sum_index, md);
+        adder_06.apply(hdr.low.w06, hdr.high.w06, hdr.passage.sum_index, md);
+        adder_07.apply(hdr.low.w07, hdr.high.w07, hdr.passage.sum_index, md);
+        adder_08.apply(hdr.low.w08, hdr.high.w08, hdr.passage.sum_index, md);
+        adder_09.apply(hdr.low.w09, hdr.high.w09, hdr.passage.sum_index, md);
+        adder_10.apply(hdr.low.w10, hdr.high.w10, hdr.passage.sum_index, md);
+        adder_11.apply(hdr.low.w11, hdr.high.w11, hdr.passage.sum_index, md);
+        adder_12.apply(hdr.low.w12, hdr.high.w12, hdr.passage.sum_index, md);
+        adder_13.apply(hdr.low.w13, hdr.high.w13, hdr.passage.sum_index, md);
+        adder_14.apply(hdr.low.w14, hdr.high.w14, hdr.passage.sum_index, md);
+        adder_15.apply(hdr.low.w15, hdr.high.w15, hdr.passage.sum_index, md);
+        adder_16.apply(hdr.low.w16, hdr.high.w16, hdr.passage.sum_index, md);
+        adder_17.apply(hdr.low.w17, hdr.high.w17, hdr.passage.sum_index, md);
+        adder_18.apply(hdr.low.w18, hdr.high.w18, hdr.passage.sum_index, md);
+        adder_19.apply(hdr.low.w19, hdr.high.w19, hdr.passage.sum_index, md);
+        adder_20.apply(hdr.low.w20, hdr.high.w20, hdr.passage.sum_index, md);
+        adder_21.apply(hdr.low.w21, hdr.high.w21, hdr.passage.sum_index, md);
+        adder_22.apply(hdr.low.w22, hdr.high.w22, hdr.passage.sum_index, md);
+        adder_23.apply(hdr.low.w23, hdr.high.w23, hdr.passage.sum_index, md);
+        adder_24.apply(hdr.low.w24, hdr.high.w24, hdr.passage.sum_index, md);
+        adder_25.apply(hdr.low.w25, hdr.high.w25, hdr.passage.sum_index, md);
+        adder_26.apply(hdr.low.w26, hdr.high.w26, hdr.passage.sum_index, md);
+        adder_27.apply(hdr.low.w27, hdr.high.w27, hdr.passage.sum_index, md);
+        adder_28.apply(hdr.low.w28, hdr.high.w28, hdr.passage.sum_index, md);
+        adder_29.apply(hdr.low.w29, hdr.high.w29, hdr.passage.sum_index, md);
+        adder_30.apply(hdr.low.w30, hdr.high.w30, hdr.passage.sum_index, md);
+        adder_31.apply(hdr.low.w31, hdr.high.w31, hdr.passage.sum_index, md);
 
         // Every table from here on has a condition of its own. Under a common condition the tables would have to follow
         // one another in the chip's chain of tables, and no adder could be in the stages between them.

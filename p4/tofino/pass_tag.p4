@@ -23,8 +23,8 @@ control PassTag(inout ingress_headers_t hdr, inout ingress_metadata_t md) {
         }
     };
 
-    action open_pass() { md.opened = open.execute(hdr.passage.version_index[10:0]); }
-    action look_up() { md.found = look.execute(hdr.passage.version_index[10:0]); }
+    action open_pass() { md.opened = open.execute(hdr.passage.sum_index[10:0]); }
+    action look_up() { md.found = look.execute(hdr.passage.sum_index[10:0]); }
 
     apply {
         if (md.admitted == 1) {

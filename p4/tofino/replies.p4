@@ -4,6 +4,7 @@
 #define JAXINA_REPLIES_P4
 
 #include "sequence_number.p4"
+#include "to_sender.p4"
 
 // A worker's memory has four places for the results of a slot (MessageLayout::kPlaces). Their distance is the message's
 // size rounded up to a power of two: 512, 1024 or 2048 bytes. PLACE_BITS are the bits of an address that number the place.
@@ -17,6 +18,7 @@
 
 control Replies(inout egress_headers_t hdr, inout egress_metadata_t md, in egress_intrinsic_metadata_t eg_intr_md) {
     SequenceNumber() sequence_number;
+    ToSender() to_sender;
 
     // The packet is an update, which was sent to the switch. So its destination becomes the reply's source.
     action come_from_switch() {
@@ -60,25 +62,12 @@ control Replies(inout egress_headers_t hdr, inout egress_metadata_t md, in egres
         size = STAMPS;
     }
 
-    action swap() {
-        bit<48> mac = hdr.ethernet.source;
-        bit<32> ip = hdr.ipv4.source;
-        bit<16> port = hdr.udp.source;
-        hdr.ethernet.source = hdr.ethernet.destination;
-        hdr.ipv4.source = hdr.ipv4.destination;
-        hdr.udp.source = hdr.udp.destination;
-        hdr.ethernet.destination = mac;
-        hdr.ipv4.destination = ip;
-        hdr.udp.destination = port;
-        hdr.udp.checksum = 0;
-    }
-
     action one_of_many() { md.rid = eg_intr_md.egress_rid[12:0]; }
     action alone() { md.rid = hdr.passage.rid; }
 
     apply {
         if (hdr.passage.route == TO_SENDER) {
-            swap();
+            to_sender.apply(hdr);
         } else if (hdr.passage.route == TO_WORKER) {
             md.place = hdr.reth.address_high[1:0];  // the epoch's lowest bits
             if (hdr.passage.outcome == RESULT) {

@@ -26,6 +26,9 @@ const kind_t ROCE_UPDATE = 2;
 const kind_t CONSUMING = 3;  // comes round again, and this pipe adds its words
 const kind_t READING_HIGH = 4;  // comes round again to read this pipe's high words
 const kind_t READING_LOW = 5;  // comes round again to read this pipe's low words
+const kind_t RESULT_PASSING = 6;  // atp.p4: a server's result, on its way to the workers
+const kind_t REPLY_PASSING = 7;  // atp.p4: another reply of a server
+const kind_t REMEMBERING = 8;  // atp.p4: comes round again because its entry was taken
 
 // Whether an update is of the pass that its slot sums now. Only the first pipe knows the slot's turn.
 typedef bit<8> turn_of_pass_t;
@@ -45,7 +48,8 @@ const route_t TO_WORKER = 1;   // to the worker that the copy's replication id o
 const route_t TO_SENDER = 2;   // back to where the packet came from
 
 // How a version's tag compares with an update. The stateful ALU compares epoch and fingerprint, and returns one bit for
-// each of the four outcomes. 0 means that nothing was compared.
+// each of the four outcomes. 0 means that nothing was compared. atp.p4 has two outcomes: SAME_PASS, and OTHER_PASS for
+// an update that has claimed its entry.
 typedef bit<4> compared_t;
 const compared_t SAME_PASS = 0b0001;      // both are equal
 const compared_t OTHER_EPOCH = 0b0010;    // the epoch differs; the fingerprint is equal by chance

@@ -19,8 +19,8 @@ control WorkerBitmap(inout ingress_headers_t hdr, inout ingress_metadata_t md) {
         }
     };
 
-    action start_pass() { md.seen = start.execute(hdr.passage.version_index[10:0]); }
-    action insert_worker() { md.seen = insert.execute(hdr.passage.version_index[10:0]); }
+    action start_pass() { md.seen = start.execute(hdr.passage.sum_index[10:0]); }
+    action insert_worker() { md.seen = insert.execute(hdr.passage.sum_index[10:0]); }
 
     table workers {
         key = { md.opened : ternary; }

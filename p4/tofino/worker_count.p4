@@ -24,9 +24,9 @@ control WorkerCount(inout ingress_headers_t hdr, inout ingress_metadata_t md) {
         }
     };
 
-    action start_count() { md.missing = start.execute(hdr.passage.version_index[10:0]); }
-    action count_worker() { md.missing = count.execute(hdr.passage.version_index[10:0]); }
-    action look_up() { md.missing = look.execute(hdr.passage.version_index[10:0]); }
+    action start_count() { md.missing = start.execute(hdr.passage.sum_index[10:0]); }
+    action count_worker() { md.missing = count.execute(hdr.passage.sum_index[10:0]); }
+    action look_up() { md.missing = look.execute(hdr.passage.sum_index[10:0]); }
 
     table workers {
         key = {
@@ -45,7 +45,7 @@ control WorkerCount(inout ingress_headers_t hdr, inout ingress_metadata_t md) {
     }
 
     apply {
-        if (md.counts == 1) {
+        if (md.counts == 1 || md.kind == READING_LOW) {
             workers.apply();
         }
     }

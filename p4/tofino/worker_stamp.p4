@@ -51,7 +51,7 @@ control WorkerStamp(inout ingress_headers_t hdr, inout ingress_metadata_t md) {
         key = {
             md.admitted : exact;
             md.distance : ternary;
-            hdr.passage.version_index[0:0] : exact;
+            hdr.passage.sum_index[0:0] : exact;
         }
         actions = { mark_even_pass; mark_odd_pass; look_up_even; look_up_odd; NoAction; }
         const default_action = NoAction;

@@ -11,6 +11,7 @@
 #   narrow       passes may have words of 8 or 16 bits, and RDMA messages a check
 #   verdicts     of the counters, only those of a job that say what became of its well-formed packets
 #   first_epoch  slots can begin with any epoch
+#   combine      the device is a switch that combines updates, and no aggregator. Time can pass for it
 ABILITIES = frozenset(
     {
         *("notices", "rdma_notices", "counters"),
@@ -24,3 +25,6 @@ TOFINO = {
     128: frozenset({"verdicts", "rdma"}),
     256: frozenset({"verdicts", "rdma"}),
 }
+# Of switches that combine updates: in software, and the Tofino program atp.p4.
+COMBINER = frozenset({"combine", "notices", "counters", "checksum", "short"})
+ATP_ON_TOFINO = frozenset({"combine", "notices", "verdicts"})

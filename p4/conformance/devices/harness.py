@@ -14,6 +14,7 @@ from pathlib import Path
 
 _SENT = re.compile(r"(\d+) ([0-9A-F]+)")  # port and frame
 _LEARNED = re.compile(r"digest (\d+) ([0-9a-f]+)")
+_LOST = re.compile(r"lost (\d+)")
 _READ = re.compile(r"(?:register [^(]+\(physical|counter [^(]+\(virtual) \d+\): (.*)")
 _ADDRESS, _VALUE = r"[0-9a-fx]+", r"([0-9a-fx]+)"
 _REGISTER = re.compile(rf"reg {_ADDRESS} {_VALUE}")
@@ -39,12 +40,14 @@ class Answer:
     Attributes:
       frames: (port, frame) of each frame that left the chip.
       digests: (pipe, bytes) of each digest.
+      lost: the port of each copy that the chip has lost.
       values: the fields of each register or counter that was read.
       numbers: the registers of the chip that were read by address.
     """
 
     frames: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
     digests: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
+    lost: list[int] = dataclasses.field(default_factory=list)
     values: list[dict[str, int]] = dataclasses.field(default_factory=list)
     numbers: list[int] = dataclasses.field(default_factory=list)
 
@@ -135,6 +138,8 @@ class Harness:
             answer.frames.append((int(found[1]), bytes.fromhex(found[2])))
         elif found := _LEARNED.fullmatch(line):
             answer.digests.append((int(found[1]), bytes.fromhex(found[2])))
+        elif found := _LOST.fullmatch(line):
+            answer.lost.append(int(found[1]))
         elif found := _READ.fullmatch(line):
             answer.values.append({name: int(value) for name, value in (one.split("=") for one in found[1].split())})
         elif found := _REGISTER.fullmatch(line):

@@ -20,11 +20,12 @@ from conformance.devices.links import Address
 from conformance.devices.switch import SwitchDevice
 from conformance.vector import Job, Packet, Receive, Value
 from jaxina.control.server import ControlServer
-from jaxina.controller.chip import SIZES, Chip, Host, Port
+from jaxina.controller.chip import ATP, SIZES, Chip, Host, Port, Size
 from jaxina.controller.data_plane import TofinoPlane
 from jaxina.controller.tables import Tables
 
-PROGRAM = Path(__file__).parents[2] / "tofino" / "jaxina.p4"
+FOLDER = Path(__file__).parents[2] / "tofino"
+PROGRAM = FOLDER / "jaxina.p4"
 ADDRESS, MAC = "198.18.0.1", b"\x02\x4a\x58\xff\xff\xff"
 _NETWORK = ipaddress.ip_network("198.18.64.0/18")
 _HOSTS = 64  # more than a vector has endpoints
@@ -35,9 +36,14 @@ _SETTLE_TIMEOUT = 60.0
 _WORKER_RATE = 1.0  # Gbit/s; nothing in the interpreter takes time
 
 
-def text_of(size: str, definitions: Sequence[str] = (), program: Path = PROGRAM) -> str:
-    """Returns the preprocessed text of the program in this size."""
-    return source.preprocess(program, [f"PIPES={SIZES[size].pipes}", *definitions])
+def text_of(size: str, definitions: Sequence[str] = (), program: Path | None = None) -> str:
+    """Returns the preprocessed text of the program in this size, or of another main file."""
+    made = _size(size)
+    return source.preprocess(program or FOLDER / f"{made.program}.p4", [f"PIPES={made.pipes}", *definitions])
+
+
+def _size(name: str) -> Size:
+    return ATP if name == ATP.name else SIZES[name]
 
 
 class WrongWayError(Exception):
@@ -66,6 +72,9 @@ class ChipLink:
 
     def open(self, endpoint: str) -> Address:
         self._endpoints[endpoint] = HOSTS[len(self._endpoints)]
+        return self.address_of(endpoint)
+
+    def address_of(self, endpoint: str) -> Address:
         return (self._endpoints[endpoint].ip, _UDP_PORT)
 
     def send(self, endpoint: str, to: Address, payload: bytes) -> None:
@@ -118,7 +127,7 @@ HOSTS = tuple(_host(number) for number in range(_HOSTS))
 
 def description(size: str, address: str = ADDRESS) -> Chip:
     """Returns the chip's description for the controller."""
-    return Chip(SIZES[size], address, tuple(Port(port, 100, "none") for port in PORTS), HOSTS, _WORKER_RATE)
+    return Chip(_size(size), address, tuple(Port(port, 100, "none") for port in PORTS), HOSTS, _WORKER_RATE)
 
 
 class ChipDevice(SwitchDevice):

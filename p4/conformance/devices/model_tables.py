@@ -14,16 +14,19 @@ from pathlib import Path
 
 from conformance.devices.compiled import Compiled
 from conformance.devices.harness import Answer, Harness, HarnessError
+from conformance.devices.patterns import pattern, prefixes
 from jaxina.controller import port_load
 from jaxina.controller.chip import Size
-from jaxina.controller.tables import Digest, Entry, Match, Range, Ternary
+from jaxina.controller.tables import Digest, Entry, Match, Ternary
 from jaxina.errors import SystemCallError
 
 _PIPE = "pipe."
 _PIPES = range(4)
 _PRIORITY = "$MATCH_PRIORITY"
-_PRIORITIES = 5  # of the admission tables; 0 is the most important
+# How many priorities an admission table has; 0 is the most important.
+_PRIORITIES = collections.defaultdict(lambda: 5, {"Ingress.atp_admission.updates": 7})
 _TICK = 2_000_000  # picoseconds between two rounds
+_PICOSECONDS = 1_000_000_000  # of a millisecond
 _COUNTED = {"packets": "$COUNTER_SPEC_PKTS", "bytes": "$COUNTER_SPEC_BYTES"}
 # Recirculation ports: the register of each pipe, 0x800000 apart, that lets the four channels send packets round again.
 _RECIRCULATION, _OF_A_PIPE, _ON = 0x273D01C, 0x800000, 0x000F0001
@@ -52,6 +55,9 @@ class ModelTables:
       binary: the harness.
       program: what the compiler has made.
       size: the program's size.
+
+    Attributes:
+      lost: how many copies the chip has lost, see `lose`.
     """
 
     def __init__(self, binary: Path, program: Compiled, size: Size):
@@ -66,7 +72,7 @@ class ModelTables:
         self._cleared: dict[tuple[str, int], dict[str, int]] = {}
         self._too_late = ""  # what the model could not do; from then on it takes no packets
         self._digests: queue.SimpleQueue[Digest] = queue.SimpleQueue()
-        self._unheard = self._taken = 0
+        self._unheard = self._taken = self.lost = 0
         self._changed = threading.Condition()
         self._harness = Harness(binary, program.folder)
         self._ask([f"reg {_RECIRCULATION + pipe * _OF_A_PIPE:#x} {_ON:#x}" for pipe in _PIPES])
@@ -94,6 +100,14 @@ class ModelTables:
         if learned:
             self._ask([f"reg {_FORGETS + pipe * _OF_A_FILTER:#x} 1" for pipe in learned])
         return [frame for answer in answers for frame in answer.frames]
+
+    def lose(self, share: float, seed: int) -> None:
+        """From now on, the traffic manager drops this share of the copies that ingress sends to it."""
+        self._ask([f"lose {share:g} {seed}"])
+
+    def wait(self, milliseconds: int) -> None:
+        """Lets time pass in the model."""
+        self._ask([f"tick {milliseconds * _PICOSECONDS}", "idle"])
 
     def cell(self, pipe: int, register: str, index: int) -> dict[str, int]:
         """Returns the fields of a register's cell in a pipe."""
@@ -149,6 +163,7 @@ class ModelTables:
     def _ask(self, commands: Sequence[str]) -> Answer:
         with self._lock:
             answer = self._harness.ask(*commands)
+            self.lost += len(answer.lost)
         for _, data in answer.digests:
             digest = Digest(*self._program.digest(data))
             with self._changed:
@@ -218,9 +233,9 @@ class ModelTables:
             if isinstance(match, int):
                 patterns = [f"{match:#x}"]
             elif isinstance(match, Ternary):
-                patterns = [_pattern(match, width)]
+                patterns = [pattern(match, width)]
             else:
-                patterns = [_pattern(prefix, width) for prefix in prefixes(match, width)]
+                patterns = [pattern(prefix, width) for prefix in prefixes(match, width)]
             rows = [[*row, f"{field}:{pattern}"] for row in rows for pattern in patterns]
         return rows
 
@@ -230,14 +245,14 @@ class ModelTables:
         if _PRIORITY not in entry.key:
             return lambda: ""
         priority = _number(entry, _PRIORITY)
-        share = self._program.size(name) // _PRIORITIES
+        share = self._program.size(name) // _PRIORITIES[name]
 
         def find() -> str:
             number = self._next_address.get((name, priority), 0)
             if number == share:
                 raise ValueError(f"{name} has no place for another entry of priority {priority}")
             self._next_address[name, priority] = number + 1
-            return f" {(_PRIORITIES - 1 - priority) * share + number}"
+            return f" {(_PRIORITIES[name] - 1 - priority) * share + number}"
 
         return find
 
@@ -258,23 +273,6 @@ class ModelTables:
         """Returns the sums of a counter over all pipes."""
         values = self._ask([f"check_counter {pipe}:{name}({index})" for pipe in _PIPES]).values
         return {field: sum(value[counted] for value in values) for counted, field in _COUNTED.items()}
-
-
-def prefixes(match: Range, width: int) -> list[Ternary]:
-    """Returns the fewest aligned blocks that together are the range."""
-    found, low, ones = [], match.low, (1 << width) - 1
-    while low <= match.high:
-        size = low & -low or 1 << width
-        while low + size - 1 > match.high:
-            size >>= 1
-        found.append(Ternary(low, ones & ~(size - 1)))
-        low += size
-    return found
-
-
-def _pattern(match: Ternary, width: int) -> str:
-    bits = reversed(range(width))
-    return "0b" + "".join(f"{match.value >> bit & 1}" if match.mask >> bit & 1 else "*" for bit in bits)
 
 
 def _half(register: str, field: str) -> str:

@@ -5,22 +5,17 @@ Datagrams go through a pipe, RDMA packets through the loopback interface.
 
 from __future__ import annotations
 
-import subprocess
 import zlib
 
 from conformance import datagram, narrow
 from conformance.devices import ABILITIES, probe
+from conformance.devices.command_process import CommandProcess
 from conformance.devices.links import Address, SocketLink
 from conformance.devices.rdma import RdmaWorkers
 from conformance.rdma_packet import End
 from conformance.vector import Job, Packet, Receive, Value, Vector
 
 _HOST = "127.0.0.1"
-_EXIT_TIMEOUT = 10.0
-
-
-class ProgramError(Exception):
-    """The program refused a command, or ended."""
 
 
 class ProgramDevice:
@@ -29,11 +24,11 @@ class ProgramDevice:
 
     def __init__(self, path: str):
         self.name = path
-        self._process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = CommandProcess(path)
         self._link = SocketLink()
 
     def begin(self, vector: Vector) -> None:
-        self._names = _names(vector)
+        self._names = names_of(vector)
         self._jobs = vector.jobs
         self._plane = "rdma " if "rdma" in vector.needs else ""
         self._came: list[Receive] = []
@@ -60,14 +55,8 @@ class ProgramDevice:
             self._workers.send(endpoint, packet)
         else:
             text = datagram.encode(packet, self._names).hex()
-            for _, to, hexadecimal in self._ask("packet", endpoint, text):
-                self._came.append(Receive(to, self._decode(bytes.fromhex(hexadecimal))))
-
-    def _decode(self, payload: bytes) -> Packet:
-        try:
-            return datagram.decode(payload, self._names)
-        except ValueError as error:
-            return Packet("unreadable", {"why": str(error).replace(" ", "_")})
+            for _, to, hexadecimal in self._process.ask("packet", endpoint, text):
+                self._came.append(Receive(to, datagram.decoded(bytes.fromhex(hexadecimal), self._names)))
 
     def replies(self, expected: int) -> list[Receive]:
         if self._plane:
@@ -79,7 +68,7 @@ class ProgramDevice:
         self._came.append(self._workers.decode(endpoint, sender, payload))
 
     def state(self, job: str, slot: int, version: int) -> dict[str, Value | None]:
-        answer = self._ask(self._plane + "state", self._names.jobs[job], slot, version)
+        answer = self._process.ask(self._plane + "state", self._names.jobs[job], slot, version)
         ((_, epoch, count, *lists, number),) = answer
         seen, exponents, words = (tuple(int(item) for item in text.split(",") if item != "-") for text in lists)
         return {
@@ -104,7 +93,7 @@ class ProgramDevice:
         return {"format": form, **fields}
 
     def counts(self, job: str) -> dict[str, int]:
-        answer = self._ask(self._plane + "counts", "-" if job == "-" else self._names.jobs[job])
+        answer = self._process.ask(self._plane + "counts", "-" if job == "-" else self._names.jobs[job])
         counted = {name: int(value) for _, name, value in answer}
         if job == "-":
             counted = {name: n - self._before.get(name, 0) for name, n in counted.items()}
@@ -112,24 +101,17 @@ class ProgramDevice:
 
     def end(self) -> None:
         for job in self._jobs:
-            self._ask(self._plane + "remove", self._names.jobs[job.name])
+            self._process.ask(self._plane + "remove", self._names.jobs[job.name])
         if self._plane:
-            self._ask("rdma remove", self._names.jobs[probe.NAME])
+            self._process.ask("rdma remove", self._names.jobs[probe.NAME])
         self._link.close_endpoints()
 
     def close(self) -> None:
         self._link.close()
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(_EXIT_TIMEOUT)
-        finally:
-            self._process.kill()
-            self._process.wait()
-            self._process.stdout.close()
+        self._process.close()
 
     def _connect(self, job: str, worker: int, end: End, mtu: int) -> End:
-        ((_, port, psn, rkey, *qpns),) = self._ask(
+        ((_, port, psn, rkey, *qpns),) = self._process.ask(
             "rdma connect",
             *(self._names.jobs[job], worker, end.address, end.udp_port, mtu),
             *(end.psn, end.rkey, end.memory, *end.qpns),
@@ -139,23 +121,10 @@ class ProgramDevice:
     def _add(self, job: Job) -> None:
         numbers = (job.workers, job.slots, job.block, job.blocks, job.first_epoch, int(not job.narrow))
         id_and_secret = self._names.jobs[job.name], self._names.secrets[job.name]
-        self._ask(self._plane + "job", *id_and_secret, *numbers)
-
-    def _ask(self, *command: object) -> list[list[str]]:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(" ".join(map(str, command)) + "\n")
-        self._process.stdin.flush()
-        lines = []
-        while True:
-            line = self._process.stdout.readline().split()
-            if not line or line[0] == "error":
-                raise ProgramError(" ".join(line) or f"{self.name} ended: {self._process.wait()}")
-            if line[0] == "ok":
-                return lines
-            lines.append(line)
+        self._process.ask(self._plane + "job", *id_and_secret, *numbers)
 
 
-def _names(vector: Vector) -> datagram.Names:
+def names_of(vector: Vector) -> datagram.Names:
     """Returns numbers for the vector's names. Any numbers would do."""
     jobs = {job.name: zlib.crc32(job.name.encode()) for job in vector.jobs}
     jobs |= {"unknown": 0xDEAD, probe.NAME: 0xFFFF}

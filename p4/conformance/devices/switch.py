@@ -203,8 +203,4 @@ class SwitchDevice:
     def _decode(self, endpoint: str, sender: Address, payload: bytes) -> Receive:
         if self._rdma:
             return self._workers.decode(endpoint, sender, payload)
-        try:
-            packet = datagram.decode(payload, self._names, "checksum" in self.abilities)
-        except ValueError as error:
-            packet = Packet("unreadable", {"why": str(error).replace(" ", "_")})
-        return Receive(endpoint, packet)
+        return Receive(endpoint, datagram.decoded(payload, self._names, "checksum" in self.abilities))

@@ -1,6 +1,18 @@
 """The scenarios, by subject. Each is a function of the block size that returns its vector."""
 
-from conformance.scenarios import borders, exponents, jobs, loss, narrow, narrow_borders, order, rdma, rdma_narrow
+from conformance.scenarios import (
+    atp_entries,
+    atp_sets,
+    borders,
+    exponents,
+    jobs,
+    loss,
+    narrow,
+    narrow_borders,
+    order,
+    rdma,
+    rdma_narrow,
+)
 
 SCENARIOS = (
     *loss.SCENARIOS,
@@ -13,3 +25,5 @@ SCENARIOS = (
     *narrow_borders.SCENARIOS,
     *rdma_narrow.SCENARIOS,
 )
+# Of switches that combine updates.
+COMBINING = (*atp_entries.SCENARIOS, *atp_sets.SCENARIOS)
