@@ -7,8 +7,8 @@
  * its workers.
  *
  * The rule:
- *   - A worker's first transmission may claim an entry, its second may only join one, later ones go direct to the
- *     server.
+ *   - A worker's first transmission may claim an entry, its second may only join one, later ones reach the server
+ *     as they are.
  *   - A switch adds once from each child, and forwards the sum when all its children are in it. It repeats the sum on
  *     a resend. A packet that finds another pass in its entry is forwarded as it is.
  *   - An entry ends when the result of its own pass goes by, or when another pass wants it after its lifetime. A pass

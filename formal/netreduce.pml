@@ -19,6 +19,9 @@
  * progress. With ORDERED no packet overtakes another one, so that two slots, in all orders of posting, are few enough
  * states. With REBOOTS the switch may forget its rings at any time. From then on it passes packets as they are.
  *
+ * With UNCHECKED, a worker takes what passed the switch as it was. That is so for packets of exponents alone, and here for
+ * all. No sum may follow in the same slot: it would be formed from what follows from one worker's exponents.
+ *
  * Safety (assertions): a worker takes only the sum of all workers, for the pass that it waits for; each contribution
  * counts once; no acknowledgement reaches a worker of what the next one does not have; an empty write is never taken for
  * a result; a job does not end unless the switch rebooted.
@@ -30,6 +33,7 @@
  *   ONE_VERSION  a slot has one sum, not two
  *   NO_COUNT     a worker does not see how many workers are in a result (with REBOOTS)
  *   R 1          the switch knows the last S messages only
+ *   RECALLS      a switch that forgot its rings goes on with them later (with REBOOTS and UNCHECKED)
  *   NO_REPEAT    a copy of a released packet brings nothing
  */
 #ifndef N
@@ -85,6 +89,7 @@ bool forgot;
 byte got[N];
 bool said[N];     /* a NAK, since the last packet that was taken */
 byte have[N * S]; /* by the worker that has the results */
+bool bare[N * S]; /* it took one worker's data for a result */
 bool ended;
 
 byte losses, duplicates, reboots;
@@ -131,9 +136,11 @@ inline take(w, k, v) {
        assert((seen[v] & BIT(w)) == 0); /* a contribution counts twice */
        seen[v] = seen[v] | BIT(w)
   :: else ->
+#ifndef RECALLS
        /* The pass before is complete, so all workers have the one before that. */
        assert(PASS(w, k) == 0 ||
               (tag[VERSION(SLOT(w, k), PASS(w, k) + 1)] == PASS(w, k) && seen[VERSION(SLOT(w, k), PASS(w, k) + 1)] == ALL));
+#endif
        tag[v] = PASS(w, k) + 1;
        seen[v] = BIT(w)
   fi;
@@ -200,16 +207,26 @@ inline receive(w, k, is_sum, is_raw) {
        /* The worker waits for this pass: it has sent its own. */
        assert(have[NEXT(w) * S + SLOT(w, k)] == PASS(w, k));
        assert(next[NEXT(w) * S + SLOT(w, k)] == PASS(w, k) + 1);
+       assert(!bare[NEXT(w) * S + SLOT(w, k)]); /* the sum of a pass that follows from one worker's data */
        have[NEXT(w) * S + SLOT(w, k)]++;
        got[w]++;
        said[w] = false;
        acknowledge(w)
   :: !ended && k == got[w] && is_raw ->
+#ifdef UNCHECKED
+       /* As for packets of exponents, which the check has left before. */
+       have[NEXT(w) * S + SLOT(w, k)]++;
+       bare[NEXT(w) * S + SLOT(w, k)] = true;
+       got[w]++;
+       said[w] = false;
+       acknowledge(w)
+#else
 #ifdef NO_COUNT
        assert(false); /* one worker's data is taken for the sum */
 #endif
        assert(forgot); /* a job ends although the switch did not reboot */
        ended = true
+#endif
   :: !ended && k == got[w] && !is_sum && !is_raw -> assert(forgot); ended = true /* an empty write is taken */
   fi
 }
@@ -308,6 +325,15 @@ init {
   ARRIVES(naks, on_answer(i, p); SEND_AGAIN(i, p))
 #if REBOOTS > 0
   :: d_step { reboots < REBOOTS && !forgot -> reboots++; forgot = true }
+#endif
+#ifdef RECALLS
+  :: d_step {
+       forgot ->
+         for (a : 0 .. N - 1) { taken[a] = got[a]; released[a] = got[a] }
+         for (a : 0 .. 2 * S - 1) { tag[a] = 0; seen[a] = 0 }
+         a = 0;
+         forgot = false
+     }
 #endif
 #ifdef NO_END /* claims, wrongly, that the last acknowledgement never comes */
   :: QUIET -> assert(false)

@@ -59,6 +59,7 @@ ROWS = (
     Row("udp 8 bits", "jaxina", ("--aggregator", "udp"), bits=8),
     Row("udp 1 % loss", "jaxina", ("--aggregator", "udp", "--loss", "0.01")),
     Row("roce", "jaxina", ("--aggregator", "roce")),
+    Row("netreduce", "jaxina", ("--aggregator", "netreduce")),
     Row("XLA gloo", "xla", ()),
 )
 

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/$1/bin:$PATH" # for cmake and ninja
 start=$SECONDS
-packages=(qemu-system-x86 libibverbs-dev ibverbs-providers rdma-core iproute2 kmod cpio xz-utils dash)
+packages=(qemu-system-x86 libibverbs-dev ibverbs-providers rdma-core iproute2 kmod cpio xz-utils dash perftest)
 
 skip() {
   echo "test-verbs: skipped: $1"
@@ -28,7 +28,7 @@ fi
 
 . scripts/compiler_cache.sh
 cmake -S . -B build/native -G Ninja -DJAXINA_BUILD_TESTS=ON >/dev/null
-cmake --build build/native -j "$(nproc)" --target verbs_guest_test verbs_capture
+cmake --build build/native -j "$(nproc)" --target verbs_guest_test verbs_capture ring_guest ring_switch
 tests/verbs/build_image.sh build/verbs-guest
 echo "built and prepared in $((SECONDS - start)) s"
 start=$SECONDS
@@ -36,4 +36,11 @@ tests/verbs/run_in_guest.sh build/verbs-guest tests/verbs/guest_test.sh build/na
 echo "a message of 16 packets and its reply, as another decoder reads them"
 tests/verbs/run_in_guest.sh build/verbs-guest tests/verbs/capture.sh build/native/tests/verbs/verbs_capture > build/verbs-guest/capture.txt
 sed -n "/^message/,\$p" build/verbs-guest/capture.txt | python tests/verbs/decode_message.py
+if [ "$(id -u)" = 0 ]; then
+  echo "a ring of two virtual machines, with a transparent switch between them"
+  tests/netreduce/run_two_guests.sh build/verbs-guest build/native/tests/netreduce/ring_guest \
+    build/native/tests/netreduce/ring_switch
+  echo "perftest between two virtual machines, through a transparent switch"
+  tests/netreduce/run_perftest.sh build/verbs-guest
+fi
 echo "test-verbs: passed, $((SECONDS - start)) s in the virtual machine"

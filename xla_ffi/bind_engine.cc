@@ -68,6 +68,20 @@ roce::Exchange exchange_from(nb::callable callable) {
   };
 }
 
+roce::RingExchange ring_exchange_from(nb::callable callable) {
+  return [held = shared_callable(std::move(callable))](const roce::ConnectionEnd& local) {
+    nb::gil_scoped_acquire gil;
+    try {
+      const auto [next, previous] = nb::cast<std::tuple<ConnectionFields, ConnectionFields>>((*held)(fields_of(local)));
+      return roce::RingNeighbours{connection_of(next), connection_of(previous)};
+    } catch (const nb::python_error& error) {
+      throw to_native(error);
+    } catch (const nb::cast_error&) {
+      throw Error(ErrorCode::kInvalidArgument, "what connects a ring did not return the fields of two neighbours");
+    }
+  };
+}
+
 nb::dict fields_of(const EmbeddedConfig& config) {
   nb::dict d;
   d["kind"] = "embedded";
@@ -109,6 +123,16 @@ nb::dict fields_of(const VerbsConfig& config) {
   nb::dict d;
   d["kind"] = "verbs";
   d["device"] = config.device;
+  return d;
+}
+
+nb::dict fields_of(const RingConfig& config) {
+  nb::dict d;
+  d["kind"] = "ring";
+  d["host"] = config.host;
+  d["has_switch"] = config.has_switch;
+  d["loss"] = config.loss.share;
+  d["loss_seed"] = config.loss.seed;
   return d;
 }
 
@@ -219,6 +243,23 @@ void bind_engine(nb::module_& m) {
           "Args:\n"
           "  device: the RDMA device's name; \"\" takes any.\n"
           "  exchange: as for use_roce().")
+      .def(
+          "use_ring",
+          [](GroupConfig& c, std::string host, nb::callable exchange, bool has_switch, double loss,
+             std::uint64_t loss_seed) {
+            c.transport =
+                RingConfig{std::move(host), ring_exchange_from(std::move(exchange)), has_switch, {loss, loss_seed}};
+          },
+          "host"_a, "exchange"_a, nb::kw_only(), "has_switch"_a = false, "loss"_a = 0.0, "loss_seed"_a = 0,
+          "Sums in a ring of reliable RoCEv2 connections, from user space.\n\n"
+          "Args:\n"
+          "  host: this process's IPv4 address.\n"
+          "  exchange: exchange(end) tells the other workers this one's end of its queue pairs (the one that sends, then "
+          "the one that receives), and returns those of the next and of the previous worker. Ends are tuples as for "
+          "use_roce().\n"
+          "  has_switch: whether a transparent switch on the way adds; otherwise the workers do.\n"
+          "  loss: share of arriving packets to drop, for experiments, in [0, 1].\n"
+          "  loss_seed: seed of these drops.")
       .def_prop_ro(
           "shape", [](const GroupConfig& c) { return c.member.shape; }, "The job's shape.")
       .def_prop_ro(

@@ -11,6 +11,7 @@ namespace jaxina {
 
 void bind_all_reduce(nanobind::module_& m);
 void bind_engine(nanobind::module_& m);
+void bind_frame_switch(nanobind::module_& m);
 void bind_gpu(nanobind::module_& m);
 void bind_mpi(nanobind::module_& m);
 void bind_numerics(nanobind::module_& m);

@@ -11,6 +11,7 @@ NB_MODULE(_native, m) {
   jaxina::bind_errors(m);
   jaxina::bind_all_reduce(m);
   jaxina::bind_engine(m);
+  jaxina::bind_frame_switch(m);
   jaxina::bind_gpu(m);
   jaxina::bind_mpi(m);
   jaxina::bind_numerics(m);

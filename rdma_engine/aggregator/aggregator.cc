@@ -81,7 +81,7 @@ Answer Aggregator::apply(const UpdateView& update) {
       JAXINA_ASSERT(current.count <= shape_.workers());
       counters_[Counter::kUpdates] += outcome.verdict == Verdict::kFirst ? current.count : current.count - before;
       accept(update, outcome.verdict != Verdict::kAdd);
-      if (!outcome.completes) return {Effect::kCounted};
+      if (!outcome.completes) return {Effect::kCounted, {}, &current.seen};
       complete(update);
       return {Effect::kCompleted, result_of(update)};
     case Verdict::kDuplicate: ++counters_[Counter::kDuplicates]; return {Effect::kPending, {}, &current.seen};

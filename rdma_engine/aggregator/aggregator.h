@@ -64,7 +64,7 @@ enum class Effect : std::uint8_t {
 struct Answer {
   Effect effect = Effect::kRejected;
   ResultView result = {};
-  const WorkerSet* seen = nullptr;
+  const WorkerSet* seen = nullptr;      // of kCounted and kPending: whose contributions are in
   std::uint32_t worker = 0, other = 0;  // of kMismatch
 };
 

@@ -58,7 +58,7 @@ std::size_t Combiner::entries_held(Nanoseconds now) const {
 void Combiner::on_packet(std::span<const std::uint8_t> packet, const Address& from, Nanoseconds now,
                          PacketOutput& output) {
   wire::Header header;
-  const wire::ParseResult parsed = wire::parse(packet, header);
+  const wire::ParseResult parsed = wire::parse(packet, header, wire::Checksum::kOptionalInSums);
   if (parsed != wire::ParseResult::kOk) {
     ++without_job_[counter_of(parsed)];
     return;
@@ -95,7 +95,7 @@ void Combiner::on_update(Registration& registration, const Arrival& arrival, Pac
   if (is_group && !child) return void(++job.counters()[Counter::kForeign]);
   // The sum of a group's narrow words does not fit into such words, so they are sent on.
   const bool direct =
-      wire::transmission_of(header.code) == wire::Transmission::kDirect || header.format != wire::Format::kInt32;
+      wire::transmission_of(header.code) >= wire::Transmission::kUncombined || header.format != wire::Format::kInt32;
   if (!child || direct || job.children() == 1 || table_.size().entries == 0 || sends_on(header)) {
     if (const auto way = job.way_to(header.worker)) job.contact(*way, header.slot) = arrival.from;
     ++job.counters()[Counter::kPassedOn];

@@ -34,7 +34,7 @@ const Aggregator* DatagramAggregator::find(std::uint32_t id) const {
 
 void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const Address& from, PacketOutput& output) {
   wire::Header header;
-  const wire::ParseResult parsed = wire::parse(packet, header);
+  const wire::ParseResult parsed = wire::parse(packet, header, wire::Checksum::kOptionalInSums);
   if (parsed != wire::ParseResult::kOk) {
     ++without_job_[counter_of(parsed)];
     return;
@@ -71,6 +71,9 @@ void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const A
                                   .format = header.format});
   counters[Counter::kBytesReceived] += packet.size();
   if (wire::is_marked(header.code) && answer.effect != Effect::kRejected) job.marked() = true;
+  if (wire::transmission_of(header.code) == wire::Transmission::kDirect) {
+    tell_that_it_came_directly(job, header, answer, output);
+  }
   reply(job, header, answer, from, output);
 }
 
@@ -103,6 +106,21 @@ void DatagramAggregator::reply(DatagramJob& job, const wire::Header& header, con
   }
 }
 
+// A switch holds what other workers have sent of the pass, and waits for this worker in vain. So they must send it
+// again.
+void DatagramAggregator::tell_that_it_came_directly(DatagramJob& job, const wire::Header& header, const Answer& answer,
+                                                    PacketOutput& output) {
+  const bool counted = answer.effect == Effect::kCounted || answer.effect == Effect::kCompleted;
+  const bool incomplete = answer.effect == Effect::kCounted || answer.effect == Effect::kPending;
+  if (counted) job.came_directly(header.slot) = 1;
+  const Address* nearest = job.switch_of(header.slot);
+  if (!incomplete || nearest == nullptr) return;
+  wire::Header told = header;
+  told.worker = wire::kAllWorkers;
+  const std::uint32_t workers = job.aggregator().shape().workers();
+  send(job, *nearest, pending_notice(told, *answer.seen, workers, wire::kCameDirectly).packet(), output);
+}
+
 void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& header, const ResultView& result,
                                      PacketOutput& output) {
   // The pool keeps the sealed packet, so it can be sent again.
@@ -111,6 +129,7 @@ void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& heade
   sealed.kind = wire::Kind::kResult;
   sealed.worker = wire::kAllWorkers;
   sealed.code = std::exchange(job.marked(), false) ? wire::kMarked : 0;
+  if (std::exchange(job.came_directly(header.slot), std::uint8_t{0}) != 0) sealed.code |= wire::kCameDirectly;
   if (std::exchange(job.overflows_told(), overflows_) != overflows_) sealed.code |= wire::kOverflowed;
   wire::seal(sealed, result.headroom, packet.size());
   for (const WorkerContact& worker : job.contacts().receivers(header.slot)) send(job, worker.address, packet, output);

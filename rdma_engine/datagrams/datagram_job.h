@@ -28,10 +28,11 @@ class DatagramJob {
         secret_(spec.secret),
         switches_(switches.addresses),
         aggregator_(spec.shape, options(spec, shard), codec),
-        contacts_(spec.shape.workers(), switches.groups, switches.addresses.size()) {}
+        contacts_(spec.shape.workers(), switches.groups, switches.addresses.size()),
+        came_directly_(spec.shape.slots()) {}
 
   static std::size_t bytes_for(const JobSpec& spec, const Shard& shard, const CombiningSwitches& switches = {}) {
-    return Aggregator::bytes_for(spec.shape, options(spec, shard)) +
+    return Aggregator::bytes_for(spec.shape, options(spec, shard)) + spec.shape.slots() +
            WorkerContacts::bytes_for(spec.shape.workers(), switches.addresses.size());
   }
 
@@ -41,9 +42,14 @@ class DatagramJob {
   const WorkerSet* group(std::uint16_t sender, std::uint16_t slot, const Address& from) const {
     const std::size_t number = static_cast<std::size_t>(sender - wire::kFirstGroup);
     const std::vector<WorkerSet>& groups = contacts_.groups();
-    const bool trusted = sender >= wire::kFirstGroup && number < groups.size() && !switches_.empty() &&
-                         same_peer(switches_[slot % switches_.size()], from);
+    const Address* nearest = switch_of(slot);
+    const bool trusted =
+        sender >= wire::kFirstGroup && number < groups.size() && nearest != nullptr && same_peer(*nearest, from);
     return trusted ? &groups[number] : nullptr;
+  }
+  // The switch nearest to us that the slot's updates may come through; null if there is none.
+  const Address* switch_of(std::uint16_t slot) const {
+    return switches_.empty() ? nullptr : &switches_[slot % switches_.size()];
   }
   Aggregator& aggregator() { return aggregator_; }
   const Aggregator& aggregator() const { return aggregator_; }
@@ -52,6 +58,8 @@ class DatagramJob {
   std::uint64_t& overflows_told() { return overflows_told_; }
   // Whether an update has come with a mark since the job's last result.
   bool& marked() { return marked_; }
+  // Whether an update of the slot's pass has come past the switches.
+  std::uint8_t& came_directly(std::uint16_t slot) { return came_directly_[slot]; }
 
  private:
   static AggregatorOptions options(const JobSpec& spec, const Shard& shard) {
@@ -65,6 +73,7 @@ class DatagramJob {
   WorkerContacts contacts_;
   std::uint64_t overflows_told_ = 0;
   bool marked_ = false;
+  std::vector<std::uint8_t> came_directly_;  // by slot
 };
 
 }  // namespace jaxina

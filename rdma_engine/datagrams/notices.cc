@@ -31,12 +31,14 @@ Notice refused_notice(const wire::Header& update, wire::Refusal refusal) {
   return notice;
 }
 
-Notice pending_notice(const wire::Header& update, const WorkerSet& seen, std::uint32_t workers) {
+Notice pending_notice(const wire::Header& update, const WorkerSet& seen, std::uint32_t workers, std::uint8_t code) {
   Notice notice;
+  wire::Header header = answer_to(update, wire::Kind::kPending);
+  header.code = code;
   const std::size_t bytes = (workers + 7) / 8;
   std::uint8_t* bitmap = &notice.bytes[wire::kHeaderSize];
   for (std::size_t i = 0; i < bytes; ++i) bitmap[i] = static_cast<std::uint8_t>(seen[i / 8] >> (8 * (i % 8)));
-  seal(answer_to(update, wire::Kind::kPending), bytes, notice);
+  seal(header, bytes, notice);
   return notice;
 }
 

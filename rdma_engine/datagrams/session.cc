@@ -37,12 +37,19 @@ bool Session::is_counted(std::span<const std::uint8_t> notice) const {
   return byte >= seen.size() || (seen[byte] >> (config_.worker % 8) & 1) != 0;
 }
 
+void Session::on_pending(const wire::Header& header, std::span<const std::uint8_t> packet, Nanoseconds now) {
+  if (is_counted(packet)) return worker_.on_pending(header.slot, header.epoch, now);
+  const bool came_directly = (header.code & wire::kCameDirectly) != 0 && !routes_.empty();
+  if (!came_directly || header.slot >= config_.stream.shape.slots()) {
+    worker_.on_not_counted(header.slot, header.epoch);
+  } else if (route(header.slot).on_came_directly(header.slot, header.epoch)) {
+    worker_.on_turned_away(header.slot, header.epoch);
+  }
+}
+
 Session::Reply Session::on_reply(const wire::Header& header, std::span<const std::uint8_t> packet, Nanoseconds now) {
   switch (header.kind) {
-    case wire::Kind::kPending:
-      if (is_counted(packet)) worker_.on_pending(header.slot, header.epoch, now);
-      else worker_.on_not_counted(header.slot, header.epoch);
-      return Reply::kPending;
+    case wire::Kind::kPending: on_pending(header, packet, now); return Reply::kPending;
     case wire::Kind::kRefused: return Reply::kRefused;
     case wire::Kind::kAbort: return Reply::kAborted;
     case wire::Kind::kUpdate:
@@ -60,16 +67,18 @@ Session::Reply Session::on_reply(const wire::Header& header, std::span<const std
                       .order = numerics::Order::kBigEndian,
                       .format = header.format,
                       .marked = wire::is_marked(header.code)};
-  return worker_.on_result(result, now) == ResultVerdict::kAccepted ? Reply::kResult : Reply::kStale;
+  if (worker_.on_result(result, now) != ResultVerdict::kAccepted) return Reply::kStale;
+  if (!routes_.empty()) route(header.slot).on_result(header.slot, (header.code & wire::kCameDirectly) != 0);
+  return Reply::kResult;
 }
 
 Session::Reply Session::on_switch_reply(const wire::Header& header, std::span<const std::uint8_t> packet,
                                         Nanoseconds now) {
   if (header.kind == wire::Kind::kRefused && header.code == static_cast<std::uint8_t>(wire::Refusal::kUnknownJob)) {
     route(header.slot).on_refusal();
+    worker_.on_turned_away(header.slot, header.epoch);
     return Reply::kStale;
   }
-  route(header.slot).on_answer();
   return on_reply(header, packet, now);
 }
 

@@ -27,7 +27,9 @@ struct SessionConfig {
 class Session {
  public:
   explicit Session(const SessionConfig& config, const numerics::Codec& codec = numerics::codec())
-      : config_(config), worker_(as_sent(config), codec), routes_(config.switches) {}
+      : config_(config),
+        worker_(as_sent(config), codec),
+        routes_(config.switches, SwitchRoute(config.stream.shape.slots())) {}
 
   Worker& worker() { return worker_; }
   const Worker& worker() const { return worker_; }
@@ -67,6 +69,7 @@ class Session {
     return stream;
   }
   SwitchRoute& route(std::uint16_t slot) { return routes_[slot % routes_.size()]; }
+  void on_pending(const wire::Header& header, std::span<const std::uint8_t> notice, Nanoseconds now);
   // Whether a pending notice says that this worker's update is counted.
   bool is_counted(std::span<const std::uint8_t> notice) const;
 

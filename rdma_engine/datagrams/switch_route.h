@@ -1,13 +1,26 @@
 // SwitchRoute: decides whether a worker sends a pass through a switch that may combine it, or directly to its server.
 //
-// The switch may be gone, or may have lost the job. Then every pass would wait for two timeouts before it goes
-// directly. So after a number of passes without an answer of the switch, passes go directly at once. A few passes still
-// try the switch. They are the same ones at all workers, because a switch answers only when it has a pass of all of
-// them.
+// A pass that is lost again and again goes through the switch as long as it can be, the third time as it is: the switch
+// knows its ports' queues and marks what it sends. Packets that go directly are not marked, so they must be few, or the
+// link to the server overflows.
+//
+// A switch of the job may be gone, or may have lost the job. Then every pass would wait for three timeouts before it
+// goes directly. So after a number of passes that went directly in the end, passes go directly at once. A few passes
+// still try the switches. They are the same ones at all workers.
+//
+// If one worker sends a pass directly, the server tells the others, so that they do not leave it to the switches
+// either.
+//
+// All workers must decide alike. If some send a pass directly, a switch waits for them in vain, and holds what the
+// others have sent until it expires: then every pass takes all timeouts. So a worker does not go by what a switch has
+// sent to it, which differs between workers. It goes by what the results say, which is the same for all.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "rdma_engine/wire/packet.h"
 #include "rdma_engine/worker/pass.h"
@@ -16,26 +29,46 @@ namespace jaxina {
 
 class SwitchRoute {
  public:
+  explicit SwitchRoute(std::size_t slots) : slots_(slots) {}
+
   // How to send the pass. kDirect goes to the server, everything else to the switch.
   wire::Transmission next(const Pass& pass) {
-    if (pass.retransmission()) ++unanswered_;
-    if (pass.sent_before >= kDirect) return wire::Transmission::kDirect;
-    const bool through_switch = unanswered_ < kMostUnanswered || tries(pass);
-    return through_switch ? static_cast<wire::Transmission>(pass.sent_before) : wire::Transmission::kDirect;
+    Slot& slot = slots_[pass.slot];
+    const bool through_switch = pass.sent_before < kDirect && (unhelped_ < kMostUnhelped || tries(pass));
+    if (!pass.retransmission()) slot.tried = through_switch;
+    slot.latest = through_switch ? static_cast<wire::Transmission>(pass.sent_before) : wire::Transmission::kDirect;
+    if (slot.told == pass.epoch) slot.latest = std::max(slot.latest, wire::Transmission::kUncombined);
+    return slot.latest;
   }
-  // A packet of the job has come from the switch.
-  void on_answer() { unanswered_ = 0; }
+  // An update of the slot's pass has come to the server directly. Returns whether a switch may hold this worker's: then
+  // the pass must be sent again.
+  bool on_came_directly(std::uint16_t slot, std::uint32_t epoch) {
+    slots_[slot].told = epoch;
+    return slots_[slot].latest < wire::Transmission::kUncombined;
+  }
+  // The result of the slot's pass has come, which says whether an update of it came directly.
+  void on_result(std::uint16_t slot, bool came_directly) {
+    if (!came_directly) unhelped_ = 0;
+    else if (slots_[slot].tried) unhelped_ = std::min(unhelped_ + 1, kMostUnhelped);
+  }
   // The switch does not know the job.
-  void on_refusal() { unanswered_ = std::max(unanswered_, kMostUnanswered); }
+  void on_refusal() { unhelped_ = kMostUnhelped; }
 
  private:
   static constexpr auto kDirect = static_cast<std::uint32_t>(wire::Transmission::kDirect);
-  static constexpr std::uint32_t kMostUnanswered = 32;
+  static constexpr std::uint32_t kMostUnhelped = 16;
 
   // One pass of 256, by a multiplicative hash.
   static bool tries(const Pass& pass) { return (pass.slot * 0x9e3779b1u + pass.epoch * 0x85ebca6bu) >> 24 == 0; }
 
-  std::uint32_t unanswered_ = 0;  // passes sent again since the switch's last answer
+  struct Slot {
+    bool tried = false;  // the pass was first sent through the switch
+    wire::Transmission latest = wire::Transmission::kFirst;
+    std::optional<std::uint32_t> told;  // the latest pass that another worker has sent directly
+  };
+
+  std::uint32_t unhelped_ = 0;  // passes in a row that were sent through the switch and went directly in the end
+  std::vector<Slot> slots_;
 };
 
 }  // namespace jaxina

@@ -1,6 +1,6 @@
 #include "rdma_engine/engine/completion_thread.h"
 
-#include "rdma_engine/engine/start_thread.h"
+#include "rdma_engine/transport/start_thread.h"
 
 namespace jaxina {
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "rdma_engine/engine/start_thread.h"
+#include "rdma_engine/transport/start_thread.h"
 
 namespace jaxina {
 

@@ -6,8 +6,8 @@
 #include "rdma_engine/aggregator/mismatch.h"
 #include "rdma_engine/base/clock.h"
 #include "rdma_engine/engine/result_memory.h"
-#include "rdma_engine/engine/start_thread.h"
 #include "rdma_engine/numerics/stochastic_rounding.h"
+#include "rdma_engine/transport/start_thread.h"
 
 namespace jaxina {
 namespace {

@@ -24,4 +24,12 @@ struct ConnectionEnd {
 // Sends the switch this end of the connection, and returns the switch's end. Throws Error.
 using Exchange = std::function<ConnectionEnd(const ConnectionEnd& local)>;
 
+// The ends of a worker's neighbours in a ring. Each worker's qpns are the one that sends and the one that receives.
+struct RingNeighbours {
+  ConnectionEnd next, previous;
+};
+
+// Tells the other workers this one's end, and returns its neighbours' when all workers have told. Throws Error.
+using RingExchange = std::function<RingNeighbours(const ConnectionEnd& local)>;
+
 }  // namespace jaxina::roce

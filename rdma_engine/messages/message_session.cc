@@ -16,7 +16,7 @@ constexpr std::uint32_t kUnansweredUntilReset = 2;
 // Which of the queue pairs' memory devices may use. If messages carry a check, results are copied before they are
 // checked, so they are not used in place. And the processor must read the words to write the check, so they cannot be
 // in a device's own memory.
-TransportMemory memory_of(QueuePairs& pairs, const MessageLayout& layout) {
+TransportMemory memory_of(MessageQueues& pairs, const MessageLayout& layout) {
   TransportMemory memory{
       .results = {}, .messages = std::as_writable_bytes(pairs.send_memory()), .stride = layout.stride()};
   if (layout.check_words() > 0) return memory;
@@ -27,7 +27,7 @@ TransportMemory memory_of(QueuePairs& pairs, const MessageLayout& layout) {
 
 }  // namespace
 
-MessageSession::MessageSession(const MessageSessionConfig& config, QueuePairs& pairs)
+MessageSession::MessageSession(const MessageSessionConfig& config, MessageQueues& pairs)
     : config_(config),
       layout_(config.shape, config.summed),
       pairs_(pairs),
@@ -35,7 +35,7 @@ MessageSession::MessageSession(const MessageSessionConfig& config, QueuePairs& p
                .timer = config.timer,
                .memory = memory_of(pairs, layout_),
                .index = config.worker,
-               .packing = Packing::kPacked}),
+               .packing = config.summed == Summed::kByMessage ? Packing::kPacked : Packing::kNone}),
       passes_(config.shape.slots()),
       unanswered_(config.shape.slots()),
       copy_(config.shape.words_per_pass()),
@@ -97,13 +97,15 @@ bool MessageSession::copy_checked(const Pass& pass, Result& result) {
   return intact;
 }
 
-MessageSession::Arrived MessageSession::on_arrival(const QueuePairs::Arrival& arrival, Nanoseconds now) {
+MessageSession::Arrived MessageSession::on_arrival(const MessageQueues::Arrival& arrival, Nanoseconds now) {
   return arrival.queue == layout_.notices() ? on_notice(arrival, now) : on_result(arrival, now);
 }
 
-MessageSession::Arrived MessageSession::on_result(const QueuePairs::Arrival& arrival, Nanoseconds now) {
+MessageSession::Arrived MessageSession::on_result(const MessageQueues::Arrival& arrival, Nanoseconds now) {
+  if (arrival.queue >= passes_.size()) return {Kind::kOtherPass};
   const Pass& pass = passes_[arrival.queue];
-  if (arrival.immediate != pass.fingerprint || arrival.bytes != layout_.bytes(pass)) return {};
+  const std::uint32_t different = (arrival.immediate ^ pass.fingerprint) & layout_.fingerprint_bits();
+  if (different != 0 || arrival.bytes != layout_.bytes(pass)) return {Kind::kOtherPass};
   const std::uint8_t* in =
       pairs_.receive_memory().data() + layout_.result_place(pass.slot, pass.epoch) + layout_.begins_in_place(pass);
   Result result{.slot = pass.slot,
@@ -120,7 +122,7 @@ MessageSession::Arrived MessageSession::on_result(const QueuePairs::Arrival& arr
   return {worker_.on_result(result, now) == ResultVerdict::kAccepted ? Kind::kResult : Kind::kRejected};
 }
 
-MessageSession::Arrived MessageSession::on_notice(const QueuePairs::Arrival& arrival, Nanoseconds now) {
+MessageSession::Arrived MessageSession::on_notice(const MessageQueues::Arrival& arrival, Nanoseconds now) {
   const bool last = arrival.immediate == MessageLayout::kLastNotice;
   const std::size_t room = last ? MessageLayout::kLastNoticeSize : MessageLayout::kNoticeSize;
   if ((!last && arrival.immediate >= config_.shape.slots()) || arrival.bytes > room) return {};

@@ -26,9 +26,8 @@ struct MessageSessionConfig {
 
 class MessageSession {
  public:
-  // The queue pairs must have the number of queues and the bytes of memory that MessageLayout gives, and must outlive
-  // the session.
-  MessageSession(const MessageSessionConfig& config, QueuePairs& pairs);
+  // The queues must be as many, and have as much memory, as MessageLayout says. They must outlive the session.
+  MessageSession(const MessageSessionConfig& config, MessageQueues& pairs);
 
   Worker& worker() { return worker_; }
   const Worker& worker() const { return worker_; }
@@ -38,29 +37,30 @@ class MessageSession {
 
   // What an arrived message was.
   enum class Kind : std::uint8_t {
-    kResult,    // a pass is complete
-    kRejected,  // a result of an earlier pass, a damaged one, or one that this worker did not ask for
-    kPending,   // the payload is the bitmap of the workers seen
-    kRefused,   // final: header.code is a wire::Refusal
-    kAborted,   // final: header.code is an ErrorCode, the payload is a sentence
+    kResult,     // a pass is complete
+    kOtherPass,  // a result that is not that of the slot's latest pass: an earlier one's, or one of something else
+    kRejected,   // a damaged result, or a notice that is none
+    kPending,    // the payload is the bitmap of the workers seen
+    kRefused,    // final: header.code is a wire::Refusal
+    kAborted,    // final: header.code is an ErrorCode, the payload is a sentence
   };
   struct Arrived {
     Kind kind = Kind::kRejected;
     wire::Header header = {};                    // only for notices
     std::span<const std::uint8_t> payload = {};  // only for notices
   };
-  Arrived on_arrival(const QueuePairs::Arrival& arrival, Nanoseconds now);
+  Arrived on_arrival(const MessageQueues::Arrival& arrival, Nanoseconds now);
 
  private:
-  Arrived on_result(const QueuePairs::Arrival& arrival, Nanoseconds now);
-  Arrived on_notice(const QueuePairs::Arrival& arrival, Nanoseconds now);
+  Arrived on_result(const MessageQueues::Arrival& arrival, Nanoseconds now);
+  Arrived on_notice(const MessageQueues::Arrival& arrival, Nanoseconds now);
   std::uint8_t* message(std::size_t slot);
   void write_check(const Pass& pass, std::uint8_t* message);
   bool copy_checked(const Pass& pass, Result& result);
 
   MessageSessionConfig config_;
   MessageLayout layout_;
-  QueuePairs& pairs_;
+  MessageQueues& pairs_;
   Worker worker_;
   std::vector<Pass> passes_;               // per slot: the latest pass sent
   std::vector<std::uint32_t> unanswered_;  // per slot: retransmissions since the last notice of the switch

@@ -1,5 +1,6 @@
-// QueuePairs: a set of unreliable-connection (UC) queue pairs that all lead to one peer. This is what the RDMA endpoint
-// needs from an RDMA device. libibverbs, a socket or the simulator implement it. It belongs to one thread, except
+// MessageQueues: queues of RDMA writes, and the memory in which the other side's writes arrive. This is what a message
+// session needs from an RDMA device. QueuePairs: such queues that are unreliable-connection (UC) queue pairs, which all
+// lead to one peer. libibverbs, a socket or the simulator implement them. They belong to one thread, except
 // interrupt().
 #pragma once
 
@@ -18,13 +19,9 @@
 
 namespace jaxina::roce {
 
-class QueuePairs {
+class MessageQueues {
  public:
-  virtual ~QueuePairs() = default;
-
-  virtual const ConnectionEnd& local() const = 0;
-  // Called once, before anything is sent. Throws Error.
-  virtual void connect(const ConnectionEnd& remote) = 0;
+  virtual ~MessageQueues() = default;
 
   virtual std::span<std::uint8_t> send_memory() = 0;
   virtual std::span<const std::uint8_t> receive_memory() const = 0;
@@ -59,6 +56,13 @@ class QueuePairs {
 
   // Counts packets and bytes of IP packets.
   virtual Counters counters() const = 0;
+};
+
+class QueuePairs : public MessageQueues {
+ public:
+  virtual const ConnectionEnd& local() const = 0;
+  // Called once, before anything is sent. Throws Error.
+  virtual void connect(const ConnectionEnd& remote) = 0;
 };
 
 // The number of IP packets that a message takes, and their total bytes.

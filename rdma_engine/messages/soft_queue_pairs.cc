@@ -9,12 +9,7 @@ namespace jaxina::roce {
 
 SoftQueuePairs::SoftQueuePairs(ConnectionEnd local, std::size_t queues, std::size_t send_bytes,
                                std::size_t receive_bytes)
-    : local_(std::move(local)),
-      mtu_(local_.mtu),
-      send_(send_bytes),
-      receive_(receive_bytes),
-      queues_(queues, Queue{{}, local_.psn}) {
-  local_.memory = kBase;
+    : InMemory(std::move(local), send_bytes, receive_bytes), mtu_(local_.mtu), queues_(queues, Queue{{}, local_.psn}) {
   while (local_.qpns.size() < queues) local_.qpns.push_back(local_.qpns.back() + 1);
 }
 
@@ -53,13 +48,6 @@ bool SoftQueuePairs::on_packet(const Packet& packet, std::vector<Arrival>& arriv
     case Placement::kNoAccess: break;
   }
   return false;
-}
-
-std::uint8_t* SoftQueuePairs::resolve(const Headers& headers) {
-  const std::uint64_t offset = headers.address - kBase;
-  const std::span<std::uint8_t> memory = receive_.bytes();
-  const bool inside = headers.address >= kBase && offset <= memory.size() && headers.length <= memory.size() - offset;
-  return inside && headers.rkey == local_.rkey ? memory.data() + offset : nullptr;
 }
 
 Status SoftQueuePairs::reset(std::size_t queue) {

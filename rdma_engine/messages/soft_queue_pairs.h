@@ -2,32 +2,22 @@
 // arriving packets. A derived class carries the packets: over a socket, or in the simulator.
 #pragma once
 
-#include <memory>
 #include <vector>
 
-#include "rdma_engine/messages/message_memory.h"
-#include "rdma_engine/messages/queue_pairs.h"
+#include "rdma_engine/messages/in_memory.h"
 #include "rdma_engine/messages/write_responder.h"
 #include "rdma_engine/wire/write.h"
 
 namespace jaxina::roce {
 
-class SoftQueuePairs : public QueuePairs {
+class SoftQueuePairs : public InMemory<QueuePairs> {
  public:
   const ConnectionEnd& local() const final { return local_; }
-  std::span<std::uint8_t> send_memory() final { return send_.bytes(); }
-  std::span<const std::uint8_t> receive_memory() const final { return receive_.bytes(); }
-  // The processor assembles the packets, so a GPU's memory is of no use.
-  bool adopt(const std::function<ExportedMemory()>&) final { return false; }
   void post_write(std::size_t queue, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
                   std::uint64_t remote_address, std::uint32_t immediate) final;
   Status reset(std::size_t queue) final;
 
  protected:
-  // The address that the receive memory pretends to have. The peer's addresses are offsets from it, never pointers of
-  // this process.
-  static constexpr std::uint64_t kBase = std::uint64_t{1} << 32;
-
   // `local` gives the address, port, MTU, first sequence number, rkey and first queue pair number.
   SoftQueuePairs(ConnectionEnd local, std::size_t queues, std::size_t send_bytes, std::size_t receive_bytes);
 
@@ -45,16 +35,13 @@ class SoftQueuePairs : public QueuePairs {
   bool on_packet(const Packet& packet, std::vector<Arrival>& arrivals);
 
  private:
-  std::uint8_t* resolve(const Headers& headers);
-
   struct Queue {
     WriteResponder responder;
     std::uint32_t psn;  // of the next packet to send
   };
-  ConnectionEnd local_, remote_;
+  ConnectionEnd remote_;
   Address peer_;
   std::size_t mtu_;
-  MessageMemory send_, receive_;
   std::vector<Queue> queues_;
 };
 

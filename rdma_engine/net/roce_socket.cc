@@ -33,12 +33,13 @@ std::array<std::uint8_t, 4> ip_of(const Address& address) {
 }  // namespace
 
 RoceSocket::RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy policy, net::WhenFull when_full,
-                       bool offload)
+                       bool offload, Service service)
     : socket_(resolve_here(host, port),
               {.send_buffer = when_full == net::WhenFull::kDrop ? net::kSwitchSendBuffer : 0, .offload = offload}),
       receiver_(socket_),
       sender_(socket_, when_full),
-      policy_(policy) {
+      policy_(policy),
+      service_(service) {
   // With DF the kernel numbers the packets of one call from 0, so their ICRCs can be computed here.
   const int discover = IP_PMTUDISC_DO;
   setsockopt(socket_.fd(), IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover));
@@ -54,8 +55,6 @@ std::string RoceSocket::address() const {
 }
 
 void RoceSocket::send(const Write& write, std::size_t mtu, std::uint32_t& psn) {
-  flow_.destination = ip_of(write.peer);
-  flow_.destination_port = net::port_of(write.peer);
   cut_into_packets(write, mtu, psn, [&](const Headers& headers, std::size_t offset, std::size_t size) {
     send_packet(write, headers, offset, size);
   });
@@ -69,6 +68,8 @@ void RoceSocket::send_packet(const Write& write, const Headers& headers, std::si
     packet = sender_.reserve(total);
   }
   write_packet(write, headers, offset, size, packet);
+  flow_.destination = ip_of(write.peer);
+  flow_.destination_port = net::port_of(write.peer);
   // No order is needed between queue pairs. So each is a packet sequence of its own, and equally long packets of their
   // messages may share a send call.
   const std::size_t number = sender_.add(write.peer, {packet, total}, net::Priority::kNormal, headers.qpn);
@@ -81,7 +82,7 @@ void RoceSocket::send_packet(const Write& write, const Headers& headers, std::si
 bool RoceSocket::take_apart(std::span<const std::uint8_t> datagram, Packet& packet) {
   ++counters_[Counter::kPacketsReceived];
   counters_[Counter::kBytesReceived] += datagram.size() + kIpAndUdp;
-  if (parse(datagram, packet) == ParseResult::kOk) return true;
+  if (parse(datagram, packet, service_) == ParseResult::kOk) return true;
   ++counters_[Counter::kRdmaMalformed];
   return false;
 }

@@ -24,15 +24,18 @@ enum class IcrcPolicy : std::uint8_t {
 class RoceSocket {
  public:
   // `host` must be one address of this host, because the ICRC covers it. Without `offload` the kernel handles every
-  // packet separately. Throws Error like net::UdpSocket.
+  // packet separately. Packets of another service are malformed. Throws Error like net::UdpSocket.
   RoceSocket(const std::string& host, std::uint16_t port, IcrcPolicy policy, net::WhenFull when_full,
-             bool offload = true);
+             bool offload = true, Service service = Service::kUnreliable);
 
   std::string address() const;
   std::uint16_t port() const { return flow_.source_port; }
 
-  // Queues the packets of a write. `psn` is the first packet's sequence number; on return it is the next write's.
+  // Queues the packets of an unreliable write. `psn` is the first packet's sequence number; on return it is the next
+  // write's.
   void send(const Write& write, std::size_t mtu, std::uint32_t& psn);
+  // Queues one packet to write.peer, with the write's payload bytes [offset, offset + size).
+  void send_packet(const Write& write, const Headers& headers, std::size_t offset, std::size_t size);
   Status flush() { return sender_.flush(); }
 
   // Takes the packets that have arrived and calls visit(packet, from) for each sound one. It first asks
@@ -50,6 +53,8 @@ class RoceSocket {
 
   void wait(Nanoseconds timeout) { socket_.wait_readable(timeout); }
   void interrupt() { socket_.interrupt(); }
+  // To be polled for packets to receive.
+  int fd() const { return socket_.fd(); }
 
   // Counts packets, bytes of IP packets, and the reasons for dropping packets.
   Counters counters() const;
@@ -57,13 +62,13 @@ class RoceSocket {
  private:
   bool take_apart(std::span<const std::uint8_t> datagram, Packet& packet);
   bool is_sound(std::span<const std::uint8_t> datagram, const Address& from, const Packet& packet);
-  void send_packet(const Write& write, const Headers& headers, std::size_t offset, std::size_t size);
 
   net::UdpSocket socket_;
   net::DatagramReceiver receiver_;
   net::DatagramSender sender_;
-  Flow flow_;  // from this socket; send() sets the destination for each write
+  Flow flow_;  // from this socket; send_packet() sets the destination
   IcrcPolicy policy_;
+  Service service_;
   BlindIcrcCheck check_;
   Counters counters_;
 };

@@ -1,7 +1,10 @@
 #include "rdma_engine/net/udp_socket.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <linux/errqueue.h>
 #include <linux/sockios.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -14,6 +17,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "rdma_engine/errors.h"
@@ -184,6 +188,27 @@ std::size_t route_mtu(const Address& address) {
     throw_system("getsockopt(IP_MTU)");
   }
   return static_cast<std::size_t>(mtu);
+}
+
+std::size_t device_mtu(const std::string& host) {
+  in_addr wanted{};
+  ifaddrs* all = nullptr;
+  if (inet_pton(AF_INET, host.c_str(), &wanted) != 1 || getifaddrs(&all) != 0) all = nullptr;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(all, [](ifaddrs* list) {
+    if (list != nullptr) freeifaddrs(list);
+  });
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+    sockaddr_in address;
+    std::memcpy(&address, one->ifa_addr, sizeof(address));
+    if (address.sin_addr.s_addr != wanted.s_addr) continue;
+    ifreq request{};
+    std::strncpy(request.ifr_name, one->ifa_name, IFNAMSIZ - 1);
+    const FileDescriptor any(checked(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "socket"));
+    checked(ioctl(any.get(), SIOCGIFMTU, &request), "ioctl(SIOCGIFMTU)");
+    return static_cast<std::size_t>(request.ifr_mtu);
+  }
+  throw Error(ErrorCode::kInvalidArgument, host + " is not an IPv4 address of this host");
 }
 
 std::string route_source(const Address& address) {

@@ -88,6 +88,8 @@ bool means_unreachable(int error);
 // The largest packet, in bytes and including headers, that the route to `address` carries unfragmented. Throws
 // Error(kSwitchUnreachable) if there is no route.
 std::size_t route_mtu(const Address& address);
+// The largest packet that the device with this IPv4 address carries. Throws Error(kInvalidArgument) if there is none.
+std::size_t device_mtu(const std::string& host);
 // This host's own numeric address on the route to `address`. Throws like route_mtu().
 std::string route_source(const Address& address);
 

@@ -1,32 +1,13 @@
 #include "rdma_engine/netreduce/block_sums.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "rdma_engine/base/assert.h"
+#include "rdma_engine/messages/add_message.h"
 #include "rdma_engine/worker/layout.h"
 
 namespace jaxina::netreduce {
-namespace {
-
-std::uint32_t swapped(std::uint32_t word) {
-  return std::endian::native == std::endian::little ? __builtin_bswap32(word) : word;
-}
-
-// Adds big-endian words modulo 2^32.
-void add_words(std::uint8_t* sums, const std::uint8_t* words, std::size_t bytes) {
-  for (std::size_t at = 0; at < bytes; at += 4) {
-    std::uint32_t sum, word;
-    std::memcpy(&sum, sums + at, sizeof(sum));
-    std::memcpy(&word, words + at, sizeof(word));
-    sum = swapped(swapped(sum) + swapped(word));
-    std::memcpy(sums + at, &sum, sizeof(sum));
-  }
-}
-
-}  // namespace
-
 BlockSums::BlockSums(const RingSpec& spec)
     : workers_(spec.shape.workers()),
       mtu_(spec.mtu),
@@ -75,8 +56,7 @@ BlockSums::Added BlockSums::add(std::uint32_t worker, const RingMessage& message
   std::uint8_t* sums = &payloads_[version_at(message.slot, message.epoch) * stride_ + offset];
   const std::size_t in_place = message.begins_in_place + offset;
   const std::size_t words = in_place < exponents_at_ ? std::min(payload.size(), exponents_at_ - in_place) : 0;
-  add_words(sums, payload.data(), words);
-  for (std::size_t i = words; i < payload.size(); ++i) sums[i] = std::max(sums[i], payload[i]);
+  roce::add_message({sums, payload.size()}, payload, words);
   return outcome.completes ? Added::kCompleted : Added::kCounted;
 }
 

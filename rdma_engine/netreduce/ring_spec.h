@@ -20,7 +20,8 @@ inline constexpr std::size_t kMaxHeld = 128;
 // The connection from worker i to worker i + 1, as its packets have it. Addresses are IPv4, in network order.
 struct RingMember {
   std::array<std::uint8_t, 4> source{}, destination{};
-  std::uint32_t qpn = 0;  // the receiver's queue pair
+  std::uint16_t port = roce::kUdpPort;  // UDP, the receiver's. NICs have no other
+  std::uint32_t qpn = 0;                // the receiver's queue pair
   std::uint32_t first_psn = 0;
   std::uint32_t rkey = 0;    // of the receiver's memory
   std::uint64_t memory = 0;  // its address

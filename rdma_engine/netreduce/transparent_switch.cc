@@ -31,8 +31,9 @@ void TransparentSwitch::on_frame(std::span<const std::uint8_t> frame, std::uint1
   const std::optional<roce::RoceFrame> read = roce::read_frame(frame);
   // An acknowledgement goes against the ring's direction, perhaps on a connection that carries data in both.
   const bool is_request = read && !roce::is_acknowledge(read->packet.headers.opcode);
-  const auto flow =
-      is_request ? flows_.find({read->flow.source, read->flow.destination, read->packet.headers.qpn}) : flows_.end();
+  const auto flow = is_request ? flows_.find({read->flow.source, read->flow.destination, read->flow.destination_port,
+                                              read->packet.headers.qpn})
+                               : flows_.end();
   if (flow == flows_.end() || flow->second.job->has_ended()) {
     ++without_job_[Counter::kPassedOn];
     return output.send(egress, frame);

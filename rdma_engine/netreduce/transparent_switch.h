@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "rdma_engine/netreduce/ring_job.h"
 
@@ -24,6 +25,11 @@ class TransparentSwitch {
 
   void on_frame(std::span<const std::uint8_t> frame, std::uint16_t egress, FrameOutput& output);
 
+  // Calls visit(id, counters) for each job.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (const auto& [id, job] : jobs_) visit(id, std::as_const(*job).counters());
+  }
   // Of frames that belong to no job.
   const Counters& without_job() const { return without_job_; }
 
@@ -31,10 +37,13 @@ class TransparentSwitch {
   // What names a connection in every packet.
   struct FlowKey {
     std::array<std::uint8_t, 4> source, destination;
+    std::uint16_t port;
     std::uint32_t qpn;
     auto operator<=>(const FlowKey&) const = default;
   };
-  static FlowKey key_of(const RingMember& member) { return {member.source, member.destination, member.qpn}; }
+  static FlowKey key_of(const RingMember& member) {
+    return {member.source, member.destination, member.port, member.qpn};
+  }
   struct Flow {
     RingJob* job;
     std::uint32_t worker;

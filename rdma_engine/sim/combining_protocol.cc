@@ -2,6 +2,7 @@
 // there.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "rdma_engine/base/narrow.h"
 #include "rdma_engine/combiner/combiner.h"
@@ -51,6 +52,9 @@ class CombiningProtocol final : public Protocol {
   }
 
   void on_packet(const Packet& packet, Nanoseconds now, Output& output) override {
+    if (now >= plan_.first_rack_learns_at) {
+      for (const CombinedJobSpec& spec : std::exchange(not_yet_known_, {})) switches_.at(nodes_.leaves[0]).add(spec);
+    }
     NodeOutput sender(output, packet.to);
     if (const auto server = servers_.find(packet.to); server != servers_.end()) {
       at_server(server->second, packet, sender);
@@ -130,6 +134,7 @@ class CombiningProtocol final : public Protocol {
   std::map<std::uint32_t, Job> jobs_;
   Counters none_;
   Counters gone_;  // of switches' jobs that were removed, and of switches that have lost their memory
+  std::vector<CombinedJobSpec> not_yet_known_;  // to the switch of the first rack
   std::string_view broken_;
   MarkOracle marks_;
 };
@@ -234,7 +239,8 @@ void CombiningProtocol::add_to_switches(const Job& job) {
     leaf.upstream = {address_of(kSwitch)};
     leaf.children = workers_in(job.groups[rack], job);
     if (leaf.children.empty()) continue;
-    switches_.at(nodes_.leaves[rack]).add(leaf);
+    if (rack == 0 && plan_.first_rack_learns_at > 0) not_yet_known_.push_back(leaf);
+    else switches_.at(nodes_.leaves[rack]).add(leaf);
     // The switch of a rack with one worker has nothing to combine.
     const auto sender = narrow<std::uint16_t>(wire::kFirstGroup + rack);
     root.children.push_back(leaf.children.size() == 1 ? leaf.children.front() : Child{sender, job.groups[rack]});

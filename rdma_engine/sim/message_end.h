@@ -24,7 +24,7 @@ class MessageEnd : public WorkerEnd {
   }
 
  protected:
-  MessageEnd(const roce::MessageSessionConfig& config, roce::QueuePairs& pairs) : session_(config, pairs) {}
+  MessageEnd(const roce::MessageSessionConfig& config, roce::MessageQueues& pairs) : session_(config, pairs) {}
 
   roce::MessageSession& session() { return session_; }
   void add_unread(const roce::QueuePairs::Arrival& arrival, const Origin& origin) {
@@ -39,6 +39,7 @@ class MessageEnd : public WorkerEnd {
   static Kind kind_of(roce::MessageSession::Kind kind) {
     switch (kind) {
       case roce::MessageSession::Kind::kResult: return Kind::kResult;
+      case roce::MessageSession::Kind::kOtherPass:
       case roce::MessageSession::Kind::kRejected: return Kind::kStale;
       case roce::MessageSession::Kind::kPending: return Kind::kPending;
       case roce::MessageSession::Kind::kRefused: return Kind::kRefused;

@@ -94,11 +94,12 @@ struct CombiningPlan {
   std::uint32_t entries = 0;  // of each switch
   Nanoseconds lifetime = 0;   // of an entry
   std::uint32_t racks = 1;
-  LinkPlan core = {};               // from each rack to the core
-  std::uint32_t servers = 0;        // with hosts of their own; 0: there is one in each worker's process
-  LinkPlan server_link = {};        // from the core to each server's host
-  std::uint32_t share_sent_on = 0;  // see CombinerOptions
-  PhantomQueueOptions queues = {};  // of all switches' ports
+  LinkPlan core = {};                    // from each rack to the core
+  std::uint32_t servers = 0;             // with hosts of their own; 0: there is one in each worker's process
+  LinkPlan server_link = {};             // from the core to each server's host
+  std::uint32_t share_sent_on = 0;       // see CombinerOptions
+  PhantomQueueOptions queues = {};       // of all switches' ports
+  Nanoseconds first_rack_learns_at = 0;  // until then the switch of the first rack knows no job
 };
 
 struct JobPlan {

@@ -46,11 +46,10 @@ class SimulatedRing final : public rc::RingQueuePairs {
   struct Hosts {
     std::uint16_t previous = 0, own = 0, next = 0;
   };
-  SimulatedRing(const roce::ConnectionEnd& local, const roce::MessageLayout& layout, const JobShape& shape,
-                const rc::RequesterConfig& options, const Hosts& hosts, Random& random)
-      : RingQueuePairs(local, layout, shape, options), hosts_(hosts), random_(random) {}
+  SimulatedRing(const roce::ConnectionEnd& local, const JobShape& shape, const rc::RequesterConfig& options,
+                const Hosts& hosts, Random& random)
+      : RingQueuePairs(local, shape, options), hosts_(hosts), random_(random) {}
 
-  void connect(const roce::ConnectionEnd& remote) override { connect_to(remote); }
   // Workers may post in different orders.
   Status flush() override {
     for (std::size_t left = posted().size(); left > 1; --left) {
@@ -256,7 +255,7 @@ std::vector<const Counters*> RingProtocol::add(const JobSpec& spec, std::span<co
                            .qpns = {next_qpn_, next_qpn_ + 1},
                            .psn = draw_psn(random_),
                            .rkey = static_cast<std::uint32_t>(random_.next()),
-                           .memory = rc::RingQueuePairs::kBase});
+                           .memory = roce::kSoftBase});
       next_qpn_ += 2;
     }
   }
@@ -281,16 +280,10 @@ std::unique_ptr<WorkerEnd> RingProtocol::join(const JobSpec& spec, std::uint32_t
   const std::size_t workers = ring.hosts.size(), next = (worker + 1) % workers,
                     previous = (worker + workers - 1) % workers;
   const SimulatedRing::Hosts hosts{ring.hosts[previous], host, ring.hosts[next]};
-  const roce::MessageLayout layout(spec.shape, roce::Summed::kByPacket);
   auto pairs = std::make_unique<SimulatedRing>(
-      ring.ends[worker], layout, spec.shape, rc::RequesterConfig{.timeout = plan.ack_timeout, .retries = std::nullopt},
-      hosts, random_);
-  pairs->connect({.address = {},
-                  .mtu = kRingMtu,
-                  .qpns = {ring.ends[next].qpns[1], ring.ends[previous].qpns[0]},
-                  .psn = ring.ends[previous].psn,
-                  .rkey = ring.ends[next].rkey,
-                  .memory = ring.ends[next].memory});
+      ring.ends[worker], spec.shape, rc::RequesterConfig{.timeout = plan.ack_timeout, .retries = std::nullopt}, hosts,
+      random_);
+  pairs->connect({.next = ring.ends[next], .previous = ring.ends[previous]});
   return std::make_unique<RingEnd>(roce::MessageSessionConfig{.shape = spec.shape,
                                                               .job = spec.job,
                                                               .secret = spec.secret,

@@ -52,6 +52,7 @@ Plan plan_of(const SharingCase& what) {
   plan.combining.servers = what.servers;
   plan.combining.server_link = link;
   plan.combining.share_sent_on = static_cast<std::uint32_t>(std::lround(what.share_sent_on * 65536));
+  plan.combining.first_rack_learns_at = what.first_rack_learns_at;
   if (what.marks) plan.combining.queues.bytes_per_second = link.bytes_per_us * 1e6;
   plan.combining.queues.threshold = what.threshold;
   return plan;

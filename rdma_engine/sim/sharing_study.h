@@ -17,7 +17,8 @@ struct SharingCase {
   // How many times as fast the links of a rack's workers are together as its link to the core, if workers are in two
   // racks. 0: there is only one switch.
   std::uint32_t oversubscription = 0;
-  double loss = 0;  // share of packets that each link loses, each way
+  Nanoseconds first_rack_learns_at = 0;  // until then the switch of the first rack knows no job
+  double loss = 0;                       // share of packets that each link loses, each way
   // The switch (the core, if there are racks) sums in slots that each job has for itself. Then nothing below matters
   // but delay.
   bool reserved = false;

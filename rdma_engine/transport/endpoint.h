@@ -41,7 +41,7 @@ class Endpoint {
   // Counters of the transport and its worker. The owner counts collectives and elements.
   Counters statistics() const {
     Counters counters = transport_counters();
-    counters[Counter::kRetransmissions] = worker().retransmissions();
+    counters[Counter::kRetransmissions] += worker().retransmissions();  // a reliable connection has its own
     counters[Counter::kMarked] = worker().window().marks();
     counters[Counter::kWindowDecreases] = worker().window().decreases();
     counters[Counter::kStagedWords] = worker().staged_words();
@@ -69,5 +69,7 @@ std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const UdpConfi
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const RoceConfig& config);
 // Throws Error(kInvalidArgument) if jaxina was built without libibverbs.
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const VerbsConfig& config);
+// Blocks until all workers have exchanged their ends.
+std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const RingConfig& config);
 
 }  // namespace jaxina

@@ -70,6 +70,14 @@ struct VerbsConfig {
   roce::Exchange exchange;
 };
 
-using TransportConfig = std::variant<EmbeddedConfig, UdpConfig, RoceConfig, VerbsConfig>;
+// Workers that write to each other in a ring, over reliable connections.
+struct RingConfig {
+  std::string host;  // this worker's IPv4 address
+  roce::RingExchange exchange;
+  bool has_switch = false;  // a transparent switch on the way adds; otherwise the workers do
+  Loss loss = {};
+};
+
+using TransportConfig = std::variant<EmbeddedConfig, UdpConfig, RoceConfig, VerbsConfig, RingConfig>;
 
 }  // namespace jaxina

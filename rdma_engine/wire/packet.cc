@@ -129,7 +129,9 @@ ParseResult parse(std::span<const std::uint8_t> packet, Header& header, Checksum
     return ParseResult::kBadLength;
   }
   const auto crc = get<std::uint32_t>(bytes.crc);
-  if (crc == 0 && required == Checksum::kOptional) return ParseResult::kOk;
+  const bool optional =
+      required == Checksum::kOptional || (required == Checksum::kOptionalInSums && header.kind == Kind::kCombined);
+  if (crc == 0 && optional) return ParseResult::kOk;
   if (crc != checksum(packet.data(), packet.size())) return ParseResult::kCorrupt;
   return ParseResult::kOk;
 }

@@ -35,9 +35,10 @@ inline constexpr std::uint32_t kMaxGroups = 0xff;
 // The `code` of a kUpdate or kCombined in a job whose updates switches may combine: what they may do with it, and
 // perhaps kMarked. In other jobs it is 0.
 enum class Transmission : std::uint8_t {
-  kFirst = 0,   // it may claim an entry
-  kAgain = 1,   // it may only join one
-  kDirect = 2,  // it goes to the server as it is
+  kFirst = 0,       // it may claim an entry
+  kAgain = 1,       // it may only join one
+  kUncombined = 2,  // they send it on as it is
+  kDirect = 3,      // the worker has sent it to the server, and not through them
 };
 
 enum class Refusal : std::uint8_t {
@@ -61,9 +62,13 @@ constexpr std::size_t narrow_elements(Format format, std::size_t words) {
   return (words - kSeedWords) * (format == Format::kInt16 ? 2 : 4);
 }
 
-// Flags in the `code` of a kResult: the aggregator's receive buffer has overflowed since the job's last result.
+// Flags in the `code` of a kResult. The aggregator's receive buffer has overflowed since the job's last result.
 // Switches that cannot detect this send 0.
 inline constexpr std::uint8_t kOverflowed = 1;
+// Also in the `code` of a kPending. An update of the pass came kDirect, so the switches on the way cannot combine the
+// pass any more: its other workers must not leave it to them either. All workers see the same, so they can change their
+// way together.
+inline constexpr std::uint8_t kCameDirectly = 2;
 
 // A flag in the `code` of a kUpdate, kCombined or kResult: a queue has formed at a port that the packet went through. A
 // switch sets it. A server repeats it in the job's next result.
@@ -137,7 +142,11 @@ std::string_view to_string(ParseResult result);
 std::optional<std::uint32_t> job_of(std::span<const std::uint8_t> packet);
 
 // Whether parse() also accepts a CRC of 0. Packet processors cannot compute a CRC over the words they add.
-enum class Checksum : std::uint8_t { kRequired, kOptional };
+enum class Checksum : std::uint8_t {
+  kRequired,
+  kOptional,
+  kOptionalInSums,  // only in a kCombined
+};
 
 // Checks magic, version, kind, length and CRC, and fills `header`. Never reads outside `packet`.
 ParseResult parse(std::span<const std::uint8_t> packet, Header& header, Checksum checksum = Checksum::kRequired);

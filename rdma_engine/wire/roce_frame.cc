@@ -51,7 +51,6 @@ std::optional<RoceFrame> read_frame(std::span<const std::uint8_t> frame) {
   }
   RoceFrame read;
   read.flow = flow_of(frame.data());
-  if (read.flow.destination_port != kUdpPort) return std::nullopt;
   read.identification = {get16(ip + 4), (fragment & kDontFragment) != 0};
   const auto datagram = frame.subspan(kBthAt, udp_size - kUdpSize);
   if (parse(datagram, read.packet, Service::kReliable) != ParseResult::kOk) return std::nullopt;

@@ -28,8 +28,9 @@ struct RoceFrame {
   bool is_intact() const { return icrc(flow, identification, covered) == packet.icrc; }
 };
 
-// Takes a frame apart. Nothing if it is anything but an unfragmented IPv4 packet without options to UDP port 4791 that
-// holds a packet of a reliable connection. Does not check the ICRC.
+// Takes a frame apart. Nothing if it is anything but an unfragmented IPv4 packet without options that has a UDP
+// datagram with what may be a packet of a reliable connection. Checks neither its port, which is 4791 for NICs, nor the
+// ICRC.
 std::optional<RoceFrame> read_frame(std::span<const std::uint8_t> frame);
 
 // Completes a frame whose headers and payload are there: sets the lengths and the checksum of the IP header, leaves out

@@ -52,6 +52,10 @@ Layout::Layout(std::vector<Collective> contributions, const JobShape& shape, Pac
   close(narrow_, 0);
   if (narrow_.blocks > 0) {
     check_narrow(shape_);
+    if (packing == Packing::kNone) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "this aggregator adds words of 32 bits only: use bits=32, or another aggregator");
+    }
     if (packing == Packing::kPacked) {
       const WireWord word = cuts_.front().word;
       narrow_.blocks_per_chunk = shape_.narrow_blocks_per_chunk(word);

@@ -36,6 +36,7 @@ struct Block {
 enum class Packing : std::uint8_t {
   kWhole,   // one 32-bit word each, as sums are in memory that the workers share
   kPacked,  // as in packets (wire::Format)
+  kNone,    // not at all: they are refused
 };
 
 // 32-bit words that the packed flags of a block take, 2 bits for each of its elements.

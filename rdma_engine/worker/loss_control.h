@@ -71,11 +71,15 @@ class LossControl {
       window_.on_result(s.first_sent, now);
     }
     window_.on_any_result(is_marked, s.first_sent, now);
-    // This result has overtaken the passes sent before it, so they may be due sooner.
+    // This result has overtaken the passes sent before it, so they may be due sooner. If its pass was sent again after
+    // more than the longest timeout, there was a standstill, and the next of those that are due is sent at once, as TCP
+    // does (RFC 6582, partial acknowledgments). With one pass per timeout, a worker that has lost a whole window would
+    // hold up all others for that many timeouts. Otherwise a pass that is due is probably only late.
     silences_ = 0;
     probes_ = 1;
     next_probe_ = 0;
-    next_deadline_ = std::min(next_deadline_, now + timer_.timeout());
+    const bool stood_still = s.attempts > 1 && !s.counted && now - s.first_sent > timer_.maximum();
+    next_deadline_ = stood_still ? now : std::min(next_deadline_, now + timer_.timeout());
     s.attempts = 0;
     s.counted = false;
     const auto awaited = [this](std::uint16_t other, std::uint64_t its_order) {
@@ -101,6 +105,12 @@ class LossControl {
   void on_not_counted(std::uint16_t slot, Lost lost) {
     // A pass that was sent once may still be on its way: a switch may hold it until others have come.
     if (slots_[slot].in_flight && slots_[slot].attempts > 1) give_up(slot, lost);
+  }
+
+  // A switch on the way has not taken the slot's pass, or will not pass it on. Calls lost(slot) if it is in flight.
+  template <typename Lost>
+  void on_turned_away(std::uint16_t slot, Lost lost) {
+    if (slots_[slot].in_flight) give_up(slot, lost);
   }
 
   // Calls lost(slot) for each pass that must be sent again because of its timeout. It looks at the slots only if one

@@ -31,7 +31,7 @@ std::optional<Pass> Worker::next_pass(Nanoseconds now) {
   if (!slot) return std::nullopt;
   const Pass pass = stream_.pass(*slot, loss_.times_sent(*slot));
   loss_.on_sent(*slot, now);
-  if (packing_ == Packing::kPacked) bytes_sent_[static_cast<std::size_t>(pass.format)] += 4 * pass.words;
+  if (packing_ != Packing::kWhole) bytes_sent_[static_cast<std::size_t>(pass.format)] += 4 * pass.words;
   if (recorder_) record(pass.retransmission() ? TraceEvent::Kind::kSentAgain : TraceEvent::Kind::kSent, *slot, now);
   return pass;
 }
@@ -106,6 +106,11 @@ void Worker::on_pending(std::uint16_t slot, std::uint32_t epoch, Nanoseconds now
 void Worker::on_not_counted(std::uint16_t slot, std::uint32_t epoch) {
   if (slot >= stream_.slots() || epoch != stream_.epoch(slot)) return;
   loss_.on_not_counted(slot, [this](std::uint16_t lost) { ready_.push(lost, stream_.content(lost).place); });
+}
+
+void Worker::on_turned_away(std::uint16_t slot, std::uint32_t epoch) {
+  if (slot >= stream_.slots() || epoch != stream_.epoch(slot)) return;
+  loss_.on_turned_away(slot, [this](std::uint16_t lost) { ready_.push(lost, stream_.content(lost).place); });
 }
 
 void Worker::on_tick(Nanoseconds now) {

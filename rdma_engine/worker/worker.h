@@ -74,6 +74,9 @@ class Worker {
   // The aggregator waits for this worker's contribution to the pass, which a switch on the way has not passed on. Makes
   // the pass ready to be sent again.
   void on_not_counted(std::uint16_t slot, std::uint32_t epoch);
+  // A switch on the way has not taken this worker's contribution to the pass, or will not pass it on. Makes the pass
+  // ready to be sent again.
+  void on_turned_away(std::uint16_t slot, std::uint32_t epoch);
   // A receive buffer overflowed, this worker's or its aggregator's. Reduces what may be in flight.
   void on_overflow() { loss_.on_overflow(); }
   // Makes every pass whose timer has expired ready to be sent again.

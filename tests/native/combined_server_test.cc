@@ -1,4 +1,6 @@
 // Tests a server that takes the sums of groups from switches.
+#include <algorithm>
+
 #include "tests/native/combiner_fixture.h"
 
 namespace jaxina {
@@ -36,6 +38,21 @@ TEST_F(ServerTest, RefusesASetThatOverlapsAndSaysWhoIsMissing) {
   EXPECT_EQ(deliver(1, 5, 1)[0].words(), std::vector<std::uint32_t>{7});
 }
 
+TEST_F(ServerTest, AResultSaysWhetherAnUpdateOfItsPassCameDirectly) {
+  constexpr auto again = static_cast<std::uint8_t>(Transmission::kAgain);
+  constexpr auto uncombined = static_cast<std::uint8_t>(Transmission::kUncombined);
+  constexpr auto direct = static_cast<std::uint8_t>(Transmission::kDirect) | wire::kMarked;
+  for (const bool directly : {false, true, false}) {
+    deliver(kFirstTwo, 10, kSwitch, again);
+    EXPECT_EQ(deliver(0, 1, 0, static_cast<std::uint8_t>(Transmission::kDirect))[0].header.kind, wire::Kind::kPending)
+        << "it is counted already, so the switch has helped";
+    const std::vector<Sent> sent = deliver(2, 1, 2, directly ? direct : uncombined);
+    EXPECT_EQ(sent[0].header.kind, wire::Kind::kResult);
+    EXPECT_EQ((sent[0].header.code & wire::kCameDirectly) != 0, directly);
+    ++epoch_;
+  }
+}
+
 TEST_F(ServerTest, ASubsetIsADuplicate) {
   deliver(kFirstTwo, 10, kSwitch);
   EXPECT_EQ(deliver(0, 1, 0)[0].header.kind, wire::Kind::kPending);
@@ -47,6 +64,22 @@ TEST_F(ServerTest, ASumCountsOnlyFromTheJobsSwitches) {
   EXPECT_TRUE(deliver(kAll, 10, kStranger).empty());
   EXPECT_TRUE(deliver(wire::kFirstGroup + 2, 10, kSwitch).empty());  // no such group
   EXPECT_EQ(updates(), 0u);
+}
+
+// A packet processor cannot compute a CRC over the words that it adds.
+TEST_F(ServerTest, ASumNeedsNoChecksumButAnUpdateDoes) {
+  const auto without_checksum = [&](wire::Kind kind, std::uint16_t sender, std::uint8_t from) {
+    Bytes bytes = packet({.kind = kind, .job = 7, .secret = 1, .worker = sender, .fingerprint = 5, .words = 1}, 10);
+    std::fill_n(bytes.begin() + wire::kHeaderSize - 4, 4, std::uint8_t{0});
+    server_.on_packet(bytes, address(from), outbox_);
+    return outbox_.take();
+  };
+  EXPECT_TRUE(without_checksum(wire::Kind::kUpdate, 2, 2).empty());
+  EXPECT_EQ(updates(), 0u);
+  EXPECT_TRUE(without_checksum(wire::Kind::kCombined, kAll, kStranger).empty());
+  EXPECT_EQ(updates(), 0u);
+  EXPECT_EQ(without_checksum(wire::Kind::kCombined, kAll, kSwitch)[0].words(), std::vector<std::uint32_t>{10});
+  EXPECT_EQ(updates(), kWorkers);
 }
 
 }  // namespace

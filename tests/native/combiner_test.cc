@@ -134,11 +134,12 @@ TEST_F(CombinerTest, NarrowWordsAreSentOnAndTheirResultsFreeNoEntry) {
 
 TEST_F(CombinerTest, SendsOnWhatItDoesNotCombine) {
   expect_sent_on(from_worker(0, 0, Transmission::kAgain), update(0, 0, Transmission::kAgain));
+  expect_sent_on(from_worker(0, 0, Transmission::kUncombined), update(0, 0, Transmission::kUncombined));
   expect_sent_on(from_worker(0, 0, Transmission::kDirect), update(0, 0, Transmission::kDirect));
   from_worker(0, 0);
   expect_sent_on(from_worker(1, 1), update(1, 1));  // another pass has the entry
   EXPECT_EQ(counted(Counter::kCollisions), 2u);
-  EXPECT_EQ(counted(Counter::kPassedOn), 1u);
+  EXPECT_EQ(counted(Counter::kPassedOn), 2u);
 }
 
 TEST_F(CombinerTest, RefusesPacketsOfUnknownJobsAndDropsThoseThatDoNotFit) {
@@ -169,7 +170,7 @@ TEST_F(CombinerTest, RefusesPacketsOfUnknownJobsAndDropsThoseThatDoNotFit) {
 TEST_F(CombinerTest, DropsSumsOfGroupsThatAreNotItsChildren) {
   wire::Header forged = header(wire::kFirstGroup, 0);
   forged.kind = wire::Kind::kCombined;
-  for (const Transmission transmission : {Transmission::kFirst, Transmission::kAgain, Transmission::kDirect}) {
+  for (const Transmission transmission : {Transmission::kFirst, Transmission::kAgain, Transmission::kUncombined}) {
     forged.code = static_cast<std::uint8_t>(transmission);
     EXPECT_TRUE(deliver(testing::packet(forged, 1), kStranger).empty());
   }

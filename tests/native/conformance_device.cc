@@ -9,9 +9,7 @@
 //   counts ID|-                     -> count NAME VALUE, for each counter that is not 0
 //   rdma job|remove|state|counts ... the same for the RDMA switch, which takes packets at its socket
 //   rdma connect ID WORKER ADDRESS PORT MTU PSN RKEY MEMORY QPN...  -> end PORT PSN RKEY QPN...
-#include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -20,32 +18,12 @@
 
 #include "rdma_engine/datagrams/datagram_aggregator.h"
 #include "rdma_engine/switch/roce_switch.h"
+#include "tests/native/conformance_text.h"
 
 namespace jaxina {
 namespace {
 
-Address address_of(const std::string& name) {
-  Address address;
-  if (name.size() > address.bytes.size()) throw Error(ErrorCode::kInvalidArgument, "the endpoint's name is too long");
-  std::memcpy(address.bytes.data(), name.data(), name.size());
-  address.size = static_cast<std::uint8_t>(name.size());
-  return address;
-}
-
-std::vector<std::uint8_t> from_hex(const std::string& text) {
-  std::vector<std::uint8_t> bytes(text.size() / 2);
-  for (std::size_t i = 0; i < bytes.size(); ++i) std::from_chars(&text[2 * i], &text[2 * i] + 2, bytes[i], 16);
-  return bytes;
-}
-
-struct Printer final : PacketOutput {
-  void send(const Address& to, std::span<const std::uint8_t> packet) override {
-    const std::string_view name(reinterpret_cast<const char*>(to.bytes.data()), to.size);
-    std::printf("send %s ", name.empty() ? "nowhere" : std::string(name).c_str());
-    for (const std::uint8_t byte : packet) std::printf("%02x", byte);
-    std::printf("\n");
-  }
-};
+using namespace testing;
 
 // WHOLE_CHUNKS is 1 if the job has no narrow words. Then its RDMA messages carry no check words either.
 JobSpec read_job(std::istream& in) {

@@ -33,6 +33,19 @@ TEST(Congestion, MarksMakeJobsEqual) {
   }
 }
 
+// Switches learn of a job one after the other. Workers whose switch did not know it yet have begun to send directly.
+TEST(Sharing, ASwitchThatLearnsOfAJobLateDelaysItOnlyShortly) {
+  for (const bool marks : {false, true}) {
+    SharingCase what{.seed = 7, .workers = 8, .oversubscription = 4, .marks = marks};
+    const SharingFigures prompt = study_sharing(what);
+    what.first_rack_learns_at = 30'000'000;
+    const SharingFigures late = study_sharing(what);
+    EXPECT_EQ(prompt.failure + late.failure, "");
+    EXPECT_GT(late.of_link, 0.95 * prompt.of_link) << marks;
+    EXPECT_GT(late.hits, 0.9) << marks;
+  }
+}
+
 // A table with room for half of what a job has in flight. Reserved places are two for a slot.
 TEST(Sharing, EntriesAreWorthMoreThanReservedPlaces) {
   SharingCase what{.seed = 7, .slots = 64, .entries = 8, .threshold = 1'000'000, .delay = 250'000};

@@ -75,6 +75,20 @@ TEST(LossControl, ANoticeForAPassThatIsNotInFlightIsIgnored) {
   EXPECT_FALSE(loss.control.on_pending(0, 2));
 }
 
+TEST(LossControl, APassThatASwitchTurnsAwayIsSentAgainAtOnce) {
+  Loss loss(2);
+  Slots lost;
+  const auto turn_away = [&](std::uint16_t slot) {
+    loss.control.on_turned_away(slot, [&](std::uint16_t other) { lost.push_back(other); });
+  };
+  turn_away(0);
+  EXPECT_EQ(lost, Slots{}) << "it is not in flight";
+  loss.send({0, 1}, 0);
+  turn_away(1);
+  turn_away(1);
+  EXPECT_EQ(lost, (Slots{1}));
+}
+
 TEST(LossControl, SilenceIsProbedWithTwiceAsManyAfterTwiceAsLong) {
   Loss loss(12);
   for (std::uint16_t slot = 0; slot < 12; ++slot) loss.send({slot}, slot);  // slot 0's pass is the oldest
@@ -92,6 +106,29 @@ TEST(LossControl, SilenceIsProbedWithTwiceAsManyAfterTwiceAsLong) {
   }
   EXPECT_EQ(times, (std::vector<Nanoseconds>{10, 30, 70, 150, 250}));
   EXPECT_EQ(sizes, (std::vector<std::size_t>{1, 2, 4, 8, 12}));
+}
+
+// A worker has lost all that it has sent. The others wait for these passes, so no pass that it sends later is answered.
+TEST(LossControl, AfterAStandstillALostWindowIsSentAgainOnePassPerRoundTrip) {
+  for (const bool notices : {false, true}) {
+    Loss loss(128);
+    for (std::uint16_t slot = 0; slot < 128; ++slot) loss.send({slot}, 0);
+    Nanoseconds now = 101 * kMs;  // longer than any timeout
+    while (loss.control.in_flight() > 0) {
+      const Slots lost = loss.tick(now);
+      now += kMs;
+      if (lost.empty()) continue;
+      EXPECT_EQ(lost.size(), 1u);
+      loss.send(lost, now);
+      if (notices) loss.control.on_pending(lost[0], now);
+      EXPECT_EQ(loss.result(lost[0], now), Slots{});
+    }
+    if (notices) {  // the aggregator had them all
+      EXPECT_GT(now, 1'000 * kMs);
+    } else {
+      EXPECT_EQ(now, (101 + 128) * kMs);
+    }
+  }
 }
 
 TEST(LossControl, ARetransmissionGivesNoSample) {

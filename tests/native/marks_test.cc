@@ -61,23 +61,23 @@ TEST_F(MarkTest, AMarkDoesNotChangeWhatAnUpdateMayDo) {
 class SlowPorts : public MarkTest {
  protected:
   SlowPorts() : MarkTest({.bytes_per_second = 1e9, .bytes_per_packet = 2, .drain = 1, .threshold = 100}) {}
-  static constexpr std::uint8_t kDirect = static_cast<std::uint8_t>(Transmission::kDirect);
-  std::uint8_t code_of_direct(Nanoseconds now) {
-    return from_worker(0, 0, Transmission::kDirect, now).at(0).header.code;
+  static constexpr std::uint8_t kUncombined = static_cast<std::uint8_t>(Transmission::kUncombined);
+  std::uint8_t code_of_uncombined(Nanoseconds now) {
+    return from_worker(0, 0, Transmission::kUncombined, now).at(0).header.code;
   }
 };
 
 TEST_F(SlowPorts, WhatFollowsAFewPacketsAtOnceIsMarkedUntilThePortHasSentThem) {
-  for (int packet = 0; packet < 3; ++packet) EXPECT_EQ(code_of_direct(0), kDirect) << packet;
-  EXPECT_EQ(code_of_direct(0), kDirect | wire::kMarked);
-  EXPECT_EQ(code_of_direct(99), kDirect | wire::kMarked);  // 101 and then 151 ns are left
-  EXPECT_EQ(code_of_direct(151), kDirect);
+  for (int packet = 0; packet < 3; ++packet) EXPECT_EQ(code_of_uncombined(0), kUncombined) << packet;
+  EXPECT_EQ(code_of_uncombined(0), kUncombined | wire::kMarked);
+  EXPECT_EQ(code_of_uncombined(99), kUncombined | wire::kMarked);  // 101 and then 151 ns are left
+  EXPECT_EQ(code_of_uncombined(151), kUncombined);
   EXPECT_EQ(counted(Counter::kMarked), 2u);
 }
 
 TEST_F(SlowPorts, AMarkedCopyIsThePacketWithAnotherCode) {
-  for (int packet = 0; packet < 3; ++packet) from_worker(0, 0, Transmission::kDirect);
-  const Bytes update = this->update(0, 0, Transmission::kDirect);
+  for (int packet = 0; packet < 3; ++packet) from_worker(0, 0, Transmission::kUncombined);
+  const Bytes update = this->update(0, 0, Transmission::kUncombined);
   const Sent sent = deliver(update, 0).at(0);
   EXPECT_EQ(sent.bytes.size(), update.size());
   EXPECT_TRUE(std::equal(sent.bytes.begin() + wire::kHeaderSize, sent.bytes.end(), update.begin() + wire::kHeaderSize));

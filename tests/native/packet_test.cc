@@ -96,6 +96,21 @@ TEST(Packet, AMissingChecksumIsAcceptedIfItIsOptional) {
   EXPECT_EQ(parse({packet.data(), packet.size() - 1}, read, Checksum::kOptional), ParseResult::kBadLength);
 }
 
+TEST(Packet, AMissingChecksumIsAcceptedInASum) {
+  Header header = update();
+  for (const Kind kind : {Kind::kUpdate, Kind::kResult, Kind::kRefused, Kind::kCombined}) {
+    header.kind = kind;
+    Bytes packet = sealed(header, packet_size(3, 2));
+    Header read;
+    EXPECT_EQ(parse(packet, read, Checksum::kOptionalInSums), ParseResult::kOk);
+    std::memset(&packet[32], 0, 4);
+    const ParseResult expected = kind == Kind::kCombined ? ParseResult::kOk : ParseResult::kCorrupt;
+    EXPECT_EQ(parse(packet, read, Checksum::kOptionalInSums), expected) << to_string(kind);
+    packet[32] = 1;
+    EXPECT_EQ(parse(packet, read, Checksum::kOptionalInSums), ParseResult::kCorrupt);
+  }
+}
+
 TEST(Packet, EveryTruncationIsDetected) {
   for (const Kind kind :
        {Kind::kUpdate, Kind::kResult, Kind::kPending, Kind::kRefused, Kind::kAbort, Kind::kCombined}) {

@@ -170,13 +170,18 @@ TEST_F(RcRequester, ProgressGivesTheRetriesBack) {
   EXPECT_EQ(completions(), (Completed{{1, CompletionStatus::kRetriesExceeded}}));
 }
 
-TEST_F(RcRequester, WithoutALimitItNeverGivesUp) {
+TEST_F(RcRequester, WithoutALimitItNeverGivesUpAndAsksEverMoreSeldomUntilThereIsProgress) {
   make({.timeout = 1, .retries = std::nullopt});
-  ASSERT_TRUE(post(1, 16));
+  ASSERT_TRUE(post(1, 32));
+  EXPECT_EQ(sent().size(), 2u);
   for (int retry = 0; retry < 1000; ++retry) {
-    EXPECT_EQ(sent(), (Psns{0xfffffe}));
-    requester_->on_tick(now_ += 2 * 4096);
+    const Nanoseconds timeout = Nanoseconds{2 * 4096} << std::min(retry, 4);
+    EXPECT_EQ(requester_->next_deadline(), now_ + timeout);
+    requester_->on_tick(now_ += timeout);
+    EXPECT_EQ(sent(), (Psns{0xfffffe, 0xffffff}));
   }
+  answer(Answer::kAck, 0xfffffe);
+  EXPECT_EQ(requester_->next_deadline(), now_ + 2 * 4096);
 }
 
 TEST_F(RcRequester, AReceiverThatIsNotReadyIsAskedAgainAfterItsTime) {

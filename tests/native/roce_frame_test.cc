@@ -119,7 +119,6 @@ TEST_F(Frames, OtherFramesAreNotRead) {
   EXPECT_FALSE(with(14, 0x46));      // options
   EXPECT_FALSE(with(20, 0x20));      // more fragments follow
   EXPECT_FALSE(with(23, 6));         // TCP
-  EXPECT_FALSE(with(37, 0xb8));      // another port
   EXPECT_FALSE(with(kBthAt, 0x2b));  // a write of an unreliable connection
   EXPECT_FALSE(with(kBthAt, 0x0c));  // a read
   for (std::size_t size = 0; size < frame_.size(); ++size) {

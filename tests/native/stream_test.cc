@@ -10,7 +10,6 @@
 #include <tuple>
 #include <vector>
 
-#include "rdma_engine/worker/ready_queue.h"
 #include "tests/native/small_shape.h"
 
 namespace jaxina {
@@ -158,38 +157,6 @@ TEST(StreamDeathTest, AnIdleSlotHasNoPass) {
   EXPECT_DEATH(stream.chunk_done(0), "assertion failed") << "there was only one chunk";
   EXPECT_FALSE(stream.advance(0, {}));
   EXPECT_DEATH(stream.advance(0, {}), "assertion failed");
-}
-
-TEST(ReadyQueue, ByCollectiveThenChunkThenPhase) {
-  ReadyQueue queue(4);
-  queue.push(0, {1, 0, Phase::kLookAhead});
-  queue.push(1, {0, 9, Phase::kData});
-  queue.push(2, {0, 8, Phase::kData});
-  queue.push(3, {0, 8, Phase::kFlags});
-  for (const std::uint16_t slot : {3, 2, 1, 0}) EXPECT_EQ(queue.pop(), slot);
-  EXPECT_EQ(queue.pop(), std::nullopt);
-}
-
-TEST(ReadyQueue, AWithdrawnSlotIsSkipped) {
-  ReadyQueue queue(2);
-  queue.push(0, {0, 0, Phase::kData});
-  queue.push(1, {0, 1, Phase::kData});
-  queue.withdraw(0);
-  EXPECT_EQ(queue.pop(), 1);
-  EXPECT_EQ(queue.pop(), std::nullopt);
-  queue.push(0, {0, 2, Phase::kData});
-  EXPECT_EQ(queue.pop(), 0);
-}
-
-TEST(ReadyQueue, ASlotIsQueuedOnceAndKeepsItsPlace) {
-  ReadyQueue queue(2);
-  queue.push(0, {0, 0, Phase::kData});
-  queue.push(1, {0, 1, Phase::kData});
-  queue.withdraw(0);
-  queue.push(0, {0, 2, Phase::kData});
-  EXPECT_EQ(queue.pop(), 0);
-  EXPECT_EQ(queue.pop(), 1);
-  EXPECT_EQ(queue.pop(), std::nullopt);
 }
 
 }  // namespace

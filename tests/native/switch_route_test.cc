@@ -20,6 +20,8 @@ Pass pass(std::uint16_t slot, std::uint32_t epoch, std::uint32_t sent_before = 0
           .sent_before = sent_before};
 }
 
+constexpr bool kDirectly = true, kAllThroughSwitches = false;
+
 // The passes of which the first transmission goes through the switch.
 std::vector<std::uint32_t> through_switch(SwitchRoute& route, std::uint32_t epochs) {
   std::vector<std::uint32_t> found;
@@ -29,33 +31,74 @@ std::vector<std::uint32_t> through_switch(SwitchRoute& route, std::uint32_t epoc
   return found;
 }
 
-TEST(SwitchRoute, TheThirdTransmissionIsDirect) {
-  SwitchRoute route;
+TEST(SwitchRoute, TheThirdTransmissionIsNotCombinedAndTheFourthIsDirect) {
+  SwitchRoute route(4);
   EXPECT_EQ(route.next(pass(0, 0, 0)), Transmission::kFirst);
   EXPECT_EQ(route.next(pass(0, 0, 1)), Transmission::kAgain);
-  EXPECT_EQ(route.next(pass(0, 0, 2)), Transmission::kDirect);
+  EXPECT_EQ(route.next(pass(0, 0, 2)), Transmission::kUncombined);
+  EXPECT_EQ(route.next(pass(0, 0, 3)), Transmission::kDirect);
   EXPECT_EQ(route.next(pass(0, 0, 9)), Transmission::kDirect);
+}
+
+// Sends so many passes through the switch, and tells what their results say.
+void passes(SwitchRoute& route, std::uint32_t count, bool came_directly) {
+  for (std::uint32_t epoch = 0; epoch < count; ++epoch) {
+    route.next(pass(3, epoch));
+    route.on_result(3, came_directly);
+  }
 }
 
 TEST(SwitchRoute, ASilentSwitchIsTriedByTheSamePassesOfAllWorkers) {
   constexpr std::uint32_t kEpochs = 100'000;
-  SwitchRoute silent, refusing;
-  for (std::uint32_t again = 0; again < 32; ++again) silent.next(pass(0, again, 1));
+  SwitchRoute silent(4), refusing(4);
+  passes(silent, 16, kDirectly);
   refusing.on_refusal();
   const std::vector<std::uint32_t> tries = through_switch(silent, kEpochs);
   EXPECT_NEAR(static_cast<double>(tries.size()), kEpochs / 256.0, kEpochs / 2560.0);
   EXPECT_EQ(through_switch(refusing, kEpochs), tries);
-  silent.on_answer();
+  silent.on_result(3, kAllThroughSwitches);
   EXPECT_EQ(through_switch(silent, kEpochs).size(), kEpochs);
 }
 
-TEST(SwitchRoute, SomeRetransmissionsAreNoSilence) {
-  SwitchRoute route;
-  for (std::uint32_t again = 0; again < 1'000; ++again) {
-    route.next(pass(0, again, 1));
-    if (again % 16 == 0) route.on_answer();
-    EXPECT_EQ(route.next(pass(1, again)), Transmission::kFirst);
+TEST(SwitchRoute, SomePassesThatWentDirectlyAreNoSilence) {
+  SwitchRoute route(4);
+  for (int rounds = 0; rounds < 100; ++rounds) {
+    passes(route, 15, kDirectly);
+    passes(route, 1, kAllThroughSwitches);
   }
+  EXPECT_EQ(route.next(pass(1, 1)), Transmission::kFirst);
+}
+
+// While the switches are tried again, passes are in flight that were sent directly from the start. Their results say
+// nothing of the switches.
+TEST(SwitchRoute, PassesThatWereSentDirectlySayNothing) {
+  SwitchRoute route(64);
+  route.on_refusal();
+  std::vector<std::uint16_t> sent_directly;
+  for (std::uint16_t slot = 0; slot < 40; ++slot) {
+    if (route.next(pass(slot, 1)) == Transmission::kDirect) sent_directly.push_back(slot);
+  }
+  EXPECT_GT(sent_directly.size(), 30u);
+  route.on_result(50, kAllThroughSwitches);
+  for (const std::uint16_t slot : sent_directly) route.on_result(slot, kDirectly);
+  EXPECT_EQ(route.next(pass(1, 2)), Transmission::kFirst);
+}
+
+// Two workers have seen different things of the switch, so one sends directly and the other does not. The results,
+// which are the same for both, bring them together.
+TEST(SwitchRoute, WorkersThatDisagreeAgreeSoon) {
+  SwitchRoute refused(1), other(1);
+  refused.on_refusal();
+  int apart = 0;
+  for (std::uint32_t epoch = 1; epoch < 1'000; ++epoch) {
+    const bool both = refused.next(pass(0, epoch)) == other.next(pass(0, epoch));
+    apart += both ? 0 : 1;
+    const bool through = refused.next(pass(0, epoch)) == Transmission::kFirst && both;
+    for (SwitchRoute* route : {&refused, &other}) route->on_result(0, !through);
+  }
+  EXPECT_GT(apart, 0);
+  EXPECT_LE(apart, 16);
+  EXPECT_EQ(refused.next(pass(0, 1'001)), Transmission::kFirst) << "one of 256 passes has found the switch at work";
 }
 
 }  // namespace

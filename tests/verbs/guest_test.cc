@@ -8,6 +8,7 @@
 #include "tests/verbs/device_cases.h"
 #include "tests/verbs/expect.h"
 #include "tests/verbs/guest_workers.h"
+#include "tests/verbs/ring_cases.h"
 #include "tests/verbs/sums.h"
 
 using namespace jaxina;
@@ -135,6 +136,10 @@ const std::map<std::string, std::function<void()>> kCases = {
     {"wrong-icrc", wrong_icrc},
     {"recover", recover},
     {"restart", restart},
+    {"ring", ring},
+    {"ring-of-devices", ring_of_devices},
+    {"ring-through-switch", ring_through_switch},
+    {"ring-with-late-worker", ring_with_late_worker},
 };
 
 }  // namespace

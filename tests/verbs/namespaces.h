@@ -1,5 +1,5 @@
-// Runs code in the guest's network namespace "peer". There UDP port 4791 is free, while Soft-RoCE holds it in the
-// initial namespace.
+// Runs code in a network namespace of the guest, such as "peer". There UDP port 4791 is free, while Soft-RoCE holds it
+// in the initial namespace.
 #pragma once
 
 #include <fcntl.h>
@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 namespace jaxina::guest {
 
@@ -20,13 +21,17 @@ inline void enter(const char* path) {
   close(fd);
 }
 
-// Calls make() in the namespace "peer". Sockets that it makes, and threads that it starts, stay in that namespace.
+// Calls make() in a namespace. Sockets that it makes, and threads that it starts, stay in that namespace.
 template <typename Make>
-auto in_peer(Make make) {
-  enter("/run/netns/peer");
+auto in_namespace(const std::string& name, Make make) {
+  enter(("/run/netns/" + name).c_str());
   auto made = make();
   enter("/proc/1/ns/net");
   return made;
+}
+template <typename Make>
+auto in_peer(Make make) {
+  return in_namespace("peer", make);
 }
 
 }  // namespace jaxina::guest

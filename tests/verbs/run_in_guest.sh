@@ -4,7 +4,8 @@
 # guest's console.
 #
 # With JAXINA_GUEST_WIRE="N SOCKET", the guest is 10.9.0.N. Its frames are datagrams from the unix socket SOCKET to
-# SOCKET.switch. Without it, both ends of the wire are in the guest.
+# SOCKET.switch. With JAXINA_GUEST_TAP="N INTERFACE" they go to and from that tap interface. Without either, both ends of
+# the wire are in the guest.
 set -euo pipefail
 folder=$1 script=$2
 shift 2
@@ -28,6 +29,12 @@ if [ -n "${JAXINA_GUEST_WIRE:-}" ]; then
   read -r number socket <<< "$JAXINA_GUEST_WIRE"
   address=10.9.0.$number
   wire=(-netdev "dgram,id=wire,local.type=unix,local.path=$socket,remote.type=unix,remote.path=$socket.switch"
+    -device "virtio-net-pci,netdev=wire,mac=02:00:00:00:00:0$number,host_mtu=4200")
+fi
+if [ -n "${JAXINA_GUEST_TAP:-}" ]; then
+  read -r number interface <<< "$JAXINA_GUEST_TAP"
+  address=10.9.0.$number
+  wire=(-netdev "tap,id=wire,ifname=$interface,script=no,downscript=no"
     -device "virtio-net-pci,netdev=wire,mac=02:00:00:00:00:0$number,host_mtu=4200")
 fi
 code=0

@@ -37,14 +37,19 @@ class Sum {
   std::size_t wrong() const {
     const std::vector<float> sum = word_ == numerics::WireWord::kInt32 ? exact() : narrow();
     std::size_t count = 0;
-    for (const auto& output : outputs_) {
-      for (std::size_t i = 0; i < sum.size(); ++i) count += output[i] != sum[i];
-    }
+    for (const auto& output : outputs_) count += different(output, sum);
     return count;
   }
+  // Of the elements that one worker got.
+  std::size_t wrong_of(std::uint32_t worker) const { return different(outputs_[worker], exact()); }
   std::size_t bytes() const { return inputs_.size() * inputs_[0].size() * sizeof(float); }
 
  private:
+  static std::size_t different(const std::vector<float>& output, const std::vector<float>& sum) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < sum.size(); ++i) count += output[i] != sum[i];
+    return count;
+  }
   std::vector<float> exact() const {
     std::vector<float> sum(inputs_[0].size());
     for (const auto& input : inputs_) {

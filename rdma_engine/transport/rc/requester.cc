@@ -4,13 +4,12 @@
 
 #include "rdma_engine/base/assert.h"
 #include "rdma_engine/errors.h"
+#include "rdma_engine/messages/queue_pairs.h"
 
 namespace jaxina::rc {
 namespace {
 
-std::uint64_t packets_of(std::size_t bytes, std::size_t mtu) {
-  return std::max<std::uint64_t>(1, (bytes + mtu - 1) / mtu);
-}
+constexpr std::uint32_t kMostDoublings = 4;
 
 CompletionStatus status_of(roce::Answer answer) {
   switch (answer) {
@@ -52,7 +51,7 @@ Requester::Requester(const RequesterConfig& config)
 bool Requester::post(const Request& request) {
   if (count_ + completion_count_ == messages_.size()) return false;
   Message& added = message(count_++);
-  added = {request, posted_, posted_ + packets_of(request.write.size(), config_.mtu)};
+  added = {request, posted_, posted_ + roce::packets_of(request.write.size(), config_.mtu)};
   posted_ = added.end;
   if (ended_) complete_front(CompletionStatus::kFlushed);
   return true;
@@ -132,7 +131,7 @@ void Requester::advance(std::uint64_t acknowledged, Nanoseconds now) {
   JAXINA_ASSERT(acknowledged > acknowledged_ && acknowledged <= sent_);
   acknowledged_ = acknowledged;
   next_ = std::max(next_, acknowledged);
-  failures_ = rnr_failures_ = 0;
+  failures_ = rnr_failures_ = timeouts_ = 0;
   ready_at_.reset();
   deadline_.reset();
   if (acknowledged_ < sent_) arm(now);
@@ -149,6 +148,7 @@ void Requester::go_back(std::uint64_t number, Nanoseconds now) {
 
 void Requester::on_tick(Nanoseconds now) {
   if (ended_ || !deadline_ || now < *deadline_) return;
+  ++timeouts_;
   go_back(acknowledged_, now);
 }
 
@@ -157,7 +157,12 @@ std::optional<Nanoseconds> Requester::next_deadline() const {
   return ready_at_ ? ready_at_ : deadline_;
 }
 
-void Requester::arm(Nanoseconds now) { deadline_ = now + ack_timeout(config_.timeout); }
+// Silence mostly means that packets wait at a switch for a late worker. Copies then only cost time. But with a limit to
+// the retries, these set when the connection ends.
+void Requester::arm(Nanoseconds now) {
+  const std::uint32_t doublings = config_.retries ? 0 : std::min(timeouts_, kMostDoublings);
+  deadline_ = now + (ack_timeout(config_.timeout) << doublings);
+}
 
 void Requester::end(CompletionStatus status) {
   ended_ = true;

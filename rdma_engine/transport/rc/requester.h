@@ -11,6 +11,9 @@
 //   back.
 //   * An RNR NAK sends again from there on, after the time that it says.
 //   * Any other NAK ends the connection. So does a retry too many. Then everything outstanding completes with an error.
+//
+// In one thing it differs: without a limit to the retries, each timeout in a row is twice as long as the last one, up
+// to 16 times the first.
 #pragma once
 
 #include <cstddef>
@@ -96,6 +99,8 @@ class Requester {
   std::optional<Completion> pop_completion();
 
   bool has_ended() const { return ended_; }
+  // Whether every message has completed.
+  bool is_idle() const { return count_ == 0; }
   // Packets that the other side has acknowledged, and packets sent at least once, counted from the first.
   std::uint64_t acknowledged() const { return acknowledged_; }
   std::uint64_t sent() const { return sent_; }
@@ -128,8 +133,8 @@ class Requester {
   std::uint64_t next_ = 0;          // the packet to send next: acknowledged_ <= next_ <= sent_
   std::uint64_t acknowledged_ = 0;  // all packets before this one have arrived
   std::optional<Nanoseconds> deadline_;
-  std::optional<Nanoseconds> ready_at_;            // the receiver is not ready before this time
-  std::uint32_t failures_ = 0, rnr_failures_ = 0;  // since the last progress
+  std::optional<Nanoseconds> ready_at_;                           // the receiver is not ready before this time
+  std::uint32_t failures_ = 0, rnr_failures_ = 0, timeouts_ = 0;  // since the last progress
   std::uint64_t retransmissions_ = 0;
   bool ended_ = false;
 };

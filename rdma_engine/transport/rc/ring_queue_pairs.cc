@@ -15,46 +15,52 @@ constexpr std::uint32_t kReceives = 1024;
 
 }  // namespace
 
-RingQueuePairs::RingQueuePairs(roce::ConnectionEnd local, const roce::MessageLayout& layout, const JobShape& shape,
-                               const RequesterConfig& options)
-    : local_(std::move(local)),
-      layout_(layout),
-      options_(options),
-      slots_(shape.slots()),
-      send_(shape.slots() * layout.stride()),
-      receive_(shape.slots() * roce::MessageLayout::kPlaces * layout.stride()) {
+RingQueuePairs::RingQueuePairs(roce::ConnectionEnd local, const JobShape& shape, const RequesterConfig& options)
+    : InMemory(std::move(local), RingMemory(shape).send_bytes(), RingMemory(shape).receive_bytes()),
+      layout_(shape),
+      options_(options) {
   JAXINA_ASSERT(local_.qpns.size() == 2);
-  local_.memory = kBase;
 }
 
-void RingQueuePairs::connect_to(const roce::ConnectionEnd& remote) {
-  JAXINA_ASSERT(remote.qpns.size() == 2);
-  remote_ = remote;
+void RingQueuePairs::connect(const roce::RingNeighbours& neighbours) {
+  if (neighbours.next.qpns.size() != 2 || neighbours.previous.qpns.size() != 2 ||
+      neighbours.next.mtu != neighbours.previous.mtu) {
+    throw Error(ErrorCode::kInvalidArgument, "the workers of a ring have two queue pairs each, with the same MTU");
+  }
+  neighbours_ = neighbours;
+  const auto& [next, previous] = neighbours_;
   RequesterConfig config = options_;
-  config.remote_qpn = remote.qpns[0];
+  config.remote_qpn = next.qpns[1];
   config.first_psn = local_.psn;
-  config.mtu = remote.mtu;
-  // Every message that is not completed has a packet in the window, or is its slot's only one that was not sent.
-  config.queue = kMaxUnacknowledged + slots_;
+  config.mtu = next.mtu;
+  // Every message that is not completed has a packet in the window, or is one of its slot's two that were not sent: a
+  // result, and the partial sum of the slot's next pass.
+  config.queue = kMaxUnacknowledged + 2 * layout_.slots();
   requester_.emplace(config);
-  responder_.emplace(ResponderConfig{.remote_qpn = remote.qpns[1], .first_psn = remote.psn, .mtu = remote.mtu});
+  responder_.emplace(ResponderConfig{.remote_qpn = previous.qpns[0], .first_psn = previous.psn, .mtu = previous.mtu});
   responder_->post_receives(kReceives);
 }
 
 void RingQueuePairs::post_write(std::size_t, std::span<const std::uint8_t> head, std::span<const std::uint8_t> tail,
                                 std::uint64_t remote_address, std::uint32_t immediate) {
-  const std::optional<roce::PassName> name = roce::pass_at(remote_address);
-  JAXINA_ASSERT(name && name->slot < slots_ && name->format == wire::Format::kInt32);
-  const std::size_t words = head.size() + tail.size() - wire::padded(name->exponents);
-  const std::size_t begins = layout_.exponents_in_place() - words;
-  posted_.push_back({.id = remote_address,
+  JAXINA_ASSERT(tail.empty());  // there is no memory of a device
+  post(layout_.place_of(remote_address, head.size()), head, immediate);
+}
+
+void RingQueuePairs::post(const RingPlace& place, std::span<const std::uint8_t> bytes, std::uint32_t fingerprint) {
+  const roce::ConnectionEnd& next = neighbours_.next;
+  posted_.push_back({.id = roce::address_of({place.epoch, static_cast<std::uint16_t>(place.slot)}),
                      .write = {.peer = {},
-                               .qpn = remote_.qpns[0],
-                               .rkey = remote_.rkey,
-                               .address = remote_.memory + layout_.result_place(name->slot, name->epoch) + begins,
-                               .immediate = immediate,
-                               .head = head,
-                               .tail = tail}});
+                               .qpn = next.qpns[1],
+                               .rkey = next.rkey,
+                               .address = next.memory + layout_.offset_of(place),
+                               .immediate = layout_.immediate_of(place, fingerprint),
+                               .head = bytes,
+                               .tail = {}}});
+}
+
+std::span<std::uint8_t> RingQueuePairs::at(const RingPlace& place, std::size_t bytes) {
+  return writable_memory().subspan(layout_.offset_of(place), bytes);
 }
 
 void RingQueuePairs::post_all() {
@@ -70,7 +76,7 @@ Status RingQueuePairs::reset(std::size_t) {
   return {ErrorCode::kSystem, "a reliable queue pair cannot be reset while its connection lasts"};
 }
 
-std::optional<roce::QueuePairs::Arrival> RingQueuePairs::on_packet(const roce::Packet& packet, Nanoseconds now) {
+std::optional<roce::MessageQueues::Arrival> RingQueuePairs::on_packet(const roce::Packet& packet, Nanoseconds now) {
   const roce::Headers& headers = packet.headers;
   if (headers.qpn == local_.qpns[0] && roce::is_acknowledge(headers.opcode)) {
     requester_->on_answer(headers, now);
@@ -83,16 +89,7 @@ std::optional<roce::QueuePairs::Arrival> RingQueuePairs::on_packet(const roce::P
   }
   if (!responder_->has_immediate()) return std::nullopt;
   responder_->post_receives(1);
-  const roce::Headers& message = responder_->message();
-  const std::size_t place = (message.address - kBase) / layout_.stride();
-  return Arrival{place / roce::MessageLayout::kPlaces, message.immediate, message.length};
-}
-
-std::uint8_t* RingQueuePairs::resolve(const roce::Headers& headers) {
-  const std::uint64_t offset = headers.address - kBase;
-  const std::span<std::uint8_t> memory = receive_.bytes();
-  const bool inside = headers.address >= kBase && offset < memory.size() && headers.length <= memory.size() - offset;
-  return inside && headers.rkey == local_.rkey ? memory.data() + offset : nullptr;
+  return layout_.arrival_of(responder_->message().immediate, responder_->message().length);
 }
 
 void RingQueuePairs::take_completions() {

@@ -83,6 +83,7 @@ void RdmaEndpoint::on_arrival(const QueuePairs::Arrival& arrival, Nanoseconds ar
   const MessageSession::Arrived message = session_.on_arrival(arrival, arrived);
   switch (message.kind) {
     case MessageSession::Kind::kResult: return;
+    case MessageSession::Kind::kOtherPass:
     case MessageSession::Kind::kRejected: ++rejected_; return;
     case MessageSession::Kind::kPending:
     case MessageSession::Kind::kRefused:

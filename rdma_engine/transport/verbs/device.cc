@@ -46,7 +46,7 @@ bool choose_gid(Device& device, const std::string& address, std::string& seen) {
   return false;
 }
 
-MemoryRegion checked(ibv_mr* region, const std::string& what) {
+MemoryRegion registered(ibv_mr* region, const std::string& what) {
   if (region == nullptr) {
     const int error = errno;
     throw Error(ErrorCode::kSystem, "registering " + what + " for RDMA failed: " + std::strerror(error) +
@@ -85,7 +85,7 @@ ibv_mtu mtu_of(std::size_t bytes) {
 }
 
 MemoryRegion register_host(const Device& device, std::span<std::uint8_t> memory) {
-  return checked(ibv_reg_mr(device.domain.get(), memory.data(), memory.size(), kAccess), "memory");
+  return registered(ibv_reg_mr(device.domain.get(), memory.data(), memory.size(), kAccess), "memory");
 }
 
 MemoryRegion register_exported(const Device& device, const ExportedMemory& memory) {
@@ -94,7 +94,28 @@ MemoryRegion register_exported(const Device& device, const ExportedMemory& memor
       memory.dmabuf < 0
           ? ibv_reg_mr(device.domain.get(), memory.memory.get(), memory.bytes, IBV_ACCESS_LOCAL_WRITE)
           : ibv_reg_dmabuf_mr(device.domain.get(), 0, memory.bytes, address, memory.dmabuf, IBV_ACCESS_LOCAL_WRITE);
-  return checked(region, "a GPU's memory");
+  return registered(region, "a GPU's memory");
+}
+
+int to_init(const Device& device, ibv_qp* pair) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = device.port;
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+  return ibv_modify_qp(pair, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+ibv_ah_attr route_to(const Device& device, const std::string& address) {
+  ibv_ah_attr route{};
+  route.is_global = 1;
+  route.port_num = device.port;
+  route.grh.sgid_index = device.gid_index;
+  route.grh.hop_limit = 64;
+  route.grh.dgid.raw[10] = route.grh.dgid.raw[11] = 0xff;
+  if (inet_pton(AF_INET, address.c_str(), &route.grh.dgid.raw[12]) != 1) {
+    throw Error(ErrorCode::kInvalidArgument, address + " is not a numeric IPv4 address");
+  }
+  return route;
 }
 
 }  // namespace jaxina::verbs

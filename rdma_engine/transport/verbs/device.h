@@ -3,12 +3,15 @@
 
 #include <infiniband/verbs.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "rdma_engine/errors.h"
 #include "rdma_engine/worker/tensor_device.h"
 
 namespace jaxina::verbs {
@@ -27,6 +30,15 @@ using Context = Handle<ibv_context, ibv_close_device>;
 using ProtectionDomain = Handle<ibv_pd, ibv_dealloc_pd>;
 using MemoryRegion = Handle<ibv_mr, ibv_dereg_mr>;
 
+// The object that a call has made. Throws Error(kSystem) if it has made none.
+template <typename T>
+T* checked(T* object, const char* what) {
+  if (object == nullptr) {
+    throw Error(ErrorCode::kSystem, std::string(what) + " failed: " + std::strerror(errno));
+  }
+  return object;
+}
+
 struct Device {
   Context context;
   ProtectionDomain domain;
@@ -40,6 +52,11 @@ struct Device {
 // Opens the device with this name and IPv4 address; empty means any. If no device has an active port with a suitable
 // RoCEv2 GID, throws Error(kInvalidArgument) that lists those found.
 Device open_device(const std::string& name, const std::string& address);
+
+// Moves a new queue pair, or one that was reset, to INIT. Returns an errno, or 0.
+int to_init(const Device& device, ibv_qp* pair);
+// The way to a host, by its numeric IPv4 address. Throws Error(kInvalidArgument).
+ibv_ah_attr route_to(const Device& device, const std::string& address);
 
 std::size_t bytes_of(ibv_mtu mtu);
 ibv_mtu mtu_of(std::size_t bytes);  // the largest MTU that is not above `bytes`

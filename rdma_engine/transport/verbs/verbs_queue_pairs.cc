@@ -1,10 +1,6 @@
 #include "rdma_engine/transport/verbs/verbs_queue_pairs.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -20,14 +16,6 @@ constexpr std::size_t kReceiveBatch = 32;
 // The kind of a completion, stored in wr_id, because the opcode is not valid after an error.
 constexpr std::uint64_t kReceive = 0, kSend = 1;
 
-template <typename T>
-T* checked(T* object, const char* what) {
-  if (object == nullptr) {
-    throw Error(ErrorCode::kSystem, std::string(what) + " failed: " + std::strerror(errno));
-  }
-  return object;
-}
-
 }  // namespace
 
 VerbsQueuePairs::VerbsQueuePairs(const VerbsOptions& options, std::size_t queues, std::size_t send_bytes,
@@ -37,10 +25,8 @@ VerbsQueuePairs::VerbsQueuePairs(const VerbsOptions& options, std::size_t queues
       receive_(receive_bytes),
       send_region_(register_host(device_, send_.bytes())),
       receive_region_(register_host(device_, receive_.bytes())),
-      channel_(checked(ibv_create_comp_channel(device_.context.get()), "ibv_create_comp_channel")),
-      wakeup_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      completions_(device_, queues * (kReceivesPerQueue + kSendDepth)),
       unfinished_(queues) {
-  fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
   local_.address = device_.address;
   local_.mtu =
       static_cast<std::uint32_t>(std::min(bytes_of(device_.mtu), options.mtu > 0 ? options.mtu : std::size_t{4096}));
@@ -52,37 +38,27 @@ VerbsQueuePairs::VerbsQueuePairs(const VerbsOptions& options, std::size_t queues
 
 void VerbsQueuePairs::create_queues(std::size_t queues) {
   const std::size_t receives = queues * kReceivesPerQueue;
-  completions_.reset(checked(ibv_create_cq(device_.context.get(), static_cast<int>(receives + queues * kSendDepth),
-                                           nullptr, channel_.get(), 0),
-                             "ibv_create_cq"));
   ibv_srq_init_attr receive_queue{};
   receive_queue.attr.max_wr = static_cast<std::uint32_t>(receives);
   receive_queue.attr.max_sge = 1;
   receives_.reset(checked(ibv_create_srq(device_.domain.get(), &receive_queue), "ibv_create_srq"));
   for (std::size_t queue = 0; queue < queues; ++queue) {
     ibv_qp_init_attr attributes{};
-    attributes.send_cq = completions_.get();
-    attributes.recv_cq = completions_.get();
+    attributes.send_cq = completions_.queue();
+    attributes.recv_cq = completions_.queue();
     attributes.srq = receives_.get();
     attributes.cap.max_send_wr = kSendDepth;
     attributes.cap.max_send_sge = 2;
     attributes.qp_type = IBV_QPT_UC;
     queues_.emplace_back(checked(ibv_create_qp(device_.domain.get(), &attributes), "ibv_create_qp"));
     ibv_qp* qp = queues_.back().get();
-    if (to_init(qp) != 0) throw Error(ErrorCode::kSystem, "a queue pair of " + device_.name + " cannot be initialised");
+    if (to_init(device_, qp) != 0)
+      throw Error(ErrorCode::kSystem, "a queue pair of " + device_.name + " cannot be initialised");
     local_.qpns.push_back(qp->qp_num);
     queue_of_[qp->qp_num] = queue;
   }
   missing_receives_ = receives;
   post_receives(receives);
-}
-
-int VerbsQueuePairs::to_init(ibv_qp* qp) {
-  ibv_qp_attr attributes{};
-  attributes.qp_state = IBV_QPS_INIT;
-  attributes.port_num = device_.port;
-  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-  return ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
 int VerbsQueuePairs::to_receive(std::size_t queue) {
@@ -91,13 +67,7 @@ int VerbsQueuePairs::to_receive(std::size_t queue) {
   attributes.path_mtu = mtu_of(std::min(local_.mtu, remote_.mtu));
   attributes.dest_qp_num = remote_.qpns[queue];
   attributes.rq_psn = remote_.psn;
-  ibv_ah_attr& route = attributes.ah_attr;
-  route.is_global = 1;
-  route.port_num = device_.port;
-  route.grh.sgid_index = device_.gid_index;
-  route.grh.hop_limit = 64;
-  route.grh.dgid.raw[10] = route.grh.dgid.raw[11] = 0xff;
-  if (inet_pton(AF_INET, remote_.address.c_str(), &route.grh.dgid.raw[12]) != 1) return EINVAL;
+  attributes.ah_attr = route_to(device_, remote_.address);
   return ibv_modify_qp(queues_[queue].get(), &attributes,
                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN);
 }
@@ -127,7 +97,7 @@ Status VerbsQueuePairs::reset(std::size_t queue) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RESET;
   int error = ibv_modify_qp(queues_[queue].get(), &attributes, IBV_QP_STATE);
-  if (error == 0) error = to_init(queues_[queue].get());
+  if (error == 0) error = to_init(device_, queues_[queue].get());
   if (error == 0) error = to_receive(queue);
   // Do not begin with the old sequence numbers: packets still on the way would seem to follow those of the next
   // message.
@@ -203,7 +173,7 @@ void VerbsQueuePairs::post_write(std::size_t queue, std::span<const std::uint8_t
 Status VerbsQueuePairs::poll(std::vector<Arrival>& arrivals) {
   ibv_wc done[64];
   int count;
-  while ((count = ibv_poll_cq(completions_.get(), 64, done)) > 0) {
+  while ((count = ibv_poll_cq(completions_.queue(), 64, done)) > 0) {
     for (int i = 0; i < count; ++i) {
       const auto found = queue_of_.find(done[i].qp_num);
       if (found == queue_of_.end()) continue;
@@ -229,38 +199,6 @@ Status VerbsQueuePairs::poll(std::vector<Arrival>& arrivals) {
   if (count < 0) return {ErrorCode::kSystem, "the completion queue of " + device_.name + " cannot be read"};
   if (missing_receives_ > 0) post_receives(missing_receives_);
   return failure_;
-}
-
-void VerbsQueuePairs::acknowledge_events() {
-  ibv_cq* queue = nullptr;
-  void* context = nullptr;
-  while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) {
-    ibv_ack_cq_events(queue, 1);
-    notified_ = false;
-  }
-}
-
-void VerbsQueuePairs::wait(Nanoseconds timeout) {
-  // An event is raised only for completions after the request. So return at once, and the caller polls again for
-  // earlier ones.
-  if (!notified_) {
-    notified_ = true;
-    ibv_req_notify_cq(completions_.get(), 0);
-    return;
-  }
-  pollfd waits[2] = {{channel_->fd, POLLIN, 0}, {wakeup_.get(), POLLIN, 0}};
-  const timespec limit = {static_cast<time_t>(timeout / 1'000'000'000), static_cast<long>(timeout % 1'000'000'000)};
-  if (ppoll(waits, 2, &limit, nullptr) <= 0) return;
-  if (waits[0].revents != 0) acknowledge_events();
-  if (waits[1].revents != 0) {
-    std::uint64_t count;
-    [[maybe_unused]] const ssize_t taken = read(wakeup_.get(), &count, sizeof(count));
-  }
-}
-
-void VerbsQueuePairs::interrupt() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wakeup_.get(), &one, sizeof(one));
 }
 
 }  // namespace jaxina::verbs

@@ -2,14 +2,13 @@
 // queue, so receives can be posted in batches, and one completion queue.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "rdma_engine/messages/message_memory.h"
 #include "rdma_engine/messages/queue_pairs.h"
-#include "rdma_engine/net/udp_socket.h"
+#include "rdma_engine/transport/verbs/completions.h"
 #include "rdma_engine/transport/verbs/device.h"
 
 namespace jaxina::verbs {
@@ -35,37 +34,30 @@ class VerbsQueuePairs final : public roce::QueuePairs {
                   std::uint64_t remote_address, std::uint32_t immediate) override;
   Status flush() override { return failure_; }
   Status poll(std::vector<Arrival>& arrivals) override;
-  void wait(Nanoseconds timeout) override;
-  void interrupt() override;
+  void wait(Nanoseconds timeout) override { completions_.wait(timeout); }
+  void interrupt() override { completions_.interrupt(); }
   Status reset(std::size_t queue) override;
   Counters counters() const override { return counters_; }
 
  private:
-  using CompletionChannel = Handle<ibv_comp_channel, ibv_destroy_comp_channel>;
-  using CompletionQueue = Handle<ibv_cq, ibv_destroy_cq>;
   using SharedReceiveQueue = Handle<ibv_srq, ibv_destroy_srq>;
   using QueuePair = Handle<ibv_qp, ibv_destroy_qp>;
 
   void create_queues(std::size_t queues);
-  int to_init(ibv_qp* qp);
   int to_receive(std::size_t queue);
   int to_send(std::size_t queue, std::uint32_t psn);
   void post_receives(std::size_t count);
-  void acknowledge_events();
 
   Device device_;
   roce::MessageMemory send_, receive_;
   ExportedMemory adopted_;
   MemoryRegion send_region_, receive_region_, adopted_region_;
-  CompletionChannel channel_;
-  net::FileDescriptor wakeup_;
-  CompletionQueue completions_;
+  Completions completions_;
   SharedReceiveQueue receives_;
   std::vector<QueuePair> queues_;
   std::vector<std::uint32_t> unfinished_;                    // per queue: writes posted but not completed
   std::unordered_map<std::uint32_t, std::size_t> queue_of_;  // by queue pair number
   std::size_t missing_receives_ = 0;
-  bool notified_ = false;  // an event was requested, so the completion queue will raise one
   roce::ConnectionEnd local_, remote_;
   Status failure_;
   Counters counters_;

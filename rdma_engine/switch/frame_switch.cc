@@ -1,0 +1,73 @@
+#include "rdma_engine/switch/frame_switch.h"
+
+#include <netinet/in.h>
+
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "rdma_engine/net/socket_address.h"
+
+namespace jaxina {
+namespace {
+
+constexpr std::chrono::seconds kPatience{5};
+
+std::array<std::uint8_t, 4> ip_of(const roce::ConnectionEnd& end) {
+  const Address address = net::from_ipv4(end.address, end.udp_port);
+  std::array<std::uint8_t, 4> ip;
+  std::memcpy(ip.data(), &address.bytes[offsetof(sockaddr_in, sin_addr)], ip.size());
+  return ip;
+}
+
+}  // namespace
+
+FrameSwitch::FrameSwitch(const std::vector<std::string>& interfaces)
+    : engine_(interfaces), thread_(std::make_unique<DataThread>(engine_)) {}
+
+template <typename Command>
+auto FrameSwitch::on_thread(Command command) {
+  if (!thread_) throw Error(ErrorCode::kShutDown, "the switch was stopped");
+  auto future = thread_->post(std::move(command));
+  if (future.wait_for(kPatience) == std::future_status::ready) return future.get();
+  throw Error(ErrorCode::kSystem, "the switch's thread does not answer");
+}
+
+void FrameSwitch::add_ring(std::uint32_t job, const JobShape& shape, std::span<const roce::ConnectionEnd> ends) {
+  netreduce::RingSpec spec{.job = job, .shape = shape, .mtu = 0, .members = {}};
+  for (std::size_t worker = 0; worker < ends.size(); ++worker) {
+    const roce::ConnectionEnd &own = ends[worker], &next = ends[(worker + 1) % ends.size()];
+    if (own.qpns.size() != 2) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a worker in a ring has two queue pairs, not " + std::to_string(own.qpns.size()));
+    }
+    spec.mtu = own.mtu;
+    spec.members.push_back({.source = ip_of(own),
+                            .destination = ip_of(next),
+                            .port = next.udp_port,
+                            .qpn = next.qpns[1],
+                            .first_psn = own.psn,
+                            .rkey = next.rkey,
+                            .memory = next.memory});
+  }
+  spec.check();
+  const bool is_added = on_thread([this, spec = std::move(spec)] { return engine_.rings().add(spec) != nullptr; });
+  if (!is_added) {
+    throw Error(ErrorCode::kJobRejected,
+                "the switch has job " + std::to_string(job) + " already, or one of its connections in another job");
+  }
+}
+
+void FrameSwitch::remove_ring(std::uint32_t job) {
+  on_thread([this, job] { engine_.rings().remove(job); });
+}
+
+SwitchCounters FrameSwitch::statistics() {
+  return on_thread([this] {
+    SwitchCounters counters;
+    engine_.count(counters);
+    return counters;
+  });
+}
+
+}  // namespace jaxina

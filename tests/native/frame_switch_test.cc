@@ -1,0 +1,143 @@
+// Tests the transparent switch between network interfaces: workers in network namespaces, and the switch between them.
+#include "rdma_engine/switch/frame_switch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+
+#include "rdma_engine/transport/rc/ring_endpoint.h"
+#include "rdma_engine/transport/rc/socket_ring.h"
+#include "tests/native/hosts_around_switch.h"
+#include "tests/native/meeting.h"
+#include "tests/native/udp_fixture.h"
+
+namespace jaxina {
+namespace {
+
+using namespace testing;
+
+constexpr std::uint32_t kWorkers = 3;
+constexpr std::uint32_t kJob = 7;
+
+JobSpec ring_job() { return job_of(kWorkers, kJob, {.slots = 7, .blocks_per_chunk = 16}); }
+
+struct Variation {
+  double loss = 0;
+  std::uint32_t first_psn = 0;
+  bool restarts = false;  // the switch forgets its rings
+};
+
+// All workers sum through the switch. Returns how each ended, and what they and the switch counted.
+struct Outcome {
+  std::vector<Status> ended = std::vector<Status>(kWorkers);
+  Counters workers;
+  SwitchCounters of_switch;
+};
+Outcome sum_through_switch(HostsAroundSwitch& hosts, std::vector<FloatSum>& sums, const Variation& variation) {
+  const JobSpec job = ring_job();
+  const auto frames = hosts.at_switch([&] { return std::make_unique<FrameSwitch>(hosts.ports()); });
+  Meeting meeting(kWorkers, [&](std::span<const roce::ConnectionEnd> ends) {
+    frames->add_ring(kJob, job.shape, ends);
+    EXPECT_THROW(frames->add_ring(kJob, job.shape, ends), Error) << "a connection is in one ring only";
+  });
+  Outcome outcome;
+  std::atomic<std::uint32_t> done = 0;
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  for (std::uint32_t w = 0; w < kWorkers; ++w) {
+    threads.emplace_back([&, w] {
+      auto link = hosts.at(w, [&] {
+        return std::make_unique<rc::SocketRing>(rc::RingSocketOptions{.host = hosts.address(w),
+                                                                      .loss = variation.loss,
+                                                                      .loss_seed = w,
+                                                                      .first_psn = variation.first_psn,
+                                                                      .offload = false},
+                                                job.shape);
+      });
+      link->connect(meeting.exchange(w, link->local()));
+      const auto endpoint = rc::make_ring_endpoint(member_of(job, w), std::move(link), false);
+      for (std::size_t i = 0; i < sums.size() && outcome.ended[w].ok(); ++i) {
+        if (variation.restarts && i == 1 && w == 0) frames->remove_ring(kJob);
+        sums[i].submit(w, *endpoint);
+        outcome.ended[w] = run_to_end(*endpoint, std::chrono::seconds(variation.restarts ? 5 : 60));
+      }
+      const std::lock_guard guard(mutex);
+      outcome.workers += endpoint->statistics();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  outcome.of_switch = frames->statistics();
+  return outcome;
+}
+
+TEST(FrameSwitch, SumsWhatPassesBetweenWorkers) {
+  with_hosts_around_switch(kWorkers, [](HostsAroundSwitch& hosts) {
+    std::vector<FloatSum> sums;
+    for (const std::size_t count : {1u, 257u, 4097u, 100'000u, 5u}) sums.emplace_back(kWorkers, count, count);
+    const Outcome outcome = sum_through_switch(hosts, sums, {});
+    for (const Status& status : outcome.ended) EXPECT_TRUE(status.ok()) << status.text();
+    for (const FloatSum& sum : sums) sum.expect_exact();
+    const Counters& ring = outcome.of_switch.jobs.at(kJob);
+    EXPECT_EQ(ring[Counter::kUpdates], kWorkers * ring[Counter::kResults]);
+    EXPECT_EQ(ring[Counter::kRdmaWrongIcrc], 0u);
+    EXPECT_EQ(outcome.workers[Counter::kPacketsRejected], 0u);
+  });
+}
+
+// 8 MB, of which each worker's network card loses one packet in 200, across the end of the sequence numbers.
+TEST(FrameSwitch, LossesAreRepaired) {
+  with_hosts_around_switch(kWorkers, [](HostsAroundSwitch& hosts) {
+    std::vector<FloatSum> sums;
+    sums.emplace_back(kWorkers, 2'000'000, 5);
+    const Outcome outcome = sum_through_switch(hosts, sums, {.loss = 0.005, .first_psn = 0xfffff0});
+    for (const Status& status : outcome.ended) EXPECT_TRUE(status.ok()) << status.text();
+    sums[0].expect_exact();
+    EXPECT_GT(outcome.workers[Counter::kPacketsDropped], 0u);
+    EXPECT_GT(outcome.of_switch.jobs.at(kJob)[Counter::kDuplicates], 0u);
+  });
+}
+
+TEST(FrameSwitch, ASwitchThatHasLostItsRingsEndsTheSumsWithAnError) {
+  with_hosts_around_switch(kWorkers, [](HostsAroundSwitch& hosts) {
+    std::vector<FloatSum> sums;
+    for (std::uint64_t i = 0; i < 2; ++i) sums.emplace_back(kWorkers, 1'000'000, i);
+    const Outcome outcome = sum_through_switch(hosts, sums, {.restarts = true});
+    EXPECT_TRUE(std::any_of(outcome.ended.begin(), outcome.ended.end(),
+                            [](const Status& status) { return status.code == ErrorCode::kMismatch; }));
+    for (const Status& status : outcome.ended) EXPECT_FALSE(status.ok());
+  });
+}
+
+// What hosts send each other comes as it was sent: small and large frames, with a tag of a virtual network, and to all.
+TEST(FrameSwitch, OtherFramesPassByteForByte) {
+  with_hosts_around_switch(kWorkers, [](HostsAroundSwitch& hosts) {
+    const auto frames = hosts.at_switch([&] { return std::make_unique<FrameSwitch>(hosts.ports()); });
+    RawHost sender = hosts.at(0, [] { return RawHost("eth0"); }),
+            receiver = hosts.at(1, [] { return RawHost("eth0"); });
+    const RawHost::Address all{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+    for (const std::size_t size : {60u, 61u, 590u, 1514u}) {
+      for (const bool tagged : {false, true}) {
+        for (const RawHost::Address& to : {receiver.address(), all}) {
+          const RawHost::Bytes frame = sender.frame_to(to, size, tagged);
+          sender.send(frame);
+          EXPECT_EQ(receiver.receive_with_number_of(frame), frame) << size << (tagged ? " tagged" : "");
+        }
+      }
+    }
+    // Datagrams and a stream whose checksums and cutting are left to the network card.
+    EXPECT_EQ(hosts.sent_by_stream(0, 2, 3'000'000), 3'000'000u);
+  });
+}
+
+TEST(FrameSwitch, InterfacesThatAreNotThereAreRefused) {
+  with_hosts_around_switch(kWorkers, [](HostsAroundSwitch& hosts) {
+    hosts.at_switch([&] {
+      EXPECT_THROW(FrameSwitch({"port0", "nothing"}), Error);
+      EXPECT_THROW(FrameSwitch({"port0"}), Error);
+      return 0;
+    });
+  });
+}
+
+}  // namespace
+}  // namespace jaxina
