@@ -23,7 +23,7 @@ from jaxina.errors import InvalidArgumentError
 
 BITS = (8, 16, 32, 64)
 ROUNDINGS = ("nearest", "stochastic")
-AGGREGATORS = ("embedded", "direct", "atp", "udp", "roce", "verbs")
+AGGREGATORS = ("embedded", "direct", "atp", "udp", "roce", "verbs", "netreduce")
 PREFIX = "JAXINA_"
 
 TOKEN_CHARACTERS = (16, 256)  # the least and the most characters of JAXINA_TOKEN
@@ -176,12 +176,14 @@ class Configuration:
         "embedded",
         "Where arrays are summed: in shared memory of this host (embedded), by the workers themselves over a network "
         "(direct), the same with switches that combine updates on the way (atp), or at a switch that is reached by "
-        "datagrams (udp), by RDMA from user space (roce) or by an RDMA NIC (verbs).",
+        "datagrams (udp), by RDMA from user space (roce) or by an RDMA NIC (verbs). Or in a ring of reliable RDMA "
+        "connections between the workers, also through a switch that adds what passes (netreduce).",
     )
     switch: str = _setting(
         hosts_and_ports(),
         "127.0.0.1:51000",
-        "Control address of the switch (atp, udp, roce, verbs). `jaxina switch` starts a switch. With atp, several "
+        "Control address of the switch (atp, udp, roce, verbs; netreduce has one only if it is named). `jaxina switch` "
+        "starts a switch. With atp, several "
         "addresses with commas between: slot i then goes through switch i mod their number. With atp, each worker may "
         "name the switch of its own rack.",
     )
@@ -200,7 +202,7 @@ class Configuration:
     )
     slots: int = _setting(
         integer(1, MAX_SLOTS),
-        {"embedded": 8, "direct": 128, "atp": 128, "udp": 128, "roce": 16, "verbs": 64},
+        {"embedded": 8, "direct": 128, "atp": 128, "udp": 128, "roce": 16, "verbs": 64, "netreduce": 7},
         "Pool size s: how many chunks of a group may be in flight at once.",
     )
     block_size: int = _setting(
@@ -210,7 +212,7 @@ class Configuration:
     )
     blocks_per_chunk: int = _setting(
         integer(1, MAX_BLOCKS_PER_CHUNK),
-        {"embedded": 32, "direct": 1, "atp": 1, "udp": 1, "roce": 16, "verbs": 16},
+        {"embedded": 32, "direct": 1, "atp": 1, "udp": 1, "roce": 16, "verbs": 16, "netreduce": 16},
         "How many blocks one slot pass carries. The defaults are for blocks of 256 elements. With another block size, "
         "the default is as many blocks as make a chunk of the same size, but at least 1.",
     )
@@ -232,7 +234,9 @@ class Configuration:
         20.0,
         "How long a worker may be silent before it is taken for dead. If its process ends, that is noticed at once.",
     )
-    loss: float = _setting(share(), 0.0, "Share of arriving packets to drop, for experiments (direct, udp, roce).")
+    loss: float = _setting(
+        share(), 0.0, "Share of arriving packets to drop, for experiments (direct, udp, roce, netreduce)."
+    )
     loss_seed: int = _setting(integer(0, 2**64 - 1), 0, "Seed that chooses the dropped packets.")
     rdma_device: str | None = _setting(
         Kind(str, "a device's name"),
@@ -337,7 +341,9 @@ class Configuration:
 
     @property
     def uses_switch(self) -> bool:
-        """Whether updates go to a switch, which sums or combines them."""
+        """Whether updates go to a switch, which sums or combines them, or pass one that adds."""
+        if self.aggregator == "netreduce":
+            return self.origins["switch"] != "default"
         return self.aggregator not in ("embedded", "direct")
 
     @property
@@ -455,8 +461,8 @@ def check_used(configuration: Configuration) -> None:
             )
         return
     ignored = {"argument", "environment"} if configuration.origins["aggregator"] == "default" else {"argument"}
-    unused = {"embedded": (("switch", "network"), ("loss", "network")), "direct": (("switch", "switch"),)}[aggregator]
-    for name, lacks in unused:
+    unused = {"embedded": (("switch", "network"), ("loss", "network")), "direct": (("switch", "switch"),)}
+    for name, lacks in unused.get(aggregator, ()):
         given = getattr(configuration, name)
         if given and configuration.origins[name] in ignored:
             raise InvalidArgumentError(

@@ -34,7 +34,7 @@ class Job:
     Attributes:
       process: this process's number, from 0.
       processes: how many processes take part.
-      aggregator: "embedded", "direct", "atp", "udp", "roce" or "verbs".
+      aggregator: "embedded", "direct", "atp", "udp", "roce", "verbs" or "netreduce".
       configuration: all settings, and where each came from.
     """
 
@@ -109,10 +109,12 @@ def init(
 
     Args:
       aggregator: "embedded" (shared memory of this host), "direct" (the workers themselves, over a network), "atp" (the
-        same, with switches that combine updates on the way), or a switch reached by "udp" (datagrams), "roce" (RDMA
-        from user space) or "verbs" (RDMA by a NIC).
+        same, with switches that combine updates on the way), a switch reached by "udp" (datagrams), "roce" (RDMA from
+        user space) or "verbs" (RDMA by a NIC), or "netreduce" (a ring of reliable RDMA connections between the
+        workers).
       switch: HOST:PORT of the switch's control service. Not for "embedded" and "direct". With "atp", several with
-        commas between, and processes of several racks each name the switch of their own rack.
+        commas between, and processes of several racks each name the switch of their own rack. With "netreduce", a
+        switch on the way adds what passes if it is named; otherwise the workers add.
       servers: HOST:PORT of hosts that sum instead of the workers, with commas between. Only for "direct" and "atp".
       slots: pool size s, in slots.
       block_size: block size k, in elements.
@@ -122,7 +124,8 @@ def init(
       join_timeout: how long to wait for the other workers and for the switch when joining, in seconds.
       timeout: how long one collective may take, in seconds.
       heartbeat_timeout: after how many seconds of silence a worker is taken for dead.
-      loss: share of arriving packets to drop, from 0 to below 1, for experiments ("direct", "udp" and "roce").
+      loss: share of arriving packets to drop, from 0 to below 1, for experiments ("direct", "udp", "roce" and
+        "netreduce").
       loss_seed: seed that chooses the dropped packets.
       trace: file for a timeline of this process's slots, packets and waits. It is written at shutdown, in Chrome's
         trace event format, for ui.perfetto.dev. With several processes, process r writes NAME.r.json instead of
@@ -271,6 +274,10 @@ def _aggregators(configuration: config.Configuration, process: int, host: str) -
 
         ended = joining.ended_processes
         return DirectAggregators(configuration, process, host, ended, _native.abort, _native.statistics)
+    if configuration.aggregator == "netreduce":
+        from jaxina.control.ring_jobs import RingAggregators
+
+        return RingAggregators(configuration, host, joining.ended_processes, _native.abort, _native.statistics)
     from jaxina.control.switch_jobs import SwitchAggregators
 
     return SwitchAggregators(configuration, _native.abort, _native.statistics)

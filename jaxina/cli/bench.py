@@ -62,9 +62,14 @@ def bench(
     aggregator: Annotated[str | None, typer.Option(help=f"One of {', '.join(config.AGGREGATORS)}.")] = None,
     switch: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Use this switch (udp, roce, verbs). If not given, start one."),
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Use this switch (udp, roce, verbs, netreduce). If not given, start one; netreduce does without.",
+        ),
     ] = None,
-    loss: Annotated[float | None, typer.Option(help="Share of arriving packets to drop (direct, udp, roce).")] = None,
+    loss: Annotated[
+        float | None, typer.Option(help="Share of arriving packets to drop (direct, udp, roce, netreduce).")
+    ] = None,
     versus: Annotated[
         Versus, typer.Option("--vs", help="What to compare with: XLA's own collective (gloo), or nothing.")
     ] = Versus.NONE,

@@ -41,12 +41,14 @@ def run(
     ] = None,
     loss: Annotated[
         float | None,
-        typer.Option(help="Share of arriving packets to drop, for experiments (direct, udp, roce)."),
+        typer.Option(help="Share of arriving packets to drop, for experiments (direct, udp, roce, netreduce)."),
     ] = None,
     switch: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT", help="Use this switch (atp, udp, roce, verbs). If not given, the run starts one."
+            metavar="HOST:PORT",
+            help="Use this switch (atp, udp, roce, verbs, netreduce). If not given, the run starts one; netreduce does "
+            "without.",
         ),
     ] = None,
     racks: Annotated[

@@ -46,10 +46,10 @@ def status(
     from jaxina.control.client import SwitchClient
 
     settings = config.resolve(switch=switch)
-    if settings.aggregator == "direct" and settings.origins["switch"] == "default":
+    if settings.aggregator in ("direct", "netreduce") and settings.origins["switch"] == "default":
         raise InvalidArgumentError(
-            "the direct aggregator has no switch to ask. `jaxina run --stats` shows the workers' counters; --switch "
-            "HOST:PORT asks a switch"
+            f"the {settings.aggregator} aggregator has no switch to ask. `jaxina run --stats` shows the workers' "
+            "counters; --switch HOST:PORT asks a switch"
         )
     address = settings.switch
     if "," in address:

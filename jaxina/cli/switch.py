@@ -79,6 +79,15 @@ def switch(
             help="Answer RDMA too, at this IPv4 address of this host. NICs send to port 4791 only, the default.",
         ),
     ] = None,
+    transparent: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INTERFACE,INTERFACE,...",
+            help="Stand between hosts that are behind these network interfaces, and pass on what they send each other. "
+            "What workers with aggregator='netreduce' write to each other is summed on its way. Such a switch does "
+            "nothing else. It needs CAP_NET_RAW.",
+        ),
+    ] = None,
     icrc: Annotated[
         bool,
         typer.Option(
@@ -164,7 +173,13 @@ def switch(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    if backend is Backend.tofino:
+    if transparent is not None:
+        if upstream or data_ports or threads or rdma or loss or not icrc or port_rate or backend is Backend.tofino:
+            raise InvalidArgumentError(
+                "--transparent goes with --bind and --token-file only: such a switch does nothing but sum rings"
+            )
+        plane = _transparent(transparent)
+    elif backend is Backend.tofino:
         if upstream or data_ports or threads or rdma or loss or not icrc or port_rate:
             raise InvalidArgumentError(
                 "--upstream, --data-ports, --threads, --rdma, --no-check-icrc, --loss and --port-rate need --backend "
@@ -242,12 +257,27 @@ def _software(
 
 
 @contextlib.contextmanager
+def _transparent(interfaces: str) -> Iterator[tuple[Any, str]]:
+    """Runs a transparent switch's data plane. Yields it, and a text that says where it is."""
+    from jaxina import _native
+    from jaxina.control.transparent_plane import TransparentPlane
+
+    frames = _native.FrameSwitch(interfaces.split(","))
+    try:
+        yield TransparentPlane(frames), f"the way between {interfaces}"
+    finally:
+        frames.stop()
+
+
+@contextlib.contextmanager
 def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[Any, str]]:
     """Drives a Tofino chip's data plane. Yields it, and a text that says where it is."""
     from jaxina.controller import chip
+    from jaxina.controller.atp_plane import AtpPlane
     from jaxina.controller.bfrt import BfRtTables
+    from jaxina.controller.chip_plane import UDP_PORT
     from jaxina.controller.cpu_port import CpuPort, PacketSocket
-    from jaxina.controller.data_plane import ROCE_PORT, UDP_PORT, TofinoPlane
+    from jaxina.controller.data_plane import ROCE_PORT, TofinoPlane
     from jaxina.controller.dry_run import DryRun
 
     if chip_file is None:
@@ -257,12 +287,13 @@ def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[
     with contextlib.ExitStack() as running:
         cpu = described.cpu
         frames = None if dry_run or cpu is None else PacketSocket(cpu.interface, cpu.mac)
-        tables = DryRun(log=True) if dry_run else BfRtTables(bfrt, size.program, size.pool_pipe)
-        plane = TofinoPlane(tables, described)
+        tables = DryRun(log=True) if dry_run else BfRtTables(bfrt, size.program, size.pool_pipe, size.digests)
+        plane = (AtpPlane if size == chip.ATP else TofinoPlane)(tables, described)
         running.callback(plane.stop)
         if frames is not None:
             running.callback(CpuPort(frames, described).stop)
-        yield plane, f"UDP {UDP_PORT} and {ROCE_PORT} of {described.address}, {size.name} Tofino"
+        ports = f"{UDP_PORT}" if size == chip.ATP else f"{UDP_PORT} and {ROCE_PORT}"
+        yield plane, f"UDP {ports} of {described.address}, {size.name} Tofino"
 
 
 def _warn_of_small_buffers(granted: int, requested: int) -> None:

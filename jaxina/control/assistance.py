@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import grpc
@@ -20,6 +21,7 @@ from jaxina.errors import InvalidArgumentError, JaxinaError
 
 _log = logging.getLogger(__name__)
 
+_WAIT_TO_COMBINE = 1.0  # seconds that a job waits for its switches before it begins without them
 _RETRY = 0.5  # seconds between two attempts to reach a switch that is away
 
 
@@ -51,12 +53,16 @@ class Assistance:
           SwitchUnreachableError: it did not answer.
           JaxinaError: the switch refused.
         """
-        if not self._answered.wait(timeout):
+        if not self.wait(timeout):
             raise unreachable(self._client.address, f"no answer within {timeout:g} s")
         if self._reply is None:
             assert self._error is not None
             raise self._error
         return self._reply
+
+    def wait(self, timeout: float) -> bool:
+        """Waits until the switch has answered for the first time, or could not be reached. Returns whether it has."""
+        return self._answered.wait(timeout)
 
     def close(self) -> None:
         """Ends the help."""
@@ -126,14 +132,21 @@ class Helpers:
     def combine(self, job: int, secret: int, shape: JobShape, roles: Mapping[str, Combine]) -> None:
         """Has switches combine a job's updates. The job goes on, only slower, where one is away or refuses.
 
+        Waits for their answers, at most a second. Otherwise the first packets would find switches that do not know the
+        job, and go to the servers uncombined.
+
         Args:
           job: the job.
           secret: its secret.
           shape: its shape.
           roles: what each switch combines, by control address.
         """
-        for address, role in roles.items():
-            self._begin(address, job, secret, shape, role, _Warning(address, job))
+        begun = [
+            self._begin(address, job, secret, shape, role, _Warning(address, job)) for address, role in roles.items()
+        ]
+        until = time.monotonic() + _WAIT_TO_COMBINE
+        for one in begun:
+            one.wait(max(0, until - time.monotonic()))
 
     def serve(
         self,

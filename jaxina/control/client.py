@@ -177,15 +177,25 @@ class SwitchClient:
                 job=job, secret=secret, rank=rank, worker=pb.QueuePairs(**dataclasses.asdict(end))
             ),
         )
-        return QueuePairs(
-            reply.address,
-            reply.udp_port,
-            reply.mtu,
-            tuple(reply.qpns),
-            reply.psn,
-            reply.rkey,
-            reply.memory,
+        return QueuePairs.told(reply)
+
+    def connect_ring(
+        self, job: int, secret: int, rank: int, end: QueuePairs, timeout: float
+    ) -> tuple[QueuePairs, QueuePairs]:
+        """Tells a joined worker's queue pairs, and waits at most `timeout` seconds until all workers have told theirs.
+
+        Returns:
+          Those of the next worker in the ring, and of the previous one.
+
+        Raises:
+          InvalidArgumentError: the switch has no rings, or the end does not fit one.
+          JobRejectedError: the worker is not joined to such a job, or has called before.
+        """
+        request = pb.ConnectQueuePairsRequest(
+            job=job, secret=secret, rank=rank, worker=pb.QueuePairs(**dataclasses.asdict(end))
         )
+        reply = self._call(self._stub.ConnectRing, request, timeout)
+        return QueuePairs.told(reply.next), QueuePairs.told(reply.previous)
 
     def close(self) -> None:
         self._channel.close()
@@ -196,10 +206,13 @@ class SwitchClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _call(self, method: Any, request: Any) -> Any:
+    def _call(self, method: Any, request: Any, timeout: float | None = None) -> Any:
         try:
             return method(
-                request, timeout=self._timeout, metadata=self._metadata, wait_for_ready=self._at_worker is None
+                request,
+                timeout=timeout or self._timeout,
+                metadata=self._metadata,
+                wait_for_ready=self._at_worker is None,
             )
         except grpc.RpcError as error:
             raise error_from(error, self._gone) from None

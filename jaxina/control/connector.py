@@ -58,7 +58,8 @@ class Aggregators(Protocol):
     def connect_queue_pairs(self, agreement: Agreement, worker: int, end: tuple[Any, ...]) -> tuple[Any, ...]:
         """For RDMA: tells the switch this worker's end of the queue pairs, and returns the switch's end.
 
-        The fields are those of `jaxina.control.data_plane.QueuePairs`.
+        In a ring it tells the other workers, waits until all have told theirs, and returns two ends: the next worker's
+        and the previous one's. The fields are those of `jaxina.control.data_plane.QueuePairs`.
         """
         ...
 
@@ -194,6 +195,14 @@ class Connector:
                 switches=servers.switches,
                 first_window=servers.first_window,
                 workers_per_link=servers.workers_per_link,
+                loss=loss,
+                loss_seed=seed,
+            )
+        elif configuration.aggregator == "netreduce":
+            config.use_ring(
+                servers.own_host,
+                exchange,
+                has_switch=configuration.uses_switch,
                 loss=loss,
                 loss_seed=seed,
             )

@@ -1203,3 +1203,27 @@ class QueuePairs(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QueuePairs: _TypeAlias = QueuePairs  # noqa: Y015
+
+@_typing.final
+class RingNeighbours(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NEXT_FIELD_NUMBER: _builtins.int
+    PREVIOUS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def next(self) -> Global___QueuePairs: ...
+    @_builtins.property
+    def previous(self) -> Global___QueuePairs: ...
+    def __init__(
+        self,
+        *,
+        next: Global___QueuePairs | None = ...,
+        previous: Global___QueuePairs | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["next", b"next", "previous", b"previous"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next", b"next", "previous", b"previous"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RingNeighbours: _TypeAlias = RingNeighbours  # noqa: Y015

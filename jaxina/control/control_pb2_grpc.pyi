@@ -35,6 +35,7 @@ class AggregatorStub:
     Status: _grpc.UnaryUnaryMultiCallable[_control_pb2.StatusRequest, _control_pb2.StatusReply]
     WhoIsMissing: _grpc.UnaryUnaryMultiCallable[_control_pb2.WhoIsMissingRequest, _control_pb2.WhoIsMissingReply]
     ConnectQueuePairs: _grpc.UnaryUnaryMultiCallable[_control_pb2.ConnectQueuePairsRequest, _control_pb2.QueuePairs]
+    ConnectRing: _grpc.UnaryUnaryMultiCallable[_control_pb2.ConnectQueuePairsRequest, _control_pb2.RingNeighbours]
     Assist: _grpc.StreamStreamMultiCallable[_control_pb2.AssistRequest, _control_pb2.Assisting]
 
 @_typing.type_check_only
@@ -45,6 +46,7 @@ class AggregatorAsyncStub(AggregatorStub):
     Status: _aio.UnaryUnaryMultiCallable[_control_pb2.StatusRequest, _control_pb2.StatusReply]  # type: ignore[assignment]
     WhoIsMissing: _aio.UnaryUnaryMultiCallable[_control_pb2.WhoIsMissingRequest, _control_pb2.WhoIsMissingReply]  # type: ignore[assignment]
     ConnectQueuePairs: _aio.UnaryUnaryMultiCallable[_control_pb2.ConnectQueuePairsRequest, _control_pb2.QueuePairs]  # type: ignore[assignment]
+    ConnectRing: _aio.UnaryUnaryMultiCallable[_control_pb2.ConnectQueuePairsRequest, _control_pb2.RingNeighbours]  # type: ignore[assignment]
     Assist: _aio.StreamStreamMultiCallable[_control_pb2.AssistRequest, _control_pb2.Assisting]  # type: ignore[assignment]
 
 class AggregatorServicer(metaclass=_abc_1.ABCMeta):
@@ -78,6 +80,12 @@ class AggregatorServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.ConnectQueuePairsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.QueuePairs, _abc.Awaitable[_control_pb2.QueuePairs]]: ...
+    @_abc_1.abstractmethod
+    def ConnectRing(
+        self,
+        request: _control_pb2.ConnectQueuePairsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.RingNeighbours, _abc.Awaitable[_control_pb2.RingNeighbours]]: ...
     @_abc_1.abstractmethod
     def Assist(
         self,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxina._native import JobShape
 from jaxina.errors import InvalidArgumentError
 
 if TYPE_CHECKING:  # they need protobuf, which a process without a control service does not
+    from jaxina.control import control_pb2 as pb
     from jaxina.control.roles import Combine, Serve
 
 _NUMBERS = 2**24  # queue pairs and packets are numbered in 24 bits
 _MTUS = (256, 512, 1024, 2048, 4096)
+_OF_RING = 2  # queue pairs of a worker in a ring: one that sends, and one that receives
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +31,34 @@ class QueuePairs:
     rkey: int = dataclasses.field(repr=False)
     memory: int
 
+    @classmethod
+    def told(cls, end: pb.QueuePairs) -> QueuePairs:
+        """Those of a control message."""
+        return cls(end.address, end.udp_port, end.mtu, tuple(end.qpns), end.psn, end.rkey, end.memory)
+
     def check(self, slots: int) -> None:
         """Checks that this can be a worker's end in a job with `slots` slots.
 
         Raises:
           InvalidArgumentError: it cannot.
         """
+        if len(self.qpns) != slots + 1:
+            raise InvalidArgumentError(
+                f"a worker of a job with {slots} slots must connect {slots + 1} queue pairs, not {len(self.qpns)}"
+            )
+        self._check_fields()
+
+    def check_in_ring(self) -> None:
+        """Checks that this can be a worker's end in a ring.
+
+        Raises:
+          InvalidArgumentError: it cannot.
+        """
+        if len(self.qpns) != _OF_RING:
+            raise InvalidArgumentError(f"a worker in a ring must connect {_OF_RING} queue pairs, not {len(self.qpns)}")
+        self._check_fields()
+
+    def _check_fields(self) -> None:
         try:
             address = ipaddress.IPv4Address(self.address)
         except ValueError:
@@ -46,10 +71,6 @@ class QueuePairs:
             raise InvalidArgumentError(f"the queue pairs' UDP port {self.udp_port} is not from 1 to 65535")
         if self.mtu not in _MTUS:
             raise InvalidArgumentError(f"an RDMA MTU of {self.mtu} bytes is not one of {', '.join(map(str, _MTUS))}")
-        if len(self.qpns) != slots + 1:
-            raise InvalidArgumentError(
-                f"a worker of a job with {slots} slots must connect {slots + 1} queue pairs, not {len(self.qpns)}"
-            )
         if max(self.qpns) >= _NUMBERS or self.psn >= _NUMBERS:
             raise InvalidArgumentError("a queue pair's number or the first packet's number does not fit into 24 bits")
 
@@ -169,5 +190,19 @@ class DataPlane(Protocol):
 
         Raises:
           InvalidArgumentError: this data plane has no RDMA, or the end does not fit it.
+        """
+        ...
+
+
+@runtime_checkable
+class RingPlane(Protocol):
+    """A data plane for rings of reliable connections between workers."""
+
+    def connect_ring(self, job: int, ends: Sequence[QueuePairs]) -> None:
+        """All workers of a job have told their ends, in their order, with one MTU. They send as soon as this returns.
+
+        Raises:
+          InvalidArgumentError: the ring does not fit this data plane.
+          JobRejectedError: one of the connections is part of another ring.
         """
         ...

@@ -14,31 +14,24 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxina._native import SoftwareSwitch
 from jaxina.config import Configuration
-from jaxina.control import racks, service
+from jaxina.control import racks
 from jaxina.control.assistance import Helpers
-from jaxina.control.client import SwitchClient
 from jaxina.control.connector import Group
 from jaxina.control.data_address import Addresses
-from jaxina.control.job_sessions import JobSessions
+from jaxina.control.job_sessions import JobSessions, check_alive
+from jaxina.control.leader import LEADER, LeaderControl, name_of_leader
 from jaxina.control.rendezvous import Agreement, Presence
 from jaxina.control.roles import Combine
-from jaxina.control.server import ControlServer
 from jaxina.control.servers import Servers, Switch, WorkerServer
-from jaxina.control.servers_at_workers import ServersAtWorkers
-from jaxina.control.session import has_left
 from jaxina.errors import InvalidArgumentError, JaxinaError, SwitchUnreachableError, WorkerLostError
 
 _log = logging.getLogger(__name__)
-
-_ANSWER_TIMEOUT = 5.0  # seconds that the first process of a group may take to answer a call
-_LEADER = 0  # the worker that is the first process of a group
 
 
 class DirectAggregators:
@@ -77,11 +70,10 @@ class DirectAggregators:
         self._abort = abort
         self._sessions = JobSessions(configuration, statistics)
         self._jobs: dict[Group, tuple[int, int]] = {}  # id, and this process's worker
-        self._clients: dict[str, SwitchClient] = {}
-        self._control: ControlServer | None = None
+        self._control = LeaderControl(configuration, host)
         self._roles: dict[int, dict[str, Combine]] = {}  # what switches shall do for jobs that this process leads
         self._cores: dict[str, Switch] = {}
-        self._lock = threading.Lock()  # guards the five above
+        self._lock = threading.Lock()  # guards the jobs, roles and cores
         self._server: SoftwareSwitch | None = None  # with dedicated servers there is none
         self._helpers = Helpers(configuration.join_timeout, configuration.token)
         # If a switch is not there, say so now rather than in the first psum.
@@ -96,9 +88,9 @@ class DirectAggregators:
         named = racks.one_view([presence.switches for presence in processes])
         found = {control: self._core(control) for control in racks.cores(named) if control is not None}
         layout, roles = racks.plan(named, found)
-        leader = f"worker {_LEADER} ({processes[_LEADER].place})"
-        control = self._control_service().address
-        grant = self._sessions.create_job(self._client(control, leader), devices, len(processes))
+        leader = name_of_leader(processes)
+        control = self._control.address
+        grant = self._sessions.create_job(self._control.client(control, leader), devices, len(processes))
         with self._lock:
             self._roles[grant.job] = roles
         return {
@@ -128,34 +120,6 @@ class DirectAggregators:
         with self._lock:
             return self._cores.setdefault(control, found)
 
-    def _control_service(self) -> ControlServer:
-        with self._lock:
-            if self._control is None:
-                # What a switch tells its owner of all jobs would disturb the program's output. Each session tells of
-                # the errors of its own job.
-                if self._configuration.log != "debug":
-                    logging.getLogger(service.__name__).setLevel(logging.ERROR)
-                bind = f"[{self._host}]:0" if ":" in self._host else f"{self._host}:0"
-                token = self._configuration.token
-                # Servers and switches have jobs that many processes make on their own.
-                ids = secrets.randbits(32)
-                self._control = ControlServer(ServersAtWorkers(), bind, token, ids_from=ids)
-            return self._control
-
-    def _client(self, control: str, leader: str) -> SwitchClient:
-        with self._lock:
-            if control not in self._clients:
-                self._clients[control] = SwitchClient(
-                    control,
-                    min(_ANSWER_TIMEOUT, self._configuration.join_timeout),
-                    self._configuration.token,
-                    gone=lambda why: WorkerLostError(
-                        f"{leader} is gone: the control service in its process does not answer ({why}); see its output"
-                    ),
-                    at_worker=_LEADER,
-                )
-            return self._clients[control]
-
     def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> Servers:
         """Adds the job to this process's server, joins, and waits until all workers of the job have joined.
 
@@ -173,24 +137,25 @@ class DirectAggregators:
             if self._server is not None:
                 self._server.add_part(job, secret, shape, worker, workers, layout.groups, layout.tops)
                 server = WorkerServer(self._host, self._server.ports[0], self._server.slots_that_fit(shape))
-            elif worker == _LEADER:
+            elif worker == LEADER:
                 lost = functools.partial(self._lost_server, group)
                 window = self._helpers.serve(job, secret, shape, self._dedicated, layout, lost)
+                self._helpers.combine(job, secret, shape, _upstream_from(roles, dedicated))
             found = self._sessions.join(
-                self._client(agreement["control"], agreement["leader"]),
+                self._control.client(agreement["control"], agreement["leader"]),
                 group,
                 worker,
                 workers,
                 agreement,
                 functools.partial(self._aborted, group, job),
                 server=server,
-                check=lambda: self._check_alive(agreement["processes"]),
+                check=lambda: check_alive(agreement["processes"], self._ended()),
             )
         except JaxinaError:
             self._helpers.release(job)
             raise
         addresses = dedicated or [(one.host, one.port) for one in found]
-        if worker == _LEADER:
+        if worker == LEADER and not dedicated:  # the servers' addresses were not known before
             self._helpers.combine(job, secret, shape, _upstream_from(roles, addresses))
         # A pass goes to one of the servers, so all of them together have room for more passes than each has.
         rooms = [one.room for one in found]
@@ -213,11 +178,6 @@ class DirectAggregators:
         lost = WorkerLostError(f"a server of the job is gone, and the sums that it had: {error.message}")
         self._sessions.end(group, lost.code, lost.message)
         self._abort(list(group), lost.code, lost.message)
-
-    def _check_alive(self, processes: Sequence[int]) -> None:
-        for worker, process in enumerate(processes):
-            if process in self._ended():
-                raise WorkerLostError(f"worker {worker} (process {process}) ended before it joined; see its output")
 
     def _aborted(self, group: Group, job: int, code: str, message: str) -> None:
         self._abort(list(group), code, message)
@@ -255,10 +215,7 @@ class DirectAggregators:
             for job, worker in jobs.values():
                 self._end_at_server(job, "WORKER_LOST", f"worker {worker} ended with {failure}")
         self._sessions.leave(failure, wait_for_others=True)
-        if self._control is not None:
-            self._control.stop(WorkerLostError(has_left([_LEADER])))
-        for client in self._clients.values():
-            client.close()
+        self._control.close()
         self._helpers.close()
         if self._server is not None:
             self._server.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxina.config import Configuration
@@ -13,7 +13,7 @@ from jaxina.control.connector import Group
 from jaxina.control.rendezvous import Agreement
 from jaxina.control.servers import WorkerServer
 from jaxina.control.session import LEFT_GRACE, Session
-from jaxina.errors import JaxinaError, NeverJoinedError
+from jaxina.errors import JaxinaError, NeverJoinedError, WorkerLostError
 
 # Between two looks at whether a process has ended, while this one waits for the others to join.
 _SLICE = 0.25  # seconds
@@ -139,3 +139,18 @@ class JobSessions:
         deadline = time.monotonic() + LEFT_GRACE
         for group, session in sessions.items():
             session.close(max(0.0, deadline - time.monotonic()) if group in staying else None)
+
+
+def check_alive(processes: Sequence[int], ended: set[int]) -> None:
+    """Checks that none of a job's processes, which all are to join, has ended.
+
+    Args:
+      processes: the process of each worker.
+      ended: the processes that are known to have ended.
+
+    Raises:
+      WorkerLostError: one has.
+    """
+    for worker, process in enumerate(processes):
+        if process in ended:
+            raise WorkerLostError(f"worker {worker} (process {process}) ended before it joined; see its output")

@@ -59,6 +59,7 @@ class Servers:
       switches: hosts and UDP ports of the switches on the way that may combine updates. Slot i goes through
         ``switches[i % len(switches)]``. Empty: there are none.
       workers_per_link: how many senders' packets share a link to a server, or to a switch on the way.
+      own_host: in a ring, the numeric address at which the other workers reach this process.
     """
 
     addresses: Sequence[tuple[str, int]] = ()
@@ -66,3 +67,4 @@ class Servers:
     at_workers: bool = False
     switches: Sequence[tuple[str, int]] = ()
     workers_per_link: int = 1
+    own_host: str = ""

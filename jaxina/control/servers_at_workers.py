@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from jaxina._native import JobShape
@@ -11,7 +12,7 @@ from jaxina.errors import InvalidArgumentError
 
 
 class ServersAtWorkers:
-    """The DataPlane of jobs that are summed by the workers' own servers, or by hosts that are servers."""
+    """The DataPlane of jobs that are summed by the workers' own servers, by hosts that are servers, or in a ring."""
 
     terms = Terms()
 
@@ -45,3 +46,6 @@ class ServersAtWorkers:
 
     def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
         raise InvalidArgumentError("the workers' own servers have no RDMA")
+
+    def connect_ring(self, job: int, ends: Sequence[QueuePairs]) -> None:
+        """Does nothing: the workers of a ring add."""

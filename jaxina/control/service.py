@@ -33,6 +33,7 @@ from jaxina.control.membership import (
 )
 from jaxina.control.peer import address_of
 from jaxina.control.quota import CallQuota, ConnectQuota, OpenLimit
+from jaxina.control.ring_meetings import RingMeetings
 from jaxina.control.servers import WorkerServer
 from jaxina.control.status_reply import StatusReplies
 from jaxina.control.typed_status import refuse
@@ -88,6 +89,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self._replies = StatusReplies(data_plane, clock, ask_every, upstream)
         self._calls = CallQuota()
         self._connects = ConnectQuota()
+        self._rings = RingMeetings(data_plane)
         self._sessions = OpenLimit("sessions", limits.SESSIONS_PER_ADDRESS, limits.MAX_SESSIONS)
         self._assisted = AssistedJobs(data_plane)
         self._assists = OpenLimit("assisted jobs", limits.ASSISTED_PER_ADDRESS, limits.MAX_ASSISTED)
@@ -164,12 +166,24 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self, request: pb.ConnectQueuePairsRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> pb.QueuePairs:
         spec = self._membership.job_of_worker(request.job, request.secret, request.rank).spec
-        end = request.worker
-        theirs = QueuePairs(end.address, end.udp_port, end.mtu, tuple(end.qpns), end.psn, end.rkey, end.memory)
+        theirs = QueuePairs.told(request.worker)
         theirs.check(spec.shape.slots)
         self._connects.take(request.job, spec.shape.workers, self._clock())
         ours = self._data_plane.connect_queue_pairs(request.job, request.rank, theirs)
         return pb.QueuePairs(**dataclasses.asdict(ours))
+
+    @_typed
+    async def ConnectRing(
+        self, request: pb.ConnectQueuePairsRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> pb.RingNeighbours:
+        spec = self._membership.job_of_worker(request.job, request.secret, request.rank).spec
+        end = QueuePairs.told(request.worker)
+        end.check_in_ring()
+        self._connects.take(request.job, spec.shape.workers, self._clock())
+        following, previous = await self._rings.meet(request.job, spec.shape.workers, request.rank, end)
+        return pb.RingNeighbours(
+            next=pb.QueuePairs(**dataclasses.asdict(following)), previous=pb.QueuePairs(**dataclasses.asdict(previous))
+        )
 
     async def Assist(
         self, requests: AsyncIterator[pb.AssistRequest], context: grpc.aio.ServicerContext[Any, Any]
@@ -304,6 +318,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             elif isinstance(effect, Aborted):
                 _log.warning("job %d: aborted: %s", effect.job, effect.error)
                 self._tell_data_plane("abort_job", effect.job, effect.error.code, effect.error.message)
+                self._rings.end(effect.job, effect.error)
                 self._tell(
                     effect.job,
                     pb.SwitchMessage(aborted=pb.Aborted(code=effect.error.code, message=effect.error.message)),
@@ -313,6 +328,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 self._tell_data_plane("remove_job", effect.job)
                 self._replies.forget(effect.job)
                 self._connects.forget(effect.job)
+                self._rings.forget(effect.job)
                 for session in [session for session in self._outboxes if session.job == effect.job]:
                     self._close(session)
 

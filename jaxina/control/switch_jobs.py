@@ -14,7 +14,7 @@ from jaxina.control.job_sessions import JobSessions
 from jaxina.control.rendezvous import Agreement, Presence
 from jaxina.control.servers import Servers, Switch
 from jaxina.control.switch_address import ANSWER_TIMEOUT, find
-from jaxina.errors import JaxinaError
+from jaxina.errors import InvalidArgumentError, JaxinaError
 
 
 class SwitchAggregators:
@@ -46,7 +46,13 @@ class SwitchAggregators:
         )
         try:
             # If the switch is not there, say so now rather than in the first psum.
-            self._data_host = find(self._client).host
+            found = find(self._client)
+            if not found.ports:
+                raise InvalidArgumentError(
+                    f"the switch at {configuration.switch} is transparent: it sums rings of workers only, with "
+                    "aggregator='netreduce'"
+                )
+            self._data_host = found.host
         except JaxinaError:
             self._client.close()
             raise

@@ -75,6 +75,31 @@ def up(size: Size, link: Link) -> Testbed:
     return testbed
 
 
+def without_bridge(testbed: Testbed) -> list[str]:
+    """Takes the bridge of a testbed without racks out, so that a transparent switch can stand in its place.
+
+    The switch must run in the namespace `places.BRIDGE`, which gets the address `Testbed.transparent_host`. Until it
+    does, the hosts do not reach each other.
+
+    Returns:
+      The interfaces between which it must stand.
+
+    Raises:
+      InvalidArgumentError: the testbed has racks.
+      SystemCallError: the kernel refused.
+    """
+    if testbed.size.racks > 1:
+        raise InvalidArgumentError("a transparent switch stands in a testbed without racks")
+    ports = [f"port{number}" for number in range(len(hosts_of(testbed)))]
+    for port in ports:
+        links.run("ip", "-n", BRIDGE, "link", "set", port, "nomaster")
+    links.run("ip", "-n", BRIDGE, "link", "add", "own", "type", "veth", "peer", "name", "own-port")
+    links.run("ip", "-n", BRIDGE, "addr", "add", f"{testbed.transparent_host}/15", "dev", "own")
+    for interface in ("own", "own-port"):
+        links.run("ip", "-n", BRIDGE, "link", "set", interface, "up")
+    return [*ports, "own-port"]
+
+
 def find() -> Testbed:
     """Finds the testbed that is up.
 

@@ -19,6 +19,7 @@ UPLINK = "core"  # the interface of a rack's bridge that leads to the core's
 MAX_WORKERS = 64
 _SWITCH = "jaxina-switch"
 _SWITCH_ADDRESS = "198.18.0.1"  # 198.18.0.0/15 is for benchmarks of networks (RFC 2544)
+_TRANSPARENT_ADDRESS = "198.18.0.2"
 _CLONE_NEWNET = 0x40000000
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -99,6 +100,7 @@ class Testbed:
 
     switch_host = _SWITCH_ADDRESS
     switch_namespace = _SWITCH
+    transparent_host = _TRANSPARENT_ADDRESS
 
     @property
     def core_rate(self) -> int:

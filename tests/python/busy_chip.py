@@ -42,8 +42,8 @@ WORKERS, SLOTS, PASSES = 3, 2, 4  # of the jobs in tests; the campaign has small
 TO = (ADDRESS, 51001)
 _MOST_IN_THE_CHIP = 8  # packets
 _MOST_STEPS = 5_000  # in a traffic; with one packet in ten lost in the chip, the longest of 40 took 2,083
-_RDMA_MTU = 2048
-_LOSSES = (0.001, 0.1)  # the least and the most share of packets that the chip loses
+RDMA_MTU = 2048
+LOSSES = (0.001, 0.1)  # the least and the most share of packets that the chip loses
 
 
 class BusyLink(ChipLink):
@@ -58,17 +58,17 @@ class BusyLink(ChipLink):
 
 
 class Switch:
-    """The chip and its controller, with one job, A."""
+    """The chip and its controller, with one job, A. Without `link`, the chip is the interpreter."""
 
-    def __init__(self, size, mtu=0, text=None):
+    def __init__(self, size, mtu=0, text=None, link=None, workers=WORKERS, slots=SLOTS):
         self.size, self.mtu = size, mtu
-        self.tables = ChipTables(Program(text or interpreter.text_of(size)), 0)
+        self.link = link or BusyLink(ChipTables(Program(text or interpreter.text_of(size)), 0))
+        self.tables = self.link.tables
         self.plane = TofinoPlane(self.tables, description(size))
         self.ended = queue.SimpleQueue()
         self.plane.ended = lambda *what: self.ended.put(what)
-        self.link = BusyLink(self.tables)
         self.id = 0
-        self.begin_job()
+        self.begin_job(workers, slots)
 
     def next_job(self, workers=WORKERS, slots=SLOTS):
         """Ends the job, and begins the next one, in the same slots."""
@@ -215,7 +215,7 @@ def main():
     options = parser.parse_args()
     failed = lost = done = 0
     texts = {size: interpreter.text_of(size, program=options.program) for size in options.sizes}
-    switches = [Switch(size, mtu, texts[size]) for size in options.sizes for mtu in (0, _RDMA_MTU)]
+    switches = [Switch(size, mtu, texts[size]) for size in options.sizes for mtu in (0, RDMA_MTU)]
     began = time.monotonic()
     for seed in range(options.seed, options.seed + options.traffics):
         if time.monotonic() - began > options.seconds:
@@ -223,7 +223,7 @@ def main():
         done += 1
         switch = switches[seed % len(switches)]
         chance = random.Random(seed)
-        losses = math.exp(chance.uniform(*map(math.log, _LOSSES)))
+        losses = math.exp(chance.uniform(*map(math.log, LOSSES)))
         try:
             switch.next_job(workers=chance.randint(1, WORKERS), slots=chance.randint(1, SLOTS))
             lost += len(traffic(switch, chance, losses, passes=chance.randint(2, PASSES))[0])

@@ -19,10 +19,31 @@ class Names:
     digests: dict[str, set[str]]  # fields, by digest
     value_sets: set[str]  # of the parser; their values are plain numbers, so BfRt calls the key f1
 
+    def check(self, writes) -> None:
+        """The program has every table, key, action, parameter and register that is written, and all are filled."""
+        written = set()
+        for write in writes:
+            entry = write.entry
+            if not entry.table.startswith("pipe."):
+                continue
+            if write.operation == "clear":
+                assert entry.table in self.tables or entry.table in self.value_sets, entry
+                continue
+            written.add(entry.table)
+            if entry.table in self.memories:
+                assert set(entry.data) <= self.memories[entry.table], entry
+            elif entry.table in self.value_sets:
+                assert set(entry.key) == {"f1"}, entry
+            else:
+                assert set(entry.key) - {"$MATCH_PRIORITY"} == self.tables[entry.table], entry
+                if entry.action:
+                    assert list(entry.data) == self.actions[entry.action], entry
+        assert {name for name, keys in self.tables.items() if keys} <= written  # the others have constant entries
 
-def read(folder: Path) -> Names:
-    """Reads the names of the program whose main file is jaxina.p4, built for one pipe."""
-    text = "\n".join(_without_comments(p.read_text()) for p in sorted(folder.glob("*.p4")))
+
+def read(program: Path) -> Names:
+    """Reads the names of the program with this main file, built for one pipe."""
+    text = "\n".join(_without_comments(file.read_text()) for file in _files(program, []))
     structs = {name: _fields(body) for name, body in re.findall(r"struct (\w+) \{(.*?)\}", text, re.DOTALL)}
     controls = {}
     for match in re.finditer(r"^control (\w+)\(", text, re.MULTILINE):
@@ -36,13 +57,22 @@ def read(folder: Path) -> Names:
     return names
 
 
+def _files(file: Path, known: list[Path]) -> list[Path]:
+    """Returns a file and all those that it includes, each once."""
+    if file not in known:
+        known.append(file)
+        for name in re.findall(r'^#include "(.+)"', file.read_text(), re.MULTILINE):
+            _files(file.with_name(name), known)
+    return known
+
+
 def _read_control(controls: dict[str, str], kind: str, path: str, structs: dict[str, list[str]], names: Names) -> None:
     body = controls[kind]
     for name, parameters in re.findall(r"\baction (\w+)\(([^)]*)\)", body):
         names.actions[f"{path}.{name}"] = [p.split()[-1] for p in parameters.split(",") if p.strip()]
     for name, table in re.findall(r"\btable (\w+) \{(.*?)\n    \}", body, re.DOTALL):
         names.tables[f"pipe.{path}.{name}"] = set(re.findall(r'@name\("(\w+)"\)', table))
-    for value, name in re.findall(r"\bRegister<(.+), bit<\d+>>\(\w+\) (\w+);", body):
+    for value, name in re.findall(r"\bRegister<(.+), bit<\d+>>\(\w+(?:, [^)]*)?\) (\w+);", body):
         fields = structs.get(value, ["f1"])
         names.memories[f"pipe.{path}.{name}"] = {f"{path}.{name}.{field}" for field in fields}
     for name in re.findall(r"\bCounter<[^;]*\) (\w+);", body):

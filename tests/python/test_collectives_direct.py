@@ -1,4 +1,4 @@
-"""Programs whose sums the workers' own servers form, also with a switch that combines on the way.
+"""Programs that sum without a switch that sums: at the workers' own servers, with combining switches, and in a ring.
 
 Every type, several groups at once, and lost packets.
 """
@@ -15,7 +15,10 @@ import pytest
 PROGRAM = Path(__file__).with_name("direct_sums.py")
 
 
-@pytest.mark.parametrize("aggregator, processes, loss", [("direct", 3, 0.0), ("direct", 4, 0.01), ("atp", 4, 0.01)])
+@pytest.mark.parametrize(
+    "aggregator, processes, loss",
+    [("direct", 3, 0.0), ("direct", 4, 0.01), ("atp", 4, 0.01), ("netreduce", 3, 0.0), ("netreduce", 4, 0.01)],
+)
 def test_all_types_are_exact_in_all_groups(aggregator: str, processes: int, loss: float, tmp_path: Path):
     stats = tmp_path / "stats.json"
     command = [sys.executable, "-m", "jaxina.cli", "run", "-n", str(processes), "--aggregator", aggregator]

@@ -118,7 +118,7 @@ def test_left_out_blocks_per_chunk_follow_the_block_size(aggregator, block_size,
     assert config.resolve(environ, blocks_per_chunk=1).blocks_per_chunk == 1, "given, it stays"
 
 
-@pytest.mark.parametrize("aggregator", ["embedded", "udp", "roce", "verbs"])
+@pytest.mark.parametrize("aggregator", ["embedded", "udp", "roce", "verbs", "netreduce"])
 @pytest.mark.parametrize(
     "block_size,blocks,size",
     [(16384, 32, 2097260), (3000, 32, 384108), (2048, 8, 65612), (16384, 1, 65584), (16384, None, 65584)],
@@ -171,6 +171,8 @@ def test_only_what_must_agree_is_shared():
     assert "switch" not in embedded.shared, "nobody asks the switch"
     assert "switch" not in config.resolve({}, aggregator="direct", switch="a:1").shared
     assert config.resolve({}, aggregator="udp", switch="a:1").shared["switch"] == "a:1"
+    assert "switch" not in config.resolve({}, aggregator="netreduce").shared, "without a switch, the workers add"
+    assert config.resolve({}, aggregator="netreduce", switch="a:1").shared["switch"] == "a:1"
     assert embedded.shared == config.resolve({}, timeout=5, loss_seed=9).shared
 
 

@@ -60,7 +60,7 @@ def test_only_processes_that_lead_run_a_control_service(started):
     processes = started(3)
     in_threads(*[lambda p=p: p.connector([0, 1, 2]) for p in processes])
     in_threads(*[lambda p=p: p.connector([1, 2]) for p in processes[1:]])
-    assert [process.aggregators._control is not None for process in processes] == [True, True, False]
+    assert [process.aggregators._control.is_serving for process in processes] == [True, True, False]
     close_all(processes)
 
 
@@ -133,7 +133,7 @@ def test_a_process_that_fails_is_a_lost_worker(started):
 def test_the_end_of_the_control_service_is_the_end_of_worker_0(started):
     processes = started(3)
     in_threads(*[lambda p=p: p.connector([0, 1, 2]) for p in processes])
-    control = processes[0].aggregators._control
+    control = processes[0].aggregators._control._server
     control._service.end_all = lambda error: None  # as after a kill, nobody is told
     control.stop()
     for process in processes[1:]:
@@ -156,7 +156,7 @@ def test_a_process_that_ends_before_it_joins_is_not_waited_for(started):
 def test_a_leader_that_is_gone_before_the_others_join_is_a_lost_worker(started):
     leader, follower = started(2)
     agreement = leader.aggregators.arrange(presences(2), devices=2)
-    leader.aggregators._control.stop()
+    leader.aggregators._control._server.stop()
     began = time.monotonic()
     with pytest.raises(WorkerLostError, match=r"worker 0 \(host host0, pid 0\) is gone"):
         follower.aggregators.join((0, 1), 1, 2, agreement)

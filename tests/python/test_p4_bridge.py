@@ -29,3 +29,12 @@ def test_the_sums_of_real_workers_are_those_of_embedded():
     bridged, output = sums([sys.executable, "-m", "conformance.bridge", "--interpret", "one-pipe", "--", *RUN])
     assert bridged == wanted and len(wanted) == 1
     assert int(re.search(r"bridge: (\d+) packets", output)[1]) > 2 * 1137 / 64  # the words of both workers
+
+
+def test_a_chip_that_combines_gives_the_same_sums():
+    """The workers' own servers take the sums of atp.p4, which have no checksum."""
+    wanted, _ = sums(RUN, **EMBEDDED)
+    bridged, output = sums([sys.executable, "-m", "conformance.bridge", "--interpret", "atp", "--", *RUN])
+    assert bridged == wanted and len(wanted) == 1
+    found = re.search(r"bridge: (\d+) packets, (\d+) sums", output)
+    assert found and int(found[2]) >= 1137 // 64  # whole chunks

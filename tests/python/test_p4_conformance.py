@@ -31,7 +31,7 @@ def generated():
 
 
 def test_the_files_are_those_that_the_specification_generates(generated):
-    written = {str(p.relative_to(generate.FOLDER)) for p in generate.FOLDER.glob("*/*.txt")}
+    written = {str(p.relative_to(generate.FOLDER)) for p in generate.FOLDER.rglob("*.txt")}
     assert written == set(generated)
     for name, text in generated.items():
         assert (generate.FOLDER / name).read_text() == text, f"{name}: run conformance.generate"

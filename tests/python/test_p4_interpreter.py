@@ -86,6 +86,8 @@ def test_a_packet_goes_where_it_is_sent(chip):
         ("if (hdr.byte.value != 5 || i.ingress_port == 1) { hdr.byte.value = 1; }", 1),
         ("if (!hdr.pair.isValid() && true) { hdr.byte.value = 2; } else { }", 2),
         ("bit<8> kept = hdr.byte.value; hdr.byte.value = 0; hdr.byte.value = kept ^ 1;", 4),
+        ("if (hdr.byte.value - 6 > 254) { hdr.byte.value = 1; }", 1),
+        ("if (hdr.byte.value <= 5 && !(hdr.byte.value < 5)) { hdr.byte.value = 3; }", 3),
     ],
 )  # fmt: skip
 def test_expressions(chip, statements, byte):
@@ -169,6 +171,31 @@ def test_registers_keep_what_their_actions_leave(chip):
     for cell, outcome in [((2**31, 8), 1), ((0, 8), 2), ((2**31, 0), 4), ((0, 0), 8)]:
         made.pipes[0].registers["C.cells"][2] = dict(zip(("low", "high"), cell, strict=True))
         assert sent(made) == [(7, bytes([5, outcome]) + b"abc")]
+
+
+def test_a_register_begins_with_its_initial_values(chip):
+    made = chip("take();", REGISTER.replace("(4) cells", "(4, {0, 6}) cells"))
+    assert [sent(made)[0][1][0] for _ in range(2)] == [7, 8]
+    with pytest.raises(ProgramError, match="begins with 1 numbers, and has 2 fields"):
+        chip("take();", REGISTER.replace("(4) cells", "(4, 0) cells"))
+
+
+def test_a_hash_is_a_crc_of_the_fields(chip):
+    """0xbb3d is the check value of this CRC (CRC-16/ARC): that of the digits 1 to 9."""
+    digits = "bit<32> a = 0x31323334; bit<32> b = 0x35363738; bit<8> c = 0x39; md.b = place.get({a, b, c});"
+    place = "Hash<bit<16>>(HashAlgorithm_t.CRC16) place;"
+    assert sent(chip(f"{digits} hdr.byte.value = md.b[15:8];", place)) == [(7, b"\xbbabc")]
+    assert sent(chip(f"{digits} hdr.byte.value = md.b[7:0];", place)) == [(7, b"\x3dabc")]
+    with pytest.raises(ProgramError, match="no such hash"):
+        chip(digits, place.replace("CRC16", "CRC32"))
+
+
+def test_the_clock_stands_in_front_of_a_packet(chip):
+    made = chip("md.b = i.ingress_mac_tstamp[31:16]; hdr.byte.value = md.b[7:0];")
+    made.now = lambda: 0x2A0000
+    assert sent(made) == [(7, b"\x2aabc")]
+    made.now = lambda: (1 << 48) + 0x2A0000
+    assert sent(made) == [(7, b"\x2aabc")]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import sys
 import pytest
 from conformance.devices.compiled import Compiled
 from conformance.devices.harness import Harness, HarnessError
-from conformance.devices.model_tables import ModelTables, prefixes
+from conformance.devices.model_tables import ModelTables
+from conformance.devices.patterns import prefixes
 
 from jaxina.controller.chip import SIZES
 from jaxina.controller.tables import Entry, Range, Ternary
@@ -17,6 +18,7 @@ from jaxina.controller.tables import Entry, Range, Ternary
 # It understands what the tests below say, and refuses the rest as the harness does.
 FAKE = """\
 import sys
+losing = False
 for number, line in enumerate(sys.stdin, 1):
     command, _, rest = line.strip().partition(" ")
     if command == "echo":
@@ -27,8 +29,12 @@ for number, line in enumerate(sys.stdin, 1):
         print("5 0AFF")
         if rest.endswith(" d1"):
             print("digest 2 00ff")
+        if losing:
+            print("lost 68")
     elif command == "check_register":
         print("register tags(physical 3): lo=7 hi=8")
+    elif command == "lose":
+        losing = True
     elif command == "die":
         print("assertion failed", file=sys.stderr)
         sys.exit(1)
@@ -182,6 +188,14 @@ def test_a_model_that_could_not_do_something_takes_no_more_packets(tables):
     tables.delete([entry])
     with pytest.raises(HarnessError, match="delete"):
         tables.send(4, b"\0")
+
+
+def test_what_the_chip_loses_is_counted(tables, compiled):
+    tables.send(4, b"\0")
+    tables.lose(0.05, 7)
+    tables.send(4, b"\0")
+    assert tables.lost == 1
+    assert "lose 0.05 7" in (compiled.folder / "commands").read_text().splitlines()
 
 
 def test_a_digest_is_read_from_where_the_compiler_packs_its_fields(compiled):

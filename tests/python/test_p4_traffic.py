@@ -11,13 +11,16 @@ import shutil
 import socket
 import struct
 
+import lossy_model
 import pytest
 from busy_chip import WORKERS, Switch, traffic
 from conformance.devices import interpreter
-from conformance.devices.interpreter import ADDRESS, HOSTS, PORTS, PROGRAM
+from conformance.devices.interpreter import ADDRESS, HOSTS, PORTS, PROGRAM, ChipLink
 from conformance.generate import WORDS
 from conformance.script import Script, numbers
+from interpreter.controller_tables import ChipTables
 from interpreter.errors import UndefinedError
+from interpreter.program import Program
 
 from jaxina.controller import port_load
 from jaxina.controller.chip import SIZES
@@ -52,6 +55,15 @@ def test_every_sum_is_right_although_the_chip_loses_packets(switch, size, mtu):
     """The traffic manager drops updates and sums on their way between the pipes, and copies for the workers."""
     lost, _ = traffic(switch(size, mtu), random.Random(size), losses=0.05)
     assert {copy.bypass for copy in lost} == {True, False}
+
+
+def test_one_packet_at_a_time_meets_losses_in_the_chip(switch):
+    """So `lossy_model.py` sends to the chip's model. Here the interpreter takes its place."""
+    link = ChipLink(ChipTables(Program(interpreter.text_of("two-pipes")), 0))
+    made, chance, lost = switch("two-pipes", 0, None, link), random.Random(1), []
+    link.tables.chip.loses = lambda copy: chance.random() < 0.1 and not lost.append(copy)
+    assert lossy_model.traffic(made, chance) > 2 * 3 * 4, "losses make the workers send more than their updates"
+    assert lost
 
 
 # Name -> size, file, the original text, the text that replaces it.

@@ -1,0 +1,108 @@
+"""Programs whose sums a transparent switch forms on the way between the workers, in a testbed of namespaces."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jaxina import testbed
+
+PROGRAM = Path(__file__).with_name("direct_sums.py")
+WORKERS = 3
+MISSING = [tool for tool in ("ip", "tc") if shutil.which(tool) is None]
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {' '.join(MISSING)}"),
+    pytest.mark.skipif(testbed.network.STATE.exists(), reason="somebody's testbed is up"),
+    pytest.mark.usefixtures("only_testbed"),
+]
+JAXINA = [sys.executable, "-m", "jaxina.cli"]
+
+STEPS = """
+import os
+import jax, jax.numpy as jnp
+import jaxina
+jaxina.init()
+step = jax.pmap(lambda x: jax.lax.psum(x, "w"), "w")
+x = jnp.ones((1, 1_000_000))
+try:
+    with jaxina.errors.typed():
+        for count in range(10_000):
+            assert (step(x) == jax.process_count()).all()
+            if count == 3:
+                print("summing", flush=True)
+except jaxina.errors.JaxinaError as error:
+    print("ended with", type(error).__name__, flush=True)
+    os._exit(3)  # the network is gone, so JAX's own end would wait for the others
+"""
+
+
+class Switch:
+    """A transparent switch in the place of the testbed's bridge."""
+
+    def __init__(self) -> None:
+        made = testbed.up(testbed.Size(WORKERS), testbed.Link(rate=1000))
+        ports = testbed.without_bridge(made)
+        self.address = f"{made.transparent_host}:51000"
+        read_end, write_end = os.pipe()
+        command = [*made.inside(testbed.BRIDGE), *JAXINA, "switch", "--transparent", ",".join(ports)]
+        self.process = subprocess.Popen(
+            [*command, "--bind", self.address, "--announce-fd", str(write_end), "--quiet"], pass_fds=[write_end]
+        )
+        os.close(write_end)
+        assert os.read(read_end, 100).decode().strip() == self.address
+        os.close(read_end)
+
+    def start(self, program: Path, *options: str) -> subprocess.Popen[str]:
+        run = ["run", "-n", str(WORKERS), "--aggregator", "netreduce", "--switch", self.address, *options]
+        command = [*JAXINA, "testbed", "run", *run, str(program)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.fixture
+def switch() -> Iterator[Switch]:
+    try:
+        made = Switch()
+        yield made
+        made.process.kill()
+        made.process.wait()
+    finally:
+        testbed.down()
+
+
+def test_sums_of_all_types_are_formed_on_the_way(switch: Switch):
+    run = switch.start(PROGRAM, "--loss", "0.002")
+    told, _ = run.communicate(timeout=110)
+    assert run.returncode == 0, told
+    assert told.count("42 sums are right") == WORKERS, told
+
+
+def test_a_switch_that_dies_ends_the_job_with_an_error(switch: Switch, tmp_path: Path):
+    program = tmp_path / "steps.py"
+    program.write_text(STEPS)
+    run = switch.start(program)
+    assert run.stdout is not None
+    told = ""
+    while told.count("summing") < WORKERS:
+        line = run.stdout.readline()
+        assert line, told
+        told += line
+    switch.process.kill()
+    rest, _ = run.communicate(timeout=110)
+    assert run.returncode != 0
+    # The first worker that ends may have the others ended before they notice.
+    assert "ended with SwitchUnreachableError" in rest, rest
+    assert "AssertionError" not in rest, rest
+
+
+def test_workers_of_other_aggregators_are_told_what_the_switch_is(switch: Switch):
+    command = [*JAXINA, "testbed", "run", "run", "-n", "2", "--aggregator", "udp", "--switch", switch.address]
+    done = subprocess.run([*command, str(PROGRAM)], capture_output=True, text=True, timeout=110)
+    assert done.returncode != 0
+    assert "transparent" in done.stdout + done.stderr, done.stdout + done.stderr
