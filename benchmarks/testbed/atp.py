@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -31,14 +30,13 @@ from pathlib import Path
 from unittest import mock
 
 import open_mpi
-from compare import bench_records, link_limit_ms, spread
+from compare import bench_records, keep, link_limit_ms, spread
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from switch_process import switch_at
 
 from jaxina import testbed
-from jaxina.bench.report import environment
 from jaxina.bench.stolen_time import StolenTime, warning
 
 OPEN_MPI = "Open MPI, TCP"
@@ -169,15 +167,8 @@ def main() -> None:
     console.print(table(rounds, link_limit_ms(options.size, options.rate), options))
     if told := warning(stolen.share()):
         console.print(told)
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        same = {
-            "workers": options.workers,
-            "rate": options.rate,
-            "size": options.size,
-            "iterations": options.iterations,
-        }
-        options.json.write_text(json.dumps({**environment(), **same, "rounds": rounds}, indent=2) + "\n")
+    same = {name: getattr(options, name) for name in ("workers", "rate", "size", "iterations")}
+    keep(options.json, same, rounds)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,14 @@ def link_limit_ms(size: int, rate: int, bits: int = 32) -> float:
     return packets * frame * 8 / (rate * 1e3)
 
 
+def keep(file: Path | None, same: dict, rounds: object) -> None:
+    """Writes the rounds to a JSON file, if one is wanted, with what was the `same` in all of them and the machine."""
+    if file is None:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({**environment(), **same, "rounds": rounds}, indent=2) + "\n")
+
+
 def bench_records(aggregator: str, *options: object) -> list[dict]:
     """Runs `jaxina bench` with these options beside gloo, in the testbed that is up, and returns its records."""
     with tempfile.TemporaryDirectory() as folder:

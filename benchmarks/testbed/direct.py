@@ -13,16 +13,14 @@ worker's link would need for the tensor once, in jaxina's packets, as a share of
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from compare import bench_records, link_limit_ms, spread
+from compare import bench_records, keep, link_limit_ms, spread
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from jaxina import testbed
-from jaxina.bench.report import environment
 from jaxina.bench.stolen_time import StolenTime, warning
 
 AGGREGATORS = ("direct", "udp")
@@ -82,10 +80,8 @@ def main() -> None:
     console.print(table(rounds, options))
     if told := warning(stolen.share()):
         console.print(told)
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        same = {"workers": options.workers, "rate": options.rate, "iterations": options.iterations}
-        options.json.write_text(json.dumps({**environment(), **same, "rounds": rounds}, indent=2) + "\n")
+    same = {name: getattr(options, name) for name in ("workers", "rate", "iterations")}
+    keep(options.json, same, rounds)
 
 
 if __name__ == "__main__":

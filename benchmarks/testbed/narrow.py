@@ -20,13 +20,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from compare import LIMIT_S, bench_records, link_limit_ms, run, spread
+from compare import LIMIT_S, bench_records, keep, link_limit_ms, run, spread
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from jaxina import testbed
-from jaxina.bench.report import environment
 from jaxina.bench.stolen_time import StolenTime, warning
 
 WIDTHS = (32, 16, 8)
@@ -120,10 +119,8 @@ def main() -> None:
     console.print(table(rounds, options))
     if told := warning(stolen.share()):
         console.print(told)
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        same = {"size": options.size, "iterations": options.iterations}
-        options.json.write_text(json.dumps({**environment(), **same, "rounds": rounds}, indent=2) + "\n")
+    same = {name: getattr(options, name) for name in ("size", "iterations")}
+    keep(options.json, same, rounds)
 
 
 if __name__ == "__main__":

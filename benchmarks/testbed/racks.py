@@ -23,14 +23,13 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-from compare import link_limit_ms, run, spread
+from compare import keep, link_limit_ms, run, spread
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from switch_process import switch_at
 
 from jaxina import testbed
-from jaxina.bench.report import environment
 from jaxina.bench.stolen_time import StolenTime
 
 RACKS, WARM_UP = 2, 1
@@ -106,9 +105,7 @@ def main() -> None:
     every = [found for one in rounds for found in one.values()]
     stolen, load = (statistics.median(found[name] for found in every) for name in ("stolen", "load"))
     console.print(f"median share of stolen time {100 * stolen:.0f} %, median load {load:.1f}")
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps({**environment(), **vars(options), "json": None, "rounds": rounds}) + "\n")
+    keep(options.json, {**vars(options), "json": None}, rounds)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,17 @@ _START_S = 30
 
 @contextlib.contextmanager
 def switch_at(namespace: str, host: str, *options: object) -> Iterator[str]:
-    """Runs `jaxina switch` in a namespace. Yields its control address."""
+    """Runs `jaxina switch` of one thread in a namespace. Yields its control address."""
+    with any_switch_at(namespace, host, "--threads", 1, *options) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def any_switch_at(namespace: str, host: str, *options: object) -> Iterator[str]:
+    """Runs `jaxina switch` in a namespace, with these options. Yields its control address."""
     read_end, write_end = os.pipe()
     command = [*testbed.Testbed.inside(namespace), sys.executable, "-m", "jaxina.cli", "switch", "--bind"]
-    command += [f"{host}:{PORT}", "--threads", "1", "--quiet", "--announce-fd", str(write_end), *map(str, options)]
+    command += [f"{host}:{PORT}", "--quiet", "--announce-fd", str(write_end), *map(str, options)]
     process = subprocess.Popen(command, pass_fds=[write_end])
     os.close(write_end)
     try:

@@ -28,14 +28,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
-from compare import run, spread
+from compare import keep, run, spread
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from switch_process import switch_at
 
 from jaxina import testbed
-from jaxina.bench.report import environment
 from jaxina.bench.stolen_time import StolenTime
 
 STREAM_PORT = 5001
@@ -182,9 +181,7 @@ def main() -> None:
             spread([one["load"] for one in found], 0),
         )
     Console(width=120).print(made)
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps({**environment(), **vars(options), "json": None, "rounds": rounds}) + "\n")
+    keep(options.json, {**vars(options), "json": None}, rounds)
 
 
 if __name__ == "__main__":
