@@ -8,20 +8,17 @@ import enum
 import logging
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.logging import RichHandler
 
 from jaxina import config
+from jaxina.cli.signals import Signals
 from jaxina.errors import InvalidArgumentError
-
-if TYPE_CHECKING:  # it needs grpc, which other commands do not
-    from jaxina.control.server import ControlServer
 
 ROCE_PORT = 4791  # the only UDP port that NICs send RoCEv2 packets to
 _CONTROL_NICENESS = 5  # added to the niceness of the control service's threads
@@ -170,9 +167,6 @@ def switch(
         _host("--upstream", upstream)
     token = config.resolve(token=_read_token(token_file)).token
     _log_to_terminal(quiet)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
     if transparent is not None:
         if upstream or data_ports or threads or rdma or loss or not icrc or port_rate or backend is Backend.tofino:
             raise InvalidArgumentError(
@@ -191,25 +185,21 @@ def switch(
             raise InvalidArgumentError("--chip and --dry-run need --backend tofino")
         combining = Combining(aggregators, forward, port_rate)
         plane = _software(host, data_ports, threads, rdma, icrc, loss, loss_seed, combining)
-    with plane as (data_plane, where):
+    with Signals((signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)) as signals, plane as (data_plane, where):
         _let_data_path_go_first()
         with ControlServer(data_plane, bind, token, upstream=upstream or "") as server:
             if backend is Backend.tofino:
                 data_plane.ended = server.end_job
             log = logging.getLogger("jaxina.switch")
-            signal.signal(signal.SIGUSR1, lambda *_: _drain(server, stop, log))
             if announce_fd is not None:
                 os.write(announce_fd, f"{server.address}\n".encode())
                 os.close(announce_fd)
             log.info("control at %s, data at %s%s", server.address, where, f", upstream {upstream}" if upstream else "")
             log.info("serving %s", "everybody who reaches it" if token is None else "only callers with its token")
-            stop.wait()
+            while signals.wait() == signal.SIGUSR1:
+                log.info("draining: no new jobs")
+                server.drain(lambda: signals.send(signal.SIGTERM))
             log.info("stopping")
-
-
-def _drain(server: ControlServer, stop: threading.Event, log: logging.Logger) -> None:
-    log.info("draining: no new jobs")
-    server.drain(stop.set)
 
 
 def _let_data_path_go_first() -> None:

@@ -1,0 +1,46 @@
+"""Signals that the main thread waits for."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Iterable
+
+
+class Signals:
+    """Collects signals, from construction to the end of the context. The main thread must make it.
+
+    The signals are written to a socket by the interpreter's own handler. A Python handler that set a `threading.Event`
+    would not do: it runs in the main thread, and if that is just inside of the event's `wait`, it holds the lock that
+    `set` needs. Besides, a signal just before `wait` blocks would not wake it.
+
+    Args:
+      numbers: the signals to collect.
+    """
+
+    def __init__(self, numbers: Iterable[signal.Signals]):
+        self._reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
+        self._old_wakeup = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        self._old_handlers = {number: signal.signal(number, lambda *_: None) for number in numbers}
+
+    def wait(self) -> signal.Signals:
+        """Waits for the next signal, and returns it."""
+        while True:
+            number = self._reader.recv(1)[0]
+            if number in self._old_handlers:  # the interpreter writes all signals that have a Python handler
+                return signal.Signals(number)
+
+    def send(self, number: signal.Signals) -> None:
+        """Lets `wait` return `number`, as if the process had got the signal. Any thread may call it."""
+        self._writer.send(bytes([number]))
+
+    def __enter__(self) -> Signals:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._old_handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._old_wakeup)
+        self._reader.close()
+        self._writer.close()
