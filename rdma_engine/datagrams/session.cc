@@ -68,14 +68,15 @@ Session::Reply Session::on_reply(const wire::Header& header, std::span<const std
                       .format = header.format,
                       .marked = wire::is_marked(header.code)};
   if (worker_.on_result(result, now) != ResultVerdict::kAccepted) return Reply::kStale;
-  if (!routes_.empty()) route(header.slot).on_result(header.slot, (header.code & wire::kCameDirectly) != 0);
+  const bool came_directly = (header.code & wire::kCameDirectly) != 0;
+  if (!routes_.empty() && route(header.slot).on_result(header.slot, came_directly)) worker_.on_rerouted();
   return Reply::kResult;
 }
 
 Session::Reply Session::on_switch_reply(const wire::Header& header, std::span<const std::uint8_t> packet,
                                         Nanoseconds now) {
   if (header.kind == wire::Kind::kRefused && header.code == static_cast<std::uint8_t>(wire::Refusal::kUnknownJob)) {
-    route(header.slot).on_refusal();
+    if (route(header.slot).on_refusal()) worker_.on_rerouted();
     worker_.on_turned_away(header.slot, header.epoch);
     return Reply::kStale;
   }

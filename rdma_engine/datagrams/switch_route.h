@@ -6,7 +6,9 @@
 //
 // A switch of the job may be gone, or may have lost the job. Then every pass would wait for three timeouts before it
 // goes directly. So after a number of passes that went directly in the end, passes go directly at once. A few passes
-// still try the switches. They are the same ones at all workers.
+// still try the switches, the fewer the longer it lasts. They are the same ones at all workers. On the direct way there
+// are n packets of each pass at the server instead of one, so the window begins again at its first size
+// (Worker::on_rerouted).
 //
 // If one worker sends a pass directly, the server tells the others, so that they do not leave it to the switches
 // either.
@@ -20,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "rdma_engine/wire/packet.h"
@@ -46,20 +49,34 @@ class SwitchRoute {
     slots_[slot].told = epoch;
     return slots_[slot].latest < wire::Transmission::kUncombined;
   }
-  // The result of the slot's pass has come, which says whether an update of it came directly.
-  void on_result(std::uint16_t slot, bool came_directly) {
-    if (!came_directly) unhelped_ = 0;
-    else if (slots_[slot].tried) unhelped_ = std::min(unhelped_ + 1, kMostUnhelped);
+  // The result of the slot's pass has come, which says whether an update of it came directly. Returns whether passes go
+  // directly from now on, which they did not before.
+  bool on_result(std::uint16_t slot, bool came_directly) {
+    if (!came_directly) return set_unhelped(0);
+    const bool says_something = slots_[slot].tried || unhelped_ >= kMostUnhelped;
+    return says_something && set_unhelped(unhelped_ + 1);
   }
-  // The switch does not know the job.
-  void on_refusal() { unhelped_ = kMostUnhelped; }
+  // The switch does not know the job. Returns the same.
+  bool on_refusal() { return set_unhelped(std::max(unhelped_, kMostUnhelped)); }
 
  private:
   static constexpr auto kDirect = static_cast<std::uint32_t>(wire::Transmission::kDirect);
   static constexpr std::uint32_t kMostUnhelped = 16;
+  // Until so many passes have gone directly, one of 16 tries the switches, and one of 64 until so many. Later it is one
+  // of 256: each try that fails delays its pass by three timeouts.
+  static constexpr std::uint32_t kTriedOften = 256, kTriedSeldom = 1024;
 
-  // One pass of 256, by a multiplicative hash.
-  static bool tries(const Pass& pass) { return (pass.slot * 0x9e3779b1u + pass.epoch * 0x85ebca6bu) >> 24 == 0; }
+  // By a multiplicative hash.
+  bool tries(const Pass& pass) const {
+    const int bits = unhelped_ < kTriedOften ? 4 : unhelped_ < kTriedSeldom ? 6 : 8;
+    return (pass.slot * 0x9e3779b1u + pass.epoch * 0x85ebca6bu) >> (32 - bits) == 0;
+  }
+
+  // Returns whether it is too many now, and was not before.
+  bool set_unhelped(std::uint32_t passes) {
+    const std::uint32_t before = std::exchange(unhelped_, std::min(passes, kTriedSeldom));
+    return unhelped_ >= kMostUnhelped && before < kMostUnhelped;
+  }
 
   struct Slot {
     bool tried = false;  // the pass was first sent through the switch
@@ -67,7 +84,8 @@ class SwitchRoute {
     std::optional<std::uint32_t> told;  // the latest pass that another worker has sent directly
   };
 
-  std::uint32_t unhelped_ = 0;  // passes in a row that were sent through the switch and went directly in the end
+  // Passes in a row that were sent through the switch and went directly in the end; from kMostUnhelped on, all passes.
+  std::uint32_t unhelped_ = 0;
   std::vector<Slot> slots_;
 };
 

@@ -96,6 +96,15 @@ class LossControl {
 
   // A receive buffer overflowed, this worker's or the aggregator's.
   void on_overflow() { window_.on_overflow(); }
+  // From now on passes take another way, on which far fewer fit. Calls lost(slot) for each pass in flight: they are sent
+  // again that way, as many at a time as the window has now. (TCP does so after a timeout.)
+  template <typename Lost>
+  void on_rerouted(Lost lost) {
+    window_.on_rerouted();
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+      if (slots_[slot].in_flight) give_up(narrow<std::uint16_t>(slot), lost);
+    }
+  }
 
   // The aggregator has the slot's pass and waits for other workers. Returns false if the pass is not in flight.
   bool on_pending(std::uint16_t slot, Nanoseconds now);

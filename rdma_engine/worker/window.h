@@ -79,6 +79,14 @@ class Window {
     }
   }
 
+  // From now on passes take a way on which far fewer fit. So the window begins again at its first size, and grows by a
+  // quarter per round trip.
+  void on_rerouted() {
+    size_ = std::min<double>(size_, least_);
+    growth_ = 4;
+    begin_round_trip();
+  }
+
   // A receive buffer overflowed. All overflows of passes that were in flight together count as one.
   void on_overflow() {
     if (recovers()) return;

@@ -113,6 +113,10 @@ void Worker::on_turned_away(std::uint16_t slot, std::uint32_t epoch) {
   loss_.on_turned_away(slot, [this](std::uint16_t lost) { ready_.push(lost, stream_.content(lost).place); });
 }
 
+void Worker::on_rerouted() {
+  loss_.on_rerouted([this](std::uint16_t lost) { ready_.push(lost, stream_.content(lost).place); });
+}
+
 void Worker::on_tick(Nanoseconds now) {
   loss_.on_tick(now, [this](std::uint16_t lost) { ready_.push(lost, stream_.content(lost).place); });
 }

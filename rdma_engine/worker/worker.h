@@ -79,6 +79,8 @@ class Worker {
   void on_turned_away(std::uint16_t slot, std::uint32_t epoch);
   // A receive buffer overflowed, this worker's or its aggregator's. Reduces what may be in flight.
   void on_overflow() { loss_.on_overflow(); }
+  // From now on passes take another way, on which far fewer fit. Those in flight are sent again, that way.
+  void on_rerouted();
   // Makes every pass whose timer has expired ready to be sent again.
   void on_tick(Nanoseconds now);
   // When on_tick() is due; nullopt if nothing is in flight. The time may be too early, or too late if the timeout has

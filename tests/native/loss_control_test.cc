@@ -89,6 +89,21 @@ TEST(LossControl, APassThatASwitchTurnsAwayIsSentAgainAtOnce) {
   EXPECT_EQ(lost, (Slots{1}));
 }
 
+TEST(LossControl, OnAnotherWayPassesAreSentAgainInAWindowThatBeginsSmall) {
+  Loss loss(8, 1, {.first = 2, .standing = 8 * kMs});
+  Slots lost;
+  loss.send({0, 1}, 0);
+  for (const std::uint16_t slot : {0, 1}) loss.result(slot, kMs);
+  loss.send({2, 3, 4}, kMs);
+  EXPECT_EQ(loss.control.window().passes(), 4u);
+  loss.control.on_rerouted([&](std::uint16_t slot) { lost.push_back(slot); });
+  EXPECT_EQ(lost, (Slots{2, 3, 4}));
+  EXPECT_EQ(loss.control.window().passes(), 2u);
+  loss.send({2, 3}, 2 * kMs);
+  EXPECT_FALSE(loss.control.has_room());
+  EXPECT_EQ(loss.control.times_sent(4), 1u) << "it may still get a result";
+}
+
 TEST(LossControl, SilenceIsProbedWithTwiceAsManyAfterTwiceAsLong) {
   Loss loss(12);
   for (std::uint16_t slot = 0; slot < 12; ++slot) loss.send({slot}, slot);  // slot 0's pass is the oldest

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace jaxina {
@@ -54,10 +55,31 @@ TEST(SwitchRoute, ASilentSwitchIsTriedByTheSamePassesOfAllWorkers) {
   passes(silent, 16, kDirectly);
   refusing.on_refusal();
   const std::vector<std::uint32_t> tries = through_switch(silent, kEpochs);
-  EXPECT_NEAR(static_cast<double>(tries.size()), kEpochs / 256.0, kEpochs / 2560.0);
+  EXPECT_NEAR(static_cast<double>(tries.size()), kEpochs / 16.0, kEpochs / 160.0);
   EXPECT_EQ(through_switch(refusing, kEpochs), tries);
+  passes(silent, 240, kDirectly);
+  const std::vector<std::uint32_t> fewer = through_switch(silent, kEpochs);
+  EXPECT_NEAR(static_cast<double>(fewer.size()), kEpochs / 64.0, kEpochs / 640.0);
+  EXPECT_TRUE(std::ranges::includes(tries, fewer)) << "so workers that are not as far agree on most";
+  passes(silent, 10'000, kDirectly);
+  const std::vector<std::uint32_t> fewest = through_switch(silent, kEpochs);
+  EXPECT_NEAR(static_cast<double>(fewest.size()), kEpochs / 256.0, kEpochs / 2560.0);
+  EXPECT_TRUE(std::ranges::includes(fewer, fewest));
   silent.on_result(3, kAllThroughSwitches);
   EXPECT_EQ(through_switch(silent, kEpochs).size(), kEpochs);
+}
+
+TEST(SwitchRoute, ItTellsOnceThatPassesGoDirectlyNow) {
+  SwitchRoute silent(4), refusing(4);
+  const auto goes_directly = [](SwitchRoute& route, std::uint32_t epoch) {
+    route.next(pass(3, epoch));
+    return route.on_result(3, kDirectly);
+  };
+  for (std::uint32_t epoch = 0; epoch < 2000; ++epoch) EXPECT_EQ(goes_directly(silent, epoch), epoch == 15) << epoch;
+  EXPECT_TRUE(refusing.on_refusal());
+  EXPECT_FALSE(refusing.on_refusal());
+  EXPECT_FALSE(refusing.on_result(3, kAllThroughSwitches));
+  EXPECT_TRUE(refusing.on_refusal()) << "the switch has helped in between";
 }
 
 TEST(SwitchRoute, SomePassesThatWentDirectlyAreNoSilence) {
