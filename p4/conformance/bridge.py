@@ -5,7 +5,8 @@
 
 This starts the project's controller behind its control service, and runs the command with the variables by which
 `jaxina run` finds the switch. Every datagram of a worker becomes a frame that goes into the chip, and every frame that
-leaves the chip becomes a datagram. It is slow: a packet takes milliseconds. The exit code is that of the command.
+leaves the chip becomes a datagram. It is slow: a packet takes milliseconds. In the model it takes more, so the model's
+time passes slowly, and entries of atp.p4 do not expire while their packets wait. The exit code is that of the command.
 """
 
 from __future__ import annotations
@@ -21,18 +22,20 @@ from pathlib import Path
 from interpreter.controller_tables import ChipTables
 from interpreter.program import Program
 
+from conformance.devices.atp import WARM_UP
 from conformance.devices.compiled import Compiled
 from conformance.devices.harness import HarnessError
-from conformance.devices.interpreter import TablesOfAChip, description, text_of
+from conformance.devices.interpreter import TablesOfAChip, description, size_of, text_of
 from conformance.devices.model_tables import ModelTables
 from conformance.generate import ATP, WORDS
 from conformance.wire import Wire, host_at
 from jaxina.control.server import ControlServer
 from jaxina.controller.atp_plane import AtpPlane
-from jaxina.controller.chip import SIZES, Size
+from jaxina.controller.chip import Size
 from jaxina.controller.data_plane import TofinoPlane
 
 _HOST = "127.0.0.1"
+_MODEL_SECOND = 50  # seconds in which a second passes in the model
 
 
 class Bridge:
@@ -64,6 +67,22 @@ class Bridge:
         self.wire.close()
 
 
+class _ModelTime:
+    """Lets time pass in the model."""
+
+    def __init__(self, model: ModelTables):
+        self._model = model
+        self._began = time.monotonic()
+        self._passed = 0
+        model.wait(WARM_UP)
+
+    def go_on(self) -> None:
+        due = int((time.monotonic() - self._began) * 1000 / _MODEL_SECOND)
+        if due > self._passed:
+            self._model.wait(due - self._passed)
+            self._passed = due
+
+
 def variables(size: str, address: str) -> dict[str, str]:
     """Returns the variables with which `jaxina run` uses the switch: its address, and chunks that fit its packets."""
     words, aggregator = (WORDS["one-pipe"], "atp") if size == ATP else (WORDS[size], "udp")
@@ -80,10 +99,12 @@ def main() -> int:
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="such as: jaxina run -n 2 train.py")
     options = parser.parse_args()
     tables: TablesOfAChip
+    model_time = None
     if options.model:
-        if options.compiled is None or (size := options.compiled.resolve().name) not in WORDS:
-            parser.error(f"--compiled must name a folder {', '.join(WORDS)}")
-        tables = ModelTables(options.model.resolve(), Compiled(options.compiled.resolve()), SIZES[size])
+        if options.compiled is None or (size := options.compiled.resolve().name) not in (*WORDS, ATP):
+            parser.error(f"--compiled must name a folder {', '.join((*WORDS, ATP))}")
+        tables = model = ModelTables(options.model.resolve(), Compiled(options.compiled.resolve()), size_of(size))
+        model_time = _ModelTime(model)
     else:
         size = options.interpret
         tables = interpreted = ChipTables(Program(text_of(size)), Size.pool_pipe)
@@ -94,6 +115,8 @@ def main() -> int:
     try:
         while command.poll() is None:
             try:
+                if model_time:
+                    model_time.go_on()
                 bridge.wire.step()
             except HarnessError as error:
                 refusal = refusal or str(error)  # packets after it are lost, as in a switch that is gone

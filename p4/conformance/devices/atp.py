@@ -27,9 +27,7 @@ from jaxina.controller.chip import ATP
 from jaxina.controller.chip_plane import UDP_PORT
 
 TO = (ADDRESS, UDP_PORT)  # where children and servers send
-
-
-_WARM_UP = 10_000  # milliseconds; entries of a chip that has just begun seem taken for a lifetime
+WARM_UP = 10_000  # milliseconds; entries of a chip that has just begun seem taken for a lifetime
 
 
 class TimedTables(TablesOfAChip, Protocol):
@@ -55,7 +53,7 @@ class AtpDevice:
         self.names = names_of(vector)
         self._came: list[Receive] = []
         self.tables = self.fresh_tables()
-        self.tables.wait(_WARM_UP)
+        self.tables.wait(WARM_UP)
         self.plane = AtpPlane(self.tables, description(ATP.name), vector.entries or ENTRIES)
         self.link = ChipLink(self.tables)
         for job in vector.jobs:

@@ -38,11 +38,11 @@ _WORKER_RATE = 1.0  # Gbit/s; nothing in the interpreter takes time
 
 def text_of(size: str, definitions: Sequence[str] = (), program: Path | None = None) -> str:
     """Returns the preprocessed text of the program in this size, or of another main file."""
-    made = _size(size)
+    made = size_of(size)
     return source.preprocess(program or FOLDER / f"{made.program}.p4", [f"PIPES={made.pipes}", *definitions])
 
 
-def _size(name: str) -> Size:
+def size_of(name: str) -> Size:
     return ATP if name == ATP.name else SIZES[name]
 
 
@@ -127,7 +127,7 @@ HOSTS = tuple(_host(number) for number in range(_HOSTS))
 
 def description(size: str, address: str = ADDRESS) -> Chip:
     """Returns the chip's description for the controller."""
-    return Chip(_size(size), address, tuple(Port(port, 100, "none") for port in PORTS), HOSTS, _WORKER_RATE)
+    return Chip(size_of(size), address, tuple(Port(port, 100, "none") for port in PORTS), HOSTS, _WORKER_RATE)
 
 
 class ChipDevice(SwitchDevice):
