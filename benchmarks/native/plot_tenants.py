@@ -19,6 +19,10 @@ import matplotlib.pyplot as plt
 LINES = (("shared", "shared entries", "o-"), ("reserved", "reserved parts", "s--"), ("servers", "servers alone", ":"))
 
 
+def number_of(jobs: int) -> str:
+    return "1 job" if jobs == 1 else f"{jobs} jobs"
+
+
 def goodput(axis, rows: list[dict[str, float]]) -> None:
     for name, label, style in LINES:
         axis.plot([row["load"] for row in rows], [row[name] for row in rows], style, label=label)
@@ -27,7 +31,7 @@ def goodput(axis, rows: list[dict[str, float]]) -> None:
 def hits(axis, rows: list[dict[str, float]], numbers: list[int]) -> None:
     for jobs in numbers:
         mine = [row for row in rows if row["jobs"] == jobs]
-        axis.plot([row["load"] for row in mine], [row["hits"] for row in mine], "o-", label=f"{jobs} jobs")
+        axis.plot([row["load"] for row in mine], [row["hits"] for row in mine], "o-", label=number_of(jobs))
     loads = [row["load"] for row in rows if row["jobs"] == numbers[0]]
     axis.plot(loads, [row["random"] for row in rows if row["jobs"] == numbers[0]], "k:", label="random places")
 
@@ -50,16 +54,17 @@ def main() -> None:
         hits(line[-1], there, numbers)
         line[0].set_ylabel("one switch" if core == 1 else f"two racks, {core}:1")
     for jobs, axis in zip(numbers, axes[0], strict=False):
-        axis.set_title(f"{jobs} job{'s' if jobs > 1 else ''}: share of a link", fontsize="medium")
+        axis.set_title(f"{number_of(jobs)}: share of a link", fontsize="medium")
     axes[0][-1].set_title("updates that find a place", fontsize="medium")
-    axes[0][0].legend(fontsize="small")
-    axes[0][-1].legend(fontsize="small")
+    # Below the panels, where no legend covers a point.
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="lower left", ncols=3)
+    figure.legend(*axes[0][-1].get_legend_handles_labels(), loc="lower right", ncols=5)
     for axis in axes.flat:
         axis.set_xscale("log", base=2)
         axis.set_ylim(0, 1.05)
     for axis in axes[-1]:
         axis.set_xlabel("load")
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0.05, 1, 1))
     figure.savefig(options.plot, metadata={"Date": None})
 
 

@@ -43,6 +43,30 @@ except jaxina.errors.JaxinaError as error:
 """
 
 
+# Worker 1 is stopped in the middle of its sums, for 6.5 s. Its process continues because another one tells it to.
+STOPPED = """
+import os, signal, subprocess, threading, time
+import jax, jax.numpy as jnp
+import jaxina
+jaxina.init()
+step = jax.pmap(lambda x: jax.lax.psum(x, "w"), "w")
+x = jnp.ones((1, 1_000_000))
+
+def stop():
+    subprocess.Popen(["sh", "-c", f"sleep 6.5; kill -CONT {os.getpid()}"])
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+longest, begin = 0.0, time.monotonic()
+for count in range(30):
+    if count == 5 and jax.process_index() == 1:
+        threading.Timer(0.01, stop).start()
+    assert (step(x) == jax.process_count()).all()
+    longest, begin = max(longest, time.monotonic() - begin), time.monotonic()
+assert longest > 6, longest
+print("all sums are right", flush=True)
+"""
+
+
 class Switch:
     """A transparent switch in the place of the testbed's bridge."""
 
@@ -59,10 +83,11 @@ class Switch:
         assert os.read(read_end, 100).decode().strip() == self.address
         os.close(read_end)
 
-    def start(self, program: Path, *options: str) -> subprocess.Popen[str]:
+    def start(self, program: Path, *options: str, **settings: str) -> subprocess.Popen[str]:
         run = ["run", "-n", str(WORKERS), "--aggregator", "netreduce", "--switch", self.address, *options]
         command = [*JAXINA, "testbed", "run", *run, str(program)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        environment = {**os.environ, **settings}
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
 @pytest.fixture
@@ -81,6 +106,16 @@ def test_sums_of_all_types_are_formed_on_the_way(switch: Switch):
     told, _ = run.communicate(timeout=110)
     assert run.returncode == 0, told
     assert told.count("42 sums are right") == WORKERS, told
+
+
+@pytest.mark.nightly
+def test_queue_pairs_survive_a_worker_that_is_stopped_for_less_than_the_timeout(switch: Switch, tmp_path: Path):
+    program = tmp_path / "stopped.py"
+    program.write_text(STOPPED)
+    run = switch.start(program, JAXINA_HEARTBEAT_TIMEOUT="8", JAXINA_TIMEOUT="8")
+    told, _ = run.communicate(timeout=110)
+    assert run.returncode == 0, told
+    assert told.count("all sums are right") == WORKERS, told
 
 
 def test_a_switch_that_dies_ends_the_job_with_an_error(switch: Switch, tmp_path: Path):
