@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import enum
 import logging
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.logging import RichHandler
 
 from jaxina import config
+from jaxina.cli import data_planes
 from jaxina.cli.signals import Signals
 from jaxina.errors import InvalidArgumentError
 
-ROCE_PORT = 4791  # the only UDP port that NICs send RoCEv2 packets to
 _CONTROL_NICENESS = 5  # added to the niceness of the control service's threads
-
-
-@dataclasses.dataclass(frozen=True)
-class Combining:
-    """How the switch combines updates on their way to servers: see `SoftwareSwitch`."""
-
-    entries: int
-    share_sent_on: float
-    port_rate: float
 
 
 class Backend(enum.StrEnum):
@@ -172,19 +160,19 @@ def switch(
             raise InvalidArgumentError(
                 "--transparent goes with --bind and --token-file only: such a switch does nothing but sum rings"
             )
-        plane = _transparent(transparent)
+        plane = data_planes.transparent(transparent)
     elif backend is Backend.tofino:
         if upstream or data_ports or threads or rdma or loss or not icrc or port_rate:
             raise InvalidArgumentError(
                 "--upstream, --data-ports, --threads, --rdma, --no-check-icrc, --loss and --port-rate need --backend "
                 "software"
             )
-        plane = _tofino(chip, bfrt, dry_run)
+        plane = data_planes.tofino(chip, bfrt, dry_run)
     else:
         if chip or dry_run:
             raise InvalidArgumentError("--chip and --dry-run need --backend tofino")
-        combining = Combining(aggregators, forward, port_rate)
-        plane = _software(host, data_ports, threads, rdma, icrc, loss, loss_seed, combining)
+        combining = data_planes.Combining(aggregators, forward, port_rate)
+        plane = data_planes.software(host, data_ports, threads, rdma, icrc, loss, loss_seed, combining)
     with Signals((signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)) as signals, plane as (data_plane, where):
         _let_data_path_go_first()
         with ControlServer(data_plane, bind, token, upstream=upstream or "") as server:
@@ -212,92 +200,6 @@ def _let_data_path_go_first() -> None:
     os.setpriority(os.PRIO_PROCESS, 0, min(usual + _CONTROL_NICENESS, 19))
 
 
-@contextlib.contextmanager
-def _software(
-    host: str,
-    data_ports: str | None,
-    threads: int | None,
-    rdma: str | None,
-    icrc: bool,
-    loss: float,
-    loss_seed: int,
-    combining: Combining,
-) -> Iterator[tuple[Any, str]]:
-    """Runs the software switch's data plane. Yields it, and a text that says where it is."""
-    from jaxina import _native
-    from jaxina.control.switch_planes import SwitchPlanes
-
-    ports = _port_range(data_ports)
-    count = threads or (len(ports) if ports else min(4, os.cpu_count() or 1))
-    if ports and len(ports) != count:
-        raise InvalidArgumentError(
-            f"--data-ports {data_ports} has {len(ports)} ports, but there are {count} threads: give one port per thread"
-        )
-    rdma_host, rdma_port = _rdma_address(rdma)
-    datagrams = _native.SoftwareSwitch(host, count, loss, loss_seed, ports, **dataclasses.asdict(combining))
-    _warn_of_small_buffers(datagrams.receive_buffer_granted, datagrams.receive_buffer_requested)
-    try:
-        roce = _native.RoceSwitch(rdma_host, rdma_port, icrc, loss, loss_seed) if rdma else None
-        where = f"UDP {', '.join(map(str, datagrams.ports))} of {host}"
-        if roce is not None:
-            where += f", RDMA at UDP {roce.port} of {rdma_host}"
-        yield SwitchPlanes(datagrams, roce), where
-    finally:
-        datagrams.stop()
-
-
-@contextlib.contextmanager
-def _transparent(interfaces: str) -> Iterator[tuple[Any, str]]:
-    """Runs a transparent switch's data plane. Yields it, and a text that says where it is."""
-    from jaxina import _native
-    from jaxina.control.transparent_plane import TransparentPlane
-
-    frames = _native.FrameSwitch(interfaces.split(","))
-    try:
-        yield TransparentPlane(frames), f"the way between {interfaces}"
-    finally:
-        frames.stop()
-
-
-@contextlib.contextmanager
-def _tofino(chip_file: Path | None, bfrt: str, dry_run: bool) -> Iterator[tuple[Any, str]]:
-    """Drives a Tofino chip's data plane. Yields it, and a text that says where it is."""
-    from jaxina.controller import chip
-    from jaxina.controller.atp_plane import AtpPlane
-    from jaxina.controller.bfrt import BfRtTables
-    from jaxina.controller.chip_plane import UDP_PORT
-    from jaxina.controller.cpu_port import CpuPort, PacketSocket
-    from jaxina.controller.data_plane import ROCE_PORT, TofinoPlane
-    from jaxina.controller.dry_run import DryRun
-
-    if chip_file is None:
-        raise InvalidArgumentError("--backend tofino needs --chip FILE; p4/controller/chip.py describes the file")
-    described = chip.read(chip_file)
-    size = described.size
-    with contextlib.ExitStack() as running:
-        cpu = described.cpu
-        frames = None if dry_run or cpu is None else PacketSocket(cpu.interface, cpu.mac)
-        tables = DryRun(log=True) if dry_run else BfRtTables(bfrt, size.program, size.pool_pipe, size.digests)
-        plane = (AtpPlane if size == chip.ATP else TofinoPlane)(tables, described)
-        running.callback(plane.stop)
-        if frames is not None:
-            running.callback(CpuPort(frames, described).stop)
-        ports = f"{UDP_PORT}" if size == chip.ATP else f"{UDP_PORT} and {ROCE_PORT}"
-        yield plane, f"UDP {ports} of {described.address}, {size.name} Tofino"
-
-
-def _warn_of_small_buffers(granted: int, requested: int) -> None:
-    """Warns if net.core.rmem_max limited the data ports' receive buffers (in bytes)."""
-    if granted < requested:
-        logging.getLogger("jaxina.switch").warning(
-            "the system grants receive buffers of %d bytes instead of %d, so packets of many workers at once may be "
-            "lost. To allow larger ones, before starting the switch: sysctl -w net.core.rmem_max=%d",
-            granted,
-            requested,
-            requested,
-        )
-
-
 def _host(option: str, address: str) -> str:
     try:
         return config.split_address(address)[0]
@@ -312,28 +214,6 @@ def _read_token(file: Path | None) -> str | None:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgumentError(f"--token-file {file}: {error}") from None
-
-
-def _rdma_address(text: str | None) -> tuple[str, int]:
-    if text is None or ":" not in text:
-        return text or "", ROCE_PORT
-    try:
-        return config.split_address(text)
-    except ValueError as error:
-        raise InvalidArgumentError(f"--rdma: {error}") from None
-
-
-def _port_range(text: str | None) -> list[int]:
-    if text is None:
-        return []
-    first, _, last = text.partition("-")
-    try:
-        ports = list(range(int(first), int(last or first) + 1))
-    except ValueError:
-        ports = []
-    if not ports or not 0 < ports[0] <= ports[-1] < 65536:
-        raise InvalidArgumentError(f"--data-ports {text!r} is not FIRST-LAST, such as 51001-51004")
-    return ports
 
 
 def _log_to_terminal(quiet: bool) -> None:

@@ -15,6 +15,7 @@ from control_fakes import eventually
 from rich.console import Console
 
 from jaxina import _native
+from jaxina.cli import data_planes
 from jaxina.cli import switch as switch_command
 from jaxina.cli.status import Rates, render
 from jaxina.control import control_pb2 as pb
@@ -101,10 +102,10 @@ def test_a_draining_switch_takes_no_jobs_and_ends_with_its_last_one(start_switch
 
 
 def test_a_receive_buffer_that_the_system_limits_is_named_with_its_remedy(caplog):
-    switch_command._warn_of_small_buffers(granted=212992, requested=33554432)
+    data_planes.warn_of_small_buffers(granted=212992, requested=33554432)
     assert "sysctl -w net.core.rmem_max=33554432" in caplog.text and "212992" in caplog.text
     caplog.clear()
-    switch_command._warn_of_small_buffers(granted=33554432, requested=33554432)
+    data_planes.warn_of_small_buffers(granted=33554432, requested=33554432)
     assert not caplog.text
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 from tofino_fakes import BUSY, CHIP, soon
 
-from jaxina.cli import switch as switch_command
+from jaxina.cli import data_planes
 from jaxina.control.client import SwitchClient
 from jaxina.controller import chip
 from jaxina.errors import InvalidArgumentError
@@ -45,7 +45,7 @@ def test_what_a_chip_needs(tmp_path):
         (tmp_path / "nowhere.toml", True, "nowhere.toml"),
         (file, False, "no module bfrt_grpc"),
     ):
-        opened = switch_command._tofino(path, "127.0.0.1:1", dry_run)
+        opened = data_planes.tofino(path, "127.0.0.1:1", dry_run)
         with pytest.raises(InvalidArgumentError, match=why), opened:
             pass
 
