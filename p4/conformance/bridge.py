@@ -17,7 +17,9 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from interpreter.controller_tables import ChipTables
 from interpreter.program import Program
@@ -67,17 +69,23 @@ class Bridge:
         self.wire.close()
 
 
-class _ModelTime:
-    """Lets time pass in the model."""
+class Waiting(Protocol):
+    """What has a time of its own."""
 
-    def __init__(self, model: ModelTables):
-        self._model = model
-        self._began = time.monotonic()
-        self._passed = 0
+    def wait(self, milliseconds: int) -> None: ...
+
+
+class ModelTime:
+    """Lets time pass in the model. Entries of atp.p4 are free when this has begun."""
+
+    def __init__(self, model: Waiting, clock: Callable[[], float] = time.monotonic):
+        self._model, self._clock = model, clock
+        self._began = clock()
+        self._passed = 0  # milliseconds in the model
         model.wait(WARM_UP)
 
     def go_on(self) -> None:
-        due = int((time.monotonic() - self._began) * 1000 / _MODEL_SECOND)
+        due = int((self._clock() - self._began) * 1000 / _MODEL_SECOND)
         if due > self._passed:
             self._model.wait(due - self._passed)
             self._passed = due
@@ -104,7 +112,7 @@ def main() -> int:
         if options.compiled is None or (size := options.compiled.resolve().name) not in (*WORDS, ATP):
             parser.error(f"--compiled must name a folder {', '.join((*WORDS, ATP))}")
         tables = model = ModelTables(options.model.resolve(), Compiled(options.compiled.resolve()), size_of(size))
-        model_time = _ModelTime(model)
+        model_time = ModelTime(model)
     else:
         size = options.interpret
         tables = interpreted = ChipTables(Program(text_of(size)), Size.pool_pipe)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from conformance.bridge import ModelTime
+
 PROGRAM = Path(__file__).with_name("bridged_sums.py")
 P4 = Path(__file__).parents[2] / "p4"
 RUN = (sys.executable, "-m", "jaxina.cli", "run", "-n", "2", PROGRAM)
@@ -38,3 +40,21 @@ def test_a_chip_that_combines_gives_the_same_sums():
     assert bridged == wanted and len(wanted) == 1
     found = re.search(r"bridge: (\d+) packets, (\d+) sums", output)
     assert found and int(found[2]) >= 1137 // 64  # whole chunks
+
+
+class Model:
+    def __init__(self):
+        self.waited = []
+
+    def wait(self, milliseconds):
+        self.waited.append(milliseconds)
+
+
+def test_the_model_s_time_passes_slowly_and_entries_are_free_when_it_begins():
+    """A packet takes the model much longer than a chip, so an entry must not expire while its packets wait."""
+    model, now = Model(), 5.0
+    time = ModelTime(model, lambda: now)
+    assert model.waited == [10_000]  # a chip that has just begun takes its entries for claimed
+    for now in (5.01, 6.0, 6.0, 8.0):  # noqa: B007 - the clock reads it
+        time.go_on()
+    assert sum(model.waited[1:]) == 60 and 0 not in model.waited  # 3 s
