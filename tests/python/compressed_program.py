@@ -62,6 +62,7 @@ def main() -> None:
         after = job.statistics()
         memories = [np.asarray(leaf.addressable_data(0))[0] for leaf in leaves.get("memory", [])]
         sent = {bits: after[f"bytes_of_{bits}_bits"] - before[f"bytes_of_{bits}_bits"] for bits in (8, 16, 32)}
+        sent["again"] = after["retransmissions"] - before["retransmissions"]
         results[spec] = means, memories, sent
     if job.process == 0:
         with open(sys.argv[1], "wb") as file:
