@@ -96,8 +96,8 @@ class LossControl {
 
   // A receive buffer overflowed, this worker's or the aggregator's.
   void on_overflow() { window_.on_overflow(); }
-  // From now on passes take another way, on which far fewer fit. Calls lost(slot) for each pass in flight: they are sent
-  // again that way, as many at a time as the window has now. (TCP does so after a timeout.)
+  // From now on passes take another way, on which far fewer fit. Calls lost(slot) for each pass in flight: they are
+  // sent again that way, as many at a time as the window has now. (TCP does so after a timeout.)
   template <typename Lost>
   void on_rerouted(Lost lost) {
     window_.on_rerouted();

@@ -38,7 +38,8 @@ TEST(Sharing, ASwitchThatLearnsOfAJobLateDelaysItOnlyShortly) {
   const SharingFigures prompt = study_sharing(what);
   what.first_rack_learns_at = 30'000'000;
   const SharingFigures late = study_sharing(what);
-  // Without marks, jobs have 0.5 to 0.9 of the link here, late or not. If all were sent directly, it would be an eighth.
+  // Without marks, jobs have 0.5 to 0.9 of the link here, late or not. If all were sent directly, it would be an
+  // eighth.
   what.marks = false;
   const SharingFigures unmarked = study_sharing(what);
   EXPECT_EQ(prompt.failure + late.failure + unmarked.failure, "");
@@ -47,9 +48,9 @@ TEST(Sharing, ASwitchThatLearnsOfAJobLateDelaysItOnlyShortly) {
   for (const SharingFigures& figures : {late, unmarked}) EXPECT_GT(figures.hits, 0.9);
 }
 
-// Links are full before the first mark comes, packets are late, and what is sent again overflows the server's link. When
-// workers then send directly, they must not keep it full, and must soon use the switches again. Before, eight workers
-// got half of the link in the time that is measured.
+// Links are full before the first mark comes, packets are late, and what is sent again overflows the server's link.
+// When workers then send directly, they must not keep it full, and must soon use the switches again. Before, eight
+// workers got half of the link in the time that is measured.
 TEST(Sharing, AJobRecoversFromItsOwnBurst) {
   for (const std::uint32_t oversubscription : {0, 1, 2, 4}) {
     const SharingFigures figures =
