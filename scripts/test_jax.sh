@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Usage: scripts/test_jax.sh [VERSION]. Runs Python tests with another JAX, in an environment of its own, with the
-# newest Python that it finds (3.12 or newer). Without VERSION it takes the newest JAX, and runs all tests that depend
-# on JAX or on Python itself. With VERSION (0.11, for example) it takes that JAX, and runs only the tests of collectives
-# and jobs, and of private names. The remaining tests do not depend on JAX; `make test` runs them. Without such a
-# Python it says so and succeeds.
+# Usage: scripts/test_jax.sh [VERSION [all]]. Runs Python tests with another JAX, in an environment of its own, with the
+# newest Python that it finds (3.12 or newer). Without VERSION it takes the newest JAX, and runs the tests of what meets
+# JAX: lowering, collectives, jobs, compressors' arithmetic, an example. With VERSION (0.11, for example) it takes that
+# JAX, and runs only the tests of collectives and jobs, and of private names. With `newest all` it runs all tests that
+# depend on JAX or on Python itself. The remaining tests do not depend on JAX; `make test` runs them. Without such a Python
+# it says so and succeeds.
 #
 # VERSION nightly is JAX's nightly wheels. They are not on PyPI: JAX_NIGHTLY_INDEX=URL names the index that has them. Without
 # it, VERSION nightly is the newest pre-release on PyPI, or the newest release if that is newer.
@@ -30,6 +31,7 @@ if [ -z "$python" ]; then
   exit 0
 fi
 version=${1:-newest}
+extent=${2:-}
 venv=.venv-$version
 tests=()
 for file in tests/python/test_*.py; do
@@ -40,7 +42,12 @@ for file in tests/python/test_*.py; do
     *) tests+=("$file") ;;
   esac
 done
-if [ "$version" != newest ]; then
+if [ "$version" = newest ] && [ "$extent" != all ]; then
+  # These start processes that hardly meet JAX, or take long for the little of JAX that others do not use.
+  seldom='/test_(atp_|cli_|compressors_(bytes|edges|promises|wire)|examples_(recovery|vision)|experiments_|fabric_|launcher)'
+  seldom+='|/test_(notebooks|paper_figures|plan|trace|transparent_switch)'
+  mapfile -t tests < <(printf '%s\n' "${tests[@]}" | grep -vE "$seldom")
+elif [ "$version" != newest ]; then
   # The private names come first: if one of them has changed, that is why the others fail.
   tests=(tests/python/test_private_names.py tests/python/test_override.py tests/python/test_collectives_*.py tests/python/test_job.py)
 fi

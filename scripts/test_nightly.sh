@@ -7,7 +7,7 @@
 #   fuzz             the native fuzzers, and those of the control messages
 #   deaths           deaths of real processes
 #   model            the slot protocol's model
-#   jax              the Python tests with JAX 0.11
+#   jax              the Python tests with JAX 0.11, and all that depend on JAX with the newest
 #   jax_nightly      the Python tests with JAX's nightly wheels (scripts/test_jax.sh says from where)
 #   tidy             clang-tidy over all C++ files
 #   python           the Python tests marked nightly
@@ -66,7 +66,10 @@ model() {
   fi
 }
 
-jax() { scripts/test_jax.sh 0.11 || failed+=("JAX 0.11"); }
+jax() {
+  scripts/test_jax.sh 0.11 || failed+=("JAX 0.11")
+  scripts/test_jax.sh newest all || failed+=("newest JAX")
+}
 
 jax_nightly() { scripts/test_jax.sh nightly || failed+=("JAX's nightly wheels"); }
 
