@@ -21,6 +21,9 @@ EXTERNS = (
 )
 
 
+_RELATIONS = ("==", "!=", "<", ">", "<=", ">=")
+
+
 @dataclasses.dataclass
 class Code:
     """A compiled expression. `constant` is its value if it has the same one in every pass."""
@@ -65,16 +68,19 @@ class Expressions:
       path: the path under which variables that are declared here lie.
       in_parser: whether this is a parser. There a field may be set once only: the chip would combine the bits of two
         values.
+      in_alu: whether this is the action of a stateful ALU. It compares sums and differences as they are, while P4 cuts
+        them to their width first.
     """
 
-    def __init__(self, text: str, scope: Scope, path: str, in_parser: bool = False):
+    def __init__(self, text: str, scope: Scope, path: str, in_parser: bool = False, in_alu: bool = False):
         self.text = text
         self.scope = scope
         self.path = path
         self.in_parser = in_parser
+        self.in_alu = in_alu
 
-    def inside(self, path: str, **names: object) -> Expressions:
-        return Expressions(self.text, self.scope.new_child(dict(names)), path, self.in_parser)
+    def inside(self, path: str, in_alu: bool = False, **names: object) -> Expressions:
+        return Expressions(self.text, self.scope.new_child(dict(names)), path, self.in_parser, in_alu or self.in_alu)
 
     def text_of(self, tree: Tree) -> str:
         return " ".join(self.text[tree.meta.start_pos : tree.meta.end_pos].split())
@@ -203,6 +209,9 @@ class Expressions:
         left, operator, right = tree.children
         a, b = self._alike(left, right)
         run, other, mask = a.run, b.run, getattr(a.type, "mask", -1)
+        type = BOOLEAN if operator.strip() in _RELATIONS else a.type
+        if self.in_alu and type is BOOLEAN:
+            run, other = self._uncut(left, run), self._uncut(right, other)
         made = {
             "==": lambda p: run(p) == other(p),
             "!=": lambda p: run(p) != other(p),
@@ -217,10 +226,16 @@ class Expressions:
             "<=": lambda p: run(p) <= other(p),
             ">=": lambda p: run(p) >= other(p),
         }[operator.strip()]
-        type = BOOLEAN if operator.strip() in ("==", "!=", "<", ">", "<=", ">=") else a.type
         if a.constant is not None and b.constant is not None:
             return _constant(type, made(None))
         return Code(type, made)
+
+    def _uncut(self, tree: Tree, run: Callable[[Pass], Value]) -> Callable[[Pass], Value]:
+        """Returns what computes a sum or a difference uncut, with its sign. `run` computes what P4 cuts it to."""
+        if tree.data != "binary" or (operator := tree.children[1].strip()) not in ("+", "-"):
+            return run
+        a, b = (code.run for code in self._alike(tree.children[0], tree.children[2]))
+        return (lambda p: a(p) + b(p)) if operator == "+" else (lambda p: a(p) - b(p))
 
     def _alike(self, left: Tree, right: Tree) -> tuple[Code, Code]:
         a, b = self.compile(left), self.compile(right)

@@ -60,7 +60,7 @@ class RegisterAction:
     def __init__(self, register: Register, method: Tree, expressions: Expressions, name: str):
         parameters, block = method.children
         places = []
-        inner = expressions.inside(name, this=Predicate())
+        inner = expressions.inside(name, in_alu=True, this=Predicate())
         for parameter in listed(parameters):
             _, type, own_name = parameter.children
             places.append(Place(f"{name}#{own_name}", expressions.type(type)))

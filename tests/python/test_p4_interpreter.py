@@ -173,6 +173,22 @@ def test_registers_keep_what_their_actions_leave(chip):
         assert sent(made) == [(7, bytes([5, outcome]) + b"abc")]
 
 
+def test_a_stateful_alu_compares_differences_that_are_not_cut(chip):
+    """The public compiler and the chip's model have both words extended before they are subtracted."""
+    older = """
+    RegisterAction<cell_t, bit<8>, bit<1>>(cells) older = {
+        void apply(inout cell_t cell, out bit<1> result) {
+            result = 0;
+            if (5 - cell.low > 3) { result = 1; }
+        }
+    };
+    """
+    made = chip("hdr.byte.value = 0; hdr.byte.value[0:0] = older.execute(2);", REGISTER + older)
+    for low, outcome in [(0, 1), (1, 1), (2, 0), (5, 0), (7, 0), (2**32 - 1, 0)]:
+        made.pipes[0].registers["C.cells"][2] = {"low": low, "high": 0}
+        assert sent(made) == [(7, bytes([outcome]) + b"abc")]
+
+
 def test_a_register_begins_with_its_initial_values(chip):
     made = chip("take();", REGISTER.replace("(4) cells", "(4, {0, 6}) cells"))
     assert [sent(made)[0][1][0] for _ in range(2)] == [7, 8]
