@@ -161,13 +161,14 @@ def problems(outcomes: list[Outcome]) -> list[str]:
 def table(outcomes: list[Outcome]) -> Table:
     shown = Table(
         title=f"MNIST-5k CNN, {WORKERS} workers, {outcomes[0].record.steps} steps",
-        caption="step: median time; sent: by all workers; packets: sent and received by them, for embedded\n"
-        "slot passes in shared memory; again: sent again; parameters: start of their SHA-256 at the end",
+        caption="step: median time. sent: by all workers. packets: sent and received by\n"
+        "them; for embedded, slot passes in shared memory. again: sent again.\n"
+        "hash: start of the SHA-256 of the parameters at the end.",
     )
     shown.add_column("summed by", no_wrap=True)
     for column in ("accuracy", "step", "sent", "packets", "again"):
         shown.add_column(column, justify="right", no_wrap=True)
-    shown.add_column("parameters", no_wrap=True)
+    shown.add_column("hash", no_wrap=True)
     for outcome in outcomes:
         record, statistics = outcome.record, outcome.statistics
         packets = statistics["packets_sent"] + statistics["packets_received"] if statistics else None
@@ -179,7 +180,7 @@ def table(outcomes: list[Outcome]) -> Table:
             f"{1e3 * record.median_step_seconds:.1f} ms",
             f"{sent / 1e6:.0f} MB" if sent else "-",
             *("-" if count is None else f"{count:,}" for count in counts),
-            record.parameter_sha256[:10],
+            record.parameter_sha256[:9],
         )
     return shown
 
