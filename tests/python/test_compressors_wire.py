@@ -58,8 +58,15 @@ def check_simulated(results: dict, workers: int) -> None:
     assert results["int8+ef"][1], "error feedback has memories"
 
 
-@pytest.mark.parametrize("workers", [2, 4])
-@pytest.mark.parametrize("aggregator", ["embedded", "udp"])
+@pytest.mark.parametrize(
+    "aggregator, workers",
+    [
+        ("embedded", 2),
+        ("udp", 4),
+        pytest.param("embedded", 4, marks=pytest.mark.nightly),
+        pytest.param("udp", 2, marks=pytest.mark.nightly),
+    ],
+)
 def test_words_are_narrow_on_the_wire_with_the_bits_of_the_simulation(aggregator, workers, tmp_path):
     results = run(tmp_path / "means", "-n", workers, "--aggregator", aggregator, specs=tuple(BITS))
     check_simulated(results, workers)
