@@ -32,6 +32,10 @@ if [ -z "$python" ]; then
 fi
 version=${1:-newest}
 extent=${2:-}
+if [ -n "$extent" ] && [ "$version $extent" != "newest all" ]; then
+  echo "usage: scripts/test_jax.sh [VERSION], or scripts/test_jax.sh newest all" >&2
+  exit 2
+fi
 venv=.venv-$version
 tests=()
 for file in tests/python/test_*.py; do

@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 
 from jaxina.controller.atp_pool import CombinedJob
-from jaxina.controller.statistics import BYTES, Reason, Statistics
+from jaxina.controller.statistics import BYTES, REJECTED, Reason, Statistics
 from jaxina.controller.tables import Tables
 
 
@@ -23,15 +23,15 @@ class Became(enum.IntEnum):
     REPLY = 12
 
 
-_REJECTED = {
-    Reason.BAD_LENGTH: "bad_length",
-    Reason.UNKNOWN_JOB: "unknown_job",
-    Reason.WRONG_SECRET: "wrong_secret",
-    Reason.BAD_WORKER: "bad_worker",
-    Reason.BAD_SLOT: "bad_slot",
-    Reason.UNHEARD: "unheard",
-    Reason.FOREIGN: "foreign",
-}
+_SHARED = (
+    Reason.BAD_LENGTH,
+    Reason.UNKNOWN_JOB,
+    Reason.WRONG_SECRET,
+    Reason.BAD_WORKER,
+    Reason.BAD_SLOT,
+    Reason.UNHEARD,
+)
+_REJECTED = {reason: REJECTED[reason] for reason in _SHARED} | {Reason.FOREIGN: "foreign"}
 
 
 class AtpStatistics:

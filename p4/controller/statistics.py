@@ -37,7 +37,7 @@ class Reason(enum.IntEnum):
 
 
 # The reasons of packets that changed nothing, by the software switch's names where it has them.
-_REJECTED = {
+REJECTED = {
     Reason.BAD_LENGTH: "bad_length",
     Reason.UNKNOWN_JOB: "unknown_job",
     Reason.WRONG_SECRET: "wrong_secret",
@@ -105,4 +105,4 @@ def _decided(index: int) -> list[Entry]:
 
 
 def _rejected(packets: list[int]) -> dict[str, int]:
-    return {name: packets[reason] for reason, name in _REJECTED.items() if packets[reason]}
+    return {name: packets[reason] for reason, name in REJECTED.items() if packets[reason]}
