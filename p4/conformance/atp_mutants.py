@@ -75,7 +75,7 @@ _CHANGES = {
     "a repetition is counted": ("worker_count.p4", "(SAME_PASS, 1) : look_up();", "(SAME_PASS, 1) : count_worker();"),
     "a complete sum is not repeated": (
         "atp_verdict.p4",
-        "(1, 1, _, _, _, SAME_PASS, 1, 0) : go(REPEATED, ROUND_READING);",
+        "(UDP_UPDATE, 1, 1, _, _, _, SAME_PASS, 1, 0) : go(REPEATED, ROUND_READING);",
         "",
     ),
 }

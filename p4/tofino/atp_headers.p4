@@ -38,6 +38,9 @@ struct egress_headers_t {
     udp_h udp;
 }
 
+// The time comes from the parser. In several containers it would take a part of one whose other part is not the parser's
+// to write (docs/tofino.md, "Compilers").
+@pa_container_size("ingress", "md.now", 32)
 struct ingress_metadata_t {
     kind_t kind;
     bit<1> well_formed;    // whether all lengths in the packet agree

@@ -125,6 +125,9 @@ control AtpWays(inout ingress_headers_t hdr,
 
     apply {
         // Every table has a condition of its own, as in jaxina.p4.
+        if (md.kind == READING_LOW && hdr.passage.has_words == 1) {
+            take_low();
+        }
         if (md.way == UPSTREAM) {
             upstream.apply();
         }
@@ -145,9 +148,6 @@ control AtpWays(inout ingress_headers_t hdr,
         }
         if (md.kind == READING_LOW) {
             name_group();
-        }
-        if (md.kind == READING_LOW && hdr.passage.has_words == 1) {
-            take_low();
         }
         round.apply();
         if (md.recirculates == 1) {

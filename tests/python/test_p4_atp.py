@@ -80,13 +80,13 @@ def test_every_sum_is_right_while_entries_are_taken_and_packets_are_lost_in_the_
 UNSAFE = {
     "a sum is read from whoever has the entry": (
         "atp_verdict.p4",
-        "(READING_LOW, SAME_PASS, 0) :",
-        "(READING_LOW, _, _) :",
+        "(READING_LOW, _, _, _, _, _, SAME_PASS, _, 0) :",
+        "(READING_LOW, _, _, _, _, _, _, _, _) :",
     ),
     "a sum is read from a pass that has begun anew": (
         "atp_verdict.p4",
-        "(READING_LOW, SAME_PASS, 0) :",
-        "(READING_LOW, SAME_PASS, _) :",
+        "(READING_LOW, _, _, _, _, _, SAME_PASS, _, 0) :",
+        "(READING_LOW, _, _, _, _, _, SAME_PASS, _, _) :",
     ),
     "stamps expire before entries": (
         "child_stamp.p4",
