@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Checks that a compiled parser compares what the program's `select`s compare.
+"""Checks what a compiler has made of a program's parsers. The exit code is 1 if it is one of these faults:
 
 p4/tofino/check_parser.py FOLDER     # of one compilation, with the assembly (*.bfa)
 
-p4c has lost all values of selects for Tofino 1 from its change #5063 on: in the assembly, every transition of a state
-matches everything, so the chip takes the first one. Nothing else shows it, as such an assembly is accepted. The exit
-code is 1 if a parser is like that.
+* The parser does not compare what the program's `select`s compare. p4c has lost all values of selects for Tofino 1 from
+  its change #5063 on: in the assembly, every transition of a state matches everything, so the chip takes the first
+  one.
+* The parser writes a part of a packet over what tells the chip where the packet goes. An extraction fills a whole
+  container. p4c may place a field of 8 bits in a container of 16, and beside it such a bit, which it expects to be 0.
+
+Nothing else shows them, as such assemblies are accepted.
 """
 
 from __future__ import annotations
@@ -18,6 +22,17 @@ from pathlib import Path
 # A transition begins with its pattern, of digits and wildcards, or with the name of a value set.
 _TRANSITION = re.compile(
     r"(?P<pattern>0x[0-9a-f*]+|0b[01*]+|[0-9]+|\*+)(?: *\.\.+)?:|value_set (?P<value_set>\S+)", re.IGNORECASE
+)
+
+
+# A byte range of the packet goes to a container: whole, or the bits that comments name.
+_EXTRACTION = re.compile(r"\s*\d+(?:\.\.\d+)?: (?P<container>[BHW]\d+)\b(?P<comment>.*)")
+_BITS = re.compile(r"-> (?P<container>[BHW]\d+) bit\[(?P<high>\d+)\.\.(?P<low>\d+)\]")
+_SIZES = {"B": 8, "H": 16, "W": 32}
+# What the traffic manager and the deparser are told, and where it lies.
+_TOLD = re.compile(
+    r"\s*(?:[\w-]+:|-) (?P<container>[BHW]\d+)(?:\((?P<low>\d+)\.\.(?P<high>\d+)\))? *#"
+    r".*?(?P<field>\w+_intr_md_for_[\w.]+)"
 )
 
 
@@ -56,6 +71,33 @@ def matches_all(pattern: str) -> bool:
     return set(pattern.lower().removeprefix("0x").removeprefix("0b")) == {"*"}
 
 
+def _bits(found: re.Match[str]) -> set[int]:
+    """The bits of a container that a line names, or all of them."""
+    if found["low"] is None:
+        return set(range(_SIZES[found["container"][0]]))
+    return set(range(int(found["low"]), int(found["high"]) + 1))
+
+
+def overwritten(assembly: str) -> Iterator[tuple[str, str, str]]:
+    """Yields parts of packets that lie over what the chip is told: gress, container, field."""
+    section = ""
+    filled: dict[tuple[str, str], list[set[int]]] = {}  # the bits that each extraction into a container is meant for
+    for line in assembly.splitlines():
+        if not line.startswith((" ", "#")):
+            section = line.strip().rstrip(":")
+        kind, _, gress = section.partition(" ")
+        if kind == "parser" and (found := _EXTRACTION.match(line)):
+            meant = set().union(*map(_bits, _BITS.finditer(found["comment"])))
+            whole = set(range(_SIZES[found["container"][0]])) if found["comment"].strip() else set()
+            filled.setdefault((gress, found["container"]), []).append(meant or whole)
+        elif kind == "parser" and (found := _BITS.search(line)) and (gress, found["container"]) in filled:
+            filled[gress, found["container"]][-1] |= _bits(found)
+        elif kind == "deparser" and (told := _TOLD.match(line)):
+            extractions = filled.get((gress, told["container"]), [])
+            if any(_bits(told) - meant for meant in extractions):
+                yield gress, told["container"], told["field"]
+
+
 def faults(assembly: str) -> list[str]:
     """Says what is wrong with the parsers of an assembly."""
     found, seen = [], False
@@ -66,6 +108,8 @@ def faults(assembly: str) -> list[str]:
                 found.append(f"the {gress} parser's state {state} has {len(patterns)} transitions that compare nothing")
         if all(matches_all(pattern) for patterns in states.values() for pattern in patterns):
             found.append(f"the {gress} parser compares nothing at all")
+    for gress, container, field in sorted(set(overwritten(assembly))):
+        found.append(f"the {gress} parser overwrites {field} in {container} with bytes of the packet")
     return found if seen else ["there is no parser in the assembly"]
 
 
@@ -80,8 +124,8 @@ def main() -> int:
         print(line, file=sys.stderr)
     if wrong:
         print(
-            f"{len(wrong)} faults: this compiler drops what the parser's selects compare, so the program would take "
-            'every packet for the same. See docs/tofino.md, "Compilers"',
+            f"{len(wrong)} faults: the chip would take packets for the same that differ, or send them elsewhere. See "
+            'docs/tofino.md, "Compilers"',
             file=sys.stderr,
         )
     return bool(wrong)

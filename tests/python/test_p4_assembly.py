@@ -74,5 +74,42 @@ def test_a_select_whose_value_is_lost(value, wrong):
     assert len(found) == len(wrong) and all(text in fault for text, fault in zip(wrong, found, strict=True))
 
 
+# A field of a byte in a container of two, and beside it what the chip is told.
+BESIDE = """\
+parser ingress:
+  states:
+    start:
+      match: [ half ]
+      0x0800:
+        0..1: H0  # bit[7..15] -> H0 bit[8..0]: ingress::ig_intr_md.ingress_port
+        4..5: H8  # bit[32..39] -> H8 bit[15..8]: ingress::md.now[15:8].8-15
+        6: B10  # ingress::md.now[7:0].0-7
+        7..10: W2
+            # - bit[56..63] -> W2 bit[31..24]: ingress::hdr.passage.step
+            # - bit[64..87] -> W2 bit[23..0]: ingress::hdr.passage.others
+        next: end
+      0x****:
+        next: end
+deparser ingress:
+  dictionary:
+    W2: B9(0)
+  egress_unicast_port: H0(0..8)  # bit[8..0]: ingress::ig_intr_md_for_tm.ucast_egress_port
+  bypss_egr: H8(7..7)  # bit[7]: ingress::ig_intr_md_for_tm.bypass_egress
+  drop_ctl: B10(0..2)  # bit[2..0]: ingress::ig_intr_md_for_dprsr.drop_ctl
+  egress_multicast_group_0:
+    - W2  # ingress::ig_intr_md_for_tm.mcast_grp_a
+"""
+
+
+def test_a_part_of_a_packet_over_what_the_chip_is_told():
+    assert check_parser.faults(BESIDE) == [
+        "the ingress parser overwrites ig_intr_md_for_tm.bypass_egress in H8 with bytes of the packet"
+    ]
+    assert check_parser.faults(BESIDE.replace("bypss_egr: H8(7..7)", "bypss_egr: H8(8..8)")) == []
+    assert check_parser.faults(BESIDE.replace("- W2  #", "- H8(0..3)  #"))[-1].startswith(
+        "the ingress parser overwrites ig_intr_md_for_tm.mcast_grp_a in H8"
+    )
+
+
 def test_an_assembly_without_a_parser():
     assert check_parser.faults("deparser ingress:\n") == ["there is no parser in the assembly"]
