@@ -22,6 +22,7 @@ enum class EventKind : std::uint8_t {
   kHostile,   // the hostile sender sends
   kServed,    // index: packet; the switch takes it from its receive buffer
   kCard,      // index: host; its network card's timer expires
+  kTcp,       // an acknowledgement of the TCP stream arrives
 };
 
 struct Event {

@@ -131,6 +131,14 @@ Fate Network::cross_link(const Packet& packet, std::uint16_t at, Nanoseconds now
   return Fate::kCorrupted;
 }
 
+Network::Crossing Network::cross(std::uint16_t node, std::uint32_t bytes, Nanoseconds now) {
+  Link& link = links_[node];
+  const Nanoseconds start = std::max(now, link.busy_until[0]);
+  const bool lost = start - now > link.plan.queue;
+  if (!lost) link.busy_until[0] = start + bytes * kMicrosecond / link.plan.bytes_per_us;
+  return {.arrival = link.busy_until[0] + link.plan.delay, .lost = lost};
+}
+
 Nanoseconds Network::extra_delay() {
   return static_cast<Nanoseconds>(random_.below(static_cast<std::uint64_t>(faults_.max_extra_delay)));
 }

@@ -80,6 +80,14 @@ class Network {
   // Delivers a packet without any link or fault, as from another network.
   void inject(const Packet& packet, Nanoseconds arrival) { schedule(packet, packet.to, arrival); }
 
+  // Sends so many bytes of other traffic from a node's parent to the node. If they are lost, `arrival` is when the end
+  // of the queue arrives.
+  struct Crossing {
+    Nanoseconds arrival;
+    bool lost;
+  };
+  Crossing cross(std::uint16_t node, std::uint32_t bytes, Nanoseconds now);
+
   // Puts a packet that has arrived at the switch into its receive buffer; a kServed event follows. Returns false if
   // there is no room, so the packet is lost.
   bool queue_at_switch(std::uint32_t index, Nanoseconds now);

@@ -102,6 +102,12 @@ struct CombiningPlan {
   Nanoseconds first_rack_learns_at = 0;  // until then the switch of the first rack knows no job
 };
 
+// A TCP stream to the first worker's host, from the first event to the last.
+struct TcpStreamPlan {
+  std::uint32_t packet_bytes = 0;  // 0: there is no stream
+  Nanoseconds way_back = 0;        // of an acknowledgement
+};
+
 struct JobPlan {
   JobShape shape = smallest_shape();
   TimerLimits timer;
@@ -141,6 +147,7 @@ struct Plan {
   std::vector<Fault> scheduled_faults = {};  // in any order
   std::uint32_t hostile_packets = 0;
   Nanoseconds hostile_interval = 0;
+  TcpStreamPlan tcp_stream = {};
   std::vector<Nanoseconds> looks = {};  // when to take an Outcome::Look, in ascending order. The last one ends the run
 };
 

@@ -8,12 +8,14 @@
 namespace jaxina::sim {
 namespace {
 
-constexpr Nanoseconds kSettled = 200 * kMillisecond, kMeasured = 400 * kMillisecond;
+constexpr Nanoseconds kMeasured = 400 * kMillisecond;
+// Less than a pass's packet takes on a link.
+constexpr Nanoseconds kPacketTime = 30 * kMicrosecond;
+// As much larger than a pass's packet as 1,514 bytes are than 1,106, which is one of 256 elements.
+constexpr std::uint32_t kTcpPacket = 256;
 constexpr std::uint32_t kBlock = 8, kBlocks = 4, kRacks = 2;
 
-LinkPlan link_plan(const SharingCase& what) {
-  return {.delay = what.delay, .bytes_per_us = 4, .queue = 5 * kMillisecond};
-}
+LinkPlan link_plan(const SharingCase& what) { return {.delay = what.delay, .bytes_per_us = 4, .queue = what.queue}; }
 
 // A rack's link to the core.
 LinkPlan core_plan(const SharingCase& what) {
@@ -30,7 +32,7 @@ JobPlan job_plan(const SharingCase& what) {
   job.links.assign(what.workers, link_plan(what));
   // One sum, because each begins with passes that have exponents only. It is more than the links carry until the end.
   job.collectives = 1;
-  job.longest = std::size_t{kBlock} * kBlocks * 20'000;
+  job.longest = std::size_t{kBlock} * kBlocks * static_cast<std::size_t>((what.settled + kMeasured) / kPacketTime);
   job.ahead = 1;
   job.steady = true;
   return job;
@@ -42,7 +44,9 @@ Plan plan_of(const SharingCase& what) {
   plan.faults.loss = static_cast<std::uint32_t>(std::lround(what.loss * 65536));
   plan.jobs.assign(what.jobs, job_plan(what));
   for (std::size_t job = 1; job < plan.jobs.size(); ++job) plan.jobs[job].starts_at = what.second_starts_at;
-  plan.looks = {what.second_starts_at + kSettled, what.second_starts_at + kSettled + kMeasured};
+  const Nanoseconds begin = what.second_starts_at + what.settled;
+  plan.looks = {begin, begin + kMeasured};
+  if (what.tcp_stream) plan.tcp_stream = {.packet_bytes = kTcpPacket, .way_back = 2 * what.delay};
   if (what.oversubscription > 0) plan.combining = {.racks = kRacks, .core = core_plan(what)};
   if (what.reserved) return plan;
   plan.features |= kCombining | kServers | kCongestion;
@@ -103,6 +107,13 @@ SharingFigures study_sharing(const SharingCase& what) {
   figures.of_model = ratio(packets, what.servers * capacity(begin.to_servers, end.to_servers));
   figures.dropped =
       ratio(grown(begin.to_servers.lost, end.to_servers.lost), grown(begin.to_servers.sent, end.to_servers.sent));
+  const LinkCounters &before = begin.to_first_worker, &now = end.to_first_worker;
+  const double of_job =
+      grown(before.bytes, now.bytes) * (1 - ratio(grown(before.lost, now.lost), grown(before.sent, now.sent)));
+  const double of_tcp = grown(begin.tcp_bytes, end.tcp_bytes);
+  figures.first_link =
+      ratio(of_job + of_tcp, plan.jobs[0].links[0].bytes_per_us * static_cast<double>(kMeasured / kMicrosecond));
+  figures.tcp_share = ratio(of_tcp, of_job + of_tcp);
   const double again = grown(begin.retransmissions, end.retransmissions);
   figures.sent_again = ratio(again, passes * what.workers + again);
   return figures;

@@ -30,6 +30,9 @@ struct SharingCase {
   Nanoseconds threshold = 4'000'000;  // see PhantomQueueOptions; that of the software switch
   Nanoseconds second_starts_at = 0;   // when all jobs but the first start
   Nanoseconds delay = 100'000;        // of each link
+  Nanoseconds queue = 5'000'000;      // of each link, in time
+  bool tcp_stream = false;            // whether a TCP stream goes to the first worker
+  Nanoseconds settled = 200'000'000;  // when measuring begins, after all jobs have started
 };
 
 struct SharingFigures {
@@ -40,12 +43,14 @@ struct SharingFigures {
   double dropped = 0;     // share of the packets on the servers' links
   double sent_again = 0;  // share of all transmissions of workers
   std::vector<double> job_share;  // of each job, of all completed passes
+  double first_link = 0;          // the used share of the link to the first worker
+  double tcp_share = 0;           // the TCP stream's part of that
 };
 
 // Jain's index of fairness, between 1 / n and 1 (Jain, Chiu, Hawe 1984). 0 if all shares are 0.
 double jain_index(const std::vector<double>& shares);
 
-// Measures from 0.2 s to 0.6 s after all jobs have started. Links have 4 bytes per microsecond, so they carry as many
+// Measures for 0.4 s. Links have 4 bytes per microsecond, so they carry as many
 // packets per second as links of 200 Mbit/s carry packets of a block of 256 elements.
 SharingFigures study_sharing(const SharingCase& what);
 

@@ -46,6 +46,10 @@ Simulation::Simulation(const Plan& plan, Random random, Trace* trace)
   for (std::uint32_t i = 0; i < plan.scheduled_faults.size(); ++i)
     events_.push(plan.scheduled_faults[i].at, EventKind::kFault, i);
   if (plan.hostile_packets > 0) start_hostile();
+  if (plan.tcp_stream.packet_bytes > 0) {
+    tcp_stream_.emplace(plan.tcp_stream, jobs_[0].first_host, network_, events_);
+    tcp_stream_->send(now_);
+  }
 }
 
 Outcome Simulation::run() {
@@ -87,6 +91,7 @@ void Simulation::step(const Event& event) {
     case EventKind::kRevive: return revive(event.detail != 0);
     case EventKind::kHostile: return send_hostile();
     case EventKind::kStart: return start_job(event.index);
+    case EventKind::kTcp: return tcp_stream_->on_acknowledgement(now_);
     case EventKind::kDetect:
       if (jobs_[event.index].generation == event.generation) detect(event.index);
       return;

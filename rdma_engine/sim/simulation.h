@@ -27,6 +27,7 @@
 #include "rdma_engine/sim/network.h"
 #include "rdma_engine/sim/plan.h"
 #include "rdma_engine/sim/protocol.h"
+#include "rdma_engine/sim/tcp_stream.h"
 #include "rdma_engine/sim/trace.h"
 #include "rdma_engine/sim/workload.h"
 
@@ -51,7 +52,9 @@ struct Outcome {
     std::vector<Counters> at_switches = {};   // per job: at the switches on the way to servers
     LinkCounters to_servers = {};             // on the links to the servers' hosts, all together
     LinkCounters to_workers = {};             // on the links to the workers
+    LinkCounters to_first_worker = {};
     std::uint64_t retransmissions = 0;
+    std::uint64_t tcp_bytes = 0;  // that the TCP stream has delivered
   };
   std::vector<Look> looks = {};
 };
@@ -189,6 +192,7 @@ class Simulation final : private Protocol::Output {
   Trace* trace_;
   EventQueue events_;
   Network network_;
+  std::optional<TcpStream> tcp_stream_;
   std::unique_ptr<Protocol> switch_;
   std::vector<Host> hosts_;
   Nodes nodes_;

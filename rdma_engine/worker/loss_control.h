@@ -90,7 +90,9 @@ class LossControl {
     // pool of them.
     path(slot).on_result(s.first_order, timer_.reordering(), awaited, [&](std::uint16_t overtaken) {
       // A counted pass waits for another worker. Only its result can be lost, and for that the timeout is soon enough.
-      if (!slots_[overtaken].counted) give_up(overtaken, lost);
+      if (slots_[overtaken].counted) return;
+      window_.on_loss(slots_[overtaken].sent, now);
+      give_up(overtaken, lost);
     });
   }
 
@@ -131,8 +133,12 @@ class LossControl {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       const auto slot = narrow<std::uint16_t>(i);
       if (!slots_[slot].in_flight || due(slot) > now) continue;
-      if (path(slot).answered_after(slots_[slot].order)) give_up(slot, lost);
-      else silent_.push_back(slot);
+      if (path(slot).answered_after(slots_[slot].order)) {
+        window_.on_loss(slots_[slot].sent, now);
+        give_up(slot, lost);
+      } else {
+        silent_.push_back(slot);
+      }
     }
     if (!silent_.empty()) {
       const std::size_t count = probe(now);

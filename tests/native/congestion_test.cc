@@ -32,6 +32,19 @@ TEST(Congestion, MarksMakeJobsEqual) {
   }
 }
 
+// TCP keeps the queue of worker 0's link full. Before the window competed with others, a job got 0.05 to 0.1 of the
+// link.
+TEST(Congestion, AJobBesideTcpGetsItsPart) {
+  for (const bool marks : {false, true}) {
+    const SharingFigures figures =
+        study_sharing({.seed = 7, .marks = marks, .queue = 10'000'000, .tcp_stream = true, .settled = 1'000'000'000});
+    EXPECT_EQ(figures.failure, "");
+    EXPECT_GT(figures.first_link, 0.9);
+    EXPECT_GT(1 - figures.tcp_share, 0.3);
+    EXPECT_LT(1 - figures.tcp_share, 0.7);
+  }
+}
+
 // Switches learn of a job one after the other. Workers whose switch did not know it yet have begun to send directly.
 TEST(Sharing, ASwitchThatLearnsOfAJobLateDelaysItOnlyShortly) {
   SharingCase what{.seed = 7, .workers = 8, .oversubscription = 4};
