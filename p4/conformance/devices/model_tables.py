@@ -26,7 +26,8 @@ _PRIORITY = "$MATCH_PRIORITY"
 # How many priorities an admission table has; 0 is the most important.
 _PRIORITIES = collections.defaultdict(lambda: 5, {"Ingress.atp_admission.updates": 7})
 _TICK = 2_000_000  # picoseconds between two rounds
-_PICOSECONDS = 1_000_000_000  # of a millisecond
+# That a millisecond has. The model's timestamps count 1.25 for a nanosecond of its ticks, those of the chip count one.
+_PICOSECONDS = 800_000_000
 _COUNTED = {"packets": "$COUNTER_SPEC_PKTS", "bytes": "$COUNTER_SPEC_BYTES"}
 # Recirculation ports: the register of each pipe, 0x800000 apart, that lets the four channels send packets round again.
 _RECIRCULATION, _OF_A_PIPE, _ON = 0x273D01C, 0x800000, 0x000F0001
