@@ -122,6 +122,15 @@ class JobRejectedError(JaxinaError):
     code = "JOB_REJECTED"
 
 
+class NotSummedError(JaxinaError):
+    """A transparent switch passes on what workers send each other, and does not sum it.
+
+    It has lost the job, for example because it was restarted. The message says so.
+    """
+
+    code = "NOT_SUMMED"
+
+
 class SharedMemoryError(JaxinaError):
     """The shared-memory segment of an embedded aggregator cannot be created, sized or mapped."""
 

@@ -103,9 +103,8 @@ MessageSession::Arrived MessageSession::on_arrival(const MessageQueues::Arrival&
 
 MessageSession::Arrived MessageSession::on_result(const MessageQueues::Arrival& arrival, Nanoseconds now) {
   if (arrival.queue >= passes_.size()) return {Kind::kOtherPass};
+  if (!is_of_latest_pass(arrival)) return {Kind::kOtherPass};
   const Pass& pass = passes_[arrival.queue];
-  const std::uint32_t different = (arrival.immediate ^ pass.fingerprint) & layout_.fingerprint_bits();
-  if (different != 0 || arrival.bytes != layout_.bytes(pass)) return {Kind::kOtherPass};
   const std::uint8_t* in =
       pairs_.receive_memory().data() + layout_.result_place(pass.slot, pass.epoch) + layout_.begins_in_place(pass);
   Result result{.slot = pass.slot,
@@ -120,6 +119,12 @@ MessageSession::Arrived MessageSession::on_result(const MessageQueues::Arrival& 
   // A damaged result counts as lost: the worker asks again.
   if (layout_.check_words() > 0 && !copy_checked(pass, result)) return {};
   return {worker_.on_result(result, now) == ResultVerdict::kAccepted ? Kind::kResult : Kind::kRejected};
+}
+
+bool MessageSession::is_of_latest_pass(const MessageQueues::Arrival& arrival) const {
+  const Pass& pass = passes_[arrival.queue];
+  const std::uint32_t different = (arrival.immediate ^ pass.fingerprint) & layout_.fingerprint_bits();
+  return different == 0 && arrival.bytes == layout_.bytes(pass);
 }
 
 MessageSession::Arrived MessageSession::on_notice(const MessageQueues::Arrival& arrival, Nanoseconds now) {

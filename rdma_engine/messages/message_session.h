@@ -50,6 +50,9 @@ class MessageSession {
     std::span<const std::uint8_t> payload = {};  // only for notices
   };
   Arrived on_arrival(const MessageQueues::Arrival& arrival, Nanoseconds now);
+  // Whether an arrived message has the size, and what its immediate tells of the fingerprint, of the slot's latest
+  // pass.
+  bool is_of_latest_pass(const MessageQueues::Arrival& arrival) const;
 
  private:
   Arrived on_result(const MessageQueues::Arrival& arrival, Nanoseconds now);

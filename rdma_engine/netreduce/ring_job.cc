@@ -11,6 +11,13 @@ namespace {
 // a gap, unless it is late by so many packets.
 constexpr std::uint32_t kFarAhead = 1u << 22;
 
+// A message's last packet has the immediate, which ends the headers, and now says what the switch has done.
+void mark(std::span<std::uint8_t> headers, roce::RingKind kind) {
+  if (!roce::has_immediate(static_cast<roce::Opcode>(headers[roce::kBthAt]))) return;
+  headers[headers.size() - 2] |= static_cast<std::uint8_t>(roce::bits_of(kind) >> 8);
+  headers[headers.size() - 1] |= static_cast<std::uint8_t>(roce::bits_of(kind) & 0xff);
+}
+
 const RingSpec& checked(const RingSpec& spec) {
   spec.check();
   return spec;
@@ -145,6 +152,7 @@ void RingJob::send_sum(std::span<const std::uint8_t> headers, const BlockName& b
                        FrameOutput& output) {
   const std::span<const std::uint8_t> sum = sums_.sum(block);
   std::copy(headers.begin(), headers.end(), frame_.begin());
+  mark({frame_.data(), headers.size()}, roce::RingKind::kSummed);
   std::copy(sum.begin(), sum.end(), frame_.begin() + static_cast<std::ptrdiff_t>(headers.size()));
   const std::size_t size = roce::finish_frame(frame_.data(), headers.size() + sum.size());
   output.send(egress, {frame_.data(), size});
@@ -166,6 +174,15 @@ void RingJob::send_empty(std::uint32_t worker, std::uint32_t psn, const roce::Ro
   roce::write(headers, &frame_[roce::kBthAt]);
   const std::size_t size = roce::finish_frame(frame_.data(), roce::kBthAt + roce::header_size(headers.opcode));
   output.send(egress, {frame_.data(), size});
+}
+
+void RingJob::pass_on(const roce::RoceFrame& frame, std::uint16_t egress, FrameOutput& output) {
+  JAXINA_ASSERT(ended_);
+  const std::size_t size = roce::kBthAt + frame.covered.size();
+  if (size + roce::kIcrcSize > frame_.size()) return;  // no worker of the job sends such a frame
+  std::copy_n(frame.headers.data(), size, frame_.begin());
+  mark({frame_.data(), frame.headers.size()}, roce::RingKind::kContradicted);
+  output.send(egress, {frame_.data(), roce::finish_frame(frame_.data(), size)});
 }
 
 void RingJob::end(Counter reason) {

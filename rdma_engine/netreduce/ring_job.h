@@ -10,8 +10,8 @@
 //     one worker's payload, might come when the receiver waits for this number.
 //   * A copy whose sum is gone is one that the receiver has. An empty write with its number makes the receiver say so.
 //
-// A job ends here if workers contradict each other. From then on its packets pass as they are. The workers notice,
-// because a result says how many workers are in it (messages/result_check.h).
+// A job ends here if workers contradict each other. From then on its packets pass with each worker's own data, and say
+// that they are no results (roce::RingKind::kContradicted).
 #pragma once
 
 #include <cstdint>
@@ -41,6 +41,8 @@ class RingJob {
   void on_packet(std::uint32_t worker, const roce::RoceFrame& frame, std::uint16_t egress, FrameOutput& output);
 
   bool has_ended() const { return ended_; }
+  // Passes on an intact frame of a job that has ended.
+  void pass_on(const roce::RoceFrame& frame, std::uint16_t egress, FrameOutput& output);
   const RingSpec& spec() const { return spec_; }
   // kUpdates and kResults count messages, all others packets.
   Counters& counters() { return counters_; }

@@ -34,7 +34,7 @@ void TransparentSwitch::on_frame(std::span<const std::uint8_t> frame, std::uint1
   const auto flow = is_request ? flows_.find({read->flow.source, read->flow.destination, read->flow.destination_port,
                                               read->packet.headers.qpn})
                                : flows_.end();
-  if (flow == flows_.end() || flow->second.job->has_ended()) {
+  if (flow == flows_.end()) {
     ++without_job_[Counter::kPassedOn];
     return output.send(egress, frame);
   }
@@ -42,6 +42,10 @@ void TransparentSwitch::on_frame(std::span<const std::uint8_t> frame, std::uint1
   if (!read->is_intact()) {  // the receiver would drop it, too
     ++job.counters()[Counter::kRdmaWrongIcrc];
     return;
+  }
+  if (job.has_ended()) {
+    ++without_job_[Counter::kPassedOn];
+    return job.pass_on(*read, egress, output);
   }
   job.on_packet(flow->second.worker, *read, egress, output);
 }

@@ -12,6 +12,7 @@
 #include "rdma_engine/sim/roce_hosts.h"
 #include "rdma_engine/sim/trace.h"
 #include "rdma_engine/transport/rc/ring_queue_pairs.h"
+#include "rdma_engine/transport/rc/ring_session.h"
 
 namespace jaxina::sim {
 namespace {
@@ -110,6 +111,7 @@ class RingEnd final : public MessageEnd {
           const SimulatedRing::Hosts& hosts, std::shared_ptr<RingBooks> books, Random& random)
       : MessageEnd(config, *ring),
         ring_(std::move(ring)),
+        ring_session_(session(), config.shape, config.worker, false),
         hosts_(hosts),
         worker_(config.worker),
         workers_(config.shape.workers()),
@@ -118,7 +120,7 @@ class RingEnd final : public MessageEnd {
 
   std::optional<Pass> send_next(Nanoseconds now, WorkerEnd::Output& output) override {
     std::optional<Pass> posted;
-    static_cast<void>(session().post_next(now, posted));  // posting cannot fail
+    static_cast<void>(ring_session_.post_next(now, posted));  // posting cannot fail
     if (posted && posted->retransmission()) books_->broken = "a worker repairs a loss that its connection repairs";
     if (posted) return posted;
     static_cast<void>(ring_->flush());
@@ -145,20 +147,24 @@ class RingEnd final : public MessageEnd {
     ring_->send_all(now, output);
   }
 
-  // A reliable connection delivers each message once. So one that is not the result of its pass is not late: the switch
-  // does not sum.
   std::optional<Reply> next_reply(Nanoseconds now, Origin& origin) override {
     std::optional<Reply> reply = MessageEnd::next_reply(now, origin);
-    const bool lost_state = reply && reply->kind == Kind::kStale;
-    if (!reply && !ring_->ended().ok()) reply.emplace();
-    if (reply && (lost_state || !ring_->ended().ok())) {
-      reply->kind = Kind::kRefused;
-      reply->header.code = static_cast<std::uint8_t>(wire::Refusal::kAhead);
-    }
+    if (!reply && !ring_->ended().ok()) return failure(ring_->ended());
     return reply;
   }
 
  private:
+  Reply take(const roce::MessageQueues::Arrival& arrival, Nanoseconds now) override {
+    const Status status = ring_session_.on_arrival(arrival, now);
+    return status.ok() ? Reply{Kind::kResult} : failure(status);
+  }
+  Reply failure(const Status& status) {
+    failure_ = status.message;
+    Reply reply{Kind::kAborted};
+    reply.header.code = narrow<std::uint8_t>(static_cast<int>(status.code));
+    reply.payload = {reinterpret_cast<const std::uint8_t*>(failure_.data()), failure_.size()};
+    return reply;
+  }
   // A frame that is no business of the switch: of another protocol, or of another queue pair of the same hosts.
   void send_foreign(WorkerEnd::Output& output) {
     Packet packet;
@@ -180,6 +186,8 @@ class RingEnd final : public MessageEnd {
   static constexpr std::uint32_t kForeignQpn = 1;
 
   std::unique_ptr<SimulatedRing> ring_;
+  rc::RingSession ring_session_;
+  std::string failure_;  // the sentence of the latest one
   SimulatedRing::Hosts hosts_;
   std::uint32_t worker_, workers_;
   std::shared_ptr<RingBooks> books_;
