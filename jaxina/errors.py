@@ -125,7 +125,8 @@ class JobRejectedError(JaxinaError):
 class NotSummedError(JaxinaError):
     """A transparent switch passes on what workers send each other, and does not sum it.
 
-    It has lost the job, for example because it was restarted. The message says so.
+    Their traffic does not pass the switch, or it has lost the job, for example because it was restarted. The message
+    says which.
     """
 
     code = "NOT_SUMMED"

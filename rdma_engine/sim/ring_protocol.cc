@@ -23,8 +23,11 @@ constexpr std::uint16_t kForeign = 0xffff;
 // What the oracles know of one incarnation of a job.
 struct RingBooks {
   std::vector<std::uint64_t> received;  // per worker: packets that it has from the previous one
+  std::uint64_t sums = 0;               // passes that the switch has completed
   std::string_view broken;
 };
+
+constexpr std::uint32_t kProbes = roce::MessageLayout::kPlaces;
 
 // Whether the fields that the ICRC does not cover are as hosts send them. Nobody changes them here, so other ones were
 // corrupted; if they were accepted, the oracles could not tell that the corruption does no harm.
@@ -48,8 +51,8 @@ class SimulatedRing final : public rc::RingQueuePairs {
     std::uint16_t previous = 0, own = 0, next = 0;
   };
   SimulatedRing(const roce::ConnectionEnd& local, const JobShape& shape, const rc::RequesterConfig& options,
-                const Hosts& hosts, Random& random)
-      : RingQueuePairs(local, shape, options), hosts_(hosts), random_(random) {}
+                const Hosts& hosts, std::shared_ptr<RingBooks> books, Random& random)
+      : RingQueuePairs(local, shape, options), hosts_(hosts), books_(std::move(books)), random_(random) {}
 
   // Workers may post in different orders.
   Status flush() override {
@@ -80,7 +83,11 @@ class SimulatedRing final : public rc::RingQueuePairs {
       Packet packet = frame_to(hosts_.next, sent->headers, &sent->request.write, sent->offset, sent->size);
       const roce::PassName name = *roce::pass_at(sent->request.id);
       packet.origin.slot = name.slot;
-      packet.origin.epoch = name.epoch;
+      const bool is_probe = sent->request.write.head.size() == rc::RingProbe::kBytes;
+      if (!is_probe && books_->sums < kProbes)
+        books_->broken = "a worker sends data before the switch has summed its probes";
+      // To the switch, probes are passes of slot 0, before the worker's own.
+      packet.origin.epoch = name.epoch + (name.slot == 0 && !is_probe ? kProbes : 0);
       packet.origin.repeated = sent->repeated;
       output.send(packet);
     }
@@ -101,6 +108,7 @@ class SimulatedRing final : public rc::RingQueuePairs {
   }
 
   Hosts hosts_;
+  std::shared_ptr<RingBooks> books_;
   Random& random_;
   std::uint16_t next_id_ = 0;
 };
@@ -111,7 +119,7 @@ class RingEnd final : public MessageEnd {
           const SimulatedRing::Hosts& hosts, std::shared_ptr<RingBooks> books, Random& random)
       : MessageEnd(config, *ring),
         ring_(std::move(ring)),
-        ring_session_(session(), config.shape, config.worker, false),
+        ring_session_(session(), config, rc::RingProbe(*ring_, config.shape, config.job, config.secret)),
         hosts_(hosts),
         worker_(config.worker),
         workers_(config.shape.workers()),
@@ -155,8 +163,9 @@ class RingEnd final : public MessageEnd {
 
  private:
   Reply take(const roce::MessageQueues::Arrival& arrival, Nanoseconds now) override {
+    const bool is_probe = ring_session_.is_probing();
     const Status status = ring_session_.on_arrival(arrival, now);
-    return status.ok() ? Reply{Kind::kResult} : failure(status);
+    return !status.ok() ? failure(status) : Reply{is_probe ? Kind::kStale : Kind::kResult};
   }
   Reply failure(const Status& status) {
     failure_ = status.message;
@@ -290,7 +299,7 @@ std::unique_ptr<WorkerEnd> RingProtocol::join(const JobSpec& spec, std::uint32_t
   const SimulatedRing::Hosts hosts{ring.hosts[previous], host, ring.hosts[next]};
   auto pairs = std::make_unique<SimulatedRing>(
       ring.ends[worker], spec.shape, rc::RequesterConfig{.timeout = plan.ack_timeout, .retries = std::nullopt}, hosts,
-      random_);
+      ring.books, random_);
   pairs->connect({.next = ring.ends[next], .previous = ring.ends[previous]});
   return std::make_unique<RingEnd>(roce::MessageSessionConfig{.shape = spec.shape,
                                                               .job = spec.job,
@@ -309,6 +318,10 @@ void RingProtocol::on_packet(const Packet& packet, Nanoseconds, Output& output) 
   const auto egress = static_cast<std::uint16_t>(packet.bytes[4] << 8 | packet.bytes[5]);
   Sender sender(output);
   switch_.on_frame(packet.view(), egress, sender);
+  for (const auto& [id, ring] : rings_) {
+    const netreduce::RingJob* job = switch_.find(id);
+    if (job != nullptr) ring.books->sums = std::max(ring.books->sums, job->counters()[Counter::kResults]);
+  }
   const bool is_intact_foreign = packet.origin.slot == kForeign && !packet.origin.altered;
   if (is_intact_foreign && !sender.has_sent_only(packet.view())) {
     broken_ = "a frame that is not the ring's did not pass as it was";

@@ -25,8 +25,9 @@ JobSpec ring_job() { return job_of(kWorkers, kJob, {.slots = 7, .blocks_per_chun
 struct Variation {
   double loss = 0;
   std::uint32_t first_psn = 0;
-  bool restarts = false;  // the switch forgets its rings
-  bool odd_one = false;   // worker 1 sums more than the others
+  bool restarts = false;   // the switch forgets its rings
+  bool odd_one = false;    // worker 1 sums more than the others
+  bool is_untold = false;  // the switch does not know the ring, as if it were not there
 };
 
 // All workers sum through the switch. Returns how each ended, and what they and the switch counted.
@@ -39,6 +40,7 @@ Outcome sum_through_switch(HostsAroundSwitch& hosts, std::vector<FloatSum>& sums
   const JobSpec job = ring_job();
   const auto frames = hosts.at_switch([&] { return std::make_unique<FrameSwitch>(hosts.ports()); });
   Meeting meeting(kWorkers, [&](std::span<const roce::ConnectionEnd> ends) {
+    if (variation.is_untold) return;
     frames->add_ring(kJob, job.shape, ends);
     EXPECT_THROW(frames->add_ring(kJob, job.shape, ends), Error) << "a connection is in one ring only";
   });
@@ -113,6 +115,20 @@ TEST(FrameSwitch, ASwitchThatHasLostItsRingsEndsTheSumsWithAnError) {
     for (const Status& status : outcome.ended) {
       EXPECT_TRUE(has(ErrorCode::kNotSummed)(status) || has(ErrorCode::kTimeout)(status)) << status.text();
     }
+  });
+}
+
+// Packets go from worker to worker, and nobody sums them, as with cables that lead around the switch.
+TEST(FrameSwitch, AProbeTellsThatASwitchIsNotThere) {
+  with_hosts_around_switch(kWorkers, [](HostsAroundSwitch& hosts) {
+    std::vector<FloatSum> sums;
+    sums.emplace_back(kWorkers, 100'000, 1);
+    const Outcome outcome = sum_through_switch(hosts, sums, {.is_untold = true});
+    for (const Status& status : outcome.ended) {
+      EXPECT_EQ(status.code, ErrorCode::kNotSummed) << status.text();
+      EXPECT_NE(status.message.find("probe"), std::string::npos) << status.message;
+    }
+    EXPECT_LT(outcome.workers[Counter::kBytesSent], 100'000u) << "no data may be sent";
   });
 }
 

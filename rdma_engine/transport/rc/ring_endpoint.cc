@@ -16,20 +16,23 @@ namespace {
 // How often the link is polled without result before the thread sleeps: some microseconds.
 constexpr int kSpins = 64;
 
+roce::MessageSessionConfig config_of(const Membership& member) {
+  return {.shape = member.shape,
+          .job = member.job,
+          .secret = member.secret,
+          .timer = worker_timer(member.shape.slots()),
+          .worker = member.worker,
+          .summed = roce::Summed::kByPacket};
+}
+
 class RingEndpoint final : public SwitchedEndpoint {
  public:
   RingEndpoint(const Membership& member, std::unique_ptr<RingLink> link, bool is_plain)
       : SwitchedEndpoint(member.shape, {}, kSpins),
         link_(std::move(link)),
         plain_(is_plain ? std::make_unique<PlainRing>(*link_, member.shape, member.worker) : nullptr),
-        session_({.shape = member.shape,
-                  .job = member.job,
-                  .secret = member.secret,
-                  .timer = worker_timer(member.shape.slots()),
-                  .worker = member.worker,
-                  .summed = roce::Summed::kByPacket},
-                 queues()),
-        ring_(session_, member.shape, member.worker, is_plain) {}
+        session_(config_of(member), queues()),
+        ring_(session_, config_of(member), probe(member, is_plain)) {}
   ~RingEndpoint() override {
     if (!failed() && !has_given_up_ && worker().idle()) link_->linger();
   }
@@ -39,6 +42,10 @@ class RingEndpoint final : public SwitchedEndpoint {
   void end(const Status&) override { has_given_up_ = true; }
 
  private:
+  std::optional<RingProbe> probe(const Membership& member, bool is_plain) {
+    if (is_plain) return std::nullopt;
+    return RingProbe(*link_, member.shape, member.job, member.secret);
+  }
   roce::MessageQueues& queues() { return plain_ ? static_cast<roce::MessageQueues&>(*plain_) : *link_; }
   Counters transport_counters() const override {
     const auto held = link_->hold();

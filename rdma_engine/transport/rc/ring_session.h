@@ -14,6 +14,7 @@
 
 #include "rdma_engine/messages/message_session.h"
 #include "rdma_engine/transport/rc/ring_memory.h"
+#include "rdma_engine/transport/rc/ring_probe.h"
 
 namespace jaxina::rc {
 
@@ -21,14 +22,17 @@ class RingSession {
  public:
   using Arrival = roce::MessageQueues::Arrival;
 
-  // The session outlives this object. `is_plain`: no switch on the way adds, so the workers do.
-  RingSession(roce::MessageSession& session, const JobShape& shape, std::uint32_t worker, bool is_plain)
+  // The session outlives this object. `config` is the session's. With a probe, a switch on the way adds; without one,
+  // the workers do.
+  RingSession(roce::MessageSession& session, const roce::MessageSessionConfig& config, std::optional<RingProbe> probe)
       : session_(session),
-        workers_(shape.workers()),
-        worker_(worker),
-        previous_((worker + workers_ - 1) % workers_),
-        is_plain_(is_plain),
-        awaits_(shape.slots()) {}
+        worker_(config.worker),
+        previous_((config.worker + config.shape.workers() - 1) % config.shape.workers()),
+        probe_(probe),
+        awaits_(config.shape.slots()) {}
+
+  // Whether the probe is not over. It begins when there is something to sum, and until it is over there are no passes.
+  bool is_probing() const { return probe_ && !probe_->is_over(); }
 
   // As of roce::MessageSession.
   Status post_next(Nanoseconds now, std::optional<Pass>& posted);
@@ -37,11 +41,11 @@ class RingSession {
 
  private:
   Status contradicted(const Arrival& arrival, bool is_awaited) const;
-  Status not_summed(const std::string& how) const;
+  Status not_summed() const;
 
   roce::MessageSession& session_;
-  std::uint32_t workers_, worker_, previous_;
-  bool is_plain_;
+  std::uint32_t worker_, previous_;
+  std::optional<RingProbe> probe_;
   std::vector<bool> awaits_;  // per slot: whether its result is to come
 };
 
