@@ -8,7 +8,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "rdma_engine/base/assert.h"
 #include "rdma_engine/messages/result_check.h"
 #include "rdma_engine/transport/rc/ring_link.h"
 
@@ -27,33 +29,31 @@ class RingProbe {
             mix(mix(job, static_cast<std::uint32_t>(secret & 0xffffffff)), static_cast<std::uint32_t>(secret >> 32))) {}
 
   bool is_over() const { return epoch_ == roce::MessageLayout::kPlaces; }
+  bool is_under_way() const { return is_under_way_; }
 
   // Posts the next pass unless it is under way.
   void post() {
     if (is_over() || is_under_way_) return;
     is_under_way_ = true;
     const std::span<std::uint8_t> bytes = link_.send_memory().first(kBytes);
-    check(1).write(reinterpret_cast<std::uint32_t*>(bytes.data()));
+    roce::ResultCheck::of(nullptr, 0, name_, epoch_, 1).write(reinterpret_cast<std::uint32_t*>(bytes.data()));
     link_.post(place(), bytes, name_);
   }
-  // Takes a message that a switch has summed. Returns whether it is the sum of all workers' checks of this pass.
-  bool take(const roce::MessageQueues::Arrival& arrival) {
-    JAXINA_ASSERT(!is_over());
-    const std::span<const std::uint8_t> bytes = link_.at(place(), kBytes);
-    const bool is_sum =
-        is_under_way_ && arrival.queue == 0 && arrival.bytes == kBytes &&
-        ((arrival.immediate ^ name_) & roce::kRingFingerprint) == 0 &&
-        roce::ResultCheck::read(reinterpret_cast<const std::uint32_t*>(bytes.data())) == check(workers_);
+  // Takes a message that a switch has summed. Returns how many workers' checks of this pass it holds; nothing if it is
+  // no sum of them.
+  std::optional<std::uint32_t> take(const roce::MessageQueues::Arrival& arrival) {
+    JAXINA_ASSERT(!is_over() && is_under_way_);
+    const bool is_awaited = arrival.queue == 0 && arrival.bytes == kBytes &&
+                            ((arrival.immediate ^ name_) & roce::kRingFingerprint) == 0;
+    const auto* words = reinterpret_cast<const std::uint32_t*>(link_.at(place(), kBytes).data());
+    const std::uint32_t epoch = epoch_++;
     is_under_way_ = false;
-    ++epoch_;
-    return is_sum;
+    if (!is_awaited) return std::nullopt;
+    return roce::ResultCheck::read(words).contributions(nullptr, 0, name_, epoch, workers_);
   }
 
  private:
   RingPlace place() const { return {.slot = 0, .epoch = epoch_, .begins = begins_}; }
-  roce::ResultCheck check(std::uint32_t workers) const {
-    return roce::ResultCheck::of(nullptr, 0, name_, epoch_, workers);
-  }
 
   RingLink& link_;
   std::size_t begins_;

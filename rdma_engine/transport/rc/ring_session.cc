@@ -30,7 +30,7 @@ Status RingSession::post_next(Nanoseconds now, std::optional<Pass>& posted) {
 Status RingSession::on_arrival(const Arrival& arrival, Nanoseconds now) {
   const std::size_t slot = arrival.queue;
   if (slot >= awaits_.size()) return contradiction("a message came round the ring that is not of this job:");
-  const bool is_awaited = awaits_[slot];
+  const bool is_awaited = is_probing() ? probe_->is_under_way() : awaits_[slot];
   awaits_[slot] = false;
   if (probe_) {
     switch (roce::ring_kind_of(arrival.immediate)) {
@@ -39,11 +39,19 @@ Status RingSession::on_arrival(const Arrival& arrival, Nanoseconds now) {
       default: return not_summed();
     }
   }
-  if (is_probing()) return probe_->take(arrival) ? Status{} : contradiction("a probe came back with a wrong sum:");
+  if (probe_ && !is_awaited) return too_few("comes before this worker has contributed");
+  if (is_probing()) {
+    const std::optional<std::uint32_t> count = probe_->take(arrival);
+    if (count == workers_) return {};
+    return count ? too_few(how_many(*count)) : contradiction("a probe came back with a wrong sum:");
+  }
   if (!is_awaited) return contradiction("a sum came round the ring to which this worker has not contributed:");
   const Kind kind = session_.on_arrival(arrival, now).kind;
   if (kind == Kind::kResult) return {};
   if (kind == Kind::kOtherPass) return mismatch_between(previous_, worker_);
+  if (const auto count = probe_ ? session_.contributions(arrival) : std::nullopt; count) {
+    return too_few(how_many(*count));
+  }
   // A switch that forgets its rings in the middle of a message can leave a wrong sum with a right end, if packets
   // overtake each other.
   return contradiction(std::string("a sum came round the ring that does not hold every worker's contribution once") +
@@ -54,6 +62,17 @@ Status RingSession::on_arrival(const Arrival& arrival, Nanoseconds now) {
 Status RingSession::contradicted(const Arrival& arrival, bool is_awaited) const {
   if (is_awaited && !session_.is_of_latest_pass(arrival)) return mismatch_between(previous_, worker_);
   return contradiction("the switch says that the workers' messages do not fit together:");
+}
+
+std::string RingSession::how_many(std::uint32_t count) const {
+  return "holds the contributions of " + std::to_string(count) + " of " + std::to_string(workers_) + " workers";
+}
+
+Status RingSession::too_few(const std::string& how) const {
+  return {ErrorCode::kNotSummed,
+          "a sum came that " + how +
+              ": the switch of a rack does not sum, because it has lost the job, or because not all traffic of its rack "
+              "passes it. Start the job again; the switches' logs may say more"};
 }
 
 Status RingSession::not_summed() const {

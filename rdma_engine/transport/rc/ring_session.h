@@ -3,7 +3,8 @@
 // why. It has no clock and never waits.
 //
 // With a switch, there are two causes, and each message says what the switch has done (messages/ring_immediate.h):
-//   * The switch passes on what it should sum, because it has lost the job.
+//   * The switch passes on what it should sum, because it has lost the job. If a rack's switch does, sums have too few
+//     contributions.
 //   * Workers contradict each other. If their messages have one size, the switch sums them, and the fingerprint or the
 //     check is wrong. Otherwise it ends the job, and says so from then on.
 #pragma once
@@ -26,6 +27,7 @@ class RingSession {
   // the workers do.
   RingSession(roce::MessageSession& session, const roce::MessageSessionConfig& config, std::optional<RingProbe> probe)
       : session_(session),
+        workers_(config.shape.workers()),
         worker_(config.worker),
         previous_((config.worker + config.shape.workers() - 1) % config.shape.workers()),
         probe_(probe),
@@ -41,10 +43,12 @@ class RingSession {
 
  private:
   Status contradicted(const Arrival& arrival, bool is_awaited) const;
+  std::string how_many(std::uint32_t count) const;
+  Status too_few(const std::string& how) const;
   Status not_summed() const;
 
   roce::MessageSession& session_;
-  std::uint32_t worker_, previous_;
+  std::uint32_t workers_, worker_, previous_;
   std::optional<RingProbe> probe_;
   std::vector<bool> awaits_;  // per slot: whether its result is to come
 };
