@@ -132,6 +132,51 @@ TEST(FrameSwitch, AProbeTellsThatASwitchIsNotThere) {
   });
 }
 
+// Four workers in two racks, whose switches are connected to a third one: 4 MB, of which each worker's network card
+// loses one packet in 500.
+TEST(FrameSwitch, RacksAddFirst) {
+  constexpr std::uint32_t workers = 4;
+  with_hosts_around_switch(workers, [](HostsAroundSwitch& hosts) {
+    hosts.add_cable("up0", "down0");
+    hosts.add_cable("up1", "down1");
+    const JobSpec job = job_of(workers, kJob, {.slots = 7, .blocks_per_chunk = 16});
+    const auto make = [&](const std::vector<std::string>& ports) {
+      return hosts.at_switch([&] { return std::make_unique<FrameSwitch>(ports); });
+    };
+    const auto spine = make({"down0", "down1"});
+    const std::unique_ptr<FrameSwitch> leaves[] = {make({"port0", "port1", "up0"}), make({"port2", "port3", "up1"})};
+    const std::vector<std::uint32_t> racks{0, 0, 1, 1};
+    Meeting meeting(workers, [&](std::span<const roce::ConnectionEnd> ends) {
+      EXPECT_THROW(spine->add_ring(kJob, job.shape, ends, {{0, 1, 0, 1}, {}}), Error) << "it comes back to a rack";
+      for (std::uint32_t rack = 0; rack < 2; ++rack) leaves[rack]->add_ring(kJob, job.shape, ends, {racks, rack});
+      spine->add_ring(kJob, job.shape, ends, {racks, {}});
+    });
+    FloatSum sum(workers, 1'000'000, 9);
+    std::vector<std::thread> threads;
+    for (std::uint32_t w = 0; w < workers; ++w) {
+      threads.emplace_back([&, w] {
+        auto link = hosts.at(w, [&] {
+          return std::make_unique<rc::SocketRing>(
+              rc::RingSocketOptions{.host = hosts.address(w), .loss = 0.002, .loss_seed = w, .offload = false},
+              job.shape);
+        });
+        link->connect(meeting.exchange(w, link->local()));
+        const auto endpoint = rc::make_ring_endpoint(member_of(job, w), std::move(link), false);
+        sum.submit(w, *endpoint);
+        const Status status = run_to_end(*endpoint);
+        EXPECT_TRUE(status.ok()) << status.text();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    sum.expect_exact();
+    const Counters of_spine = spine->statistics().jobs.at(kJob);
+    EXPECT_GT(of_spine[Counter::kResults], 100u);
+    for (const auto& leaf : leaves) {
+      EXPECT_EQ(leaf->statistics().jobs.at(kJob)[Counter::kUpdates], 2 * of_spine[Counter::kResults]);
+    }
+  });
+}
+
 // The switch does not sum messages of different sizes. It has not lost the job, and no worker may say so.
 TEST(FrameSwitch, WorkersThatSumDifferentThingsAreToldThat) {
   with_hosts_around_switch(kWorkers, [](HostsAroundSwitch& hosts) {
