@@ -43,8 +43,8 @@ class RingProbe {
   // no sum of them.
   std::optional<std::uint32_t> take(const roce::MessageQueues::Arrival& arrival) {
     JAXINA_ASSERT(!is_over() && is_under_way_);
-    const bool is_awaited = arrival.queue == 0 && arrival.bytes == kBytes &&
-                            ((arrival.immediate ^ name_) & roce::kRingFingerprint) == 0;
+    const bool is_awaited =
+        arrival.queue == 0 && arrival.bytes == kBytes && ((arrival.immediate ^ name_) & roce::kRingFingerprint) == 0;
     const auto* words = reinterpret_cast<const std::uint32_t*>(link_.at(place(), kBytes).data());
     const std::uint32_t epoch = epoch_++;
     is_under_way_ = false;

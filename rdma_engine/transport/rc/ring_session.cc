@@ -69,10 +69,11 @@ std::string RingSession::how_many(std::uint32_t count) const {
 }
 
 Status RingSession::too_few(const std::string& how) const {
-  return {ErrorCode::kNotSummed,
-          "a sum came that " + how +
-              ": the switch of a rack does not sum, because it has lost the job, or because not all traffic of its rack "
-              "passes it. Start the job again; the switches' logs may say more"};
+  return {
+      ErrorCode::kNotSummed,
+      "a sum came that " + how +
+          ": the switch of a rack does not sum, because it has lost the job, or because not all traffic of its rack "
+          "passes it. Start the job again; the switches' logs may say more"};
 }
 
 Status RingSession::not_summed() const {
