@@ -60,7 +60,7 @@ Status RingSession::on_arrival(const Arrival& arrival, Nanoseconds now) {
 
 // What comes is the previous worker's own message. If it is of another pass than this worker's, these two are known.
 Status RingSession::contradicted(const Arrival& arrival, bool is_awaited) const {
-  if (is_awaited && !session_.is_of_latest_pass(arrival)) return mismatch_between(previous_, worker_);
+  if (is_awaited && !is_probing() && !session_.is_of_latest_pass(arrival)) return mismatch_between(previous_, worker_);
   return contradiction("the switch says that the workers' messages do not fit together:");
 }
 
