@@ -122,6 +122,16 @@ class JobRejectedError(JaxinaError):
     code = "JOB_REJECTED"
 
 
+class NotSummedError(JaxinaError):
+    """A transparent switch passes on what workers send each other, and does not sum it.
+
+    Their traffic does not pass the switch, or it has lost the job, for example because it was restarted. The message
+    says which.
+    """
+
+    code = "NOT_SUMMED"
+
+
 class SharedMemoryError(JaxinaError):
     """The shared-memory segment of an embedded aggregator cannot be created, sized or mapped."""
 

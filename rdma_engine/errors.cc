@@ -20,6 +20,7 @@ std::string_view to_string(ErrorCode code) {
     case ErrorCode::kSystem: return "SYSTEM";
     case ErrorCode::kGpu: return "GPU";
     case ErrorCode::kShutDown: return "SHUT_DOWN";
+    case ErrorCode::kNotSummed: return "NOT_SUMMED";
   }
   return "UNKNOWN";
 }

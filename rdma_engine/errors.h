@@ -27,7 +27,9 @@ enum class ErrorCode {
   kSystem,             // an operating-system call failed
   kGpu,                // a CUDA call failed
   kShutDown,           // jaxina.shutdown() was called while work was pending
+  kNotSummed,          // a switch passes on what it should sum
 };
+inline constexpr ErrorCode kLastErrorCode = ErrorCode::kNotSummed;
 
 // The code's name as messages show it, e.g. "WORKER_LOST".
 std::string_view to_string(ErrorCode code);

@@ -40,7 +40,7 @@ seeds() {
     build/native/rdma_engine/sim/jaxina_sim 0:200000 "$scenario" || failed+=("seeds of $scenario")
   done
   # Their seeds have ten times as many packets.
-  for scenario in atp-congestion netreduce netreduce-ends; do
+  for scenario in atp-congestion netreduce netreduce-ends netreduce-racks netreduce-racks-ends; do
     build/native/rdma_engine/sim/jaxina_sim 0:20000 "$scenario" || failed+=("seeds of $scenario")
   done
 }

@@ -29,7 +29,7 @@ void raise_in_python(const std::exception_ptr& pointer, void*) {
 void bind_errors(nb::module_&) { nb::register_exception_translator(raise_in_python); }
 
 ErrorCode error_code_named(std::string_view name) {
-  for (int code = 1; code <= static_cast<int>(ErrorCode::kShutDown); ++code) {
+  for (int code = 1; code <= static_cast<int>(kLastErrorCode); ++code) {
     if (to_string(static_cast<ErrorCode>(code)) == name) return static_cast<ErrorCode>(code);
   }
   throw Error(ErrorCode::kInvalidArgument, "there is no error code " + std::string(name));

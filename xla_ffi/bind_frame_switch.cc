@@ -1,9 +1,12 @@
 // Binds FrameSwitch, the transparent switch between network interfaces.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rdma_engine/switch/frame_switch.h"
@@ -35,19 +38,23 @@ void bind_frame_switch(nb::module_& m) {
           "  SystemCallError: if the system has no thread left, or refuses something else.")
       .def(
           "add_ring",
-          [](FrameSwitch& self, std::uint32_t job, const JobShape& shape, const std::vector<ConnectionFields>& fields) {
+          [](FrameSwitch& self, std::uint32_t job, const JobShape& shape, const std::vector<ConnectionFields>& fields,
+             std::vector<std::uint32_t> racks, std::optional<std::uint32_t> rack) {
             std::vector<roce::ConnectionEnd> ends;
             for (const ConnectionFields& one : fields) ends.push_back(connection_of(one));
-            self.add_ring(job, shape, ends);
+            self.add_ring(job, shape, ends, {std::move(racks), rack});
           },
-          "job"_a, "shape"_a, "ends"_a, Release(),
+          "job"_a, "shape"_a, "ends"_a, "racks"_a = std::vector<std::uint32_t>{}, "rack"_a = nb::none(), Release(),
           "From now on adds what the workers of a ring write to each other.\n\n"
           "Args:\n"
           "  job: the job's id.\n"
           "  shape: the job's shape.\n"
           "  ends: the workers' ends, (address, udp_port, mtu, qpns, psn, rkey, memory), as "
           "jaxina.control.data_plane.QueuePairs has them: numeric addresses, one MTU, and two queue pairs each, the one "
-          "that sends and the one that receives.\n\n"
+          "that sends and the one that receives.\n"
+          "  racks: each worker's rack, by number, if racks have switches of their own.\n"
+          "  rack: the rack whose switch this is. None: it is the one above them. If all workers are in one rack, its "
+          "switch adds alone, and the one above must not be told.\n\n"
           "Raises:\n"
           "  InvalidArgumentError: if there can be no such ring.\n"
           "  JobRejectedError: if there is such a job or such a connection.")

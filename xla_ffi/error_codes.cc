@@ -16,7 +16,8 @@ xla::ffi::ErrorCode to_xla(ErrorCode code) {
     case ErrorCode::kMismatch: return Xla::kInvalidArgument;
     case ErrorCode::kWorkerLost: return Xla::kUnavailable;
     case ErrorCode::kTimeout: return Xla::kDeadlineExceeded;
-    case ErrorCode::kSwitchUnreachable: return Xla::kUnavailable;
+    case ErrorCode::kSwitchUnreachable:
+    case ErrorCode::kNotSummed: return Xla::kUnavailable;
     case ErrorCode::kJobRejected: return Xla::kPermissionDenied;
     case ErrorCode::kSharedMemory: return Xla::kResourceExhausted;
     case ErrorCode::kSystem:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import ipaddress
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,16 +61,43 @@ def software(
 
 
 @contextlib.contextmanager
-def transparent(interfaces: str) -> Iterator[tuple[Any, str]]:
-    """Runs a transparent switch's data plane. Yields it, and a text that says where it is."""
+def transparent(interfaces: str, racks: Sequence[str], token: str | None) -> Iterator[tuple[Any, str]]:
+    """Runs a transparent switch's data plane, perhaps above racks. Yields it, and a text that says where it is."""
     from jaxina import _native
+    from jaxina.control.assistance import Helpers
+    from jaxina.control.racked_plane import RackedPlane
+    from jaxina.control.switch_address import ANSWER_TIMEOUT
     from jaxina.control.transparent_plane import TransparentPlane
 
+    named = _racks(racks)
     frames = _native.FrameSwitch(interfaces.split(","))
+    helpers = Helpers(ANSWER_TIMEOUT, token)
     try:
-        yield TransparentPlane(frames), f"the way between {interfaces}"
+        plane = RackedPlane(frames, named, helpers) if named else TransparentPlane(frames)
+        above = f", above {len(named)} racks" if named else ""
+        yield plane, f"the way between {interfaces}{above}"
     finally:
+        helpers.close()
         frames.stop()
+
+
+def _racks(options: Sequence[str]) -> dict[str, list[str]]:
+    """The addresses of each rack's workers, by the control address of its switch."""
+    racks: dict[str, list[str]] = {}
+    for option in options:
+        control, _, workers = option.partition("=")
+        try:
+            config.split_address(control)
+            addresses = [str(ipaddress.IPv4Address(one)) for one in workers.split(",")]
+        except ValueError as error:
+            raise InvalidArgumentError(
+                f"--rack {option}: {error}. It is HOST:PORT=ADDRESS,ADDRESS,... with the control address of the rack's "
+                "switch, and its workers' IPv4 addresses"
+            ) from None
+        if control in racks or any(one in others for one in addresses for others in racks.values()):
+            raise InvalidArgumentError(f"--rack {option}: this switch, or a worker's address, is in another rack too")
+        racks[control] = addresses
+    return racks
 
 
 @contextlib.contextmanager

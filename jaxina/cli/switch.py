@@ -73,6 +73,15 @@ def switch(
             "nothing else. It needs CAP_NET_RAW.",
         ),
     ] = None,
+    rack: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST:PORT=ADDRESS,ADDRESS,...",
+            help="With --transparent: this switch stands above those of racks. Give the control address of each rack's "
+            "switch, which is started with --transparent too, and the IPv4 addresses of its workers. Workers name this "
+            "switch. May be given several times.",
+        ),
+    ] = None,
     icrc: Annotated[
         bool,
         typer.Option(
@@ -158,9 +167,11 @@ def switch(
     if transparent is not None:
         if upstream or data_ports or threads or rdma or loss or not icrc or port_rate or backend is Backend.tofino:
             raise InvalidArgumentError(
-                "--transparent goes with --bind and --token-file only: such a switch does nothing but sum rings"
+                "--transparent goes with --bind, --rack and --token-file only: such a switch does nothing but sum rings"
             )
-        plane = data_planes.transparent(transparent)
+        plane = data_planes.transparent(transparent, rack or [], token)
+    elif rack:
+        raise InvalidArgumentError("--rack needs --transparent: it is for switches that sum rings")
     elif backend is Backend.tofino:
         if upstream or data_ports or threads or rdma or loss or not icrc or port_rate:
             raise InvalidArgumentError(
@@ -176,7 +187,7 @@ def switch(
     with Signals((signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)) as signals, plane as (data_plane, where):
         _let_data_path_go_first()
         with ControlServer(data_plane, bind, token, upstream=upstream or "") as server:
-            if backend is Backend.tofino:
+            if hasattr(data_plane, "ended"):  # it may find that a job cannot go on
                 data_plane.ended = server.end_job
             log = logging.getLogger("jaxina.switch")
             if announce_fd is not None:

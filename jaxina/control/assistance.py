@@ -1,4 +1,4 @@
-"""What a job's first process asks of switches: to combine updates, or to be servers of the job."""
+"""What is asked of switches for a job: to combine updates, to be servers, or to sum the workers of a rack."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxina._native import JobShape
 from jaxina.control import control_pb2 as pb
 from jaxina.control.client import SwitchClient
 from jaxina.control.racks import Layout
-from jaxina.control.roles import Combine, Serve
+from jaxina.control.roles import Combine, RackOfRing, Serve
 from jaxina.control.servers import Switch
 from jaxina.control.switch_address import ANSWER_TIMEOUT, find
 from jaxina.control.typed_status import error_from, unreachable
@@ -26,18 +26,22 @@ _RETRY = 0.5  # seconds between two attempts to reach a switch that is away
 
 
 class Assistance:
-    """One switch's help with one job. It asks again whenever the switch was away, until `close`.
+    """One switch's help with one job.
 
     Args:
       client: calls the switch.
       request: what the switch shall do.
       lost: called with the error each time that the switch stops helping. On another thread.
+      again: whether to ask again, until `close`, whenever the switch was away.
     """
 
-    def __init__(self, client: SwitchClient, request: pb.AssistRequest, lost: Callable[[JaxinaError], None]):
+    def __init__(
+        self, client: SwitchClient, request: pb.AssistRequest, lost: Callable[[JaxinaError], None], again: bool = True
+    ):
         self._client = client
         self._request = request
         self._lost = lost
+        self._again = again
         self._closing = threading.Event()
         self._answered = threading.Event()
         self._reply: pb.Assisting | None = None
@@ -80,6 +84,8 @@ class Assistance:
             self._error = error
             self._answered.set()
             self._lost(error)
+            if not self._again:
+                return
             self._closing.wait(_RETRY)
 
     def _hold(self) -> JaxinaError:
@@ -188,6 +194,31 @@ class Helpers:
         rooms = [one.reply(ANSWER_TIMEOUT).first_window for one in begun]
         return min(shape.slots, len(rooms) * min(rooms)) if all(rooms) else 0
 
+    def sum_racks(
+        self,
+        job: int,
+        secret: int,
+        shape: JobShape,
+        roles: Mapping[str, RackOfRing],
+        lost: Callable[[JaxinaError], None],
+    ) -> None:
+        """Has the switches of racks sum a ring, and waits for their answers.
+
+        Args:
+          job: the job.
+          secret: its secret.
+          shape: its shape.
+          roles: what each switch does, by control address.
+          lost: called with the error when one stops. It is not asked again: a switch that has forgotten a ring must
+            not go on with it.
+
+        Raises:
+          JaxinaError: one refuses, or does not answer.
+        """
+        begun = [self._begin(control, job, secret, shape, role, lost, again=False) for control, role in roles.items()]
+        for one in begun:
+            one.reply(ANSWER_TIMEOUT)
+
     def release(self, job: int) -> None:
         """Ends the help with one job, if there is any."""
         with self._lock:
@@ -208,8 +239,9 @@ class Helpers:
         job: int,
         secret: int,
         shape: JobShape,
-        role: Combine | Serve,
+        role: Combine | RackOfRing | Serve,
         lost: Callable[[JaxinaError], None],
+        again: bool = True,
     ) -> Assistance:
         request = pb.AssistRequest(
             job=job,
@@ -224,7 +256,7 @@ class Helpers:
         with self._lock:
             if address not in self._clients:
                 self._clients[address] = SwitchClient(address, self._timeout, self._token)
-            begun = Assistance(self._clients[address], request, lost)
+            begun = Assistance(self._clients[address], request, lost, again)
             self._helping.setdefault(job, []).append(begun)
         return begun
 

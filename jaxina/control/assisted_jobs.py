@@ -1,4 +1,4 @@
-"""The jobs that a switch helps with but did not make: it combines their updates, or is one of their servers."""
+"""The jobs that a switch helps with but did not make: see `jaxina.control.roles`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from jaxina._native import JobShape
 from jaxina.control import control_pb2 as pb
 from jaxina.control import limits, roles
-from jaxina.control.data_plane import DataPlane
+from jaxina.control.data_plane import DataPlane, RackPlane
 from jaxina.errors import InvalidArgumentError, JobRejectedError
 
 
@@ -69,8 +69,17 @@ class AssistedJobs:
             memory = self._checked_memory(shape.pool_bytes, serve.contacts(shape.workers), asker)
             self._data_plane.serve_part(request.job, request.secret, shape, serve)
             what = serve.described()
+        elif role == "rack":
+            rack = roles.RackOfRing.read(request.rack, shape.workers)
+            memory = self._checked_memory(shape.pool_bytes, 0, asker)
+            if not isinstance(self._data_plane, RackPlane):
+                raise InvalidArgumentError(
+                    "this switch is not on the way between the workers of a rack: start it with --transparent"
+                )
+            self._data_plane.sum_rack(request.job, shape, rack)
+            what = rack.described()
         else:
-            raise InvalidArgumentError("a request for assistance says what to do: combine or serve")
+            raise InvalidArgumentError("a request for assistance says what to do: combine, serve or sum a rack")
         self._jobs[request.job] = _Assisted(shape.workers, what, asker, memory)
         try:
             yield pb.Assisting(data_ports=self._data_plane.ports, first_window=self._data_plane.slots_that_fit(shape))

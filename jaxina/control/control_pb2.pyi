@@ -415,6 +415,7 @@ class AssistRequest(_message.Message):
     BLOCKS_PER_CHUNK_FIELD_NUMBER: _builtins.int
     COMBINE_FIELD_NUMBER: _builtins.int
     SERVE_FIELD_NUMBER: _builtins.int
+    RACK_FIELD_NUMBER: _builtins.int
     job: _builtins.int
     secret: _builtins.int
     workers: _builtins.int
@@ -426,6 +427,8 @@ class AssistRequest(_message.Message):
     def combine(self) -> Global___Combine: ...
     @_builtins.property
     def serve(self) -> Global___Serve: ...
+    @_builtins.property
+    def rack(self) -> Global___RackOfRing: ...
     def __init__(
         self,
         *,
@@ -438,8 +441,11 @@ class AssistRequest(_message.Message):
         blocks_per_chunk: _builtins.int = ...,
         combine: Global___Combine | None = ...,
         serve: Global___Serve | None = ...,
+        rack: Global___RackOfRing | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["combine", b"combine", "role", b"role", "serve", b"serve"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "combine", b"combine", "rack", b"rack", "role", b"role", "serve", b"serve"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
         "block_size",
@@ -452,6 +458,8 @@ class AssistRequest(_message.Message):
         b"devices",
         "job",
         b"job",
+        "rack",
+        b"rack",
         "role",
         b"role",
         "secret",
@@ -464,11 +472,38 @@ class AssistRequest(_message.Message):
         b"workers",
     ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_role: _TypeAlias = _typing.Literal["combine", "serve"]  # noqa: Y015
+    _WhichOneofReturnType_role: _TypeAlias = _typing.Literal["combine", "serve", "rack"]  # noqa: Y015
     _WhichOneofArgType_role: _TypeAlias = _typing.Literal["role", b"role"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_role) -> _WhichOneofReturnType_role | None: ...
 
 Global___AssistRequest: _TypeAlias = AssistRequest  # noqa: Y015
+
+@_typing.final
+class RackOfRing(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDS_FIELD_NUMBER: _builtins.int
+    RACKS_FIELD_NUMBER: _builtins.int
+    OWN_FIELD_NUMBER: _builtins.int
+    own: _builtins.int
+    @_builtins.property
+    def ends(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuePairs]: ...
+    @_builtins.property
+    def racks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        ends: _abc.Iterable[Global___QueuePairs] | None = ...,
+        racks: _abc.Iterable[_builtins.int] | None = ...,
+        own: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends", b"ends", "own", b"own", "racks", b"racks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RackOfRing: _TypeAlias = RackOfRing  # noqa: Y015
 
 @_typing.final
 class Combine(_message.Message):

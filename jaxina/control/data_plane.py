@@ -12,7 +12,7 @@ from jaxina.errors import InvalidArgumentError
 
 if TYPE_CHECKING:  # they need protobuf, which a process without a control service does not
     from jaxina.control import control_pb2 as pb
-    from jaxina.control.roles import Combine, Serve
+    from jaxina.control.roles import Combine, RackOfRing, Serve
 
 _NUMBERS = 2**24  # queue pairs and packets are numbered in 24 bits
 _MTUS = (256, 512, 1024, 2048, 4096)
@@ -201,8 +201,25 @@ class RingPlane(Protocol):
     def connect_ring(self, job: int, ends: Sequence[QueuePairs]) -> None:
         """All workers of a job have told their ends, in their order, with one MTU. They send as soon as this returns.
 
+        It may wait for other switches, so it is called on a thread of its own.
+
         Raises:
           InvalidArgumentError: the ring does not fit this data plane.
           JobRejectedError: one of the connections is part of another ring.
+          SwitchUnreachableError: another switch that must know the ring does not answer.
+        """
+        ...
+
+
+@runtime_checkable
+class RackPlane(Protocol):
+    """A data plane between the workers of a rack."""
+
+    def sum_rack(self, job: int, shape: JobShape, rack: RackOfRing) -> None:
+        """Sums a rack's part of a ring, until `remove_job`.
+
+        Raises:
+          InvalidArgumentError: the workers of a rack do not follow each other in the ring, or the ring does not fit.
+          JobRejectedError: the id is in use, or one of the connections is part of another ring.
         """
         ...

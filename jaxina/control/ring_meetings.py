@@ -13,6 +13,7 @@ class _Meeting:
     def __init__(self) -> None:
         self.ends: dict[int, QueuePairs] = {}
         self.connected: asyncio.Future[list[QueuePairs]] = asyncio.get_running_loop().create_future()
+        self.task: asyncio.Task[None] | None = None  # connects
 
     def fail(self, error: JaxinaError) -> None:
         if not self.connected.done():
@@ -60,19 +61,21 @@ class RingMeetings:
             raise JobRejectedError(f"worker {rank} of job {job} has told its queue pairs before: start the job again")
         meeting.ends[rank] = end
         if len(meeting.ends) == workers:
-            self._connect(self._data_plane, job, meeting)
+            meeting.task = asyncio.create_task(self._connect(self._data_plane, job, meeting))
         ends = await asyncio.shield(meeting.connected)
         return ends[(rank + 1) % workers], ends[rank - 1]
 
-    @staticmethod
-    def _connect(plane: RingPlane, job: int, meeting: _Meeting) -> None:
+    async def _connect(self, plane: RingPlane, job: int, meeting: _Meeting) -> None:
         least = min(end.mtu for end in meeting.ends.values())
         ends = [dataclasses.replace(end, mtu=least) for _, end in sorted(meeting.ends.items())]
         try:
-            plane.connect_ring(job, ends)
+            await asyncio.to_thread(plane.connect_ring, job, ends)
         except JaxinaError as error:
             meeting.fail(error)
-        else:
+            return
+        if self._meetings.get(job) is not meeting:  # the job was removed before its ring was there
+            self._data_plane.remove_job(job)
+        elif not meeting.connected.done():
             meeting.connected.set_result(ends)
 
     def end(self, job: int, error: JaxinaError) -> None:

@@ -1,4 +1,4 @@
-"""What a switch does for a job that it did not make: it combines updates, or it is one of the job's servers.
+"""What a switch does for a job that it did not make: it combines updates, is one of its servers, or sums a rack.
 
 The messages come from whoever reaches the switch. So `read` checks them before anything else sees them.
 """
@@ -13,6 +13,7 @@ from typing import Any
 from jaxina._native import MAX_GROUPS
 from jaxina.control import control_pb2 as pb
 from jaxina.control.data_address import Addresses, check_address
+from jaxina.control.data_plane import QueuePairs
 from jaxina.errors import InvalidArgumentError
 
 _MOST_ADDRESSES = 4096  # of servers or switches in one request
@@ -132,6 +133,49 @@ class Serve:
     def described(self) -> str:
         """Says what the switch does."""
         return f"server {self.index} of {self.of}"
+
+
+@dataclasses.dataclass(frozen=True)
+class RackOfRing:
+    """A switch sums what the workers of its rack write to each other in a ring, below another switch.
+
+    Attributes:
+      ends: all workers' queue pairs, in their order, with one MTU.
+      racks: each worker's rack.
+      own: the rack whose switch this is.
+    """
+
+    ends: tuple[QueuePairs, ...]
+    racks: tuple[int, ...]
+    own: int
+
+    def write(self, request: pb.AssistRequest) -> None:
+        """Makes it the request's role."""
+        request.rack.own = self.own
+        request.rack.racks.extend(self.racks)
+        request.rack.ends.extend(pb.QueuePairs(**dataclasses.asdict(end)) for end in self.ends)
+
+    @staticmethod
+    def read(message: pb.RackOfRing, workers: int) -> RackOfRing:
+        """Reads what `write` wrote, for a job with so many workers.
+
+        Raises:
+          InvalidArgumentError: no switch can do that.
+        """
+        if len(message.ends) != workers or len(message.racks) != workers:
+            raise InvalidArgumentError(f"a ring of {workers} workers has as many ends, each in one rack")
+        ends = tuple(map(QueuePairs.told, message.ends))
+        for end in ends:
+            end.check_in_ring()
+        if len({end.mtu for end in ends}) > 1:
+            raise InvalidArgumentError("the workers of a ring have one MTU")
+        if message.own not in message.racks:
+            raise InvalidArgumentError(f"no worker of the ring is in rack {message.own}")
+        return RackOfRing(ends, tuple(message.racks), message.own)
+
+    def described(self) -> str:
+        """Says what the switch does."""
+        return f"sums {self.racks.count(self.own)} of {len(self.racks)} workers in a ring"
 
 
 def _messages(addresses: Iterable[tuple[str, int]]) -> list[pb.DataAddress]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxina._native import FrameSwitch, JobShape
 from jaxina.control.data_plane import QueuePairs, Terms
-from jaxina.control.roles import Combine, Serve
+from jaxina.control.roles import Combine, RackOfRing, Serve
 from jaxina.errors import InvalidArgumentError
 
 _RINGS_ONLY = "this switch is transparent: it sums rings only. Use aggregator='netreduce', or another switch"
@@ -37,7 +37,10 @@ class TransparentPlane:
         """Does nothing: the switch speaks to no worker, and the control service tells them."""
 
     def connect_ring(self, job: int, ends: Sequence[QueuePairs]) -> None:
-        self._frames.add_ring(job, self._shapes[job], [_fields(end) for end in ends])
+        self._frames.add_ring(job, self._shapes[job], [fields_of(end) for end in ends])
+
+    def sum_rack(self, job: int, shape: JobShape, rack: RackOfRing) -> None:
+        self._frames.add_ring(job, shape, [fields_of(end) for end in rack.ends], rack.racks, rack.own)
 
     def connect_queue_pairs(self, job: int, worker: int, end: QueuePairs) -> QueuePairs:
         raise InvalidArgumentError(_RINGS_ONLY)
@@ -58,5 +61,5 @@ class TransparentPlane:
         return 0
 
 
-def _fields(end: QueuePairs) -> tuple[str, int, int, list[int], int, int, int]:
+def fields_of(end: QueuePairs) -> tuple[str, int, int, list[int], int, int, int]:
     return end.address, end.udp_port, end.mtu, list(end.qpns), end.psn, end.rkey, end.memory

@@ -75,28 +75,35 @@ def up(size: Size, link: Link) -> Testbed:
     return testbed
 
 
-def without_bridge(testbed: Testbed) -> list[str]:
-    """Takes the bridge of a testbed without racks out, so that a transparent switch can stand in its place.
+def without_bridge(testbed: Testbed, rack: int | None = None) -> list[str]:
+    """Takes a bridge out, so that a transparent switch can stand in its place.
 
-    The switch must run in the namespace `places.BRIDGE`, which gets the address `Testbed.transparent_host`. Until it
-    does, the hosts do not reach each other.
+    The switch must run in the bridge's namespace, `places.BRIDGE` or `Testbed.rack_namespace`. That gets the address
+    `Testbed.transparent_host` or `Testbed.transparent_rack_host`. Until it does, the hosts do not reach each other.
+
+    Args:
+      testbed: the testbed.
+      rack: the rack whose bridge it is. None: the one of a testbed without racks, or that of the core.
 
     Returns:
       The interfaces between which it must stand.
 
     Raises:
-      InvalidArgumentError: the testbed has racks.
       SystemCallError: the kernel refused.
     """
-    if testbed.size.racks > 1:
-        raise InvalidArgumentError("a transparent switch stands in a testbed without racks")
-    ports = [f"port{number}" for number in range(len(hosts_of(testbed)))]
+    if rack is None:
+        namespace, address = BRIDGE, testbed.transparent_host
+        ports = [f"rack{number}" for number in range(testbed.size.racks) if testbed.size.racks > 1]
+    else:
+        namespace, address = testbed.rack_namespace(rack), testbed.transparent_rack_host(rack)
+        ports = [UPLINK]
+    ports += [f"port{number}" for number, host in enumerate(hosts_of(testbed)) if host.bridge == namespace]
     for port in ports:
-        links.run("ip", "-n", BRIDGE, "link", "set", port, "nomaster")
-    links.run("ip", "-n", BRIDGE, "link", "add", "own", "type", "veth", "peer", "name", "own-port")
-    links.run("ip", "-n", BRIDGE, "addr", "add", f"{testbed.transparent_host}/15", "dev", "own")
+        links.run("ip", "-n", namespace, "link", "set", port, "nomaster")
+    links.run("ip", "-n", namespace, "link", "add", "own", "type", "veth", "peer", "name", "own-port")
+    links.run("ip", "-n", namespace, "addr", "add", f"{address}/15", "dev", "own")
     for interface in ("own", "own-port"):
-        links.run("ip", "-n", BRIDGE, "link", "set", interface, "up")
+        links.run("ip", "-n", namespace, "link", "set", interface, "up")
     return [*ports, "own-port"]
 
 

@@ -123,6 +123,11 @@ class Testbed:
         return f"198.18.2.{rack + 1}"
 
     @staticmethod
+    def transparent_rack_host(rack: int) -> str:
+        """The address of a transparent switch in the place of a rack's bridge."""
+        return f"198.18.3.{rack + 1}"
+
+    @staticmethod
     def server_namespace(server: int) -> str:
         """The name of a server's namespace."""
         return f"jaxina-server-{server}"

@@ -87,7 +87,7 @@ Status SwitchContact::refusal(wire::Refusal refusal) const {
 
 Status SwitchContact::abort(std::uint8_t code, std::span<const std::uint8_t> sentence) const {
   const bool known =
-      code > static_cast<std::uint8_t>(ErrorCode::kOk) && code <= static_cast<std::uint8_t>(ErrorCode::kShutDown);
+      code > static_cast<std::uint8_t>(ErrorCode::kOk) && code <= static_cast<std::uint8_t>(kLastErrorCode);
   return {known ? static_cast<ErrorCode>(code) : ErrorCode::kJobRejected,
           std::string(sentence.begin(), sentence.end())};
 }

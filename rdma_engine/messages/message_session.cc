@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "rdma_engine/base/assert.h"
 #include "rdma_engine/messages/result_check.h"
 
 namespace jaxina::roce {
@@ -43,6 +44,10 @@ MessageSession::MessageSession(const MessageSessionConfig& config, MessageQueues
 
 std::uint8_t* MessageSession::message(std::size_t slot) {
   return pairs_.send_memory().data() + slot * layout_.stride();
+}
+
+const std::uint8_t* MessageSession::result_at(const Pass& pass) const {
+  return pairs_.receive_memory().data() + layout_.result_place(pass.slot, pass.epoch) + layout_.begins_in_place(pass);
 }
 
 Status MessageSession::post_next(Nanoseconds now, std::optional<Pass>& posted) {
@@ -103,11 +108,9 @@ MessageSession::Arrived MessageSession::on_arrival(const MessageQueues::Arrival&
 
 MessageSession::Arrived MessageSession::on_result(const MessageQueues::Arrival& arrival, Nanoseconds now) {
   if (arrival.queue >= passes_.size()) return {Kind::kOtherPass};
+  if (!is_of_latest_pass(arrival)) return {Kind::kOtherPass};
   const Pass& pass = passes_[arrival.queue];
-  const std::uint32_t different = (arrival.immediate ^ pass.fingerprint) & layout_.fingerprint_bits();
-  if (different != 0 || arrival.bytes != layout_.bytes(pass)) return {Kind::kOtherPass};
-  const std::uint8_t* in =
-      pairs_.receive_memory().data() + layout_.result_place(pass.slot, pass.epoch) + layout_.begins_in_place(pass);
+  const std::uint8_t* in = result_at(pass);
   Result result{.slot = pass.slot,
                 .epoch = pass.epoch,
                 .fingerprint = pass.fingerprint,
@@ -120,6 +123,21 @@ MessageSession::Arrived MessageSession::on_result(const MessageQueues::Arrival& 
   // A damaged result counts as lost: the worker asks again.
   if (layout_.check_words() > 0 && !copy_checked(pass, result)) return {};
   return {worker_.on_result(result, now) == ResultVerdict::kAccepted ? Kind::kResult : Kind::kRejected};
+}
+
+bool MessageSession::is_of_latest_pass(const MessageQueues::Arrival& arrival) const {
+  const Pass& pass = passes_[arrival.queue];
+  const std::uint32_t different = (arrival.immediate ^ pass.fingerprint) & layout_.fingerprint_bits();
+  return different == 0 && arrival.bytes == layout_.bytes(pass);
+}
+
+std::optional<std::uint32_t> MessageSession::contributions(const MessageQueues::Arrival& arrival) {
+  JAXINA_ASSERT(is_of_latest_pass(arrival) && !layout_.is_sealed());
+  const Pass& pass = passes_[arrival.queue];
+  const auto* words = reinterpret_cast<const std::uint32_t*>(result_at(pass));
+  numerics::codec().load_big_endian(words, pass.words, copy_.data());
+  return ResultCheck::read(words + layout_.words(pass))
+      .contributions(copy_.data(), pass.words, pass.fingerprint, pass.epoch, config_.shape.workers());
 }
 
 MessageSession::Arrived MessageSession::on_notice(const MessageQueues::Arrival& arrival, Nanoseconds now) {

@@ -50,11 +50,17 @@ class MessageSession {
     std::span<const std::uint8_t> payload = {};  // only for notices
   };
   Arrived on_arrival(const MessageQueues::Arrival& arrival, Nanoseconds now);
+  // Whether an arrived message has the size, and what its immediate tells of the fingerprint, of the slot's latest
+  // pass.
+  bool is_of_latest_pass(const MessageQueues::Arrival& arrival) const;
+  // How many workers' contributions such a message holds; nothing if it is no sum of contributions to the pass.
+  std::optional<std::uint32_t> contributions(const MessageQueues::Arrival& arrival);
 
  private:
   Arrived on_result(const MessageQueues::Arrival& arrival, Nanoseconds now);
   Arrived on_notice(const MessageQueues::Arrival& arrival, Nanoseconds now);
   std::uint8_t* message(std::size_t slot);
+  const std::uint8_t* result_at(const Pass& pass) const;
   void write_check(const Pass& pass, std::uint8_t* message);
   bool copy_checked(const Pass& pass, Result& result);
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "rdma_engine/datagrams/notices.h"
+#include "rdma_engine/messages/ring_immediate.h"
 #include "rdma_engine/shape/job_shape.h"
 #include "rdma_engine/worker/pass.h"
 
@@ -71,10 +72,8 @@ class MessageLayout {
   std::size_t begins_in_place(const Pass& pass) const {
     return summed_ == Summed::kByPacket ? exponents_in_place() - exponents_at(pass) : 0;
   }
-  // The bits of a message's immediate that are the pass's fingerprint. With kByPacket one queue has the messages of all
-  // slots. So the others say which slot it is, and what kind of message (transport/rc/ring_memory.h). The check has the
-  // whole fingerprint.
-  std::uint32_t fingerprint_bits() const { return summed_ == Summed::kByMessage ? 0xffffffff : 0xffffff00; }
+  // The bits of a message's immediate that are the pass's fingerprint. The check has the whole fingerprint.
+  std::uint32_t fingerprint_bits() const { return summed_ == Summed::kByMessage ? 0xffffffff : kRingFingerprint; }
   // Whether the check of a result covers its exponents. A switch that adds packet by packet has let the check go before
   // the exponents come. They are still safe: the fingerprint of the next pass has a digest of them, and each worker
   // compares its own fingerprint with the one that comes with the result.

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "rdma_engine/messages/pass_message.h"
@@ -23,6 +24,15 @@ struct ResultCheck {
     const std::uint32_t name = mix(fingerprint, epoch);
     const numerics::LinearSums sums = numerics::linear_sums(words, count);
     return {{sums.plain + workers * name, sums.weighted + workers * mix(name, epoch)}};
+  }
+  // How many workers' contributions to a pass these words and this check hold: 1 to `most`, or nothing if they are no
+  // sum of such.
+  std::optional<std::uint32_t> contributions(const std::uint32_t* words, std::size_t count, std::uint32_t fingerprint,
+                                             std::uint32_t epoch, std::uint32_t most) const {
+    for (std::uint32_t workers = 1; workers <= most; ++workers) {
+      if (of(words, count, fingerprint, epoch, workers) == *this) return workers;
+    }
+    return std::nullopt;
   }
   // The check of a result, which also covers the exponents that come with the words.
   ResultCheck with(std::span<const std::uint8_t> exponents) const {

@@ -4,12 +4,19 @@
 #include <cstring>
 
 #include "rdma_engine/base/assert.h"
+#include "rdma_engine/base/narrow.h"
 #include "rdma_engine/messages/add_message.h"
 #include "rdma_engine/worker/layout.h"
 
 namespace jaxina::netreduce {
-BlockSums::BlockSums(const RingSpec& spec)
-    : workers_(spec.shape.workers()),
+namespace {
+
+std::uint32_t extent_of(const RingMessage& message) { return mix(message.begins_in_place, message.length); }
+
+}  // namespace
+
+BlockSums::BlockSums(const RingSpec& spec, std::size_t contributions)
+    : workers_(narrow<std::uint32_t>(contributions)),
       mtu_(spec.mtu),
       blocks_(spec.most_packets()),
       stride_(blocks_ * spec.mtu),
@@ -34,7 +41,7 @@ void BlockSums::begin(const RingMessage& message, std::uint32_t fingerprint) {
 
 BlockSums::Added BlockSums::add(std::uint32_t worker, const RingMessage& message, std::uint32_t index,
                                 std::span<const std::uint8_t> payload) {
-  const std::uint32_t extent = mix(message.begins_in_place, message.length);
+  const std::uint32_t extent = extent_of(message);
   const Outcome outcome = apply_update(state(message.slot, index), workers_,
                                        {.worker = worker, .epoch = message.epoch, .fingerprint = extent});
   switch (outcome.verdict) {
@@ -63,6 +70,11 @@ BlockSums::Added BlockSums::add(std::uint32_t worker, const RingMessage& message
 bool BlockSums::has(const BlockName& block) const {
   const SlotVersion& version = state(block.slot, block.index).version(block.epoch);
   return version.epoch == block.epoch && version.count == workers_;
+}
+
+bool BlockSums::has(const RingMessage& message, std::uint32_t index) const {
+  const SlotVersion& version = state(message.slot, index).version(message.epoch);
+  return has({message.slot, message.epoch, index}) && version.fingerprint == extent_of(message);
 }
 
 std::span<const std::uint8_t> BlockSums::sum(const BlockName& block) const {

@@ -17,11 +17,12 @@ namespace jaxina::netreduce {
 
 class BlockSums {
  public:
-  explicit BlockSums(const RingSpec& spec);
+  // The sum of so many contributions to each block.
+  BlockSums(const RingSpec& spec, std::size_t contributions);
 
   enum class Added : std::uint8_t {
     kCounted,
-    kCompleted,    // all workers are in the block
+    kCompleted,    // all contributions are in the block
     kContradicts,  // another worker's message for this pass has another size, or the pass cannot have begun
   };
   // Adds block `index` of a worker's message. A worker's blocks of a pass come in their order, each once.
@@ -30,6 +31,8 @@ class BlockSums {
 
   // Whether the block's sum is complete and still there.
   bool has(const BlockName& block) const;
+  // Whether the sum of this block is complete, and of messages with the same size as this one.
+  bool has(const RingMessage& message, std::uint32_t index) const;
   // The sum of a block for which has() holds.
   std::span<const std::uint8_t> sum(const BlockName& block) const;
 

@@ -1,4 +1,4 @@
-// HeldPackets: the headers of one connection's packets that wait for their sums, in the order of their numbers. Each
+// HeldPackets: the headers of one connection's packets that wait for their sums, by their numbers. Each
 // packet leaves with its own headers: its marks of congestion, its request for an acknowledgement, its IP
 // identification.
 #pragma once
@@ -27,6 +27,8 @@ struct HeldPacket {
   BlockName block;
   std::uint16_t egress = 0;  // where the frame leaves the switch
   std::uint8_t size = 0;
+  bool is_taken = false;
+  bool is_sent = false;  // a leaf's sum, before others of the connection: ring_job.h
   std::array<std::uint8_t, roce::kMaxFrameHeaders> headers;
 
   void keep(std::span<const std::uint8_t> its_headers, std::uint16_t to) {
@@ -38,23 +40,20 @@ struct HeldPacket {
 
 class HeldPackets {
  public:
-  bool is_full() const { return count_ == kMaxHeld; }
-  bool is_empty() const { return count_ == 0; }
-  HeldPacket& add() {
-    JAXINA_ASSERT(!is_full());
-    return at(count_++);
+  static bool has_room(std::uint64_t distance) { return distance < kMaxHeld; }
+  // The packet that is this far behind the first one that has not been released.
+  HeldPacket& at(std::uint64_t distance) {
+    JAXINA_ASSERT(has_room(distance));
+    return packets_[(first_ + distance) % kMaxHeld];
   }
-  // The packet that is this far behind the oldest.
-  HeldPacket& at(std::size_t distance) { return packets_[(first_ + distance) % kMaxHeld]; }
   void pop() {
-    JAXINA_ASSERT(!is_empty());
+    at(0).is_taken = at(0).is_sent = false;
     first_ = (first_ + 1) % kMaxHeld;
-    --count_;
   }
 
  private:
   std::array<HeldPacket, kMaxHeld> packets_;
-  std::size_t first_ = 0, count_ = 0;
+  std::size_t first_ = 0;
 };
 
 }  // namespace jaxina::netreduce

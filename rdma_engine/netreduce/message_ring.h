@@ -17,14 +17,13 @@ struct RingMessage {
   bool has(std::uint64_t number) const { return number >= first && number - first < packets; }
 };
 
-// It keeps two messages for each slot. That is enough: a sender goes back to a message only while the receiver does not
-// have it. The receiver then has nothing that was sent later either, so it has not answered that with the next pass of
-// its slot. Hence behind the message there are at most two more of every other slot and one of its own.
+// It keeps each slot's latest two messages. That is enough: a sender goes back to a message only while the receiver
+// does not have it. So the receiver does not contribute to the slot's next pass, and nobody gets to the one after that.
 class MessageRing {
  public:
   explicit MessageRing(std::size_t slots) : messages_(2 * slots) {}
 
-  void add(const RingMessage& message) { messages_[added_++ % messages_.size()] = message; }
+  void add(const RingMessage& message) { messages_[2 * std::size_t{message.slot} + message.epoch % 2] = message; }
   // The message that has this packet, or null if it is older than all that are kept.
   const RingMessage* find(std::uint64_t number) const {
     for (const RingMessage& message : messages_) {
@@ -35,7 +34,6 @@ class MessageRing {
 
  private:
   std::vector<RingMessage> messages_;
-  std::size_t added_ = 0;
 };
 
 }  // namespace jaxina::netreduce

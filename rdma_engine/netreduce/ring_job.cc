@@ -11,6 +11,26 @@ namespace {
 // a gap, unless it is late by so many packets.
 constexpr std::uint32_t kFarAhead = 1u << 22;
 
+// A message's last packet has the immediate, which ends the headers, and now says what the switch has done.
+void mark(std::span<std::uint8_t> headers, roce::RingKind kind) {
+  if (!roce::has_immediate(static_cast<roce::Opcode>(headers[roce::kBthAt]))) return;
+  headers[headers.size() - 2] |= static_cast<std::uint8_t>(roce::bits_of(kind) >> 8);
+  headers[headers.size() - 1] |= static_cast<std::uint8_t>(roce::bits_of(kind) & 0xff);
+}
+
+bool is_empty_write(const roce::Packet& packet) {
+  return packet.headers.opcode == roce::Opcode::kRcWriteOnly && packet.payload.empty();
+}
+
+// Only the last packet of a message can say that it is not.
+bool is_summed(const roce::Headers& headers) {
+  return !roce::has_immediate(headers.opcode) || roce::ring_kind_of(headers.immediate) == roce::RingKind::kSummed;
+}
+
+std::span<const std::uint8_t> whole(const roce::RoceFrame& frame) {
+  return {frame.headers.data(), roce::kBthAt + frame.covered.size() + roce::kIcrcSize};
+}
+
 const RingSpec& checked(const RingSpec& spec) {
   spec.check();
   return spec;
@@ -21,80 +41,146 @@ const RingSpec& checked(const RingSpec& spec) {
 RingJob::RingJob(const RingSpec& spec)
     : spec_(checked(spec)),
       layout_(spec.layout()),
-      sums_(spec),
+      sums_(spec, spec.members.size()),
       frame_(roce::kMaxFrameHeaders + spec.mtu + roce::kIcrcSize) {
-  for (const RingMember& member : spec.members) {
-    connections_.push_back(std::make_unique<Connection>(member, spec.shape.slots()));
+  const bool is_spine = is(Position::kSpine), is_leaf = is(Position::kLeaf);
+  const auto add = [&](const RingMember& member, bool comes_from_switch, bool goes_to_switch) {
+    connections_.push_back(std::make_unique<Connection>(member, spec.shape.slots(), comes_from_switch, goes_to_switch));
+  };
+  for (const RingMember& member : spec_.members) {
+    const bool is_last = &member == &spec_.members.back();
+    add(member, is_spine, is_spine || (is_leaf && is_last));
   }
+  if (!is_leaf) return;
+  add(*spec_.from_above, true, false);
+  totals_.emplace(spec, 1);
 }
 
-void RingJob::on_packet(std::uint32_t worker, const roce::RoceFrame& frame, std::uint16_t egress, FrameOutput& output) {
-  JAXINA_ASSERT(!ended_ && worker < connections_.size());
-  Connection& connection = *connections_[worker];
+void RingJob::on_packet(std::uint32_t member, const roce::RoceFrame& frame, std::uint16_t egress, FrameOutput& output) {
+  JAXINA_ASSERT(!ended_ && member < connections_.size());
+  Connection& connection = *connections_[member];
   const std::uint32_t psn = frame.packet.headers.psn;
   const SequenceTracker::Place place = connection.tracker.place_of(psn);
+  if (connection.comes_from_switch && is_empty_write(frame.packet)) {
+    return on_empty(connection, place, frame, egress, output);
+  }
+  const std::uint64_t distance = place.number - connection.tracker.released();
   switch (place.kind) {
-    case SequenceTracker::Kind::kNext: return take(worker, place.number, frame, egress, output);
-    case SequenceTracker::Kind::kHeld: {
-      // The latest copy's headers count: it may ask for an acknowledgement, or have a mark.
-      HeldPacket& held = connection.held.at(place.number - connection.tracker.released());
-      if (frame.headers.size() == held.size) held.keep(frame.headers, egress);
-      ++counters_[Counter::kDuplicates];
-      return;
-    }
-    case SequenceTracker::Kind::kReleased: return take_again(worker, place.number, frame, egress, output);
+    case SequenceTracker::Kind::kNext: return take(connection, member, place.number, frame, egress, output);
+    case SequenceTracker::Kind::kHeld: return on_held(connection, distance, frame, egress, output);
+    case SequenceTracker::Kind::kReleased: return take_again(connection, place.number, frame, egress, output);
     case SequenceTracker::Kind::kAhead:
-      send_empty(worker, roce::psn_after(psn, kFarAhead), frame, egress, output);
+      if (connection.comes_from_switch) {
+        if (!HeldPackets::has_room(distance)) break;
+        if (connection.held.at(distance).is_taken) return on_held(connection, distance, frame, egress, output);
+        return take(connection, member, place.number, frame, egress, output);
+      }
+      send_empty(connection.member, roce::psn_after(psn, kFarAhead), frame, egress, output);
       break;
     case SequenceTracker::Kind::kBefore: break;
   }
   ++counters_[Counter::kRdmaOutOfSequence];
 }
 
-void RingJob::take(std::uint32_t worker, std::uint64_t number, const roce::RoceFrame& frame, std::uint16_t egress,
-                   FrameOutput& output) {
-  Connection& connection = *connections_[worker];
-  const roce::Headers& headers = frame.packet.headers;
-  if (connection.held.is_full()) {  // it comes again
+// A copy of a packet that waits. The latest copy's headers count: it may ask for an acknowledgement, or have a mark.
+void RingJob::on_held(Connection& connection, std::uint64_t distance, const roce::RoceFrame& frame,
+                      std::uint16_t egress, FrameOutput& output) {
+  ++counters_[Counter::kDuplicates];
+  HeldPacket& held = connection.held.at(distance);
+  if (frame.headers.size() != held.size) return;
+  held.keep(frame.headers, egress);
+  // It may be lost on its way to the next switch.
+  const BlockSums& sums = awaited(connection);
+  if (held.is_sent && sums.has(held.block)) send_sum(sums, frame.headers, held.block, egress, output);
+}
+
+// An empty write of another switch of the job: its receiver has the packet, or is to name what it misses.
+void RingJob::on_empty(const Connection& connection, const SequenceTracker::Place& place, const roce::RoceFrame& frame,
+                       std::uint16_t egress, FrameOutput& output) {
+  const bool is_far =
+      place.kind == SequenceTracker::Kind::kAhead && place.number - connection.tracker.taken() >= kFarAhead;
+  if (is_far || place.kind == SequenceTracker::Kind::kReleased) return output.send(egress, whole(frame));
+  ++counters_[Counter::kRdmaOutOfSequence];
+}
+
+void RingJob::take(Connection& connection, std::uint32_t member, std::uint64_t number, const roce::RoceFrame& frame,
+                   std::uint16_t egress, FrameOutput& output) {
+  const std::uint64_t distance = number - connection.tracker.released();
+  if (!HeldPackets::has_room(distance)) {  // it comes again
     ++counters_[Counter::kRdmaOutOfSequence];
     return;
   }
-  const bool begins = number == connection.next_message;
-  if (!roce::is_write(headers.opcode) || roce::begins_message(headers.opcode) != begins) {
-    return end(Counter::kRdmaMalformed);
-  }
-  if (begins && !begin_message(worker, number, headers)) return end(Counter::kRdmaNoAccess);
-  const RingMessage* message = connection.messages.find(number);
-  if (message == nullptr || !is_part(*message, number, frame.packet)) return end(Counter::kRdmaBadLength);
+  const RingMessage* message = message_of(connection, number, frame);
+  if (message == nullptr) return;
   const auto index = static_cast<std::uint32_t>(number - message->first);
-  const BlockSums::Added added = sums_.add(worker, *message, index, frame.packet.payload);
-  if (added == BlockSums::Added::kContradicts) return end(Counter::kMismatch);
-  HeldPacket& held = connection.held.add();
+  const bool is_total = member == spec_.members.size();
+  // A total holds this rack's sum. If that is not complete, or if nobody has summed it, the spine has lost the job.
+  if (is_total && !(is_summed(frame.packet.headers) && sums_.has(*message, index))) {
+    return end(Counter::kStale, roce::RingKind::kAsSent);
+  }
+  const BlockSums::Added added = is_total ? totals_->add(0, *message, index, frame.packet.payload)
+                                          : sums_.add(member, *message, index, frame.packet.payload);
+  if (added == BlockSums::Added::kContradicts) return end(Counter::kMismatch, roce::RingKind::kContradicted);
+  HeldPacket& held = connection.held.at(distance);
   held.block = {message->slot, message->epoch, index};
   held.keep(frame.headers, egress);
-  connection.tracker.take();
+  held.is_taken = true;
+  for (std::uint64_t next = connection.tracker.held(); HeldPackets::has_room(next) && connection.held.at(next).is_taken;
+       ++next) {
+    connection.tracker.take();
+  }
   const bool is_last = index + 1 == message->packets;
-  if (is_last) ++counters_[Counter::kUpdates];
+  if (is_last && !connection.comes_from_switch) ++counters_[Counter::kUpdates];
   if (added != BlockSums::Added::kCompleted) return;
-  if (is_last) ++counters_[Counter::kResults];
-  for (const auto& waiting : connections_) release(*waiting, output);
+  if (is_last && !is(Position::kLeaf)) ++counters_[Counter::kResults];
+  release_all(output);
 }
 
-void RingJob::take_again(std::uint32_t worker, std::uint64_t number, const roce::RoceFrame& frame, std::uint16_t egress,
-                         FrameOutput& output) {
+void RingJob::take_again(Connection& connection, std::uint64_t number, const roce::RoceFrame& frame,
+                         std::uint16_t egress, FrameOutput& output) {
   ++counters_[Counter::kDuplicates];
-  const RingMessage* message = connections_[worker]->messages.find(number);
-  if (message == nullptr) return send_empty(worker, frame.packet.headers.psn, frame, egress, output);
+  const std::uint32_t psn = frame.packet.headers.psn;
+  const RingMessage* message = connection.messages.find(number);
+  if (message == nullptr) return send_empty(connection.member, psn, frame, egress, output);
   if (!is_part(*message, number, frame.packet)) return;  // not a copy of what was taken
   const BlockName block{message->slot, message->epoch, static_cast<std::uint32_t>(number - message->first)};
-  if (!sums_.has(block)) return send_empty(worker, frame.packet.headers.psn, frame, egress, output);
-  send_sum(frame.headers, block, egress, output);
+  const BlockSums& sums = awaited(connection);
+  if (!sums.has(block)) return send_empty(connection.member, psn, frame, egress, output);
+  send_sum(sums, frame.headers, block, egress, output);
+}
+
+// The message that has this packet, which comes for the first time; null if it is not known yet, or if the job has
+// ended because no worker's message has such a packet.
+const RingMessage* RingJob::message_of(Connection& connection, std::uint64_t number, const roce::RoceFrame& frame) {
+  const roce::Headers& headers = frame.packet.headers;
+  // What another switch of the job lets through is right, unless it has lost the job.
+  const roce::RingKind wrong = connection.comes_from_switch ? roce::RingKind::kAsSent : roce::RingKind::kContradicted;
+  const bool is_known = connection.messages.find(number) != nullptr;
+  const bool begins =
+      connection.comes_from_switch ? roce::begins_message(headers.opcode) : number == connection.next_message;
+  if (!roce::is_write(headers.opcode) || roce::begins_message(headers.opcode) != begins || (begins && is_known)) {
+    return end(Counter::kRdmaMalformed, wrong), nullptr;
+  }
+  if (!begins && !is_known && connection.comes_from_switch) {  // its message's first packet is lost
+    ++counters_[Counter::kRdmaOutOfSequence];
+    return nullptr;
+  }
+  if (roce::has_immediate(headers.opcode) && roce::ring_kind_of(headers.immediate) == roce::RingKind::kContradicted) {
+    return end(Counter::kMismatch, roce::RingKind::kContradicted), nullptr;
+  }
+  if (begins && !begin_message(connection, number, headers)) {
+    return end(Counter::kRdmaNoAccess, wrong), nullptr;
+  }
+  const RingMessage* message = connection.messages.find(number);
+  if (message == nullptr || !is_part(*message, number, frame.packet)) {
+    return end(Counter::kRdmaBadLength, wrong), nullptr;
+  }
+  return message;
 }
 
 // Notes the message that begins with these headers. Returns false if it is not one of the job's.
-bool RingJob::begin_message(std::uint32_t worker, std::uint64_t number, const roce::Headers& headers) {
-  Connection& connection = *connections_[worker];
-  const RingMember& member = spec_.members[worker];
+bool RingJob::begin_message(Connection& connection, std::uint64_t number, const roce::Headers& headers) {
+  const RingMember& member = connection.member;
   const std::uint64_t offset = headers.address - member.memory, place = offset / layout_.stride();
   if (headers.rkey != member.rkey || headers.address < member.memory ||
       place >= std::uint64_t{spec_.shape.slots()} * roce::MessageLayout::kPlaces) {
@@ -130,27 +216,41 @@ bool RingJob::is_part(const RingMessage& message, std::uint64_t number, const ro
          (!begins || h.length == message.length) && h.pad == 0 && packet.payload.size() == size;
 }
 
-// Lets go what waits at the head of the connection and has its sum.
+void RingJob::release_all(FrameOutput& output) {
+  for (const auto& connection : connections_) release(*connection, output);
+}
+
+// Lets go what has its sum and waits at the head of the connection. What goes to another switch need not be at the
+// head.
 void RingJob::release(Connection& connection, FrameOutput& output) {
-  while (!connection.held.is_empty()) {
-    const HeldPacket& first = connection.held.at(0);
-    if (!sums_.has(first.block)) return;
-    send_sum({first.headers.data(), first.size}, first.block, first.egress, output);
+  const BlockSums& sums = awaited(connection);
+  const auto send = [&](HeldPacket& held) {
+    if (!held.is_sent) send_sum(sums, {held.headers.data(), held.size}, held.block, held.egress, output);
+    held.is_sent = true;
+  };
+  for (std::uint64_t i = 0; connection.goes_to_switch && i < kMaxHeld; ++i) {
+    HeldPacket& held = connection.held.at(i);
+    if (held.is_taken && sums.has(held.block)) send(held);
+  }
+  while (connection.held.at(0).is_taken && (connection.held.at(0).is_sent || sums.has(connection.held.at(0).block))) {
+    send(connection.held.at(0));
     connection.held.pop();
     connection.tracker.release();
   }
 }
 
-void RingJob::send_sum(std::span<const std::uint8_t> headers, const BlockName& block, std::uint16_t egress,
-                       FrameOutput& output) {
-  const std::span<const std::uint8_t> sum = sums_.sum(block);
+void RingJob::send_sum(const BlockSums& sums, std::span<const std::uint8_t> headers, const BlockName& block,
+                       std::uint16_t egress, FrameOutput& output) {
+  const std::span<const std::uint8_t> sum = sums.sum(block);
   std::copy(headers.begin(), headers.end(), frame_.begin());
+  const bool is_total = !is(Position::kLeaf) || &sums != &sums_;
+  if (is_total) mark({frame_.data(), headers.size()}, roce::RingKind::kSummed);
   std::copy(sum.begin(), sum.end(), frame_.begin() + static_cast<std::ptrdiff_t>(headers.size()));
   const std::size_t size = roce::finish_frame(frame_.data(), headers.size() + sum.size());
   output.send(egress, {frame_.data(), size});
 }
 
-void RingJob::send_empty(std::uint32_t worker, std::uint32_t psn, const roce::RoceFrame& like, std::uint16_t egress,
+void RingJob::send_empty(const RingMember& member, std::uint32_t psn, const roce::RoceFrame& like, std::uint16_t egress,
                          FrameOutput& output) {
   const roce::Headers& h = like.packet.headers;
   const roce::Headers headers{.opcode = roce::Opcode::kRcWriteOnly,
@@ -159,8 +259,8 @@ void RingJob::send_empty(std::uint32_t worker, std::uint32_t psn, const roce::Ro
                               .qpn = h.qpn,
                               .acknowledge = true,
                               .psn = psn,
-                              .address = spec_.members[worker].memory,
-                              .rkey = spec_.members[worker].rkey,
+                              .address = member.memory,
+                              .rkey = member.rkey,
                               .length = 0};
   std::copy_n(like.headers.begin(), roce::kBthAt, frame_.begin());
   roce::write(headers, &frame_[roce::kBthAt]);
@@ -168,9 +268,19 @@ void RingJob::send_empty(std::uint32_t worker, std::uint32_t psn, const roce::Ro
   output.send(egress, {frame_.data(), size});
 }
 
-void RingJob::end(Counter reason) {
+void RingJob::pass_on(const roce::RoceFrame& frame, std::uint16_t egress, FrameOutput& output) {
+  JAXINA_ASSERT(ended_);
+  const std::size_t size = roce::kBthAt + frame.covered.size();
+  if (size + roce::kIcrcSize > frame_.size()) return;  // no worker of the job sends such a frame
+  std::copy_n(frame.headers.data(), size, frame_.begin());
+  mark({frame_.data(), frame.headers.size()}, ended_as_);
+  output.send(egress, {frame_.data(), roce::finish_frame(frame_.data(), size)});
+}
+
+void RingJob::end(Counter reason, roce::RingKind kind) {
   ++counters_[reason];
   ended_ = true;
+  ended_as_ = kind;
 }
 
 }  // namespace jaxina::netreduce

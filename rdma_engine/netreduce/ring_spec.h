@@ -1,10 +1,11 @@
-// RingSpec: what a transparent switch must know about a job: the connections of its ring, and where messages lie in the
-// workers' memory.
+// RingSpec: what a transparent switch must know about a job: the connections of its ring that it sums, and where
+// messages lie in the workers' memory.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,22 @@ struct RingMember {
   std::uint64_t memory = 0;  // its address
 };
 
+// Where a switch stands in the job's network.
+enum class Position : std::uint8_t {
+  kAlone,  // between all workers
+  kLeaf,   // between the workers of a rack. Its sums go up to the spine, and totals come down
+  kSpine,  // between the leaves
+};
+
 struct RingSpec {
   std::uint32_t job = 0;
   JobShape shape;
-  std::size_t mtu = 0;              // payload bytes of a packet, if it is not a message's last
-  std::vector<RingMember> members;  // members[i] is worker i's connection
+  std::size_t mtu = 0;  // payload bytes of a packet, if it is not a message's last
+  // The connections whose packets this switch adds, in the ring's order. Alone, those of all workers. A leaf: those of
+  // its rack's workers, of which the last one leads to another rack. The spine: the last ones of all racks.
+  std::vector<RingMember> members;
+  Position position = Position::kAlone;
+  std::optional<RingMember> from_above = {};  // of a leaf: the connection that comes from another rack
 
   roce::MessageLayout layout() const { return roce::MessageLayout(shape, roce::Summed::kByPacket); }
   std::size_t most_packets() const { return roce::packets_of(layout().largest(), mtu); }
@@ -40,7 +52,9 @@ struct RingSpec {
     const auto require = [](bool holds, const std::string& what) {
       if (!holds) throw Error(ErrorCode::kInvalidArgument, what);
     };
-    require(members.size() == shape.workers() && members.size() >= 2,
+    const bool is_leaf = position == Position::kLeaf, is_alone = position == Position::kAlone;
+    require(members.size() >= (is_leaf ? 1 : 2) && members.size() <= shape.workers() &&
+                is_leaf == from_above.has_value() && (!is_alone || members.size() == shape.workers()),
             "a ring has two workers or more, with one connection each");
     require(mtu >= 4 && mtu % 4 == 0, "the MTU of a ring must be a multiple of 4");
     // Without the check words a result would not show how many workers are in it.

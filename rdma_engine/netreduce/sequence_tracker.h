@@ -22,11 +22,11 @@ class SequenceTracker {
   };
   struct Place {
     Kind kind = Kind::kBefore;
-    std::uint64_t number = 0;  // counted from the connection's first packet; of kNext, kHeld and kReleased
+    std::uint64_t number = 0;  // counted from the connection's first packet; of all but kBefore
   };
   Place place_of(std::uint32_t psn) const {
     const std::int32_t distance = roce::psn_distance(roce::psn_after(first_psn_, taken_), psn);
-    if (distance > 0) return {Kind::kAhead, 0};
+    if (distance > 0) return {Kind::kAhead, taken_ + static_cast<std::uint64_t>(distance)};
     const auto back = static_cast<std::uint64_t>(-distance);
     if (back > taken_) return {Kind::kBefore, 0};
     const std::uint64_t number = taken_ - back;
@@ -38,6 +38,7 @@ class SequenceTracker {
     JAXINA_ASSERT(released_ < taken_);
     ++released_;
   }
+  std::uint64_t taken() const { return taken_; }
   std::uint64_t released() const { return released_; }
   std::uint64_t held() const { return taken_ - released_; }
 

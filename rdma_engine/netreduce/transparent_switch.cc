@@ -2,15 +2,21 @@
 
 #include <utility>
 
+#include "rdma_engine/base/narrow.h"
+
 namespace jaxina::netreduce {
 
 RingJob* TransparentSwitch::add(const RingSpec& spec) {
   if (jobs_.contains(spec.job)) return nullptr;
   auto job = std::make_unique<RingJob>(spec);
   std::map<FlowKey, Flow> flows = flows_;
-  for (std::uint32_t worker = 0; worker < spec.members.size(); ++worker) {
-    if (!flows.try_emplace(key_of(spec.members[worker]), Flow{job.get(), worker}).second) return nullptr;
+  const auto note = [&](const RingMember& member, std::size_t number) {
+    return flows.try_emplace(key_of(member), Flow{job.get(), narrow<std::uint32_t>(number)}).second;
+  };
+  for (std::size_t member = 0; member < spec.members.size(); ++member) {
+    if (!note(spec.members[member], member)) return nullptr;
   }
+  if (spec.from_above && !note(*spec.from_above, spec.members.size())) return nullptr;
   flows_ = std::move(flows);
   return (jobs_[spec.job] = std::move(job)).get();
 }
@@ -18,7 +24,9 @@ RingJob* TransparentSwitch::add(const RingSpec& spec) {
 void TransparentSwitch::remove(std::uint32_t job) {
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return;
-  for (const RingMember& member : found->second->spec().members) flows_.erase(key_of(member));
+  const RingSpec& spec = found->second->spec();
+  for (const RingMember& member : spec.members) flows_.erase(key_of(member));
+  if (spec.from_above) flows_.erase(key_of(*spec.from_above));
   jobs_.erase(found);
 }
 
@@ -34,7 +42,7 @@ void TransparentSwitch::on_frame(std::span<const std::uint8_t> frame, std::uint1
   const auto flow = is_request ? flows_.find({read->flow.source, read->flow.destination, read->flow.destination_port,
                                               read->packet.headers.qpn})
                                : flows_.end();
-  if (flow == flows_.end() || flow->second.job->has_ended()) {
+  if (flow == flows_.end()) {
     ++without_job_[Counter::kPassedOn];
     return output.send(egress, frame);
   }
@@ -43,7 +51,11 @@ void TransparentSwitch::on_frame(std::span<const std::uint8_t> frame, std::uint1
     ++job.counters()[Counter::kRdmaWrongIcrc];
     return;
   }
-  job.on_packet(flow->second.worker, *read, egress, output);
+  if (job.has_ended()) {
+    ++without_job_[Counter::kPassedOn];
+    return job.pass_on(*read, egress, output);
+  }
+  job.on_packet(flow->second.member, *read, egress, output);
 }
 
 }  // namespace jaxina::netreduce

@@ -46,7 +46,7 @@ class TransparentSwitch {
   }
   struct Flow {
     RingJob* job;
-    std::uint32_t worker;
+    std::uint32_t member;  // as RingJob::on_packet() has it
   };
 
   std::map<std::uint32_t, std::unique_ptr<RingJob>> jobs_;

@@ -86,7 +86,7 @@ void Simulation::wipe(const Fault& fault) {
     if (run.counters.empty()) continue;
     tell(j, Trace::kEverySlot, "the switch goes down and loses its memory");
     forget_counters(run);
-    switch_->remove(run.spec.job);
+    switch_->lose(run.spec.job);
     run.wiped = true;
   }
   events_.push(down_until_, EventKind::kRevive, 0, 0, fault.forgets_jobs);

@@ -19,14 +19,17 @@ class MessageEnd : public WorkerEnd {
     const Unread next = unread_.front();
     unread_.pop_front();
     origin = next.origin;
-    const roce::MessageSession::Arrived message = session_.on_arrival(next.arrival, now);
-    return Reply{kind_of(message.kind), message.header, message.payload};
+    return take(next.arrival, now);
   }
 
  protected:
   MessageEnd(const roce::MessageSessionConfig& config, roce::MessageQueues& pairs) : session_(config, pairs) {}
 
   roce::MessageSession& session() { return session_; }
+  virtual Reply take(const roce::MessageQueues::Arrival& arrival, Nanoseconds now) {
+    const roce::MessageSession::Arrived message = session_.on_arrival(arrival, now);
+    return {kind_of(message.kind), message.header, message.payload};
+  }
   void add_unread(const roce::QueuePairs::Arrival& arrival, const Origin& origin) {
     unread_.push_back({arrival, origin});
   }

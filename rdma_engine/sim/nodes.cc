@@ -14,15 +14,19 @@ void Simulation::make_nodes() {
   const auto hosts = narrow<std::uint16_t>(hosts_.size());
   for (std::uint16_t index = 0; index < hosts; ++index) {
     const Host& host = hosts_[index];
-    const std::uint16_t parent = racks > 1 ? narrow<std::uint16_t>(hosts + index % racks) : kSwitch;
-    network_.add_node(run_of(host).plan->links[host.rank], parent);
+    const JobPlan& job = *run_of(host).plan;
+    // In a ring, the workers of a rack follow each other.
+    const std::uint32_t rack =
+        plan_.features & kRing ? host.rank * racks / job.shape.workers() : std::uint32_t{index} % racks;
+    const std::uint16_t parent = racks > 1 ? narrow<std::uint16_t>(hosts + rack) : kSwitch;
+    network_.add_node(job.links[host.rank], parent);
     nodes_.switch_of.push_back(parent);
   }
   if (racks > 1) {
     for (std::uint32_t rack = 0; rack < racks; ++rack) nodes_.leaves.push_back(network_.add_node(plan_.combining.core));
   }
   if (!combines) {
-    switch_ = plan_.features & kRing       ? make_ring_protocol(random_)
+    switch_ = plan_.features & kRing       ? make_ring_protocol(random_, nodes_)
               : plan_.features & kMessages ? make_message_protocol(random_)
                                            : make_datagram_protocol();
     return;

@@ -7,8 +7,6 @@
 namespace jaxina::sim {
 namespace {
 
-constexpr std::uint32_t kSwarm = kIncast - 1;
-
 // In the swarm, most features occur in every second seed. Those that end or dominate a run are rarer.
 std::uint32_t draw_features(Random& random) {
   std::uint32_t features = static_cast<std::uint32_t>(random.next()) & kSwarm;
@@ -91,8 +89,8 @@ void make_ring(JobPlan& job, std::uint32_t features, Random& random) {
       simulated_shape(workers, static_cast<std::uint32_t>(random.range(1, most)), job.shape.block_size(), blocks);
   job.timer = rc::worker_timer(job.shape.slots());
   job.window = {.first = job.shape.slots()};
-  // 0.5 to 8.4 ms. If a switch forgets its rings, connections send until the collective's timeout, so less often.
-  job.ack_timeout = static_cast<std::uint8_t>(random.range(7, 11) + (features & kWipe ? 4 : 0));
+  // 0.5 to 8.4 ms. If a switch is told its rings again, connections send until the collective's timeout, so less often.
+  job.ack_timeout = static_cast<std::uint8_t>(random.range(7, 11) + (features & kWipe && !(features & kRacks) ? 4 : 0));
   job.collectives = std::min(job.collectives, 4u);
   job.links.assign(workers, job.links.front());
 }
@@ -163,72 +161,6 @@ CombiningPlan draw_combining(const Plan& plan, Random& random) {
 
 }  // namespace
 
-const std::vector<Scenario>& scenarios() {
-  static const std::vector<Scenario> all = {
-      {"swarm", kSwarm, "a subset of everything below, drawn anew for every seed"},
-      {"clean", 0, "no faults"},
-      {"lossy", kLoss | kDuplication | kCorruption, "loss, duplication and corruption"},
-      {"reordering", kDuplication | kReordering, "duplicates and packets that come late"},
-      {"stalls", kLoss | kClogging | kPauses | kSlowWorkers, "clogged links, paused and slow workers"},
-      {"crash", kLoss | kDuplication | kReordering | kCrash,
-       "a worker dies; the job starts again as a new incarnation"},
-      {"wipe", kLoss | kDuplication | kReordering | kWipe, "the switch reboots and loses its registers"},
-      {"jobs", kLoss | kReordering | kSeveralJobs, "several jobs share the aggregator"},
-      {"hostile", kLoss | kDuplication | kReordering | kSeveralJobs | kHostile | kCrash,
-       "a sender forges, replays and mutates packets of everybody's jobs"},
-      {"many", kLoss | kDuplication | kManyWorkers, "9 to 64 workers"},
-      {"crowd", kLoss | kDuplication | kMostWorkers, "65 to 256 workers"},
-      {"roce",
-       kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kSlowWorkers | kSeveralJobs | kMessages,
-       "RDMA messages of several packets each, over links on which everything goes wrong"},
-      {"roce-ends", kLoss | kDuplication | kReordering | kCrash | kWipe | kMessages,
-       "RDMA messages; a worker dies, the switch reboots"},
-      {"roce-late", kDuplication | kReordering | kMessages | kLateCopies,
-       "RDMA messages whose late copies are written over newer ones that are not yet read"},
-      {"embedded", kSharedMemory, "shared memory; workers take turns in an order that the seed draws"},
-      {"incast", kIncast, "workers send more at once than the switch's receive buffer holds"},
-      {"atp", kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kSlowWorkers | kCombining,
-       "each worker has a server, and a switch combines updates on their way there"},
-      {"atp-racks", kLoss | kDuplication | kReordering | kClogging | kPauses | kCombining | kRacks,
-       "the same with workers in two racks, whose switches combine first"},
-      {"atp-jobs", kLoss | kReordering | kSeveralJobs | kCombining | kRacks,
-       "the same with several jobs that share the switches' entries"},
-      {"atp-ends", kLoss | kDuplication | kReordering | kCrash | kWipe | kSeveralJobs | kCombining,
-       "the same; a worker dies, and the switch loses its memory, which must not end a job"},
-      {"atp-hostile", kLoss | kReordering | kSeveralJobs | kHostile | kWipe | kCombining | kRacks,
-       "the same with a sender who forges and replays packets of workers, switches and servers"},
-      {"atp-servers",
-       kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kCrash | kWipe | kSeveralJobs |
-           kCombining | kServers,
-       "the servers are on hosts of their own behind the switch, and everything goes wrong on the way there"},
-      {"atp-congestion", kReordering | kSeveralJobs | kCombining | kServers | kCongestion,
-       "the same with links that are too narrow, where switches mark packets before queues are full"},
-      {"narrow",
-       kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kSeveralJobs | kHostile | kNarrow,
-       "some tensors have words of 8 or 16 bits, rounded to nearest or at random"},
-      {"narrow-roce", kLoss | kDuplication | kReordering | kCorruption | kPauses | kCrash | kMessages | kNarrow,
-       "the same in RDMA messages"},
-      {"narrow-embedded", kSharedMemory | kNarrow, "the same in shared memory"},
-      {"narrow-atp", kLoss | kDuplication | kReordering | kWipe | kCombining | kRacks | kNarrow,
-       "the same through switches that combine words of 32 bits and send narrower ones on"},
-      {"netreduce",
-       kLoss | kDuplication | kReordering | kCorruption | kClogging | kPauses | kSlowWorkers | kSeveralJobs | kRing,
-       "workers write to each other in a ring, over reliable connections through a switch that adds"},
-      {"netreduce-ends", kLoss | kDuplication | kReordering | kCrash | kWipe | kSeveralJobs | kRing,
-       "the same; a worker dies, the switch reboots"},
-      {"bursts", kLoss | kDuplication | kReordering | kPauses | kMerging,
-       "packets of a burst travel, are lost and are read as one, as with segmentation offload"},
-  };
-  return all;
-}
-
-const Scenario* scenario_named(std::string_view name) {
-  for (const Scenario& scenario : scenarios()) {
-    if (scenario.name == name) return &scenario;
-  }
-  return nullptr;
-}
-
 Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
   Plan plan;
   plan.seed = seed;
@@ -246,15 +178,23 @@ Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
 
   if (plan.features & kCombining) plan.combining = draw_combining(plan, random);
   if (plan.features & kCongestion) make_congestion(plan, random);
+  const bool is_racked_ring = (plan.features & kRing) && (plan.features & kRacks);
+  if (is_racked_ring) {
+    plan.combining.racks = static_cast<std::uint32_t>(random.range(2, 3));
+    plan.combining.core = draw_link(random);
+  }
 
   const auto schedule_fault = [&](FaultKind kind, Nanoseconds longest) {
     Fault fault{.kind = kind};
-    fault.at = random.range(0, random.log_range(10 * kMicrosecond, plan.quiet_at));
+    // A ring begins with probes. A switch is to forget it later, too.
+    const Nanoseconds soon =
+        (plan.features & kRing) && kind == FaultKind::kWipe ? plan.quiet_at / 2 : 10 * kMicrosecond;
+    fault.at = random.range(0, random.log_range(soon, plan.quiet_at));
     fault.job = static_cast<std::uint32_t>(random.below(plan.jobs.size()));
     fault.worker = static_cast<std::uint32_t>(random.below(plan.jobs[fault.job].shape.workers()));
     fault.duration = random.log_range(kMicrosecond, longest);
     fault.drops = random.one_in(2);
-    fault.forgets_jobs = random.one_in(2);
+    fault.forgets_jobs = random.one_in(2) || is_racked_ring;
     plan.scheduled_faults.push_back(fault);
   };
   if (plan.features & kClogging) {
@@ -267,7 +207,9 @@ Plan draw_plan(const Scenario& scenario, std::uint64_t seed, Random& random) {
     for (int left = 100; left > 0; --left) schedule_fault(FaultKind::kPause, 200 * kMicrosecond);
   }
   if (plan.features & kCrash) schedule_fault(FaultKind::kCrash, kMillisecond);
-  if (plan.features & kWipe) schedule_fault(FaultKind::kWipe, 10 * kMillisecond);
+  if (plan.features & kWipe) {
+    for (int left = is_racked_ring ? 5 : 1; left > 0; --left) schedule_fault(FaultKind::kWipe, 10 * kMillisecond);
+  }
   if (plan.features & kHostile) {
     plan.hostile_packets = static_cast<std::uint32_t>(random.log_range(10, 1000));
     plan.hostile_interval = random.log_range(500, 50 * kMicrosecond);

@@ -47,6 +47,9 @@ enum Feature : std::uint32_t {
   kRing = 1u << 23,        // workers write to each other in a ring, through a switch that adds (docs/netreduce.md)
 };
 
+// What the scenario "swarm" draws from.
+inline constexpr std::uint32_t kSwarm = kIncast - 1;
+
 struct Scenario {
   std::string_view name;
   std::uint32_t features;

@@ -79,6 +79,8 @@ class Protocol {
   // removed. Empty if there is a job with the same id.
   virtual std::vector<const Counters*> add(const JobSpec& spec, std::span<const std::uint16_t> hosts) = 0;
   virtual void remove(std::uint32_t job) = 0;
+  // A node loses its memory of a job.
+  virtual void lose(std::uint32_t job) { remove(job); }
   virtual void abort(std::uint32_t job, const Status& reason, Output& output) = 0;
   // Makes the end of a worker of a job that was added.
   virtual std::unique_ptr<WorkerEnd> join(const JobSpec& spec, std::uint32_t worker, std::uint16_t host,
@@ -131,7 +133,7 @@ struct Nodes {
 std::unique_ptr<Protocol> make_datagram_protocol();
 std::unique_ptr<Protocol> make_combining_protocol(const CombiningPlan& plan, const Nodes& nodes);
 std::unique_ptr<Protocol> make_message_protocol(Random& random);
-std::unique_ptr<Protocol> make_ring_protocol(Random& random);
+std::unique_ptr<Protocol> make_ring_protocol(Random& random, const Nodes& nodes);
 
 // The aggregator's Address of a host.
 Address address_of(std::uint16_t host);

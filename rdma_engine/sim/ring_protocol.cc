@@ -1,5 +1,5 @@
-// The simulator's protocol for NetReduce: message sessions over reliable queue pairs in a ring, and a transparent
-// switch between them. Packets are whole Ethernet frames.
+// The simulator's protocol for NetReduce: workers in a ring, and a transparent switch between them, or a leaf in each
+// rack and a spine above them.
 #include <map>
 #include <memory>
 #include <string>
@@ -7,191 +7,23 @@
 #include <vector>
 
 #include "rdma_engine/base/narrow.h"
+#include "rdma_engine/netreduce/ring_racks.h"
 #include "rdma_engine/netreduce/transparent_switch.h"
-#include "rdma_engine/sim/message_end.h"
-#include "rdma_engine/sim/roce_hosts.h"
+#include "rdma_engine/sim/ring_end.h"
 #include "rdma_engine/sim/trace.h"
-#include "rdma_engine/transport/rc/ring_queue_pairs.h"
 
 namespace jaxina::sim {
 namespace {
 
-// Origin::slot of frames that are not the ring's.
-constexpr std::uint16_t kForeign = 0xffff;
-
-// What the oracles know of one incarnation of a job.
-struct RingBooks {
-  std::vector<std::uint64_t> received;  // per worker: packets that it has from the previous one
-  std::string_view broken;
-};
-
-// Whether the fields that the ICRC does not cover are as hosts send them. Nobody changes them here, so other ones were
-// corrupted; if they were accepted, the oracles could not tell that the corruption does no harm.
-bool is_as_sent(std::span<const std::uint8_t> frame, const roce::RoceFrame& read) {
-  std::vector<std::uint8_t> again(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(read.headers.size()));
-  roce::write_frame_headers(read.flow, read.identification.id, again.data());
-  again.insert(again.end(), frame.begin() + static_cast<std::ptrdiff_t>(read.headers.size()), frame.end());
-  again[roce::kBthAt + offsetof(roce::BthBytes, congestion)] = 0;
-  const std::size_t size = roce::finish_frame(again.data(), again.size() - roce::kIcrcSize);
-  return size == frame.size() && std::equal(again.begin(), again.end() - roce::kIcrcSize, frame.begin());
-}
-
-std::optional<roce::RoceFrame> read_sent(const Packet& packet) {
-  const std::optional<roce::RoceFrame> read = roce::read_frame(packet.view());
-  return read && is_as_sent(packet.view(), *read) ? read : std::nullopt;
-}
-
-class SimulatedRing final : public rc::RingQueuePairs {
- public:
-  struct Hosts {
-    std::uint16_t previous = 0, own = 0, next = 0;
-  };
-  SimulatedRing(const roce::ConnectionEnd& local, const JobShape& shape, const rc::RequesterConfig& options,
-                const Hosts& hosts, Random& random)
-      : RingQueuePairs(local, shape, options), hosts_(hosts), random_(random) {}
-
-  // Workers may post in different orders.
-  Status flush() override {
-    for (std::size_t left = posted().size(); left > 1; --left) {
-      std::swap(posted()[left - 1], posted()[random_.below(left)]);
-    }
-    post_all();
-    return {};
-  }
-  Status poll(std::vector<Arrival>&) override { return {}; }
-  void wait(Nanoseconds) override {}
-  void interrupt() override {}
-  Counters counters() const override { return {}; }
-
-  std::optional<Arrival> arrive(const roce::Packet& packet, Nanoseconds now) { return on_packet(packet, now); }
-  void on_tick(Nanoseconds now) { requester().on_tick(now); }
-  std::optional<Nanoseconds> next_deadline() const { return requester().next_deadline(); }
-  std::uint64_t acknowledged() const { return requester().acknowledged(); }
-  std::uint64_t received() { return responder().received(); }
-
-  // Sends what can be sent now: answers first.
-  void send_all(Nanoseconds now, WorkerEnd::Output& output) {
-    while (const std::optional<roce::Headers> answer = responder().take_answer()) {
-      Packet packet = frame_to(hosts_.previous, *answer, nullptr, 0, 0);
-      output.send(packet);
-    }
-    while (const auto sent = requester().next_packet(now)) {
-      Packet packet = frame_to(hosts_.next, sent->headers, &sent->request.write, sent->offset, sent->size);
-      const roce::PassName name = *roce::pass_at(sent->request.id);
-      packet.origin.slot = name.slot;
-      packet.origin.epoch = name.epoch;
-      packet.origin.repeated = sent->repeated;
-      output.send(packet);
-    }
-  }
-
- private:
-  Packet frame_to(std::uint16_t host, const roce::Headers& headers, const roce::Write* write, std::size_t offset,
-                  std::size_t size) {
-    Packet packet;
-    packet.to = kSwitch;
-    roce::write_frame_headers(flow_between(hosts_.own, host), next_id_++, packet.bytes.data());
-    std::uint8_t* bth = packet.bytes.data() + roce::kBthAt;
-    if (write != nullptr) roce::write_packet(*write, headers, offset, size, bth);
-    else roce::write(headers, bth);
-    const std::size_t end = roce::kBthAt + roce::header_size(headers.opcode) + size + headers.pad;
-    packet.size = narrow<std::uint16_t>(roce::finish_frame(packet.bytes.data(), end));
-    return packet;
-  }
-
-  Hosts hosts_;
-  Random& random_;
-  std::uint16_t next_id_ = 0;
-};
-
-class RingEnd final : public MessageEnd {
- public:
-  RingEnd(const roce::MessageSessionConfig& config, std::unique_ptr<SimulatedRing> ring,
-          const SimulatedRing::Hosts& hosts, std::shared_ptr<RingBooks> books, Random& random)
-      : MessageEnd(config, *ring),
-        ring_(std::move(ring)),
-        hosts_(hosts),
-        worker_(config.worker),
-        workers_(config.shape.workers()),
-        books_(std::move(books)),
-        random_(random) {}
-
-  std::optional<Pass> send_next(Nanoseconds now, WorkerEnd::Output& output) override {
-    std::optional<Pass> posted;
-    static_cast<void>(session().post_next(now, posted));  // posting cannot fail
-    if (posted && posted->retransmission()) books_->broken = "a worker repairs a loss that its connection repairs";
-    if (posted) return posted;
-    static_cast<void>(ring_->flush());
-    ring_->send_all(now, output);
-    if (random_.one_in(8)) send_foreign(output);
-    return std::nullopt;
-  }
-  void arrive(const Packet& packet, Nanoseconds now, WorkerEnd::Output& output) override {
-    const std::optional<roce::RoceFrame> read = read_sent(packet);
-    if (!read || !read->is_intact()) return;
-    const bool is_mine =
-        read->flow == flow_between(hosts_.previous, hosts_.own) || read->flow == flow_between(hosts_.next, hosts_.own);
-    if (!is_mine) return;
-    if (const auto arrival = ring_->arrive(read->packet, now)) add_unread(*arrival, packet.origin);
-    books_->received[worker_] = ring_->received();
-    if (ring_->acknowledged() > books_->received[(worker_ + 1) % workers_]) {
-      books_->broken = "an acknowledgement reaches a worker of what the next one does not have";
-    }
-    ring_->send_all(now, output);
-  }
-  std::optional<Nanoseconds> card_deadline() const override { return ring_->next_deadline(); }
-  void on_card_tick(Nanoseconds now, WorkerEnd::Output& output) override {
-    ring_->on_tick(now);
-    ring_->send_all(now, output);
-  }
-
-  // A reliable connection delivers each message once. So one that is not the result of its pass is not late: the switch
-  // does not sum.
-  std::optional<Reply> next_reply(Nanoseconds now, Origin& origin) override {
-    std::optional<Reply> reply = MessageEnd::next_reply(now, origin);
-    const bool lost_state = reply && reply->kind == Kind::kStale;
-    if (!reply && !ring_->ended().ok()) reply.emplace();
-    if (reply && (lost_state || !ring_->ended().ok())) {
-      reply->kind = Kind::kRefused;
-      reply->header.code = static_cast<std::uint8_t>(wire::Refusal::kAhead);
-    }
-    return reply;
-  }
-
- private:
-  // A frame that is no business of the switch: of another protocol, or of another queue pair of the same hosts.
-  void send_foreign(WorkerEnd::Output& output) {
-    Packet packet;
-    packet.to = kSwitch;
-    packet.origin.slot = kForeign;
-    roce::write_frame_headers(flow_between(hosts_.own, hosts_.next), static_cast<std::uint16_t>(random_.next()),
-                              packet.bytes.data());
-    const std::size_t size = roce::kBthAt + random_.below(80) + roce::kMaxHeaders;
-    for (std::size_t at = roce::kBthAt; at < size; ++at) packet.bytes[at] = static_cast<std::uint8_t>(random_.next());
-    if (random_.one_in(2)) {
-      packet.bytes[12] = 0x88, packet.bytes[13] = 0xb5;  // an EtherType for local experiments
-      packet.size = narrow<std::uint16_t>(size);
-    } else {
-      roce::write({.opcode = roce::Opcode::kRcWriteOnlyImm, .qpn = kForeignQpn}, &packet.bytes[roce::kBthAt]);
-      packet.size = narrow<std::uint16_t>(roce::finish_frame(packet.bytes.data(), size));
-    }
-    output.send(packet);
-  }
-  static constexpr std::uint32_t kForeignQpn = 1;
-
-  std::unique_ptr<SimulatedRing> ring_;
-  SimulatedRing::Hosts hosts_;
-  std::uint32_t worker_, workers_;
-  std::shared_ptr<RingBooks> books_;
-  Random& random_;
-};
-
 class RingProtocol final : public Protocol {
  public:
-  explicit RingProtocol(Random& random) : random_(random) {}
+  RingProtocol(Random& random, const Nodes& nodes) : random_(random), nodes_(nodes) {}
 
   std::vector<const Counters*> add(const JobSpec& spec, std::span<const std::uint16_t> hosts) override;
-  void remove(std::uint32_t job) override { switch_.remove(job); }
+  void remove(std::uint32_t job) override {
+    for (auto& [node, at] : switches_) at.rings.remove(job);
+  }
+  void lose(std::uint32_t job) override;
   // The switch speaks to nobody. The control plane tells the workers.
   void abort(std::uint32_t, const Status&, Output&) override {}
   std::unique_ptr<WorkerEnd> join(const JobSpec& spec, std::uint32_t worker, std::uint16_t host,
@@ -204,11 +36,19 @@ class RingProtocol final : public Protocol {
     }
     return broken_;
   }
-  Counters other_counters() const override { return switch_.without_job(); }
+  Counters other_counters() const override {
+    Counters sum;
+    for (const auto& [node, at] : switches_) sum += at.rings.without_job();
+    return sum;
+  }
   bool accounts_for_packets() const override { return false; }
   std::optional<Description> describe(const Packet& packet) const override;
 
  private:
+  struct Switch {
+    netreduce::TransparentSwitch rings;
+    std::uint64_t came_up = 0, went_up = 0;  // packets for other racks: from a leaf's workers, and from the leaf
+  };
   // One incarnation of a job.
   struct Ring {
     std::uint64_t secret = 0;
@@ -219,24 +59,39 @@ class RingProtocol final : public Protocol {
   // Sends frames where they would have gone without the switch.
   class Sender final : public netreduce::FrameOutput {
    public:
-    explicit Sender(Protocol::Output& output) : output_(output) {}
+    Sender(RingProtocol& protocol, std::uint16_t node, Protocol::Output& output)
+        : protocol_(protocol), node_(node), output_(output) {}
     void send(std::uint16_t egress, std::span<const std::uint8_t> frame) override {
       ++sent_;
       latest_ = frame.data();
-      if (egress != kSwitch) output_.send(kSwitch, egress, frame);  // a damaged frame may name the switch itself
+      const std::uint16_t next = protocol_.next_hop(node_, egress);
+      if (next == node_) return;  // a damaged frame may name nobody
+      if (next == kSwitch) ++protocol_.switches_[node_].went_up;
+      output_.send(node_, next, frame);
     }
     // Whether exactly this frame was sent, in its own memory.
     bool has_sent_only(std::span<const std::uint8_t> frame) const { return sent_ == 1 && latest_ == frame.data(); }
 
    private:
+    RingProtocol& protocol_;
+    std::uint16_t node_;
     Protocol::Output& output_;
     std::uint32_t sent_ = 0;
     const std::uint8_t* latest_ = nullptr;
   };
 
+  // Where a frame for a host goes from a switch; the switch itself if there is no such host.
+  std::uint16_t next_hop(std::uint16_t node, std::uint16_t host) const {
+    if (host >= nodes_.switch_of.size()) return node;
+    const std::uint16_t gate = nodes_.switch_of[host];
+    if (gate == node) return host;
+    return node == kSwitch ? gate : kSwitch;
+  }
+
   Random& random_;
-  netreduce::TransparentSwitch switch_;
-  std::map<std::uint32_t, Ring> rings_;  // by job
+  const Nodes& nodes_;
+  std::map<std::uint16_t, Switch> switches_;  // by node
+  std::map<std::uint32_t, Ring> rings_;       // by job
   std::uint32_t next_qpn_ = 2;
   std::string_view broken_;
 };
@@ -270,8 +125,27 @@ std::vector<const Counters*> RingProtocol::add(const JobSpec& spec, std::span<co
                             .rkey = ring.ends[next].rkey,
                             .memory = ring.ends[next].memory});
   }
-  const netreduce::RingJob* job = switch_.add(told);
-  return job == nullptr ? std::vector<const Counters*>{} : std::vector{&job->counters()};
+  std::vector<std::uint32_t> racks;
+  for (const std::uint16_t host : ring.hosts) racks.push_back(nodes_.switch_of[host]);
+  std::vector<const Counters*> counters;
+  const auto tell = [&](std::uint16_t node, const netreduce::RingSpec& spec_of_node) {
+    const netreduce::RingJob* job = switches_[node].rings.add(spec_of_node);
+    if (job != nullptr) counters.push_back(&job->counters());
+  };
+  if (nodes_.leaves.empty()) return tell(kSwitch, told), counters;
+  const netreduce::RackedRing racked = netreduce::cut_by_rack(told, racks);
+  for (const auto& [leaf, spec_of_leaf] : racked.leaves) tell(narrow<std::uint16_t>(leaf), spec_of_leaf);
+  tell(kSwitch, racked.spine);
+  return counters;
+}
+
+// One of the switches that know the job loses it.
+void RingProtocol::lose(std::uint32_t job) {
+  std::vector<netreduce::TransparentSwitch*> knowing;
+  for (auto& [node, at] : switches_) {
+    if (at.rings.find(job) != nullptr) knowing.push_back(&at.rings);
+  }
+  if (!knowing.empty()) knowing[knowing.size() > 1 ? random_.below(knowing.size()) : 0]->remove(job);
 }
 
 std::unique_ptr<WorkerEnd> RingProtocol::join(const JobSpec& spec, std::uint32_t worker, std::uint16_t host,
@@ -279,10 +153,10 @@ std::unique_ptr<WorkerEnd> RingProtocol::join(const JobSpec& spec, std::uint32_t
   const Ring& ring = rings_.at(spec.job);
   const std::size_t workers = ring.hosts.size(), next = (worker + 1) % workers,
                     previous = (worker + workers - 1) % workers;
-  const SimulatedRing::Hosts hosts{ring.hosts[previous], host, ring.hosts[next]};
+  const SimulatedRing::Hosts hosts{ring.hosts[previous], host, ring.hosts[next], nodes_.switch_of[host]};
   auto pairs = std::make_unique<SimulatedRing>(
       ring.ends[worker], spec.shape, rc::RequesterConfig{.timeout = plan.ack_timeout, .retries = std::nullopt}, hosts,
-      random_);
+      ring.books, random_);
   pairs->connect({.next = ring.ends[next], .previous = ring.ends[previous]});
   return std::make_unique<RingEnd>(roce::MessageSessionConfig{.shape = spec.shape,
                                                               .job = spec.job,
@@ -299,8 +173,16 @@ void RingProtocol::on_packet(const Packet& packet, Nanoseconds, Output& output) 
   // A switch sends a frame where its destination's link address is: the last two bytes are the host's number.
   if (packet.size < 6) return;
   const auto egress = static_cast<std::uint16_t>(packet.bytes[4] << 8 | packet.bytes[5]);
-  Sender sender(output);
-  switch_.on_frame(packet.view(), egress, sender);
+  Switch& at = switches_[packet.to];
+  if (packet.to != kSwitch && next_hop(packet.to, egress) == kSwitch) ++at.came_up;
+  Sender sender(*this, packet.to, output);
+  at.rings.on_frame(packet.view(), egress, sender);
+  // Of a pass, one worker's packets go up from a rack. What the others send each other stays in the rack.
+  if (at.went_up > at.came_up) broken_ = "a leaf sends more packets to the spine than its workers send to other racks";
+  for (const auto& [id, ring] : rings_) {
+    const netreduce::RingJob* job = at.rings.find(id);
+    if (job != nullptr) ring.books->sums = std::max(ring.books->sums, job->counters()[Counter::kResults]);
+  }
   const bool is_intact_foreign = packet.origin.slot == kForeign && !packet.origin.altered;
   if (is_intact_foreign && !sender.has_sent_only(packet.view())) {
     broken_ = "a frame that is not the ring's did not pass as it was";
@@ -319,6 +201,8 @@ std::optional<Protocol::Description> RingProtocol::describe(const Packet& packet
 
 }  // namespace
 
-std::unique_ptr<Protocol> make_ring_protocol(Random& random) { return std::make_unique<RingProtocol>(random); }
+std::unique_ptr<Protocol> make_ring_protocol(Random& random, const Nodes& nodes) {
+  return std::make_unique<RingProtocol>(random, nodes);
+}
 
 }  // namespace jaxina::sim

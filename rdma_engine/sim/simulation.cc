@@ -263,10 +263,12 @@ void Simulation::on_card(std::uint16_t index) {
   plan_card(index, host);
 }
 
-// Whether a worker has finished, and its network card still waits for the next worker's acknowledgement. It must come.
+// Whether a worker has finished, and its network card still waits for the next worker's acknowledgement. It must come,
+// unless the switch has lost the ring: it may hold what the card sends again.
 bool Simulation::is_any_card_busy() const {
   return std::any_of(hosts_.begin(), hosts_.end(), [this](const Host& host) {
-    return host.done && !host.dead && jobs_[host.job].reason.ok() && host.end && host.end->card_deadline();
+    const JobRun& run = jobs_[host.job];
+    return host.done && !host.dead && run.reason.ok() && !run.wiped && host.end && host.end->card_deadline();
   });
 }
 

@@ -2,11 +2,15 @@
 
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <string>
 #include <utility>
 
 #include "rdma_engine/net/socket_address.h"
+#include "rdma_engine/netreduce/ring_racks.h"
 
 namespace jaxina {
 namespace {
@@ -18,6 +22,22 @@ std::array<std::uint8_t, 4> ip_of(const roce::ConnectionEnd& end) {
   std::array<std::uint8_t, 4> ip;
   std::memcpy(ip.data(), &address.bytes[offsetof(sockaddr_in, sin_addr)], ip.size());
   return ip;
+}
+
+// What a switch at this place sees of a ring.
+netreduce::RingSpec part_of(const netreduce::RingSpec& ring, const RingRacks& racks) {
+  const auto& of_worker = racks.of_worker;
+  const bool has_several =
+      std::adjacent_find(of_worker.begin(), of_worker.end(), std::not_equal_to<>()) != of_worker.end();
+  if (of_worker.empty() || (racks.own && !has_several && of_worker.front() == *racks.own)) return ring;
+  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::kInvalidArgument, why); };
+  if (of_worker.size() != ring.members.size()) refuse("each worker of a ring is in one rack");
+  if (!has_several) refuse("all workers of the ring are in one rack, whose switch adds alone");
+  netreduce::RackedRing racked = netreduce::cut_by_rack(ring, of_worker);
+  if (!racks.own) return racked.spine;
+  const auto leaf = racked.leaves.find(*racks.own);
+  if (leaf == racked.leaves.end()) refuse("no worker of the ring is in rack " + std::to_string(*racks.own));
+  return leaf->second;
 }
 
 }  // namespace
@@ -33,7 +53,8 @@ auto FrameSwitch::on_thread(Command command) {
   throw Error(ErrorCode::kSystem, "the switch's thread does not answer");
 }
 
-void FrameSwitch::add_ring(std::uint32_t job, const JobShape& shape, std::span<const roce::ConnectionEnd> ends) {
+void FrameSwitch::add_ring(std::uint32_t job, const JobShape& shape, std::span<const roce::ConnectionEnd> ends,
+                           const RingRacks& racks) {
   netreduce::RingSpec spec{.job = job, .shape = shape, .mtu = 0, .members = {}};
   for (std::size_t worker = 0; worker < ends.size(); ++worker) {
     const roce::ConnectionEnd &own = ends[worker], &next = ends[(worker + 1) % ends.size()];
@@ -51,6 +72,7 @@ void FrameSwitch::add_ring(std::uint32_t job, const JobShape& shape, std::span<c
                             .memory = next.memory});
   }
   spec.check();
+  spec = part_of(spec, racks);
   const bool is_added = on_thread([this, spec = std::move(spec)] { return engine_.rings().add(spec) != nullptr; });
   if (!is_added) {
     throw Error(ErrorCode::kJobRejected,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,14 +15,22 @@
 
 namespace jaxina {
 
+// Where the switch stands if the workers are in racks, each with a switch of its own.
+struct RingRacks {
+  std::vector<std::uint32_t> of_worker = {};  // per worker; empty: there are no racks
+  std::optional<std::uint32_t> own = {};      // the rack whose switch this is; without, it is the one above them
+};
+
 class FrameSwitch {
  public:
   // The names of two interfaces or more. Throws Error(kInvalidArgument, kSystem).
   explicit FrameSwitch(const std::vector<std::string>& interfaces);
 
-  // From now on adds what the ring's workers send. ends[i] is worker i's, all with one MTU. Throws
-  // Error(kInvalidArgument) if the ring cannot be, Error(kJobRejected) if there is such a job or such a connection.
-  void add_ring(std::uint32_t job, const JobShape& shape, std::span<const roce::ConnectionEnd> ends);
+  // From now on adds what the ring's workers send. ends[i] is worker i's, all with one MTU. If all workers are in one
+  // rack, its switch adds alone, and the one above must not be told. Throws Error(kInvalidArgument) if the ring cannot
+  // be, Error(kJobRejected) if there is such a job or such a connection.
+  void add_ring(std::uint32_t job, const JobShape& shape, std::span<const roce::ConnectionEnd> ends,
+                const RingRacks& racks = {});
   // From now on the ring's packets pass as they are. Does nothing if there is none.
   void remove_ring(std::uint32_t job);
   SwitchCounters statistics();

@@ -93,6 +93,8 @@ class Worker {
   bool has_completed() const { return stream_.has_completed(); }
   bool idle() const { return stream_.idle(); }
   std::size_t in_flight() const { return loss_.in_flight(); }
+  // Whether there is a pass to send, if it may be in flight.
+  bool has_ready() const { return ready_.first().has_value(); }
   // Whether to call next_pass() again soon: devices are at work, and nobody announces when they finish.
   bool awaits_devices() const { return payload_.awaits_devices(); }
   // A device's failure is final: the collectives that are not completed never will be.

@@ -357,15 +357,19 @@ class Fuzzer:
         return pb.WorkerMessage(join=join)
 
     def _sound_assist(self) -> pb.AssistRequest:
-        """A request to combine two racks, the first of them a group, or to be a server of such a job."""
+        """A request to combine two racks, the first of them a group, to be a server of such a job, or to sum a rack."""
         addresses = [pb.DataAddress(host="192.0.2.9", port=4000 + i) for i in range(self._random.randint(1, 3))]
         workers = self._random.randint(2, 5)
         rack = list(range(workers - 1))
         request = pb.AssistRequest(job=self._number(), secret=1, workers=workers, devices=workers)
         request.slots, request.block_size, request.blocks_per_chunk = 2, 8, 1
-        if self._random.random() < 0.5:
+        kind = self._random.randrange(5)
+        if kind < 2:
             children = [pb.Child(workers=rack, group=0), pb.Child(workers=[workers - 1])]
             request.combine.CopyFrom(pb.Combine(group=1, children=children, upstream=addresses, ways=3))
+        elif kind == 2:
+            ends = [pb.QueuePairs(address=f"192.0.2.{w}", udp_port=4791, mtu=1024, qpns=[5, 6]) for w in range(workers)]
+            request.rack.CopyFrom(pb.RackOfRing(ends=ends, racks=[int(w in rack) for w in range(workers)], own=1))
         else:
             groups = [pb.Group(workers=rack), pb.Group(workers=range(workers))]
             request.serve.CopyFrom(pb.Serve(index=0, of=2, switches=addresses, groups=groups))

@@ -135,6 +135,15 @@ class HostsAroundSwitch {
     close(home_);
   }
 
+  // Two interfaces of the switch's namespace that are connected to each other.
+  void add_cable(const std::string& one, const std::string& other) {
+    at_switch([&] {
+      run("ip link add " + one + " type veth peer name " + other + " && ip link set " + one + " up && ip link set " +
+          other + " up");
+      return 0;
+    });
+  }
+
   std::vector<std::string> ports() const {
     std::vector<std::string> names;
     for (std::size_t host = 0; host < namespaces_.size(); ++host) names.push_back("port" + std::to_string(host));

@@ -160,9 +160,10 @@ TEST(RingMemory, AnImmediateNamesSlotAndKindAndMostOfTheFingerprint) {
   for (const std::size_t slot : {0u, 5u, 127u}) {
     for (const bool is_partial : {false, true}) {
       const std::uint32_t immediate = memory.immediate_of({.slot = slot, .is_partial = is_partial}, 0x12345678);
-      EXPECT_EQ(memory.arrival_of(immediate, 40).queue, slot + (is_partial ? memory.partials() : 0));
+      EXPECT_EQ(memory.arrival_of(immediate, 40).queue, slot);
+      EXPECT_EQ(roce::ring_kind_of(immediate), is_partial ? roce::RingKind::kPartial : roce::RingKind::kAsSent);
       EXPECT_TRUE(memory.is_of(immediate, 0x12345678));
-      EXPECT_FALSE(memory.is_of(immediate, 0x12345778));
+      EXPECT_FALSE(memory.is_of(immediate, 0x12345478));
     }
   }
 }

@@ -26,7 +26,7 @@ struct Options {
   bool asks = false;
   std::uint8_t traffic_class = 0, congestion = 0;
   std::uint16_t id = 0;
-  std::uint32_t immediate = 5;
+  std::uint32_t immediate = 5;  // as the worker sends it: roce::RingKind::kAsSent
 };
 
 // Passes of up to 6 words, with a check, and 3 exponents: 3 slots, packets of 16 bytes.

@@ -46,15 +46,15 @@ TEST_F(Ring, APacketMayHaveWordsAndExponents) {
 
 TEST_F(Ring, EachPacketLeavesWithItsOwnHeaders) {
   const Options options[] = {{.asks = true, .id = 7}, {.traffic_class = 3}, {.congestion = 0x80, .immediate = 6}};
-  std::vector<Bytes> in;
   for (std::uint32_t w = 0; w < 3; ++w) {
-    in.push_back(frame(w, 0, {}, 0, options[w]));
-    on(in.back(), static_cast<std::uint16_t>(40 + w));
+    on(frame(w, 0, {}, 0, options[w]), static_cast<std::uint16_t>(40 + w));
   }
   ASSERT_EQ(out_.size(), 3u);
   for (std::size_t w = 0; w < 3; ++w) {
-    // The payload is all zeros, so the sum is what was sent, and so is the whole frame.
-    EXPECT_EQ(out_[w], in[w]) << w;
+    // The payload is all zeros, so the sum is what was sent. Only the immediate says that it is one.
+    Options summed = options[w];
+    summed.immediate |= roce::bits_of(roce::RingKind::kSummed);
+    EXPECT_EQ(out_[w], frame(static_cast<std::uint32_t>(w), 0, {}, 0, summed)) << w;
     EXPECT_EQ(egress_[w], 40 + w);
   }
 }

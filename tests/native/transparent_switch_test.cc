@@ -16,7 +16,25 @@ class TransparentSwitchTest : public Ring {
     EXPECT_EQ(out[0], frame);
     EXPECT_EQ(egress_.back(), 77);
   }
+  void expect_passed_as_contradicted(Options options) {
+    const auto out = on(frame(0, 0, {.words = words({9, 8, 7, 6})}, 0, options), 77);
+    options.immediate |= roce::bits_of(roce::RingKind::kContradicted);
+    ASSERT_EQ(out.size(), 1u);
+    EXPECT_EQ(out[0], frame(0, 0, {.words = words({9, 8, 7, 6})}, 0, options));
+  }
 };
+
+// A job that has ended passes on what a worker sends, and only the immediate says that it has.
+TEST_F(TransparentSwitchTest, AJobThatHasEndedSaysSo) {
+  on(frame(0, 0, {.words = words({1, 2, 3, 4})}, 0));
+  on(frame(1, 0, {.words = words({1, 2, 3})}, 0));
+  ASSERT_TRUE(job_->has_ended());
+  expect_passed_as_contradicted({.traffic_class = 3, .congestion = 0x80, .id = 99});
+  expect_passed(frame(2, 0, {.words = Bytes(32)}, 0));  // the first packet of a message has no immediate
+  Bytes damaged = frame(2, 0, {}, 0);
+  damaged.back() ^= 1;
+  EXPECT_TRUE(on(damaged).empty()) << "a new ICRC would hide the damage";
+}
 
 TEST_F(TransparentSwitchTest, AllElsePassesByteForByte) {
   std::mt19937 random(1);
@@ -100,7 +118,7 @@ TEST_F(TransparentSwitchTest, WorkersThatBreakTheRulesEndTheirJob) {
     EXPECT_TRUE(on(bytes).empty());
     EXPECT_TRUE(job_->has_ended()) << number;
     EXPECT_EQ(job_->counters()[reason], 1u) << number;
-    expect_passed(frame(0, 0, {}, 0));
+    expect_passed_as_contradicted({});
   }
 }
 

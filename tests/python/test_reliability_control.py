@@ -11,7 +11,7 @@ _FUZZER = pathlib.Path(__file__).parents[1] / "fuzz" / "control_fuzz.py"
 
 def _fuzz(runs, planted="pass"):
     script = (
-        f"import sys, runpy; sys.argv = ['control_fuzz', '--runs', '{runs}', '--seed', '2']\n"
+        f"import sys, runpy; sys.argv = ['control_fuzz', '--runs', '{runs}', '--seed', '3']\n"
         "import jaxina.control.membership as membership\n"
         f"{planted}\n"
         f"runpy.run_path({str(_FUZZER)!r}, run_name='__main__')"
@@ -43,6 +43,6 @@ def test_nothing_is_found():
     ],
 )
 def test_planted_bugs_are_found(planted):
-    run = _fuzz(120_000, planted)  # the messages of seed 2 find all five bugs
+    run = _fuzz(120_000, planted)  # the messages of seed 3 find all five bugs
     assert run.returncode != 0
-    assert "finding: seed 2" in run.stderr
+    assert "finding: seed 3" in run.stderr

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -68,37 +68,66 @@ print("all sums are right", flush=True)
 
 
 class Switch:
-    """A transparent switch in the place of the testbed's bridge."""
+    """A transparent switch in the place of the testbed's bridge, or one for each rack and one above them."""
 
-    def __init__(self) -> None:
-        made = testbed.up(testbed.Size(WORKERS), testbed.Link(rate=1000))
-        ports = testbed.without_bridge(made)
+    def __init__(self, workers: int = WORKERS, racks: int = 1) -> None:
+        made = testbed.up(testbed.Size(workers, racks=racks), testbed.Link(rate=1000))
+        self.workers = workers
+        self.processes: list[subprocess.Popen[bytes]] = []
+        options: list[str] = []
+        for rack in range(racks if racks > 1 else 0):
+            control = f"{made.transparent_rack_host(rack)}:51000"
+            self._start(made.inside(made.rack_namespace(rack)), testbed.without_bridge(made, rack), control)
+            in_rack = range(rack * workers // racks, (rack + 1) * workers // racks)
+            options += ["--rack", f"{control}={','.join(map(made.worker_host, in_rack))}"]
         self.address = f"{made.transparent_host}:51000"
+        self._start(made.inside(testbed.BRIDGE), testbed.without_bridge(made), self.address, *options)
+
+    def _start(self, inside: Sequence[str], ports: Sequence[str], address: str, *options: str) -> None:
         read_end, write_end = os.pipe()
-        command = [*made.inside(testbed.BRIDGE), *JAXINA, "switch", "--transparent", ",".join(ports)]
-        self.process = subprocess.Popen(
-            [*command, "--bind", self.address, "--announce-fd", str(write_end), "--quiet"], pass_fds=[write_end]
+        command = [*inside, *JAXINA, "switch", "--transparent", ",".join(ports), "--bind", address, *options]
+        self.processes.append(
+            subprocess.Popen([*command, "--announce-fd", str(write_end), "--quiet"], pass_fds=[write_end])
         )
         os.close(write_end)
-        assert os.read(read_end, 100).decode().strip() == self.address
+        assert os.read(read_end, 100).decode().strip() == address
         os.close(read_end)
 
     def start(self, program: Path, *options: str, **settings: str) -> subprocess.Popen[str]:
-        run = ["run", "-n", str(WORKERS), "--aggregator", "netreduce", "--switch", self.address, *options]
+        run = ["run", "-n", str(self.workers), "--aggregator", "netreduce", "--switch", self.address, *options]
         command = [*JAXINA, "testbed", "run", *run, str(program)]
         environment = {**os.environ, **settings}
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        for process in self.processes:
+            self.kill(process)
+
 
 @pytest.fixture
-def switch() -> Iterator[Switch]:
+def switches() -> Iterator[Callable[..., Switch]]:
+    """A function that makes the switches. They and the testbed are gone at the end."""
+    made: list[Switch] = []
+
+    def make(*arguments: int) -> Switch:
+        made.append(Switch(*arguments))
+        return made[-1]
+
     try:
-        made = Switch()
-        yield made
-        made.process.kill()
-        made.process.wait()
+        yield make
+        for one in made:
+            one.stop()
     finally:
         testbed.down()
+
+
+@pytest.fixture
+def switch(switches: Callable[..., Switch]) -> Switch:
+    return switches()
 
 
 def test_sums_of_all_types_are_formed_on_the_way(switch: Switch):
@@ -106,6 +135,30 @@ def test_sums_of_all_types_are_formed_on_the_way(switch: Switch):
     told, _ = run.communicate(timeout=110)
     assert run.returncode == 0, told
     assert told.count("42 sums are right") == WORKERS, told
+
+
+@pytest.mark.nightly
+def test_racks_add_first(switches: Callable[..., Switch], tmp_path: Path):
+    racked = switches(4, 2)
+    run = racked.start(PROGRAM, "--loss", "0.002")
+    told, _ = run.communicate(timeout=110)
+    assert run.returncode == 0, told
+    assert told.count("42 sums are right") == 4, told
+    # A rack's switch that dies ends the next job.
+    program = tmp_path / "steps.py"
+    program.write_text(STEPS)
+    run = racked.start(program)
+    assert run.stdout is not None
+    told = ""
+    while told.count("summing") < 4:
+        line = run.stdout.readline()
+        assert line, told
+        told += line
+    racked.kill(racked.processes[0])
+    rest, _ = run.communicate(timeout=110)
+    assert run.returncode != 0
+    assert "ended with SwitchUnreachableError" in rest, rest
+    assert "AssertionError" not in rest, rest
 
 
 @pytest.mark.nightly
@@ -128,7 +181,7 @@ def test_a_switch_that_dies_ends_the_job_with_an_error(switch: Switch, tmp_path:
         line = run.stdout.readline()
         assert line, told
         told += line
-    switch.process.kill()
+    switch.kill(switch.processes[0])
     rest, _ = run.communicate(timeout=110)
     assert run.returncode != 0
     # The first worker that ends may have the others ended before they notice.

@@ -43,10 +43,9 @@ Status PlainRing::poll(std::vector<Arrival>& arrivals) {
   came_.clear();
   Status status = link_.poll(came_);
   for (const Arrival& arrival : came_) {
-    const bool is_partial = arrival.queue >= layout_.partials();
-    const std::size_t slot = arrival.queue - (is_partial ? layout_.partials() : 0);
-    if (slot >= slots_.size()) for_session_.push_back(arrival);
-    else if (is_partial) on_partial(slot, arrival);
+    const bool is_partial = roce::ring_kind_of(arrival.immediate) == roce::RingKind::kPartial;
+    if (arrival.queue >= slots_.size()) for_session_.push_back(arrival);
+    else if (is_partial) on_partial(arrival.queue, arrival);
     else on_result(arrival);
   }
   arrivals.insert(arrivals.end(), for_session_.begin(), for_session_.end());

@@ -1,9 +1,6 @@
 // RingMemory: where the messages of a ring lie in a worker's receive memory, and how an immediate names them. Results
 // come first, kPlaces for each slot, as roce::MessageLayout has them. Behind them are as many places for partial sums,
 // which only a ring without a switch has.
-//
-// An immediate has the slot in its lowest 7 bits, whether it is a partial sum in the next one, and the upper 24 bits of
-// the pass's fingerprint. An RDMA device does not say where it has written a message, so the immediate must.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +24,10 @@ struct RingPlace {
 
 class RingMemory {
  public:
-  static constexpr std::size_t kSlotNumbers = 128;
-
   // Throws Error(kInvalidArgument) if there are too many slots.
   explicit RingMemory(const JobShape& shape) : layout_(shape, roce::Summed::kByPacket), slots_(shape.slots()) {
-    if (slots_ <= kSlotNumbers) return;
-    throw Error(ErrorCode::kInvalidArgument, "a ring has at most " + std::to_string(kSlotNumbers) + " slots, not " +
+    if (slots_ <= roce::kRingSlots) return;
+    throw Error(ErrorCode::kInvalidArgument, "a ring has at most " + std::to_string(roce::kRingSlots) + " slots, not " +
                                                  std::to_string(slots_) + ": lower JAXINA_SLOTS");
   }
 
@@ -55,22 +50,18 @@ class RingMemory {
   }
 
   std::uint32_t immediate_of(const RingPlace& place, std::uint32_t fingerprint) const {
-    return (fingerprint & layout_.fingerprint_bits()) | (place.is_partial ? kPartial : 0) |
-           static_cast<std::uint32_t>(place.slot);
+    const roce::RingKind kind = place.is_partial ? roce::RingKind::kPartial : roce::RingKind::kAsSent;
+    return roce::ring_immediate(place.slot, kind, fingerprint);
   }
   bool is_of(std::uint32_t immediate, std::uint32_t fingerprint) const {
     return ((immediate ^ fingerprint) & layout_.fingerprint_bits()) == 0;
   }
-  // A message that has come. A result has its slot as queue, a partial sum has partials() + slot. The slot may be none
-  // of this job's, if the sender is not.
-  roce::MessageQueues::Arrival arrival_of(std::uint32_t immediate, std::size_t bytes) const {
-    const std::size_t slot = immediate & (kSlotNumbers - 1);
-    return {(immediate & kPartial) == 0 ? slot : partials() + slot, immediate, bytes};
+  // A message that has come. Its queue is its slot, which may be none of this job's if the sender is not.
+  static roce::MessageQueues::Arrival arrival_of(std::uint32_t immediate, std::size_t bytes) {
+    return {roce::ring_slot_of(immediate), immediate, bytes};
   }
-  std::size_t partials() const { return kSlotNumbers; }
 
  private:
-  static constexpr std::uint32_t kPartial = kSlotNumbers;
   std::size_t places() const { return slots_ * roce::MessageLayout::kPlaces; }
 
   roce::MessageLayout layout_;
