@@ -79,4 +79,4 @@ _CHANGES = {
         "",
     ),
 }
-ATP_MUTANTS = {name: Mutant("atp", *change) for name, change in _CHANGES.items()}
+ATP_MUTANTS = {f"atp: {name}": Mutant("atp", *change) for name, change in _CHANGES.items()}

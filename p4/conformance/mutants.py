@@ -144,7 +144,7 @@ def main() -> int:
     options = parser.parse_args()
     from conformance.atp_mutants import ATP_MUTANTS
 
-    mutants = {**MUTANTS, **ATP_MUTANTS}
+    mutants = MUTANTS | ATP_MUTANTS
     if unknown := set(options.names) - set(mutants):
         parser.error(f"no such changed program: {', '.join(sorted(unknown))}")
     survived = broken = 0
