@@ -18,12 +18,13 @@ from rich.progress import Progress
 from rich.table import Table
 
 from experiments.fabric.baselines import Start, asynchronous, ring
-from experiments.fabric.conditions import COMPUTE, NETWORK, Cluster
+from experiments.fabric.conditions import COMPUTE, Cluster
 from experiments.fabric.learner import Counter, Learner
 from experiments.fabric.race import Race, mean_age
 from experiments.fabric.scheduled import scheduled
 from experiments.records import RESULTS, Identified, append, read
 from experiments.workloads import get
+from jaxina.testbed.schedule import SCHEDULES
 
 FILE = RESULTS / "fabric.jsonl"
 SECONDS = 120.0  # of virtual time, in the study of time alone
@@ -64,9 +65,9 @@ def times(seeds: range) -> None:
     """Prints how many gradients a second each way uses, in all conditions."""
     table = Table("compute", "network", *WAYS, title=f"gradients used per virtual second, {len(seeds)} seeds")
     with Progress() as progress:
-        task = progress.add_task("races", total=len(COMPUTE) * len(NETWORK) * len(WAYS) * len(seeds))
+        task = progress.add_task("races", total=len(COMPUTE) * len(SCHEDULES) * len(WAYS) * len(seeds))
         for compute in COMPUTE:
-            for network in NETWORK:
+            for network in SCHEDULES:
                 cells = []
                 for way, start in WAYS.items():
                     speeds = []
@@ -111,7 +112,7 @@ def main() -> None:
     trained = commands.add_parser("train")
     trained.add_argument("--ways", default="; ".join(WAYS), help="separated by semicolons")
     trained.add_argument("--compute", default="C1", choices=list(COMPUTE))
-    trained.add_argument("--network", default="N2", choices=list(NETWORK))
+    trained.add_argument("--network", default="N2", choices=list(SCHEDULES))
     trained.add_argument("--workload", default="vgg")
     trained.add_argument("--rates", default="0.1", help="learning rates, separated by commas")
     trained.add_argument("--seeds", type=int, default=1)

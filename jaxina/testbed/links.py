@@ -46,15 +46,27 @@ def lose(namespace: str, bridge: str, port: str, program: Path) -> None:
     run(*inside(namespace), "ethtool", "-K", "eth0", *offloads, "gro", "on")
 
 
+def reshape(namespace: str, interface: str, rate: int) -> None:
+    """Gives what the interface sends another rate, in Mbit/s. What waits in its queue stays."""
+    run("tc", "-n", namespace, "class", "change", "dev", interface, "parent", "1:", "classid", "1:1", *_htb(rate))
+
+
 def _shape(namespace: str, interface: str, rate: int) -> None:
-    per_second = rate * 1_000_000 // 8
-    queue = max(_MIN_QUEUE, int(per_second * _QUEUE_S))
-    burst = max(65536, per_second // 1000)
+    queue = max(_MIN_QUEUE, int(_per_second(rate) * _QUEUE_S))
     tc = ("tc", "-n", namespace)
     run(*tc, "qdisc", "add", "dev", interface, "root", "handle", "1:", "htb", "default", "1")
-    shape = ("rate", f"{rate}mbit", "burst", str(burst), "cburst", str(burst), "quantum", "60000")
-    run(*tc, "class", "add", "dev", interface, "parent", "1:", "classid", "1:1", "htb", *shape)
+    run(*tc, "class", "add", "dev", interface, "parent", "1:", "classid", "1:1", *_htb(rate))
     run(*tc, "qdisc", "add", "dev", interface, "parent", "1:1", "bfifo", "limit", str(queue))
+
+
+def _htb(rate: int) -> tuple[str, ...]:
+    burst = str(max(65536, _per_second(rate) // 1000))
+    return ("htb", "rate", f"{rate}mbit", "burst", burst, "cburst", burst, "quantum", "60000")
+
+
+def _per_second(rate: int) -> int:
+    """Bytes of so many Mbit."""
+    return rate * 1_000_000 // 8
 
 
 def run(*command: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +41,10 @@ class ModelServer:
       log: where the commits are written, if anywhere. A replica begins it when it becomes the server.
       token: the scheduler's, if it needs one.
       timeout: seconds to wait for the scheduler.
+      ended: called, on another thread, when the job has ended with an error.
+
+    Attributes:
+      error: what ended the job; None while it goes on.
 
     Raises:
       JaxinaError: it cannot listen or join, or the log exists.
@@ -54,9 +58,10 @@ class ModelServer:
         log: Path | None = None,
         token: str | None = None,
         timeout: float = 60.0,
+        ended: Callable[[], object] = lambda: None,
     ) -> None:
-        self.ended = threading.Event()
         self.error: JaxinaError | None = None
+        self._ended = ended
         self._changed = threading.Condition()
         self._follower = Follower() if weights is None else None
         self._ledger = Ledger()
@@ -123,7 +128,6 @@ class ModelServer:
         with self._changed:
             if self._log is not None:
                 self._log.close()
-        self.ended.set()
 
     def __enter__(self) -> ModelServer:
         return self
@@ -176,7 +180,7 @@ class ModelServer:
         self.error = error
         with self._changed:
             self._changed.notify_all()
-        self.ended.set()
+        self._ended()
 
     # ---- frames
 
