@@ -1,6 +1,6 @@
 """Trains a small network over links that are unequal and change, scheduled by MLfabric.
 
-    python examples/unequal_links/train.py                                  # 4 workers, 5 Mbit/s each, rates change (N2)
+    python examples/unequal_links/train.py                                  # 4 workers, up to 5 Mbit/s each
     python examples/unequal_links/train.py --momentum 0.5 --nesterov        # DiLoCo's outer optimizer
     python examples/unequal_links/train.py --compressor topk:0.05           # updates of a twentieth of the elements
     python examples/unequal_links/train.py --replica --kill-server 60       # the server is killed after 60 updates

@@ -118,11 +118,13 @@ def scheduler(
     token = config.resolve(token=read_token(token_file)).token
     log_to_terminal(quiet)
     file = None if rates is None else RatesFile(rates)
-    with Signals((signal.SIGINT, signal.SIGTERM)) as signals:
-        with SchedulerDaemon(settings, bind, token, file, measure) as daemon:
-            announce(announce_fd, daemon.address)
-            logging.getLogger("jaxina.fabric").info("scheduling for %d workers at %s", workers, daemon.address)
-            signals.wait()
+    with (
+        Signals((signal.SIGINT, signal.SIGTERM)) as signals,
+        SchedulerDaemon(settings, bind, token, file, measure) as daemon,
+    ):
+        announce(announce_fd, daemon.address)
+        logging.getLogger("jaxina.fabric").info("scheduling for %d workers at %s", workers, daemon.address)
+        signals.wait()
 
 
 def server(
@@ -183,14 +185,16 @@ def _serve(
     host_in("--bind", bind)
     token = config.resolve(token=read_token(token_file)).token
     log_to_terminal(quiet)
-    with Signals((signal.SIGINT, signal.SIGTERM)) as signals:
-        with ModelServer(scheduler, bind, weights, log, token, ended=lambda: signals.send(signal.SIGTERM)) as served:
-            logging.getLogger("jaxina.fabric").info("taking updates at %s", served.address)
-            signals.wait()
-            if save is not None:
-                np.save(save, served.model()[0])
-            if served.error is not None:
-                raise served.error
+    with (
+        Signals((signal.SIGINT, signal.SIGTERM)) as signals,
+        ModelServer(scheduler, bind, weights, log, token, ended=lambda: signals.send(signal.SIGTERM)) as served,
+    ):
+        logging.getLogger("jaxina.fabric").info("taking updates at %s", served.address)
+        signals.wait()
+        if save is not None:
+            np.save(save, served.model()[0])
+        if served.error is not None:
+            raise served.error
 
 
 def status(

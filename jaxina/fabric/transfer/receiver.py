@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from jaxina.config import split_address
-from jaxina.errors import InvalidArgumentError, JaxinaError, JobRejectedError
+from jaxina.errors import InvalidArgumentError, JaxinaError
 from jaxina.fabric.transfer.frame import START_BYTES, Header, header_bytes, names_in, unpack
 from jaxina.fabric.transfer.sender import ANSWER, read
 
@@ -115,17 +115,18 @@ class Receiver:
         idle: float,
     ) -> None:
         connection.settimeout(_HEADER_WITHIN)
+        level = logging.WARNING
         try:
             start = read(connection, START_BYTES)
             header = unpack(start + read(connection, header_bytes(names_in(start)) - START_BYTES), secret)
+            level = logging.INFO  # it is of this job; duplicates happen
             admit(header)
             connection.settimeout(idle)
             payload = read(connection, header.size)
             header.check(payload)
             take(header, payload)
         except JaxinaError as error:
-            log = _log.warning if isinstance(error, (InvalidArgumentError, JobRejectedError)) else _log.info
-            log("a frame from %s is refused: %s", connection.getpeername()[0], error.message)
+            _log.log(level, "a frame from %s is refused: %s", connection.getpeername()[0], error.message)
             _reply(connection, error)
         else:
             _reply(connection, None)
