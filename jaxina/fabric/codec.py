@@ -39,6 +39,7 @@ class Codec:
 
             self._compressor = compressors.get(spec)
             _check_rounds(self._compressor, spec)
+            self._compile(self._compressor)
 
     def memory(self) -> Any:
         """The state of a worker's encoder before its first update."""
@@ -71,18 +72,12 @@ class Codec:
             raise InvalidArgumentError("an update has a number that is not finite: it would spoil the model")
         if self._compressor is None:
             return update.astype("<f4").tobytes(), update.copy(), None
-        import jax.numpy as jnp
+        from jaxina.compressors import packing
 
-        compressor = self._compressor
-        x = compressor.with_memory(jnp.asarray(update), memory)
-        proposal = compressor.propose(x)
-        context = self._context(name, proposal)
-        payload, memory = compressor.encode(x, memory, context)
-        decoded = compressor.mean(compressor.decode(payload, context), 1)
-        memory = compressor.remember(x - decoded, memory)
-        proposed = self._pack_proposal(proposal)
-        text = _PROPOSED.pack(len(proposed)) + proposed + compressor.to_bytes(payload, context)
-        return text, np.asarray(decoded, np.float32), memory
+        proposal, payload, decoded, memory = self._encode(update, memory, *_halves(name))
+        proposed = packing.to_bytes(proposal, self._compressor.propose_fields())
+        text = _PROPOSED.pack(len(proposed)) + proposed
+        return text + self._compressor.to_bytes(payload, self._context(*_halves(name), proposal)), decoded, memory
 
     def decode(self, text: bytes, name: int) -> Vector:
         """Unpacks an update.
@@ -98,36 +93,55 @@ class Codec:
         return update
 
     def _decompress(self, compressor: Compressor, text: bytes, name: int) -> Vector:
-        import jax
-        import jax.numpy as jnp
-
         from jaxina.compressors import packing
 
         if len(text) < _PROPOSED.size:
             raise InvalidArgumentError(f"{len(text)} bytes are no update")
         (length,) = _PROPOSED.unpack_from(text)
         proposed, body = text[_PROPOSED.size : _PROPOSED.size + length], text[_PROPOSED.size + length :]
-        like = jax.eval_shape(compressor.propose, jnp.zeros(self.elements, jnp.float32))
-        agreed = packing.from_bytes(proposed, compressor.propose_fields(), like)
-        context = self._context(name, {key: jnp.asarray(value) for key, value in agreed.items()})
-        payload = compressor.from_bytes(body, context)
-        return np.asarray(compressor.mean(compressor.decode(payload, context), 1), np.float32)
+        agreed = packing.from_bytes(proposed, compressor.propose_fields(), self._proposal_like)
+        payload = compressor.from_bytes(body, self._context(*_halves(name), agreed))
+        return np.asarray(self._decode(payload, agreed, *_halves(name)), np.float32)
 
-    def _pack_proposal(self, proposal: Any) -> bytes:
-        from jaxina.compressors import packing
+    def _compile(self, compressor: Compressor) -> None:
+        """Makes the functions that encode and decode, once for all updates."""
+        import jax
+        import jax.numpy as jnp
 
-        assert self._compressor is not None
-        return packing.to_bytes(proposal, self._compressor.propose_fields())
+        def encode(update: Any, memory: Any, high: Any, low: Any) -> tuple[Any, Any, Any, Any]:
+            x = compressor.with_memory(update, memory)
+            proposal = compressor.propose(x)
+            context = self._context(high, low, proposal)
+            payload, memory = compressor.encode(x, memory, context)
+            decoded = compressor.mean(compressor.decode(payload, context), 1)
+            return proposal, payload, decoded, compressor.remember(x - decoded, memory)
 
-    def _context(self, name: int, agreed: Any) -> Context:
+        def decode(payload: Any, agreed: Any, high: Any, low: Any) -> Any:
+            context = self._context(high, low, agreed)
+            return compressor.mean(compressor.decode(payload, context), 1)
+
+        self._proposal_like = jax.eval_shape(compressor.propose, jnp.zeros(self.elements, jnp.float32))
+        compiled, self._decode = jax.jit(encode), jax.jit(decode)
+
+        def encode_and_decode(update: Any, memory: Any, high: Any, low: Any) -> tuple[Any, Any, Vector, Any]:
+            proposal, payload, _, memory = compiled(update, memory, high, low)
+            # By the server's very program: another one may round in another way.
+            return proposal, payload, np.asarray(self._decode(payload, proposal, high, low), np.float32), memory
+
+        self._encode = encode_and_decode
+
+    def _context(self, high: Any, low: Any, agreed: Any) -> Context:
         import jax
 
         from jaxina.compressors import Context
 
-        key = jax.random.key(0)
-        for part in (name >> 32, name & 0xFFFFFFFF):
-            key = jax.random.fold_in(key, part)
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), high), low)
         return Context(shape=(self.elements,), workers=1, key=key, agreed=agreed)
+
+
+def _halves(name: int) -> tuple[np.uint32, np.uint32]:
+    """A name as random keys take it."""
+    return np.uint32(name >> 32), np.uint32(name & 0xFFFFFFFF)
 
 
 def _check_rounds(compressor: Compressor, spec: str) -> None:

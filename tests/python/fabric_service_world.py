@@ -148,9 +148,7 @@ class World:
         def arrive() -> None:
             if sender in self.dead or not still():
                 return
-            receiver = next(
-                (h for n, h in self.hosts.items() if h.host.name == way.host and n not in self.dead), None
-            )
+            receiver = next((h for n, h in self.hosts.items() if h.host.name == way.host and n not in self.dead), None)
             again = self.random.random() < 0.1
             if receiver is None or again:
                 self.after(0.2, arrive)
@@ -310,9 +308,7 @@ class Worker:
             return
         for _ in range(self.world.random.randint(1, 3)):
             name = self.name()
-            self.world.updates[name] = np.array(
-                [self.world.random.randint(-9, 9) for _ in range(ELEMENTS)], np.float32
-            )
+            self.world.updates[name] = np.array([self.world.random.randint(-9, 9) for _ in range(ELEMENTS)], np.float32)
             self.own[name] = version
             ready = pb.Ready(name=name, size=SIZE, version=version, norm=self.world.random.choice([0.1, 1, 5]))
             self.world.say(self.host, ready=ready)
@@ -338,7 +334,8 @@ class Worker:
                 self.forward(group)
         elif kind == "ungroup":
             self.gatherings.pop(message.ungroup.group, None)
-            self.done.add(message.ungroup.group)
+            if self.world.random.random() < 0.5:  # or else the sum is on its last way already
+                self.done.add(message.ungroup.group)
         elif kind == "outcome":
             told = message.outcome
             assert told.name not in self.world.told, "two outcomes"

@@ -1,5 +1,5 @@
-"""The daemon's core: jobs in virtual time in which hosts die and frames come late, twice and by two ways; and what a host
-may not say."""
+"""The daemon's core: jobs in virtual time in which hosts die and frames come late, twice and by two ways; and what a
+host may not say."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jaxina.fabric.service.repairs import Repairs
 from jaxina.fabric.service.settings import JobSettings
 from jaxina.fabric.turns import Turns
 
-SEEDS = 120
+SEEDS = 80
 SECOND = 1_000_000_000
 
 

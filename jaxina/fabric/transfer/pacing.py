@@ -12,6 +12,7 @@ NANOSECONDS = 1_000_000_000
 _SO_MAX_PACING_RATE = 47
 _TCP_INFO_BYTES = 176
 _BYTES_ACKED = struct.Struct("=Q")
+_TELLING = 50_000  # microseconds; the kernel counts in ticks of some milliseconds
 _AT_ACKED, _AT_BUSY = 120, 168  # tcpi_bytes_acked, and tcpi_busy_time in microseconds
 
 
@@ -67,4 +68,4 @@ def delivered_per_second(connection: socket.socket) -> float | None:
         return None  # a kernel before 4.10
     (acked,) = _BYTES_ACKED.unpack_from(info, _AT_ACKED)
     (busy,) = _BYTES_ACKED.unpack_from(info, _AT_BUSY)
-    return acked * 1e6 / busy if busy > 0 else None
+    return acked * 1e6 / busy if busy >= _TELLING else None

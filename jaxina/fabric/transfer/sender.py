@@ -20,7 +20,8 @@ ANSWER = struct.Struct("!BH")
 """The length of the error's code, which is 0 if the frame was taken, and that of its message."""
 
 _BUFFER = 1 << 18  # bytes: more would let a transfer run far ahead of a change of its rate
-_SLICE = 1 << 18
+_SLICE = 0.01  # seconds of a transfer that are handed to the kernel at once
+_SLICE_BYTES = (1 << 9, 1 << 18)  # at least and at most
 _CONNECT = 5.0  # seconds
 
 
@@ -85,7 +86,8 @@ def send(
 
 def _wait_until(begin: int, cancelled: threading.Event) -> None:
     """Waits for a time of `time.monotonic_ns`."""
-    if cancelled.wait(max(0, begin - time.monotonic_ns()) / NANOSECONDS):
+    left = begin - time.monotonic_ns()
+    if cancelled.is_set() or (left > 0 and cancelled.wait(left / NANOSECONDS)):
         raise CancelledError
 
 
@@ -93,16 +95,16 @@ def _write(connection: socket.socket, text: memoryview, plan: Sequence[Step], ca
     """Sends all of it. Returns whether the receiver answered before, or stopped reading: then it has refused it."""
     done = 0
     for step in plan:
-        _wait_until(step.begin, cancelled)
         pace(connection, step.rate)
-        end = done + step.bytes
+        begin, first, end = max(step.begin, time.monotonic_ns()), done, done + step.bytes
+        most = min(max(int(step.rate * _SLICE), _SLICE_BYTES[0]), _SLICE_BYTES[1]) if step.rate else _SLICE_BYTES[1]
         while done < end:
-            if cancelled.is_set():
-                raise CancelledError
+            # The kernel does not pace a connection's first ten segments, which over loopback are 640 KB.
+            _wait_until(begin + (done - first) * NANOSECONDS // step.rate if step.rate else begin, cancelled)
             if select.select([connection], [], [], 0)[0]:
                 return True
             try:
-                done += connection.send(text[done : min(end, done + _SLICE)])
+                done += connection.send(text[done : min(end, done + most)])
             except (BrokenPipeError, ConnectionResetError):
                 return True
     with contextlib.suppress(OSError):
