@@ -67,6 +67,7 @@ class Task:
         self._graph, parameters = nnx.split(Network(nnx.Rngs(seed)), nnx.Param)
         first, self._tree_of = ravel_pytree(parameters)
         self.first = np.asarray(first, np.float32)
+        self._logits = jax.jit(self.logits)
 
     def logits(self, weights: jax.Array, images: jax.Array) -> jax.Array:
         return nnx.merge(self._graph, self._tree_of(weights))(images)
@@ -80,7 +81,7 @@ class Task:
         return weights - rate * jax.grad(loss)(weights)
 
     def accuracy(self, weights: Any, digits: Digits) -> float:
-        return float((self.logits(jnp.asarray(weights), digits.images).argmax(-1) == digits.labels).mean())
+        return float((np.asarray(self._logits(weights, digits.images)).argmax(-1) == digits.labels).mean())
 
 
 def work(options: argparse.Namespace) -> None:
@@ -90,7 +91,7 @@ def work(options: argparse.Namespace) -> None:
     training, _ = load_digits()
     mine = training[np.arange(options.rank, len(training), options.workers)]
     batches = shuffled_batches(mine, options.batch_size, 1000 * options.seed + options.rank)
-    with Client(options.scheduler, options.rank) as client:
+    with Client(options.scheduler, options.rank, options.bind) as client:
         while True:
             weights, version = client.model()
             if version >= options.updates:
@@ -198,11 +199,15 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--kill-server", type=int, default=0, metavar="UPDATES", help="kill it after so many updates")
     parser.add_argument("--every", type=float, default=1.0, help="seconds from one accuracy to the next")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--scheduler", help=argparse.SUPPRESS)
-    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    one = parser.add_argument_group("one worker alone", "of a job whose scheduler and server run already")
+    one.add_argument("--rank", type=int, help="which worker this is")
+    one.add_argument("--scheduler", metavar="HOST:PORT", help="where the scheduler listens")
+    one.add_argument("--bind", metavar="HOST:PORT", default="127.0.0.1:0", help="where this worker takes updates")
     options = parser.parse_args()
     if options.kill_server and not options.replica:
         parser.error("--kill-server needs --replica: without one the training would end")
+    if (options.rank is None) != (options.scheduler is None):
+        parser.error("--rank and --scheduler go together")
     return options
 
 
