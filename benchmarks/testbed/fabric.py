@@ -8,8 +8,8 @@ all of them train (`jaxina testbed shape`). The ways:
 
 * psum: the mean of the workers' gradients after each step, summed by the workers (`--aggregator direct`).
 * psum, H local: the mean of their models after each H steps (synchronous local SGD).
-* fabric, H local: `examples/unequal_links/train.py` with H steps for each update. The server is on a host whose link has a
-  worker's full rate and does not change.
+* fabric, H local: `examples/unequal_links/train.py` with H steps for each update. The server is on a host whose link
+  has a worker's full rate and does not change.
 
 Seconds count from the first mean, or the first commit. The accuracy is computed afterwards, from the models that rank 0
 has kept, and from replays of the server's log.

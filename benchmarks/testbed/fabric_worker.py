@@ -1,4 +1,4 @@
-"""A worker of `fabric.py` that sums with `jax.lax.psum`: of gradients each step, or of models after some local steps."""
+"""A worker of `fabric.py` that sums with psum: of gradients each step, or of models after some local steps."""
 
 from __future__ import annotations
 

@@ -227,15 +227,15 @@ def test_nothing_is_planned_over_the_links_of_who_is_gone():
 
 def test_rates_are_planned_with_from_the_next_batch_on():
     small = Small(rate=1000)
-    small.job.set_rates("worker-0", 10, 20)
+    small.job.links.set_rates("worker-0", 10, 20)
     small.ready(small.workers[0])
     small.job.tick(0)
     (send,) = [message.send for message in small.said(small.workers[0])]
     assert [(p.begin_ns, p.end_ns, p.bytes_per_s) for p in send.way.pieces] == [(0, 4 * SECOND, 10)]
     with pytest.raises(InvalidArgumentError, match="no host 'worker-9'"):
-        small.job.set_rates("worker-9", 1, 1)
+        small.job.links.set_rates("worker-9", 1, 1)
     with pytest.raises(InvalidArgumentError, match="negative"):
-        small.job.set_rates("worker-0", -1, 1)
+        small.job.links.set_rates("worker-0", -1, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,111 +1,22 @@
-"""Scheduler, server, replica and workers in one process, over loopback: exact sums, deaths, forgeries and the log."""
+"""Scheduler, server, replica and workers over loopback: exact sums, deaths, forgeries and the log."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import threading
 import time
 
 import numpy as np
 import pytest
 from control_fakes import eventually
+from fabric_jobs import ELEMENTS, WAIT, kill, total, train, update_of
 
-from jaxina.errors import (
-    InvalidArgumentError,
-    JaxinaError,
-    JobRejectedError,
-    MismatchError,
-    SwitchUnreachableError,
-    WorkerLostError,
-)
+from jaxina.errors import InvalidArgumentError, JobRejectedError, MismatchError, WorkerLostError
 from jaxina.fabric.commit_log import replay
 from jaxina.fabric.model import Optimizer
-from jaxina.fabric.monitor import RatesFile, estimate, written
 from jaxina.fabric.service.client import Client
-from jaxina.fabric.service.daemon import SchedulerDaemon
-from jaxina.fabric.service.model_server import ModelServer
-from jaxina.fabric.service.session import ask_status
-from jaxina.fabric.service.settings import JobSettings
 from jaxina.fabric.transfer.frame import Kind, header_of
 from jaxina.fabric.transfer.pacing import steps
 from jaxina.fabric.transfer.sender import send
-
-ELEMENTS = 20_000
-FAST = 12_500_000  # bytes per second
-WAIT = 60.0  # seconds that nothing here takes
-
-
-def update_of(rank: int, count: int, elements: int = ELEMENTS) -> np.ndarray:
-    """Whole numbers, whose sums are exact in any order."""
-    return np.random.default_rng((rank, count)).integers(-8, 9, elements).astype(np.float32)
-
-
-def kill(host: Client | ModelServer) -> None:
-    """Does to the others what the death of the host's process would: all its connections break, and nothing is said."""
-    host._session._leaving = True  # nobody is left who could be told
-    host._session._call.cancel()
-    host._receiver.close()
-    host._deliveries.close()
-
-
-class Fabric:
-    """A job. Its workers are made as they are needed."""
-
-    def __init__(
-        self, stack: contextlib.ExitStack, tmp_path, replica: bool = False, elements: int = ELEMENTS, **settings
-    ):
-        bound = 1e9 if replica else None
-        settings = {"workers": 6, "rate": FAST, "divergence_bound": bound, "patience": 10.0} | settings
-        self.stack = stack
-        self.daemon = stack.enter_context(SchedulerDaemon(JobSettings(**settings), "127.0.0.1:0"))
-        self.log = tmp_path / "commits"
-        first = np.zeros(elements, np.float32)
-        self.server = stack.enter_context(ModelServer(self.daemon.address, "127.0.0.1:0", first, self.log))
-        self.replica = stack.enter_context(ModelServer(self.daemon.address, "127.0.0.1:0")) if replica else None
-
-    def worker(self, rank: int) -> Client:
-        return self.stack.enter_context(Client(self.daemon.address, rank))
-
-    def status(self):
-        return ask_status(self.daemon.address, WAIT, None)
-
-
-@pytest.fixture
-def fabric(tmp_path):
-    """Makes a job."""
-    with contextlib.ExitStack() as stack:
-        yield lambda **settings: Fabric(stack, tmp_path, **settings)
-
-
-def train(workers: list[Client], rounds: int) -> dict[tuple[int, int], bool | JaxinaError]:
-    """Lets all submit updates at once, round after round. Returns which are committed, or why they failed."""
-    outcomes: dict[tuple[int, int], bool | JaxinaError] = {}
-    all_have_it = threading.Barrier(len(workers), timeout=WAIT)
-
-    def work(rank: int, client: Client) -> None:
-        try:
-            _, version = client.model(WAIT)
-            all_have_it.wait()
-            for count in range(rounds):
-                outcomes[rank, count] = WorkerLostError("it does not know")
-                outcome = client.submit(update_of(rank, count), version).result(WAIT)
-                outcomes[rank, count] = outcome.committed
-                version = outcome.version
-            client.finish(WAIT)
-        except JaxinaError as error:
-            outcomes[rank, -1] = error
-
-    threads = [threading.Thread(target=work, args=pair) for pair in enumerate(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return outcomes
-
-
-def total(outcomes) -> np.ndarray:
-    return sum((update_of(*which) for which, told in outcomes.items() if told is True), np.zeros(ELEMENTS, np.float32))
 
 
 @pytest.mark.parametrize("replica", [False, True])
@@ -251,98 +162,3 @@ def test_forged_and_repeated_frames_change_nothing(fabric):
         forge(name=planned, version=1, payload=wrong.tobytes())
     assert eventually(lambda: job.status().lost == 1, WAIT)
     np.testing.assert_array_equal(job.server.model()[0], model)
-
-
-def test_a_version_that_the_model_never_had_is_refused(fabric):
-    job = fabric()
-    client = job.worker(0)
-    client.model(WAIT)
-    with pytest.raises(InvalidArgumentError, match="is of version 5, but the model has 0"):
-        client.submit(update_of(0, 0), 5).result(WAIT)
-    assert client.submit(update_of(0, 0), 0).result(WAIT).committed, "the client can go on"
-
-
-def test_too_old_updates_are_dropped_at_their_worker(fabric):
-    job = fabric(delay_bound=1)
-    client = job.worker(0)
-    client.model(WAIT)
-    assert client.submit(update_of(0, 0), 0).result(WAIT).committed
-    outcome = client.submit(update_of(0, 1), 0).result(WAIT)
-    assert not outcome.committed and outcome.reason == "it would break the delay bound"
-    np.testing.assert_array_equal(job.server.model()[0], update_of(0, 0))
-
-
-def test_all_learn_that_the_server_is_lost(fabric):
-    job = fabric(rate=1000)
-    client = job.worker(0)
-    request = threading.Timer(0.2, kill, (job.server,))
-    request.start()
-    with pytest.raises(WorkerLostError, match="there is no replica of it"):
-        client.model(WAIT)  # which would take more than a minute
-    request.join()
-    with pytest.raises(WorkerLostError, match="there is no replica of it"):
-        client.model(WAIT)
-    with pytest.raises(JobRejectedError, match="the job has ended"):
-        job.worker(1)
-
-
-def test_all_learn_that_the_scheduler_is_stopped(fabric):
-    job = fabric(rate=1000)
-    client = job.worker(0)
-    ended = threading.Event()
-    job.server._ended = ended.set
-    job.daemon.stop()
-    with pytest.raises(SwitchUnreachableError, match="was stopped"):
-        client.model(WAIT)
-    assert ended.wait(WAIT) and isinstance(job.server.error, SwitchUnreachableError)
-
-
-def test_a_scheduler_with_a_token():
-    with SchedulerDaemon(JobSettings(workers=1), "127.0.0.1:0", token="correct-horse-battery") as daemon:
-        with pytest.raises(JobRejectedError, match="this scheduler needs a token"):
-            Client(daemon.address, 0)
-        with pytest.raises(JobRejectedError, match="this scheduler needs a token"):
-            ask_status(daemon.address, WAIT, "another-horse-battery")
-        Client(daemon.address, 0, token="correct-horse-battery").close()
-
-
-def test_nobody_there():
-    begin = time.monotonic()
-    with pytest.raises(SwitchUnreachableError, match=r"no scheduler answers at 127.0.0.1:1 .*jaxina fabric scheduler"):
-        Client("127.0.0.1:1", 0, timeout=0.5)
-    assert time.monotonic() - begin < WAIT
-    with (
-        SchedulerDaemon(JobSettings(workers=1), "127.0.0.1:0") as daemon,
-        pytest.raises(InvalidArgumentError, match="the port is in use"),
-    ):
-        SchedulerDaemon(JobSettings(workers=1), daemon.address)
-
-
-def test_updates_need_a_model_first(fabric):
-    with pytest.raises(InvalidArgumentError, match="get the model before"):
-        fabric().worker(0).submit(update_of(0, 0), 0)
-
-
-def test_rates_are_known_a_little_after_they_change(tmp_path):
-    file = tmp_path / "rates"
-    monitor = RatesFile(file, lag=0.2)
-    assert monitor.changes(0.0) == {}, "there is no file yet"
-    with file.open("w") as out:
-        out.write(written(10.0, {"worker-0": (1, 2), "worker-1": (3, 4)}) + written(15.0, {"worker-0": (5, 6)})[:-5])
-        out.flush()
-        assert monitor.changes(10.1) == {}
-        assert monitor.changes(10.2) == {"worker-0": (1, 2), "worker-1": (3, 4)}
-        assert monitor.changes(20.0) == {}, "the line is not whole yet"
-        out.write(written(15.0, {"worker-0": (5, 6)})[-5:])
-        out.flush()
-        assert monitor.changes(20.0) == {"worker-0": (5, 6)}
-        out.write(json.dumps({"at": 1}) + "\n")
-    with pytest.raises(InvalidArgumentError, match="a line that is no rates"):
-        monitor.changes(30.0)
-
-
-def test_a_link_is_estimated_by_what_its_transfers_had():
-    assert estimate(1000, 2000, planned=1000, measured=500) == 500, "slower than planned"
-    assert estimate(1000, 2000, planned=1000, measured=990) == 1101, "as planned, so a little more is tried"
-    assert estimate(1990, 2000, planned=1000, measured=990) == 2000, "never more than the link has"
-    assert estimate(1000, 2000, planned=1000, measured=0.0) == 1

@@ -86,7 +86,7 @@ class FabricService(fabric_pb2_grpc.FabricServicer):
             if self._rates is not None:
                 for name, (out, into) in self._rates.changes(time.time()).items():
                     if name in self.job.settings.hosts:
-                        self.job.set_rates(name, out, into)
+                        self.job.links.set_rates(name, out, into)
             self.job.tick(time.monotonic_ns())
             self._post()
 
@@ -142,9 +142,9 @@ class FabricService(fabric_pb2_grpc.FabricServicer):
         most = self.job.settings.rate
         for name, outgoing in ((host.name, True), (measured.to, False)):
             if name in workers:
-                out, into = self.job.rates(name)
+                out, into = self.job.links.rates(name)
                 known = estimate(out if outgoing else into, most, measured.planned_per_s, measured.bytes_per_s)
-                self.job.set_rates(name, known if outgoing else out, into if outgoing else known)
+                self.job.links.set_rates(name, known if outgoing else out, into if outgoing else known)
                 return
 
     def _post(self) -> None:

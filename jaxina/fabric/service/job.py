@@ -9,11 +9,11 @@ import collections
 import dataclasses
 
 from jaxina.errors import InvalidArgumentError, JaxinaError, JobRejectedError, MismatchError, WorkerLostError
-from jaxina.fabric.network import Nic, Star
 from jaxina.fabric.scheduler import Scheduler, Settings
 from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service.carrier import Carrier
 from jaxina.fabric.service.hosts import Host, Hosts
+from jaxina.fabric.service.links import Links
 from jaxina.fabric.service.planned import Planned, PlannedTurns
 from jaxina.fabric.service.repairs import Repairs
 from jaxina.fabric.service.settings import REPLICA, SERVER, JobSettings, host_of, worker_host
@@ -47,8 +47,7 @@ class Job:
         self.lost = 0
         self.ready: dict[int, Update] = {}
         self._secret = secret
-        self.star = Star({name: Nic(settings.rate, settings.rate) for name in settings.hosts})
-        self._rates = dict(enumerate(self.star.rates))  # as a monitor tells; of a host that is gone, 0 is planned with
+        self.links = Links(settings, self.hosts)
         self.scheduler: Scheduler | None = None
         self.carrier: Carrier | None = None
         self.repairs: Repairs | None = None
@@ -89,9 +88,9 @@ class Job:
         )
         if join.role == pb.SERVER:
             self._elements = join.elements
-        if self.scheduler is not None:
-            self.set_rates(host.name, *self.rates(host.name))
-        elif all(self.hosts.find(name) for name in settings.hosts if name in (SERVER, REPLICA)):
+        self.links.look(host.name)
+        models = [SERVER] if settings.divergence_bound is None else [SERVER, REPLICA]
+        if self.scheduler is None and all(self.hosts.find(name) for name in models):
             self._begin(now)
         return host
 
@@ -100,7 +99,7 @@ class Job:
         workers = [worker_host(rank) for rank in range(settings.workers)]
         replica = None if settings.divergence_bound is None else REPLICA
         self.scheduler = Scheduler(
-            self.star,
+            self.links.star,
             Settings(
                 SERVER,
                 settings.delay_bound,
@@ -113,10 +112,9 @@ class Job:
             ),
             settings.seed,
         )
-        self.carrier = Carrier(self.hosts, self.star, self.scheduler, self._elements, replica)
+        self.carrier = Carrier(self.hosts, self.links.star, self.scheduler, self._elements, replica)
         self.repairs = Repairs(self.hosts, self.turns, self.carrier, settings.patience)
-        for name in settings.hosts:
-            self._set_links(name)
+        self.links.begin(self.scheduler)
         if replica is not None:
             self.carrier.give_state(now)
 
@@ -127,7 +125,7 @@ class Job:
         self._given.pop(host.name, None)
         if self.ended is not None or self.scheduler is None or self.carrier is None or self.repairs is None:
             return
-        self._set_links(host.name)
+        self.links.look(host.name)
         if host.name == self.carrier.server:
             self._lose_server()
         elif host.role == pb.REPLICA:
@@ -278,28 +276,3 @@ class Job:
             self.turns.add(turn)
         self.carrier.announce(first, planned)
         self.carrier.replicate(plan.replica, now)
-
-    # ---- rates
-
-    def set_rates(self, name: str, out: int, into: int) -> None:
-        """A monitor says what a host's links have, in bytes per second.
-
-        Raises:
-          InvalidArgumentError: there is no such host, or a rate is negative.
-        """
-        if min(out, into) < 0:
-            raise InvalidArgumentError(f"a rate of {min(out, into)} bytes per second is negative")
-        self._rates[self.star.outgoing(name)], self._rates[self.star.incoming(name)] = out, into
-        self._set_links(name)
-
-    def rates(self, name: str) -> tuple[int, int]:
-        """What a host's links have, out and in, in bytes per second."""
-        return self._rates[self.star.outgoing(name)], self._rates[self.star.incoming(name)]
-
-    def _set_links(self, name: str) -> None:
-        """Plans with a host's links. Nothing is planned over those of a place where nobody is."""
-        if self.scheduler is None:
-            return
-        there = self.hosts.find(name) is not None
-        for link in (self.star.outgoing(name), self.star.incoming(name)):
-            self.scheduler.set_rate(link, self._rates[link] if there else 0)

@@ -15,20 +15,16 @@ from jaxina.fabric.codec import Codec
 from jaxina.fabric.commit_log import CommitLog
 from jaxina.fabric.follower import Follower
 from jaxina.fabric.ledger import Ledger
-from jaxina.fabric.model import Model, Optimizer, Vector, vector_of
+from jaxina.fabric.model import Model, Vector, vector_of
 from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service.deliveries import Deliveries, Frame
+from jaxina.fabric.service.messages import expected_of, optimizer_of
 from jaxina.fabric.service.session import FabricSession
 from jaxina.fabric.transfer.frame import Header, Kind
 from jaxina.fabric.transfer.receiver import Receiver
-from jaxina.fabric.turns import Arrived, Commit, Expected, Lost
+from jaxina.fabric.turns import Arrived, Commit, Lost
 
 _log = logging.getLogger(__name__)
-
-
-def expected_of(turns: Iterable[pb.Turn]) -> list[Expected]:
-    """The updates that turns are for."""
-    return [Expected(turn.name, turn.version, turn.size, turn.norm) for turn in turns]
 
 
 class ModelServer:
@@ -80,9 +76,7 @@ class ModelServer:
             self._receiver.close()
             raise
         joined = self._session.joined
-        self._optimizer = Optimizer(
-            joined.optimizer.learning_rate, joined.optimizer.momentum, joined.optimizer.nesterov
-        )
+        self._optimizer = optimizer_of(joined)
         self._patience = joined.patience_s
         self._compressor = joined.compressor
         try:

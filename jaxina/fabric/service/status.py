@@ -27,7 +27,7 @@ def status_of(job: Job, uptime: float) -> pb.StatusReply:
     )
     for name in job.settings.hosts:
         host, counts = job.hosts.find(name), job.counts[name]
-        out, into = job.rates(name)
+        out, into = job.links.rates(name)
         reply.hosts.add(
             name=name,
             address="" if host is None else host.address,
