@@ -13,7 +13,7 @@ from jaxina import testbed
 from jaxina.cli import placement
 from jaxina.testbed.schedule import EVERY, draws
 
-MBIT = 125_000  # bytes
+KBIT = 125  # bytes
 
 
 def register(app: typer.Typer) -> None:
@@ -92,22 +92,24 @@ def shape(
 
     made = testbed.find()
     names = [worker_host(rank) for rank in range(made.size.workers)]
-    full = dict.fromkeys(names, (made.link.rate, made.link.rate))
+    full = dict.fromkeys(names, (1000 * made.link.rate, 1000 * made.link.rate))
     console = Console(highlight=False)
     testbed.RATES.write_text("")
 
     def apply(rates: Rates) -> None:
         testbed.reshape(made, {rank: rates[name] for rank, name in enumerate(names)})
         with testbed.RATES.open("a") as file:
-            file.write(written(time.time(), {name: (out * MBIT, into * MBIT) for name, (out, into) in rates.items()}))
+            file.write(written(time.time(), {name: (out * KBIT, into * KBIT) for name, (out, into) in rates.items()}))
 
-    drawn = draws(schedule, seed, names, made.link.rate)
+    drawn = draws(schedule, seed, names, 1000 * made.link.rate)
     end = math.inf if seconds is None else time.monotonic() + seconds
     try:
         while (left := end - time.monotonic()) > 0:
             rates = next(drawn)
             apply(rates)
-            console.print(" ".join(f"{out}/{into}" for out, into in rates.values()) + " Mbit/s out/in")
+            console.print(
+                " ".join(f"{out / 1000:g}/{into / 1000:g}" for out, into in rates.values()) + " Mbit/s out/in"
+            )
             time.sleep(min(every, left))
     except KeyboardInterrupt:
         pass

@@ -47,26 +47,21 @@ def lose(namespace: str, bridge: str, port: str, program: Path) -> None:
 
 
 def reshape(namespace: str, interface: str, rate: int) -> None:
-    """Gives what the interface sends another rate, in Mbit/s. What waits in its queue stays."""
+    """Gives what the interface sends another rate, in kbit/s. What waits in its queue stays."""
     run("tc", "-n", namespace, "class", "change", "dev", interface, "parent", "1:", "classid", "1:1", *_htb(rate))
 
 
 def _shape(namespace: str, interface: str, rate: int) -> None:
-    queue = max(_MIN_QUEUE, int(_per_second(rate) * _QUEUE_S))
+    queue = max(_MIN_QUEUE, int(rate * 1_000_000 // 8 * _QUEUE_S))
     tc = ("tc", "-n", namespace)
     run(*tc, "qdisc", "add", "dev", interface, "root", "handle", "1:", "htb", "default", "1")
-    run(*tc, "class", "add", "dev", interface, "parent", "1:", "classid", "1:1", *_htb(rate))
+    run(*tc, "class", "add", "dev", interface, "parent", "1:", "classid", "1:1", *_htb(1000 * rate))
     run(*tc, "qdisc", "add", "dev", interface, "parent", "1:1", "bfifo", "limit", str(queue))
 
 
 def _htb(rate: int) -> tuple[str, ...]:
-    burst = str(max(65536, _per_second(rate) // 1000))
-    return ("htb", "rate", f"{rate}mbit", "burst", burst, "cburst", burst, "quantum", "60000")
-
-
-def _per_second(rate: int) -> int:
-    """Bytes of so many Mbit."""
-    return rate * 1_000_000 // 8
+    burst = str(max(65536, rate // 8))  # bytes: what goes in a millisecond
+    return ("htb", "rate", f"{rate}kbit", "burst", burst, "cburst", burst, "quantum", "60000")
 
 
 def run(*command: str) -> str:

@@ -108,7 +108,7 @@ def reshape(testbed: Testbed, rates: Mapping[int, tuple[int, int]]) -> None:
 
     Args:
       testbed: it must be up.
-      rates: what workers send and receive, in Mbit/s, by rank.
+      rates: what workers send and receive, in kbit/s, by rank.
 
     Raises:
       SystemCallError: this process is not root's, or the kernel refused.

@@ -124,8 +124,8 @@ def rates_of(made: testbed.Testbed) -> list[str]:
 def test_links_change_while_they_are_used(up: Callable[..., testbed.Testbed]):
     made = up(testbed.Size(2), testbed.Link(rate=100))
     assert rates_of(made) == ["100Mbit"] * 4
-    testbed.reshape(made, {0: (10, 25), 1: (100, 50)})
-    assert rates_of(made) == ["10Mbit", "25Mbit", "100Mbit", "50Mbit"]
+    testbed.reshape(made, {0: (10_000, 25_000), 1: (100_000, 2_500)})
+    assert rates_of(made) == ["10Mbit", "25Mbit", "100Mbit", "2500Kbit"]
     received, took = transfer(made, SEND_STREAM, stream=True)  # from worker 1 to worker 0
     assert received == 10_000_000 and took > 0.8 * 3.2
 
@@ -135,10 +135,12 @@ def test_shape_tells_a_monitor_and_gives_the_rates_back(up: Callable[..., testbe
     command = [sys.executable, "-m", "jaxina.cli", "testbed", "shape", "--schedule", "N3", "--seed", "4"]
     subprocess.run([*command, "--every", "0.2", "--seconds", "0.5"], check=True, capture_output=True, timeout=60)
     lines = [json.loads(line) for line in testbed.RATES.read_text().splitlines()]
-    drawn = list(itertools.islice(draws("N3", 4, ["worker-0", "worker-1"], 100), len(lines) - 1))
-    told = [{name: tuple(rate // 125_000 for rate in rates) for name, rates in line["rates"].items()} for line in lines]
-    assert told[:-1] == drawn and {10, 100} >= {rate for rates in drawn for pair in rates.values() for rate in pair}
-    assert told[-1] == {"worker-0": (100, 100), "worker-1": (100, 100)} and rates_of(made) == ["100Mbit"] * 4
+    drawn = list(itertools.islice(draws("N3", 4, ["worker-0", "worker-1"], 100_000), len(lines) - 1))
+    told = [{name: tuple(rate // 125 for rate in rates) for name, rates in line["rates"].items()} for line in lines]
+    assert told[:-1] == drawn and {10_000, 100_000} >= {
+        rate for rates in drawn for pair in rates.values() for rate in pair
+    }
+    assert told[-1] == dict.fromkeys(("worker-0", "worker-1"), (100_000, 100_000)) and rates_of(made) == ["100Mbit"] * 4
     known = RatesFile(testbed.RATES, lag=0.2)
     assert known.changes(lines[0]["at"] + 0.1) == {}
     assert known.changes(lines[-1]["at"] + 1)["worker-1"] == (12_500_000, 12_500_000)
