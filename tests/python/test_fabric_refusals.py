@@ -12,6 +12,7 @@ from fabric_jobs import WAIT, kill, update_of
 from jaxina.errors import InvalidArgumentError, JobRejectedError, SwitchUnreachableError, WorkerLostError
 from jaxina.fabric.service.client import Client
 from jaxina.fabric.service.daemon import SchedulerDaemon
+from jaxina.fabric.service.model_server import ModelServer
 from jaxina.fabric.service.session import ask_status
 from jaxina.fabric.service.settings import JobSettings
 
@@ -79,6 +80,19 @@ def test_nobody_there():
         pytest.raises(InvalidArgumentError, match="the port is in use"),
     ):
         SchedulerDaemon(JobSettings(workers=1), daemon.address)
+
+
+def test_a_log_that_exists_does_not_cost_the_job_its_server(fabric, tmp_path):
+    job = fabric(replica=True)
+    with pytest.raises(InvalidArgumentError, match="cannot begin the log"):
+        ModelServer(job.daemon.address, "127.0.0.1:0", np.zeros(3, np.float32), job.log)
+    assert job.status().serving == "server"
+
+
+def test_no_second_server_joins(fabric):
+    job = fabric()
+    with pytest.raises(JobRejectedError, match="takes no second one"):
+        ModelServer(job.daemon.address, "127.0.0.1:0", np.zeros(3, np.float32))
 
 
 def test_updates_need_a_model_first(fabric):

@@ -66,6 +66,8 @@ class ModelServer:
         self._log_file = log
         self._told = 0  # the replica's first turn that it may still need, as the scheduler knows it
         self._asked = 0.0  # when the replica has asked for the model
+        if log is not None and log.exists():  # before it joins: a server that comes and goes ends the job
+            raise InvalidArgumentError(f"cannot begin the log {log}: it exists")
         self._receiver = Receiver(bind)
         self._deliveries: Deliveries | None = None
         role = pb.REPLICA if weights is None else pb.SERVER
@@ -122,6 +124,7 @@ class ModelServer:
         with self._changed:
             if self._log is not None:
                 self._log.close()
+                self._log = None
 
     def __enter__(self) -> ModelServer:
         return self

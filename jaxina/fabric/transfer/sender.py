@@ -119,16 +119,15 @@ def _answer(connection: socket.socket) -> tuple[str, str]:
 
 
 def read(connection: socket.socket, size: int) -> bytes:
-    """Reads exactly so many bytes.
+    """Reads exactly so many bytes. It takes memory only for what has come, whatever a header says will.
 
     Raises:
       OSError: the connection ended before, or nothing came for too long.
     """
-    text = bytearray(size)
-    view, done = memoryview(text), 0
-    while done < size:
-        count = connection.recv_into(view[done:], min(size - done, 1 << 20))
-        if count == 0:
-            raise ConnectionError(f"the connection ended after {done} of {size} bytes")
-        done += count
+    text = bytearray()
+    while len(text) < size:
+        part = connection.recv(min(size - len(text), 1 << 20))
+        if not part:
+            raise ConnectionError(f"the connection ended after {len(text)} of {size} bytes")
+        text += part
     return bytes(text)
