@@ -15,6 +15,7 @@ SPECS = [
     *("natural", "signsgd", "efsignsgd", "onebit", "topk:0.1", "threshold:2.5", "randomk:0.1", "dgc:0.1", "thc"),
     *("int8+ef", "topk:0.1-ef"),
 ]
+OFTEN = ("none", "int8", "qsgd:64", "topk:0.1", "randomk:0.1", "int8+ef")  # the others take long to compile
 NAME = 3 << 32 | 17
 
 
@@ -22,7 +23,9 @@ def update(seed=0):
     return np.random.default_rng(seed).normal(size=ELEMENTS).astype(np.float32)
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize(
+    "spec", [spec if spec in OFTEN else pytest.param(spec, marks=pytest.mark.nightly) for spec in SPECS]
+)
 def test_the_server_decodes_what_the_worker_says(spec):
     worker, server = Codec(spec, ELEMENTS), Codec(spec, ELEMENTS)
     memory = worker.memory()
