@@ -8,6 +8,7 @@ import threading
 import numpy as np
 
 from jaxina.errors import JaxinaError, WorkerLostError
+from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service.client import Client
 from jaxina.fabric.service.daemon import SchedulerDaemon
 from jaxina.fabric.service.model_server import ModelServer
@@ -39,13 +40,24 @@ class Fabric:
         self, stack: contextlib.ExitStack, tmp_path, replica: bool = False, elements: int = ELEMENTS, **settings
     ):
         bound = 1e9 if replica else None
-        settings = {"workers": 6, "rate": FAST, "divergence_bound": bound, "patience": 10.0} | settings
+        settings = {"workers": 6, "rate": FAST, "divergence_bound": bound, "patience": 30.0} | settings
         self.stack = stack
         self.daemon = stack.enter_context(SchedulerDaemon(JobSettings(**settings), "127.0.0.1:0"))
         self.log = tmp_path / "commits"
         first = np.zeros(elements, np.float32)
         self.server = stack.enter_context(ModelServer(self.daemon.address, "127.0.0.1:0", first, self.log))
         self.replica = stack.enter_context(ModelServer(self.daemon.address, "127.0.0.1:0")) if replica else None
+
+    def plan_together(self) -> None:
+        """Lets the scheduler plan only when all workers have an update, however late one is: so that there are sums."""
+        job = self.daemon._service.job
+        usual = job.tick
+
+        def tick(now: int) -> None:
+            if len(job.ready) in (0, sum(host.role == pb.WORKER for host in job.hosts)):
+                usual(now)
+
+        job.tick = tick
 
     def worker(self, rank: int) -> Client:
         return self.stack.enter_context(Client(self.daemon.address, rank))

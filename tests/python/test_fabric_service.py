@@ -22,6 +22,7 @@ from jaxina.fabric.transfer.sender import send
 @pytest.mark.parametrize("replica", [False, True])
 def test_the_model_is_the_sum_of_what_was_committed(fabric, replica):
     job = fabric(replica=replica, rate=400_000)
+    job.plan_together()
     outcomes = train([job.worker(rank) for rank in range(6)], 2)
     assert len(outcomes) == 12 and all(told is True for told in outcomes.values()), outcomes
     model, version = job.server.model()
@@ -47,6 +48,7 @@ def test_a_replay_of_the_log_gives_the_servers_bits(fabric):
 def test_an_aggregator_that_is_killed_in_mid_transfer(fabric):
     """What it had from others comes another way, and counts once."""
     job = fabric(rate=200_000)
+    job.plan_together()
     workers = [job.worker(rank) for rank in range(6)]
     killed: list[int] = []
 
