@@ -17,15 +17,15 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
 
 
 def test_training_goes_on_when_the_server_is_killed() -> None:
-    done = run("--workers", "2", "--updates", "24", "--replica", "--kill-server", "8", "--every", "0.3", "--rate", "20")
+    done = run("--workers", "2", "--updates", "16", "--replica", "--kill-server", "6", "--every", "0.3", "--rate", "20")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the server is killed" in done.stdout
     (end,) = re.findall(r"(\d+) updates committed, .* greatest delay (\d+), below 16; accuracy (.*) %", done.stdout)
     committed, delay, accuracy = int(end[0]), int(end[1]), float(end[2])
-    assert committed >= 20 and delay < 16 and accuracy > 60
+    assert committed >= 12 and delay < 16 and accuracy > 50
     (before, after) = done.stdout.split("the server is killed")
     versions = [[int(v) for v in re.findall(r"^ +[\d.]+ +(\d+) ", part, re.MULTILINE)] for part in (before, after)]
-    assert versions[0][-1] <= versions[1][0] and versions[1][-1] >= 24, "the model went back"
+    assert versions[0][-1] <= versions[1][0] and versions[1][-1] >= 16, "the model went back"
 
 
 @pytest.mark.parametrize(
