@@ -30,7 +30,7 @@ lint: $(STAMP) ## check the format, lint and types of all code (a minute)
 tidy: $(STAMP) ## run clang-tidy over the C++ code (many minutes; FILES=... only these)
 	scripts/tidy.sh $(VENV) $(FILES)
 
-stubs: $(STAMP) ## write the type stubs of the native module and of the control protocol
+stubs: $(STAMP) ## write the type stubs of the native module and of the protocols
 	scripts/lint_tools.sh $(VENV)
 	scripts/stubs.sh $(VENV)
 

@@ -107,13 +107,14 @@ class CollectiveTimeoutError(JaxinaError, TimeoutError):
 
 
 class SwitchUnreachableError(JaxinaError, ConnectionError):
-    """The switch does not answer, or the connection to it broke. Also a `ConnectionError`."""
+    """The switch, or the scheduler of MLfabric, does not answer, or the connection to it broke. Also a
+    `ConnectionError`."""
 
     code = "SWITCH_UNREACHABLE"
 
 
 class JobRejectedError(JaxinaError):
-    """The switch refuses the job or the call.
+    """The switch, or a host of a job of MLfabric, refuses the job, the call or the transfer.
 
     It does not know the job (the job ended or the switch was restarted), the secret or the token is wrong, or the
     caller is over one of the switch's limits. The message says which.

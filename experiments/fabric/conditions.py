@@ -10,9 +10,9 @@ import simpy
 from experiments.fabric.fluid_network import FluidNetwork
 from jaxina.fabric import Star
 from jaxina.fabric.network import Nic
+from jaxina.testbed.schedule import SCHEDULES, SHARES
 
 GIGABIT = 125_000_000  # bytes per second
-RATES = (1.0, 2.5, 3.3, 5.0, 10.0)  # Gbit/s
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +31,6 @@ COMPUTE = {
     "slow hosts": Compute(0.2, 4, same_workers=True),
 }
 """C1 to C3 are the paper's."""
-NETWORK = {"N1": (0, 0, 0, 0.1, 0.9), "N2": (0, 0.1, 0.1, 0.1, 0.7), "N3": (0.5, 0, 0, 0, 0.5)}
-"""How likely each of `RATES` is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Cluster:
     """What is simulated.
 
     Attributes:
-      compute, network: names in `COMPUTE` and `NETWORK`.
+      compute, network: names in `COMPUTE` and `jaxina.testbed.schedule.SCHEDULES`.
       hosts: machines. Both workers of a machine share its link.
       workers: in all, divided evenly.
       step_seconds: a gradient's time on a worker that is not slow.
@@ -97,7 +95,7 @@ class Conditions:
         return self.cluster.step_seconds * (kind.slower if slow else 1)
 
     def _rate(self) -> int:
-        return int(self._draw.choice(RATES, p=NETWORK[self.cluster.network]) * GIGABIT)
+        return round(self._draw.choice(SHARES, p=SCHEDULES[self.cluster.network]) * 10 * GIGABIT)
 
     def _change(self):
         while True:

@@ -1,7 +1,8 @@
 """Compares ways of training over unequal links: time alone, and time to a score with real gradients.
 
     python -m experiments.fabric.study times                   # gradients per second in all conditions: minutes
-    python -m experiments.fabric.study train --compute C1 --network N2 --rates 0.1,0.3
+    python -m experiments.fabric.study train --compute C2 --gradients 6000 --score-every 240 --rates 0.1,0.3
+    python -m experiments.fabric.study table --compute C2 --gradients 6000
 
 Each finished race is a line of `experiments/results/fabric.jsonl`. A race that is there already is not run again.
 """
@@ -18,12 +19,13 @@ from rich.progress import Progress
 from rich.table import Table
 
 from experiments.fabric.baselines import Start, asynchronous, ring
-from experiments.fabric.conditions import COMPUTE, NETWORK, Cluster
+from experiments.fabric.conditions import COMPUTE, Cluster
 from experiments.fabric.learner import Counter, Learner
 from experiments.fabric.race import Race, mean_age
 from experiments.fabric.scheduled import scheduled
 from experiments.records import RESULTS, Identified, append, read
 from experiments.workloads import get
+from jaxina.testbed.schedule import SCHEDULES
 
 FILE = RESULTS / "fabric.jsonl"
 SECONDS = 120.0  # of virtual time, in the study of time alone
@@ -64,9 +66,9 @@ def times(seeds: range) -> None:
     """Prints how many gradients a second each way uses, in all conditions."""
     table = Table("compute", "network", *WAYS, title=f"gradients used per virtual second, {len(seeds)} seeds")
     with Progress() as progress:
-        task = progress.add_task("races", total=len(COMPUTE) * len(NETWORK) * len(WAYS) * len(seeds))
+        task = progress.add_task("races", total=len(COMPUTE) * len(SCHEDULES) * len(WAYS) * len(seeds))
         for compute in COMPUTE:
-            for network in NETWORK:
+            for network in SCHEDULES:
                 cells = []
                 for way, start in WAYS.items():
                     speeds = []
@@ -103,6 +105,35 @@ def train(settings: list[Setting]) -> None:
             progress.advance(task)
 
 
+def table(compute: str, network: str, gradients: int, targets: list[float]) -> None:
+    """Prints when each recorded way reached a score: the mean over seeds, with the learning rate best for it."""
+    found: dict[str, dict[float, list[list[tuple[float, int, float | None]]]]] = {}
+    for record in read(FILE):
+        setting = record["setting"]
+        if (setting["compute"], setting["network"], setting["gradients"]) == (compute, network, gradients):
+            rates = found.setdefault(setting["way"], {})
+            rates.setdefault(setting["learning_rate"], []).append(record["outcome"]["scores"])
+    shown = Table(
+        "way", *(f"{target:g} %" for target in targets), title=f"{compute}, {network}: virtual seconds to a score"
+    )
+    for way in (way for way in WAYS if way in found):
+        cells = []
+        for target in targets:
+            times = [
+                (statistics.mean(reached), rate, len(reached))
+                for rate, runs in found[way].items()
+                if math.isfinite(sum(reached := [_first(scores, target) for scores in runs]))
+            ]
+            cells.append("{:.0f} (rate {:g}, seeds: {})".format(*min(times)) if times else "not within the race")
+        shown.add_row(way, *cells)
+    Console(width=200).print(shown)
+
+
+def _first(scores: list[tuple[float, int, float | None]], target: float) -> float:
+    """The first second with the score."""
+    return next((t for t, _, score in scores if score is not None and score >= target), math.inf)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -111,15 +142,24 @@ def main() -> None:
     trained = commands.add_parser("train")
     trained.add_argument("--ways", default="; ".join(WAYS), help="separated by semicolons")
     trained.add_argument("--compute", default="C1", choices=list(COMPUTE))
-    trained.add_argument("--network", default="N2", choices=list(NETWORK))
+    trained.add_argument("--network", default="N2", choices=list(SCHEDULES))
     trained.add_argument("--workload", default="vgg")
     trained.add_argument("--rates", default="0.1", help="learning rates, separated by commas")
     trained.add_argument("--seeds", type=int, default=1)
     trained.add_argument("--gradients", type=int, default=9000)
     trained.add_argument("--score-every", type=int, default=300)
+    shown = commands.add_parser("table")
+    shown.add_argument("--compute", default="C2", choices=list(COMPUTE))
+    shown.add_argument("--network", default="N2", choices=list(SCHEDULES))
+    shown.add_argument("--gradients", type=int, default=6000, help="of the races that are shown")
+    shown.add_argument("--targets", default="80,90,94", help="scores, separated by commas")
     arguments = parser.parse_args()
     if arguments.command == "times":
         times(range(arguments.seeds))
+        return
+    if arguments.command == "table":
+        targets = [float(target) for target in arguments.targets.split(",")]
+        table(arguments.compute, arguments.network, arguments.gradients, targets)
         return
     train(
         [

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 import jaxina
-from jaxina.cli import bench, coordinator, info, plan, run, sim, status, switch, testbed
+from jaxina.cli import bench, coordinator, fabric, info, plan, run, sim, status, switch, testbed
 from jaxina.errors import InvalidArgumentError, JaxinaError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ bench.register(app)
 sim.register(app)
 plan.register(app)
 testbed.register(app)
+fabric.register(app)
 info.register(app)
 
 

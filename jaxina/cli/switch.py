@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.logging import RichHandler
 
 from jaxina import config
 from jaxina.cli import data_planes
+from jaxina.cli.daemon_options import announce, host_in, log_to_terminal, read_token
 from jaxina.cli.signals import Signals
 from jaxina.errors import InvalidArgumentError
 
@@ -159,11 +158,11 @@ def switch(
     """
     from jaxina.control.server import ControlServer
 
-    host = _host("--bind", bind)
+    host = host_in("--bind", bind)
     if upstream is not None:
-        _host("--upstream", upstream)
-    token = config.resolve(token=_read_token(token_file)).token
-    _log_to_terminal(quiet)
+        host_in("--upstream", upstream)
+    token = config.resolve(token=read_token(token_file)).token
+    log_to_terminal(quiet)
     if transparent is not None:
         if upstream or data_ports or threads or rdma or loss or not icrc or port_rate or backend is Backend.tofino:
             raise InvalidArgumentError(
@@ -190,9 +189,7 @@ def switch(
             if hasattr(data_plane, "ended"):  # it may find that a job cannot go on
                 data_plane.ended = server.end_job
             log = logging.getLogger("jaxina.switch")
-            if announce_fd is not None:
-                os.write(announce_fd, f"{server.address}\n".encode())
-                os.close(announce_fd)
+            announce(announce_fd, server.address)
             log.info("control at %s, data at %s%s", server.address, where, f", upstream {upstream}" if upstream else "")
             log.info("serving %s", "everybody who reaches it" if token is None else "only callers with its token")
             while signals.wait() == signal.SIGUSR1:
@@ -209,32 +206,3 @@ def _let_data_path_go_first() -> None:
     """
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     os.setpriority(os.PRIO_PROCESS, 0, min(usual + _CONTROL_NICENESS, 19))
-
-
-def _host(option: str, address: str) -> str:
-    try:
-        return config.split_address(address)[0]
-    except ValueError as error:
-        raise InvalidArgumentError(f"{option}: {error}") from None
-
-
-def _read_token(file: Path | None) -> str | None:
-    if file is None:
-        return None
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgumentError(f"--token-file {file}: {error}") from None
-
-
-def _log_to_terminal(quiet: bool) -> None:
-    console = Console(stderr=True)
-    handler: logging.Handler
-    if console.is_terminal:
-        handler = RichHandler(console=console, show_path=False)
-    else:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger = logging.getLogger("jaxina")
-    logger.addHandler(handler)
-    logger.setLevel(logging.WARNING if quiet else logging.INFO)

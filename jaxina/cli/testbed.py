@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Annotated
 
 import typer
@@ -9,6 +11,9 @@ from rich.console import Console
 
 from jaxina import testbed
 from jaxina.cli import placement
+from jaxina.testbed.schedule import EVERY, draws
+
+KBIT = 125  # bytes
 
 
 def register(app: typer.Typer) -> None:
@@ -17,6 +22,7 @@ def register(app: typer.Typer) -> None:
     )
     group.command("up")(up)
     group.command("run", context_settings={"ignore_unknown_options": True, "help_option_names": []})(run)
+    group.command("shape")(shape)
     group.command("down")(down)
     app.add_typer(group, name="testbed")
     run.app = app  # type: ignore[attr-defined]
@@ -65,6 +71,50 @@ def run(
     placement.current.set(placement.Placement(testbed.find()))
     code = typer.main.get_command(run.app)(command, prog_name="jaxina", standalone_mode=False)  # type: ignore[attr-defined]
     raise typer.Exit(code or 0)
+
+
+def shape(
+    schedule: Annotated[
+        str, typer.Option(help="How likely which rates are: N1, N2 or N3, as in MLfabric's evaluation.")
+    ] = "N2",
+    seed: Annotated[int, typer.Option(help="The same one gives the same rates.")] = 0,
+    every: Annotated[float, typer.Option(min=0.2, metavar="S", help="Seconds from one change to the next.")] = EVERY,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, metavar="S", help="For how long. If not given, until Ctrl-C.")
+    ] = None,
+) -> None:
+    """Change the rates of the workers' links while programs run. At the end all links have their full rate again.
+
+    `jaxina fabric scheduler --rates /run/jaxina-testbed-rates.jsonl` learns of each change.
+    """
+    from jaxina.fabric.monitor import Rates, written
+    from jaxina.fabric.service.settings import worker_host
+
+    made = testbed.find()
+    names = [worker_host(rank) for rank in range(made.size.workers)]
+    full = dict.fromkeys(names, (1000 * made.link.rate, 1000 * made.link.rate))
+    console = Console(highlight=False)
+    testbed.RATES.write_text("")
+
+    def apply(rates: Rates) -> None:
+        testbed.reshape(made, {rank: rates[name] for rank, name in enumerate(names)})
+        with testbed.RATES.open("a") as file:
+            file.write(written(time.time(), {name: (out * KBIT, into * KBIT) for name, (out, into) in rates.items()}))
+
+    drawn = draws(schedule, seed, names, 1000 * made.link.rate)
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    try:
+        while (left := end - time.monotonic()) > 0:
+            rates = next(drawn)
+            apply(rates)
+            console.print(
+                " ".join(f"{out / 1000:g}/{into / 1000:g}" for out, into in rates.values()) + " Mbit/s out/in"
+            )
+            time.sleep(min(every, left))
+    except KeyboardInterrupt:
+        pass
+    finally:
+        apply(full)
 
 
 def down() -> None:

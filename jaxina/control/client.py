@@ -10,25 +10,13 @@ from typing import Any
 import grpc
 
 from jaxina.control import control_pb2 as pb
-from jaxina.control import control_pb2_grpc, limits
+from jaxina.control import control_pb2_grpc, grpc_options
 from jaxina.control.data_plane import QueuePairs, Terms
 from jaxina.control.servers import WorkerServer
 from jaxina.control.session import Session
 from jaxina.control.token_check import metadata_of
 from jaxina.control.typed_status import error_from, unreachable
 from jaxina.errors import JaxinaError
-
-_OPTIONS = (
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),  # a connection of our own, which fails and recovers by itself
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    ("grpc.keepalive_time_ms", 2000),
-    ("grpc.keepalive_timeout_ms", 5000),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", limits.MAX_REPLY_BYTES),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +58,7 @@ class SwitchClient:
         self._at_worker = at_worker
         self._metadata = metadata_of(token)
         self._timeout = timeout
-        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self._channel = grpc.insecure_channel(address, options=grpc_options.OF_CLIENT)
         self._stub = control_pb2_grpc.AggregatorStub(self._channel)
 
     def create_job(

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from jaxina.config import split_address
-from jaxina.control import control_pb2_grpc, limits
+from jaxina.control import control_pb2_grpc, grpc_options, limits
 from jaxina.control.data_plane import DataPlane
 from jaxina.control.service import AggregatorService
 from jaxina.control.token_check import TokenCheck
@@ -22,20 +22,6 @@ _log = logging.getLogger(__name__)
 
 _START_TIMEOUT = 10.0  # seconds
 _STOP_GRACE = 0.5
-_OPTIONS = (
-    ("grpc.so_reuseport", 0),  # otherwise a second switch could share the port and would get half of the calls
-    # A host that vanishes does not close its connections. Only missing answers to pings show that it is gone.
-    ("grpc.keepalive_time_ms", 2000),
-    ("grpc.keepalive_timeout_ms", 5000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_ping_interval_without_data_ms", 500),
-    ("grpc.http2.max_ping_strikes", 0),
-    # Limits on what strangers may make gRPC hold.
-    ("grpc.max_receive_message_length", limits.MAX_MESSAGE_BYTES),
-    ("grpc.max_concurrent_streams", limits.STREAMS_PER_CONNECTION),
-    # max_connection_idle is left out: a call would fail if it was sent while its idle connection was being closed.
-    ("grpc.server_handshake_timeout_ms", int(1000 * limits.HANDSHAKE)),
-)
 
 
 class ControlServer:
@@ -116,7 +102,7 @@ class ControlServer:
 
     async def _serve(self) -> None:
         service = self._service
-        server = grpc.aio.server(options=_OPTIONS, interceptors=self._interceptors)
+        server = grpc.aio.server(options=grpc_options.OF_SERVER, interceptors=self._interceptors)
         control_pb2_grpc.add_AggregatorServicer_to_server(service, server)
         host, _ = split_address(self._bind)
         try:

@@ -23,11 +23,28 @@ def metadata_of(token: str | None) -> tuple[tuple[str, str], ...]:
 
 
 class TokenCheck(grpc.aio.ServerInterceptor):
-    """Refuses every call without the token, before it reads anything of the call."""
+    """Refuses every call without the token, before it reads anything of the call.
 
-    def __init__(self, token: str):
+    Args:
+      token: the token.
+      of: what has it.
+      callers: who must know it.
+    """
+
+    def __init__(self, token: str, of: str = "switch", callers: str = "every worker and for `jaxina status`"):
         self._token = token.encode()
-        self._refusal: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(_refuse)
+        why = (
+            f"this {of} needs a token, and the call has none or a wrong one: set JAXINA_TOKEN to the {of}'s token, "
+            f"for {callers}"
+        )
+
+        async def refuse_call(
+            _: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]
+        ) -> AsyncIterator[Any]:
+            await refuse(context, JobRejectedError(why))
+            yield  # makes this an async generator, which gRPC needs for a stream
+
+        self._refusal: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(refuse_call)
 
     async def intercept_service(
         self,
@@ -42,14 +59,3 @@ class TokenCheck(grpc.aio.ServerInterceptor):
 
 def _as_bytes(value: str | bytes) -> bytes:
     return value.encode() if isinstance(value, str) else value
-
-
-async def _refuse(_: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
-    await refuse(
-        context,
-        JobRejectedError(
-            "this switch needs a token, and the call has none or a wrong one: set JAXINA_TOKEN to the switch's token, "
-            "for every worker and for `jaxina status`"
-        ),
-    )
-    yield  # makes this an async generator, which gRPC needs for a stream

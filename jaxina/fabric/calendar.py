@@ -101,6 +101,10 @@ class Calendar:
         other._profiles = list(self._profiles)
         return other
 
+    def cleared(self) -> Calendar:
+        """A calendar with the same rates, in which nothing is reserved."""
+        return Calendar(self._rates)
+
     def rate(self, link: int) -> int:
         """The link's rate, in bytes per second."""
         return self._rates[link]

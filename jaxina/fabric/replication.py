@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from jaxina.errors import InvalidArgumentError
 from jaxina.fabric.aggregation import SumSize, aggregate
@@ -36,7 +36,8 @@ class Replica:
 
     The bound is on what is lost if the server is: the replica may be behind the server, not the other way round. An
     update that the replica has before the server has committed it is one that comes next anyway, in the same order.
-    The paper looks at the end of a batch only. Here, the bound holds at each commit.
+    The paper looks at the end of a batch only. Here, the bound holds at each commit. A batch without updates lets the
+    replica catch up by one group at a time, which the paper leaves open.
 
     Args:
       host: where it is.
@@ -64,6 +65,10 @@ class Replica:
     def divergence(self) -> float:
         """The bound on the distance between the models when all that is planned has arrived."""
         return self._lead().divergence
+
+    def forget(self, names: Collection[int]) -> None:
+        """These updates cannot be sent any more. If the server has one of them, the replica must get its model."""
+        self._pending = [update for update in self._pending if update.name not in names]
 
     def replicate(
         self,
@@ -101,6 +106,8 @@ class Replica:
             in_time = arrivals[needed] <= max(time, group.end)
             server.append(group if in_time else _later(free, group, arrivals[needed]))
             time = max(time, server[-1].end)
+        if not groups and tentative and _begin(tentative[0]) <= now:
+            time = tentative[0].end  # nothing else is planned, so the replica catches up, one group after the other
         frozen: list[Group] = []
         got = 0
         for group in tentative:
@@ -162,6 +169,12 @@ def _arrivals(groups: Sequence[Group]) -> list[int]:
         time = max(time, group.end)
         times += [time] * len(group.updates)
     return times
+
+
+def _begin(group: Group) -> int:
+    """When the first byte of a group is sent."""
+    pieces = [piece for transfer in group.transfers for piece in transfer.reservation.pieces]
+    return min((begin for begin, _, _ in pieces), default=0)
 
 
 def _release(calendar: Calendar, group: Group) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from jaxina.errors import InvalidArgumentError
 from jaxina.fabric.aggregation import aggregate, dense_sum_size
@@ -30,6 +30,7 @@ class Settings:
       replica: the host that has a copy of the model, if any.
       replica_aggregators: the hosts that may add updates for the replica.
       divergence_bound: Div_max, if there is a replica.
+      sum_bytes: how large a sum of updates is, if they are compressed and sums are not. None: as its largest update.
     """
 
     server: str
@@ -41,6 +42,7 @@ class Settings:
     replica: str | None = None
     replica_aggregators: Sequence[str] = ()
     divergence_bound: float | None = None
+    sum_bytes: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -152,6 +154,32 @@ class Scheduler:
         self._known.add(update.name)
         self._ready[update.name] = update
 
+    def withdraw(self, names: Iterable[int]) -> None:
+        """These updates cannot be sent any more: not to the server, and not to the replica."""
+        gone = set(names)
+        self._ready = {name: u for name, u in self._ready.items() if name not in gone}
+        if self._replica is not None:
+            self._replica.forget(gone)
+
+    def lose_replica(self) -> None:
+        """There is no replica any more."""
+        self._settings = dataclasses.replace(self._settings, replica=None, divergence_bound=None)
+        self._replica = None
+
+    def lose_server(self) -> None:
+        """The replica is the server from now on, and there is no other replica. All turns that are planned must be
+        decided there before the next plan's. What was reserved is free again.
+
+        Raises:
+          InvalidArgumentError: there is no replica.
+        """
+        if self._settings.replica is None:
+            raise InvalidArgumentError("the server is lost, and there is no replica")
+        self._settings = dataclasses.replace(self._settings, server=self._settings.replica)
+        self.lose_replica()
+        self._calendar = self._calendar.cleared()
+        self._committed = 0
+
     def plan(self, now: int) -> Plan:
         """Plans all updates that are ready, and reserves their transfers.
 
@@ -197,4 +225,5 @@ class Scheduler:
         return self._random.sample(list(hosts), min(self._settings.groups, len(hosts)))
 
     def _sum_size(self, updates: Sequence[Update]) -> int:
-        return dense_sum_size(updates) * (1 if self._settings.momentum == 0 else 2)
+        one = dense_sum_size(updates) if self._settings.sum_bytes is None else self._settings.sum_bytes
+        return one * (1 if self._settings.momentum == 0 else 2)

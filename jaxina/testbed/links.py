@@ -46,15 +46,22 @@ def lose(namespace: str, bridge: str, port: str, program: Path) -> None:
     run(*inside(namespace), "ethtool", "-K", "eth0", *offloads, "gro", "on")
 
 
+def reshape(namespace: str, interface: str, rate: int) -> None:
+    """Gives what the interface sends another rate, in kbit/s. What waits in its queue stays."""
+    run("tc", "-n", namespace, "class", "change", "dev", interface, "parent", "1:", "classid", "1:1", *_htb(rate))
+
+
 def _shape(namespace: str, interface: str, rate: int) -> None:
-    per_second = rate * 1_000_000 // 8
-    queue = max(_MIN_QUEUE, int(per_second * _QUEUE_S))
-    burst = max(65536, per_second // 1000)
+    queue = max(_MIN_QUEUE, int(rate * 1_000_000 // 8 * _QUEUE_S))
     tc = ("tc", "-n", namespace)
     run(*tc, "qdisc", "add", "dev", interface, "root", "handle", "1:", "htb", "default", "1")
-    shape = ("rate", f"{rate}mbit", "burst", str(burst), "cburst", str(burst), "quantum", "60000")
-    run(*tc, "class", "add", "dev", interface, "parent", "1:", "classid", "1:1", "htb", *shape)
+    run(*tc, "class", "add", "dev", interface, "parent", "1:", "classid", "1:1", *_htb(1000 * rate))
     run(*tc, "qdisc", "add", "dev", interface, "parent", "1:1", "bfifo", "limit", str(queue))
+
+
+def _htb(rate: int) -> tuple[str, ...]:
+    burst = str(max(65536, rate // 8))  # bytes: what goes in a millisecond
+    return ("htb", "rate", f"{rate}kbit", "burst", burst, "cburst", burst, "quantum", "60000")
 
 
 def run(*command: str) -> str:

@@ -19,6 +19,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from jaxina.errors import InvalidArgumentError, SystemCallError
@@ -27,6 +28,8 @@ from jaxina.testbed.places import BRIDGE, NAMESPACES, UPLINK, Host, Link, Size, 
 from jaxina.testbed.random_loss import pinned
 
 STATE = Path("/run/jaxina-testbed.json")
+RATES = Path("/run/jaxina-testbed-rates.jsonl")
+"""What `jaxina testbed shape` writes, for the monitor of `jaxina fabric scheduler`."""
 _HOSTS = Path("/etc/netns")  # `ip netns exec` lets a namespace's files in it replace those in /etc
 
 
@@ -107,6 +110,23 @@ def without_bridge(testbed: Testbed, rack: int | None = None) -> list[str]:
     return [*ports, "own-port"]
 
 
+def reshape(testbed: Testbed, rates: Mapping[int, tuple[int, int]]) -> None:
+    """Changes workers' links while they are used.
+
+    Args:
+      testbed: it must be up.
+      rates: what workers send and receive, in kbit/s, by rank.
+
+    Raises:
+      SystemCallError: this process is not root's, or the kernel refused.
+    """
+    ports = {host.namespace: (host.bridge, f"port{number}") for number, host in enumerate(hosts_of(testbed))}
+    for rank, (out, into) in rates.items():
+        namespace = testbed.worker_namespace(rank)
+        links.reshape(namespace, "eth0", out)
+        links.reshape(*ports[namespace], into)
+
+
 def find() -> Testbed:
     """Finds the testbed that is up.
 
@@ -136,6 +156,7 @@ def down() -> None:
             links.run("ip", "netns", "del", name)
         shutil.rmtree(_HOSTS / name, ignore_errors=True)
     STATE.unlink()
+    RATES.unlink(missing_ok=True)
 
 
 def _check_tools(link: Link) -> None:

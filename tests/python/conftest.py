@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,3 +31,12 @@ def only_testbed() -> Iterator[None]:
     with (Path(tempfile.gettempdir()) / "jaxina-only-testbed.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@pytest.fixture
+def fabric(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Makes jobs of `jaxina.fabric`, and ends them."""
+    from fabric_jobs import Fabric
+
+    with contextlib.ExitStack() as stack:
+        yield lambda **settings: Fabric(stack, tmp_path, **settings)

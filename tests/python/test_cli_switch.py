@@ -16,7 +16,7 @@ from rich.console import Console
 
 from jaxina import _native
 from jaxina.cli import data_planes
-from jaxina.cli import switch as switch_command
+from jaxina.cli.daemon_options import read_token
 from jaxina.cli.status import Rates, render
 from jaxina.control import control_pb2 as pb
 from jaxina.control.client import SwitchClient
@@ -193,13 +193,13 @@ def test_a_switch_with_a_token(start_switch, tmp_path):
 
 
 def test_a_bad_token_file(tmp_path):
-    assert switch_command._read_token(None) is None
+    assert read_token(None) is None
     with pytest.raises(InvalidArgumentError, match=r"--token-file .*nowhere"):
-        switch_command._read_token(tmp_path / "nowhere")
+        read_token(tmp_path / "nowhere")
     file = tmp_path / "bytes"
     file.write_bytes(b"\xff" * 20)
     with pytest.raises(InvalidArgumentError, match=r"--token-file .*bytes"):
-        switch_command._read_token(file)
+        read_token(file)
 
 
 def shown(reply):

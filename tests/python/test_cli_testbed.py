@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -15,7 +18,9 @@ import pytest
 
 from jaxina import testbed
 from jaxina.errors import InvalidArgumentError
+from jaxina.fabric.monitor import RatesFile
 from jaxina.testbed import random_loss
+from jaxina.testbed.schedule import draws
 
 MISSING = [tool for tool in ("ip", "tc", "ethtool") if shutil.which(tool) is None]
 pytestmark = [
@@ -97,6 +102,50 @@ def test_links_have_the_rate_asked_for(up: Callable[..., testbed.Testbed]):
     received, took = transfer(made, SEND_STREAM, stream=True)
     assert received == 10_000_000
     assert took > 0.8 * 0.8  # 10 MB take 0.8 s at 100 Mbit/s; bursts may make it a little faster
+
+
+def rate_of(namespace: str, interface: str) -> str:
+    """What the interface sends at most."""
+    command = ["tc", "-n", namespace, "class", "show", "dev", interface]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    (rate,) = re.findall(r" rate (\S+) ", shown.stdout)
+    return rate
+
+
+def rates_of(made: testbed.Testbed) -> list[str]:
+    """What the links of two workers have: out and in of the first, then of the second. Port 0 is the switch's."""
+    return [
+        rate
+        for rank in range(2)
+        for rate in (rate_of(made.worker_namespace(rank), "eth0"), rate_of(testbed.BRIDGE, f"port{1 + rank}"))
+    ]
+
+
+def test_links_change_while_they_are_used(up: Callable[..., testbed.Testbed]):
+    made = up(testbed.Size(2), testbed.Link(rate=100))
+    assert rates_of(made) == ["100Mbit"] * 4
+    testbed.reshape(made, {0: (10_000, 25_000), 1: (100_000, 2_500)})
+    assert rates_of(made) == ["10Mbit", "25Mbit", "100Mbit", "2500Kbit"]
+    received, took = transfer(made, SEND_STREAM, stream=True)  # from worker 1 to worker 0
+    assert received == 10_000_000 and took > 0.8 * 3.2
+
+
+def test_shape_tells_a_monitor_and_gives_the_rates_back(up: Callable[..., testbed.Testbed]):
+    made = up(testbed.Size(2), testbed.Link(rate=100))
+    command = [sys.executable, "-m", "jaxina.cli", "testbed", "shape", "--schedule", "N3", "--seed", "4"]
+    subprocess.run([*command, "--every", "0.2", "--seconds", "0.5"], check=True, capture_output=True, timeout=60)
+    lines = [json.loads(line) for line in testbed.RATES.read_text().splitlines()]
+    drawn = list(itertools.islice(draws("N3", 4, ["worker-0", "worker-1"], 100_000), len(lines) - 1))
+    told = [{name: tuple(rate // 125 for rate in rates) for name, rates in line["rates"].items()} for line in lines]
+    assert told[:-1] == drawn and {10_000, 100_000} >= {
+        rate for rates in drawn for pair in rates.values() for rate in pair
+    }
+    assert told[-1] == dict.fromkeys(("worker-0", "worker-1"), (100_000, 100_000)) and rates_of(made) == ["100Mbit"] * 4
+    known = RatesFile(testbed.RATES, lag=0.2)
+    assert known.changes(lines[0]["at"] + 0.1) == {}
+    assert known.changes(lines[-1]["at"] + 1)["worker-1"] == (12_500_000, 12_500_000)
+    done = subprocess.run([*command, "--schedule", "N9"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "no schedule 'N9'" in done.stderr
 
 
 def test_links_lose_what_was_asked_for(up: Callable[..., testbed.Testbed]):

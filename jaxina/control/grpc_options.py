@@ -1,0 +1,32 @@
+"""How gRPC connections behave: those of the control service, and those of `jaxina.fabric`'s scheduler."""
+
+from __future__ import annotations
+
+from jaxina.control import limits
+
+OF_SERVER = (
+    ("grpc.so_reuseport", 0),  # otherwise a second switch could share the port and would get half of the calls
+    # A host that vanishes does not close its connections. Only missing answers to pings show that it is gone.
+    ("grpc.keepalive_time_ms", 2000),
+    ("grpc.keepalive_timeout_ms", 5000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 500),
+    ("grpc.http2.max_ping_strikes", 0),
+    # Limits on what strangers may make gRPC hold.
+    ("grpc.max_receive_message_length", limits.MAX_MESSAGE_BYTES),
+    ("grpc.max_concurrent_streams", limits.STREAMS_PER_CONNECTION),
+    # max_connection_idle is left out: a call would fail if it was sent while its idle connection was being closed.
+    ("grpc.server_handshake_timeout_ms", int(1000 * limits.HANDSHAKE)),
+)
+
+OF_CLIENT = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # a connection of our own, which fails and recovers by itself
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.keepalive_time_ms", 2000),
+    ("grpc.keepalive_timeout_ms", 5000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", limits.MAX_REPLY_BYTES),
+)

@@ -1,0 +1,139 @@
+"""A host's membership in a job: its stream of messages to and from the scheduler."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+
+from jaxina.control import grpc_options
+from jaxina.control.token_check import metadata_of
+from jaxina.control.typed_status import error_from
+from jaxina.errors import JaxinaError, SwitchUnreachableError, from_code
+from jaxina.fabric.service import fabric_pb2 as pb
+from jaxina.fabric.service import fabric_pb2_grpc
+
+_log = logging.getLogger(__name__)
+
+_LEAVE = 2.0  # seconds
+
+
+def unreachable(address: str, why: str) -> SwitchUnreachableError:
+    """Makes the error that says that no scheduler answers."""
+    return SwitchUnreachableError(
+        f"no scheduler answers at {address} ({why}). Start one with `jaxina fabric scheduler --bind {address}`"
+    )
+
+
+class FabricSession:
+    """A membership. The constructor joins; messages are handled from `listen` on, on a thread of the session.
+
+    Args:
+      address: the scheduler's, HOST:PORT.
+      join: the first message.
+      timeout: seconds to wait for a scheduler that is not there yet, and for its answer.
+      token: the scheduler's token, if it needs one.
+
+    Attributes:
+      joined: the scheduler's answer.
+      error: what ended the job; None while it goes on.
+
+    Raises:
+      JaxinaError: no scheduler answers, or it refuses the host.
+    """
+
+    def __init__(self, address: str, join: pb.Join, timeout: float, token: str | None) -> None:
+        self.error: JaxinaError | None = None
+        self._address = address
+        self._leaving = False
+        self._outgoing: queue.SimpleQueue[pb.HostMessage | None] = queue.SimpleQueue()
+        self._channel = grpc.insecure_channel(address, options=grpc_options.OF_CLIENT)
+        stub = fabric_pb2_grpc.FabricStub(self._channel)
+        self.say(join=join)
+        self._call: Any = stub.Session(self._requests(), metadata=metadata_of(token), wait_for_ready=True)
+        self._thread: threading.Thread | None = None
+        in_time = threading.Timer(timeout, self._call.cancel)
+        in_time.start()
+        try:
+            first = next(self._call)
+        except grpc.RpcError as error:
+            late = error.code() is grpc.StatusCode.CANCELLED
+            self._stop()
+            if late:
+                raise unreachable(address, f"no answer within {timeout:g} s") from None
+            raise error_from(error, lambda why: unreachable(address, why)) from None
+        finally:
+            in_time.cancel()
+        self.joined: pb.Joined = first.joined
+
+    def listen(self, handle: Callable[[pb.SchedulerMessage], None], ended: Callable[[JaxinaError], None]) -> None:
+        """Handles messages from now on.
+
+        Args:
+          handle: gets each. It may not wait for another.
+          ended: called once, with the error that ended the job, unless this host has left before.
+        """
+
+        def receive() -> None:
+            error: JaxinaError = unreachable(self._address, "it closed the session, so it was probably stopped")
+            try:
+                for message in self._call:
+                    if message.WhichOneof("kind") == "end":
+                        error = from_code(message.end.code, message.end.message)
+                        break
+                    handle(message)
+            except grpc.RpcError as broken:
+                error = error_from(broken, lambda why: unreachable(self._address, why))
+            except JaxinaError as wrong:
+                error = wrong
+            except Exception as wrong:  # a host that cannot follow must not go on
+                _log.exception("a message of the scheduler failed")
+                error = JaxinaError(f"a message of the scheduler failed: {wrong!r}")
+            if not self._leaving:
+                self.error = error
+                ended(error)
+            self._call.cancel()
+
+        self._thread = threading.Thread(target=receive, name="jaxina-fabric-session", daemon=True)
+        self._thread.start()
+
+    def say(self, **message: object) -> None:
+        """Sends a message. Any thread may."""
+        self._outgoing.put(pb.HostMessage(**message))  # type: ignore[arg-type]
+
+    def leave(self) -> None:
+        """Leaves the job, within a few seconds. Not from a thread of the session."""
+        self._leaving = True
+        self.say(leave=pb.Leave())
+        if self._thread is not None:
+            self._thread.join(_LEAVE)
+        self._stop()
+
+    def _stop(self) -> None:
+        self._outgoing.put(None)
+        self._call.cancel()
+        if self._thread is not None:
+            self._thread.join(_LEAVE)
+        self._channel.close()
+
+    def _requests(self) -> Iterator[pb.HostMessage]:
+        while (message := self._outgoing.get()) is not None:
+            yield message
+
+
+def ask_status(address: str, timeout: float, token: str | None) -> pb.StatusReply:
+    """Asks a scheduler for the state of its job.
+
+    Raises:
+      JaxinaError: none answers, or it refuses.
+    """
+    with grpc.insecure_channel(address, options=grpc_options.OF_CLIENT) as channel:
+        stub = fabric_pb2_grpc.FabricStub(channel)
+        try:
+            return stub.Status(pb.StatusRequest(), timeout=timeout, metadata=metadata_of(token), wait_for_ready=True)
+        except grpc.RpcError as error:
+            raise error_from(error, lambda why: unreachable(address, why)) from None

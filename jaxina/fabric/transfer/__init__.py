@@ -1,0 +1,1 @@
+"""Bulk transfers over TCP: frames with checked headers, paced as the scheduler plans."""

@@ -1,0 +1,100 @@
+"""What a job refuses or drops, and what all learn when it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from fabric_jobs import WAIT, kill, update_of
+
+from jaxina.errors import InvalidArgumentError, JobRejectedError, SwitchUnreachableError, WorkerLostError
+from jaxina.fabric.service.client import Client
+from jaxina.fabric.service.daemon import SchedulerDaemon
+from jaxina.fabric.service.model_server import ModelServer
+from jaxina.fabric.service.session import ask_status
+from jaxina.fabric.service.settings import JobSettings
+
+
+def test_a_version_that_the_model_never_had_is_refused(fabric):
+    job = fabric()
+    client = job.worker(0)
+    client.model(WAIT)
+    with pytest.raises(InvalidArgumentError, match="is of version 5, but the model has 0"):
+        client.submit(update_of(0, 0), 5).result(WAIT)
+    assert client.submit(update_of(0, 0), 0).result(WAIT).committed, "the client can go on"
+
+
+def test_too_old_updates_are_dropped_at_their_worker(fabric):
+    job = fabric(delay_bound=1)
+    client = job.worker(0)
+    client.model(WAIT)
+    assert client.submit(update_of(0, 0), 0).result(WAIT).committed
+    outcome = client.submit(update_of(0, 1), 0).result(WAIT)
+    assert not outcome.committed and outcome.reason == "it would break the delay bound"
+    np.testing.assert_array_equal(job.server.model()[0], update_of(0, 0))
+
+
+def test_all_learn_that_the_server_is_lost(fabric):
+    job = fabric(rate=1000)
+    client = job.worker(0)
+    request = threading.Timer(0.2, kill, (job.server,))
+    request.start()
+    with pytest.raises(WorkerLostError, match="there is no replica of it"):
+        client.model(WAIT)  # which would take more than a minute
+    request.join()
+    with pytest.raises(WorkerLostError, match="there is no replica of it"):
+        client.model(WAIT)
+    with pytest.raises(JobRejectedError, match="the job has ended"):
+        job.worker(1)
+
+
+def test_all_learn_that_the_scheduler_is_stopped(fabric):
+    job = fabric(rate=1000)
+    client = job.worker(0)
+    ended = threading.Event()
+    job.server._ended = ended.set
+    job.daemon.stop()
+    with pytest.raises(SwitchUnreachableError, match="was stopped"):
+        client.model(WAIT)
+    assert ended.wait(WAIT) and isinstance(job.server.error, SwitchUnreachableError)
+
+
+def test_a_scheduler_with_a_token():
+    with SchedulerDaemon(JobSettings(workers=1), "127.0.0.1:0", token="correct-horse-battery") as daemon:
+        with pytest.raises(JobRejectedError, match="this scheduler needs a token"):
+            Client(daemon.address, 0)
+        with pytest.raises(JobRejectedError, match="this scheduler needs a token"):
+            ask_status(daemon.address, WAIT, "another-horse-battery")
+        Client(daemon.address, 0, token="correct-horse-battery").close()
+
+
+def test_nobody_there():
+    begin = time.monotonic()
+    with pytest.raises(SwitchUnreachableError, match=r"no scheduler answers at 127.0.0.1:1 .*jaxina fabric scheduler"):
+        Client("127.0.0.1:1", 0, timeout=0.5)
+    assert time.monotonic() - begin < WAIT
+    with (
+        SchedulerDaemon(JobSettings(workers=1), "127.0.0.1:0") as daemon,
+        pytest.raises(InvalidArgumentError, match="the port is in use"),
+    ):
+        SchedulerDaemon(JobSettings(workers=1), daemon.address)
+
+
+def test_a_log_that_exists_does_not_cost_the_job_its_server(fabric, tmp_path):
+    job = fabric(replica=True)
+    with pytest.raises(InvalidArgumentError, match="cannot begin the log"):
+        ModelServer(job.daemon.address, "127.0.0.1:0", np.zeros(3, np.float32), job.log)
+    assert job.status().serving == "server"
+
+
+def test_no_second_server_joins(fabric):
+    job = fabric()
+    with pytest.raises(JobRejectedError, match="takes no second one"):
+        ModelServer(job.daemon.address, "127.0.0.1:0", np.zeros(3, np.float32))
+
+
+def test_updates_need_a_model_first(fabric):
+    with pytest.raises(InvalidArgumentError, match="get the model before"):
+        fabric().worker(0).submit(update_of(0, 0), 0)
