@@ -39,9 +39,9 @@ def test_the_server_decodes_what_the_worker_says(spec):
 
 def test_all_compressors_but_those_with_rounds_can_be_used():
     refused = {"powersgd", "qgz"}
-    assert {spec.split(":")[0].removesuffix("+ef").removesuffix("-ef") for spec in SPECS} == set(
-        compressors.names()
-    ) - refused
+    of_studies = {"adaptive8", "adaptive16"}  # experiments/ registers them, if another test has imported it
+    tried = {spec.split(":")[0].removesuffix("+ef").removesuffix("-ef") for spec in SPECS}
+    assert tried == set(compressors.names()) - refused - of_studies
     for name in refused:
         with pytest.raises(InvalidArgumentError, match="needs rounds with other workers"):
             Codec(f"{name}:4", ELEMENTS)

@@ -41,7 +41,7 @@ def test_the_program_passes_each_vector(device, file):
 def test_the_program_does_with_random_packets_what_the_specification_does(device, seed):
     wanted = random_combiner.vector(64, seed, None, chip=True)
     done = {count.job: count.fields for count in wanted.steps if isinstance(count, Count)}
-    assert min(counts["combined"] for job, counts in done.items() if job != "-") > 3
+    assert min(counts["combined"] for job, counts in done.items() if job != "-") >= 3
     outcome = run(wanted, device)
     assert not outcome.lacking and outcome.failures == []
 

@@ -10,7 +10,7 @@ from jaxina.fabric.model import Optimizer
 from jaxina.fabric.service import fabric_pb2 as pb
 
 SERVER, REPLICA = "server", "replica"
-MAX_WORKERS = 1024
+MOST_WORKERS = 1024
 
 
 def worker_host(rank: int) -> str:
@@ -55,8 +55,8 @@ class JobSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.workers <= MAX_WORKERS:
-            raise InvalidArgumentError(f"a job has 1 to {MAX_WORKERS} workers, not {self.workers}")
+        if not 1 <= self.workers <= MOST_WORKERS:
+            raise InvalidArgumentError(f"a job has 1 to {MOST_WORKERS} workers, not {self.workers}")
         if self.rate < 1:
             raise InvalidArgumentError(f"a rate of {self.rate} bytes per second carries nothing")
         if self.delay_bound < 1:
