@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import grpc
+
+from jaxina.config import split_address
 from jaxina.control import limits
+from jaxina.errors import InvalidArgumentError
 
 OF_SERVER = (
     ("grpc.so_reuseport", 0),  # otherwise a second switch could share the port and would get half of the calls
@@ -30,3 +34,25 @@ OF_CLIENT = (
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_receive_message_length", limits.MAX_REPLY_BYTES),
 )
+
+
+def listen(server: grpc.aio.Server, bind: str, perhaps: str) -> str:
+    """Lets a server listen at HOST:PORT, and returns the address with the port that it got.
+
+    Args:
+      server: not started yet.
+      bind: HOST:PORT; port 0 picks a free one.
+      perhaps: which of our programs may have the port already.
+
+    Raises:
+      InvalidArgumentError: it cannot listen there.
+    """
+    host, _ = split_address(bind)
+    try:
+        port = server.add_insecure_port(bind)
+    except RuntimeError as error:
+        raise InvalidArgumentError(
+            f"cannot listen at {bind}: the port is in use by another program (perhaps {perhaps} that already runs), or "
+            f"the address is not one of this host. Choose another by --bind HOST:PORT ({error})"
+        ) from error
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

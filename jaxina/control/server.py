@@ -11,12 +11,11 @@ from typing import Any
 
 import grpc
 
-from jaxina.config import split_address
 from jaxina.control import control_pb2_grpc, grpc_options, limits
 from jaxina.control.data_plane import DataPlane
 from jaxina.control.service import AggregatorService
 from jaxina.control.token_check import TokenCheck
-from jaxina.errors import InvalidArgumentError, JaxinaError, SwitchUnreachableError, SystemCallError, from_code
+from jaxina.errors import JaxinaError, SwitchUnreachableError, SystemCallError, from_code
 
 _log = logging.getLogger(__name__)
 
@@ -104,17 +103,10 @@ class ControlServer:
         service = self._service
         server = grpc.aio.server(options=grpc_options.OF_SERVER, interceptors=self._interceptors)
         control_pb2_grpc.add_AggregatorServicer_to_server(service, server)
-        host, _ = split_address(self._bind)
-        try:
-            port = server.add_insecure_port(self._bind)
-        except RuntimeError as error:
-            raise InvalidArgumentError(
-                f"cannot listen at {self._bind}: the port is in use by another program (perhaps a switch that already "
-                f"runs), or the address is not one of this host. Choose another by --bind HOST:PORT ({error})"
-            ) from error
+        address = grpc_options.listen(server, self._bind, "a switch")
         await server.start()
         expiry = asyncio.create_task(service.expire_forever())
-        self._started.set_result(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        self._started.set_result(address)
         await self._stopping.wait()
         expiry.cancel()
         try:

@@ -130,6 +130,25 @@ def switch(switches: Callable[..., Switch]) -> Switch:
     return switches()
 
 
+def end_by_a_dead_switch(switch: Switch, folder: Path) -> None:
+    """Kills a switch while a job sums, and requires that the job ends with the error that says so."""
+    program = folder / "steps.py"
+    program.write_text(STEPS)
+    run = switch.start(program)
+    assert run.stdout is not None
+    told = ""
+    while told.count("summing") < switch.workers:
+        line = run.stdout.readline()
+        assert line, told
+        told += line
+    switch.kill(switch.processes[0])
+    rest, _ = run.communicate(timeout=110)
+    assert run.returncode != 0
+    # The first worker that ends may have the others ended before they notice.
+    assert "ended with SwitchUnreachableError" in rest, rest
+    assert "AssertionError" not in rest, rest
+
+
 def test_sums_of_all_types_are_formed_on_the_way(switch: Switch):
     run = switch.start(PROGRAM, "--loss", "0.002")
     told, _ = run.communicate(timeout=110)
@@ -145,20 +164,7 @@ def test_racks_add_first(switches: Callable[..., Switch], tmp_path: Path):
     assert run.returncode == 0, told
     assert told.count("42 sums are right") == 4, told
     # A rack's switch that dies ends the next job.
-    program = tmp_path / "steps.py"
-    program.write_text(STEPS)
-    run = racked.start(program)
-    assert run.stdout is not None
-    told = ""
-    while told.count("summing") < 4:
-        line = run.stdout.readline()
-        assert line, told
-        told += line
-    racked.kill(racked.processes[0])
-    rest, _ = run.communicate(timeout=110)
-    assert run.returncode != 0
-    assert "ended with SwitchUnreachableError" in rest, rest
-    assert "AssertionError" not in rest, rest
+    end_by_a_dead_switch(racked, tmp_path)
 
 
 @pytest.mark.nightly
@@ -172,21 +178,7 @@ def test_queue_pairs_survive_a_worker_that_is_stopped_for_less_than_the_timeout(
 
 
 def test_a_switch_that_dies_ends_the_job_with_an_error(switch: Switch, tmp_path: Path):
-    program = tmp_path / "steps.py"
-    program.write_text(STEPS)
-    run = switch.start(program)
-    assert run.stdout is not None
-    told = ""
-    while told.count("summing") < WORKERS:
-        line = run.stdout.readline()
-        assert line, told
-        told += line
-    switch.kill(switch.processes[0])
-    rest, _ = run.communicate(timeout=110)
-    assert run.returncode != 0
-    # The first worker that ends may have the others ended before they notice.
-    assert "ended with SwitchUnreachableError" in rest, rest
-    assert "AssertionError" not in rest, rest
+    end_by_a_dead_switch(switch, tmp_path)
 
 
 def test_workers_of_other_aggregators_are_told_what_the_switch_is(switch: Switch):

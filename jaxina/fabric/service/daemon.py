@@ -224,16 +224,8 @@ class SchedulerDaemon:
     async def _serve(self) -> None:
         server = grpc.aio.server(options=grpc_options.OF_SERVER, interceptors=self._interceptors)
         fabric_pb2_grpc.add_FabricServicer_to_server(self._service, server)
-        host, _ = split_address(self._bind)
-        try:
-            port = server.add_insecure_port(self._bind)
-        except RuntimeError as error:
-            raise InvalidArgumentError(
-                f"cannot listen at {self._bind}: the port is in use by another program, or the address is not one of "
-                f"this host. Choose another by --bind HOST:PORT ({error})"
-            ) from error
+        address = grpc_options.listen(server, self._bind, "a scheduler")
         await server.start()
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._started.set_result(address)
         planning = asyncio.create_task(self._service.plan_forever())
         stopping = asyncio.create_task(self._stopping.wait())
