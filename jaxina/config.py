@@ -7,6 +7,7 @@ environment, and else from the default. ``jaxina info`` prints all settings, and
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -66,6 +67,15 @@ def seconds() -> Kind:
         return value
 
     return Kind(parse, "seconds, above 0 and at most 86400")
+
+
+def seconds_or_never() -> Kind:
+    """A duration in seconds, or infinity for never."""
+
+    def parse(text: str) -> float:
+        return math.inf if text == "inf" else float(seconds().parse(text))
+
+    return Kind(parse, f"{seconds().allowed}, or inf for never")
 
 
 def share() -> Kind:
@@ -229,6 +239,12 @@ class Configuration:
         seconds(), 60.0, "How long to wait for the other workers and for the switch when joining."
     )
     timeout: float = _setting(seconds(), 300.0, "How long one collective may take.")
+    late_after: float | None = _setting(
+        seconds_or_never(),
+        None,
+        "After how long a collective is late. Then the watchdog says which worker has not come, and what it is doing. "
+        "If not set, a fifth of JAXINA_TIMEOUT. inf: never.",
+    )
     heartbeat_timeout: float = _setting(
         seconds(),
         20.0,
@@ -338,6 +354,11 @@ class Configuration:
         if self.servers is not None:
             values["servers"] = self.servers
         return values
+
+    @property
+    def late_after_s(self) -> float:
+        """After how many seconds a collective is late; infinity: never."""
+        return self.timeout / 5 if self.late_after is None else self.late_after
 
     @property
     def uses_switch(self) -> bool:

@@ -10,7 +10,7 @@ import sys
 import threading
 from types import TracebackType
 
-from jaxina import _override, _report, _route, _tracing_settings, config, joining, last_words, records
+from jaxina import _override, _report, _route, _tracing_settings, _watching, config, joining, last_words, records
 from jaxina.control import last_run
 from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
 from jaxina.control.topology import JaxTopology
@@ -89,6 +89,7 @@ def init(
     rounding: str | None = None,
     join_timeout: float | None = None,
     timeout: float | None = None,
+    late_after: float | None = None,
     heartbeat_timeout: float | None = None,
     loss: float | None = None,
     loss_seed: int | None = None,
@@ -123,6 +124,8 @@ def init(
       rounding: how 8 and 16 bits are rounded, see `jaxina.collectives`.
       join_timeout: how long to wait for the other workers and for the switch when joining, in seconds.
       timeout: how long one collective may take, in seconds.
+      late_after: after how many seconds a collective is late. The watchdog then says which process has not come, and
+        what it is doing. A fifth of `timeout` unless set; `math.inf`: never.
       heartbeat_timeout: after how many seconds of silence a worker is taken for dead.
       loss: share of arriving packets to drop, from 0 to below 1, for experiments ("direct", "udp", "roce" and
         "netreduce").
@@ -171,6 +174,7 @@ def init(
         rounding=rounding,
         join_timeout=join_timeout,
         timeout=timeout,
+        late_after=late_after,
         heartbeat_timeout=heartbeat_timeout,
         loss=loss,
         loss_seed=loss_seed,
@@ -192,6 +196,7 @@ def init(
         obstacle = _route.agree(configuration, topology.processes, joining.backend_started, exchange)
         _current = _start(configuration, topology, _incarnation + 1)
         _incarnation += 1
+        _watching.start(configuration, topology, _incarnation)
         _route.open_route(obstacle, configuration.timeout)
         _report.be_strict(configuration.strict == "yes")
         _tracing_settings.precision.set_global(
@@ -294,6 +299,7 @@ def _shut_down(job: Job, failure: str | None) -> None:
         _tracing_settings.precision.set_global(_tracing_settings.Precision())
         if failure is None:
             _finish_computations()
+        _watching.stop()
         job._connector.interrupt()
         from jaxina import _native
 
@@ -337,6 +343,7 @@ def _forget_in_child() -> None:
     global _lock, _current
     _of_parent.append(_current)
     _lock, _current = threading.Lock(), None
+    _watching.forget_in_child()
     joining.forget_in_child()
 
 

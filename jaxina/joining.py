@@ -35,6 +35,12 @@ def ended_processes() -> set[int]:
     return _coordinator_connection.ended() if _coordinator_connection is not None else set()
 
 
+def tell_coordinator(message: str) -> None:
+    """Tells the coordinator what the watchdog found, for `jaxina status`. Does nothing if there is no coordinator."""
+    if _coordinator_connection is not None:
+        _coordinator_connection.tell(message)
+
+
 def forget_in_child() -> None:
     """Drops the parent's connection to the coordinator. To be called in the child, after a fork."""
     global _coordinator_connection

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "rdma_engine/base/clock.h"
 #include "rdma_engine/engine/engine.h"
 #include "rdma_engine/engine/trace_events.h"
 #include "rdma_engine/transport/verbs/availability.h"
@@ -351,6 +352,33 @@ void bind_engine(nb::module_& m) {
       },
       "The engine's counters since start(), summed over all groups: a dict from the counter's name to a number. "
       "bytes_sent and bytes_received count IP packets, and are 0 for shared memory, where packets are passes.");
+  m.def(
+      "under_way",
+      [] {
+        std::map<Group, std::vector<UnderWay::Device>> groups;
+        {
+          nb::gil_scoped_release release;
+          groups = Engine::instance().under_way();
+        }
+        const Nanoseconds time = now();
+        nb::list result;
+        for (const auto& [group, devices] : groups) {
+          for (const UnderWay::Device& device : devices) {
+            nb::object waiting = nb::none();
+            if (const auto& oldest = device.oldest) {
+              const double seconds = static_cast<double>(time - oldest->since) / 1e9;
+              waiting = nb::make_tuple(oldest->number, oldest->identity, seconds);
+            }
+            result.append(nb::make_tuple(nb::cast(group), group[device.index], device.submitted, std::move(waiting)));
+          }
+        }
+        return result;
+      },
+      "The collectives that this process's devices have submitted since start().\n\n"
+      "Returns:\n"
+      "  A list of (group, device, submitted, waiting), one for each device and group. group: global device ids, see "
+      "SECOND_STREAM. submitted: how many collectives the device has submitted in the group. waiting: of those that "
+      "have not completed the oldest, as (number, identity, seconds); None if all have. Numbers count from 1.");
   m.def(
       "sum_counts",
       [] {
