@@ -67,6 +67,12 @@ def stop() -> None:
     _watchdog, _late_after = None, math.inf
 
 
+def longest_wait() -> float:
+    """For how many seconds this process's oldest collective has been under way; 0 if there is none."""
+    waiting = [waiting[2] for *_, waiting in _native.under_way() if waiting is not None]
+    return max([*waiting, *(wait.seconds for wait in progress.waits())], default=0.0)
+
+
 def forget_in_child() -> None:
     """Forgets the parent's watchdog, after a fork."""
     global progress, _tokens, _watchdog, _late_after

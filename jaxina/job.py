@@ -9,12 +9,16 @@ import os
 import sys
 import threading
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from jaxina import _override, _report, _route, _tracing_settings, _watching, config, joining, last_words, records
 from jaxina.control import last_run
 from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
 from jaxina.control.topology import JaxTopology
 from jaxina.errors import InvalidArgumentError, NotCarriedError, NotInitializedError
+
+if TYPE_CHECKING:
+    from jaxina.metrics.endpoint import Endpoint
 
 _log = logging.getLogger(__name__)
 
@@ -38,13 +42,14 @@ class Job:
       configuration: all settings, and where each came from.
     """
 
-    def __init__(self, configuration: config.Configuration, topology: JaxTopology, connector: Connector):
+    def __init__(self, configuration: config.Configuration, topology: JaxTopology, connector: Connector, metrics: Endpoint | None):
         self.process = topology.process
         self.processes = topology.processes
         self.aggregator = configuration.aggregator
         self.configuration = configuration
         self._connector = connector
         self._rounded_before = _report.rounded_to_zero()
+        self._metrics = metrics
 
     def statistics(self) -> dict[str, int]:
         """Reads the counters of this process's engine since `init`.
@@ -246,26 +251,56 @@ def current() -> Job | None:
 def _start(configuration: config.Configuration, topology: JaxTopology, incarnation: int) -> Job:
     from jaxina import _native
 
-    host = joining.own_host(topology.processes)
-    aggregators = _aggregators(configuration, topology.process, host)
-    connector = Connector(configuration, topology, aggregators, joining.jax_store, joining.ended_processes, incarnation)
+    host = joining.own_host(topology.processes, configuration.interface)
+    if topology.processes > 1:
+        joining.gloo_at(host)
+    metrics = _serve_metrics(configuration, topology)
+    try:
+        aggregators = _aggregators(configuration, topology.process, host)
+    except BaseException:
+        if metrics is not None:
+            metrics.stop()
+        raise
+    connector = Connector(configuration, topology, aggregators, joining.jax_store, joining.ended_processes, incarnation, host)
     try:
         _native.set_mpi_world(
             topology.process,
             topology.processes,
             host,
+            list(configuration.ports or ()),
             configuration.timeout,
             topology.only_devices,
             lambda port, secret: joining.exchange_endpoints(
-                topology, incarnation, (port, secret), configuration.timeout
+                topology, incarnation, (host, port, secret), configuration.timeout
             ),
             lambda process: process in joining.ended_processes(),
         )
         _native.start(connector, connector.ended, trace=configuration.trace is not None)
     except BaseException:
         aggregators.leave(None)
+        if metrics is not None:
+            metrics.stop()
         raise
-    return Job(configuration, topology, connector)
+    return Job(configuration, topology, connector, metrics)
+
+
+def _serve_metrics(configuration: config.Configuration, topology: JaxTopology) -> Endpoint | None:
+    if configuration.metrics is None:
+        return None
+    from jaxina.metrics.endpoint import Endpoint
+
+    def statistics() -> dict[str, int]:
+        job = _current
+        return {} if job is None else job.statistics()
+
+    def collector() -> object:
+        from jaxina.metrics.families import WorkerCollector
+
+        return WorkerCollector(
+            *(topology.process, topology.processes, configuration.aggregator, statistics, _watching.longest_wait)
+        )
+
+    return Endpoint(configuration.metrics, topology.process, collector)
 
 
 def _aggregators(configuration: config.Configuration, process: int, host: str) -> Aggregators:
@@ -300,6 +335,8 @@ def _shut_down(job: Job, failure: str | None) -> None:
         if failure is None:
             _finish_computations()
         _watching.stop()
+        if job._metrics is not None:
+            job._metrics.stop()
         job._connector.interrupt()
         from jaxina import _native
 

@@ -57,6 +57,7 @@ def status(
         job_status.show(coordinator, watch, interval, as_json)
         return
     from jaxina.control.client import SwitchClient
+    from jaxina.control.tls import tls_of
 
     settings = config.resolve(switch=switch)
     if settings.aggregator in ("direct", "netreduce") and settings.origins["switch"] == "default":
@@ -68,7 +69,7 @@ def status(
     if "," in address:
         raise InvalidArgumentError(f"JAXINA_SWITCH={address} names several switches: choose one by --switch HOST:PORT")
     console = Console()
-    with SwitchClient(address, _CALL_TIMEOUT, settings.token) as client, contextlib.suppress(KeyboardInterrupt):
+    with SwitchClient(address, _CALL_TIMEOUT, settings.token, tls=tls_of(settings)) as client, contextlib.suppress(KeyboardInterrupt):
         rates = Rates()
         rates.look(client.status())
         looks = (look(client, rates, interval) for _ in (itertools.count() if watch else range(1)))

@@ -117,6 +117,7 @@ class Connector:
         store: Callable[[], Store],
         ended: Callable[[], set[int]],
         incarnation: int,
+        host: str = "",
     ):
         self._configuration = configuration
         self._topology = topology
@@ -124,6 +125,7 @@ class Connector:
         self._store = store
         self._ended = ended
         self._incarnation = incarnation
+        self._host = host  # the numeric address at which other processes reach this one
         self._place = this_place()
         self._closing = threading.Event()
 
@@ -195,6 +197,7 @@ class Connector:
                 switches=servers.switches,
                 first_window=servers.first_window,
                 workers_per_link=servers.workers_per_link,
+                host="" if configuration.interface is None else self._host,
                 loss=loss,
                 loss_seed=seed,
             )

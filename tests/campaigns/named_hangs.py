@@ -189,7 +189,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hangs", type=int, default=100)
     parser.add_argument("--delays", type=int, default=1000)
-    parser.add_argument("--late-after", type=float, default=2.0, help="seconds")
+    parser.add_argument("--late-after", type=float, default=5.0, help="seconds")
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--seed", type=int, default=0)

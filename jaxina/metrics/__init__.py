@@ -1,0 +1,1 @@
+"""What workers and switches tell Prometheus, and the endpoint that it scrapes. It needs the package prometheus-client."""
