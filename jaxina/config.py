@@ -135,7 +135,9 @@ def interfaces() -> Kind:
                 raise ValueError
         return text
 
-    return Kind(parse, "the name of a network interface or a subnet, such as eth1 or 10.0.0.0/24, or several with commas")
+    return Kind(
+        parse, "the name of a network interface or a subnet, such as eth1 or 10.0.0.0/24, or several with commas"
+    )
 
 
 def port_range() -> Kind:
@@ -240,7 +242,8 @@ class Configuration:
         port_range(),
         None,
         "Ports at which this process may listen: for packets of its server (UDP; direct, atp), for control calls (TCP; "
-        "direct, atp, netreduce) and for XLA's own collectives (TCP). It takes the first that is free, so all processes of "
+        "direct, atp, netreduce) and for XLA's own collectives (TCP). It takes the first that is free, so all "
+        "processes of "
         "a host may have the same range: three ports for each. If not set, the system picks them.",
     )
     token: str | None = _setting(
@@ -254,8 +257,10 @@ class Configuration:
     tls_authority: str | None = _setting(
         path(),
         None,
-        "Certificate of the authority that issues the certificates of the cluster's processes, PEM. With it and the next two, "
-        "control calls (gRPC) are encrypted, and both ends must have a certificate of the authority. It needs the package "
+        "Certificate of the authority that issues the certificates of the cluster's processes, PEM. With it "
+        "and the next two, "
+        "control calls (gRPC) are encrypted, and both ends must have a certificate of the authority. It needs "
+        "the package "
         "cryptography (`pip install 'jaxina[tls]'`).",
     )
     tls_certificate: str | None = _setting(
@@ -366,8 +371,10 @@ class Configuration:
     metrics: str | None = _setting(
         host_and_port(),
         None,
-        "Where this process serves its counters to Prometheus, at http://HOST:PORT/metrics. HOST may be the name of a network "
-        "interface. Worker r adds r to the port, so that the workers of a host may have one setting. It needs the package "
+        "Where this process serves its counters to Prometheus, at http://HOST:PORT/metrics. HOST may be the "
+        "name of a network "
+        "interface. Worker r adds r to the port, so that the workers of a host may have one setting. It needs "
+        "the package "
         "prometheus-client (`pip install 'jaxina[metrics]'`).",
     )
 

@@ -126,7 +126,8 @@ class JobRejectedError(JaxinaError):
 class AuthenticationError(JaxinaError):
     """The two ends of a control call do not accept each other's TLS certificates, or only one of them uses TLS.
 
-    A certificate has expired, is not valid yet, or is another authority's. The message says which, as far as it is known.
+    A certificate has expired, is not valid yet, or is another authority's. The message says which, as far as it is
+    known.
     """
 
     code = "AUTHENTICATION"

@@ -42,7 +42,9 @@ class Job:
       configuration: all settings, and where each came from.
     """
 
-    def __init__(self, configuration: config.Configuration, topology: JaxTopology, connector: Connector, metrics: Endpoint | None):
+    def __init__(
+        self, configuration: config.Configuration, topology: JaxTopology, connector: Connector, metrics: Endpoint | None
+    ):
         self.process = topology.process
         self.processes = topology.processes
         self.aggregator = configuration.aggregator
@@ -261,7 +263,9 @@ def _start(configuration: config.Configuration, topology: JaxTopology, incarnati
         if metrics is not None:
             metrics.stop()
         raise
-    connector = Connector(configuration, topology, aggregators, joining.jax_store, joining.ended_processes, incarnation, host)
+    connector = Connector(
+        configuration, topology, aggregators, joining.jax_store, joining.ended_processes, incarnation, host
+    )
     try:
         _native.set_mpi_world(
             topology.process,

@@ -32,8 +32,8 @@ def coordinator(
         str,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where to listen: an address of this host that all processes can reach. HOST may be the name of a network "
-            "interface, or a subnet.",
+            help="Where to listen: an address of this host that all processes can reach. HOST may be the name of a "
+            "network interface, or a subnet.",
         ),
     ] = "127.0.0.1:0",
 ) -> None:

@@ -69,7 +69,10 @@ def status(
     if "," in address:
         raise InvalidArgumentError(f"JAXINA_SWITCH={address} names several switches: choose one by --switch HOST:PORT")
     console = Console()
-    with SwitchClient(address, _CALL_TIMEOUT, settings.token, tls=tls_of(settings)) as client, contextlib.suppress(KeyboardInterrupt):
+    with (
+        SwitchClient(address, _CALL_TIMEOUT, settings.token, tls=tls_of(settings)) as client,
+        contextlib.suppress(KeyboardInterrupt),
+    ):
         rates = Rates()
         rates.look(client.status())
         looks = (look(client, rates, interval) for _ in (itertools.count() if watch else range(1)))

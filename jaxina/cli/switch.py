@@ -40,8 +40,8 @@ def switch(
         str,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where the control service listens. Workers name this address by --switch or JAXINA_SWITCH. HOST may be "
-            "the name of a network interface, or a subnet: eth1:51000, 10.0.0.0/24:51000.",
+            help="Where the control service listens. Workers name this address by --switch or JAXINA_SWITCH. HOST may "
+            "be the name of a network interface, or a subnet: eth1:51000, 10.0.0.0/24:51000.",
         ),
     ] = _BIND,
     upstream: Annotated[

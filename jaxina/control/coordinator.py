@@ -30,7 +30,8 @@ def listen(address: str) -> socket.socket:
         return socket.create_server((host, port), family=_family(host), backlog=_BACKLOG)
     except OSError as error:
         raise InvalidArgumentError(
-            f"the coordinator cannot listen at {described(address)}: {error.strerror}. Give an address of this host and a free "
+            f"the coordinator cannot listen at {described(address)}: {error.strerror}. Give an address of this "
+            "host and a free "
             "port"
         ) from error
 

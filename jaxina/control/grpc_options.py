@@ -64,7 +64,8 @@ def listen(server: grpc.aio.Server, bind: str, perhaps: str, tls: Tls | None = N
         port = server.add_insecure_port(bind) if tls is None else server.add_secure_port(bind, tls.of_server)
     except RuntimeError as error:
         raise InvalidArgumentError(
-            f"cannot listen at {described(bind)}: the port is in use by another program (perhaps {perhaps} that already runs), or "
+            f"cannot listen at {described(bind)}: the port is in use by another program (perhaps {perhaps} "
+            "that already runs), or "
             f"the address is not one of this host. Choose another by --bind HOST:PORT ({error})"
         ) from error
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -66,7 +66,8 @@ def named(wanted: str, family: int | None = None, given: str = "") -> str:
                 return found.address
     what = "" if family is None else " and an IPv6 address" if family == socket.AF_INET6 else " and an IPv4 address"
     raise InvalidArgumentError(
-        f"{given or variable('interface') + '=' + wanted}: this host has no interface of that name or subnet that is up{what}. It has "
+        f"{given or variable('interface') + '=' + wanted}: this host has no interface of that name or subnet "
+        f"that is up{what}. It has "
         f"{', '.join(map(str, here)) or 'none'}"
     )
 
@@ -170,7 +171,8 @@ def listening_address(address: str, interface: str | None) -> str:
         raise InvalidArgumentError(f"{address}: unknown host: {error.strerror}") from error
     if ipaddress.ip_address(found).is_loopback:
         raise InvalidArgumentError(
-            f"{address}: on this host, {host} is {found} (see /etc/hosts), which no other host reaches. Give an address in "
+            f"{address}: on this host, {host} is {found} (see /etc/hosts), which no other host reaches. Give "
+            "an address in "
             f"numbers, or set {variable('interface')} on every host. This host has "
             f"{', '.join(str(one) for one in addresses() if not one.loopback) or 'no network interface'}"
         )
@@ -203,5 +205,6 @@ def at_free_port(ports: Sequence[int], host: str, make: Callable[[int], T]) -> T
     if not ports:
         raise why
     raise InvalidArgumentError(
-        f"{variable('ports')}={ports[0]}-{ports[-1]}: no port of {host} in this range can be used. The last one: {why.message}"
+        f"{variable('ports')}={ports[0]}-{ports[-1]}: no port of {host} in this range can be used. The last "
+        f"one: {why.message}"
     )

@@ -61,7 +61,9 @@ class LeaderControl:
                 self._server = at_free_port(
                     self._configuration.ports or (),
                     host,
-                    lambda port: ControlServer(ServersAtWorkers(), f"{host}:{port}", token, ids_from=ids, tls=self._tls),
+                    lambda port: ControlServer(
+                        ServersAtWorkers(), f"{host}:{port}", token, ids_from=ids, tls=self._tls
+                    ),
                 )
             return self._server.address
 

@@ -175,7 +175,9 @@ def look_at_job(address: str, patience: float) -> JobView:
                 told = json.loads(lines.readline())
         return JobView(**{**told, "here": {int(rank): place for rank, place in told["here"].items()}})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NeverJoinedError(f"no coordinator answers at {address} ({error}). `jaxina run` prints its address") from error
+        raise NeverJoinedError(
+            f"no coordinator answers at {address} ({error}). `jaxina run` prints its address"
+        ) from error
 
 
 def _say(address: str, me: Answer, deadline: float) -> tuple[dict[str, Any], socket.socket]:

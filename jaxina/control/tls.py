@@ -56,7 +56,8 @@ def tls_of(configuration: Configuration) -> Tls | None:
     """Reads the files that the configuration names, and checks them. None if it names none.
 
     Raises:
-      InvalidArgumentError: only some of the files are named, one cannot be read, or the package cryptography is missing.
+      InvalidArgumentError: only some of the files are named, one cannot be read, or the package cryptography is
+        missing.
       AuthenticationError: a certificate has expired or is not valid yet, is not the authority's, lacks the name, or the
         key is another's.
     """
@@ -106,9 +107,13 @@ def why_refused(address: str, tls: Tls | None) -> AuthenticationError | None:
                 )
             except ssl.SSLError as error:
                 if "ALERT" in (error.reason or ""):
-                    return AuthenticationError(f"{address} does not accept this process's certificate ({error.reason}): {_SET}")
+                    return AuthenticationError(
+                        f"{address} does not accept this process's certificate ({error.reason}): {_SET}"
+                    )
                 if tls is not None:
-                    return AuthenticationError(f"{address} does not use TLS ({error.reason}): start it with {_FILES}, or leave them out here")
+                    return AuthenticationError(
+                        f"{address} does not use TLS ({error.reason}): start it with {_FILES}, or leave them out here"
+                    )
     except OSError:  # not there, or silent: not for TLS to say
         pass
     return None
@@ -120,14 +125,17 @@ def _check(read: dict[str, bytes], named: dict[str, str]) -> None:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives import serialization
     except ImportError as error:
-        raise InvalidArgumentError(f"TLS needs the package cryptography: pip install 'jaxina[tls]' ({error})") from error
+        raise InvalidArgumentError(
+            f"TLS needs the package cryptography: pip install 'jaxina[tls]' ({error})"
+        ) from error
     try:
         authorities = x509.load_pem_x509_certificates(read["tls_authority"])
         chain = x509.load_pem_x509_certificates(read["tls_certificate"])
         key = serialization.load_pem_private_key(read["tls_key"], password=None)
     except (ValueError, TypeError) as error:
         raise InvalidArgumentError(
-            f"{', '.join(f'{variable(name)}={file}' for name, file in named.items())}: one of these is not in PEM, or the "
+            f"{', '.join(f'{variable(name)}={file}' for name, file in named.items())}: one of these is not in "
+            "PEM, or the "
             f"key has a password: {error}"
         ) from error
     own = f"{variable('tls_certificate')}={named['tls_certificate']}"
@@ -136,7 +144,9 @@ def _check(read: dict[str, bytes], named: dict[str, str]) -> None:
             _check_time(f"{variable(name)}={named[name]}", one.not_valid_before_utc, one.not_valid_after_utc)
     spki = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     if key.public_key().public_bytes(*spki) != chain[0].public_key().public_bytes(*spki):
-        raise AuthenticationError(f"{variable('tls_key')}={named['tls_key']} is not the key of {own}: give the key it was made with")
+        raise AuthenticationError(
+            f"{variable('tls_key')}={named['tls_key']} is not the key of {own}: give the key it was made with"
+        )
     if len(chain) == 1:
         for authority in authorities:
             try:
@@ -146,7 +156,8 @@ def _check(read: dict[str, bytes], named: dict[str, str]) -> None:
                 continue
         else:
             raise AuthenticationError(
-                f"{own} was not issued by {variable('tls_authority')}={named['tls_authority']}: have it issued there, or give "
+                f"{own} was not issued by {variable('tls_authority')}={named['tls_authority']}: have it issued "
+                "there, or give "
                 "the authority's certificate that all processes of the cluster have"
             )
     try:
@@ -155,7 +166,9 @@ def _check(read: dict[str, bytes], named: dict[str, str]) -> None:
     except x509.ExtensionNotFound:
         known = []
     if NAME not in known:
-        raise AuthenticationError(f"{own} does not carry the DNS name {NAME}, but {known or 'none'}: issue it with subjectAltName=DNS:{NAME}")
+        raise AuthenticationError(
+            f"{own} does not carry the DNS name {NAME}, but {known or 'none'}: issue it with subjectAltName=DNS:{NAME}"
+        )
 
 
 def _check_time(which: str, begins: datetime.datetime, ends: datetime.datetime) -> None:
@@ -164,6 +177,7 @@ def _check_time(which: str, begins: datetime.datetime, ends: datetime.datetime) 
         raise AuthenticationError(f"{which} has expired at {ends:%Y-%m-%d %H:%M} UTC: issue a new one")
     if now < begins:
         raise AuthenticationError(
-            f"{which} is not valid before {begins:%Y-%m-%d %H:%M} UTC, and this host's clock says {now:%Y-%m-%d %H:%M}: set the "
+            f"{which} is not valid before {begins:%Y-%m-%d %H:%M} UTC, and this host's clock says "
+            f"{now:%Y-%m-%d %H:%M}: set the "
             "clock (`jaxina doctor` compares those of all hosts), or issue a new one"
         )

@@ -50,7 +50,8 @@ def problems(hosts: Sequence[Facts], measured: Mapping[Pair, Measured]) -> list[
             for seconds in [sign * clock]
         ]
         if ahead and abs(ahead[0]) > _CLOCKS:
-            what = f"the clock of {other} is {abs(ahead[0]):,.0f} s {'ahead of' if ahead[0] > 0 else 'behind'} that of {one}"
+            direction = "ahead of" if ahead[0] > 0 else "behind"
+            what = f"the clock of {other} is {abs(ahead[0]):,.0f} s {direction} that of {one}"
             found.append(Problem("CLOCKS", what, "run an NTP client on both (chrony, systemd-timesyncd)", False))
     for (source, target), way in sorted(measured.items()):
         found += _way(hosts[source], hosts[target], way)
@@ -63,7 +64,8 @@ def problems(hosts: Sequence[Facts], measured: Mapping[Pair, Measured]) -> list[
         found += [
             Problem(
                 "BUFFERS",
-                f"{host}: {name} is {value:,} bytes, and jaxina asks for {BUFFER:,}, so packets of many workers at once may "
+                f"{host}: {name} is {value:,} bytes, and jaxina asks for {BUFFER:,}, so packets of many "
+                "workers at once may "
                 "be lost",
                 f"there: sysctl -w {name}={BUFFER}",
                 False,
@@ -100,6 +102,9 @@ def _way(source: Facts, target: Facts, way: Measured) -> list[Problem]:
         found.append(Problem("LOSS", f"{way.lost:.0%} of small packets are lost {between}", mend, False))
     if way.mtu < source.mtu:
         mend = f"set the MTU of {source.interface} to {way.mtu}, or raise that of the devices between the hosts"
-        what = f"packets of more than {way.mtu} bytes vanish {between}, though the MTU of {source.interface} is {source.mtu}"
+        what = (
+            f"packets of more than {way.mtu} bytes vanish {between}, though the MTU of {source.interface} is "
+            f"{source.mtu}"
+        )
         found.append(Problem("MTU", what, mend, True))
     return found

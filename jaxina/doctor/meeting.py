@@ -91,7 +91,8 @@ def host_meeting(
             except TimeoutError:
                 missing = ", ".join(str(node) for node in range(nodes) if node not in hosts)
                 raise NeverJoinedError(
-                    f"node {missing} of {nodes} did not come within {patience:g} s: call `jaxina doctor` there too, with its "
+                    f"node {missing} of {nodes} did not come within {patience:g} s: call `jaxina doctor` there "
+                    "too, with its "
                     "own --node, and check that it reaches --coordinator"
                 ) from None
             line = _Line(connection, deadline)
@@ -131,7 +132,9 @@ def _welcome(line: _Line, nodes: int, hosts: dict[int, Facts], token: str | None
             f"{answer['facts']['name']} does not know the token of node 0: set JAXINA_TOKEN to the same on all nodes"
         )
     elif answer["nodes"] != nodes:
-        error = MismatchError(f"node {answer['facts']['node']} was called with --nodes {answer['nodes']}, node 0 with {nodes}")
+        error = MismatchError(
+            f"node {answer['facts']['node']} was called with --nodes {answer['nodes']}, node 0 with {nodes}"
+        )
     else:
         facts = Facts.restored(answer["facts"])
         if facts.node not in hosts and 0 < facts.node < nodes:
@@ -142,7 +145,9 @@ def _welcome(line: _Line, nodes: int, hosts: dict[int, Facts], token: str | None
     raise error
 
 
-def attend_meeting(address: str, nodes: int, own: Facts, responder: Responder, token: str | None, patience: float) -> None:
+def attend_meeting(
+    address: str, nodes: int, own: Facts, responder: Responder, token: str | None, patience: float
+) -> None:
     """Takes part as another node than 0: probes all others, and tells node 0 what it found.
 
     Args:
@@ -156,7 +161,9 @@ def attend_meeting(address: str, nodes: int, own: Facts, responder: Responder, t
     deadline = time.monotonic() + patience
     while True:
         try:
-            connection = socket.create_connection(split_address(address), timeout=max(deadline - time.monotonic(), _RETRY))
+            connection = socket.create_connection(
+                split_address(address), timeout=max(deadline - time.monotonic(), _RETRY)
+            )
             break
         except OSError as error:
             if time.monotonic() >= deadline:

@@ -44,7 +44,8 @@ class Endpoint:
             self._server, self._thread = start_http_server(port, host, registry)
         except (OSError, OverflowError) as error:
             raise InvalidArgumentError(
-                f"the metrics cannot be served at {described(with_port(host, port))} (JAXINA_METRICS={bind}): {error}. Give "
+                f"the metrics cannot be served at {described(with_port(host, port))} (JAXINA_METRICS={bind}): "
+                f"{error}. Give "
                 "an address of this host and free ports: worker r uses the port plus r"
             ) from error
         self.address = with_port(host, self._server.server_address[1])

@@ -92,7 +92,11 @@ class SwitchCollector(Collector):
         reply = self._status()
         yield _gauge("jaxina_switch_uptime_seconds", "How long the switch has been running.", reply.uptime_s)
         yield _gauge("jaxina_switch_jobs", "Jobs that are summed here.", len(reply.jobs))
-        yield _gauge("jaxina_switch_assisted_jobs", "Jobs that are summed elsewhere with this switch's help.", len(reply.assisted))
+        yield _gauge(
+            "jaxina_switch_assisted_jobs",
+            "Jobs that are summed elsewhere with this switch's help.",
+            len(reply.assisted),
+        )
         yield _gauge("jaxina_switch_draining", "1 if the switch takes no new jobs.", int(reply.draining))
         for name, value in sorted(reply.counters.items()):
             family = _counter("jaxina_switch", name, [])
@@ -103,9 +107,13 @@ class SwitchCollector(Collector):
 
 
 def _jobs(jobs: Any) -> Iterator[Metric]:
-    workers = GaugeMetricFamily("jaxina_switch_job_workers", "Workers of a job, by their state.", labels=["job", "state"])
+    workers = GaugeMetricFamily(
+        "jaxina_switch_job_workers", "Workers of a job, by their state.", labels=["job", "state"]
+    )
     awaited = GaugeMetricFamily(
-        "jaxina_switch_job_awaited", "1 for each worker that has not joined, or that a slot waits for.", labels=["job", "rank"]
+        "jaxina_switch_job_awaited",
+        "1 for each worker that has not joined, or that a slot waits for.",
+        labels=["job", "rank"],
     )
     ended = GaugeMetricFamily("jaxina_switch_job_aborted", "1 if the job has ended with an error.", labels=["job"])
     counters: dict[str, CounterMetricFamily] = {}

@@ -113,7 +113,8 @@ def text(findings: Findings, states: Mapping[int, State], ended: Iterable[int] =
         )
     else:
         head = (
-            f"all of {_named(wait.members)} have entered {_place(wait)}, and it has not finished for {_seconds(longest)}. "
+            f"all of {_named(wait.members)} have entered {_place(wait)}, and it has not finished for "
+            f"{_seconds(longest)}. "
             "Look at the network between them, and at what its callbacks do"
         )
     lines = [head]
@@ -130,10 +131,8 @@ def _about(rank: int, findings: Findings, state: State | None, ended: set[int]) 
     if rank in ended or (state is not None and state.gone):
         return [f"  rank {rank} has ended, or called jaxina.shutdown()"]
     if state is None:
-        return [
-            f"  rank {rank} does not answer: it is stopped, or stays in native code that holds Python's lock, or its "
-            "host cannot be reached. Look at it with py-spy or gdb"
-        ]
+        why = "it is stopped, or stays in native code that holds Python's lock, or its host cannot be reached"
+        return [f"  rank {rank} does not answer: {why}. Look at it with py-spy or gdb"]
     head = f"  rank {rank} ({state.place})"
     if state.compiling is not None:
         head += f" has compiled a program for {_seconds(state.compiling)}"

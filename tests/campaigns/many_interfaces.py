@@ -10,7 +10,8 @@ The hosts are network namespaces. On each host
 * eth3 works, over IPv6;
 * /etc/hosts says that the host's own name is 127.0.1.1, as Debian does.
 
-Each job sums with jaxina, lets XLA's partitioner insert a collective, and compares. The exit code is 1 if any job fails.
+Each job sums with jaxina, lets XLA's partitioner insert a collective, and compares. The exit code is 1 if any job
+fails.
 """
 
 from __future__ import annotations
@@ -104,7 +105,23 @@ def up() -> None:
         for interface, (address, bridge, mtu) in interfaces.items():
             other = here if bridge is None else f"{PREFIX}-{bridge}"
             peer = f"lost-{interface}" if bridge is None else f"port{host}"
-            run("ip", "-n", here, "link", "add", interface, "mtu", str(mtu), "type", "veth", "peer", "name", peer, "netns", other)
+            run(
+                "ip",
+                "-n",
+                here,
+                "link",
+                "add",
+                interface,
+                "mtu",
+                str(mtu),
+                "type",
+                "veth",
+                "peer",
+                "name",
+                peer,
+                "netns",
+                other,
+            )
             run("ip", "-n", other, "link", "set", peer, "mtu", str(mtu), "up")
             if bridge is not None:
                 run("ip", "-n", other, "link", "set", peer, "master", "bridge")
@@ -126,7 +143,18 @@ def down() -> None:
 
 
 def on(host: int, *command: str, **environment: str) -> subprocess.Popen[str]:
-    inside = ["ip", "netns", "exec", name(host), "unshare", "--uts", "sh", "-c", f'hostname host{host}; exec "$@"', "sh"]
+    inside = [
+        "ip",
+        "netns",
+        "exec",
+        name(host),
+        "unshare",
+        "--uts",
+        "sh",
+        "-c",
+        f'hostname host{host}; exec "$@"',
+        "sh",
+    ]
     clean = {key: value for key, value in os.environ.items() if not key.startswith("JAXINA_")}
     return subprocess.Popen(
         [*inside, *command],
@@ -144,7 +172,9 @@ def start_switch(join: Join) -> tuple[list[subprocess.Popen[str]], dict[str, str
     v6 = V6 in join.coordinator
     bind, host = ("eth3", f"[fd00:3::{SWITCH + 1}]") if v6 else ("10.2.0.0/24", f"10.2.0.{SWITCH + 1}")
     rdma = [] if v6 else ["--rdma", host]
-    switch = on(SWITCH, sys.executable, "-m", "jaxina.cli", "switch", "--bind", f"{bind}:51000", "--threads", "1", *rdma)
+    switch = on(
+        SWITCH, sys.executable, "-m", "jaxina.cli", "switch", "--bind", f"{bind}:51000", "--threads", "1", *rdma
+    )
     assert switch.stdout is not None
     for line in switch.stdout:
         if "control at" in line:

@@ -86,9 +86,7 @@ def work(way: str, folder: Path, late_after: float) -> None:
     catch_all = False if way == "gloo" else None
     with jaxina.init(late_after=late_after, timeout=600, catch_all=catch_all), jaxina.collectives(way == "carried"):
         mesh = Mesh(jax.devices(), ("w",))
-        total = jax.jit(
-            jax.shard_map(lambda x: jax.lax.psum(x, "w"), mesh=mesh, in_specs=P("w"), out_specs=P())
-        )
+        total = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "w"), mesh=mesh, in_specs=P("w"), out_specs=P()))
         ones = jax.make_array_from_callback(
             (jax.device_count(), 1024), NamedSharding(mesh, P("w")), lambda _: jnp.ones((1, 1024))
         )
@@ -205,7 +203,9 @@ def main() -> None:
             random.Random(f"{options.seed} {way}"), options.hangs, options.delays, options.late_after, options.processes
         )
         with tempfile.TemporaryDirectory() as folder:
-            row, wrong = judge(way, plan, run(way, plan, options.late_after, options.processes, Path(folder)), options.late_after)
+            row, wrong = judge(
+                way, plan, run(way, plan, options.late_after, options.processes, Path(folder)), options.late_after
+            )
         print(", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
         everything += wrong
     print("\n".join(everything[:20]), file=sys.stderr)

@@ -24,7 +24,7 @@ def here(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "family", "found"),
+    "wanted, family, found",
     [
         ("eth1", None, "10.1.0.7"),
         ("eth1", socket.AF_INET6, "fd00:1::7"),
@@ -39,7 +39,7 @@ def test_an_interface_is_found_by_name_or_subnet(wanted, family, found):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "family", "said"),
+    "wanted, family, said",
     [
         ("eth9", None, "JAXINA_INTERFACE=eth9: this host has no interface of that name or subnet that is up."),
         ("192.168.0.0/16", None, "eth2 (10.2.0.7/24)"),
@@ -54,7 +54,7 @@ def test_who_asks_for_what_is_not_there_is_told_what_there_is(wanted, family, sa
 
 
 @pytest.mark.parametrize(
-    ("bind", "resolved"),
+    "bind, resolved",
     [
         ("eth1:51000", "10.1.0.7:51000"),
         ("10.2.0.0/24:0", "10.2.0.7:0"),

@@ -34,7 +34,9 @@ class Authority:
         own = self._builder(self.subject, self.key, NOW - HOUR, NOW + HOUR).add_extension(
             x509.BasicConstraints(ca=True, path_length=0), critical=True
         )
-        self.file = self._write(f"{name}.pem", own.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        self.file = self._write(
+            f"{name}.pem", own.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        )
 
     def _builder(self, subject, key, begins, ends):
         return (
@@ -102,7 +104,9 @@ def test_a_certificate_of_another_authority_is_refused(authority, tmp_path):
     other = Authority(tmp_path, "other")
     with (
         ControlServer(FakeDataPlane(), "127.0.0.1:0", tls=tls(authority.issue("switch"))) as server,
-        pytest.raises(AuthenticationError, match=r"certificate .* is not accepted: .*self-signed|unable to get local issuer"),
+        pytest.raises(
+            AuthenticationError, match=r"certificate .* is not accepted: .*self-signed|unable to get local issuer"
+        ),
     ):
         asked(server, other.issue())
 
@@ -116,13 +120,15 @@ def test_a_switch_without_tls_is_refused_by_who_uses_it(authority):
 
 
 def test_who_does_not_use_tls_gets_an_error_that_names_the_switch(authority):
-    with ControlServer(FakeDataPlane(), "127.0.0.1:0", tls=tls(authority.issue("switch"))) as server:
-        with pytest.raises(AuthenticationError, match=f"{server.address} serves only callers that use TLS"):
-            asked(server)
+    with (
+        ControlServer(FakeDataPlane(), "127.0.0.1:0", tls=tls(authority.issue("switch"))) as server,
+        pytest.raises(AuthenticationError, match=f"{server.address} serves only callers that use TLS"),
+    ):
+        asked(server)
 
 
 @pytest.mark.parametrize(
-    ("validity", "said"),
+    "validity, said",
     [
         ({"ends": NOW - datetime.timedelta(minutes=1)}, "worker.pem has expired at .* issue a new one"),
         ({"begins": NOW + HOUR / 2}, "is not valid before .* set the clock"),
@@ -179,8 +185,6 @@ with jaxina.init(join_timeout=50, timeout=50):
 def test_workers_sum_with_a_switch_and_among_themselves(authority, tmp_path):
     script = tmp_path / "sum.py"
     script.write_text(PROGRAM)
-    import os
-
     for aggregator in ("udp", "direct"):
         ran = subprocess.run(
             [sys.executable, "-m", "jaxina.cli", "run", "-n", "2", "--aggregator", aggregator, script],

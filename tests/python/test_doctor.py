@@ -24,7 +24,9 @@ SECRET = bytes(16)
 
 
 def host(node, **other):
-    facts = Facts(node, f"h{node}", f"10.0.0.{node + 1}", "eth1", 1500, 7, 8, {"jaxina": "0.1.0", "jax": "0.10.2"}, LIMITS)
+    facts = Facts(
+        node, f"h{node}", f"10.0.0.{node + 1}", "eth1", 1500, 7, 8, {"jaxina": "0.1.0", "jax": "0.10.2"}, LIMITS
+    )
     return dataclasses.replace(facts, **other)
 
 
@@ -41,18 +43,54 @@ def test_nothing_is_wrong_with_a_good_cluster():
 
 
 @pytest.mark.parametrize(
-    ("code", "hosts", "measured", "said", "mend"),
+    "code, hosts, measured, said, mend",
     [
-        ("NAMES", [host(0), host(1, name="h0")], both(), "node 0 (10.0.0.1) and node 1 (10.0.0.2) have one name, h0", "hostnamectl"),
+        (
+            "NAMES",
+            [host(0), host(1, name="h0")],
+            both(),
+            "node 0 (10.0.0.1) and node 1 (10.0.0.2) have one name, h0",
+            "hostnamectl",
+        ),
         ("ADDRESSES", [host(0), host(1, address="10.0.0.1")], both(), "use one address", "JAXINA_INTERFACE"),
-        ("VERSIONS", [host(0), host(1, versions={"jaxina": "0.1.0", "jax": "0.11"})], both(), "jax differs: 0.10.2 at node 0", "install"),
-        ("TCP", [host(0), host(1)], both(tcp="timed out"), "no connection from node 0 (h0, 10.0.0.1 of eth1) to node 1", "firewalls"),
-        ("UDP", [host(0), host(1)], both(latency_s=None, mtu=0, ahead_s=None, lost=1.0), "no packet arrives from node 0", "firewalls"),
+        (
+            "VERSIONS",
+            [host(0), host(1, versions={"jaxina": "0.1.0", "jax": "0.11"})],
+            both(),
+            "jax differs: 0.10.2 at node 0",
+            "install",
+        ),
+        (
+            "TCP",
+            [host(0), host(1)],
+            both(tcp="timed out"),
+            "no connection from node 0 (h0, 10.0.0.1 of eth1) to node 1",
+            "firewalls",
+        ),
+        (
+            "UDP",
+            [host(0), host(1)],
+            both(latency_s=None, mtu=0, ahead_s=None, lost=1.0),
+            "no packet arrives from node 0",
+            "firewalls",
+        ),
         ("LOSS", [host(0), host(1)], both(lost=0.05), "5% of small packets are lost from node 0", "ethtool"),
-        ("MTU", [host(0, mtu=9000), host(1)], both(mtu=1500), "more than 1500 bytes vanish from node 0", "set the MTU of eth1 to 1500"),
-        ("BUFFERS", [host(0), host(1, limits={"net.core.rmem_max": 212992})], both(), "net.core.rmem_max is 212,992", "sysctl -w"),
+        (
+            "MTU",
+            [host(0, mtu=9000), host(1)],
+            both(mtu=1500),
+            "more than 1500 bytes vanish from node 0",
+            "set the MTU of eth1 to 1500",
+        ),
+        (
+            "BUFFERS",
+            [host(0), host(1, limits={"net.core.rmem_max": 212992})],
+            both(),
+            "net.core.rmem_max is 212,992",
+            "sysctl -w",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_named_with_what_mends_it(code, hosts, measured, said, mend):
     (problem,) = problems(hosts, measured)
     assert problem.code == code and said in problem.what and mend in problem.mend
@@ -98,7 +136,9 @@ class Meeting:
         self.listener, self.address = listener, address_of(listener)
 
     def host(self, nodes, token=None, patience=20.0):
-        return self._with_responder(0, lambda own, there: host_meeting(self.listener, nodes, own, there, token, patience))
+        return self._with_responder(
+            0, lambda own, there: host_meeting(self.listener, nodes, own, there, token, patience)
+        )
 
     def attend(self, node, nodes, token=None, patience=20.0):
         return self._with_responder(
@@ -134,7 +174,7 @@ def test_hosts_meet_and_measure_each_other(meeting):
 
 
 @pytest.mark.parametrize(
-    ("other", "kind", "said"),
+    "other, kind, said",
     [
         (lambda m: m.attend(1, 2, TOKEN + "x"), JobRejectedError, "set JAXINA_TOKEN"),
         (lambda m: m.attend(1, 3, TOKEN), MismatchError, "--nodes 3, node 0 with 2"),

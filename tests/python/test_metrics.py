@@ -41,7 +41,9 @@ def values(text):
 
 @pytest.fixture
 def worker():
-    collector = WorkerCollector(3, 4, "udp", lambda: {"bytes_sent": 12, "retransmissions": 1, "unheard_of": 2}, lambda: 1.5)
+    collector = WorkerCollector(
+        3, 4, "udp", lambda: {"bytes_sent": 12, "retransmissions": 1, "unheard_of": 2}, lambda: 1.5
+    )
     endpoint = Endpoint("127.0.0.1:0", 3, lambda: collector)
     yield scraped(endpoint.address)
     endpoint.stop()
@@ -105,11 +107,19 @@ def test_the_boards_queries_ask_for_metrics_that_there_are(switch):
 
 def test_the_board_is_laid_out_without_overlaps():
     board = json.loads(BOARD.read_text())
-    assert board["uid"] and board["schemaVersion"] and len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    assert (
+        board["uid"]
+        and board["schemaVersion"]
+        and len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    )
     taken = set()
     for panel in board["panels"]:
         place = panel["gridPos"]
-        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
         assert not cells & taken and place["x"] + place["w"] <= 24, panel["title"]
         taken |= cells
 

@@ -18,7 +18,20 @@ JAXINA = [sys.executable, "-m", "jaxina.cli"]
 @pytest.mark.parametrize("way", ["carried", "xla", "gloo"])
 def test_hangs_are_named_and_delays_are_not(way):
     ran = subprocess.run(
-        [sys.executable, CAMPAIGN, "--hangs", "2", "--delays", "5", "--late-after", "1", "--processes", "2", "--ways", way],
+        [
+            sys.executable,
+            CAMPAIGN,
+            "--hangs",
+            "2",
+            "--delays",
+            "5",
+            "--late-after",
+            "1",
+            "--processes",
+            "2",
+            "--ways",
+            way,
+        ],
         capture_output=True,
         text=True,
         timeout=110,
@@ -57,7 +70,10 @@ def test_a_callback_that_does_not_return_is_shown_and_status_shows_the_job(tmp_p
     settings = {"JAXINA_COORDINATOR": address, "JAXINA_PROCESSES": "2"}
     workers = [
         subprocess.Popen(
-            [sys.executable, script], env={**os.environ, **settings, "JAXINA_RANK": str(rank)}, stderr=subprocess.PIPE, text=True
+            [sys.executable, script],
+            env={**os.environ, **settings, "JAXINA_RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for rank in range(2)
     ]

@@ -87,7 +87,7 @@ def test_something_else_at_the_same_place_is_named():
 
 
 @pytest.mark.parametrize(
-    ("third", "ended", "said"),
+    "third, ended, said",
     [
         (None, (), "rank 2 does not answer"),
         (None, (2,), "rank 2 has ended"),
@@ -154,7 +154,9 @@ class World:
 
     def state(self, rank, with_stacks):
         one = self.states[rank]
-        waits = tuple(Wait(w.stream, w.members, w.number, w.what, time.monotonic() - w.seconds, w.exact) for w in one.waits)
+        waits = tuple(
+            Wait(w.stream, w.members, w.number, w.what, time.monotonic() - w.seconds, w.exact) for w in one.waits
+        )
         return State(rank, one.place, one.entered, waits, one.compiling)
 
     def enter(self, rank, number, exact=True):
@@ -272,7 +274,9 @@ def test_a_process_is_where_its_slowest_device_is():
         ([0, 1, 4, 5], 1, 5, None),
         ([0, 1], 0, 2, (2, 98, 9.0)),  # within the process
     ]
-    entered, waits = engine_progress(under_way, lambda group: [d // 4 for d in group], lambda identity: f"sum {identity}")
+    entered, waits = engine_progress(
+        under_way, lambda group: [d // 4 for d in group], lambda identity: f"sum {identity}"
+    )
     assert entered == {"collectives of devices 0,1,4,5": 5}
     assert waits == [Wait("collectives of devices 0,1,4,5", (0, 1), 6, "sum 99", 3.0, True)]
 
@@ -302,7 +306,7 @@ StackFrames
 }
 
 ENTRY %main (p: f32[2,3]) -> (f32[2,3], f32[2]) {
-  %all-reduce = (f32[2,3]{1,0}, f32[2]{0}) all-reduce(%p, %q), to_apply=%region, metadata={op_name="jit(step)/psum_invariant" stack_frame_id=1}
+  %all-reduce = (f32[2,3]{1,0}, f32[2]{0}) all-reduce(%p), to_apply=%region, metadata={op_name="f/psum" stack_frame_id=1}
 }
 """
 
