@@ -19,12 +19,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 PREFIX = "jaxina-many"
 HOSTS = 3  # two of workers, and one of a switch
@@ -76,6 +78,19 @@ JOINS = [
     Join("direct", None, f"{V4}:{PORT}"),
     Join("udp", None, f"{V4}:{PORT}", False),
     Join("direct", None, f"{V6}:{PORT}"),
+]
+
+
+# Jobs that cannot be, with what their errors say.
+REFUSED = [
+    (Join("direct", "10.9.0.0/24", f"host0:{PORT}"), {}, "JAXINA_INTERFACE=10.9.0.0/24: this host has no interface"),
+    (Join("direct", None, f"host0:{PORT}"), {}, "host0 is 127.0.1.1 (see /etc/hosts), which no other host reaches"),
+    (Join("direct", "eth3", f"{V4}:{PORT}"), {}, "that is up and an IPv4 address"),
+    (
+        Join("direct", "eth2", f"host0:{PORT}"),
+        {"JAXINA_BLOCKS_PER_CHUNK": "2"},
+        "are too big for the way from eth2 (10.2.0.",
+    ),
 ]
 
 
@@ -182,9 +197,10 @@ def start_switch(join: Join) -> tuple[list[subprocess.Popen[str]], dict[str, str
     raise SystemExit("the switch did not start")
 
 
-def joins(join: Join, program: Path) -> str:
+def joins(join: Join, program: Path, **more: str) -> str:
     """Runs a job. Returns why it failed; empty if it did not."""
     started, settings = start_switch(join)
+    settings.update(more)
     settings["JAXINA_AGGREGATOR"] = join.aggregator
     settings["JAXINA_CATCH_ALL"] = "yes" if join.catch_all else "no"
     for variable, value in (("JAXINA_INTERFACE", join.interface), ("JAXINA_PORTS", join.ports)):
@@ -206,11 +222,38 @@ def joins(join: Join, program: Path) -> str:
     return "" if good else "\n".join(said)
 
 
+def examined() -> list[dict[str, Any]]:
+    """What `jaxina doctor` says about the workers' hosts."""
+    command = [sys.executable, "-m", "jaxina.cli", "doctor", "--nodes", "2", "--coordinator", f"{V4}:{PORT}", "--json"]
+    nodes = [on(node, *command, "--node", str(node), JAXINA_INTERFACE="eth2") for node in range(2)]
+    said = [node.communicate(timeout=150)[0] for node in nodes]
+    try:
+        return json.loads(said[0])["problems"]
+    except ValueError:
+        raise SystemExit("jaxina doctor failed:\n" + "\n".join(said)) from None
+
+
+def doctor_is_right() -> bool:
+    """Whether `jaxina doctor` finds nothing that stops jobs, and then finds a device that drops large packets."""
+    before = [problem for problem in examined() if problem["stops"]]
+    run("ip", "-n", f"{PREFIX}-v4", "link", "set", "port1", "mtu", "1300")
+    after = [problem for problem in examined() if problem["stops"]]
+    right = (
+        not before
+        and after
+        and all(problem["code"] == "MTU" and "more than 1300 bytes vanish" in problem["what"] for problem in after)
+    )
+    print(
+        f"jaxina doctor: {'right' if right else 'wrong'}: {before}, with an MTU of 1300 on the way: {after}", flush=True
+    )
+    return bool(right)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--joins", type=int, default=len(JOINS), help="how many, from the list's end")
     options = parser.parse_args()
-    failed = 0
+    failed = joined = 0
     down()
     try:
         up()
@@ -220,13 +263,19 @@ def main() -> None:
             for join in JOINS[-options.joins :]:
                 began = time.monotonic()
                 why = joins(join, program)
+                joined += not why
                 failed += bool(why)
                 print(f"{'failed' if why else 'joined'} in {time.monotonic() - began:.0f} s: {join}", flush=True)
                 if why:
                     print(why, flush=True)
+            for join, more, says in REFUSED:
+                why = joins(join, program, JAXINA_JOIN_TIMEOUT="15", **more)
+                failed += says not in why
+                print(f"{'refused' if says in why else f'not refused: {why}'}: {join}: {says}", flush=True)
+        failed += not doctor_is_right()
     finally:
         down()
-    print(f"{options.joins - failed} of {options.joins} jobs joined")
+    print(f"{joined} of {min(options.joins, len(JOINS))} jobs joined")
     sys.exit(failed != 0)
 
 

@@ -306,7 +306,7 @@ StackFrames
 }
 
 ENTRY %main (p: f32[2,3]) -> (f32[2,3], f32[2]) {
-  %all-reduce = (f32[2,3]{1,0}, f32[2]{0}) all-reduce(%p), to_apply=%region, metadata={op_name="f/psum" stack_frame_id=1}
+  %all-reduce = (f32[2,3]{1,0}, f32[2]{0}) all-reduce(%p), to_apply=%region, metadata={op_name="psum" stack_frame_id=1}
 }
 """
 
