@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jax._src.dispatch import runtime_tokens
 from jax._src.interpreters import pxla
-from jax._src.interpreters.pxla import MeshExecutable, UnloadedMeshExecutable
+from jax._src.interpreters.pxla import ExecuteReplicated, MeshExecutable, UnloadedMeshExecutable
 
 # Called with a program's lowered module, a function that returns its optimized HLO module as text, and the processes of
 # its devices. Returns a function that wraps what runs the program (in `Enclosed` or `Followed`), or None to leave the
@@ -28,6 +28,8 @@ def check() -> None:
         raise ImportError(f"jax._src.interpreters.pxla.UnloadedMeshExecutable.from_hlo takes {', '.join(names)}")
     if "build_unsafe_call" not in MeshExecutable.__slots__:
         raise ImportError("jax._src.interpreters.pxla.MeshExecutable has no slot build_unsafe_call")
+    if "xla_executable" not in ExecuteReplicated.__slots__:
+        raise ImportError("jax._src.interpreters.pxla.ExecuteReplicated has no slot xla_executable")
 
 
 def surround(around: Around) -> None:

@@ -64,7 +64,9 @@ def software(
 
 
 @contextlib.contextmanager
-def transparent(interfaces: str, racks: Sequence[str], token: str | None, tls: Tls | None) -> Iterator[tuple[Any, str]]:
+def transparent(
+    interfaces: str, racks: Sequence[str], token: str | None, tls: Tls | None = None
+) -> Iterator[tuple[Any, str]]:
     """Runs a transparent switch's data plane, perhaps above racks. Yields it, and a text that says where it is."""
     from jaxina import _native
     from jaxina.control.assistance import Helpers

@@ -154,17 +154,17 @@ def listening_address(address: str, interface: str | None) -> str:
       interface: the setting.
 
     Returns:
-      HOST:PORT. With `interface`, HOST is that interface's address.
+      HOST:PORT. If HOST is a name, and `interface` is given, it becomes that interface's address.
 
     Raises:
       InvalidArgumentError: no interface fits; or this host's own tables say that HOST is the loopback address, at which
         no other host reaches it.
     """
     host, port = split_address(address)
-    if interface is not None:
-        return with_port(named(interface), port)
     if host == "localhost" or _is_numeric(host):
         return address
+    if interface is not None:
+        return with_port(named(interface), port)
     try:
         found = str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:

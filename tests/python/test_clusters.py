@@ -65,11 +65,6 @@ def test_mpiruns_file_starts_workers_that_sum():
     check(subprocess.run(command, env=settings, capture_output=True, text=True, timeout=110))
 
 
-def test_jaxina_run_starts_the_same_program():
-    command = [sys.executable, "-m", "jaxina.cli", "run", "-n", str(WORKERS), "--aggregator", "direct", PROGRAM]
-    check(subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=110))
-
-
 @pytest.mark.parametrize("name", ["job", "switch"])
 def test_manifests_fit_kubernetes_schemas(name):
     schemas = pytest.importorskip("kubernetes_validate")
