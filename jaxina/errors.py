@@ -127,7 +127,7 @@ class AuthenticationError(JaxinaError):
     """The two ends of a control call do not accept each other's TLS certificates, or only one of them uses TLS.
 
     A certificate has expired, is not valid yet, or is another authority's. The message says which, as far as it is
-    known.
+    known. If it is found out only at a group's first sum, the sum fails with a `JobRejectedError` with that message.
     """
 
     code = "AUTHENTICATION"

@@ -21,7 +21,6 @@ std::string_view to_string(ErrorCode code) {
     case ErrorCode::kGpu: return "GPU";
     case ErrorCode::kShutDown: return "SHUT_DOWN";
     case ErrorCode::kNotSummed: return "NOT_SUMMED";
-    case ErrorCode::kAuthentication: return "AUTHENTICATION";
   }
   return "UNKNOWN";
 }

@@ -28,9 +28,8 @@ enum class ErrorCode {
   kGpu,                // a CUDA call failed
   kShutDown,           // jaxina.shutdown() was called while work was pending
   kNotSummed,          // a switch passes on what it should sum
-  kAuthentication,     // the ends of a control call do not accept each other's certificates
 };
-inline constexpr ErrorCode kLastErrorCode = ErrorCode::kAuthentication;
+inline constexpr ErrorCode kLastErrorCode = ErrorCode::kNotSummed;
 
 // The code's name as messages show it, e.g. "WORKER_LOST".
 std::string_view to_string(ErrorCode code);

@@ -23,7 +23,6 @@ xla::ffi::ErrorCode to_xla(ErrorCode code) {
     case ErrorCode::kSystem:
     case ErrorCode::kGpu: return Xla::kInternal;
     case ErrorCode::kShutDown: return Xla::kCancelled;
-    case ErrorCode::kAuthentication: return Xla::kPermissionDenied;
   }
   return Xla::kUnknown;
 }

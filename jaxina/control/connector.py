@@ -18,7 +18,7 @@ from jaxina.control.rendezvous import Agreement, Presence, Rendezvous
 from jaxina.control.servers import Servers, Switch
 from jaxina.control.store import Store
 from jaxina.control.topology import Topology, this_place
-from jaxina.errors import InvalidArgumentError
+from jaxina.errors import AuthenticationError, InvalidArgumentError, JobRejectedError
 
 _log = logging.getLogger(__name__)
 
@@ -143,6 +143,9 @@ class Connector:
         devices = tuple(group)
         try:
             return self._enter(devices)
+        except AuthenticationError as error:  # the engine has no code for it
+            _log.debug("group %s: %s", devices, error)
+            raise JobRejectedError(error.message) from error
         except BaseException as error:
             _log.debug("group %s: %s", devices, error)
             raise
