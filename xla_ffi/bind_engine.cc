@@ -329,8 +329,7 @@ void bind_engine(nb::module_& m) {
       [] {
         nb::list result;
         for (const net::InterfaceAddress& one : net::interface_addresses()) {
-          result.append(
-              nb::make_tuple(one.interface, one.address, one.prefix_length, one.mtu, one.up, one.loopback));
+          result.append(nb::make_tuple(one.interface, one.address, one.prefix_length, one.mtu, one.up, one.loopback));
         }
         return result;
       },

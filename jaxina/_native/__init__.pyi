@@ -123,6 +123,7 @@ def set_mpi_world(
     rank: int,
     size: int,
     host: str,
+    ports: Sequence[int],
     timeout_s: float,
     devices: Callable[[], Sequence[int]],
     endpoints: Callable[[int, int], Sequence[tuple[str, int, int]]],

@@ -24,10 +24,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from jaxina.control.client import SwitchClient
+
 BOARD = Path(__file__).parents[2] / "deploy/grafana/jaxina.json"
 WORKERS = 2
 SCRAPES = 15  # seconds of scrapes, one per second
-MAY_BE_EMPTY = {"jaxina_switch_job_awaited"}  # there is a series only while the switch waits for somebody
+# There are series only while the switch waits for somebody, or once it has refused a packet of a job.
+MAY_BE_EMPTY = {"jaxina_switch_job_awaited", "jaxina_switch_job_packets_refused_total"}
 PROGRAM = """
 import time
 import jax, jaxina
@@ -79,6 +82,16 @@ def checked(address: str) -> bool:
     return ran.returncode == 0
 
 
+def disturb(switch: str, seconds: float) -> None:
+    """Sends the switch packets that it must refuse."""
+    with SwitchClient(switch, 10) as client, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        port = client.status().data_ports[0]
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            stranger.sendto(b"a stranger's packet", ("127.0.0.1", port))
+            time.sleep(0.1)
+
+
 def answered(prometheus: str, query: str) -> dict[str, Any]:
     path = "api/v1/query?" + urllib.parse.urlencode({"query": query.replace("$__rate_interval", "10s")})
     return json.loads(fetched(prometheus, path))
@@ -119,7 +132,7 @@ def main() -> None:
         storage = [f"--storage.tsdb.path={folder}/data", f"--web.listen-address={prometheus}"]
         started.enter_context(running("prometheus", f"--config.file={settings}", *storage))
         until_served(prometheus)
-        time.sleep(SCRAPES)
+        disturb(f"127.0.0.1:{control}", SCRAPES)
         for panel in json.loads(BOARD.read_text())["panels"]:
             for target in panel["targets"]:
                 query = target["expr"]

@@ -32,7 +32,8 @@ TEST(UnderWay, TheOldestCollectiveOfEachDeviceIsTold) {
 
 TEST(Interfaces, LoopbackIsOneOfThem) {
   const auto all = net::interface_addresses();
-  const auto loopback = std::find_if(all.begin(), all.end(), [](const auto& one) { return one.address == "127.0.0.1"; });
+  const auto loopback =
+      std::find_if(all.begin(), all.end(), [](const auto& one) { return one.address == "127.0.0.1"; });
   ASSERT_NE(loopback, all.end());
   EXPECT_TRUE(loopback->loopback && loopback->up);
   EXPECT_EQ(loopback->prefix_length, 8u);

@@ -89,8 +89,9 @@ Peers::Peers(int rank, const std::string& host, const std::vector<std::uint16_t>
     if (bind(listener_, any.get(), any.length) == 0 && listen(listener_, 1024) == 0) break;
     if (errno != EADDRINUSE || port == 0 || port == ports.back()) {
       fail("cannot listen at " + net::interface_of(host) +
-           (ports.empty() ? "" : ", ports " + std::to_string(ports.front()) + "-" + std::to_string(ports.back()) +
-                                     " (JAXINA_PORTS)"));
+           (ports.empty()
+                ? ""
+                : ", ports " + std::to_string(ports.front()) + "-" + std::to_string(ports.back()) + " (JAXINA_PORTS)"));
     }
   }
   if (getsockname(listener_, reinterpret_cast<sockaddr*>(&bound), &length) != 0) fail("getsockname");

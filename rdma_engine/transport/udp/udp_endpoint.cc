@@ -103,8 +103,8 @@ Address own_address(const UdpConfig& config, int family) {
   const Address own = net::resolve(config.host, 0, ErrorCode::kInvalidArgument);
   if (net::family(own) == family) return own;
   throw Error(ErrorCode::kInvalidArgument,
-              "this process takes packets at " + net::interface_of(config.host) + ", but the addresses of the job are " +
-                  (family == AF_INET6 ? "IPv6" : "IPv4") +
+              "this process takes packets at " + net::interface_of(config.host) +
+                  ", but the addresses of the job are " + (family == AF_INET6 ? "IPv6" : "IPv4") +
                   ": let JAXINA_INTERFACE name an interface or a subnet with such an address");
 }
 
