@@ -104,6 +104,8 @@ EXPECTED: dict[str, Expectation] = {
     f"{MLIR}.register_lowering": takes("primitive", "rule", platform="cpu"),
     f"{MLIR}.token_type": gives(object, signature),
     PXLA: is_a(types.ModuleType),
+    f"{PXLA}.ExecuteReplicated": is_a(type),
+    f"{PXLA}.ExecuteReplicated.__slots__": gives(str, lambda found: found[list(found).index("xla_executable")]),
     f"{PXLA}.MeshExecutable": is_a(type),
     f"{PXLA}.MeshExecutable.__slots__": gives(str, lambda found: found[list(found).index("build_unsafe_call")]),
     f"{PXLA}.UnloadedMeshExecutable": is_a(type),
