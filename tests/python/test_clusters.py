@@ -98,7 +98,7 @@ def test_manifests_start_commands_that_there_are():
 def test_systemd_accepts_the_unit(tmp_path):
     unit = (DEPLOY / "systemd/jaxina-switch.service").read_text()
     here = tmp_path / "jaxina-switch.service"
-    here.write_text(unit.replace("/opt/jaxina/bin/jaxina", str(Path(sys.executable).parent / "jaxina")))
+    here.write_text(unit.replace("/usr/local/jaxina/bin/jaxina", str(Path(sys.executable).parent / "jaxina")))
     checked = subprocess.run(["systemd-analyze", "verify", here], capture_output=True, text=True)
     assert checked.returncode == 0 and "jaxina-switch" not in checked.stderr, checked.stderr
 
