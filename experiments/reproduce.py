@@ -3,8 +3,9 @@
     python -m experiments.reproduce --plan              # what is missing, and how long it will take
     python -m experiments.reproduce                     # does it; after an interruption, start it again
     python -m experiments.reproduce --only ncf          # stages whose names contain "ncf"
-    python -m experiments.reproduce --results out/mine  # from the beginning, in a folder of its own
     python -m experiments.reproduce --size large        # the studies with large models, on a GPU
+
+With EXPERIMENTS_RESULTS=FOLDER in the environment it begins anew, in a folder of its own.
 
 Every run and every stage is written down when it ends, with versions, commit, machine and time. What is written down is
 not done again. The estimate comes from recorded runs; a workload that was never run is timed for a few steps first.
@@ -14,20 +15,18 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-if TYPE_CHECKING:
-    from experiments.durations import Durations
-    from experiments.grid import Grid
+from experiments import durations, grid, records
+from experiments.durations import Durations
+from experiments.grid import Grid
 
 CONFIGS = ("convergence", "narrow_words", "training_breaks")  # in the order in which they run
 
@@ -48,7 +47,14 @@ PAGES = {
 }
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
+class Command(records.Identified):
+    """What identifies a stage whose end is written down."""
+
+    command: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Stage:
     """A part of the work.
 
@@ -68,18 +74,15 @@ class Stage:
 
 
 def analyses() -> Iterator[Stage]:
-    from experiments import records
-
+    ends = records.by_id(_file())
     for name, command in ANALYSES.items():
-        before = records.by_id(_file()).get(StageEnd(name, command).id)
+        before = ends.get(Command(command).id)
         taken = before["outcome"]["seconds"] if before else None
         yield Stage(name, command, "" if before else "not made", 0.0 if before else taken, recorded=True)
 
 
 def studies(size: str, console: Console, probing: bool) -> Iterator[Stage]:
     """Yields a stage for each workload and number of workers of each study."""
-    from experiments import durations, grid
-
     for name in CONFIGS:
         whole = dataclasses.replace(grid.Grid.read(grid.CONFIGS / f"{name}.toml"), size=size)
         for workers in whole.workers:
@@ -99,8 +102,6 @@ def studies(size: str, console: Console, probing: bool) -> Iterator[Stage]:
 
 def _known(part: Grid, console: Console, probing: bool) -> Durations:
     """Returns the durations of recorded runs, and probes a workload that has none."""
-    from experiments import durations
-
     entry = part.entries()[0]
     known = durations.recorded(part)
     if probing and not known.knows(durations.place_of(entry)):
@@ -138,15 +139,12 @@ def run(stage: Stage) -> None:
     Raises:
       SystemExit: the stage failed. What it has written down stays.
     """
-    from experiments import records
-
     start = time.perf_counter()
     code = _call(stage.command)
     if code:
         raise SystemExit(f"{stage.name} failed (exit status {code}): python -m experiments.{stage.command}")
     if stage.recorded:
-        end = StageEnd(stage.name, stage.command)
-        records.append(_file(), end, {"seconds": round(time.perf_counter() - start, 1)})
+        records.append(_file(), Command(stage.command), {"seconds": round(time.perf_counter() - start, 1)})
 
 
 def _call(command: str) -> int:
@@ -155,22 +153,16 @@ def _call(command: str) -> int:
 
 
 def _file() -> Path:
-    from experiments.records import RESULTS
-
-    return RESULTS / "stages.jsonl"
+    return records.RESULTS / "stages.jsonl"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", action="store_true", help="only say what is missing and how long it will take")
     parser.add_argument("--only", action="append", default=[], help="stages with this in their names; may be repeated")
-    parser.add_argument("--results", type=Path, help="the folder of the results, instead of experiments/results")
     parser.add_argument("--size", choices=["small", "large"], default="small")
     parser.add_argument("--no-probes", action="store_true", help="time no steps of workloads that were never run")
     options = parser.parse_args()
-    if options.results:
-        os.environ["EXPERIMENTS_RESULTS"] = str(options.results.resolve())  # read by this process and all stages
-
     console = Console()
     found = [*analyses(), *studies(options.size, console, not options.no_probes)]
     chosen = [stage for stage in found if not options.only or any(text in stage.name for text in options.only)]

@@ -96,8 +96,8 @@ def verdicts(comparisons: Sequence[Comparison], higher_is_better: bool, level: f
     The tests for differences are one family for Holm's correction, those for equivalence another.
 
     Returns:
-      "equivalent", "different: better", "different: worse" or "undecided"; or "equivalent, though worse" (or better) for
-      a difference that is there but smaller than the margin.
+      "equivalent", "different: better", "different: worse" or "undecided"; or "equivalent, though worse" (or better)
+      for a difference that is there but smaller than the margin.
     """
     different = holm([c.different for c in comparisons])
     equivalent = holm([c.equivalent for c in comparisons])

@@ -96,8 +96,10 @@ def table(records: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) -
                 f"{outcome['parameters']:,} parameters; mean ± standard deviation over seeds. The margin is {margin:g}."
             ),
             "",
-            f"| compressor | rate | runs | {outcome['metric']} | minus float32 | verdict | loss differs by | "
-            "sent, bytes a step | received | paper |",
+            (
+                f"| compressor | rate | runs | {outcome['metric']} | minus float32 | verdict | loss differs by | "
+                "sent, bytes a step | received | paper |"
+            ),
             "|---|---:|---:|---|---|---|---:|---:|---:|---|",
         ]
         beside = beside_baseline(by_compressor, margin)
@@ -133,8 +135,10 @@ def _searches(by_compressor: Mapping[str, list[Record]], study: Grid, tuned: Map
     scales = sorted({scale for scores in found.values() for scale in scores})
     outcome = next(iter(by_compressor.values()))[0]["outcome"]
     lines = [
-        f"{outcome['metric']} on the validation split, at multiples of the workload's learning rate "
-        f"(mean of {study.rates.seeds} runs with other seeds; the best one is chosen):",
+        (
+            f"{outcome['metric']} on the validation split, at multiples of the workload's learning rate. Each multiple "
+            f"has {study.rates.seeds} run(s), with seeds that no result uses. The best one is chosen."
+        ),
         "",
         "| compressor | " + " | ".join(f"x {scale:g}" for scale in scales) + " |",
         "|---|" + "---:|" * len(scales),

@@ -191,6 +191,10 @@ class Trainer:
         # check_vma is off so that each worker keeps its own gradients. With it, JAX would sum the gradients of
         # replicated parameters itself.
         sharded = jax.shard_map(
-            exchange, mesh=self.programs.mesh, in_specs=(specs, P(AXIS), P()), out_specs=(specs, P(AXIS)), check_vma=False
+            exchange,
+            mesh=self.programs.mesh,
+            in_specs=(specs, P(AXIS), P()),
+            out_specs=(specs, P(AXIS)),
+            check_vma=False,
         )
         return jax.jit(sharded, donate_argnums=0)

@@ -23,8 +23,8 @@ class Ratings:
       users, items: their numbers.
       pairs: int32 [n, 2], the (user, item) pairs to train with: all but the last two of each user.
       seen: bool [users, items], all interactions.
-      validation, test: int32 [users, 100]. Each user's last item but one, or last one, then 99 items that the user never
-        rated.
+      validation, test: int32 [users, 100]. Each user's last item but one, or last one, then 99 items that the user
+        never rated.
     """
 
     users: int

@@ -42,7 +42,7 @@ def kind(name: str) -> type[Workload]:
 
 def steps(name: str, size: str) -> int:
     """Returns the number of steps of a workload's runs, without loading its data."""
-    return kind(name).lengths[size]
+    return getattr(kind(name).lengths, size)
 
 
 def get(name: str, size: str = "small") -> Workload:

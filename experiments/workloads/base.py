@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -20,6 +20,13 @@ VALIDATION = "validation"
 
 TEST = "test"
 """What results are scored by. Nothing is chosen by it."""
+
+
+class Lengths(NamedTuple):
+    """The number of steps of a run, by size."""
+
+    small: int
+    large: int
 
 
 class Workload(abc.ABC):
@@ -39,7 +46,7 @@ class Workload(abc.ABC):
     differs: ClassVar[str]
     metric: ClassVar[str]
     higher_is_better: ClassVar[bool] = True
-    lengths: ClassVar[Mapping[str, int]]
+    lengths: ClassVar[Lengths]
     steps: int
     batch_size: int
 
@@ -47,7 +54,7 @@ class Workload(abc.ABC):
         if size not in SIZES:
             raise ValueError(f"the size is one of {', '.join(SIZES)}, not {size!r}")
         self.large = size == "large"
-        self.steps = self.lengths[size]
+        self.steps = getattr(self.lengths, size)
 
     @abc.abstractmethod
     def network(self, rngs: nnx.Rngs) -> nnx.Module:

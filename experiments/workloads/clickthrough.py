@@ -9,7 +9,7 @@ import optax
 from flax import nnx
 
 from experiments.data import flights
-from experiments.workloads.base import Workload, adam, in_batches, shuffled
+from experiments.workloads.base import Lengths, Workload, adam, in_batches, shuffled
 
 
 class FactorizationMachine(nnx.Module):
@@ -40,7 +40,7 @@ class ClickThrough(Workload):
         "39. Field-weighted pairs and a dense network as in DeepFwFM, no pruning."
     )
     metric = "AUC"
-    lengths = {"small": 240, "large": 1500}
+    lengths = Lengths(small=240, large=1500)
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)

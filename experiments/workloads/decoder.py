@@ -14,7 +14,7 @@ from flax import nnx
 from examples.gpt.model import Decoder, Size
 from experiments.data import shakespeare
 from experiments.data.splits import Splits
-from experiments.workloads.base import Workload, adam, in_batches, shuffled
+from experiments.workloads.base import Lengths, Workload, adam, in_batches, shuffled
 
 RANK = 8
 
@@ -57,10 +57,10 @@ class NextCharacter(Workload):
 class Shakespeare(NextCharacter):
     cousin_of = "GPT-2, in the size that nanoGPT trains on Shakespeare's characters"
     differs = (
-        "The decoder of examples/gpt: four layers of width 192 and windows of 64 characters (large: six layers of width "
-        "384, 256 characters), biases in no dense layer, no dropout. The paper trains no decoder."
+        "The decoder of examples/gpt: four layers of width 192 and windows of 64 characters (large: six layers of "
+        "width 384, 256 characters), no biases in dense layers, no dropout. The paper trains no decoder."
     )
-    lengths = {"small": 1500, "large": 5000}
+    lengths = Lengths(small=1500, large=5000)
     spelling = shakespeare.MODERN
 
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
@@ -102,10 +102,11 @@ class Adapters(nnx.Module):
 class LoRA(NextCharacter):
     cousin_of = "LoRA on GPT-2"
     differs = (
-        "The workload decoder, trained in float32 on modern spelling, learns the spelling of the First Folio by matrices "
-        "of rank 8 in queries and values. The plays are the same; what is new are letters. The paper tunes no adapters."
+        "The workload decoder, trained in float32 on modern spelling, learns the spelling of the First Folio by "
+        "matrices of rank 8 in queries and values. Most plays are the same ones; their letters are new. The paper "
+        "tunes no adapters."
     )
-    lengths = {"small": 600, "large": 2000}
+    lengths = Lengths(small=600, large=2000)
     spelling = shakespeare.FOLIO
 
     def __init__(self, size: str = "small") -> None:

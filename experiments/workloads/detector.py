@@ -11,7 +11,7 @@ import optax
 from flax import nnx
 
 from experiments.data import digits, photographs
-from experiments.workloads.base import Batch, Workload, adam, in_batches
+from experiments.workloads.base import Batch, Lengths, Workload, adam, in_batches
 
 _IMAGE, _CELL, _DIGIT = 48, 8, 28
 _CELLS = _IMAGE // _CELL
@@ -46,7 +46,7 @@ class Detector(Workload):
         "size; one scale and one anchor; mean average precision at an overlap of one half."
     )
     metric = "mean average precision"
-    lengths = {"small": 400, "large": 3000}
+    lengths = Lengths(small=400, large=3000)
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)

@@ -7,14 +7,14 @@ import numpy as np
 import optax
 
 from experiments.data import digits
-from experiments.workloads.base import Workload, in_batches, sgd, shuffled
+from experiments.workloads.base import Lengths, Workload, in_batches, sgd, shuffled
 
 
 class DigitClassifier(Workload):
     """Trains on 3,500 MNIST digits, shifted by up to two pixels, and tests on 1,000 others."""
 
     metric = "top-1 accuracy (%)"
-    lengths = {"small": 400, "large": 1500}
+    lengths = Lengths(small=400, large=1500)
     learning_rate: float
 
     def __init__(self, size: str = "small") -> None:

@@ -10,7 +10,7 @@ from flax import nnx
 
 from experiments.data import digits
 from experiments.data.splits import Splits
-from experiments.workloads.base import Workload, in_batches, shuffled
+from experiments.workloads.base import Lengths, Workload, in_batches, shuffled
 
 _COARSE = 4  # a 28 x 28 digit becomes 7 x 7
 _PIXELS = 20.0  # weight of the distance to the true picture; the judge's verdict has weight 1
@@ -60,7 +60,7 @@ class GAN(Workload):
     )
     metric = "mean absolute error (%)"
     higher_is_better = False
-    lengths = {"small": 300, "large": 4000}
+    lengths = Lengths(small=300, large=4000)
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)

@@ -10,7 +10,7 @@ from flax import nnx
 
 from experiments.data import shakespeare
 from experiments.data.splits import Splits
-from experiments.workloads.base import Workload, adam, in_batches, shuffled
+from experiments.workloads.base import Lengths, Workload, adam, in_batches, shuffled
 
 
 class LanguageModel(nnx.Module):
@@ -48,7 +48,7 @@ class WordLSTM(Workload):
     )
     metric = "perplexity"
     higher_is_better = False
-    lengths = {"small": 2000, "large": 4000}
+    lengths = Lengths(small=2000, large=4000)
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)

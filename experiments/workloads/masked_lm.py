@@ -10,7 +10,7 @@ from flax import nnx
 
 from experiments.data import shakespeare
 from experiments.data.splits import Splits
-from experiments.workloads.base import Batch, Workload, adam, in_batches, shuffled
+from experiments.workloads.base import Batch, Lengths, Workload, adam, in_batches, shuffled
 
 _LENGTH = 64
 _MASKED = 0.15
@@ -52,10 +52,10 @@ class MaskedLM(Workload):
     cousin_of = "BERT on SQuAD"
     differs = (
         "Not fine-tuning for questions but masked language modelling from scratch, on Shakespeare's characters: two "
-        "layers of width 64, windows of 64 characters, 15 % of them masked."
+        "layers of width 48, windows of 64 characters, 15 % of them masked."
     )
     metric = "masked accuracy (%)"
-    lengths = {"small": 3000, "large": 5000}
+    lengths = Lengths(small=3000, large=5000)
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)

@@ -9,7 +9,7 @@ import optax
 from flax import nnx
 
 from experiments.data import movielens
-from experiments.workloads.base import Workload, adam
+from experiments.workloads.base import Lengths, Workload, adam
 
 _NEGATIVES = 4  # for each interaction
 
@@ -39,7 +39,7 @@ class NCF(Workload):
     cousin_of = "NCF (NeuMF) on MovieLens 20M"
     differs = "MovieLens 100k: 943 users, 1,682 films. Batches of 2,048 instead of 2^17; not pre-trained."
     metric = "hit rate at 10"
-    lengths = {"small": 800, "large": 4000}
+    lengths = Lengths(small=800, large=4000)
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)
