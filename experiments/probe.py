@@ -16,6 +16,7 @@ import jax
 
 import jaxina
 from experiments import durations, records, workloads
+from experiments.data import packages
 from experiments.grid import DEFAULT, Grid
 from experiments.recorded import BASELINE
 from experiments.trainer import Programs, Trainer
@@ -32,8 +33,11 @@ def main() -> None:
     study = dataclasses.replace(Grid.read(DEFAULT), size=options.size, workers=(options.workers,))
     (entry,) = study.selected([options.workload], [BASELINE]).entries()
     setting = durations.probe_of(entry)
+    for package in packages.ALL:
+        package.download()
+    workload = workloads.get(setting.workload, setting.size)
     start = time.perf_counter()
-    programs = Programs(workloads.get(setting.workload, setting.size), setting.workers)
+    programs = Programs(workload, setting.workers)
     trainer = Trainer(
         programs,
         compressors.get(setting.compressor),

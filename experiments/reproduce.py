@@ -30,9 +30,10 @@ from experiments.grid import Grid
 
 CONFIGS = ("convergence", "narrow_words", "training_breaks")  # in the order in which they run
 
-# What needs no grid. All of these take minutes, `races` hours.
+# What needs no grid. Each takes minutes, the races hours.
 ANALYSES = {
     "data sets": "data.packages",
+    "base of lora": "pretrained",
     "bias of rounding": "unbiased_rounding",
     "effect of f": "effect_of_f",
     "sums of narrow words": "narrow_words",
