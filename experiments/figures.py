@@ -7,6 +7,7 @@ does not flatten the others.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -52,6 +53,8 @@ PANELS = {
     ),
     "7 bits and more": ("blockfp:bits=7", "blockfp:bits=10", "blockfp:bits=12"),
 }
+_COLUMNS = 5  # of panels beside each other
+_POINTS = 24  # of a curve of losses
 # The order of compressors in the figures.
 ORDER = [BASELINE, *(spec for specs in PANELS.values() for spec in specs)]
 
@@ -124,29 +127,40 @@ def metric_over_steps(case: Case, by_compressor: dict[str, list[Record]], margin
 
 def block_fixed_point(groups: Groups) -> Figure:
     """The paper's figures 2 and 11: training loss in block fixed point beside that in float32."""
+    columns = min(len(groups), _COLUMNS)
+    bands = math.ceil(len(groups) / columns)
     figure, rows = plt.subplots(
-        2, len(groups), figsize=(3.4 * len(groups), 5.6), sharex="col", layout="constrained", squeeze=False
+        2 * bands, columns, figsize=(3.4 * columns, 5.6 * bands), layout="constrained", squeeze=False
     )
     specs = ("int32", "int16", "int8", "int8:stochastic")
-    for (upper, lower), (case, by_compressor) in zip(rows.T, groups.items(), strict=True):
+    places = [
+        (rows[2 * band][column], rows[2 * band + 1][column]) for band in range(bands) for column in range(columns)
+    ]
+    for axes in (axes for pair in places[len(groups) :] for axes in pair):
+        axes.set_visible(False)
+    for (upper, lower), (case, by_compressor) in zip(places, groups.items(), strict=False):
+        lower.sharex(upper)
+        if lower is not rows[1][0]:
+            lower.sharey(rows[1][0])
         kept = [run for run in by_compressor[BASELINE] if not run["outcome"]["diverged"]]
-        ours = np.array([losses(run) for run in kept])
-        steps = kept[0]["outcome"]["window"] * (np.arange(ours.shape[1]) + 0.5)
+        steps, _ = losses(kept[0], _POINTS)
+        ours = np.array([losses(run, _POINTS)[1] for run in kept])
         _banded(upper, name(BASELINE), steps, ours.mean(axis=0), ours.min(axis=0), ours.max(axis=0), line(0))
         for number, spec in enumerate(specs):
             if spec in by_compressor:
-                percent = 100 * loss_differences(by_compressor[spec], by_compressor[BASELINE])
+                percent = 100 * loss_differences(by_compressor[spec], by_compressor[BASELINE], _POINTS)
                 if len(percent):
                     edges = percent.min(axis=0), percent.max(axis=0)
                     _banded(lower, name(spec), steps, percent.mean(axis=0), *edges, line(1 + number))
         upper.set(title=f"{case.workload}, {case.workers} w., {_seeds(by_compressor)}")
         lower.set(xlabel="step")
+        upper.tick_params(labelbottom=False)
         _symmetric_log(lower, "y", 0.1)
-        lower.sharey(rows[1][0])
         for axes in (upper, lower):
             axes.grid(alpha=0.3)
-    rows[0][0].set_ylabel("training loss, float32")
-    rows[1][0].set_ylabel("minus float32's, %")
+    for upper, lower in places[::columns]:
+        upper.set_ylabel("training loss, float32")
+        lower.set_ylabel("minus float32's, %")
     handles, labels = rows[1][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(specs), fontsize=9)
     figure.suptitle("Training loss, averaged over windows of steps: mean and range of seeds")
@@ -160,15 +174,19 @@ def finals(groups: Groups, margins: Mapping[str, float]) -> Figure:
     """
     found = ordered(spec for by_compressor in groups.values() for spec in by_compressor)
     specs = [spec for spec in found if spec != BASELINE]
+    columns = min(len(groups), _COLUMNS)
+    bands = math.ceil(len(groups) / columns)
     figure, panels = plt.subplots(
-        1,
-        len(groups),
-        figsize=(max(2.4 + 2.6 * len(groups), 6), 1.4 + 0.3 * len(specs)),
+        bands,
+        columns,
+        figsize=(max(2.4 + 2.6 * columns, 6), bands * (1.4 + 0.3 * len(specs))),
         sharey=True,
         layout="constrained",
         squeeze=False,
     )
-    for axes, (case, by_compressor) in zip(panels[0], groups.items(), strict=True):
+    for axes in panels.flat[len(groups) :]:
+        axes.set_visible(False)
+    for axes, (case, by_compressor) in zip(panels.flat, groups.items(), strict=False):
         baseline = by_compressor[BASELINE]
         outcome, margin = baseline[0]["outcome"], margins[case.workload]
         unit = margin if outcome["higher_is_better"] else -margin
@@ -186,7 +204,8 @@ def finals(groups: Groups, margins: Mapping[str, float]) -> Figure:
             xlabel=f"margins of {margin:g}; right is better",
         )
         axes.grid(alpha=0.3)
-    panels[0][0].set_yticks(range(len(specs)), [name(spec) for spec in specs])
+    for row in panels:
+        row[0].set_yticks(range(len(specs)), [name(spec) for spec in specs])
     panels[0][0].invert_yaxis()
     figure.suptitle("Final metric minus float32's: seeds, mean, 95 % confidence")
     return figure

@@ -73,19 +73,27 @@ def differences_over_steps(runs: Sequence[Record], baseline: Sequence[Record]) -
     return steps, [by_step[step] for step in steps]
 
 
-def loss_differences(runs: Sequence[Record], baseline: Sequence[Record]) -> np.ndarray:
-    """Returns the training loss of each recorded window of steps over the baseline's with that seed, minus 1.
+def loss_differences(runs: Sequence[Record], baseline: Sequence[Record], points: int) -> np.ndarray:
+    """Returns the training losses over the baseline's with that seed, minus 1.
 
     Returns:
-      [seeds, windows]. Pairs of which a run diverged are left out.
+      [seeds, points], as `losses`. Pairs of which a run diverged are left out.
     """
     kept = [pair for pair in pairs(runs, baseline) if not any(run["outcome"]["diverged"] for run in pair)]
-    return np.array([losses(ours) / losses(theirs) - 1 for ours, theirs in kept])
+    return np.array([losses(ours, points)[1] / losses(theirs, points)[1] - 1 for ours, theirs in kept])
 
 
-def losses(run: Record) -> np.ndarray:
-    """Returns the training loss of each recorded window of steps: [windows]."""
-    return np.array(run["outcome"]["losses"], float)
+def losses(run: Record, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the training loss of a run that did not diverge, averaged over so many parts of the run, and fewer if it
+    has fewer recorded windows.
+
+    Returns:
+      The middle steps of the parts and the mean losses in them: two arrays [points].
+    """
+    windows = np.array(run["outcome"]["losses"], float)
+    parts = np.array_split(np.arange(len(windows)), min(points, len(windows)))
+    steps = [run["outcome"]["window"] * (part.mean() + 0.5) for part in parts]
+    return np.array(steps), np.array([windows[part].mean() for part in parts])
 
 
 def largest_loss_difference(runs: Sequence[Record], baseline: Sequence[Record]) -> float:

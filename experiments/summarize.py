@@ -6,10 +6,10 @@
 
 For a study whose results are NAME.jsonl it writes beside them:
 
-    NAME.md                     final metric, how it compares with float32's, learning rates, and bytes
-    NAME.png                    the final metrics of all compressors minus float32's
-    NAME-CASE.png               the same over the steps, for each workload and number of workers
-    NAME-block-fixed-point.png  the training loss in block fixed point beside that in float32
+    NAME.md                       final metric, how it compares with float32's, learning rates, and bytes
+    NAME-4.png                    the final metrics of all compressors minus float32's, with 4 workers
+    NAME-4-block-fixed-point.png  the training loss in block fixed point beside that in float32
+    NAME-WORKLOAD-4.png           the metric over the steps, minus float32's, for each workload
 """
 
 from __future__ import annotations
@@ -206,9 +206,12 @@ def summarize(study: Grid) -> None:
     if not groups:
         print(f"{file}: no runs of {BASELINE}, so no figures")
         return
-    drawn = {"": figures.finals(groups, study.margins)}
-    if all("int32" in by_compressor for by_compressor in groups.values()):
-        drawn["-block-fixed-point"] = figures.block_fixed_point(groups)
+    drawn = {}
+    for workers in sorted({case.workers for case in groups}):
+        alike = {case: runs for case, runs in groups.items() if case.workers == workers}
+        drawn[f"-{workers}"] = figures.finals(alike, study.margins)
+        if with_int32 := {case: runs for case, runs in alike.items() if "int32" in runs}:
+            drawn[f"-{workers}-block-fixed-point"] = figures.block_fixed_point(with_int32)
     for case, runs in groups.items():
         drawn[f"-{case.workload}-{case.workers}"] = figures.metric_over_steps(case, runs, study.margins[case.workload])
     for ending, figure in drawn.items():

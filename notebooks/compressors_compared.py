@@ -50,8 +50,8 @@ _ = figures.finals(groups, study.margins)
 # %% [markdown]
 # ## Block fixed point beside float32
 #
-# The upper row shows float32, the lower row differences from it with the same seed. Each compressor has its own learning
-# rate, so losses may differ for that alone.
+# The upper row shows float32, the lower row differences from it with the same seed. Each compressor has its own
+# learning rate, so losses may differ for that alone.
 
 # %%
 _ = figures.block_fixed_point(groups)

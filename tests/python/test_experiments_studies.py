@@ -245,7 +245,9 @@ def test_differences_are_taken_seed_by_seed():
     steps, samples = recorded.differences_over_steps([run_of(1, 2.3), run_of(0, 1.1)], baseline)
     assert (steps, samples) == ([1, 2], [[0.0, 0.0], pytest.approx([0.3, 0.1])])
     slower = [run_of(0, 1.0, losses=(4.4, 2.2)), run_of(1, None)]
-    assert recorded.loss_differences(slower, [run_of(0, 1.0), run_of(1, 1.0)]) == pytest.approx(np.array([[0.1, 0.1]]))
+    assert recorded.loss_differences(slower, [run_of(0, 1.0), run_of(1, 1.0)], 2) == pytest.approx(
+        np.array([[0.1, 0.1]])
+    )
 
 
 def test_the_table_gives_verdicts_and_says_where_it_cannot():
