@@ -94,6 +94,7 @@ def table(records: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) -
             (
                 f"{outcome['metric']} on the test split ({better} is better) after {setting['steps']} steps, "
                 f"{outcome['parameters']:,} parameters; mean ± standard deviation over seeds. The margin is {margin:g}."
+                + _incomplete(len(by_compressor), len(study.compressors))
             ),
             "",
             (
@@ -122,6 +123,15 @@ def table(records: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) -
             )
         lines += ["", *_searches(by_compressor, study, tuned), ""]
     return "\n".join(lines + [_NOTE])
+
+
+def _incomplete(made: int, wanted: int) -> str:
+    if made >= wanted:
+        return ""
+    return (
+        f" **Incomplete:** {wanted - made} of the study's {wanted} compressors have no runs yet. Verdicts are "
+        "corrected for those that have."
+    )
 
 
 def _searches(by_compressor: Mapping[str, list[Record]], study: Grid, tuned: Mapping[str, Record]) -> list[str]:

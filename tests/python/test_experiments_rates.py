@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import types
 
 import pytest
 
 pytest.importorskip("flax")
 pytest.importorskip("optax")
 
-from experiments import durations, grid, rates, records, reproduce
+from experiments import convergence, durations, grid, rates, records, reproduce
 from experiments.rates import Search
 from experiments.records import Setting
+from experiments.trainer import Outcome
 from experiments.workloads import TEST, VALIDATION
 from jaxina.errors import InvalidArgumentError
 
@@ -113,6 +116,45 @@ def test_what_is_left_of_a_study_and_how_long_it_takes(study):
     assert known.seconds(run) == pytest.approx(run.steps * 0.02 + overhead)
     other = dataclasses.replace(run, compressor="topk")  # never run: float32's step and a factor stand in
     assert known.seconds(other) > known.seconds(run)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_a_study_that_was_interrupted_goes_on_and_trains_nothing_twice(study, monkeypatch):
+    """Runs end after one, two, ... of them. The rate with the best validation score is what the tests use."""
+    trained, allowed = [], [0]
+
+    class Trainer:
+        programs = types.SimpleNamespace(
+            workload=types.SimpleNamespace(metric="hits", higher_is_better=True), parameter_count=lambda: 1
+        )
+
+        def __init__(self, programs, compressor, steps, collectives):
+            self.compressor = compressor
+
+        def run(self, seed, scale, split, evaluations, on_step):
+            if not allowed[0]:
+                raise Interrupted
+            allowed[0] -= 1
+            trained.append((self.compressor, seed, scale, split))
+            return Outcome([3.0, 2.0], [(2, 1.0 - abs(scale - 2))], 0.01, 4.0, 4.0, False)
+
+    monkeypatch.setattr(convergence, "Trainer", Trainer)
+    monkeypatch.setattr(convergence.Study, "_of", lambda self, entry: None)
+    for more in (1, 2, 3, 20):
+        allowed[0] = more
+        with contextlib.suppress(Interrupted):
+            convergence.Study(study).run()
+    assert len(trained) == len(set(trained)) == 2 * (4 + 5)  # half, one, two, four; then five seeds
+    assert {scale for _, _, scale, split in trained if split == TEST} == {2.0}
+    assert durations.left(study) == []
+    record = records.read(study.file)[0]
+    assert record["outcome"]["losses"] == [3.0, 2.0] and record["outcome"]["window"] == 1
+    allowed[0] = 20
+    convergence.Study(study).run()
+    assert allowed[0] == 20
 
 
 def test_times_for_people():

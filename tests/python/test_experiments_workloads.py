@@ -134,8 +134,8 @@ def test_adapters_begin_as_the_base_and_only_they_are_trained(monkeypatch, tmp_p
     graph = nnx.graphdef(nnx.eval_shape(lambda: whole.network(nnx.Rngs(0))))
     batch = next(whole.batches(0))
     adapters = adapted.network(nnx.Rngs(1))
-    expected = whole.loss(nnx.merge(graph, nnx.State(base)), batch)
-    assert adapted.loss(adapters, batch) == pytest.approx(expected, rel=1e-6)
+    expected = float(whole.loss(nnx.merge(graph, nnx.State(base)), batch))
+    assert float(adapted.loss(adapters, batch)) == pytest.approx(expected, rel=1e-6)
     gradient = nnx.grad(lambda network: adapted.loss(network, batch))(adapters)
     shapes = {leaf.shape for leaf in jax.tree.leaves(gradient)}
     assert shapes == {(2, 2, 8, decoder.RANK), (2, 2, decoder.RANK, 8)}
@@ -148,4 +148,4 @@ def test_adapters_begin_as_the_base_and_only_they_are_trained(monkeypatch, tmp_p
         base["blocks"][0]["value"]["kernel"] + product,
         rtol=1e-6,
     )
-    assert abs(adapted.loss(changed, batch) - expected) > 1e-4
+    assert abs(float(adapted.loss(changed, batch)) - expected) > 1e-4
