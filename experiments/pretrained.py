@@ -45,8 +45,13 @@ def file_of(workload: Workload) -> Path:
 
 def train(workload: Workload, steps: int) -> dict[str, Any]:
     """Returns the parameters after some steps in float32, a nested dict."""
-    graph, params = nnx.split(workload.network(nnx.Rngs(SEED)))
+    graph = nnx.graphdef(nnx.eval_shape(lambda: workload.network(nnx.Rngs(SEED))))
     optimizer = workload.optimizer(steps, True)
+
+    @jax.jit
+    def begin() -> tuple[Any, Any]:
+        params = nnx.state(workload.network(nnx.Rngs(SEED)), nnx.Param)
+        return params, optimizer.init(params)
 
     @jax.jit
     def step(params: Any, state: Any, batch: Any) -> tuple[Any, Any]:
@@ -54,7 +59,7 @@ def train(workload: Workload, steps: int) -> dict[str, Any]:
         updates, state = optimizer.update(gradient, state, params)
         return optax.apply_updates(params, updates), state
 
-    state, batches = optimizer.init(params), workload.batches(SEED)
+    (params, state), batches = begin(), workload.batches(SEED)
     for _ in track(range(steps), description=f"training the base of lora, {type(workload).__name__}"):
         params, state = step(params, state, next(batches))
     return jax.tree.map(np.asarray, nnx.to_pure_dict(params))
