@@ -130,7 +130,7 @@ def block_fixed_point(groups: Groups) -> Figure:
     columns = min(len(groups), _COLUMNS)
     bands = math.ceil(len(groups) / columns)
     figure, rows = plt.subplots(
-        2 * bands, columns, figsize=(3.4 * columns, 5.6 * bands), layout="constrained", squeeze=False
+        2 * bands, columns, figsize=(max(3.4 * columns, 7), 5.6 * bands), layout="constrained", squeeze=False
     )
     specs = ("int32", "int16", "int8", "int8:stochastic")
     places = [
@@ -206,7 +206,7 @@ def finals(groups: Groups, margins: Mapping[str, float]) -> Figure:
         axes.grid(alpha=0.3)
     for row in panels:
         row[0].set_yticks(range(len(specs)), [name(spec) for spec in specs])
-    panels[0][0].invert_yaxis()
+    panels[0][0].set_ylim(len(specs) - 0.5, -0.5)
     figure.suptitle("Final metric minus float32's: seeds, mean, 95 % confidence")
     return figure
 

@@ -299,6 +299,7 @@ def test_no_text_of_a_figure_is_cut_off_or_covers_a_panel():
         figures.finals({Case("ncf", 4): group}, MARGINS),
         figures.metric_over_steps(Case("ncf", 4), group, 0.01),
         figures.block_fixed_point({Case("ncf", 4): group, Case("lstm", 16): group}),
+        figures.block_fixed_point({Case("ncf", 4): group}),
     ]
     for figure in drawn:
         figure.canvas.draw()
