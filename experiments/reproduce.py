@@ -121,8 +121,8 @@ def show(stages: Iterable[Stage], console: Console) -> None:
             total, unknown = total + (stage.seconds or 0.0), unknown + (stage.seconds is None)
         else:
             table.add_row(stage.name, "-", "-", style="dim")
-    more = f", and {unknown} stages of which nobody knows" if unknown else ""
-    table.caption = f"{duration(total)} on a machine like that of the records{more}. Searches may take some runs more."
+    known = f"{duration(total)} on a machine as busy as that of the records. Searches may take some runs more."
+    table.caption = known + (f" Not counted: stages of unknown time ({unknown})." if unknown else "")
     console.print(table)
 
 
