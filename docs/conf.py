@@ -54,7 +54,7 @@ pygments_style = "friendly"
 
 # Links to pages beside docs/ work where the repository is read. In the site docs/notebooks and docs/results, which are
 # symbolic links, hold the same pages. Sphinx resolves symbolic links in paths, so the links must name documents.
-_BESIDE = re.compile(r"\[([^\]]+)\]\(\.\./(?:experiments/)?(results|notebooks)/(\w+)\.(?:md|ipynb)\)")
+_BESIDE = re.compile(r"\[([^\]]+)\]\(\.\./(?:experiments/)?(results|notebooks)/([\w/]+)\.(?:md|ipynb)\)")
 
 
 def _link_to_pages(app: Sphinx, docname: str, source: list[str]) -> None:

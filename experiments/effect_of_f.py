@@ -55,7 +55,7 @@ def gradients(name: str, steps: int) -> npt.NDArray[np.float32]:
     workload = workloads.get(name)
     network = workload.network(nnx.Rngs(0))
     graph, params = nnx.split(network)
-    optimizer = workload.optimizer(steps, 1.0, True)
+    optimizer = workload.optimizer(steps, True)
     state = optimizer.init(params)
 
     @jax.jit

@@ -8,9 +8,12 @@ batch, the share of communication in that time, and the share of the communicati
 
     batch = fixed + exposed,  exposed = communication - hidden,  hidden = communication x overlap
 
-The model for another way to exchange gradients: the communication time is multiplied by the ratio of the bytes.
-Computation hides as many milliseconds of it as before, or all of it if it is shorter than that. If 99 % overlapped,
-computation had time to spare, and we assume that it hides all of a longer communication, too.
+For another way to exchange gradients, the communication time is multiplied by the ratio of the bytes. The paper does
+not say how much of that computation hides. There are two models, side by side:
+
+* **Time:** computation hides as many milliseconds as before, or all of it if it is shorter than that. If 99 %
+  overlapped, computation had time to spare, and we assume that it hides all of a longer communication, too.
+* **Share:** computation hides the same share as before.
 
 Table 1's communication is that of in-network aggregation: S bytes each way. (DeepLight's 2319 MB take 1.86 s at 10
 Gbit/s. Its communication takes 2.04 s, a tenth more; the other models are alike.) A worker in a ring of n receives
@@ -36,33 +39,24 @@ RING = 2 * (WORKERS - 1) / WORKERS
 _FITTED_TO = ("DeepLight", 100)
 _TO_SPARE = 0.99
 
-# Why our INA column differs from the paper's by over 5 %. `document` raises if such a row has no explanation, or if
-# another row has one.
-EXPLANATIONS = {
-    ("ResNet-50", 10): "the profile does not say how much computation was left to hide more. Were the hidden share of "
-    "the ring's communication the same 67 %, instead of the hidden time, it would be 1.07. The published batch time "
-    "has a deviation of 10.9 ms, a third of the 29 ms that are exposed",
-    ("LSTM", 100): "as for ResNet-50: with the hidden time fixed 1.34, with the hidden share of 56 % fixed 1.15; the "
-    "paper's trace is in between",
-}
+TIME, SHARE = MODELS = ("time", "share")
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One number of table 2, the paper's and ours."""
+    """One number of table 2: the paper's, and ours by each of MODELS."""
 
     model: str
     gbps: int
     method: str
     paper: float
-    ours: float
+    ours: dict[str, float]
 
-    @property
-    def difference(self) -> float:
-        return self.ours / self.paper - 1
+    def difference(self, overlap: str) -> float:
+        return self.ours[overlap] / self.paper - 1
 
 
-def batch_ms(profile: Profile, gbps: int, volume: float, overhead_ms: float = 0.0) -> float:
+def batch_ms(profile: Profile, gbps: int, volume: float, overhead_ms: float = 0.0, overlap: str = TIME) -> float:
     """Returns the time of a batch.
 
     Args:
@@ -70,17 +64,22 @@ def batch_ms(profile: Profile, gbps: int, volume: float, overhead_ms: float = 0.
       gbps: 10 or 100.
       volume: the bytes that each worker receives, in units of the model's size.
       overhead_ms: the time of compression, which nothing hides.
+      overlap: what computation hides, one of MODELS.
     """
     measured = profile.at[gbps]
     fixed = measured.batch_ms - measured.communication_ms + measured.hidden_ms
     communication = measured.communication_ms * volume
-    hidden = communication if measured.overlap >= _TO_SPARE else measured.hidden_ms
+    if overlap == SHARE:
+        hidden = communication * measured.overlap
+    else:
+        hidden = communication if measured.overlap >= _TO_SPARE else measured.hidden_ms
     return fixed + max(0.0, communication - hidden) + overhead_ms
 
 
-def speedup(profile: Profile, gbps: int, volume: float, overhead_ms: float = 0.0) -> float:
+def speedup(profile: Profile, gbps: int, volume: float, overhead_ms: float = 0.0, overlap: str = TIME) -> float:
     """Returns the speed-up of a batch over ring all-reduce."""
-    return batch_ms(profile, gbps, RING) / batch_ms(profile, gbps, volume, overhead_ms)
+    ring = batch_ms(profile, gbps, RING, overlap=overlap)
+    return ring / batch_ms(profile, gbps, volume, overhead_ms, overlap)
 
 
 def gathered(spec: str) -> float:
@@ -88,22 +87,26 @@ def gathered(spec: str) -> float:
     return (WORKERS - 1) * COMPRESSED[spec]
 
 
-def fitted_ms_per_mb(spec: str) -> float:
+def fitted_ms_per_mb(spec: str, overlap: str) -> float:
     """Returns the cost of compression at which our number for `_FITTED_TO` equals the paper's."""
     model, gbps = _FITTED_TO
     profile = PROFILES[model]
-    wanted = batch_ms(profile, gbps, RING) / SPEEDUPS[gbps][model][spec]
-    return max(0.0, wanted - batch_ms(profile, gbps, gathered(spec))) / profile.size_mb
+    wanted = batch_ms(profile, gbps, RING, overlap=overlap) / SPEEDUPS[gbps][model][spec]
+    return max(0.0, wanted - batch_ms(profile, gbps, gathered(spec), overlap=overlap)) / profile.size_mb
 
 
 def rows() -> Iterator[Row]:
-    cost = {spec: fitted_ms_per_mb(spec) for spec in COMPRESSED}
+    cost = {(spec, overlap): fitted_ms_per_mb(spec, overlap) for spec in COMPRESSED for overlap in MODELS}
     for gbps in SPEEDS:
         for model, published in SPEEDUPS[gbps].items():
             profile = PROFILES[model]
-            yield Row(model, gbps, "INA", published["INA"], speedup(profile, gbps, 1.0))
+            ours = {overlap: speedup(profile, gbps, 1.0, overlap=overlap) for overlap in MODELS}
+            yield Row(model, gbps, "INA", published["INA"], ours)
             for spec in COMPRESSED:
-                ours = speedup(profile, gbps, gathered(spec), cost[spec] * profile.size_mb)
+                ours = {
+                    overlap: speedup(profile, gbps, gathered(spec), cost[spec, overlap] * profile.size_mb, overlap)
+                    for overlap in MODELS
+                }
                 yield Row(model, gbps, spec, published[spec], ours)
 
 
@@ -114,7 +117,8 @@ def document() -> str:
         "",
         (
             "Written by `python -m experiments.emulator`; its text says how. Speed-up of a batch over ring all-reduce: "
-            "paper / ours (difference). The ring is what the others are compared with: 1 on both sides."
+            "the paper's / ours where computation hides the same time / ours where it hides the same share. The ring "
+            "is what the others are compared with: 1 on all sides."
         ),
         "",
         "| Gbit/s | model | " + " | ".join(["INA", *COMPRESSED]) + " |",
@@ -123,19 +127,34 @@ def document() -> str:
     for gbps in SPEEDS:
         for model in SPEEDUPS[gbps]:
             cells = [
-                f"{r.paper:.2f} / {r.ours:.2f} ({r.difference:+.0%})"
+                " / ".join(f"{number:.2f}" for number in (r.paper, *r.ours.values()))
                 for r in table
                 if (r.model, r.gbps) == (model, gbps)
             ]
             lines.append(f"| {gbps} | {model} | " + " | ".join(cells) + " |")
-    costs = ", ".join(f"{spec} {fitted_ms_per_mb(spec):.3f}" for spec in COMPRESSED)
-    lines += ["", f"Cost of compression, ms per MB, fitted to {_FITTED_TO[0]} at {_FITTED_TO[1]} Gbit/s: {costs}.", ""]
-    different = [r for r in table if r.method == "INA" and abs(r.difference) > 0.05]
-    if {(r.model, r.gbps) for r in different} != EXPLANATIONS.keys():
-        raise AssertionError(f"to be explained: {different}")
-    lines += ["INA differs by over 5 % for:", ""]
     lines += [
-        f"* {r.model} at {r.gbps} Gbit/s ({r.difference:+.0%}): {EXPLANATIONS[r.model, r.gbps]}." for r in different
+        "",
+        "| model | method | within 5 % | largest difference | cost of compression, ms per MB |",
+        "|---|---|---|---|---|",
+    ]
+    for overlap in MODELS:
+        for method in ("INA", *COMPRESSED):
+            ours = [r for r in table if r.method == method]
+            worst = max(ours, key=lambda r: abs(r.difference(overlap)))
+            within = sum(abs(r.difference(overlap)) <= 0.05 for r in ours)
+            cost = f"{fitted_ms_per_mb(method, overlap):.3f}" if method in COMPRESSED else "-"
+            lines.append(
+                f"| {overlap} | {method} | {within} of {len(ours)} | "
+                f"{worst.difference(overlap):+.0%} ({worst.model}, {worst.gbps} Gbit/s) | {cost} |"
+            )
+    between = [r for r in table if min(r.ours.values()) <= r.paper <= max(r.ours.values())]
+    model, gbps = _FITTED_TO
+    lines += [
+        "",
+        (
+            f"The costs are fitted to {model} at {gbps} Gbit/s. Of {len(table)} numbers of the paper, {len(between)} "
+            "lie between the two models or equal one of them."
+        ),
     ]
     return "\n".join(lines) + "\n"
 

@@ -7,8 +7,9 @@ does not flatten the others.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -20,20 +21,20 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, ScalarFo
 from experiments import statistics
 from experiments.recorded import (
     BASELINE,
+    Case,
     Groups,
     Record,
     curve,
     differences,
     differences_over_steps,
     loss_differences,
-    margin_of,
-    windows,
+    losses,
 )
 from experiments.style import line
 
 # The compressors of each panel: so few that each has a colour of its own.
 PANELS = {
-    "summed as block fixed point": ("int32", "int16", "int8", "int8:stochastic", "int32:paper"),
+    "summed as block fixed point": ("int32", "int16", "int8", "int8:stochastic"),
     "quantized": ("qsgd", "qsgd:levels=256", "terngrad", "thc", "efsignsgd"),
     "sparse or of low rank": ("topk:ratio=0.1-ef", "topk-ef", "topk", "powersgd"),
     "narrow words, more": ("int8+ef", "int8:stochastic+ef", "int16:stochastic", "int16+ef", "int16:stochastic+ef"),
@@ -52,10 +53,10 @@ PANELS = {
     ),
     "7 bits and more": ("blockfp:bits=7", "blockfp:bits=10", "blockfp:bits=12"),
 }
+_COLUMNS = 5  # of panels beside each other
+_POINTS = 24  # of a curve of losses
 # The order of compressors in the figures.
 ORDER = [BASELINE, *(spec for specs in PANELS.values() for spec in specs)]
-
-_WINDOW = 10  # steps over which losses are averaged
 
 
 def name(spec: str) -> str:
@@ -84,11 +85,10 @@ def name(spec: str) -> str:
         "adaptive8:stochastic": "8 bits, adaptive shift, stochastic",
         "blockfp:bits=8": "8 bits, head-room",
         "blockfp:bits=8:stochastic": "8 bits, head-room, stochastic",
-        "int32:paper": "int32, the paper's f",
     }.get(spec, spec)
 
 
-def metric_over_steps(workload: str, by_compressor: dict[str, list[Record]]) -> Figure:
+def metric_over_steps(case: Case, by_compressor: dict[str, list[Record]], margin: float) -> Figure:
     """Draws float32's metric over the steps, and the compressors' differences from it, seed by seed.
 
     Each kind of compressor has a panel. Lines are means; bands reach from the smallest to the largest seed. The unit of
@@ -104,7 +104,6 @@ def metric_over_steps(workload: str, by_compressor: dict[str, list[Record]]) -> 
     )
     _banded(panels[0], name(BASELINE), *curve(baseline), line(0))
     panels[0].set(title="float32", ylabel=outcome["metric"])
-    margin = margin_of(baseline)
     unit = margin if outcome["higher_is_better"] else -margin
     for axes, (title, specs) in zip(panels[1:], kinds.items(), strict=True):
         if axes is not panels[1]:
@@ -117,64 +116,79 @@ def metric_over_steps(workload: str, by_compressor: dict[str, list[Record]]) -> 
         axes.set(title=title)
         axes.axhspan(-1, 1, color="grey", alpha=0.2, linewidth=0)
         _symmetric_log(axes, "y", 1)
-    panels[1].set_ylabel(f"minus float32, margins of {margin:.2g}; up is better")
+    panels[1].set_ylabel(f"minus float32, margins of {margin:g}; up is better")
     for axes in panels:
         axes.set_xlabel("step")
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15))
-    figure.suptitle(f"{workload}: {_conditions(by_compressor)}; mean, smallest and largest seed")
+    figure.suptitle(f"{case}, {_seeds(by_compressor)}: mean, smallest and largest")
     return figure
 
 
 def block_fixed_point(groups: Groups) -> Figure:
     """The paper's figures 2 and 11: training loss in block fixed point beside that in float32."""
+    columns = min(len(groups), _COLUMNS)
+    bands = math.ceil(len(groups) / columns)
     figure, rows = plt.subplots(
-        2, len(groups), figsize=(3.4 * len(groups), 5.6), sharex="col", layout="constrained", squeeze=False
+        2 * bands, columns, figsize=(max(3.4 * columns, 7), 5.6 * bands), layout="constrained", squeeze=False
     )
     specs = ("int32", "int16", "int8", "int8:stochastic")
-    for (upper, lower), (workload, by_compressor) in zip(rows.T, groups.items(), strict=True):
-        losses = np.array([windows(run, _WINDOW) for run in by_compressor[BASELINE] if not run["outcome"]["diverged"]])
-        steps = _WINDOW * (np.arange(losses.shape[1]) + 0.5)
-        _banded(upper, name(BASELINE), steps, losses.mean(axis=0), losses.min(axis=0), losses.max(axis=0), line(0))
+    places = [
+        (rows[2 * band][column], rows[2 * band + 1][column]) for band in range(bands) for column in range(columns)
+    ]
+    for axes in (axes for pair in places[len(groups) :] for axes in pair):
+        axes.set_visible(False)
+    for (upper, lower), (case, by_compressor) in zip(places, groups.items(), strict=False):
+        lower.sharex(upper)
+        if lower is not rows[1][0]:
+            lower.sharey(rows[1][0])
+        kept = [run for run in by_compressor[BASELINE] if not run["outcome"]["diverged"]]
+        steps, _ = losses(kept[0], _POINTS)
+        ours = np.array([losses(run, _POINTS)[1] for run in kept])
+        _banded(upper, name(BASELINE), steps, ours.mean(axis=0), ours.min(axis=0), ours.max(axis=0), line(0))
         for number, spec in enumerate(specs):
             if spec in by_compressor:
-                percent = 100 * loss_differences(by_compressor[spec], by_compressor[BASELINE], _WINDOW)
+                percent = 100 * loss_differences(by_compressor[spec], by_compressor[BASELINE], _POINTS)
                 if len(percent):
                     edges = percent.min(axis=0), percent.max(axis=0)
                     _banded(lower, name(spec), steps, percent.mean(axis=0), *edges, line(1 + number))
-        upper.set(title=workload)
+        upper.set(title=f"{case.workload}, {case.workers} w., {_seeds(by_compressor)}")
         lower.set(xlabel="step")
+        upper.tick_params(labelbottom=False)
         _symmetric_log(lower, "y", 0.1)
-        lower.sharey(rows[1][0])
         for axes in (upper, lower):
             axes.grid(alpha=0.3)
-    rows[0][0].set_ylabel("training loss, float32")
-    rows[1][0].set_ylabel("minus float32's, %")
+    for upper, lower in places[::columns]:
+        upper.set_ylabel("training loss, float32")
+        lower.set_ylabel("minus float32's, %")
     handles, labels = rows[1][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(specs), fontsize=9)
-    conditions = _conditions(next(iter(groups.values())))
-    figure.suptitle(f"Training loss, means of {_WINDOW} steps: {conditions} and their range")
+    figure.suptitle("Training loss, averaged over windows of steps: mean and range of seeds")
     return figure
 
 
-def finals(groups: Groups) -> Figure:
+def finals(groups: Groups, margins: Mapping[str, float]) -> Figure:
     """The paper's table 4 and figure 10: every compressor's final metric minus float32's, one dot for each seed.
 
     The unit is the margin within which a method counts as equal, and right is better in all panels.
     """
     found = ordered(spec for by_compressor in groups.values() for spec in by_compressor)
     specs = [spec for spec in found if spec != BASELINE]
+    columns = min(len(groups), _COLUMNS)
+    bands = math.ceil(len(groups) / columns)
     figure, panels = plt.subplots(
-        1,
-        len(groups),
-        figsize=(max(2.4 + 2.6 * len(groups), 6), 1.4 + 0.3 * len(specs)),
+        bands,
+        columns,
+        figsize=(max(2.4 + 2.6 * columns, 6), bands * (1.4 + 0.3 * len(specs))),
         sharey=True,
         layout="constrained",
         squeeze=False,
     )
-    for axes, (workload, by_compressor) in zip(panels[0], groups.items(), strict=True):
+    for axes in panels.flat[len(groups) :]:
+        axes.set_visible(False)
+    for axes, (case, by_compressor) in zip(panels.flat, groups.items(), strict=False):
         baseline = by_compressor[BASELINE]
-        outcome, margin = baseline[0]["outcome"], margin_of(baseline)
+        outcome, margin = baseline[0]["outcome"], margins[case.workload]
         unit = margin if outcome["higher_is_better"] else -margin
         axes.axvspan(-1, 1, color="grey", alpha=0.2, linewidth=0)
         axes.axvline(0, color=line(0)["color"], linewidth=1, linestyle="dotted")
@@ -185,10 +199,14 @@ def finals(groups: Groups) -> Figure:
                 half = statistics.half_interval(away.tolist())
                 axes.errorbar([away.mean()], [row], xerr=[half], fmt="|", color=line(0)["color"], markersize=12)
         _symmetric_log(axes, "x", 1)
-        axes.set(title=f"{workload}, {outcome['metric']}", xlabel=f"margins of {margin:.2g}; right is better")
+        axes.set(
+            title=f"{case.workload}, {outcome['metric']}\n{case.workers} workers, {_seeds(by_compressor)}",
+            xlabel=f"margins of {margin:g}; right is better",
+        )
         axes.grid(alpha=0.3)
-    panels[0][0].set_yticks(range(len(specs)), [name(spec) for spec in specs])
-    panels[0][0].invert_yaxis()
+    for row in panels:
+        row[0].set_yticks(range(len(specs)), [name(spec) for spec in specs])
+    panels[0][0].set_ylim(len(specs) - 0.5, -0.5)
     figure.suptitle("Final metric minus float32's: seeds, mean, 95 % confidence")
     return figure
 
@@ -207,10 +225,9 @@ def _banded(axes: Axes, label: str, x: Any, mean: Any, low: Any, high: Any, styl
     axes.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
 
 
-def _conditions(by_compressor: dict[str, list[Record]]) -> str:
-    workers = next(iter(by_compressor.values()))[0]["setting"]["workers"]
-    seeds = sorted({len(runs) for runs in by_compressor.values()})
-    return f"{workers} workers, {'-'.join(map(str, seeds))} seeds"
+def _seeds(by_compressor: dict[str, list[Record]]) -> str:
+    found = [len(runs) for runs in by_compressor.values()]
+    return f"{min(found)} seeds" if min(found) == max(found) else f"{min(found)} to {max(found)} seeds"
 
 
 def _symmetric_log(axes: Axes, which: str, linear: float) -> None:

@@ -1,33 +1,41 @@
-"""Reads a study from a TOML file: which workloads, compressors and seeds it has.
+"""Reads a study from a TOML file: which workloads, compressors and seeds it has, and what counts as equal.
 
 For example::
 
-    results = "table4.jsonl"           # in experiments/results
+    results = "table4"                 # its files are table4.jsonl and so on, in experiments/results
     workloads = ["ncf", "lstm"]
     compressors = ["none", "topk:0.1"]
-    workers = 4
-    seeds = 3                          # the seeds 0, 1 and 2
+    workers = [4, 16]
+    seeds = 5                          # the seeds 0 to 4
     size = "small"
-    steps = 100                        # optional; replaces the workload's own number
     collective = "deployed"            # "xla", "jaxina", or "deployed": see `as_deployed`
 
-    [learning_rate_scale]              # optional; keys are compressor names or "workload/name"
-    signsgd = 0.1
+    [margins]                          # differences of the metric that do not matter
+    ncf = 0.01
+    lstm = 0.5
+
+    [rates]                            # how learning rates are searched: see `experiments.rates.Search`
+    scales = [0.5, 1.0, 2.0]
+    seeds = 2
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import experiments.adaptive_shift  # noqa: F401 (it registers compressors that studies may name)
 from experiments import workloads
-from experiments.records import Setting
+from experiments.rates import Search
+from experiments.records import RESULTS, Setting
+from experiments.workloads import TEST
 from jaxina import compressors
 from jaxina.compressors import Compressor
 from jaxina.compressors.uncompressed import Uncompressed
+from jaxina.errors import InvalidArgumentError
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
 DEFAULT = CONFIGS / "convergence.toml"
@@ -36,61 +44,103 @@ DEPLOYED = "deployed"
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """A study. The module's docstring describes the fields."""
+    """A study. The module's docstring describes the fields.
+
+    Raises:
+      InvalidArgumentError: a workload has no margin, or a margin is not a positive number.
+    """
 
     workloads: tuple[str, ...]
     compressors: tuple[str, ...]
-    results: str = "convergence.jsonl"
-    workers: int = 4
-    seeds: int = 3
+    margins: Mapping[str, float]
+    results: str
+    workers: tuple[int, ...] = (4,)
+    seeds: int = 5
     size: str = "small"
     collective: str = DEPLOYED
     steps: int | None = None
-    learning_rate_scale: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    rates: Search = dataclasses.field(default_factory=Search)
+
+    def __post_init__(self) -> None:
+        wrong = [name for name in self.workloads if not 0 < self.margins.get(name, 0) < math.inf]
+        if wrong:
+            raise InvalidArgumentError(f"a study says a margin above 0 for each workload, but not for {wrong}")
 
     @classmethod
     def read(cls, file: Path) -> Grid:
         """Reads a study's file.
 
         Raises:
-          ValueError: the file has an entry that does not exist.
+          InvalidArgumentError: the file has an entry that does not exist, or lacks one, or a value is not allowed.
         """
         values = tomllib.loads(file.read_text())
         unknown = values.keys() - {field.name for field in dataclasses.fields(cls)}
         if unknown:
-            raise ValueError(f"{file}: unknown entries {', '.join(sorted(unknown))}")
-        for name in ("workloads", "compressors"):
-            values[name] = tuple(values.get(name, ()))
-        return cls(**values)
+            raise InvalidArgumentError(f"{file}: unknown entries {', '.join(sorted(unknown))}")
+        for name in ("workloads", "compressors", "workers"):
+            if name in values:
+                values[name] = tuple(values[name])
+        try:
+            return cls(**values | {"rates": Search(**values.get("rates", {}))})
+        except TypeError as error:
+            raise InvalidArgumentError(f"{file}: {error}") from None
 
-    def settings(self) -> list[Setting]:
-        """Returns all runs. Runs that can share compiled programs are next to each other."""
-        runs = []
-        for workload in self.workloads:
-            steps = self.steps or workloads.get(workload, self.size).steps
-            for spec in self.compressors:
-                compressor = compressors.get(spec)
-                canonical = compressors.spec_of(compressor)
-                scale = self._scale(workload, spec)
-                collective = self.collective if self.collective != DEPLOYED else as_deployed(compressor)
-                runs += [
-                    Setting(workload, self.size, canonical, self.workers, seed, steps, scale, collective)
-                    for seed in range(self.seeds)
-                ]
-        return runs
+    @property
+    def file(self) -> Path:
+        """The file of results. Large models have one of their own."""
+        return RESULTS / (self.results + ("" if self.size == "small" else f"-{self.size}") + ".jsonl")
 
-    def selected(self, workload_names: Collection[str], specs: Collection[str]) -> Grid:
-        """Returns the part of the study with these workloads and compressors. An empty collection selects all."""
+    def entries(self) -> list[Setting]:
+        """Returns a run of each compressor, workload and number of workers: the first seed, with the workload's rate.
+
+        Those that can share compiled programs are next to each other.
+        """
+        return [
+            self._entry(workload, spec, workers)
+            for workers in self.workers
+            for workload in self.workloads
+            for spec in self.compressors
+        ]
+
+    def runs(self, entry: Setting, scale: float) -> list[Setting]:
+        """Returns the runs of an entry, with this multiple of the workload's rate."""
+        return [dataclasses.replace(entry, seed=seed, learning_rate_scale=scale) for seed in range(self.seeds)]
+
+    def selected(
+        self,
+        workload_names: Collection[str] = (),
+        specs: Collection[str] = (),
+        workers: Collection[int] = (),
+    ) -> Grid:
+        """Returns the part of the study with these workloads, compressors and workers. An empty collection selects all.
+
+        Raises:
+          InvalidArgumentError: the study has none of them.
+        """
         chosen = {compressors.get(spec) for spec in specs}
-        return dataclasses.replace(
+        part = dataclasses.replace(
             self,
             workloads=tuple(name for name in self.workloads if not workload_names or name in workload_names),
             compressors=tuple(spec for spec in self.compressors if not specs or compressors.get(spec) in chosen),
+            workers=tuple(count for count in self.workers if not workers or count in workers),
         )
+        if not (part.workloads and part.compressors and part.workers):
+            raise InvalidArgumentError(f"the study {self.results} has no runs of {workload_names} {specs} {workers}")
+        return part
 
-    def _scale(self, workload: str, spec: str) -> float:
-        name = spec.partition(":")[0]
-        return self.learning_rate_scale.get(f"{workload}/{name}", self.learning_rate_scale.get(name, 1.0))
+    def _entry(self, workload: str, spec: str, workers: int) -> Setting:
+        compressor = compressors.get(spec)
+        return Setting(
+            workload,
+            self.size,
+            compressors.spec_of(compressor),
+            workers,
+            seed=0,
+            steps=self.steps or workloads.steps(workload, self.size),
+            learning_rate_scale=1.0,
+            collective=self.collective if self.collective != DEPLOYED else as_deployed(compressor),
+            split=TEST,
+        )
 
 
 def as_deployed(compressor: Compressor) -> str:

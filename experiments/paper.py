@@ -6,6 +6,18 @@ import dataclasses
 
 SPEEDS = (10, 100)  # Gbit/s
 
+# Which of the paper's models our workloads imitate.
+COUSINS = {
+    "clickthrough": "DeepLight",
+    "ncf": "NCF",
+    "vgg": "VGG19",
+    "resnet": "ResNet-50",
+    "lstm": "LSTM",
+    "masked_lm": "BERT",
+    "detector": "SSD",
+    "gan": "UGATIT",
+}
+
 # Table 2's compressors, and the bytes that they send relative to float32. QSGD sends 6 or 8 bits for each element,
 # Top-k a value and an index for each element that it keeps.
 COMPRESSED = {"qsgd:64": 6 / 32, "qsgd:256": 8 / 32, "topk:0.01": 2 * 0.01, "topk:0.1": 2 * 0.1}

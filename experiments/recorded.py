@@ -1,24 +1,34 @@
-"""Recorded runs of a study: grouped, paired by their seed, and averaged."""
+"""Recorded runs of a study: grouped by case, paired by their seed, and averaged."""
 
 from __future__ import annotations
 
 import collections
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments import statistics
-
 Record = dict[str, Any]
-Groups = dict[str, dict[str, list[Record]]]
 BASELINE = "none"
 
 
+class Case(NamedTuple):
+    """A workload and how many workers train it. Compressors are compared within a case."""
+
+    workload: str
+    workers: int
+
+    def __str__(self) -> str:
+        return f"{self.workload}, {self.workers} workers"
+
+
+Groups = dict[Case, dict[str, list[Record]]]
+
+
 def grouped(records: Sequence[Record]) -> Groups:
-    """Returns workload -> compressor -> runs. Names are sorted, with the baseline first; runs are sorted by seed."""
-    groups: dict[str, dict[str, list[Record]]] = collections.defaultdict(lambda: collections.defaultdict(list))
+    """Returns case -> compressor -> runs. All are sorted, with the baseline first; runs are sorted by seed."""
+    groups: dict[Case, dict[str, list[Record]]] = collections.defaultdict(lambda: collections.defaultdict(list))
     for record in sorted(
         records,
         key=lambda r: (
@@ -28,19 +38,15 @@ def grouped(records: Sequence[Record]) -> Groups:
             r["setting"]["seed"],
         ),
     ):
-        groups[record["setting"]["workload"]][record["setting"]["compressor"]].append(record)
-    return {workload: dict(runs) for workload, runs in sorted(groups.items())}
+        setting = record["setting"]
+        groups[Case(setting["workload"], setting["workers"])][setting["compressor"]].append(record)
+    return {case: dict(runs) for case, runs in sorted(groups.items())}
 
 
 def final_scores(runs: Sequence[Record]) -> list[float]:
     """Returns the final scores of the runs that did not diverge."""
     finals = [run["outcome"]["scores"][-1][1] for run in runs if not run["outcome"]["diverged"]]
     return [score for score in finals if score is not None]
-
-
-def margin_of(baseline: Sequence[Record]) -> float:
-    """Returns the difference from the baseline's metric that does not matter: `statistics.MARGIN` of its mean."""
-    return statistics.MARGIN * abs(float(np.mean(final_scores(baseline))))
 
 
 def pairs(runs: Sequence[Record], baseline: Sequence[Record]) -> list[tuple[Record, Record]]:
@@ -67,24 +73,32 @@ def differences_over_steps(runs: Sequence[Record], baseline: Sequence[Record]) -
     return steps, [by_step[step] for step in steps]
 
 
-def loss_differences(runs: Sequence[Record], baseline: Sequence[Record], window: int) -> np.ndarray:
-    """Returns the mean training loss of each window of steps over the baseline's with that seed, minus 1.
+def loss_differences(runs: Sequence[Record], baseline: Sequence[Record], points: int) -> np.ndarray:
+    """Returns the training losses over the baseline's with that seed, minus 1.
 
     Returns:
-      [seeds, windows]. Pairs of which a run diverged are left out.
+      [seeds, points], as `losses`. Pairs of which a run diverged are left out.
     """
     kept = [pair for pair in pairs(runs, baseline) if not any(run["outcome"]["diverged"] for run in pair)]
-    return np.array([windows(ours, window) / windows(theirs, window) - 1 for ours, theirs in kept])
+    return np.array([losses(ours, points)[1] / losses(theirs, points)[1] - 1 for ours, theirs in kept])
 
 
-def windows(run: Record, window: int) -> np.ndarray:
-    """Returns the means of the training loss over windows of steps: [windows]."""
-    losses = np.array(run["outcome"]["losses"])
-    return losses[: len(losses) // window * window].reshape(-1, window).mean(axis=1)
+def losses(run: Record, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the training loss of a run that did not diverge, averaged over so many parts of the run, and fewer if it
+    has fewer recorded windows.
+
+    Returns:
+      The middle steps of the parts and the mean losses in them: two arrays [points].
+    """
+    windows = np.array(run["outcome"]["losses"], float)
+    parts = np.array_split(np.arange(len(windows)), min(points, len(windows)))
+    steps = [run["outcome"]["window"] * (part.mean() + 0.5) for part in parts]
+    return np.array(steps), np.array([windows[part].mean() for part in parts])
 
 
 def largest_loss_difference(runs: Sequence[Record], baseline: Sequence[Record]) -> float:
-    """Returns the largest relative difference, at any step, of the training loss from the baseline's with that seed."""
+    """Returns the largest relative difference of the training loss from the baseline's with that seed, of any recorded
+    window of steps."""
     of_seed = {run["setting"]["seed"]: run["outcome"]["losses"] for run in baseline}
     differences = [0.0]
     for run in runs:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "experiments" / "results"
+RESULTS = Path(os.environ.get("EXPERIMENTS_RESULTS", ROOT / "experiments" / "results"))
+"""Where all studies read and write their results."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Setting(Identified):
       workers, seed, steps: of the run.
       learning_rate_scale: a factor on the workload's learning rate.
       collective: what carries the psums, "xla" or "jaxina".
+      split: what the model is scored by, `workloads.TEST` or `workloads.VALIDATION`.
     """
 
     workload: str
@@ -50,14 +52,16 @@ class Setting(Identified):
     steps: int
     learning_rate_scale: float
     collective: str
+    split: str
 
 
-def finished(file: Path) -> set[str]:
-    """Returns the ids of the runs that a results file holds. A line that a crash cut short does not count."""
-    return {record["id"] for record in read(file)}
+def by_id(file: Path) -> dict[str, dict[str, Any]]:
+    """Returns the records of a results file by the ids of their settings."""
+    return {record["id"]: record for record in read(file)}
 
 
 def read(file: Path) -> list[dict[str, Any]]:
+    """Returns the records of a results file. A line that a crash cut short does not count."""
     if not file.exists():
         return []
     records = []
@@ -69,8 +73,8 @@ def read(file: Path) -> list[dict[str, Any]]:
     return records
 
 
-def append(file: Path, setting: Identified, outcome: Mapping[str, Any]) -> None:
-    """Adds one line to the file. When it returns, the line is on disk."""
+def append(file: Path, setting: Identified, outcome: Mapping[str, Any]) -> dict[str, Any]:
+    """Adds one line to the file. When it returns the record, the line is on disk."""
     record = {
         "id": setting.id,
         "setting": dataclasses.asdict(setting),
@@ -86,6 +90,7 @@ def append(file: Path, setting: Identified, outcome: Mapping[str, Any]) -> None:
         lines.write(("\n" if torn else "") + line + "\n")
         lines.flush()
         os.fsync(lines.fileno())
+    return record
 
 
 @functools.cache

@@ -29,11 +29,6 @@ from jaxina.errors import InvalidArgumentError
 LEVEL = 0.05
 FEWEST_SEEDS = 5
 
-MARGIN = 0.01
-"""Share of the baseline's metric by which an equivalent method may differ. MLPerf Inference demands 99 % of float32's
-quality for most of its tasks (Reddi et al., MLPerf Inference Benchmark, ISCA 2020, table I). No result of this project
-went into it."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
@@ -101,16 +96,18 @@ def verdicts(comparisons: Sequence[Comparison], higher_is_better: bool, level: f
     The tests for differences are one family for Holm's correction, those for equivalence another.
 
     Returns:
-      "equivalent", "better", "worse", "undecided"; or "better, equivalent" or "worse, equivalent" for a difference that
-      is there but smaller than the margin.
+      "equivalent", "different: better", "different: worse" or "undecided"; or "equivalent, though worse" (or better)
+      for a difference that is there but smaller than the margin.
     """
     different = holm([c.different for c in comparisons])
     equivalent = holm([c.equivalent for c in comparisons])
     found = []
     for comparison, p_different, p_equivalent in zip(comparisons, different, equivalent, strict=True):
         direction = "better" if (comparison.mean > 0) == higher_is_better else "worse"
-        words = [direction] * (p_different <= level) + ["equivalent"] * (p_equivalent <= level)
-        found.append(", ".join(words) or "undecided")
+        if p_equivalent <= level:
+            found.append("equivalent" + f", though {direction}" * (p_different <= level))
+        else:
+            found.append(f"different: {direction}" if p_different <= level else "undecided")
     return found
 
 

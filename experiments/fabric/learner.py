@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from experiments.trainer import Programs
-from experiments.workloads import Workload
+from experiments.workloads import TEST, Workload
 
 
 class Learner:
@@ -54,7 +54,7 @@ class Learner:
 
     def score(self) -> float:
         """The workload's metric on its test set. Not a number if the model has none."""
-        score = self._programs.score(self.model)
+        score = self._programs.score(self.model, TEST)
         return float("nan") if score is None else score
 
 

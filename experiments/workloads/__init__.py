@@ -1,4 +1,4 @@
-"""Small versions of the models that the SwitchML paper trains (its table 3), each on real data.
+"""Small versions of the models that the SwitchML paper trains (its table 3), and two of newer ones, on real data.
 
 A workload is a file with a subclass of `base.Workload`. `names` lists the workloads, `get` makes one by its name.
 """
@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import importlib
 
-from experiments.workloads.base import Workload
+from experiments.workloads.base import TEST, VALIDATION, Workload
 
+# Where each workload is. Its file is only imported when it is used.
 _CLASSES = {
-    "clickthrough": "ClickThrough",
-    "lstm": "WordLSTM",
-    "ncf": "NCF",
-    "masked_lm": "MaskedLM",
-    "resnet": "ResNet",
-    "vgg": "VGG",
-    "detector": "Detector",
-    "gan": "GAN",
+    "clickthrough": "clickthrough.ClickThrough",
+    "lstm": "lstm.WordLSTM",
+    "ncf": "ncf.NCF",
+    "masked_lm": "masked_lm.MaskedLM",
+    "resnet": "resnet.ResNet",
+    "vgg": "vgg.VGG",
+    "detector": "detector.Detector",
+    "gan": "gan.GAN",
+    "decoder": "decoder.Shakespeare",
+    "lora": "decoder.LoRA",
 }
 
 
@@ -33,11 +36,17 @@ def kind(name: str) -> type[Workload]:
     """
     if name not in _CLASSES:
         raise ValueError(f"no workload {name!r}; there are {', '.join(_CLASSES)}")
-    return getattr(importlib.import_module(f"experiments.workloads.{name}"), _CLASSES[name])
+    module, name_of_class = _CLASSES[name].split(".")
+    return getattr(importlib.import_module(f"experiments.workloads.{module}"), name_of_class)
+
+
+def steps(name: str, size: str) -> int:
+    """Returns the number of steps of a workload's runs, without loading its data."""
+    return getattr(kind(name).lengths, size)
 
 
 def get(name: str, size: str = "small") -> Workload:
-    """Makes the workload of that name. `size` is "small" (about a minute on two cores) or "large".
+    """Makes the workload of that name. `size` is "small" (for processors) or "large".
 
     Raises:
       ValueError: there is no such workload or size.
@@ -45,4 +54,4 @@ def get(name: str, size: str = "small") -> Workload:
     return kind(name)(size)
 
 
-__all__ = ["Workload", "get", "kind", "names"]
+__all__ = ["TEST", "VALIDATION", "Workload", "get", "kind", "names", "steps"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -15,6 +15,19 @@ Batch = dict[str, np.ndarray]
 
 SIZES = ("small", "large")
 
+VALIDATION = "validation"
+"""What learning rates are chosen by. No model is trained with it."""
+
+TEST = "test"
+"""What results are scored by. Nothing is chosen by it."""
+
+
+class Lengths(NamedTuple):
+    """The number of steps of a run, by size."""
+
+    small: int
+    large: int
+
 
 class Workload(abc.ABC):
     """A model, its data and its metric.
@@ -24,7 +37,8 @@ class Workload(abc.ABC):
       differs: how it differs from them.
       metric: the name of the number that `score` returns.
       higher_is_better: whether a larger score is better.
-      steps: the number of steps of a run.
+      lengths: the number of steps of a run, by size.
+      steps: the number of steps of a run of this size.
       batch_size: the number of rows in a step, of all workers together.
     """
 
@@ -32,6 +46,7 @@ class Workload(abc.ABC):
     differs: ClassVar[str]
     metric: ClassVar[str]
     higher_is_better: ClassVar[bool] = True
+    lengths: ClassVar[Lengths]
     steps: int
     batch_size: int
 
@@ -39,6 +54,7 @@ class Workload(abc.ABC):
         if size not in SIZES:
             raise ValueError(f"the size is one of {', '.join(SIZES)}, not {size!r}")
         self.large = size == "large"
+        self.steps = getattr(self.lengths, size)
 
     @abc.abstractmethod
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
@@ -53,39 +69,36 @@ class Workload(abc.ABC):
         """Yields training batches without end: arrays with a leading axis of `batch_size`."""
 
     @abc.abstractmethod
-    def test_batches(self) -> list[Batch]:
-        """Returns the test set, in batches of one shape."""
+    def held_out(self, split: str) -> list[Batch]:
+        """Returns the rows of VALIDATION or TEST, in batches of one shape."""
 
     @abc.abstractmethod
     def predict(self, network: nnx.Module, batch: dict[str, jax.Array]) -> jax.Array:
-        """Returns what `score` needs of one test batch."""
+        """Returns what `score` needs of one batch of held-out rows."""
 
     @abc.abstractmethod
     def score(self, predictions: list[np.ndarray]) -> float:
-        """Returns the metric, from the predictions for all test batches."""
+        """Returns the metric, from the predictions for all batches of a split."""
 
     @abc.abstractmethod
-    def optimizer(self, steps: int, scale: float, momentum: bool) -> optax.GradientTransformation:
-        """Returns the optimizer of a run.
+    def optimizer(self, steps: int, momentum: bool) -> optax.GradientTransformation:
+        """Returns the optimizer of a run. Its updates must be proportional to the learning rate, which studies scale.
 
         Args:
           steps: the length of the learning rate's schedule.
-          scale: a factor on the learning rate.
           momentum: False if the compressor applies momentum itself (DGC).
         """
 
 
-def adam(learning_rate: float, steps: int, scale: float, momentum: bool) -> optax.GradientTransformation:
+def adam(learning_rate: float, steps: int, momentum: bool) -> optax.GradientTransformation:
     """Adam with a short warm-up, then a cosine decay to a tenth. Without momentum, its first average is off."""
-    schedule = optax.warmup_cosine_decay_schedule(
-        0.0, scale * learning_rate, max(1, steps // 20), steps, 0.1 * scale * learning_rate
-    )
+    schedule = optax.warmup_cosine_decay_schedule(0.0, learning_rate, max(1, steps // 20), steps, 0.1 * learning_rate)
     return optax.adam(schedule, b1=0.9 if momentum else 0.0)
 
 
-def sgd(learning_rate: float, steps: int, scale: float, momentum: bool) -> optax.GradientTransformation:
+def sgd(learning_rate: float, steps: int, momentum: bool) -> optax.GradientTransformation:
     """SGD with momentum 0.9, a short warm-up, then a cosine decay to zero."""
-    schedule = optax.warmup_cosine_decay_schedule(0.0, scale * learning_rate, max(1, steps // 20), steps)
+    schedule = optax.warmup_cosine_decay_schedule(0.0, learning_rate, max(1, steps // 20), steps)
     return optax.sgd(schedule, momentum=0.9 if momentum else None)
 
 

@@ -9,7 +9,7 @@ import optax
 from flax import nnx
 
 from experiments.data import flights
-from experiments.workloads.base import Workload, adam, in_batches, shuffled
+from experiments.workloads.base import Lengths, Workload, adam, in_batches, shuffled
 
 
 class FactorizationMachine(nnx.Module):
@@ -40,12 +40,12 @@ class ClickThrough(Workload):
         "39. Field-weighted pairs and a dense network as in DeepFwFM, no pruning."
     )
     metric = "AUC"
+    lengths = Lengths(small=240, large=1500)
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)
         self.data = flights.load()
         self.batch_size = 2048
-        self.steps = 1500 if self.large else 240
 
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
         width, hidden = (32, 256) if self.large else (4, 32)
@@ -55,10 +55,10 @@ class ClickThrough(Workload):
         return optax.sigmoid_binary_cross_entropy(network(batch["fields"]), batch["late"]).mean()
 
     def batches(self, seed):
-        return shuffled(self.data.train, self.batch_size, seed)
+        return shuffled(self.data.rows.train, self.batch_size, seed)
 
-    def test_batches(self):
-        return in_batches(self.data.test, 4096)[: None if self.large else 4]
+    def held_out(self, split):
+        return in_batches(getattr(self.data.rows, split), 4096)[: None if self.large else 4]
 
     def predict(self, network, batch):
         return jnp.stack([network(batch["fields"]), batch["late"]], axis=1)
@@ -67,8 +67,8 @@ class ClickThrough(Workload):
         logits, late = np.concatenate(predictions).T
         return area_under_curve(logits, late > 0.5)
 
-    def optimizer(self, steps, scale, momentum):
-        return adam(2e-2, steps, scale, momentum)
+    def optimizer(self, steps, momentum):
+        return adam(2e-2, steps, momentum)
 
 
 def area_under_curve(scores: np.ndarray, positive: np.ndarray) -> float:

@@ -11,7 +11,7 @@ import optax
 from flax import nnx
 
 from experiments.data import digits, photographs
-from experiments.workloads.base import Batch, Workload, adam, in_batches
+from experiments.workloads.base import Batch, Lengths, Workload, adam, in_batches
 
 _IMAGE, _CELL, _DIGIT = 48, 8, 28
 _CELLS = _IMAGE // _CELL
@@ -46,13 +46,12 @@ class Detector(Workload):
         "size; one scale and one anchor; mean average precision at an overlap of one half."
     )
     metric = "mean average precision"
+    lengths = Lengths(small=400, large=3000)
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)
-        self.train, self.test = digits.load()
+        self.rows = digits.load()
         self.batch_size = 32
-        self.steps = 3000 if self.large else 400
-        self.test_set = composed(self.test, 512, np.random.default_rng(2021))
 
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
         return SingleShot(32 if self.large else 8, rngs)
@@ -68,19 +67,20 @@ class Detector(Workload):
     def batches(self, seed):
         rng = np.random.default_rng(seed)
         while True:
-            yield composed(self.train, self.batch_size, rng)
+            yield composed(self.rows.train, self.batch_size, rng)
 
-    def test_batches(self):
-        return in_batches(self.test_set, 256)
+    def held_out(self, split):
+        return in_batches(composed(getattr(self.rows, split), 512, np.random.default_rng(2021)), 256)
 
     def predict(self, network, batch):
-        return network(batch["images"])
+        return jnp.concatenate([network(batch["images"]), batch["cells"]], axis=-1)
 
     def score(self, predictions):
-        return mean_average_precision(np.concatenate(predictions), self.test_set["cells"])
+        answers, cells = np.split(np.concatenate(predictions), [13], axis=-1)
+        return mean_average_precision(answers, cells)
 
-    def optimizer(self, steps, scale, momentum):
-        return adam(1e-2, steps, scale, momentum)
+    def optimizer(self, steps, momentum):
+        return adam(1e-2, steps, momentum)
 
 
 def composed(source: Batch, count: int, rng: np.random.Generator) -> Batch:

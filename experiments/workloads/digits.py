@@ -7,20 +7,20 @@ import numpy as np
 import optax
 
 from experiments.data import digits
-from experiments.workloads.base import Workload, in_batches, sgd, shuffled
+from experiments.workloads.base import Lengths, Workload, in_batches, sgd, shuffled
 
 
 class DigitClassifier(Workload):
-    """Trains on 4,000 MNIST digits, shifted by up to two pixels, and tests on 1,000 others."""
+    """Trains on 3,500 MNIST digits, shifted by up to two pixels, and tests on 1,000 others."""
 
     metric = "top-1 accuracy (%)"
+    lengths = Lengths(small=400, large=1500)
     learning_rate: float
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)
-        self.train, self.test = digits.load()
+        self.rows = digits.load()
         self.batch_size = 128 if self.large else 64
-        self.steps = 1500 if self.large else 200
 
     def loss(self, network, batch):
         logits = network(batch["images"])
@@ -28,11 +28,11 @@ class DigitClassifier(Workload):
 
     def batches(self, seed):
         rng = np.random.default_rng((seed, 1))
-        for batch in shuffled(self.train, self.batch_size, seed):
+        for batch in shuffled(self.rows.train, self.batch_size, seed):
             yield {**batch, "images": np.roll(batch["images"], rng.integers(-2, 3, 2), axis=(1, 2))}
 
-    def test_batches(self):
-        return in_batches(self.test, 250)
+    def held_out(self, split):
+        return in_batches(getattr(self.rows, split), 250)
 
     def predict(self, network, batch):
         return (network(batch["images"]).argmax(-1) == batch["labels"]).astype(jnp.float32)
@@ -40,5 +40,5 @@ class DigitClassifier(Workload):
     def score(self, predictions):
         return float(100 * np.mean(predictions))
 
-    def optimizer(self, steps, scale, momentum):
-        return sgd(self.learning_rate, steps, scale, momentum)
+    def optimizer(self, steps, momentum):
+        return sgd(self.learning_rate, steps, momentum)

@@ -9,7 +9,8 @@ import optax
 from flax import nnx
 
 from experiments.data import digits
-from experiments.workloads.base import Workload, in_batches, shuffled
+from experiments.data.splits import Splits
+from experiments.workloads.base import Lengths, Workload, in_batches, shuffled
 
 _COARSE = 4  # a 28 x 28 digit becomes 7 x 7
 _PIXELS = 20.0  # weight of the distance to the true picture; the judge's verdict has weight 1
@@ -59,12 +60,12 @@ class GAN(Workload):
     )
     metric = "mean absolute error (%)"
     higher_is_better = False
+    lengths = Lengths(small=300, large=4000)
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)
-        self.train, self.test = ({"images": side["images"], "coarse": coarse(side["images"])} for side in digits.load())
+        self.rows = Splits(*({"images": side["images"], "coarse": coarse(side["images"])} for side in digits.load()))
         self.batch_size = 32
-        self.steps = 4000 if self.large else 300
 
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
         return Pair(32 if self.large else 8, rngs)
@@ -80,10 +81,10 @@ class GAN(Workload):
         return generator + judge + _PIXELS * jnp.abs(picture - batch["images"]).mean()
 
     def batches(self, seed):
-        return shuffled(self.train, self.batch_size, seed)
+        return shuffled(self.rows.train, self.batch_size, seed)
 
-    def test_batches(self):
-        return in_batches(self.test, 250)
+    def held_out(self, split):
+        return in_batches(getattr(self.rows, split), 250)
 
     def predict(self, network, batch):
         return jnp.abs(network.generator(batch["coarse"]) - batch["images"]).mean((1, 2, 3))
@@ -91,8 +92,8 @@ class GAN(Workload):
     def score(self, predictions):
         return float(100 * np.mean(predictions))
 
-    def optimizer(self, steps, scale, momentum):
-        return optax.adam(scale * 2e-3, b1=0.5 if momentum else 0.0)  # GANs usually have less momentum than 0.9
+    def optimizer(self, steps, momentum):
+        return optax.adam(2e-3, b1=0.5 if momentum else 0.0)  # GANs usually have less momentum than 0.9
 
 
 def coarse(images: np.ndarray) -> np.ndarray:

@@ -9,7 +9,8 @@ import optax
 from flax import nnx
 
 from experiments.data import shakespeare
-from experiments.workloads.base import Workload, adam, in_batches, shuffled
+from experiments.data.splits import Splits
+from experiments.workloads.base import Lengths, Workload, adam, in_batches, shuffled
 
 
 class LanguageModel(nnx.Module):
@@ -47,14 +48,14 @@ class WordLSTM(Workload):
     )
     metric = "perplexity"
     higher_is_better = False
+    lengths = Lengths(small=2000, large=4000)
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)
         self.vocabulary = 8192 if self.large else 1024
-        train, test = shakespeare.words(self.vocabulary)
-        self.train, self.test = ({"words": shakespeare.windows(side, 21)} for side in (train, test))
+        text = shakespeare.words(self.vocabulary)
+        self.rows = Splits(*({"words": shakespeare.windows(side, 21)} for side in text))
         self.batch_size = 32
-        self.steps = 4000 if self.large else 240
 
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
         width, hidden = (128, 512) if self.large else (32, 64)
@@ -64,10 +65,10 @@ class WordLSTM(Workload):
         return self.predict(network, batch).mean()
 
     def batches(self, seed):
-        return shuffled(self.train, self.batch_size, seed)
+        return shuffled(self.rows.train, self.batch_size, seed)
 
-    def test_batches(self):
-        return in_batches(self.test, 64)[: None if self.large else 8]
+    def held_out(self, split):
+        return in_batches(getattr(self.rows, split), 64)[: None if self.large else 8]
 
     def predict(self, network, batch):
         logits = network(batch["words"][:, :-1])
@@ -76,5 +77,5 @@ class WordLSTM(Workload):
     def score(self, predictions):
         return float(np.exp(np.mean(predictions, dtype=np.float64)))
 
-    def optimizer(self, steps, scale, momentum):
-        return adam(4e-2, steps, scale, momentum)
+    def optimizer(self, steps, momentum):
+        return adam(4e-2, steps, momentum)

@@ -9,7 +9,7 @@ import optax
 from flax import nnx
 
 from experiments.data import movielens
-from experiments.workloads.base import Workload, adam
+from experiments.workloads.base import Lengths, Workload, adam
 
 _NEGATIVES = 4  # for each interaction
 
@@ -39,12 +39,12 @@ class NCF(Workload):
     cousin_of = "NCF (NeuMF) on MovieLens 20M"
     differs = "MovieLens 100k: 943 users, 1,682 films. Batches of 2,048 instead of 2^17; not pre-trained."
     metric = "hit rate at 10"
+    lengths = Lengths(small=800, large=4000)
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)
         self.data = movielens.load()
         self.batch_size = 2048
-        self.steps = 4000 if self.large else 240
 
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
         return NeuMF(self.data.users, self.data.items, 64 if self.large else 16, rngs)
@@ -73,9 +73,9 @@ class NCF(Workload):
             items[again] = rng.integers(0, self.data.items, int(again.sum()), dtype=np.int32)
         return items
 
-    def test_batches(self):
+    def held_out(self, split):
         users = np.arange(self.data.users, dtype=np.int32)
-        return [{"users": np.repeat(users[:, None], movielens.CANDIDATES, 1), "items": self.data.candidates}]
+        return [{"users": np.repeat(users[:, None], movielens.CANDIDATES, 1), "items": getattr(self.data, split)}]
 
     def predict(self, network, batch):
         return network(batch["users"], batch["items"])
@@ -89,5 +89,5 @@ class NCF(Workload):
         above = (logits[:, 1:] >= logits[:, :1]).sum(axis=1)
         return float((above < 10).mean())
 
-    def optimizer(self, steps, scale, momentum):
-        return adam(1.6e-2, steps, scale, momentum)
+    def optimizer(self, steps, momentum):
+        return adam(1.6e-2, steps, momentum)

@@ -55,5 +55,5 @@ class ResNet(DigitClassifier):
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
         return ResidualNetwork((16, 32, 64), 2, rngs) if self.large else ResidualNetwork((16, 32), 1, rngs)
 
-    def optimizer(self, steps, scale, momentum):
-        return adam(self.learning_rate, steps, scale, momentum)
+    def optimizer(self, steps, momentum):
+        return adam(self.learning_rate, steps, momentum)

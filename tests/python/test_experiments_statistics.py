@@ -84,9 +84,19 @@ def test_verdicts():
     unknown = statistics.Comparison(0.1, different=0.03, equivalent=0.5)  # alone it would be enough
     dull = statistics.Comparison(0.0, different=0.9, equivalent=0.5)
     family = [small, large, unknown, dull]
-    assert statistics.verdicts(family, True) == ["worse, equivalent", "worse", "undecided", "undecided"]
-    assert statistics.verdicts(family, False) == ["better, equivalent", "better", "undecided", "undecided"]
-    assert statistics.verdicts([unknown], True) == ["better"]
+    assert statistics.verdicts(family, True) == [
+        "equivalent, though worse",
+        "different: worse",
+        "undecided",
+        "undecided",
+    ]
+    assert statistics.verdicts(family, False) == [
+        "equivalent, though better",
+        "different: better",
+        "undecided",
+        "undecided",
+    ]
+    assert statistics.verdicts([unknown], True) == ["different: better"]
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,15 @@ pytest.importorskip("optax")
 
 from compressor_cases import get, initial, normal, steps
 
-from experiments import effect_of_f, emulator, grid, records
+from experiments import effect_of_f, emulator, grid, records, statistics
 from experiments.paper import PROFILES, SPEEDUPS
+from experiments.rates import Search
+from experiments.recorded import Case
 from experiments.records import Setting
+from jaxina.errors import InvalidArgumentError
 
-SETTING = Setting("ncf", "small", "topk", 8, 0, 100, 1.0, "xla")
+SETTING = Setting("ncf", "small", "topk", 8, 0, 100, 1.0, "xla", "test")
+MARGINS = {"ncf": 0.01, "vgg": 1.0, "lstm": 0.3}
 
 
 def test_results_are_resumable_after_a_torn_line(tmp_path):
@@ -29,9 +33,9 @@ def test_results_are_resumable_after_a_torn_line(tmp_path):
     with file.open("a") as lines:
         lines.write('{"id": "torn')
     other = dataclasses.replace(SETTING, seed=1)
-    assert records.finished(file) == {SETTING.id}
+    assert records.by_id(file).keys() == {SETTING.id}
     records.append(file, other, {"losses": [2.0]})
-    assert records.finished(file) == {SETTING.id, other.id}
+    assert records.by_id(file).keys() == {SETTING.id, other.id}
     record = records.read(file)[1]
     assert record["setting"]["seed"] == 1
     assert record["provenance"]["versions"]["jax"] == jax.__version__
@@ -52,44 +56,50 @@ def test_not_a_number_is_no_result(tmp_path):
 
 @pytest.mark.parametrize("file", sorted(grid.CONFIGS.glob("*.toml")), ids=lambda file: file.stem)
 def test_configs_can_be_read(file, monkeypatch):
-    study = dataclasses.replace(grid.Grid.read(file), steps=10)
-    settings = study.settings()
-    assert (
-        len({setting.id for setting in settings})
-        == len(settings)
-        == (len(study.workloads) * len(study.compressors) * study.seeds)
-    )
-    for setting in settings:
-        limit = getattr(get(setting.compressor), "limit", lambda workers: 1)
-        assert limit(setting.workers) >= 1
+    study = grid.Grid.read(file)
+    runs = [run for entry in study.entries() for run in study.runs(entry, 1.0)]
+    count = len(study.workers) * len(study.workloads) * len(study.compressors) * study.seeds
+    assert len({run.id for run in runs}) == len(runs) == count
+    assert study.seeds >= statistics.FEWEST_SEEDS
+    for run in runs:
+        limit = getattr(get(run.compressor), "limit", lambda workers: 1)
+        assert limit(run.workers) >= 1
 
 
-def test_unknown_entries_are_refused(tmp_path):
-    (tmp_path / "study.toml").write_text("seed = 3\n")
-    with pytest.raises(ValueError, match="unknown entries seed"):
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("seed = 3", "unknown entries seed"),
+        ('workloads = ["ncf"]', "compressors"),
+        ('workloads = ["ncf"]\ncompressors = []\nresults = "x"\nmargins = {}', r"margin .*\['ncf'\]"),
+        ('workloads = ["ncf"]\ncompressors = []\nresults = "x"\nmargins = {ncf = 0}', r"margin .*\['ncf'\]"),
+        ('workloads = []\ncompressors = []\nresults = "x"\nmargins = {}\nrates = {scales = [2, 1]}', "rise"),
+        ('workloads = []\ncompressors = []\nresults = "x"\nmargins = {}\nrates = {scales = [1, 2, 3]}', "rise"),
+    ],
+)
+def test_a_study_that_makes_no_sense_is_refused(tmp_path, text, why):
+    (tmp_path / "study.toml").write_text(text)
+    with pytest.raises(InvalidArgumentError, match=why):
         grid.Grid.read(tmp_path / "study.toml")
 
 
-def test_learning_rate_scale_by_name_and_by_workload():
-    study = grid.Grid(
-        ("ncf", "vgg"), ("signsgd",), seeds=1, steps=1, learning_rate_scale={"signsgd": 0.5, "vgg/signsgd": 0.25}
-    )
-    assert [setting.learning_rate_scale for setting in study.settings()] == [0.5, 0.25]
-
-
 def test_only_what_an_aggregator_sums_is_carried_by_jaxina():
-    study = grid.Grid(("ncf",), ("none", "int32", "powersgd:2", "topk:0.1"), seeds=1, steps=1)
-    assert [setting.collective for setting in study.settings()] == ["xla", "jaxina", "jaxina", "xla"]
+    study = grid.Grid(("ncf",), ("none", "int32", "powersgd:2", "topk:0.1"), MARGINS, "x")
+    assert [entry.collective for entry in study.entries()] == ["xla", "jaxina", "jaxina", "xla"]
     native = dataclasses.replace(study, collective="xla")
-    assert {setting.collective for setting in native.settings()} == {"xla"}
+    assert {entry.collective for entry in native.entries()} == {"xla"}
 
 
 def test_a_part_of_a_study_is_the_same_runs():
-    study = grid.Grid(("ncf", "vgg"), ("none", "topk:0.01"), seeds=2, steps=1)
-    part = study.selected(["vgg"], ["topk"])
+    study = grid.Grid(("ncf", "vgg"), ("none", "topk:0.01"), MARGINS, "x", workers=(4, 16))
+    part = study.selected(["vgg"], ["topk"], [16])
     assert part.compressors == ("topk:0.01",)
-    assert set(part.settings()) == {s for s in study.settings() if (s.workload, s.compressor) == ("vgg", "topk")}
-    assert study.selected([], []) == study
+    assert part.entries() == [
+        e for e in study.entries() if (e.workload, e.compressor, e.workers) == ("vgg", "topk", 16)
+    ]
+    assert study.selected() == study
+    with pytest.raises(InvalidArgumentError, match="no runs"):
+        study.selected(["lstm"])
 
 
 def test_summary_table_of_two_seeds_one_of_which_diverged(tmp_path):
@@ -105,6 +115,7 @@ def test_summary_table_of_two_seeds_one_of_which_diverged(tmp_path):
         "diverged": False,
         "scores": [[1, 0.25], [2, 0.5]],
     }
+    study = grid.Grid(("ncf",), ("topk",), MARGINS, "s", rates=Search(scales=(1.0,)))
     for seed, lost in ((0, False), (1, True)):
         scores = [[1, None]] if lost else outcome["scores"]
         records.append(
@@ -112,8 +123,11 @@ def test_summary_table_of_two_seeds_one_of_which_diverged(tmp_path):
             dataclasses.replace(SETTING, seed=seed),
             outcome | {"diverged": lost, "scores": scores},
         )
-    text = summarize.table(records.read(tmp_path / "s.jsonl"))
-    assert "| `topk` | 2 | 0.5, 1 of 2 diverge |" in text
+    found = records.read(tmp_path / "s.jsonl")
+    text = summarize.table(found, study, {})
+    assert "| `topk` | x 1 | 2 | 0.5, 1 of 2 diverge |" in text
+    assert "No learning rate was searched." in text
+    assert f"2 runs, which ended between {found[0]['finished']}" in summarize.made_with(found)
 
 
 def test_mean_and_range_by_hand():
@@ -139,7 +153,7 @@ def run_with(scores, diverged=False):
 
 
 def test_steps_to_a_target_by_hand():
-    from experiments.time_to_accuracy import steps_to
+    from experiments.ways import steps_to
 
     rising = [run_with([[10, 0.2], [20, 0.4], [30, 0.5]])]
     assert steps_to(0.3, True, rising) == pytest.approx(15)
@@ -150,19 +164,47 @@ def test_steps_to_a_target_by_hand():
 
 
 def test_time_to_accuracy_by_hand():
-    from experiments.time_to_accuracy import ways
+    from experiments import sensitivity
+    from experiments.ways import ways
 
-    costs = {"gradient_ms": {"ncf": 2.0}, "compression_ns": {"none": 36.0, "topk": 20.0}}
+    times = {"ncf": 2.0, "none": 36.0, "topk": 20.0}
+    times = {name: {"median": value, "repetitions": [value]} for name, value in times.items()}
+    costs = {"gradient_ms": times, "compression_ns": times}
     runs = [run_with([[10, 0.2], [20, 0.4], [30, 0.5], [40, 0.6]])]
-    ring, topk = ways({"none": runs, "topk": runs}, costs, "small")
+    groups = {"none": runs, "topk": runs}
+    ring, topk = ways(groups, costs, at_papers_size=False)
     assert ring.steps == topk.steps == 30
     assert ring.seconds(1) == pytest.approx(30 * (2e-3 + 8 * 1.5 * 3e6 / 1e9))  # float32 costs no compression
     assert topk.seconds(10) == pytest.approx(30 * (7e-3 + 8 * 3e6 / 1e10))
-    free = ways({"none": runs, "topk": runs}, costs, "paper, free")[1]
+    free = ways(groups, costs, at_papers_size=True)[1].with_cost(0.0)
     assert free.compression_s == 0
     assert free.megabits == pytest.approx(
         8 * 3 * 121 / 4 / 0.25
     )  # NCF: 121 MB are 30.25 M elements, 12 bytes received for each
+    # Table 1 at 10 Gbit/s: 149 ms, 107.28 of them communication, 4.29 hidden. Three times its bytes are received.
+    assert free.seconds(10, "time") == pytest.approx(30 * (149 + 2 * 107.28) / 1e3, rel=1e-3)
+    assert free.seconds(10, "share") == pytest.approx(30 * (46.01 + 3 * 0.96 * 107.28) / 1e3, rel=1e-3)
+    # At 1 Gbit/s Top-k saves 12 ms a step and costs 5.
+    wins = sensitivity.by_factor([ring, topk], 1)
+    assert [factor for factor, spec in wins.items() if spec == "none"] == [4.0]
+
+
+def test_who_is_fastest_if_the_measurements_are_drawn_again():
+    """One of two repetitions is so dear that the ring wins."""
+    from experiments import sensitivity
+
+    repetitions = {"ncf": [2.0], "none": [36.0], "topk": [20.0, 200.0]}
+    times = {name: {"median": values[0], "repetitions": values} for name, values in repetitions.items()}
+    runs = [run_with([[10, 0.2], [20, 0.4], [30, 0.5], [40, 0.6]])]
+    chances = sensitivity.by_chance(
+        {"none": runs, "topk": runs},
+        {"gradient_ms": times, "compression_ns": times, "workers": 4},
+        False,
+        (1,),
+        np.random.default_rng(0),
+    )
+    assert set(chances[1]) == {"none", "topk"} and sum(chances[1].values()) == 1
+    assert 0.35 < chances[1]["topk"] < 0.65
 
 
 def test_largest_difference_of_losses():
@@ -176,11 +218,14 @@ def test_largest_difference_of_losses():
 
 def run_of(seed: int, score: float | None, compressor: str = "topk", losses: Sequence[float] = (4.0, 2.0)):
     return {
-        "setting": {"seed": seed, "workers": 4, "workload": "ncf", "steps": 2, "compressor": compressor},
+        "setting": dataclasses.asdict(
+            dataclasses.replace(SETTING, seed=seed, workers=4, steps=2, compressor=compressor)
+        ),
         "outcome": {
             "diverged": score is None,
             "scores": [[1, 0.5], [2, score]],
             "losses": list(losses),
+            "window": 1,
             "metric": "hit rate",
             "higher_is_better": True,
             "sent": 1.0,
@@ -199,12 +244,14 @@ def test_differences_are_taken_seed_by_seed():
     assert recorded.differences([run_of(0, 1.1), run_of(1, None)], baseline) == pytest.approx([0.1])
     steps, samples = recorded.differences_over_steps([run_of(1, 2.3), run_of(0, 1.1)], baseline)
     assert (steps, samples) == ([1, 2], [[0.0, 0.0], pytest.approx([0.3, 0.1])])
-    slower = [run_of(0, 1.0, losses=(4.4, 2.2, 9.0)), run_of(1, None)]
-    assert recorded.loss_differences(slower, [run_of(0, 1.0), run_of(1, 1.0)], 2) == pytest.approx(np.array([[0.1]]))
+    slower = [run_of(0, 1.0, losses=(4.4, 2.2)), run_of(1, None)]
+    assert recorded.loss_differences(slower, [run_of(0, 1.0), run_of(1, 1.0)], 2) == pytest.approx(
+        np.array([[0.1, 0.1]])
+    )
 
 
 def test_the_table_gives_verdicts_and_says_where_it_cannot():
-    """Differences of about 0.03 are worse; 0.0001 is within 1 % of 0.5; three seeds and a diverged run have none."""
+    """Differences of about 0.03 are worse; 0.0001 is within 0.01; three seeds and a diverged run have no verdict."""
     from experiments import summarize
 
     noise = (0.0001, -0.0001, 0.0002, -0.0002, 0.0)
@@ -212,17 +259,16 @@ def test_the_table_gives_verdicts_and_says_where_it_cannot():
     for compressor, shift, seeds in (("worse", -0.03, 5), ("same", 0.0001, 5), ("few", 0.0, 3)):
         runs += [run_of(seed, 0.5 + seed / 10 + shift + noise[seed], compressor) for seed in range(seeds)]
     runs += [run_of(seed, 0.5 if seed else None, "lost") for seed in range(5)]
-    found = {spec: verdict for spec, (_, verdict) in summarize.beside_baseline(recorded_group(runs)).items()}
-    assert found == {"worse": "worse", "same": "equivalent", "few": "too few seeds", "lost": "diverges"}
-    assert "The margin is 0.007." in summarize.table(runs)
+    found = {spec: verdict for spec, (_, verdict) in summarize.beside_baseline(recorded_group(runs), 0.01).items()}
+    assert found == {"worse": "different: worse", "same": "equivalent", "few": "too few seeds", "lost": "diverges"}
     without = recorded_group([run for run in runs if run["setting"]["compressor"] != "none"])
-    assert summarize.beside_baseline(without) == {}
+    assert summarize.beside_baseline(without, 0.01) == {}
 
 
 def recorded_group(runs):
     from experiments import recorded
 
-    return recorded.grouped(runs)["ncf"]
+    return recorded.grouped(runs)[recorded.Case("ncf", 4)]
 
 
 def test_figures_order_bits_by_their_size_and_give_each_curve_of_a_panel_its_own_colour():
@@ -250,9 +296,10 @@ def test_no_text_of_a_figure_is_cut_off_or_covers_a_panel():
     ]
     group = recorded_group(runs)
     drawn = [
-        figures.finals({"ncf": group}),
-        figures.metric_over_steps("ncf", group),
-        figures.block_fixed_point({"ncf": group, "lstm": group}),
+        figures.finals({Case("ncf", 4): group}, MARGINS),
+        figures.metric_over_steps(Case("ncf", 4), group, 0.01),
+        figures.block_fixed_point({Case("ncf", 4): group, Case("lstm", 16): group}),
+        figures.block_fixed_point({Case("ncf", 4): group}),
     ]
     for figure in drawn:
         figure.canvas.draw()
@@ -275,11 +322,19 @@ def test_emulated_ring_by_hand():
     assert ring == pytest.approx(103.79 + 1.75 * 2037.97 - 40.76, abs=0.02)
     assert emulator.batch_ms(PROFILES["DeepLight"], 10, 1.0) == pytest.approx(2101)
 
+    # With the same share hidden, 2 % of a ring's communication is, too.
+    share = emulator.batch_ms(PROFILES["DeepLight"], 10, 1.75, overlap=emulator.SHARE)
+    assert share == pytest.approx(103.79 + 1.75 * 2037.97 * 0.98, abs=0.02)
 
-def test_emulator_agrees_with_the_paper_within_five_percent_but_for_what_it_explains():
+
+def test_emulated_speedups_of_aggregation_are_near_the_papers():
+    """By either model most rows agree within 5 %, and the two that do not by one of them lie between the models."""
     rows = [row for row in emulator.rows() if row.method == "INA"]
     assert len(rows) == sum(map(len, SPEEDUPS.values())) == 12
-    assert {(r.model, r.gbps) for r in rows if abs(r.difference) > 0.05} == set(emulator.EXPLANATIONS)
+    far = [row for row in rows if abs(row.difference(emulator.TIME)) > 0.05]
+    assert {(row.model, row.gbps) for row in far} == {("ResNet-50", 10), ("LSTM", 100)}
+    for row in far:
+        assert min(row.ours.values()) - 0.03 < row.paper < max(row.ours.values())
 
 
 def test_emulator_page_is_current():

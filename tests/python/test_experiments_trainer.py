@@ -22,7 +22,7 @@ from flax import nnx
 jax.config.update("jax_num_cpu_devices", 4)
 sys.path.insert(0, sys.argv[1])
 from experiments.trainer import Programs, Trainer
-from experiments.workloads.base import Workload, shuffled
+from experiments.workloads.base import Lengths, Workload, shuffled
 import jaxina
 from jaxina import compressors
 
@@ -31,21 +31,21 @@ inputs = rng.normal(size=(64, 5)).astype(np.float32)
 DATA = {"x": inputs, "y": inputs @ np.float32([1, -2, 3, 0, 0.5])}
 
 class Line(Workload):
-    metric, higher_is_better, steps, batch_size = "error", False, 12, 16
+    metric, higher_is_better, lengths, batch_size = "error", False, Lengths(12, 12), 16
     def network(self, rngs): return nnx.Linear(5, 1, rngs=rngs)
     def loss(self, network, batch): return ((network(batch["x"])[:, 0] - batch["y"]) ** 2).mean()
     def batches(self, seed): return shuffled(DATA, 16, seed)
-    def test_batches(self): return [DATA]
+    def held_out(self, split): return [DATA]
     def predict(self, network, batch): return network(batch["x"])[:, 0] - batch["y"]
     def score(self, predictions): return float(np.mean(np.square(predictions)))
-    def optimizer(self, steps, scale, momentum): return optax.sgd(0.1 * scale, momentum=0.5 if momentum else None)
+    def optimizer(self, steps, momentum): return optax.sgd(0.1, momentum=0.5 if momentum else None)
 
 def alone(steps):
     # The same training, but without workers, compressors or meshes.
     work, batches = Line(), Line().batches(3)
     network = work.network(nnx.Rngs(jax.random.key(3)))
     graph, params = nnx.split(network)
-    optimizer = work.optimizer(steps, 1.0, True)
+    optimizer = work.optimizer(steps, True)
     state, losses = optimizer.init(params), []
     for _ in range(steps):
         batch = next(batches)
@@ -58,7 +58,7 @@ def alone(steps):
 programs = Programs(Line(), 4)
 
 def run(spec, scale=1.0, collectives=functools.partial(jaxina.collectives, False)):
-    return Trainer(programs, compressors.get(spec), 12, scale, collectives).run(3, evaluations=3)
+    return Trainer(programs, compressors.get(spec), 12, collectives).run(3, scale, "test", evaluations=3)
 
 expected = alone(12)
 exact = run("none")

@@ -12,8 +12,11 @@ pytest.importorskip("optax")
 
 from flax import nnx
 
-from experiments import workloads
-from experiments.workloads import detector, gan
+from examples.gpt.model import Size
+from experiments import pretrained, workloads
+from experiments.data.splits import Splits
+from experiments.workloads import decoder, detector, gan
+from experiments.workloads.base import Lengths
 from experiments.workloads.clickthrough import area_under_curve
 
 
@@ -115,3 +118,41 @@ def test_coarse_pictures_and_larger_ones():
     np.testing.assert_allclose(gan.coarse(gan.enlarged(pictures)), pictures, rtol=1e-6)
     squares = gan.doubled(jnp.arange(8, dtype=jnp.float32).reshape(1, 1, 2, 4))
     np.testing.assert_array_equal(squares[0, :, :, 0], [[0, 1, 4, 5], [2, 3, 6, 7]])
+
+
+def test_adapters_begin_as_the_base_and_only_they_are_trained(monkeypatch, tmp_path):
+    """The decoder and its LoRA on made-up text, in a tiny size. The base comes back from its file as it was trained."""
+    text = decoder.shakespeare.Characters(Splits(*(np.arange(34 * 17, dtype=np.int32) % 7 for _ in range(3))), 7)
+    monkeypatch.setattr(decoder.shakespeare, "characters", lambda spelling: text)
+    monkeypatch.setattr(
+        decoder, "size_of", lambda alphabet, large: Size(alphabet, length=16, width=8, depth=1, heads=2)
+    )
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
+    monkeypatch.setattr(decoder.Shakespeare, "lengths", Lengths(2, 2))
+    whole, adapted = decoder.Shakespeare(), decoder.LoRA()
+    base = pretrained.parameters(whole)
+    assert list(tmp_path.iterdir()) == [pretrained.file_of(whole)]
+    graph = nnx.graphdef(nnx.eval_shape(lambda: whole.network(nnx.Rngs(0))))
+    batch = next(whole.batches(0))
+
+    def everything(key):
+        adapters = adapted.network(nnx.Rngs(key))
+        changed = adapted.network(nnx.Rngs(key))
+        changed.up[...] = jnp.ones_like(changed.up[...])
+        values = changed.added_to(base)["blocks"][0]["value"]["kernel"]
+        return {
+            "whole": whole.loss(nnx.merge(graph, nnx.State(base)), batch),
+            "adapted": adapted.loss(adapters, batch),
+            "changed": adapted.loss(changed, batch),
+            "added": values - base["blocks"][0]["value"]["kernel"],
+            "product": changed.down[0, 1] @ changed.up[0, 1],
+            "gradient": nnx.state(nnx.grad(lambda network: adapted.loss(network, batch))(adapters)),
+        }
+
+    found = jax.jit(everything, compiler_options={"xla_backend_optimization_level": 0})(jax.random.key(1))
+    assert float(found["adapted"]) == pytest.approx(float(found["whole"]), rel=1e-6)
+    assert abs(float(found["changed"] - found["whole"])) > 1e-4
+    np.testing.assert_allclose(found["added"], found["product"], rtol=1e-4, atol=1e-6)
+    shapes = {leaf.shape for leaf in jax.tree.leaves(found["gradient"])}
+    assert shapes == {(1, 2, 8, decoder.RANK), (1, 2, decoder.RANK, 8)}
+    assert np.abs(found["gradient"]["up"][...]).max() > 0

@@ -1,0 +1,183 @@
+"""Makes everything that is recorded in experiments/results: the studies, their tables and their figures.
+
+    python -m experiments.reproduce --plan              # what is missing, and how long it will take
+    python -m experiments.reproduce                     # does it; after an interruption, start it again
+    python -m experiments.reproduce --only ncf          # stages whose names contain "ncf"
+    python -m experiments.reproduce --size large        # the studies with large models, on a GPU
+
+With EXPERIMENTS_RESULTS=FOLDER in the environment it begins anew, in a folder of its own.
+
+Every run and every stage is written down when it ends, with versions, commit, machine and time. What is written down is
+not done again. The estimate comes from recorded runs; a workload that was never run is timed for a few steps first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments import durations, grid, records
+from experiments.durations import Durations
+from experiments.grid import Grid
+
+CONFIGS = ("convergence", "narrow_words", "training_breaks")  # in the order in which they run
+
+# What needs no grid. Each takes minutes, the races hours.
+ANALYSES = {
+    "data sets": "data.packages",
+    "base of lora": "pretrained",
+    "bias of rounding": "unbiased_rounding",
+    "effect of f": "effect_of_f",
+    "sums of narrow words": "narrow_words",
+    "cost of compression": "compression_cost",
+    "races over unequal links": "fabric.study train --compute C2 --gradients 6000 --score-every 240",
+}
+# Tables and figures of the studies. They take seconds and are made each time.
+PAGES = {
+    "tables and figures": "summarize " + " ".join(f"experiments/configs/{name}.toml" for name in CONFIGS),
+    "emulated speed-ups": "emulator",
+    "time to accuracy": "time_to_accuracy",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Command(records.Identified):
+    """What identifies a stage whose end is written down."""
+
+    command: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A part of the work.
+
+    Attributes:
+      name: for people.
+      command: the arguments of ``python -m experiments.``.
+      left: what is missing, in words; empty if it is done.
+      seconds: how long the rest will take; None if nobody knows.
+      recorded: whether the end of the stage is written down. Studies write down their runs instead.
+    """
+
+    name: str
+    command: str
+    left: str
+    seconds: float | None
+    recorded: bool = False
+
+
+def analyses() -> Iterator[Stage]:
+    ends = records.by_id(_file())
+    for name, command in ANALYSES.items():
+        before = ends.get(Command(command).id)
+        taken = before["outcome"]["seconds"] if before else None
+        yield Stage(name, command, "" if before else "not made", 0.0 if before else taken, recorded=True)
+
+
+def studies(size: str, console: Console, probing: bool) -> Iterator[Stage]:
+    """Yields a stage for each workload and number of workers of each study."""
+    for name in CONFIGS:
+        whole = dataclasses.replace(grid.Grid.read(grid.CONFIGS / f"{name}.toml"), size=size)
+        for workers in whole.workers:
+            for workload in whole.workloads:
+                part = whole.selected([workload], workers=[workers])
+                missing = durations.left(part)
+                command = f"convergence --config experiments/configs/{name}.toml --workload {workload}"
+                command += f" --workers {workers} --size {size}"
+                seconds = 0.0
+                if missing:
+                    known = _known(part, console, probing)
+                    place = durations.place_of(missing[0])
+                    seconds = sum(map(known.seconds, missing)) if known.knows(place) else None
+                words = f"{len(missing)} runs" if missing else ""
+                yield Stage(f"{name}: {workload}, {workers} workers", command, words, seconds)
+
+
+def _known(part: Grid, console: Console, probing: bool) -> Durations:
+    """Returns the durations of recorded runs, and probes a workload that has none."""
+    entry = part.entries()[0]
+    known = durations.recorded(part)
+    if probing and not known.knows(durations.place_of(entry)):
+        console.print(f"timing {entry.workload}, {entry.workers} workers", style="dim")
+        _call(f"probe {entry.workload} --workers {entry.workers} --size {entry.size}")
+        known = durations.recorded(part)
+    return known
+
+
+def show(stages: Iterable[Stage], console: Console) -> None:
+    table = Table("stage", "missing", "time")
+    total, unknown = 0.0, 0
+    for stage in stages:
+        if stage.left:
+            table.add_row(stage.name, stage.left, "unknown" if stage.seconds is None else duration(stage.seconds))
+            total, unknown = total + (stage.seconds or 0.0), unknown + (stage.seconds is None)
+        else:
+            table.add_row(stage.name, "-", "-", style="dim")
+    known = f"{duration(total)} on a machine as busy as that of the records. Searches may take some runs more."
+    table.caption = known + (f" Not counted: stages of unknown time ({unknown})." if unknown else "")
+    console.print(table)
+
+
+def duration(seconds: float) -> str:
+    """Returns a time for people, such as "3 h 20 min"."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return f"{seconds:.0f} s"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
+def run(stage: Stage) -> None:
+    """Runs a stage, and writes down its end if its runs do not.
+
+    Raises:
+      SystemExit: the stage failed. What it has written down stays.
+    """
+    start = time.perf_counter()
+    code = _call(stage.command)
+    if code:
+        raise SystemExit(f"{stage.name} failed (exit status {code}): python -m experiments.{stage.command}")
+    if stage.recorded:
+        records.append(_file(), Command(stage.command), {"seconds": round(time.perf_counter() - start, 1)})
+
+
+def _call(command: str) -> int:
+    """Runs ``python -m experiments.COMMAND`` in a process of its own: each needs other settings of JAX."""
+    return subprocess.run([sys.executable, "-m", *f"experiments.{command}".split()], check=False).returncode
+
+
+def _file() -> Path:
+    return records.RESULTS / "stages.jsonl"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plan", action="store_true", help="only say what is missing and how long it will take")
+    parser.add_argument("--only", action="append", default=[], help="stages with this in their names; may be repeated")
+    parser.add_argument("--size", choices=["small", "large"], default="small")
+    parser.add_argument("--no-probes", action="store_true", help="time no steps of workloads that were never run")
+    options = parser.parse_args()
+    console = Console()
+    found = [*analyses(), *studies(options.size, console, not options.no_probes)]
+    chosen = [stage for stage in found if not options.only or any(text in stage.name for text in options.only)]
+    show(chosen, console)
+    if options.plan:
+        return
+    for stage in chosen:
+        if stage.left:
+            console.rule(f"{stage.name}: {stage.left}")
+            run(stage)
+    for name, command in PAGES.items():
+        console.rule(name)
+        run(Stage(name, command, "made each time", None))
+
+
+if __name__ == "__main__":
+    main()

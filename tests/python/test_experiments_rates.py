@@ -1,0 +1,161 @@
+"""How studies choose learning rates, go on after an interruption, and estimate what is left. Nothing is trained."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import types
+
+import pytest
+
+pytest.importorskip("flax")
+pytest.importorskip("optax")
+
+from experiments import convergence, durations, grid, rates, records, reproduce
+from experiments.rates import Search
+from experiments.records import Setting
+from experiments.trainer import Outcome
+from experiments.workloads import TEST, VALIDATION
+from jaxina.errors import InvalidArgumentError
+
+RUN = Setting("ncf", "small", "topk", 4, 0, 100, 1.0, "xla", TEST)
+
+
+def searched(search: Search, curve, higher_is_better: bool = True) -> tuple[dict, int]:
+    """Returns the records of a search that sees the scores of `curve`, and in how many rounds it asked for them."""
+    found, rounds = {}, 0
+    while missing := search.missing(RUN, found):
+        rounds += 1
+        for setting in missing:
+            assert setting.split == VALIDATION and setting.seed >= rates.FIRST_SEED
+            score = curve(setting.learning_rate_scale)
+            found[setting.id] = record_of(setting, score, higher_is_better)
+    return found, rounds
+
+
+def record_of(setting: Setting, score: float | None, higher_is_better: bool = True, seconds: float = 3.0) -> dict:
+    outcome = {"scores": [[1, score]], "higher_is_better": higher_is_better, "step_seconds": 0.02, "seconds": seconds}
+    return {"id": setting.id, "setting": dataclasses.asdict(setting), "outcome": outcome}
+
+
+@pytest.mark.parametrize("best, rounds", [(1.0, 1), (2.0, 2), (0.125, 4), (16.0, 4), (1 / 64, 6)])
+@pytest.mark.parametrize("higher", [True, False])
+def test_the_best_rate_is_found_beyond_the_first_ones(best, rounds, higher):
+    def curve(scale):
+        return (-1 if higher else 1) * abs(math.log2(scale / best))
+
+    search = Search(seeds=2)
+    found, asked = searched(search, curve, higher)
+    assert search.best(RUN, found) == best
+    assert asked == rounds
+    scores = search.scores(RUN, found)
+    assert list(scores) == sorted(scores) and scores[best] == 0
+    neighbours = {best / 2, best * 2} & set(scores)
+    assert len(neighbours) == 2 or best in (search.smallest, search.largest)
+
+
+def test_a_rate_that_diverges_is_the_worst_and_if_all_do_the_smallest_is_taken():
+    search = Search(seeds=1)
+    found, _ = searched(search, lambda scale: None if scale > 0.25 else 0.1)
+    assert search.best(RUN, found) <= 0.25
+    found, _ = searched(search, lambda scale: None)
+    assert search.best(RUN, found) == search.smallest
+    assert all(math.isnan(score) for score in search.scores(RUN, found).values())
+
+
+def test_a_search_goes_on_where_it_was_and_gives_no_rate_before_its_end():
+    search = Search(seeds=2)
+    first, *others = search.missing(RUN, {})
+    found = {first.id: record_of(first, 0.5)}
+    assert search.missing(RUN, found) == others
+    with pytest.raises(InvalidArgumentError, match="5 runs of the search are missing"):
+        search.best(RUN, found)
+
+
+def test_one_scale_needs_no_search():
+    search = Search(scales=(0.5,))
+    assert search.missing(RUN, {}) == []
+    assert search.best(RUN, {}) == 0.5
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    """A study of two compressors, four runs each with one seed for rates, in an empty folder."""
+    monkeypatch.setattr(rates, "FILE", tmp_path / "tuning.jsonl")
+    monkeypatch.setattr(durations, "PROBES", tmp_path / "probes.jsonl")
+    monkeypatch.setattr(grid, "RESULTS", tmp_path)
+    return grid.Grid(("ncf",), ("none", "topk"), {"ncf": 0.01}, "s", seeds=5, rates=Search(seeds=1))
+
+
+def test_what_is_left_of_a_study_and_how_long_it_takes(study):
+    assert len(durations.left(study)) == 2 * (3 + 5)
+    none, _ = study.entries()
+    place = durations.place_of(none)
+    assert not durations.recorded(study).knows(place)
+
+    def write(file, setting):
+        records.append(file, setting, record_of(setting, 0.5)["outcome"])
+
+    for setting in study.rates.missing(none, {}):
+        write(rates.FILE, setting)
+    # All scores are equal, so the first rate is the best, and the search goes on beyond it to the smallest.
+    left = durations.left(study)
+    assert [run.learning_rate_scale for run in left if run.compressor == "none" and run.split == VALIDATION] == [0.25]
+    while missing := study.rates.missing(none, records.by_id(rates.FILE)):
+        for setting in missing:
+            write(rates.FILE, setting)
+    for run in study.runs(none, 1 / 64)[:2]:
+        write(study.file, run)
+    left = durations.left(study)
+    assert [run.seed for run in left if run.compressor == "none"] == [2, 3, 4]
+
+    known = durations.recorded(study)
+    run = study.runs(none, 1 / 64)[2]
+    overhead = 3.0 - run.steps * 0.02 if run.steps * 0.02 < 3 else 0.0
+    assert known.seconds(run) == pytest.approx(run.steps * 0.02 + overhead)
+    other = dataclasses.replace(run, compressor="topk")  # never run: float32's step and a factor stand in
+    assert known.seconds(other) > known.seconds(run)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_a_study_that_was_interrupted_goes_on_and_trains_nothing_twice(study, monkeypatch):
+    """Runs end after one, two, ... of them. The rate with the best validation score is what the tests use."""
+    trained, allowed = [], [0]
+
+    class Trainer:
+        programs = types.SimpleNamespace(
+            workload=types.SimpleNamespace(metric="hits", higher_is_better=True), parameter_count=lambda: 1
+        )
+
+        def __init__(self, programs, compressor, steps, collectives):
+            self.compressor = compressor
+
+        def run(self, seed, scale, split, evaluations, on_step):
+            if not allowed[0]:
+                raise Interrupted
+            allowed[0] -= 1
+            trained.append((self.compressor, seed, scale, split))
+            return Outcome([3.0, 2.0], [(2, 1.0 - abs(scale - 2))], 0.01, 4.0, 4.0, False)
+
+    monkeypatch.setattr(convergence, "Trainer", Trainer)
+    monkeypatch.setattr(convergence.Study, "_of", lambda self, entry: None)
+    for more in (1, 2, 3, 20):
+        allowed[0] = more
+        with contextlib.suppress(Interrupted):
+            convergence.Study(study).run()
+    assert len(trained) == len(set(trained)) == 2 * (4 + 5)  # half, one, two, four; then five seeds
+    assert {scale for _, _, scale, split in trained if split == TEST} == {2.0}
+    assert durations.left(study) == []
+    record = records.read(study.file)[0]
+    assert record["outcome"]["losses"] == [3.0, 2.0] and record["outcome"]["window"] == 1
+    allowed[0] = 20
+    convergence.Study(study).run()
+    assert allowed[0] == 20
+
+
+def test_times_for_people():
+    assert [reproduce.duration(s) for s in (4.4, 61, 3600, 90061)] == ["4 s", "1 min", "1 h 0 min", "25 h 1 min"]
