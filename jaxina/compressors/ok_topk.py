@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Generator, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,9 @@ from jaxina.compressors.messages import LeafReduction
 from jaxina.compressors.packing import COUNT, Field, floats, integers
 from jaxina.compressors.sparse import check_ratio, counted_fields, kept, scattered, selected
 from jaxina.errors import InvalidArgumentError
+
+_StateUpdate = Generator[Message, Arrays, Arrays]
+"""Rounds of messages that end with the next state."""
 
 _QUANTILES = 63
 """How many positions tell where a worker's elements are. Regions for any number of workers are cut between them."""
@@ -115,9 +118,13 @@ class OkTopK(Compressor):
         def anew(values: jax.Array, before: jax.Array) -> jax.Array:
             return jax.lax.top_k(jnp.abs(values), self._kept(context))[0][-1] + 0 * before
 
-        return _cond(self._due(before, context), anew, lambda values, before: before + 0 * values[0], values, before)
+        def as_before(values: jax.Array, before: jax.Array) -> jax.Array:
+            return before + 0 * values[0]
 
-    def _cut(self, chosen: Arrays, state: Arrays, context: Context) -> LeafReduction:
+        # Both branches depend on both operands, so that their results vary over the same axes.
+        return jax.lax.cond(self._due(before, context), anew, as_before, values, before)
+
+    def _cut(self, chosen: Arrays, state: Arrays, context: Context) -> _StateUpdate:
         """Tells all workers where this worker's elements are, if it is due: the mean of their quantiles."""
         due = jnp.asarray(context.step) % self.regions == 0
         count = chosen[COUNT]
@@ -130,7 +137,7 @@ class OkTopK(Compressor):
         mean = (gathered["quantiles"] // context.workers).sum(axis=0)  # no sum exceeds int32
         return {**state, "quantiles": jnp.where(due, mean, state["quantiles"])}
 
-    def _agree(self, sums: jax.Array, state: Arrays, context: Context) -> LeafReduction:
+    def _agree(self, sums: jax.Array, state: Arrays, context: Context) -> _StateUpdate:
         """Computes the k-th largest of all workers' sums, if it is due, from the k largest of each."""
         before, k = state["global_threshold"], self._kept(context)
         due = self._due(before, context)
@@ -138,17 +145,15 @@ class OkTopK(Compressor):
         def largest(sums: jax.Array, before: jax.Array) -> jax.Array:
             return jax.lax.top_k(jnp.abs(sums), k)[0] + 0 * before
 
-        own = _cond(due, largest, lambda sums, before: jnp.zeros(k) + 0 * (before + sums[0]), sums, before)
+        def none(sums: jax.Array, before: jax.Array) -> jax.Array:
+            return jnp.zeros(k) + 0 * (before + sums[0])
+
+        own = jax.lax.cond(due, largest, none, sums, before)
         message = {COUNT: jnp.where(due, (own > 0).sum(), 0).astype(jnp.int32), "magnitudes": own}
         fields = {COUNT: integers(0, k), "magnitudes": floats(counted=True)}
         gathered = yield Message(GATHER, message, fields, fields)
         threshold = self._threshold(gathered["magnitudes"].reshape(-1), before, context)
         return {**state, "global_threshold": threshold}
-
-
-def _cond(due: jax.Array, *branches_and_operands: jax.Array | Callable[..., jax.Array]) -> jax.Array:
-    """`jax.lax.cond`. Branches add zero times all operands, so that their results vary over the same axes."""
-    return jax.lax.cond(due, *branches_and_operands)
 
 
 def _at_least(values: jax.Array, threshold: jax.Array) -> jax.Array:
@@ -161,7 +166,7 @@ def _twice(context: Context) -> tuple[Mapping[str, Field], Mapping[str, Field]]:
 
 
 def _edges(quantiles: jax.Array, context: Context) -> jax.Array:
-    """Where the n regions begin, and where the last one ends: int32[n + 1]. Region w has as many quantiles as others."""
+    """Where the n regions begin, and where the last one ends: int32[n + 1]. All regions have as many quantiles."""
     ends = jnp.concatenate([jnp.zeros(1, jnp.int32), quantiles, jnp.full(1, context.size, jnp.int32)])
     place = np.arange(1, context.workers) * ((_QUANTILES + 1) / context.workers)
     below, share = place.astype(np.int32), jnp.asarray(place % 1, jnp.float32)

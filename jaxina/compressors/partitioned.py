@@ -121,8 +121,8 @@ class Partitioned:
         for path, x in jax.tree.leaves_with_path(gradients):
             if jnp.ndim(x) == 0 or x.shape[0] != workers:
                 raise InvalidArgumentError(
-                    f"the gradient{jax.tree_util.keystr(path)} has the shape {jnp.shape(x)}, but its first axis must be "
-                    f"the {workers} workers of {self.axis_name!r}: compute it with compressors.per_worker. The "
+                    f"the gradient{jax.tree_util.keystr(path)} has the shape {jnp.shape(x)}, but its first axis must "
+                    f"be the {workers} workers of {self.axis_name!r}: compute it with compressors.per_worker. The "
                     "gradient of a whole batch has been summed over the workers already"
                 )
 
@@ -165,8 +165,8 @@ def per_worker(f: Callable[..., Any], mesh: Mesh, axis_name: str | tuple[str, ..
         for path, x in jax.tree.leaves_with_path(batch):
             if jnp.ndim(x) == 0 or x.shape[0] % workers:
                 raise InvalidArgumentError(
-                    f"the array batch{jax.tree_util.keystr(path)} has the shape {jnp.shape(x)}, whose first axis cannot "
-                    f"be cut into equal parts for the {workers} workers of {axis_name!r}"
+                    f"the array batch{jax.tree_util.keystr(path)} has the shape {jnp.shape(x)}, whose first axis "
+                    f"cannot be cut into equal parts for the {workers} workers of {axis_name!r}"
                 )
         mapped = _mapped(own, mesh, axis_name, (P(), P(axis_name)), P(axis_name))
         return mapped(_whole(params, mesh, axis_name), batch)

@@ -17,9 +17,9 @@ from jaxina.compressors.rounding import from_rows, parts_of
 class HalfPrecisionRing(HalfPrecision):
     """What a ring of workers makes of an all-reduce of fp16 or bf16, bit for bit.
 
-    The array is cut into n parts of equal length. Part w begins at worker w + 1, goes on from worker to worker, and ends
-    at worker w. Each worker adds its own part, and rounds the sum to 16 bits. So there are n roundings of each element,
-    and small gradients vanish beside a large partial sum. Then the n sums go to all workers.
+    The array is cut into n parts of equal length. Part w begins at worker w + 1, goes on from worker to worker, and
+    ends at worker w. Each worker adds its own part, and rounds the sum to 16 bits. So there are n roundings of each
+    element, and small gradients vanish beside a large partial sum. Then the n sums go to all workers.
 
     Here worker w gets all n parts in an all-to-all, and adds them in that order. So the bits and the bytes are those of
     the ring: 2 (n - 1) parts in each direction.
@@ -35,8 +35,8 @@ class HalfPrecisionRing(HalfPrecision):
         paper="Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations, JPDC 2009",
         unbiased=False,
         error_feedback="off",
-        note="The usual all-reduce of 16-bit gradients. Partial sums are rounded at each of n - 1 hops. With fp16 a sum "
-        "of at least 65520 is infinite.",
+        note="The usual all-reduce of 16-bit gradients. Partial sums are rounded at each of n - 1 hops. With fp16 a "
+        "sum of at least 65520 is infinite.",
     )
     kind = ALL_TO_ALL
 
@@ -44,9 +44,7 @@ class HalfPrecisionRing(HalfPrecision):
         x = self.with_memory(x, state)
         payload, _ = self.encode(x, state, context)
         fields = self.fields(context, False)
-        received = yield Message(
-            ALL_TO_ALL, {"values": parts_of(payload["values"], context.workers)}, fields, fields
-        )
+        received = yield Message(ALL_TO_ALL, {"values": parts_of(payload["values"], context.workers)}, fields, fields)
         hops = jnp.roll(received["values"], -(context.worker + 1), axis=0)  # the own part is the last
         # The carry of a loop has 16 bits. XLA may keep more between two additions that it sees together.
         total, _ = jax.lax.scan(lambda partial, own: (partial + own, None), hops[0], hops[1:])

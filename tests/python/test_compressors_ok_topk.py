@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,7 +50,7 @@ class Reference:
         def sparse(count: int) -> int:
             return packed_length(1, SIZE + 1) + 4 * count + packed_length(count, SIZE)
 
-        parts = [[row[(row >= a) & (row < b)] for a, b in zip(edges, edges[1:], strict=False)] for row in chosen]
+        parts = [[row[(row >= a) & (row < b)] for a, b in itertools.pairwise(edges)] for row in chosen]
         sent += sum(sparse(len(part)) for part in parts[0][1:])
         sums = np.zeros(SIZE, np.float32)
         for row, indices in zip(x, chosen, strict=True):
@@ -59,7 +61,7 @@ class Reference:
             sent += 4 * min(own_sums, K)
         sent += packed_length(1, K + 1)
         best = np.flatnonzero(np.abs(sums) >= self.global_threshold)
-        in_region = [best[(best >= a) & (best < b)][: 2 * K] for a, b in zip(edges, edges[1:], strict=False)]
+        in_region = [best[(best >= a) & (best < b)][: 2 * K] for a, b in itertools.pairwise(edges)]
         sent += sparse(len(in_region[0]))
         arrived = np.concatenate(in_region)
         mean = np.zeros(SIZE, np.float32)

@@ -17,7 +17,7 @@ steps = jax.jit(traced_steps, static_argnums=0)  # with XLA's optimizations, whi
 
 
 def ring(arrays: np.ndarray, dtype: type) -> np.ndarray:
-    """The reference: parts pass from worker to worker. Arrays are [n, size]; the result is the sum, of `dtype`[size]."""
+    """The reference: parts pass from worker to worker. Arrays are [n, size]; the result is the sum, `dtype`[size]."""
     workers, size = arrays.shape
     length = -(-size // workers)
     own = np.pad(arrays, ((0, 0), (0, workers * length - size))).astype(dtype).reshape(workers, workers, length)
