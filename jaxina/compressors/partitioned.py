@@ -28,6 +28,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from jaxina.compressors import feedback
 from jaxina.compressors.base import Compressor
 from jaxina.errors import InvalidArgumentError
 
@@ -68,7 +69,7 @@ class Partitioned:
             return state | {"leaves": _stacked(_varying(state["leaves"], self.axis_name))}
 
         mapped = _mapped(own, self.mesh, self.axis_name, (P(), P()), self._state_specs)
-        return jax.jit(mapped)(_whole(params, self.mesh, self.axis_name), key)
+        return mapped(_whole(params, self.mesh, self.axis_name), key)
 
     def update(
         self,
@@ -94,6 +95,7 @@ class Partitioned:
           InvalidArgumentError: a gradient has no axis of the workers, or what `Compressor.update` says.
         """
         self._check(gradients)
+        feedback.check_rate(learning_rate)
 
         def own(gradients: Any, state: dict[str, Any], params: Any, rate: Any) -> tuple[Any, dict[str, Any]]:
             mine = state | {"leaves": _first(state["leaves"])}
@@ -177,7 +179,9 @@ def per_worker(f: Callable[..., Any], mesh: Mesh, axis_name: str | tuple[str, ..
 def _workers(mesh: Mesh, axis_name: str | tuple[str, ...]) -> int:
     missing = [name for name in _names(axis_name) if name not in mesh.shape]
     if missing:
-        raise InvalidArgumentError(f"the mesh has the axes {', '.join(mesh.axis_names)}, and not {', '.join(missing)}")
+        raise InvalidArgumentError(
+            f"the mesh has the axes {', '.join(mesh.axis_names)}, and not {', '.join(map(str, missing))}"
+        )
     return math.prod(mesh.shape[name] for name in _names(axis_name))
 
 
@@ -186,8 +190,8 @@ def _names(axis_name: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _mapped(f: Callable[..., Any], mesh: Mesh, axis_name: str | tuple[str, ...], ins: Any, outs: Any) -> Any:
-    """`jax.shard_map` over the workers alone. Other axes stay with the partitioner."""
-    return jax.shard_map(f, mesh=mesh, in_specs=ins, out_specs=outs, axis_names=set(_names(axis_name)))
+    """`jax.shard_map` over the workers alone. Other axes stay with the partitioner, which needs a `jax.jit`."""
+    return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=ins, out_specs=outs, axis_names=set(_names(axis_name))))
 
 
 def _varying(tree: Any, axis_name: str | tuple[str, ...]) -> Any:

@@ -140,6 +140,8 @@ def test_what_is_wrong_is_said():
     state = average.init(PARAMS, jax.random.key(0))
     with pytest.raises(InvalidArgumentError, match=r"gradient\['down'\] has the shape \(24, 8\).*per_worker"):
         average.update(jax.grad(loss)(PARAMS, *BATCH), state)
+    with pytest.raises(InvalidArgumentError, match="learning rate must be at least 0"):
+        average.update(jax.tree.map(lambda x: jnp.stack([x] * 8), PARAMS), state, learning_rate=-0.1)
     with pytest.raises(InvalidArgumentError, match="the mesh has the axes data, and not workers"):
         compressors.all_reduce_mean("none", "workers", mesh=mesh)
     with pytest.raises(InvalidArgumentError, match="the mesh has the axes data, and not model"):
