@@ -75,9 +75,8 @@ _EXPLANATION = """
 * *of float32*: bytes sent and received together, as a share of what `none` sends and receives.
 
 **Values that are not finite.** If a leaf has a NaN or an infinity on any worker, all its elements become NaN on all
-workers, and the leaf's state stays as it was. {plain}
-give what IEEE-754 gives, element by element. A mean whose sum
-leaves float32's range is infinite, as with `lax.psum`.
+workers, and the leaf's state stays as it was. {plain} give what IEEE-754
+gives, element by element. A mean whose sum leaves float32's range is infinite, as with `lax.psum`.
 
 **Zeros** stay zeros, except with `signsgd`.
 
