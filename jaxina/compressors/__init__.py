@@ -4,6 +4,7 @@
 * `Compressor.init` and `Compressor.update` average a pytree over the workers, compressed, with explicit state.
 * `Compressor.encode`, `decode`, `to_bytes` and `from_bytes` handle one array and its bytes on the wire.
 * `all_reduce_mean` makes an optax transformation of a compressor.
+* `per_worker` and `Partitioned` are for programs of `jax.jit` with `NamedSharding`, without `jax.shard_map`.
 * `Meter` and `measure` count the bytes of an update.
 
 docs/compressors.md lists what each compressor promises. To add one, see `jaxina.compressors.base`.
@@ -11,6 +12,7 @@ docs/compressors.md lists what each compressor promises. To add one, see `jaxina
 
 from jaxina.compressors.base import ALL_TO_ALL, GATHER, MAX, REDUCE_SCATTER, SUM, Compressor, Context, Promise
 from jaxina.compressors.optax_chain import all_reduce_mean
+from jaxina.compressors.partitioned import Partitioned, per_worker
 from jaxina.compressors.registry import get, names, register, spec_of
 from jaxina.compressors.traffic import Meter, Traffic, measure
 
@@ -23,12 +25,14 @@ __all__ = [
     "Compressor",
     "Context",
     "Meter",
+    "Partitioned",
     "Promise",
     "Traffic",
     "all_reduce_mean",
     "get",
     "measure",
     "names",
+    "per_worker",
     "register",
     "spec_of",
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxina.compressors.base import Compressor
+from jaxina.compressors.partitioned import Partitioned
 from jaxina.compressors.registry import get
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ def all_reduce_mean(
     axis_name: Any,
     seed: int = 0,
     learning_rate: float | Callable[[Any], Any] | None = None,
+    mesh: jax.sharding.Mesh | None = None,
 ) -> optax.GradientTransformation:
     """Makes an optax transformation that averages gradients over the workers, compressed.
 
@@ -32,13 +34,16 @@ def all_reduce_mean(
       seed: seed of the compressor's random numbers, the same on every worker.
       learning_rate: the rate, or the schedule, that the optimizer after it has. Error feedback then accumulates what it
         owes times the rate of its step, as published; see `Compressor.update`. With a constant rate nothing changes.
+      mesh: of a program of `jax.jit` with `NamedSharding`, outside `jax.shard_map`. Then `axis_name` is an axis of the
+        mesh, `update` takes gradients [workers, ...], as `per_worker` makes them, and the state has an axis of workers,
+        too; see `Partitioned`.
 
     Returns:
       A transformation. Its state differs between workers if the compressor has a memory. Its `update` raises what
-      `Compressor.update` raises.
+      `Compressor.update` raises, or with a mesh what `Partitioned.update` raises.
 
     Raises:
-      InvalidArgumentError: the spec string is not allowed.
+      InvalidArgumentError: the spec string is not allowed, or the mesh has no such axis.
       ImportError: optax is not installed.
 
     Example:
@@ -67,12 +72,15 @@ def all_reduce_mean(
     import optax
 
     chosen = get(compressor) if isinstance(compressor, str) else compressor
+    partitioned = None if mesh is None else Partitioned(chosen, mesh, axis_name)
 
     def init(params: Any) -> dict[str, Any]:
-        return chosen.init(params, jax.random.key(seed))
+        return (partitioned or chosen).init(params, jax.random.key(seed))
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, dict[str, Any]]:
         rate = learning_rate(state["step"]) if callable(learning_rate) else learning_rate
+        if partitioned is not None:
+            return partitioned.update(updates, state, params=params, learning_rate=rate)
         return chosen.update(updates, state, axis_name, params=params, learning_rate=rate)
 
     return optax.GradientTransformation(init, update)

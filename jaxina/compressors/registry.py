@@ -22,9 +22,11 @@ from jaxina.compressors.dgc import DGC
 from jaxina.compressors.half_precision import HalfPrecision
 from jaxina.compressors.narrow_words import NarrowWords
 from jaxina.compressors.natural import Natural
+from jaxina.compressors.ok_topk import OkTopK
 from jaxina.compressors.powersgd import PowerSGD
 from jaxina.compressors.qsgd import QSGD
 from jaxina.compressors.random_k import RandomK
+from jaxina.compressors.ring import HalfPrecisionRing
 from jaxina.compressors.signs import EFSignSGD, OneBitSGD, SignSGD
 from jaxina.compressors.sparse import Threshold, TopK
 from jaxina.compressors.terngrad import TernGrad
@@ -41,6 +43,8 @@ _NAMES: dict[str, tuple[type[Compressor], dict[str, Any]]] = {
     "blockfp": (BlockFixedPoint, {}),
     "fp16": (HalfPrecision, {"format": "fp16"}),
     "bf16": (HalfPrecision, {"format": "bf16"}),
+    "fp16ring": (HalfPrecisionRing, {"format": "fp16"}),
+    "bf16ring": (HalfPrecisionRing, {"format": "bf16"}),
     "qsgd": (QSGD, {}),
     "qgz": (TwoPhase, {}),
     "terngrad": (TernGrad, {}),
@@ -49,6 +53,7 @@ _NAMES: dict[str, tuple[type[Compressor], dict[str, Any]]] = {
     "efsignsgd": (EFSignSGD, {}),
     "onebit": (OneBitSGD, {}),
     "topk": (TopK, {}),
+    "oktopk": (OkTopK, {}),
     "threshold": (Threshold, {}),
     "randomk": (RandomK, {}),
     "dgc": (DGC, {}),

@@ -1,4 +1,4 @@
-"""Rounding to integers, and cutting arrays into equal rows, for the compressors that quantize."""
+"""Rounding to integers, and cutting arrays into equal rows or parts."""
 
 from __future__ import annotations
 
@@ -29,3 +29,9 @@ def rows_of(x: jax.Array, length: int) -> jax.Array:
 def from_rows(rows: jax.Array, shape: tuple[int, ...], size: int) -> jax.Array:
     """Undoes `rows_of`: drops the padding and restores `shape`, of `size` elements."""
     return rows.reshape(-1)[:size].reshape(shape)
+
+
+def parts_of(x: jax.Array, parts: int) -> jax.Array:
+    """Cuts `x`, read in row-major order, into [parts, length]. The last parts are filled up with zeros."""
+    length = -(-x.size // parts)
+    return jnp.pad(x.reshape(-1), (0, parts * length - x.size)).reshape(parts, length)

@@ -127,9 +127,18 @@ class _Group:
         (message,) = asked
         if message is not None:
             return aggregated, message.with_arrays(made)
-        arrays, structure = jax.tree.flatten(made)
+        arrays, structure = jax.tree.flatten(self._kept_together(made))
         self.results = [jax.tree.unflatten(structure, [array[i] for array in arrays]) for i in range(self.size)]
         return aggregated, None
+
+    def _kept_together(self, made: Any) -> Any:
+        """Has XLA compute the arrays as a whole, since it fuses nothing across a loop.
+
+        Else each leaf's slice becomes a kernel of its own with the whole arithmetic in it, which takes long to compile.
+        """
+        if self.size == 1:
+            return made
+        return jax.lax.scan(lambda carry, leaf: (carry, jax.lax.optimization_barrier(leaf)), None, made)[1]
 
     def _lifted(self, replay: Callable[[Leaf, list[Arrays]], tuple[Any, Arrays]]) -> tuple[Any, Arrays]:
         if self.size > 1:

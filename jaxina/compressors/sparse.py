@@ -82,13 +82,7 @@ class Threshold(Compressor):
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
         flat = x.reshape(-1)
-        chosen = jnp.abs(flat) >= self.tau
-        (indices,) = jnp.nonzero(chosen, size=context.size, fill_value=context.size)
-        return {
-            COUNT: chosen.sum(dtype=jnp.int32),
-            "values": flat.at[indices].get(mode="fill", fill_value=0),
-            "indices": jnp.where(indices < context.size, indices, 0).astype(jnp.int32),
-        }, state
+        return selected(flat, jnp.abs(flat) >= self.tau, context.size), state
 
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return scattered(payload, context)
@@ -115,6 +109,16 @@ def largest(flat: jax.Array, k: int) -> Arrays:
     """Picks the k elements of largest magnitude; among equal ones those with lower indices."""
     _, indices = jax.lax.top_k(jnp.abs(flat), k)
     return {"values": flat[indices], "indices": indices.astype(jnp.int32)}
+
+
+def selected(flat: jax.Array, chosen: jax.Array, most: int) -> Arrays:
+    """Picks the elements where `chosen` is true, the first `most` of them, in the order of their indices."""
+    (indices,) = jnp.nonzero(chosen, size=most, fill_value=flat.size)
+    return {
+        COUNT: jnp.minimum(chosen.sum(dtype=jnp.int32), most),
+        "values": flat.at[indices].get(mode="fill", fill_value=0),
+        "indices": jnp.where(indices < flat.size, indices, 0).astype(jnp.int32),
+    }
 
 
 def scattered(payload: Arrays, context: Context) -> jax.Array:

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from jaxina.compressors.base import SUM, Compressor
+from jaxina.compressors.narrow_words import NarrowWords
 from jaxina.compressors.registry import get
 from jaxina.compressors.traffic import measure
 
@@ -25,6 +26,7 @@ ROWS = (
     "blockfp:12",
     "fp16",
     "bf16",
+    "bf16ring",
     "qsgd:64",
     "qsgd:256",
     "qgz:8",
@@ -36,6 +38,7 @@ ROWS = (
     "onebit",
     "topk:0.1",
     "topk:0.01",
+    "oktopk:0.01",
     "threshold:2.5",
     "randomk:0.01",
     "dgc:0.01",
@@ -58,13 +61,13 @@ the table's first column. `python -m jaxina.compressors.table` writes this page;
 """
 
 _EXPLANATION = """
-* *unbiased*: the expectation of the decoded array, over the random keys, is the array. With `int8:stochastic` that
-  does not hold for the few values that are cut off (see the notes).
+* *unbiased*: the expectation of the decoded array, over the random keys, is the array. *Nearly*: except for the few
+  values that are cut off, by less than 1 / 128 of each with 8 bits (see the notes).
 * *error feedback*: whether what a step could not send is added to the next step. The column has the default. `+ef`
   switches it on, and `-ef` switches it off where it is on.
 * *summed by an aggregator*: yes if payloads travel through `lax.psum`, and so through jaxina if it is switched on. The
-  others travel through an all-gather, from which a worker receives n - 1 payloads. `qgz` has an all-to-all of n - 1
-  parts before it.
+  others travel through an all-gather, from which a worker receives n - 1 payloads. `qgz`, `oktopk` and the rings have
+  an all-to-all of n - 1 parts before it.
 * *bits sent* and *received*: for one worker and one gradient element, counted from the packed bytes of one step of
   {workers} workers with normally distributed gradients of {rows} x {columns}, without packet headers.
   Where jaxina carries their sums, `int8` and `int16` send these bytes ([Narrow words](narrow_words.md#bytes)).
@@ -72,8 +75,8 @@ _EXPLANATION = """
 * *of float32*: bytes sent and received together, as a share of what `none` sends and receives.
 
 **Values that are not finite.** If a leaf has a NaN or an infinity on any worker, all its elements become NaN on all
-workers, and the leaf's state stays as it was. {plain} give what IEEE-754 gives, element by element. A mean whose sum
-leaves float32's range is infinite, as with `lax.psum`.
+workers, and the leaf's state stays as it was. {plain} give what IEEE-754
+gives, element by element. A mean whose sum leaves float32's range is infinite, as with `lax.psum`.
 
 **Zeros** stay zeros, except with `signsgd`.
 
@@ -90,7 +93,60 @@ later step in which it is sent.
 `optax.tree_map_params` makes its shardings from those of the parameters. Leaves of one shape are computed as one, which
 saves time to compile (`python -m experiments.compilation_cost`).
 
-## Notes and papers
+"""
+
+_PARTITIONED = """\
+## In `jit` with `NamedSharding` (FSDP)
+
+There, arrays are global, and XLA's partitioner sums the gradients where it must. A compressor needs each worker's own
+gradient. `per_worker` calls a function on each worker with its part of the batch, and stacks the results along a first
+axis of workers. `all_reduce_mean` takes them if it is told the mesh, and its mean has the parameters' shapes again.
+Neither needs a `shard_map` in the program. Without optax, `Partitioned` has `init` and `update`.
+
+```python
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+from jaxina import compressors
+
+mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=(AxisType.Auto,))
+sharded = NamedSharding(mesh, P("data", None))  # each device has some rows of each array
+
+keys = jax.random.split(jax.random.key(0), 3)
+params = {"up": jax.random.normal(keys[0], (16, 64)) / 4, "down": jax.random.normal(keys[1], (64, 8)) / 8}
+x = jax.random.normal(keys[2], (128, 16))
+params, x, y = jax.device_put((params, x, jnp.sin(x[:, :8])), sharded)
+
+
+def loss(params, x, y):
+    return ((jnp.tanh(x @ params["up"]) @ params["down"] - y) ** 2).mean()
+
+
+gradients_of = compressors.per_worker(jax.value_and_grad(loss), mesh, "data")
+optimizer = optax.chain(compressors.all_reduce_mean("topk:0.1", "data", mesh=mesh), optax.adam(0.01))
+state = optimizer.init(params)
+
+
+def step(params, state, x, y):
+    values, gradients = gradients_of(params, x, y)  # [workers], and [workers, ...] for each parameter
+    updates, state = optimizer.update(gradients, state, params)
+    return optax.apply_updates(params, updates), state, values.mean()
+
+
+step = jax.jit(step, out_shardings=(sharded, None, None), donate_argnums=(0, 1))
+losses = []
+for _ in range(60):
+    params, state, value = step(params, state, x, y)
+    losses.append(float(value))
+```
+
+* Parameters may be sharded over any axes. Those that are sharded over the workers are gathered for each step, and
+  every worker gets the whole mean. The gradient, and the memory of error feedback, are whole on each worker.
+* A first array axis of the state has the workers, and each device keeps the part of its own worker.
+* Axes of the mesh that are not the workers' stay with the partitioner (tensor parallelism).
+* Per-worker steps, such as clipping a local gradient, belong into the function that `per_worker` calls.
 
 """
 
@@ -110,19 +166,21 @@ def document(counted: Sequence[str] = ROWS) -> str:
     )
     promises = {get(spec).promise.title: get(spec).promise for spec in ROWS}
     notes = [f"* **{p.title}**. {p.note} *{p.paper}.*" for p in promises.values() if p.paper != "-"]
-    return _INTRODUCTION + "\n".join(lines) + "\n" + explanation + "\n".join(notes) + "\n"
+    return "".join(
+        [_INTRODUCTION, *(f"{line}\n" for line in lines), explanation, _PARTITIONED]
+        + ["## Notes and papers\n\n", *(f"{note}\n" for note in notes)]
+    )
 
 
 def _row(spec: str, compressor: Compressor, gradients: list[np.ndarray]) -> str:
     promise = compressor.promise
     traffic, _ = measure(compressor, gradients, jax.random.key(0))
     elements = gradients[0].size
-    unbiased = promise.unbiased or getattr(compressor, "stochastic", False)
     return " | ".join(
         [
             f"| `{spec}`",
             promise.title,
-            "yes" if unbiased else "no",
+            _unbiased(compressor),
             _FEEDBACK[promise.error_feedback],
             "yes" if compressor.kind == SUM else "no",
             f"{8 * traffic.sent / elements:.2f}",
@@ -130,6 +188,12 @@ def _row(spec: str, compressor: Compressor, gradients: list[np.ndarray]) -> str:
             f"{100 * (traffic.sent + traffic.received) / (8 * elements):.1f} % |",
         ]
     )
+
+
+def _unbiased(compressor: Compressor) -> str:
+    if getattr(compressor, "stochastic", False):
+        return "nearly" if isinstance(compressor, NarrowWords) else "yes"
+    return "yes" if compressor.promise.unbiased else "no"
 
 
 if __name__ == "__main__":

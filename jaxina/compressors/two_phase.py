@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxina.compressors.base import ALL_TO_ALL, GATHER, Arrays, Compressor, Context, Message, Promise
 from jaxina.compressors.messages import LeafReduction
 from jaxina.compressors.packing import Field, floats, integers
-from jaxina.compressors.rounding import stochastic_round
+from jaxina.compressors.rounding import from_rows, parts_of, stochastic_round
 from jaxina.errors import InvalidArgumentError
 
 
@@ -71,16 +71,16 @@ class TwoPhase(Compressor):
         gathered = yield Message(GATHER, {name: array[0] for name, array in second.items()}, fields, fields)
         if self.error_feedback:
             lost = context.workers * (own - self._dequantized(second))
-            errors = (self._parts(x, context) - self._dequantized(first)).at[context.worker].add(lost[0])
-            state = self.remember(self._whole(errors, context), state)
-        return self._whole(self._dequantized(gathered), context), state
+            errors = (parts_of(x, context.workers) - self._dequantized(first)).at[context.worker].add(lost[0])
+            state = self.remember(from_rows(errors, context.shape, context.size), state)
+        return from_rows(self._dequantized(gathered), context.shape, context.size), state
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
         """Quantizes the parts, as phase 1 sends them."""
-        return self._quantized(self._parts(x, context), context.private_key), state
+        return self._quantized(parts_of(x, context.workers), context.private_key), state
 
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
-        return self._whole(self._dequantized(payload), context)
+        return from_rows(self._dequantized(payload), context.shape, context.size)
 
     def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"largest": floats(), "words": integers(-self._limit, self._limit)}
@@ -88,15 +88,6 @@ class TwoPhase(Compressor):
     @property
     def _limit(self) -> int:
         return 2 ** (self.bits - 1) - 1
-
-    def _parts(self, x: jax.Array, context: Context) -> jax.Array:
-        """The n parts, [n, length]."""
-        length = -(-context.size // context.workers)
-        filled = jnp.pad(x.reshape(-1), (0, context.workers * length - context.size))
-        return filled.reshape(context.workers, length)
-
-    def _whole(self, parts: jax.Array, context: Context) -> jax.Array:
-        return parts.reshape(-1)[: context.size].reshape(context.shape)
 
     def _quantized(self, parts: jax.Array, key: jax.Array) -> Arrays:
         """Quantizes each row of `parts`, [rows, length]."""

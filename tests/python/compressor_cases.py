@@ -25,6 +25,8 @@ SPECS = [
     "blockfp:5:block=7",
     "fp16",
     "bf16",
+    "fp16ring",
+    "bf16ring",
     "qsgd:64:bucket=20",
     "qgz:8:block=7",
     "qgz:3:block=7:stochastic",  # with 4 bits an element is so near a level that 1,500 draws never leave it
@@ -34,6 +36,7 @@ SPECS = [
     "efsignsgd",
     "onebit",
     "topk:0.1",
+    "oktopk:0.1",
     "threshold:0.5",
     "randomk:0.1",
     "dgc:0.1",

@@ -48,6 +48,19 @@ def test_block_fixed_point_is_unbiased_next_to_the_largest_value(spec, workers):
     assert (np.abs(samples.mean(axis=0) - NEXT_TO_THE_LARGEST) <= 4 * standard_error + 1e-6).all()
 
 
+@pytest.mark.parametrize("workers", [1, 4, 16])
+def test_narrow_words_cut_off_less_than_their_last_unit(workers):
+    """However many workers there are. Values up to 127 / 128 of the power of two above their block have no bias."""
+    compressor, x = get("int8:stochastic"), jnp.tile(NEXT_TO_THE_LARGEST, (workers, 1))
+    states = jax.vmap(lambda key: compressor.init(x[0], key))(KEYS)
+    step = jax.vmap(lambda g, s: compressor.update(g, s, "workers")[0], in_axes=(0, None), axis_name="workers")
+    samples = np.asarray(jax.jit(jax.vmap(lambda s: step(x, s)[0]))(states), np.float64)
+    cut_off = NEXT_TO_THE_LARGEST.clip(-127 / 128, 127 / 128)
+    assert 0.99 < np.abs(cut_off / NEXT_TO_THE_LARGEST).min() < 1
+    standard_error = samples.std(axis=0) / np.sqrt(DRAWS)
+    assert (np.abs(samples.mean(axis=0) - cut_off) <= 4 * standard_error + 1e-6).all()
+
+
 @pytest.mark.parametrize("spec", ["int8", "terngrad:1.0", "efsignsgd", "topk:0.1", "randomk:0.1+ef"])
 def test_bias_would_be_seen(spec):
     assert largest_z(spec) > 10
