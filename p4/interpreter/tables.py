@@ -110,8 +110,8 @@ class Table:
         return Code(NOTHING, "None", python, lines=lines)
 
     def _find(self, values: tuple[object, ...]) -> Step:
-        """Returns the action for keys that are not among those of exact entries, nor among those that have been looked up
-        before, or that have bits that are not set."""
+        """Returns the action for keys that exact entries do not have and that have not been looked up before, or that
+        have bits that are not set."""
         known = not any(isinstance(value, Unknown) for value in values)
         if known and self._all_exact:
             return self._default
