@@ -3,7 +3,7 @@
 //   tenants_bench [SEEDS [JOBS [OVERSUBSCRIPTION]]]
 // Each job has 4 workers and a window of at most 64 passes, and there is a host for each job's server. On these links,
 // 14 passes in flight between worker and switch are what fills a link. The load is 16 passes for each job, as a share
-// of the entries. The oversubscription is that of the links between two racks and a core, with a switch in each; 1: all
+// of the places; the table has the next prime number of entries. The oversubscription is that of the links between two racks and a core, with a switch in each; 1: all
 // are at one switch. Without JOBS, there are 1, 2, 4 and 8; without OVERSUBSCRIPTION, it is 1, 2 and 4. Each line has
 // medians of SEEDS (3 by default) seeds:
 // * goodput of a job, as a share of a worker's link: entries that jobs share; the same number of places reserved in
@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "rdma_engine/combiner/entry_table.h"
 #include "rdma_engine/sim/sharing_study.h"
 
 namespace {
@@ -59,10 +60,11 @@ void measure_all(std::uint32_t jobs, std::uint32_t oversubscription, std::uint64
   for (const double load : {0.25, 0.5, 1.0, 2.0, 4.0}) {
     what.reserved = false;
     what.slots = kMostSlots;
-    what.entries = static_cast<std::uint32_t>(std::lround(jobs * kSlotsThatFill / load));
+    const auto places = static_cast<std::uint32_t>(std::lround(jobs * kSlotsThatFill / load));
+    what.entries = jaxina::prime_entries(places);
     const Medians shared = measure(what, seeds);
     what.reserved = true;
-    what.slots = std::clamp(what.entries / jobs / 2, 1u, kMostSlots);
+    what.slots = std::clamp(places / jobs / 2, 1u, kMostSlots);
     const Medians reserved = measure(what, seeds);
     std::printf("%u,%u,%.2f,%u,%.3f,%.3f,%.3f,%.3f,%.3f\n", oversubscription, jobs, load, what.entries, shared.of_link,
                 reserved.of_link, servers.of_link, shared.hits, -std::expm1(-load) / load);

@@ -100,7 +100,8 @@ def switch(
         typer.Option(
             min=0,
             help="Entries of the table in which updates of jobs with aggregator='atp' are combined. All such jobs "
-            "share it. An entry takes 9 KiB of memory once it is used.",
+            "share it. Each thread has its part, which is rounded up to a prime number. An entry takes 9 KiB of memory "
+            "once it is used.",
         ),
     ] = 1024,
     forward: Annotated[

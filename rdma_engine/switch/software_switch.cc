@@ -59,7 +59,8 @@ SoftwareSwitch::SoftwareSwitch(const SwitchConfig& config) {
   check(config);
   std::vector<std::unique_ptr<DatagramEngine>> engines;
   const CombinerOptions combining{
-      .table = {.entries = (config.entries + config.threads - 1) / config.threads, .packet_bytes = kEntryBytes},
+      .table = {.entries = prime_entries((config.entries + config.threads - 1) / config.threads),
+                .packet_bytes = kEntryBytes},
       .share_sent_on = static_cast<std::uint32_t>(std::lround(config.share_sent_on * 65536)),
       .queues = queues_of(config),
       .port_of = net::host_of};

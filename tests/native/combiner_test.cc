@@ -15,6 +15,11 @@ Contribution contribution(std::uint32_t child, std::uint32_t epoch, bool may_cla
       .pass = {.job = job, .epoch = epoch, .fingerprint = 7}, .child = child, .children = 2, .may_claim = may_claim};
 }
 
+TEST(EntryTable, HasAPrimeNumberOfEntries) {
+  constexpr std::uint32_t kExpected[][2] = {{0, 0}, {1, 1}, {2, 2}, {3, 3}, {4, 5}, {9, 11}, {512, 521}, {1024, 1031}};
+  for (const auto [wanted, entries] : kExpected) EXPECT_EQ(prime_entries(wanted), entries);
+}
+
 TEST(EntryRule, ChildrenJoinAndAreCountedOnce) {
   Entry entry;
   const auto apply = [&](std::uint32_t child, bool may_claim = true) {

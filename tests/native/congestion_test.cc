@@ -1,6 +1,7 @@
 // Tests what keeps the link to a server from overflowing: the marks of the switch.
 #include <gtest/gtest.h>
 
+#include "rdma_engine/combiner/entry_table.h"
 #include "rdma_engine/sim/sharing_study.h"
 
 namespace jaxina::sim {
@@ -103,6 +104,21 @@ TEST(Sharing, EntriesAreWorthMoreThanReservedPlaces) {
   EXPECT_GT(shared.of_link, servers.of_link);
   constexpr double kAtRandom = 0.43;  // (1 - e^-2) / 2
   EXPECT_GT(shared.hits, kAtRandom);
+}
+
+// With as many servers as jobs, and 32 entries, which 4 servers divide, one of four server's links was full and the
+// others idle: the jobs had 0.30 of a link.
+TEST(Sharing, JobsThatShareServersFillAllTheirLinks) {
+  const SharingFigures figures = study_sharing({.jobs = 4,
+                                                .workers = 4,
+                                                .slots = 64,
+                                                .entries = prime_entries(32),
+                                                .servers = 4,
+                                                .threshold = 1'000'000,
+                                                .second_starts_at = 7'000'000,
+                                                .delay = 250'000});
+  EXPECT_EQ(figures.failure, "");
+  EXPECT_GT(figures.of_link, 0.36);
 }
 
 TEST(Congestion, JainsIndex) {
