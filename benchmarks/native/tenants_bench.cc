@@ -64,7 +64,7 @@ void measure_all(std::uint32_t jobs, std::uint32_t oversubscription, std::uint64
     what.entries = jaxina::prime_entries(places);
     const Medians shared = measure(what, seeds);
     what.reserved = true;
-    what.slots = std::clamp(places / jobs / 2, 1u, kMostSlots);
+    what.slots = std::clamp(what.entries / jobs / 2, 1u, kMostSlots);
     const Medians reserved = measure(what, seeds);
     std::printf("%u,%u,%.2f,%u,%.3f,%.3f,%.3f,%.3f,%.3f\n", oversubscription, jobs, load, what.entries, shared.of_link,
                 reserved.of_link, servers.of_link, shared.hits, -std::expm1(-load) / load);
