@@ -96,10 +96,14 @@ def work(options: argparse.Namespace) -> None:
             weights, version = client.model()
             if version >= options.updates:
                 break
+            begin = time.monotonic()
             own = jnp.asarray(weights)
             for digits in itertools.islice(batches, options.local_steps):
                 own = step(own, (digits.images, digits.labels), options.learning_rate)
             change = (np.asarray(own) - weights) / np.float32(options.workers)  # a round of all workers is their mean
+            if options.timings is not None:
+                with options.timings.open("a") as file:
+                    print(time.monotonic() - begin, file=file)
             client.submit(change, version).result(timeout=120)
         client.finish()
 
@@ -203,6 +207,7 @@ def parse_options() -> argparse.Namespace:
     one.add_argument("--rank", type=int, help="which worker this is")
     one.add_argument("--scheduler", metavar="HOST:PORT", help="where the scheduler listens")
     one.add_argument("--bind", metavar="HOST:PORT", default="127.0.0.1:0", help="where this worker takes updates")
+    one.add_argument("--timings", type=Path, metavar="FILE", help="write how many seconds each update took to compute")
     options = parser.parse_args()
     if options.kill_server and not options.replica:
         parser.error("--kill-server needs --replica: without one the training would end")
