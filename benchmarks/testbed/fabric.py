@@ -15,7 +15,8 @@ Seconds count from the first mean, or the first commit. The accuracy is computed
 has kept, and from replays of the server's log.
 
 `--json FILE` also writes what a simulation of the same runs needs (`python -m experiments.fabric.forecast FILE`): the
-accuracies over time, what the links had when, and how long each update took to compute.
+accuracies over time, what the links had when, how long each update took to compute, and how long a psum of the model
+takes while all links have their full rate.
 """
 
 from __future__ import annotations
@@ -144,6 +145,18 @@ def psum(options: argparse.Namespace, task: Task, local: int, folder: Path) -> R
         return Run(curve, float(record["began"]), computing(out.with_suffix(f".{r}") for r in range(options.workers)))
 
 
+def sum_seconds(options: argparse.Namespace, task: Task, folder: Path) -> float:
+    """The median seconds of one psum of the model, while all links have their full rate."""
+    file, size = folder / "bench.json", 4 * task.first.size
+    command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "bench", "-n", options.workers]
+    command += ["-b", size, "-e", size, "-i", 10, "-w", 2, "--aggregator", "direct", "--json", file]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(done.stdout + done.stderr)
+    (record,) = json.loads(file.read_text())["records"]
+    return record["results"]["jaxina"]["median_ms"] / 1e3
+
+
 def reached(curve: Curve, target: float) -> str:
     """The first second with the accuracy."""
     return next((f"{t:.1f} s" for t, accuracy in curve if accuracy >= target), "never")
@@ -186,6 +199,7 @@ def main() -> None:
                 shape = [sys.executable, "-m", "jaxina.cli", "testbed", "shape", "--schedule", options.schedule]
                 shape += ["--seed", options.seed, "--every", options.every]
                 load = os.getloadavg()[0]
+                one_sum = sum_seconds(options, task, Path(name)) if way.startswith("psum") else 0.0
                 with running(shape, Path(name) / "shape.log"):
                     run = train(bed, Path(name))
                     rates = testbed.RATES.read_text()
@@ -193,7 +207,8 @@ def main() -> None:
             testbed.down()
         curve = run.curve
         table.add_row(way, *(reached(curve, t) for t in targets), f"{100 * curve[-1][1]:.1f} %", f"{load:.1f}")
-        recorded[way] = dataclasses.asdict(run) | {"rates": [json.loads(line) for line in rates.splitlines()]}
+        lines = [json.loads(line) for line in rates.splitlines()]
+        recorded[way] = dataclasses.asdict(run) | {"rates": lines, "sum_seconds": one_sum}
     Console(width=120).print(table)
     if options.json is not None:
         shown = {name: value for name, value in vars(options).items() if name != "json"}

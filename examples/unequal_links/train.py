@@ -113,9 +113,13 @@ def watch(options: argparse.Namespace, client: Client, fabric: daemons.Fabric) -
     task = Task(options.seed)
     _, test = load_digits()
     begin = time.monotonic()
+    killed: float | None = None
     print("seconds  updates  accuracy", flush=True)
     while True:
         weights, version = client.model()
+        if killed is not None:
+            print(f"         the replica serves, {time.monotonic() - killed:.1f} s later", flush=True)
+            killed = None
         accuracy = task.accuracy(weights, test)
         print(f"{time.monotonic() - begin:7.1f} {version:8d} {100 * accuracy:8.1f} %", flush=True)
         if version >= options.updates:
@@ -123,7 +127,9 @@ def watch(options: argparse.Namespace, client: Client, fabric: daemons.Fabric) -
         if options.kill_server and version >= options.kill_server:
             options.kill_server = 0
             fabric.kill_server()
+            killed = time.monotonic()
             print("         the server is killed", flush=True)
+            continue
         fabric.check()
         time.sleep(options.every)
 

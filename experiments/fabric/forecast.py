@@ -3,8 +3,10 @@
     benchmarks/testbed/fabric.py --json bed.json           # on the testbed, as root
     python -m experiments.fabric.forecast bed.json         # in virtual time, and both side by side
 
-A computation takes as long as one of that worker's on the testbed, drawn at random. What else processes do takes no time
-here. A transfer has its bytes and those of its packets' headers.
+Three things are measured on the testbed: how long each worker's computations take, of which one is drawn at random each
+time; what the links have when; and how long one psum takes while all links have their full rate. The last one says how
+many bytes a psum costs for each byte of the model. MLfabric's transfers have their bytes and those of their packets'
+headers. What else processes do takes no time here.
 """
 
 from __future__ import annotations
@@ -29,7 +31,6 @@ from experiments.fabric.scheduled import scheduled
 
 MEGABIT = 125_000  # bytes per second
 TCP = 1514 / 1448  # bytes on the wire for a byte
-SUMS = 1106 / 1024  # the same for jaxina's datagrams of 256 elements
 
 
 class Recorded(Conditions):
@@ -62,11 +63,13 @@ class Recorded(Conditions):
                 self._apply(rates)
 
 
-def way_of(name: str, options: dict[str, Any]) -> tuple[Start, int, float]:
+def way_of(name: str, record: dict[str, Any], options: dict[str, Any]) -> tuple[Start, int, float]:
     """How a way of the benchmark is simulated: itself, its local steps, and bytes on the wire for a byte."""
     local = options["local_steps"] if "local" in name else 1
     if name.startswith("psum"):
-        return ring(local_steps=local), local, SUMS
+        workers = options["workers"]
+        ideal = 2 * (workers - 1) / workers * BYTES / (options["rate"] * MEGABIT)
+        return ring(local_steps=local), local, record["sum_seconds"] / ideal
     return scheduled(options["delay_bound"], groups=2, local_steps=local, distributors=0), local, TCP
 
 
@@ -76,7 +79,7 @@ def foretell(name: str, record: dict[str, Any], options: dict[str, Any], seed: i
     Returns:
       The seconds and accuracies, and how many updates were used a second.
     """
-    start, local, wire = way_of(name, options)
+    start, local, wire = way_of(name, record, options)
     workers, rate = options["workers"], options["rate"] * MEGABIT
     cluster = Cluster(
         hosts=workers, workers=workers, size=round(BYTES * wire), rate=rate, server_rate=rate, change_seconds=math.inf

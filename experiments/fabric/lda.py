@@ -86,7 +86,9 @@ class TopicModel:
     def change(self, model: jax.Array, worker: int, steps: int) -> Change:
         """Draws the worker's topics anew, so many times."""
         shard, topics = self._shards[worker], self._topics[worker]
-        counts = model - self._counts(worker, self._committed[worker]) + self._counts(worker, topics)
+        counts = model
+        if topics is not self._committed[worker]:  # an update was dropped
+            counts = model - self._counts(worker, self._committed[worker]) + self._counts(worker, topics)
         for _ in range(steps):
             self._key, key = jax.random.split(self._key)
             topics, counts = _sweep(shard, topics, counts, key)
@@ -121,7 +123,7 @@ class _Shard:
 
     @classmethod
     def of(cls, words: np.ndarray, articles: np.ndarray) -> _Shard:
-        blocks = 256 * math.ceil(len(words) / BLOCK / 256)  # few shapes, so that little is compiled
+        blocks = 32 * math.ceil(len(words) / BLOCK / 32)  # few shapes, so that little is compiled
         padded = [np.zeros(blocks * BLOCK, np.int32) for _ in range(3)]
         for out, values in zip(padded, (words, articles, np.ones(len(words))), strict=True):
             out[: len(words)] = values

@@ -16,6 +16,7 @@ import dataclasses
 import itertools
 import statistics
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from rich.console import Console
 from rich.progress import Progress
@@ -38,49 +39,60 @@ NEAR = 0.2  # so far from the paper's a cell may be
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
-    """One reading of what the paper leaves open.
+class Way:
+    """A ring or MLfabric, under one reading of what the paper leaves open.
 
     Attributes:
-      dealt: see `ring`.
-      step_seconds: a gradient's time. The paper says "less than 100 ms" and 200 images a second, of which a worker has
+      step_seconds: a gradient's time. The paper says "less than 100 ms", and 200 images a second, of which a worker has
         32: 160 ms.
-      policy: see `jaxina.fabric.Policy`.
+      dealt: of a ring: see `ring`. None: MLfabric.
+      policy: of MLfabric: see `jaxina.fabric.Policy`.
       server_gigabits: of the server's link. The paper's has 10.
     """
 
-    dealt: bool
     step_seconds: float
-    policy: Policy
+    dealt: bool | None = None
+    policy: Policy = Policy.EDF
     server_gigabits: int = 10
 
     @property
-    def fabric(self) -> tuple[object, ...]:
-        """What MLfabric's races depend on."""
-        return self.policy, self.step_seconds, self.server_gigabits
+    def start(self) -> Start:
+        """What trains this way."""
+        return scheduled(30, policy=self.policy) if self.dealt is None else ring(dealt=self.dealt)
 
     def __str__(self) -> str:
+        ms = f"{1e3 * self.step_seconds:.0f} ms"
+        if self.dealt is not None:
+            return f"ring {'twice' if self.dealt else 'once'} a link, {ms}"
         server = "" if self.server_gigabits == 10 else f", server {self.server_gigabits} Gbit/s"
-        return f"{_crossing(self.dealt)}, {1e3 * self.step_seconds:.0f} ms, {self.policy.value}{server}"
+        return f"fabric 30 {self.policy.value}, {ms}{server}"
 
 
-def _crossing(dealt: bool) -> str:
-    return "ring twice a link" if dealt else "ring once a link"
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """A ring, and the MLfabric that is compared with it."""
+
+    ring: Way
+    fabric: Way
+
+    def __str__(self) -> str:
+        return f"{self.fabric} / {self.ring}"
 
 
 READINGS = [
-    *(Reading(dealt, seconds, Policy.EDF) for dealt in (False, True) for seconds in (0.1, 0.16)),
-    Reading(True, 0.16, Policy.PAPER),
-    Reading(True, 0.16, Policy.EDF, 20),
-    Reading(True, 0.16, Policy.EDF, 40),
+    *(Reading(Way(step, dealt), Way(step)) for dealt in (False, True) for step in (0.1, 0.16)),
+    Reading(Way(0.16, True), Way(0.16, policy=Policy.PAPER)),
+    Reading(Way(0.16, True), Way(0.16, server_gigabits=20)),
+    Reading(Way(0.16, True), Way(0.16, server_gigabits=40)),
 ]
 
 
-def round_seconds(way: Start, cluster: Cluster, seeds: range, seconds: float) -> tuple[float, float]:
+def round_seconds(way: Way, at: tuple[str, str], seeds: range, seconds: float) -> tuple[float, float]:
     """The mean virtual seconds for as many gradients as there are workers, and the share of gradients dropped."""
+    cluster = Cluster(*at, step_seconds=way.step_seconds, server_rate=way.server_gigabits * GIGABIT)
     each, dropped = [], []
     for seed in seeds:
-        outcome = Race("", cluster, seed, Counter(), 10**9, 10**9).run(way, seconds)
+        outcome = Race("", cluster, seed, Counter(), 10**9, 10**9).run(way.start, seconds)
         each.append(1 / outcome.rounds_per_second(cluster.workers))
         dropped.append(outcome.dropped / (outcome.dropped + outcome.gradients))
     return statistics.mean(each), statistics.mean(dropped)
@@ -101,38 +113,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=60.0, help="of virtual time, for each race")
+    parser.add_argument("--processes", type=int, help="at once. If not given, as many as there are cores")
     options = parser.parse_args()
     seeds, console = range(options.seeds), Console(width=180)
     names = [f"{c} {n}" for c, n in PAPER]
-    speed = Table("reading", *names, "within 20 %", "pairs in order", title="speed-up over a ring")
+    jobs = list(dict.fromkeys(key for r in READINGS for key in (r.ring, r.fabric)))
+    taken: dict[Way, dict[tuple[str, str], tuple[float, float]]] = {key: {} for key in jobs}
+    with Progress() as progress, ProcessPoolExecutor(options.processes) as pool:
+        task = progress.add_task("races", total=len(jobs) * len(PAPER))
+        running = {
+            pool.submit(round_seconds, key, at, seeds, options.seconds): (key, at) for key in jobs for at in PAPER
+        }
+        for done in as_completed(running):
+            key, at = running[done]
+            taken[key][at] = done.result()
+            progress.advance(task)
     rounds = Table("way", *names, title="virtual seconds for 30 gradients (and the share dropped)")
+    for key, found in taken.items():
+        rounds.add_row(str(key), *(f"{found[at][0]:.2f} ({100 * found[at][1]:.0f} %)" for at in PAPER))
+    speed = Table("reading", *names, "within 20 %", "pairs in order", title="speed-up over a ring")
     speed.add_row("the paper", *(f"{v:.2f}" for v in PAPER.values()), "", "")
-    ways: dict[tuple[object, ...], tuple[str, Start, float, int]] = {}
     for r in READINGS:
-        ms = f"{1e3 * r.step_seconds:.0f} ms"
-        ways[r.dealt, r.step_seconds] = (f"{_crossing(r.dealt)}, {ms}", ring(dealt=r.dealt), r.step_seconds, 10)
-        label = f"fabric 30, {r.policy.value}, {ms}, server {r.server_gigabits} Gbit/s"
-        ways[r.fabric] = (label, scheduled(30, policy=r.policy), r.step_seconds, r.server_gigabits)
-    taken: dict[tuple[object, ...], dict[tuple[str, str], tuple[float, float]]] = {}
-    with Progress() as progress:
-        task = progress.add_task("races", total=len(ways) * len(PAPER))
-        for key, (label, way, step_seconds, gigabits) in ways.items():
-            taken[key] = {}
-            for at in PAPER:
-                cluster = Cluster(*at, step_seconds=step_seconds, server_rate=gigabits * GIGABIT)
-                taken[key][at] = round_seconds(way, cluster, seeds, options.seconds)
-                progress.advance(task)
-            rounds.add_row(label, *(f"{t:.2f} ({100 * d:.0f} %)" for t, d in taken[key].values()))
-    for r in READINGS:
-        cells = {at: taken[r.dealt, r.step_seconds][at][0] / taken[r.fabric][at][0] for at in PAPER}
+        cells = {at: taken[r.ring][at][0] / taken[r.fabric][at][0] for at in PAPER}
         close, (same, all_pairs) = near(cells), same_order(cells)
         shown = [f"[bold]{cells[at]:.2f}[/bold]" if at in close else f"{cells[at]:.2f}" for at in PAPER]
         speed.add_row(str(r), *shown, f"{len(close)} of 9", f"{same} of {all_pairs}")
     gain = Table("reading", *NETWORK, title="a ring's round under C2 over one under C1: no speed-up can grow by more")
     gain.add_row("the paper's speed-ups", *(f"{PAPER['C2', n] / PAPER['C1', n]:.2f}" for n in NETWORK))
-    for dealt, step in dict.fromkeys((r.dealt, r.step_seconds) for r in READINGS):
-        found = taken[dealt, step]
-        gain.add_row(ways[dealt, step][0], *(f"{found['C2', n][0] / found['C1', n][0]:.2f}" for n in NETWORK))
+    for key in dict.fromkeys(r.ring for r in READINGS):
+        gain.add_row(str(key), *(f"{taken[key]['C2', n][0] / taken[key]['C1', n][0]:.2f}" for n in NETWORK))
     for table in (rounds, speed, gain):
         console.print(table)
 
