@@ -13,9 +13,9 @@
 # %% [markdown]
 # # Schedules over unequal links
 #
-# MLfabric's scheduler decides which worker sends its update when, to whom, and which updates are added on their way. This
-# notebook draws a plan, compares it with one without aggregators, and then trains a small network in virtual time: with
-# MLfabric, with a ring, and without a scheduler.
+# MLfabric's scheduler decides which worker sends its update when, to whom, and which updates are added on their way.
+# This notebook draws a plan, compares it with one without aggregators, and then trains a small network in virtual
+# time: with MLfabric, with a ring, and without a scheduler.
 
 # %%
 import matplotlib.pyplot as plt
@@ -36,9 +36,9 @@ plt.rcParams["figure.dpi"] = 70
 # %% [markdown]
 # ## A plan as a picture
 #
-# Five workers have an update of 100 MB each. Their links have 2 to 10 Gbit/s, the server's has 5. A row is a link. A bar is
-# a transfer, as high as its share of the link. Updates 0 and 1 go to the server. Meanwhile c takes updates 3 and 4 and adds
-# its own, number 2, so that the server's link carries one sum instead of three updates.
+# Five workers have an update of 100 MB each. Their links have 2 to 10 Gbit/s, the server's has 5. A row is a link. A
+# bar is a transfer, as high as its share of the link. Updates 0 and 1 go to the server. Meanwhile c takes updates 3
+# and 4 and adds its own, number 2, so that the server's link carries one sum instead of three updates.
 
 # %%
 shown = example()
@@ -46,8 +46,8 @@ _, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
 draw(axes, shown.star, shown.plan, shown.hosts)
 
 # %% [markdown]
-# The same updates without an aggregator. The server's link is the bottleneck, and the updates take turns on it: shortest
-# first. The slow links of d and e are used at the same time as others, as far as the server's link has room.
+# The same updates without an aggregator. The server's link is the bottleneck, and the updates take turns on it:
+# shortest first. The slow links of d and e are used at the same time as others, as far as the server's link has room.
 
 # %%
 scheduler = Scheduler(shown.star, Settings("server", delay_bound=20))
@@ -63,9 +63,9 @@ for what, plan in (("with an aggregator", shown.plan), ("without", alone)):
 # %% [markdown]
 # ## A deadline
 #
-# A bound on delays lets an update be overtaken only so often. Here worker e's update was computed from version 0, and the
-# model has version 3. With a bound of 5 it would have to be the first or the second. But e's link is slow, and meanwhile
-# the update of c would wait. So e's is not sent at all, and e goes on from a newer model.
+# A bound on delays lets an update be overtaken only so often. Here worker e's update was computed from version 0, and
+# the model has version 3. With a bound of 5 it would have to be the first or the second. But e's link is slow, and
+# meanwhile the update of c would wait. So e's is not sent at all, and e goes on from a newer model.
 
 # %%
 nics = {host: Nic(int(rate * GIGABIT), int(rate * GIGABIT)) for host, rate in {"a": 10, "b": 5, "c": 5, "e": 2}.items()}
@@ -85,10 +85,10 @@ for bound in (20, 5):
 # %% [markdown]
 # ## Accuracy over time
 #
-# The network of `examples/unequal_links`, 12 workers on 6 hosts, links of 10 Mbit/s that change every 5 s (N2). Time is
-# virtual, gradients are real: each is computed from the version that its worker would have. "8 local": an update is what 8
-# steps have changed. On the left a tenth of all computations takes four times as long (C2). On the right the same two of
-# the twelve workers always do.
+# The network of `examples/unequal_links`, 12 workers on 6 hosts, links of 10 Mbit/s that change every 5 s (N2). Time
+# is virtual, gradients are real: each is computed from the version that its worker would have. "8 local": an update
+# is what 8 steps have changed. On the left a tenth of all computations takes four times as long (C2). On the right
+# the same three of the twelve workers always do.
 
 # %%
 MEGABIT = GIGABIT // 1000
@@ -130,6 +130,7 @@ for (compute, way), outcome in outcomes.items():
 display(Markdown("\n".join(rows)))
 
 # %% [markdown]
-# Local steps are worth more than a scheduler. Of the two ways with 8 local steps, the ring is as good or better while slow
-# computations come now and then: it loses little by waiting, and has no server whose link all updates share. Where the
-# same workers are always slow, MLfabric does not wait for them. Without a scheduler, all updates share the server's link.
+# Local steps are worth more than a scheduler. Of the two ways with 8 local steps, the ring is as good or better while
+# slow computations come now and then: it loses little by waiting, and has no server whose link all updates share.
+# Where the same workers are always slow, MLfabric does not wait for them. Without a scheduler, all updates share the
+# server's link.

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-_EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-sys.path += [str(_EXAMPLES), str(_EXAMPLES / "unequal_links")]
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples/unequal_links"))
 
 from shared.digits import load_digits, shuffled_batches
 from train import Task

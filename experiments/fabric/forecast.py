@@ -86,9 +86,7 @@ def foretell(name: str, record: dict[str, Any], options: dict[str, Any], seed: i
     )
     learner = ExampleTask(workers, options["seed"], options["batch_size"], options["learning_rate"])
     every = workers * local if name.startswith("psum") else local * 2
-    race = Race(
-        name, cluster, seed, learner, 10**9, every, lambda env, which, draw: Recorded(env, which, draw, record)
-    )
+    race = Race(name, cluster, seed, learner, 10**9, every, lambda env, which, draw: Recorded(env, which, draw, record))
     outcome = race.run(start, options["seconds"])
     return [[t, score] for t, _, score in outcome.scores], outcome.gradients / local / outcome.seconds
 
@@ -117,9 +115,8 @@ def main() -> None:
             used = sum(len(one) for one in record["computing"]) / seconds
             cells = [_beside(used, statistics.mean(speed for _, speed in runs))]
             for target in targets:
-                cells.append(
-                    _beside(reached(record["curve"], target), statistics.mean(reached(curve, target) for curve, _ in runs))
-                )
+                foretold = statistics.mean(reached(curve, target) for curve, _ in runs)
+                cells += [_beside(reached(record["curve"], target), foretold)]
             mean = float(np.mean([s for one in record["computing"] for s in one]))
             table.add_row(name, f"{1e3 * mean:.0f} ms", *cells)
         console.print(table)

@@ -4,9 +4,9 @@
     python -m experiments.fabric.lda run                 # each way: minutes
     python -m experiments.fabric.lda table               # iterations and seconds, beside the paper's
 
-The model is how often each word has each topic. A worker has its share of the articles. It takes the model, draws a topic
-anew for each of its tokens, and submits what has changed in the counts. An iteration is as many updates as there are
-workers. What a dropped update has changed goes with the worker's next one, so no token is ever lost.
+The model is how often each word has each topic. A worker has its share of the articles. It takes the model, draws a
+topic anew for each of its tokens, and submits what has changed in the counts. An iteration is as many updates as there
+are workers. What a dropped update has changed goes with the worker's next one, so no token is ever lost.
 
 A sweep draws for 16 tokens at a time, each from counts without itself. So the tokens of a block do not see each other,
 as those of different workers do not either.
@@ -228,7 +228,7 @@ def table(iterations: int) -> None:
     target = float(np.mean([smooth(race["scores"])[at - 1][2] for race in races["ring"]]))
     shown = Table(
         "way", "iterations", "the paper", "seconds", "the paper", "a round", "the paper", "dropped", "seeds",
-        title=f"{TOPICS} topics, C1 and N1: until a word's log likelihood is {target:.3f}, the ring's after {at} iterations",
+        title=f"{TOPICS} topics, C1, N1, until a word's log likelihood is {target:.3f}: the ring's after {at} rounds",
     )  # fmt: skip
     for way, outcomes in races.items():
         reached = [_first(smooth(outcome["scores"]), target) for outcome in outcomes]
@@ -238,7 +238,8 @@ def table(iterations: int) -> None:
         dropped = float(np.mean([o["dropped"] / (o["dropped"] + 30 * o["scores"][-1][1]) for o in outcomes]))
         shown.add_row(
             way, f"{iterations_taken:.0f}", str(paper_iterations), f"{seconds:.0f}", str(paper_seconds),
-            f"{a_round:.2f} s", f"{paper_seconds / paper_iterations:.2f} s", f"{100 * dropped:.0f} %", str(len(reached)),
+            f"{a_round:.2f} s", f"{paper_seconds / paper_iterations:.2f} s", f"{100 * dropped:.0f} %",
+            str(len(reached)),
         )  # fmt: skip
     Console(width=150).print(shown)
 

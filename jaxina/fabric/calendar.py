@@ -59,17 +59,18 @@ class _Profile:
             while i < last and times[i + 1] <= begin:
                 i += 1
                 borders.append((times[i], reserved[i]))
-            while begin < end:
+            time = begin
+            while time < end:
                 part_end = times[i + 1] if i < last else end
                 level = reserved[i] + sign * rate
                 assert level >= 0, "more was released than reserved"
-                borders.append((begin, level))
+                borders.append((time, level))
                 if end < part_end or i == last:
                     borders.append((end, reserved[i]))
                     break
                 i += 1
-                begin = part_end
-                borders.append((begin, reserved[i]))
+                time = part_end
+                borders.append((time, reserved[i]))
         if i < last:
             borders.append((times[i + 1], reserved[i + 1]))
         new_times, new_reserved = times[:first], reserved[:first]

@@ -116,7 +116,8 @@ class Replica:
             server.append(group if in_time else _later(free, group, arrivals[needed]))
             time = max(time, server[-1].end)
         if not groups and tentative and _begin(tentative[0]) <= now:
-            time = later[len(tentative[0].updates) - 1]  # nothing else is planned, so the replica catches up, one group after the other
+            # Nothing else is planned, so the replica catches up, one group after the other.
+            time = later[len(tentative[0].updates) - 1]
         frozen: list[Group] = []
         got = 0
         for group in tentative:

@@ -3,9 +3,9 @@
 
     tests/campaigns/fabric_service_worlds.py --seeds 10000
 
-Checked in each: an update counts once or not at all, and its worker learns which; server and replica commit in the same
-order; what would be lost with the server is at most the estimate, and that is within the bound; every delay is below its
-bound; nothing is left waiting. The exit code is 1 if a world breaks a promise. It prints the seed.
+Checked in each: an update counts once or not at all, and its worker learns which; server and replica commit in the
+same order; what would be lost with the server is at most the estimate, and that is within the bound; every delay is
+below its bound; nothing is left waiting. The exit code is 1 if a world breaks a promise. It prints the seed.
 """
 
 from __future__ import annotations
