@@ -7,13 +7,21 @@ import re
 from collections.abc import Iterator
 
 # `  %name = TYPE opcode(%operand, ...), attribute=..., metadata={op_name="..."}`; TYPE may be a tuple.
-_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%[\w.-]+ = (?:\(.*?\)|\S+) ([a-z][\w-]*)\((.*)$")
+_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%[\w.-]+ = (\(.*?\)|\S+) ([a-z][\w-]*)\((.*)$")
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%([\w.-]+) \(.*\{$")
 _ROOT = re.compile(r"^\s*ROOT %[\w.-]+ = \S+ ([a-z][\w-]*)\(")
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 _IDENTITY = re.compile(r"identity = (-?\d+) : i64")
+_ARRAY = re.compile(r"\b([a-z]+\d\w*|pred)\[([\d,]*)\]")
+# The tables that say where an operation came from: numbered files, places in them, and stack frames at these places.
+_FILE = re.compile(r'^(\d+) "(.*)"$')
+_LOCATION = re.compile(r"^(\d+) \{file_name_id=(\d+) .*?line=(\d+)")
+_FRAME = re.compile(r"^(\d+) \{file_location_id=(\d+)")
+_FRAME_OF = re.compile(r"stack_frame_id=(\d+)")
 _TO_APPLY = re.compile(r"to_apply=%([\w.-]+)")
+
+_MOST_ARRAYS = 3  # that a collective's text names
 
 _COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute", "ragged-all-to-all")
 
@@ -28,6 +36,8 @@ class Collective:
       sums: whether it computes a sum.
       made_of: the JAX operation that it came from, such as "psum"; empty if XLA does not say.
       identity: a custom call's identity, if it has one, as an unsigned number of 64 bits.
+      arrays: the types of its results, such as "f32[4,3]".
+      where: the line of the program that it came from, FILE:LINE; empty if XLA does not say.
     """
 
     kind: str
@@ -35,27 +45,39 @@ class Collective:
     sums: bool
     made_of: str
     identity: int | None = None
+    arrays: tuple[str, ...] = ()
+    where: str = ""
+
+    def __str__(self) -> str:
+        arrays = ", ".join(self.arrays[:_MOST_ARRAYS])
+        more = f" and {len(self.arrays) - _MOST_ARRAYS} more" if len(self.arrays) > _MOST_ARRAYS else ""
+        where = f" ({self.where})" if self.where else ""
+        return f"{self.made_of.removesuffix('_invariant') or self.kind} {arrays}{more}{where}"
 
 
 def collectives(text: str, targets: frozenset[str]) -> Iterator[Collective]:
     """Yields XLA's collectives in the module's text, and its custom calls with one of the `targets`."""
     lines = text.splitlines()
     roots = _roots(lines)
+    frames = _frames(lines)
     for line in lines:
         found = _INSTRUCTION.match(line)
         if not found:
             continue
-        opcode, rest = found.group(1).removesuffix("-start"), found.group(2)
+        opcode, rest = found.group(2).removesuffix("-start"), found.group(3)
+        arrays = tuple(f"{kind}[{sizes}]" for kind, sizes in _ARRAY.findall(found.group(1)))
         if opcode == "custom-call":
             target = _TARGET.search(rest)
             if target and target.group(1) in targets:
-                yield Collective(target.group(1), _operands(rest), True, _made_of(rest), _identity(rest))
+                identity, where = _identity(rest), _where(rest, frames)
+                yield Collective(target.group(1), _operands(rest), True, _made_of(rest), identity, arrays, where)
         elif opcode in _COLLECTIVES:
             computation = _TO_APPLY.search(rest)
             # A psum of booleans is an `or` here and does not count as a sum. A sum of several arrays also has one
             # `add`.
             sums = computation is not None and roots.get(computation.group(1)) == "add"
-            yield Collective(opcode, _operands(rest), sums, _made_of(rest))
+            where = _where(rest, frames)
+            yield Collective(opcode, _operands(rest), sums, _made_of(rest), arrays=arrays, where=where)
 
 
 def _roots(lines: list[str]) -> dict[str, str]:
@@ -68,6 +90,30 @@ def _roots(lines: list[str]) -> dict[str, str]:
         elif found := _ROOT.match(line):
             roots[name] = found.group(1)
     return roots
+
+
+def _frames(lines: list[str]) -> dict[str, str]:
+    """The file and line of each stack frame, by the frame's number."""
+    tables: dict[str, dict[str, str]] = {"FileNames": {}, "FileLocations": {}, "StackFrames": {}}
+    table = ""
+    for line in lines:
+        if line in (*tables, "FunctionNames"):
+            table = line
+        elif table == "FileNames" and (found := _FILE.match(line)):
+            tables[table][found.group(1)] = found.group(2)
+        elif table == "FileLocations" and (found := _LOCATION.match(line)):
+            file = tables["FileNames"].get(found.group(2), "?")
+            tables[table][found.group(1)] = f"{file}:{found.group(3)}"
+        elif table == "StackFrames" and (found := _FRAME.match(line)):
+            tables[table][found.group(1)] = tables["FileLocations"].get(found.group(2), "")
+        elif line.startswith("%"):
+            break
+    return tables["StackFrames"]
+
+
+def _where(rest: str, frames: dict[str, str]) -> str:
+    found = _FRAME_OF.search(rest)
+    return frames.get(found.group(1), "") if found else ""
 
 
 def _operands(rest: str) -> int:

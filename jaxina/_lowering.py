@@ -10,6 +10,7 @@ the operands arrive.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable
@@ -19,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxina import _gpu, _module, _native, _report, _route, _tracing_settings, joining
+from jaxina import _gpu, _module, _native, _report, _route, _tracing_settings, _watching, joining
 from jaxina._jax_compat import compiled, program, run
 from jaxina._jax_compat import lowering as compat
 from jaxina.errors import InvalidArgumentError, NotInitializedError
@@ -149,9 +150,10 @@ def _finish(module: Any) -> None:
     _module.split(module, START, DONE)
 
 
-def _begin() -> None:
+def _begin() -> contextlib.AbstractContextManager[None]:
     if not _native.running():
         joining.refuse_without_init()
+    return _watching.progress.compiling()
 
 
 def _add_to_report(module: Any, text: Callable[[], str]) -> None:

@@ -125,6 +125,8 @@ class Report:
 
 _lock = threading.Lock()
 _programs: list[tuple[Program, frozenset[int]]] = []  # each with the identities under which the engine counts its sums
+_described: dict[int, str] = {}  # the collectives of jaxina's custom calls, by their identities
+_MOST_COLLECTIVES = 3  # that the description of a program names
 _strict = False
 
 
@@ -200,13 +202,29 @@ def add_program(
         _log.info("a compiled program cannot be read, and is not in the report: %s", error)
         return
     program, names = _read(found, targets, routed, why_closed)
+    called = {one.identity: f"{one} of {program.name}" for one in _hlo.collectives(found, targets) if one.identity}
     if not program.carried and not program.stays:
         return
     with _lock:
         _programs.append((program, frozenset(names) | ({identity()} if routed else set())))
+        _described.update(called)
     _log.info("%s", program)
     if _strict and any(one.sums and one.why != OFF for one in program.stays):
         raise NotCarriedError(f"init(strict=True) refuses a program with a sum that stays with XLA: {program}")
+
+
+def described(identity: int) -> str:
+    """What the collective with this identity is, in words."""
+    with _lock:
+        return _described.get(identity, "a sum that XLA inserted")
+
+
+def described_program(text: str) -> str:
+    """What a program with XLA's own collectives is, in words; `text` is its optimized HLO module."""
+    found = list(map(str, _hlo.collectives(text, frozenset())))
+    name = _NAME.search(text)
+    more = f" and {len(found) - _MOST_COLLECTIVES} more" if len(found) > _MOST_COLLECTIVES else ""
+    return f"{'; '.join(found[:_MOST_COLLECTIVES])}{more} of {name.group(1) if name else '?'}"
 
 
 def says_off(text: str) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from jaxina import _mpi_library, _native, _override, _report, _tracing_settings
+from jaxina import _mpi_library, _native, _override, _report, _tracing_settings, _watching
 from jaxina.config import Configuration, variable
 from jaxina.errors import CollectiveTimeoutError, UnsupportedTypeError
 
@@ -126,8 +126,8 @@ def _on_cpu() -> bool:
 
 def around(
     identity_of: Callable[[Any], int], module: Any, text: Callable[[], str], processes: list[int]
-) -> Callable[[], contextlib.AbstractContextManager[None]] | None:
-    """Makes the context in which each run of a compiled program must happen.
+) -> Callable[[Any], Any] | None:
+    """Decides how a compiled program is run.
 
     Args:
       identity_of: returns the 64-bit hash of a lowered program.
@@ -136,17 +136,20 @@ def around(
       processes: the processes of the program's devices, this one among them.
 
     Returns:
-      A function that makes a context manager for one run; None if no collective of the program comes to jaxina this
-      way.
+      A function that wraps JAX's call of the program. It encloses each run if collectives of the program come to jaxina
+      this way, and only follows it for the watchdog if they stay with XLA. None if neither is needed.
 
     Raises:
       UnsupportedTypeError: the program reduces or gathers a type for which XLA has no MPI type.
     """
-    if why_closed is not None:
+    if why_closed is not None and not (_watching.asks() and len(processes) > 1):
         return None
     compiled = text()
     if not _COLLECTIVE.search(compiled):
         return None
+    what = _report.described_program(compiled)
+    if why_closed is not None:
+        return _watching.following(processes, what)
     if _REFUSED.search(compiled):
         raise UnsupportedTypeError(
             "XLA reduces or gathers a float16 (or float8) array between the processes of this program, and cannot hand "
@@ -157,12 +160,18 @@ def around(
     carries_sums = not _report.says_off(compiled)
     compare = bool(_BRANCHES.search(compiled))
     precision = _tracing_settings.precision.value.numbers
-    return lambda: _run(identity, processes, carries_sums, precision, compare)
+
+    def in_run() -> contextlib.AbstractContextManager[None]:
+        return _run(identity, processes, carries_sums, precision, compare, what)
+
+    from jaxina._jax_compat.run import Enclosed
+
+    return lambda call: Enclosed(call, in_run)
 
 
 @contextlib.contextmanager
 def _run(
-    identity: int, processes: list[int], carries_sums: bool, precision: list[int], compare: bool
+    identity: int, processes: list[int], carries_sums: bool, precision: list[int], compare: bool, what: str
 ) -> Iterator[None]:
     if not _one_at_a_time.acquire(timeout=_patience):
         raise CollectiveTimeoutError(
@@ -172,10 +181,12 @@ def _run(
     completed = False
     try:
         _native.begin_mpi_program(identity, processes, carries_sums, precision)
+        number = _watching.progress.begin(processes, what)
         try:
             yield
             completed = True
         finally:
+            _watching.progress.end(number)
             _native.end_mpi_program(compare, completed)
     finally:
         _one_at_a_time.release()

@@ -7,6 +7,8 @@ environment, and else from the default. ``jaxina info`` prints all settings, and
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,6 +28,7 @@ ROUNDINGS = ("nearest", "stochastic")
 AGGREGATORS = ("embedded", "direct", "atp", "udp", "roce", "verbs", "netreduce")
 PREFIX = "JAXINA_"
 
+_LONGEST_INTERFACE = 15  # characters that Linux allows in an interface's name
 TOKEN_CHARACTERS = (16, 256)  # the least and the most characters of JAXINA_TOKEN
 
 
@@ -66,6 +69,15 @@ def seconds() -> Kind:
         return value
 
     return Kind(parse, "seconds, above 0 and at most 86400")
+
+
+def seconds_or_never() -> Kind:
+    """A duration in seconds, or infinity for never."""
+
+    def parse(text: str) -> float:
+        return math.inf if text == "inf" else float(seconds().parse(text))
+
+    return Kind(parse, f"{seconds().allowed}, or inf for never")
 
 
 def share() -> Kind:
@@ -110,6 +122,34 @@ def host_and_port() -> Kind:
         return text
 
     return Kind(parse, "HOST:PORT, such as 10.0.0.1:51000 or [::1]:51000")
+
+
+def interfaces() -> Kind:
+    """Names of network interfaces, or subnets, with commas between."""
+
+    def parse(text: str) -> str:
+        for one in text.split(","):
+            if "/" in one:
+                ipaddress.ip_network(one, strict=False)
+            elif not one or len(one) > _LONGEST_INTERFACE or not all("!" <= letter <= "~" for letter in one):
+                raise ValueError
+        return text
+
+    return Kind(
+        parse, "the name of a network interface or a subnet, such as eth1 or 10.0.0.0/24, or several with commas"
+    )
+
+
+def port_range() -> Kind:
+    """A range of ports, as a tuple of all of them."""
+
+    def parse(text: str) -> tuple[int, ...]:
+        first, _, last = text.partition("-")
+        if not 0 < int(first) <= int(last or first) < 65536:
+            raise ValueError
+        return tuple(range(int(first), int(last or first) + 1))
+
+    return Kind(parse, "FIRST-LAST, such as 50100-50199")
 
 
 def hosts_and_ports() -> Kind:
@@ -192,14 +232,41 @@ class Configuration:
         None,
         "Control addresses of hosts that sum instead of the workers (direct, atp): `jaxina switch` on each.",
     )
+    interface: str | None = _setting(
+        interfaces(),
+        None,
+        "Network interface that this process uses for the others, by its name or by the subnet of its address. Of "
+        "several, the first that this host has. If not set, the interface towards the job's coordinator.",
+    )
+    ports: tuple[int, ...] | None = _setting(
+        port_range(),
+        None,
+        "Ports at which this process may listen: for packets of its server (UDP; direct, atp), for control calls (TCP; "
+        "direct, atp, netreduce) and for XLA's own collectives (TCP). It takes the first that is free, so all "
+        "processes of "
+        "a host may have the same range: three ports for each. If not set, the system picks them.",
+    )
     token: str | None = _setting(
         token(),
         None,
         "The token that a switch asks its callers for, if it was started with one. The switch, its workers and `jaxina "
         "status` must have the same. With direct, the workers ask each other for it. It is read from the environment "
-        "only, or by `jaxina switch --token-file`. It travels unencrypted, so it does not keep out those who can read "
-        "the network.",
+        "only, or by `jaxina switch --token-file`. Without TLS it travels unencrypted, so it does not keep out those "
+        "who can read the network.",
     )
+    tls_authority: str | None = _setting(
+        path(),
+        None,
+        "Certificate of the authority that issues the certificates of the cluster's processes, PEM. With it "
+        "and the next two, "
+        "control calls (gRPC) are encrypted, and both ends must have a certificate of the authority. It needs "
+        "the package "
+        "cryptography (`pip install 'jaxina[tls]'`).",
+    )
+    tls_certificate: str | None = _setting(
+        path(), None, "This process's certificate, PEM, with the DNS name jaxina. All processes may have the same."
+    )
+    tls_key: str | None = _setting(path(), None, "The private key of that certificate, PEM, without a password.")
     slots: int = _setting(
         integer(1, MAX_SLOTS),
         {"embedded": 8, "direct": 128, "atp": 128, "udp": 128, "roce": 16, "verbs": 64, "netreduce": 7},
@@ -229,6 +296,12 @@ class Configuration:
         seconds(), 60.0, "How long to wait for the other workers and for the switch when joining."
     )
     timeout: float = _setting(seconds(), 300.0, "How long one collective may take.")
+    late_after: float | None = _setting(
+        seconds_or_never(),
+        None,
+        "After how long a collective is late. Then the watchdog says which worker has not come, and what it is doing. "
+        "If not set, a fifth of JAXINA_TIMEOUT. inf: never.",
+    )
     heartbeat_timeout: float = _setting(
         seconds(),
         20.0,
@@ -295,6 +368,16 @@ class Configuration:
     )
     restarts: int = _setting(integer(0, 2**31 - 1), 0, "How often all workers were restarted. Set by `jaxina run`.")
 
+    metrics: str | None = _setting(
+        host_and_port(),
+        None,
+        "Where this process serves its counters to Prometheus, at http://HOST:PORT/metrics. HOST may be the "
+        "name of a network "
+        "interface. Worker r adds r to the port, so that the workers of a host may have one setting. It needs "
+        "the package "
+        "prometheus-client (`pip install 'jaxina[metrics]'`).",
+    )
+
     trace: str | None = _setting(
         path(),
         None,
@@ -340,6 +423,11 @@ class Configuration:
         return values
 
     @property
+    def late_after_s(self) -> float:
+        """After how many seconds a collective is late; infinity: never."""
+        return self.timeout / 5 if self.late_after is None else self.late_after
+
+    @property
     def uses_switch(self) -> bool:
         """Whether updates go to a switch, which sums or combines them, or pass one that adds."""
         if self.aggregator == "netreduce":
@@ -379,6 +467,8 @@ def default_text(field: dataclasses.Field[Any]) -> str:
 
 def shown(field: dataclasses.Field[Any], value: Any) -> str:
     """The value of a setting as text that may be printed. A secret value is shown as "(set)"."""
+    if isinstance(value, tuple):  # a range of ports
+        return f"{value[0]}-{value[-1]}"
     return "" if value is None else "(set)" if field.metadata["kind"].secret else str(value)
 
 

@@ -123,6 +123,16 @@ class JobRejectedError(JaxinaError):
     code = "JOB_REJECTED"
 
 
+class AuthenticationError(JaxinaError):
+    """The two ends of a control call do not accept each other's TLS certificates, or only one of them uses TLS.
+
+    A certificate has expired, is not valid yet, or is another authority's. The message says which, as far as it is
+    known. If it is found out only at a group's first sum, the sum fails with a `JobRejectedError` with that message.
+    """
+
+    code = "AUTHENTICATION"
+
+
 class NotSummedError(JaxinaError):
     """A transparent switch passes on what workers send each other, and does not sum it.
 

@@ -9,12 +9,16 @@ import os
 import sys
 import threading
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from jaxina import _override, _report, _route, _tracing_settings, config, joining, last_words, records
+from jaxina import _override, _report, _route, _tracing_settings, _watching, config, joining, last_words, records
 from jaxina.control import last_run
 from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
 from jaxina.control.topology import JaxTopology
 from jaxina.errors import InvalidArgumentError, NotCarriedError, NotInitializedError
+
+if TYPE_CHECKING:
+    from jaxina.metrics.endpoint import Endpoint
 
 _log = logging.getLogger(__name__)
 
@@ -38,13 +42,16 @@ class Job:
       configuration: all settings, and where each came from.
     """
 
-    def __init__(self, configuration: config.Configuration, topology: JaxTopology, connector: Connector):
+    def __init__(
+        self, configuration: config.Configuration, topology: JaxTopology, connector: Connector, metrics: Endpoint | None
+    ):
         self.process = topology.process
         self.processes = topology.processes
         self.aggregator = configuration.aggregator
         self.configuration = configuration
         self._connector = connector
         self._rounded_before = _report.rounded_to_zero()
+        self._metrics = metrics
 
     def statistics(self) -> dict[str, int]:
         """Reads the counters of this process's engine since `init`.
@@ -89,6 +96,7 @@ def init(
     rounding: str | None = None,
     join_timeout: float | None = None,
     timeout: float | None = None,
+    late_after: float | None = None,
     heartbeat_timeout: float | None = None,
     loss: float | None = None,
     loss_seed: int | None = None,
@@ -123,6 +131,8 @@ def init(
       rounding: how 8 and 16 bits are rounded, see `jaxina.collectives`.
       join_timeout: how long to wait for the other workers and for the switch when joining, in seconds.
       timeout: how long one collective may take, in seconds.
+      late_after: after how many seconds a collective is late. The watchdog then says which process has not come, and
+        what it is doing. A fifth of `timeout` unless set; `math.inf`: never.
       heartbeat_timeout: after how many seconds of silence a worker is taken for dead.
       loss: share of arriving packets to drop, from 0 to below 1, for experiments ("direct", "udp", "roce" and
         "netreduce").
@@ -171,6 +181,7 @@ def init(
         rounding=rounding,
         join_timeout=join_timeout,
         timeout=timeout,
+        late_after=late_after,
         heartbeat_timeout=heartbeat_timeout,
         loss=loss,
         loss_seed=loss_seed,
@@ -192,6 +203,7 @@ def init(
         obstacle = _route.agree(configuration, topology.processes, joining.backend_started, exchange)
         _current = _start(configuration, topology, _incarnation + 1)
         _incarnation += 1
+        _watching.start(configuration, topology, _incarnation)
         _route.open_route(obstacle, configuration.timeout)
         _report.be_strict(configuration.strict == "yes")
         _tracing_settings.precision.set_global(
@@ -241,26 +253,58 @@ def current() -> Job | None:
 def _start(configuration: config.Configuration, topology: JaxTopology, incarnation: int) -> Job:
     from jaxina import _native
 
-    host = joining.own_host(topology.processes)
-    aggregators = _aggregators(configuration, topology.process, host)
-    connector = Connector(configuration, topology, aggregators, joining.jax_store, joining.ended_processes, incarnation)
+    host = joining.own_host(topology.processes, configuration.interface)
+    if topology.processes > 1:
+        joining.gloo_at(host)
+    metrics = _serve_metrics(configuration, topology)
+    try:
+        aggregators = _aggregators(configuration, topology.process, host)
+    except BaseException:
+        if metrics is not None:
+            metrics.stop()
+        raise
+    connector = Connector(
+        configuration, topology, aggregators, joining.jax_store, joining.ended_processes, incarnation, host
+    )
     try:
         _native.set_mpi_world(
             topology.process,
             topology.processes,
             host,
+            list(configuration.ports or ()),
             configuration.timeout,
             topology.only_devices,
             lambda port, secret: joining.exchange_endpoints(
-                topology, incarnation, (port, secret), configuration.timeout
+                topology, incarnation, (host, port, secret), configuration.timeout
             ),
             lambda process: process in joining.ended_processes(),
         )
         _native.start(connector, connector.ended, trace=configuration.trace is not None)
     except BaseException:
         aggregators.leave(None)
+        if metrics is not None:
+            metrics.stop()
         raise
-    return Job(configuration, topology, connector)
+    return Job(configuration, topology, connector, metrics)
+
+
+def _serve_metrics(configuration: config.Configuration, topology: JaxTopology) -> Endpoint | None:
+    if configuration.metrics is None:
+        return None
+    from jaxina.metrics.endpoint import Endpoint
+
+    def statistics() -> dict[str, int]:
+        job = _current
+        return {} if job is None else job.statistics()
+
+    def collector() -> object:
+        from jaxina.metrics.families import WorkerCollector
+
+        return WorkerCollector(
+            *(topology.process, topology.processes, configuration.aggregator, statistics, _watching.longest_wait)
+        )
+
+    return Endpoint(configuration.metrics, topology.process, collector)
 
 
 def _aggregators(configuration: config.Configuration, process: int, host: str) -> Aggregators:
@@ -294,6 +338,9 @@ def _shut_down(job: Job, failure: str | None) -> None:
         _tracing_settings.precision.set_global(_tracing_settings.Precision())
         if failure is None:
             _finish_computations()
+        _watching.stop()
+        if job._metrics is not None:
+            job._metrics.stop()
         job._connector.interrupt()
         from jaxina import _native
 
@@ -337,6 +384,7 @@ def _forget_in_child() -> None:
     global _lock, _current
     _of_parent.append(_current)
     _lock, _current = threading.Lock(), None
+    _watching.forget_in_child()
     joining.forget_in_child()
 
 

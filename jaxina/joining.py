@@ -10,7 +10,8 @@ import jax
 
 from jaxina import config
 from jaxina._jax_compat import versions
-from jaxina.control.exchange import exchange, own_host_towards
+from jaxina.control.exchange import exchange
+from jaxina.control.interfaces import own_host_towards
 from jaxina.control.roll_call import Answer, CoordinatorConnection, answer_roll
 from jaxina.control.store import JaxStore
 from jaxina.control.topology import JaxTopology, this_place
@@ -35,6 +36,12 @@ def ended_processes() -> set[int]:
     return _coordinator_connection.ended() if _coordinator_connection is not None else set()
 
 
+def tell_coordinator(message: str) -> None:
+    """Tells the coordinator what the watchdog found, for `jaxina status`. Does nothing if there is no coordinator."""
+    if _coordinator_connection is not None:
+        _coordinator_connection.tell(message)
+
+
 def forget_in_child() -> None:
     """Drops the parent's connection to the coordinator. To be called in the child, after a fork."""
     global _coordinator_connection
@@ -53,18 +60,23 @@ def backend_started() -> bool:
     return _distributed().backend_started()
 
 
-def own_host(processes: int) -> str:
-    """The numeric address at which the other processes reach this host."""
-    return own_host_towards(_distributed().coordinator_address() if processes > 1 else None)
+def own_host(processes: int, interface: str | None) -> str:
+    """The numeric address at which the other processes reach this one; `interface` is the setting."""
+    return own_host_towards(_distributed().coordinator_address() if processes > 1 else None, interface)
 
 
-def exchange_endpoints(topology: JaxTopology, incarnation: int, own: tuple[int, int], timeout: float) -> list[Endpoint]:
+def gloo_at(host: str) -> None:
+    """Lets gloo listen at this address, not at the one that this host's name has. That may be the loopback address."""
+    _distributed().gloo_at(host)
+
+
+def exchange_endpoints(topology: JaxTopology, incarnation: int, own: Endpoint, timeout: float) -> list[Endpoint]:
     """Exchanges where each process takes messages.
 
     Args:
       topology: this process's number, and how many there are.
       incarnation: how often `jaxina.init` has succeeded in this process.
-      own: this process's port and secret.
+      own: this process's endpoint.
       timeout: seconds to wait for the others.
 
     Returns:
@@ -74,11 +86,10 @@ def exchange_endpoints(topology: JaxTopology, incarnation: int, own: tuple[int, 
       NeverJoinedError: a process did not tell its endpoint within `timeout` seconds.
       WorkerLostError: a process has ended.
     """
-    here = (own_host(topology.processes), *own)
     return [
         (host, port, secret)
         for host, port, secret in exchange(
-            *(jax_store(), f"jaxina/{incarnation}/endpoints", topology.process, here, topology.processes),
+            *(jax_store(), f"jaxina/{incarnation}/endpoints", topology.process, own, topology.processes),
             *(timeout, ended_processes),
             f"did not reach the others' first exchange of messages within {timeout:g} s. Every process must run the "
             "same program. If this one computes long before, raise JAXINA_TIMEOUT",

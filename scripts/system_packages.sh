@@ -30,12 +30,13 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
   exit 1
 fi
 
-# Packages that the build does not need. Without the first three some tests are skipped, and `jaxina testbed` says what it
+# Packages that the build does not need. Without the first four some tests are skipped, and `jaxina testbed` says what it
 # lacks. ccache lets several builds share what they compile alike.
 wished_packages() {
   command -v ip >/dev/null || echo iproute2
   command -v ethtool >/dev/null || echo ethtool
   command -v spin >/dev/null || echo spin
+  command -v mpirun >/dev/null || echo openmpi-bin
   command -v ccache >/dev/null || echo ccache
 }
 

@@ -48,7 +48,7 @@ for file in tests/python/test_*.py; do
 done
 if [ "$version" = newest ] && [ "$extent" != all ]; then
   # These start processes that hardly meet JAX, or take long for the little of JAX that others do not use.
-  seldom='/test_(atp_|cli_|compressors_(bytes|edges|promises|wire)|examples_(recovery|vision)|experiments_|fabric_|launcher)'
+  seldom='/test_(atp_|cli_|clusters|doctor|metrics|compressors_(bytes|edges|promises|wire)|examples_(recovery|vision)|experiments_|fabric_|launcher)'
   seldom+='|/test_(notebooks|paper_figures|plan|trace|transparent_switch)'
   mapfile -t tests < <(printf '%s\n' "${tests[@]}" | grep -vE "$seldom")
 elif [ "$version" != newest ]; then

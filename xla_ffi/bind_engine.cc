@@ -6,8 +6,10 @@
 #include <memory>
 #include <utility>
 
+#include "rdma_engine/base/clock.h"
 #include "rdma_engine/engine/engine.h"
 #include "rdma_engine/engine/trace_events.h"
+#include "rdma_engine/net/interfaces.h"
 #include "rdma_engine/transport/verbs/availability.h"
 #include "xla_ffi/bindings.h"
 #include "xla_ffi/connection_end.h"
@@ -110,6 +112,7 @@ nb::dict fields_of(const UdpConfig& config) {
   d["switches"] = std::move(switches);
   d["first_window"] = config.first_window;
   d["workers_per_link"] = config.workers_per_link;
+  d["host"] = config.host;
   return d;
 }
 
@@ -187,7 +190,8 @@ void bind_engine(nb::module_& m) {
           "use_udp",
           [](GroupConfig& c, const std::vector<std::tuple<std::string, std::uint16_t>>& addresses, bool checksums,
              bool at_workers, const std::vector<std::tuple<std::string, std::uint16_t>>& switches,
-             std::uint32_t first_window, std::uint32_t workers_per_link, double loss, std::uint64_t loss_seed) {
+             std::uint32_t first_window, std::uint32_t workers_per_link, std::string host, double loss,
+             std::uint64_t loss_seed) {
             if (workers_per_link == 0) {
               throw Error(ErrorCode::kInvalidArgument, "at least one worker uses a link");
             }
@@ -196,6 +200,7 @@ void bind_engine(nb::module_& m) {
                              .checksums = checksums,
                              .first_window = first_window,
                              .workers_per_link = workers_per_link,
+                             .host = std::move(host),
                              .loss = {loss, loss_seed}};
             for (const auto& [host, port] : addresses) config.addresses.push_back({host, port});
             for (const auto& [host, port] : switches) config.switches.push_back({host, port});
@@ -203,7 +208,7 @@ void bind_engine(nb::module_& m) {
           },
           "addresses"_a, "checksums"_a = true, nb::kw_only(), "at_workers"_a = false,
           "switches"_a = std::vector<std::tuple<std::string, std::uint16_t>>{}, "first_window"_a = 0,
-          "workers_per_link"_a = 1, "loss"_a = 0.0, "loss_seed"_a = 0,
+          "workers_per_link"_a = 1, "host"_a = "", "loss"_a = 0.0, "loss_seed"_a = 0,
           "Sums at a switch, or at the workers' own servers, over UDP.\n\n"
           "Args:\n"
           "  addresses: (host, port) of each of the switch's threads, or of each worker's server; slot i belongs to "
@@ -214,6 +219,7 @@ void bind_engine(nb::module_& m) {
           "switches[i % len(switches)].\n"
           "  first_window: for how many passes there is room at first; 0 if that is not known.\n"
           "  workers_per_link: how many workers' packets share a link to a server or a switch.\n"
+          "  host: this process's numeric address; \"\" lets the route decide.\n"
           "  loss: share of arriving packets to drop, for experiments, in [0, 1].\n"
           "  loss_seed: seed of these drops.")
       .def(
@@ -318,6 +324,19 @@ void bind_engine(nb::module_& m) {
       "  (events, passes, overwritten). events: bytes, events in Chrome's trace format, one JSON object per line with "
       "commas between. passes: how many slot passes are among them. overwritten: how many older events were dropped "
       "because there was no room.");
+  m.def(
+      "interface_addresses",
+      [] {
+        nb::list result;
+        for (const net::InterfaceAddress& one : net::interface_addresses()) {
+          result.append(nb::make_tuple(one.interface, one.address, one.prefix_length, one.mtu, one.up, one.loopback));
+        }
+        return result;
+      },
+      "The addresses of this host's network interfaces, without IPv6's link-local ones.\n\n"
+      "Returns:\n"
+      "  A list of (interface, address, prefix_length, mtu, up, loopback). address: numeric. mtu: bytes. up: whether the "
+      "interface is up and has a link.");
   m.def("verbs_availability", &verbs::availability,
         "Describes the RDMA devices that the verbs transport could use, or what it lacks, in words.");
   m.def(
@@ -351,6 +370,33 @@ void bind_engine(nb::module_& m) {
       },
       "The engine's counters since start(), summed over all groups: a dict from the counter's name to a number. "
       "bytes_sent and bytes_received count IP packets, and are 0 for shared memory, where packets are passes.");
+  m.def(
+      "under_way",
+      [] {
+        std::map<Group, std::vector<UnderWay::Device>> groups;
+        {
+          nb::gil_scoped_release release;
+          groups = Engine::instance().under_way();
+        }
+        const Nanoseconds time = now();
+        nb::list result;
+        for (const auto& [group, devices] : groups) {
+          for (const UnderWay::Device& device : devices) {
+            nb::object waiting = nb::none();
+            if (const auto& oldest = device.oldest) {
+              const double seconds = static_cast<double>(time - oldest->since) / 1e9;
+              waiting = nb::make_tuple(oldest->number, oldest->identity, seconds);
+            }
+            result.append(nb::make_tuple(nb::cast(group), group[device.index], device.submitted, std::move(waiting)));
+          }
+        }
+        return result;
+      },
+      "The collectives that this process's devices have submitted since start().\n\n"
+      "Returns:\n"
+      "  A list of (group, device, submitted, waiting), one for each device and group. group: global device ids, see "
+      "SECOND_STREAM. submitted: how many collectives the device has submitted in the group. waiting: of those that "
+      "have not completed the oldest, as (number, identity, seconds); None if all have. Numbers count from 1.");
   m.def(
       "sum_counts",
       [] {

@@ -40,12 +40,13 @@ Result call_python(const nb::callable& callable, Arguments... arguments) {
 void bind_mpi(nb::module_& m) {
   m.def(
       "set_mpi_world",
-      [](int rank, int size, std::string host, double timeout, nb::callable devices, nb::callable endpoints,
-         nb::callable ended) {
+      [](int rank, int size, std::string host, std::vector<std::uint16_t> ports, double timeout, nb::callable devices,
+         nb::callable endpoints, nb::callable ended) {
         mpi::World world;
         world.rank = rank;
         world.size = size;
         world.host = std::move(host);
+        world.ports = std::move(ports);
         world.timeout = static_cast<Nanoseconds>(timeout * 1e9);
         world.devices = [call = kept_forever(devices)] { return second_stream(call_python<Group>(*call)); };
         world.endpoints = [call = kept_forever(endpoints)](const mpi::Endpoint& own) {
@@ -62,13 +63,14 @@ void bind_mpi(nb::module_& m) {
             released;  // set_world() joins the previous world's thread, which may be waiting for the GIL
         mpi::set_world(std::move(world));
       },
-      "rank"_a, "size"_a, "host"_a, "timeout_s"_a, "devices"_a, "endpoints"_a, "ended"_a,
+      "rank"_a, "size"_a, "host"_a, "ports"_a, "timeout_s"_a, "devices"_a, "endpoints"_a, "ended"_a,
       "Tells the MPI library of XLA's collectives about the job. Must be called before XLA uses it. The callables are "
       "kept until the process ends, and may be called on any thread.\n\n"
       "Args:\n"
       "  rank: this process's rank.\n"
       "  size: the number of processes.\n"
       "  host: this process's numeric IP address, at which it listens for messages.\n"
+      "  ports: at the first of these at which nobody else listens; [] lets the system choose.\n"
       "  timeout_s: how long one message may take, in seconds.\n"
       "  devices: devices() -> list[int], the global id of each process's one device, by rank. Called when the ids are "
       "first needed.\n"

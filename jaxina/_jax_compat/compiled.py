@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from jax._src import compiler
@@ -17,18 +18,18 @@ def check() -> None:
         raise ImportError(f"jax._src.compiler.compile_or_get_cached takes {', '.join(names)}")
 
 
-def watch(begin: Callable[[], None], tell: Callable[[Any, Callable[[], str]], None]) -> None:
+def watch(begin: Callable[[], AbstractContextManager[None]], tell: Callable[[Any, Callable[[], str]], None]) -> None:
     """Has functions called around each compilation. If one of them raises, the compilation raises the same.
 
     Args:
-      begin: is called before each compilation.
+      begin: is called before each compilation, which happens in the context that it returns.
       tell: is called after the compilation of each program for several devices. It gets the lowered module, and a
         function that returns the optimized HLO module as text.
     """
 
     def compile_and_tell(backend: Any, computation: Any, devices: Any, *args: Any, **kwargs: Any) -> Any:
-        begin()
-        executable = compile_or_get_cached(backend, computation, devices, *args, **kwargs)
+        with begin():
+            executable = compile_or_get_cached(backend, computation, devices, *args, **kwargs)
         if devices.size > 1:
             tell(computation, lambda: executable.hlo_modules()[0].to_string())
         return executable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -11,6 +12,7 @@ from jax._src.xla_bridge import backends_are_initialized
 from jaxlib import _jax
 
 _lock = threading.Lock()
+_make_gloo = _jax.make_gloo_tcp_collectives
 _start_service = _jax.get_distributed_runtime_service
 
 
@@ -56,6 +58,11 @@ def join(service: str, processes: int, rank: int, timeout: float) -> None:
             )
         finally:
             _jax.get_distributed_runtime_service = _start_service
+
+
+def gloo_at(host: str) -> None:
+    """Lets XLA's gloo listen at this address. Without it, gloo listens at what this host's name resolves to."""
+    _jax.make_gloo_tcp_collectives = functools.partial(_make_gloo, hostname=host)
 
 
 class _ServiceElsewhere:

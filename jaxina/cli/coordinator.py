@@ -15,6 +15,7 @@ from jaxina import config
 from jaxina.cli import placement
 from jaxina.cli.children import die_with
 from jaxina.control.coordinator import address_of, coordinate, listen
+from jaxina.control.interfaces import resolve_bind
 from jaxina.errors import JaxinaError
 
 
@@ -30,12 +31,14 @@ def coordinator(
     bind: Annotated[
         str,
         typer.Option(
-            metavar="HOST:PORT", help="Where to listen: an address of this host that all processes can reach."
+            metavar="HOST:PORT",
+            help="Where to listen: an address of this host that all processes can reach. HOST may be the name of a "
+            "network interface, or a subnet.",
         ),
     ] = "127.0.0.1:0",
 ) -> None:
     """Let the processes of one job find each other. `jaxina run` starts a coordinator of its own."""
-    with listen(bind) as listener:
+    with listen(resolve_bind(bind)) as listener:
         print(
             f"JAXINA_COORDINATOR={address_of(listener)} JAXINA_PROCESSES={count}: set these in each process, and its "
             "JAXINA_RANK",

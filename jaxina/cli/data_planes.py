@@ -9,10 +9,13 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxina import config
 from jaxina.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from jaxina.control.tls import Tls
 
 ROCE_PORT = 4791  # the only UDP port that NICs send RoCEv2 packets to
 
@@ -61,7 +64,9 @@ def software(
 
 
 @contextlib.contextmanager
-def transparent(interfaces: str, racks: Sequence[str], token: str | None) -> Iterator[tuple[Any, str]]:
+def transparent(
+    interfaces: str, racks: Sequence[str], token: str | None, tls: Tls | None = None
+) -> Iterator[tuple[Any, str]]:
     """Runs a transparent switch's data plane, perhaps above racks. Yields it, and a text that says where it is."""
     from jaxina import _native
     from jaxina.control.assistance import Helpers
@@ -71,7 +76,7 @@ def transparent(interfaces: str, racks: Sequence[str], token: str | None) -> Ite
 
     named = _racks(racks)
     frames = _native.FrameSwitch(interfaces.split(","))
-    helpers = Helpers(ANSWER_TIMEOUT, token)
+    helpers = Helpers(ANSWER_TIMEOUT, token, tls)
     try:
         plane = RackedPlane(frames, named, helpers) if named else TransparentPlane(frames)
         above = f", above {len(named)} racks" if named else ""

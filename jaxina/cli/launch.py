@@ -20,6 +20,7 @@ from jaxina.cli.private_switch import private_switch
 from jaxina.cli.run_report import collect, failure_code
 from jaxina.cli.tagged_output import TaggedOutput
 from jaxina.control.coordinator import address_of, listen
+from jaxina.control.interfaces import listening_address
 from jaxina.errors import InvalidArgumentError, SystemCallError
 
 
@@ -161,7 +162,13 @@ class Launch:
         nodes = self.nodes
         if nodes.this > 0 and nodes.coordinator is not None:
             return contextlib.nullcontext(nodes.coordinator)
-        bind = nodes.coordinator or f"{placement.current.get().first_host}:0"
+        bind = (
+            f"{placement.current.get().first_host}:0"
+            if nodes.coordinator is None
+            else nodes.coordinator
+            if nodes.count == 1
+            else listening_address(nodes.coordinator, self.settings.interface)
+        )
         return private_coordinator(bind, self.processes)
 
     @contextlib.contextmanager

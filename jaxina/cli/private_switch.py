@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+from jaxina import config
 from jaxina.cli import placement
 from jaxina.cli.children import die_with
 from jaxina.errors import SwitchUnreachableError
@@ -63,6 +64,8 @@ def private_switch(
     process = subprocess.Popen(
         where.on_switch(command, rack),
         stdin=subprocess.DEVNULL,
+        # The workers serve their counters there.
+        env={name: value for name, value in os.environ.items() if name != config.variable("metrics")},
         start_new_session=True,
         pass_fds=[write_end],
         preexec_fn=lambda: die_with(parent),

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxina import config
+from jaxina.cli import job_status
 from jaxina.errors import InvalidArgumentError
 
 _CALL_TIMEOUT = 5.0  # seconds
@@ -34,6 +35,10 @@ def register(app: typer.Typer) -> None:
 
 def status(
     switch: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The switch's control address.")] = None,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Show the job of this coordinator instead: its processes, who is late."),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Update the output until Ctrl-C.")] = False,
     interval: Annotated[
         float, typer.Option(min=0.5, max=60, help="Seconds over which rates are measured, and between updates.")
@@ -42,8 +47,17 @@ def status(
         bool, typer.Option("--json", help="Print JSON: one object; with --watch, one per line.")
     ] = False,
 ) -> None:
-    """Show a switch's jobs: workers, slots, rates, retransmissions, rejected packets, and missing workers."""
+    """Show a switch's jobs: workers, slots, rates, retransmissions, rejected packets, and missing workers.
+
+    With --coordinator: a job's processes, and which of them is late for a collective.
+    """
+    if coordinator is not None:
+        if switch is not None:
+            raise InvalidArgumentError("--coordinator asks about a job and --switch about a switch: give one of them")
+        job_status.show(coordinator, watch, interval, as_json)
+        return
     from jaxina.control.client import SwitchClient
+    from jaxina.control.tls import tls_of
 
     settings = config.resolve(switch=switch)
     if settings.aggregator in ("direct", "netreduce") and settings.origins["switch"] == "default":
@@ -55,7 +69,10 @@ def status(
     if "," in address:
         raise InvalidArgumentError(f"JAXINA_SWITCH={address} names several switches: choose one by --switch HOST:PORT")
     console = Console()
-    with SwitchClient(address, _CALL_TIMEOUT, settings.token) as client, contextlib.suppress(KeyboardInterrupt):
+    with (
+        SwitchClient(address, _CALL_TIMEOUT, settings.token, tls=tls_of(settings)) as client,
+        contextlib.suppress(KeyboardInterrupt),
+    ):
         rates = Rates()
         rates.look(client.status())
         looks = (look(client, rates, interval) for _ in (itertools.count() if watch else range(1)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import logging
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +19,10 @@ from jaxina.cli.daemon_options import announce, host_in, log_to_terminal, read_t
 from jaxina.cli.signals import Signals
 from jaxina.errors import InvalidArgumentError
 
+if TYPE_CHECKING:
+    from jaxina.control.server import ControlServer
+
+_BIND = "127.0.0.1:51000"  # nobody else reaches it: who serves other hosts says where
 _CONTROL_NICENESS = 5  # added to the niceness of the control service's threads
 
 
@@ -34,9 +40,10 @@ def switch(
         str,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where the control service listens. Workers name this address by --switch or JAXINA_SWITCH.",
+            help="Where the control service listens. Workers name this address by --switch or JAXINA_SWITCH. HOST may "
+            "be the name of a network interface, or a subnet: eth1:51000, 10.0.0.0/24:51000.",
         ),
-    ] = "0.0.0.0:51000",
+    ] = _BIND,
     upstream: Annotated[
         str | None,
         typer.Option(
@@ -149,6 +156,13 @@ def switch(
             "JAXINA_TOKEN, if set.",
         ),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Serve counters to Prometheus at http://HOST:PORT/metrics. If not given, JAXINA_METRICS, if set.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log warnings only.")] = False,
     announce_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -156,19 +170,25 @@ def switch(
 
     After SIGUSR1 it takes no new jobs, and ends when the running ones have ended.
     """
+    from jaxina.control.interfaces import named, resolve_bind, with_port
     from jaxina.control.server import ControlServer
+    from jaxina.control.tls import tls_of
 
+    settings = config.resolve(token=read_token(token_file), metrics=metrics)
+    if bind == _BIND and settings.interface is not None:
+        bind = with_port(named(settings.interface), config.split_address(_BIND)[1])
+    bind = resolve_bind(bind)
     host = host_in("--bind", bind)
     if upstream is not None:
         host_in("--upstream", upstream)
-    token = config.resolve(token=read_token(token_file)).token
+    token, tls = settings.token, tls_of(settings)
     log_to_terminal(quiet)
     if transparent is not None:
         if upstream or data_ports or threads or rdma or loss or not icrc or port_rate or backend is Backend.tofino:
             raise InvalidArgumentError(
                 "--transparent goes with --bind, --rack and --token-file only: such a switch does nothing but sum rings"
             )
-        plane = data_planes.transparent(transparent, rack or [], token)
+        plane = data_planes.transparent(transparent, rack or [], token, tls)
     elif rack:
         raise InvalidArgumentError("--rack needs --transparent: it is for switches that sum rings")
     elif backend is Backend.tofino:
@@ -183,19 +203,43 @@ def switch(
             raise InvalidArgumentError("--chip and --dry-run need --backend tofino")
         combining = data_planes.Combining(aggregators, forward, port_rate)
         plane = data_planes.software(host, data_ports, threads, rdma, icrc, loss, loss_seed, combining)
-    with Signals((signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)) as signals, plane as (data_plane, where):
+    with (
+        Signals((signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)) as signals,
+        plane as (data_plane, where),
+        contextlib.ExitStack() as running,
+    ):
         _let_data_path_go_first()
-        with ControlServer(data_plane, bind, token, upstream=upstream or "") as server:
+        with ControlServer(data_plane, bind, token, upstream=upstream or "", tls=tls) as server:
             if hasattr(data_plane, "ended"):  # it may find that a job cannot go on
                 data_plane.ended = server.end_job
             log = logging.getLogger("jaxina.switch")
+            if settings.metrics is not None:
+                running.enter_context(_metrics(settings.metrics, server))
             announce(announce_fd, server.address)
             log.info("control at %s, data at %s%s", server.address, where, f", upstream {upstream}" if upstream else "")
-            log.info("serving %s", "everybody who reaches it" if token is None else "only callers with its token")
+            of_token = "everybody who reaches it" if token is None else "only callers with its token"
+            log.info("serving %s", f"{of_token}, with a certificate of its authority" if tls else of_token)
             while signals.wait() == signal.SIGUSR1:
                 log.info("draining: no new jobs")
                 server.drain(lambda: signals.send(signal.SIGTERM))
             log.info("stopping")
+
+
+@contextlib.contextmanager
+def _metrics(bind: str, server: ControlServer) -> Iterator[None]:
+    """Serves the switch's metrics while the context lasts."""
+    from jaxina.metrics.endpoint import Endpoint
+
+    def collector() -> object:
+        from jaxina.metrics.families import SwitchCollector
+
+        return SwitchCollector(server.status)
+
+    endpoint = Endpoint(bind, 0, collector)
+    try:
+        yield
+    finally:
+        endpoint.stop()
 
 
 def _let_data_path_go_first() -> None:

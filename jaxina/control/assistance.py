@@ -16,6 +16,7 @@ from jaxina.control.racks import Layout
 from jaxina.control.roles import Combine, RackOfRing, Serve
 from jaxina.control.servers import Switch
 from jaxina.control.switch_address import ANSWER_TIMEOUT, find
+from jaxina.control.tls import Tls
 from jaxina.control.typed_status import error_from, unreachable
 from jaxina.errors import InvalidArgumentError, JaxinaError
 
@@ -117,11 +118,13 @@ class Helpers:
     Args:
       timeout: seconds that each may take to answer a call.
       token: their token, if they need one.
+      tls: this process's certificate, if they use TLS.
     """
 
-    def __init__(self, timeout: float, token: str | None):
+    def __init__(self, timeout: float, token: str | None, tls: Tls | None = None):
         self._timeout = min(ANSWER_TIMEOUT, timeout)
         self._token = token
+        self._tls = tls
         self._clients: dict[str, SwitchClient] = {}  # of the switches that help, by control address
         self._helping: dict[int, list[Assistance]] = {}
         self._lock = threading.Lock()  # guards the two above
@@ -132,7 +135,7 @@ class Helpers:
         Raises:
           SwitchUnreachableError: it does not answer.
         """
-        with SwitchClient(address, self._timeout, self._token) as client:
+        with SwitchClient(address, self._timeout, self._token, tls=self._tls) as client:
             return find(client)
 
     def combine(self, job: int, secret: int, shape: JobShape, roles: Mapping[str, Combine]) -> None:
@@ -255,7 +258,7 @@ class Helpers:
         role.write(request)
         with self._lock:
             if address not in self._clients:
-                self._clients[address] = SwitchClient(address, self._timeout, self._token)
+                self._clients[address] = SwitchClient(address, self._timeout, self._token, tls=self._tls)
             begun = Assistance(self._clients[address], request, lost, again)
             self._helping.setdefault(job, []).append(begun)
         return begun

@@ -14,6 +14,7 @@ from jaxina.control import control_pb2_grpc, grpc_options
 from jaxina.control.data_plane import QueuePairs, Terms
 from jaxina.control.servers import WorkerServer
 from jaxina.control.session import Session
+from jaxina.control.tls import Tls, why_refused
 from jaxina.control.token_check import metadata_of
 from jaxina.control.typed_status import error_from, unreachable
 from jaxina.errors import JaxinaError
@@ -42,6 +43,7 @@ class SwitchClient:
       token: the switch's token, if it needs one.
       gone: makes the error to raise instead of SwitchUnreachableError, from a text that says what happened.
       at_worker: the worker in whose process the service runs; None: it runs at a switch.
+      tls: this process's certificate, if the service uses TLS.
     """
 
     def __init__(
@@ -52,13 +54,15 @@ class SwitchClient:
         *,
         gone: Callable[[str], JaxinaError] | None = None,
         at_worker: int | None = None,
+        tls: Tls | None = None,
     ):
         self.address = address
-        self._gone = gone or functools.partial(unreachable, address)
+        says_gone = gone or functools.partial(unreachable, address)
+        self._gone: Callable[[str], JaxinaError] = lambda why: why_refused(address, tls) or says_gone(why)
         self._at_worker = at_worker
         self._metadata = metadata_of(token)
         self._timeout = timeout
-        self._channel = grpc.insecure_channel(address, options=grpc_options.OF_CLIENT)
+        self._channel = grpc_options.channel(address, tls)
         self._stub = control_pb2_grpc.AggregatorStub(self._channel)
 
     def create_job(

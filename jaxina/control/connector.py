@@ -18,7 +18,7 @@ from jaxina.control.rendezvous import Agreement, Presence, Rendezvous
 from jaxina.control.servers import Servers, Switch
 from jaxina.control.store import Store
 from jaxina.control.topology import Topology, this_place
-from jaxina.errors import InvalidArgumentError
+from jaxina.errors import AuthenticationError, InvalidArgumentError, JobRejectedError
 
 _log = logging.getLogger(__name__)
 
@@ -117,6 +117,7 @@ class Connector:
         store: Callable[[], Store],
         ended: Callable[[], set[int]],
         incarnation: int,
+        host: str = "",
     ):
         self._configuration = configuration
         self._topology = topology
@@ -124,6 +125,7 @@ class Connector:
         self._store = store
         self._ended = ended
         self._incarnation = incarnation
+        self._host = host  # the numeric address at which other processes reach this one
         self._place = this_place()
         self._closing = threading.Event()
 
@@ -141,6 +143,9 @@ class Connector:
         devices = tuple(group)
         try:
             return self._enter(devices)
+        except AuthenticationError as error:  # the engine has no code for it
+            _log.debug("group %s: %s", devices, error)
+            raise JobRejectedError(error.message) from error
         except BaseException as error:
             _log.debug("group %s: %s", devices, error)
             raise
@@ -195,6 +200,7 @@ class Connector:
                 switches=servers.switches,
                 first_window=servers.first_window,
                 workers_per_link=servers.workers_per_link,
+                host="" if configuration.interface is None else self._host,
                 loss=loss,
                 loss_seed=seed,
             )

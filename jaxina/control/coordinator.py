@@ -11,6 +11,7 @@ from typing import Any
 
 from jaxina._jax_compat import processes as jax_processes
 from jaxina.config import split_address
+from jaxina.control.interfaces import described
 from jaxina.control.roll import Roll
 from jaxina.errors import InvalidArgumentError, SystemCallError
 
@@ -29,7 +30,8 @@ def listen(address: str) -> socket.socket:
         return socket.create_server((host, port), family=_family(host), backlog=_BACKLOG)
     except OSError as error:
         raise InvalidArgumentError(
-            f"the coordinator cannot listen at {address}: {error.strerror}. Give an address of this host and a free "
+            f"the coordinator cannot listen at {described(address)}: {error.strerror}. Give an address of this "
+            "host and a free "
             "port"
         ) from error
 

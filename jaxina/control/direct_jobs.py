@@ -24,11 +24,13 @@ from jaxina.control import racks
 from jaxina.control.assistance import Helpers
 from jaxina.control.connector import Group
 from jaxina.control.data_address import Addresses
+from jaxina.control.interfaces import at_free_port
 from jaxina.control.job_sessions import JobSessions, check_alive
 from jaxina.control.leader import LEADER, LeaderControl, name_of_leader
 from jaxina.control.rendezvous import Agreement, Presence
 from jaxina.control.roles import Combine
 from jaxina.control.servers import Servers, Switch, WorkerServer
+from jaxina.control.tls import tls_of
 from jaxina.errors import InvalidArgumentError, JaxinaError, SwitchUnreachableError, WorkerLostError
 
 _log = logging.getLogger(__name__)
@@ -75,14 +77,18 @@ class DirectAggregators:
         self._cores: dict[str, Switch] = {}
         self._lock = threading.Lock()  # guards the jobs, roles and cores
         self._server: SoftwareSwitch | None = None  # with dedicated servers there is none
-        self._helpers = Helpers(configuration.join_timeout, configuration.token)
+        self._helpers = Helpers(configuration.join_timeout, configuration.token, tls_of(configuration))
         # If a switch is not there, say so now rather than in the first psum.
         self.switches: Sequence[Switch] = [self._helpers.find(one) for one in configuration.switches_on_the_way]
         self._dedicated = [self._helpers.find(one) for one in configuration.dedicated_servers]
         if not self._dedicated:
             # The workers drop packets with the seeds that follow loss_seed. A server must not drop the same ones.
             seed = (configuration.loss_seed + (1 << 32) + process) % 2**64
-            self._server = SoftwareSwitch(host, 1, configuration.loss, seed)
+            self._server = at_free_port(
+                configuration.ports or (),
+                host,
+                lambda port: SoftwareSwitch(host, 1, configuration.loss, seed, [port] if port else []),
+            )
 
     def arrange(self, processes: Sequence[Presence], devices: int) -> Agreement:
         named = racks.one_view([presence.switches for presence in processes])

@@ -3,37 +3,14 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Callable
 from typing import Any
 
-from jaxina.config import split_address
 from jaxina.control.store import Store
-from jaxina.errors import NeverJoinedError, SystemCallError, WorkerLostError
+from jaxina.errors import NeverJoinedError, WorkerLostError
 
 _SLICE = 0.25  # seconds of one wait at the store, which cannot be interrupted; dead processes are looked for in between
-
-
-def own_host_towards(coordinator: str | None) -> str:
-    """The numeric address of this host's interface towards the job's coordinator.
-
-    Args:
-      coordinator: HOST:PORT. If it is None, the result is the loopback address.
-
-    Raises:
-      SystemCallError: there is no route to the coordinator.
-    """
-    if coordinator is None:
-        return "127.0.0.1"
-    host, port = split_address(coordinator)
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as way:
-            way.connect(address)  # sends nothing
-            return str(way.getsockname()[0])
-    except OSError as error:
-        raise SystemCallError(f"there is no route to the job's coordinator {coordinator}: {error}") from error
 
 
 def exchange(

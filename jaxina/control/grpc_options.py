@@ -6,6 +6,8 @@ import grpc
 
 from jaxina.config import split_address
 from jaxina.control import limits
+from jaxina.control.interfaces import described
+from jaxina.control.tls import NAME, Tls
 from jaxina.errors import InvalidArgumentError
 
 OF_SERVER = (
@@ -36,23 +38,34 @@ OF_CLIENT = (
 )
 
 
-def listen(server: grpc.aio.Server, bind: str, perhaps: str) -> str:
+def channel(address: str, tls: Tls | None = None) -> grpc.Channel:
+    """Opens a channel to HOST:PORT, with TLS if `tls` is given."""
+    if tls is None:
+        return grpc.insecure_channel(address, options=OF_CLIENT)
+    # The other end proves that it belongs to the cluster, not which host it is.
+    options = (*OF_CLIENT, ("grpc.ssl_target_name_override", NAME))
+    return grpc.secure_channel(address, tls.of_client, options=options)
+
+
+def listen(server: grpc.aio.Server, bind: str, perhaps: str, tls: Tls | None = None) -> str:
     """Lets a server listen at HOST:PORT, and returns the address with the port that it got.
 
     Args:
       server: not started yet.
       bind: HOST:PORT; port 0 picks a free one.
       perhaps: which of our programs may have the port already.
+      tls: if given, only callers with a certificate of the same authority are served.
 
     Raises:
       InvalidArgumentError: it cannot listen there.
     """
     host, _ = split_address(bind)
     try:
-        port = server.add_insecure_port(bind)
+        port = server.add_insecure_port(bind) if tls is None else server.add_secure_port(bind, tls.of_server)
     except RuntimeError as error:
         raise InvalidArgumentError(
-            f"cannot listen at {bind}: the port is in use by another program (perhaps {perhaps} that already runs), or "
+            f"cannot listen at {described(bind)}: the port is in use by another program (perhaps {perhaps} "
+            "that already runs), or "
             f"the address is not one of this host. Choose another by --bind HOST:PORT ({error})"
         ) from error
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from jaxina.config import Configuration
 from jaxina.control import service
 from jaxina.control.client import SwitchClient
+from jaxina.control.interfaces import at_free_port
 from jaxina.control.rendezvous import Presence
 from jaxina.control.server import ControlServer
 from jaxina.control.servers_at_workers import ServersAtWorkers
 from jaxina.control.session import has_left
+from jaxina.control.tls import tls_of
 from jaxina.errors import WorkerLostError
 
 LEADER = 0
@@ -33,6 +35,7 @@ class LeaderControl:
     def __init__(self, configuration: Configuration, host: str):
         self._configuration = configuration
         self._host = host
+        self._tls = tls_of(configuration)
         self._clients: dict[str, SwitchClient] = {}
         self._server: ControlServer | None = None
         self._lock = threading.Lock()  # guards the two above
@@ -51,11 +54,17 @@ class LeaderControl:
                 # the errors of its own job.
                 if self._configuration.log != "debug":
                     logging.getLogger(service.__name__).setLevel(logging.ERROR)
-                bind = f"[{self._host}]:0" if ":" in self._host else f"{self._host}:0"
+                host = f"[{self._host}]" if ":" in self._host else self._host
                 token = self._configuration.token
                 # Servers and switches have jobs that many processes make on their own.
                 ids = secrets.randbits(32)
-                self._server = ControlServer(ServersAtWorkers(), bind, token, ids_from=ids)
+                self._server = at_free_port(
+                    self._configuration.ports or (),
+                    host,
+                    lambda port: ControlServer(
+                        ServersAtWorkers(), f"{host}:{port}", token, ids_from=ids, tls=self._tls
+                    ),
+                )
             return self._server.address
 
     def client(self, control: str, leader: str) -> SwitchClient:
@@ -70,6 +79,7 @@ class LeaderControl:
                         f"{leader} is gone: the control service in its process does not answer ({why}); see its output"
                     ),
                     at_worker=LEADER,
+                    tls=self._tls,
                 )
             return self._clients[control]
 

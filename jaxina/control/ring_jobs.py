@@ -19,6 +19,7 @@ from jaxina.control.leader import LeaderControl, name_of_leader
 from jaxina.control.rendezvous import Agreement, Presence
 from jaxina.control.servers import Servers, Switch
 from jaxina.control.switch_address import ANSWER_TIMEOUT
+from jaxina.control.tls import tls_of
 from jaxina.errors import JaxinaError
 
 
@@ -55,7 +56,7 @@ class RingAggregators:
         self._switch: SwitchClient | None = None
         if configuration.uses_switch:
             timeout = min(ANSWER_TIMEOUT, configuration.join_timeout)
-            self._switch = SwitchClient(configuration.switch, timeout, configuration.token)
+            self._switch = SwitchClient(configuration.switch, timeout, configuration.token, tls=tls_of(configuration))
             try:
                 self._switch.status()  # if the switch is not there, say so now rather than in the first psum
             except JaxinaError:

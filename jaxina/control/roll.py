@@ -5,10 +5,14 @@ tells the coordinator its rank, the number of processes, its settings, and how l
 patience). When all have come, the coordinator tells them where the service of jax.distributed is. If one process's
 patience ends first, the coordinator tells all processes which are missing. The connections stay open. When one closes,
 its process has ended, and the coordinator tells the others.
+
+A process may tell the coordinator what its watchdog found. Whoever asks (`jaxina status --coordinator`) gets a view of
+the job.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import selectors
@@ -18,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxina.control.rendezvous import check_equal_settings
-from jaxina.control.roll_call import GRACE, MAX_LINE, Answer
+from jaxina.control.roll_call import GRACE, MAX_LATE, MAX_LINE, Answer, JobView
 from jaxina.errors import (
     InvalidArgumentError,
     JaxinaError,
@@ -44,6 +48,8 @@ class Roll:
         self._here: dict[int, tuple[Answer, socket.socket]] = {}
         self._lines: dict[socket.socket, bytes] = {}
         self._living: dict[socket.socket, int] = {}  # connection -> rank, of the processes that have not ended
+        self._ended_ranks: list[int] = []
+        self._late, self._late_since = "", 0.0  # what a process told last, and when
         self._deadline = math.inf
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
 
@@ -83,8 +89,12 @@ class Roll:
             self._look(None)
 
     def note(self, connection: socket.socket, line: bytes) -> None:
-        """Handles the line that a process sent: notes the process, or refuses it."""
+        """Handles the line that a process sent: notes the process, or refuses it, or shows it the job."""
         try:
+            if "look" in json.loads(line):
+                _send(connection, dataclasses.asdict(self._view()))
+                connection.close()
+                return
             answer = Answer.from_line(line)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             connection.close()  # not a process of jaxina
@@ -138,10 +148,10 @@ class Roll:
             self._lines[connection] = b""
             self._selector.register(connection, selectors.EVENT_READ)
             return
-        if ready in self._living:
-            self._ended(ready)
-            return
         data = _receive(ready)
+        if ready in self._living:
+            self._heard(ready, data)
+            return
         line = self._lines[ready] = self._lines[ready] + data
         if data and b"\n" not in line and len(line) < MAX_LINE:
             return
@@ -149,9 +159,29 @@ class Roll:
         del self._lines[ready]
         self.note(ready, line)
 
+    def _heard(self, connection: socket.socket, data: bytes) -> None:
+        """Notes what a process has told about late collectives. Anything else is its end."""
+        *lines, rest = (self._lines.get(connection, b"") + data).split(b"\n")
+        self._lines[connection] = rest
+        try:
+            for line in lines:
+                self._late = str(json.loads(line)["late"])[:MAX_LATE]
+                self._late_since = time.monotonic()
+        except (ValueError, KeyError, TypeError, RecursionError):
+            data = b""
+        if not data or len(rest) > MAX_LINE:
+            self._ended(connection)
+
+    def _view(self) -> JobView:
+        here = {rank: str(answer.place) for rank, (answer, _) in sorted(self._here.items())}
+        since = time.monotonic() - self._late_since if self._late else 0.0
+        return JobView(self._processes, here, sorted(self._ended_ranks), self._late, since)
+
     def _ended(self, connection: socket.socket) -> None:
-        """Notes that a process has ended. Processes send nothing after their line, so anything to read is the end."""
+        """Notes that a process has ended."""
+        del self._lines[connection]
         rank = self._living.pop(connection)
+        self._ended_ranks.append(rank)
         self._selector.unregister(connection)
         connection.close()
         for other in self._living:

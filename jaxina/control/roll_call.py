@@ -16,6 +16,7 @@ from jaxina.control.topology import Place
 from jaxina.errors import NeverJoinedError, from_code
 
 MAX_LINE = 65536
+MAX_LATE = 8192  # characters that a process may tell. Each becomes at most six bytes of JSON
 # How many seconds, after its own patience, a process still waits for the coordinator's answer; and how many seconds the
 # coordinator waits for a process to take its answer.
 GRACE = 5.0
@@ -65,6 +66,25 @@ class Answer:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class JobView:
+    """What the coordinator knows about its job.
+
+    Attributes:
+      processes: how many processes the job has.
+      here: where each process runs that has come, by rank.
+      ended: the ranks of those that have ended.
+      late: what a process told last about collectives that are late; empty if none did.
+      late_s: how many seconds ago.
+    """
+
+    processes: int
+    here: dict[int, str]
+    ended: list[int]
+    late: str = ""
+    late_s: float = 0.0
+
+
 class CoordinatorConnection:
     """The connection to the coordinator after the roll call. It tells a process which others have ended."""
 
@@ -83,6 +103,11 @@ class CoordinatorConnection:
         """Drops the connection in a forked child. It belongs to the parent, and must close when the parent ends."""
         with contextlib.suppress(OSError):
             os.close(self._connection.detach())
+
+    def tell(self, late: str) -> None:
+        """Tells the coordinator who is late, in words. It shows that in `jaxina status`."""
+        with contextlib.suppress(OSError):  # without a coordinator the message is in this process's output only
+            self._connection.sendall(json.dumps({"late": late[:MAX_LATE]}).encode() + b"\n")
 
     def ended(self) -> set[int]:
         """Ranks of the processes that have ended."""
@@ -131,6 +156,28 @@ def answer_roll(address: str, me: Answer) -> tuple[str, CoordinatorConnection]:
             connection.close()
             raise from_code(outcome["error"], outcome["message"])
         return outcome["service"], CoordinatorConnection(connection)
+
+
+def look_at_job(address: str, patience: float) -> JobView:
+    """Asks a coordinator about its job.
+
+    Args:
+      address: the coordinator's, HOST:PORT.
+      patience: how many seconds to wait for its answer.
+
+    Raises:
+      NeverJoinedError: no coordinator answers there.
+    """
+    try:
+        with socket.create_connection(split_address(address), timeout=patience) as connection:
+            connection.sendall(json.dumps({"look": True}).encode() + b"\n")
+            with connection.makefile("rb") as lines:
+                told = json.loads(lines.readline())
+        return JobView(**{**told, "here": {int(rank): place for rank, place in told["here"].items()}})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NeverJoinedError(
+            f"no coordinator answers at {address} ({error}). `jaxina run` prints its address"
+        ) from error
 
 
 def _say(address: str, me: Answer, deadline: float) -> tuple[dict[str, Any], socket.socket]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from collections.abc import Callable
 from typing import Any
 
 import grpc
 
+from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc, grpc_options, limits
 from jaxina.control.data_plane import DataPlane
 from jaxina.control.service import AggregatorService
 from jaxina.control.service_thread import ServiceThread
+from jaxina.control.tls import Tls
 from jaxina.control.token_check import TokenCheck
-from jaxina.errors import JaxinaError, SwitchUnreachableError, from_code
+from jaxina.errors import JaxinaError, ShutDownError, SwitchUnreachableError, from_code
+
+_STATUS_TIMEOUT = 5.0  # seconds
 
 
 class ControlServer:
@@ -26,6 +31,7 @@ class ControlServer:
       ask_every: the least time between two questions to the data plane about its state, in seconds.
       ids_from: the jobs get the ids after this one; None: any.
       upstream: the control address of the switch that this one is below; empty if there is none.
+      tls: if given, only callers with a certificate of the same authority are served.
 
     Attributes:
       address: HOST:PORT at which the service listens.
@@ -43,10 +49,12 @@ class ControlServer:
         ask_every: float = limits.ASK_EVERY,
         ids_from: int | None = None,
         upstream: str = "",
+        tls: Tls | None = None,
     ):
         self._service = AggregatorService(data_plane, ask_every=ask_every, ids_from=ids_from, upstream=upstream)
         self._interceptors = () if token is None else (TokenCheck(token),)
         self._bind = bind
+        self._tls = tls
         self._stopped_with: JaxinaError | None = None
         self._thread = ServiceThread("the control service", self._serve)
         self.address = self._thread.address
@@ -54,6 +62,26 @@ class ControlServer:
     def end_job(self, job: int, code: str, message: str) -> None:
         """Ends a job for all its workers, with the error that the data plane found. Any thread may call it."""
         self._thread.call(self._service.end_job, job, from_code(code, message))
+
+    def status(self) -> pb.StatusReply:
+        """What the switch is doing. Any thread may call it.
+
+        Raises:
+          ShutDownError: the service is stopping.
+        """
+        answer: concurrent.futures.Future[pb.StatusReply] = concurrent.futures.Future()
+
+        def ask() -> None:
+            try:
+                answer.set_result(self._service.status())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        try:
+            self._thread.call(ask)
+            return answer.result(_STATUS_TIMEOUT)
+        except (RuntimeError, TimeoutError):
+            raise ShutDownError(f"the control service at {self.address} is stopping") from None
 
     def drain(self, on_drained: Callable[[], Any]) -> None:
         """Takes no more jobs. Calls `on_drained` on the service's thread when there is no job any more, perhaps several
@@ -75,7 +103,7 @@ class ControlServer:
         service = self._service
         server = grpc.aio.server(options=grpc_options.OF_SERVER, interceptors=self._interceptors)
         control_pb2_grpc.add_AggregatorServicer_to_server(service, server)
-        address = grpc_options.listen(server, self._bind, "a switch")
+        address = grpc_options.listen(server, self._bind, "a switch", self._tls)
         await server.start()
         expiry = asyncio.create_task(service.expire_forever())
         thread.listening(address)

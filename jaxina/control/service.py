@@ -151,7 +151,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
 
     @_typed
     async def Status(self, request: pb.StatusRequest, context: grpc.aio.ServicerContext[Any, Any]) -> pb.StatusReply:
-        return self._replies.status(self._membership.jobs.values(), self._assisted, self._membership.draining)
+        return self.status()
 
     @_typed
     async def WhoIsMissing(
@@ -207,6 +207,10 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             _log.info("job %d of %s: ended", request.job, address)
 
     # ---- what happens without a call
+
+    def status(self) -> pb.StatusReply:
+        """What the switch is doing."""
+        return self._replies.status(self._membership.jobs.values(), self._assisted, self._membership.draining)
 
     async def expire_forever(self) -> None:
         """Calls `expire` regularly, until cancelled."""

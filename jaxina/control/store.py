@@ -20,6 +20,18 @@ class Store(Protocol):
         """Returns the value without waiting; None if it is not set yet."""
         ...
 
+    def claim(self, key: str, value: str) -> bool:
+        """Sets the value, unless there is one. Returns whether it was set."""
+        ...
+
+    def look_below(self, folder: str) -> dict[str, str]:
+        """Returns all values whose keys start with `folder`, by what follows it. The folder ends in a slash."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Deletes the key; if it ends in a slash, all keys that start with it."""
+        ...
+
 
 class JaxStore:
     """The store of jax.distributed, which must be initialised. `client` is its run-time client."""
@@ -47,6 +59,28 @@ class JaxStore:
         except RuntimeError as error:
             if "NOT_FOUND" in str(error):
                 return None
+            raise _no_answer(key, error) from error
+
+    def claim(self, key: str, value: str) -> bool:
+        try:
+            self._client.key_value_set(key, value)
+        except RuntimeError as error:
+            if "ALREADY_EXISTS" in str(error):
+                return False
+            raise _no_answer(key, error) from error
+        return True
+
+    def look_below(self, folder: str) -> dict[str, str]:
+        try:
+            found = self._client.key_value_dir_get(folder)
+        except RuntimeError as error:
+            raise _no_answer(folder, error) from error
+        return {key.removeprefix(folder): value for key, value in found}
+
+    def delete(self, key: str) -> None:
+        try:
+            self._client.key_value_delete(key)
+        except RuntimeError as error:
             raise _no_answer(key, error) from error
 
 

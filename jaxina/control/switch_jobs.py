@@ -14,6 +14,7 @@ from jaxina.control.job_sessions import JobSessions
 from jaxina.control.rendezvous import Agreement, Presence
 from jaxina.control.servers import Servers, Switch
 from jaxina.control.switch_address import ANSWER_TIMEOUT, find
+from jaxina.control.tls import tls_of
 from jaxina.errors import InvalidArgumentError, JaxinaError
 
 
@@ -43,6 +44,7 @@ class SwitchAggregators:
             configuration.switch,
             min(ANSWER_TIMEOUT, configuration.join_timeout),
             configuration.token,
+            tls=tls_of(configuration),
         )
         try:
             # If the switch is not there, say so now rather than in the first psum.

@@ -71,9 +71,7 @@ void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const A
                                   .format = header.format});
   counters[Counter::kBytesReceived] += packet.size();
   if (wire::is_marked(header.code) && answer.effect != Effect::kRejected) job.marked() = true;
-  if (wire::transmission_of(header.code) == wire::Transmission::kDirect) {
-    tell_that_it_came_directly(job, header, answer, output);
-  }
+  tell_all(job, header, answer, output);
   reply(job, header, answer, from, output);
 }
 
@@ -106,19 +104,25 @@ void DatagramAggregator::reply(DatagramJob& job, const wire::Header& header, con
   }
 }
 
-// A switch holds what other workers have sent of the pass, and waits for this worker in vain. So they must send it
-// again.
-void DatagramAggregator::tell_that_it_came_directly(DatagramJob& job, const wire::Header& header, const Answer& answer,
-                                                    PacketOutput& output) {
-  const bool counted = answer.effect == Effect::kCounted || answer.effect == Effect::kCompleted;
-  const bool incomplete = answer.effect == Effect::kCounted || answer.effect == Effect::kPending;
-  if (counted) job.came_directly(header.slot) = 1;
+// A switch may hold what other workers have sent of the pass, and wait for this worker in vain. So they must send it
+// again. If this worker has sent it three times, or more often, and waits for others, what they sent may be lost. They
+// may not know that for long: after silence, a worker sends its passes again one by one.
+void DatagramAggregator::tell_all(DatagramJob& job, const wire::Header& header, const Answer& answer,
+                                  PacketOutput& output) {
+  const wire::Transmission transmission = wire::transmission_of(header.code);
+  const bool directly = transmission == wire::Transmission::kDirect;
+  const bool alone = transmission == wire::Transmission::kAgain && header.kind != wire::Kind::kCombined;
+  const bool counted = answer.effect == Effect::kCounted, pending = answer.effect == Effect::kPending;
+  if (directly && (counted || answer.effect == Effect::kCompleted)) job.came_directly(header.slot) = 1;
+  const bool waits = transmission == wire::Transmission::kUncombined && pending;
   const Address* nearest = job.switch_of(header.slot);
-  if (!incomplete || nearest == nullptr) return;
+  if (!((directly || alone) && (counted || pending)) && !waits) return;
+  if (nearest == nullptr) return;
   wire::Header told = header;
   told.worker = wire::kAllWorkers;
   const std::uint32_t workers = job.aggregator().shape().workers();
-  send(job, *nearest, pending_notice(told, *answer.seen, workers, wire::kCameDirectly).packet(), output);
+  const std::uint8_t code = directly ? wire::kCameDirectly : alone ? wire::kCameAlone : std::uint8_t{0};
+  send(job, *nearest, pending_notice(told, *answer.seen, workers, code).packet(), output);
 }
 
 void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& header, const ResultView& result,

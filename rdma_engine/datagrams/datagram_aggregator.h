@@ -39,8 +39,7 @@ class DatagramAggregator {
   void reply(DatagramJob& job, const wire::Header& header, const Answer& answer, const Address& from,
              PacketOutput& output);
   static void heard_from(DatagramJob& job, const wire::Header& header, const Address& from);
-  void tell_that_it_came_directly(DatagramJob& job, const wire::Header& header, const Answer& answer,
-                                  PacketOutput& output);
+  void tell_all(DatagramJob& job, const wire::Header& header, const Answer& answer, PacketOutput& output);
   void send_result(DatagramJob& job, const wire::Header& header, const ResultView& result, PacketOutput& output);
   void send_aborted(DatagramJob& job, std::uint16_t slot, const Address& to, PacketOutput& output);
   void end(DatagramJob& job, const Status& reason, PacketOutput& output);

@@ -38,11 +38,11 @@ bool Session::is_counted(std::span<const std::uint8_t> notice) const {
 }
 
 void Session::on_pending(const wire::Header& header, std::span<const std::uint8_t> packet, Nanoseconds now) {
-  if (is_counted(packet)) return worker_.on_pending(header.slot, header.epoch, now);
-  const bool came_directly = (header.code & wire::kCameDirectly) != 0 && !routes_.empty();
-  if (!came_directly || header.slot >= config_.stream.shape.slots()) {
+  const bool told = (header.code & (wire::kCameDirectly | wire::kCameAlone)) != 0 && !routes_.empty();
+  if (is_counted(packet)) return worker_.on_pending(header.slot, header.epoch, now, header.worker != wire::kAllWorkers);
+  if (!told || header.slot >= config_.stream.shape.slots()) {
     worker_.on_not_counted(header.slot, header.epoch);
-  } else if (route(header.slot).on_came_directly(header.slot, header.epoch)) {
+  } else if (route(header.slot).on_told(header.slot, header.epoch, (header.code & wire::kCameDirectly) != 0)) {
     worker_.on_turned_away(header.slot, header.epoch);
   }
 }

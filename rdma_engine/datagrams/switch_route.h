@@ -11,7 +11,10 @@
 // (Worker::on_rerouted).
 //
 // If one worker sends a pass directly, the server tells the others, so that they do not leave it to the switches
-// either.
+// either. It does the same if a second transmission comes alone: then no switch had an entry for the pass, and others
+// that claim one now wait in vain. Without this, workers with windows of different sizes can stand still nearly for
+// ever: each pass takes all timeouts, so first transmissions of a pass are further apart than an entry lives
+// (docs/atp.md).
 //
 // All workers must decide alike. If some send a pass directly, a switch waits for them in vain, and holds what the
 // others have sent until it expires: then every pass takes all timeouts. So a worker does not go by what a switch has
@@ -43,11 +46,12 @@ class SwitchRoute {
     if (slot.told == pass.epoch) slot.latest = std::max(slot.latest, wire::Transmission::kUncombined);
     return slot.latest;
   }
-  // An update of the slot's pass has come to the server directly. Returns whether a switch may hold this worker's: then
-  // the pass must be sent again.
-  bool on_came_directly(std::uint16_t slot, std::uint32_t epoch) {
+  // An update of the slot's pass has come to the server, directly or alone. Returns whether a switch may hold this
+  // worker's: then the pass must be sent again. If an update came alone, this worker's second transmission probably
+  // comes so, too, and is on its way.
+  bool on_told(std::uint16_t slot, std::uint32_t epoch, bool directly) {
     slots_[slot].told = epoch;
-    return slots_[slot].latest < wire::Transmission::kUncombined;
+    return slots_[slot].latest < (directly ? wire::Transmission::kUncombined : wire::Transmission::kAgain);
   }
   // The result of the slot's pass has come, which says whether an update of it came directly. Returns whether passes go
   // directly from now on, which they did not before.
@@ -81,7 +85,7 @@ class SwitchRoute {
   struct Slot {
     bool tried = false;  // the pass was first sent through the switch
     wire::Transmission latest = wire::Transmission::kFirst;
-    std::optional<std::uint32_t> told;  // the latest pass that another worker has sent directly
+    std::optional<std::uint32_t> told;  // the latest pass of which another worker's update came directly, or alone
   };
 
   // Passes in a row that were sent through the switch and went directly in the end; from kMostUnhelped on, all passes.

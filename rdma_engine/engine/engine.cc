@@ -124,7 +124,13 @@ void Engine::submit(const Group& group, std::int64_t device, Collective collecti
     return done(
         {ErrorCode::kNotInitialized, forked ? kForked : "a psum ran outside jaxina.init() and jaxina.shutdown()"});
   }
-  node->submit(static_cast<std::uint32_t>(place - group.begin()), std::move(collective), std::move(done));
+  const auto index = static_cast<std::uint32_t>(place - group.begin());
+  const std::shared_ptr<UnderWay> under_way = node->under_way();
+  under_way->begin(index, collective.identity);
+  node->submit(index, std::move(collective), [under_way, index, done = std::move(done)](Status status) {
+    under_way->end(index);
+    done(std::move(status));
+  });
 }
 
 void Engine::abort(const Group& group, const Status& reason) {
@@ -147,6 +153,14 @@ Counters Engine::statistics() const {
   Counters sum = state_->finished;
   for (const auto& [group, node] : state_->nodes) sum += node->statistics();
   return sum;
+}
+
+std::map<Group, std::vector<UnderWay::Device>> Engine::under_way() const {
+  const std::lock_guard guard(state_->mutex);
+  check_not_forked();
+  std::map<Group, std::vector<UnderWay::Device>> result;
+  for (const auto& [group, node] : state_->nodes) result[group] = node->under_way()->devices();
+  return result;
 }
 
 }  // namespace jaxina

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "rdma_engine/base/counters.h"
+#include "rdma_engine/engine/under_way.h"
 #include "rdma_engine/errors.h"
 #include "rdma_engine/transport/transport_config.h"
 #include "rdma_engine/worker/recorder.h"
@@ -70,6 +71,9 @@ class Engine {
   void abort(const Group& group, const Status& reason);
 
   Counters statistics() const;  // summed over groups
+
+  // What this process's devices have submitted, by group, and what has not completed.
+  std::map<Group, std::vector<UnderWay::Device>> under_way() const;
 
   // The recorders of all groups between the latest start() and shutdown(). The engine does not keep them.
   std::map<Group, std::unique_ptr<Recorder>> take_trace();

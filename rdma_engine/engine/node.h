@@ -36,6 +36,9 @@ class Node {
   // completion.
   void close();
 
+  // What the devices have submitted. It outlives the node, because completions may come after close().
+  std::shared_ptr<UnderWay> under_way() const { return under_way_; }
+
   // Call this only after close().
   std::unique_ptr<Recorder> take_recorder() { return std::move(recorder_); }
 
@@ -81,6 +84,7 @@ class Node {
   const Group group_;
   const Engine::Connector connector_;
   const Engine::Ended ended_;
+  const std::shared_ptr<UnderWay> under_way_ = std::make_shared<UnderWay>();
   std::unique_ptr<Recorder> recorder_;   // used by the thread that drives the endpoint or has set busy_
   std::optional<GroupConfig> config_;    // written by connect()
   std::unique_ptr<LocalSum> local_sum_;  // only for a group within this process; used by the thread that has set busy_

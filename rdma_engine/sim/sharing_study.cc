@@ -38,9 +38,25 @@ JobPlan job_plan(const SharingCase& what) {
   return job;
 }
 
+std::vector<Fault> pauses_of(const SharingCase& what) {
+  constexpr std::uint32_t kTimes = 3;
+  constexpr Nanoseconds kFirst = 20 * kMillisecond, kLast = 820 * kMillisecond;
+  std::vector<Fault> pauses;
+  Random random(what.seed);
+  for (std::uint32_t i = 0; what.pauses > 0 && i < what.jobs * what.workers * kTimes; ++i) {
+    pauses.push_back({.kind = FaultKind::kPause,
+                      .at = random.range(kFirst, kLast),
+                      .job = i / kTimes / what.workers,
+                      .worker = i / kTimes % what.workers,
+                      .duration = random.range(0, what.pauses)});
+  }
+  return pauses;
+}
+
 Plan plan_of(const SharingCase& what) {
   Plan plan{.seed = what.seed, .features = kSeveralJobs};
-  plan.quiet_at = kSecond;
+  plan.quiet_at = std::max(kSecond, what.second_starts_at + what.settled);
+  plan.scheduled_faults = pauses_of(what);
   plan.faults.loss = static_cast<std::uint32_t>(std::lround(what.loss * 65536));
   plan.jobs.assign(what.jobs, job_plan(what));
   for (std::size_t job = 1; job < plan.jobs.size(); ++job) plan.jobs[job].starts_at = what.second_starts_at;

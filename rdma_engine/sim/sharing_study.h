@@ -32,6 +32,9 @@ struct SharingCase {
   Nanoseconds delay = 100'000;        // of each link
   Nanoseconds queue = 5'000'000;      // of each link, in time
   bool tcp_stream = false;            // whether a TCP stream goes to the first worker
+  // Each worker stands still three times, at random within 20 to 820 ms, for up to so long. So do processes that wait
+  // for a processor.
+  Nanoseconds pauses = 0;
   Nanoseconds settled = 200'000'000;  // when measuring begins, after all jobs have started
 };
 

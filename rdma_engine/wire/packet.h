@@ -69,6 +69,9 @@ inline constexpr std::uint8_t kOverflowed = 1;
 // pass any more: its other workers must not leave it to them either. All workers see the same, so they can change their
 // way together.
 inline constexpr std::uint8_t kCameDirectly = 2;
+// In the `code` of a kPending. A second transmission of the pass came as it is, so no switch had an entry for it. An
+// entry that others of its workers have claimed since waits for it in vain.
+inline constexpr std::uint8_t kCameAlone = 4;
 
 // A flag in the `code` of a kUpdate, kCombined or kResult: a queue has formed at a port that the packet went through. A
 // switch sets it. A server repeats it in the job's next result.

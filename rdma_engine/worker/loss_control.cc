@@ -5,12 +5,12 @@
 
 namespace jaxina {
 
-bool LossControl::on_pending(std::uint16_t slot, Nanoseconds now) {
+bool LossControl::on_pending(std::uint16_t slot, Nanoseconds now, bool asked) {
   Slot& s = slots_[slot];
   if (!s.in_flight) return false;
   s.counted = true;
   s.sent = now;
-  probes_ = 1;
+  if (asked) probes_ = 1;
   return true;
 }
 

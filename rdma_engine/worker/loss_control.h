@@ -108,8 +108,10 @@ class LossControl {
     }
   }
 
-  // The aggregator has the slot's pass and waits for other workers. Returns false if the pass is not in flight.
-  bool on_pending(std::uint16_t slot, Nanoseconds now);
+  // The aggregator has the slot's pass and waits for other workers. `asked` says that this answers a transmission of
+  // this worker: then a probe has come through, and other passes probably have, too. Returns false if the pass is not
+  // in flight.
+  bool on_pending(std::uint16_t slot, Nanoseconds now, bool asked = true);
 
   // The aggregator has not counted the slot's pass, and waits for it. Calls lost(slot) if it is in flight.
   template <typename Lost>

@@ -98,8 +98,8 @@ bool Worker::decode(const Result& result) {
   return false;
 }
 
-void Worker::on_pending(std::uint16_t slot, std::uint32_t epoch, Nanoseconds now) {
-  if (slot >= stream_.slots() || epoch != stream_.epoch(slot) || !loss_.on_pending(slot, now)) return;
+void Worker::on_pending(std::uint16_t slot, std::uint32_t epoch, Nanoseconds now, bool asked) {
+  if (slot >= stream_.slots() || epoch != stream_.epoch(slot) || !loss_.on_pending(slot, now, asked)) return;
   if (recorder_) record(TraceEvent::Kind::kPending, slot, now);
 }
 

@@ -69,8 +69,9 @@ class Worker {
   // Does fill_exponents, fill_words and on_result in one call, which is faster for long tensors of floats.
   ResultVerdict exchange(const Pass& pass, std::uint8_t* exponents, bool merge, std::uint32_t* words,
                          numerics::Store store, const Result& result, Nanoseconds now);
-  // The aggregator has this pass and waits for other workers. So the next retransmission may come later.
-  void on_pending(std::uint16_t slot, std::uint32_t epoch, Nanoseconds now);
+  // The aggregator has this pass and waits for other workers. So the next retransmission may come later. `asked`: see
+  // LossControl::on_pending().
+  void on_pending(std::uint16_t slot, std::uint32_t epoch, Nanoseconds now, bool asked = true);
   // The aggregator waits for this worker's contribution to the pass, which a switch on the way has not passed on. Makes
   // the pass ready to be sent again.
   void on_not_counted(std::uint16_t slot, std::uint32_t epoch);

@@ -53,6 +53,24 @@ TEST_F(ServerTest, AResultSaysWhetherAnUpdateOfItsPassCameDirectly) {
   }
 }
 
+// What others have sent of the pass may be lost, or an entry that can never be complete may hold it.
+TEST_F(ServerTest, TellsAllWorkersOfAPassThatASwitchCannotComplete) {
+  const auto code_of = [](Transmission transmission) { return static_cast<std::uint8_t>(transmission); };
+  EXPECT_TRUE(deliver(0, 1, kSwitch).empty()) << "others' first transmissions are on their way";
+  const std::vector<Sent> alone = deliver(1, 1, kSwitch, code_of(Transmission::kAgain));
+  ASSERT_EQ(alone.size(), 1u);
+  EXPECT_EQ(alone[0].to, address(kSwitch));
+  EXPECT_EQ(alone[0].header.kind, wire::Kind::kPending);
+  EXPECT_EQ(alone[0].header.worker, wire::kAllWorkers);
+  EXPECT_EQ(alone[0].header.code, wire::kCameAlone);
+  EXPECT_EQ(alone[0].bytes[wire::kHeaderSize], 0b11);
+  const std::vector<Sent> waits = deliver(1, 1, kSwitch, code_of(Transmission::kUncombined));
+  ASSERT_EQ(waits.size(), 2u) << "to all, and the answer to this worker";
+  EXPECT_EQ(waits[0].header.worker, wire::kAllWorkers);
+  EXPECT_EQ(waits[0].header.code, 0);
+  EXPECT_EQ(waits[1].header.worker, 1);
+}
+
 TEST_F(ServerTest, ASubsetIsADuplicate) {
   deliver(kFirstTwo, 10, kSwitch);
   EXPECT_EQ(deliver(0, 1, 0)[0].header.kind, wire::Kind::kPending);

@@ -73,6 +73,22 @@ TEST(Sharing, AJobRecoversFromItsOwnBurst) {
   }
 }
 
+// Processes that wait for a processor stand still now and then. Afterwards a job must get its link again. Before, all of
+// these did a few passes a second from then on (docs/atp.md).
+TEST(Sharing, AJobRecoversFromWorkersThatPaused) {
+  for (const std::uint32_t workers : {4, 8}) {
+    for (const std::uint64_t seed : {6, 7, 8}) {
+      SharingCase what{.seed = seed, .workers = workers, .loss = 0.001, .entries = 1024, .marks = false};
+      what.queue = 10'000'000;
+      what.pauses = 300'000'000;
+      what.settled = 1'600'000'000;
+      const SharingFigures figures = study_sharing(what);
+      EXPECT_EQ(figures.failure, "");
+      EXPECT_GT(figures.of_link, 0.8) << workers << " workers, seed " << seed;
+    }
+  }
+}
+
 // A table with room for half of what a job has in flight. Reserved places are two for a slot.
 TEST(Sharing, EntriesAreWorthMoreThanReservedPlaces) {
   SharingCase what{.seed = 7, .slots = 64, .entries = 8, .threshold = 1'000'000, .delay = 250'000};

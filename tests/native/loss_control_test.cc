@@ -123,6 +123,16 @@ TEST(LossControl, SilenceIsProbedWithTwiceAsManyAfterTwiceAsLong) {
   EXPECT_EQ(sizes, (std::vector<std::size_t>{1, 2, 4, 8, 12}));
 }
 
+TEST(LossControl, OnlyANoticeThatAnswersAProbeSaysThatOthersHaveComeThrough) {
+  for (const bool asked : {true, false}) {
+    Loss loss(8);
+    for (std::uint16_t slot = 0; slot < 8; ++slot) loss.send({slot}, slot);
+    loss.send(loss.tick(10 * kMs), 10 * kMs);
+    EXPECT_TRUE(loss.control.on_pending(0, 11 * kMs, asked));
+    EXPECT_EQ(loss.tick(100 * kMs).size(), asked ? 1u : 2u);
+  }
+}
+
 // A worker has lost all that it has sent. The others wait for these passes, so no pass that it sends later is answered.
 TEST(LossControl, AfterAStandstillALostWindowIsSentAgainOnePassPerRoundTrip) {
   for (const bool notices : {false, true}) {

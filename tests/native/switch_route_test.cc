@@ -41,6 +41,22 @@ TEST(SwitchRoute, TheThirdTransmissionIsNotCombinedAndTheFourthIsDirect) {
   EXPECT_EQ(route.next(pass(0, 0, 9)), Transmission::kDirect);
 }
 
+// A switch may hold a first transmission in vain. A second one comes to the server as the other worker's has, if that one
+// came alone; it is on its way.
+TEST(SwitchRoute, AToldWorkerSendsAgainWhatASwitchMayHold) {
+  for (const bool directly : {true, false}) {
+    SwitchRoute route(4);
+    route.next(pass(0, 7, 0));
+    EXPECT_TRUE(route.on_told(0, 7, directly));
+    EXPECT_EQ(route.next(pass(0, 7, 1)), Transmission::kUncombined);
+    EXPECT_FALSE(route.on_told(0, 7, directly));
+    route.next(pass(1, 7, 1));
+    EXPECT_EQ(route.on_told(1, 7, directly), directly);
+    route.on_told(2, 7, directly);
+    EXPECT_EQ(route.next(pass(2, 7, 0)), Transmission::kUncombined) << "no switch can complete it";
+  }
+}
+
 // Sends so many passes through the switch, and tells what their results say.
 void passes(SwitchRoute& route, std::uint32_t count, bool came_directly) {
   for (std::uint32_t epoch = 0; epoch < count; ++epoch) {

@@ -63,7 +63,7 @@ class FakeStore:
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.RLock())
 
     def set(self, key: str, value: str) -> None:
         with self._changed:
@@ -78,6 +78,22 @@ class FakeStore:
 
     def look(self, key: str) -> str | None:
         return self._values.get(key)
+
+    def claim(self, key: str, value: str) -> bool:
+        with self._changed:
+            new = key not in self._values
+            if new:
+                self.set(key, value)
+            return new
+
+    def look_below(self, folder: str) -> dict[str, str]:
+        with self._changed:
+            return {key[len(folder) :]: value for key, value in self._values.items() if key.startswith(folder)}
+
+    def delete(self, key: str) -> None:
+        with self._changed:
+            for one in [one for one in self._values if one == key or (key[-1] == "/" and one.startswith(key))]:
+                del self._values[one]
 
 
 class FakeTopology:

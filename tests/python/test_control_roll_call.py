@@ -1,6 +1,7 @@
 """The roll call of launched processes, over loopback TCP. Threads stand for the processes and the coordinator."""
 
 import contextlib
+import functools
 import socket
 import threading
 import time
@@ -10,7 +11,7 @@ from control_fakes import eventually, in_threads
 
 from jaxina.control.coordinator import address_of, listen
 from jaxina.control.roll import Roll
-from jaxina.control.roll_call import Answer, answer_roll
+from jaxina.control.roll_call import MAX_LATE, Answer, answer_roll, look_at_job
 from jaxina.control.topology import Place
 from jaxina.errors import (
     InvalidArgumentError,
@@ -180,3 +181,29 @@ def test_strangers_do_not_disturb(coordinator):
         answer(address, 1, 2, delay=0.6),
     )
     assert results[0] == results[5] == SERVICE
+
+
+def test_what_a_process_tells_is_shown_to_who_asks(coordinator):
+    address, _ = coordinator(2)
+    before = look_at_job(address, 20)
+    assert (before.processes, before.here, before.late) == (2, {}, "")
+    rooms = in_threads(*[functools.partial(come, address, rank, 2) for rank in range(2)])
+    (_, one), (_, other) = rooms
+    one.tell("rank 1 is late: ünicode\nand a second line")
+    eventually(lambda: look_at_job(address, 20).late.startswith("rank 1 is late: ünicode\n"))
+    seen = look_at_job(address, 20)
+    assert seen.here == {0: "host host, pid 100", 1: "host host, pid 101"}
+    assert seen.ended == [] and 0 <= seen.late_s < 60
+    one.tell("x" * 100_000)
+    eventually(lambda: look_at_job(address, 20).late == "x" * MAX_LATE)
+    other.end()
+    eventually(lambda: look_at_job(address, 20).ended == [1])
+    assert one.ended() == {1}
+    one.end()
+
+
+def test_who_asks_where_nobody_listens_is_told_so():
+    with listen("127.0.0.1:0") as listener:
+        address = address_of(listener)
+    with pytest.raises(NeverJoinedError, match=f"no coordinator answers at {address}"):
+        look_at_job(address, 5)

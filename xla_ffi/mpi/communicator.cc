@@ -61,7 +61,7 @@ Peers& peers() {
   const std::lock_guard lock(peers_mutex);
   if (!the_peers()) {
     const World& all = world();
-    auto made = std::make_unique<Peers>(all.rank, all.host);
+    auto made = std::make_unique<Peers>(all.rank, all.host, all.ports);
     made->meet(all.endpoints(made->own()), all.timeout, all.ended);
     the_peers() = std::move(made);
   }

@@ -22,7 +22,8 @@ struct World {
   // Returns the global device ids of all processes by rank, as ids of the second stream (engine.h). Called only when
   // JAX has its devices. Throws Error.
   std::function<Group()> devices;
-  std::string host;  // this process's numeric address
+  std::string host;                  // this process's numeric address
+  std::vector<std::uint16_t> ports;  // where it may listen; empty: the system chooses
   // Tells the other processes where this one takes messages, and returns where each takes them, by rank. Throws Error.
   std::function<std::vector<Endpoint>(const Endpoint& own)> endpoints;
   std::function<bool(int rank)> ended;  // whether a process is known to have ended

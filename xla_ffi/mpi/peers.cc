@@ -21,6 +21,7 @@
 #include "rdma_engine/aggregator/mismatch.h"
 #include "rdma_engine/base/clock.h"
 #include "rdma_engine/base/narrow.h"
+#include "rdma_engine/net/interfaces.h"
 #include "xla_ffi/mpi/peers_parts.h"
 
 namespace jaxina::mpi {
@@ -74,17 +75,26 @@ Status Peers::Receive::ended() const {
                                     "waits for" + kAdvice + ", and that all take the same branches"};
 }
 
-Peers::Peers(int rank, const std::string& host) : rank_(rank) {
-  const Address any = address_of(host, 0);
-  listener_ = socket(any.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+Peers::Peers(int rank, const std::string& host, const std::vector<std::uint16_t>& ports) : rank_(rank) {
   wakeup_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (listener_ < 0 || wakeup_ < 0) fail("socket");
+  if (wakeup_ < 0) fail("eventfd");
   sockaddr_storage bound{};
   socklen_t length = sizeof(bound);
-  if (bind(listener_, any.get(), any.length) != 0 || listen(listener_, 1024) != 0 ||
-      getsockname(listener_, reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
-    fail("cannot listen at " + host);
+  // The first port at which nobody listens.
+  for (const std::uint16_t port : ports.empty() ? std::vector<std::uint16_t>{0} : ports) {
+    const Address any = address_of(host, port);
+    if (listener_ >= 0) close(listener_);
+    listener_ = socket(any.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listener_ < 0) fail("socket");
+    if (bind(listener_, any.get(), any.length) == 0 && listen(listener_, 1024) == 0) break;
+    if (errno != EADDRINUSE || port == 0 || port == ports.back()) {
+      fail("cannot listen at " + net::interface_of(host) +
+           (ports.empty()
+                ? ""
+                : ", ports " + std::to_string(ports.front()) + "-" + std::to_string(ports.back()) + " (JAXINA_PORTS)"));
+    }
   }
+  if (getsockname(listener_, reinterpret_cast<sockaddr*>(&bound), &length) != 0) fail("getsockname");
   own_.host = host;
   own_.port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
                                                 : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);

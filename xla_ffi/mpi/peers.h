@@ -44,7 +44,9 @@ struct Call {
 class Peers {
  public:
   // Listens at a free port of the numeric address. Throws Error(kSystem).
-  Peers(int rank, const std::string& host);
+  // Listens at the first of the ports at which nobody else does; without ports, at one that the system chooses. Throws
+  // Error.
+  Peers(int rank, const std::string& host, const std::vector<std::uint16_t>& ports);
   ~Peers();
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;

@@ -12,6 +12,7 @@
 #include "rdma_engine/datagrams/session.h"
 #include "rdma_engine/net/datagram_receiver.h"
 #include "rdma_engine/net/datagram_sender.h"
+#include "rdma_engine/net/interfaces.h"
 #include "rdma_engine/net/loss_filter.h"
 #include "rdma_engine/transport/switched_endpoint.h"
 #include "rdma_engine/transport/udp/stream_limits.h"
@@ -95,7 +96,30 @@ SessionConfig session_config(const Membership& member, const UdpConfig& config, 
   return session;
 }
 
-Address any_address(int family) { return net::resolve(family == AF_INET6 ? "::" : "0.0.0.0", 0, ErrorCode::kSystem); }
+// Where this process takes packets: at its own address if it has one of the servers' family.
+Address own_address(const UdpConfig& config, int family) {
+  const Address any = net::resolve(family == AF_INET6 ? "::" : "0.0.0.0", 0, ErrorCode::kSystem);
+  if (config.host.empty()) return any;
+  const Address own = net::resolve(config.host, 0, ErrorCode::kInvalidArgument);
+  if (net::family(own) == family) return own;
+  throw Error(ErrorCode::kInvalidArgument,
+              "this process takes packets at " + net::interface_of(config.host) +
+                  ", but the addresses of the job are " + (family == AF_INET6 ? "IPv6" : "IPv4") +
+                  ": let JAXINA_INTERFACE name an interface or a subnet with such an address");
+}
+
+// Throws Error(kInvalidArgument) if the job's packets would be cut into fragments on their way.
+void check_size(const JobShape& shape, const std::vector<Address>& destinations) {
+  for (const Address& address : destinations) {
+    const std::size_t needed = shape.packet_size() + network_headers(address), mtu = net::route_mtu(address);
+    if (needed <= mtu) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                "packets of " + std::to_string(needed) + " bytes are too big for the way from " +
+                    net::interface_of(net::route_source(address)) + " to " + net::to_string(address) +
+                    ", whose MTU is " + std::to_string(mtu) +
+                    ": lower JAXINA_BLOCKS_PER_CHUNK or JAXINA_BLOCK_SIZE, or use an interface with a larger MTU");
+  }
+}
 
 class UdpEndpoint final : public SwitchedEndpoint {
  public:
@@ -104,7 +128,7 @@ class UdpEndpoint final : public SwitchedEndpoint {
       : SwitchedEndpoint(member.shape, contacts_at(addresses, config.at_workers, member.shape.workers()), kSpins),
         addresses_(std::move(addresses)),
         switches_(std::move(switches)),
-        socket_(any_address(net::family(addresses_.front())), {.report_unreachable = true}),
+        socket_(own_address(config, net::family(addresses_.front())), {.report_unreachable = true}),
         receiver_(socket_),
         sender_(socket_, net::WhenFull::kWait),
         session_(session_config(member, config, addresses_.size(), switches_.size())),
@@ -213,6 +237,8 @@ std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const UdpConfi
   std::vector<Address> addresses = resolved_servers(config, member.shape.workers()),
                        switches = resolved(config.switches);
   check(addresses, switches);
+  check_size(member.shape, addresses);
+  check_size(member.shape, switches);
   return std::make_unique<UdpEndpoint>(member, config, std::move(addresses), std::move(switches));
 }
 
