@@ -4,6 +4,7 @@
 #   address thread   the native tests, built with the sanitizers
 #   shapes           random shapes of jobs
 #   seeds            2 million seeds of the simulator's scenarios with switches that combine, and with narrow words
+#   fabric           random worlds of MLfabric's scheduler and of its service
 #   fuzz             the native fuzzers, and those of the control messages
 #   deaths           deaths of real processes
 #   model            the slot protocol's model
@@ -43,6 +44,11 @@ seeds() {
   for scenario in atp-congestion netreduce netreduce-ends netreduce-racks netreduce-racks-ends; do
     build/native/rdma_engine/sim/jaxina_sim 0:20000 "$scenario" || failed+=("seeds of $scenario")
   done
+}
+
+fabric() {
+  "$bin/python" tests/campaigns/fabric_plans.py --seeds 100000 || failed+=("plans of MLfabric")
+  "$bin/python" tests/campaigns/fabric_service_worlds.py --seeds 10000 || failed+=("jobs of MLfabric")
 }
 
 fuzz() {

@@ -13,19 +13,25 @@ all of them train (`jaxina testbed shape`). The ways:
 
 Seconds count from the first mean, or the first commit. The accuracy is computed afterwards, from the models that rank 0
 has kept, and from replays of the server's log.
+
+`--json FILE` also writes what a simulation of the same runs needs (`python -m experiments.fabric.forecast FILE`): the
+accuracies over time, what the links had when, how long each update took to compute, and how long a psum of the model
+takes while all links have their full rate.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +44,26 @@ from jaxina.fabric.commit_log import replay
 
 Curve = list[tuple[float, float]]  # seconds and accuracy
 PORT = 51100
+
+
+@dataclasses.dataclass
+class Run:
+    """What a way of training did.
+
+    Attributes:
+      curve: seconds since the beginning, and accuracies.
+      began: in seconds of `time.time`.
+      computing: seconds that each update took to compute, by rank.
+    """
+
+    curve: Curve
+    began: float
+    computing: list[list[float]]
+
+
+def computing(files: Iterable[Path]) -> list[list[float]]:
+    """The seconds that workers have written, one a line."""
+    return [[float(line) for line in file.read_text().split()] for file in files]
 
 
 @contextlib.contextmanager
@@ -56,7 +82,7 @@ def running(command: list[object], log: Path) -> Iterator[subprocess.Popen]:
             process.wait()
 
 
-def fabric(bed: testbed.Testbed, options: argparse.Namespace, task: Task, local: int, folder: Path) -> Curve:
+def fabric(bed: testbed.Testbed, options: argparse.Namespace, task: Task, local: int, folder: Path) -> Run:
     """Trains with MLfabric."""
     log = folder / f"commits-{local}"
     np.save(folder / "first.npy", task.first)
@@ -76,14 +102,15 @@ def fabric(bed: testbed.Testbed, options: argparse.Namespace, task: Task, local:
             worker += ["--rank", rank, "--scheduler", scheduler, "--bind", f"{bed.worker_host(rank)}:0"]
             worker += ["--workers", options.workers, "--updates", 10**9, "--local-steps", local, "--seed", options.seed]
             worker += ["--batch-size", options.batch_size, "--learning-rate", options.learning_rate]
+            worker += ["--timings", folder / f"computing-{rank}"]
             stack.enter_context(running(worker, folder / f"worker-{rank}.log"))
-        first, begin, give_up = None, None, time.monotonic() + 120
+        first, begin, began, give_up = None, None, 0.0, time.monotonic() + 120
         while begin is None or time.monotonic() - begin < options.seconds:
             size = log.stat().st_size if log.exists() else 0
             if first is None and size:
                 first = size  # the model before the first commit
             if begin is None and first is not None and size > first:
-                begin = time.monotonic()
+                begin, began = time.monotonic(), time.time()
             if begin is not None:
                 samples.append((time.monotonic() - begin, size))
             elif time.monotonic() > give_up:
@@ -99,10 +126,10 @@ def fabric(bed: testbed.Testbed, options: argparse.Namespace, task: Task, local:
     for seconds, size in samples:
         part.write_bytes(whole[:size])
         curve.append((seconds, task.accuracy(replay(part).weights, test)))
-    return curve
+    return Run(curve, began, computing(folder / f"computing-{rank}" for rank in range(options.workers)))
 
 
-def psum(options: argparse.Namespace, task: Task, local: int, folder: Path) -> Curve:
+def psum(options: argparse.Namespace, task: Task, local: int, folder: Path) -> Run:
     """Trains with psum."""
     out = folder / f"psum-{local}.npz"
     command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "run", "-n", options.workers]
@@ -114,7 +141,20 @@ def psum(options: argparse.Namespace, task: Task, local: int, folder: Path) -> C
         raise SystemExit(done.stdout + done.stderr)
     _, test = load_digits()
     with np.load(out) as record:
-        return [(float(t), task.accuracy(w, test)) for t, w in zip(record["times"], record["weights"], strict=True)]
+        curve = [(float(t), task.accuracy(w, test)) for t, w in zip(record["times"], record["weights"], strict=True)]
+        return Run(curve, float(record["began"]), computing(out.with_suffix(f".{r}") for r in range(options.workers)))
+
+
+def sum_seconds(options: argparse.Namespace, task: Task, folder: Path) -> float:
+    """The median seconds of one psum of the model, while all links have their full rate."""
+    file, size = folder / "bench.json", 4 * task.first.size
+    command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "bench", "-n", options.workers]
+    command += ["-b", size, "-e", size, "-i", 10, "-w", 2, "--aggregator", "direct", "--json", file]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(done.stdout + done.stderr)
+    (record,) = json.loads(file.read_text())["records"]
+    return record["results"]["jaxina"]["median_ms"] / 1e3
 
 
 def reached(curve: Curve, target: float) -> str:
@@ -135,6 +175,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each way")
     parser.add_argument("--targets", default="0.8,0.85,0.88,0.9")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--ways", default="0,1,2", help="which of the three ways, separated by commas")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write what a simulation of the same needs")
     options = parser.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("a testbed needs root")
@@ -147,6 +189,8 @@ def main() -> None:
         f"fabric, {h} local": lambda bed, folder: fabric(bed, options, task, h, folder),
     }
     title = f"{options.workers} workers, {options.rate} Mbit/s, {options.schedule}: seconds to an accuracy"
+    ways = {way: ways[way] for i, way in enumerate(list(ways)) if str(i) in options.ways.split(",")}
+    recorded = {}
     table = Table("way", *(f"{100 * target:g} %" for target in targets), "at the end", "load", title=title)
     for way, train in ways.items():
         bed = testbed.up(testbed.Size(options.workers, servers=1), testbed.Link(options.rate))
@@ -155,12 +199,20 @@ def main() -> None:
                 shape = [sys.executable, "-m", "jaxina.cli", "testbed", "shape", "--schedule", options.schedule]
                 shape += ["--seed", options.seed, "--every", options.every]
                 load = os.getloadavg()[0]
+                one_sum = sum_seconds(options, task, Path(name)) if way.startswith("psum") else 0.0
                 with running(shape, Path(name) / "shape.log"):
-                    curve = train(bed, Path(name))
+                    run = train(bed, Path(name))
+                    rates = testbed.RATES.read_text()
         finally:
             testbed.down()
+        curve = run.curve
         table.add_row(way, *(reached(curve, t) for t in targets), f"{100 * curve[-1][1]:.1f} %", f"{load:.1f}")
+        lines = [json.loads(line) for line in rates.splitlines()]
+        recorded[way] = dataclasses.asdict(run) | {"rates": lines, "sum_seconds": one_sum}
     Console(width=120).print(table)
+    if options.json is not None:
+        shown = {name: value for name, value in vars(options).items() if name != "json"}
+        options.json.write_text(json.dumps({"options": shown, "ways": recorded}))
 
 
 if __name__ == "__main__":

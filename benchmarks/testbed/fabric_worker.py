@@ -51,8 +51,10 @@ def main() -> None:
 
     weights = average(task.first)  # compiles
     begin = None
+    computing: list[float] = []
     records: list[tuple[float, np.ndarray]] = []
     for round_number in itertools.count():
+        started = time.monotonic()
         own = jax.numpy.asarray(weights)
         for digits in itertools.islice(batches, options.local_steps):
             own = step(own, (digits.images, digits.labels), options.learning_rate)
@@ -60,7 +62,9 @@ def main() -> None:
         late = np.zeros(1, np.float32)
         if begin is not None and time.monotonic() - begin > options.seconds:
             late += 1
-        both = average(np.concatenate([np.asarray(own), late]))
+        row = np.concatenate([np.asarray(own), late])
+        computing.append(time.monotonic() - started)
+        both = average(row)
         weights, over = both[:-1], both[-1]
         if begin is None:
             begin = time.monotonic()
@@ -68,8 +72,10 @@ def main() -> None:
             records.append((time.monotonic() - begin, weights))
         if over > 0:  # somebody's time is over, and all know
             break
+    options.out.with_suffix(f".{rank}").write_text("\n".join(str(seconds) for seconds in computing[1:]))
     if rank == 0:
-        np.savez(options.out, times=[t for t, _ in records], weights=np.stack([w for _, w in records]))
+        times = {"times": [t for t, _ in records], "began": time.time() - (time.monotonic() - begin)}
+        np.savez(options.out, weights=np.stack([w for _, w in records]), **times)
     jaxina.shutdown()
 
 

@@ -96,10 +96,14 @@ def work(options: argparse.Namespace) -> None:
             weights, version = client.model()
             if version >= options.updates:
                 break
+            begin = time.monotonic()
             own = jnp.asarray(weights)
             for digits in itertools.islice(batches, options.local_steps):
                 own = step(own, (digits.images, digits.labels), options.learning_rate)
             change = (np.asarray(own) - weights) / np.float32(options.workers)  # a round of all workers is their mean
+            if options.timings is not None:
+                with options.timings.open("a") as file:
+                    print(time.monotonic() - begin, file=file)
             client.submit(change, version).result(timeout=120)
         client.finish()
 
@@ -109,9 +113,13 @@ def watch(options: argparse.Namespace, client: Client, fabric: daemons.Fabric) -
     task = Task(options.seed)
     _, test = load_digits()
     begin = time.monotonic()
+    killed: float | None = None
     print("seconds  updates  accuracy", flush=True)
     while True:
         weights, version = client.model()
+        if killed is not None:
+            print(f"         the replica serves, {time.monotonic() - killed:.1f} s later", flush=True)
+            killed = None
         accuracy = task.accuracy(weights, test)
         print(f"{time.monotonic() - begin:7.1f} {version:8d} {100 * accuracy:8.1f} %", flush=True)
         if version >= options.updates:
@@ -119,7 +127,9 @@ def watch(options: argparse.Namespace, client: Client, fabric: daemons.Fabric) -
         if options.kill_server and version >= options.kill_server:
             options.kill_server = 0
             fabric.kill_server()
+            killed = time.monotonic()
             print("         the server is killed", flush=True)
+            continue
         fabric.check()
         time.sleep(options.every)
 
@@ -203,6 +213,7 @@ def parse_options() -> argparse.Namespace:
     one.add_argument("--rank", type=int, help="which worker this is")
     one.add_argument("--scheduler", metavar="HOST:PORT", help="where the scheduler listens")
     one.add_argument("--bind", metavar="HOST:PORT", default="127.0.0.1:0", help="where this worker takes updates")
+    one.add_argument("--timings", type=Path, metavar="FILE", help="write how many seconds each update took to compute")
     options = parser.parse_args()
     if options.kill_server and not options.replica:
         parser.error("--kill-server needs --replica: without one the training would end")

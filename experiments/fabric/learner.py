@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 
 from experiments.trainer import Programs
 from experiments.workloads import TEST, Workload
+
+
+class AnyLearner(Protocol):
+    """The server's model, and the workers that change it.
+
+    Attributes:
+      model: of this moment. Nobody changes it in place.
+      version: how many changes it has.
+    """
+
+    model: Any
+    version: int
+
+    def change(self, model: Any, worker: int, steps: int) -> Any:
+        """What a worker wants to change, computed from a version of the model. Takes its next batches."""
+        ...
+
+    def commit(self, changes: Sequence[Any]) -> None:
+        """Adds changes to the model. Each makes a new version."""
+        ...
+
+    def score(self) -> float:
+        """How good the model is. Not a number if that cannot be said."""
+        ...
 
 
 class Learner:

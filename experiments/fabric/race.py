@@ -10,7 +10,7 @@ import numpy as np
 import simpy
 
 from experiments.fabric.conditions import Cluster, Conditions
-from experiments.fabric.learner import Counter, Learner
+from experiments.fabric.learner import AnyLearner
 
 
 @dataclasses.dataclass
@@ -52,14 +52,22 @@ class Race:
       learner: the model.
       gradients: the race ends when the model has got so many.
       score_every: gradients from one score to the next.
+      conditions: makes the cluster of this race.
     """
 
     def __init__(
-        self, way: str, cluster: Cluster, seed: int, learner: Learner | Counter, gradients: int, score_every: int
+        self,
+        way: str,
+        cluster: Cluster,
+        seed: int,
+        learner: AnyLearner,
+        gradients: int,
+        score_every: int,
+        conditions: Callable[[simpy.Environment, Cluster, int], Conditions] = Conditions,
     ) -> None:
         self.env = simpy.Environment()
         self.cluster = cluster
-        self.conditions = Conditions(self.env, cluster, seed)
+        self.conditions = conditions(self.env, cluster, seed)
         self.learner = learner
         self.outcome = Outcome(way)
         self._most = gradients
@@ -75,7 +83,7 @@ class Race:
 
     def compute(self, worker: int, steps: int = 1) -> simpy.Event:
         """The time of a worker's next computations."""
-        return self.env.timeout(sum(self.conditions.compute_seconds(worker) for _ in range(steps)))
+        return self.env.timeout(self.conditions.compute_seconds(worker, steps))
 
     def commit(self, changes: list[Any], versions: list[int], steps: int) -> None:
         """The server adds changes of so many steps each, which were computed from the versions beside them."""

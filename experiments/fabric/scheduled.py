@@ -30,6 +30,7 @@ def scheduled(
     policy: Policy = Policy.EDF,
     local_steps: int = 1,
     batch_seconds: float = 0.1,
+    distributors: int = 4,
     seed: int = 0,
 ) -> Callable[[Race], None]:
     """MLfabric-A: asynchronous, ordered, bounded, added on the way.
@@ -38,9 +39,10 @@ def scheduled(
       delay_bound, groups, policy: see `jaxina.fabric.Settings`.
       local_steps: an update is what so many steps on the worker's own copy change (asynchronous local SGD).
       batch_seconds: from one plan to the next.
+      distributors: how many hosts pass a model on at most.
       seed: of the draw of aggregators.
     """
-    settings = _Settings(delay_bound, groups, policy, local_steps, batch_seconds, seed)
+    settings = _Settings(delay_bound, groups, policy, local_steps, batch_seconds, distributors, seed)
     return lambda race: _Fabric(race, settings).start()
 
 
@@ -51,6 +53,7 @@ class _Settings:
     policy: Policy
     local_steps: int
     batch_seconds: float
+    distributors: int
     seed: int
 
 
@@ -119,7 +122,7 @@ class _Fabric:
             self.scheduler.calendar,
             SERVER,
             wanted,
-            [h for h in self.hosts if h in wanted][:4],
+            [h for h in self.hosts if h in wanted][: self.own.distributors],
             self.race.cluster.size,
             self._now(),
         )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import logging
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,15 +13,12 @@ from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc, grpc_options, limits
 from jaxina.control.data_plane import DataPlane
 from jaxina.control.service import AggregatorService
+from jaxina.control.service_thread import ServiceThread
 from jaxina.control.tls import Tls
 from jaxina.control.token_check import TokenCheck
-from jaxina.errors import JaxinaError, ShutDownError, SwitchUnreachableError, SystemCallError, from_code
+from jaxina.errors import JaxinaError, ShutDownError, SwitchUnreachableError, from_code
 
-_log = logging.getLogger(__name__)
-
-_START_TIMEOUT = 10.0  # seconds
-_STOP_GRACE = 0.5
-_STATUS_TIMEOUT = 5.0
+_STATUS_TIMEOUT = 5.0  # seconds
 
 
 class ControlServer:
@@ -56,25 +51,17 @@ class ControlServer:
         upstream: str = "",
         tls: Tls | None = None,
     ):
-        self.address = ""
         self._service = AggregatorService(data_plane, ask_every=ask_every, ids_from=ids_from, upstream=upstream)
         self._interceptors = () if token is None else (TokenCheck(token),)
         self._bind = bind
         self._tls = tls
-        self._loop = asyncio.new_event_loop()
-        self._stopping = asyncio.Event()
         self._stopped_with: JaxinaError | None = None
-        self._started: concurrent.futures.Future[str] = concurrent.futures.Future()
-        self._thread = threading.Thread(target=self._run, name="jaxina-control", daemon=True)
-        self._thread.start()
-        try:
-            self.address = self._started.result(_START_TIMEOUT)
-        except concurrent.futures.TimeoutError:
-            raise SystemCallError(f"the control service did not start within {_START_TIMEOUT:g} s") from None
+        self._thread = ServiceThread("the control service", self._serve)
+        self.address = self._thread.address
 
     def end_job(self, job: int, code: str, message: str) -> None:
         """Ends a job for all its workers, with the error that the data plane found. Any thread may call it."""
-        self._loop.call_soon_threadsafe(self._service.end_job, job, from_code(code, message))
+        self._thread.call(self._service.end_job, job, from_code(code, message))
 
     def status(self) -> pb.StatusReply:
         """What the switch is doing. Any thread may call it.
@@ -91,7 +78,7 @@ class ControlServer:
                 answer.set_exception(error)
 
         try:
-            self._loop.call_soon_threadsafe(ask)
+            self._thread.call(ask)
             return answer.result(_STATUS_TIMEOUT)
         except (RuntimeError, TimeoutError):
             raise ShutDownError(f"the control service at {self.address} is stopping") from None
@@ -99,14 +86,12 @@ class ControlServer:
     def drain(self, on_drained: Callable[[], Any]) -> None:
         """Takes no more jobs. Calls `on_drained` on the service's thread when there is no job any more, perhaps several
         times. Any thread, or a signal handler, may call it."""
-        self._loop.call_soon_threadsafe(self._service.drain, on_drained)
+        self._thread.call(self._service.drain, on_drained)
 
     def stop(self, error: JaxinaError | None = None) -> None:
         """Ends the service. All jobs end with `error`; if it is None, with one that says the switch was stopped."""
         self._stopped_with = error
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stopping.set)
-            self._thread.join()
+        self._thread.stop()
 
     def __enter__(self) -> ControlServer:
         return self
@@ -114,36 +99,21 @@ class ControlServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._serve())
-        except BaseException as error:
-            if not self._started.done():
-                self._started.set_exception(error)
-            else:
-                _log.exception("the control service ended")
-        finally:
-            self._loop.close()
-
-    async def _serve(self) -> None:
+    async def _serve(self, thread: ServiceThread) -> None:
         service = self._service
         server = grpc.aio.server(options=grpc_options.OF_SERVER, interceptors=self._interceptors)
         control_pb2_grpc.add_AggregatorServicer_to_server(service, server)
         address = grpc_options.listen(server, self._bind, "a switch", self._tls)
         await server.start()
         expiry = asyncio.create_task(service.expire_forever())
-        self._started.set_result(address)
-        await self._stopping.wait()
+        thread.listening(address)
+        await thread.stopping.wait()
         expiry.cancel()
         try:
             # The jobs end first. If the sessions broke off before, it would look as if the workers had died.
             service.end_all(
                 self._stopped_with
-                or SwitchUnreachableError(f"the switch at {self.address} was stopped; start it and the job again")
+                or SwitchUnreachableError(f"the switch at {address} was stopped; start it and the job again")
             )
         finally:
-            await server.stop(_STOP_GRACE)
-        # gRPC's own tasks of the sessions that were cut off end a little later than stop() returns.
-        pending = asyncio.all_tasks() - {asyncio.current_task()}
-        if pending:
-            await asyncio.wait(pending, timeout=_STOP_GRACE)
+            await thread.close(server)

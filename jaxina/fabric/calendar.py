@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 from jaxina.errors import InvalidArgumentError
@@ -50,37 +51,41 @@ class _Profile:
         """The profile with each piece's rate added, or taken away if the sign is negative."""
         if not pieces:
             return self
-        begin, end = pieces[0][0], pieces[-1][1]
-        first = bisect.bisect_right(self.times, begin) - 1
-        behind = bisect.bisect_right(self.times, end)  # the first part that stays as it is
-        times, reserved = self.times[first:behind], self.reserved[first:behind]
-        for piece_begin, piece_end, rate in pieces:
-            i = _cut(times, reserved, piece_begin)
-            last = _cut(times, reserved, piece_end)
-            while i < last:
-                reserved[i] += sign * rate
-                assert reserved[i] >= 0, "more was released than reserved"
+        times, reserved = self.times, self.reserved
+        i = first = bisect.bisect_right(times, pieces[0][0]) - 1  # i: the part that the walk is in
+        last = len(times) - 1
+        borders = [(times[i], reserved[i])]  # from each time on, this is reserved; of one time, the last counts
+        for begin, end, rate in pieces:
+            while i < last and times[i + 1] <= begin:
                 i += 1
-        before = self.reserved[first - 1] if first > 0 else None
-        kept = [i for i, r in enumerate(reserved) if r != (reserved[i - 1] if i > 0 else before)]
-        return _Profile(
-            self.times[:first] + [times[i] for i in kept] + self.times[behind:],
-            self.reserved[:first] + [reserved[i] for i in kept] + self.reserved[behind:],
-        )
+                borders.append((times[i], reserved[i]))
+            time = begin
+            while time < end:
+                part_end = times[i + 1] if i < last else end
+                level = reserved[i] + sign * rate
+                assert level >= 0, "more was released than reserved"
+                borders.append((time, level))
+                if end < part_end or i == last:
+                    borders.append((end, reserved[i]))
+                    break
+                i += 1
+                time = part_end
+                borders.append((time, reserved[i]))
+        if i < last:
+            borders.append((times[i + 1], reserved[i + 1]))
+        new_times, new_reserved = times[:first], reserved[:first]
+        before = new_reserved[-1] if first else None
+        for (time, level), (following, _) in itertools.pairwise([*borders, (_NEVER, 0)]):
+            if time != following and level != before:
+                new_times.append(time)
+                new_reserved.append(level)
+                before = level
+        return _Profile(new_times + times[i + 2 :], new_reserved + reserved[i + 2 :])
 
     def since(self, time: int) -> _Profile:
         """The profile without what was before the time."""
         i = bisect.bisect_right(self.times, time) - 1
         return _Profile([_BEGINNING, *self.times[i + 1 :]], self.reserved[i:])
-
-
-def _cut(times: list[int], reserved: list[int], time: int) -> int:
-    """Makes the time a border of the profile. Returns its place."""
-    i = bisect.bisect_left(times, time)
-    if i == len(times) or times[i] != time:
-        times.insert(i, time)
-        reserved.insert(i, reserved[i - 1])
-    return i
 
 
 class Calendar:
@@ -162,19 +167,20 @@ class Calendar:
         left = size * NANOSECONDS  # in bytes per second times nanoseconds
         if not path or left <= 0:
             return pieces if start <= latest else None
-        links = [self._profiles[i] for i in path]
-        places = [bisect.bisect_right(link.times, start) - 1 for link in links]
-        lasts = [len(link.times) - 1 for link in links]
-        rates = [self._rates[i] for i in path]
+        walks = []  # of each link: its times, what is reserved from each on, its rate
+        places = []
+        frees = []  # what each link has free now
+        borders = []  # when that changes
+        for link in path:
+            times, reserved, rate = self._profiles[link].times, self._profiles[link].reserved, self._rates[link]
+            place = bisect.bisect_right(times, start)
+            walks.append((times, reserved, rate))
+            places.append(place)
+            frees.append(rate - reserved[place - 1])
+            borders.append(times[place] if place < len(times) else _NEVER)
         time = start
         while True:
-            free = _NEVER
-            until = _NEVER
-            for link, place, last, rate in zip(links, places, lasts, rates, strict=True):
-                rest = rate - link.reserved[place]
-                free = min(free, rest)
-                if place < last:
-                    until = min(until, link.times[place + 1])
+            free, until = min(frees), min(borders)
             if free > 0:
                 end = time - (-left // free)
                 if end <= until:
@@ -185,9 +191,14 @@ class Calendar:
             if until >= latest:
                 return None
             time = until
-            for k, link in enumerate(links):
-                if places[k] < lasts[k] and link.times[places[k] + 1] == until:
-                    places[k] += 1
+            for k, border in enumerate(borders):
+                if border == until:
+                    times, reserved, rate = walks[k]
+                    place = places[k]
+                    frees[k] = rate - reserved[place]
+                    place += 1
+                    places[k] = place
+                    borders[k] = times[place] if place < len(times) else _NEVER
 
     def first_free(self, link: int, start: int) -> int | None:
         """When the link has something free for the first time from `start` on. None if never again."""

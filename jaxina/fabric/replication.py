@@ -37,7 +37,8 @@ class Replica:
     The bound is on what is lost if the server is: the replica may be behind the server, not the other way round. An
     update that the replica has before the server has committed it is one that comes next anyway, in the same order.
     The paper looks at the end of a batch only. Here, the bound holds at each commit. A batch without updates lets the
-    replica catch up by one group at a time, which the paper leaves open.
+    replica catch up by one group at a time, which the paper leaves open. What is on its way to the replica counts as
+    missing there until it arrives: it may arrive after the next batch's commits.
 
     Args:
       host: where it is.
@@ -55,6 +56,7 @@ class Replica:
         self._bound = bound
         self._momentum = momentum
         self._history = 0.0  # a bound on the length of h at the replica
+        self._flying: list[tuple[Update, int]] = []  # what is planned for the replica, and when it has it
         self._pending: list[Update] = []
 
     @property
@@ -64,11 +66,15 @@ class Replica:
 
     def divergence(self) -> float:
         """The bound on the distance between the models when all that is planned has arrived."""
-        return self._lead().divergence
+        lead = self._lead()
+        for _ in self._flying:
+            lead.replicate()
+        return lead.divergence
 
     def forget(self, names: Collection[int]) -> None:
         """These updates cannot be sent any more. If the server has one of them, the replica must get its model."""
         self._pending = [update for update in self._pending if update.name not in names]
+        self._flying = [(update, end) for update, end in self._flying if update.name not in names]
 
     def replicate(
         self,
@@ -89,9 +95,12 @@ class Replica:
           now: nanoseconds.
           sum_size: how large a sum is.
         """
+        self._land(now)
         order = [*self._pending, *(u for g in groups for u in g.updates)]
         tentative, free = self._tentative(network, calendar, order, aggregators, now, sum_size)
-        arrivals = _arrivals(tentative)
+        flying = [end for _, end in self._flying]
+        later = _arrivals(tentative, flying[-1] if flying else 0)
+        arrivals = [0, *flying, *later]  # when the replica has so many of all that it has not got yet
         server: list[Group] = []
         lead = self._lead()
         time = 0
@@ -100,31 +109,37 @@ class Replica:
                 lead.commit(update.norm)
             while lead.divergence > self._bound:
                 lead.replicate()
-            needed = len(self._pending) + sum(len(g.updates) for g in groups[: place + 1]) - len(lead)
+            needed = len(flying) + len(self._pending) + sum(len(g.updates) for g in groups[: place + 1]) - len(lead)
             if needed >= len(arrivals):
                 return self._hold(network, calendar, groups, place, aggregators, now, sum_size)
             in_time = arrivals[needed] <= max(time, group.end)
             server.append(group if in_time else _later(free, group, arrivals[needed]))
             time = max(time, server[-1].end)
         if not groups and tentative and _begin(tentative[0]) <= now:
-            time = tentative[0].end  # nothing else is planned, so the replica catches up, one group after the other
+            # Nothing else is planned, so the replica catches up, one group after the other.
+            time = later[len(tentative[0].updates) - 1]
         frozen: list[Group] = []
         got = 0
         for group in tentative:
-            if arrivals[got + len(group.updates)] > time:
+            if later[got + len(group.updates) - 1] > time:
                 _release(free, group)
             else:
                 frozen.append(group)
                 got += len(group.updates)
-        done = self._lead(order)
-        for _ in range(got):
-            done.replicate()
-        self._history = done.history
+        self._flying += zip(order[:got], later[:got], strict=True)
         self._pending = order[got:]
         return Replicated(server, frozen, [], free)
 
-    def _lead(self, order: Sequence[Update] | None = None) -> Lead:
-        return Lead(self._momentum, self._history, (u.norm for u in (self._pending if order is None else order)))
+    def _land(self, now: int) -> None:
+        """The replica has what has arrived by now."""
+        while self._flying and self._flying[0][1] <= now:
+            update, _ = self._flying.pop(0)
+            self._history = self._momentum * self._history + update.norm
+
+    def _lead(self) -> Lead:
+        """What the server has, or gets by plan, and the replica has not got yet."""
+        flying = [update for update, _ in self._flying]
+        return Lead(self._momentum, self._history, (u.norm for u in (*flying, *self._pending)))
 
     def _hold(
         self,
@@ -162,9 +177,9 @@ class Replica:
         return aggregate(network, calendar, self.host, reachable, aggregators, now, sum_size)
 
 
-def _arrivals(groups: Sequence[Group]) -> list[int]:
-    """When the replica has the first 0, 1, 2, ... updates: in order, whatever arrives first."""
-    times, time = [0], 0
+def _arrivals(groups: Sequence[Group], time: int) -> list[int]:
+    """When the replica has the first 1, 2, ... updates: in order, whatever arrives first, and all before at `time`."""
+    times = []
     for group in groups:
         time = max(time, group.end)
         times += [time] * len(group.updates)

@@ -42,6 +42,7 @@ class Holder:
         self.turns = Ledger(0, 0.0, world.bound) if self.serves else Follower()
         self.model = Model(np.zeros(ELEMENTS, np.float32), Optimizer())
         self.committed: list[int] = []
+        self.committed_names: set[int] = set()
         self.told = 0
         self.asked = -(10**18)
 
@@ -82,7 +83,7 @@ class Holder:
         if not self.serves and version >= self.turns.next:
             self.model.load(state, version)
             self.turns.load(version)
-            self.committed = list(names)
+            self.committed, self.committed_names = list(names), set(names)
             self.asked = -(10**18)
             self.advance()
 
@@ -103,7 +104,7 @@ class Holder:
             if results:
                 self.world.say(self.host, decided=pb.Decided(committed=results))
             if self.turns._bound is not None:
-                assert self.turns.divergence <= self.world.bound, "the replica is too far behind"
+                self.world.check_divergence(self)
             return
         self.apply(self.turns.decide())
         if self.turns.received > self.told:
@@ -112,6 +113,11 @@ class Holder:
         if self.turns.behind and self.world.now - self.asked > PATIENCE * SECOND:
             self.asked = self.world.now
             self.world.say(self.host, behind=pb.Behind())
+
+    def has(self, name: int) -> bool:
+        """Whether it has got an update, committed or not."""
+        turn = self.turns._by_name.get(name)
+        return name in self.committed_names or (turn is not None and turn.arrived is not None)
 
     def apply(self, decisions) -> list[bool]:
         results = []
@@ -123,6 +129,7 @@ class Holder:
             self.model.commit(decision.arrived.total, len(decision.arrived.names), len(decision.committed))
             results += decision.committed
             self.committed += decision.arrived.names
+            self.committed_names.update(decision.arrived.names)
         assert self.model.version == self.turns.next or not self.serves
         return results
 
@@ -156,9 +163,12 @@ class Worker:
             return
         for _ in range(self.world.random.randint(1, 3)):
             name = self.name()
-            self.world.updates[name] = np.array([self.world.random.randint(-9, 9) for _ in range(ELEMENTS)], np.float32)
+            whole = np.array([self.world.random.randint(-9, 9) for _ in range(ELEMENTS)], np.float32)
+            # Sixty-fourths, so that sums are exact.
+            self.world.updates[name] = whole / np.float32(self.world.random.choice([64, 8, 2]))
             self.own[name] = version
-            ready = pb.Ready(name=name, size=SIZE, version=version, norm=self.world.random.choice([0.1, 1, 5]))
+            norm = float(np.linalg.norm(self.world.updates[name].astype(np.float64)))
+            ready = pb.Ready(name=name, size=SIZE, version=version, norm=norm)
             self.world.say(self.host, ready=ready)
 
     def handle(self, message) -> None:

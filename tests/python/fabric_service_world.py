@@ -42,6 +42,8 @@ class World:
         self.updates: dict[int, np.ndarray] = {}
         self.told: dict[int, Told] = {}
         self.dead: set[int] = set()
+        self.aggregators_died = 0  # while they were to add updates
+        self.most_divergence = 0.0  # of the bound
         self.one_model_died = False  # of two; no second one may
 
     # ---- time
@@ -96,6 +98,8 @@ class World:
             if self.bound is None or self.one_model_died:
                 return
             self.one_model_died = True
+        elif any(len(gathering.names) > 1 for gathering, _ in victim.gatherings.values()):
+            self.aggregators_died += 1
         self.dead.add(victim.host.number)
         self.message(victim.host.number, True, lambda: self.job.left(victim.host, self.now))
         if victim.host.role == pb.WORKER and self.random.random() < 0.7:
@@ -134,6 +138,18 @@ class World:
         self.after(delay, arrive)
 
     # ---- what must hold
+
+    def check_divergence(self, server: Holder) -> None:
+        """What would be lost with the server is at most the server's estimate, and that is within the bound."""
+        estimate = server.turns.divergence
+        assert estimate <= self.bound, "the replica is too far behind"
+        replica = next((h for h in self.hosts.values() if isinstance(h, Holder) and not h.serves), None)
+        if replica is None or replica.host.number in self.dead:
+            return
+        missing = [self.updates[name] for name in server.committed if not replica.has(name)]
+        true = float(np.linalg.norm(np.sum(missing, axis=0, dtype=np.float64))) if missing else 0.0
+        assert true <= estimate + 1e-9, "more would be lost than is estimated"
+        self.most_divergence = max(self.most_divergence, true / self.bound)
 
     def check(self) -> None:
         serving = [h for h in self.hosts.values() if isinstance(h, Holder) and h.serves]

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import quick_compilation
 
 TRAIN = Path(__file__).parents[2] / "examples/unequal_links/train.py"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, TRAIN, *arguments], capture_output=True, text=True, timeout=110)
+    environment = {**os.environ, **quick_compilation.VARIABLES}
+    return subprocess.run(
+        [sys.executable, TRAIN, *arguments], capture_output=True, text=True, timeout=110, env=environment
+    )
 
 
 def test_training_goes_on_when_the_server_is_killed() -> None:
@@ -23,6 +28,8 @@ def test_training_goes_on_when_the_server_is_killed() -> None:
     (end,) = re.findall(r"(\d+) updates committed, .* greatest delay (\d+), below 16; accuracy (.*) %", done.stdout)
     committed, delay, accuracy = int(end[0]), int(end[1]), float(end[2])
     assert committed >= 12 and delay < 16 and accuracy > 50
+    (served,) = re.findall(r"the replica serves, ([\d.]+) s later", done.stdout)
+    assert float(served) < 5
     (before, after) = done.stdout.split("the server is killed")
     versions = [[int(v) for v in re.findall(r"^ +[\d.]+ +(\d+) ", part, re.MULTILINE)] for part in (before, after)]
     assert versions[0][-1] <= versions[1][0] and versions[1][-1] >= 16, "the model went back"

@@ -89,6 +89,18 @@ def test_a_replica_that_cannot_be_reached_stops_the_server_at_the_bound():
     assert [u.name for g in later.replica for u in g.updates][:1] == [0]
 
 
+def test_what_is_on_its_way_to_the_replica_is_not_there_yet():
+    """The replica catches up, and that takes until after the next batch's commits: the server must not count on it."""
+    job = scheduler(replica_rate=1, bound=1.5)
+    job.add(Update(0, "a", 10, 0, norm=1.0))
+    job.plan(0)
+    (caught_up,) = job.plan(2 * NANOSECONDS).replica
+    assert caught_up.end == 12 * NANOSECONDS and job.replica.divergence() == 0.0
+    job.add(Update(1, "b", 1, 0, norm=1.0))
+    ((committed, update),) = job.plan(3 * NANOSECONDS).commits()
+    assert update.name == 1 and committed >= caught_up.end
+
+
 def test_bad_bounds_are_refused():
     for bound in (0.0, -1.0, float("nan")):
         with pytest.raises(InvalidArgumentError, match="must be positive"):

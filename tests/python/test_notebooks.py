@@ -19,7 +19,7 @@ SOURCES = sorted(file for file in (ROOT / "notebooks").glob("*.py") if file.name
 
 
 def test_there_are_notebooks():
-    assert len(SOURCES) == 4
+    assert len(SOURCES) == 5
 
 
 @pytest.mark.timeout(300)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import logging
 import secrets
-import threading
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,6 +14,7 @@ import grpc
 
 from jaxina.config import split_address
 from jaxina.control import grpc_options, limits
+from jaxina.control.service_thread import ServiceThread
 from jaxina.control.token_check import TokenCheck
 from jaxina.control.typed_status import refuse
 from jaxina.errors import InvalidArgumentError, JaxinaError, SwitchUnreachableError, SystemCallError
@@ -31,9 +30,6 @@ _log = logging.getLogger(__name__)
 
 BATCH = 0.1
 """Seconds from one plan to the next, as in the paper."""
-
-_START_TIMEOUT = 10.0  # seconds
-_STOP_GRACE = 0.5
 
 
 class FabricService(fabric_pb2_grpc.FabricServicer):
@@ -188,21 +184,12 @@ class SchedulerDaemon:
             else (TokenCheck(token, "scheduler", "every host of the job and for `jaxina fabric status`"),)
         )
         self._bind = bind
-        self._loop = asyncio.new_event_loop()
-        self._stopping = asyncio.Event()
-        self._started: concurrent.futures.Future[str] = concurrent.futures.Future()
-        self._thread = threading.Thread(target=self._run, name="jaxina-scheduler", daemon=True)
-        self._thread.start()
-        try:
-            self.address = self._started.result(_START_TIMEOUT)
-        except concurrent.futures.TimeoutError:
-            raise SystemCallError(f"the scheduler did not start within {_START_TIMEOUT:g} s") from None
+        self._thread = ServiceThread("the scheduler", self._serve)
+        self.address = self._thread.address
 
     def stop(self) -> None:
         """Ends the job for all hosts, and the service."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stopping.set)
-            self._thread.join()
+        self._thread.stop()
 
     def __enter__(self) -> SchedulerDaemon:
         return self
@@ -210,25 +197,14 @@ class SchedulerDaemon:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._serve())
-        except BaseException as error:
-            if not self._started.done():
-                self._started.set_exception(error)
-            else:
-                _log.exception("the scheduler ended")
-        finally:
-            self._loop.close()
-
-    async def _serve(self) -> None:
+    async def _serve(self, thread: ServiceThread) -> None:
         server = grpc.aio.server(options=grpc_options.OF_SERVER, interceptors=self._interceptors)
         fabric_pb2_grpc.add_FabricServicer_to_server(self._service, server)
         address = grpc_options.listen(server, self._bind, "a scheduler")
         await server.start()
-        self._started.set_result(address)
+        thread.listening(address)
         planning = asyncio.create_task(self._service.plan_forever())
-        stopping = asyncio.create_task(self._stopping.wait())
+        stopping = asyncio.create_task(thread.stopping.wait())
         await asyncio.wait([planning, stopping], return_when=asyncio.FIRST_COMPLETED)
         why: JaxinaError = SwitchUnreachableError(f"the scheduler at {address} was stopped; start it and the job again")
         if planning.done():
@@ -238,7 +214,4 @@ class SchedulerDaemon:
         planning.cancel()
         stopping.cancel()
         self._service.end(why)
-        await server.stop(_STOP_GRACE)
-        pending = asyncio.all_tasks() - {asyncio.current_task()}
-        if pending:
-            await asyncio.wait(pending, timeout=_STOP_GRACE)
+        await thread.close(server)
