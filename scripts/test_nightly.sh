@@ -91,7 +91,7 @@ python() {
   esac
 }
 
-parts=(address thread shapes seeds fuzz deaths model jax jax_nightly tidy python)
+parts=(address thread shapes seeds fabric fuzz deaths model jax jax_nightly tidy python)
 chosen=("$@")
 [ $# -gt 0 ] || chosen=("${parts[@]}")
 for part in "${chosen[@]}"; do
