@@ -118,6 +118,11 @@ inline post(w, s) {
 #define SEND_AGAIN(w, k) up[w] = up[w] | (((1 << posted[w]) - 1) & ~((1 << (k)) - 1))
 #endif
 
+#ifdef RACKS
+#include "netreduce_racks.pml"
+#else
+#define SUM_OF(w, k) ALL
+
 inline release_all() {
   for (a : 0 .. N - 1) {
     do
@@ -175,6 +180,8 @@ inline at_switch(w, k) {
   fi
 }
 
+#endif /* RACKS */
+
 inline acknowledge(w) {
   if
 #ifdef ORDERED
@@ -197,13 +204,22 @@ inline refuse_gap(w) {
   fi
 }
 
+inline not_summed() {
+#ifdef NO_COUNT
+  assert(false); /* what some workers have sent is taken for the sum of all */
+#endif
+  assert(forgot); /* a job ends although no switch rebooted */
+  ended = true
+}
+
 /* Packet k of connection w comes to its receiver, worker w + 1. */
 inline receive(w, k, is_sum, is_raw) {
   if
   :: ended
   :: !ended && k < got[w] -> acknowledge(w)
   :: !ended && k > got[w] -> refuse_gap(w)
-  :: !ended && k == got[w] && is_sum ->
+  :: !ended && k == got[w] && is_sum && SUM_OF(w, k) != ALL -> not_summed()
+  :: !ended && k == got[w] && is_sum && SUM_OF(w, k) == ALL ->
        /* The worker waits for this pass: it has sent its own. */
        assert(have[NEXT(w) * S + SLOT(w, k)] == PASS(w, k));
        assert(next[NEXT(w) * S + SLOT(w, k)] == PASS(w, k) + 1);
@@ -221,11 +237,7 @@ inline receive(w, k, is_sum, is_raw) {
        said[w] = false;
        acknowledge(w)
 #else
-#ifdef NO_COUNT
-       assert(false); /* one worker's data is taken for the sum */
-#endif
-       assert(forgot); /* a job ends although the switch did not reboot */
-       ended = true
+       not_summed()
 #endif
   :: !ended && k == got[w] && !is_sum && !is_raw -> assert(forgot); ended = true /* an empty write is taken */
   fi
@@ -263,10 +275,11 @@ inline on_answer(w, count) {
   :: losses < LOSSES -> losses++; lost = true; set[i] = set[i] & ~BIT(p) \
   fi
 #endif
-#define ARRIVES(set, what_happens) \
+#define ARRIVES(set, what_happens) ARRIVES_OF(EACH, set, what_happens)
+#define ARRIVES_OF(choices, set, what_happens) \
   :: atomic { \
        if \
-       EACH(set) \
+       choices(set) \
        fi; \
        TAKE(set); \
        d_step { \
@@ -323,7 +336,17 @@ init {
   ARRIVES(far, refuse_gap(i))
   ARRIVES(acks, on_answer(i, p + 1))
   ARRIVES(naks, on_answer(i, p); SEND_AGAIN(i, p))
+#ifdef RACKS
+  ARRIVES_OF(EACH_RACK, rack_sums, at_spine(i, p, part[i * K + p]))
+  ARRIVES_OF(EACH_RACK, totals, at_other_leaf(i, p, true))
 #if REBOOTS > 0
+  ARRIVES_OF(EACH_RACK, rack_raw, at_spine(i, p, BIT(LAST_OF(i))))
+  ARRIVES_OF(EACH_RACK, totals_raw, at_other_leaf(i, p, false))
+  :: d_step { reboots < REBOOTS -> reboots++; forgot = true; without = without | 1 }
+  :: d_step { reboots < REBOOTS -> reboots++; forgot = true; without = without | 2 }
+  :: d_step { reboots < REBOOTS -> reboots++; forgot = true; without = without | 4 }
+#endif
+#elif REBOOTS > 0
   :: d_step { reboots < REBOOTS && !forgot -> reboots++; forgot = true }
 #endif
 #ifdef RECALLS

@@ -37,7 +37,7 @@ std::unique_ptr<Endpoint> join_ring(const JobSpec& job, std::uint32_t worker, co
   };
   if (*place.netns == 0) {
     return connected(std::make_unique<verbs::VerbsRing>(
-        verbs::RingOptions{.device = "", .address = place.address, .mtu = kMtu, .first_psn = kFirstPsn}, job.shape));
+        verbs::RingOptions{.device = {}, .address = place.address, .mtu = kMtu, .first_psn = kFirstPsn}, job.shape));
   }
   return connected(in_namespace(place.netns, [&] {
     rc::RingSocketOptions options{.host = place.address, .port = roce::kUdpPort, .mtu = kMtu};

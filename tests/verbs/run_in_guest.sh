@@ -5,7 +5,8 @@
 #
 # With JAXINA_GUEST_WIRE="N SOCKET", the guest is 10.9.0.N. Its frames are datagrams from the unix socket SOCKET to
 # SOCKET.switch. With JAXINA_GUEST_TAP="N INTERFACE" they go to and from that tap interface. Without either, both ends of
-# the wire are in the guest.
+# the wire are in the guest. With JAXINA_GUEST_FILES=yes the guest can mount this host's files, to read them only, by 9p
+# from "host".
 set -euo pipefail
 folder=$1 script=$2
 shift 2
@@ -36,6 +37,9 @@ if [ -n "${JAXINA_GUEST_TAP:-}" ]; then
   address=10.9.0.$number
   wire=(-netdev "tap,id=wire,ifname=$interface,script=no,downscript=no"
     -device "virtio-net-pci,netdev=wire,mac=02:00:00:00:00:0$number,host_mtu=4200")
+fi
+if [ "${JAXINA_GUEST_FILES:-no}" = yes ]; then
+  wire+=(-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap)
 fi
 code=0
 timeout -k 5 "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu "${JAXINA_GUEST_CPU:-max}" -smp 2 -m 1536 \
