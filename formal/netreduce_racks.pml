@@ -51,6 +51,13 @@ byte without; /* which switches have forgotten the job: bit r is leaf r, bit 2 t
 #define TOTAL_HAS(r, w, k) (total_tag[LEAF_AT(r, w, k)] == PASS(w, k) + 1)
 #define SPINE_HAS(w, k) (spine_tag[AT(w, k)] == PASS(w, k) + 1 && spine_racks[AT(w, k)] == 3)
 
+/* Whether a packet whose sum is complete has left for another switch, of whose connection so many have left in order. */
+#ifdef IN_ORDER
+#define WAS_SENT(k, in_order) ((k) < (in_order))
+#else
+#define WAS_SENT(k, in_order) true
+#endif
+
 /* What has its total leaves leaf r for the workers. */
 inline release_rack(r) {
   for (a : 0 .. N - 1) {
@@ -122,14 +129,7 @@ inline at_switch(w, k) {
   :: LEAF_KNOWS(RACK(w)) && k > taken[w] -> far[w] = 1
   :: LEAF_KNOWS(RACK(w)) && k < taken[w] && IS_LAST(w) ->
        if
-#ifdef IN_ORDER
-       :: k >= released[w]
-#endif
-       :: LEAF_HAS(RACK(w), w, k)
-#ifdef IN_ORDER
-          && k < released[w]
-#endif
-          -> send_up(RACK(w), k)
+       :: LEAF_HAS(RACK(w), w, k) -> if :: WAS_SENT(k, released[w]) -> send_up(RACK(w), k) :: else fi
        :: LEAF_LOST(RACK(w), w, k) -> empties[w] = empties[w] | BIT(k)
        :: !LEAF_HAS(RACK(w), w, k) && !LEAF_LOST(RACK(w), w, k)
        fi
@@ -200,12 +200,7 @@ inline at_spine(r, k, workers) {
        skip
 #else
        if
-#ifdef IN_ORDER
-       :: k >= sent_down[r]
-       :: k < sent_down[r] && SPINE_HAS(LAST_OF(r), k) -> totals[r] = totals[r] | BIT(k)
-#else
-       :: SPINE_HAS(LAST_OF(r), k) -> totals[r] = totals[r] | BIT(k)
-#endif
+       :: SPINE_HAS(LAST_OF(r), k) -> if :: WAS_SENT(k, sent_down[r]) -> totals[r] = totals[r] | BIT(k) :: else fi
        :: spine_tag[AT(LAST_OF(r), k)] > PASS(LAST_OF(r), k) + 1 -> empties[LAST_OF(r)] = empties[LAST_OF(r)] | BIT(k)
        :: else
        fi

@@ -17,8 +17,8 @@ namespace {
 
 using namespace jaxina::sim;
 
-constexpr std::uint32_t kBlock = 4, kBlocks = 16;  // a message has 16 packets of words, and those of what follows them
-constexpr std::uint32_t kPackets = 8192;
+constexpr std::uint32_t kBlock = 28, kBlocks = 2;  // a message has 14 packets of words, and its check and exponents
+constexpr std::size_t kElements = 8192 * (kRingMtu / 4);
 
 struct Case {
   std::uint32_t workers = 4, racks = 1, slots = 7;
@@ -37,7 +37,7 @@ Plan plan_of(const Case& what, std::uint64_t seed) {
   job.ack_timeout = 14;
   job.links.assign(what.workers, link);
   job.collectives = 1;
-  job.longest = std::size_t{kPackets} * kBlock;
+  job.longest = kElements;
   job.ahead = 1;
   job.steady = true;
   plan.jobs = {job};
