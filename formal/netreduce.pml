@@ -1,6 +1,6 @@
 /* NetReduce: a ring of reliable connections through a switch that adds (docs/netreduce.md).
  *
- * N workers stream C passes through each of S slots. Worker w has a connection to worker w + 1. A message is one packet,
+ * N workers stream C passes through each of S slots, or C1 through the second one. Worker w has a connection to worker w + 1. A message is one packet,
  * and its number counts the connection's messages. Workers post in any order: a slot's next pass when the result of its
  * last one is there.
  *
@@ -27,6 +27,8 @@
  * a result; a job does not end unless the switch rebooted.
  * Progress: no invalid end state and no cycle. At the end all results are there, and all packets are acknowledged.
  *
+ * With RACKS, leaves and a spine stand in the place of the switch: netreduce_racks.pml.
+ *
  * Mutants, each of which must fail:
  *   RAW          a packet behind a gap goes on as it is
  *   FORGED_NAK   at a gap the switch itself sends the NAK, for the number that it waits for
@@ -34,7 +36,9 @@
  *   NO_COUNT     a worker does not see how many workers are in a result (with REBOOTS)
  *   R 1          the switch knows the last S messages only
  *   RECALLS      a switch that forgot its rings goes on with them later (with REBOOTS and UNCHECKED)
- *   NO_REPEAT    a copy of a released packet brings nothing
+ *   NO_REPEAT    a copy of a released packet brings nothing; with RACKS, at the spine
+ *   EARLY        a rack's sum goes up with the last worker's packet, whoever is in it (with RACKS)
+ *   UP_IN_ORDER, DOWN_IN_ORDER  between switches, packets keep the order of their connection on that way (with RACKS)
  */
 #ifndef N
 #define N 2
@@ -44,6 +48,9 @@
 #endif
 #ifndef C
 #define C 3
+#endif
+#ifndef C1
+#define C1 C
 #endif
 #ifndef R
 #define R 2
@@ -58,7 +65,8 @@
 #define REBOOTS 0
 #endif
 
-#define K (S * C) /* messages of a connection */
+#define PASSES(s) ((s) == 0 -> C : C1)
+#define K (C + (S - 1) * C1) /* messages of a connection */
 #define ALL ((1 << N) - 1)
 #define BIT(x) (1 << (x))
 #define NEXT(w) (((w) + 1) % N)
@@ -291,7 +299,7 @@ inline on_answer(w, count) {
        } \
      }
 
-#define MAY_POST(w, s) (!ended && next[(w) * S + (s)] < C && next[(w) * S + (s)] == have[(w) * S + (s)])
+#define MAY_POST(w, s) (!ended && next[(w) * S + (s)] < PASSES(s) && next[(w) * S + (s)] == have[(w) * S + (s)])
 #define POSTS(w, s) :: d_step { MAY_POST(w, s) -> post(w, s) }
 
 #if N > 2
@@ -307,7 +315,7 @@ inline timeouts() {
 }
 
 inline check_end() {
-  for (a : 0 .. N * S - 1) { assert(ended || have[a] == C) }
+  for (a : 0 .. N * S - 1) { assert(ended || have[a] == PASSES(a % S)) }
   a = 0
 }
 

@@ -37,7 +37,7 @@ byte spine_tag[2 * S];
 byte spine_racks[2 * S];
 byte spine_seen[2 * S];
 byte at_spine_are[2]; /* packets of connection LAST_OF(r) that it has taken */
-byte sent_down[2];    /* how many of them have left it in order; only with IN_ORDER */
+byte sent_down[2];    /* how many of them have left it in order; only with DOWN_IN_ORDER */
 byte total_of[S * C]; /* the workers that are in the total of a pass */
 
 byte without; /* which switches have forgotten the job: bit r is leaf r, bit 2 the spine */
@@ -52,10 +52,15 @@ byte without; /* which switches have forgotten the job: bit r is leaf r, bit 2 t
 #define SPINE_HAS(w, k) (spine_tag[AT(w, k)] == PASS(w, k) + 1 && spine_racks[AT(w, k)] == 3)
 
 /* Whether a packet whose sum is complete has left for another switch, of whose connection so many have left in order. */
-#ifdef IN_ORDER
-#define WAS_SENT(k, in_order) ((k) < (in_order))
+#ifdef UP_IN_ORDER
+#define WENT_UP(k, in_order) ((k) < (in_order))
 #else
-#define WAS_SENT(k, in_order) true
+#define WENT_UP(k, in_order) true
+#endif
+#ifdef DOWN_IN_ORDER
+#define WENT_DOWN(k, in_order) ((k) < (in_order))
+#else
+#define WENT_DOWN(k, in_order) true
 #endif
 
 /* What has its total leaves leaf r for the workers. */
@@ -82,7 +87,7 @@ inline send_up(r, k) {
 
 /* Leaf r has completed its sum of `which`. */
 inline go_up(r, which) {
-#ifdef IN_ORDER
+#ifdef UP_IN_ORDER
   do
   :: released[LAST_OF(r)] < taken[LAST_OF(r)] && LEAF_HAS(r, LAST_OF(r), released[LAST_OF(r)]) ->
        send_up(r, released[LAST_OF(r)]);
@@ -129,7 +134,7 @@ inline at_switch(w, k) {
   :: LEAF_KNOWS(RACK(w)) && k > taken[w] -> far[w] = 1
   :: LEAF_KNOWS(RACK(w)) && k < taken[w] && IS_LAST(w) ->
        if
-       :: LEAF_HAS(RACK(w), w, k) -> if :: WAS_SENT(k, released[w]) -> send_up(RACK(w), k) :: else fi
+       :: LEAF_HAS(RACK(w), w, k) -> if :: WENT_UP(k, released[w]) -> send_up(RACK(w), k) :: else fi
        :: LEAF_LOST(RACK(w), w, k) -> empties[w] = empties[w] | BIT(k)
        :: !LEAF_HAS(RACK(w), w, k) && !LEAF_LOST(RACK(w), w, k)
        fi
@@ -181,7 +186,7 @@ inline take_at_spine(r, k, v, workers) {
   if
   :: spine_racks[v] == 3 ->
        total_of[what[LAST_OF(r) * K + k]] = spine_seen[v];
-#ifdef IN_ORDER
+#ifdef DOWN_IN_ORDER
        go_down_in_order()
 #else
        go_down(what[LAST_OF(r) * K + k])
@@ -200,7 +205,7 @@ inline at_spine(r, k, workers) {
        skip
 #else
        if
-       :: SPINE_HAS(LAST_OF(r), k) -> if :: WAS_SENT(k, sent_down[r]) -> totals[r] = totals[r] | BIT(k) :: else fi
+       :: SPINE_HAS(LAST_OF(r), k) -> if :: WENT_DOWN(k, sent_down[r]) -> totals[r] = totals[r] | BIT(k) :: else fi
        :: spine_tag[AT(LAST_OF(r), k)] > PASS(LAST_OF(r), k) + 1 -> empties[LAST_OF(r)] = empties[LAST_OF(r)] | BIT(k)
        :: else
        fi
