@@ -12,7 +12,9 @@ CHECKS = [
     Check("netreduce.pml", "NetReduce: a reboot, unchecked data", "FOREVER N=2 C=3 REBOOTS=1 UNCHECKED"),
     Check("netreduce.pml", "NetReduce: 2 workers, no deadlock", "N=2 C=3"),
     # Workers post in all orders here. Who waits forever sends again forever, so a deadlock is a cycle.
-    Check("netreduce.pml", "NetReduce: 2 slots, no deadlock", "N=2 S=2 C=2 ORDERED LOSSES=0 DUPLICATES=0", progress=True),
+    Check(
+        "netreduce.pml", "NetReduce: 2 slots, no deadlock", "N=2 S=2 C=2 ORDERED LOSSES=0 DUPLICATES=0", progress=True
+    ),
     Check("netreduce.pml", "NetReduce: 2 slots, 1 loss", "N=2 S=2 C=1 ORDERED LOSSES=1 DUPLICATES=0"),
     Check("netreduce.pml", "NetReduce: 2 workers, progress", "N=2 C=2", progress=True),
     Check("netreduce.pml", "NetReduce racks: 3 workers, 2 passes", "RACKS FOREVER N=3 C=2"),
@@ -34,7 +36,8 @@ CHECKS = [
     Check("netreduce.pml", "NetReduce mutant: no repeated result", "N=2 C=2 NO_REPEAT", holds=False, progress=True),
     Check("netreduce.pml", "NetReduce mutant: part of a rack", "RACKS FOREVER N=3 C=2 EARLY", holds=False),
     Check(
-        *("netreduce.pml", "NetReduce mutant: no count in racks", "RACKS FOREVER N=3 C=1 REBOOTS=1 NO_COUNT"), holds=False
+        *("netreduce.pml", "NetReduce mutant: no count in racks", "RACKS FOREVER N=3 C=1 REBOOTS=1 NO_COUNT"),
+        holds=False,
     ),
     Check(
         *("netreduce.pml", "NetReduce mutant: order on the way up", _RACKS_IN_ALL_ORDERS + " UP_IN_ORDER"),

@@ -170,7 +170,7 @@ def split_device(text: str) -> RdmaDevice:
     if match is None:
         raise ValueError(f"{text!r} is not NAME[:PORT[:GID]]")
     port, gid_index = (None if number is None else int(number) for number in match.groups()[1:])
-    if port is not None and not 1 <= port <= 255 or gid_index is not None and gid_index > 255:
+    if (port is not None and not 1 <= port <= 255) or (gid_index is not None and gid_index > 255):
         raise ValueError(f"{text!r} has a port that is not from 1 to 255, or a GID index above 255")
     return match.group(1), port, gid_index
 

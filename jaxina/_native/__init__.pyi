@@ -53,7 +53,7 @@ class GroupConfig:
     ) -> None: ...
     def use_verbs(
         self,
-        device: str,
+        device: tuple[str, int | None, int | None],
         exchange: Callable[
             [tuple[str, int, int, list[int], int, int, int]], tuple[str, int, int, Sequence[int], int, int, int]
         ],
@@ -71,6 +71,19 @@ class GroupConfig:
         has_switch: bool = False,
         loss: float = 0.0,
         loss_seed: int = 0,
+    ) -> None: ...
+    def use_verbs_ring(
+        self,
+        device: tuple[str, int | None, int | None],
+        exchange: Callable[
+            [tuple[str, int, int, list[int], int, int, int]],
+            tuple[
+                tuple[str, int, int, Sequence[int], int, int, int], tuple[str, int, int, Sequence[int], int, int, int]
+            ],
+        ],
+        *,
+        has_switch: bool = False,
+        longest_wait_s: float = 300.0,
     ) -> None: ...
     @property
     def shape(self) -> JobShape: ...
@@ -91,6 +104,7 @@ def start(
 def shutdown() -> None: ...
 def take_trace(process: int, name: str) -> tuple[bytes, int, int]: ...
 def verbs_availability() -> str: ...
+def check_rdma_device(device: tuple[str, int | None, int | None]) -> None: ...
 def running() -> bool: ...
 def abort(group: Sequence[int], code: str, message: str) -> None: ...
 def statistics() -> dict[str, int]: ...

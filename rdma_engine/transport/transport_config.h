@@ -94,7 +94,6 @@ struct VerbsRingConfig {
   double longest_wait_s = 300;  // how long a worker may be late, and its connections last
 };
 
-using TransportConfig =
-    std::variant<EmbeddedConfig, UdpConfig, RoceConfig, VerbsConfig, RingConfig, VerbsRingConfig>;
+using TransportConfig = std::variant<EmbeddedConfig, UdpConfig, RoceConfig, VerbsConfig, RingConfig, VerbsRingConfig>;
 
 }  // namespace jaxina

@@ -12,5 +12,9 @@ worker() {
   /bin/busybox mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=512000 host /host || return
   for shared in dev proc sys; do /bin/busybox mount -o bind /$shared /host/$shared; done
   /bin/busybox mount -t tmpfs tmp /host/tmp
+  # JAX looks up the address of this host's name.
+  /bin/busybox hostname "guest$JAXINA_RANK"
+  echo "127.0.0.1 localhost\n10.9.0.$((JAXINA_RANK + 1)) guest$JAXINA_RANK" > /tmp/hosts
+  /bin/busybox mount -o bind /tmp/hosts /host/etc/hosts
   exec /bin/busybox chroot /host /bin/sh -c 'cd "$0" && exec "$@"' "$folder" "$python" -u tests/netreduce/ring_program.py "$@"
 }

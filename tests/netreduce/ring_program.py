@@ -23,8 +23,8 @@ from jax.sharding import PartitionSpec as P
 
 import jaxina
 
-STEPS = 6
-LARGE = 200_000
+STEPS = 3
+LARGE = 100_000
 
 
 def workers_mesh() -> Mesh:

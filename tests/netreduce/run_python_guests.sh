@@ -6,7 +6,8 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1 python=$(realpath -s "$2")/bin/python
-export JAXINA_GUEST_TIMEOUT=${JAXINA_GUEST_TIMEOUT:-240} JAXINA_GUEST_FILES=yes JAXINA_GUEST_CPUS=1
+seconds=${JAXINA_GUEST_TIMEOUT:-240}
+unset JAXINA_GUEST_TIMEOUT
 . "$here/two_taps.sh"
 cd "$here/../.."
 
@@ -23,7 +24,7 @@ for guest in 1 2; do
   { cat "$here/python_guest.sh" && echo "worker $((guest - 1)) $coordinator $PWD $python netreduce netreduce=$control"; } > "$work/test$guest"
 done
 code=0
-run_guests || code=1
+JAXINA_GUEST_TIMEOUT=$seconds JAXINA_GUEST_FILES=yes JAXINA_GUEST_CPUS=1 run_guests || code=1
 "$python" -m jaxina.cli run -n 2 --aggregator udp "$here/ring_program.py" udp > "$work/host.log" 2>&1 || code=1
 grep -ahoE '(refused|[a-z]+(=[0-9.:]+)? digest).*' "$work"/guest*.log "$work/host.log" || code=1
 digests=$(grep -ahoE 'digest [0-9a-f]{64}' "$work"/guest*.log "$work/host.log")

@@ -19,7 +19,7 @@ constexpr std::uint32_t kSends = 256;
 // The kind of a completion, stored in wr_id, because the opcode is not valid after an error.
 constexpr std::uint64_t kReceive = 0, kSend = 1;
 constexpr Nanoseconds kLongestLinger = 2'000'000'000;
-constexpr std::uint8_t kRetries = 7;          // the most there are
+constexpr std::uint8_t kRetries = 7;           // the most there are
 constexpr std::uint8_t kShortestTimeout = 16;  // a code for rc::ack_timeout(): 0.27 s
 
 // The shortest timeout with which a connection outlives such a wait: it sends kRetries + 1 times.
