@@ -40,8 +40,6 @@ if [ "$(id -u)" = 0 ]; then
   echo "a ring of two virtual machines, with a transparent switch between them"
   tests/netreduce/run_two_guests.sh build/verbs-guest build/native/tests/netreduce/ring_guest \
     build/native/tests/netreduce/ring_switch
-  echo "a job in Python on two virtual machines, without and with a transparent switch between them"
-  tests/netreduce/run_python_guests.sh build/verbs-guest "$1"
   echo "perftest between two virtual machines, through a transparent switch"
   tests/netreduce/run_perftest.sh build/verbs-guest
 fi
