@@ -26,7 +26,7 @@ struct Place {
 };
 struct Variation {
   bool has_switch = false;
-  bool from_config = false;  // all workers are made as the engine makes them
+  bool from_config = false;           // all workers are made as the engine makes them
   std::chrono::milliseconds late{0};  // by which the last worker submits later than the others
 };
 
@@ -36,10 +36,9 @@ std::unique_ptr<Endpoint> join_ring(const JobSpec& job, std::uint32_t worker, co
   if (variation.from_config) {
     return make_endpoint(
         member_of(job, worker),
-        VerbsRingConfig{
-            .device = {.name = "rxe0", .port = 1},
-            .exchange = [&](const roce::ConnectionEnd& local) { return meeting.exchange(worker, local); },
-            .has_switch = has_switch});
+        VerbsRingConfig{.device = {.name = "rxe0", .port = 1},
+                        .exchange = [&](const roce::ConnectionEnd& local) { return meeting.exchange(worker, local); },
+                        .has_switch = has_switch});
   }
   const auto connected = [&](auto link) {
     link->connect(meeting.exchange(worker, link->local()));
