@@ -1,6 +1,6 @@
 /* NetReduce: a ring of reliable connections through a switch that adds (docs/netreduce.md).
  *
- * N workers stream C passes through each of S slots. Worker w has a connection to worker w + 1. A message is one packet,
+ * N workers stream C passes through each of S slots, or C1 through the second one. Worker w has a connection to worker w + 1. A message is one packet,
  * and its number counts the connection's messages. Workers post in any order: a slot's next pass when the result of its
  * last one is there.
  *
@@ -27,6 +27,8 @@
  * a result; a job does not end unless the switch rebooted.
  * Progress: no invalid end state and no cycle. At the end all results are there, and all packets are acknowledged.
  *
+ * With RACKS, leaves and a spine stand in the place of the switch: netreduce_racks.pml.
+ *
  * Mutants, each of which must fail:
  *   RAW          a packet behind a gap goes on as it is
  *   FORGED_NAK   at a gap the switch itself sends the NAK, for the number that it waits for
@@ -34,7 +36,9 @@
  *   NO_COUNT     a worker does not see how many workers are in a result (with REBOOTS)
  *   R 1          the switch knows the last S messages only
  *   RECALLS      a switch that forgot its rings goes on with them later (with REBOOTS and UNCHECKED)
- *   NO_REPEAT    a copy of a released packet brings nothing
+ *   NO_REPEAT    a copy of a released packet brings nothing; with RACKS, at the spine
+ *   EARLY        a rack's sum goes up with the last worker's packet, whoever is in it (with RACKS)
+ *   UP_IN_ORDER, DOWN_IN_ORDER  between switches, packets keep the order of their connection on that way (with RACKS)
  */
 #ifndef N
 #define N 2
@@ -44,6 +48,9 @@
 #endif
 #ifndef C
 #define C 3
+#endif
+#ifndef C1
+#define C1 C
 #endif
 #ifndef R
 #define R 2
@@ -58,7 +65,8 @@
 #define REBOOTS 0
 #endif
 
-#define K (S * C) /* messages of a connection */
+#define PASSES(s) ((s) == 0 -> C : C1)
+#define K (C + (S - 1) * C1) /* messages of a connection */
 #define ALL ((1 << N) - 1)
 #define BIT(x) (1 << (x))
 #define NEXT(w) (((w) + 1) % N)
@@ -118,6 +126,11 @@ inline post(w, s) {
 #define SEND_AGAIN(w, k) up[w] = up[w] | (((1 << posted[w]) - 1) & ~((1 << (k)) - 1))
 #endif
 
+#ifdef RACKS
+#include "netreduce_racks.pml"
+#else
+#define SUM_OF(w, k) ALL
+
 inline release_all() {
   for (a : 0 .. N - 1) {
     do
@@ -175,6 +188,8 @@ inline at_switch(w, k) {
   fi
 }
 
+#endif /* RACKS */
+
 inline acknowledge(w) {
   if
 #ifdef ORDERED
@@ -197,13 +212,22 @@ inline refuse_gap(w) {
   fi
 }
 
+inline not_summed() {
+#ifdef NO_COUNT
+  assert(false); /* what some workers have sent is taken for the sum of all */
+#endif
+  assert(forgot); /* a job ends although no switch rebooted */
+  ended = true
+}
+
 /* Packet k of connection w comes to its receiver, worker w + 1. */
 inline receive(w, k, is_sum, is_raw) {
   if
   :: ended
   :: !ended && k < got[w] -> acknowledge(w)
   :: !ended && k > got[w] -> refuse_gap(w)
-  :: !ended && k == got[w] && is_sum ->
+  :: !ended && k == got[w] && is_sum && SUM_OF(w, k) != ALL -> not_summed()
+  :: !ended && k == got[w] && is_sum && SUM_OF(w, k) == ALL ->
        /* The worker waits for this pass: it has sent its own. */
        assert(have[NEXT(w) * S + SLOT(w, k)] == PASS(w, k));
        assert(next[NEXT(w) * S + SLOT(w, k)] == PASS(w, k) + 1);
@@ -221,11 +245,7 @@ inline receive(w, k, is_sum, is_raw) {
        said[w] = false;
        acknowledge(w)
 #else
-#ifdef NO_COUNT
-       assert(false); /* one worker's data is taken for the sum */
-#endif
-       assert(forgot); /* a job ends although the switch did not reboot */
-       ended = true
+       not_summed()
 #endif
   :: !ended && k == got[w] && !is_sum && !is_raw -> assert(forgot); ended = true /* an empty write is taken */
   fi
@@ -263,10 +283,11 @@ inline on_answer(w, count) {
   :: losses < LOSSES -> losses++; lost = true; set[i] = set[i] & ~BIT(p) \
   fi
 #endif
-#define ARRIVES(set, what_happens) \
+#define ARRIVES(set, what_happens) ARRIVES_OF(EACH, set, what_happens)
+#define ARRIVES_OF(choices, set, what_happens) \
   :: atomic { \
        if \
-       EACH(set) \
+       choices(set) \
        fi; \
        TAKE(set); \
        d_step { \
@@ -278,7 +299,7 @@ inline on_answer(w, count) {
        } \
      }
 
-#define MAY_POST(w, s) (!ended && next[(w) * S + (s)] < C && next[(w) * S + (s)] == have[(w) * S + (s)])
+#define MAY_POST(w, s) (!ended && next[(w) * S + (s)] < PASSES(s) && next[(w) * S + (s)] == have[(w) * S + (s)])
 #define POSTS(w, s) :: d_step { MAY_POST(w, s) -> post(w, s) }
 
 #if N > 2
@@ -294,7 +315,7 @@ inline timeouts() {
 }
 
 inline check_end() {
-  for (a : 0 .. N * S - 1) { assert(ended || have[a] == C) }
+  for (a : 0 .. N * S - 1) { assert(ended || have[a] == PASSES(a % S)) }
   a = 0
 }
 
@@ -323,7 +344,17 @@ init {
   ARRIVES(far, refuse_gap(i))
   ARRIVES(acks, on_answer(i, p + 1))
   ARRIVES(naks, on_answer(i, p); SEND_AGAIN(i, p))
+#ifdef RACKS
+  ARRIVES_OF(EACH_RACK, rack_sums, at_spine(i, p, part[i * K + p]))
+  ARRIVES_OF(EACH_RACK, totals, at_other_leaf(i, p, true))
 #if REBOOTS > 0
+  ARRIVES_OF(EACH_RACK, rack_raw, at_spine(i, p, BIT(LAST_OF(i))))
+  ARRIVES_OF(EACH_RACK, totals_raw, at_other_leaf(i, p, false))
+  :: d_step { reboots < REBOOTS -> reboots++; forgot = true; without = without | 1 }
+  :: d_step { reboots < REBOOTS -> reboots++; forgot = true; without = without | 2 }
+  :: d_step { reboots < REBOOTS -> reboots++; forgot = true; without = without | 4 }
+#endif
+#elif REBOOTS > 0
   :: d_step { reboots < REBOOTS && !forgot -> reboots++; forgot = true }
 #endif
 #ifdef RECALLS

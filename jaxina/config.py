@@ -10,6 +10,7 @@ import dataclasses
 import ipaddress
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -196,6 +197,34 @@ def split_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+RdmaDevice = tuple[str, int | None, int | None]  # name, port and GID index; "" and None mean any
+
+
+def split_device(text: str) -> RdmaDevice:
+    """Splits ``NAME[:PORT[:GID]]`` into an RDMA device's name, its port and the index of a GID.
+
+    Raises:
+      ValueError: the text is not such a device.
+    """
+    match = re.fullmatch(r"([^:\s]+)(?::(\d{1,3})(?::(\d{1,3}))?)?", text, re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is not NAME[:PORT[:GID]]")
+    port, gid_index = (None if number is None else int(number) for number in match.groups()[1:])
+    if (port is not None and not 1 <= port <= 255) or (gid_index is not None and gid_index > 255):
+        raise ValueError(f"{text!r} has a port that is not from 1 to 255, or a GID index above 255")
+    return match.group(1), port, gid_index
+
+
+def rdma_device() -> Kind:
+    """An RDMA device, as `split_device` takes it."""
+
+    def parse(text: str) -> str:
+        split_device(text)
+        return text
+
+    return Kind(parse, "NAME, NAME:PORT or NAME:PORT:GID, such as mlx5_0:1:3")
+
+
 def _setting(kind: Kind, default: Any, doc: str) -> Any:
     metadata = {"kind": kind, "default": default, "doc": doc}
     return dataclasses.field(default=None, repr=not kind.secret, metadata=metadata)
@@ -308,13 +337,18 @@ class Configuration:
         "How long a worker may be silent before it is taken for dead. If its process ends, that is noticed at once.",
     )
     loss: float = _setting(
-        share(), 0.0, "Share of arriving packets to drop, for experiments (direct, udp, roce, netreduce)."
+        share(),
+        0.0,
+        "Share of arriving packets to drop, for experiments (direct, atp, udp, roce, netreduce; not with an RDMA "
+        "device).",
     )
     loss_seed: int = _setting(integer(0, 2**64 - 1), 0, "Seed that chooses the dropped packets.")
     rdma_device: str | None = _setting(
-        Kind(str, "a device's name"),
+        rdma_device(),
         None,
-        "RDMA device to use (verbs), as `rdma link` names it. If not set, any device that has RoCEv2 over IPv4.",
+        "RDMA device to use (verbs, netreduce), as `rdma link` names it, perhaps with a port and the index of a GID. "
+        "Without these, the first port and GID that have RoCEv2 over IPv4. If not set, verbs takes any device, and "
+        "netreduce uses sockets.",
     )
     codec: str | None = _setting(
         choice("scalar", "avx2", "avx512"),
@@ -420,6 +454,8 @@ class Configuration:
             values["switch"] = self.switch
         if self.servers is not None:
             values["servers"] = self.servers
+        if self.aggregator == "netreduce":
+            values["rdma_device"] = "none" if self.device is None else "one of this host"
         return values
 
     @property
@@ -433,6 +469,13 @@ class Configuration:
         if self.aggregator == "netreduce":
             return self.origins["switch"] != "default"
         return self.aggregator not in ("embedded", "direct")
+
+    @property
+    def device(self) -> RdmaDevice | None:
+        """The RDMA device that this process sums with; None if it uses none."""
+        if self.rdma_device is not None and self.aggregator in ("verbs", "netreduce"):
+            return split_device(self.rdma_device)
+        return ("", None, None) if self.aggregator == "verbs" else None
 
     @property
     def switches_on_the_way(self) -> list[str]:
@@ -542,6 +585,11 @@ def check_used(configuration: Configuration) -> None:
         raise InvalidArgumentError(
             f"{variable('servers')}={configuration.servers} is given, but the {aggregator} aggregator has no servers: "
             "choose direct or atp, or leave servers out"
+        )
+    if configuration.loss and configuration.device is not None and configuration.origins["loss"] == "argument":
+        raise InvalidArgumentError(
+            f"{variable('loss')}={configuration.loss} is given, but an RDMA device cannot drop packets: leave loss or "
+            f"{variable('rdma_device')} out, or choose {variable('aggregator')}=roce"
         )
     if configuration.uses_switch:
         if aggregator != "atp" and "," in configuration.switch:

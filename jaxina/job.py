@@ -119,7 +119,7 @@ def init(
       aggregator: "embedded" (shared memory of this host), "direct" (the workers themselves, over a network), "atp" (the
         same, with switches that combine updates on the way), a switch reached by "udp" (datagrams), "roce" (RDMA from
         user space) or "verbs" (RDMA by a NIC), or "netreduce" (a ring of reliable RDMA connections between the
-        workers).
+        workers, from user space, or by the NIC that JAXINA_RDMA_DEVICE names).
       switch: HOST:PORT of the switch's control service. Not for "embedded" and "direct". With "atp", several with
         commas between, and processes of several racks each name the switch of their own rack. With "netreduce", a
         switch on the way adds what passes if it is named; otherwise the workers add.
@@ -135,7 +135,7 @@ def init(
         what it is doing. A fifth of `timeout` unless set; `math.inf`: never.
       heartbeat_timeout: after how many seconds of silence a worker is taken for dead.
       loss: share of arriving packets to drop, from 0 to below 1, for experiments ("direct", "udp", "roce" and
-        "netreduce").
+        "netreduce" without an RDMA device).
       loss_seed: seed that chooses the dropped packets.
       trace: file for a timeline of this process's slots, packets and waits. It is written at shutdown, in Chrome's
         trace event format, for ui.perfetto.dev. With several processes, process r writes NAME.r.json instead of
@@ -151,7 +151,7 @@ def init(
 
     Raises:
       InvalidArgumentError: a value is not allowed; or `init` ran already; or JAX's backend was started before the
-        launched processes knew each other.
+        launched processes knew each other; or this host does not have the RDMA device, or its port is down.
       NeverJoinedError: a launched process did not start or did not call `init` within `join_timeout`.
       RankTakenError: two launched processes have the same rank.
       MismatchError: the launched processes have different settings.
@@ -198,6 +198,10 @@ def init(
         _set_up_logging(configuration)
         if configuration.error_file is not None:
             last_words.install(configuration.error_file)
+        if configuration.device is not None:
+            from jaxina import _native
+
+            _native.check_rdma_device(configuration.device)  # else the first psum would say what is wrong with it
         topology = joining.join_processes(configuration)
         exchange = functools.partial(joining.exchange_obstacles, topology, configuration.join_timeout)
         obstacle = _route.agree(configuration, topology.processes, joining.backend_started, exchange)

@@ -1,4 +1,5 @@
 // Binds the engine: the configuration of groups, start, shutdown, statistics and traces.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -55,6 +56,13 @@ Engine::Ended ended_from(nb::callable callable) {
       error.discard_as_unraisable("jaxina: telling other processes that a group has ended");
     }
   };
+}
+
+// (name, port, GID index) of an RDMA device.
+using DeviceFields = std::tuple<std::string, std::optional<std::uint8_t>, std::optional<std::uint8_t>>;
+RdmaDevice device_of(const DeviceFields& fields) {
+  const auto& [name, port, gid_index] = fields;
+  return {name, port, gid_index};
 }
 
 roce::Exchange exchange_from(nb::callable callable) {
@@ -122,10 +130,12 @@ nb::dict fields_of(const RoceConfig& config) {
   return d;
 }
 
+DeviceFields fields_of(const RdmaDevice& device) { return {device.name, device.port, device.gid_index}; }
+
 nb::dict fields_of(const VerbsConfig& config) {
   nb::dict d;
   d["kind"] = "verbs";
-  d["device"] = config.device;
+  d["device"] = fields_of(config.device);
   return d;
 }
 
@@ -136,6 +146,15 @@ nb::dict fields_of(const RingConfig& config) {
   d["has_switch"] = config.has_switch;
   d["loss"] = config.loss.share;
   d["loss_seed"] = config.loss.seed;
+  return d;
+}
+
+nb::dict fields_of(const VerbsRingConfig& config) {
+  nb::dict d;
+  d["kind"] = "verbs_ring";
+  d["device"] = fields_of(config.device);
+  d["has_switch"] = config.has_switch;
+  d["longest_wait_s"] = config.longest_wait_s;
   return d;
 }
 
@@ -241,13 +260,13 @@ void bind_engine(nb::module_& m) {
           "  loss_seed: seed of these drops.")
       .def(
           "use_verbs",
-          [](GroupConfig& c, std::string device, nb::callable exchange) {
-            c.transport = VerbsConfig{std::move(device), exchange_from(std::move(exchange))};
+          [](GroupConfig& c, const DeviceFields& device, nb::callable exchange) {
+            c.transport = VerbsConfig{device_of(device), exchange_from(std::move(exchange))};
           },
           "device"_a, "exchange"_a,
           "Sums at a switch, by an RDMA device.\n\n"
           "Args:\n"
-          "  device: the RDMA device's name; \"\" takes any.\n"
+          "  device: (name, port, GID index) of the RDMA device. An empty name, and None, take any.\n"
           "  exchange: as for use_roce().")
       .def(
           "use_ring",
@@ -266,6 +285,20 @@ void bind_engine(nb::module_& m) {
           "  has_switch: whether a transparent switch on the way adds; otherwise the workers do.\n"
           "  loss: share of arriving packets to drop, for experiments, in [0, 1].\n"
           "  loss_seed: seed of these drops.")
+      .def(
+          "use_verbs_ring",
+          [](GroupConfig& c, const DeviceFields& device, nb::callable exchange, bool has_switch,
+             double longest_wait_s) {
+            c.transport =
+                VerbsRingConfig{device_of(device), ring_exchange_from(std::move(exchange)), has_switch, longest_wait_s};
+          },
+          "device"_a, "exchange"_a, nb::kw_only(), "has_switch"_a = false, "longest_wait_s"_a = 300.0,
+          "Sums in a ring of reliable connections of an RDMA device.\n\n"
+          "Args:\n"
+          "  device: as for use_verbs().\n"
+          "  exchange: as for use_ring().\n"
+          "  has_switch: as for use_ring().\n"
+          "  longest_wait_s: how long a worker may be late, in seconds; connections through a switch last as long.")
       .def_prop_ro(
           "shape", [](const GroupConfig& c) { return c.member.shape; }, "The job's shape.")
       .def_prop_ro(
@@ -339,6 +372,14 @@ void bind_engine(nb::module_& m) {
       "interface is up and has a link.");
   m.def("verbs_availability", &verbs::availability,
         "Describes the RDMA devices that the verbs transport could use, or what it lacks, in words.");
+  m.def(
+      "check_rdma_device", [](const DeviceFields& device) { verbs::check_device(device_of(device)); }, "device"_a,
+      nb::call_guard<nb::gil_scoped_release>(),
+      "Checks that this host has an RDMA device, and can use it now.\n\n"
+      "Args:\n"
+      "  device: as for GroupConfig.use_verbs().\n\n"
+      "Raises:\n"
+      "  InvalidArgumentError: it cannot. The message says why.");
   m.def(
       "running", [] { return Engine::instance().running(); },
       "Whether the engine is open. False in a child that was forked while it was open, because the engine's threads "

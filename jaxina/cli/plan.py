@@ -33,7 +33,8 @@ def plan(
     """Say how long an all-reduce of float32 would take with aggregator='netreduce', from a model of the links.
 
     With several devices in a machine, "through a switch" is the paper's way: scattered and gathered inside machines,
-    and summed between them. jaxina does not do that yet.
+    and summed between them. What jaxina does instead takes as long on the
+    machines' links; see docs/netreduce.md.
     """
     made = Machines(machines, devices, rate * 1e6 / 8, inside * 1e6 / 8, latency / 1e6)
     table = Table(box=box.SIMPLE_HEAD, title=f"{machines} machines with links of {rate:g} Mbit/s: ms, by the model")

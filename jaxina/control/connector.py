@@ -204,6 +204,13 @@ class Connector:
                 loss=loss,
                 loss_seed=seed,
             )
+        elif configuration.aggregator == "netreduce" and configuration.device is not None:
+            config.use_verbs_ring(
+                configuration.device,
+                exchange,
+                has_switch=configuration.uses_switch,
+                longest_wait_s=configuration.timeout,
+            )
         elif configuration.aggregator == "netreduce":
             config.use_ring(
                 servers.own_host,
@@ -215,7 +222,8 @@ class Connector:
         elif configuration.aggregator == "roce":
             config.use_roce(address, exchange, checksums, loss=loss, loss_seed=seed)
         else:
-            config.use_verbs(configuration.rdma_device or "", exchange)
+            assert configuration.device is not None
+            config.use_verbs(configuration.device, exchange)
 
     def _meet(self, group: Group, processes: Sequence[int]) -> Agreement:
         name = hashlib.sha256(repr(group).encode()).hexdigest()[:16]

@@ -111,7 +111,14 @@ void RingJob::take(Connection& connection, std::uint32_t member, std::uint64_t n
     return;
   }
   const RingMessage* message = message_of(connection, number, frame);
-  if (message == nullptr) return;
+  const auto ask_for_missing = [&] {
+    const std::uint32_t psn = roce::psn_after(frame.packet.headers.psn, kFarAhead);
+    send_empty(connection.member, psn, frame, egress, output);
+  };
+  if (message == nullptr) {
+    if (!ended_) ask_for_missing();  // the message's first packet
+    return;
+  }
   const auto index = static_cast<std::uint32_t>(number - message->first);
   const bool is_total = member == spec_.members.size();
   // A total holds this rack's sum. If that is not complete, or if nobody has summed it, the spine has lost the job.
@@ -121,6 +128,8 @@ void RingJob::take(Connection& connection, std::uint32_t member, std::uint64_t n
   const BlockSums::Added added = is_total ? totals_->add(0, *message, index, frame.packet.payload)
                                           : sums_.add(member, *message, index, frame.packet.payload);
   if (added == BlockSums::Added::kContradicts) return end(Counter::kMismatch, roce::RingKind::kContradicted);
+  // Another switch keeps the order of a message's packets.
+  if (index > 0 && distance > 0 && !connection.held.at(distance - 1).is_taken) ask_for_missing();
   HeldPacket& held = connection.held.at(distance);
   held.block = {message->slot, message->epoch, index};
   held.keep(frame.headers, egress);
@@ -221,7 +230,7 @@ void RingJob::release_all(FrameOutput& output) {
 }
 
 // Lets go what has its sum and waits at the head of the connection. What goes to another switch need not be at the
-// head.
+// head: only at that of its message.
 void RingJob::release(Connection& connection, FrameOutput& output) {
   const BlockSums& sums = awaited(connection);
   const auto send = [&](HeldPacket& held) {
@@ -230,7 +239,8 @@ void RingJob::release(Connection& connection, FrameOutput& output) {
   };
   for (std::uint64_t i = 0; connection.goes_to_switch && i < kMaxHeld; ++i) {
     HeldPacket& held = connection.held.at(i);
-    if (held.is_taken && sums.has(held.block)) send(held);
+    const bool is_next = i == 0 || held.block.index == 0 || connection.held.at(i - 1).is_sent;
+    if (held.is_taken && is_next && sums.has(held.block)) send(held);
   }
   while (connection.held.at(0).is_taken && (connection.held.at(0).is_sent || sums.has(connection.held.at(0).block))) {
     send(connection.held.at(0));

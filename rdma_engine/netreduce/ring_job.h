@@ -14,9 +14,10 @@
 //   * The rack's sum leaves the leaf as payload of the last worker's packet, whose connection leads to another rack.
 //   * The spine sends the total on in that packet. The next rack's leaf takes it, and all packets that it holds leave
 //     with it: those of its own workers, and that one.
-//   * Between switches, packets go as soon as they can, also before earlier ones of their connection. Otherwise they
-//     wait for each other, in a circle if workers post in different orders. What is lost there comes again when its
-//     sender's timer expires.
+//   * Between switches, messages go as soon as they can, also before earlier ones of their connection. Otherwise they
+//     wait for each other, in a circle if workers post in different orders. The packets of a message keep their order.
+//     So a gap in a message shows a loss, and an empty write makes the receiver name what it misses. If a message's
+//     last packet is lost, it comes again when its sender's timer expires.
 //
 // A job ends here if workers contradict each other. From then on its packets pass with each worker's own data, and say
 // so (roce::RingKind::kContradicted). A leaf also ends it if no totals come any more, and then its packets do not.

@@ -67,9 +67,10 @@ class Endpoint {
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const EmbeddedConfig& config);
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const UdpConfig& config);
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const RoceConfig& config);
-// Throws Error(kInvalidArgument) if jaxina was built without libibverbs.
+// With verbs, throws Error(kInvalidArgument) if jaxina was built without libibverbs.
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const VerbsConfig& config);
-// Blocks until all workers have exchanged their ends.
+// These block until all workers have exchanged their ends.
 std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const RingConfig& config);
+std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const VerbsRingConfig& config);
 
 }  // namespace jaxina

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -66,12 +67,19 @@ struct RoceConfig {
   Loss loss = {};
 };
 
+// Which RDMA device to use. What is not given may be any.
+struct RdmaDevice {
+  std::string name = {};
+  std::optional<std::uint8_t> port = {};       // ports count from 1
+  std::optional<std::uint8_t> gid_index = {};  // of the port
+};
+
 struct VerbsConfig {
-  std::string device;  // "" = any
+  RdmaDevice device;
   roce::Exchange exchange;
 };
 
-// Workers that write to each other in a ring, over reliable connections.
+// Workers that write to each other in a ring, over reliable connections of sockets.
 struct RingConfig {
   std::string host;  // this worker's IPv4 address
   roce::RingExchange exchange;
@@ -79,6 +87,14 @@ struct RingConfig {
   Loss loss = {};
 };
 
-using TransportConfig = std::variant<EmbeddedConfig, UdpConfig, RoceConfig, VerbsConfig, RingConfig>;
+// The same, over those of an RDMA device.
+struct VerbsRingConfig {
+  RdmaDevice device;
+  roce::RingExchange exchange;
+  bool has_switch = false;
+  double longest_wait_s = 300;  // how long a worker may be late, and its connections last
+};
+
+using TransportConfig = std::variant<EmbeddedConfig, UdpConfig, RoceConfig, VerbsConfig, RingConfig, VerbsRingConfig>;
 
 }  // namespace jaxina

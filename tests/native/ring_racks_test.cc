@@ -128,6 +128,51 @@ TEST_F(RingInRacks, WhatIsLostBetweenSwitchesComesAgainWithACopy) {
   EXPECT_TRUE(at(spine_, up).empty()) << "it counts once";
 }
 
+// A message of three packets: the next switch misses one of them. It asks the receiver to name what it misses.
+TEST_F(RingInRacks, AGapInAMessageIsTakenForALoss) {
+  const Message message{.words = words({1, 2, 3, 4, 5, 6, 7, 8}), .exponents = Bytes(4)};
+  std::vector<Bytes> up;
+  for (const std::size_t index : {0, 1, 2}) up.push_back(only(other_leaf_, frame(2, 0, message, index)));
+  const auto asks_for_what_is_before = [&](const std::vector<Bytes>& out, std::uint32_t number) {
+    ASSERT_EQ(out.size(), 1u);
+    EXPECT_EQ(read(out[0]).packet.headers.opcode, roce::Opcode::kRcWriteOnly);
+    EXPECT_TRUE(payload_of(out[0]).empty());
+    EXPECT_EQ(psn_of(out[0]), roce::psn_after(kFirstPsn, number + (1u << 22)));
+    EXPECT_EQ(only(leaf_, out[0]), out[0]) << "it passes the next switch";
+  };
+  asks_for_what_is_before(at(spine_, up[1]), 1);  // it does not know the message yet
+  EXPECT_TRUE(at(spine_, up[0]).empty());
+  asks_for_what_is_before(at(spine_, up[2]), 2);  // up[1] was not taken
+  EXPECT_TRUE(at(spine_, up[2]).empty()) << "it asks once";
+  EXPECT_TRUE(at(spine_, up[1]).empty());
+  EXPECT_FALSE(spine_job_->has_ended());
+}
+
+// Otherwise the next switch would take a repaired loss for one more.
+TEST_F(RingInRacks, BetweenSwitchesTheOrderInAMessageIsKept) {
+  const Message message{.words = words({1, 2, 3, 4, 5, 6, 7, 8}), .exponents = Bytes(4)};
+  std::vector<Bytes> up;
+  for (const std::size_t index : {0, 1, 2}) {
+    at(leaf_, frame(0, 0, message, index));
+    up.push_back(only(leaf_, frame(1, 0, message, index)));
+  }
+  for (const std::size_t index : {0, 2}) at(spine_, up[index]);  // the second one is lost
+  const auto numbers_for_other_leaf = [&](const std::vector<Bytes>& out) {
+    std::vector<std::uint32_t> numbers;
+    for (const Bytes& one : out) {
+      if (qpn_of(one) == 101) numbers.push_back(roce::psn_distance(kFirstPsn, psn_of(one)));
+    }
+    return numbers;
+  };
+  using Numbers = std::vector<std::uint32_t>;
+  const std::vector<Bytes> first = at(spine_, only(other_leaf_, frame(2, 0, message, 0)));
+  EXPECT_EQ(numbers_for_other_leaf(first), Numbers{0});
+  for (const std::size_t index : {1, 2}) {
+    EXPECT_TRUE(at(spine_, only(other_leaf_, frame(2, 0, message, index))).empty());
+  }
+  EXPECT_EQ(numbers_for_other_leaf(at(spine_, up[1])), (Numbers{1, 2}));
+}
+
 TEST_F(RingInRacks, ALeafThatGetsWhatNobodyHasSummedEndsTheJob) {
   at(leaf_, frame(0, 0, {.words = words({1, 1, 1, 1})}, 0));
   at(leaf_, frame(1, 0, {.words = words({2, 2, 2, 2})}, 0));

@@ -16,7 +16,7 @@ int main(int argc, char** argv) try {
   const auto worker = static_cast<std::uint32_t>(std::atoi(argc > 1 ? argv[1] : "0"));
   const JobSpec job = two_guests_job();
   auto link = std::make_unique<verbs::VerbsRing>(
-      verbs::RingOptions{.device = "", .address = "", .mtu = 1024, .first_psn = 0xffffc0}, job.shape);
+      verbs::RingOptions{.device = {}, .address = "", .mtu = 1024, .first_psn = 0xffffc0}, job.shape);
   const int told = connect_to_switch();
   send_text(told, std::to_string(worker) + " " + text_of(link->local()));
   std::istringstream reply(receive_line(told));

@@ -1,5 +1,5 @@
 # Sourced. Makes a network namespace with the interfaces tap1 and tap2, to which guests are connected, and removes it at the
-# end. "${inside[@]}" runs a command there, and `run_guests FILE` both guests: guest N runs $work/testN, and its console
+# end. "${inside[@]}" runs a command there, and `run_guests [FILE]` both guests: guest N runs $work/testN, and its console
 # goes to $work/guestN.log. Expects `here` and `folder` to be set. Processes in `children` are ended.
 work=$(mktemp -d)
 netns=jaxina-guests-$$
@@ -20,10 +20,10 @@ for tap in tap1 tap2; do
   "${inside[@]}" ip link set "$tap" mtu 4200 up
 done
 
-run_guests() { # FILE
+run_guests() { # [FILE]
   local guests=() guest code=0
   for guest in 1 2; do
-    JAXINA_GUEST_TAP="$guest tap$guest" "${inside[@]}" "$here/../verbs/run_in_guest.sh" "$folder" "$work/test$guest" "$1" \
+    JAXINA_GUEST_TAP="$guest tap$guest" "${inside[@]}" "$here/../verbs/run_in_guest.sh" "$folder" "$work/test$guest" "$@" \
       > "$work/guest$guest.log" 2>&1 &
     guests+=($!)
   done

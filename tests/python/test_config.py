@@ -61,6 +61,12 @@ def test_arguments_beat_the_environment_which_beats_defaults():
         ("LOG", "loud"),
         ("RANK", "-1"),
         ("PROCESSES", "0"),
+        ("RDMA_DEVICE", "mlx5_0:0"),
+        ("RDMA_DEVICE", "mlx5_0:256"),
+        ("RDMA_DEVICE", "mlx5_0:1:256"),
+        ("RDMA_DEVICE", "mlx5_0:1:2:3"),
+        ("RDMA_DEVICE", "mlx5_0:"),
+        ("RDMA_DEVICE", ":1"),
     ],
 )
 def test_a_bad_value_names_variable_value_and_what_is_allowed(name, value):
@@ -174,6 +180,29 @@ def test_only_what_must_agree_is_shared():
     assert "switch" not in config.resolve({}, aggregator="netreduce").shared, "without a switch, the workers add"
     assert config.resolve({}, aggregator="netreduce", switch="a:1").shared["switch"] == "a:1"
     assert embedded.shared == config.resolve({}, timeout=5, loss_seed=9).shared
+    with_device = config.resolve({"JAXINA_RDMA_DEVICE": "mlx5_0"}, aggregator="netreduce")
+    assert with_device.shared != config.resolve({}, aggregator="netreduce").shared, "all use a device, or none"
+    assert with_device.shared == config.resolve({"JAXINA_RDMA_DEVICE": "rxe0:1"}, aggregator="netreduce").shared
+
+
+def test_an_rdma_device_may_have_a_port_and_a_gid():
+    def device(aggregator: str, given: str = "") -> config.RdmaDevice | None:
+        return config.resolve({"JAXINA_RDMA_DEVICE": given}, aggregator=aggregator).device
+
+    assert device("verbs") == ("", None, None)
+    assert device("netreduce") is None, "sockets"
+    assert device("netreduce", "mlx5_0") == ("mlx5_0", None, None)
+    assert device("verbs", "mlx5_0:2") == ("mlx5_0", 2, None)
+    assert device("netreduce", "mlx5_0:1:0") == ("mlx5_0", 1, 0)
+    assert device("udp", "mlx5_0") is None
+
+
+def test_an_rdma_device_drops_no_packets():
+    for aggregator in ("verbs", "netreduce"):
+        lossy = config.resolve({"JAXINA_RDMA_DEVICE": "mlx5_0"}, aggregator=aggregator, loss=0.1)
+        with pytest.raises(InvalidArgumentError, match="an RDMA device cannot drop packets"):
+            config.check_used(lossy)
+    config.check_used(config.resolve({}, aggregator="netreduce", loss=0.1))
 
 
 @pytest.mark.parametrize(

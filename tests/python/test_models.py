@@ -21,7 +21,10 @@ CHECKS = {
         ["ATP: 2 switches, 1 pass", "ATP: 2 switches, no deadlock", "ATP: 2 workers, progress"],
         ["ATP mutant: reused numbers", "ATP mutant: overlap added"],
     ),
-    "NetReduce": (["NetReduce: 2 workers, 3 passes"], ["NetReduce mutant: too few messages"]),
+    "NetReduce": (
+        ["NetReduce: 2 workers, 3 passes", "NetReduce racks: 3 workers, 2 passes"],
+        ["NetReduce mutant: too few messages", "NetReduce mutant: part of a rack"],
+    ),
 }
 
 pytestmark = pytest.mark.skipif(shutil.which("spin") is None, reason="needs Debian's package spin")

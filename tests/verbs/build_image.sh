@@ -10,7 +10,7 @@ cd "$folder"
 [ -f complete ] && [ complete -nt "$here/build_image.sh" ] && [ complete -nt "$here/init.sh" ] && exit 0
 
 # Modules in the order of loading. rxe computes ICRCs with crc32_generic, but no module depends on it.
-modules='virtio_pci virtio_net veth crc32_generic ib_uverbs rdma_rxe sch_netem'
+modules='virtio_pci virtio_net veth crc32_generic ib_uverbs rdma_rxe sch_netem 9p 9pnet_virtio'
 programs='dash ip tc rdma grep sed tr'
 
 download() { # PACKAGE: prints its .deb, which it downloads into this folder if need be
@@ -21,12 +21,12 @@ download() { # PACKAGE: prints its .deb, which it downloads into this folder if 
 kernel_package=$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p' | head -1)
 kernel=$(download "$kernel_package")
 release=${kernel_package#linux-image-}
-if [ ! -d "unpacked/lib/modules/$release" ]; then
+if [ ! -d "unpacked/lib/modules/$release/kernel/fs" ]; then
   rm -rf unpacked
   mkdir unpacked
   dpkg-deb --fsys-tarfile "$kernel" | tar -x -C unpacked --wildcards './boot/vmlinuz*' "./lib/modules/$release/modules.*" \
     "./lib/modules/$release/kernel/drivers/*" "./lib/modules/$release/kernel/net/*" \
-    "./lib/modules/$release/kernel/crypto/*" "./lib/modules/$release/kernel/arch/*" "./lib/modules/$release/kernel/lib/*"
+    "./lib/modules/$release/kernel/crypto/*" "./lib/modules/$release/kernel/fs/*" "./lib/modules/$release/kernel/arch/*" "./lib/modules/$release/kernel/lib/*"
   depmod -b unpacked "$release"
 fi
 

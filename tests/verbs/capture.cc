@@ -43,7 +43,7 @@ int open_packets() {
 
 void writes() {
   const int packets = open_packets();
-  verbs::VerbsQueuePairs pairs({.device = "", .address = "", .mtu = 1024, .first_psn = 0xfffffe}, 1, 8192, 8192);
+  verbs::VerbsQueuePairs pairs({.device = {}, .address = "", .mtu = 1024, .first_psn = 0xfffffe}, 1, 8192, 8192);
   roce::ConnectionEnd peer;
   peer.address = "10.9.0.2";
   peer.mtu = 1024;

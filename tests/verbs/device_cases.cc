@@ -194,4 +194,27 @@ void recover() {
               resumes ? "takes" : "does not take", ms);
 }
 
+// What is said of devices, ports and GIDs that are not there.
+void refused_devices() {
+  const auto refusal = [](const RdmaDevice& device, const std::string& address = "") -> std::string {
+    try {
+      verbs::open_device(device, address);
+    } catch (const Error& error) {
+      std::printf("  %s\n", error.what());
+      return error.status().code == ErrorCode::kInvalidArgument ? error.status().message : "";
+    }
+    return "";
+  };
+  const auto says = [](const std::string& message, const char* text) {
+    expect(message.find(text) != std::string::npos, text);
+  };
+  says(refusal({.name = "none9"}), "there is no RDMA device none9; this host has rxe0");
+  says(refusal({.name = "rxe0", .port = 9}), "rxe0 has no port 9: its ports are 1 to 1");
+  says(refusal({.name = "rxe0", .port = 1, .gid_index = 200}), "rxe0 port 1 has no such GID");
+  says(refusal({}, "10.1.2.3"), "rxe0 port 1 has no such GID");
+  const verbs::Device device = verbs::open_device({.name = "rxe0", .port = 1}, kHere);
+  expect(device.retries_forever, "Soft-RoCE takes 7 retries for no limit");
+  expect(verbs::open_device({.gid_index = device.gid_index}, "").address == kHere, "the GID that it has found");
+}
+
 }  // namespace jaxina::guest

@@ -7,5 +7,6 @@ void interoperate();
 void wrong_keys();
 void wrong_icrc();
 void recover();
+void refused_devices();
 
 }  // namespace jaxina::guest

@@ -135,6 +135,7 @@ const std::map<std::string, std::function<void()>> kCases = {
     {"wrong-keys", wrong_keys},
     {"wrong-icrc", wrong_icrc},
     {"recover", recover},
+    {"refused-devices", refused_devices},
     {"restart", restart},
     {"ring", ring},
     {"ring-of-devices", ring_of_devices},

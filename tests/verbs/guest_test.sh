@@ -24,7 +24,7 @@ wire() { # CASES WORDS...: runs cases over a wire that netem spoils in this way
   on_both
 }
 
-for case in interoperate wrong-keys wrong-icrc recover psn-wrap mixed sum-16-bits sum-8-bits mixed-8-bits restart sum-100MB; do run $case; done
+for case in interoperate refused-devices wrong-keys wrong-icrc recover psn-wrap mixed sum-16-bits sum-8-bits mixed-8-bits restart sum-100MB; do run $case; done
 sums="sum sum-8-bits"
 wire "$sums" loss random 0.5%
 wire "$sums" duplicate 1%

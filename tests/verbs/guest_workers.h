@@ -42,7 +42,7 @@ inline std::unique_ptr<roce::QueuePairs> make_pairs(Kind kind, std::size_t queue
                                                     std::size_t mtu = 1024) {
   if (kind == Kind::kVerbs) {
     return std::make_unique<verbs::VerbsQueuePairs>(
-        verbs::VerbsOptions{.device = "", .address = kHere, .mtu = mtu, .first_psn = first_psn}, queues, send, receive);
+        verbs::VerbsOptions{.device = {}, .address = kHere, .mtu = mtu, .first_psn = first_psn}, queues, send, receive);
   }
   return in_peer([&] {
     roce::SocketOptions options;

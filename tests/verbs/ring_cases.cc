@@ -26,18 +26,27 @@ struct Place {
 };
 struct Variation {
   bool has_switch = false;
+  bool from_config = false;           // all workers are made as the engine makes them
   std::chrono::milliseconds late{0};  // by which the last worker submits later than the others
 };
 
 std::unique_ptr<Endpoint> join_ring(const JobSpec& job, std::uint32_t worker, const Place& place,
-                                    testing::Meeting& meeting, bool has_switch) {
+                                    testing::Meeting& meeting, const Variation& variation) {
+  const bool has_switch = variation.has_switch;
+  if (variation.from_config) {
+    return make_endpoint(
+        member_of(job, worker),
+        VerbsRingConfig{.device = {.name = "rxe0", .port = 1},
+                        .exchange = [&](const roce::ConnectionEnd& local) { return meeting.exchange(worker, local); },
+                        .has_switch = has_switch});
+  }
   const auto connected = [&](auto link) {
     link->connect(meeting.exchange(worker, link->local()));
     return rc::make_ring_endpoint(member_of(job, worker), std::move(link), !has_switch);
   };
   if (*place.netns == 0) {
     return connected(std::make_unique<verbs::VerbsRing>(
-        verbs::RingOptions{.device = "", .address = place.address, .mtu = kMtu, .first_psn = kFirstPsn}, job.shape));
+        verbs::RingOptions{.device = {}, .address = place.address, .mtu = kMtu, .first_psn = kFirstPsn}, job.shape));
   }
   return connected(in_namespace(place.netns, [&] {
     rc::RingSocketOptions options{.host = place.address, .port = roce::kUdpPort, .mtu = kMtu};
@@ -64,7 +73,7 @@ void sum_in_ring(const std::vector<Place>& places, std::size_t count, const Vari
   const auto start = std::chrono::steady_clock::now();
   for (std::uint32_t w = 0; w < workers; ++w) {
     threads.emplace_back([&, w] {
-      const auto endpoint = join_ring(job, w, places[w], meeting, variation.has_switch);
+      const auto endpoint = join_ring(job, w, places[w], meeting, variation);
       if (w + 1 == workers) std::this_thread::sleep_for(variation.late);
       sum.submit(w, *endpoint);
       const Status status = run_to_end(*endpoint);
@@ -99,7 +108,7 @@ const std::vector<Place> kAroundSwitch = {{}, {"peer", "10.9.0.2"}, {"third", "1
 }  // namespace
 
 void ring() { sum_in_ring({{}, {"peer", "10.9.0.2"}, {}, {"peer", "10.9.0.3"}}, 250'000); }
-void ring_of_devices() { sum_in_ring({{}, {}, {}, {}}, 250'000); }
+void ring_of_devices() { sum_in_ring({{}, {}, {}, {}}, 250'000, {.from_config = true}); }
 void ring_through_switch() { sum_in_ring(kAroundSwitch, 250'000, {.has_switch = true}); }
 // The packets of the others wait at the switch, and look lost to their senders.
 void ring_with_late_worker() {

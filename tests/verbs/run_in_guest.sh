@@ -5,7 +5,8 @@
 #
 # With JAXINA_GUEST_WIRE="N SOCKET", the guest is 10.9.0.N. Its frames are datagrams from the unix socket SOCKET to
 # SOCKET.switch. With JAXINA_GUEST_TAP="N INTERFACE" they go to and from that tap interface. Without either, both ends of
-# the wire are in the guest.
+# the wire are in the guest. With JAXINA_GUEST_FILES=yes the guest can mount this host's files, to read them only, by 9p
+# from "host".
 set -euo pipefail
 folder=$1 script=$2
 shift 2
@@ -37,11 +38,14 @@ if [ -n "${JAXINA_GUEST_TAP:-}" ]; then
   wire=(-netdev "tap,id=wire,ifname=$interface,script=no,downscript=no"
     -device "virtio-net-pci,netdev=wire,mac=02:00:00:00:00:0$number,host_mtu=4200")
 fi
+if [ "${JAXINA_GUEST_FILES:-no}" = yes ]; then
+  wire+=(-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap)
+fi
 code=0
-timeout -k 5 "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu "${JAXINA_GUEST_CPU:-max}" -smp 2 -m 1536 \
+timeout -k 5 "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu "${JAXINA_GUEST_CPU:-max}" -smp "${JAXINA_GUEST_CPUS:-2}" -m 1536 \
   -nographic -nodefaults -serial stdio -no-reboot -device isa-debug-exit,iobase=0xf4,iosize=4 \
   "${wire[@]}" -kernel "$folder/vmlinux" -initrd "$work/initramfs" \
-  -append "console=ttyS0 panic=-1 quiet mitigations=off jaxina_address=$address" </dev/null || code=$?
+  -append "console=ttyS0 panic=-1 quiet mitigations=off no_timer_check jaxina_address=$address" </dev/null || code=$?
 case $code in
   33) exit 0 ;;
   35) echo "the test in the guest failed" >&2; exit 1 ;;

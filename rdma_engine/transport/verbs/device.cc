@@ -22,29 +22,65 @@ std::optional<std::string> ipv4_of(const ibv_gid& gid) {
   return inet_ntop(AF_INET, gid.raw + sizeof(kMapped), text, sizeof(text));
 }
 
-// Fills in the device's fields from the first suitable GID. Appends every GID it saw to `seen`.
-bool choose_gid(Device& device, const std::string& address, std::string& seen) {
-  ibv_device_attr attributes{};
-  if (ibv_query_device(device.context.get(), &attributes) != 0) return false;
-  for (std::uint8_t port = 1; port <= attributes.phys_port_cnt; ++port) {
+// Looks for a port and a GID that suit, and notes why others do not.
+class Search {
+ public:
+  Search(const RdmaDevice& wanted, const std::string& address) : wanted_(wanted), address_(address) {}
+
+  // Fills in the device's fields. Returns false if the device does not suit.
+  bool suits(Device& device) {
+    ibv_device_attr attributes{};
+    if (ibv_query_device(device.context.get(), &attributes) != 0) return no(device.name + " does not answer");
+    device.retries_forever = attributes.vendor_id == kSoftRoce;
+    const std::uint8_t ports = attributes.phys_port_cnt;
+    if (wanted_.port && (*wanted_.port == 0 || *wanted_.port > ports)) {
+      return no(device.name + " has no port " + std::to_string(*wanted_.port) + ": its ports are 1 to " +
+                std::to_string(ports));
+    }
+    for (int port = wanted_.port.value_or(1); port <= wanted_.port.value_or(ports); ++port) {
+      device.port = static_cast<std::uint8_t>(port);
+      if (port_suits(device)) return true;
+    }
+    return false;
+  }
+  bool no(const std::string& reason) {
+    reasons_ += (reasons_.empty() ? "" : "; ") + reason;
+    return false;
+  }
+  const std::string& reasons() const { return reasons_; }
+
+ private:
+  static constexpr std::uint32_t kSoftRoce = 0xffffff;  // a vendor's number
+
+  bool port_suits(Device& device) {
+    const std::string name = device.name + " port " + std::to_string(device.port);
     ibv_port_attr state{};
-    if (ibv_query_port(device.context.get(), port, &state) != 0 || state.state != IBV_PORT_ACTIVE) continue;
+    if (ibv_query_port(device.context.get(), device.port, &state) != 0) return no(name + " does not answer");
+    if (state.state != IBV_PORT_ACTIVE) return no(name + " is down");
+    device.mtu = state.active_mtu;
+    std::string seen;
     for (int index = 0; index < state.gid_tbl_len && index < 256; ++index) {
       ibv_gid_entry entry{};
-      if (ibv_query_gid_ex(device.context.get(), port, static_cast<std::uint32_t>(index), &entry, 0) != 0) continue;
+      if (ibv_query_gid_ex(device.context.get(), device.port, static_cast<std::uint32_t>(index), &entry, 0) != 0) {
+        continue;
+      }
       const std::optional<std::string> ip = ipv4_of(entry.gid);
       if (entry.gid_type != IBV_GID_TYPE_ROCE_V2 || !ip) continue;
-      seen += (seen.empty() ? "" : ", ") + device.name + " port " + std::to_string(port) + " with " + *ip;
-      if (!address.empty() && *ip != address) continue;
-      device.port = port;
+      seen += (seen.empty() ? "" : ", ") + std::to_string(index) + " (" + *ip + ")";
+      if (wanted_.gid_index && index != *wanted_.gid_index) continue;
+      if (!address_.empty() && *ip != address_) continue;
       device.gid_index = static_cast<std::uint8_t>(index);
       device.address = *ip;
-      device.mtu = state.active_mtu;
       return true;
     }
+    if (seen.empty()) return no(name + " has no RoCEv2 GID of an IPv4 address: give its interface one");
+    return no(name + " has no such GID: its RoCEv2 GIDs of IPv4 addresses have the indexes " + seen);
   }
-  return false;
-}
+
+  const RdmaDevice& wanted_;
+  const std::string& address_;
+  std::string reasons_;
+};
 
 MemoryRegion registered(ibv_mr* region, const std::string& what) {
   if (region == nullptr) {
@@ -57,23 +93,32 @@ MemoryRegion registered(ibv_mr* region, const std::string& what) {
 
 }  // namespace
 
-Device open_device(const std::string& name, const std::string& address) {
+Device open_device(const RdmaDevice& wanted, const std::string& address) {
   int count = 0;
   const Handle<ibv_device*, ibv_free_device_list> list(ibv_get_device_list(&count));
-  std::string seen;
+  std::string names;
+  Search search(wanted, address);
   for (int i = 0; i < count; ++i) {
     Device device;
     device.name = ibv_get_device_name(list.get()[i]);
-    if (!name.empty() && device.name != name) continue;
+    names += (names.empty() ? "" : ", ") + device.name;
+    if (!wanted.name.empty() && device.name != wanted.name) continue;
     device.context.reset(ibv_open_device(list.get()[i]));
-    if (!device.context || !choose_gid(device, address, seen)) continue;
+    if (!device.context) {
+      search.no(device.name + " cannot be opened: " + std::strerror(errno));
+      continue;
+    }
+    if (!search.suits(device)) continue;
     device.domain.reset(ibv_alloc_pd(device.context.get()));
     if (!device.domain) throw Error(ErrorCode::kSystem, "allocating a protection domain on " + device.name + " failed");
     return device;
   }
+  if (!search.reasons().empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "no RDMA device can be used: " + search.reasons());
+  }
   throw Error(ErrorCode::kInvalidArgument,
-              "no RDMA device" + (name.empty() ? "" : " " + name) + " has an active port with a RoCEv2 GID for " +
-                  (address.empty() ? "an IPv4 address" : address) + "; found: " + (seen.empty() ? "none" : seen));
+              (wanted.name.empty() ? std::string("no RDMA device is here") : "there is no RDMA device " + wanted.name) +
+                  "; this host has " + (names.empty() ? "none" : names));
 }
 
 std::size_t bytes_of(ibv_mtu mtu) { return std::size_t{128} << mtu; }

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "rdma_engine/errors.h"
+#include "rdma_engine/transport/transport_config.h"
 #include "rdma_engine/worker/tensor_device.h"
 
 namespace jaxina::verbs {
@@ -47,11 +48,13 @@ struct Device {
   std::uint8_t gid_index = 0;
   std::string address;  // the GID's IPv4 address
   ibv_mtu mtu = IBV_MTU_1024;
+  bool retries_forever = false;  // it takes 7 retries for no limit, as Soft-RoCE does
 };
 
-// Opens the device with this name and IPv4 address; empty means any. If no device has an active port with a suitable
-// RoCEv2 GID, throws Error(kInvalidArgument) that lists those found.
-Device open_device(const std::string& name, const std::string& address);
+// Opens this device, at a port that is up and has a RoCEv2 GID of an IPv4 address: of this one, or of any if it is
+// empty. Throws Error(kInvalidArgument) if there is none. The message says what stands against each device, port and
+// GID that was looked at.
+Device open_device(const RdmaDevice& wanted, const std::string& address);
 
 // Moves a new queue pair, or one that was reset, to INIT. Returns an errno, or 0.
 int to_init(const Device& device, ibv_qp* pair);

@@ -14,7 +14,7 @@
 namespace jaxina::verbs {
 
 struct VerbsOptions {
-  std::string device;   // empty: any device
+  RdmaDevice device;
   std::string address;  // the device's address; empty: any
   std::size_t mtu = 0;  // bytes; 0: the port's MTU
   std::uint32_t first_psn = 0;

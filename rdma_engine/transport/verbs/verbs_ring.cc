@@ -19,6 +19,15 @@ constexpr std::uint32_t kSends = 256;
 // The kind of a completion, stored in wr_id, because the opcode is not valid after an error.
 constexpr std::uint64_t kReceive = 0, kSend = 1;
 constexpr Nanoseconds kLongestLinger = 2'000'000'000;
+constexpr std::uint8_t kRetries = 7;           // the most there are
+constexpr std::uint8_t kShortestTimeout = 16;  // a code for rc::ack_timeout(): 0.27 s
+
+// The shortest timeout with which a connection outlives such a wait: it sends kRetries + 1 times.
+std::uint8_t timeout_for(Nanoseconds hold, bool retries_forever) {
+  std::uint8_t code = kShortestTimeout;
+  while (!retries_forever && code < rc::kMaxTimeoutCode && (kRetries + 1) * rc::ack_timeout(code) <= hold) ++code;
+  return code;
+}
 
 }  // namespace
 
@@ -32,7 +41,7 @@ VerbsRing::VerbsRing(const RingOptions& options, const JobShape& shape)
       completions_(device_, kReceives + kSends),
       sender_(create()),
       receiver_(create()),
-      timeout_(options.timeout) {
+      timeout_(timeout_for(options.longest_hold, device_.retries_forever)) {
   local_.address = device_.address;
   local_.mtu =
       static_cast<std::uint32_t>(std::min(bytes_of(device_.mtu), options.mtu > 0 ? options.mtu : std::size_t{4096}));
@@ -88,8 +97,8 @@ void VerbsRing::connect_pair(ibv_qp* pair, const roce::ConnectionEnd& remote, st
   attributes.qp_state = IBV_QPS_RTS;
   attributes.sq_psn = local_.psn;
   attributes.timeout = timeout_;
-  attributes.retry_cnt = 7;
-  attributes.rnr_retry = 7;
+  attributes.retry_cnt = kRetries;
+  attributes.rnr_retry = 7;  // no limit
   attributes.max_rd_atomic = 1;
   if (error == 0) {
     error = ibv_modify_qp(

@@ -14,13 +14,13 @@
 namespace jaxina::verbs {
 
 struct RingOptions {
-  std::string device;   // empty: any device
+  RdmaDevice device;
   std::string address;  // the device's address; empty: any
   std::size_t mtu = 0;  // bytes; 0: the port's MTU
   std::uint32_t first_psn = 0;
-  // A code for rc::ack_timeout(): 0.27 s. What waits at a switch for a late worker looks lost to the device, which
-  // sends it again after that time.
-  std::uint8_t timeout = 16;
+  // For how long a switch may hold packets for a late worker. They look lost to the device meanwhile, which sends them
+  // again after each timeout. The connection must not end by that.
+  Nanoseconds longest_hold = 0;
 };
 
 class VerbsRing final : public rc::RingLink {
