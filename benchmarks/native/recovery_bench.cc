@@ -1,10 +1,10 @@
 // Counts in the simulator how many jobs get their link again after their workers have stood still (docs/atp.md).
 //   recovery_bench [SEEDS]
-// Jobs of 4 and 8 workers sum through a switch that combines, at one server's host, without marks. Links lose one packet
-// of 1,000, and their queues hold 10 ms, as on the testbed. Each worker stands still three times in the first 0.8 s, for
-// up to 0.3 s, as a process does that waits for a processor. Goodput is measured from 1.6 s to 2.0 s. Each line has how
-// many of SEEDS (40 by default) jobs have less than 0.6 of a worker's link then, how many have less than 0.05, and the
-// mean of all.
+// Jobs of 4 and 8 workers sum through a switch that combines, at one server's host, without marks. Links lose one
+// packet of 1,000, and their queues hold 10 ms, as on the testbed. Each worker stands still three times in the first
+// 0.8 s, for up to 0.3 s, as a process does that waits for a processor. Goodput is measured from 1.6 s to 2.0 s. Each
+// line has how many of SEEDS (40 by default) jobs have less than 0.6 of a worker's link then, how many have less than
+// 0.05, and the mean of all.
 #include <cstdio>
 #include <cstdlib>
 

@@ -93,7 +93,7 @@ class Worker {
  public:
   explicit Worker(const Options& options)
       : options_(options),
-        device_(verbs::open_device("", kAddresses.at(static_cast<std::size_t>(options.rank)))),
+        device_(verbs::open_device({}, kAddresses.at(static_cast<std::size_t>(options.rank)))),
         send_(options.window * options.bytes),
         receive_(2 * options.window * options.bytes),
         send_region_(verbs::register_host(device_, send_)),
