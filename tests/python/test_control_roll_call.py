@@ -198,7 +198,7 @@ def test_what_a_process_tells_is_shown_to_who_asks(coordinator):
     eventually(lambda: look_at_job(address, 20).late == "x" * MAX_LATE)
     other.end()
     eventually(lambda: look_at_job(address, 20).ended == [1])
-    assert one.ended() == {1}
+    eventually(lambda: one.ended() == {1})
     one.end()
 
 
