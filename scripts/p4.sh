@@ -33,6 +33,11 @@ for size in one-pipe:1:jaxina two-pipes:2:jaxina four-pipes:4:jaxina atp:1:atp; 
   start=$SECONDS
   # -g makes the compiler write its reports.
   if "$compiler" --target tofino --arch tna -g -D "PIPES=$pipes" ${P4FLAGS:-} -o "$folder" "p4/tofino/$program.p4" >"$log" 2>&1; then
+    if [ -z "$(find "$folder" -name tofino.bin)" ]; then  # a driver can end before it assembles, and not say so
+      failed=1
+      echo "p4: $name: the compiler reports no error, but has made no tofino.bin; see $log"
+      continue
+    fi
     echo "p4: $name: compiled in $((SECONDS - start)) s"
     python3 p4/tofino/check_parser.py "$folder" || failed=1
     python3 p4/tofino/resources.py "$folder"

@@ -72,6 +72,9 @@ class PacketSocket:
             raise InvalidArgumentError(f"the interface {interface} of [cpu] cannot be used: {error.strerror}") from None
         self._interface = interface
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def receive(self, timeout: float) -> bytes | None:
         self._socket.settimeout(timeout)
         try:

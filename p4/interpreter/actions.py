@@ -27,7 +27,8 @@ class Action:
                 raise expressions.error(parameter, "actions with directions are not understood")
             place = Place(f"{name}#{own_name}", expressions.type(type), writable=False)
             self.parameters[str(own_name)] = inner.scope[str(own_name)] = place
-        self._run = compile_block(block, inner)
+        self._lines = compile_block(block, inner)
+        self._run: Step = inner.python.function(self._lines)
 
     def bound(self, arguments: Mapping[str, int]) -> Step:
         """Returns the action with the arguments of a controller's entry.
@@ -51,23 +52,18 @@ class Action:
 
         return act
 
-    def called(self, arguments: Tree | None, caller: Expressions) -> Step:
+    def called(self, arguments: Tree | None, caller: Expressions) -> Code:
         """Returns the action with arguments of the program's text. Raises ProgramError if their number is wrong."""
         given = [] if arguments is None else listed(arguments)
         if len(given) != len(self.parameters):
             raise ProgramError(f"{self.name} takes {len(self.parameters)} arguments")
         places = self.parameters.values()
-        codes = [(place.path, caller.fitted(tree, place.type).run) for tree, place in zip(given, places, strict=True)]
-        run = self._run
-
-        def act(p: Pass) -> None:
-            for path, value in codes:
-                p.values[path] = value(p)
-            run(p)
-
-        return act
+        lines = [
+            f"{place.held} = {caller.fitted(tree, place.type).text}" for tree, place in zip(given, places, strict=True)
+        ]
+        return Code(NOTHING, "None", caller.python, lines=lines + self._lines or ["pass"])
 
     def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
         if method:
             raise ProgramError(f"{self.name} is an action")
-        return Code(NOTHING, self.called(Tree("arguments", arguments), caller))
+        return self.called(Tree("arguments", arguments), caller)

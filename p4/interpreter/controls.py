@@ -15,7 +15,7 @@ from interpreter.externs import Checksum, Counter, DigestChannel, Hash, PacketIn
 from interpreter.matching import ValueSet
 from interpreter.p4_types import NOTHING, Bits, Extern, Record, Type
 from interpreter.registers import Register, RegisterAction
-from interpreter.statements import Step, compile_block
+from interpreter.statements import compile_block
 from interpreter.tables import Table
 
 
@@ -52,10 +52,11 @@ class Control:
                 raise caller.error(argument, f"is no {parameter.children[1]}")
             places[str(name)] = dataclasses.replace(place, writable=direction != "in")
         inside = self._outside.inside(self._name, **places)
-        return Code(NOTHING, compile_control(self._tree, inside, self._outside, self._inventory))
+        lines = compile_control(self._tree, inside, self._outside, self._inventory)
+        return Code(NOTHING, "None", caller.python, lines=lines)
 
 
-def compile_control(tree: Tree, expressions: Expressions, outside: Expressions, inventory: Inventory) -> Step:
+def compile_control(tree: Tree, expressions: Expressions, outside: Expressions, inventory: Inventory) -> list[str]:
     """Compiles a control. `expressions` has the names of its parameters; `outside` has the program's global names."""
     _, _, locals, block = tree.children
     for local in locals.children:

@@ -1,10 +1,11 @@
-"""Compiles expressions of P4 to Python functions of a pass, and checks their types: P4 never widens a number by
+"""Compiles expressions of P4 to the text of Python expressions, and checks their types: P4 never widens a number by
 itself."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Protocol
 
@@ -13,7 +14,8 @@ from lark import Tree
 from interpreter.errors import ProgramError
 from interpreter.p4_types import BOOLEAN, INTEGER, NOTHING, Bits, Boolean, Extern, Record, Type
 from interpreter.passing import Pass
-from interpreter.values import Unknown, Value, largest
+from interpreter.python_code import PythonCode
+from interpreter.values import Unknown, Value
 
 EXTERNS = (
     *("Register", "RegisterAction", "Counter", "Digest", "Checksum", "Hash"),
@@ -22,25 +24,54 @@ EXTERNS = (
 
 
 _RELATIONS = ("==", "!=", "<", ">", "<=", ">=")
+_GROWING = ("+", "-", "*")  # whose outcome may be wider than the numbers
 
 
 @dataclasses.dataclass
 class Code:
-    """A compiled expression. `constant` is its value if it has the same one in every pass."""
+    """A compiled expression.
+
+    Attributes:
+      type: its type.
+      text: a Python expression (`python_code`).
+      python: makes a function of it.
+      constant: its value, if it has the same one in every pass.
+      lines: Python statements that do the same. Their value is not needed.
+    """
 
     type: Type
-    run: Callable[[Pass], Value]
+    text: str
+    python: PythonCode
     constant: int | None = None
+    lines: list[str] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lines = self.lines or [self.text]
+
+    @functools.cached_property
+    def run(self) -> Callable[[Pass], Value]:
+        return self.python.function([f"return {self.text}"])
 
 
 @dataclasses.dataclass
 class Place:
-    """A variable, a header or a field, by its path. `header` is the path of the header that the field lies in."""
+    """A variable, a header or a field, by its path.
+
+    Attributes:
+      header: the path of the header that the field lies in.
+      local: whether the Python functions have it in variables of their own, and not among a pass's values.
+    """
 
     path: str
     type: Type
     header: str | None = None
     writable: bool = True
+    local: bool = False
+
+    @property
+    def held(self) -> str:
+        """Where Python has the value."""
+        return self.path.translate(_LETTERS) if self.local else f"values[{self.path!r}]"
 
 
 class Callee(Protocol):
@@ -51,6 +82,7 @@ class Callee(Protocol):
         ...
 
 
+_LETTERS = str.maketrans(".#", "__")
 Scope = collections.ChainMap[str, object]  # Code, Place, Type, Callee or the Tree of a declaration
 
 
@@ -66,21 +98,42 @@ class Expressions:
       text: the program's text, for messages.
       scope: the names that are known here.
       path: the path under which variables that are declared here lie.
+      python: makes the functions.
       in_parser: whether this is a parser. There a field may be set once only: the chip would combine the bits of two
         values.
       in_alu: whether this is the action of a stateful ALU. It compares sums and differences as they are, while P4 cuts
         them to their width first.
     """
 
-    def __init__(self, text: str, scope: Scope, path: str, in_parser: bool = False, in_alu: bool = False):
+    def __init__(
+        self,
+        text: str,
+        scope: Scope,
+        path: str,
+        python: PythonCode,
+        in_parser: bool = False,
+        in_alu: bool = False,
+    ):
         self.text = text
+        self.python = python
         self.scope = scope
         self.path = path
         self.in_parser = in_parser
         self.in_alu = in_alu
 
     def inside(self, path: str, in_alu: bool = False, **names: object) -> Expressions:
-        return Expressions(self.text, self.scope.new_child(dict(names)), path, self.in_parser, in_alu or self.in_alu)
+        scope = self.scope.new_child(dict(names))
+        return Expressions(self.text, scope, path, self.python, self.in_parser, in_alu or self.in_alu)
+
+    def made(self, type: Type, text: str) -> Code:
+        return Code(type, text, self.python)
+
+    def calling(self, type: Type, function: Callable[[Pass], object]) -> Code:
+        """Returns code that calls a function of the pass."""
+        return self.made(type, f"{self.python.name(function)}(p)")
+
+    def _constant(self, type: Type, value: int) -> Code:
+        return Code(type, repr(value), self.python, value)
 
     def text_of(self, tree: Tree) -> str:
         return " ".join(self.text[tree.meta.start_pos : tree.meta.end_pos].split())
@@ -120,7 +173,7 @@ class Expressions:
         if code.type == INTEGER and isinstance(type, Bits):
             assert code.constant is not None
             if 0 <= code.constant <= type.mask:
-                return _constant(type, code.constant)
+                return self._constant(type, code.constant)
         raise self.error(tree, f"a {code.type} where a {type} is due")
 
     def constant(self, tree: Tree) -> int:
@@ -144,7 +197,7 @@ class Expressions:
             return None
         path, type = f"{owner.path}.{name}", owner.type.fields[name]
         header = owner.path if owner.type.is_header else owner.header
-        return Place(path, type, header, owner.writable)
+        return Place(path, type, header, owner.writable, owner.local)
 
     def written(self, tree: Tree) -> Place:
         """Returns the place that an expression names, to be assigned to. Raises ProgramError if it cannot be."""
@@ -160,23 +213,30 @@ class Expressions:
         return found  # type: ignore[return-value]
 
     def _read(self, place: Place, tree: Tree) -> Code:
-        path, header = place.path, place.header
         if not isinstance(place.type, Bits | Boolean):
             raise self.error(tree, "not a number")
-        unset = Unknown(0, place.type.mask, path)
+        return self.made(place.type, self.read(place, place.type))
+
+    def read(self, place: Place, type: Bits | Boolean) -> str:
+        """Returns the text that reads a place."""
+        if place.local:
+            return place.held
+        path, header = place.path, place.header
+        unset = self.python.name(Unknown(0, type.mask, path))
+        text = f"get({path!r}, {unset})"
         if header is None:
-            return Code(place.type, lambda p: p.values.get(path, unset))
-        absent = Unknown(0, place.type.mask, f"{path} of a header that is not there")
-        return Code(place.type, lambda p: p.values.get(path, unset) if header in p.valid else absent)
+            return text
+        absent = self.python.name(Unknown(0, type.mask, f"{path} of a header that is not there"))
+        return f"({text} if {header!r} in valid else {absent})"
 
     def _number(self, tree: Tree) -> Code:
-        return _constant(INTEGER, int(tree.children[0], 0))
+        return self._constant(INTEGER, int(tree.children[0], 0))
 
     def _true(self, tree: Tree) -> Code:
-        return _constant(BOOLEAN, True)
+        return self._constant(BOOLEAN, True)
 
     def _false(self, tree: Tree) -> Code:
-        return _constant(BOOLEAN, False)
+        return self._constant(BOOLEAN, False)
 
     def _name(self, tree: Tree) -> Code:
         found = self.scope.get(str(tree.children[0]))
@@ -189,53 +249,41 @@ class Expressions:
         code, first, last = self.compile(number), self.constant(high), self.constant(low)
         if not isinstance(code.type, Bits) or not code.type.width > first >= last >= 0:
             raise self.error(tree, "no such bits")
-        type, run = Bits(first - last + 1), code.run
-        mask = type.mask
-        return Code(type, lambda p: run(p) >> last & mask)
+        type = Bits(first - last + 1)
+        return self.made(type, f"({code.text} >> {last} & {type.mask})")
 
     def _negation(self, tree: Tree) -> Code:
-        run = self.fitted(tree.children[0], BOOLEAN).run
-        return Code(BOOLEAN, lambda p: not run(p))
+        return self.made(BOOLEAN, f"(not {self.fitted(tree.children[0], BOOLEAN).text})")
 
     def _binary_or(self, tree: Tree) -> Code:
-        a, b = (self.fitted(child, BOOLEAN).run for child in tree.children)
-        return Code(BOOLEAN, lambda p: a(p) or b(p))
+        a, b = (self.fitted(child, BOOLEAN).text for child in tree.children)
+        return self.made(BOOLEAN, f"({a} or {b})")
 
     def _binary_and(self, tree: Tree) -> Code:
-        a, b = (self.fitted(child, BOOLEAN).run for child in tree.children)
-        return Code(BOOLEAN, lambda p: a(p) and b(p))
+        a, b = (self.fitted(child, BOOLEAN).text for child in tree.children)
+        return self.made(BOOLEAN, f"({a} and {b})")
 
     def _binary(self, tree: Tree) -> Code:
         left, operator, right = tree.children
         a, b = self._alike(left, right)
-        run, other, mask = a.run, b.run, getattr(a.type, "mask", -1)
-        type = BOOLEAN if operator.strip() in _RELATIONS else a.type
+        operator, one, other = operator.strip(), a.text, b.text
+        type = BOOLEAN if operator in _RELATIONS else a.type
         if self.in_alu and type is BOOLEAN:
-            run, other = self._uncut(left, run), self._uncut(right, other)
-        made = {
-            "==": lambda p: run(p) == other(p),
-            "!=": lambda p: run(p) != other(p),
-            "|": lambda p: run(p) | other(p),
-            "&": lambda p: run(p) & other(p),
-            "^": lambda p: run(p) ^ other(p),
-            "+": lambda p: run(p) + other(p) & mask,
-            "-": lambda p: run(p) - other(p) & mask,
-            "*": lambda p: run(p) * other(p) & mask,
-            "<": lambda p: run(p) < other(p),
-            ">": lambda p: run(p) > other(p),
-            "<=": lambda p: run(p) <= other(p),
-            ">=": lambda p: run(p) >= other(p),
-        }[operator.strip()]
+            one, other = self._uncut(left, one), self._uncut(right, other)
+        text = f"({one} {operator} {other})"
+        if operator in _GROWING:
+            text = f"({text} & {getattr(type, 'mask', -1)})"
         if a.constant is not None and b.constant is not None:
-            return _constant(type, made(None))
-        return Code(type, made)
+            return self._constant(type, eval(text))
+        return self.made(type, text)
 
-    def _uncut(self, tree: Tree, run: Callable[[Pass], Value]) -> Callable[[Pass], Value]:
-        """Returns what computes a sum or a difference uncut, with its sign. `run` computes what P4 cuts it to."""
+    def _uncut(self, tree: Tree, cut: str) -> str:
+        """Returns the text that computes a sum or a difference uncut, with its sign. `cut` computes what P4 cuts it
+        to."""
         if tree.data != "binary" or (operator := tree.children[1].strip()) not in ("+", "-"):
-            return run
-        a, b = (code.run for code in self._alike(tree.children[0], tree.children[2]))
-        return (lambda p: a(p) + b(p)) if operator == "+" else (lambda p: a(p) - b(p))
+            return cut
+        a, b = self._alike(tree.children[0], tree.children[2])
+        return f"({a.text} {operator} {b.text})"
 
     def _alike(self, left: Tree, right: Tree) -> tuple[Code, Code]:
         a, b = self.compile(left), self.compile(right)
@@ -267,27 +315,17 @@ class Expressions:
         a, b = self._alike(left, right)
         if not isinstance(a.type, Bits):
             raise self.error(left, "not a number")
-        mask = a.type.mask
-        return Code(a.type, lambda p: largest(a.run(p), b.run(p)) & mask)
+        return self.made(a.type, f"(largest({a.text}, {b.text}) & {a.type.mask})")
 
     def _validity(self, place: Place, method: str, tree: Tree) -> Code:
         path = place.path
         assert isinstance(place.type, Record)
-        fields = [f"{path}.{name}" for name in place.type.fields]
         if method == "isValid":
-            return Code(BOOLEAN, lambda p: path in p.valid)
+            return self.made(BOOLEAN, f"({path!r} in valid)")
         if method not in ("setValid", "setInvalid") or not place.writable:
             raise self.error(tree, "cannot be done with this header")
         if method == "setValid":
-            return Code(NOTHING, lambda p: p.valid.add(path))
-
-        def remove(p: Pass) -> None:
-            p.valid.discard(path)
-            for field in fields:
-                p.values.pop(field, None)
-
-        return Code(NOTHING, remove)
-
-
-def _constant(type: Type, value: int) -> Code:
-    return Code(type, lambda p: value, value)
+            return self.made(NOTHING, f"valid.add({path!r})")
+        fields = self.python.name([f"{path}.{name}" for name in place.type.fields])
+        removal = [f"valid.discard({path!r})", f"for field in {fields}:", "    values.pop(field, None)"]
+        return Code(NOTHING, "None", self.python, lines=removal)

@@ -19,14 +19,14 @@ class PacketIn:
     def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
         (argument,) = arguments
         if method == "extract":
-            return Code(NOTHING, _extract(argument, caller))
+            return caller.calling(NOTHING, _extract(argument, caller))
         if method == "advance":
             bits = caller.constant(argument)
-            return Code(NOTHING, lambda p: p.cursor.advance(bits))
+            return caller.made(NOTHING, f"p.cursor.advance({bits})")
         if method == "lookahead":
             type = caller.type(argument)
             assert isinstance(type, Bits)
-            return Code(type, lambda p: _number(p.cursor.look(type.width)))
+            return caller.calling(type, lambda p: _number(p.cursor.look(type.width)))
         raise caller.error(argument, f"no such method: {method}")
 
 
@@ -59,7 +59,7 @@ class PacketOut:
         def emit(p: Pass) -> None:
             p.emitted += [layout.pack(p.values) for path, layout in layouts if path in p.valid]
 
-        return Code(NOTHING, emit)
+        return caller.calling(NOTHING, emit)
 
 
 @dataclasses.dataclass
@@ -78,7 +78,7 @@ class Counter:
             counted[0] += 1
             counted[1] += p.length
 
-        return Code(NOTHING, count)
+        return caller.calling(NOTHING, count)
 
 
 @dataclasses.dataclass
@@ -96,7 +96,7 @@ class DigestChannel:
             values = {name: run(p).__index__() for name, run in codes.items()}
             p.digests.append(Digest(self.name, values))
 
-        return Code(NOTHING, send)
+        return caller.calling(NOTHING, send)
 
 
 class Checksum:
@@ -118,7 +118,7 @@ class Checksum:
                 total = (total & 0xFFFF) + (total >> 16)
             return ~total & 0xFFFF
 
-        return Code(Bits(16), update)
+        return caller.calling(Bits(16), update)
 
 
 class Hash:
@@ -148,7 +148,7 @@ class Hash:
                         crc = crc >> 1 ^ (0xA001 if crc & 1 else 0)
             return crc & self._type.mask
 
-        return Code(self._type, get)
+        return caller.calling(self._type, get)
 
 
 def _number(packet: Packet) -> Value:

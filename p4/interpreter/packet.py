@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import struct
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from interpreter.errors import RejectedError, UndefinedError
 from interpreter.p4_types import Bits, Record
@@ -14,8 +14,7 @@ from interpreter.values import Unknown, Value, make, parts
 _CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Packet:
+class Packet(NamedTuple):
     """Bytes with unset bits: `unknown` has a 1 for every bit that nothing has set. These bits are 0 in `data`."""
 
     data: bytes
@@ -91,13 +90,19 @@ class Layout:
         if packet.unknown == self._known and self._struct:
             return dict(zip(self._paths, self._struct.unpack(packet.data), strict=True))
         value, unknown = int.from_bytes(packet.data), int.from_bytes(packet.unknown)
+        if not unknown:
+            return {path: value >> low & mask for path, low, mask in self._fields}
         return {path: make(value >> low & mask, unknown >> low & mask, path) for path, low, mask in self._fields}
 
     def pack(self, values: Mapping[str, Value]) -> Packet:
         """Puts a header's fields together."""
-        if self._struct:
-            with contextlib.suppress(KeyError, UndefinedError):  # if some bits are not set
+        with contextlib.suppress(KeyError, UndefinedError):  # if some bits are not set
+            if self._struct:
                 return Packet(self._struct.pack(*[values[path] for path in self._paths]), self._known)
+            whole = 0
+            for path, low, _ in self._fields:
+                whole |= values[path].__index__() << low
+            return Packet(whole.to_bytes(len(self._known)), self._known)
         data = unknown = 0
         for path, low, mask in self._fields:
             value, unset = parts(values.get(path, Unknown(0, mask, path)))

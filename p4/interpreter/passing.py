@@ -31,6 +31,7 @@ class Pass:
     Attributes:
       values: every field and variable, by its path.
       valid: the paths of the valid headers.
+      used: the tables and registers that the packet has met.
     """
 
     def __init__(self, memory: Memory, packet: Packet):
@@ -41,10 +42,10 @@ class Pass:
         self.valid: set[str] = set()
         self.emitted: list[Packet] = []
         self.digests: list[Digest] = []
-        self._used: set[str] = set()
+        self.used: set[str] = set()
 
     def use(self, what: str) -> None:
         """Notes that the packet meets a table or a register. Raises UndefinedError the second time: the chip cannot."""
-        if what in self._used:
+        if what in self.used:
             raise UndefinedError(f"meets {what} for a second time in one pass")
-        self._used.add(what)
+        self.used.add(what)

@@ -14,6 +14,7 @@ from interpreter.errors import ProgramError
 from interpreter.expressions import Expressions, Scope
 from interpreter.p4_types import Record
 from interpreter.parser_states import compile_parser
+from interpreter.python_code import PythonCode
 from interpreter.statements import Step
 
 # The paths of the parameters that the chip passes to the parts of a Pipeline, in the order of tna.p4.
@@ -39,7 +40,7 @@ class Program:
     def __init__(self, text: str):
         tree = source.parse(text)
         scope: Scope = collections.ChainMap()
-        self._outside = Expressions(text, scope, "")
+        self._outside = Expressions(text, scope, "", PythonCode())
         self.inventory = Inventory()
         pipeline: Tree | None = None
         for declaration in tree.children:
@@ -108,4 +109,4 @@ class Program:
     def _control(self, name: str, parameters: tuple[str, ...]) -> Step:
         tree = self._tree(name, "control")
         expressions = self._inside(name, tree, parameters)
-        return compile_control(tree, expressions, self._outside, self.inventory)
+        return expressions.python.function(compile_control(tree, expressions, self._outside, self.inventory))

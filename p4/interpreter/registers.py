@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from lark import Tree
 
-from interpreter.errors import ProgramError, UndefinedError
+from interpreter.errors import ProgramError
 from interpreter.expressions import Code, Expressions, Place, listed
 from interpreter.p4_types import BOOLEAN, NOTHING, Bits, Record
-from interpreter.passing import Pass
+from interpreter.python_code import PythonCode, explained
 from interpreter.statements import compile_block
-from interpreter.values import Unknown, Value
+from interpreter.values import Unknown
 
 _LONE_FIELD = "f1"  # BfRt's name of the only field, if a register's cells are plain numbers
 
@@ -33,10 +33,10 @@ class Register:
         return Register(name, size, fields, dict(zip(fields, initial, strict=False)))
 
     def paths(self, place: Place) -> dict[str, str]:
-        """Returns the paths of the register's fields in an action's parameter that stands for a cell."""
+        """Returns where Python has the register's fields, in an action's parameter that stands for a cell."""
         if isinstance(place.type, Bits):
-            return {_LONE_FIELD: place.path}
-        return {field: f"{place.path}.{field}" for field in self.fields}
+            return {_LONE_FIELD: place.held}
+        return {field: dataclasses.replace(place, path=f"{place.path}.{field}").held for field in self.fields}
 
 
 class Predicate:
@@ -46,12 +46,9 @@ class Predicate:
     def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
         if method != "predicate" or not 1 <= len(arguments) <= 2:
             raise caller.error(arguments[0], f"no such method: {method}")
-        conditions = [caller.fitted(argument, BOOLEAN).run for argument in arguments]
-
-        def outcome(p: Pass) -> int:
-            return 1 << sum(bool(holds(p)) << i for i, holds in enumerate(conditions))
-
-        return Code(Bits(4), outcome)
+        conditions = [caller.fitted(argument, BOOLEAN).text for argument in arguments]
+        outcome = " | ".join(f"({1 << i} if {holds} else 0)" for i, holds in enumerate(conditions))
+        return caller.made(Bits(4), f"(1 << ({outcome}))")
 
 
 class RegisterAction:
@@ -63,43 +60,39 @@ class RegisterAction:
         inner = expressions.inside(name, in_alu=True, this=Predicate())
         for parameter in listed(parameters):
             _, type, own_name = parameter.children
-            places.append(Place(f"{name}#{own_name}", expressions.type(type)))
+            places.append(Place(f"{name}#{own_name}", expressions.type(type), local=True))
             inner.scope[str(own_name)] = places[-1]
-        self._register = register
-        paths = register.paths(places[0]).items()
-        self._cell = [(field, path, (1 << register.fields[field]) - 1) for field, path in paths]
         self._result = places[1] if len(places) > 1 else None
-        self._run = compile_block(block, inner)
+        lines = _access(register, places, compile_block(block, inner), inner.python)
+        self._execute = inner.python.function(lines, "index")
 
     def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
         if method != "execute" or len(arguments) != 1:
             raise caller.error(arguments[0], f"no such method: {method}")
-        index = caller.compile(arguments[0]).run
-        if self._result is None:
-            return Code(NOTHING, lambda p: self._access(p, index(p)))
-        path, type = self._result.path, self._result.type
-        assert isinstance(type, Bits)
-        unset = Unknown(0, type.mask, path)
+        text = f"{caller.python.name(self._execute)}(p, {caller.compile(arguments[0]).text})"
+        return caller.made(NOTHING if self._result is None else self._result.type, text)
 
-        def execute(p: Pass) -> Value:
-            self._access(p, index(p))
-            return p.values.pop(path, unset)
 
-        return Code(type, execute)
-
-    def _access(self, p: Pass, index: Value) -> None:
-        name = self._register.name
-        p.use(name)
-        if isinstance(index, Unknown) or index >= self._register.size:
-            raise UndefinedError(f"accesses {name} at {index!r}")
-        cells = p.memory.registers[name]
-        held = cells.get(index, self._register.initial)
-        values = p.values
-        for field, path, mask in self._cell:
-            value = held.get(field)
-            values[path] = Unknown(0, mask, f"{name}[{index}]") if value is None else value
-        try:
-            self._run(p)
-        except UndefinedError as error:
-            raise UndefinedError(f"{name}: {error}") from None
-        cells[index] = {field: values.pop(path) for field, path, _ in self._cell}
+def _access(register: Register, places: Sequence[Place], body: Sequence[str], python: PythonCode) -> list[str]:
+    """Returns the lines of a function that takes a cell's fields into its variables, runs the body, and puts them back.
+    It returns what the second of the places then holds, if there are two."""
+    name, held = register.name, register.paths(places[0])
+    lines = [
+        f"if {name!r} in used:",
+        f"    p.use({name!r})",
+        f"used.add({name!r})",
+        f"if index.__class__ is Unknown or index >= {register.size}:",
+        f"    raise UndefinedError(f'accesses {name} at {{index!r}}')",
+        f"cells = p.memory.registers[{name!r}]",
+        f"cell = cells.get(index, {python.name(register.initial)})",
+    ]
+    for field, variable in held.items():
+        unset = f"Unknown(0, {(1 << register.fields[field]) - 1}, f'{name}[{{index}}]')"
+        lines.append(f"{variable} = cell[{field!r}] if {field!r} in cell else {unset}")
+    for result in places[1:]:
+        assert isinstance(result.type, Bits)
+        lines.append(f"{result.held} = {python.name(Unknown(0, result.type.mask, result.path))}")
+    lines += explained(body, f"{name}: ")
+    fields = ", ".join(f"{field!r}: {variable}" for field, variable in held.items())
+    lines.append(f"cells[index] = {{{fields}}}")
+    return [*lines, *[f"return {result.held}" for result in places[1:]]]

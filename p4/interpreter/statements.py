@@ -1,114 +1,72 @@
-"""Compiles statements of P4 to Python functions of a pass."""
+"""Compiles statements of P4 to lines of Python (`python_code`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from lark import Tree
 
-from interpreter.errors import UndefinedError
 from interpreter.expressions import Expressions, Place, listed
 from interpreter.p4_types import BOOLEAN, Bits
 from interpreter.passing import Pass
-from interpreter.values import Unknown
+from interpreter.python_code import explained, indented
 
 Step = Callable[[Pass], object]
 
 
-def sequence(steps: Iterable[Step]) -> Step:
-    steps = tuple(steps)
-    if len(steps) == 1:
-        return steps[0]
-
-    def run(p: Pass) -> None:
-        for step in steps:
-            step(p)
-
-    return run
-
-
-def compile_block(block: Tree, expressions: Expressions) -> Step:
+def compile_block(block: Tree, expressions: Expressions) -> list[str]:
     """Compiles a block in `{ }`, or a list of statements."""
     statements = block.children[0] if block.data == "block" else block
     inner = expressions.inside(expressions.path)
-    return sequence([_STATEMENTS[tree.data](tree, inner) for tree in listed(statements)])
+    return [line for tree in listed(statements) for line in _STATEMENTS[tree.data](tree, inner)]
 
 
-def _variable(tree: Tree, expressions: Expressions) -> Step:
+def _variable(tree: Tree, expressions: Expressions) -> list[str]:
     type_tree, name, initial = tree.children
     place = Place(f"{expressions.path}#{name}", expressions.type(type_tree))
-    path = place.path
-    value = (lambda p: None) if initial is None else expressions.fitted(initial, place.type).run
+    value = None if initial is None else expressions.fitted(initial, place.type).text
     expressions.scope[str(name)] = place
-
-    def begin(p: Pass) -> None:
-        p.values.pop(path, None)
-        if initial is not None:
-            p.values[path] = value(p)
-
-    return begin
+    return [f"values.pop({place.path!r}, None)" if value is None else f"{place.held} = {value}"]
 
 
-def _assignment(tree: Tree, expressions: Expressions) -> Step:
+def _assignment(tree: Tree, expressions: Expressions) -> list[str]:
     target, source = tree.children
     if target.data == "slice":
         return _slice_assignment(target, source, expressions)
     place = expressions.written(target)
-    path, run = place.path, expressions.fitted(source, place.type).run
-
-    def assign(p: Pass) -> None:
-        p.values[path] = run(p)
-
-    def assign_once(p: Pass) -> None:
-        if p.values.get(path, 0) != 0:
-            raise UndefinedError(f"sets {path} a second time")
-        p.values[path] = run(p)
-
-    return assign_once if expressions.in_parser else assign
+    line = f"{place.held} = {expressions.fitted(source, place.type).text}"
+    if not expressions.in_parser:
+        return [line]
+    message = f"sets {place.path} a second time"
+    return [f"if get({place.path!r}, 0) != 0:", f"    raise UndefinedError({message!r})", line]
 
 
-def _slice_assignment(target: Tree, source: Tree, expressions: Expressions) -> Step:
+def _slice_assignment(target: Tree, source: Tree, expressions: Expressions) -> list[str]:
     whole, _, low = target.children
     place, type = expressions.written(whole), expressions.compile(target).type
     assert isinstance(type, Bits) and isinstance(place.type, Bits)
-    shift, path = expressions.constant(low), place.path
+    shift = expressions.constant(low)
     kept = place.type.mask & ~(type.mask << shift)
-    unset, run = Unknown(0, place.type.mask, path), expressions.fitted(source, type).run
-
-    def assign(p: Pass) -> None:
-        p.values[path] = p.values.get(path, unset) & kept | run(p) << shift
-
-    return assign
+    before = expressions.read(Place(place.path, place.type, local=place.local), place.type)
+    return [f"{place.held} = {before} & {kept} | {expressions.fitted(source, type).text} << {shift}"]
 
 
-def _call_statement(tree: Tree, expressions: Expressions) -> Step:
-    return expressions.compile(tree.children[0]).run
+def _call_statement(tree: Tree, expressions: Expressions) -> list[str]:
+    return expressions.compile(tree.children[0]).lines
 
 
-def _nothing(p: Pass) -> None:
-    pass
-
-
-def _conditional(tree: Tree, expressions: Expressions) -> Step:
+def _conditional(tree: Tree, expressions: Expressions) -> list[str]:
     condition, then, otherwise = tree.children
-    holds, text = expressions.fitted(condition, BOOLEAN).run, expressions.text_of(condition)
-    first = compile_block(then, expressions)
-    second: Step = _nothing
+    holds, text = expressions.fitted(condition, BOOLEAN).text, expressions.text_of(condition)
+    lines = explained([f"taken = not not {holds}"], f"if ({text}) ")
+    lines += ["if taken:", *indented(compile_block(then, expressions))]
     if otherwise is not None:
         compile_ = compile_block if otherwise.data == "block" else _conditional
-        second = compile_(otherwise, expressions)
-
-    def branch(p: Pass) -> None:
-        try:
-            taken = bool(holds(p))
-        except UndefinedError as error:
-            raise UndefinedError(f"if ({text}) {error}") from None
-        (first if taken else second)(p)
-
-    return branch
+        lines += ["else:", *indented(compile_(otherwise, expressions))]
+    return lines
 
 
-_STATEMENTS: dict[str, Callable[[Tree, Expressions], Step]] = {
+_STATEMENTS: dict[str, Callable[[Tree, Expressions], list[str]]] = {
     "variable": _variable,
     "assignment": _assignment,
     "call_statement": _call_statement,

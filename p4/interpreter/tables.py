@@ -13,8 +13,9 @@ from interpreter.errors import ProgramError, UndefinedError
 from interpreter.expressions import Code, Expressions
 from interpreter.matching import Masked, Match, all_match, keyset
 from interpreter.p4_types import NOTHING, Bits, Boolean
-from interpreter.passing import Pass
+from interpreter.python_code import explained
 from interpreter.statements import Step
+from interpreter.values import Unknown
 
 
 @dataclasses.dataclass
@@ -53,7 +54,6 @@ class Table:
         self._exact: dict[tuple[int, ...], Step] = {}
         self._found: dict[tuple[object, ...], Step] = {}  # lookups since the entries were last changed
         self._all_exact = all(key.kind == "exact" for key in self.keys)
-        self._runs = [key.code.run for key in self.keys]
         for number, entry in enumerate(properties.get("entries", ["const"])[1:]):
             matches = keyset(entry.children[0], [key.code.type for key in self.keys], expressions)
             action = self._entry_action(entry.children[1], expressions)
@@ -93,25 +93,34 @@ class Table:
     def call(self, method: str, arguments: list[Tree], caller: Expressions) -> Code:
         if method != "apply" or arguments:
             raise ProgramError(f"{self.name}: a table can only be applied")
-        return Code(NOTHING, self._apply)
-
-    def _apply(self, p: Pass) -> None:
-        p.use(self.name)
-        try:
-            action = self._find(tuple([run(p) for run in self._runs]))
-        except UndefinedError as error:
-            raise UndefinedError(f"table {self.name} {error}") from None
-        action(p)
+        # The lines begin with a look at what was found before. They are what a pass does most.
+        name, python = self.name, caller.python
+        keys = "".join(f"{key.code.text}, " for key in self.keys)
+        lines = [
+            f"if {name!r} in used:",
+            f"    p.use({name!r})",
+            f"used.add({name!r})",
+            *explained([f"key = ({keys})"], f"table {name} "),
+            "try:",
+            f"    action = {python.name(self._exact if self._all_exact else self._found)}[key]",
+            "except (KeyError, TypeError):",
+            f"    action = {python.name(self._find)}(key)",
+            "action(p)",
+        ]
+        return Code(NOTHING, "None", python, lines=lines)
 
     def _find(self, values: tuple[object, ...]) -> Step:
+        """Returns the action for keys that exact entries do not have and that have not been looked up before, or that
+        have bits that are not set."""
+        known = not any(isinstance(value, Unknown) for value in values)
+        if known and self._all_exact:
+            return self._default
         try:
-            if self._all_exact:
-                return self._exact.get(values, self._default)  # type: ignore[call-overload]
-            found = self._found.get(values)
-        except TypeError:  # some bits are not set, and such numbers cannot be looked up
-            return self._search(values)
-        if found is None:
-            found = self._found[values] = self._search(values)
+            found = self._search(values)
+        except UndefinedError as error:
+            raise UndefinedError(f"table {self.name} {error}") from None
+        if known:
+            self._found[values] = found
         return found
 
     def _search(self, values: tuple[object, ...]) -> Step:
@@ -127,7 +136,7 @@ class Table:
         name, arguments = tree.children
         if str(name) not in self._actions:
             raise expressions.error(tree, f"is no action of {self.name}")
-        return self._actions[str(name)].called(arguments, expressions)
+        return expressions.python.function(self._actions[str(name)].called(arguments, expressions).lines)
 
     def _entry_action(self, tree: Tree, expressions: Expressions) -> Step:
         if str(tree.children[0]) in self._only_default:

@@ -43,6 +43,7 @@ TO = (ADDRESS, 51001)
 _MOST_IN_THE_CHIP = 8  # packets
 _MOST_STEPS = 5_000  # in a traffic; with one packet in ten lost in the chip, the longest of 40 took 2,083
 RDMA_MTU = 2048
+TELL_EVERY = 60  # seconds, of a campaign
 LOSSES = (0.001, 0.1)  # the least and the most share of packets that the chip loses
 
 
@@ -216,10 +217,13 @@ def main():
     failed = lost = done = 0
     texts = {size: interpreter.text_of(size, program=options.program) for size in options.sizes}
     switches = [Switch(size, mtu, texts[size]) for size in options.sizes for mtu in (0, RDMA_MTU)]
-    began = time.monotonic()
+    began = told = time.monotonic()
     for seed in range(options.seed, options.seed + options.traffics):
         if time.monotonic() - began > options.seconds:
             break
+        if time.monotonic() - told > TELL_EVERY:
+            told = time.monotonic()
+            print(f"{done} traffics, {lost} packets lost in the chip, {failed} traffics failed", flush=True)
         done += 1
         switch = switches[seed % len(switches)]
         chance = random.Random(seed)
