@@ -8,7 +8,7 @@
     number = 132               # the chip's number of the port
     speed = 100                # Gbit/s: 10, 25, 40, 50 or 100
     fec = "rs"                 # none, fc or rs
-    vlan = 100                 # 802.1Q tag of what the switch sends to workers here, 0 to 4094; left out, it sends no tag
+    vlan = 100                 # 802.1Q tag of what the switch sends to workers here, 0 to 4094; left out, none
     priority = 3               # the tag's 802.1p priority, 0 to 7; with vlan = 0 the tag is only that
 
     [[loopback]]               # a port without a cable, for packets that need another pass in its pipe
@@ -259,7 +259,12 @@ def _tag(port: int, fields: dict[str, Any]) -> int | None:
     vlan, priority = fields.get("vlan"), fields.get("priority", 0)
     if vlan is None and "priority" not in fields:
         return None
-    if type(vlan) is not int or vlan not in range(VLANS) or type(priority) is not int or priority not in range(PRIORITIES):
+    if (
+        type(vlan) is not int
+        or vlan not in range(VLANS)
+        or type(priority) is not int
+        or priority not in range(PRIORITIES)
+    ):
         raise ValueError(
             f"port {port} has vlan {vlan!r} and priority {priority!r}: give a vlan from 0 to {VLANS - 1}, and a "
             f"priority from 0 to {PRIORITIES - 1}"

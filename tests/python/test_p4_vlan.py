@@ -141,7 +141,8 @@ def test_a_loopback_port_has_no_tag(tmp_path):
     ],
 )
 def test_a_changed_line_is_found(tmp_path, file, old, new):
-    device = InterpretedDevice("one-pipe", text_of("one-pipe", program=Mutant("one-pipe", file, old, new).write(tmp_path / "p4")))
+    program = Mutant("one-pipe", file, old, new).write(tmp_path / "p4")
+    device = InterpretedDevice("one-pipe", text_of("one-pipe", program=program))
     try:
         sent = frames.with_tag(frame(host(TAGGED).mac), TAG)
         assert device._link.tables.send(UNTAGGED, sent) != [(TAGGED, sent)] or next(finders("one-pipe", device), None)
