@@ -10,6 +10,7 @@ the address 198.18.64.n and the MAC address 02:4a:58:00:00:00 + n - 1, at port n
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import selectors
 import sys
 
@@ -64,7 +65,9 @@ def main() -> int:
     if len(names) > len(PORTS):
         parser.error(f"{len(names)} interfaces; the chip has {len(PORTS)} ports here")
     tables = ChipTables(Program(text_of(options.interpret)), SIZES[options.interpret].pool_pipe)
-    plane = TofinoPlane(tables, description(options.interpret))
+    chip = description(options.interpret)
+    untagged = tuple(dataclasses.replace(port, tag=None) for port in chip.ports)
+    plane = TofinoPlane(tables, dataclasses.replace(chip, ports=untagged))
     server = ControlServer(plane, options.bind, ask_every=0)  # a test waits for fresh counters
     plane.ended = server.end_job
     interfaces = Interfaces(tables, names)

@@ -7,7 +7,7 @@ import socket
 
 from conformance import datagram
 from conformance.devices import frames
-from conformance.devices.interpreter import MAC, PORTS, SHORTEST_FRAME, TablesOfAChip
+from conformance.devices.interpreter import MAC, PORTS, TablesOfAChip, entering, leaving
 from conformance.devices.links import Address
 from jaxina.controller.chip import Host
 from jaxina.controller.chip_plane import UDP_PORT
@@ -64,9 +64,8 @@ class Wire:
         self.packets += 1
         mac, port = self._stations.setdefault(sender, new)
         frame = frames.Frame(mac.to_bytes(6), sender, MAC, self._at, payload)
-        for left_by, data in self._tables.send(port, frames.to_bytes(frame).ljust(SHORTEST_FRAME, b"\0")):
-            sent = frames.from_bytes(data)
-            assert sent, f"at port {left_by} comes {data.hex()}"
+        for left_by, data in self._tables.send(port, entering(port, frame)):
+            sent = leaving(left_by, data)
             station = int.from_bytes(sent.destination_mac), left_by
             known = (self._stations.get(sent.destination), self._server)
             assert station in known, f"a frame for {sent.destination} comes at {station}"

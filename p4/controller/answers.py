@@ -6,7 +6,8 @@ import struct
 
 _ETHERNET, _IPV4, _ICMP = struct.Struct(">6s6sH"), struct.Struct(">BBHHHBBH4s4s"), struct.Struct(">BBH")
 _ARP = struct.Struct(">HHBBH6s4s6s4s")
-_ARP_TYPE, _IPV4_TYPE = 0x0806, 0x0800
+_ARP_TYPE, _IPV4_TYPE, _VLAN_TYPE = 0x0806, 0x0800, 0x8100
+_TAG = slice(12, 16)  # where a tag is, if the frame has one
 _OF_ETHERNET_AND_IPV4 = (1, _IPV4_TYPE, 6, 4)
 _REQUEST, _REPLY = 1, 2
 _PLAIN_IPV4, _ICMP_PROTOCOL, _TTL = 0x45, 1, 64
@@ -16,13 +17,18 @@ _SHORTEST = 60  # bytes of a frame
 
 
 def answer(frame: bytes, mac: bytes, address: bytes) -> bytes | None:
-    """Returns the answer to a frame, or None if it is no correct ARP request or ping for the switch.
+    """Returns the answer to a frame, or None if it is no correct ARP request or ping for the switch. The answer to a
+    frame with an 802.1Q tag has the same tag.
 
     Args:
       frame: from Ethernet's destination on, without the check sequence. It may be padded.
       mac: the switch's MAC address, 6 bytes.
       address: its IPv4 address, 4 bytes.
     """
+    if frame[12:14] == _VLAN_TYPE.to_bytes(2):
+        tag, start, end = frame[_TAG], frame[: _TAG.start], frame[_TAG.stop :]
+        plain = None if len(tag) < 4 or end[:2] == tag[:2] else answer(start + end, mac, address)
+        return None if plain is None else plain[: _TAG.start] + tag + plain[_TAG.start :]
     if len(frame) < _ETHERNET.size:
         return None
     destination, source, kind = _ETHERNET.unpack_from(frame)

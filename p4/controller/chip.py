@@ -8,6 +8,8 @@
     number = 132               # the chip's number of the port
     speed = 100                # Gbit/s: 10, 25, 40, 50 or 100
     fec = "rs"                 # none, fc or rs
+    vlan = 100                 # 802.1Q tag of what the switch sends to workers here, 0 to 4094; left out, none
+    priority = 3               # the tag's 802.1p priority, 0 to 7; with vlan = 0 the tag is only that
 
     [[loopback]]               # a port without a cable, for packets that need another pass in its pipe
     number = 20
@@ -53,6 +55,7 @@ RECIRCULATION_SPEED = 100  # Gbit/s of a pipe's recirculation port
 LANES = 16  # ways to each step; slot i takes way i mod LANES (p4/tofino/recirculation.p4)
 MOST_LOOPBACKS = 64  # p4/tofino/constants.p4
 PRIORITIES = 8  # of 802.1p
+VLANS = 4095  # of 802.1Q; 0 says that a tag has only a priority
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +102,7 @@ class Port:
     number: int
     speed: int
     fec: str
+    tag: int | None = None  # what 802.1Q calls TCI: the priority in the highest 3 of 16 bits, the VLAN in the lowest 12
 
     @property
     def pipe(self) -> int:
@@ -107,7 +111,7 @@ class Port:
 
 @dataclasses.dataclass(frozen=True)
 class Loopback(Port):
-    hand_over: bool
+    hand_over: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,14 +248,35 @@ def _check_loopbacks(size: Size, ports: tuple[Port, ...], loopbacks: tuple[Loopb
 
 
 def _port(fields: dict[str, Any]) -> Port:
-    port = Port(int(fields["number"]), int(fields.get("speed", 100)), fields.get("fec", "none"))
+    number = int(fields["number"])
+    port = Port(number, int(fields.get("speed", 100)), fields.get("fec", "none"), _tag(number, fields))
     if port.speed not in SPEEDS or port.fec not in FECS:
         raise ValueError(f"port {port.number} has a speed or fec that there is not")
     return port
 
 
+def _tag(port: int, fields: dict[str, Any]) -> int | None:
+    vlan, priority = fields.get("vlan"), fields.get("priority", 0)
+    if vlan is None and "priority" not in fields:
+        return None
+    if (
+        type(vlan) is not int
+        or vlan not in range(VLANS)
+        or type(priority) is not int
+        or priority not in range(PRIORITIES)
+    ):
+        raise ValueError(
+            f"port {port} has vlan {vlan!r} and priority {priority!r}: give a vlan from 0 to {VLANS - 1}, and a "
+            f"priority from 0 to {PRIORITIES - 1}"
+        )
+    return priority << 13 | vlan
+
+
 def _loopback(fields: dict[str, Any]) -> Loopback:
-    return Loopback(**dataclasses.asdict(_port(fields)), hand_over=bool(fields.get("hand_over", False)))
+    port = _port(fields)
+    if port.tag is not None:
+        raise ValueError(f"loopback port {port.number} has a vlan, but its packets leave the chip at no other end")
+    return Loopback(**dataclasses.asdict(port), hand_over=bool(fields.get("hand_over", False)))
 
 
 def _host(fields: dict[str, Any]) -> Host:

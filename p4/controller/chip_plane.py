@@ -15,6 +15,7 @@ from jaxina.controller.multicast import Multicast
 from jaxina.controller.port_statistics import PortStatistics
 from jaxina.controller.ports import Ports
 from jaxina.controller.tables import Digest, Tables
+from jaxina.controller.vlan_tag import VlanTag
 from jaxina.errors import JaxinaError
 
 _log = logging.getLogger("jaxina.switch")
@@ -74,6 +75,7 @@ class ChipPlane:
         IngressParser(self._tables).fill(self._chip)
         self._multicast.fill(self._chip)
         L2Forwarding(self._tables).fill(self._chip)
+        VlanTag(self._tables).fill(self._chip)
 
     def _listen(self) -> None:
         while not self._stopping.is_set():

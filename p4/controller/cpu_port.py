@@ -19,9 +19,12 @@ from jaxina.errors import InvalidArgumentError, SystemCallError
 
 _log = logging.getLogger("jaxina.switch")
 
-_ALL_PROTOCOLS = 0x0003  # ETH_P_ALL
-_SOL_PACKET, _ADD_MEMBERSHIP, _UNICAST = 263, 1, 3  # of linux/if_packet.h
+_ALL_PROTOCOLS, _VLAN = 0x0003, 0x8100  # ETH_P_ALL, ETH_P_8021Q
+_SOL_PACKET, _ADD_MEMBERSHIP, _AUXILIARY_DATA, _UNICAST = 263, 1, 8, 3  # of linux/if_packet.h
 _MEMBERSHIP = struct.Struct("=iHH8s")  # packet_mreq: interface, type, length of the address, the address
+# tpacket_auxdata: status, lengths, offsets, and the tag that the kernel has taken off the frame: TCI and TPID
+_AUXILIARY = struct.Struct("=IIIHHHH")
+_HAS_TAG = 1 << 4  # of the status
 _LONGEST = 65536  # bytes; more than a frame has
 _POLL = 0.2  # seconds
 
@@ -63,6 +66,7 @@ class PacketSocket:
             self._socket.bind((interface, _ALL_PROTOCOLS))
             wanted = _MEMBERSHIP.pack(socket.if_nametoindex(interface), _UNICAST, 6, mac.to_bytes(6))
             self._socket.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, wanted)
+            self._socket.setsockopt(_SOL_PACKET, _AUXILIARY_DATA, 1)
         except OSError as error:
             self._socket.close()
             raise InvalidArgumentError(f"the interface {interface} of [cpu] cannot be used: {error.strerror}") from None
@@ -74,12 +78,12 @@ class PacketSocket:
     def receive(self, timeout: float) -> bytes | None:
         self._socket.settimeout(timeout)
         try:
-            frame, (_, _, kind, _, _) = self._socket.recvfrom(_LONGEST)
+            frame, about, _, (_, _, kind, _, _) = self._socket.recvmsg(_LONGEST, socket.CMSG_SPACE(_AUXILIARY.size))
         except TimeoutError:
             return None
         except OSError as error:
             raise SystemCallError(f"reading frames of {self._interface}: {error.strerror}") from error
-        return None if kind == socket.PACKET_OUTGOING else frame
+        return None if kind == socket.PACKET_OUTGOING else _with_tag(frame, about)
 
     def send(self, frame: bytes) -> None:
         try:
@@ -89,6 +93,16 @@ class PacketSocket:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _with_tag(frame: bytes, about: list[tuple[int, int, bytes]]) -> bytes:
+    """Puts the tag back that Linux takes off each frame."""
+    for level, kind, data in about:
+        if (level, kind) == (_SOL_PACKET, _AUXILIARY_DATA) and len(data) == _AUXILIARY.size:
+            status, *_, tag, tag_type = _AUXILIARY.unpack(data)
+            if status & _HAS_TAG:
+                return frame[:12] + struct.pack(">HH", tag_type or _VLAN, tag) + frame[12:]
+    return frame
 
 
 class CpuPort:

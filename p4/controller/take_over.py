@@ -20,6 +20,7 @@ OF_ALL_PROGRAMS = (
     "$pre.node",  # after the groups that have them
     "pipe.Ingress.l2_forwarding.stations",
     "pipe.Ingress.l2_forwarding.ports",
+    "pipe.Egress.vlan_tag.ports",
     "pipe.IngressParser.switch_addresses",
     "pipe.IngressParser.loopback_ports",
 )

@@ -22,6 +22,8 @@
 #include "atp_verdict.p4"
 #include "atp_ways.p4"
 #include "l2_forwarding.p4"
+#include "vlan_removal.p4"
+#include "vlan_tag.p4"
 #include "statistics.p4"
 #include "stations.p4"
 
@@ -42,6 +44,7 @@ control Ingress(inout ingress_headers_t hdr,
     AtpVerdict() atp_verdict;
     AtpWays() atp_ways;
     L2Forwarding() l2_forwarding;
+    VlanRemoval() vlan_removal;
     Statistics() statistics;
     Adder() adder_00;
     Adder() adder_01;
@@ -147,6 +150,7 @@ control Ingress(inout ingress_headers_t hdr,
         if (md.kind == PLAIN) {
             l2_forwarding.apply(hdr.ethernet, ig_intr_md, ig_tm_md, ig_dprsr_md);
         }
+        vlan_removal.apply(hdr, md);
         atp_verdict.apply(hdr, md, ig_dprsr_md);
         statistics.apply(md);
         atp_ways.apply(hdr, md, ig_tm_md, ig_dprsr_md);
@@ -160,9 +164,11 @@ control Egress(inout egress_headers_t hdr,
                inout egress_intrinsic_metadata_for_deparser_t eg_dprsr_md,
                inout egress_intrinsic_metadata_for_output_port_t eg_oport_md) {
     Stations() stations;
+    VlanTag() vlan_tag;
 
     apply {
         stations.apply(hdr, md, eg_intr_md);
+        vlan_tag.apply(hdr, eg_intr_md);
         hdr.passage.setInvalid();
     }
 }

@@ -23,6 +23,7 @@ header passage_h {
 struct ingress_headers_t {
     passage_h passage;
     ethernet_h ethernet;
+    vlan_h vlan;
     ipv4_h ipv4;
     udp_h udp;
     jaxina_h jaxina;
@@ -34,6 +35,7 @@ struct ingress_headers_t {
 struct egress_headers_t {
     passage_h passage;
     ethernet_h ethernet;
+    vlan_h vlan;
     ipv4_h ipv4;
     udp_h udp;
 }

@@ -56,6 +56,8 @@
 #define MAGIC_VERSION_UPDATE 0x4a580101  // kMagic, kVersion, Kind::kUpdate
 #define MAGIC_VERSION 0x4a580100
 #define ROCE_PORT 4791
+#define IPV4 0x0800                      // ether types
+#define VLAN 0x8100
 #define WRITE_ONLY_IMM 0x2b
 // UDP length of an update = UDP header 8 + jaxina's header 36 + exponents padded to 4 + words.
 #define UDP_EMPTY 44

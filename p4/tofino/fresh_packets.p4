@@ -3,7 +3,15 @@
     state parse_fresh {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
-            0x0800: parse_ipv4;
+            IPV4: parse_ipv4;
+            VLAN: parse_vlan;
+            default: accept;
+        }
+    }
+    state parse_vlan {
+        packet.extract(hdr.vlan);
+        transition select(hdr.vlan.ether_type) {
+            IPV4: parse_ipv4;
             default: accept;
         }
     }

@@ -63,6 +63,7 @@ header passage_h {
 struct ingress_headers_t {
     passage_h passage;
     ethernet_h ethernet;
+    vlan_h vlan;
     ipv4_h ipv4;
     udp_h udp;
     bth_h bth;
@@ -82,6 +83,7 @@ struct ingress_headers_t {
 struct egress_headers_t {
     passage_h passage;
     ethernet_h ethernet;
+    vlan_h vlan;
     ipv4_h ipv4;
     udp_h udp;
     bth_h bth;

@@ -24,6 +24,8 @@
 #endif
 #include "recirculation.p4"
 #include "l2_forwarding.p4"
+#include "vlan_removal.p4"
+#include "vlan_tag.p4"
 #include "statistics.p4"
 #include "replies.p4"
 
@@ -47,6 +49,7 @@ control Ingress(inout ingress_headers_t hdr,
 #endif
     Recirculation() recirculation;
     L2Forwarding() l2_forwarding;
+    VlanRemoval() vlan_removal;
     Statistics() statistics;
     Adder() adder_00;
     Adder() adder_01;
@@ -177,6 +180,7 @@ control Ingress(inout ingress_headers_t hdr,
         if (md.kind == PLAIN) {
             l2_forwarding.apply(hdr.ethernet, ig_intr_md, ig_tm_md, ig_dprsr_md);
         }
+        vlan_removal.apply(hdr, md);
         verdict.apply(hdr, md, ig_dprsr_md);
         statistics.apply(md);
 #if PIPES == 1
@@ -198,9 +202,11 @@ control Egress(inout egress_headers_t hdr,
                inout egress_intrinsic_metadata_for_deparser_t eg_dprsr_md,
                inout egress_intrinsic_metadata_for_output_port_t eg_oport_md) {
     Replies() replies;
+    VlanTag() vlan_tag;
 
     apply {
         replies.apply(hdr, md, eg_intr_md);
+        vlan_tag.apply(hdr, eg_intr_md);
         hdr.passage.setInvalid();
     }
 }

@@ -8,6 +8,12 @@ header ethernet_h {
     bit<16> ether_type;
 }
 
+// An 802.1Q tag, behind the addresses. The Ethernet header then has ether type 0x8100.
+header vlan_h {
+    bit<16> tci;                // PCP 3, DEI 1, VLAN 12
+    bit<16> ether_type;
+}
+
 header ipv4_h {
     bit<4> version;
     bit<4> ihl;

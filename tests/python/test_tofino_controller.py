@@ -40,6 +40,7 @@ insert pipe.Ingress.l2_forwarding.ports ingress_port=4 -> Ingress.l2_forwarding.
 insert pipe.Ingress.l2_forwarding.stations destination=2199023255809 -> Ingress.l2_forwarding.forward(port=132)
 insert pipe.Ingress.l2_forwarding.stations destination=2199023255810 -> Ingress.l2_forwarding.forward(port=4)
 insert pipe.Ingress.l2_forwarding.stations destination=281474976710655 -> Ingress.l2_forwarding.flood(group=256)
+insert pipe.Egress.vlan_tag.ports egress_port=4 -> Egress.vlan_tag.tag(tci=24676)
 {passes}
 """
 

@@ -72,9 +72,24 @@ def test_a_ping_comes_back(data):
     assert message[:2] == b"\0\0" and message[4:] == struct.pack(">HH", 77, 3) + data
 
 
+TAG = bytes.fromhex("81006064")  # priority 3, VLAN 100
+
+
+def tagged(frame):
+    return frame[:12] + TAG + frame[12:]
+
+
+@pytest.mark.parametrize("frame", [arp(), ping(), ping(bytes(range(200)))])
+def test_the_answer_to_a_tagged_frame_has_its_tag(frame):
+    assert answer(tagged(frame), MAC, MINE) == tagged(answer(frame, MAC, MINE))
+
+
 @pytest.mark.parametrize(
     "frame",
     [
+        tagged(tagged(arp())),
+        tagged(arp(target=THEIRS)),
+        tagged(arp())[:15],
         arp(operation=2),
         arp(target=THEIRS),
         arp(kind=b"\0\1\x08\0\6\x10"),
@@ -202,6 +217,27 @@ def test_linux_finds_and_pings_the_switch():
             assert "02:4a:58:00:00:01" in taken
         finally:
             port.stop()
+
+
+_SEND = """
+import socket, sys
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as s:
+    s.bind(("eth0", 0))
+    s.send(bytes.fromhex(sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="needs root and iproute2")
+def test_a_frame_comes_with_the_tag_that_linux_takes_off():
+    with link() as name:
+        frames = PacketSocket(name, CPU.mac)
+        try:
+            for sent in (tagged(ping()), ping()):
+                command = ["ip", "netns", "exec", name, sys.executable, "-c", _SEND, sent.hex()]
+                subprocess.run(command, check=True, timeout=WITHIN)
+                assert eventually(lambda sent=sent: frames.receive(1.0) == sent, timeout=WITHIN)
+        finally:
+            frames.close()
 
 
 def test_an_interface_that_cannot_be_used_is_a_typed_error():

@@ -34,6 +34,8 @@ fec = "rs"
 [[port]]
 number = 4
 speed = 25
+vlan = 100
+priority = 3
 
 [[host]]
 ip = "198.18.1.1"

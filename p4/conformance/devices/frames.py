@@ -8,7 +8,7 @@ import struct
 
 from conformance.devices.links import Address
 
-IP, ARP = 0x0800, 0x0806
+IP, ARP, VLAN = 0x0800, 0x0806, 0x8100
 _UDP, _HEADERS = 17, 42  # bytes of all three
 
 
@@ -41,6 +41,18 @@ def from_bytes(data: bytes) -> Frame | None:
     source, destination = socket.inet_ntoa(data[26:30]), socket.inet_ntoa(data[30:34])
     payload = data[_HEADERS : 34 + length]  # short frames are padded
     return Frame(data[6:12], (source, port), data[:6], (destination, to_port), payload)
+
+
+def with_tag(data: bytes, tag: int) -> bytes:
+    """Returns a frame with an 802.1Q tag, whose 16 bits (TCI) are `tag`."""
+    return data[:12] + struct.pack(">HH", VLAN, tag) + data[12:]
+
+
+def without_tag(data: bytes) -> tuple[int | None, bytes]:
+    """Returns the frame's tag, or None if it has none, and the frame without it."""
+    if data[12:14] != struct.pack(">H", VLAN):
+        return None, data
+    return int.from_bytes(data[14:16]), data[:12] + data[16:]
 
 
 def ones_complement(header: bytes) -> int:

@@ -30,6 +30,7 @@ ADDRESS, MAC = "198.18.0.1", b"\x02\x4a\x58\xff\xff\xff"
 _NETWORK = ipaddress.ip_network("198.18.64.0/18")
 _HOSTS = 64  # more than a vector has endpoints
 PORTS = (0, 5, 128, 300)  # in three pipes, so that packets must be handed over
+TAGS = {5: 3 << 13 | 100, 300: 5 << 13}  # of ports with 802.1Q tags: VLAN 100 with priority 3; priority 5 alone
 _UDP_PORT = 40000
 SHORTEST_FRAME = 60  # bytes, without the frame check sequence
 _SETTLE_TIMEOUT = 60.0
@@ -48,6 +49,21 @@ def size_of(name: str) -> Size:
 
 class WrongWayError(Exception):
     """A frame leaves the chip at a port where its addressee is not."""
+
+
+def entering(port: int, frame: frames.Frame) -> bytes:
+    """Returns the bytes of a frame that comes in on a port, with the port's tag."""
+    data, tag = frames.to_bytes(frame), TAGS.get(port)
+    return (data if tag is None else frames.with_tag(data, tag)).ljust(SHORTEST_FRAME, b"\0")
+
+
+def leaving(port: int, data: bytes) -> frames.Frame:
+    """Decodes a frame that leaves by a port. Raises WrongWayError if it is not UDP, or has not the port's tag."""
+    tag, plain = frames.without_tag(data)
+    frame = frames.from_bytes(plain)
+    if frame is None or frames.ones_complement(plain[14:34]) or tag != TAGS.get(port):
+        raise WrongWayError(f"at port {port} comes {data.hex()}")
+    return frame
 
 
 class TablesOfAChip(Tables, Cells, Protocol):
@@ -92,13 +108,11 @@ class ChipLink:
         """Returns the port by which an endpoint's frame comes in, and the frame."""
         host = self._endpoints[endpoint]
         frame = frames.Frame(host.mac.to_bytes(6), (host.ip, _UDP_PORT), MAC, to, payload)
-        return host.port, frames.to_bytes(frame).ljust(SHORTEST_FRAME, b"\0")
+        return host.port, entering(host.port, frame)
 
     def deliver(self, port: int, data: bytes) -> None:
         """Takes a frame that leaves the chip by this port to its endpoint. Raises WrongWayError if there is none."""
-        frame = frames.from_bytes(data)
-        if frame is None or frames.ones_complement(data[14:34]):
-            raise WrongWayError(f"at port {port} comes {data.hex()}")
+        frame = leaving(port, data)
         for endpoint, host in self._endpoints.items():
             mac, address = host.mac.to_bytes(6), (host.ip, _UDP_PORT)
             if (port, mac, address) == (host.port, frame.destination_mac, frame.destination):
@@ -127,7 +141,8 @@ HOSTS = tuple(_host(number) for number in range(_HOSTS))
 
 def description(size: str, address: str = ADDRESS) -> Chip:
     """Returns the chip's description for the controller."""
-    return Chip(size_of(size), address, tuple(Port(port, 100, "none") for port in PORTS), HOSTS, _WORKER_RATE)
+    ports = tuple(Port(port, 100, "none", TAGS.get(port)) for port in PORTS)
+    return Chip(size_of(size), address, ports, HOSTS, _WORKER_RATE)
 
 
 class ChipDevice(SwitchDevice):
