@@ -3,9 +3,9 @@
 //   tenants_bench [SEEDS [JOBS [OVERSUBSCRIPTION]]]
 // Each job has 4 workers and a window of at most 64 passes, and there is a host for each job's server. On these links,
 // 14 passes in flight between worker and switch are what fills a link. The load is 16 passes for each job, as a share
-// of the places; the table has the next prime number of entries. The oversubscription is that of the links between two racks and a core, with a switch in each; 1: all
-// are at one switch. Without JOBS, there are 1, 2, 4 and 8; without OVERSUBSCRIPTION, it is 1, 2 and 4. Each line has
-// medians of SEEDS (3 by default) seeds:
+// of the places; the table has the next prime number of entries. The oversubscription is that of the links between two
+// racks and a core, with a switch in each; 1: all are at one switch. Without JOBS, there are 1, 2, 4 and 8; without
+// OVERSUBSCRIPTION, it is 1, 2 and 4. Each line has medians of SEEDS (3 by default) seeds:
 // * goodput of a job, as a share of a worker's link: entries that jobs share; the same number of places reserved in
 //   equal parts, of which a slot takes two (as the aggregator udp does); servers alone;
 // * updates that found a place among the shared entries, and (1 - e^-load) / load. That is the share if each pass takes

@@ -18,11 +18,11 @@ struct EntryTableSize {
   std::size_t packet_bytes = 0;  // the largest packet whose pass may have an entry, a multiple of 4
 };
 
-// The smallest prime number that is at least `number`; 0 and 1 are returned as they are. A table should have a prime number of
-// entries. Slots with the same remainder go to one server, and through one thread of a switch. If their number divides
-// that of the entries, each entry has slots of one remainder only. Then a thread uses a part of its table. And passes
-// that wait for a server whose link is full hold just the entries that its other passes need, so these go one by one,
-// and the link stays full while others are idle (docs/atp.md).
+// The smallest prime number that is at least `number`; 0 and 1 are returned as they are. A table should have a prime
+// number of entries. Slots with the same remainder go to one server, and through one thread of a switch. If their
+// number divides that of the entries, each entry has slots of one remainder only. Then a thread uses a part of its
+// table. And passes that wait for a server whose link is full hold just the entries that its other passes need, so
+// these go one by one, and the link stays full while others are idle (docs/atp.md).
 constexpr std::uint32_t prime_entries(std::uint32_t number) {
   const auto is_prime = [](std::uint32_t n) {
     for (std::uint64_t divisor = 2; divisor * divisor <= n; ++divisor) {

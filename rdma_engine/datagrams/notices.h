@@ -27,7 +27,8 @@ static_assert(numerics::kMaxWorkers / 8 <= kMaxReason);
 // traffic to a forged source address. It returns the update's secret unchanged, because a worker ignores replies
 // without its secret.
 Notice refused_notice(const wire::Header& update, wire::Refusal refusal);
-// The pass is incomplete. It has the updates of the workers in `seen`. `code` is 0, wire::kCameDirectly or wire::kCameAlone.
+// The pass is incomplete. It has the updates of the workers in `seen`. `code` is 0, wire::kCameDirectly or
+// wire::kCameAlone.
 Notice pending_notice(const wire::Header& update, const WorkerSet& seen, std::uint32_t workers, std::uint8_t code = 0);
 // The job has ended.
 Notice aborted_notice(std::uint32_t job, std::uint64_t secret, std::uint16_t slot, const Status& reason);

@@ -74,8 +74,8 @@ TEST(Sharing, AJobRecoversFromItsOwnBurst) {
   }
 }
 
-// Processes that wait for a processor stand still now and then. Afterwards a job must get its link again. Before, all of
-// these did a few passes a second from then on (docs/atp.md).
+// Processes that wait for a processor stand still now and then. Afterwards a job must get its link again. Before, all
+// of these did a few passes a second from then on (docs/atp.md).
 TEST(Sharing, AJobRecoversFromWorkersThatPaused) {
   for (const std::uint32_t workers : {4, 8}) {
     for (const std::uint64_t seed : {6, 7, 8}) {

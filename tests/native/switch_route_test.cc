@@ -41,8 +41,8 @@ TEST(SwitchRoute, TheThirdTransmissionIsNotCombinedAndTheFourthIsDirect) {
   EXPECT_EQ(route.next(pass(0, 0, 9)), Transmission::kDirect);
 }
 
-// A switch may hold a first transmission in vain. A second one comes to the server as the other worker's has, if that one
-// came alone; it is on its way.
+// A switch may hold a first transmission in vain. A second one comes to the server as the other worker's has, if that
+// one came alone; it is on its way.
 TEST(SwitchRoute, AToldWorkerSendsAgainWhatASwitchMayHold) {
   for (const bool directly : {true, false}) {
     SwitchRoute route(4);
