@@ -5,7 +5,8 @@
 
 PATH is a socket, by which controllers reach the chip's tables. The first line of output says that it is there.
 Workers on this host send to IP, an address of this host, which `chip.toml` and `--bind` name, too. chip.toml also names
-the chip's ports 0, 5, 128 and 300, at which the workers are, in turn.
+the chip's ports 0, 5, 128 and 300, at which the workers are, in turn. Ports 5 and 300 have 802.1Q tags: `TAGS` in
+`devices/interpreter.py`.
 """
 
 from __future__ import annotations

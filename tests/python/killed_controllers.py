@@ -36,7 +36,10 @@ _CHIP = f"""
 size = "{{size}}"
 address = "{_HOST}"
 worker_rate = 1
-""" + "".join(f"[[port]]\nnumber = {port}\n" for port in (0, 5, 128, 300))
+""" + "".join(
+    f"[[port]]\nnumber = {port}\n{tag}"
+    for port, tag in ((0, ""), (5, "vlan = 100\npriority = 3\n"), (128, ""), (300, "vlan = 0\npriority = 5\n"))
+)
 
 
 @contextlib.contextmanager
