@@ -3,7 +3,8 @@
 # Debian's packages. If that is not possible, it says why and does nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export PATH="$PWD/$1/bin:$PATH" # for cmake and ninja
+venv=$1
+export PATH="$PWD/$venv/bin:$PATH" # for cmake and ninja
 start=$SECONDS
 packages=(qemu-system-x86 libibverbs-dev ibverbs-providers rdma-core iproute2 kmod cpio xz-utils dash perftest)
 
@@ -42,5 +43,7 @@ if [ "$(id -u)" = 0 ]; then
     build/native/tests/netreduce/ring_switch
   echo "perftest between two virtual machines, through a transparent switch"
   tests/netreduce/run_perftest.sh build/verbs-guest
+  echo "a job in Python of two virtual machines over their RDMA devices, without a switch and through one"
+  tests/netreduce/run_python_guests.sh build/verbs-guest "$venv"
 fi
 echo "test-verbs: passed, $((SECONDS - start)) s in the virtual machine"

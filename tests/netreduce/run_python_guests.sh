@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Usage: run_python_guests.sh FOLDER VENV. ring_program.py runs in two guests of ../verbs/build_image.sh as one job, each a
-# worker with Soft-RoCE: first without a switch, then through `jaxina switch --transparent`, which stands between them. On the
-# host it runs over udp. All results must have the same bits. FOLDER holds the guest. jaxina is installed in VENV. Needs
-# root, for a network namespace.
+# worker with Soft-RoCE: first without a switch, then through `jaxina switch --transparent`, which stands between them. On
+# the host it runs over udp. All sums must have the same bits, and so must the guests' models. FOLDER holds the guest.
+# jaxina is installed in VENV. Needs root, for a network namespace.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1 python=$(realpath -s "$2")/bin/python
-seconds=${JAXINA_GUEST_TIMEOUT:-240}
+seconds=${JAXINA_GUEST_TIMEOUT:-420}
 unset JAXINA_GUEST_TIMEOUT
 . "$here/two_taps.sh"
 cd "$here/../.."
@@ -28,6 +28,8 @@ JAXINA_GUEST_TIMEOUT=$seconds JAXINA_GUEST_FILES=yes JAXINA_GUEST_CPUS=1 run_gue
 "$python" -m jaxina.cli run -n 2 --aggregator udp "$here/ring_program.py" udp > "$work/host.log" 2>&1 || code=1
 grep -ahoE '(refused|[a-z]+(=[0-9.:]+)? digest).*' "$work"/guest*.log "$work/host.log" || code=1
 digests=$(grep -ahoE 'digest [0-9a-f]{64}' "$work"/guest*.log "$work/host.log")
+trained=$(grep -ahoE 'trained [0-9a-f]{64}' "$work"/guest*.log) || code=1
+[ "$(wc -l <<< "$trained")" = 4 ] && [ "$(sort -u <<< "$trained" | wc -l)" = 1 ] || code=1
 [ "$(wc -l <<< "$digests")" = 6 ] && [ "$(sort -u <<< "$digests" | wc -l)" = 1 ] || code=1
 [ $code -eq 0 ] || cat "$work"/guest*.log "$work"/{switch,coordinator,host}.log
 exit $code
