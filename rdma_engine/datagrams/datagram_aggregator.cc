@@ -116,8 +116,8 @@ void DatagramAggregator::tell_all(DatagramJob& job, const wire::Header& header, 
   if (directly && (counted || answer.effect == Effect::kCompleted)) job.came_directly(header.slot) = 1;
   const bool waits = transmission == wire::Transmission::kUncombined && pending;
   const Address* nearest = job.switch_of(header.slot);
-  if (!((directly || alone) && (counted || pending)) && !waits) return;
-  if (nearest == nullptr) return;
+  const bool tells = directly || alone ? counted || pending : waits;
+  if (!tells || nearest == nullptr) return;
   wire::Header told = header;
   told.worker = wire::kAllWorkers;
   const std::uint32_t workers = job.aggregator().shape().workers();
