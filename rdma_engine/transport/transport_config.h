@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "rdma_engine/encryption/job_key.h"
 #include "rdma_engine/messages/connection_end.h"
 #include "rdma_engine/shape/job_shape.h"
 
@@ -57,6 +58,7 @@ struct UdpConfig {
   // port for each worker, and servers in the workers share the work.
   std::uint32_t workers_per_link = 1;
   std::string host = {};  // this process's numeric address; empty: the route decides for each destination
+  std::optional<JobKey> key = {};  // if the job's packets are encrypted
   Loss loss = {};
 };
 
