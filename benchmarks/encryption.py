@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares all-reduces with encrypted packets and without, by turns.
 
-    benchmarks/encryption.py -n 2 -b 100K -e 12.5M -f 5 --rounds 5 --aggregator udp
-    benchmarks/encryption.py -n 2 -b 12.5M -e 12.5M --rounds 5 --rate 1000
+    .venv/bin/python benchmarks/encryption.py -n 2 -b 100K -e 12.5M -f 5 --rounds 5 --aggregator udp
+    .venv/bin/python benchmarks/encryption.py -n 2 -b 12.5M -e 12.5M --rounds 5 --rate 1000
 
 Each turn is a run of `jaxina bench`, which checks every result; both kinds use TLS for control calls, with certificates
 of an authority that is made for this comparison. Prints for each size the medians over the rounds of the runs' medians,

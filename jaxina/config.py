@@ -300,9 +300,9 @@ class Configuration:
     encryption: str = _setting(
         choice("yes", "no"),
         "no",
-        "Whether the packets of sums are encrypted, with AES-128-GCM (udp, direct). All processes of a job must have the "
-        "same. It needs TLS, by which the keys travel, and OpenSSL 3 on every host. With embedded no packet leaves the "
-        "host, so nothing is done. The other aggregators cannot encrypt, and are refused.",
+        "Whether the packets of sums are encrypted, with AES-128-GCM (udp, direct). All processes of a job must have "
+        "the same. It needs TLS, by which the keys travel, and OpenSSL 3 on every host. With embedded no packet leaves "
+        "the host, so nothing is done. The other aggregators cannot encrypt, and are refused.",
     )
     slots: int = _setting(
         integer(1, MAX_SLOTS),

@@ -18,8 +18,8 @@ inline std::optional<JobKey> key_of(const nanobind::bytes& given) {
   if (given.size() == 0) return std::nullopt;
   JobKey key;
   if (given.size() != key.bytes.size()) {
-    throw Error(ErrorCode::kInvalidArgument, "a job's key has " + std::to_string(key.bytes.size()) + " bytes, not " +
-                                                 std::to_string(given.size()));
+    throw Error(ErrorCode::kInvalidArgument,
+                "a job's key has " + std::to_string(key.bytes.size()) + " bytes, not " + std::to_string(given.size()));
   }
   std::memcpy(key.bytes.data(), given.c_str(), key.bytes.size());
   return key;

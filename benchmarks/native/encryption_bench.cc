@@ -55,7 +55,8 @@ void measure(std::size_t blocks, int rounds) {
   std::vector<Bytes> rooms(kPackets, Bytes(size + encryption::kOverhead));
   const auto nothing = [] {};
   const auto encrypt = [&](std::size_t i) { worker.encrypt(packet, rooms[i].data()); };
-  const double copied = median(rounds, nothing, [&](std::size_t i) { std::memcpy(rooms[i].data(), packet.data(), size); });
+  const double copied =
+      median(rounds, nothing, [&](std::size_t i) { std::memcpy(rooms[i].data(), packet.data(), size); });
   const double crc = median(rounds, nothing, [&](std::size_t) { wire::seal(header, packet.data(), size); });
   const double encrypted = median(rounds, nothing, encrypt);
   const double decrypted = median(
@@ -64,8 +65,8 @@ void measure(std::size_t blocks, int rounds) {
         for (std::size_t i = 0; i < kPackets; ++i) encrypt(i);
       },
       [&](std::size_t i) { check(aggregator.decrypt(rooms[i]).has_value()); });
-  std::printf("%6zu bytes: copy %5.0f ns, header and CRC-32 %5.0f ns, encrypt %5.0f ns, decrypt %5.0f ns\n", size, copied,
-              crc, encrypted, decrypted);
+  std::printf("%6zu bytes: copy %5.0f ns, header and CRC-32 %5.0f ns, encrypt %5.0f ns, decrypt %5.0f ns\n", size,
+              copied, crc, encrypted, decrypted);
 }
 
 }  // namespace

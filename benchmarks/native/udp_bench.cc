@@ -258,7 +258,8 @@ void compare(const Options& options) {
   }
   std::printf("median (least - most) of %d rounds\n", options.iterations);
   const auto again = [](const Packets& counted) {
-    return "; " + std::to_string(counted.retransmissions) + " of " + std::to_string(counted.sent) + " packets sent again";
+    return "; " + std::to_string(counted.retransmissions) + " of " + std::to_string(counted.sent) +
+           " packets sent again";
   };
   report("sum ", sums, again(packets));
   if (options.encrypted) {
@@ -285,8 +286,9 @@ int main(int argc, char** argv) {
     else known = false;
   }
   if (!known) {
-    std::fprintf(stderr, "udp_bench WORKERS THREADS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [testbed] [no-echo] "
-                         "[encrypted]\n");
+    std::fprintf(stderr,
+                 "udp_bench WORKERS THREADS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [testbed] [no-echo] "
+                 "[encrypted]\n");
     return 2;
   }
   options.workers = number(1);

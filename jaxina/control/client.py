@@ -112,8 +112,8 @@ class SwitchClient:
         )
         if encrypt and not reply.encrypted:
             raise InvalidArgumentError(
-                f"the switch at {self.address} is older than this jaxina and cannot encrypt packets: start a newer one, "
-                "or leave JAXINA_ENCRYPTION out in all processes"
+                f"the switch at {self.address} is older than this jaxina and cannot encrypt packets: start a newer "
+                "one, or leave JAXINA_ENCRYPTION out in all processes"
             )
         terms = Terms(reply.whole_chunks, not reply.without_checksums)
         return JobGrant(reply.job, reply.secret, list(reply.data_ports), terms, reply.first_window)

@@ -166,9 +166,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         return pb.WhoIsMissingReply(not_joined=job.not_joined, awaited=self._replies.awaited(job))
 
     @_typed
-    async def GetKey(
-        self, request: pb.GetKeyRequest, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> pb.GetKeyReply:
+    async def GetKey(self, request: pb.GetKeyRequest, context: grpc.aio.ServicerContext[Any, Any]) -> pb.GetKeyReply:
         self._membership.check_secret(request.job, request.secret)
         key = self._membership.find(request.job).key
         if not key:
@@ -277,8 +275,8 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
     def _encrypting_plane(self) -> EncryptingPlane:
         if not self._secure:
             raise InvalidArgumentError(
-                "this switch does not use TLS, so the keys of encrypted packets would travel in the clear: start it with "
-                "JAXINA_TLS_AUTHORITY, JAXINA_TLS_CERTIFICATE and JAXINA_TLS_KEY, and set them at the workers too"
+                "this switch does not use TLS, so the keys of encrypted packets would travel in the clear: start it "
+                "with JAXINA_TLS_AUTHORITY, JAXINA_TLS_CERTIFICATE and JAXINA_TLS_KEY, and set them at the workers too"
             )
         if not isinstance(self._data_plane, EncryptingPlane):
             raise InvalidArgumentError(

@@ -65,8 +65,8 @@ class SwitchPlanes:
             )
         if job not in self._specs:
             raise InvalidArgumentError(
-                "the packets of this job are to be encrypted, and those of RDMA cannot be: use aggregator='udp', or leave "
-                "JAXINA_ENCRYPTION out"
+                "the packets of this job are to be encrypted, and those of RDMA cannot be: use aggregator='udp', or "
+                "leave JAXINA_ENCRYPTION out"
             )
         if job not in self._rdma_jobs:
             self._rdma.add_job(job, *self._specs[job])

@@ -8,8 +8,8 @@
 
 #include "rdma_engine/base/assert.h"
 #include "rdma_engine/base/narrow.h"
-#include "rdma_engine/errors.h"
 #include "rdma_engine/encryption/libcrypto.h"
+#include "rdma_engine/errors.h"
 
 namespace jaxina::encryption {
 namespace {
@@ -92,7 +92,7 @@ std::array<std::uint8_t, Cipher::kNonceBytes> Cipher::nonce_for(std::uint64_t nu
 }
 
 void Cipher::encrypt(std::uint64_t number, std::span<const std::uint8_t> clear, std::span<const std::uint8_t> plain,
-                  std::uint8_t* encrypted, std::uint8_t* tag) {
+                     std::uint8_t* encrypted, std::uint8_t* tag) {
   const Libcrypto& crypto = libcrypto();
   EVP_CIPHER_CTX* const context = context_.get();
   const auto nonce = nonce_for(number);
@@ -107,15 +107,16 @@ void Cipher::encrypt(std::uint64_t number, std::span<const std::uint8_t> clear, 
 }
 
 bool Cipher::decrypt(std::uint64_t number, std::span<const std::uint8_t> clear, std::span<std::uint8_t> encrypted,
-                  std::uint8_t* tag) {
+                     std::uint8_t* tag) {
   const Libcrypto& crypto = libcrypto();
   EVP_CIPHER_CTX* const context = context_.get();
   const auto nonce = nonce_for(number);
   int written = 0;
   const OSSL_PARAM parameters[] = {octets(OSSL_CIPHER_PARAM_AEAD_TAG, tag, kTagBytes), kEnd};
-  JAXINA_ASSERT(crypto.cipher_init(context, nullptr, nullptr, nonce.data(), -1, parameters) > 0 &&
-                crypto.cipher_update(context, nullptr, &written, clear.data(), narrow<int>(clear.size())) > 0 &&
-                crypto.cipher_update(context, encrypted.data(), &written, encrypted.data(), narrow<int>(encrypted.size())) > 0);
+  JAXINA_ASSERT(
+      crypto.cipher_init(context, nullptr, nullptr, nonce.data(), -1, parameters) > 0 &&
+      crypto.cipher_update(context, nullptr, &written, clear.data(), narrow<int>(clear.size())) > 0 &&
+      crypto.cipher_update(context, encrypted.data(), &written, encrypted.data(), narrow<int>(encrypted.size())) > 0);
   return crypto.cipher_final(context, encrypted.data() + encrypted.size(), &written) > 0;
 }
 

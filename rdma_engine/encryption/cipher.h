@@ -28,18 +28,18 @@ struct KeyUse {
 
 class Cipher {
  public:
-  // Derives the key of this use by HKDF-Expand with SHA-256 (RFC 5869), which also yields a nonce that is XORed with the
-  // packets' numbers (as in RFC 8446, section 5.3). Throws Error(kInvalidArgument) if this host has no libcrypto.
+  // Derives the key of this use by HKDF-Expand with SHA-256 (RFC 5869), which also yields a nonce that is XORed with
+  // the packets' numbers (as in RFC 8446, section 5.3). Throws Error(kInvalidArgument) if this host has no libcrypto.
   Cipher(Direction direction, const JobKey& key, const KeyUse& use);
 
-  // Encrypts `plain` to `encrypted`, which may be the same place, and writes the tag, which also covers `clear`. No number
-  // may come twice.
+  // Encrypts `plain` to `encrypted`, which may be the same place, and writes the tag, which also covers `clear`. No
+  // number may come twice.
   void encrypt(std::uint64_t number, std::span<const std::uint8_t> clear, std::span<const std::uint8_t> plain,
-            std::uint8_t* encrypted, std::uint8_t* tag);
-  // Decrypts `encrypted` in place. Returns false if it, `clear`, the tag or the number is not what was encrypted; its bytes
-  // then mean nothing.
+               std::uint8_t* encrypted, std::uint8_t* tag);
+  // Decrypts `encrypted` in place. Returns false if it, `clear`, the tag or the number is not what was encrypted; its
+  // bytes then mean nothing.
   bool decrypt(std::uint64_t number, std::span<const std::uint8_t> clear, std::span<std::uint8_t> encrypted,
-            std::uint8_t* tag);
+               std::uint8_t* tag);
 
  private:
   static constexpr std::size_t kNonceBytes = 12;

@@ -6,9 +6,7 @@
 namespace jaxina::encryption {
 
 EncryptedEnd::EncryptedEnd(const JobKey& key, std::uint32_t job, Role own, std::uint16_t sender, std::size_t peers)
-    : job_(job),
-      others_(own == Role::kWorker ? Role::kAggregator : Role::kWorker),
-      encryptor_(key, job, own, sender) {
+    : job_(job), others_(own == Role::kWorker ? Role::kAggregator : Role::kWorker), encryptor_(key, job, own, sender) {
   decryptors_.reserve(peers);
   for (std::size_t peer = 0; peer < peers; ++peer) {
     decryptors_.emplace_back(key, job, others_, narrow<std::uint16_t>(peer));

@@ -1,5 +1,5 @@
-// EncryptedEnd: one end of a job whose packets are encrypted. It encrypts as one sender, and decrypts what all senders of the other
-// role have encrypted. Workers and the threads of switches use the same. Not thread-safe.
+// EncryptedEnd: one end of a job whose packets are encrypted. It encrypts as one sender, and decrypts what all senders
+// of the other role have encrypted. Workers and the threads of switches use the same. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "rdma_engine/encryption/job_key.h"
 #include "rdma_engine/encryption/encryptor.h"
+#include "rdma_engine/encryption/job_key.h"
 
 namespace jaxina::encryption {
 
@@ -19,10 +19,12 @@ class EncryptedEnd {
   EncryptedEnd(const JobKey& key, std::uint32_t job, Role own, std::uint16_t sender, std::size_t peers);
 
   // As Encryptor::encrypt.
-  std::size_t encrypt(std::span<const std::uint8_t> packet, std::uint8_t* encrypted) { return encryptor_.encrypt(packet, encrypted); }
+  std::size_t encrypt(std::span<const std::uint8_t> packet, std::uint8_t* encrypted) {
+    return encryptor_.encrypt(packet, encrypted);
+  }
 
-  // Decrypts a packet in place. Nothing if it has no envelope, does not open, is of another job or role, or if the packet
-  // in it names another job than the envelope.
+  // Decrypts a packet in place. Nothing if it has no envelope, does not open, is of another job or role, or if the
+  // packet in it names another job than the envelope.
   std::optional<std::span<std::uint8_t>> decrypt(std::span<std::uint8_t> packet);
 
   // Memory that an end takes.

@@ -40,7 +40,7 @@ Cipher Decryptor::cipher_of(std::uint64_t generation) const {
 bool Decryptor::decrypts(Cipher& cipher, std::uint64_t number, std::span<std::uint8_t> encrypted) {
   const std::size_t inside = encrypted.size() - kOverhead;
   return cipher.decrypt(number, encrypted.first(kClearBytes), encrypted.subspan(kClearBytes, inside),
-                     encrypted.data() + kClearBytes + inside);
+                        encrypted.data() + kClearBytes + inside);
 }
 
 std::optional<std::span<std::uint8_t>> Decryptor::decrypt(std::span<std::uint8_t> encrypted) {

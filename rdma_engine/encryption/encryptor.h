@@ -1,11 +1,11 @@
-// Encryptor and Decryptor: the two sides of one sender's packets. They are sans-IO, and allocate only when a key is changed.
-// Not thread-safe: each thread that sends is a sender of its own.
+// Encryptor and Decryptor: the two sides of one sender's packets. They are sans-IO, and allocate only when a key is
+// changed. Not thread-safe: each thread that sends is a sender of its own.
 //
-// Nonces. A sender numbers its packets from 0 with 64 bits, also those that it sends again, and the number is the nonce.
-// No other sender has the same key, so no nonce comes twice under a key.
+// Nonces. A sender numbers its packets from 0 with 64 bits, also those that it sends again, and the number is the
+// nonce. No other sender has the same key, so no nonce comes twice under a key.
 //
-// Keys change after kPacketsPerKey packets: the number's upper bits are the generation of the key. Both sides derive the
-// next one from the job's key, so nothing is negotiated.
+// Keys change after kPacketsPerKey packets: the number's upper bits are the generation of the key. Both sides derive
+// the next one from the job's key, so nothing is negotiated.
 //
 // Replay. A decryptor refuses packets that are older than the previous generation. Younger ones may be replayed, and it
 // decrypts them again; what they say is then old or known. This is the slot rule's business (aggregator/slot.h), which
@@ -23,8 +23,8 @@
 
 namespace jaxina::encryption {
 
-// With packets of 1 KB, a key encrypts 2^34 blocks of AES, and with the largest packets 2^40. The chance to tell AES from
-// random bits is below 2^-60, or 2^-48 (the square of the blocks by 2^129).
+// With packets of 1 KB, a key encrypts 2^34 blocks of AES, and with the largest packets 2^40. The chance to tell AES
+// from random bits is below 2^-60, or 2^-48 (the square of the blocks by 2^129).
 inline constexpr std::uint64_t kPacketsPerKey = std::uint64_t{1} << 28;
 
 class Encryptor {
@@ -32,8 +32,8 @@ class Encryptor {
   // `first` is the number of the first packet, for tests. Throws Error(kInvalidArgument) if this host has no libcrypto.
   Encryptor(const JobKey& key, std::uint32_t job, Role role, std::uint16_t sender, std::uint64_t first = 0);
 
-  // Encrypts `packet` into `encrypted`, which has room for packet.size() + kOverhead bytes. The packet may lie at its place
-  // there already, at encrypted + kClearBytes. Returns the size; 0 when no number is left.
+  // Encrypts `packet` into `encrypted`, which has room for packet.size() + kOverhead bytes. The packet may lie at its
+  // place there already, at encrypted + kClearBytes. Returns the size; 0 when no number is left.
   std::size_t encrypt(std::span<const std::uint8_t> packet, std::uint8_t* encrypted);
 
  private:
@@ -46,7 +46,8 @@ class Decryptor {
  public:
   Decryptor(const JobKey& key, std::uint32_t job, Role role, std::uint16_t sender);
 
-  // Decrypts a packet with this sender's envelope in place. Nothing if it is not what the sender has encrypted, or too old.
+  // Decrypts a packet with this sender's envelope in place. Nothing if it is not what the sender has encrypted, or too
+  // old.
   std::optional<std::span<std::uint8_t>> decrypt(std::span<std::uint8_t> encrypted);
 
   // Memory that a decryptor takes, with OpenSSL's contexts.

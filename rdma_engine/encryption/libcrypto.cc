@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "rdma_engine/errors.h"
 #include "rdma_engine/encryption/availability.h"
+#include "rdma_engine/errors.h"
 
 namespace jaxina::encryption {
 namespace {

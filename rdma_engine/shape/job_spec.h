@@ -13,7 +13,7 @@ struct JobSpec {
   std::uint32_t job = 0;
   std::uint64_t secret = 0;
   JobShape shape;
-  std::uint32_t first_epoch = 0;  // the first pass of every slot; see AggregatorOptions
+  std::uint32_t first_epoch = 0;   // the first pass of every slot; see AggregatorOptions
   std::optional<JobKey> key = {};  // if the job's datagrams are encrypted
 };
 

@@ -1,6 +1,4 @@
 // Tests one sender's packets, without sockets: what an end decrypts, and what it refuses.
-#include "tests/native/allocations.h"
-
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -12,6 +10,7 @@
 
 #include "rdma_engine/encryption/encrypted_end.h"
 #include "rdma_engine/encryption/libcrypto.h"
+#include "tests/native/allocations.h"
 
 namespace jaxina::encryption {
 namespace {
@@ -108,7 +107,8 @@ TEST(Encryption, AnyOtherLengthIsRefused) {
 TEST(Encryption, OnlyTheJobsKeyAndTheOtherRoleDecrypt) {
   EncryptedEnd sender = worker(1);
   const Bytes encrypted = encrypted_by(sender, packet_of());
-  EncryptedEnd right = aggregator(0), other_key = aggregator(0, key_of(1)), other_job = aggregator(0, key_of(), kJob + 1);
+  EncryptedEnd right = aggregator(0), other_key = aggregator(0, key_of(1)),
+               other_job = aggregator(0, key_of(), kJob + 1);
   EXPECT_TRUE(is_taken(right, encrypted));
   EXPECT_FALSE(is_taken(other_key, encrypted));
   EXPECT_FALSE(is_taken(other_job, encrypted));

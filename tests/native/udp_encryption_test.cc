@@ -66,7 +66,8 @@ void sum_integers(const JobSpec& job, Capture& capture) {
     ASSERT_TRUE(status.ok()) << status.text();
   });
   for (const auto& o : out) {
-    EXPECT_TRUE(std::all_of(o.begin(), o.end(), [](std::int32_t x) { return x == static_cast<std::int32_t>(0x94b6d8fau); }));
+    EXPECT_TRUE(
+        std::all_of(o.begin(), o.end(), [](std::int32_t x) { return x == static_cast<std::int32_t>(0x94b6d8fau); }));
   }
 }
 

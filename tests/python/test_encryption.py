@@ -304,7 +304,9 @@ def test_a_switch_without_tls_gives_out_no_keys(switch):
     with (
         ControlServer(SwitchPlanes(switch, None), "127.0.0.1:0") as server,
         SwitchClient(server.address, 5) as client,
-        pytest.raises(InvalidArgumentError, match="does not use TLS, so the keys .* start it with JAXINA_TLS_AUTHORITY"),
+        pytest.raises(
+            InvalidArgumentError, match=r"does not use TLS, so the keys .* start it with JAXINA_TLS_AUTHORITY"
+        ),
     ):
         create(client, encrypt=True)
 
@@ -336,7 +338,9 @@ def test_an_older_switch_does_not_know_of_it(authority, switch):
             return ask(known, **options)
 
         client._stub.CreateJob = as_older_ones_read_it
-        with pytest.raises(InvalidArgumentError, match="is older than this jaxina and cannot encrypt packets: start a newer"):
+        with pytest.raises(
+            InvalidArgumentError, match="is older than this jaxina and cannot encrypt packets: start a newer"
+        ):
             create(client, encrypt=True)
 
 

@@ -191,8 +191,8 @@ class UdpEndpoint final : public SwitchedEndpoint {
 
 bool UdpEndpoint::receive() {
   const Nanoseconds arrival = now();
-  const std::size_t packets = receiver_.receive(
-      [&](std::span<std::uint8_t> packet, const Address& from) { on_packet(packet, from, arrival); });
+  const std::size_t packets =
+      receiver_.receive([&](std::span<std::uint8_t> packet, const Address& from) { on_packet(packet, from, arrival); });
   if (receiver_.take_overflow()) session_.worker().on_overflow();
   on_unreachable_destinations(sender_.take_unreachable());
   on_unreachable_destinations(receiver_.take_unreachable());
