@@ -54,8 +54,7 @@ std::optional<std::span<std::uint8_t>> Decryptor::decrypt(std::span<std::uint8_t
   // The sender has changed its key, or the packet is forged. Only what decrypts makes us follow.
   Cipher newer = cipher_of(generation);
   if (!decrypts(newer, number, encrypted)) return std::nullopt;
-  if (generation == generation_ + 1) previous_ = std::move(current_);
-  else previous_.reset();
+  previous_ = generation == generation_ + 1 ? std::move(current_) : cipher_of(generation - 1);
   current_ = std::move(newer);
   generation_ = generation;
   return inside;

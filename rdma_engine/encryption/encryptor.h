@@ -61,7 +61,7 @@ class Decryptor {
   Envelope sender_;
   std::uint64_t generation_ = 0;  // of the newest packet so far
   Cipher current_;
-  std::optional<Cipher> previous_;
+  std::optional<Cipher> previous_;  // that of the generation before; none before the first
 };
 
 }  // namespace jaxina::encryption

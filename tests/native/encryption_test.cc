@@ -169,8 +169,10 @@ TEST(Encryption, KeysChangeAndTheSecondLastOnesAreForgotten) {
   EXPECT_FALSE(is_taken(receiver, sent[0]));
   EXPECT_TRUE(is_taken(receiver, sent[3]));
 
-  Encryptor much_later(key_of(), kJob, Role::kWorker, 1, 9 * kPacketsPerKey);
+  Encryptor much_later(key_of(), kJob, Role::kWorker, 1, 9 * kPacketsPerKey - 1);
+  const Bytes last_of_its_key = encrypted_by(much_later, packet);
   EXPECT_TRUE(is_taken(receiver, encrypted_by(much_later, packet)));
+  EXPECT_TRUE(is_taken(receiver, last_of_its_key));  // overtaken
   EXPECT_FALSE(is_taken(receiver, sent[3]));
 }
 
