@@ -11,11 +11,14 @@ from typing import Any
 from jaxina.config import BITS
 
 DEVICES = 4
-LOSS = 0.02  # share of arriving packets
+LOSS = 0.05  # share of arriving packets
 INSIDE = "inside"  # the transport of a group within one process: none
 TRANSPARENT = "netreduce with a switch"  # needs a testbed, since the switch stands between the hosts
 CODECS = ("scalar", "avx2", "avx512")
 SWITCHED = ("atp", "udp", "roce")  # need a switch of the run's own
+_RINGS = ("netreduce", TRANSPARENT)  # add words of 32 bits only
+ORDERS = {"in order": (0, 1, 2, 3), "reversed": (3, 2, 1, 0), "rotated": (1, 2, 3, 0)}
+"""Which device has which row of the inputs, by name. Reversed, two processes still have the pairs of rows that they had."""
 _LOSSY = ("direct", *SWITCHED, "netreduce")
 
 
@@ -58,6 +61,25 @@ LAYOUTS = (Layout(1), Layout(2), Layout(4))
 
 
 @dataclasses.dataclass(frozen=True)
+class Case:
+    """How the program is compiled and its inputs are placed.
+
+    Attributes:
+      bits: of a word.
+      bucket: bytes up to which psums are merged; None: the default.
+      order: how the inputs lie on the devices, one of `ORDERS`.
+    """
+
+    bits: int
+    bucket: int | None = None
+    order: str = "in order"
+
+    def __str__(self) -> str:
+        bucket = "default buckets" if self.bucket is None else f"buckets of {self.bucket} bytes"
+        return f"{self.bits} bits, {bucket}, inputs {self.order}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Setting:
     """What `jaxina.init` gets.
 
@@ -79,24 +101,9 @@ class Setting:
         blocks = "default chunks" if self.blocks is None else f"chunks of {self.blocks} blocks"
         return f"{self.transport}{loss}, {slots}, {blocks}"
 
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """How the program is compiled and its inputs are placed.
-
-    Attributes:
-      bits: of a word.
-      bucket: bytes up to which psums are merged; None: the default.
-      reverse: whether the inputs lie on the devices in reverse order.
-    """
-
-    bits: int
-    bucket: int | None = None
-    reverse: bool = False
-
-    def __str__(self) -> str:
-        bucket = "default buckets" if self.bucket is None else f"buckets of {self.bucket} bytes"
-        return f"{self.bits} bits, {bucket}{', devices reversed' if self.reverse else ''}"
+    def carries(self, case: Case) -> bool:
+        """Whether the aggregator adds words of that width."""
+        return case.bits >= 32 or self.transport not in _RINGS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +120,7 @@ class Suite:
         return f"{self.interpreter}, {self.codec}, {self.layout}"
 
     def __len__(self) -> int:
-        return len(self.settings) * len(self.cases)
+        return len(self.combinations())
 
     @property
     def testbed(self) -> bool:
@@ -126,20 +133,35 @@ class Suite:
         text = json.dumps(dataclasses.asdict(self), sort_keys=True)
         return f"{self}, {hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
-    def combinations(self) -> Iterator[Combination]:
+    def combinations(self) -> list[Combination]:
         """All of them, in the order in which they run."""
-        for setting in self.settings:
-            for case in self.cases:
-                yield Combination(self, setting, case)
+        return [
+            Combination(self, (setting, case))
+            for setting in range(len(self.settings))
+            for case in range(len(self.cases))
+            if self.settings[setting].carries(self.cases[case])
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
 class Combination:
-    """One way to form the sums."""
+    """One way to form the sums.
+
+    Attributes:
+      suite: what it belongs to.
+      place: the number of its setting in the suite, and that of its case.
+    """
 
     suite: Suite
-    setting: Setting
-    case: Case
+    place: tuple[int, int]
+
+    @property
+    def setting(self) -> Setting:
+        return self.suite.settings[self.place[0]]
+
+    @property
+    def case(self) -> Case:
+        return self.suite.cases[self.place[1]]
 
     def __str__(self) -> str:
         return f"{self.suite}, {self.setting}, {self.case}"
@@ -218,7 +240,7 @@ def _cases(quick: bool) -> Iterator[Case]:
     for bits in sorted(BITS, reverse=True):
         yield from (Case(bits), Case(bits, bucket=0))
     yield Case(32, bucket=1 << 16)
-    yield Case(32, reverse=True)
+    yield from (Case(32, order="reversed"), Case(32, order="rotated"), Case(8, order="reversed"))
 
 
 def _not_run(interpreter: Interpreter, testbed: bool) -> list[NotRun]:
@@ -227,5 +249,6 @@ def _not_run(interpreter: Interpreter, testbed: bool) -> list[NotRun]:
     return [
         *(NotRun(f"codec {codec}", "this processor lacks its instructions") for codec in missing),
         *(() if testbed else (switch,)),
+        NotRun("netreduce with words of 16 and 8 bits", "it adds words of 32 bits only"),
         NotRun("verbs, and netreduce with an RDMA device", interpreter.verbs),
     ]

@@ -20,7 +20,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxina import numerics
 from jaxina._tracing_settings import SMALLEST
-from jaxina.certificate.combinations import DEVICES
+from jaxina.certificate.combinations import DEVICES, ORDERS
 
 Arrays = list[npt.NDArray[Any]]
 
@@ -90,25 +90,22 @@ def hashed(sums: Sequence[npt.NDArray[Any]]) -> str:
 
 
 class Program:
-    """The program, and its inputs on the devices of all processes.
+    """The program, and its inputs on the devices of all processes."""
 
-    Args:
-      reverse: whether they lie on the devices in reverse order.
-    """
-
-    def __init__(self, reverse: bool):
-        devices = np.array(jax.devices()[::-1] if reverse else jax.devices())
-        mesh = Mesh(devices, ("w",))
+    def __init__(self) -> None:
+        mesh = Mesh(np.array(jax.devices()), ("w",))
         spread = NamedSharding(mesh, P("w"))
-        self._operands = [
-            jax.make_array_from_callback(x.shape, spread, lambda index, x=x: jnp.asarray(x[index])) for x in inputs()
-        ]
+
+        def placed(x: npt.NDArray[Any]) -> jax.Array:
+            return jax.make_array_from_callback(x.shape, spread, lambda index: jnp.asarray(x[index]))
+
+        self._operands = {name: [placed(x[list(order)]) for x in inputs()] for name, order in ORDERS.items()}
         self._sum = jax.jit(
             jax.shard_map(lambda xs: jax.lax.psum(xs, "w"), mesh=mesh, in_specs=P("w"), out_specs=P())
         )
 
-    def run(self) -> list[Arrays]:
-        """Sums. Returns each local device's results, in the order of the devices."""
-        results = jax.block_until_ready(self._sum(self._operands))
+    def run(self, order: str) -> list[Arrays]:
+        """Sums the inputs in one of the `ORDERS`. Returns each local device's results, in the order of the devices."""
+        results = jax.block_until_ready(self._sum(self._operands[order]))
         local = [sorted(result.addressable_shards, key=lambda shard: shard.device.id) for result in results]
         return [[np.asarray(shard.data)[0] for shard in of_device] for of_device in zip(*local, strict=True)]

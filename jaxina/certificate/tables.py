@@ -16,7 +16,7 @@ _DIGITS = 12  # of a hash that is shown
 
 def hashes(verdict: Verdict) -> Table:
     """One row for each hash that there must be, and how many combinations had it."""
-    made = _table("hashes of the sums", ("word", "layouts"), ("combinations", "equal"), ("hash", "as"))
+    made = _table("hashes of the sums", ("word", "layouts"), ("tried", "equal"), ("hash", "as"))
     for one in verdict.classes:
         mine = [outcome for outcome in verdict.outcomes if verdict.class_of(outcome.combination) is one]
         made.add_row(
@@ -33,7 +33,7 @@ def hashes(verdict: Verdict) -> Table:
 def transports(verdict: Verdict) -> Table:
     """One row for each transport and layout."""
     made = _table(
-        "combinations by transport", ("transport", "layout"), ("combinations", "equal", "packets dropped", "sent again")
+        "combinations by transport", ("transport", "layout"), ("tried", "equal", "packets dropped", "sent again")
     )
     groups: dict[tuple[str, str], list[bool]] = {}
     for outcome in verdict.outcomes:
@@ -50,7 +50,7 @@ def transports(verdict: Verdict) -> Table:
 
 def interpreters(verdict: Verdict) -> Table:
     """One row for each JAX and codec."""
-    made = _table("combinations by JAX and codec", ("JAX", "Python", "codec"), ("combinations", "equal"))
+    made = _table("combinations by JAX and codec", ("JAX", "Python", "codec"), ("tried", "equal"))
     groups: dict[tuple[str, str, str], list[bool]] = {}
     for outcome in verdict.outcomes:
         suite = outcome.combination.suite
@@ -63,7 +63,7 @@ def interpreters(verdict: Verdict) -> Table:
 
 def native(verdict: Verdict) -> Table:
     """What XLA's own collective gave, beside."""
-    made = _table("XLA's own collective (gloo between processes), beside", ("JAX", "layout", "devices"), (), ("hash",))
+    made = _table("XLA's own collective (gloo between processes), beside", ("JAX", "layout", "inputs"), (), ("hash",))
     for one in verdict.native:
         shown = " and ".join(hash_[:_DIGITS] for hash_ in one.hashes)
         made.add_row(one.jax, one.layout, one.order, shown)
@@ -71,7 +71,7 @@ def native(verdict: Verdict) -> Table:
 
 
 def _table(title: str, left: Sequence[str], right: Sequence[str], more: Sequence[str] = ()) -> Table:
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, min_width=len(title))
     for column in left:
         made.add_column(column, no_wrap=True)
     for column in right:

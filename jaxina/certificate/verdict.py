@@ -20,12 +20,14 @@ class SuiteResult:
       suite: what ran.
       lines: of each process's file, by process.
       error: why it did not get to its end; empty if it did.
+      output: what it wrote last, if it did not.
       seconds: how long it took.
     """
 
     suite: Suite
     lines: Sequence[Sequence[Line]]
     error: str
+    output: str
     seconds: float
 
     def of_kind(self, kind: str) -> list[list[Line]]:
@@ -128,17 +130,17 @@ def _seen(result: SuiteResult) -> Iterator[Seen]:
     ]
     ends = [{line["setting"]: line["statistics"] for line in lines} for lines in result.of_kind("setting")]
     processes = result.suite.layout.processes
-    for place, combination in enumerate(result.suite.combinations()):
-        key = divmod(place, len(result.suite.cases))
-        lines = [of_process[key] for of_process in sums if key in of_process]
+    for combination in result.suite.combinations():
+        lines = [of_process[combination.place] for of_process in sums if combination.place in of_process]
         if len(lines) < processes:
-            yield combination, (), f"did not run to its end: {result.error or 'no hash from every process'}"
+            yield combination, (), f"not every process formed the sums: {result.error or 'no reason is known'}"
             continue
         problem = ""
         if not all(line["collectives"] for line in lines):
             problem = "jaxina did not carry the sums"
         elif combination.setting.loss:
-            statistics = [of_process[key[0]] for of_process in ends if key[0] in of_process]
+            number = combination.place[0]
+            statistics = [of_process[number] for of_process in ends if number in of_process]
             if not sum(one["packets_dropped"] for one in statistics):
                 problem = "no packet was dropped, so it shows nothing about loss"
         yield combination, tuple(one for line in lines for one in line["hashes"]), problem

@@ -14,10 +14,8 @@ import sys
 from pathlib import Path
 from typing import IO, Any
 
-from jaxina.certificate.combinations import INSIDE, SWITCHED, TRANSPARENT, Case, Setting
+from jaxina.certificate.combinations import INSIDE, ORDERS, SWITCHED, TRANSPARENT, Case, Setting
 
-NATIVE_ORDERS = {"in order": False, "reversed": True}
-"""The orders of the devices in which XLA sums by itself: whether they are reversed."""
 
 
 _AGGREGATORS = {INSIDE: "embedded", TRANSPARENT: "netreduce"}  # the latter's switch is in the environment
@@ -71,7 +69,7 @@ class Work:
 
     def __init__(self, options: Options):
         self._options = options
-        self._programs: dict[bool, Any] = {}  # whether the devices are reversed -> program.Program
+        self._program: Any = None
         self._file: IO[str] | None = None
 
     def run(self) -> None:
@@ -102,32 +100,35 @@ class Work:
 
         options = self._options
         self._file = (Path(options.folder) / f"{process}.jsonl").open("w")
-        self._programs = {reverse: program.Program(reverse) for reverse in (False, True)}
+        self._program = program.Program()
         for bits in sorted({case.bits for case in options.cases} & {8, 16, 32}):
             self._write("reference", bits=bits, hash=program.reference(bits, jax.local_device_count()))
-        for order, reverse in NATIVE_ORDERS.items() if options.native else ():
+        for order in ORDERS if options.native else ():
             with jaxina.collectives(False):
-                self._write("native", order=order, hashes=self._hashes(reverse))
+                self._write("native", order=order, hashes=self._hashes(order))
 
     def _go_through_cases(self, number: int, job: Any) -> None:
         import jaxina
 
+        setting = self._options.settings[number]
         for place, case in enumerate(self._options.cases):
+            if not setting.carries(case):
+                continue
             before = job.statistics()["collectives"]
             with jaxina.errors.typed(), jaxina.collectives(bits=case.bits, bucket_bytes=case.bucket):
-                hashes = self._hashes(case.reverse)
+                hashes = self._hashes(case.order)
             carried = job.statistics()["collectives"] - before
             self._write("sum", setting=number, case=place, hashes=hashes, collectives=carried)
         self._write("setting", setting=number, statistics=job.statistics())
 
-    def sums(self, reverse: bool) -> list[Any]:
+    def sums(self, order: str) -> list[Any]:
         """Runs the program. Returns each local device's results."""
-        return self._programs[reverse].run()
+        return self._program.run(order)
 
-    def _hashes(self, reverse: bool) -> list[str]:
+    def _hashes(self, order: str) -> list[str]:
         from jaxina.certificate import program
 
-        return [program.hashed(sums) for sums in self.sums(reverse)]
+        return [program.hashed(sums) for sums in self.sums(order)]
 
     def _write(self, kind: str, **values: Any) -> None:
         print(json.dumps({"kind": kind, **values}), file=self._file, flush=True)

@@ -10,11 +10,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from jaxina import config, testbed
-from jaxina.certificate.combinations import CODECS, DEVICES, LOSS, TRANSPARENT, Interpreter, Suite
+from jaxina.certificate.combinations import CODECS, DEVICES, SWITCHED, TRANSPARENT, Interpreter, Suite
 from jaxina.certificate.verdict import Line, SuiteResult
 from jaxina.certificate.worker import Options
 from jaxina.cli.children import die_with
@@ -52,15 +52,17 @@ def described(path: str) -> Interpreter:
 
 
 @contextlib.contextmanager
-def switches() -> Iterator[dict[str, str]]:
-    """Runs a software switch without loss and one with. Yields their control addresses, by the loss."""
+def switches(suites: Sequence[Suite]) -> Iterator[dict[str, str]]:
+    """Runs the software switches that these suites need, one for each loss. Yields their control addresses, by the loss."""
+    settings = [setting for suite in suites for setting in suite.settings]
+    losses = sorted({setting.loss for setting in settings if setting.transport in SWITCHED})
+    threads = min(2, os.cpu_count() or 1)
     with contextlib.ExitStack() as stack:
-        threads = min(2, os.cpu_count() or 1)
-        yield {f"{loss:g}": stack.enter_context(private_switch(loss, 1, threads, rdma=True)) for loss in (0.0, LOSS)}
+        yield {f"{loss:g}": stack.enter_context(private_switch(loss, 1, threads, rdma=True)) for loss in losses}
 
 
 @contextlib.contextmanager
-def testbed_with_switch() -> Iterator[dict[str, str]]:
+def testbed_with_switch(_: Sequence[Suite]) -> Iterator[dict[str, str]]:
     """Makes a testbed with a transparent switch in the place of its bridge. Yields the switch's address.
 
     Raises:
@@ -94,9 +96,9 @@ def run(suite: Suite, addresses: dict[str, str], native: bool, progress: Callabl
             error = _run(_command(suite, options), _environment(suite), output.fileno(), suite, folder, progress)
         files = [Path(folder) / f"{process}.jsonl" for process in range(suite.layout.processes)]
         lines = [_lines(file) for file in files]
-        if error:
-            error += "\n" + "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
-    return SuiteResult(suite, lines, error, time.monotonic() - began)
+        written = log.read_text(errors="replace").splitlines()
+        last = "\n".join(written[-_LAST_LINES:]) if error else ""
+    return SuiteResult(suite, lines, error, last, time.monotonic() - began)
 
 
 def _command(suite: Suite, options: Options) -> list[str]:

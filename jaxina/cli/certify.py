@@ -69,7 +69,7 @@ def certify(
     verdict = judge(results)
     if json_file is not None:
         _write(json_file, results, tables.record(verdict, not_run))
-    _print(verdict, not_run, sum(result.seconds for result in results))
+    _print(verdict, not_run, results)
     raise typer.Exit(1 if verdict.problems else 0)
 
 
@@ -104,7 +104,7 @@ class _Runs:
             for in_testbed, places in ((True, certificate_runs.testbed_with_switch), (False, certificate_runs.switches)):
                 suites = [suite for suite in self._suites if suite.testbed is in_testbed]
                 missing = [suite for suite in suites if suite.key not in self._earlier]
-                with places() if missing else contextlib.nullcontext({}) as addresses:
+                with places(missing) if missing else contextlib.nullcontext({}) as addresses:
                     for suite in suites:
                         self._suite(suite, addresses, progress, bar)
         return self.results
@@ -140,7 +140,7 @@ def _read(file: Path, suites: list[Suite]) -> dict[str, SuiteResult]:
 def _write(file: Path, results: list[SuiteResult], verdict: dict[str, Any]) -> None:
     """Writes what there is, so that the file is whole at any time."""
     suites = {
-        result.suite.key: {"lines": result.lines, "error": result.error, "seconds": result.seconds}
+        result.suite.key: {name: getattr(result, name) for name in ("lines", "error", "output", "seconds")}
         for result in results
     }
     new = file.with_name(file.name + ".new")
@@ -148,7 +148,7 @@ def _write(file: Path, results: list[SuiteResult], verdict: dict[str, Any]) -> N
     new.replace(file)
 
 
-def _print(verdict: Verdict, not_run: list[NotRun], seconds: float) -> None:
+def _print(verdict: Verdict, not_run: list[NotRun], results: list[SuiteResult]) -> None:
     console = Console(highlight=False)
     console.print(tables.hashes(verdict), tables.transports(verdict), tables.interpreters(verdict))
     if verdict.native:
@@ -160,6 +160,11 @@ def _print(verdict: Verdict, not_run: list[NotRun], seconds: float) -> None:
         console.print(f"FAILED: {outcome.combination}: {outcome.problem}", style="red", markup=False, soft_wrap=True)
     if len(problems) > _SHOWN:
         console.print(f"and {len(problems) - _SHOWN:,} more; --json FILE has all", style="red")
+    for result in results:
+        if result.error:
+            console.print(f"{result.suite}: {result.error}; its output ends with", style="red", soft_wrap=True)
+            console.print(result.output, markup=False, soft_wrap=True)
+    seconds = sum(result.seconds for result in results)
     good = len(verdict.outcomes) - len(problems)
     machine = report.environment()["machine"]
     console.print(

@@ -20,8 +20,8 @@ class Flipping(worker.Work):
 
     count = 0
 
-    def sums(self, reverse):
-        made = super().sums(reverse)
+    def sums(self, order):
+        made = super().sums(order)
         self.count += 1
         if self.count == WRONG and os.environ["JAXINA_RANK"] == "1":
             first = made[-1][0].copy()  # of this process's last device

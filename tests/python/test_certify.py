@@ -19,7 +19,7 @@ from jaxina.errors import InvalidArgumentError
 
 HERE = Interpreter("python", {"jax": "0.10.2", "python": "3.11.7", "jaxina": "0.1.0"}, ("scalar", "avx2"), "no device")
 RIGHT, OTHER = "a" * 64, "b" * 64
-SUITE = Suite(HERE, "avx2", Layout(2), (Setting("embedded"), Setting("udp", LOSS)), (Case(32), Case(8)))
+SUITE = Suite(HERE, "avx2", Layout(2), (Setting("embedded"), Setting("direct", LOSS)), (Case(32), Case(8)))
 
 
 # ---- what is combined
@@ -62,7 +62,7 @@ def result_of(suite=SUITE, error="", reference=RIGHT, dropped=3, **hashes):
             counters = {"packets_dropped": dropped, "retransmissions": dropped}
             mine.append({"kind": "setting", "setting": setting, "statistics": counters})
         lines.append(mine)
-    return SuiteResult(suite, lines, error, 1.0)
+    return SuiteResult(suite, lines, error, "its last words", 1.0)
 
 
 def told(*results):
@@ -76,12 +76,12 @@ def test_equal_hashes_are_good():
         (32, RIGHT, "specification"),
         (8, RIGHT, "specification"),
     }
-    assert verdict.lost["udp", "2x2"] == (6, 6)
+    assert verdict.lost["direct", "2x2"] == (6, 6)
 
 
 def test_one_process_that_differs_is_named_with_its_combination():
     (one,) = told(result_of(p1s1c1=OTHER))
-    assert one.startswith("JAX 0.10.2, avx2, 2x2, udp, 2% loss, default slots, default chunks, 8 bits, default buckets")
+    assert one.startswith("JAX 0.10.2, avx2, 2x2, direct, 5% loss, default slots, default chunks, 8 bits, default buckets, inputs in order")
     assert "device 2, 3 has bbbbbbbbbbbb, the specification says aaaaaaaaaaaa" in one
 
 
@@ -120,7 +120,7 @@ def test_what_did_not_run_to_its_end_is_not_good():
     broken = result_of(error="worker 1 was killed")
     broken.lines[1][:] = [line for line in broken.lines[1] if line.get("setting") == 0]
     found = told(broken)
-    assert len(found) == 2 and all("did not run to its end: worker 1 was killed" in one for one in found)
+    assert len(found) == 2 and all("not every process formed the sums: worker 1 was killed" in one for one in found)
 
 
 # ---- the command
@@ -157,7 +157,7 @@ def test_a_bit_that_differs_is_found_and_named(small, monkeypatch):
     assert done.exit_code == 1
     assert "3 of 4 combinations have the bits" in done.output
     (failed,) = [line for line in done.output.splitlines() if line.startswith("FAILED")]
-    assert "scalar, 2x2, udp, 2% loss, default slots, default chunks, 8 bits, default buckets: device 3 has" in failed
+    assert "scalar, 2x2, direct, 5% loss, default slots, default chunks, 8 bits, default buckets, inputs in order: device 3 has" in failed
 
 
 def test_a_python_without_jaxina_is_refused():
