@@ -100,9 +100,7 @@ class Program:
             return jax.make_array_from_callback(x.shape, spread, lambda index: jnp.asarray(x[index]))
 
         self._operands = {name: [placed(x[list(order)]) for x in inputs()] for name, order in ORDERS.items()}
-        self._sum = jax.jit(
-            jax.shard_map(lambda xs: jax.lax.psum(xs, "w"), mesh=mesh, in_specs=P("w"), out_specs=P())
-        )
+        self._sum = jax.jit(jax.shard_map(lambda xs: jax.lax.psum(xs, "w"), mesh=mesh, in_specs=P("w"), out_specs=P()))
 
     def run(self, order: str) -> list[Arrays]:
         """Sums the inputs in one of the `ORDERS`. Returns each local device's results, in the order of the devices."""

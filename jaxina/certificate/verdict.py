@@ -125,9 +125,7 @@ Seen = tuple[Combination, tuple[str, ...], str]
 
 def _seen(result: SuiteResult) -> Iterator[Seen]:
     """Each combination's hashes, and what is wrong with it without looking at them."""
-    sums = [
-        {(line["setting"], line["case"]): line for line in lines} for lines in result.of_kind("sum")
-    ]
+    sums = [{(line["setting"], line["case"]): line for line in lines} for lines in result.of_kind("sum")]
     ends = [{line["setting"]: line["statistics"] for line in lines} for lines in result.of_kind("setting")]
     processes = result.suite.layout.processes
     for combination in result.suite.combinations():

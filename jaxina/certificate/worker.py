@@ -1,7 +1,6 @@
 """What each process of a suite does: it forms the sums of each combination, and writes their hashes to a file.
 
-    python -m jaxina.certificate.worker describe          # prints what this interpreter has, as JSON
-    python -m jaxina.certificate.worker '{"layout": ...}' # under `jaxina run`
+Its argument is JSON, see `Options`; or ``describe``, to print what this interpreter has.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from jaxina.certificate.combinations import INSIDE, ORDERS, SWITCHED, TRANSPARENT, Case, Setting
-
-
 
 _AGGREGATORS = {INSIDE: "embedded", TRANSPARENT: "netreduce"}  # the latter's switch is in the environment
 

@@ -53,7 +53,7 @@ def described(path: str) -> Interpreter:
 
 @contextlib.contextmanager
 def switches(suites: Sequence[Suite]) -> Iterator[dict[str, str]]:
-    """Runs the software switches that these suites need, one for each loss. Yields their control addresses, by the loss."""
+    """Runs the software switches that these suites need. Yields their control addresses, by the loss."""
     settings = [setting for suite in suites for setting in suite.settings]
     losses = sorted({setting.loss for setting in settings if setting.transport in SWITCHED})
     threads = min(2, os.cpu_count() or 1)

@@ -101,10 +101,14 @@ class _Runs:
         # Without a thread that refreshes: processes are forked meanwhile.
         with Progress(*columns, console=self._console, auto_refresh=False, transient=True) as progress:
             bar = progress.add_task("", total=sum(map(len, self._suites)))
-            for in_testbed, places in ((True, certificate_runs.testbed_with_switch), (False, certificate_runs.switches)):
+            for in_testbed, places in (
+                (True, certificate_runs.testbed_with_switch),
+                (False, certificate_runs.switches),
+            ):
                 suites = [suite for suite in self._suites if suite.testbed is in_testbed]
                 missing = [suite for suite in suites if suite.key not in self._earlier]
-                with places(missing) if missing else contextlib.nullcontext({}) as addresses:
+                with contextlib.ExitStack() as stack:
+                    addresses = stack.enter_context(places(missing)) if missing else {}
                     for suite in suites:
                         self._suite(suite, addresses, progress, bar)
         return self.results

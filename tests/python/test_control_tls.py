@@ -135,7 +135,8 @@ def test_who_does_not_use_tls_gets_an_error_that_names_the_switch(authority):
     "validity, said",
     [
         ({"ends": NOW - datetime.timedelta(minutes=1)}, "worker.pem has expired at .* issue a new one"),
-        ({"begins": NOW + HOUR, "ends": NOW + 2 * HOUR}, "is not valid before .* set the clock"),  # clocks an hour apart
+        # The authority's clock is an hour ahead of this one.
+        ({"begins": NOW + HOUR, "ends": NOW + 2 * HOUR}, "is not valid before .* set the clock"),
         ({"dns": "somebody"}, r"does not carry the DNS name jaxina, but \['somebody'\]"),
     ],
 )
