@@ -18,7 +18,7 @@ def hashes(verdict: Verdict) -> Table:
     """One row for each hash that there must be, and how many combinations had it."""
     made = _table("hashes of the sums", ("word", "layouts"), ("tried", "equal"), ("hash", "as"))
     for one in verdict.classes:
-        mine = [outcome for outcome in verdict.outcomes if verdict.class_of(outcome.combination) is one]
+        mine = verdict.of_class(one)
         made.add_row(
             f"{one.bits} bits",
             ", ".join(one.layouts),

@@ -98,10 +98,9 @@ class Verdict:
         """The outcomes with which something is wrong."""
         return [outcome for outcome in self.outcomes if outcome.problem]
 
-    def class_of(self, combination: Combination) -> Class:
-        """What the combination had to give."""
-        layout = str(combination.suite.layout)
-        return next(one for one in self.classes if one.bits == combination.case.bits and layout in one.layouts)
+    def of_class(self, wanted: Class) -> list[Outcome]:
+        """The outcomes of its combinations."""
+        return [outcome for outcome in self.outcomes if _class_of(outcome.combination, self.classes) is wanted]
 
 
 def judge(results: Sequence[SuiteResult]) -> Verdict:
@@ -112,12 +111,16 @@ def judge(results: Sequence[SuiteResult]) -> Verdict:
     """
     seen = [(combination, hashes, problem) for result in results for combination, hashes, problem in _seen(result)]
     classes = _classes(results, seen)
-    outcomes = []
-    for combination, hashes, problem in seen:
-        layout = str(combination.suite.layout)
-        (wanted,) = (one for one in classes if one.bits == combination.case.bits and layout in one.layouts)
-        outcomes.append(Outcome(combination, hashes, problem or _compared(hashes, wanted)))
+    outcomes = [
+        Outcome(combination, hashes, problem or _compared(hashes, _class_of(combination, classes)))
+        for combination, hashes, problem in seen
+    ]
     return Verdict(outcomes, classes, _native(results), _lost(results))
+
+
+def _class_of(combination: Combination, classes: Sequence[Class]) -> Class:
+    layout = str(combination.suite.layout)
+    return next(one for one in classes if one.bits == combination.case.bits and layout in one.layouts)
 
 
 Seen = tuple[Combination, tuple[str, ...], str]
@@ -155,13 +158,13 @@ def _classes(results: Sequence[SuiteResult], seen: Sequence[Seen]) -> list[Class
     for combination, hashes, _ in seen:
         given[combination.case.bits, str(combination.suite.layout)].update(hashes)
     of_hash: dict[tuple[int, str, str], list[str]] = {}
-    for (bits, layout), counter in given.items():
+    for bits, layout in given:
         if specified := told.get((bits, layout)):
             # If interpreters disagree about the specification, the class has a hash that nothing equals.
             hash_, by = " or ".join(sorted(specified)), "specification"
         else:
             every = sum((one for (width, _), one in given.items() if width == bits), collections.Counter[str]())
-            hash_, by = (every or counter or collections.Counter({"": 1})).most_common(1)[0][0], "most"
+            hash_, by = every.most_common(1)[0][0] if every else "", "most"
         of_hash.setdefault((bits, hash_, by), []).append(layout)
     return sorted(
         (Class(bits, tuple(sorted(layouts)), hash_, by) for (bits, hash_, by), layouts in of_hash.items()),
