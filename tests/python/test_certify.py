@@ -167,6 +167,16 @@ def test_a_python_without_jaxina_is_refused():
     assert isinstance(done.exception, InvalidArgumentError) and "Install jaxina there" in done.exception.message
 
 
+def test_a_python_with_another_jaxina_is_refused(tmp_path: Path):
+    other = tmp_path / "python"
+    told = {"versions": {**HERE.versions, "jaxina": "0.0.9"}, "codecs": ["scalar"], "verbs": "none"}
+    other.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
+    other.chmod(0o755)
+    done = CliRunner().invoke(app, ["certify", "--python", str(other)])
+    assert isinstance(done.exception, InvalidArgumentError)
+    assert f"--python {other} has jaxina 0.0.9" in done.exception.message
+
+
 def test_resume_needs_a_file(tmp_path: Path):
     done = CliRunner().invoke(app, ["certify", "--resume"])
     assert isinstance(done.exception, InvalidArgumentError) and "--resume needs --json" in done.exception.message

@@ -61,7 +61,7 @@ class Client:
       rank: which worker this is.
       bind: HOST:PORT at which frames are taken; port 0 picks a free one. Other hosts must reach it.
       token: the scheduler's, if it needs one.
-      tls: this process's certificate, if the scheduler uses TLS (`jaxina.control.tls.tls_of`).
+      tls: this process's certificate, if the scheduler uses TLS (``jaxina.control.tls.tls_of``).
       timeout: seconds to wait for the scheduler.
 
     Raises:

@@ -37,7 +37,7 @@ class ModelServer:
       weights: float32[elements], the model at the beginning. None: be the replica.
       log: where the commits are written, if anywhere. A replica begins it when it becomes the server.
       token: the scheduler's, if it needs one.
-      tls: this process's certificate, if the scheduler uses TLS (`jaxina.control.tls.tls_of`).
+      tls: this process's certificate, if the scheduler uses TLS (``jaxina.control.tls.tls_of``).
       timeout: seconds to wait for the scheduler.
       ended: called, on another thread, when the job has ended with an error.
 
