@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,12 +67,28 @@ def certify(
     interpreters = _interpreters(python or [])
     suites, not_run = combinations.plan(interpreters, quick, testbed)
     earlier = _read(json_file, suites) if resume and json_file is not None else {}
-    results = _Runs(suites, earlier, json_file).run()
+    try:
+        with _ended_by_sigterm():
+            results = _Runs(suites, earlier, json_file).run()
+    except KeyboardInterrupt:
+        how = "the same command with --resume goes on" if json_file is not None else "with --json it could go on later"
+        Console(stderr=True, highlight=False).print(f"stopped; {how}", markup=False, soft_wrap=True)
+        raise typer.Exit(128 + signal.SIGINT) from None
     verdict = judge(results)
     if json_file is not None:
         _write(json_file, results, tables.record(verdict, not_run))
     _print(verdict, not_run, results)
     raise typer.Exit(1 if verdict.problems else 0)
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Lets SIGTERM do what Ctrl-C does, so that what was started ends too, and a testbed is taken down."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _interpreters(paths: list[str]) -> list[Interpreter]:
