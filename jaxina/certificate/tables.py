@@ -63,14 +63,18 @@ def interpreters(verdict: Verdict) -> Table:
 
 def native(verdict: Verdict) -> Table:
     """What XLA's own collective gave, beside."""
-    made = _table("XLA's own collective (gloo between processes), beside", ("JAX", "layout", "inputs"), (), ("hash",))
+    made = _table("XLA's own collective (gloo between processes), beside", ("layout", "inputs", "hash", "JAX"), ())
+    groups: dict[tuple[str, str, str], list[str]] = {}
     for one in verdict.native:
         shown = " and ".join(hash_[:_DIGITS] for hash_ in one.hashes)
-        made.add_row(one.jax, one.layout, one.order, shown)
+        groups.setdefault((one.layout, one.order, shown), []).append(one.jax)
+    for names, versions in sorted(groups.items(), key=lambda group: group[0][0]):
+        made.add_row(*names, ", ".join(versions))
     return made
 
 
 def _table(title: str, left: Sequence[str], right: Sequence[str], more: Sequence[str] = ()) -> Table:
+    """A table with columns to the left, then some to the right, then more to the left."""
     made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, min_width=len(title))
     for column in left:
         made.add_column(column, no_wrap=True)
