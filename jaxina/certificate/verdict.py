@@ -107,7 +107,7 @@ def judge(results: Sequence[SuiteResult]) -> Verdict:
     """Judges what the suites have given.
 
     A combination is good if all devices of all processes have the hash that its class must have, if jaxina carried the
-    sums, and, with loss, if packets were lost and repaired.
+    sums, and, with loss, if packets were lost.
     """
     seen = [(combination, hashes, problem) for result in results for combination, hashes, problem in _seen(result)]
     classes = _classes(results, seen)

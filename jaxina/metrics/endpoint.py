@@ -77,7 +77,7 @@ class Endpoint:
         registry.register(collector())
         try:
             (family, *_), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            kind = type("Server", (_Server,), {"address_family": family})
+            kind: type[_Server] = type("_ServerOfFamily", (_Server,), {"address_family": family})
             self._server = wsgiref.simple_server.make_server(host, port, make_wsgi_app(registry), kind, _Handler)
         except (OSError, OverflowError) as error:
             raise InvalidArgumentError(
