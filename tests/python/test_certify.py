@@ -5,18 +5,19 @@ from __future__ import annotations
 import collections
 import dataclasses
 import json
+import subprocess
+import sys
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from jaxina.certificate import combinations
 from jaxina.certificate.combinations import LAYOUTS, LOSS, Case, Interpreter, Layout, Setting, Suite
 from jaxina.certificate.verdict import SuiteResult, judge
-from jaxina.cli import certificate_runs
 from jaxina.cli.app import app
 from jaxina.errors import InvalidArgumentError
 
+HERE_FOLDER = Path(__file__).parent
 HERE = Interpreter("python", {"jax": "0.10.2", "python": "3.11.7", "jaxina": "0.1.0"}, ("scalar", "avx2"), "no device")
 RIGHT, OTHER = "a" * 64, "b" * 64
 SUITE = Suite(HERE, "avx2", Layout(2), (Setting("embedded"), Setting("direct", LOSS)), (Case(32), Case(8)))
@@ -127,37 +128,29 @@ def test_what_did_not_run_to_its_end_is_not_good():
 # ---- the command
 
 
-@pytest.fixture
-def small(monkeypatch):
-    """The command with four combinations."""
-
-    def plan(interpreters, *options):
-        _, not_run = usual(interpreters, *options)
-        return [dataclasses.replace(SUITE, interpreter=interpreters[0], codec="scalar")], not_run
-
-    usual = combinations.plan
-    monkeypatch.setattr(combinations, "plan", plan)
+def small(worker, *options):
+    """Runs the command with four combinations, in a process of its own: it forks."""
+    command = [sys.executable, HERE_FOLDER / "small_certificate.py", worker, *options]
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=110)
 
 
-def test_sums_have_the_bits_of_the_specification(small, monkeypatch, tmp_path: Path):
+def test_sums_have_the_bits_of_the_specification(tmp_path: Path):
     file = tmp_path / "certificate.json"
-    done = CliRunner().invoke(app, ["certify", "--json", str(file)])
-    assert done.exit_code == 0, done.output
-    assert "4 of 4 combinations have the bits" in done.output
+    done = small("usual", "--json", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 of 4 combinations have the bits" in done.stdout
     found = json.loads(file.read_text())
     assert found["verdict"]["problems"] == []
     assert {one["as"] for one in found["verdict"]["hashes"]} == {"specification"}
-    monkeypatch.delattr(certificate_runs, "run")  # what has run is not run again
-    again = CliRunner().invoke(app, ["certify", "--json", str(file), "--resume"])
-    assert again.exit_code == 0 and "4 of 4 combinations" in again.output
+    again = small("none", "--json", file, "--resume")  # what has run is not run again
+    assert again.returncode == 0 and "4 of 4 combinations" in again.stdout, again.stderr
 
 
-def test_a_bit_that_differs_is_found_and_named(small, monkeypatch):
-    monkeypatch.setattr(certificate_runs, "WORKER", (str(Path(__file__).with_name("flipped_bit.py")),))
-    done = CliRunner().invoke(app, ["certify"])
-    assert done.exit_code == 1
-    assert "3 of 4 combinations have the bits" in done.output
-    (failed,) = [line for line in done.output.splitlines() if line.startswith("FAILED")]
+def test_a_bit_that_differs_is_found_and_named():
+    done = small(HERE_FOLDER / "flipped_bit.py")
+    assert done.returncode == 1
+    assert "3 of 4 combinations have the bits" in done.stdout, done.stdout + done.stderr
+    (failed,) = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
     settings = "direct, 5% loss, default slots, default chunks, 8 bits, default buckets, inputs in order"
     assert f"scalar, 2x2, {settings}: device 3 has" in failed
 
