@@ -1,7 +1,7 @@
 """`jaxina certify` with four combinations. Usage: small_certificate.py WORKER [OPTION]...
 
-WORKER is the program that interpreters are called with instead of `jaxina.certificate.worker`; or "usual"; or "none", so
-that nothing can run.
+WORKER is the program that interpreters are called with instead of `jaxina.certificate.worker`. "usual" is that one, and
+with "none" nothing can run.
 """
 
 import sys
