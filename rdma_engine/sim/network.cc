@@ -5,6 +5,7 @@
 namespace jaxina::sim {
 
 void corrupt(Packet& packet, Random& random) {
+  if (packet.origin.altered) return;  // a second corruption might restore it, and it would still count as corrupt
   packet.origin.altered = true;
   const std::size_t bits = std::size_t{packet.size} * 8;
   const auto flip = [&](std::size_t bit) { packet.bytes[bit / 8] ^= static_cast<std::uint8_t>(1u << (bit % 8)); };

@@ -75,6 +75,20 @@ TEST(Simulator, SwarmOfSeeds) {
 }
 
 // If the switch did not tell that its buffer has overflowed, 70 % of the packets here would be sent again.
+// A link may corrupt what another link has corrupted before. The second flip of a bit must not restore the packet.
+TEST(Simulator, ACorruptPacketStaysCorrupt) {
+  Random random(1);
+  for (int i = 0; i < 10'000; ++i) {
+    Packet packet;
+    packet.size = 1;
+    packet.bytes[0] = 0;
+    corrupt(packet, random);
+    corrupt(packet, random);
+    ASSERT_TRUE(packet.origin.altered);
+    ASSERT_TRUE(packet.size == 0 || packet.bytes[0] != 0);
+  }
+}
+
 TEST(Simulator, ASmallReceiveBufferMakesWorkersSendLess) {
   const CampaignResult result = run_campaign(*scenario_named("incast"), 0, 40, 1);
   expect_no_failures(result);
