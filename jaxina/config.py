@@ -21,6 +21,7 @@ from jaxina._native import (
     MAX_WORKERS,
     MIN_BLOCK_SIZE,
     JobShape,
+    check_encryption,
 )
 from jaxina.errors import InvalidArgumentError
 
@@ -296,6 +297,13 @@ class Configuration:
         path(), None, "This process's certificate, PEM, with the DNS name jaxina. All processes may have the same."
     )
     tls_key: str | None = _setting(path(), None, "The private key of that certificate, PEM, without a password.")
+    encryption: str = _setting(
+        choice("yes", "no"),
+        "no",
+        "Whether the packets of sums are encrypted, with AES-128-GCM (udp, direct). All processes of a job must have "
+        "the same. It needs TLS, by which the keys travel, and OpenSSL 3 on every host. With embedded no packet leaves "
+        "the host, so nothing is done. The other aggregators cannot encrypt, and are refused.",
+    )
     slots: int = _setting(
         integer(1, MAX_SLOTS),
         {
@@ -457,6 +465,7 @@ class Configuration:
         """The settings on which all processes of a job must agree, by name."""
         names = ("aggregator", "slots", "block_size", "blocks_per_chunk", "bits", "rounding", "catch_all")
         values = {name: getattr(self, name) for name in names}
+        values["encryption"] = "yes" if self.encrypts else "no"
         if self.aggregator == "atp":
             values["switches"] = len(self.switches_on_the_way)  # each worker names those of its own rack
         elif self.uses_switch:
@@ -478,6 +487,11 @@ class Configuration:
         if self.aggregator == "netreduce":
             return self.origins["switch"] != "default"
         return self.aggregator not in ("embedded", "direct")
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether the packets of sums are encrypted."""
+        return self.encryption == "yes" and self.aggregator != "embedded"
 
     @property
     def device(self) -> RdmaDevice | None:
@@ -596,9 +610,11 @@ def check_used(configuration: Configuration) -> None:
     A setting from the environment may be meant for other runs. So it is refused only if nobody chose the aggregator.
 
     Raises:
-      InvalidArgumentError: the aggregator does not use a setting that was given.
+      InvalidArgumentError: the aggregator does not use a setting that was given, or cannot encrypt as was asked.
     """
     aggregator = configuration.aggregator
+    if configuration.encrypts:
+        _check_encryption(configuration)
     if configuration.servers is not None and aggregator not in ("direct", "atp"):
         raise InvalidArgumentError(
             f"{variable('servers')}={configuration.servers} is given, but the {aggregator} aggregator has no servers: "
@@ -625,6 +641,35 @@ def check_used(configuration: Configuration) -> None:
                 f"{variable(name)}={given} is given, but the {aggregator} aggregator has no {lacks}: choose "
                 f"{variable('aggregator')}=udp (or --aggregator udp, or jaxina.init('udp')), or leave {name} out"
             )
+
+
+# Why aggregators cannot encrypt.
+_CLEAR = {
+    "atp": "switches on the way add what they read in packets",
+    "roce": "the switch takes RDMA packets, which RDMA devices could not decrypt",
+    "verbs": "RDMA devices write what arrives to memory as it is",
+    "netreduce": "RDMA devices, and the switch on the way, take packets as they are",
+}
+
+
+def _check_encryption(configuration: Configuration) -> None:
+    asked = f"{variable('encryption')}=yes"
+    if why := _CLEAR.get(configuration.aggregator):
+        raise InvalidArgumentError(
+            f"{asked} is given, but {configuration.aggregator} cannot encrypt: {why}. Choose udp or direct, or an "
+            "encrypted network (WireGuard or IPsec)"
+        )
+    if configuration.servers is not None:
+        raise InvalidArgumentError(
+            f"{asked} is given, but the hosts of {variable('servers')} cannot encrypt yet: leave them out, so that the "
+            "workers sum, or choose udp"
+        )
+    if configuration.tls_authority is None:
+        raise InvalidArgumentError(
+            f"{asked} needs TLS, or the keys would travel in the clear: set {variable('tls_authority')}, "
+            f"{variable('tls_certificate')} and {variable('tls_key')} at the workers and at the switch"
+        )
+    check_encryption()
 
 
 def _check_together(configuration: Configuration) -> None:

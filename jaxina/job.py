@@ -196,6 +196,8 @@ def init(
         if _current is not None:
             raise InvalidArgumentError("jaxina.init() ran already: call jaxina.shutdown() before another init()")
         _set_up_logging(configuration)
+        if configuration.encryption == "yes" and not configuration.encrypts:
+            _log.info("JAXINA_ENCRYPTION=yes does nothing with embedded: no packet of a sum leaves this host")
         if configuration.error_file is not None:
             last_words.install(configuration.error_file)
         if configuration.device is not None:

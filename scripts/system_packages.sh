@@ -16,6 +16,7 @@ compiles() { # SOURCE [LIBRARY...]: succeeds if the source compiles and links
 missing_packages() {
   command -v c++ >/dev/null && compiles 'int main() {}' || { echo g++; return; }
   compiles $'#include <libdeflate.h>\nint main() { return libdeflate_crc32(0, "", 0); }' -ldeflate || echo libdeflate-dev
+  compiles $'#include <openssl/kdf.h>\n#if OPENSSL_VERSION_MAJOR < 3\n#error\n#endif\nint main() {}' || echo libssl-dev
   compiles $'#include <gtest/gtest.h>\nint main() {}' -lgtest -pthread || echo libgtest-dev
 }
 

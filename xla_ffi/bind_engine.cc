@@ -8,12 +8,14 @@
 #include <utility>
 
 #include "rdma_engine/base/clock.h"
+#include "rdma_engine/encryption/availability.h"
 #include "rdma_engine/engine/engine.h"
 #include "rdma_engine/engine/trace_events.h"
 #include "rdma_engine/net/interfaces.h"
 #include "rdma_engine/transport/verbs/availability.h"
 #include "xla_ffi/bindings.h"
 #include "xla_ffi/connection_end.h"
+#include "xla_ffi/job_key.h"
 #include "xla_ffi/sum_counts.h"
 
 namespace jaxina {
@@ -121,6 +123,7 @@ nb::dict fields_of(const UdpConfig& config) {
   d["first_window"] = config.first_window;
   d["workers_per_link"] = config.workers_per_link;
   d["host"] = config.host;
+  d["encrypted"] = config.key.has_value();  // not the key, which is secret
   return d;
 }
 
@@ -209,8 +212,8 @@ void bind_engine(nb::module_& m) {
           "use_udp",
           [](GroupConfig& c, const std::vector<std::tuple<std::string, std::uint16_t>>& addresses, bool checksums,
              bool at_workers, const std::vector<std::tuple<std::string, std::uint16_t>>& switches,
-             std::uint32_t first_window, std::uint32_t workers_per_link, std::string host, double loss,
-             std::uint64_t loss_seed) {
+             std::uint32_t first_window, std::uint32_t workers_per_link, std::string host, const nb::bytes& key,
+             double loss, std::uint64_t loss_seed) {
             if (workers_per_link == 0) {
               throw Error(ErrorCode::kInvalidArgument, "at least one worker uses a link");
             }
@@ -220,6 +223,7 @@ void bind_engine(nb::module_& m) {
                              .first_window = first_window,
                              .workers_per_link = workers_per_link,
                              .host = std::move(host),
+                             .key = key_of(key),
                              .loss = {loss, loss_seed}};
             for (const auto& [host, port] : addresses) config.addresses.push_back({host, port});
             for (const auto& [host, port] : switches) config.switches.push_back({host, port});
@@ -227,7 +231,7 @@ void bind_engine(nb::module_& m) {
           },
           "addresses"_a, "checksums"_a = true, nb::kw_only(), "at_workers"_a = false,
           "switches"_a = std::vector<std::tuple<std::string, std::uint16_t>>{}, "first_window"_a = 0,
-          "workers_per_link"_a = 1, "host"_a = "", "loss"_a = 0.0, "loss_seed"_a = 0,
+          "workers_per_link"_a = 1, "host"_a = "", "key"_a = nb::bytes("", 0), "loss"_a = 0.0, "loss_seed"_a = 0,
           "Sums at a switch, or at the workers' own servers, over UDP.\n\n"
           "Args:\n"
           "  addresses: (host, port) of each of the switch's threads, or of each worker's server; slot i belongs to "
@@ -239,6 +243,7 @@ void bind_engine(nb::module_& m) {
           "  first_window: for how many passes there is room at first; 0 if that is not known.\n"
           "  workers_per_link: how many workers' packets share a link to a server or a switch.\n"
           "  host: this process's numeric address; \"\" lets the route decide.\n"
+          "  key: the job's key, JOB_KEY_BYTES random bytes, if its packets are encrypted; b\"\" if they are not.\n"
           "  loss: share of arriving packets to drop, for experiments, in [0, 1].\n"
           "  loss_seed: seed of these drops.")
       .def(
@@ -370,6 +375,12 @@ void bind_engine(nb::module_& m) {
       "Returns:\n"
       "  A list of (interface, address, prefix_length, mtu, up, loopback). address: numeric. mtu: bytes. up: whether the "
       "interface is up and has a link.");
+  m.def("encryption_availability", &encryption::availability,
+        "Names the library with which packets would be encrypted, or says what is missing.");
+  m.def("check_encryption", &encryption::check_available,
+        "Checks that this host can encrypt packets.\n\n"
+        "Raises:\n"
+        "  InvalidArgumentError: it cannot. The message says why.");
   m.def("verbs_availability", &verbs::availability,
         "Describes the RDMA devices that the verbs transport could use, or what it lacks, in words.");
   m.def(

@@ -49,6 +49,19 @@ void bind_roce_switch(nb::module_& m) {
           "  SystemCallError: if the system has no thread left.")
       .def_prop_ro("port", &RoceSwitch::port, "The UDP port.")
       .def(
+          "add_job",
+          [](RoceSwitch& self, std::uint32_t job, std::uint64_t secret, const JobShape& shape) {
+            self.add_job({.job = job, .secret = secret, .shape = shape});
+          },
+          "job"_a, "secret"_a, "shape"_a, Release(),
+          "Adds a job.\n\n"
+          "Args:\n"
+          "  job: the job's id.\n"
+          "  secret: the job's secret, 64 bits, which its workers' packets must carry.\n"
+          "  shape: the job's shape.\n\n"
+          "Raises:\n"
+          "  JobRejectedError: if the id is in use, or there is no memory left for the pool.")
+      .def(
           "connect",
           [](RoceSwitch& self, std::uint32_t job, std::uint32_t worker, const ConnectionFields& end) {
             return fields_of(self.connect(job, worker, connection_of(end)));

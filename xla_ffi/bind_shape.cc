@@ -30,6 +30,7 @@ void bind_shape(nb::module_& m) {
   m.attr("MAX_BLOCKS_PER_CHUNK") = wire::kMaxBlocksPerChunk;
   m.attr("MAX_GROUPS") = wire::kMaxGroups;
   m.attr("HEADER_BYTES") = wire::kHeaderSize;
+  m.attr("JOB_KEY_BYTES") = kJobKeyBytes;
 
   nb::class_<JobShape>(
       m, "JobShape",

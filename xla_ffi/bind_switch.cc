@@ -14,6 +14,7 @@
 #include "rdma_engine/net/socket_address.h"
 #include "rdma_engine/switch/software_switch.h"
 #include "xla_ffi/bindings.h"
+#include "xla_ffi/job_key.h"
 #include "xla_ffi/switch_counters.h"
 
 namespace jaxina {
@@ -111,14 +112,35 @@ void bind_switch(nb::module_& m) {
       .def_prop_ro("receive_buffer_requested", &SoftwareSwitch::receive_buffer_requested,
                    "Bytes that were asked for. The system grants fewer if net.core.rmem_max limits them.")
       .def(
+          "add_job",
+          [](SoftwareSwitch& self, std::uint32_t job, std::uint64_t secret, const JobShape& shape,
+             const nb::bytes& key) {
+            const JobSpec spec{.job = job, .secret = secret, .shape = shape, .key = key_of(key)};
+            const nb::gil_scoped_release release;
+            self.add_job(spec);
+          },
+          "job"_a, "secret"_a, "shape"_a, "key"_a = nb::bytes("", 0),
+          "Adds a job.\n\n"
+          "Args:\n"
+          "  job: the job's id.\n"
+          "  secret: the job's secret, 64 bits, which its workers' packets must carry.\n"
+          "  shape: the job's shape.\n"
+          "  key: the job's key, JOB_KEY_BYTES random bytes, if its packets are encrypted; b\"\" if they are not.\n\n"
+          "Raises:\n"
+          "  InvalidArgumentError: if this host cannot encrypt.\n"
+          "  JobRejectedError: if the id is in use, or there is no memory left for the pool.")
+      .def(
           "add_part",
           [](SoftwareSwitch& self, std::uint32_t job, std::uint64_t secret, const JobShape& shape, std::uint32_t index,
-             std::uint32_t of, const std::vector<Workers>& groups, const std::vector<HostPort>& switches) {
-            self.add_job({.job = job, .secret = secret, .shape = shape}, {.index = index, .of = of},
+             std::uint32_t of, const std::vector<Workers>& groups, const std::vector<HostPort>& switches,
+             const nb::bytes& key) {
+            const JobSpec spec{.job = job, .secret = secret, .shape = shape, .key = key_of(key)};
+            const nb::gil_scoped_release release;
+            self.add_job(spec, {.index = index, .of = of},
                          {.groups = sets_of(groups, shape), .addresses = resolved(switches)});
           },
           "job"_a, "secret"_a, "shape"_a, "index"_a, "of"_a, "groups"_a = std::vector<Workers>{},
-          "switches"_a = std::vector<HostPort>{}, Release(),
+          "switches"_a = std::vector<HostPort>{}, "key"_a = nb::bytes("", 0),
           "Adds this switch's part of a job that several switches share: of `of` switches it is number `index`, from 0. "
           "The other arguments, and the errors, are those of add_job(). With one thread each, slot i of the job "
           "belongs to switch i % of.\n\n"

@@ -49,26 +49,13 @@ inline nanobind::dict as_dict(const SwitchCounters& counters) {
   return d;
 }
 
-// Binds the methods that both kinds of switch have: adding, removing and aborting jobs, and statistics.
+// Binds the methods that both kinds of switch have: removing and aborting jobs, and statistics.
 template <typename Switch>
 void bind_jobs(nanobind::class_<Switch>& bound) {
   namespace nb = nanobind;
   using namespace nb::literals;
   using Release = nb::call_guard<nb::gil_scoped_release>;
   bound
-      .def(
-          "add_job",
-          [](Switch& self, std::uint32_t job, std::uint64_t secret, const JobShape& shape) {
-            self.add_job({.job = job, .secret = secret, .shape = shape});
-          },
-          "job"_a, "secret"_a, "shape"_a, Release(),
-          "Adds a job.\n\n"
-          "Args:\n"
-          "  job: the job's id.\n"
-          "  secret: the job's secret, 64 bits, which its workers' packets must carry.\n"
-          "  shape: the job's shape.\n\n"
-          "Raises:\n"
-          "  JobRejectedError: if the id is in use, or there is no memory left for the pool.")
       .def("remove_job", &Switch::remove_job, "job"_a, Release(),
            "Removes a job and frees its slots. Does nothing if there is no such job.")
       .def(

@@ -1,10 +1,11 @@
 // Measures a float32 all-reduce over the udp transport, without JAX, by turns with a plain echo of the same packets:
-//   udp_bench WORKERS THREADS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [testbed] [no-echo]
+//   udp_bench WORKERS THREADS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [testbed] [no-echo] [encrypted]
 // Workers are threads of this process, besides the THREADS threads of the switch or the echo. With `testbed` each
 // worker and the server work in their namespaces of the testbed that `jaxina testbed up` has made; otherwise all use
 // loopback. In both measurements every worker keeps SLOTS packets on their way. The figures per core compare the
 // processor time of the serving threads: both move the same, each worker's bytes once in and once out. The echo does
-// not survive loss, so leave it out (no-echo) if links lose packets.
+// not survive loss, so leave it out (no-echo) if links lose packets. With `encrypted`, sums with encrypted packets take
+// turns with the others.
 #include <fcntl.h>
 #include <sched.h>
 #include <time.h>
@@ -18,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,7 +39,7 @@ struct Options {
   std::uint32_t workers, threads, slots, blocks_per_chunk;
   std::size_t bytes;
   int iterations;
-  bool testbed = false, echo = true;
+  bool testbed = false, echo = true, encrypted = false;
   const char* server() const { return testbed ? "198.18.0.1" : "127.0.0.1"; }
 };
 
@@ -116,7 +118,7 @@ struct Packets {
   std::uint64_t sent = 0, retransmissions = 0;
 };
 
-Times sum(const Options& options, Buffers& buffers, Packets& packets) {
+Times sum(const Options& options, Buffers& buffers, Packets& packets, std::optional<JobKey> key = {}) {
   const std::uint32_t n = options.workers;
   const JobSpec job{.job = 1,
                     .secret = 42,
@@ -124,7 +126,8 @@ Times sum(const Options& options, Buffers& buffers, Packets& packets) {
                                        .workers = n,
                                        .slots = options.slots,
                                        .block_size = 256,
-                                       .blocks_per_chunk = options.blocks_per_chunk})};
+                                       .blocks_per_chunk = options.blocks_per_chunk}),
+                    .key = key};
   std::unique_ptr<SoftwareSwitch> software_switch;
   std::thread([&] {
     enter(options, "switch");
@@ -136,7 +139,7 @@ Times sum(const Options& options, Buffers& buffers, Packets& packets) {
   const Times times = run_workers(options, [&](std::uint32_t w, auto start) {
     const std::unique_ptr<Endpoint> endpoint =
         make_endpoint({.shape = job.shape, .worker = w, .job = job.job, .secret = job.secret},
-                      UdpConfig{.addresses = ports_of(options.server(), software_switch->ports())});
+                      UdpConfig{.addresses = ports_of(options.server(), software_switch->ports()), .key = key});
     std::vector<float>&in = buffers.in[w], &out = buffers.out[w];
     start();
     endpoint->worker().submit({{{ElementType::kFloat32, in.size(), in.data(), out.data()}}});
@@ -237,20 +240,32 @@ void report(const char* name, const std::vector<Times>& rounds, const std::strin
 
 void compare(const Options& options) {
   Buffers buffers(options);
-  Packets warm_up, packets;
+  Packets warm_up, packets, of_encrypted;
+  const JobKey key{.bytes = {1, 2, 3}};
   sum(options, buffers, warm_up);
-  std::vector<Times> sums, echoes;
-  std::vector<double> ratios;
+  if (options.encrypted) sum(options, buffers, warm_up, key);
+  std::vector<Times> sums, encrypted, echoes;
+  std::vector<double> ratios, slower;
   for (int i = 0; i < options.iterations; ++i) {
     sums.push_back(sum(options, buffers, packets));
+    if (options.encrypted) {
+      encrypted.push_back(sum(options, buffers, of_encrypted, key));
+      slower.push_back(sums.back().wall / encrypted.back().wall);
+    }
     if (!options.echo) continue;
     echoes.push_back(echo(options));
     ratios.push_back(echoes.back().serving / sums.back().serving);
   }
   std::printf("median (least - most) of %d rounds\n", options.iterations);
-  report(
-      "sum ", sums,
-      "; " + std::to_string(packets.retransmissions) + " of " + std::to_string(packets.sent) + " packets sent again");
+  const auto again = [](const Packets& counted) {
+    return "; " + std::to_string(counted.retransmissions) + " of " + std::to_string(counted.sent) +
+           " packets sent again";
+  };
+  report("sum ", sums, again(packets));
+  if (options.encrypted) {
+    report("encrypted", encrypted, again(of_encrypted));
+    std::printf("encrypted sums have %s times the throughput of the others\n", spread(slower, 2).c_str());
+  }
   if (!options.echo) return;
   report("echo", echoes, "");
   std::printf("the switch moves %s times what the echo moves per core\n", spread(ratios, 2).c_str());
@@ -267,10 +282,13 @@ int main(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "testbed") options.testbed = true;
     else if (word == "no-echo") options.echo = false;
+    else if (word == "encrypted") options.encrypted = true;
     else known = false;
   }
   if (!known) {
-    std::fprintf(stderr, "udp_bench WORKERS THREADS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [testbed] [no-echo]\n");
+    std::fprintf(stderr,
+                 "udp_bench WORKERS THREADS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [testbed] [no-echo] "
+                 "[encrypted]\n");
     return 2;
   }
   options.workers = number(1);

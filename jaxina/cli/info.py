@@ -54,6 +54,7 @@ def _facts() -> dict[str, str]:
         "jax, jaxlib": f"{jax.__version__}, {jaxlib.__version__} ({tested})",
         "codec": _native.numerics.codec_name(),
         "aggregators": ", ".join(config.AGGREGATORS),
+        "encryption": _native.encryption_availability(),
         "verbs": _native.verbs_availability(),
         "GPUs": gpu["gpus"],
         "CUDA": gpu["toolkit"],

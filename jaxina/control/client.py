@@ -17,7 +17,7 @@ from jaxina.control.session import Session
 from jaxina.control.tls import Tls, why_refused
 from jaxina.control.token_check import metadata_of
 from jaxina.control.typed_status import error_from, unreachable
-from jaxina.errors import JaxinaError
+from jaxina.errors import InvalidArgumentError, JaxinaError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +76,7 @@ class SwitchClient:
         join_timeout: float,
         heartbeat_timeout: float,
         whole_chunks: bool = False,
+        encrypt: bool = False,
     ) -> JobGrant:
         """Has the switch make a job, for workers that then join it.
 
@@ -88,9 +89,10 @@ class SwitchClient:
           join_timeout: after how many seconds a job that nobody has joined is dropped.
           heartbeat_timeout: after how many seconds of silence a worker counts as dead.
           whole_chunks: whether each pass carries either no words or those of a whole chunk.
+          encrypt: whether the job's packets are to be encrypted.
 
         Raises:
-          InvalidArgumentError: there can be no such job.
+          InvalidArgumentError: there can be no such job, or the switch cannot encrypt.
           TooManyWorkersError: it has too many devices or workers.
           JobRejectedError: the switch, or this address, has as many jobs as it may have.
         """
@@ -105,8 +107,14 @@ class SwitchClient:
                 join_timeout_s=join_timeout,
                 heartbeat_timeout_s=heartbeat_timeout,
                 whole_chunks=whole_chunks,
+                encrypt=encrypt,
             ),
         )
+        if encrypt and not reply.encrypted:
+            raise InvalidArgumentError(
+                f"the switch at {self.address} is older than this jaxina and cannot encrypt packets: start a newer "
+                "one, or leave JAXINA_ENCRYPTION out in all processes"
+            )
         terms = Terms(reply.whole_chunks, not reply.without_checksums)
         return JobGrant(reply.job, reply.secret, list(reply.data_ports), terms, reply.first_window)
 
@@ -155,6 +163,14 @@ class SwitchClient:
         """Asks which workers of a job have not joined, and which its slots wait for."""
         request = pb.WhoIsMissingRequest(job=job, secret=secret)
         return self._call(self._stub.WhoIsMissing, request)
+
+    def key(self, job: int, secret: int) -> bytes:
+        """Asks for the key of a job whose packets are encrypted.
+
+        Raises:
+          JobRejectedError: there is no such job, or its secret is another, or its packets are in the clear.
+        """
+        return self._call(self._stub.GetKey, pb.GetKeyRequest(job=job, secret=secret)).key
 
     def connect_queue_pairs(self, job: int, secret: int, rank: int, end: QueuePairs) -> QueuePairs:
         """Tells the switch a joined worker's queue pairs, and returns the switch's that they are connected to.

@@ -201,6 +201,7 @@ class Connector:
                 first_window=servers.first_window,
                 workers_per_link=servers.workers_per_link,
                 host="" if configuration.interface is None else self._host,
+                key=servers.key,
                 loss=loss,
                 loss_seed=seed,
             )

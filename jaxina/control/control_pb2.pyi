@@ -30,6 +30,7 @@ class CreateJobRequest(_message.Message):
     HEARTBEAT_TIMEOUT_S_FIELD_NUMBER: _builtins.int
     DEVICES_FIELD_NUMBER: _builtins.int
     WHOLE_CHUNKS_FIELD_NUMBER: _builtins.int
+    ENCRYPT_FIELD_NUMBER: _builtins.int
     workers: _builtins.int
     slots: _builtins.int
     block_size: _builtins.int
@@ -38,6 +39,7 @@ class CreateJobRequest(_message.Message):
     heartbeat_timeout_s: _builtins.float
     devices: _builtins.int
     whole_chunks: _builtins.bool
+    encrypt: _builtins.bool
     def __init__(
         self,
         *,
@@ -49,6 +51,7 @@ class CreateJobRequest(_message.Message):
         heartbeat_timeout_s: _builtins.float = ...,
         devices: _builtins.int = ...,
         whole_chunks: _builtins.bool = ...,
+        encrypt: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -59,6 +62,8 @@ class CreateJobRequest(_message.Message):
         b"blocks_per_chunk",
         "devices",
         b"devices",
+        "encrypt",
+        b"encrypt",
         "heartbeat_timeout_s",
         b"heartbeat_timeout_s",
         "join_timeout_s",
@@ -85,11 +90,13 @@ class CreateJobReply(_message.Message):
     WHOLE_CHUNKS_FIELD_NUMBER: _builtins.int
     WITHOUT_CHECKSUMS_FIELD_NUMBER: _builtins.int
     FIRST_WINDOW_FIELD_NUMBER: _builtins.int
+    ENCRYPTED_FIELD_NUMBER: _builtins.int
     job: _builtins.int
     secret: _builtins.int
     whole_chunks: _builtins.bool
     without_checksums: _builtins.bool
     first_window: _builtins.int
+    encrypted: _builtins.bool
     @_builtins.property
     def data_ports(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
@@ -101,12 +108,15 @@ class CreateJobReply(_message.Message):
         whole_chunks: _builtins.bool = ...,
         without_checksums: _builtins.bool = ...,
         first_window: _builtins.int = ...,
+        encrypted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
         "data_ports",
         b"data_ports",
+        "encrypted",
+        b"encrypted",
         "first_window",
         b"first_window",
         "job",
@@ -1154,6 +1164,47 @@ class WhoIsMissingReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WhoIsMissingReply: _TypeAlias = WhoIsMissingReply  # noqa: Y015
+
+@_typing.final
+class GetKeyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    job: _builtins.int
+    secret: _builtins.int
+    def __init__(
+        self,
+        *,
+        job: _builtins.int = ...,
+        secret: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetKeyRequest: _TypeAlias = GetKeyRequest  # noqa: Y015
+
+@_typing.final
+class GetKeyReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    key: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        key: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetKeyReply: _TypeAlias = GetKeyReply  # noqa: Y015
 
 @_typing.final
 class ConnectQueuePairsRequest(_message.Message):

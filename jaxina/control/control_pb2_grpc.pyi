@@ -34,6 +34,7 @@ class AggregatorStub:
     Session: _grpc.StreamStreamMultiCallable[_control_pb2.WorkerMessage, _control_pb2.SwitchMessage]
     Status: _grpc.UnaryUnaryMultiCallable[_control_pb2.StatusRequest, _control_pb2.StatusReply]
     WhoIsMissing: _grpc.UnaryUnaryMultiCallable[_control_pb2.WhoIsMissingRequest, _control_pb2.WhoIsMissingReply]
+    GetKey: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetKeyRequest, _control_pb2.GetKeyReply]
     ConnectQueuePairs: _grpc.UnaryUnaryMultiCallable[_control_pb2.ConnectQueuePairsRequest, _control_pb2.QueuePairs]
     ConnectRing: _grpc.UnaryUnaryMultiCallable[_control_pb2.ConnectQueuePairsRequest, _control_pb2.RingNeighbours]
     Assist: _grpc.StreamStreamMultiCallable[_control_pb2.AssistRequest, _control_pb2.Assisting]
@@ -45,6 +46,7 @@ class AggregatorAsyncStub(AggregatorStub):
     Session: _aio.StreamStreamMultiCallable[_control_pb2.WorkerMessage, _control_pb2.SwitchMessage]  # type: ignore[assignment]
     Status: _aio.UnaryUnaryMultiCallable[_control_pb2.StatusRequest, _control_pb2.StatusReply]  # type: ignore[assignment]
     WhoIsMissing: _aio.UnaryUnaryMultiCallable[_control_pb2.WhoIsMissingRequest, _control_pb2.WhoIsMissingReply]  # type: ignore[assignment]
+    GetKey: _aio.UnaryUnaryMultiCallable[_control_pb2.GetKeyRequest, _control_pb2.GetKeyReply]  # type: ignore[assignment]
     ConnectQueuePairs: _aio.UnaryUnaryMultiCallable[_control_pb2.ConnectQueuePairsRequest, _control_pb2.QueuePairs]  # type: ignore[assignment]
     ConnectRing: _aio.UnaryUnaryMultiCallable[_control_pb2.ConnectQueuePairsRequest, _control_pb2.RingNeighbours]  # type: ignore[assignment]
     Assist: _aio.StreamStreamMultiCallable[_control_pb2.AssistRequest, _control_pb2.Assisting]  # type: ignore[assignment]
@@ -74,6 +76,12 @@ class AggregatorServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.WhoIsMissingRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.WhoIsMissingReply, _abc.Awaitable[_control_pb2.WhoIsMissingReply]]: ...
+    @_abc_1.abstractmethod
+    def GetKey(
+        self,
+        request: _control_pb2.GetKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.GetKeyReply, _abc.Awaitable[_control_pb2.GetKeyReply]]: ...
     @_abc_1.abstractmethod
     def ConnectQueuePairs(
         self,

@@ -195,6 +195,25 @@ class DataPlane(Protocol):
 
 
 @runtime_checkable
+class EncryptingPlane(Protocol):
+    """A data plane that can encrypt."""
+
+    def add_encrypted_job(self, job: int, secret: int, shape: JobShape, key: bytes) -> None:
+        """Makes the slots of a job whose packets are encrypted; see `DataPlane.add_job`.
+
+        Args:
+          job: the job.
+          secret: its secret.
+          shape: its shape.
+          key: its key, 32 random bytes.
+
+        Raises:
+          InvalidArgumentError: this host has no libcrypto.
+        """
+        ...
+
+
+@runtime_checkable
 class RingPlane(Protocol):
     """A data plane for rings of reliable connections between workers."""
 

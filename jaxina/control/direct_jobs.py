@@ -136,19 +136,21 @@ class DirectAggregators:
         layout = racks.Layout.restored(agreement["switches"])
         dedicated = racks.restored_addresses(agreement["servers"])
         window, server = 0, None
+        client = self._control.client(agreement["control"], agreement["leader"])
+        key = self._sessions.key(client, agreement)
         with self._lock:
             self._jobs[group] = job, worker
             roles = self._roles.pop(job, {})
         try:
             if self._server is not None:
-                self._server.add_part(job, secret, shape, worker, workers, layout.groups, layout.tops)
+                self._server.add_part(job, secret, shape, worker, workers, layout.groups, layout.tops, key)
                 server = WorkerServer(self._host, self._server.ports[0], self._server.slots_that_fit(shape))
             elif worker == LEADER:
                 lost = functools.partial(self._lost_server, group)
                 window = self._helpers.serve(job, secret, shape, self._dedicated, layout, lost)
                 self._helpers.combine(job, secret, shape, _upstream_from(roles, dedicated))
             found = self._sessions.join(
-                self._control.client(agreement["control"], agreement["leader"]),
+                client,
                 group,
                 worker,
                 workers,
@@ -173,6 +175,7 @@ class DirectAggregators:
             at_workers=not dedicated,
             switches=layout.way(worker),
             workers_per_link=max(-(-workers // (len(self._dedicated) or workers)), layout.senders_per_link),
+            key=key,
         )
 
     def _lost_server(self, group: Group, error: JaxinaError) -> None:

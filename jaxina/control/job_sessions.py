@@ -48,7 +48,21 @@ class JobSessions:
             blocks_per_chunk=configuration.blocks_per_chunk,
             join_timeout=configuration.join_timeout,
             heartbeat_timeout=configuration.heartbeat_timeout,
+            encrypt=configuration.encrypts,
         )
+
+    def key(self, client: SwitchClient, agreement: Agreement) -> bytes:
+        """Asks for the key of a job's packets, which the agreement does not have: it is published in the clear.
+
+        Returns:
+          The key; empty if the packets are in the clear.
+
+        Raises:
+          JobRejectedError: there is no such job any more.
+        """
+        if not self._configuration.encrypts:
+            return b""
+        return client.key(agreement["job"], agreement["secret"])
 
     def join(
         self,

@@ -18,11 +18,13 @@ class JobSpec:
       shape: the job's shape. Its workers are the processes of a group of devices.
       join_timeout: after how many seconds a job that nobody has joined is dropped, at the latest.
       heartbeat_timeout: after how many seconds of silence a session counts as dead.
+      encrypt: whether the job's packets are to be encrypted.
     """
 
     shape: JobShape
     join_timeout: float
     heartbeat_timeout: float
+    encrypt: bool = False
 
     def __post_init__(self) -> None:
         """Raises InvalidArgumentError if a time is not allowed."""

@@ -11,6 +11,7 @@ import itertools
 import secrets
 from collections.abc import Mapping, Sequence
 
+from jaxina._native import JOB_KEY_BYTES
 from jaxina.control import limits
 from jaxina.control.job_spec import JobSpec
 from jaxina.control.quota import JobQuota
@@ -55,6 +56,7 @@ class Job:
       spec: what was asked for.
       created: when it was made.
       address: the address that asked for it.
+      key: of the job's packets, 32 random bytes; empty if they are in the clear.
       members: the session of each worker that has joined, by rank. It keeps those that have left.
       sessions: the sessions that are present.
       aborted: the error that ended the job; None if none has.
@@ -65,6 +67,7 @@ class Job:
     spec: JobSpec
     created: float
     address: str
+    key: bytes = dataclasses.field(repr=False, default=b"")
     members: dict[int, Session] = dataclasses.field(default_factory=dict)
     sessions: set[Session] = dataclasses.field(default_factory=set)
     aborted: JaxinaError | None = None
@@ -142,7 +145,7 @@ class Membership:
         self._last_id = secrets.randbits(16) if ids_from is None else ids_from
 
     def create(self, spec: JobSpec, address: str, now: float) -> Job:
-        """Makes a job, with an id that no other job has and a random secret.
+        """Makes a job, with an id that no other job has, a random secret, and a random key if it needs one.
 
         Args:
           spec: what is asked for.
@@ -157,7 +160,8 @@ class Membership:
         self._last_id = (self._last_id + 1) % 2**32
         while self._last_id in self.jobs:
             self._last_id = (self._last_id + 1) % 2**32
-        job = Job(self._last_id, secrets.randbits(64), spec, now, address)
+        key = secrets.token_bytes(JOB_KEY_BYTES) if spec.encrypt else b""
+        job = Job(self._last_id, secrets.randbits(64), spec, now, address, key)
         self.jobs[job.id] = job
         return job
 

@@ -51,7 +51,9 @@ class ControlServer:
         upstream: str = "",
         tls: Tls | None = None,
     ):
-        self._service = AggregatorService(data_plane, ask_every=ask_every, ids_from=ids_from, upstream=upstream)
+        self._service = AggregatorService(
+            data_plane, ask_every=ask_every, ids_from=ids_from, upstream=upstream, secure=tls is not None
+        )
         self._interceptors = () if token is None else (TokenCheck(token),)
         self._bind = bind
         self._tls = tls

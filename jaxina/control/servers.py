@@ -60,6 +60,7 @@ class Servers:
         ``switches[i % len(switches)]``. Empty: there are none.
       workers_per_link: how many senders' packets share a link to a server, or to a switch on the way.
       own_host: in a ring, the numeric address at which the other workers reach this process.
+      key: the key of the job's packets; empty if they are in the clear.
     """
 
     addresses: Sequence[tuple[str, int]] = ()
@@ -68,3 +69,4 @@ class Servers:
     switches: Sequence[tuple[str, int]] = ()
     workers_per_link: int = 1
     own_host: str = ""
+    key: bytes = dataclasses.field(default=b"", repr=False)

@@ -23,6 +23,9 @@ class ServersAtWorkers:
     def add_job(self, job: int, secret: int, shape: JobShape) -> None:
         """Does nothing: each worker has added the job to its own server before it joins."""
 
+    def add_encrypted_job(self, job: int, secret: int, shape: JobShape, key: bytes) -> None:
+        """Does nothing, as `add_job`."""
+
     def remove_job(self, job: int) -> None:
         """Does nothing: each worker's server ends with the worker."""
 

@@ -17,7 +17,7 @@ from jaxina._native import JobShape
 from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc, limits
 from jaxina.control.assisted_jobs import AssistedJobs
-from jaxina.control.data_plane import DataPlane, QueuePairs
+from jaxina.control.data_plane import DataPlane, EncryptingPlane, QueuePairs
 from jaxina.control.job_spec import JobSpec
 from jaxina.control.membership import (
     Aborted,
@@ -37,7 +37,7 @@ from jaxina.control.ring_meetings import RingMeetings
 from jaxina.control.servers import WorkerServer
 from jaxina.control.status_reply import StatusReplies
 from jaxina.control.typed_status import refuse
-from jaxina.errors import InvalidArgumentError, JaxinaError
+from jaxina.errors import InvalidArgumentError, JaxinaError, JobRejectedError
 
 _log = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
       ask_every: the least time between two questions to the data plane about its state, in seconds.
       ids_from: the jobs get the ids after this one; None: any.
       upstream: the control address of the switch that this one is below; empty if there is none.
+      secure: whether calls are encrypted.
     """
 
     def __init__(
@@ -80,8 +81,10 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         ask_every: float = limits.ASK_EVERY,
         ids_from: int | None = None,
         upstream: str = "",
+        secure: bool = False,
     ):
         self._data_plane = data_plane
+        self._secure = secure
         self._clock = clock
         self._membership = Membership(ids_from)
         self._on_drained: Callable[[], Any] = lambda: None
@@ -111,7 +114,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             blocks_per_chunk=request.blocks_per_chunk,
             whole_chunks=whole_chunks,
         )
-        spec = JobSpec(shape, request.join_timeout_s, request.heartbeat_timeout_s)
+        spec = JobSpec(shape, request.join_timeout_s, request.heartbeat_timeout_s, request.encrypt)
         job = self._create(spec, address_of(context.peer()))
         _log.info("job %d: created for %d workers, %d slots", job.id, shape.workers, shape.slots)
         return pb.CreateJobReply(
@@ -121,6 +124,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             whole_chunks=whole_chunks,
             without_checksums=not terms.checksums,
             first_window=self._data_plane.slots_that_fit(shape),
+            encrypted=spec.encrypt,
         )
 
     async def Session(
@@ -160,6 +164,14 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self._membership.check_secret(request.job, request.secret)
         job = self._membership.find(request.job)
         return pb.WhoIsMissingReply(not_joined=job.not_joined, awaited=self._replies.awaited(job))
+
+    @_typed
+    async def GetKey(self, request: pb.GetKeyRequest, context: grpc.aio.ServicerContext[Any, Any]) -> pb.GetKeyReply:
+        self._membership.check_secret(request.job, request.secret)
+        key = self._membership.find(request.job).key
+        if not key:
+            raise JobRejectedError(f"the packets of job {request.job} are not encrypted, so it has no key")
+        return pb.GetKeyReply(key=key)
 
     @_typed
     async def ConnectQueuePairs(
@@ -251,11 +263,27 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
     def _create(self, spec: JobSpec, address: str) -> Job:
         job = self._membership.create(spec, address, self._clock())
         try:
-            self._data_plane.add_job(job.id, job.secret, spec.shape)
+            if spec.encrypt:
+                self._encrypting_plane().add_encrypted_job(job.id, job.secret, spec.shape, job.key)
+            else:
+                self._data_plane.add_job(job.id, job.secret, spec.shape)
         except BaseException:
             del self._membership.jobs[job.id]
             raise
         return job
+
+    def _encrypting_plane(self) -> EncryptingPlane:
+        if not self._secure:
+            raise InvalidArgumentError(
+                "this switch does not use TLS, so the keys of encrypted packets would travel in the clear: start it "
+                "with JAXINA_TLS_AUTHORITY, JAXINA_TLS_CERTIFICATE and JAXINA_TLS_KEY, and set them at the workers too"
+            )
+        if not isinstance(self._data_plane, EncryptingPlane):
+            raise InvalidArgumentError(
+                "this switch cannot encrypt: only the software switch can, with aggregator='udp'. A chip adds what it "
+                "reads in packets. Use `jaxina switch` on a host, or leave JAXINA_ENCRYPTION out in all processes"
+            )
+        return self._data_plane
 
     async def _first_assist(self, requests: AsyncIterator[pb.AssistRequest]) -> pb.AssistRequest:
         try:

@@ -73,6 +73,7 @@ class SwitchAggregators:
 
     def join(self, group: Group, worker: int, workers: int, agreement: Agreement) -> Servers:
         """Joins, and waits until all workers of the job have joined."""
+        key = self._sessions.key(self._client, agreement)
         self._sessions.join(
             self._client,
             group,
@@ -82,7 +83,7 @@ class SwitchAggregators:
             lambda code, message: self._abort(list(group), code, message),
         )
         addresses = [(agreement["address"], port) for port in agreement["ports"]]
-        return Servers(addresses, agreement["first_window"])
+        return Servers(addresses, agreement["first_window"], key=key)
 
     def connect_queue_pairs(self, agreement: Agreement, worker: int, end: tuple[Any, ...]) -> tuple[Any, ...]:
         ours = QueuePairs(*end)

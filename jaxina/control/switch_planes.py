@@ -33,6 +33,9 @@ class SwitchPlanes:
         self._datagrams.add_job(job, secret, shape)
         self._specs[job] = (secret, shape)
 
+    def add_encrypted_job(self, job: int, secret: int, shape: JobShape, key: bytes) -> None:
+        self._datagrams.add_job(job, secret, shape, key)  # not for RDMA, so no queue pairs can be connected
+
     def slots_that_fit(self, shape: JobShape) -> int:
         return self._datagrams.slots_that_fit(shape)
 
@@ -59,6 +62,11 @@ class SwitchPlanes:
         if self._rdma is None:
             raise InvalidArgumentError(
                 "this switch has no RDMA: start it with --rdma and an IPv4 address of its host, or use aggregator='udp'"
+            )
+        if job not in self._specs:
+            raise InvalidArgumentError(
+                "the packets of this job are to be encrypted, and those of RDMA cannot be: use aggregator='udp', or "
+                "leave JAXINA_ENCRYPTION out"
             )
         if job not in self._rdma_jobs:
             self._rdma.add_job(job, *self._specs[job])

@@ -41,6 +41,8 @@ std::string_view to_string(Counter counter) {
     case Counter::kCorrupt: return "corrupt";
     case Counter::kNotAnUpdate: return "not_an_update";
     case Counter::kUnknownJob: return "unknown_job";
+    case Counter::kNotEncrypted: return "not_encrypted";
+    case Counter::kNotAuthentic: return "not_authentic";
     case Counter::kWrongSecret: return "wrong_secret";
     case Counter::kBadWorker: return "bad_worker";
     case Counter::kBadSlot: return "bad_slot";

@@ -51,6 +51,8 @@ enum class Counter : std::uint8_t {
   kCorrupt,
   kNotAnUpdate,
   kUnknownJob,
+  kNotEncrypted,  // in the clear, but its job's packets are encrypted
+  kNotAuthentic,  // encrypted, but forged, damaged or too old
   kWrongSecret,
   // Reasons to reject updates:
   kBadWorker,

@@ -32,9 +32,10 @@ const Aggregator* DatagramAggregator::find(std::uint32_t id) const {
   return found == jobs_.end() ? nullptr : &found->second->aggregator();
 }
 
-void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const Address& from, PacketOutput& output) {
+void DatagramAggregator::on_packet(std::span<const std::uint8_t> packet, const Address& from, PacketOutput& output,
+                                   wire::Checksum checksum) {
   wire::Header header;
-  const wire::ParseResult parsed = wire::parse(packet, header, wire::Checksum::kOptionalInSums);
+  const wire::ParseResult parsed = wire::parse(packet, header, checksum);
   if (parsed != wire::ParseResult::kOk) {
     ++without_job_[counter_of(parsed)];
     return;
@@ -135,7 +136,7 @@ void DatagramAggregator::send_result(DatagramJob& job, const wire::Header& heade
   sealed.code = std::exchange(job.marked(), false) ? wire::kMarked : 0;
   if (std::exchange(job.came_directly(header.slot), std::uint8_t{0}) != 0) sealed.code |= wire::kCameDirectly;
   if (std::exchange(job.overflows_told(), overflows_) != overflows_) sealed.code |= wire::kOverflowed;
-  wire::seal(sealed, result.headroom, packet.size());
+  wire::seal(sealed, result.headroom, packet.size(), job.writes_crc());
   for (const WorkerContact& worker : job.contacts().receivers(header.slot)) send(job, worker.address, packet, output);
 }
 

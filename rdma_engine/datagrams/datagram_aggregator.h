@@ -25,7 +25,9 @@ class DatagramAggregator {
   void abort(std::uint32_t job, const Status& reason, PacketOutput& output);
 
   // Processes one datagram, which must be aligned to 4 bytes. Only a valid update of a known job changes anything.
-  void on_packet(std::span<const std::uint8_t> packet, const Address& from, PacketOutput& output);
+  // `checksum` says whether it must have a CRC: one that was encrypted need not.
+  void on_packet(std::span<const std::uint8_t> packet, const Address& from, PacketOutput& output,
+                 wire::Checksum checksum = wire::Checksum::kOptionalInSums);
 
   // The receive buffer overflowed. The next result of each job will say so.
   void on_overflow() { ++overflows_; }

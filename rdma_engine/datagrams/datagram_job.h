@@ -26,6 +26,7 @@ class DatagramJob {
               const numerics::Codec& codec = numerics::codec())
       : id_(spec.job),
         secret_(spec.secret),
+        writes_crc_(!spec.key),
         switches_(switches.addresses),
         aggregator_(spec.shape, options(spec, shard), codec),
         contacts_(spec.shape.workers(), switches.groups, switches.addresses.size()),
@@ -38,6 +39,8 @@ class DatagramJob {
 
   std::uint32_t id() const { return id_; }
   std::uint64_t secret() const { return secret_; }
+  // Whether its results have a CRC. They need none if they are encrypted.
+  bool writes_crc() const { return writes_crc_; }
   // The workers whose sum a kCombined packet of the slot may carry; null if it may not come from there.
   const WorkerSet* group(std::uint16_t sender, std::uint16_t slot, const Address& from) const {
     const std::size_t number = static_cast<std::size_t>(sender - wire::kFirstGroup);
@@ -68,6 +71,7 @@ class DatagramJob {
 
   std::uint32_t id_;
   std::uint64_t secret_;
+  bool writes_crc_;
   std::vector<Address> switches_;
   Aggregator aggregator_;
   WorkerContacts contacts_;

@@ -20,7 +20,7 @@ std::optional<Session::Outgoing> Session::next_packet(Nanoseconds now, std::uint
               .exponents = pass->exponents,
               .code = static_cast<std::uint8_t>(transmission),
               .format = pass->format},
-             packet, size);
+             packet, size, config_.writes_crc);
   return Outgoing{*pass, size, transmission};
 }
 

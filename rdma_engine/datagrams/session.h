@@ -22,6 +22,7 @@ struct SessionConfig {
   WorkerConfig stream;
   std::uint32_t switches = 0;  // that may combine its updates on their way: slot i goes through switch i mod this
   wire::Checksum checksum = wire::Checksum::kRequired;  // whether replies must have a checksum
+  bool writes_crc = true;                               // false: encryption protects the packets
 };
 
 class Session {

@@ -83,10 +83,10 @@ DatagramReceiver::Message DatagramReceiver::message_at(std::size_t index) {
   return {{&buffer_[index * kMessageSize], size}, std::max<std::size_t>(segment, 1), from_};
 }
 
-std::span<const std::uint8_t> DatagramReceiver::aligned(std::span<const std::uint8_t> packet) {
+std::span<std::uint8_t> DatagramReceiver::aligned(std::span<std::uint8_t> packet) {
   if (reinterpret_cast<std::uintptr_t>(packet.data()) % alignof(std::uint32_t) == 0) return packet;
   std::memcpy(moved_.data(), packet.data(), packet.size());
-  return {reinterpret_cast<const std::uint8_t*>(moved_.data()), packet.size()};
+  return {reinterpret_cast<std::uint8_t*>(moved_.data()), packet.size()};
 }
 
 std::vector<Address> DatagramReceiver::take_unreachable() { return std::exchange(unreachable_, {}); }

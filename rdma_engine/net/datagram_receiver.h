@@ -34,7 +34,8 @@ class DatagramReceiver {
   explicit DatagramReceiver(UdpSocket& socket);
 
   // Takes the packets that have arrived, up to one batch, without waiting. Calls visit(packet, from) for each packet;
-  // its bytes are valid until the next call. A packet whose source cannot be answered is only counted. Returns the
+  // its bytes may be changed, and are
+  // valid until the next call. A packet whose source cannot be answered is only counted. Returns the
   // number of packets.
   template <typename Visit>
   std::size_t receive(Visit visit) {
@@ -68,7 +69,7 @@ class DatagramReceiver {
 
  private:
   struct Message {
-    std::span<const std::uint8_t> bytes;
+    std::span<std::uint8_t> bytes;
     std::size_t segment;  // the size of each packet except the last, which may be shorter
     const Address& from;
   };
@@ -80,7 +81,7 @@ class DatagramReceiver {
   Message message_at(std::size_t index);
   // Returns the packet at an address aligned to a word. A packet of odd size misaligns the next one in a merged
   // message; such a packet is copied.
-  std::span<const std::uint8_t> aligned(std::span<const std::uint8_t> packet);
+  std::span<std::uint8_t> aligned(std::span<std::uint8_t> packet);
 
   UdpSocket& socket_;
   std::vector<std::uint8_t> buffer_;

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_map>
 
 #include "rdma_engine/combiner/combiner.h"
 #include "rdma_engine/datagrams/datagram_aggregator.h"
+#include "rdma_engine/encryption/encrypted_end.h"
 #include "rdma_engine/net/datagram_receiver.h"
 #include "rdma_engine/net/datagram_sender.h"
 #include "rdma_engine/net/loss_filter.h"
@@ -19,7 +21,11 @@ namespace jaxina {
 
 class DatagramEngine final : public PacketEngine {
  public:
-  using Job = DatagramJob;
+  // This thread's part of a job.
+  struct Job {
+    std::unique_ptr<DatagramJob> aggregated;
+    std::unique_ptr<encryption::EncryptedEnd> end;  // null: its packets are in the clear
+  };
 
   DatagramEngine(const Address& local, double loss, std::uint64_t loss_seed, const CombinerOptions& combining);
 
@@ -31,40 +37,50 @@ class DatagramEngine final : public PacketEngine {
   void interrupt() override { socket_.interrupt(); }
 
   // See Lanes.
-  bool add(std::unique_ptr<Job> job) { return aggregators_.add(std::move(job)); }
+  bool add(std::unique_ptr<Job> job);
   // Adds a job whose updates are combined here, on their way to its servers.
   bool add(const CombinedJobSpec& job) { return combiner_.add(job); }
-  std::unique_ptr<Job> remove(std::uint32_t job) {
-    combiner_.remove(job);
-    return aggregators_.remove(job);
-  }
-  void abort(std::uint32_t job, const Status& reason) { aggregators_.abort(job, reason, output_); }
+  std::unique_ptr<Job> remove(std::uint32_t job);
+  void abort(std::uint32_t job, const Status& reason);
   const Aggregator* find(std::uint32_t job) const { return aggregators_.find(job); }
   const Counters* counters_of(std::uint32_t job) const;
   void count(SwitchCounters& counters) const;
 
  private:
-  // Copies the packets of the aggregators into the sender's arena. A result for all workers is copied once.
+  // Copies the packets of the aggregators into the sender's arena, or encrypts them to there. A result for all workers
+  // is copied or encrypted once: they all have the key.
   class Output final : public PacketOutput {
    public:
     explicit Output(net::DatagramSender& sender) : sender_(sender) {}
     void send(const Address& to, std::span<const std::uint8_t> packet) override;
-    // The aggregators' buffers may have changed, so the last copy must not be used again.
-    void forget_copy() { source_ = {}; }
+    // What comes next is of a job with this end; null: of one whose packets are in the clear. The aggregators' buffers
+    // may have changed, so the last copy is not used again.
+    void begin(encryption::EncryptedEnd* end) {
+      end_ = end;
+      source_ = {};
+    }
     void flush();
 
    private:
+    std::uint8_t* reserve(std::size_t size);
+
     net::DatagramSender& sender_;
+    encryption::EncryptedEnd* end_ = nullptr;
     std::span<const std::uint8_t> source_, copy_;
   };
 
-  void on_packet(std::span<const std::uint8_t> packet, const Address& from);
+  void on_packet(std::span<std::uint8_t> packet, const Address& from);
+  void on_encrypted(std::span<std::uint8_t> packet, const Address& from);
+  // Null if there is no such job, or its packets are in the clear.
+  encryption::EncryptedEnd* end_of(std::uint32_t job) const;
 
   net::UdpSocket socket_;
   net::DatagramReceiver receiver_;
   net::DatagramSender sender_;
   net::LossFilter loss_;
   DatagramAggregator aggregators_;
+  std::unordered_map<std::uint32_t, std::unique_ptr<encryption::EncryptedEnd>> ends_;  // of jobs with encrypted packets
+  Counters not_decrypted_;
   Combiner combiner_;
   Nanoseconds turn_began_ = 0;
   Output output_;

@@ -53,6 +53,11 @@ void check(const SwitchConfig& config) {
   if (!(config.loss >= 0 && config.loss <= 1)) refuse("the share of packets to lose lies between 0 and 1");
 }
 
+std::unique_ptr<encryption::EncryptedEnd> encrypted_end(const JobSpec& spec, const Shard& shard) {
+  return std::make_unique<encryption::EncryptedEnd>(*spec.key, spec.job, encryption::Role::kAggregator,
+                                                    narrow<std::uint16_t>(shard.index), spec.shape.workers());
+}
+
 }  // namespace
 
 SoftwareSwitch::SoftwareSwitch(const SwitchConfig& config) {
@@ -98,8 +103,13 @@ void SoftwareSwitch::add_job(const JobSpec& spec, const Shard& part, const Combi
   };
   std::size_t bytes = 0;
   for (std::uint32_t i = 0; i < threads; ++i) bytes += DatagramJob::bytes_for(spec, of_thread(i), switches);
+  if (spec.key) bytes += threads * encryption::EncryptedEnd::bytes_for(spec.shape.workers());
   lanes_->add_job(spec.job, bytes, [&](const Shard& thread) {
-    return std::make_unique<DatagramJob>(spec, of_thread(thread.index), switches);
+    const Shard shard = of_thread(thread.index);
+    auto job = std::make_unique<DatagramEngine::Job>();
+    job->aggregated = std::make_unique<DatagramJob>(spec, shard, switches);
+    if (spec.key) job->end = encrypted_end(spec, shard);
+    return job;
   });
 }
 

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "rdma_engine/encryption/job_key.h"
 #include "rdma_engine/messages/connection_end.h"
 #include "rdma_engine/shape/job_shape.h"
 
@@ -56,7 +57,8 @@ struct UdpConfig {
   // How many workers' packets share a link to a server or a switch of one link. At least 1: a switch that sums has a
   // port for each worker, and servers in the workers share the work.
   std::uint32_t workers_per_link = 1;
-  std::string host = {};  // this process's numeric address; empty: the route decides for each destination
+  std::string host = {};           // this process's numeric address; empty: the route decides for each destination
+  std::optional<JobKey> key = {};  // if the job's packets are encrypted
   Loss loss = {};
 };
 

@@ -75,7 +75,7 @@ std::string_view to_string(ParseResult result) {
   return "unknown";
 }
 
-void seal(const Header& header, std::uint8_t* packet, std::size_t size) {
+void seal(const Header& header, std::uint8_t* packet, std::size_t size, bool with_crc) {
   HeaderBytes bytes;
   put(bytes.magic, kMagic);
   bytes.version = kVersion;
@@ -93,7 +93,7 @@ void seal(const Header& header, std::uint8_t* packet, std::size_t size) {
   std::memcpy(packet, &bytes, kCrcOffset);
   const std::size_t padding = padded(header.exponents) - header.exponents;
   if (padding > 0 && has_sized_payload(header.kind)) std::memset(packet + kHeaderSize + header.exponents, 0, padding);
-  put(bytes.crc, checksum(packet, size));
+  put(bytes.crc, with_crc ? checksum(packet, size) : std::uint32_t{0});
   std::memcpy(packet + kCrcOffset, bytes.crc, sizeof(bytes.crc));
 }
 

@@ -135,8 +135,8 @@ inline const std::uint32_t* words_of(const std::uint8_t* packet, std::size_t exp
 
 // Writes the header to packet[0..36), zeroes the padding of the exponents and sets the CRC. The payload must be in
 // place, because the CRC covers it. `size` is the whole packet's: packet_size(words, exponents), or for kPending and
-// kAbort the header's size plus the payload's.
-void seal(const Header& header, std::uint8_t* packet, std::size_t size);
+// kAbort the header's size plus the payload's. Without a CRC the field is 0, for packets that something else protects.
+void seal(const Header& header, std::uint8_t* packet, std::size_t size, bool with_crc = true);
 
 enum class ParseResult : std::uint8_t { kOk, kTruncated, kForeign, kBadLength, kCorrupt };
 std::string_view to_string(ParseResult result);

@@ -79,6 +79,11 @@ void UdpRelay::pass_on(Packet packet) {
     ++counts_.lost;
     return;
   }
+  if (faults_.flip > 0 && chance() < faults_.flip && !packet.bytes.empty()) {
+    ++counts_.flipped;
+    const std::uint64_t bit = random_() % (8 * packet.bytes.size());
+    packet.bytes[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
+  }
   const int copies = chance() < faults_.duplicate ? 2 : 1;
   counts_.duplicated += copies - 1;
   const auto shared = std::make_shared<Packet>(std::move(packet));

@@ -1,5 +1,5 @@
-// A relay for datagrams between workers and one port of a switch. It loses, duplicates and delays datagrams, and so
-// also reorders them, by a seed. The faults are real: each packet goes through the kernel separately.
+// A relay for datagrams between workers and one port of a switch. It loses, damages, duplicates and delays datagrams,
+// and so also reorders them, by a seed. The faults are real: each packet goes through the kernel separately.
 #pragma once
 
 #include <atomic>
@@ -23,6 +23,7 @@ struct Faults {
   double duplicate = 0;
   double delay = 0;  // by up to max_delay
   std::chrono::microseconds max_delay{3000};
+  double flip = 0;  // one bit
 };
 
 class UdpRelay {
@@ -37,7 +38,7 @@ class UdpRelay {
   std::uint16_t port() const;
 
   struct Counts {
-    std::uint64_t packets = 0, lost = 0, duplicated = 0, delayed = 0;
+    std::uint64_t packets = 0, lost = 0, duplicated = 0, delayed = 0, flipped = 0;
   };
   // May be called after stop().
   const Counts& counts() const { return counts_; }

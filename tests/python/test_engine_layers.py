@@ -17,6 +17,7 @@ LAYERS = [
     ["errors"],
     ["numerics"],
     ["wire"],
+    ["encryption"],
     ["shape"],
     ["worker", "aggregator"],
     ["datagrams"],

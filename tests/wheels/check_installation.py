@@ -18,6 +18,8 @@ def main() -> None:
     print(f"codec {facts['codec']}; verbs: {facts['verbs']}; CUDA: {facts['CUDA']}")
     assert "site-packages" in jaxina.__file__, jaxina.__file__
     assert facts["CUDA"].startswith("built with CUDA 13."), facts["CUDA"]
+    # Python brings it, and jaxina loads it.
+    assert facts["encryption"].startswith("OpenSSL 3"), facts["encryption"]
     assert callable(jaxina.init)  # its first use loads the part for GPUs
     assert _native.gpu_handlers().keys() == {"jaxina_all_reduce_start", "jaxina_all_reduce_done"}
     if facts["GPUs"] == "none":  # then what the part for GPUs throws must reach Python as jaxina's own error

@@ -10,6 +10,7 @@
 #include "rdma_engine/base/clock.h"
 #include "rdma_engine/base/narrow.h"
 #include "rdma_engine/datagrams/session.h"
+#include "rdma_engine/encryption/encrypted_end.h"
 #include "rdma_engine/net/datagram_receiver.h"
 #include "rdma_engine/net/datagram_sender.h"
 #include "rdma_engine/net/interfaces.h"
@@ -92,7 +93,8 @@ SessionConfig session_config(const Membership& member, const UdpConfig& config, 
   SessionConfig session{.job = member.job, .secret = member.secret, .stream = stream};
   session.worker = narrow<std::uint16_t>(member.worker);
   session.switches = narrow<std::uint32_t>(switches);
-  session.checksum = config.checksums ? wire::Checksum::kRequired : wire::Checksum::kOptional;
+  session.checksum = config.checksums && !config.key ? wire::Checksum::kRequired : wire::Checksum::kOptional;
+  session.writes_crc = !config.key;
   return session;
 }
 
@@ -108,17 +110,29 @@ Address own_address(const UdpConfig& config, int family) {
                   ": let JAXINA_INTERFACE name an interface or a subnet with such an address");
 }
 
-// Throws Error(kInvalidArgument) if the job's packets would be cut into fragments on their way.
-void check_size(const JobShape& shape, const std::vector<Address>& destinations) {
+// Throws Error(kInvalidArgument) if the job's packets would be cut into fragments on their way, or are no datagrams.
+void check_size(const JobShape& shape, bool encrypted, const std::vector<Address>& destinations) {
+  const std::size_t size = shape.packet_size() + (encrypted ? encryption::kOverhead : 0);
   for (const Address& address : destinations) {
-    const std::size_t needed = shape.packet_size() + network_headers(address), mtu = net::route_mtu(address);
-    if (needed <= mtu) continue;
+    const std::size_t needed = size + network_headers(address), mtu = net::route_mtu(address);
+    if (needed <= mtu && size <= wire::kMaxPacketSize) continue;
     throw Error(ErrorCode::kInvalidArgument,
                 "packets of " + std::to_string(needed) + " bytes are too big for the way from " +
                     net::interface_of(net::route_source(address)) + " to " + net::to_string(address) +
                     ", whose MTU is " + std::to_string(mtu) +
                     ": lower JAXINA_BLOCKS_PER_CHUNK or JAXINA_BLOCK_SIZE, or use an interface with a larger MTU");
   }
+}
+
+std::optional<encryption::EncryptedEnd> encrypted_end(const Membership& member, const UdpConfig& config) {
+  if (!config.key) return std::nullopt;
+  if (!config.switches.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "switches that combine updates cannot read encrypted ones: use udp or direct, or leave "
+                "JAXINA_ENCRYPTION out");
+  }
+  return encryption::EncryptedEnd(*config.key, member.job, encryption::Role::kWorker,
+                                  narrow<std::uint16_t>(member.worker), config.addresses.size());
 }
 
 class UdpEndpoint final : public SwitchedEndpoint {
@@ -132,6 +146,7 @@ class UdpEndpoint final : public SwitchedEndpoint {
         receiver_(socket_),
         sender_(socket_, net::WhenFull::kWait),
         session_(session_config(member, config, addresses_.size(), switches_.size())),
+        encrypted_(encrypted_end(member, config)),
         loss_(config.loss.share, config.loss.seed),
         headers_(network_headers(addresses_.front())) {}
 
@@ -148,7 +163,15 @@ class UdpEndpoint final : public SwitchedEndpoint {
   bool receive() override;
   void sleep(Nanoseconds timeout) override { socket_.wait_readable(timeout); }
   void interrupt() override { socket_.interrupt(); }
-  void on_packet(std::span<const std::uint8_t> packet, const Address& from, Nanoseconds arrival);
+  void on_packet(std::span<std::uint8_t> packet, const Address& from, Nanoseconds arrival);
+  void reject(Nanoseconds arrival);
+  // The next packet to send, in room for the largest one.
+  struct Ready {
+    Session::Outgoing out;
+    std::size_t size;  // on the wire
+  };
+  std::optional<Ready> next_packet(Nanoseconds time, std::uint8_t* room);
+  std::size_t overhead() const { return encrypted_ ? encryption::kOverhead : 0; }
 
   const Address& address_of(std::size_t slot) const { return addresses_[slot % addresses_.size()]; }
   const Address& switch_of(std::size_t slot) const { return switches_[slot % switches_.size()]; }
@@ -160,6 +183,7 @@ class UdpEndpoint final : public SwitchedEndpoint {
   net::DatagramReceiver receiver_;
   net::DatagramSender sender_;
   Session session_;
+  std::optional<encryption::EncryptedEnd> encrypted_;  // if the job's packets are encrypted
   net::LossFilter loss_;
   std::size_t headers_;
   Counters counters_;
@@ -167,8 +191,8 @@ class UdpEndpoint final : public SwitchedEndpoint {
 
 bool UdpEndpoint::receive() {
   const Nanoseconds arrival = now();
-  const std::size_t packets = receiver_.receive(
-      [&](std::span<const std::uint8_t> packet, const Address& from) { on_packet(packet, from, arrival); });
+  const std::size_t packets =
+      receiver_.receive([&](std::span<std::uint8_t> packet, const Address& from) { on_packet(packet, from, arrival); });
   if (receiver_.take_overflow()) session_.worker().on_overflow();
   on_unreachable_destinations(sender_.take_unreachable());
   on_unreachable_destinations(receiver_.take_unreachable());
@@ -182,42 +206,57 @@ void UdpEndpoint::on_unreachable_destinations(const std::vector<Address>& destin
   }
 }
 
+std::optional<UdpEndpoint::Ready> UdpEndpoint::next_packet(Nanoseconds time, std::uint8_t* room) {
+  std::uint8_t* const packet = encrypted_ ? room + encryption::kClearBytes : room;
+  const std::optional<Session::Outgoing> out = session_.next_packet(time, packet);
+  if (!out) return std::nullopt;
+  if (!encrypted_) return Ready{*out, out->size};
+  const std::size_t size = encrypted_->encrypt({packet, out->size}, room);
+  if (size == 0) fail({ErrorCode::kJobRejected, "the job's keys are used up: start the job again"});
+  return size > 0 ? std::optional(Ready{*out, size}) : std::nullopt;
+}
+
 void UdpEndpoint::send_ready() {
   // The worker starts a pass's timer when it returns the pass, so reserve room for the largest packet first.
   bool more = true;
   while (more && !failed()) {
     Nanoseconds time = 0;
-    for (int packets = 0; std::uint8_t* packet = sender_.reserve(session_.max_packet_size()); ++packets) {
+    for (int packets = 0; std::uint8_t* room = sender_.reserve(session_.max_packet_size() + overhead()); ++packets) {
       if (packets % kPacketsPerReading == 0) time = now();
-      const std::optional<Session::Outgoing> out = session_.next_packet(time, packet);
-      more = out.has_value();
-      sender_.shrink(more ? out->size : 0);
+      const std::optional<Ready> ready = next_packet(time, room);
+      more = ready.has_value();
+      sender_.shrink(more ? ready->size : 0);
       if (!more) break;
-      const bool direct = switches_.empty() || out->transmission == wire::Transmission::kDirect;
-      sender_.add(direct ? address_of(out->pass.slot) : switch_of(out->pass.slot), {packet, out->size});
-      on_sent(out->pass);
+      const Session::Outgoing& out = ready->out;
+      const bool direct = switches_.empty() || out.transmission == wire::Transmission::kDirect;
+      sender_.add(direct ? address_of(out.pass.slot) : switch_of(out.pass.slot), {room, ready->size});
+      on_sent(out.pass);
       ++counters_[Counter::kPacketsSent];
-      counters_[Counter::kBytesSent] += out->size + headers_;
+      counters_[Counter::kBytesSent] += ready->size + headers_;
     }
     fail(sender_.flush());
   }
 }
 
-void UdpEndpoint::on_packet(std::span<const std::uint8_t> packet, const Address& from, Nanoseconds arrival) {
+void UdpEndpoint::reject(Nanoseconds arrival) {
+  ++counters_[Counter::kPacketsRejected];
+  if (recorder_) recorder_->add({.kind = TraceEvent::Kind::kRejected, .time = arrival});
+}
+
+void UdpEndpoint::on_packet(std::span<std::uint8_t> arrived, const Address& from, Nanoseconds arrival) {
   if (loss_.drops()) {
     ++counters_[Counter::kPacketsDropped];
     if (recorder_) recorder_->add({.kind = TraceEvent::Kind::kDropped, .time = arrival});
     return;
   }
   ++counters_[Counter::kPacketsReceived];
-  counters_[Counter::kBytesReceived] += packet.size() + headers_;
+  counters_[Counter::kBytesReceived] += arrived.size() + headers_;
+  const auto decrypted = encrypted_ ? encrypted_->decrypt(arrived) : std::optional(arrived);
+  if (!decrypted) return reject(arrival);
+  const std::span<const std::uint8_t> packet = *decrypted;
   const std::optional<wire::Header> header = session_.accept(packet);
   const bool from_switch = header && !switches_.empty() && from == switch_of(header->slot);
-  if (!header || (!from_switch && from != address_of(header->slot))) {
-    ++counters_[Counter::kPacketsRejected];
-    if (recorder_) recorder_->add({.kind = TraceEvent::Kind::kRejected, .time = arrival});
-    return;
-  }
+  if (!header || (!from_switch && from != address_of(header->slot))) return reject(arrival);
   const Session::Reply reply =
       from_switch ? session_.on_switch_reply(*header, packet, arrival) : session_.on_reply(*header, packet, arrival);
   // A switch on the way may answer for itself. All other replies are the server's.
@@ -237,8 +276,8 @@ std::unique_ptr<Endpoint> make_endpoint(const Membership& member, const UdpConfi
   std::vector<Address> addresses = resolved_servers(config, member.shape.workers()),
                        switches = resolved(config.switches);
   check(addresses, switches);
-  check_size(member.shape, addresses);
-  check_size(member.shape, switches);
+  check_size(member.shape, config.key.has_value(), addresses);
+  check_size(member.shape, config.key.has_value(), switches);
   return std::make_unique<UdpEndpoint>(member, config, std::move(addresses), std::move(switches));
 }
 
