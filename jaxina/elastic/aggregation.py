@@ -43,7 +43,7 @@ class Embedded:
     server = None
 
     def __init__(self) -> None:
-        self.terms = {"host": this_place().machine}
+        self.terms = {"one host (several need the aggregator direct)": this_place().machine}
 
     def prepare(self, formed: pb.Formed) -> None:
         """Does nothing: the first member creates the segment when it first sums."""

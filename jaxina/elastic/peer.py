@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 
 from jaxina.control import grpc_options
+from jaxina.control.interfaces import with_port
 from jaxina.control.service_thread import ServiceThread
 from jaxina.control.tls import Tls
 from jaxina.control.token_check import TokenCheck, metadata_of
@@ -69,16 +70,20 @@ class Peer:
 
     Args:
       host: the numeric address at which other members reach this one.
+      port: the port to listen at; 0 picks a free one.
       token: if given, only callers that send it are served.
       tls: if given, only callers with a certificate of the same authority are.
       patience: seconds that a request waits until this member has come to its generation.
 
     Attributes:
       address: HOST:PORT at which it listens.
+
+    Raises:
+      InvalidArgumentError: it cannot listen there.
     """
 
-    def __init__(self, host: str, token: str | None, tls: Tls | None, patience: float):
-        self._bind = f"[{host}]:0" if ":" in host else f"{host}:0"
+    def __init__(self, host: str, port: int, token: str | None, tls: Tls | None, patience: float):
+        self._bind = with_port(host, port)
         self._interceptors = () if token is None else (TokenCheck(token, "member", "every member"),)
         self._tls = tls
         self._patience = patience

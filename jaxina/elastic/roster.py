@@ -293,7 +293,7 @@ class Roster:
             generation=self.generation,
             step=self.step,
             source=source,
-            job=self._draw(32),
+            job=self._draw(31) + 1,
             secret=self._draw(64),
             segment=f"jaxina-{self._draw(64):016x}",
             why=self.why,

@@ -12,7 +12,7 @@ import jax
 
 from jaxina import _native, _override, _tracing_settings, config, job
 from jaxina._team_sums import runs
-from jaxina.control.interfaces import own_host_towards
+from jaxina.control.interfaces import at_free_port, own_host_towards
 from jaxina.control.tls import tls_of
 from jaxina.control.topology import this_place
 from jaxina.elastic import elastic_pb2 as pb
@@ -27,7 +27,6 @@ from jaxina.errors import (
     MismatchError,
     NeverJoinedError,
     NotCarriedError,
-    NotInitializedError,
     SharedMemoryError,
     ShutDownError,
     WorkerLostError,
@@ -206,7 +205,9 @@ def _steps(me: _Member[State, Result], state: State) -> Iterator[Done[State, Res
     with contextlib.ExitStack() as stack:
         aggregation = aggregation_of(settings, host)
         stack.callback(aggregation.close)
-        peer = Peer(host, settings.token, tls, settings.timeout)
+        peer = at_free_port(
+            settings.ports or (), host, lambda port: Peer(host, port, settings.token, tls, settings.timeout)
+        )
         stack.callback(peer.close)
         attendance = Attendance(
             settings.keeper,
@@ -292,10 +293,8 @@ def _attempt(
             jax.block_until_ready((changed, result))
     except Exception as error:
         cause = from_exception(error)
-        if attendance.is_over(formed.generation) and isinstance(cause, (*_OF_OTHERS, NotInitializedError)):
-            raise _Over from error
         if isinstance(cause, _OF_OTHERS):
-            attendance.failed(formed.generation, cause)
+            attendance.failed(formed.generation, cause)  # also says that this member has stopped, if it was told to
             raise _Over from error
         if cause is None:
             raise
