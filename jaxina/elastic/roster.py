@@ -128,6 +128,7 @@ class Roster:
         self._until = 0
         self._joined = 0  # how many ever did
         self._begun = False  # whether a generation was formed
+        self._counted = False  # whether a step has been committed
         self._deadline: float | None = None
         self._ready: set[int] = set()
         self._votes: dict[int, bytes] = {}
@@ -278,10 +279,11 @@ class Roster:
     def _form(self, now: float) -> None:
         self.current = sorted(self.members)
         mine = [self.members[number] for number in self.current]
-        if not self._begun:
+        self._begun = True
+        if not self._counted and not any(member.has_state for member in mine):
             # Whoever has come furthest has the state, for example from a checkpoint.
             furthest = max(mine, key=lambda member: (member.join.step, -member.number))
-            furthest.has_state, self.step, self._begun = True, furthest.join.step, True
+            furthest.has_state, self.step = True, furthest.join.step
         source = next((rank for rank, member in enumerate(mine) if member.has_state), None)
         if source is None:
             self.end(WorkerLostError(f"all members that had the state of step {self.step} are gone ({self.why})"))
@@ -328,7 +330,7 @@ class Roster:
         self._tell(self.current, committed=pb.Committed(generation=self.generation, step=self.step))
         for number in self.current:
             self.members[number].has_committed = True
-        self.step += 1
+        self.step, self._counted = self.step + 1, True
         self._votes, self._retries, self._deadline = {}, 0, None
         if self._until and self.step >= self._until:
             self.phase = Phase.FINISHED

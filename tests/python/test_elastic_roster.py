@@ -142,6 +142,17 @@ def test_a_newcomer_also_comes_in_when_a_member_is_lost():
     assert take(roster)[number][-1].formed.source == 0  # member 1 has the state
 
 
+def test_until_a_step_counts_any_member_may_begin():
+    """The first source dies before anybody else has its state."""
+    roster = Roster(Rules(3))
+    for step in (40, 0, 40):
+        join(roster, step=step)
+    take(roster)
+    roster.lost(0, "died", 0.0)
+    formed = take(roster)[1][-1].formed
+    assert (formed.step, formed.source) == (40, 1) and roster.current == [1, 2]
+
+
 def test_the_state_is_never_begun_anew():
     """If all members that had it are gone, the newcomer must not go on from its own first state."""
     roster = running(2)
