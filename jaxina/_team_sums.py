@@ -1,8 +1,8 @@
 """Sums over an elastic team, in a step of `jaxina.elastic.steps`. Who the members are is known only when they run.
 
 The sums are custom calls like those of psums (`jaxina._lowering`), but name no devices. When one runs, the native code
-looks who the members are in the attempt at a step that this process is at (xla_ffi/team.h). It adds the attempt's number
-to what the aggregator compares. So sums of different attempts are never added together.
+looks who the members are in the attempt at a step that this process is at (xla_ffi/team.h). It adds the attempt's
+number to what the aggregator compares. So sums of different attempts are never added together.
 
 JAX runs programs asynchronously. A run that belongs to one attempt must not reach its sums in the next one, so all runs
 are followed to their end before an attempt ends, also those whose results nobody uses.

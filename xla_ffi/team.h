@@ -11,7 +11,7 @@ namespace jaxina {
 struct Team {
   Group group;          // of all members' numbers
   std::int64_t member;  // this process's number
-  std::uint64_t step;   // the attempt at a step, different for each. Sums of different attempts are never added together
+  std::uint64_t step;  // the attempt at a step, different for each. Sums of different attempts are never added together
 };
 
 // The team of the sums that run from now on; none: they fail. Thread-safe.

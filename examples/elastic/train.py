@@ -18,6 +18,7 @@ jaxina's readable reference.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import signal
@@ -40,7 +41,7 @@ from jaxina.elastic import Turn
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # the folder of `shared`
 
-from shared.digits import Digits, load_digits
+from shared.digits import load_digits
 from shared.options import positive
 
 PARTS, ROWS = 12, 10  # of a batch: parts, and rows of each
@@ -115,8 +116,6 @@ class Training:
 
 def hash_of(state: State) -> str:
     """SHA-256 over the bytes of all parameters."""
-    import hashlib
-
     digest = hashlib.sha256()
     for leaf in jax.tree.leaves(state["params"]):
         digest.update(np.asarray(leaf).tobytes())
@@ -150,12 +149,13 @@ def work(arguments: argparse.Namespace) -> None:
 # ---- the launcher
 
 
-def start_keeper(workers: int, *options: str) -> tuple[subprocess.Popen[str], str]:
-    """Starts a keeper. Returns it, and its address."""
-    command = [sys.executable, "-m", "jaxina.cli", "keeper", "-n", str(workers), "--quiet", *options]
+def start_keeper(arguments: argparse.Namespace) -> tuple[subprocess.Popen[str], str]:
+    """Starts the keeper. Returns it, and its address."""
+    numbers = ["-n", str(arguments.workers), "--least", str(arguments.least)]
+    command = [sys.executable, "-m", "jaxina.cli", "keeper", *numbers, "--quiet"]
     keeper = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert keeper.stdout is not None
-    return keeper, keeper.stdout.readline().removeprefix("JAXINA_KEEPER=").split(":  ")[0].split(": ")[0]
+    return keeper, keeper.stdout.readline().removeprefix("JAXINA_KEEPER=").partition(": ")[0]
 
 
 def start_worker(name: str, keeper: str, arguments: argparse.Namespace) -> subprocess.Popen[bytes]:
@@ -167,28 +167,36 @@ def start_worker(name: str, keeper: str, arguments: argparse.Namespace) -> subpr
 
 
 def launch(arguments: argparse.Namespace) -> int:
-    """Starts the keeper and the workers and, with --replace, a replacement for each that is killed."""
-    keeper, address = start_keeper(arguments.workers)
-    running = {f"worker-{number}": start_worker(f"worker-{number}", address, arguments) for number in range(arguments.workers)}
+    """Starts the keeper and the workers and, with --replace, a replacement for the one that is killed."""
+    keeper, address = start_keeper(arguments)
+    names = [f"worker-{number}" for number in range(arguments.workers)]
+    running = {name: start_worker(name, address, arguments) for name in names}
     code = 0
     while running:
         time.sleep(0.05)
+        team_is_over = keeper.poll() is not None
         for name, process in list(running.items()):
             ended = process.poll()
             if ended is None:
+                if name == "replacement" and team_is_over and len(running) == 1:
+                    print("the replacement came too late: the steps were done already", file=sys.stderr)
+                    process.terminate()
+                    process.wait()
+                    del running[name]
                 continue
             del running[name]
             if ended == -signal.SIGKILL and arguments.replace:
                 running["replacement"] = start_worker("replacement", address, arguments)
             elif ended != -signal.SIGKILL:
                 code = max(code, abs(ended))
-    return max(code, abs(keeper.wait(timeout=60)))
+    return max(code, abs(keeper.wait()))
 
 
 def records_of(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """What each member has written, by its name."""
     return {
-        file.stem: [json.loads(line) for line in file.read_text().splitlines()] for file in sorted(folder.glob("*.jsonl"))
+        file.stem: [json.loads(line) for line in file.read_text().splitlines()]
+        for file in sorted(folder.glob("*.jsonl"))
     }
 
 
@@ -207,10 +215,11 @@ def sizes_of(records: dict[str, list[dict[str, Any]]]) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=positive, default=4)
-    parser.add_argument("--steps", type=positive, default=60)
+    parser.add_argument("--steps", type=positive, default=300)
     parser.add_argument("--kill", type=int, default=-1, help="the worker that is killed; -1: none")
     parser.add_argument("--at", type=int, default=12, help="the step in which it is killed")
     parser.add_argument("--replace", action="store_true", help="start another worker for the one that died")
+    parser.add_argument("--least", type=positive, default=1, help="with fewer workers the others wait")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds that each step waits, to watch it")
     parser.add_argument("--folder", type=Path, help="for the records of all members; by default a temporary one")
     parser.add_argument("--name", help=argparse.SUPPRESS)

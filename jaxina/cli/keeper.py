@@ -22,9 +22,7 @@ def keeper(
         int,
         typer.Option("-n", "--members", min=1, max=config.MAX_WORKERS, help="Number of members that begin together."),
     ],
-    least: Annotated[
-        int, typer.Option(min=1, help="With fewer members than this, the team waits for others.")
-    ] = 1,
+    least: Annotated[int, typer.Option(min=1, help="With fewer members than this, the team waits for others.")] = 1,
     bind: Annotated[
         str,
         typer.Option(
@@ -67,9 +65,7 @@ def keeper(
     rules = Rules(members, least, patience, timeout, heartbeat_timeout)
     log_to_terminal(quiet)
     with Signals((signal.SIGINT, signal.SIGTERM)) as signals:
-        over = Keeper(
-            Roster(rules), resolve_bind(bind), token, tls_of(settings), lambda: signals.send(signal.SIGTERM)
-        )
+        over = Keeper(Roster(rules), resolve_bind(bind), token, tls_of(settings), lambda: signals.send(signal.SIGTERM))
         with over as running:
             print(f"JAXINA_KEEPER={running.address}: set this for each member", flush=True)
             signals.wait()

@@ -25,7 +25,8 @@ docs/elastic.md says what is promised, and why.
 """
 
 from jaxina import _public  # noqa: F401  overrides what JAX lowers, which the sums need
-from jaxina.elastic.steps import Done, Turn, steps
+from jaxina.elastic.member import Turn
 from jaxina.elastic.sums import all_reduce
+from jaxina.elastic.training import Done, steps
 
 __all__ = ["Done", "Turn", "all_reduce", "steps"]

@@ -40,7 +40,7 @@ class Aggregation(Protocol):
 class Embedded:
     """Sums in shared memory of this host."""
 
-    server = None
+    server: pb.Server | None = None
 
     def __init__(self) -> None:
         self.terms = {"one host (several need the aggregator direct)": this_place().machine}
@@ -75,7 +75,7 @@ class Direct:
             ),
         )
         room = self._switch.slots_that_fit(configuration.shape(devices=1, workers=1))
-        self.server = pb.Server(host=host, port=self._switch.ports[0], room=room)
+        self.server: pb.Server | None = pb.Server(host=host, port=self._switch.ports[0], room=room)
         self.terms: dict[str, str] = {}
 
     def prepare(self, formed: pb.Formed) -> None:

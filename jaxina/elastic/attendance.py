@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
@@ -71,9 +71,7 @@ class Attendance:
             late = error.code() is grpc.StatusCode.CANCELLED
             self._channel.close()
             if late:
-                raise (
-                    why_refused(address, tls) or _unreachable(address, f"no answer within {timeout:g} s")
-                ) from None
+                raise (why_refused(address, tls) or _unreachable(address, f"no answer within {timeout:g} s")) from None
             raise error_from(error, lambda why: _unreachable(address, why)) from None
         finally:
             in_time.cancel()
@@ -215,13 +213,13 @@ class Attendance:
 
 def _unreachable(address: str, why: str) -> SwitchUnreachableError:
     return SwitchUnreachableError(
-        f"no keeper answers at {address} ({why}). Start one with `jaxina keeper --bind {address}`, or name a running one "
-        "by JAXINA_KEEPER"
+        f"no keeper answers at {address} ({why}). Start one with `jaxina keeper --bind {address}`, or name a running "
+        "one by JAXINA_KEEPER"
     )
 
 
 def _lost(address: str, why: str) -> SwitchUnreachableError:
     return SwitchUnreachableError(
-        f"the keeper at {address} is gone ({why}), so nobody can say any more which steps count. Start another one, and "
-        "all members again, from a checkpoint"
+        f"the keeper at {address} is gone ({why}), so nobody can say any more which steps count. Start another one, "
+        "and all members again, from a checkpoint"
     )

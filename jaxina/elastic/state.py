@@ -28,8 +28,8 @@ def leaves_of(state: Any) -> list[Any]:
         is_host = isinstance(leaf, (np.ndarray, np.generic, bool, int, float, complex))
         if not is_local and not (is_host and np.asarray(leaf).dtype != object):
             raise InvalidArgumentError(
-                f"state{jax.tree_util.keystr(path)} is a {type(leaf).__name__}: the state must consist of JAX arrays of "
-                "this process, NumPy arrays and numbers. Keep what is constant outside of it"
+                f"state{jax.tree_util.keystr(path)} is a {type(leaf).__name__}: the state must consist of JAX arrays "
+                "of this process, NumPy arrays and numbers. Keep what is constant outside of it"
             )
     return [leaf for _, leaf in found]
 
@@ -61,7 +61,7 @@ def digest_of(state: Any) -> bytes:
 def parts_of(leaves: Sequence[Any]) -> Iterator[memoryview]:
     """The bytes of the leaves, one after the other, in parts of at most `PART`."""
     for leaf in leaves:
-        data = memoryview(np.ascontiguousarray(_host(leaf)).reshape(-1).view(np.uint8))
+        data = np.ascontiguousarray(_host(leaf)).reshape(-1).view(np.uint8).data
         for begin in range(0, len(data), PART):
             yield data[begin : begin + PART]
 

@@ -4,14 +4,15 @@
     tests/campaigns/elastic_kills.py                                     # 100 times one of four
     tests/campaigns/elastic_kills.py --kills 5 --aggregator direct       # quick
 
-Each time, one of the members, any of them, gets SIGKILL at a random moment. Measured is how long it takes until all others
-have finished a step without it. Then a replacement is started, a new Python process. Measured is how long it takes until
-it has finished a step with all others, and how much of that is left once the process asks to join. Now and then a
-replacement is killed too, while it starts or joins; those are not counted.
+Each time, one of the members, any of them, gets SIGKILL at a random moment. Measured is how long it takes until all
+others have finished a step without it. Then a replacement is started, a new Python process. Measured is how long it
+takes until it has finished a step with all others, and how much of that is left once the process asks to join, which
+is what is promised. Now and then a replacement is killed too, while it starts or joins; those are not counted.
 
-Every member prints a checksum of its parameters after each step. All members must print the same for a step, and so must
-a replay: one process that computes all steps again from the number of members in each, and sums by the readable reference
-of the arithmetic. The exit code is 1 if one did not, if a member ended otherwise, or if something took too long.
+Every member prints a checksum of its parameters after each step. All members must print the same for a step, and so
+must a replay: one process that computes all steps again from the number of members in each, and sums by the readable
+reference of the arithmetic. The exit code is 1 if one did not, if a member ended otherwise, or if something took too
+long.
 """
 
 from __future__ import annotations
@@ -282,15 +283,16 @@ def main() -> None:
                         print(f"{log.stem}:\n{text}", file=sys.stderr)
                 raise
     late = show("until all others have finished a step without it", times.on, ON)
-    late += show("from a replacement's start to its first step", times.joined, IN)
-    show("of that, from when it asked to join", times.asked, IN)
+    show("from a replacement's start to its first step", times.joined, IN)
+    late += show("of that, from when it asked to join", times.asked, IN)
     steps = [history.steps[step] for step in range(len(history.steps))]
     wrong = [*history.wrong, *([f"the keeper ended with {code}"] if code else [])]
     if (differs := replay([size for size, _ in steps], [total for _, total in steps])) >= 0:
         wrong.append(f"the replay differs from step {differs} on")
     counts = {size: sum(of == size for of, _ in steps) for size in sorted({size for size, _ in steps})}
     described = ", ".join(f"{count} with {size}" for size, count in counts.items())
-    print(f"{len(steps)} steps ({described} members): {'the' if not wrong else 'NOT the'} same bits in all members and in the replay")
+    same = "the" if not wrong else "NOT the"
+    print(f"{len(steps)} steps ({described} members): {same} same bits in all members and in the replay")
     print("\n".join(wrong[:20]), file=sys.stderr)
     sys.exit(1 if wrong or late else 0)
 

@@ -22,7 +22,7 @@ UNTIL = 60
 
 
 def share_of(step: int, rank: int, size: int) -> np.ndarray:
-    """What a member adds in a step: float32[SIZE]. Of n members, the one of rank r has the parts r, r + n, ... of 12."""
+    """What a member adds in a step: float32[SIZE]. Of n members, that of rank r has the parts r, r + n, ... of 12."""
     parts = [np.random.default_rng((step, part)).normal(size=SIZE).astype(np.float32) for part in range(12)]
     return np.sum(parts[rank::size], axis=0, dtype=np.float32)
 
@@ -102,7 +102,9 @@ class Member:
         self.when: dict[int, float] = {}
         self.end: Any = None  # the state, or the error
         self._told = _context.Queue()
-        self.process: BaseProcess = _context.Process(target=_run, args=(keeper, kind or Kind(), self._told), daemon=True)
+        self.process: BaseProcess = _context.Process(
+            target=_run, args=(keeper, kind or Kind(), self._told), daemon=True
+        )
         self.process.start()
 
     def listen(self, seconds: float) -> bool:

@@ -184,7 +184,7 @@ def test_too_few_members_wait_for_others():
     assert isinstance(roster.error, NeverJoinedError) and "1 member is left, at least 2 are needed" in str(roster.error)
 
 
-@pytest.mark.parametrize(("came", "error"), [(1, True), (2, False)])
+@pytest.mark.parametrize("came, error", [(1, True), (2, False)])
 def test_a_team_begins_with_fewer_when_patience_ends(came, error):
     roster = Roster(Rules(3, 2, patience=10.0))
     for _ in range(came):
@@ -331,7 +331,7 @@ def test_malformed_and_superfluous_members_are_refused(monkeypatch):
         join(roster)
 
 
-@pytest.mark.parametrize(("first", "least"), [(0, 0), (2, 3), (2, 0), (1025, 1)])
+@pytest.mark.parametrize("first, least", [(0, 0), (2, 3), (2, 0), (1025, 1)])
 def test_rules_that_cannot_be_kept(first, least):
     with pytest.raises(InvalidArgumentError):
         Rules(first, least)
@@ -467,7 +467,8 @@ def test_random_histories(seed, first, least):
     for _ in range(20000):
         if world.roster.step > before or world.roster.phase is Phase.FAILED:
             break
-        if not any([world.act(member) for member in list(world.members.values())]):
+        acted = [world.act(member) for member in list(world.members.values())]
+        if not any(acted):
             world.now += 1.0  # all wait for a deadline
             world.roster.tick(world.now)
             world.post()
