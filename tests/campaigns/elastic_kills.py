@@ -3,13 +3,15 @@
 
     tests/campaigns/elastic_kills.py                                     # 100 times one of four
     tests/campaigns/elastic_kills.py --kills 5 --aggregator direct       # quick
+    tests/campaigns/elastic_kills.py --kills 10 --cold                   # members import JAX anew
 
 Each time, one of the members, any of them, gets SIGKILL at a random moment. Measured is how long it takes until all
-others have finished a step without it. Then a replacement is started, a new Python process. Measured is how long it
-takes until it has finished a step with all others, and how much of that is left once the process asks to join, which
-is what is promised. Now and then a replacement is killed too, while it starts or joins; those are not counted.
+others have finished a step without it. Then a replacement is started, forked from a process that has imported JAX or,
+with --cold, a new Python. Measured is how long it takes until it has finished a step with all others, and how much of
+that is left once the process asks to join. Now and then a replacement is killed too, while it starts or joins; those
+are not counted.
 
-Every member prints a checksum of its parameters after each step. All members must print the same for a step, and so
+Every member tells a checksum of its parameters after each step. All members must tell the same for a step, and so
 must a replay: one process that computes all steps again from the number of members in each, and sums by the readable
 reference of the arithmetic. The exit code is 1 if one did not, if a member ended otherwise, or if something took too
 long.
@@ -18,11 +20,12 @@ long.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
-import json
+import multiprocessing
 import os
+import pickle
 import random
-import signal
 import statistics
 import subprocess
 import sys
@@ -30,6 +33,8 @@ import tempfile
 import threading
 import time
 import zlib
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +87,8 @@ def checksum(state: Any) -> int:
     return total
 
 
-def work(options: argparse.Namespace) -> None:
-    """A member, until the step that the file `stop` names."""
+def work(options: argparse.Namespace, keeper: str, told: Connection) -> None:
+    """A member, until the step that the file `stop` names. It tells what it does."""
     import jaxina.elastic
 
     state, share, update = make_programs(jaxina.elastic.all_reduce)
@@ -93,10 +98,9 @@ def work(options: argparse.Namespace) -> None:
         return update(state, share(state, turn.step, turn.rank, turn.size)), None
 
     stop = options.folder / "stop"
-    print(json.dumps({"asks": time.time()}), flush=True)
-    for done in jaxina.elastic.steps(step, state, aggregator=options.aggregator):
-        line = {"step": done.step, "size": done.size, "sum": checksum(done.state), "time": time.time()}
-        print(json.dumps(line), flush=True)
+    told.send({"asks": time.time()})
+    for done in jaxina.elastic.steps(step, state, aggregator=options.aggregator, keeper=keeper):
+        told.send({"step": done.step, "size": done.size, "sum": checksum(done.state), "time": time.time()})
         if stop.exists() and done.step >= int(stop.read_text()):
             break
 
@@ -123,37 +127,35 @@ def replay(sizes: list[int], sums: list[int]) -> int:
 
 
 class Member:
-    """A member in a process of its own, and what it has printed."""
+    """A member in a process of its own, and what it has told."""
 
     def __init__(self, name: str, options: argparse.Namespace, keeper: str, history: History):
         self.name = name
         self.began = time.time()
         self.asked = 0.0
         self.sizes: dict[int, tuple[int, float]] = {}  # by step: how many computed it, and when this one had it
-        command = [sys.executable, __file__, "--member", "--folder", str(options.folder)]
-        command += ["--pause", str(options.pause), "--aggregator", options.aggregator]
-        self.log = (options.folder / f"{name}.log").open("w")
-        self.process = subprocess.Popen(
-            command, env=os.environ | {"JAXINA_KEEPER": keeper}, stdout=subprocess.PIPE, stderr=self.log, text=True
-        )
+        context = multiprocessing.get_context("spawn" if options.cold else "forkserver")
+        if not options.cold:
+            context.set_forkserver_preload(["jax", "jaxina.elastic"])
+        self._told, tells = context.Pipe(duplex=False)
+        self.process: BaseProcess = context.Process(target=work, args=(options, keeper, tells), daemon=True)
+        self.process.start()
+        tells.close()  # so that the end of the process ends the connection
         self._history = history
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for text in self.process.stdout:
-            try:
-                line = json.loads(text)
-            except ValueError:
-                continue  # cut off by its death
-            with self._history.changed:
-                if "asks" in line:
-                    self.asked = line["asks"]
-                else:
-                    self.sizes[line["step"]] = line["size"], line["time"]
-                    self._history.note(line)
-                self._history.changed.notify_all()
+        with contextlib.suppress(EOFError, OSError, pickle.UnpicklingError):  # cut off by its death
+            while True:
+                line = self._told.recv()
+                with self._history.changed:
+                    if "asks" in line:
+                        self.asked = line["asks"]
+                    else:
+                        self.sizes[line["step"]] = line["size"], line["time"]
+                        self._history.note(line)
+                    self._history.changed.notify_all()
         with self._history.changed:
             self._history.changed.notify_all()
 
@@ -184,7 +186,7 @@ class History:
         deadline = time.time() + PATIENCE
         with self.changed:
             while None in (found := [first(member) for member in members]):
-                gone = [member.name for member in members if member.process.poll() is not None]
+                gone = [member.name for member in members if member.process.exitcode is not None]
                 if gone or time.time() > deadline:
                     raise SystemExit(f"{' and '.join(gone)} ended" if gone else f"no step of {size} members comes")
                 self.changed.wait(1.0)
@@ -200,8 +202,8 @@ class Times:
 
 def kill(member: Member) -> float:
     when = time.time()
-    member.process.send_signal(signal.SIGKILL)
-    member.process.wait()
+    member.process.kill()
+    member.process.join()
     return when
 
 
@@ -236,8 +238,9 @@ def run(options: argparse.Namespace, keeper: str, history: History) -> Times:
     print(f"{options.kills} members killed, and {hasty} replacements while they started or joined")
     (options.folder / "stop").write_text(str(max(history.steps) + 50))
     for member in members:
-        if member.process.wait(PATIENCE):
-            history.wrong.append(f"{member.name} ended with {member.process.returncode}")
+        member.process.join(PATIENCE)
+        if member.process.exitcode != 0:
+            history.wrong.append(f"{member.name} ended with {member.process.exitcode}")
         member.reader.join(PATIENCE)
     return times
 
@@ -260,12 +263,9 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=0.02, help="seconds that each step waits")
     parser.add_argument("--hasty", type=float, default=0.1, help="how often a replacement is killed too")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--member", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--cold", action="store_true", help="start members as new Python processes")
     options = parser.parse_args()
     os.environ["JAX_PLATFORMS"] = "cpu"
-    if options.member:
-        return work(options)
     history = History()
     with tempfile.TemporaryDirectory() as temporary:
         options.folder = Path(temporary)
@@ -278,13 +278,10 @@ def main() -> None:
                 code = keeper.wait(PATIENCE)
             except BaseException:
                 keeper.kill()
-                for log in sorted(options.folder.glob("*.log")):
-                    if text := log.read_text():
-                        print(f"{log.stem}:\n{text}", file=sys.stderr)
                 raise
     late = show("until all others have finished a step without it", times.on, ON)
-    show("from a replacement's start to its first step", times.joined, IN)
-    late += show("of that, from when it asked to join", times.asked, IN)
+    late += show("from a replacement's start to its first step", times.joined, IN)
+    show("of that, from when it asked to join", times.asked, IN)
     steps = [history.steps[step] for step in range(len(history.steps))]
     wrong = [*history.wrong, *([f"the keeper ended with {code}"] if code else [])]
     if (differs := replay([size for size, _ in steps], [total for _, total in steps])) >= 0:
