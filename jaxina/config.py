@@ -29,6 +29,7 @@ ROUNDINGS = ("nearest", "stochastic")
 AGGREGATORS = ("embedded", "direct", "atp", "udp", "roce", "verbs", "netreduce")
 PREFIX = "JAXINA_"
 
+_RING_AND_SWITCH = "netreduce with a switch"  # a default of netreduce for jobs that name a switch
 _LONGEST_INTERFACE = 15  # characters that Linux allows in an interface's name
 TOKEN_CHARACTERS = (16, 256)  # the least and the most characters of JAXINA_TOKEN
 
@@ -234,7 +235,8 @@ def _setting(kind: Kind, default: Any, doc: str) -> Any:
 class Configuration:
     """A resolved configuration: one attribute per setting, and where each value came from.
 
-    docs/configuration.md describes the settings. A default that is a dict depends on the aggregator.
+    docs/configuration.md describes the settings. A default that is a dict depends on the aggregator, and on whether
+    a switch is named.
 
     Attributes:
       origins: for each setting "argument", "environment" or "default".
@@ -298,7 +300,16 @@ class Configuration:
     tls_key: str | None = _setting(path(), None, "The private key of that certificate, PEM, without a password.")
     slots: int = _setting(
         integer(1, MAX_SLOTS),
-        {"embedded": 8, "direct": 128, "atp": 128, "udp": 128, "roce": 16, "verbs": 64, "netreduce": 7},
+        {
+            "embedded": 8,
+            "direct": 128,
+            "atp": 128,
+            "udp": 128,
+            "roce": 16,
+            "verbs": 64,
+            "netreduce": 28,  # a pass takes 2 (n - 1) steps there
+            _RING_AND_SWITCH: 3,  # what is in flight behind a lost packet is sent again: docs/netreduce.md
+        },
         "Pool size s: how many chunks of a group may be in flight at once.",
     )
     block_size: int = _setting(
@@ -553,14 +564,23 @@ def resolve(environ: Mapping[str, str] | None = None, **arguments: Any) -> Confi
                 "environment",
             )
         else:
-            values[name] = default[values["aggregator"]] if isinstance(default, dict) else default
-            origins[name] = "default"
+            values[name], origins[name] = _default_of(default, values, origins), "default"
             if name == "blocks_per_chunk":  # the default is for blocks of 256 elements; keep the chunk's size
                 blocks = 256 * values[name] // values["block_size"]
                 values[name] = min(max(blocks, 1), MAX_BLOCKS_PER_CHUNK)
     configuration = Configuration(**values, origins=origins)
     _check_together(configuration)
     return configuration
+
+
+def _default_of(default: Any, values: Mapping[str, Any], origins: Mapping[str, str]) -> Any:
+    """The default of a setting, given those before it."""
+    if not isinstance(default, dict):
+        return default
+    named = origins["switch"] != "default"
+    if values["aggregator"] == "netreduce" and named and _RING_AND_SWITCH in default:
+        return default[_RING_AND_SWITCH]
+    return default[values["aggregator"]]
 
 
 def _read(kind: Kind, name: str, value: Any) -> Any:

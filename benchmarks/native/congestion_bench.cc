@@ -2,7 +2,7 @@
 // of long round trips, or the marks of the switch (docs/atp.md).
 //   congestion_bench [SEEDS]
 // Jobs send through one switch, which combines a part of their passes, to a server behind one link. Each line has the
-// median of SEEDS (5 by default) seeds, and the least and the most:
+// median of SEEDS (9 by default) seeds, of which each has links of another delay, and the least and the most:
 // * goodput, as a share of the model 1 / (1 + (n - 1) f) of the link, for n workers and a share f that is not combined;
 // * packets that the server's link dropped, and passes that workers sent again, in percent;
 // * Jain's index of the jobs' goodput.
@@ -37,6 +37,8 @@ void measure(SharingCase what, const Control& control, std::uint64_t seeds) {
   what.standing = control.standing;
   std::vector<double> goodput, dropped, again, fairness;
   for (what.seed = 0; what.seed < seeds; ++what.seed) {
+    // Without this, a job alone would have the same course with each seed: nothing else in it is random.
+    what.delay = 80'000 + static_cast<jaxina::Nanoseconds>(3'000 * (what.seed % 16));
     const SharingFigures figures = jaxina::sim::study_sharing(what);
     if (!figures.failure.empty()) std::fprintf(stderr, "%s\n", figures.failure.c_str()), std::exit(1);
     goodput.push_back(figures.of_model);
@@ -55,7 +57,7 @@ void measure(SharingCase what, const Control& control, std::uint64_t seeds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::uint64_t seeds = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 5;
+  const std::uint64_t seeds = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 9;
   if (argc > 2 || seeds == 0) return std::fprintf(stderr, "usage: congestion_bench [SEEDS]\n"), 2;
   const Control controls[] = {{"nothing", false, std::numeric_limits<jaxina::Nanoseconds>::max()},
                               {"round trips", false, jaxina::udp::kSharedStanding},

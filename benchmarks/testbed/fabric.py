@@ -16,7 +16,7 @@ has kept, and from replays of the server's log.
 
 `--json FILE` also writes what a simulation of the same runs needs (`python -m experiments.fabric.forecast FILE`): the
 accuracies over time, what the links had when, how long each update took to compute, and how long a psum of the model
-takes while all links have their full rate.
+takes while one worker's link out and another's link in have each of the schedule's rates.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from rich.table import Table
 
 from jaxina import testbed
 from jaxina.fabric.commit_log import replay
+from jaxina.testbed.schedule import SCHEDULES, SHARES
 
 Curve = list[tuple[float, float]]  # seconds and accuracy
 PORT = 51100
@@ -53,11 +54,15 @@ class Run:
     Attributes:
       curve: seconds since the beginning, and accuracies.
       began: in seconds of `time.time`.
+      seconds: how long it ran.
+      updates: how many the model got.
       computing: seconds that each update took to compute, by rank.
     """
 
     curve: Curve
     began: float
+    seconds: float
+    updates: int
     computing: list[list[float]]
 
 
@@ -121,12 +126,15 @@ def fabric(bed: testbed.Testbed, options: argparse.Namespace, task: Task, local:
         )
         print(asked.stdout)
     _, test = load_digits()
-    whole, curve = log.read_bytes(), []
+    whole, curve, updates = log.read_bytes(), [], 0
     part = folder / "part"
     for seconds, size in samples:
         part.write_bytes(whole[:size])
-        curve.append((seconds, task.accuracy(replay(part).weights, test)))
-    return Run(curve, began, computing(folder / f"computing-{rank}" for rank in range(options.workers)))
+        model = replay(part)
+        updates = model.version
+        curve.append((seconds, task.accuracy(model.weights, test)))
+    times = computing(folder / f"computing-{rank}" for rank in range(options.workers))
+    return Run(curve, began, curve[-1][0], updates, times)
 
 
 def psum(options: argparse.Namespace, task: Task, local: int, folder: Path) -> Run:
@@ -142,19 +150,30 @@ def psum(options: argparse.Namespace, task: Task, local: int, folder: Path) -> R
     _, test = load_digits()
     with np.load(out) as record:
         curve = [(float(t), task.accuracy(w, test)) for t, w in zip(record["times"], record["weights"], strict=True)]
-        return Run(curve, float(record["began"]), computing(out.with_suffix(f".{r}") for r in range(options.workers)))
+        times = computing(out.with_suffix(f".{r}") for r in range(options.workers))
+        updates = options.workers * int(record["rounds"])
+        return Run(curve, float(record["began"]), float(record["seconds"]), updates, times)
 
 
-def sum_seconds(options: argparse.Namespace, task: Task, folder: Path) -> float:
-    """The median seconds of one psum of the model, while all links have their full rate."""
-    file, size = folder / "bench.json", 4 * task.first.size
+def sum_seconds(bed: testbed.Testbed, options: argparse.Namespace, task: Task, folder: Path) -> list[list[float]]:
+    """The median seconds of a psum of the model, by the rate of the slowest links, in bytes per second.
+
+    One worker's link out and another's link in are slow.
+    """
+    file, size, full = folder / "bench.json", 4 * task.first.size, 1000 * options.rate
     command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "bench", "-n", options.workers]
     command += ["-b", size, "-e", size, "-i", 10, "-w", 2, "--aggregator", "direct", "--json", file]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(done.stdout + done.stderr)
-    (record,) = json.loads(file.read_text())["records"]
-    return record["results"]["jaxina"]["median_ms"] / 1e3
+    found = []
+    for share in (share for share, likely in zip(SHARES, SCHEDULES[options.schedule], strict=True) if likely):
+        slow = round(share * full)
+        testbed.reshape(bed, {0: (slow, full), 1: (full, slow)})
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(done.stdout + done.stderr)
+        (record,) = json.loads(file.read_text())["records"]
+        found.append([slow * 125, record["results"]["jaxina"]["median_ms"] / 1e3])
+    testbed.reshape(bed, {0: (full, full), 1: (full, full)})
+    return found
 
 
 def reached(curve: Curve, target: float) -> str:
@@ -199,7 +218,7 @@ def main() -> None:
                 shape = [sys.executable, "-m", "jaxina.cli", "testbed", "shape", "--schedule", options.schedule]
                 shape += ["--seed", options.seed, "--every", options.every]
                 load = os.getloadavg()[0]
-                one_sum = sum_seconds(options, task, Path(name)) if way.startswith("psum") else 0.0
+                sums = sum_seconds(bed, options, task, Path(name)) if way.startswith("psum") else []
                 with running(shape, Path(name) / "shape.log"):
                     run = train(bed, Path(name))
                     rates = testbed.RATES.read_text()
@@ -208,7 +227,7 @@ def main() -> None:
         curve = run.curve
         table.add_row(way, *(reached(curve, t) for t in targets), f"{100 * curve[-1][1]:.1f} %", f"{load:.1f}")
         lines = [json.loads(line) for line in rates.splitlines()]
-        recorded[way] = dataclasses.asdict(run) | {"rates": lines, "sum_seconds": one_sum}
+        recorded[way] = dataclasses.asdict(run) | {"rates": lines, "sum_seconds": sums}
     Console(width=120).print(table)
     if options.json is not None:
         shown = {name: value for name, value in vars(options).items() if name != "json"}

@@ -72,9 +72,11 @@ def main() -> None:
             records.append((time.monotonic() - begin, weights))
         if over > 0:  # somebody's time is over, and all know
             break
+    seconds = time.monotonic() - begin
     options.out.with_suffix(f".{rank}").write_text("\n".join(str(seconds) for seconds in computing[1:]))
     if rank == 0:
-        times = {"times": [t for t, _ in records], "began": time.time() - (time.monotonic() - begin)}
+        times = {"times": [t for t, _ in records], "began": time.time() - seconds}
+        times |= {"seconds": seconds, "rounds": round_number}
         np.savez(options.out, weights=np.stack([w for _, w in records]), **times)
     jaxina.shutdown()
 

@@ -10,8 +10,8 @@ in a plain ring. Then a transparent switch takes the bridge's place, and they su
 sum. A figure is the median of the rounds' medians. Ratios are taken within a round. Theory says that a ring takes
 2 (n - 1) / n times as long. "of the plan" is the time as a share of what `jaxina plan` says, without latency.
 
-A plain ring gets more slots than the default, which is for a switch: a pass takes 2 (n - 1) steps there. Through a
-switch all slots' messages together may take 128 packets. So larger packets allow more slots: `--mtu 9000 --slots 25`.
+`--slots` is for jobs with a switch. All slots' messages together may take 128 packets there. So larger packets allow
+more slots: `--mtu 9000 --slots 25`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from jaxina.bench.ring_model import Machines, bytes_on_link
 from jaxina.bench.sizes import parse_size
 from jaxina.bench.stolen_time import StolenTime, warning
 
-_RING_SLOTS = 28
 Round = dict  # ms of "ring", "switch" and "switch with loss"
 
 
@@ -64,7 +63,7 @@ def median_ms(options: argparse.Namespace, *more: object, slots: int | None = No
 def measure(options: argparse.Namespace) -> Round:
     made = testbed.up(testbed.Size(options.workers), testbed.Link(options.rate, mtu=options.mtu))
     try:
-        found = {"ring": median_ms(options, slots=_RING_SLOTS)}
+        found = {"ring": median_ms(options)}
         with transparent_switch(made) as switch:
             found["switch"] = median_ms(options, "--switch", switch, slots=options.slots)
             found["switch with loss"] = median_ms(

@@ -4,17 +4,19 @@
     python -m experiments.fabric.forecast bed.json         # in virtual time, and both side by side
 
 Three things are measured on the testbed: how long each worker's computations take, of which one is drawn at random each
-time; what the links have when; and how long one psum takes while all links have their full rate. The last one says how
-many bytes a psum costs for each byte of the model. MLfabric's transfers have their bytes and those of their packets'
-headers. What else processes do takes no time here.
+time; what the links have when; and how long one psum takes while the slowest links have each of the schedule's rates.
+The last one says how many bytes a psum costs for each byte of the model. MLfabric's transfers have their bytes and
+those of their packets' headers. What else processes do takes no time here. Seconds count from the first commit.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,8 @@ from experiments.fabric.scheduled import scheduled
 MEGABIT = 125_000  # bytes per second
 TCP = 1514 / 1448  # bytes on the wire for a byte
 
+Cost = Callable[[float], float]  # of a link's rate, in bytes per second
+
 
 class Recorded(Conditions):
     """Links and computations as they were.
@@ -39,9 +43,11 @@ class Recorded(Conditions):
     Args:
       env, cluster, seed: as in `Conditions`.
       record: what `benchmarks/testbed/fabric.py --json` wrote of a way of training.
+      cost: how many bytes a link of a rate carries for a byte of the model.
     """
 
-    def __init__(self, env: simpy.Environment, cluster: Cluster, seed: int, record: dict[str, Any]) -> None:
+    def __init__(self, env: simpy.Environment, cluster: Cluster, seed: int, record: dict[str, Any], cost: Cost) -> None:
+        self._cost = cost
         self._rates = [(line["at"] - record["began"], line["rates"]) for line in record["rates"]]
         self._computing = record["computing"]
         super().__init__(env, cluster, seed)
@@ -54,7 +60,8 @@ class Recorded(Conditions):
         return float(self._steps[worker].choice(self._computing[worker]))
 
     def _apply(self, rates: dict[str, tuple[int, int]]) -> None:
-        self._set_rates([(2 * i + way, max(1, rates[f"worker-{i}"][way])) for i in range(len(rates)) for way in (0, 1)])
+        both = ((2 * i + way, max(1, rates[f"worker-{i}"][way])) for i in range(len(rates)) for way in (0, 1))
+        self._set_rates([(link, round(rate / self._cost(rate))) for link, rate in both])
 
     def _change(self):
         for at, rates in self._rates:
@@ -63,32 +70,40 @@ class Recorded(Conditions):
                 self._apply(rates)
 
 
-def way_of(name: str, record: dict[str, Any], options: dict[str, Any]) -> tuple[Start, int, float]:
-    """How a way of the benchmark is simulated: itself, its local steps, and bytes on the wire for a byte."""
+def way_of(name: str, record: dict[str, Any], options: dict[str, Any]) -> tuple[Start, int, Cost]:
+    """How a way of the benchmark is simulated: itself, its local steps, and what links carry for a byte."""
     local = options["local_steps"] if "local" in name else 1
-    if name.startswith("psum"):
-        workers = options["workers"]
-        ideal = 2 * (workers - 1) / workers * BYTES / (options["rate"] * MEGABIT)
-        return ring(local_steps=local), local, record["sum_seconds"] / ideal
-    return scheduled(options["delay_bound"], groups=2, local_steps=local, distributors=0), local, TCP
+    if not name.startswith("psum"):
+        return scheduled(options["delay_bound"], groups=2, local_steps=local, distributors=0), local, lambda rate: TCP
+    workers = options["workers"]
+    once = 2 * (workers - 1) / workers * BYTES
+    rates, seconds = np.transpose(record["sum_seconds"])
+    costs = seconds * rates / once
+    return ring(local_steps=local), local, lambda rate: float(np.interp(rate, rates, costs))
 
 
 def foretell(name: str, record: dict[str, Any], options: dict[str, Any], seed: int) -> tuple[list[list[float]], float]:
     """Simulates a way of training once.
 
     Returns:
-      The seconds and accuracies, and how many updates were used a second.
+      The seconds and accuracies, and how many updates were used a second, all from the first commit on.
     """
-    start, local, wire = way_of(name, record, options)
+    start, local, cost = way_of(name, record, options)
     workers, rate = options["workers"], options["rate"] * MEGABIT
     cluster = Cluster(
-        hosts=workers, workers=workers, size=round(BYTES * wire), rate=rate, server_rate=rate, change_seconds=math.inf
+        hosts=workers,
+        workers=workers,
+        size=BYTES,
+        rate=rate,
+        server_rate=round(rate / cost(rate)),
+        change_seconds=math.inf,
     )
     learner = ExampleTask(workers, options["seed"], options["batch_size"], options["learning_rate"])
     every = workers * local if name.startswith("psum") else local * 2
-    race = Race(name, cluster, seed, learner, 10**9, every, lambda env, which, draw: Recorded(env, which, draw, record))
-    outcome = race.run(start, options["seconds"])
-    return [[t, score] for t, _, score in outcome.scores], outcome.gradients / local / outcome.seconds
+    conditions = functools.partial(Recorded, record=record, cost=cost)
+    outcome = Race(name, cluster, seed, learner, 10**9, every, conditions).run(start, record["seconds"])
+    first = outcome.first_commit
+    return [[t - first, score] for t, _, score in outcome.scores], outcome.gradients / local / (outcome.seconds - first)
 
 
 def reached(curve: list[list[float]], target: float) -> float:
@@ -111,9 +126,7 @@ def main() -> None:
         table = Table("way", "compute", "updates a second", *(f"{100 * t:g} %" for t in targets), title=title)
         for name, record in whole["ways"].items():
             runs = [foretell(name, record, options, seed) for seed in range(arguments.seeds)]
-            seconds = record["curve"][-1][0]
-            used = sum(len(one) for one in record["computing"]) / seconds
-            cells = [_beside(used, statistics.mean(speed for _, speed in runs))]
+            cells = [_beside(record["updates"] / record["seconds"], statistics.mean(speed for _, speed in runs))]
             for target in targets:
                 foretold = statistics.mean(reached(curve, target) for curve, _ in runs)
                 cells += [_beside(reached(record["curve"], target), foretold)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ class Outcome:
     Attributes:
       way: its name.
       seconds: virtual time.
+      first_commit: the second of the first commit.
       gradients: how many the model got.
       dropped: how many were computed and never used.
       ages: of each update: how many others the model got meanwhile.
@@ -28,6 +30,7 @@ class Outcome:
 
     way: str
     seconds: float = 0.0
+    first_commit: float = math.inf
     gradients: int = 0
     dropped: int = 0
     ages: list[int] = dataclasses.field(default_factory=list)
@@ -99,6 +102,7 @@ class Race:
         self._committed(steps * len(changes))
 
     def _committed(self, gradients: int) -> None:
+        self.outcome.first_commit = min(self.outcome.first_commit, self.env.now)
         before, self.outcome.gradients = self.outcome.gradients, self.outcome.gradients + gradients
         if self._over.triggered:
             return

@@ -5,50 +5,31 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import nnx
 
 from examples.gpt.model import Decoder, Size
 from experiments.data import shakespeare
 from experiments.data.splits import Splits
-from experiments.workloads.base import Lengths, Workload, adam, in_batches, shuffled
+from experiments.workloads.base import Lengths, adam
+from experiments.workloads.next_token import NextToken
 
 RANK = 8
 
 
-class NextCharacter(Workload):
+class NextCharacter(NextToken):
     """The data and the metric of both workloads of this file."""
 
     spelling: str
     metric = "bits a character"
-    higher_is_better = False
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)
         text, alphabet = shakespeare.characters(self.spelling)
         self.size = size_of(alphabet, self.large)
-        self.rows = Splits(*({"text": shakespeare.windows(side, self.size.length + 1)} for side in text))
+        self.rows = Splits(*({"tokens": shakespeare.windows(side, self.size.length + 1)} for side in text))
         self.batch_size = 64 if self.large else 16
-
-    def logits(self, network: nnx.Module, text: jax.Array) -> jax.Array:
-        """Maps int32 [n, length] to the logits of the next characters, [n, length, alphabet]."""
-        raise NotImplementedError
-
-    def loss(self, network, batch):
-        return self.predict(network, batch).mean()
-
-    def batches(self, seed):
-        return shuffled(self.rows.train, self.batch_size, seed)
-
-    def held_out(self, split):
-        return in_batches(getattr(self.rows, split), 64)[: None if self.large else 8]
-
-    def predict(self, network, batch):
-        text = batch["text"]
-        return optax.softmax_cross_entropy_with_integer_labels(self.logits(network, text[:, :-1]), text[:, 1:])
 
     def score(self, predictions):
         return float(np.mean(predictions, dtype=np.float64) / math.log(2))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import nnx
 
 from experiments.data import shakespeare
 from experiments.data.splits import Splits
-from experiments.workloads.base import Lengths, Workload, adam, in_batches, shuffled
+from experiments.workloads.base import Lengths, adam
+from experiments.workloads.next_token import NextToken
 
 
 class LanguageModel(nnx.Module):
@@ -40,39 +40,28 @@ class LanguageModel(nnx.Module):
         return self.out(self.projection(jnp.swapaxes(outputs, 0, 1)))
 
 
-class WordLSTM(Workload):
+class WordLSTM(NextToken):
     cousin_of = "LSTM language model on the 1 Billion Word benchmark"
     differs = (
         "Shakespeare: a million words, a vocabulary of 1,024, windows of 20 words that start afresh; a full softmax "
         "instead of a sampled one. As there, the embedding and the softmax hold most parameters."
     )
     metric = "perplexity"
-    higher_is_better = False
     lengths = Lengths(small=2000, large=4000)
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)
         self.vocabulary = 8192 if self.large else 1024
         text = shakespeare.words(self.vocabulary)
-        self.rows = Splits(*({"words": shakespeare.windows(side, 21)} for side in text))
+        self.rows = Splits(*({"tokens": shakespeare.windows(side, 21)} for side in text))
         self.batch_size = 32
 
     def network(self, rngs: nnx.Rngs) -> nnx.Module:
         width, hidden = (128, 512) if self.large else (32, 64)
         return LanguageModel(self.vocabulary, width, hidden, rngs)
 
-    def loss(self, network, batch):
-        return self.predict(network, batch).mean()
-
-    def batches(self, seed):
-        return shuffled(self.rows.train, self.batch_size, seed)
-
-    def held_out(self, split):
-        return in_batches(getattr(self.rows, split), 64)[: None if self.large else 8]
-
-    def predict(self, network, batch):
-        logits = network(batch["words"][:, :-1])
-        return optax.softmax_cross_entropy_with_integer_labels(logits, batch["words"][:, 1:])
+    def logits(self, network, tokens):
+        return network(tokens)
 
     def score(self, predictions):
         return float(np.exp(np.mean(predictions, dtype=np.float64)))

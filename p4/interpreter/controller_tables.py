@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from interpreter import passing
 from interpreter.chip import Chip
+from interpreter.digest_queue import DigestQueue
 from interpreter.errors import ProgramError
 from interpreter.matching import Between, Masked, Match
 from interpreter.program import Program
@@ -59,10 +59,7 @@ class ChipTables:
         self._inventory = program.inventory
         self._ports: dict[int, dict[str, Data]] = {}
         self._pipe = pipe
-        self._digests: queue.SimpleQueue[Digest] = queue.SimpleQueue()
-        self._unheard = 0  # digests that the controller has not handled yet
-        self._taken = 0  # how many of these it is handling now: 0 or 1
-        self._changed = threading.Condition()
+        self._digests = DigestQueue()
         # Packets and the controller's writes take turns, as a write to the chip lies before a packet or behind it.
         self._turn = threading.Lock()
 
@@ -110,33 +107,16 @@ class ChipTables:
         return [self._read(entry) for entry in entries]
 
     def next_digest(self, timeout: float) -> Digest | None:
-        with self._changed:
-            self._unheard -= self._taken
-            self._taken = 0
-            self._changed.notify_all()
-        try:
-            digest = self._digests.get(timeout=timeout)
-        except queue.Empty:
-            return None
-        self._taken = 1
-        return digest
+        return self._digests.next(timeout)
 
     def close(self) -> None:
         """Does nothing, because there is no connection."""
 
     def settle(self, timeout: float) -> None:
-        """Waits until the controller has handled all digests.
-
-        Raises:
-          TimeoutError: if it has not within `timeout` seconds.
-        """
-        with self._changed:
-            if not self._changed.wait_for(lambda: not self._unheard, timeout):
-                raise TimeoutError("the controller does not take its digests")
+        """Waits until the controller has handled all digests (`DigestQueue.settle`)."""
+        self._digests.settle(timeout)
 
     def _on_digest(self, digest: passing.Digest) -> None:
-        with self._changed:
-            self._unheard += 1
         self._digests.put(Digest(digest.name, digest.fields))
 
     # ---- writes

@@ -205,6 +205,18 @@ def test_an_rdma_device_drops_no_packets():
     config.check_used(config.resolve({}, aggregator="netreduce", loss=0.1))
 
 
+def test_a_ring_has_fewer_slots_if_a_switch_adds():
+    alone = config.resolve({}, aggregator="netreduce")
+    with_switch = config.resolve({"JAXINA_SWITCH": "10.0.0.9:51000"}, aggregator="netreduce")
+    assert alone.slots > with_switch.slots
+    assert with_switch.origins["slots"] == "default"
+    assert config.resolve({}, aggregator="netreduce", switch="10.0.0.9:51000", slots=7).slots == 7
+    assert (
+        config.resolve({}, aggregator="udp", switch="10.0.0.9:51000").slots
+        == config.resolve({}, aggregator="udp").slots
+    )
+
+
 @pytest.mark.parametrize(
     "text,parts",
     [("10.0.0.1:51000", ("10.0.0.1", 51000)), ("[::1]:5", ("::1", 5)), ("host:0", ("host", 0))],

@@ -7,10 +7,11 @@ its place.
 from __future__ import annotations
 
 import collections
-import queue
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from interpreter.digest_queue import DigestQueue
 
 from conformance.devices.compiled import Compiled
 from conformance.devices.harness import Answer, Harness, HarnessError
@@ -72,9 +73,8 @@ class ModelTables:
         self._members: dict[str, int] = {}
         self._cleared: dict[tuple[str, int], dict[str, int]] = {}
         self._too_late = ""  # what the model could not do; from then on it takes no packets
-        self._digests: queue.SimpleQueue[Digest] = queue.SimpleQueue()
-        self._unheard = self._taken = self.lost = 0
-        self._changed = threading.Condition()
+        self._digests = DigestQueue()
+        self.lost = 0
         self._harness = Harness(binary, program.folder)
         self._ask([f"reg {_RECIRCULATION + pipe * _OF_A_PIPE:#x} {_ON:#x}" for pipe in _PIPES])
         self._ask([f"reg {_SENDS_AFTER + pipe * _OF_A_FILTER:#x} 1" for pipe in _PIPES])
@@ -141,22 +141,11 @@ class ModelTables:
         return [self._read(entry) for entry in entries]
 
     def next_digest(self, timeout: float) -> Digest | None:
-        with self._changed:
-            self._unheard -= self._taken
-            self._taken = 0
-            self._changed.notify_all()
-        try:
-            digest = self._digests.get(timeout=timeout)
-        except queue.Empty:
-            return None
-        self._taken = 1
-        return digest
+        return self._digests.next(timeout)
 
     def settle(self, timeout: float) -> None:
-        """Waits until the controller has handled all digests. Raises TimeoutError if it has not in time."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: not self._unheard, timeout):
-                raise TimeoutError("the controller does not take its digests")
+        """Waits until the controller has handled all digests (`DigestQueue.settle`)."""
+        self._digests.settle(timeout)
 
     def close(self) -> None:
         self._harness.close()
@@ -167,8 +156,6 @@ class ModelTables:
             self.lost += len(answer.lost)
         for _, data in answer.digests:
             digest = Digest(*self._program.digest(data))
-            with self._changed:
-                self._unheard += 1
             self._digests.put(digest)
         return answer
 
