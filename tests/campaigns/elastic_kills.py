@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import math
 import multiprocessing
 import os
 import pickle
@@ -89,7 +90,14 @@ def checksum(state: Any) -> int:
 
 def work(options: argparse.Namespace, keeper: str, told: Connection) -> None:
     """A member, until the step that the file `stop` names. It tells what it does."""
+    import jax
+
     import jaxina.elastic
+
+    # A replacement need not compile what the others have compiled.
+    jax.config.update("jax_compilation_cache_dir", str(options.folder / "programs"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
     state, share, update = make_programs(jaxina.elastic.all_reduce)
 
@@ -218,7 +226,10 @@ def run(options: argparse.Namespace, keeper: str, history: History) -> Times:
 
     members = [start() for _ in range(options.members)]
     history.when_all(members, options.members, 0.0)
+    ends = time.time() + 60 * options.minutes
     for turn in range(options.kills):
+        if time.time() > ends:
+            break
         time.sleep(rng.uniform(0, 0.3))
         victim = members.pop(rng.randrange(len(members)))
         killed = kill(victim)
@@ -235,7 +246,7 @@ def run(options: argparse.Namespace, keeper: str, history: History) -> Times:
         times.asked.append(joined - new.asked)
         if (turn + 1) % 10 == 0:
             print(f"{turn + 1} of {options.kills} killed, at step {max(history.steps)}", file=sys.stderr, flush=True)
-    print(f"{options.kills} members killed, and {hasty} replacements while they started or joined")
+    print(f"{len(times.on)} members killed, and {hasty} replacements while they started or joined")
     (options.folder / "stop").write_text(str(max(history.steps) + 50))
     for member in members:
         member.process.join(PATIENCE)
@@ -258,6 +269,7 @@ def show(what: str, seconds: list[float], promised: float) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="end earlier, after so many")
     parser.add_argument("--members", type=int, default=4)
     parser.add_argument("--aggregator", choices=("embedded", "direct"), default="embedded")
     parser.add_argument("--pause", type=float, default=0.02, help="seconds that each step waits")
