@@ -89,8 +89,8 @@ class NeverJoinedError(JaxinaError):
 
 
 class MismatchError(JaxinaError):
-    """Workers disagree: they sum different shapes, dtypes or psums at the same place, have different settings, or, in an
-    elastic team, different states."""
+    """Workers disagree: they sum different shapes, dtypes or psums at the same place, have different settings, or, in
+    an elastic team, different states."""
 
     code = "MISMATCH"
 

@@ -1,5 +1,5 @@
-// The FFI handlers of the custom calls `jaxina_all_reduce` and `jaxina_team_all_reduce` on CPU, with the C signature that
-// XLA registers. The second one sums over the processes that are the team when it runs (team.h).
+// The FFI handlers of the custom calls `jaxina_all_reduce` and `jaxina_team_all_reduce` on CPU, with the C signature
+// that XLA registers. The second one sums over the processes that are the team when it runs (team.h).
 #pragma once
 
 #include "xla/ffi/api/c_api.h"
