@@ -402,6 +402,11 @@ class Configuration:
         "Address of the coordinator, where the processes find each other. Set by `jaxina run`, or printed by `jaxina "
         "coordinator`.",
     )
+    keeper: str | None = _setting(
+        host_and_port(),
+        None,
+        "Address of the keeper of an elastic team, for `jaxina.elastic.steps`. Printed by `jaxina keeper`.",
+    )
     rank: int | None = _setting(
         integer(0, MAX_WORKERS - 1), None, "This process's number, from 0. Set by `jaxina run`."
     )
